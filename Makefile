@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build test test-full test-independent check lint-openapi race contract stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale soak help
+.PHONY: demo demo-stack run build build-bench test test-full test-independent check lint-openapi race contract stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -15,7 +15,7 @@ GO_TEST = go test -parallel 8
 test: ## every test that needs nothing but Go, in its short form
 	$(GO_TEST) ./...
 
-test-full: ## every test in its long form, of all but what make faults, soak and the clusters do; see TESTING.md
+test-full: ## every test in its long form, of all but what make faults, soak and the clusters do; see .ci/TESTING.md
 	MUNIMENT_TEST_FULL=1 go test -count 1 -p 1 -timeout 3h ./...
 	go test -race -gcflags='modernc.org/...=-race=false' -timeout 1h $$(go list ./... | grep /)
 	MUNIMENT_TEST_FULL=1 $(MAKE) test-independent
@@ -23,16 +23,18 @@ test-full: ## every test in its long form, of all but what make faults, soak and
 	$(MAKE) test-stack-tls
 	$(MAKE) fuzz FUZZTIME=20s
 
-# A Python with what the other verifier needs.
+# A Python with what the other verifier needs, and other strangers.
 PYTHON = bin/venv/bin/python
-bin/venv/ready: sealer/independent/requirements.txt
+bin/venv/ready: sealer/independent/requirements.txt testdata/strangers.txt
 	@test -x $(PYTHON) || python3 -m venv bin/venv
-	bin/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	bin/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes $(^:%=-r %)
 	@touch $@
 
-test-independent: bin/venv/ready ## the verdicts of a verifier that shares no code with ours (needs Python 3)
+test-independent: bin/venv/ready ## what strangers verify and read, by code that shares none with ours (needs Python 3)
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -timeout 60m -tags independent ./sealer/independent
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -run '^TestEvidenceOfTheSandbox$$' .
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -run '^TestStrangersVerify$$' ./control/webhook
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -run '^TestStrangersRead$$' ./control/dsar
 
 stack: ## a real Kafka, ClickHouse and PostgreSQL on this machine (needs Java, Maven, npm, gcc); eval its last lines
 	@./deploy/stack/stack.sh up && ./deploy/stack/stack.sh env
@@ -47,7 +49,7 @@ test-stack: bin/venv/ready ## the tests that need the engines, on a stack that i
 	@export MUNIMENT_STACK_FSYNC=off; trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
-	go test -count 1 -p 2 -timeout 30m $(ON_STACK) && \
+	$(GO_TEST) -count 1 -p 2 -timeout 30m $(ON_STACK) && \
 	go test -count 1 -timeout 30m -run 'OnTheStack$$' .
 
 test-stack-tls: ## the story with TLS and passwords on every hop, and what is refused, on a stack of its own
@@ -92,6 +94,9 @@ build: ## the binary, ./bin/muniment
 	@echo "building ./bin/muniment (the first time fetches and compiles the libraries: a few minutes)"
 	@CGO_ENABLED=0 go build -trimpath $(if $(VERSION),-ldflags '-X main.version=$(VERSION)') -o bin/muniment .
 
+build-bench: build # what measures it, ./bin/muniment-bench
+	@CGO_ENABLED=0 go build -trimpath -o bin/muniment-bench ./bench/cmd
+
 check: ## formatting, vet, staticcheck, race tests of the concurrent packages
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt is needed on: $$files"; exit 1; }
 	go vet ./...
@@ -103,14 +108,14 @@ lint-openapi: ## the OpenAPI document before a linter and two generators of clie
 
 contract: lint-openapi ## the same, and then a running service against its document by schemathesis: three minutes (needs Node and Python 3)
 	@test -x bin/contract/bin/python || python3 -m venv bin/contract
-	bin/contract/bin/pip install --quiet --disable-pip-version-check --require-hashes -r contract/requirements.txt
+	bin/contract/bin/pip install --quiet --disable-pip-version-check --require-hashes -r control/contract/requirements.txt
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/contract/bin/python go test -count 1 -v -timeout 15m -tags contract -run '^TestContract$$' .
 
 # The rooms with goroutines of their own; make test-full watches all. SQLite is C in Go's
 # clothes and used by one connection at a time: watched for races, it takes three times as
 # long and tells nothing of ours.
 race: ## race tests of the concurrent packages
-	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node
+	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing
 	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' -run '^Test(Job|Worker|Sweep|GivingUp)' ./control
 
 faults: ## disks that tear, fill up and fail, and engines and processes that die under load: half an hour (needs root, strace and what stack needs)
@@ -136,30 +141,33 @@ bench-parts: # what a receipt is made of
 	@go test -run '^$$' -bench '^BenchmarkLoad$$' ./pipeline/sqlite >> bin/parts.txt || { cat bin/parts.txt; exit 1; }
 	@grep ^Benchmark bin/parts.txt
 
-bench: build bench-parts ## what a receipt is made of, then the product against servers that do less (a quarter of an hour)
-	./bin/muniment bench --dir bin --parts bin/parts.txt
+bench: build-bench bench-parts ## what a receipt is made of, then the product against servers that do less (a quarter of an hour)
+	./bin/muniment-bench compare --dir bin --parts bin/parts.txt
 
-bench-update: build bench-parts ## the same, written into bench/README.md
-	./bin/muniment bench --dir bin --parts bin/parts.txt --readme bench/README.md
+bench-update: build-bench bench-parts ## the same, written into bench/README.md
+	./bin/muniment-bench compare --dir bin --parts bin/parts.txt --readme bench/README.md
 
 # Where the engines are is what make stack says, or MUNIMENT_KAFKA, MUNIMENT_CLICKHOUSE and MUNIMENT_DATABASE.
-BENCH_STACK = ./bin/muniment bench --stack --dir bin --kafka "$${MUNIMENT_KAFKA:-$$MUNIMENT_TEST_KAFKA}" \
+BENCH_STACK = ./bin/muniment-bench stack --dir bin --kafka "$${MUNIMENT_KAFKA:-$$MUNIMENT_TEST_KAFKA}" \
 	--clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}" --database "$${MUNIMENT_DATABASE:-$$MUNIMENT_TEST_POSTGRES}"
 
-bench-stack: build ## an edge node on Kafka against servers that do less, and the loader; engines must run (eight minutes)
+bench-stack: build-bench ## an edge node on Kafka against servers that do less, and the loader; engines must run (eight minutes)
 	$(BENCH_STACK)
 
-bench-stack-update: build ## the same, written into bench/README.md
+bench-stack-update: build-bench ## the same, written into bench/README.md
 	$(BENCH_STACK) --readme bench/README.md
 
-bench-load: build ## what loading a row costs, against a bare insert, in SQLite and in a ClickHouse that runs (three minutes)
-	./bin/muniment bench --load --dir bin --clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}"
+bench-load: build-bench ## what loading a row costs, against a bare insert, in SQLite and in a ClickHouse that runs (three minutes)
+	./bin/muniment-bench load --dir bin --clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}"
 
-bench-scale: build bin/venv/ready ## much of one tenant: what it asks, a kill, a backup, sealing, both verifiers; 10 million rows in a ClickHouse that runs (twenty minutes)
-	./bin/muniment bench --scale --dir bin --python $(PYTHON) --clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}"
+bench-scale: build-bench bin/venv/ready ## much of one tenant: what it asks, a kill, a backup, sealing, both verifiers; 10 million rows in a ClickHouse that runs (twenty minutes)
+	./bin/muniment-bench scale --dir bin --python $(PYTHON) --clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}"
 
-soak: build ## abuse beside good traffic: slow and bloated requests, a tenant far above its cap; four minutes
-	./bin/muniment soak --dir bin
+bench-settlement: build-bench ## a month of 10 million receipts settled, against the bare sum of its rows, among 100 million that a ClickHouse makes (half an hour to an hour)
+	./bin/muniment-bench settlement --dir bin --clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}"
+
+soak: build-bench ## abuse beside good traffic: slow and bloated requests, a tenant far above its cap; four minutes
+	./bin/muniment-bench soak --dir bin
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18

@@ -13,32 +13,33 @@ import (
 
 // What admission goes by.
 const (
-	// admissionBound is how many records may be loaded late without anybody waiting: seconds
-	// of a loader that has the processor.
+	// admissionBound is how many records may wait to be loaded before deliveries are delayed:
+	// seconds of work for a loader that has the processor.
 	admissionBound = 20_000
 	// admissionMost is the longest that a request waits.
 	admissionMost = 500 * time.Millisecond
-	// admissionBurst is how far apart deliveries may be late, and so come at once.
+	// admissionBurst is how much of the time that no delivery used is kept: for that long
+	// deliveries come at once.
 	admissionBurst = 10 * time.Millisecond
-	// admissionLook is how often the loader is looked at, admissionWindow how long its rate is
-	// taken over. One that has not advanced for that long delays nobody.
+	// admissionLook is how often the loader's position is read, admissionWindow the time over
+	// which its rate is measured. A loader that has not advanced for that long delays nothing.
 	admissionLook   = 50 * time.Millisecond
 	admissionWindow = 3 * time.Second
 )
 
-// admission gives the loader of an embedded service its share of the processor. As long as
-// no more than admissionBound records are to be loaded nobody waits. Beyond, deliveries are
-// admitted at the rate at which the loader loads, and at somewhat less the longer the
-// backlog is: so it stops growing, and the loader, which gets what deliveries leave, finds its
-// rate. Whoever delivers more slowly than that does not wait, however long the backlog is.
+// admission leaves the loader of an embedded service enough of the processor. Up to a backlog
+// of admissionBound records no delivery is delayed. Beyond, deliveries are admitted at the rate
+// at which the loader loads, and the longer the backlog, at a lower one: so the backlog stops
+// growing, and the loader, which gets what deliveries leave, finds its rate. Deliveries that
+// arrive more slowly than that are not delayed, however long the backlog is.
 type admission struct {
-	// position tells up to which offset records are loaded, and where the log ends; ok is
-	// false while nobody knows.
+	// position returns the offset up to which records are loaded, and where the log ends; ok
+	// is false while these are not known.
 	position func(ctx context.Context) (loaded, end int64, ok bool)
 	waits    prometheus.Counter
 	seconds  prometheus.Counter
 
-	interval atomic.Int64 // nanoseconds between two deliveries, 0: nobody waits
+	interval atomic.Int64 // nanoseconds between two deliveries, 0: none is delayed
 	last     atomic.Int64 // when Admit was called, Unix nanoseconds
 
 	mu   sync.Mutex
@@ -57,8 +58,8 @@ func newAdmission(registry prometheus.Registerer, position func(ctx context.Cont
 	return a, pipeline.Register(registry, a.waits, a.seconds)
 }
 
-// Admit waits until some deliveries may be issued, for admissionMost or until ctx is done,
-// if that comes first. See issue.Config.Admit.
+// Admit waits until so many deliveries may be issued, at most for admissionMost and until ctx
+// is done. See issue.Config.Admit.
 func (a *admission) Admit(ctx context.Context, deliveries int) {
 	now := time.Now()
 	a.last.Store(now.UnixNano())
@@ -102,7 +103,7 @@ func sealWorkers(processors int, quiet bool) int {
 	return max(1, processors/2)
 }
 
-// Run looks at the loader until ctx is done.
+// Run measures the loader's rate until ctx is done.
 func (a *admission) Run(ctx context.Context) error {
 	tick := time.NewTicker(admissionLook)
 	defer tick.Stop()
@@ -130,12 +131,12 @@ type advance struct {
 	loaded int64
 }
 
-// interval is the time between two deliveries, 0 if nobody is to wait.
+// interval is the time between two deliveries, 0 if none is to be delayed.
 func (r *loadingRate) interval(now time.Time, loaded, behind int64) time.Duration {
 	if n := len(r.advances); n == 0 || r.advances[n-1].loaded != loaded {
 		r.advances = append(r.advances, advance{now, loaded})
 	}
-	// The last is kept however old it is: alone it is no advance.
+	// The newest is kept however old it is.
 	for len(r.advances) > 1 && now.Sub(r.advances[0].at) > admissionWindow {
 		r.advances = r.advances[1:]
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/sealer"
 )
 
@@ -31,8 +31,10 @@ type write struct {
 
 const (
 	newRight   = `{"basisId":"{basisId}","substrate":"CTV","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z"}`
+	newExport  = `{"scope":{"kind":"DATA_SUBJECT","dataSubjectId":"nobody"}}`
 	newOffer   = `{"rightId":"{rightId}","toOrgId":"org_other","scope":{"regions":["US"]}}`
-	dispute    = `{"rightId":"{rightId}","reason":"it is ours"}`
+	contested  = `{"rightId":"{rightId}","reason":"it is ours"}`
+	newDispute = `{"rightId":"{rightId}","window":{"from":"2026-11-01","to":"2026-12-01"},"reason":"never shown"}`
 	rejection  = `{"offerId":"{offerId}","action":"reject"}`
 	resumption = `{"rightId":"{rightId}","action":"resume"}`
 )
@@ -68,13 +70,50 @@ var writes = []write{
 	{operation: "observe-delivery", events: []string{"delivery.recorded right:{rightId}"}},
 	{operation: "ingest-batch", events: []string{"delivery.recorded right:{rightId}"}},
 	{operation: "create-mapping", events: []string{"mapping.created mapping:{mappingId}"}, makes: one("mappingId", "mapping.id")},
-	{operation: "create-beacon"}, // which is kept nowhere
+	{operation: "create-beacon", events: []string{"beacon.created right:{rightId}"}},
 	{operation: "retire-mapping", events: []string{"mapping.retired mapping:{mappingId}"}},
 	{
 		operation: "import-mappings", events: []string{"mapping.created mapping:{importedId}"},
 		body: "vendor,idType,vendorId,rightId,spatialAnchorId,effectiveFrom\nv,t,imported,{rightId},a,2026-01-01T00:00:00Z\n",
 	},
+	{operation: "create-counterparty", events: []string{"counterparty.created counterparty:{counterpartyId}"}, makes: one("counterpartyId", "counterparty.id")},
+	{operation: "create-settlement-rule", events: []string{"settlement_rule.created settlement_rule:{ruleId}"}, makes: one("ruleId", "rule.id")},
+	{operation: "change-settlement-rule", events: []string{"settlement_rule.changed settlement_rule:{ruleId}"}, again: 200},
+	{operation: "dry-run-settlement-rule"}, // keeps nothing
+	{operation: "retire-settlement-rule", events: []string{"settlement_rule.retired settlement_rule:{ruleId}"}, again: 200},
+	{operation: "change-counterparty", events: []string{"counterparty.changed counterparty:{counterpartyId}"}, again: 200},
+	{operation: "deactivate-counterparty", events: []string{"counterparty.deactivated counterparty:{counterpartyId}"}, again: 200},
+	{operation: "create-webhook", events: []string{"webhook.created webhook:{webhookId}"}, makes: one("webhookId", "webhook.id")},
+	{operation: "test-webhook", events: []string{"webhook.tested webhook:{webhookId}"}, makes: one("deliveryId", "delivery.id")},
+	{operation: "resend-webhook-delivery", events: []string{"webhook.resent webhook:{webhookId}"}},
+	{operation: "change-webhook", events: []string{"webhook.changed webhook:{webhookId}"}, again: 200},
+	{operation: "rotate-webhook-secret", events: []string{"webhook.secret_rotated webhook:{webhookId}"}},
+	{operation: "recover-webhook", body: `{"since":"2026-01-01T00:00:00Z","dryRun":true}`}, // counts only
+	{operation: "delete-webhook", events: []string{"webhook.deleted webhook:{webhookId}"}, again: 404},
+	{
+		operation: "erase", events: []string{"subject.erased erasure:{erasureId}", "erasure.completed erasure:{erasureId} by system:control"},
+		makes: one("erasureId", "erasure.id"),
+	},
+	{operation: "create-dsar-job", events: []string{"dsar.requested dsar_job:{jobId}"}, makes: one("jobId", "job.id"), body: newExport},
+	{operation: "cancel-dsar-job", events: []string{"dsar.cancelled dsar_job:{jobId}"}, again: 409},
+	{operation: "create-dsar-job", events: []string{"dsar.requested dsar_job:{jobId}"}, makes: one("jobId", "job.id"), body: newExport},
+	{operation: "run-dsar-job", events: []string{"dsar.queued dsar_job:{jobId}", "dsar.collecting dsar_job:{jobId} by system:control", "dsar.packaging dsar_job:{jobId} by system:control", "dsar.ready dsar_job:{jobId} by system:control"}},
+	{operation: "open-dispute", events: []string{"dispute.opened dispute:{disputeId}"}, makes: one("disputeId", "dispute.id"), body: newDispute},
+	{operation: "investigate-dispute", events: []string{"dispute.investigation_started dispute:{disputeId}"}, again: 409},
+	{operation: "respond-to-dispute", events: []string{"dispute.responded dispute:{disputeId}"}, again: 409},
+	{operation: "resolve-dispute", events: []string{"dispute.resolved dispute:{disputeId}"}, again: 409},
 	{operation: "seal-proof-packs", events: []string{"pack.sealed pack:{packId}"}, makes: one("packId", "pack.packId"), body: `{}`},
+	{operation: "draft-statement", events: []string{"statement.created statement:{statementId}"}, makes: one("statementId", "statement.id")},
+	{operation: "issue-statement", events: []string{"statement.issued statement:{statementId}"}, again: 409},
+	{operation: "open-dispute", events: []string{"dispute.opened dispute:{disputeId}"}, makes: one("disputeId", "dispute.id"), body: newDispute},
+	{
+		operation: "correct-statement", events: []string{"pack.sealed pack:{laterPackId}", "statement.created statement:{correctionId}"}, makes: one("correctionId", "statement.id"),
+	},
+	{operation: "settle-statement", events: []string{"statement.settled statement:{statementId}"}, again: 409},
+	{operation: "draft-statement", events: []string{"statement.created statement:{statementId}"}, makes: one("statementId", "statement.id")},
+	{operation: "discard-statement", events: []string{"statement.discarded statement:{statementId}"}, again: 409},
+	{operation: "download-proof-pack", events: []string{"pack.downloaded pack:{packId}"}},
+	{operation: "export-events", events: []string{"events.exported tenant:{tenantId}"}},
 
 	{operation: "open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id")},
 	{operation: "withdraw-challenge", events: []string{"challenge.withdrawn challenge:{challengeId}"}, again: 409},
@@ -134,17 +173,17 @@ var visits = []write{
 	},
 	{operation: "sandbox-constraint-demo", again: 200},
 
-	{operation: "sandbox-open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id"), body: dispute},
+	{operation: "sandbox-open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id"), body: contested},
 	{
 		operation: "sandbox-resolve-challenge", events: []string{"challenge.withdrawn challenge:{challengeId}"},
 		body: `{"challengeId":"{challengeId}","action":"withdraw"}`, again: 409,
 	},
-	{operation: "sandbox-open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id"), body: dispute},
+	{operation: "sandbox-open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id"), body: contested},
 	{
 		operation: "sandbox-resolve-challenge", events: []string{"challenge.overturned challenge:{challengeId}"},
 		body: `{"challengeId":"{challengeId}"}`, again: 409,
 	},
-	{operation: "sandbox-open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id"), body: dispute},
+	{operation: "sandbox-open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id"), body: contested},
 	{
 		operation: "sandbox-resolve-challenge", events: []string{"challenge.upheld challenge:{challengeId}", "right.revoked right:{rightId}"},
 		body: `{"challengeId":"{challengeId}","upheld":true}`, again: 409,
@@ -166,7 +205,7 @@ func auditWrites(t *testing.T, s *service) {
 	visitor.log = func(after *sealer.Position) []logged { return s.events(visitor.ids["tenantId"], after) }
 	visitor.writes(operationsOf(t, s.server, true), visits)
 
-	own := createTenant(t, s.data)
+	own := createTenant(t, s.data, "--scope", "*")
 	tenant := &audited{t: t, url: s.server.API, key: own.APIKey, ids: map[string]string{"caller": own.KeyID, "tenantId": own.TenantID}}
 	tenant.log = func(after *sealer.Position) (list []logged) {
 		path := "/v1/events?order=asc&limit=500"
@@ -179,7 +218,7 @@ func auditWrites(t *testing.T, s *service) {
 				Event    json.RawMessage
 			}
 		}
-		require.NoError(t, bench.Client{API: s.server.API, Key: own.APIKey}.Do(t.Context(), "GET", path, nil, &page))
+		require.NoError(t, system.Client{API: s.server.API, Key: own.APIKey}.Do(t.Context(), "GET", path, nil, &page))
 		for _, e := range page.Events {
 			at, err := sealer.ParsePosition(e.Position)
 			require.NoError(t, err)
@@ -189,7 +228,7 @@ func auditWrites(t *testing.T, s *service) {
 	}
 	tenant.expect("a new tenant", "tenant.created tenant:{tenantId} by operator:admin", "key.created key:{caller} by operator:admin")
 	var narrow struct{ APIKey string }
-	require.NoError(t, bench.Client{API: s.server.API, Key: own.APIKey}.Do(t.Context(), "POST", "/v1/api-keys",
+	require.NoError(t, system.Client{API: s.server.API, Key: own.APIKey}.Do(t.Context(), "POST", "/v1/api-keys",
 		map[string]any{"label": "x", "scopes": []string{"disputes:read"}}, &narrow))
 	tenant.expect("its second key", "key.created key:{second}")
 	tenant.narrow = narrow.APIKey
@@ -281,6 +320,9 @@ func notLoaded(answer told) bool {
 }
 
 func (a *audited) call(o operation) told {
+	if o.id == "erase" {
+		o.body = confirmed(a.t, a.url, a.key, "nobody")
+	}
 	return call(a.t, a.url, a.key, o, "Cookie", a.cookie, "X-Forwarded-For", anyAddress())
 }
 
@@ -300,7 +342,7 @@ func (a *audited) refusals(o operation) (n int) {
 		refused(404, "", "NO_TENANT", ready, "", "")
 		refused(404, "", "NO_TENANT", ready, "", a.cookie+"x")
 	} else {
-		require.NotContains(t, o.scope, "disputes:", o.id)
+		require.NotEqual(t, "disputes:read", o.scope, o.id)
 		refused(401, "AUTH_REQUIRED", "", ready, "", "")
 		refused(403, "SCOPE_MISSING", "", ready, a.narrow, "")
 	}
@@ -318,6 +360,10 @@ func (a *audited) refusals(o operation) (n int) {
 	for _, name := range o.names() {
 		require.Contains(t, a.ids, name, o.id)
 		none := o.with(map[string]string{name: unknown(a.ids[name])}).with(a.ids)
+		if o.amongFaults(name) {
+			refused(422, "VALIDATION_FAILED", "", none, a.key, a.cookie)
+			continue
+		}
 		refused(404, "RESOURCE_NOT_FOUND", "HANDLER_ERROR", none, a.key, a.cookie)
 	}
 	return n

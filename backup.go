@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"muniment/control/backup"
+	"muniment/control/erasure"
 	"muniment/control/proof"
+	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/pipeline/sqlite"
@@ -20,12 +24,12 @@ type backupCmd struct {
 	Data        string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder, of a server that runs or not." type:"path"`
 	To          string `required:"" help:"Folder to make, or file to make if it ends in .tar." placeholder:"DIR|FILE" type:"path"`
 	WithoutKeys bool   `help:"Leave the private keys out." xor:"keys"`
-	WithRoot    bool   `help:"Take keys/root.skey along: whoever has it can sign as this service, and it can't be revoked." xor:"keys"`
+	WithRoot    bool   `help:"Take keys/root.skey along: anyone who has it can sign as this service, and it can't be revoked." xor:"keys"`
 	Rate        int64  `default:"16" help:"Most MiB a second to read and write, so that a server beside it goes on as before; 0 is no limit."`
 	JSON        bool   `help:"Print the manifest."`
 }
 
-// Run copies the folder; no server is asked.
+// Run copies the folder, without a request to any server.
 func (c *backupCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
@@ -47,6 +51,7 @@ type restoreCmd struct {
 	From             string   `required:"" help:"The backup: a folder or a .tar." placeholder:"DIR|FILE" type:"path"`
 	Data             string   `required:"" help:"Data folder to make." placeholder:"DIR" type:"path"`
 	ExpectCheckpoint []string `help:"A proof pack or checkpoint that was kept elsewhere: refuse a backup that is older than it." placeholder:"FILE" type:"path"`
+	Tombstones       []string `help:"An export of events, or proof packs, with the erasures since the backup was made: what they erased is not restored. An empty file says that there were none. Needed for a backup that is older than an hour." placeholder:"FILE" type:"existingfile"`
 	JSON             bool     `help:"Print one JSON object."`
 }
 
@@ -56,6 +61,7 @@ func (c *restoreCmd) Run() error {
 	defer stop()
 	made, err := backup.Restore{
 		From: c.From, Data: c.Data, Expect: c.ExpectCheckpoint, Progress: os.Stderr, Continue: continueLog, Replays: replays(), Older: olderEvents,
+		Tombstones: tombstones(c.Tombstones), Erase: eraseRestored,
 	}.Run(ctx)
 	switch {
 	case err != nil:
@@ -70,7 +76,72 @@ func (c *restoreCmd) Run() error {
 	return nil
 }
 
-// olderEvents are the events that the log of a restored folder may hold no more.
+// tombstones returns what reads the events of erasures in proof packs and exports; nil without
+// a file.
+func tombstones(files []string) func(take func(event []byte) error) error {
+	if len(files) == 0 {
+		return nil
+	}
+	return func(take func(event []byte) error) error {
+		for _, name := range files {
+			if err := readTombstones(name, take); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	}
+}
+
+// readTombstones reads a pack, an export, or an empty file. Anything else, or a file that is cut
+// off, is an error: it does not prove that no more was erased.
+func readTombstones(name string, take func(event []byte) error) (err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, file)
+	start := bufio.NewReader(file)
+	if _, err := start.Peek(1); err == io.EOF {
+		return nil
+	}
+	var in interface{ Next() ([]byte, error) }
+	if in, err = sealer.ReadPack(start); err != nil {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if in, err = sealer.ReadExport(file); err != nil {
+			return errors.New("it is neither an export of events nor a proof pack")
+		}
+	}
+	for {
+		event, err := in.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if e, err := sealer.ParseEvent(event); err != nil {
+			return err
+		} else if e.Type == sealer.TypeErased {
+			if err := take(event); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// eraseRestored deletes from a restored warehouse what was erased since it was copied.
+func eraseRestored(ctx context.Context, data string, db *store.DB) (err error) {
+	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, warehouse)
+	return erasure.Announce(ctx, db, warehouse)
+}
+
+// olderEvents are the events that the log of a restored folder may have dropped.
 func olderEvents(ctx context.Context, data string, take func(event []byte) error) (err error) {
 	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
 	if err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto"
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -18,9 +20,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/load"
 	"muniment/control/backup"
-	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
@@ -55,12 +57,12 @@ func restore(from, data string, expect ...string) (*backup.Restored, error) {
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
-	deliveries, err := bench.Deliveries(50_000, 1, bench.Profiles(), h.rights)
+	deliveries, err := load.Deliveries(50_000, 1, load.Profiles(), h.rights)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	answered := make(chan struct{}, 1)
-	load := &bench.Load{
+	posting := &load.Load{
 		Addrs: []string{hostPort(h.client.API)}, Key: h.client.Key, Clients: 64, Name: "load", Deliveries: deliveries,
 		Pause: time.Duration(times(50, 0)) * time.Millisecond,
 		Answered: func(int) {
@@ -71,7 +73,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		},
 	}
 	var background sync.WaitGroup
-	background.Go(func() { _, _ = load.Run(ctx) }) // cut off on purpose
+	background.Go(func() { _, _ = posting.Run(ctx) }) // cut off on purpose
 	// Control has something to say at every moment, too.
 	background.Go(func() {
 		for action := "suspend"; ctx.Err() == nil; {
@@ -161,7 +163,9 @@ func TestBackupDuringRotation(t *testing.T) {
 func (s *service) goesOn(backup string) (receipts int) {
 	s.t.Helper()
 	other, _ := s.restored(backup)
+	require.NoDirExists(s.t, filepath.Join(other.data, "node"), "it joins anew")
 	other.start()
+	require.DirExists(s.t, filepath.Join(other.data, "node"))
 	receipts = other.metered()
 	other.receipts(3)
 	require.Equal(s.t, receipts+3, other.metered())
@@ -182,12 +186,13 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(h.data, "control.db"), Logger: quiet})
 	require.NoError(t, err)
 	defer db.Close()
-	nodes, err := node.New(t.Context(), node.Config{DB: db, Dir: filepath.Join(h.data, "keys"), Logger: quiet})
+	keys, err := signing.New(t.Context(), signing.Config{DB: db, Dir: filepath.Join(h.data, "keys"), Logger: quiet})
 	require.NoError(t, err)
-	epoch, err := nodes.Enrol(t.Context(), nodeID)
-	require.NoError(t, err)
-	lend, err := nodes.ReceiptSigner(nodeID, sealer.PurposeReceipt)
-	require.NoError(t, err)
+	signer := newSigner(t, "nod_a")
+	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := signing.Admit(t.Context(), tx, signer.Node, sealer.PurposeReceipt, signer.Key.Public().(ed25519.PublicKey), store.BySystem())
+		return err
+	}))
 	log, err := segment.Open(segment.Config{Dir: filepath.Join(h.data, "log"), Log: quiet})
 	require.NoError(t, err)
 	defer log.Close()
@@ -202,9 +207,6 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 	}))
 	deliver := func(seq uint64) {
 		at := time.Now().UTC().Truncate(time.Millisecond)
-		signer, done, err := lend(t.Context(), at)
-		require.NoError(t, err)
-		defer done()
 		event, err := signer.SealDelivery(nil, &sealer.Delivery{
 			TenantID: known.Event.TenantID, Actor: known.Event.Actor, RightID: known.RightID, RightRevision: known.RightRevision,
 			BasisID: known.BasisID, Substrate: gate.DOOH,
@@ -216,7 +218,7 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 		require.NoError(t, err)
 		e, err := sealer.ParseEvent(event)
 		require.NoError(t, err)
-		_, err = log.Append(t.Context(), &sealer.Record{TenantID: e.TenantID, EventID: e.EventID, Node: nodeID, Epoch: epoch, Seq: seq, Event: event})
+		_, err = log.Append(t.Context(), &sealer.Record{TenantID: e.TenantID, EventID: e.EventID, Node: signer.Node, Epoch: 1, Seq: seq, Event: event})
 		require.NoError(t, err)
 	}
 	deliver(1)
@@ -224,11 +226,16 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 
 	to := filepath.Join(t.TempDir(), "backup")
 	_, err = backup.Backup{Data: h.data, To: to, OpenLog: func(dir string) (backup.LogCopier, error) {
-		signer, done, err := lend(t.Context(), time.Now())
+		next := newSigner(t, signer.Node)
+		public := base64.RawURLEncoding.EncodeToString(next.Key.Public().(ed25519.PublicKey))
+		sign := func(by *sealer.Signer) string {
+			signature, err := by.Key.Sign(nil, api.EnrolText(signer.Node, public), crypto.Hash(0))
+			require.NoError(t, err)
+			return base64.RawURLEncoding.EncodeToString(signature)
+		}
+		_, err := keys.EnrolKey(t.Context(), signer.Node, api.EnrolRequest{PublicKey: public, Signature: sign(next), Voucher: sign(signer), NotBefore: time.Now()})
 		require.NoError(t, err)
-		done()
-		_, err = nodes.Rotate(t.Context(), signer.KeyID, store.ByOperator())
-		require.NoError(t, err)
+		signer = next
 		deliver(2)
 		return segment.OpenReader(dir)
 	}}.Run(t.Context())
@@ -236,6 +243,13 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 	require.NoError(t, log.Close())
 	require.NoError(t, db.Close())
 	require.Equal(t, 6, h.goesOn(to), "what was signed by the key of that time")
+}
+
+// newSigner makes a key of a node.
+func newSigner(t *testing.T, nodeID string) *sealer.Signer {
+	public, private, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	return &sealer.Signer{KeyID: sealer.KeyID(public), Node: nodeID, Key: private}
 }
 
 // TestBackupNamesAMissingPack: a backup that lacks a pack would be none.

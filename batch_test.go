@@ -10,54 +10,75 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/system"
 	"muniment/gateway/api"
 )
 
 // TestBatchesOverKills uploads batches, each with one poisoned row, from several clients while the
-// service is killed, and sends all of them again: each row is in the log once, and metered once.
+// service is killed, and sends all of them again: each row is metered once.
 func TestBatchesOverKills(t *testing.T) {
 	t.Parallel()
-	const batches, size, kills = 24, 40, 2
-	h := newService(t)
+	s := newService(t)
+	batchesOverKills(t, s, func() []string { return []string{s.client.API} }, func() { s.server.Kill() }, func() { s.start() })
+}
+
+// batchesOverKills tells the story on one or more nodes: each batch is sent three times, besides
+// what a kill cut off, and each time to another node than before.
+func batchesOverKills(t *testing.T, s *service, nodes func() []string, kill, start func()) {
+	const size, kills = 40, 2
+	batches := times(20, 1000)
 	played := time.Now().Add(-48 * time.Hour)
 	body := func(batch int) string {
 		rows := make([]string, size)
 		for n := range rows {
 			rows[n] = fmt.Sprintf(`{"rowId":"%d-%d","rightId":%q,"spatialAnchorId":"a","playedAt":%q,"dwellMs":1500,"multiplier":"1.5"}`,
-				batch, n, h.rights["DOOH"], played.Add(time.Duration(n)*time.Second).Format(time.RFC3339))
+				batch, n, s.rights["DOOH"], played.Add(time.Duration(n)*time.Second).Format(time.RFC3339))
 		}
 		rows[batch%size] = `{"rowId":"poison"}`
 		return `{"vendor":"acme","rows":[` + strings.Join(rows, ",") + `]}`
 	}
-	send := func(batch int) (got api.Ingested, err error) {
-		return got, h.client.Do(t.Context(), "POST", "/v1/delivery/ingest-batch", json.RawMessage(body(batch)), &got)
+	send := func(batch, time int) (got api.Ingested, err error) {
+		all := nodes()
+		to := system.Client{API: all[(batch+time)%len(all)], Key: s.client.Key}
+		return got, to.Do(t.Context(), "POST", "/v1/delivery/ingest-batch", json.RawMessage(body(batch)), &got)
 	}
-	for range kills {
-		begun := make(chan struct{})
+	// each has four clients send all batches.
+	each := func(do func(batch int)) (wait func()) {
 		var clients sync.WaitGroup
-		var once sync.Once
 		for c := range 4 {
 			clients.Go(func() {
 				for batch := c; batch < batches; batch += 4 {
-					if _, err := send(batch); err != nil {
-						return // it was killed
-					}
-					once.Do(func() { close(begun) })
+					do(batch)
 				}
 			})
 		}
+		return clients.Wait
+	}
+	for n := range kills {
+		begun := make(chan struct{})
+		var once sync.Once
+		wait := each(func(batch int) {
+			if _, err := send(batch, n); err == nil { // else it was killed
+				once.Do(func() { close(begun) })
+			}
+		})
 		<-begun
-		h.server.Kill()
-		clients.Wait()
-		h.start()
+		kill()
+		wait()
+		start()
 	}
-	for range 2 {
-		for batch := range batches {
-			got, err := send(batch)
-			require.NoError(t, err)
-			require.Equal(t, size-1, got.Counts.Accepted+got.Counts.Duplicate)
-			require.Equal(t, "rejected", got.Results[batch%size].Status)
-		}
+	for n := range 3 {
+		each(func(batch int) {
+			got, err := send(batch, n)
+			if err != nil || got.Counts.Accepted+got.Counts.Duplicate != size-1 || got.Results[batch%size].Status != "rejected" {
+				t.Error(batch, err, got.Counts)
+			}
+		})()
 	}
-	require.Equal(t, batches*(size-1), h.metered())
+	metered, duplicates := plays(t, s.client)
+	require.Equal(t, batches*(size-1), metered)
+	if len(nodes()) == 1 {
+		require.Zero(t, duplicates, "a node knows its own rows")
+	}
+	t.Logf("%d rows of %d batches, each metered once, besides %d receipts of duplicates", metered, batches, duplicates)
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -16,6 +18,14 @@ import (
 func TestBeaconOfAService(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
+	beacons(t, s, func() {
+		s.stop()
+		s.startAgain()
+	})
+}
+
+// beacons tells the story, with a start of whoever answers the player.
+func beacons(t *testing.T, s *service, again func()) {
 	var made struct {
 		APIKey string
 		Key    struct{ KeyID string }
@@ -27,29 +37,32 @@ func TestBeaconOfAService(t *testing.T) {
 	require.NoError(t, player.Do(t.Context(), "POST", "/v1/delivery/beacons", map[string]any{
 		"rightId": s.rights["DOOH"], "spatialAnchorId": "screen-7", "expiresAt": time.Now().Add(time.Hour), "maxReceiptsPerHour": 100,
 	}, &beacon))
-	require.Contains(t, beacon.URL, s.client.API+"/beacon/")
-	path := beacon.URL[len(s.client.API):]
+	_, token, found := strings.Cut(beacon.URL, api.PathBeacon)
+	require.True(t, found)
 	call := func(query string) {
-		resp, err := http.Get(s.client.API + path + query)
+		resp, err := http.Get(s.client.API + api.PathBeacon + token + query)
 		require.NoError(t, err)
 		defer resp.Body.Close()
 		image, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.Equal(t, []any{200, "image/gif", 43}, []any{resp.StatusCode, resp.Header.Get("Content-Type"), len(image)})
 	}
+	metered := func() int {
+		n, _ := plays(t, s.client)
+		return n
+	}
 	call("?eid=1&dwellMs=8000")
 	call("?eid=1&dwellMs=8000")
 	call("?dwellMs=8000")
-	require.Equal(t, 1, s.metered())
+	require.Equal(t, 1, metered())
 
 	muniment(t, "signing-key", "rotate", "--data", s.data, current(t, s.data, sealer.PurposeBeacon))
-	s.stop()
-	s.startAgain()
+	again()
 	call("?eid=1&dwellMs=8000")
 	call("?eid=2&dwellMs=8000")
-	require.Equal(t, 2, s.metered())
+	require.Equal(t, 2, metered())
 
 	require.NoError(t, s.client.Do(t.Context(), "DELETE", "/v1/api-keys/"+made.Key.KeyID, nil, nil))
 	call("?eid=3&dwellMs=8000")
-	require.Equal(t, 2, s.metered(), "the beacon died with the key that made it")
+	require.Equal(t, 2, metered(), "the beacon died with the key that made it")
 }

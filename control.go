@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
-	"muniment/control/node"
 	"muniment/control/proof"
 	"muniment/control/sandbox"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/api"
@@ -26,19 +25,21 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// controlCmd is one of any number of control processes on one database. They share
-// the data folder too: one volume that all of them may write to.
+// controlCmd is one of any number of control processes on one database. They have one data
+// folder too: a volume that all of them may write to.
 type controlCmd struct {
 	logFlags
 	databaseFlags
 	kafkaFlags
 	clickhouseFlags
+	rowFlags
 
 	Data   string        `default:"./muniment-data" help:"Folder of signing keys and proof packs, which all control processes share; made when it is missing." type:"path"`
 	Listen string        `default:"127.0.0.1:8081" help:"Address that gateways forward API requests to."`
 	Nodes  string        `default:"127.0.0.1:8082" help:"Address that gateways get rights and keys from."`
 	Admin  string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
 	Bound  time.Duration `default:"30s" help:"How long a node signs without news of rights: the same for all processes and nodes."`
+	NodeCA string        `help:"Let nodes join by client certificates of these authorities (PEM), which issue none for anything else. Read again when it changes." placeholder:"FILE" type:"path"`
 
 	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the address for gateways' requests:"`
 	NodesTLS certs.ServerFlags `embed:"" prefix:"nodes-tls-" group:"TLS of the address for rights and keys:"`
@@ -46,141 +47,120 @@ type controlCmd struct {
 
 	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
 	Seal    sealFlags     `embed:"" group:"Sealing:"`
+	Webhook webhookFlags  `embed:"" prefix:"webhook-" group:"Webhooks:"`
+	Exports exportFlags   `embed:"" group:"Exports:"`
 
 	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other."`
 }
 
-// Run serves until it is told to stop. It waits for a database and a log that are
-// away, and does without the warehouse meanwhile: then what needs it is answered 503.
-func (c *controlCmd) Run() (err error) {
-	told, stop := interrupted()
-	defer stop()
-	ctx, fail := context.WithCancelCause(told) // also while it starts, which may take long
-	defer fail(nil)
-	logger := c.logger()
-	started := false
-	defer func() { err = stopped(told, ctx, logger, started, err) }()
-	registry := newRegistry()
+// Run serves until it is signalled. It waits until the database and the log can be reached.
+// While the warehouse can't be, requests that need it are answered 503.
+func (c *controlCmd) Run() error { return c.run("muniment control", c.serve) }
+
+func (c *controlCmd) serve(p *process) error {
 	if err := makeDataDir(c.Data); err != nil {
 		return err
 	}
+	nodeCA, err := certs.NewAuthorities(p.certs("joining"), c.NodeCA, c.NodesTLS.ClientCA)
+	if err != nil {
+		return err
+	}
+	c.NodesTLS.HandlerCA = nodeCA
 
-	// Three doors, for three kinds of callers.
-	operated, served := newParts(ctx, fail), newParts(ctx, fail)
-	defer operated.stop()
-	open := func(on *parts, name, flag, address string, flags certs.ServerFlags, first http.Handler) (*switchable, string, error) {
-		cfg, err := certs.Server(certs.Options{Use: name, Logger: logger, Registerer: registry}, flags)
-		if err != nil {
-			return nil, "", err
-		}
-		ln, err := net.Listen("tcp", address)
-		if err != nil {
-			return nil, "", cannotListen(flag, err)
-		}
-		door := newSwitch(first)
-		var answers http.Handler = door
-		if on == operated {
-			answers = gateway.LoopbackOnly(ln.Addr(), door)
-		}
-		on.run("the listener for "+name, func(ctx context.Context) error { return serve(ctx, secured(ln, cfg), answers) })
-		return door, urlOf(ln.Addr(), cfg), nil
+	// Three listeners, for three kinds of callers.
+	admin, err := p.listen("admin", "--admin", c.Admin, c.AdminTLS)
+	if err != nil {
+		return err
 	}
 	waits := newAwaited(errors.New("control is waiting for its engines"))
-	starting := http.HandlerFunc(refuseAtStart)
-	operators, adminURL, err := open(operated, "admin", "--admin", c.Admin, c.AdminTLS, gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
-		{Name: "start", Ready: waits.Ready},
-	}}.Handler())
+	operators := p.operate(admin, "", waits.Ready)
+	api, err := p.listen("api", "--listen", c.Listen, c.TLS)
 	if err != nil {
 		return err
 	}
-	defer served.stop()
-	callers, apiURL, err := open(served, "api", "--listen", c.Listen, c.TLS, starting)
+	nodes, err := p.listen("nodes", "--nodes", c.Nodes, c.NodesTLS)
 	if err != nil {
 		return err
 	}
-	nodes, nodesURL, err := open(served, "nodes", "--nodes", c.Nodes, c.NodesTLS, starting)
-	if err != nil {
-		return err
-	}
-	logger.Info("muniment control is starting", "api", apiURL, "admin", adminURL, "nodes", nodesURL, "data", c.Data)
+	forAPI, forNodes := newSwitch(http.HandlerFunc(refuseAtStart)), newSwitch(http.HandlerFunc(refuseAtStart))
+	served := p.parts()
+	served.serve(api, forAPI)
+	served.serve(nodes, forNodes)
+	p.logger.Info("muniment control is starting", "api", api.url(), "admin", admin.url(), "nodes", nodes.url(), "data", c.Data)
 
-	database, err := c.databaseFlags.config(logger, registry)
+	db, log, warehouse, err := c.openEngines(p, waits)
 	if err != nil {
 		return err
 	}
-	topic, err := c.kafkaFlags.config(logger, registry)
+	access, err := sharedAccess(c.Data, adminAccess{URL: admin.url(), Certificate: c.AdminTLS.Cert})
 	if err != nil {
 		return err
 	}
-	where, err := c.clickhouseFlags.config(logger, registry)
-	if err != nil {
-		return err
-	}
-	db, err := c.openDatabase(ctx, waits, database)
-	if err != nil {
-		return err
-	}
-	defer closing(&err, db)
-	topic.OnFailure = fail
-	eventLog, err := kafka.Open(topic)
-	if err != nil {
-		return err
-	}
-	defer closing(&err, eventLog)
-	where.Away = true
-	warehouse, err := clickhouse.Open(ctx, where)
-	if err != nil {
-		return err
-	}
-	defer closing(&err, warehouse)
-	if err := c.reconcile(ctx, waits, logger, db, eventLog); err != nil {
-		return err
-	}
-
-	access, err := sharedAccess(c.Data, adminAccess{URL: adminURL, Certificate: c.AdminTLS.Cert})
-	if err != nil {
-		return err
-	}
-	ctl, err := openPlane(ctx, planeConfig{
-		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: access.Token, Sandbox: c.Sandbox, Seal: c.Seal, Shared: true, Logger: logger, Registerer: registry,
+	ctl, err := openPlane(p.ctx, planeConfig{
+		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, Sandbox: c.Sandbox, Webhook: c.Webhook,
+		Seal: c.Seal, Exports: c.Exports, RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return err
 	}
-	background := newParts(ctx, fail)
-	defer background.stop()
-	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
+	ctl.serveNodes(p.parts())
+	background := p.parts()
+	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, log) })
 	background.run("the search for stops", db.SearchStops)
-	background.run("the outbox relay", ctl.Run)
-	background.run("the sandbox's node", func(ctx context.Context) error { return ctl.sandbox.serve(ctx, ctl) })
-	background.run("the held rows' node", func(ctx context.Context) error { return ctl.held.serve(ctx, ctl) })
-	defer served.stop() // before what it needs
+	background.run("the held rows' node", ctl.heldNode.Run)
+	ctl.run(background)
+	p.atEnd(served.stop) // before what it needs
 
-	callers.Set(ctl.Handler())
-	nodes.Set(ctl.Nodes())
+	forAPI.Set(ctl.Handler())
+	forNodes.Set(ctl.Nodes())
 	operators.Set(gateway.Admin{
-		Gatherer: registry,
+		Gatherer: p.registry,
 		Checks:   []gateway.Check{{Name: "database", Ready: db.Ready}},
-		Notes:    append([]gateway.Note{noted("log", func(context.Context) error { return eventLog.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(eventLog, warehouse)...),
+		Notes:    append([]gateway.Note{noted("log", func(context.Context) error { return log.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(log, warehouse)...),
 		Token:    access.Token,
 		Mount:    map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
-
-	started = true
-	<-ctx.Done()
-	if err := whyEnded(told, ctx); err != nil {
-		return err
-	}
-	logger.Info("muniment control has stopped")
+	p.wait()
 	return nil
 }
 
-// noted makes a note of a check that keeps no request away.
-func noted(name string, ready func(context.Context) error) gateway.Note {
-	return gateway.Note{Name: name, Tell: func(ctx context.Context) (string, error) { return "ready", ready(ctx) }}
+// openEngines opens what control stands on. It waits for the database and the log.
+func (c *controlCmd) openEngines(p *process, waits *awaited) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
+	database, err := c.databaseFlags.config(p.logger, p.registry)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	topic, err := c.kafkaFlags.config(p.logger, p.registry)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	where, err := c.clickhouseFlags.config(p.logger, p.registry)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if db, err = c.openDatabase(p.ctx, waits, database); err != nil {
+		return nil, nil, nil, err
+	}
+	p.atEnd(db.Close)
+	topic.OnFailure = p.fail
+	if log, err = kafka.Open(topic); err != nil {
+		return nil, nil, nil, err
+	}
+	p.atEnd(log.Close)
+	where.Away = true
+	if warehouse, err = clickhouse.Open(p.ctx, where); err != nil {
+		return nil, nil, nil, err
+	}
+	p.atEnd(warehouse.Close)
+	return db, log, warehouse, c.reconcile(p.ctx, waits, p.logger, db, log)
 }
 
-// refuseAtStart answers while nothing can be asked yet.
+// noted makes a note of a check that does not make the process unready.
+func noted(name string, ready func(context.Context) error) gateway.Note {
+	return gateway.Note{Name: name, Status: func(ctx context.Context) (string, error) { return "ready", ready(ctx) }}
+}
+
+// refuseAtStart answers 503 while control starts.
 func refuseAtStart(w http.ResponseWriter, r *http.Request) {
 	e := api.Unavailable(api.ControlUnavailable, "control is starting", time.Second)
 	if id := r.Header.Get(api.HeaderRequestID); api.Printable(id, api.MaxRequestID) { // as the gateway sends it
@@ -196,21 +176,21 @@ func refuseAtStart(w http.ResponseWriter, r *http.Request) {
 
 func (c *controlCmd) openDatabase(ctx context.Context, waits *awaited, cfg store.Config) (db *store.DB, err error) {
 	away := func(err error) bool { return api.From(err).Reason == api.DatabaseUnavailable }
-	return db, waits.patiently(ctx, cfg.Logger, "database", away, func() error {
+	return db, waits.retry(ctx, cfg.Logger, "database", away, func() error {
 		db, err = store.Open(ctx, cfg)
 		return err
 	})
 }
 
-// reconcile holds the database against the log, once the log can be read.
+// reconcile compares the database with the log, once the log can be read.
 func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog.Logger, db *store.DB, log *kafka.Log) error {
-	if err := waits.patiently(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
+	if err := waits.retry(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
 		return err
 	}
 	if err := c.sameTopic(ctx, db, log); err != nil {
 		return err
 	}
-	err := db.Reconcile(ctx, store.History{Log: log, Keys: node.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Older: func(ctx context.Context, take func(event []byte) error) error {
+	err := db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Older: func(ctx context.Context, take func(event []byte) error) error {
 		return proof.PackEvents(ctx, filepath.Join(c.Data, "packs"), take)
 	}})
 	if errors.Is(err, store.ErrOlder) {
@@ -219,7 +199,7 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 	return err
 }
 
-// sameTopic refuses a topic that was made anew, or restored, since the database saw it,
+// sameTopic refuses a topic that was recreated, or restored, since the database saw it,
 // unless that is accepted.
 func (c *controlCmd) sameTopic(ctx context.Context, db *store.DB, log *kafka.Log) error {
 	n, err := log.Partitions(ctx)
@@ -240,15 +220,14 @@ func (c *controlCmd) sameTopic(ctx context.Context, db *store.DB, log *kafka.Log
 	return err
 }
 
-// sharedAccess reads how operators speak to the processes of a data folder, or makes
-// it: one token opens the admin listener of each of them. The address is that of the
-// process that started last.
+// sharedAccess reads admin.json of a data folder, or makes it: one token opens the admin
+// listeners of all its processes. The address is that of the process that started last.
 func sharedAccess(data string, own adminAccess) (access adminAccess, err error) {
 	path := filepath.Join(data, adminFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Of several that start at once one makes it: a link, unlike a renaming, fails
-		// where a file is.
+		// Of several processes that start at once one makes it: a link, unlike a rename, fails
+		// if there is a file.
 		access.Token = rand.Text()
 		fresh := path + "." + access.Token[:8]
 		if text, err = json.Marshal(access); err == nil {

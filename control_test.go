@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/control/node"
 	"muniment/control/store/storetest"
 	"muniment/gateway/api"
@@ -38,15 +38,15 @@ func TestControlProcessesOnTheStack(t *testing.T) {
 	_, notes := first.ready()
 	require.Contains(t, notes, `{"name":"log","note":"ready"}`)
 	require.Contains(t, notes, `ClickHouse database muniment is not ready`)
-	client := bench.Client{API: first.api, Key: createTenant(t, s.data).APIKey}
+	client := system.Client{API: first.api, Key: createTenant(t, s.data).APIKey}
 	rightID := issueRights(t, client)["DOOH"]
 	nodeID, view := second.follow(t, s)
 	var revoked, told struct{ Propagation node.Propagation }
 	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/revoke", map[string]any{}, &revoked))
 	require.Len(t, revoked.Propagation.Nodes, 1)
 	require.Equal(t, nodeID, revoked.Propagation.Nodes[0].NodeID)
-	for _, p := range []*process{first, second} {
-		of := bench.Client{API: p.api, Key: client.Key}
+	for _, p := range []*launched{first, second} {
+		of := system.Client{API: p.api, Key: client.Key}
 		until(t, func() bool {
 			err := of.Do(t.Context(), "GET", "/v1/rights/"+rightID+"/propagation", nil, &told)
 			return err == nil && len(told.Propagation.Nodes) == 1 && told.Propagation.Nodes[0].AppliedRevision >= revoked.Propagation.Revision
@@ -75,8 +75,8 @@ func TestControlSealsOnTheStack(t *testing.T) {
 
 	first, second := s.start(t), s.start(t)
 	loader := startLoader(t, "--kafka", s.kafka, "--topic", s.topic, "--clickhouse", s.clickhouse, "--from-all")
-	one := bench.Client{API: first.api, Key: createTenant(t, s.data).APIKey}
-	two := bench.Client{API: second.api, Key: one.Key}
+	one := system.Client{API: first.api, Key: createTenant(t, s.data).APIKey}
+	two := system.Client{API: second.api, Key: one.Key}
 	rightID := issueRights(t, one)["DOOH"]
 	verifyPacks(t, s.data, sealAndExport(t, two))
 
@@ -105,7 +105,7 @@ func TestDatabaseAwayOnTheStack(t *testing.T) {
 	wire := storetest.NewWire(t, s.database)
 	s.database = wire.URL
 	p := s.start(t)
-	client := bench.Client{API: p.api, Key: createTenant(t, s.data).APIKey}
+	client := system.Client{API: p.api, Key: createTenant(t, s.data).APIKey}
 	rightID := issueRights(t, client)["DOOH"]
 
 	wire.Cut()
@@ -136,7 +136,7 @@ func TestDatabaseAwayOnTheStack(t *testing.T) {
 	late.awaitReady(t, http.StatusOK)
 	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/suspend", map[string]any{}, nil))
 	until(t, func() bool { return strings.Contains(p.log(), "the database is back") })
-	require.Equal(t, 1, strings.Count(p.log(), "the database is away"), "once, however often it was tried")
+	require.Equal(t, 1, strings.Count(p.log(), "lost the connection for notifications of the database"), "once, however often it was tried")
 	late.stop(t)
 	p.stop(t)
 }
@@ -151,13 +151,13 @@ func TestDatabaseRestoredOnTheStack(t *testing.T) {
 	s.database = wire.URL
 	first, second := s.start(t), s.start(t)
 	key := createTenant(t, s.data)
-	client := bench.Client{API: first.api, Key: key.APIKey}
+	client := system.Client{API: first.api, Key: key.APIKey}
 	rights := issueRights(t, client)
 	before, after := rights["DOOH"], rights["CTV"]
 	revoke := func(rightID string) {
 		require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/revoke", map[string]any{}, nil))
 	}
-	stateOf := func(client bench.Client, rightID string) string {
+	stateOf := func(client system.Client, rightID string) string {
 		var told struct{ Right struct{ State string } }
 		require.NoError(t, client.Do(t.Context(), "GET", "/v1/rights/"+rightID, nil, &told))
 		return told.Right.State
@@ -188,9 +188,9 @@ func TestDatabaseRestoredOnTheStack(t *testing.T) {
 	wire.Cut()
 	storetest.Replace(t, backup, s.data)
 	wire.Restore()
-	for _, p := range []*process{first, second} {
+	for _, p := range []*launched{first, second} {
 		until(t, func() bool { _, told := p.ready(); return strings.Contains(told, "gone back to an older state") })
-		resp, err := ask(t, bench.Client{API: p.api, Key: key.APIKey}, "GET", "/v1/rights/"+after)
+		resp, err := ask(t, system.Client{API: p.api, Key: key.APIKey}, "GET", "/v1/rights/"+after)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
@@ -205,8 +205,8 @@ func TestDatabaseRestoredOnTheStack(t *testing.T) {
 
 	accepting := s.start(t, "--accept-rollback")
 	other := s.start(t)
-	for _, p := range []*process{accepting, other} {
-		client := bench.Client{API: p.api, Key: key.APIKey}
+	for _, p := range []*launched{accepting, other} {
+		client := system.Client{API: p.api, Key: key.APIKey}
 		require.Equal(t, "REVOKED", stateOf(client, before))
 		require.Equal(t, "REVOKED", stateOf(client, after), "revoked in between")
 		require.Equal(t, "ACTIVE", stateOf(client, rights["AUDIO"]))
@@ -268,7 +268,7 @@ func TestControlTLSOnTheStack(t *testing.T) {
 	p.stop(t)
 }
 
-func ask(t *testing.T, client bench.Client, method, path string) (*http.Response, error) {
+func ask(t *testing.T, client system.Client, method, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(t.Context(), method, client.API+path, nil)
 	require.NoError(t, err)
 	req.Header.Set("Authorization", "Bearer "+client.Key)

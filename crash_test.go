@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/load"
 	"muniment/control/store"
 	"muniment/sealer"
 )
@@ -37,10 +37,10 @@ func TestKillUnderLoad(t *testing.T) {
 	acknowledged := map[string]string{} // receipt id → answer
 	fastest := time.Hour
 	for round := range kills {
-		sent, err := bench.Deliveries(deliveries, seed+uint64(round), bench.Profiles(), h.rights)
+		sent, err := load.Deliveries(deliveries, seed+uint64(round), load.Profiles(), h.rights)
 		require.NoError(t, err)
 		killAt, reached := 1+random.IntN(deliveries*7/8), make(chan struct{})
-		load := &bench.Load{
+		posting := &load.Load{
 			Addrs: []string{hostPort(h.client.API)}, Key: h.client.Key, Clients: 256, Name: "round-" + string(rune('a'+round)), Deliveries: sent,
 			Answered: func(n int) {
 				if n == killAt {
@@ -49,12 +49,12 @@ func TestKillUnderLoad(t *testing.T) {
 			},
 		}
 		type result struct {
-			answers []bench.Answer
+			answers []load.Answer
 			err     error
 		}
 		done := make(chan result, 1)
 		go func() {
-			answers, err := load.Run(t.Context())
+			answers, err := posting.Run(t.Context())
 			done <- result{answers, err}
 		}()
 		<-reached

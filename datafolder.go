@@ -11,17 +11,15 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// errForeign says that a folder holds the files of something else.
+// errForeign says that a folder has files that are not muniment's.
 var errForeign = errors.New("is not a data folder of muniment, and not empty")
 
-// ours are files that every data folder has one of, of whatever process, from its first
-// moment on.
+// ours are files of which every data folder has at least one, from its first moment on.
 var ours = []string{"LOCK", "control.db", "keys/root.vkey", "admin.json"}
 
-// makeDataDir is keyfile.MakeDir for a data folder. One that is there has to be empty or
-// ours, else it is refused with errForeign: a mistyped path must not strew keys and
-// databases over a home folder. What a new volume holds (lost+found) and hidden files don't
-// count.
+// makeDataDir is keyfile.MakeDir for a data folder. A folder that exists has to be empty or a
+// data folder, else the error is errForeign: a mistyped path must not scatter keys and databases
+// over a home folder. What a new volume holds (lost+found) and hidden files don't count.
 func makeDataDir(path string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -136,15 +136,15 @@ func TestOlderDatabase(t *testing.T) {
 }
 
 // TestOlderDatabaseOfANegotiation puts an older copy of the database beside a log that
-// tells how offers and challenges ended: none of them ends once more.
+// tells how offers, challenges and disputes ended: none of them ends once more.
 func TestOlderDatabaseOfANegotiation(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
 	type record struct{ ID, State, DerivedRightID string }
 	do := func(method, path string, body any) (record, error) {
-		var a struct{ Offer, Challenge record }
+		var a struct{ Offer, Challenge, Dispute record }
 		err := h.client.Do(t.Context(), method, path, body, &a)
-		return record{a.Offer.ID + a.Challenge.ID, a.Offer.State + a.Challenge.State, a.Offer.DerivedRightID}, err
+		return record{a.Offer.ID + a.Challenge.ID + a.Dispute.ID, a.Offer.State + a.Challenge.State + a.Dispute.State, a.Offer.DerivedRightID}, err
 	}
 	must := func(method, path string, body any) record {
 		t.Helper()
@@ -160,6 +160,9 @@ func TestOlderDatabaseOfANegotiation(t *testing.T) {
 		return "/v1/challenges/" + must("POST", "/v1/challenges", map[string]any{"rightId": h.rights[substrate], "challengerOrgId": "org_c", "reason": "ours"}).ID
 	}
 	upheld, withdrawn := challenge("MOBILE"), challenge("CTV")
+	disputed := "/v1/disputes/" + must("POST", "/v1/disputes", map[string]any{
+		"rightId": h.rights["CTV"], "window": map[string]any{"from": "2026-11-01", "to": "2026-12-01"}, "reason": "never shown",
+	}).ID
 	h.stop()
 	putBack := h.keep("control.db")
 
@@ -168,17 +171,18 @@ func TestOlderDatabaseOfANegotiation(t *testing.T) {
 	must("POST", rejected+"/reject", map[string]any{})
 	must("POST", upheld+"/resolve", map[string]any{"upheld": true})
 	must("POST", withdrawn+"/withdraw", map[string]any{})
-	h.awaitEvent("challenge.withdrawn") // what the relay has not written is lost with the database
+	must("POST", disputed+"/resolve", map[string]any{"outcome": "UPHELD"})
+	h.awaitEvent("dispute.resolved") // what the relay has not written is lost with the database
 	h.server.Kill()
 	putBack()
 	require.Contains(t, h.refused(), "the database is older than the log")
 	h.accepting()
 
-	for path, state := range map[string]string{accepted: "ACCEPTED", rejected: "REJECTED", upheld: "UPHELD", withdrawn: "WITHDRAWN"} {
+	for path, state := range map[string]string{accepted: "ACCEPTED", rejected: "REJECTED", upheld: "UPHELD", withdrawn: "WITHDRAWN", disputed: "RESOLVED"} {
 		require.Equal(t, state, must("GET", path, nil).State)
 	}
 	require.Equal(t, derived, must("GET", accepted, nil).DerivedRightID)
-	for _, path := range []string{accepted + "/accept", rejected + "/accept", upheld + "/withdraw", withdrawn + "/resolve"} {
+	for _, path := range []string{accepted + "/accept", rejected + "/accept", upheld + "/withdraw", withdrawn + "/resolve", disputed + "/investigate"} {
 		_, err := do("POST", path, nil)
 		require.ErrorContains(t, err, "STATE_CONFLICT", path)
 	}
@@ -188,7 +192,7 @@ func TestOlderDatabaseOfANegotiation(t *testing.T) {
 	packs := sealAndExport(t, h.client)
 	h.stop()
 	verifyPacks(t, h.data, packs)
-	require.Contains(t, h.systemEvents()["database.rollback_accepted"], `"reapplied":5`)
+	require.Contains(t, h.systemEvents()["database.rollback_accepted"], `"reapplied":6`)
 }
 
 // TestOlderDatabaseOfTheSandbox puts an older copy of the database beside a log that tells

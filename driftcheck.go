@@ -7,18 +7,19 @@ import (
 
 	"muniment/control"
 	"muniment/control/proof"
+	"muniment/control/statement"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/pipeline/drift"
 	"muniment/sealer"
 )
 
-// driftJob is the kind of the one job that never ends: whichever process has its lease looks
-// for drift.
+// driftJob is the kind of a job that never ends: the process that has its lease checks for
+// drift.
 const driftJob = "drift.check"
 
-// driftCheck wires what does the job, and what has it queued.
-func driftCheck(cfg planeConfig, packs *proof.Room) (control.Worker, control.Sweep, error) {
+// driftCheck returns what does the job, and what queues it.
+func driftCheck(cfg planeConfig, packs *proof.Service, statements *statement.Service) (control.Worker, control.Sweep, error) {
 	checker, err := drift.New(drift.Config{
 		Log: cfg.Log, Loaded: cfg.Warehouse.Resume, Auditor: cfg.Warehouse,
 		NextPack: func(ctx context.Context, after string) (*drift.Pack, error) {
@@ -28,11 +29,23 @@ func driftCheck(cfg planeConfig, packs *proof.Room) (control.Worker, control.Swe
 			}
 			return auditedPack(p)
 		},
+		NextStatement: func(ctx context.Context, after string) (*drift.Statement, error) {
+			s, err := statements.IssuedAfter(ctx, after)
+			if err != nil || s == nil {
+				return nil, err
+			}
+			at, _ := sealer.ParsePosition(s.AsOf) // Restate checks it
+			return &drift.Statement{ID: s.ID, TenantID: s.TenantID, Currency: s.Currency, AsOf: at}, nil
+		},
+		Restate: func(ctx context.Context, s *drift.Statement) (*drift.Difference, error) {
+			apart, err := statements.Restate(ctx, s.TenantID, s.ID)
+			return (*drift.Difference)(apart), err
+		},
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	work := control.Worker{Kind: driftJob, AtOnce: 1, Attempts: math.MaxInt, Do: func(ctx context.Context, _ *store.Job) error {
 		checker.Run(ctx)
-		return ctx.Err() // not done: whoever is next goes on
+		return ctx.Err() // not done: the next process goes on
 	}}
 	queue := control.Sweep{Name: "queue the check for drift", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
 		_, err := cfg.DB.Enqueue(ctx, store.NewJob{Kind: driftJob, TenantID: api.SystemTenant, Key: driftJob})

@@ -16,11 +16,11 @@ import (
 	"muniment/pipeline/kafka"
 )
 
-// The flags that say where an engine is, for every command that uses it, with the
-// files of certificates and passwords of the hop. No password is a flag: those are read
-// from files, or stand in a URL.
+// The flags that say where an engine is, for every command that uses it, with the files of
+// certificates and passwords for it. No password is a flag: it is read from a file, or is part
+// of a URL.
 
-// kafkaFlags are those of a command that can't do without Kafka.
+// kafkaFlags are those of a command that needs Kafka.
 type kafkaFlags struct {
 	Kafka []string `required:"" group:"Kafka:" help:"Some brokers of Kafka, which holds the event log." placeholder:"HOST:PORT"`
 	Topic string   `default:"muniment.events" group:"Kafka:" help:"Its topic."`
@@ -31,19 +31,19 @@ func (f *kafkaFlags) config(logger *slog.Logger, registry prometheus.Registerer)
 	return f.kafkaHop.config(kafka.Config{Brokers: f.Kafka, Topic: f.Topic, Log: logger, Registerer: registry})
 }
 
-// kafkaHop is how brokers are trusted, and who we are to them.
+// kafkaHop is how brokers are trusted, and how we authenticate to them.
 type kafkaHop struct {
 	KafkaTLS  certs.ClientFlags `embed:"" prefix:"kafka-" group:"Kafka:"`
 	KafkaSASL saslFlags         `embed:"" prefix:"kafka-sasl-" group:"Kafka:"`
 }
 
 type saslFlags struct {
-	Mechanism    string             `help:"Authenticate to the brokers so: plain, scram-sha-256 or scram-sha-512." placeholder:"NAME"`
+	Mechanism    string             `help:"How to authenticate to the brokers: plain, scram-sha-256 or scram-sha-512." placeholder:"NAME"`
 	User         string             `help:"As this user." placeholder:"NAME"`
-	PasswordFile certs.PasswordFile `help:"File of that user's password. Read anew for each connection." placeholder:"FILE" type:"path"`
+	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each connection." placeholder:"FILE" type:"path"`
 }
 
-// config completes one that names brokers and topic.
+// config completes a cfg that names brokers and topic.
 func (f *kafkaHop) config(cfg kafka.Config) (kafka.Config, error) {
 	s := f.KafkaSASL
 	switch {
@@ -61,10 +61,10 @@ func (f *kafkaHop) config(cfg kafka.Config) (kafka.Config, error) {
 	return cfg, nil
 }
 
-// clickhouseFlags are those of a command that can't do without the warehouse.
+// clickhouseFlags are those of a command that needs the warehouse.
 type clickhouseFlags struct {
 	ClickHouse string `name:"clickhouse" required:"" group:"ClickHouse:" help:"URL of the warehouse: clickhouse://user:password@host:9000/database, or http(s)://…" placeholder:"URL"`
-	Cluster    string `group:"ClickHouse:" help:"Name of the ClickHouse cluster whose replicas hold the tables. A write waits for a majority of them: of two, for both. Several muniment pipeline take turns at each table. Default: one server."`
+	Cluster    string `group:"ClickHouse:" help:"Name of the ClickHouse cluster whose replicas hold the tables. A write waits for a majority of them: of two, for both. At each table one muniment pipeline writes at a time. Default: one server."`
 	clickhouseHop
 }
 
@@ -74,17 +74,17 @@ func (f *clickhouseFlags) config(logger *slog.Logger, registry prometheus.Regist
 
 type clickhouseHop struct {
 	ClickHouseTLS          certs.ClientFlags  `embed:"" prefix:"clickhouse-" group:"ClickHouse:"`
-	ClickHousePasswordFile certs.PasswordFile `name:"clickhouse-password-file" group:"ClickHouse:" help:"File of the password, in place of the URL's. Read anew for each connection." placeholder:"FILE" type:"path"`
+	ClickHousePasswordFile certs.PasswordFile `name:"clickhouse-password-file" group:"ClickHouse:" help:"File of the password, in place of the URL's. Read again for each connection." placeholder:"FILE" type:"path"`
 }
 
-// config completes one that says where the warehouse is.
+// config completes a cfg that says where the warehouse is.
 func (f *clickhouseHop) config(cfg clickhouse.Config, logger *slog.Logger, registry prometheus.Registerer) (clickhouse.Config, error) {
 	hop, err := certs.NewClient(certs.Options{Use: "clickhouse", Logger: logger, Registerer: registry}, f.ClickHouseTLS)
 	cfg.TLS, cfg.Password = hop.TLS(), f.ClickHousePasswordFile.Password()
 	return cfg, err
 }
 
-// databaseFlags are those of a command that can't do without control's database.
+// databaseFlags are those of a command that needs control's database.
 type databaseFlags struct {
 	Database string `required:"" group:"PostgreSQL:" help:"URL of control's PostgreSQL database: postgres://user:password@host/database?sslmode=verify-full" placeholder:"URL"`
 	databaseHop
@@ -96,20 +96,24 @@ func (f *databaseFlags) config(logger *slog.Logger, registry prometheus.Register
 
 type databaseHop struct {
 	DatabaseTLS          certs.ClientFlags  `embed:"" prefix:"database-" group:"PostgreSQL:"`
-	DatabasePasswordFile certs.PasswordFile `group:"PostgreSQL:" help:"File of the password, in place of the URL's. Read anew for each connection." placeholder:"FILE" type:"path"`
+	DatabasePasswordFile certs.PasswordFile `group:"PostgreSQL:" help:"File of the password, in place of the URL's. Read again for each connection." placeholder:"FILE" type:"path"`
 }
 
-// config completes one that says where the database is.
+// config completes a cfg that says where the database is.
 func (f *databaseHop) config(cfg store.Config) (store.Config, error) {
 	hop, err := certs.NewClient(certs.Options{Use: "database", Logger: cfg.Logger, Registerer: cfg.Registerer}, f.DatabaseTLS)
 	cfg.TLS, cfg.Password = hop.TLS(), f.DatabasePasswordFile.Password()
 	return cfg, err
 }
 
-// lookAgain is how often a process that starts looks whether an engine is there.
-const lookAgain = 250 * time.Millisecond
+const (
+	// retryPause is between two tries to reach an engine.
+	retryPause = 250 * time.Millisecond
+	// checkPause is between two checks inside the process.
+	checkPause = 5 * time.Millisecond
+)
 
-// awaited is what a process waits for before it serves: a check for /readyz.
+// awaited is what a process waits for before it serves, as a check for /readyz.
 type awaited struct{ reason atomic.Pointer[error] }
 
 func newAwaited(first error) *awaited {
@@ -118,27 +122,27 @@ func newAwaited(first error) *awaited {
 	return a
 }
 
-// Ready tells what is missing, as it was found last.
+// Ready returns what is missing, as of the last try.
 func (a *awaited) Ready(context.Context) error { return *a.reason.Load() }
 
-// note keeps why something could not be had yet.
+// note keeps what is missing.
 func (a *awaited) note(what string, err error) {
 	err = fmt.Errorf("waiting for %s: %w", what, err)
 	a.reason.Store(&err)
 }
 
-// patiently does what needs an engine until that does not fail for passing reasons. It
-// says once in the log what it waits for, and keeps it for /readyz.
-func (a *awaited) patiently(ctx context.Context, logger *slog.Logger, engine string, passing func(error) bool, do func() error) error {
-	tick := time.NewTicker(lookAgain)
+// retry calls do again as long as its error is temporary: the engine can't be reached. It logs
+// the first of these errors, and keeps the last for /readyz.
+func (a *awaited) retry(ctx context.Context, logger *slog.Logger, engine string, temporary func(error) bool, do func() error) error {
+	tick := time.NewTicker(retryPause)
 	defer tick.Stop()
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		err := do()
-		if err == nil || !passing(err) {
+		if err == nil || !temporary(err) {
 			return err
 		}
 		a.note(engine, err)
-		if !told {
+		if !logged {
 			logger.Info("waiting for an engine", "engine", engine, "err", err)
 		}
 		select {
@@ -149,9 +153,9 @@ func (a *awaited) patiently(ctx context.Context, logger *slog.Logger, engine str
 	}
 }
 
-// until waits until check passes, and keeps why it does not for /readyz.
+// until waits until check passes, and keeps its last error for /readyz.
 func (a *awaited) until(ctx context.Context, what string, check func() error) error {
-	tick := time.NewTicker(lookAgain / 50)
+	tick := time.NewTicker(checkPause)
 	defer tick.Stop()
 	for {
 		err := check()

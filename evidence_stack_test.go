@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 )
 
 // inTurn sends each request to the next of several servers.
@@ -39,13 +39,13 @@ func (r *inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
 // succeed, and what a visitor saves is verified by strangers.
 func TestSandboxOnTheStack(t *testing.T) {
 	limits(t)
-	c := cluster(t, bench.Size{Gateways: 1, Loaders: 1, Controls: 2, Partitions: 3})
+	c := cluster(t, system.Size{Gateways: 1, Loaders: 1, Controls: 2, Partitions: 3})
 	// Each gateway has a control process of its own.
 	first := c.Front
 	t.Cleanup(func() { _ = first.Close() })
 	first.Set(hostPort(c.Controls[0].API))
 	var err error
-	c.Front, err = bench.NewBalancer(hostPort(c.Controls[1].API))
+	c.Front, err = system.NewBalancer(hostPort(c.Controls[1].API))
 	require.NoError(t, err)
 	require.NoError(t, c.AddGateway(t.Context()))
 	turns := &inTurn{sent: make([]int, 2)}
@@ -82,7 +82,7 @@ func TestSandboxOnTheStack(t *testing.T) {
 // the other, which started last: it signs nothing more, and another takes its place. Then that process is
 // killed, and its node put out, which nobody can ask any more. What they signed is
 // verified by strangers all the time.
-func expelledOnTheStack(t *testing.T, c *bench.Cluster, visitor *saver, turns *inTurn, packs []string) {
+func expelledOnTheStack(t *testing.T, c *system.Cluster, visitor *saver, turns *inTurn, packs []string) {
 	through := func(i int) (keyID string) {
 		turns.hosts = []string{hostPort(c.Gateways[i].API)}
 		pack, keyID := visitor.play(`{"eventCount":1}`, 1)

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"muniment/bench"
+	"muniment/bench/load"
+	"muniment/bench/system"
 )
 
 // stream is load without an end.
@@ -20,27 +21,27 @@ type stream struct {
 	enough   atomic.Bool
 	answered atomic.Int64
 	running  sync.WaitGroup
-	answers  []bench.Answer // once it has run
+	answers  []load.Answer // once it has run
 }
 
 // startLoad has 16 clients deliver: each at once again in the long form of a test, after a
 // pause in the short one.
-func startLoad(t *testing.T, client bench.Client, rights map[string]string) *stream {
+func startLoad(t *testing.T, client system.Client, rights map[string]string) *stream {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &stream{t: t}
 	t.Cleanup(func() { cancel(); s.running.Wait() })
 	s.running.Go(func() {
 		for round := 0; !s.enough.Load(); round++ {
-			deliveries, err := bench.Deliveries(times(100, 500), uint64(round), bench.Profiles(), rights)
+			deliveries, err := load.Deliveries(times(100, 500), uint64(round), load.Profiles(), rights)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			load := &bench.Load{
+			posting := &load.Load{
 				Addrs: []string{hostPort(client.API)}, Key: client.Key, Clients: 16, Name: fmt.Sprintf("round-%d", round), Deliveries: deliveries,
 				Pause: time.Duration(times(10, 0)) * time.Millisecond, Answered: func(int) { s.answered.Add(1) },
 			}
-			answers, err := load.Run(ctx)
+			answers, err := posting.Run(ctx)
 			if err != nil {
 				t.Error(err)
 				return
@@ -58,7 +59,7 @@ func (s *stream) await(n int) {
 	until(s.t, func() bool { return s.answered.Load() >= target })
 }
 
-func (s *stream) end() []bench.Answer {
+func (s *stream) end() []load.Answer {
 	s.enough.Store(true)
 	s.running.Wait()
 	return s.answers

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,14 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
-	"muniment/gateway/api"
-	"muniment/pipeline/segment"
+	"muniment/bench/load"
+	"muniment/bench/system"
 	"muniment/sealer"
 )
 
@@ -30,22 +27,21 @@ import (
 //
 //   - how long an event takes into the log that callers read, and so how long a seal
 //     waits: a gateway's batch, Kafka and the loader's batch lie in between;
-//   - who signs: the embedded service is one node, nod_embedded, for all tenants. Scaled
-//     out, each gateway has an id, an epoch and keys of its own, and so has the node that
-//     each control process runs for the sandbox's tenants;
+//   - how many nodes sign: the embedded service has one, and one for the sandbox's tenants.
+//     Scaled out, each gateway is one, and each control process runs one for those;
 //   - how many nodes a propagation names: all gateways, and those of the sandbox;
 //   - where an address is counted for the sandbox's limits: in memory, or in the database,
 //     which all control processes write;
 //   - what is away when something is: that is the matter of the tests of faults.
 type service struct {
 	t      *testing.T
-	data   string        // the folder that operators' commands take
-	flags  []string      // of each start
-	server *bench.Server // who answers; scaled out, it is no process that could be stopped
+	data   string         // the folder that operators' commands take
+	flags  []string       // of each start
+	server *system.Server // who answers; scaled out, it is no process that could be stopped
 	// The tenant that the service began with, if it has one of its own, and a right of its
 	// for each profile, by substrate.
 	tenant tenantKey
-	client bench.Client
+	client system.Client
 	rights map[string]string
 	// events are those of a tenant, dropped or not, behind a position.
 	events func(tenantID string, after *sealer.Position) []logged
@@ -90,7 +86,7 @@ var contractFlags = []string{"--trusted-proxies", "1", "--sandbox-burst", "200"}
 var lasting struct {
 	sync.Mutex
 	dir    string
-	server *bench.Server
+	server *system.Server
 }
 
 // shared is a service that tests share who leave it as they found it, but for tenants of
@@ -103,7 +99,7 @@ func shared(t *testing.T) *service {
 		var err error
 		lasting.dir, err = os.MkdirTemp("", "muniment-shared")
 		require.NoError(t, err)
-		lasting.server, err = bench.StartServer(context.Background(), "muniment", filepath.Join(lasting.dir, "data"), "127.0.0.1:0", "127.0.0.1:0", contractFlags...)
+		lasting.server, err = system.StartServer(context.Background(), "muniment", filepath.Join(lasting.dir, "data"), "127.0.0.1:0", "127.0.0.1:0", contractFlags...)
 		require.NoError(t, err)
 	}
 	s := notStarted(t, lasting.server.Data)
@@ -115,6 +111,12 @@ func shared(t *testing.T) *service {
 type endsShared struct{ tests testscript.TestingM }
 
 func (m endsShared) Run() int {
+	trusted, err := trustReceivers()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot have webhooks' receivers trusted:", err)
+		return 1
+	}
+	defer os.Remove(trusted)
 	defer func() {
 		if lasting.server != nil {
 			lasting.server.Kill()
@@ -138,7 +140,7 @@ func (s *service) startAgain() {
 
 func (s *service) startAt(listen, admin string, flags ...string) {
 	s.t.Helper()
-	server, err := bench.StartServer(s.t.Context(), "muniment", s.data, listen, admin, append(slices.Clone(s.flags), flags...)...)
+	server, err := system.StartServer(s.t.Context(), "muniment", s.data, listen, admin, append(slices.Clone(s.flags), flags...)...)
 	require.NoError(s.t, err)
 	s.t.Cleanup(server.Kill)
 	s.server, s.client.API = server, server.API
@@ -202,14 +204,14 @@ func createTenant(t *testing.T, data string, flags ...string) tenantKey {
 }
 
 // issueRights issues a right for each profile on one basis.
-func issueRights(t *testing.T, client bench.Client) map[string]string {
+func issueRights(t *testing.T, client system.Client) map[string]string {
 	t.Helper()
 	var basis struct{ Basis struct{ ID string } }
 	require.NoError(t, client.Do(t.Context(), "POST", "/v1/bases", map[string]any{
 		"kind": "LICENSE", "title": "Test", "holderOrgId": "org_test", "effectiveFrom": "2026-01-01T00:00:00Z",
 	}, &basis))
 	rights := map[string]string{}
-	for _, p := range bench.Profiles() {
+	for _, p := range load.Profiles() {
 		var data struct{ Right struct{ ID string } }
 		body := map[string]any{"basisId": basis.Basis.ID, "substrate": p.Substrate, "effectiveFrom": "2026-01-01T00:00:00Z", "scope": map[string]any{}}
 		if p.Scope != nil {
@@ -322,75 +324,6 @@ func receiptID(t *testing.T, answer string) string {
 	return said.Data.Receipt.ReceiptID
 }
 
-// seal seals, however long the loader takes to catch up.
-func (s *service) seal() {
-	s.t.Helper()
-	seal(s.t, s.client, nil)
-}
-
-// metered seals, so that all is loaded, and counts the tenant's receipts.
-func (s *service) metered() int {
-	s.t.Helper()
-	s.seal()
-	return metered(s.t, s.client)
-}
-
-// metered is how many receipts the warehouse has of a tenant.
-func metered(t *testing.T, client bench.Client) int {
-	t.Helper()
-	var metering struct{ Totals struct{ Receipts int } }
-	require.NoError(t, client.Do(t.Context(), "GET", "/v1/metering", nil, &metering))
-	return metering.Totals.Receipts
-}
-
-// seal seals a tenant's events, all of them. Whom the loader keeps waiting is told to try
-// again. The answer of the last call goes to sealed.
-func seal(t *testing.T, client bench.Client, sealed any) {
-	t.Helper()
-	body := map[string]any{}
-	untilAtMost(t, 5*time.Minute, func() bool {
-		var answer json.RawMessage
-		err := client.Do(t.Context(), "POST", "/v1/proof-packs/seal", body, &answer)
-		if err != nil && strings.Contains(err.Error(), "answered 503") {
-			return false
-		}
-		require.NoError(t, err)
-		var part struct {
-			UpTo string
-			More bool
-		}
-		require.NoError(t, json.Unmarshal(answer, &part))
-		body["upTo"] = part.UpTo
-		if !part.More && sealed != nil {
-			require.NoError(t, json.Unmarshal(answer, sealed))
-		}
-		return !part.More
-	})
-}
-
-// sealAndExport seals and downloads every pack, oldest first.
-func sealAndExport(t *testing.T, client bench.Client) []string {
-	t.Helper()
-	seal(t, client, nil)
-	var list struct{ Packs []struct{ ID string } }
-	require.NoError(t, client.Do(t.Context(), "GET", "/v1/proof-packs?limit=500", nil, &list))
-	require.NotEmpty(t, list.Packs)
-	dir := t.TempDir()
-	var files []string
-	for _, p := range list.Packs {
-		file := filepath.Join(dir, p.ID+".ndjson")
-		require.NoError(t, client.Download(t.Context(), "/v1/proof-packs/"+p.ID+"/bundle", file))
-		files = append(files, file)
-	}
-	return files
-}
-
-// verifyPacks runs the auditor's command on packs and what else there is.
-func verifyPacks(t *testing.T, data string, files []string) {
-	t.Helper()
-	muniment(t, append([]string{"verify", "--root", filepath.Join(data, "keys", "root.vkey")}, files...)...)
-}
-
 // current is the newest key of a purpose.
 func current(t *testing.T, data, purpose string) string {
 	t.Helper()
@@ -419,84 +352,4 @@ func read(t *testing.T, file string) []byte {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	return text
-}
-
-// keep copies a file or folder of the stopped service, and returns how to put the copy back
-// into the place of what is there then.
-func (s *service) keep(name string) (putBack func()) {
-	s.t.Helper()
-	from, kept := filepath.Join(s.data, name), filepath.Join(s.t.TempDir(), name)
-	copyAll(s.t, from, kept)
-	return func() {
-		s.t.Helper()
-		for _, suffix := range []string{"", "-wal", "-shm"} {
-			require.NoError(s.t, os.RemoveAll(from+suffix))
-		}
-		copyAll(s.t, kept, from)
-	}
-}
-
-func copyAll(t *testing.T, from, to string) {
-	t.Helper()
-	info, err := os.Stat(from)
-	require.NoError(t, err)
-	if info.IsDir() {
-		require.NoError(t, os.CopyFS(to, os.DirFS(from)))
-		return
-	}
-	require.NoError(t, os.WriteFile(to, read(t, from), 0o600))
-}
-
-// scanLog calls fn with each entry of a data folder's log, which may be in use.
-func scanLog(t *testing.T, data string, fn func(sealer.Entry) error) {
-	t.Helper()
-	log, err := segment.OpenReader(filepath.Join(data, "log"))
-	require.NoError(t, err)
-	defer log.Close()
-	first, end, err := log.Bounds(t.Context(), segment.Partition)
-	require.NoError(t, err)
-	require.NoError(t, log.Scan(t.Context(), first, end, fn))
-}
-
-// inLog counts the receipts in a data folder's log, by id.
-func inLog(t *testing.T, data string) map[string]int {
-	t.Helper()
-	found := map[string]int{}
-	scanLog(t, data, func(e sealer.Entry) error {
-		parts, err := sealer.SplitDelivery(e.Event)
-		if err != nil {
-			return nil // an event of another type
-		}
-		var receipt struct{ ReceiptID string }
-		err = json.Unmarshal(parts.Receipt, &receipt)
-		found[receipt.ReceiptID]++
-		return err
-	})
-	return found
-}
-
-// logged are the events of a tenant in the log of a service in one process.
-func (s *service) logged(tenantID string, after *sealer.Position) (list []logged) {
-	scanLog(s.t, s.data, func(e sealer.Entry) error {
-		if e.TenantID == tenantID && (after == nil || e.Position.Compare(*after) > 0) {
-			list = append(list, readLogged(s.t, e.Position, e.Event))
-		}
-		return nil
-	})
-	return list
-}
-
-// systemEvents are the events of the system's tenant in the log, by type.
-func (s *service) systemEvents() map[string]string {
-	s.t.Helper()
-	found := map[string]string{}
-	scanLog(s.t, s.data, func(e sealer.Entry) error {
-		if e.TenantID != api.SystemTenant {
-			return nil
-		}
-		event, err := sealer.ParseEvent(bytes.Clone(e.Event))
-		found[event.Type] = string(event.Data)
-		return err
-	})
-	return found
 }

@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/control/store/storetest"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
@@ -51,9 +52,9 @@ func onTheStack(t *testing.T, engine string) (address string) {
 }
 
 // engines are those of the stack.
-func engines(t *testing.T) bench.Engines {
+func engines(t *testing.T) system.Engines {
 	t.Helper()
-	return bench.Engines{Kafka: onTheStack(t, "KAFKA"), ClickHouse: onTheStack(t, "CLICKHOUSE"), Database: onTheStack(t, "POSTGRES")}
+	return system.Engines{Kafka: onTheStack(t, "KAFKA"), ClickHouse: onTheStack(t, "CLICKHOUSE"), Database: onTheStack(t, "POSTGRES")}
 }
 
 // warehouseAt is a database of its own on the stack's ClickHouse.
@@ -66,30 +67,31 @@ func warehouseAt(t *testing.T, name string) string {
 }
 
 // cluster raises one, and ends it with the test.
-func cluster(t *testing.T, size bench.Size) *bench.Cluster {
+func cluster(t *testing.T, size system.Size) *system.Cluster {
 	t.Helper()
-	c := &bench.Cluster{Exe: "muniment", Dir: t.TempDir(), Engines: engines(t)}
+	c := &system.Cluster{Exe: "muniment", Dir: t.TempDir(), Engines: engines(t)}
 	t.Cleanup(c.End)
 	require.NoError(t, c.Raise(t.Context(), size))
 	return c
 }
 
 // registerOn makes a tenant with rights.
-func registerOn(t *testing.T, c *bench.Cluster) (client bench.Client, rights map[string]string) {
+func registerOn(t *testing.T, c *system.Cluster) (client system.Client, rights map[string]string) {
 	t.Helper()
-	client = bench.Client{API: c.APIs()[0], Key: createTenant(t, c.Operator().Data).APIKey}
+	client = system.Client{API: c.APIs()[0], Key: createTenant(t, c.Operator().Data).APIKey}
 	return client, issueRights(t, client)
 }
 
 // scaledOut is two gateways, two control processes and a loader. A request goes to any of
 // the gateways, and on to any of control's processes, whoever had the one before.
-func scaledOut(t *testing.T) *service {
+func scaledOut(t *testing.T) (*service, *system.Cluster) {
 	limits(t)
-	c := cluster(t, bench.Size{Gateways: 2, Loaders: 1, Controls: 2, Partitions: 4})
+	c := cluster(t, system.Size{Gateways: 2, Loaders: 1, Controls: 2, Partitions: 4})
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		to, err := url.Parse(c.APIs()[rand.N(len(c.Gateways))])
 		require.NoError(t, err)
 		r.SetURL(to)
+		r.Out.Host = r.In.Host // links lead to the front
 		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 	}}
 	front := httptest.NewServer(proxy)
@@ -106,8 +108,8 @@ func scaledOut(t *testing.T) *service {
 		return list
 	}
 	s := notStarted(t, c.Operator().Data)
-	s.server, s.client.API, s.events = &bench.Server{API: front.URL, Admin: c.Operator().Admin, Data: s.data}, front.URL, events
-	return s
+	s.server, s.client.API, s.events = &system.Server{API: front.URL, Admin: c.Operator().Admin, Data: s.data}, front.URL, events
+	return s, c
 }
 
 // limits has processes that are started from here on take contractFlags.
@@ -150,7 +152,7 @@ func (s *scaled) migrate(t *testing.T, more ...string) string {
 }
 
 // start starts a control process, and returns once it is ready.
-func (s *scaled) start(t *testing.T, more ...string) *process {
+func (s *scaled) start(t *testing.T, more ...string) *launched {
 	t.Helper()
 	p := s.launch(t, more...)
 	p.awaitReady(t, http.StatusOK)
@@ -158,7 +160,7 @@ func (s *scaled) start(t *testing.T, more ...string) *process {
 }
 
 // launch returns once the process has named its addresses.
-func (s *scaled) launch(t *testing.T, more ...string) *process {
+func (s *scaled) launch(t *testing.T, more ...string) *launched {
 	t.Helper()
 	return launch(t, append([]string{
 		"control", "--database", s.database, "--kafka", s.kafka, "--topic", s.topic, "--clickhouse", s.clickhouse, "--data", s.data,
@@ -167,24 +169,24 @@ func (s *scaled) launch(t *testing.T, more ...string) *process {
 }
 
 // follow has a node join at a process and follow its feed.
-func (p *process) follow(t *testing.T, s *scaled) (nodeID string, view *snapshot.View) {
+func (p *launched) follow(t *testing.T, s *scaled) (nodeID string, view *snapshot.View) {
 	t.Helper()
 	nodeID, credential := p.join(t, s)
 	return nodeID, p.view(t, nodeID, credential)
 }
 
 // invite makes an invitation for a node.
-func (p *process) invite(t *testing.T, s *scaled) (token string) {
+func (p *launched) invite(t *testing.T, s *scaled) (token string) {
 	t.Helper()
 	return parse[struct{ Token string }](t, muniment(t, "node", "invite", "--data", s.data, "--admin", hostPort(p.admin), "--json")).Token
 }
 
 // join has a node join at a process.
-func (p *process) join(t *testing.T, s *scaled) (nodeID, credential string) {
+func (p *launched) join(t *testing.T, s *scaled) (nodeID, credential string) {
 	t.Helper()
 	nodeID = api.NewID(api.PrefixNode, time.Now())
 	credential, hash := api.NewBearer(nodeID)
-	require.NoError(t, bench.Client{API: p.nodes}.Do(t.Context(), "POST", api.PathJoin, joinRequest(t, nodeID, hash, p.invite(t, s)), nil))
+	require.NoError(t, system.Client{API: p.nodes}.Do(t.Context(), "POST", api.PathJoin, joinRequest(t, nodeID, hash, p.invite(t, s)), nil))
 	return nodeID, credential
 }
 
@@ -192,7 +194,7 @@ func (p *process) join(t *testing.T, s *scaled) (nodeID, credential string) {
 const bound = 2 * time.Second
 
 // view keeps a node following the feed of a process, and returns once it may sign.
-func (p *process) view(t *testing.T, nodeID, credential string) *snapshot.View {
+func (p *launched) view(t *testing.T, nodeID, credential string) *snapshot.View {
 	t.Helper()
 	source, err := snapshot.NewRemote(p.nodes, credential, nil)
 	require.NoError(t, err)
@@ -214,12 +216,12 @@ func joinRequest(t *testing.T, nodeID, credentialHash, invitation string) api.Jo
 	key := base64.RawURLEncoding.EncodeToString(public)
 	return api.JoinRequest{
 		Invitation: invitation, NodeID: nodeID, PublicKey: key, CredentialHash: credentialHash,
-		Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, api.JoinText(nodeID, key, credentialHash, invitation))),
+		Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, api.JoinText(nodeID, key, credentialHash, invitation, ""))),
 	}
 }
 
 // startLoader starts a loader.
-func startLoader(t *testing.T, args ...string) *process {
+func startLoader(t *testing.T, args ...string) *launched {
 	t.Helper()
 	return launch(t, append([]string{"pipeline", "--admin", "127.0.0.1:0"}, args...)...)
 }
@@ -243,15 +245,22 @@ func eventTopic(t *testing.T) kafka.Config {
 
 // query runs a statement on the stack's ClickHouse.
 func query(statement string) error {
+	_, err := selected(statement)
+	return err
+}
+
+// selected is query for what the statement returns, a line a row.
+func selected(statement string) (text string, err error) {
 	resp, err := http.Post(os.Getenv("MUNIMENT_TEST_CLICKHOUSE_HTTP"), "text/plain", strings.NewReader(statement))
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", statement, resp.Status)
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", statement, resp.Status)
 	}
-	return nil
+	return string(b), err
 }
 
 // TestStackIsInTheName holds the names of the tests here against what they ask for: who gets to

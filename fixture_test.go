@@ -103,8 +103,8 @@ func untilAtMost(t testing.TB, limit time.Duration, holds func() bool, what ...a
 	}
 }
 
-// process is a command that serves; it ends with the test.
-type process struct {
+// launched is a command that serves; it ends with the test.
+type launched struct {
 	api, admin, nodes string // addresses, as far as it has them
 	cmd               *exec.Cmd
 	exited            chan error
@@ -112,7 +112,7 @@ type process struct {
 }
 
 // launch starts a command, and returns once it has named its addresses.
-func launch(t *testing.T, args ...string) *process {
+func launch(t *testing.T, args ...string) *launched {
 	t.Helper()
 	cmd := exec.Command("muniment", args...)
 	pipe, err := cmd.StderrPipe()
@@ -120,7 +120,7 @@ func launch(t *testing.T, args ...string) *process {
 	require.NoError(t, cmd.Start())
 	var mu sync.Mutex
 	var text strings.Builder
-	p := &process{cmd: cmd, exited: make(chan error, 1), log: func() string { mu.Lock(); defer mu.Unlock(); return text.String() }}
+	p := &launched{cmd: cmd, exited: make(chan error, 1), log: func() string { mu.Lock(); defer mu.Unlock(); return text.String() }}
 	first := make(chan string, 1)
 	go func() {
 		lines := bufio.NewReader(pipe)
@@ -152,7 +152,7 @@ func launch(t *testing.T, args ...string) *process {
 }
 
 // ready asks /readyz.
-func (p *process) ready() (status int, text string) {
+func (p *launched) ready() (status int, text string) {
 	resp, err := http.Get(p.admin + "/readyz")
 	if err != nil {
 		return 0, err.Error()
@@ -165,13 +165,13 @@ func (p *process) ready() (status int, text string) {
 	return resp.StatusCode, string(body)
 }
 
-func (p *process) awaitReady(t *testing.T, want int) {
+func (p *launched) awaitReady(t *testing.T, want int) {
 	t.Helper()
 	until(t, func() bool { status, _ := p.ready(); return status == want }, "/readyz answers %d", want)
 }
 
 // awaitNote waits until /readyz says something, and returns its status then.
-func (p *process) awaitNote(t *testing.T, said string) (status int) {
+func (p *launched) awaitNote(t *testing.T, said string) (status int) {
 	t.Helper()
 	until(t, func() bool {
 		var text string
@@ -182,7 +182,7 @@ func (p *process) awaitNote(t *testing.T, said string) (status int) {
 }
 
 // stop tells the process to end, which is a success.
-func (p *process) stop(t *testing.T) {
+func (p *launched) stop(t *testing.T) {
 	t.Helper()
 	http.DefaultClient.CloseIdleConnections() // or it waits for a last request on each
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
@@ -190,14 +190,14 @@ func (p *process) stop(t *testing.T) {
 }
 
 // ended waits until the process has, and returns its error.
-func (p *process) ended() error {
+func (p *launched) ended() error {
 	err := <-p.exited
 	p.exited <- err
 	return err
 }
 
 // kill ends it as a power cut would.
-func (p *process) kill() {
+func (p *launched) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	_ = p.ended()
 }

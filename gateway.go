@@ -3,16 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,7 +27,6 @@ import (
 	"muniment/pipeline/edge"
 	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
-	"muniment/sealer/keyfile"
 )
 
 // gatewayCmd is an edge node.
@@ -43,12 +42,14 @@ type gatewayCmd struct {
 	Control        string        `required:"" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries." placeholder:"HOST:PORT"`
 	Nodes          string        `required:"" help:"Where control, or such a balancer, listens for nodes. Over http only on this machine." placeholder:"URL"`
 	Invitation     string        `help:"What lets the node join: muniment node invite. Of no use once it has." placeholder:"TOKEN"`
+	NodeCert       string        `help:"Certificate chain (PEM) by which the node joins, in place of an invitation: of an authority in control's --node-ca, with the URI muniment://node/NAME. Of no use once it has." placeholder:"FILE" type:"path"`
+	NodeKey        string        `help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
 	Bound          time.Duration `default:"30s" help:"How long the node signs without news of rights."`
-	Patience       time.Duration `default:"2s" help:"How long a record waits for Kafka before the node's own disk makes the promise."`
+	AckTimeout     time.Duration `default:"2s" help:"How long a record waits for Kafka before the node's own disk makes the promise."`
 	SpoolBytes     int64         `default:"8589934592" help:"Size of the spool, in bytes. When it is full, deliveries are refused."`
 	CopyBytes      int64         `default:"4294967296" help:"Size of the copies, in bytes, from which retries of the last day are answered."`
-	TenantCap      int           `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
-	TrustedProxies int           `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by what they tell. Of 0 the header is ignored." placeholder:"N"`
+	TenantCap      int           `help:"How many deliveries of one tenant may be in flight, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+	TrustedProxies int           `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by the address there. With 0 the header is ignored." placeholder:"N"`
 	RotateEvery    time.Duration `default:"2160h" help:"Age at which the node rotates its signing key."`
 	DrainDelay     time.Duration `help:"How long a stopping node goes on accepting connections, for balancers to take notice."`
 
@@ -58,215 +59,209 @@ type gatewayCmd struct {
 	NodesTLS   certs.ClientFlags `embed:"" prefix:"nodes-" group:"TLS with control, for rights and keys:"`
 }
 
-// Validate is called by the command line.
+// Validate refuses what would fail only once the node runs.
 func (c *gatewayCmd) Validate() error {
 	if err := c.keysFlags.Validate(); err != nil {
 		return err
 	}
-	if most := issue.DefaultTimeout / 2; c.Patience < 0 || c.Patience > most {
-		return fmt.Errorf("--patience %v is not from 0 to %v, half of what a delivery may take", c.Patience, most)
+	switch {
+	case (c.NodeCert == "") != (c.NodeKey == ""):
+		return errors.New("--node-cert and --node-key need each other")
+	case c.NodeCert != "" && c.Invitation != "":
+		return errors.New("--node-cert and --invitation exclude each other: a node joins by one of them")
+	case c.NodeCert != "" && !strings.HasPrefix(c.Nodes, "https://"):
+		return errors.New("--nodes must begin with https:// for a node that joins by a certificate")
+	}
+	if most := issue.DefaultTimeout / 2; c.AckTimeout < 0 || c.AckTimeout > most {
+		return fmt.Errorf("--ack-timeout %v is not from 0 to %v, half of what a delivery may take", c.AckTimeout, most)
 	}
 	return nil
 }
 
-// Run serves until it is told to stop. Everything is opened in the order in which
-// it is needed, and closed in the reverse one.
-func (c *gatewayCmd) Run() (err error) {
-	told, stop := interrupted()
-	defer stop()
-	ctx, fail := context.WithCancelCause(told) // also while it starts, which may take long
-	defer fail(nil)
-	processors := gateway.DoubleProcs()
-	logger := c.logger()
-	started := false
-	defer func() { err = stopped(told, ctx, logger, started, err) }()
-	registry := newRegistry()
+// Run serves until it is signalled.
+func (c *gatewayCmd) Run() error { return c.run("muniment gateway", c.serve) }
 
+// serve opens everything in the order in which it is needed.
+func (c *gatewayCmd) serve(p *process) error {
+	processors := gateway.DoubleProcs()
 	token, err := c.token()
 	if err != nil {
 		return err
 	}
-	if err := makeDataDir(c.Data); err != nil {
+	if err := p.claim(c.Data); err != nil {
 		return err
 	}
-	claim, err := keyfile.Claim(c.Data)
+	hops, err := c.openHops(p)
 	if err != nil {
 		return err
 	}
-	defer closing(&err, claim)
-	hops, err := c.openHops(logger, registry)
-	if err != nil {
-		return err
-	}
-	address, held, err := gateway.Hold(ctx, c.Listen)
+	address, err := freeAddress(c.Listen)
 	if err != nil {
 		return cannotListen("--listen", err)
 	}
-	defer held.Close()
-	adminListener, err := net.Listen("tcp", c.Admin)
+	admin, err := p.listen("admin", "--admin", c.Admin, c.AdminTLS)
 	if err != nil {
-		return cannotListen("--admin", err)
+		return err
 	}
-	defer adminListener.Close()
-	logger.Info("muniment gateway is starting", "api", urlOf(address, hops.api),
-		"admin", urlOf(adminListener.Addr(), hops.admin), "data", c.Data)
-
+	p.logger.Info("muniment gateway is starting", "api", urlOf(address, hops.api), "admin", admin.url(), "data", c.Data)
 	waits := newAwaited(errors.New("the node has not begun its service with control yet"))
-	operators := newSwitch(gateway.Admin{Gatherer: registry, Token: token, Checks: []gateway.Check{
-		{Name: "start", Ready: waits.Ready},
-	}}.Handler())
-	operated := newParts(ctx, fail)
-	defer operated.stop()
-	operated.run("the admin listener", func(ctx context.Context) error {
-		return serve(ctx, secured(adminListener, hops.admin), gateway.LoopbackOnly(adminListener.Addr(), operators))
-	})
+	operators := p.operate(admin, token, waits.Ready)
 
-	reach, err := c.kafkaFlags.config(logger, registry)
+	log, err := c.openLog(p)
 	if err != nil {
 		return err
 	}
-	reach.OnFailure = fail
-	topic, err := kafka.Open(reach)
-	if err != nil {
-		return err
-	}
-	spool, err := segment.Open(segment.Config{
-		Dir: filepath.Join(c.Data, "spool"), MaxBytes: c.SpoolBytes, Log: logger,
-		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, registry),
-		OnFailure:  fail,
-	})
-	if err != nil {
-		return errors.Join(err, topic.Close())
-	}
-	defer closing(&err, spool)
-	promise, err := kafka.OpenSpooled(kafka.SpoolConfig{
-		Log: topic, Spool: spool, Mark: filepath.Join(c.Data, "spool.mark"), Patience: c.Patience, Logger: logger, Registerer: registry,
-	})
-	if err != nil {
-		return errors.Join(err, topic.Close())
-	}
-	defer closing(&err, promise)
-	eventLog, err := edge.Open(edge.Config{
-		Promise: promise, Dir: filepath.Join(c.Data, "copies"), MaxBytes: c.CopyBytes, Logger: logger, Registerer: registry,
-	})
-	if err != nil {
-		return err
-	}
-	defer closing(&err, eventLog)
-
-	node, err := identity.Open(ctx, identity.Config{
-		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, RotateEvery: c.RotateEvery,
-		Drained: func() bool { return promise.Pending() == 0 }, Waiting: func(err error) { waits.note("control", err) }, Logger: logger, Registerer: registry,
-	})
-	if err != nil {
-		return err
-	}
-	defer closing(&err, node)
-	source, err := snapshot.NewRemote(c.Nodes, node.Credential(), hops.nodes)
-	if err != nil {
-		return err
-	}
-	view, err := snapshot.New(snapshot.Config{
-		Source: source, NodeID: node.ID(), Bound: c.Bound, Signer: node, Spooled: promise.Pending, Logger: logger, Registerer: registry,
-	})
-	if err != nil {
-		return err
-	}
-	issuer, err := issue.New(issue.Config{
-		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer,
-		IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge,
-		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
-	})
+	node, err := c.openNode(p, hops, log, waits, processors)
 	if err != nil {
 		return err
 	}
 	server, err := gateway.New(gateway.Config{
-		Version: thisBuild().Version, Rights: view, Issuer: issuer, DialControl: hops.dialControl, Hold: source.Hold, Spell: sandbox.Spell, TLS: hops.api,
-		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
+		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: hops.dialControl, Hold: node.source.Hold, RenderError: sandbox.RenderError, TLS: hops.api,
+		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return err
 	}
 	// What runs behind the gateway ends after it: it needs all of them to drain.
-	background := newParts(ctx, fail)
-	defer background.stop()
-	background.run("the view of rights", view.Run)
-	background.run("the issuer", issuer.Run)
-	background.run("the node's identity", node.Run)
-	background.run("the copies' retention", eventLog.Run)
+	background := p.parts()
+	node.run(background)
+	background.run("the copies' retention", log.copies.Run)
 	serving := gateway.Admin{
-		Gatherer: registry,
+		Gatherer: p.registry,
 		Token:    token,
 		Checks: []gateway.Check{
 			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
-			{Name: "signing key", Ready: func(context.Context) error { return node.Ready() }},
-			{Name: "spool", Ready: func(context.Context) error { return spool.Err() }},
+			{Name: "signing key", Ready: func(context.Context) error { return node.identity.Ready() }},
+			{Name: "spool", Ready: func(context.Context) error { return log.spool.Err() }},
 		},
 		Notes: []gateway.Note{
 			// Without control deliveries go on until the lease ends, and then the gateway is
 			// not ready: a balancer that drops all nodes sooner would be the outage.
 			noted("control", server.ControlReady),
-			noted("kafka", func(context.Context) error { return topic.Ready() }),
-			{Name: "spooled", Tell: func(context.Context) (string, error) {
-				return fmt.Sprintf("%d records that Kafka does not have yet", promise.Pending()), nil
+			noted("kafka", func(context.Context) error { return log.topic.Ready() }),
+			{Name: "spooled", Status: func(context.Context) (string, error) {
+				return fmt.Sprintf("%d records that Kafka does not have yet", log.promise.Pending()), nil
 			}},
 		},
 	}.Handler()
-	ready := func() error { return cmp.Or(view.Fresh(), node.Ready()) }
-	listen := func(ctx context.Context) (net.Listener, error) {
-		if err := waits.until(ctx, "a lease and a signing key", ready); err != nil {
+	waits.note("the idempotency index", errors.New("it is being rebuilt from the copies"))
+	return server.Run(p.ctx, func(ctx context.Context) (net.Listener, error) {
+		if err := waits.until(ctx, "a lease and a signing key", func() error { return cmp.Or(node.view.Fresh(), node.identity.Ready()) }); err != nil {
 			return nil, err
 		}
-		listener, err := listenAt(ctx, address, held)
+		listener, err := listenAt(address)
 		if err == nil {
 			operators.Set(serving)
-			started = true
+			p.started = true
 		}
 		return listener, err
-	}
-	waits.note("the idempotency index", errors.New("it is being rebuilt from the copies"))
-	if err := server.Run(ctx, listen); err != nil {
-		return err
-	}
-	if err := whyEnded(told, ctx); err != nil {
-		return err
-	}
-	logger.Info("muniment gateway has stopped", "nodeId", node.ID())
-	return nil
+	})
 }
 
-// listenAt listens on an address that was held, and closes held.
+// nodeLog is the log of a node: what is promised is in Kafka or in the spool, and the node
+// has copies of its own records.
+type nodeLog struct {
+	topic   *kafka.Log
+	spool   *segment.Log
+	promise *kafka.Spooled
+	copies  *edge.Log
+}
+
+func (c *gatewayCmd) openLog(p *process) (l nodeLog, err error) {
+	reach, err := c.kafkaFlags.config(p.logger, p.registry)
+	if err != nil {
+		return l, err
+	}
+	reach.OnFailure = p.fail
+	if l.topic, err = kafka.Open(reach); err != nil {
+		return l, err
+	}
+	l.spool, err = segment.Open(segment.Config{
+		Dir: filepath.Join(c.Data, "spool"), MaxBytes: c.SpoolBytes, Log: p.logger,
+		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, p.registry),
+		OnFailure:  p.fail,
+	})
+	if err != nil {
+		return l, errors.Join(err, l.topic.Close())
+	}
+	p.atEnd(l.spool.Close)
+	l.promise, err = kafka.OpenSpooled(kafka.SpoolConfig{
+		Log: l.topic, Spool: l.spool, Mark: filepath.Join(c.Data, "spool.mark"), AckTimeout: c.AckTimeout, Logger: p.logger, Registerer: p.registry,
+	})
+	if err != nil {
+		return l, errors.Join(err, l.topic.Close())
+	}
+	p.atEnd(l.promise.Close) // and the topic
+	l.copies, err = edge.Open(edge.Config{
+		Promise: l.promise, Dir: filepath.Join(c.Data, "copies"), MaxBytes: c.CopyBytes, Logger: p.logger, Registerer: p.registry,
+	})
+	if err == nil {
+		p.atEnd(l.copies.Close)
+	}
+	return l, err
+}
+
+// openNode joins control, or begins the next epoch of the node that has joined.
+func (c *gatewayCmd) openNode(p *process, hops hops, log nodeLog, waits *awaited, processors int) (n edgeNode, err error) {
+	n.identity, err = identity.Open(p.ctx, identity.Config{
+		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, Certificate: c.certificate(p.logger), RotateEvery: c.RotateEvery,
+		Drained: func() bool { return log.promise.Pending() == 0 }, Waiting: func(err error) { waits.note("control", err) }, Logger: p.logger, Registerer: p.registry,
+	})
+	if err != nil {
+		return n, err
+	}
+	p.atEnd(n.identity.Close)
+	if n.source, err = snapshot.NewRemote(c.Nodes, n.identity.Credential(), hops.nodes); err != nil {
+		return n, err
+	}
+	n.view, err = snapshot.New(snapshot.Config{
+		Source: n.source, NodeID: n.identity.ID(), Bound: c.Bound, Signer: n.identity, Spooled: log.promise.Pending, Logger: p.logger, Registerer: p.registry,
+	})
+	if err != nil {
+		return n, err
+	}
+	n.issuer, err = issue.New(issue.Config{
+		NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), Rights: n.view, Log: log.copies, Signer: n.identity.Signer,
+		IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge,
+		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: p.logger, Registerer: p.registry,
+	})
+	return n, err
+}
+
+// freeAddress fails if the address can't be listened on, and replaces port 0 by a free port.
+func freeAddress(address string) (net.Addr, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return ln.Addr(), ln.Close()
+}
+
+// listenAt listens on the gateway's address.
 //
-// A gateway listens once it may decide deliveries and sign for them, which takes as long
-// as control is away, and is never for a node that has to leave: that sees its spool and
-// its keys off. Until then the port refuses: a balancer goes to the next node then, also
-// one that knows nothing but connections. Accepted and answered 503, or not at all, each
-// would be a request that has failed, though another node could have answered it. What
-// it waits for is told at the address for operators, /readyz.
-func listenAt(ctx context.Context, address net.Addr, held io.Closer) (net.Listener, error) {
-	listener, err := gateway.Listen(ctx, address.String())
-	_ = held.Close()
-	if errors.Is(err, syscall.EADDRINUSE) { // a kernel that takes it for taken
-		return gateway.Listen(ctx, address.String())
+// A gateway listens once it may decide deliveries and sign for them. While control is away it
+// does not, and neither does a node that has to leave, which empties its spool and retires its
+// keys. Until then its port refuses connections, so that any balancer goes to the next node: a
+// connection that is accepted, and answered 503 or not at all, would be a request that has
+// failed, though another node could have answered it. /readyz at the address for operators
+// shows what the gateway is waiting for.
+func listenAt(address net.Addr) (net.Listener, error) {
+	ln, err := net.Listen("tcp", address.String())
+	if err != nil {
+		return nil, cannotListen("--listen", err)
 	}
-	return listener, err
+	return ln, nil
 }
 
-// hops are the TLS of a gateway's listeners, and how it reaches control; but Kafka's.
+// hops are the TLS of the API, and how a gateway reaches control.
 type hops struct {
-	api, admin  *tls.Config
+	api         *tls.Config
 	nodes       *http.Client
 	dialControl func() (net.Conn, error)
 }
 
-func (c *gatewayCmd) openHops(logger *slog.Logger, registry prometheus.Registerer) (h hops, err error) {
-	use := func(name string) certs.Options {
-		return certs.Options{Use: name, Logger: logger, Registerer: registry}
-	}
-	if h.api, err = certs.Server(use("api"), c.TLS); err != nil {
-		return h, err
-	}
-	if h.admin, err = certs.Server(use("admin"), c.AdminTLS); err != nil {
+func (c *gatewayCmd) openHops(p *process) (h hops, err error) {
+	if h.api, err = certs.Server(p.certs("api"), c.TLS); err != nil {
 		return h, err
 	}
 	if c.NodesTLS.On() && !strings.HasPrefix(c.Nodes, "https://") {
@@ -275,18 +270,35 @@ func (c *gatewayCmd) openHops(logger *slog.Logger, registry prometheus.Registere
 	if !c.ControlTLS.On() && !onThisMachine(c.Control) {
 		return h, errors.New("--control is not on this machine, and callers' API keys must not go there in clear: give --control-ca or --control-tls")
 	}
-	nodes, err := certs.NewClient(use("nodes"), c.NodesTLS)
+	nodes, err := certs.NewClient(p.certs("nodes"), c.NodesTLS)
 	if err != nil {
 		return h, err
 	}
 	h.nodes = nodes.HTTP()
-	control, err := certs.NewClient(use("control"), c.ControlTLS)
+	control, err := certs.NewClient(p.certs("control"), c.ControlTLS)
 	h.dialControl = func() (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), controlDialTimeout)
 		defer cancel()
 		return control.Dial(ctx, "tcp", c.Control)
 	}
 	return h, err
+}
+
+// certificate is identity.Config's. The files are read when the node joins, and needed only then.
+func (c *gatewayCmd) certificate(logger *slog.Logger) func() (*http.Client, string, error) {
+	if c.NodeCert == "" {
+		return nil
+	}
+	return func() (*http.Client, string, error) {
+		flags := c.NodesTLS
+		flags.Cert, flags.Key = c.NodeCert, c.NodeKey
+		client, leaf, err := certs.NewFixed(certs.Options{Use: "joining", Logger: logger}, flags)
+		if err != nil {
+			return nil, "", err
+		}
+		hash := sha256.Sum256(leaf.Raw)
+		return client.HTTP(), hex.EncodeToString(hash[:]), nil
+	}
 }
 
 func onThisMachine(address string) bool {

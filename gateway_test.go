@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -24,6 +22,7 @@ import (
 
 	"muniment/control"
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
@@ -33,19 +32,20 @@ import (
 
 // TestControlInClear lets API keys go to control without TLS on this machine alone.
 func TestControlInClear(t *testing.T) {
+	p := &process{logger: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry()}
 	for control, refused := range map[string]bool{
 		"127.0.0.1:8081": false, "[::1]:8081": false, "localhost:8081": false,
 		"control:8081": true, "10.0.0.1:8081": true, "127.0.0.1.example.com:8081": true, "": true,
 	} {
 		c := gatewayCmd{Control: control, Nodes: "https://control:8082"}
-		_, err := c.openHops(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		_, err := c.openHops(p)
 		if refused {
 			require.ErrorContains(t, err, "--control-ca", control)
 		} else {
 			require.NoError(t, err, control)
 		}
 		c.ControlTLS = certs.ClientFlags{TLS: true}
-		_, err = c.openHops(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		_, err = c.openHops(p)
 		require.NoError(t, err, control)
 	}
 }
@@ -74,10 +74,10 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 	data := t.TempDir()
 	var away atomic.Int64 // how long the node was silent, in control's eyes
 	began := time.Now()
-	rooms, at := nodesControl(t, func() time.Duration { return time.Since(began) + time.Duration(away.Load()) })
-	invited, err := rooms.Invite(t.Context(), store.ByOperator())
+	keys, members, at := nodesControl(t, func() time.Duration { return time.Since(began) + time.Duration(away.Load()) })
+	invited, err := members.Invite(t.Context(), store.ByOperator())
 	require.NoError(t, err)
-	start := func() *process {
+	start := func() *launched {
 		return launch(t, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", at,
 			"--invitation", invited.Token, "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 	}
@@ -89,16 +89,16 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 	p.stop(t)
 	away.Store(int64(time.Hour))
 
-	list, err := rooms.SigningKeys(t.Context())
+	list, err := keys.SigningKeys(t.Context())
 	require.NoError(t, err)
-	nodeID := list.Keys[slices.IndexFunc(list.Keys, func(k node.SigningKey) bool { return strings.HasPrefix(k.NodeID, "nod_") })].NodeID
-	_, err = rooms.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
+	nodeID := list.Keys[slices.IndexFunc(list.Keys, func(k signing.SigningKey) bool { return strings.HasPrefix(k.NodeID, "nod_") })].NodeID
+	_, err = members.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
 	require.ErrorContains(t, err, "its spool may hold receipts") // and it is asked to leave when it is back
 	p = start()
 	p.awaitNote(t, "was asked to leave")
 	_, err = net.Dial("tcp", hostPort(p.api))
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	_, err = rooms.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
+	_, err = members.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
 	require.NoError(t, err, "it leaves all the same")
 	p.stop(t)
 }
@@ -109,7 +109,7 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 func TestGatewayKilledAsItJoins(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	rooms, at := nodesControl(t, nil)
+	keys, members, at := nodesControl(t, nil)
 	to, err := url.Parse(at)
 	require.NoError(t, err)
 	type moment struct {
@@ -138,8 +138,8 @@ func TestGatewayKilledAsItJoins(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(door.Close)
-	start := func() *process {
-		invited, err := rooms.Invite(t.Context(), store.ByOperator())
+	start := func() *launched {
+		invited, err := members.Invite(t.Context(), store.ByOperator())
 		require.NoError(t, err)
 		return launch(t, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", door.URL,
 			"--invitation", invited.Token, "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
@@ -153,73 +153,42 @@ func TestGatewayKilledAsItJoins(t *testing.T) {
 	next.Store(nil)
 	p := start()
 	p.awaitReady(t, http.StatusOK)
-	list, err := rooms.SigningKeys(t.Context())
+	list, err := keys.SigningKeys(t.Context())
 	require.NoError(t, err)
-	joined := slices.DeleteFunc(list.Keys, func(k node.SigningKey) bool { return !strings.HasPrefix(k.NodeID, "nod_") })
+	joined := slices.DeleteFunc(list.Keys, func(k signing.SigningKey) bool { return !strings.HasPrefix(k.NodeID, "nod_") })
 	require.Len(t, joined, 1)
-	_, err = rooms.Expel(t.Context(), joined[0].NodeID, node.Expulsion{}, store.ByOperator())
+	_, err = members.Expel(t.Context(), joined[0].NodeID, node.Expulsion{}, store.ByOperator())
 	require.NoError(t, err)
 	p.stop(t)
 }
 
 // nodesControl is the part of control that nodes speak to, in this process.
-func nodesControl(t *testing.T, clock func() time.Duration) (rooms *node.Room, url string) {
+func nodesControl(t *testing.T, clock func() time.Duration) (keys *signing.Service, members *node.Service, url string) {
+	t.Helper()
+	keys, members, nodes := nodesHandler(t, node.Config{Clock: clock})
+	server := httptest.NewServer(nodes)
+	t.Cleanup(server.Close)
+	return keys, members, server.URL
+}
+
+func nodesHandler(t *testing.T, cfg node.Config) (keys *signing.Service, members *node.Service, nodes http.Handler) {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "control.db")}) // on PostgreSQL the clock would be that
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	rooms, err = node.New(t.Context(), node.Config{DB: db, Dir: filepath.Join(dir, "keys"), Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+	keys, err = signing.New(t.Context(), signing.Config{DB: db, Dir: filepath.Join(dir, "keys"), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	cfg.DB, cfg.Keys, cfg.Logger = db, keys, slog.New(slog.DiscardHandler)
+	members, err = node.New(t.Context(), cfg)
 	require.NoError(t, err)
 	none := func(context.Context, string) (int64, error) { return 0, nil }
-	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: rooms, Counters: tenant.Counters{Bases: none, Rights: none, Events: none}})
+	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: members, Counters: tenant.Counters{Bases: none, Rights: none, Events: none}})
 	require.NoError(t, err)
 	c, err := control.New(control.Config{
-		DB: db, Nodes: rooms, Tenants: tenants, Rooms: []control.Room{rooms, tenants}, Log: new(conform.MemoryLog), AdminToken: "token",
+		DB: db, Keys: keys, Nodes: members, Tenants: tenants, Services: []control.Service{keys, tenants}, Log: new(conform.MemoryLog), AdminToken: "token",
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	server := httptest.NewServer(c.Nodes())
-	t.Cleanup(server.Close)
-	return rooms, server.URL
-}
-
-// TestFailureDuringTheStart ends the process with its error, and not as if it was told to
-// stop, which it often is next: what watches it sees that it isn't ready.
-func TestFailureDuringTheStart(t *testing.T) {
-	logger := slog.New(slog.DiscardHandler)
-	told, stop := context.WithCancel(t.Context())
-	ctx, fail := context.WithCancelCause(told)
-	defer fail(nil)
-	broken := errors.New("the spool is broken")
-	fail(broken)
-	<-ctx.Done()
-	opening := fmt.Errorf("cannot open the identity: %w", ctx.Err())
-	other := errors.New("cannot open")
-	for _, then := range []func(){func() {}, stop} {
-		then()
-		require.Equal(t, broken, whyEnded(told, ctx))
-		for _, started := range []bool{false, true} {
-			require.Equal(t, broken, stopped(told, ctx, logger, started, opening))
-			require.Equal(t, broken, stopped(told, ctx, logger, started, nil))
-			require.Equal(t, broken, stopped(told, ctx, logger, started, broken))
-			require.ErrorIs(t, stopped(told, ctx, logger, started, other), other)
-			require.ErrorIs(t, stopped(told, ctx, logger, started, other), broken)
-		}
-	}
-}
-
-// TestStopDuringTheStart is no failure, also when one follows from it.
-func TestStopDuringTheStart(t *testing.T) {
-	logger := slog.New(slog.DiscardHandler)
-	told, stop := context.WithCancelCause(t.Context())
-	ctx, fail := context.WithCancelCause(told)
-	defer fail(nil)
-	require.NoError(t, whyEnded(told, ctx))
-	stop(errors.New("a signal was received"))
-	<-ctx.Done()
-	fail(errors.New("the spool is closed"))
-	require.NoError(t, whyEnded(told, ctx))
-	require.NoError(t, stopped(told, ctx, logger, false, fmt.Errorf("cannot open the identity: %w", ctx.Err())))
-	require.NoError(t, stopped(told, ctx, logger, true, nil))
+	return keys, members, c.Nodes()
 }

@@ -13,33 +13,50 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rooms is the map of the house: which room may import which of ours. A new room
-// is a line here. A name that ends in "/..." stands for the room and all below it.
-var rooms = map[string][]string{
-	".":                       {"bench", "control/...", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile"},
+// packages says which package may import which of ours. A new package
+// is a line here. A name that ends in "/..." stands for the package and all below it.
+var packages = map[string][]string{
+	".":                       {"bench/demo", "bench/system", "control/...", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile", "sealer/verify"},
 	"deploy":                  {},
-	"bench":                   {"gate", "gateway", "gateway/api", "gateway/issue", "pipeline/...", "sealer"},
+	"bench/abuse":             {"bench/load", "bench/system"},
+	"bench/cmd":               {"bench/...", "pipeline/clickhouse", "pipeline/kafka"},
+	"bench/compare":           {"bench/abuse", "bench/load", "bench/measure", "bench/system", "gateway", "gateway/api", "gateway/issue", "pipeline", "pipeline/segment", "sealer"},
+	"bench/demo":              {"bench/load", "bench/measure", "bench/system", "pipeline", "pipeline/segment", "sealer"},
+	"bench/load":              {"bench/system", "gate"},
+	"bench/measure":           {"gateway/api"},
+	"bench/scale":             {"bench/load", "bench/measure", "bench/system", "sealer"},
+	"bench/soak":              {"bench/abuse", "bench/load", "bench/measure", "bench/system"},
+	"bench/system":            {"gateway/api", "pipeline"},
+	"bench/warehouse":         {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/backup":          {"control/node", "control/proof", "control/store", "sealer", "sealer/keyfile"},
+	"control/backup":          {"control/proof", "control/signing", "control/store", "sealer", "sealer/keyfile"},
 	"control/beacon":          {"control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/challenge":       {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
+	"control/dispute":         {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/dsar":            {"control/challenge", "control/dispute", "control/erasure", "control/ingest", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/statement", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
+	"control/erasure":         {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/event":           {"control/proof", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/historytest":     {"gateway/api"},
-	"control/ingest":          {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
+	"control/ingest":          {"control/node", "control/right", "control/route", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/meter":           {"control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/node":            {"control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
+	"control/node":            {"control/route", "control/signing", "control/store", "gateway/api", "sealer"},
 	"control/offer":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
-	"control/proof":           {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
+	"control/proof":           {"control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
+	"control/proof/prooftest": {"control/roomtest", "control/store", "control/store/storetest", "gate", "gateway/api", "pipeline", "pipeline/kafka", "pipeline/segment", "pipeline/sqlite", "sealer", "sealer/verify"},
 	"control/rapidtest":       {},
 	"control/right":           {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/roomtest":        {"control/node", "control/store", "control/store/storetest", "sealer"},
 	"control/route":           {"control/store", "gateway/api", "sealer"},
 	"control/route/routetest": {"control/route"},
-	"control/sandbox":         {"control/challenge", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},
+	"control/sandbox":         {"control/challenge", "control/event", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/settle":          {"control/right", "control/route", "control/settle/rate", "control/store", "gate", "gateway/api", "gateway/auth", "sealer"},
 	"control/settle/rate":     {},
+	"control/signing":         {"control/route", "control/store", "gateway/api", "sealer", "sealer/keyfile"},
+	"control/statement":       {"control/dispute", "control/proof", "control/route", "control/settle", "control/settle/rate", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/store":           {"gateway/api", "sealer"},
 	"control/store/storetest": {},
 	"control/tenant":          {"control/node", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/webhook":         {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"gate":                    {},
 	"gateway":                 {"gate", "gateway/...", "sealer"},
 	"gateway/adapter":         {"gateway/api"},
@@ -50,6 +67,7 @@ var rooms = map[string][]string{
 	"gateway/identity":        {"gateway/api", "gateway/snapshot", "sealer", "sealer/keyfile"},
 	"gateway/issue":           {"gate", "gateway/api", "gateway/auth", "gateway/snapshot", "sealer", "sealer/keyfile"},
 	"gateway/issue/issuetest": {"gate", "gateway/api", "gateway/auth", "sealer"},
+	"gateway/localnode":       {"gateway/api", "gateway/identity", "gateway/issue", "gateway/snapshot", "sealer/keyfile"},
 	"gateway/upload":          {"gateway/api"},
 	"gateway/snapshot":        {"gate", "gateway/api", "gateway/auth"},
 	"pipeline":                {"gate", "sealer"},
@@ -63,67 +81,72 @@ var rooms = map[string][]string{
 	"sealer":                  {"gate"},
 	"sealer/independent":      {},
 	"sealer/keyfile":          {"sealer"},
+	"sealer/sealertest":       {"control/settle/rate", "gate", "sealer"},
+	"sealer/verify":           {"gate", "sealer"},
 }
 
-// testsOnly are rooms that no shipped code may import. They are none, and may import each other.
-var testsOnly = []string{"control/historytest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform"}
+// testsOnly are packages that no shipped code may import. They may import each other.
+var testsOnly = []string{"control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
 
-// adapters are the dependencies that belong to one room each. A prefix of the
-// import path and the rooms that may name it.
+// adapters are the dependencies that belong to one package each. A prefix of the
+// import path and the packages that may name it.
 var adapters = map[string][]string{
-	"github.com/valyala/fasthttp":      {"gateway", "bench", "."},
+	"github.com/valyala/fasthttp":      {"gateway", "bench/compare", "bench/load", "."},
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
-	"github.com/danielgtaylor/huma":    {"control", "control/route", "control/route/routetest", "control/sandbox"},
+	"github.com/danielgtaylor/huma":    {"control", "control/dsar", "control/route", "control/route/routetest", "control/sandbox"},
 	"github.com/transparency-dev":      {"sealer"},
 	"modernc.org/sqlite":               {"control/backup", "control/store", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},
-	"github.com/alecthomas/kong":       {"."},
+	"github.com/alecthomas/kong":       {".", "bench/cmd"},
 	"github.com/pressly/goose":         {"control/store", "pipeline/clickhouse", "pipeline/sqlite"},
 	"github.com/segmentio/kafka-go":    {"pipeline/kafka"},
 	"github.com/klauspost/compress":    {"control/proof", "gateway", "gateway/upload", "sealer"},
-	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench"}, // what the product is held against
+	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
+	"github.com/parquet-go/parquet-go": {"control/dsar", "sealer/verify"},
+	"gocloud.dev":                      {"control/dsar"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
+	"code.dny.dev/ssrf":                {"control/webhook"},
 	"github.com/cloudevents/sdk-go":    {"gateway/adapter"},
 	"github.com/prebid/openrtb":        {"gateway/adapter"},
 }
 
-// TestImportMap holds every import of shipped code against the map of the house.
-// Tests may look into other rooms: they prove the parts together.
+// TestImportMap holds every import of shipped code against the map.
+// Tests may look into other packages: they prove the parts together.
 func TestImportMap(t *testing.T) {
 	seen := map[string]bool{}
 	for file, imports := range goFiles(t) {
-		room := filepath.ToSlash(filepath.Dir(file))
-		allowed, known := rooms[room]
-		require.True(t, known, "%s: the room %q is not in the map of the house", file, room)
-		seen[room] = true
+		pkg := filepath.ToSlash(filepath.Dir(file))
+		allowed, known := packages[pkg]
+		require.True(t, known, "%s: the package %q is not in the map", file, pkg)
+		seen[pkg] = true
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		for _, path := range imports {
 			if ours, ok := strings.CutPrefix(path, "muniment/"); ok {
-				require.True(t, covers(allowed, ours), "%s: %s may not import %s", file, room, path)
-				if !slices.Contains(testsOnly, room) {
+				require.True(t, covers(allowed, ours), "%s: %s may not import %s", file, pkg, path)
+				if !slices.Contains(testsOnly, pkg) {
 					require.NotContains(t, testsOnly, ours, "%s: %s is for tests only", file, path)
 				}
 			}
 			for prefix, owners := range adapters {
 				if strings.HasPrefix(path, prefix) {
-					require.Contains(t, owners, room, "%s: %s belongs to %v", file, path, owners)
+					require.Contains(t, owners, pkg, "%s: %s belongs to %v", file, path, owners)
 				}
 			}
 		}
 	}
-	for room := range rooms {
-		require.True(t, seen[room], "the room %s is in the map but not in the house", room)
+	for pkg := range packages {
+		require.True(t, seen[pkg], "the package %s is in the map but does not exist", pkg)
 	}
 }
 
-func covers(allowed []string, room string) bool {
+func covers(allowed []string, pkg string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool {
 		if all, ok := strings.CutSuffix(a, "/..."); ok {
-			return room == all || strings.HasPrefix(room, all+"/")
+			return pkg == all || strings.HasPrefix(pkg, all+"/")
 		}
-		return room == a
+		return pkg == a
 	})
 }
 

@@ -43,7 +43,7 @@ func (c *ingestCmd) Help() string {
 	return "The results file is also what a run that was interrupted goes on from: run the same command again. A row that is sent twice counts once."
 }
 
-// Validate asks for what can be sent.
+// Validate refuses what can't be sent.
 func (c *ingestCmd) Validate() error {
 	if c.Concurrency < 1 || c.Concurrency > 64 {
 		return errors.New("--concurrency must be 1 to 64")

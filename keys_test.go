@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/sealer"
 )
 
@@ -109,19 +109,20 @@ func TestKeysUnderLoad(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"root.skey", "root.vkey", "directory-" + current(t, data, sealer.PurposeDirectory) + ".key",
-		"beacon-" + current(t, data, sealer.PurposeBeacon) + ".key",
+		"beacon-" + current(t, data, sealer.PurposeBeacon) + ".key", "webhook-" + current(t, data, sealer.PurposeWebhook) + ".key",
 		"pack-" + current(t, data, sealer.PurposePack) + ".key",
-		"node-" + nodeID + "-" + current(t, data, sealer.PurposeReceipt) + ".key",
-		"sandbox-control-" + currentOf(t, data, sealer.PurposeSandbox, "control") + ".key",
-		"sandbox-" + nodeID + "-" + currentOf(t, data, sealer.PurposeSandbox, nodeID) + ".key",
+		"sandbox-" + currentOf(t, data, sealer.PurposeSandbox, "control") + ".key",
 	}, left)
+	own, err := filepath.Glob(filepath.Join(data, "node", "1", "*.key"))
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(data, "node", "1", current(t, data, sealer.PurposeReceipt)+".key")}, own)
 	require.NoError(t, client.Do(t.Context(), "GET", "/v1/tenant", nil, nil), "the new API key")
 	quiet.isSound(t, data)
 }
 
 // quietTenant has sealed what it has, and does nothing more.
 type quietTenant struct {
-	client    bench.Client
+	client    system.Client
 	packID    string
 	receiptID string
 	upTo      string // position of the receipt
@@ -129,7 +130,7 @@ type quietTenant struct {
 
 func sealedTenant(t *testing.T, data, api string) *quietTenant {
 	t.Helper()
-	q := &quietTenant{client: bench.Client{API: api, Key: createTenant(t, data).APIKey}}
+	q := &quietTenant{client: system.Client{API: api, Key: createTenant(t, data).APIKey}}
 	load := startLoad(t, q.client, issueRights(t, q.client))
 	load.await(1)
 	for _, a := range load.end() {

@@ -35,18 +35,18 @@ func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.current.Load()).ServeHTTP(w, r)
 }
 
-// A door that faces a network has bounds: a connection that asks nothing for
-// idleTimeout is closed, and behind mostConnections the next one waits.
+// Bounds of a listener: a connection without a request for idleTimeout is closed, and beyond
+// mostConnections the next one waits.
 const (
 	idleTimeout     = time.Minute
 	mostConnections = 4096
 )
 
-// serve answers on a listener until ctx ends, and then finishes what has begun.
+// serve answers on a listener until ctx is done, and then finishes what has begun.
 //
-// What Go's HTTP server can't read as a request it refuses itself, with 400, 431 or 505 in
-// plain text. Callers of the API never see that: the gateway stands before control, and
-// forwards nothing of the kind. Operators and nodes may.
+// Go's HTTP server itself refuses what it can't read as a request, with 400, 431 or 505 in
+// plain text. Callers of the API never see that, as the gateway forwards no such request.
+// Operators and nodes may.
 func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTimeout, ErrorLog: log.New(handshakes{os.Stderr}, "", log.LstdFlags),
@@ -75,8 +75,8 @@ func secured(ln net.Listener, cfg *tls.Config) net.Listener {
 	return tls.NewListener(ln, cfg)
 }
 
-// cannotListen names the flag that says where to listen, which is what has to change
-// where another process has the port.
+// cannotListen names the flag that says where to listen: if another process has the port, the
+// flag has to change.
 func cannotListen(flag string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("cannot listen: %w: choose another port by %s, or stop the process that has it", err, flag)
@@ -84,7 +84,7 @@ func cannotListen(flag string, err error) error {
 	return fmt.Errorf("cannot listen as %s says: %w", flag, err)
 }
 
-// urlOf is where an address that is secured so can be reached.
+// urlOf is the URL of an address; cfg is nil without TLS.
 func urlOf(address net.Addr, cfg *tls.Config) string {
 	if cfg == nil {
 		return "http://" + address.String()
@@ -92,7 +92,7 @@ func urlOf(address net.Addr, cfg *tls.Config) string {
 	return "https://" + address.String()
 }
 
-// handshakes keeps failed handshakes out of the log: whoever can connect could fill
+// handshakes keeps failed handshakes out of the log: any stranger who can connect could fill
 // it.
 type handshakes struct{ io.Writer }
 
@@ -103,9 +103,9 @@ func (w handshakes) Write(line []byte) (int, error) {
 	return w.Writer.Write(line)
 }
 
-// insideListener leads the gateway to control without a port that others could
-// reach. Its connections are socket pairs: they buffer, and know deadlines, which
-// net/http and fasthttp both rely on.
+// insideListener connects parts of this process to control without a port that others could
+// reach. Its connections are socket pairs, which have buffers and deadlines: net/http and
+// fasthttp both rely on these.
 type insideListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -116,7 +116,7 @@ func newInsideListener() *insideListener {
 	return &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Dial connects to whoever accepts.
+// Dial connects to the next Accept.
 func (l *insideListener) Dial() (net.Conn, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -154,7 +154,7 @@ func (l *insideListener) Close() error {
 	return nil
 }
 
-// Addr is of no use to anyone.
+// Addr implements net.Listener.
 func (l *insideListener) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "unix"} }
 
 // closing closes c and keeps its error if there is none yet.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/sealer"
 )
 
@@ -93,22 +93,28 @@ func (s secrets) search(t *testing.T, log string) {
 		}
 		for _, part := range parts {
 			if at := strings.Index(log, part); at >= 0 {
-				t.Errorf("the log holds %s: %q", what, log[max(0, at-200):min(len(log), at+200)])
+				t.Errorf("%s is there: %q", what, log[max(0, at-200):min(len(log), at+200)])
 				break
 			}
 		}
 	}
 }
 
-// TestLogsHoldNoSecrets tells a server every secret there is, in good requests and
-// in all that is refused, and looks for them in what it logs at debug level, through
-// a kill and a stop.
+// TestLogsHoldNoSecrets tells a service every secret there is, in good requests and in all that
+// is refused, and looks for them, and for those that it tells itself, in what it logs at debug
+// level, through a kill and a stop.
 func TestLogsHoldNoSecrets(t *testing.T) {
 	t.Parallel()
-	h := newService(t, "--log-level", "debug")
+	h := newService(t, "--log-level", "debug", "--webhook-allow", "127.0.0.1")
 	hidden := secrets{}
-	hidden.token("first API key", h.client.Key)
-	tell(t, hidden, h.client, h.rights)
+	h.client.Key = hidden.token("API key", createTenant(t, h.data, "--scope", "*").APIKey)
+	h.rights = issueRights(t, h.client)
+	w := newTeller(t, hidden, h.client, h.rights)
+	w.deliveries()
+	w.inBulk()
+	w.ofWebhooks()
+	w.ofCounterparties()
+	w.ofPersons()
 	var err error
 	hidden["admin token"], err = h.server.AdminToken()
 	require.NoError(t, err)
@@ -116,7 +122,7 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 
 	h.server.Kill()
 	h.start()
-	tell(t, hidden, h.client, h.rights)
+	newTeller(t, hidden, h.client, h.rights).deliveries()
 	h.stop()
 	require.Greater(t, hidden.records(t, h.data), 10)
 
@@ -127,38 +133,55 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 	t.Logf("%d secrets, %d bytes of log", len(hidden), len(log))
 }
 
-// tell plants a secret wherever a caller can put one.
-func tell(t *testing.T, hidden secrets, client bench.Client, rights map[string]string) {
-	t.Helper()
-	round := rand.Text()[:4]
-	plant := func(what string) string { return hidden.plant(what + " " + round) }
-	statuses := map[int]bool{}
-	send := func(method, path, key, body string, headers ...string) string {
-		req, err := http.NewRequestWithContext(t.Context(), method, client.API+path, strings.NewReader(body))
-		require.NoError(t, err)
-		req.Header.Set("Cookie", "svc_sandbox_tenant="+plant("cookie"))
-		req.Header.Set("X-Planted", plant("header"))
-		if key != "" {
-			req.Header.Set("Authorization", key)
-		}
-		for i := 0; i < len(headers); i += 2 {
-			req.Header.Set(headers[i], headers[i+1])
-		}
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		statuses[resp.StatusCode] = true
-		return string(text)
+// teller tells a service secrets.
+type teller struct {
+	t             *testing.T
+	hidden        secrets
+	client        system.Client
+	rights        map[string]string
+	bearer, round string
+	statuses      map[int]bool // of its answers
+}
+
+func newTeller(t *testing.T, hidden secrets, client system.Client, rights map[string]string) *teller {
+	return &teller{t: t, hidden: hidden, client: client, rights: rights, bearer: "Bearer " + client.Key, round: " " + rand.Text()[:4], statuses: map[int]bool{}}
+}
+
+func (w *teller) plant(what string) string { return w.hidden.plant(what + w.round) }
+
+// send sends a request, with secrets in two of its headers.
+func (w *teller) send(method, path, key, body string, headers ...string) string {
+	req, err := http.NewRequestWithContext(w.t.Context(), method, w.client.API+path, strings.NewReader(body))
+	require.NoError(w.t, err)
+	req.Header.Set("Cookie", "svc_sandbox_tenant="+w.plant("cookie"))
+	req.Header.Set("X-Planted", w.plant("header"))
+	if key != "" {
+		req.Header.Set("Authorization", key)
 	}
-	bearer := "Bearer " + client.Key
-	telemetry := func(more string) string {
-		return fmt.Sprintf(`{"beamId":%q,"coverageCellId":%q,"groundStationId":%q,"spectrumBand":%q,"bvlosWaiverId":%q,"vendor":{"gaze":%q},`+
-			`"eyeTrackingConsent":true,"dwellInViewMs":%s%s}`, plant("beam"), plant("cell"), plant("station"), plant("band"), plant("waiver"),
-			plant("extra telemetry"), "31415926.5358979", more)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
 	}
-	hidden["number in telemetry"] = "31415926.5358979"
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(w.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(w.t, err)
+	w.statuses[resp.StatusCode] = true
+	return string(text)
+}
+
+// telemetry has a secret in each text.
+func (w *teller) telemetry(more string) string {
+	return fmt.Sprintf(`{"beamId":%q,"coverageCellId":%q,"groundStationId":%q,"spectrumBand":%q,"bvlosWaiverId":%q,"vendor":{"gaze":%q},`+
+		`"eyeTrackingConsent":true,"dwellInViewMs":%s%s}`, w.plant("beam"), w.plant("cell"), w.plant("station"), w.plant("band"), w.plant("waiver"),
+		w.plant("extra telemetry"), "31415926.5358979", more)
+}
+
+// deliveries plants a secret wherever a caller can put one in a delivery, in a request that is
+// refused, and in one that is none.
+func (w *teller) deliveries() {
+	t, client, rights, bearer, plant, send, telemetry := w.t, w.client, w.rights, w.bearer, w.plant, w.send, w.telemetry
+	w.hidden["number in telemetry"] = "31415926.5358979"
 	body := func(right, telemetry string) string {
 		return fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":%q,"correlationId":%q,"dataSubjectId":%q,"dwellMs":4200,"telemetry":%s,%q:1}`,
 			right, plant("anchor"), plant("correlation"), plant("data subject"), telemetry, plant("name of a member"))
@@ -185,7 +208,7 @@ func tell(t *testing.T, hidden secrets, client bench.Client, rights map[string]s
 		send("POST", path, "Bearer "+plant("no key"), plant("body"))
 		send("POST", path, "Basic "+plant("password"), plant("body"))
 		send("POST", path, plant("Authorization"), plant("body"))
-		send("POST", path, "Bearer "+hidden.token("unknown API key "+path+round, strings.Replace(client.Key, "_test_", "_live_", 1)), "{}")
+		send("POST", path, "Bearer "+w.hidden.token("unknown API key "+path+w.round, strings.Replace(client.Key, "_test_", "_live_", 1)), "{}")
 		send("POST", path+"?api_key="+plant("query"), bearer, `{"kind":"`+plant("value")+`"}`)
 		send("POST", path+"/"+plant("path"), bearer, "{}")
 	}
@@ -195,7 +218,7 @@ func tell(t *testing.T, hidden secrets, client bench.Client, rights map[string]s
 		Key    struct{ KeyID string }
 	}
 	require.NoError(t, client.Do(t.Context(), "POST", "/v1/api-keys", map[string]any{"label": "x", "scopes": []string{"rights:read"}}, &made))
-	reader := "Bearer " + hidden.token("second API key "+round, made.APIKey)
+	reader := "Bearer " + w.hidden.token("second API key"+w.round, made.APIKey)
 	send("POST", "/v1/delivery", reader, body(dooh, telemetry("")))
 	send("DELETE", "/v1/api-keys/"+made.Key.KeyID, bearer, "")
 	send("GET", "/v1/rights", reader, "")
@@ -203,7 +226,7 @@ func tell(t *testing.T, hidden secrets, client bench.Client, rights map[string]s
 	send("GET", "/v1/events", bearer, "")
 	send("GET", "/v1/metering", bearer, "")
 	for _, want := range []int{200, 400, 401, 403, 404, 405, 409, 412, 413, 422} {
-		require.True(t, statuses[want], "nothing was answered %d", want)
+		require.True(t, w.statuses[want], "nothing was answered %d", want)
 	}
 
 	// What no client library sends.

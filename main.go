@@ -1,7 +1,7 @@
 // Command muniment is the evidence ledger for governed delivery: see README.md.
 //
 // The files of this folder hold flags, wiring and signals, a file for each of the
-// larger commands. What a command does lives in the room that it concerns.
+// larger commands. What a command does lives in the package that it concerns.
 package main
 
 import (
@@ -20,14 +20,16 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/control/node"
 	"muniment/control/proof"
+	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/settle"
+	"muniment/control/signing"
 	"muniment/control/tenant"
 	"muniment/gateway/certs"
-	"muniment/sealer"
+	"muniment/sealer/verify"
 )
 
 // commands is the command line; declaredVariables says which flags the environment gives, too.
@@ -47,31 +49,27 @@ type commands struct {
 	} `cmd:"" help:"Administer the API keys of a running server."`
 	SigningKey struct {
 		running
-		node.Commands
+		signing.Commands
 	} `cmd:"" help:"Administer the keys that a running server signs with."`
 	Node struct {
 		running
-		node.NodeCommands
-	} `cmd:"" help:"Let edge nodes join a running service, and put them out."`
+		node.Commands
+	} `cmd:"" help:"Let edge nodes join a running service, or remove them."`
 	Sandbox struct {
 		running
 		sandbox.Commands
 	} `cmd:"" help:"Administer the sandbox of a running server."`
-	SetAside struct {
+	Quarantine struct {
 		running
-		proof.SetAsideCommands
-	} `cmd:"" help:"See the records that hold sealing, as they can't be trusted, and release them."`
-	Root    node.RootCommands `cmd:"" help:"Make a root key, and let it delegate; offline."`
-	Backup  backupCmd         `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
-	Restore restoreCmd        `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
-	Ingest  ingestCmd         `cmd:"" help:"Upload files of plays, in batches; what was interrupted goes on where it was."`
-	Verify  verifyCmd         `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
-	Version versionCmd        `cmd:"" help:"Print the version of this program."`
-	Demo    demoCmd           `cmd:"" variables:"engines" help:"Tell the whole story against a throw-away data folder."`
-	Soak    soakCmd           `cmd:"" hidden:"" help:"Abuse a server and hold what good traffic feels against what it felt without."`
-	Abuse   abuseCmd          `cmd:"" hidden:"" help:"Be one of the abusers."`
-	Bench   benchCmd          `cmd:"" variables:"engines" help:"Measure what a receipt costs, against servers that do less."`
-	Bare    bareCmd           `cmd:"" variables:"engines" hidden:"" help:"Be one of the servers that do less."`
+		proof.QuarantineCommands
+	} `cmd:"" help:"List quarantined records, which can't be verified and hold sealing, and release them."`
+	Root    signing.RootCommands `cmd:"" help:"Make a root key, and delegate by it; offline."`
+	Backup  backupCmd            `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
+	Restore restoreCmd           `cmd:"" help:"Make a data folder from a backup, once all of it is verified."`
+	Ingest  ingestCmd            `cmd:"" help:"Upload files of plays, in batches; an interrupted upload can be continued."`
+	Verify  verifyCmd            `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
+	Version versionCmd           `cmd:"" help:"Print the version of this program."`
+	Demo    demoCmd              `cmd:"" variables:"engines" help:"Deliver, kill, seal and verify against a throw-away data folder."`
 
 	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version of this program."`
 }
@@ -91,12 +89,12 @@ func main() {
 	app.FatalIfErrorf(command.Run())
 }
 
-// declaredVariables decides which flags can be given by the environment as well, as
-// MUNIMENT_ and the flag's name: of the processes of a service (variables:"all") every
-// flag, but those declared env:"-"; of what runs against its engines (variables:"engines")
-// those that say where the engines are. All other commands read the variables that their
-// flags declare and no other: what is set for a server must not arm the flag of the same
-// name of a command that is typed beside it.
+// declaredVariables decides which flags can also be given by the environment, as MUNIMENT_ and
+// the flag's name. The processes of a service (variables:"all") read a variable for every flag
+// that is not declared env:"-". Commands that use its engines (variables:"engines") read those
+// that say where the engines are. All other commands read only the variables that their flags
+// declare: what is set for a server must not set the flag of the same name of a command that is
+// typed beside it.
 func declaredVariables() kong.Option {
 	return kong.PostBuild(func(k *kong.Kong) error {
 		for _, command := range k.Model.Children {
@@ -124,30 +122,6 @@ func interrupted() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }
 
-// watched is interrupted for a command that starts servers of its own: it ends as well
-// when nobody reads what it prints any more, as in muniment demo | head, so that it ends
-// them and removes their folders. out is where it prints to.
-func watched() (ctx context.Context, out io.Writer, stop context.CancelFunc) {
-	ctx, stop = interrupted()
-	ctx, unread := context.WithCancelCause(ctx)
-	signal.Ignore(syscall.SIGPIPE) // a write to a pipe that nobody reads fails instead
-	return ctx, &watchedOut{os.Stdout, unread}, stop
-}
-
-// watchedOut ends a context when a write fails.
-type watchedOut struct {
-	io.Writer
-	failed context.CancelCauseFunc
-}
-
-func (w *watchedOut) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
-	if err != nil {
-		w.failed(err)
-	}
-	return n, err
-}
-
 type verifyCmd struct {
 	Files []string `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first)."`
 	Root  once     `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
@@ -160,7 +134,7 @@ type verifyCmd struct {
 	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since; one alone." placeholder:"FILE"`
 }
 
-// Validate asks for a bound.
+// Validate refuses what is no bound.
 func (c *verifyCmd) Validate() error {
 	if c.Bound <= 0 {
 		return errors.New("--bound must be greater than 0")
@@ -168,9 +142,9 @@ func (c *verifyCmd) Validate() error {
 	return nil
 }
 
-// once is an option that is refused when it is given twice, or empty: what is trusted is
-// one thing. Whoever names two would not know which, and whoever means to name a root key
-// by a variable that is not set would get a weaker anchor.
+// once is an option that is refused when it is given twice, or empty. With two anchors it would
+// not be clear which one is trusted; and with a variable for the root key that is not set,
+// a weaker anchor would be trusted.
 type once string
 
 // Decode implements kong.MapperValue.
@@ -197,24 +171,24 @@ func (c *verifyCmd) Run() error {
 	if expect != "" {
 		expect = kong.ExpandPath(expect) // a shell leaves the ~ of --option=~/file
 	}
-	os.Exit(sealer.VerifyFiles(ctx, sealer.Options{
-		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: expect, Bound: c.Bound, NoSandbox: c.NoSandbox, Rate: settle.Rate, JSON: c.JSON,
+	os.Exit(verify.Files(ctx, verify.Options{
+		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: expect, Bound: c.Bound, NoSandbox: c.NoSandbox, Rating: settle.Rating, JSON: c.JSON,
 	}, os.Stdout))
 	return nil
 }
 
-// adminFile is what a running server leaves in its data folder, mode 0600, so
-// that administrative commands find it and may speak to it.
+// adminFile is what a running server leaves in its data folder, mode 0600, for administrative
+// commands: its address and its token.
 const adminFile = "admin.json"
 
 type adminAccess struct {
 	URL   string `json:"url"`
 	Token string `json:"token"`
-	// Certificate is the file of the one that the listener shows; empty without TLS.
+	// Certificate is the file of the listener's certificate; empty without TLS.
 	Certificate string `json:"certificate,omitempty"`
 }
 
-// running says which server an administrative command speaks to.
+// running is the server that an administrative command calls.
 type running struct {
 	Data  string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder of the running server, which holds its admin token." type:"path"`
 	Admin string `env:"MUNIMENT_ADMIN" help:"Address of its admin listener; default: what the data folder says." placeholder:"ADDR"`
@@ -247,8 +221,8 @@ func (c *running) Do(method, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	client := bench.Client{API: access.URL, Key: access.Token, HTTP: over}
-	return bench.Sentence(client.Do(ctx, method, path, in, out))
+	client := system.Client{API: access.URL, Key: access.Token, HTTP: over}
+	return system.Sentence(client.Do(ctx, method, path, in, out))
 }
 
 // trusted is how to reach the server: nil without TLS.
@@ -270,8 +244,8 @@ func (c *running) trusted(access adminAccess) (*http.Client, error) {
 	return client.HTTP(), nil
 }
 
-// AfterApply hands the server to the commands of the rooms.
+// AfterApply passes the server to the commands.
 func (c *running) AfterApply(k *kong.Context) error {
-	k.BindTo(c, (*node.Server)(nil))
+	k.BindTo(c, (*route.AdminClient)(nil))
 	return nil
 }

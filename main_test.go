@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 )
 
 // TestCommands runs the scripts of testdata/commands, in the form of testscript, which has
@@ -33,7 +33,7 @@ func TestCommands(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"serve": func(ts *testscript.TestScript, neg bool, args []string) {
-				server, err := bench.StartServer(t.Context(), "muniment", ts.MkAbs(args[0]), "127.0.0.1:0", "127.0.0.1:0", args[1:]...)
+				server, err := system.StartServer(t.Context(), "muniment", ts.MkAbs(args[0]), "127.0.0.1:0", "127.0.0.1:0", args[1:]...)
 				ts.Check(err)
 				ts.Defer(server.Kill)
 				ts.Setenv("API", server.API)
@@ -98,6 +98,16 @@ func TestReadmeSession(t *testing.T) {
 	require.Contains(t, said, `"receipts":1`, "metering")
 	_, said, verdict := strings.Cut(said, "Sound: 1 file.")
 	require.True(t, verdict, "of the pack")
+	for _, told := range []string{`"status":"accepted"`, `AUTOMOTIVE_SPEED_EXCEEDED`, `"status":"unmapped"`, `"state":"HELD"`, `"vendorId":"8"`} {
+		require.Contains(t, said, told, "plays in bulk")
+	}
+	for _, told := range []string{`"field":"shares","message":"must add up`, `"price":"0.006"`, `"state":"RETIRED"`} {
+		require.Contains(t, said, told, "rules and who is paid")
+	}
+	for _, told := range []string{`"state":"ISSUED"`, "statement.ok", `"state":"SETTLED"`} {
+		require.Contains(t, said, told, "statements")
+	}
+	require.NotContains(t, said, "statement.unproven")
 	for _, told := range []string{`"holderOrgId":"org_transit"`, `"state":"UPHELD"`, `"state":"REVOKED"`, `"rebound":false`, `"refused":true`} {
 		require.Contains(t, said, told)
 	}

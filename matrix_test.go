@@ -9,29 +9,29 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/gateway/api"
 )
 
 // owner is a tenant that has one of every resource.
 type owner struct {
-	client bench.Client
+	client system.Client
 	ids    map[string]string
 }
 
 // settleIn makes a tenant with a key of all scopes, the wildcard among them, and one
 // of every resource.
-func settleIn(t *testing.T, server *bench.Server) owner {
+func settleIn(t *testing.T, server *system.Server) owner {
 	t.Helper()
 	tenant := createTenant(t, server.Data, "--scope", "*")
-	o := owner{bench.Client{API: server.API, Key: tenant.APIKey}, map[string]string{"keyId": tenant.KeyID}}
+	o := owner{system.Client{API: server.API, Key: tenant.APIKey}, map[string]string{"keyId": tenant.KeyID}}
 	do := func(method, path string, body, data any) {
 		require.NoError(t, o.client.Do(t.Context(), method, path, body, data))
 	}
 	var made struct {
-		Basis, Right, Offer, Challenge, Mapping struct{ ID string }
-		Receipt                                 struct{ ReceiptID string }
-		Pack                                    struct{ PackID string }
+		Basis, Right, Offer, Challenge, Dispute, Mapping, Webhook, Job, Counterparty, Rule, Statement struct{ ID string }
+		Receipt                                                                                       struct{ ReceiptID string }
+		Pack                                                                                          struct{ PackID string }
 	}
 	do("POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "x"}, &made)
 	o.ids["basisId"] = made.Basis.ID
@@ -43,13 +43,32 @@ func settleIn(t *testing.T, server *bench.Server) owner {
 	o.ids["offerId"] = made.Offer.ID
 	do("POST", "/v1/challenges", map[string]any{"rightId": made.Right.ID, "challengerOrgId": "org_c", "reason": "x"}, &made)
 	o.ids["challengeId"] = made.Challenge.ID
+	do("POST", "/v1/disputes", map[string]any{
+		"rightId": made.Right.ID, "window": map[string]any{"from": "2026-11-01", "to": "2026-12-01"}, "reason": "x",
+	}, &made)
+	o.ids["disputeId"] = made.Dispute.ID
 	do("POST", "/v1/delivery/mappings", map[string]any{"vendor": "v", "idType": "t", "vendorId": made.Right.ID, "effectiveFrom": "2026-01-01",
 		"target": map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a"}}, &made)
 	o.ids["mappingId"] = made.Mapping.ID
+	do("POST", "/v1/settlement/counterparties", map[string]any{"name": "x", "kind": "OTHER", "currency": "EUR"}, &made)
+	o.ids["counterpartyId"] = made.Counterparty.ID
+	do("POST", "/v1/settlement/rules", map[string]any{"match": map[string]any{"rightId": made.Right.ID}, "unit": "EVENT", "price": "1", "currency": "EUR",
+		"shares": []any{map[string]any{"counterpartyId": made.Counterparty.ID, "bps": 10_000}}}, &made)
+	o.ids["ruleId"] = made.Rule.ID
+	do("POST", "/v1/webhooks", map[string]any{"url": "https://receiver.example/x", "events": []string{"offer.accepted"}}, &made)
+	o.ids["webhookId"] = made.Webhook.ID
+	do("POST", "/v1/compliance/dsar", map[string]any{"scope": map[string]any{"kind": "TENANT_FULL"}}, &made)
+	o.ids["jobId"] = made.Job.ID
+	var tested struct{ Delivery struct{ ID string } }
+	do("POST", "/v1/webhooks/"+made.Webhook.ID+"/test", nil, &tested)
+	o.ids["deliveryId"] = tested.Delivery.ID
 	do("POST", "/v1/delivery", map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a", "dwellMs": 1500}, &made)
 	o.ids["receiptId"] = made.Receipt.ReceiptID
+	o.ids["erasureId"] = erased(t, server, tenant.APIKey, "nobody").ID
 	do("POST", "/v1/proof-packs/seal", nil, &made)
 	o.ids["packId"] = made.Pack.PackID
+	do("POST", "/v1/settlement/statements", map[string]any{"from": "2026-01-01", "to": "2026-02-01", "currency": "EUR"}, &made)
+	o.ids["statementId"] = made.Statement.ID
 	for name, of := range resources {
 		o.ids[name] = o.ids[of[0]]
 	}
@@ -70,7 +89,7 @@ func foreignResources(t *testing.T, s *service) {
 	server := s.server
 	victim, stranger := settleIn(t, server), settleIn(t, server)
 	state := func() (all []told) {
-		for _, path := range []string{"/v1/rights/{rightId}", "/v1/offers/{offerId}", "/v1/challenges/{challengeId}", "/v1/api-keys/{keyId}"} {
+		for _, path := range []string{"/v1/rights/{rightId}", "/v1/offers/{offerId}", "/v1/challenges/{challengeId}", "/v1/disputes/{disputeId}", "/v1/settlement/statements/{statementId}", "/v1/api-keys/{keyId}"} {
 			all = append(all, call(t, server.API, victim.client.Key, operation{method: "GET", path: path}.with(victim.ids)))
 		}
 		return all
@@ -87,9 +106,13 @@ func foreignResources(t *testing.T, s *service) {
 			for _, kind := range resources[name] {
 				theirs := victim.ids[kind]
 				foreign := ask(o, name, theirs)
-				if o.id == "ingest-batch" { // each of its rows is refused by itself
+				switch {
+				case o.id == "ingest-batch": // each of its rows is refused by itself
 					require.Contains(t, foreign.body, `"error":{"error":"RESOURCE_NOT_FOUND"`, about)
-				} else {
+				case o.amongFaults(name):
+					foreign.refused(t, 422, api.ValidationFailed, about)
+					require.Regexp(t, `"field":"[\w.\[\]]*`+name+`"`, foreign.body, about)
+				default:
 					foreign.refused(t, 404, api.ResourceNotFound, about)
 				}
 				require.Equal(t, ask(o, name, unknown(theirs)), foreign, about)

@@ -12,7 +12,7 @@ import (
 	"muniment/pipeline/kafka"
 )
 
-// migrateCmd makes the tables and topics of a scaled service, and lets them grow.
+// migrateCmd makes the tables and the topic of a scaled service, and changes older ones.
 type migrateCmd struct {
 	Kafka      []string `group:"Kafka:" help:"Some brokers of Kafka, for the topic of the event log." placeholder:"HOST:PORT"`
 	Topic      string   `default:"muniment.events" group:"Kafka:" help:"The topic."`
@@ -75,7 +75,7 @@ func (c *migrateCmd) Run(out io.Writer) error {
 	return err
 }
 
-func (c *migrateCmd) migrate(ctx context.Context, tell func(engine, change string)) error {
+func (c *migrateCmd) migrate(ctx context.Context, report func(engine, change string)) error {
 	if c.Database != "" {
 		cfg, err := c.databaseHop.config(store.Config{URL: c.Database})
 		if err != nil {
@@ -83,7 +83,7 @@ func (c *migrateCmd) migrate(ctx context.Context, tell func(engine, change strin
 		}
 		names, err := store.Migrate(ctx, cfg, c.DryRun)
 		for _, name := range names {
-			tell("postgresql", "apply "+name)
+			report("postgresql", "apply "+name)
 		}
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ func (c *migrateCmd) migrate(ctx context.Context, tell func(engine, change strin
 		}
 		names, err := clickhouse.Migrate(ctx, cfg, c.DryRun)
 		for _, name := range names {
-			tell("clickhouse", "apply "+name)
+			report("clickhouse", "apply "+name)
 		}
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (c *migrateCmd) migrate(ctx context.Context, tell func(engine, change strin
 	topic := kafka.Topic{Partitions: c.Partitions, Replication: c.Replication, Retention: c.Retention}
 	changes, err := topic.Migrate(ctx, cfg, c.DryRun)
 	for _, change := range changes {
-		tell("kafka", change.String())
+		report("kafka", change.String())
 	}
 	return err
 }

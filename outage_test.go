@@ -17,7 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"muniment/bench"
+	"muniment/bench/load"
+	"muniment/bench/system"
 	"muniment/sealer"
 )
 
@@ -27,7 +28,7 @@ import (
 
 func TestFaultGatewayKilled(t *testing.T) {
 	tr := newTrial(t)
-	tr.begin(bench.Size{Gateways: 3, Loaders: 2, Controls: 2, Partitions: 6})
+	tr.begin(system.Size{Gateways: 3, Loaders: 2, Controls: 2, Partitions: 6})
 	const kills = 9
 	for i := range kills {
 		tr.Gateways[i%3].Kill()
@@ -42,7 +43,7 @@ func TestFaultGatewayKilled(t *testing.T) {
 func TestFaultLoaderKilled(t *testing.T) {
 	tr := newTrial(t)
 	tap := tr.tapped()
-	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
 	const kills = 4
 	for range kills {
 		held := tap.hold(t)
@@ -63,7 +64,7 @@ func TestFaultClickHouseKilled(t *testing.T) {
 	server := startEngine(t, "clickhouse", "MUNIMENT_CLICKHOUSE_TCP=29490", "MUNIMENT_CLICKHOUSE_HTTP=29491")
 	tr.Engines.ClickHouse = server.variable("MUNIMENT_TEST_CLICKHOUSE")
 	tap := tr.tapped()
-	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
 	const kills = 4
 	for range kills {
 		held := tap.hold(t)
@@ -78,7 +79,7 @@ func TestFaultClickHouseKilled(t *testing.T) {
 func TestFaultBrokerKilled(t *testing.T) {
 	tr := newTrial(t)
 	broker := tr.ownKafka()
-	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
 	const kills = 3
 	for range kills {
 		broker.do("kill", "1")
@@ -94,7 +95,7 @@ func TestFaultBrokerKilled(t *testing.T) {
 func TestFaultKafkaAway(t *testing.T) {
 	tr := newTrial(t)
 	broker := tr.ownKafka()
-	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
 	before, gone := tr.answered.Load(), time.Now()
 	broker.do("kill", "1")
 	<-time.After(time.Minute)
@@ -119,10 +120,10 @@ func TestFaultDrain(t *testing.T) {
 	tr := newTrial(t)
 	tr.tenants = 12
 	broker := tr.ownKafka()
-	tr.raise(bench.Size{Gateways: 1, Controls: 1, Partitions: 12})
+	tr.raise(system.Size{Gateways: 1, Controls: 1, Partitions: 12})
 	const clients = 8 // of each tenant
 	capacity := tr.capacity(clients)
-	half := tr.load(bench.Load{Name: "half", Clients: clients, Every: time.Duration(float64(tr.tenants*clients) / (capacity / 2) * float64(time.Second))})
+	half := tr.load(load.Load{Name: "half", Clients: clients, Every: time.Duration(float64(tr.tenants*clients) / (capacity / 2) * float64(time.Second))})
 	tr.more(int64(2 * capacity))
 
 	pid := broker.pid("node1.pid")
@@ -160,7 +161,7 @@ const trialOutage = time.Minute
 // capacity is how many deliveries a second the cluster answers, when Kafka is warm.
 func (tr *trial) capacity(clients int) (perSecond float64) {
 	tr.Helper()
-	all := tr.load(bench.Load{Name: "capacity", Clients: clients})
+	all := tr.load(load.Load{Name: "capacity", Clients: clients})
 	defer tr.end(all)
 	for range 6 {
 		before, began := tr.answered.Load(), time.Now()
@@ -201,9 +202,9 @@ func TestFaultSpoolFull(t *testing.T) {
 	tr := newTrial(t)
 	broker := tr.ownKafka()
 	tr.GatewayFlags = []string{"--spool-bytes", strconv.Itoa(128 << 20)}
-	tr.raise(bench.Size{Gateways: 1, Loaders: 1, Controls: 1, Partitions: 6})
+	tr.raise(system.Size{Gateways: 1, Loaders: 1, Controls: 1, Partitions: 6})
 	var refused, unsaid, other atomic.Int64
-	tr.load(bench.Load{Name: "fault", Clients: 16, Refused: func(status int, retryAfter string) {
+	tr.load(load.Load{Name: "fault", Clients: 16, Refused: func(status int, retryAfter string) {
 		refused.Add(1)
 		if seconds, err := strconv.Atoi(retryAfter); err != nil || seconds < 1 {
 			unsaid.Add(1)
@@ -238,7 +239,7 @@ func TestFaultLostAcknowledgements(t *testing.T) {
 	_, port, _ := strings.Cut(proxy.addr(), ":")
 	tr.ownKafka("MUNIMENT_KAFKA_ADVERTISED=" + port)
 	tr.Engines.Kafka = proxy.addr()
-	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
 	tr.until("answers are lost", func() bool { return swallowed.Load() >= 100 })
 	audit := tr.balance("%d of %d acknowledgements of Kafka lost", swallowed.Load(), answers.Load())
 	require.Positive(t, audit.Copies, "records stand in the log twice")
@@ -246,7 +247,7 @@ func TestFaultLostAcknowledgements(t *testing.T) {
 
 func TestFaultRebalances(t *testing.T) {
 	tr := newTrial(t)
-	tr.begin(bench.Size{Gateways: 2, Loaders: 4, Controls: 1, Partitions: 12})
+	tr.begin(system.Size{Gateways: 2, Loaders: 4, Controls: 1, Partitions: 12})
 	const rebalances = 20 // at least: one that leaves, and one that comes
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
@@ -263,7 +264,7 @@ func TestFaultRebalances(t *testing.T) {
 func TestFaultZombie(t *testing.T) {
 	tr := newTrial(t)
 	tap := tr.tapped()
-	tr.begin(bench.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 6})
+	tr.begin(system.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 6})
 	tr.Loaders = append(tr.Loaders, nil)
 	const rounds = 3
 	for i := range rounds {
@@ -284,7 +285,7 @@ func TestFaultZombie(t *testing.T) {
 // loaded again; packs that were sealed before stay as they are.
 func TestFaultReplay(t *testing.T) {
 	tr := newTrial(t)
-	tr.begin(bench.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 6})
+	tr.begin(system.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 6})
 	database := strings.TrimPrefix(urlPath(t, tr.ClickHouse), "/")
 	var again float64
 	const replays = 3
@@ -314,13 +315,13 @@ func TestFaultRetention(t *testing.T) {
 	u, err := url.Parse(tr.Engines.ClickHouse)
 	require.NoError(t, err)
 	server := u.Host
-	door, err := bench.NewBalancer(server)
+	door, err := system.NewBalancer(server)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = door.Close() })
 	u.Host = door.Addr()
 	tr.Engines.ClickHouse = u.String()
 	tr.MigrateFlags = []string{"--retention", "1m"}
-	tr.begin(bench.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 1})
+	tr.begin(system.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 1})
 	used := func() float64 { return sum(tr.Loaders, "muniment_loader_retention_used_ratio") }
 	door.Set() // nobody
 	tr.until("the alarm rises", func() bool { return used() >= 0.5 })
@@ -353,7 +354,7 @@ func TestFaultRetention(t *testing.T) {
 		status, text := loader.ready()
 		return status == http.StatusServiceUnavailable && strings.Contains(text, want)
 	})
-	stopped, err := metric(&bench.Server{Admin: loader.admin}, "muniment_loader_stopped")
+	stopped, err := metric(&system.Server{Admin: loader.admin}, "muniment_loader_stopped")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, stopped)
 	t.Log(want)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
 	"time"
 
 	"muniment/gateway"
@@ -14,8 +13,8 @@ import (
 	"muniment/sealer"
 )
 
-// pipelineCmd is one of any number of loader processes. It keeps nothing: where to
-// load from is what the warehouse says.
+// pipelineCmd is one of any number of loader processes. It has no state: the warehouse knows
+// where to go on.
 type pipelineCmd struct {
 	logFlags
 	kafkaFlags
@@ -32,7 +31,7 @@ type pipelineCmd struct {
 	BatchSize      int           `default:"5000" help:"Most records of one batch."`
 }
 
-// Validate refuses what would only fail once the loader runs.
+// Validate refuses what would fail only once the loader runs.
 func (c *pipelineCmd) Validate() error {
 	if c.BatchSize < 1 {
 		return errors.New("--batch-size must be positive")
@@ -43,60 +42,49 @@ func (c *pipelineCmd) Validate() error {
 	return nil
 }
 
-// Run loads until it is told to stop. It waits for engines that are away.
-func (c *pipelineCmd) Run() (err error) {
-	told, stop := interrupted()
-	defer stop()
-	ctx, fail := context.WithCancelCause(told)
-	defer fail(nil)
-	logger := c.logger()
-	started := false
-	defer func() { err = stopped(told, ctx, logger, started, err) }()
-	registry := newRegistry()
+// Run loads until it is signalled. It waits for engines that can't be reached.
+func (c *pipelineCmd) Run() error { return c.run("muniment pipeline", c.serve) }
 
+func (c *pipelineCmd) serve(p *process) error {
 	token, err := c.token()
 	if err != nil {
 		return err
 	}
-	adminTLS, err := certs.Server(certs.Options{Use: "admin", Logger: logger, Registerer: registry}, c.AdminTLS)
+	admin, err := p.listen("admin", "--admin", c.Admin, c.AdminTLS)
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", c.Admin)
-	if err != nil {
-		return cannotListen("--admin", err)
-	}
-	defer listener.Close()
-	// The first line names the address: what is opened from here on has something to say.
-	logger.Info("muniment pipeline is starting", "admin", urlOf(listener.Addr(), adminTLS), "topic", c.Topic)
-	topic, err := c.kafkaFlags.config(logger, registry)
+	// The first line names the address: what is opened from here on logs, too.
+	p.logger.Info("muniment pipeline is starting", "admin", admin.url(), "topic", c.Topic)
+	operators := p.operate(admin, token, func(context.Context) error { return errors.New("the engines are being opened") })
+	topic, err := c.kafkaFlags.config(p.logger, p.registry)
 	if err != nil {
 		return err
 	}
-	topic.OnFailure = fail
-	eventLog, err := kafka.Open(topic)
+	topic.OnFailure = p.fail
+	log, err := kafka.Open(topic)
 	if err != nil {
 		return err
 	}
-	defer closing(&err, eventLog)
-	where, err := c.clickhouseFlags.config(logger, registry)
+	p.atEnd(log.Close)
+	where, err := c.clickhouseFlags.config(p.logger, p.registry)
 	if err != nil {
 		return err
 	}
-	where.Away, where.Registerer = true, registry
-	warehouse, err := clickhouse.Open(ctx, where)
+	where.Away, where.Registerer = true, p.registry
+	warehouse, err := clickhouse.Open(p.ctx, where)
 	if err != nil {
 		return err
 	}
-	defer closing(&err, warehouse)
+	p.atEnd(warehouse.Close)
 	checks := []gateway.Check{
-		{Name: "log", Ready: func(context.Context) error { return eventLog.Ready() }},
+		{Name: "log", Ready: func(context.Context) error { return log.Ready() }},
 		{Name: "clickhouse", Ready: warehouse.Ready},
 	}
-	assignment := pipeline.AllPartitions(eventLog)
+	assignment := pipeline.AllPartitions(log)
 	var committed func(int32) (sealer.Position, bool)
 	if !c.FromAll {
-		group, err := eventLog.Group(kafka.GroupConfig{Name: c.Group, SessionTimeout: c.SessionTimeout, Loaded: warehouse.Resume})
+		group, err := log.Group(kafka.GroupConfig{Name: c.Group, SessionTimeout: c.SessionTimeout, Loaded: warehouse.Resume})
 		if err != nil {
 			return err
 		}
@@ -104,32 +92,18 @@ func (c *pipelineCmd) Run() (err error) {
 		checks = append(checks, gateway.Check{Name: "group", Ready: func(context.Context) error { return group.Ready() }})
 	}
 	fleet, err := pipeline.NewFleet(pipeline.FleetConfig{Assignment: assignment, Loader: pipeline.LoaderConfig{
-		Log: eventLog, Warehouse: warehouse, RetentionUsed: eventLog.RetentionUsed, Committed: committed, BatchSize: c.BatchSize,
-		Logger: logger, Registerer: registry,
+		Log: log, Warehouse: warehouse, RetentionUsed: log.RetentionUsed, Committed: committed, BatchSize: c.BatchSize,
+		Logger: p.logger, Registerer: p.registry,
 	}})
 	if err != nil {
 		return err
 	}
-
-	operators := gateway.Admin{
-		Gatherer: registry, Token: token,
+	operators.Set(gateway.Admin{
+		Gatherer: p.registry, Token: token,
 		Checks: append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
-		Notes:  []gateway.Note{{Name: "loaders", Tell: fleet.Tell}},
-	}.Handler()
-	operated, background := newParts(ctx, fail), newParts(ctx, fail)
-	defer operated.stop()
-	defer background.stop()
-	operated.run("the admin listener", func(ctx context.Context) error {
-		return serve(ctx, secured(listener, adminTLS), gateway.LoopbackOnly(listener.Addr(), operators))
-	})
-	background.run("the loaders", fleet.Run)
-
-	started = true
-	<-ctx.Done()
-	if err := whyEnded(told, ctx); err != nil {
-		return err
-	}
-	background.stop()
-	logger.Info("muniment pipeline has stopped")
+		Notes:  []gateway.Note{{Name: "loaders", Status: fleet.Tell}},
+	}.Handler())
+	p.parts().run("the loaders", fleet.Run)
+	p.wait()
 	return nil
 }

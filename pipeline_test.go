@@ -87,11 +87,11 @@ func TestLoadersComeAndGoOnTheStack(t *testing.T) {
 	require.NoError(t, err)
 	defer log.Close()
 
-	start := func() *process {
+	start := func() *launched {
 		return startLoader(t, "--kafka", strings.Join(cfg.Brokers, ","), "--topic", cfg.Topic, "--group", cfg.Topic,
 			"--clickhouse", wh.URL, "--session-timeout", "6s")
 	}
-	loaders := make([]*process, 4)
+	loaders := make([]*launched, 4)
 	for i := range loaders {
 		loaders[i] = start()
 	}
@@ -120,7 +120,7 @@ func TestLoadersComeAndGoOnTheStack(t *testing.T) {
 	for _, p := range loaders {
 		p.awaitReady(t, http.StatusOK)
 	}
-	var zombie *process
+	var zombie *launched
 	begun := time.Now()
 	for round := range times(4, 9) {
 		<-time.After(time.Until(begun.Add(time.Duration(round+1) * 2 * time.Second)))

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"time"
@@ -12,187 +14,144 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control"
-	"muniment/control/beacon"
-	"muniment/control/challenge"
-	"muniment/control/ingest"
-	"muniment/control/meter"
 	"muniment/control/node"
-	"muniment/control/offer"
-	"muniment/control/proof"
-	"muniment/control/right"
 	"muniment/control/sandbox"
-	"muniment/control/settle"
 	"muniment/control/store"
-	"muniment/control/tenant"
 	"muniment/gateway"
-	"muniment/gateway/auth"
 	"muniment/gateway/issue"
+	"muniment/gateway/localnode"
 	"muniment/pipeline"
 	"muniment/pipeline/drift"
-	"muniment/sealer"
+	"muniment/pipeline/segment"
 )
 
-// planeConfig is what the control plane stands on.
+// planeConfig is what the control plane is made of.
 type planeConfig struct {
-	DB        *store.DB
-	Log       pipeline.Log
-	Warehouse interface {
+	DB  *store.DB
+	Log pipeline.Log
+	// Deliveries is Log for the nodes of this process.
+	Deliveries issue.Log
+	Warehouse  interface {
 		pipeline.Warehouse
 		drift.Auditor
 	}
 	// Data is the folder of keys and packs.
 	Data    string
 	Bound   time.Duration
-	Token   string // of operators
+	NodeCA  func() *x509.CertPool // nil: nodes join by invitations alone
+	Token   string                // of operators
 	Sandbox sandbox.Flags
+	Webhook webhookFlags
 	Seal    sealFlags
-	LogKeep time.Duration // 0: 7 days
+	RowAge  time.Duration // how long ago the play of a row may be
+	Exports exportFlags
+	LogKeep time.Duration // as --keep has it; 0: Kafka's, 7 days
+	// LogKept is how long a record stays in the log at most.
+	LogKept func(context.Context) (time.Duration, error)
 	// SealWorkers is proof.Config.Workers.
 	SealWorkers func() int
 	// Shared says that other processes may have the same database.
-	Shared     bool
+	Shared bool
+	// Embedded says that this process has all nodes, and one of them answers the API.
+	Embedded   bool
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// sealFlags say when tenants are sealed without being asked for it.
-type sealFlags struct {
-	SealEvery time.Duration `default:"1h" help:"How old an event may be before its tenant is sealed by itself; 0 is never. Not those of the sandbox's visitors."`
-	SealAt    int           `default:"100000" help:"How many events of a tenant may be in no proof pack before it is sealed by itself; 0 is any number." placeholder:"N"`
-}
-
-// Validate refuses what would only fail once the service runs.
-func (f *sealFlags) Validate() error {
-	if f.SealEvery < 0 || f.SealAt < 0 {
-		return errors.New("--seal-every and --seal-at must not be negative")
-	}
-	return nil
-}
-
-// plane is control with all of its rooms.
+// plane is control with all of its services, and with the nodes of this process.
 type plane struct {
 	*control.Control
-	cfg     planeConfig
-	nodes   *node.Room
-	packs   *proof.Room
-	tenants *tenant.Room
-	ingest  *ingest.Room
-	sandbox *sandboxNode
-	held    *heldNode
+	services
+	cfg planeConfig
+
+	// The nodes of this process that issue receipts for control, and how they reach it.
+	sandboxNode, heldNode *localnode.Node
+	inside                *insideListener
+	client                *http.Client
 }
 
-// openFor has an issuer of this process deliver for the sandbox, and the held rows.
-func (p *plane) openFor(i *issue.Issuer) {
-	p.sandbox.open(i, never)
-	p.held.open(i, never)
-}
+// insideURL is control for the nodes of this process.
+const insideURL = "http://localhost"
 
-// openPlane opens the rooms, each with those that it builds on.
-func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
-	nodes, err := node.New(ctx, node.Config{
-		DB: cfg.DB, LastSeal: proof.LastSeal, Dir: filepath.Join(cfg.Data, "keys"), Bound: cfg.Bound, Logger: cfg.Logger, Registerer: cfg.Registerer,
-	})
-	if err != nil {
-		return nil, err
-	}
-	rights, err := right.New(right.Config{DB: cfg.DB, Nodes: nodes})
-	if err != nil {
-		return nil, err
-	}
-	offers, err := offer.New(offer.Config{DB: cfg.DB, Registerer: cfg.Registerer})
-	if err != nil {
-		return nil, err
-	}
-	challenges, err := challenge.New(challenge.Config{DB: cfg.DB, Nodes: nodes})
-	if err != nil {
-		return nil, err
-	}
-	var tenants *tenant.Room
-	packs, err := proof.New(proof.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Purpose: tenant.PackPurpose, Rate: settle.Rate, Dir: filepath.Join(cfg.Data, "packs"),
-		Tenants: func(ctx context.Context) ([]string, error) {
-			return tenants.TenantIDs(ctx, sealer.PackPurpose(false))
-		},
-		SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer,
-	})
-	if err != nil {
-		return nil, err
-	}
-	metering, err := meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log})
-	if err != nil {
-		return nil, err
-	}
-	tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: nodes, Counters: tenant.Counters{
-		Bases: rights.CountBases, Rights: rights.CountRights, Offers: offers.Count, Challenges: challenges.Count,
-		ProofPacks: packs.CountPacks, Events: packs.CountEvents,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	beacons, err := beacon.New(beacon.Config{DB: cfg.DB, Keys: nodes})
-	if err != nil {
-		return nil, err
-	}
-	issuer := newSandboxNode(tenants.IsSandbox)
-	held := newHeldNode(issuer)
-	mappings, err := ingest.New(ingest.Config{DB: cfg.DB, Nodes: nodes, Deliver: held.Deliver, Logger: cfg.Logger})
-	if err != nil {
-		return nil, err
-	}
-	var ctl *control.Control
-	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering, mappings, beacons}
-	check, queueCheck, err := driftCheck(cfg, packs)
-	if err != nil {
-		return nil, err
-	}
-	sweeps := []control.Sweep{
-		{Name: "expire offers", Every: time.Second, Do: offers.Expire},
-		{Name: "renew the directory key", Every: time.Minute, Do: nodes.Renew},
-		{Name: "expire held rows", Every: time.Minute, Do: mappings.Expire},
-		queueCheck,
-	}
-	if every := packs.DueEvery(); every > 0 {
-		sweeps = append(sweeps, control.Sweep{Name: "seal what is due", Every: every, Do: packs.SealDue})
-	}
-	workers := []control.Worker{
-		{Kind: proof.DropJob, Do: packs.RunDrop, AtOnce: 1},
-		{Kind: ingest.ReplayJob, Do: mappings.Replay, Attempts: ingest.ReplayAttempts},
-		check,
-	}
-	var visitors *sandbox.Room
-	if cfg.Sandbox.Tenants > 0 {
-		visitors, err = sandbox.New(ctx, sandbox.Config{
-			DB: cfg.DB, Tables: control.Tables, Keys: nodes,
-			Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
-				return ctl.Ask(ctx, caller, method, target, body)
-			},
-			Deliver: issuer.Deliver, CountPacks: packs.CountPacks, DropPacks: packs.Drop, MaxTenants: int64(cfg.Sandbox.Tenants),
-			Bytes: cfg.Sandbox.Bytes, MinFree: cfg.Sandbox.Free, Free: func() (int64, error) { return store.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
-			Limits: cfg.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
-		})
-		if err != nil {
+// openPlane opens the services, each with those that it builds on.
+func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
+	p := &plane{cfg: cfg, inside: newInsideListener()}
+	p.client = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return p.inside.Dial() }}}
+	p.sandboxNode = localnode.New(p.localNode(p.identities("the sandbox's node", "sandbox", func(ctx context.Context) (node.Invitation, error) {
+		return p.nodes.InviteSandbox(ctx)
+	}), true))
+	p.heldNode = localnode.New(p.localNode(p.identities("the node that delivers held rows", "held", p.invite), false))
+	for _, open := range []func(context.Context) error{p.openRights, p.openEvidence, p.openTenants, p.openSandbox} {
+		if err := open(ctx); err != nil {
 			return nil, err
 		}
-		rooms = append(rooms, visitors)
-		sweeps = append(sweeps, control.Sweep{Name: "drop the sandbox's idle tenants", Every: time.Minute, Do: visitors.Evict})
 	}
-	ctl, err = control.New(control.Config{
-		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Ingest: mappings, Packs: packs, Sandbox: visitors, Log: cfg.Log, Rooms: rooms, Sweeps: sweeps, Workers: workers,
-		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
-	})
+	check, queueCheck, err := driftCheck(cfg, p.packs, p.statements)
 	if err != nil {
 		return nil, err
 	}
-	return &plane{ctl, cfg, nodes, packs, tenants, mappings, issuer, held}, nil
+	p.Control, err = control.New(control.Config{
+		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Log: cfg.Log,
+		Services: p.all(), Sweeps: append(p.sweeps(), queueCheck), Workers: append(p.workers(), check),
+		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	return p, err
 }
 
-// notes tell operators how far the warehouse is, what holds sealing, and for how
-// long the root has delegated: each may be amiss while requests are answered.
+// localNode configures a node of this process. Of these the metrics of one are shown: of the
+// node that answers the API if there is one, else of the sandbox's.
+func (p *plane) localNode(identities localnode.Identities, sandbox bool) localnode.Config {
+	cfg := localnode.Config{
+		Identities: identities, Sandbox: sandbox, Bound: p.cfg.Bound, RowAge: p.cfg.RowAge, Log: p.cfg.Deliveries, Logger: p.cfg.Logger, Registerer: prometheus.NewRegistry(),
+	}
+	if sandbox && !p.cfg.Embedded {
+		cfg.Registerer = p.cfg.Registerer
+	}
+	return cfg
+}
+
+// identities are those of a node of this process, in a folder of the data folder.
+func (p *plane) identities(name, folder string, invite func(context.Context) (node.Invitation, error)) localnode.Identities {
+	return localnode.Identities{
+		Name: name, Dir: filepath.Join(p.cfg.Data, folder), Control: insideURL, Client: p.client, Logger: p.cfg.Logger,
+		Invite: func(ctx context.Context) (string, time.Time, error) {
+			v, err := invite(ctx)
+			return v.Token, v.ExpiresAt.Time, err
+		},
+	}
+}
+
+// invite lets a node of this process join that signs receipts.
+func (p *plane) invite(ctx context.Context) (node.Invitation, error) {
+	return p.nodes.Invite(ctx, store.BySystem())
+}
+
+// serveNodes lets the nodes of this process reach control.
+func (p *plane) serveNodes(on *parts) {
+	on.run("control's listener for nodes of this process", func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, p.client.CloseIdleConnections)()
+		return serve(ctx, p.inside, p.Nodes())
+	})
+}
+
+// run has control work until the process ends.
+func (p *plane) run(background *parts) {
+	background.run("the outbox relay", p.Run)
+	background.run("the webhooks", p.hooks.Run)
+	background.run("the sandbox's node", p.sandboxNode.Run)
+}
+
+// keptFor is how long a record may stay in a log that keeps its segments for so long: an hour
+// is added for the pause between two checks, and for a process that restarts.
+func keptFor(keep time.Duration) time.Duration { return segment.Kept(keep) + time.Hour }
+
+// notes show operators how far the warehouse is, what holds sealing, and for how long the root
+// has delegated. None of these makes control unready.
 func (p *plane) notes(log pipeline.Reader, warehouse pipeline.Sink) []gateway.Note {
 	return []gateway.Note{
-		{Name: "warehouse", Tell: func(ctx context.Context) (string, error) { return loadedUpTo(ctx, log, warehouse) }},
-		{Name: "sealing", Tell: p.packs.Holds},
-		{Name: "delegation", Tell: p.nodes.Delegated},
+		{Name: "warehouse", Status: func(ctx context.Context) (string, error) { return loadedUpTo(ctx, log, warehouse) }},
+		{Name: "sealing", Status: p.packs.Holds},
+		{Name: "delegation", Status: p.keys.Delegated},
 	}
 }
 
@@ -215,22 +174,10 @@ func loadedUpTo(ctx context.Context, log pipeline.Reader, warehouse pipeline.Sin
 	return "loaded up to " + strings.Join(ends, ", "), nil
 }
 
-// behind tells how far a loader of this process is.
+// behind notes how far the loader of this process is behind the log.
 func behind(loader *pipeline.Loader) gateway.Note {
-	return gateway.Note{Name: "loader", Tell: func(ctx context.Context) (string, error) {
+	return gateway.Note{Name: "loader", Status: func(ctx context.Context) (string, error) {
 		lag, err := loader.Lag(ctx)
 		return fmt.Sprintf("%d records behind the log", lag), err
 	}}
-}
-
-// replays are the rooms whose records an event may stop or end.
-func replays() []store.Replay {
-	return []store.Replay{
-		{Kinds: []string{"right"}, Newest: true, Final: right.IsRevoked, Apply: right.Replay},
-		{Kinds: []string{"offer"}, Newest: true, Apply: offer.Replay},
-		{Kinds: []string{"challenge"}, Newest: true, Apply: challenge.Replay},
-		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},
-		{Kinds: []string{"signing_key", "node"}, Apply: node.Replay},
-		{Kinds: []string{"tenant", "sandbox"}, Apply: sandbox.Replay(control.Tables)},
-	}
 }

@@ -2,73 +2,62 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"net"
+	"net/http"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"muniment/gateway"
 	"muniment/gateway/certs"
+	"muniment/sealer/keyfile"
 )
 
-// logFlags are those of every command that serves.
-type logFlags struct {
-	Log      string     `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
-	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+// process is what a server command runs in: its log, its metrics, its listeners, the parts
+// that work in it, and what has to be closed. It ends with SIGINT or SIGTERM, or when a part
+// fails.
+type process struct {
+	name     string // in the log
+	logger   *slog.Logger
+	registry *prometheus.Registry
+
+	signalled context.Context // done with SIGINT or SIGTERM
+	// ctx is done when the process is to end, also while it starts, which may take long.
+	ctx context.Context
+	// fail ends the process with an error. Only the first one counts.
+	fail context.CancelCauseFunc
+	// started says that the command serves: from then on its errors are failures, also after
+	// a signal.
+	started bool
+	closers []func() error // of what is open, in the order of opening
 }
 
-// logger writes to standard error; a server's first line names its addresses.
-func (f *logFlags) logger() *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.LogLevel}
-	if f.Log == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+// run has a command serve in a process until that ends. What was given to process.atEnd is
+// called once serve has returned, the last first.
+func (f *logFlags) run(name string, serve func(*process) error) error {
+	signalled, stop := interrupted()
+	defer stop()
+	p := &process{name: name, logger: f.logger(), registry: newRegistry(), signalled: signalled}
+	p.ctx, p.fail = context.WithCancelCause(signalled)
+	defer p.fail(nil)
+	err := serve(p)
+	for len(p.closers) > 0 {
+		last := len(p.closers) - 1
+		closer := p.closers[last]
+		p.closers = p.closers[:last]
+		if closeErr := closer(); err == nil {
+			err = closeErr
+		}
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
+	return p.outcome(err)
 }
 
-// keysFlags are those of every process that answers deliveries.
-type keysFlags struct {
-	IdempotencyEntries int           `default:"5000000" help:"How many idempotency keys and rows of batches are remembered, the newest of 24h, in 50 to 80 bytes of memory each and 24 on the disk: ${default} last for 24h at 58 deliveries a second with a key, for 83 minutes at 1,000." placeholder:"N"`
-	RowAge             time.Duration `default:"720h" help:"How long ago the play of a row of a batch may be."`
-}
-
-// Validate refuses what would only fail once the process runs.
-func (f *keysFlags) Validate() error {
-	if f.IdempotencyEntries < 1 {
-		return errors.New("--idempotency-entries must be at least 1")
-	}
-	if f.RowAge <= 0 {
-		return errors.New("--row-age must be more than 0")
-	}
-	return nil
-}
-
-// checkpointFolder is where a data folder keeps checkpoints of its idempotency keys.
-const checkpointFolder = "idempotency"
-
-// profilingFlags are those of a process that makes no admin token of its own.
-type profilingFlags struct {
-	AdminTokenFile certs.PasswordFile `help:"File of a token that opens /debug/pprof on the address for operators, as Authorization: Bearer TOKEN. Default: nothing opens it." placeholder:"FILE" type:"path"`
-}
-
-// token reads the file; it is empty where there is none.
-func (f *profilingFlags) token() (string, error) {
-	read := f.AdminTokenFile.Password()
-	if read == nil {
-		return "", nil
-	}
-	token, err := read()
-	if err != nil {
-		return "", fmt.Errorf("--admin-token-file: %w", err)
-	}
-	return token, nil
-}
-
-// newRegistry holds what every server tells of its process.
+// newRegistry has the metrics of every server.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	b := thisBuild()
@@ -81,27 +70,104 @@ func newRegistry() *prometheus.Registry {
 	return registry
 }
 
-// stopped makes a success of a server's error if it was told to stop while it
-// started. If a part of it had failed before that, which ended serving, that is the
-// error: a process that drains, unready, is soon told to stop, too.
-func stopped(told, serving context.Context, logger *slog.Logger, started bool, err error) error {
-	switch why := whyEnded(told, serving); {
-	case why == nil:
+// atEnd has closer called when the process ends, before all that was given sooner. Its error
+// is the process's if there is no other.
+func (p *process) atEnd(closer func() error) { p.closers = append(p.closers, closer) }
+
+// wait returns when a process that serves is to end.
+func (p *process) wait() {
+	p.started = true
+	<-p.ctx.Done()
+}
+
+// outcome is the error of the process whose command has returned err. A signal while it
+// started is a success. A failure that came before the signal is the error nevertheless: a
+// process that is not ready is often stopped next.
+func (p *process) outcome(err error) error {
+	switch failure := p.failure(); {
+	case failure == nil:
 	case err == nil || errors.Is(err, context.Canceled):
-		return why
-	case errors.Is(err, why):
+		return failure
+	case errors.Is(err, failure):
 		return err
 	default:
-		return errors.Join(why, err)
+		return errors.Join(failure, err)
 	}
-	if err == nil || told.Err() == nil || started && !errors.Is(err, context.Canceled) {
+	switch {
+	case err == nil:
+		p.logger.Info(p.name + " has stopped")
+		return nil
+	case p.signalled.Err() == nil || p.started && !errors.Is(err, context.Canceled):
 		return err
 	}
-	logger.Info("muniment was stopped while it started", "err", err)
+	p.logger.Info("muniment was stopped while it started", "err", err)
 	return nil
 }
 
-// parts run beside what a process serves, and end after it.
+// failure is the error that ended the process; nil if a signal did, or if it goes on.
+func (p *process) failure() error {
+	if cause := context.Cause(p.ctx); cause != context.Cause(p.signalled) {
+		return cause
+	}
+	return nil
+}
+
+// claim makes a data folder, and keeps other processes from it until this one ends.
+func (p *process) claim(data string) error {
+	if err := makeDataDir(data); err != nil {
+		return err
+	}
+	claim, err := keyfile.Claim(data)
+	if err != nil {
+		return err
+	}
+	p.atEnd(claim.Close)
+	return nil
+}
+
+// certs names a use of certificates, in the log and in metrics.
+func (p *process) certs(use string) certs.Options {
+	return certs.Options{Use: use, Logger: p.logger, Registerer: p.registry}
+}
+
+// port is an address that the process listens on.
+type port struct {
+	net.Listener // without TLS
+	name         string
+	tls          *tls.Config // nil: none
+}
+
+// listen takes a port, from now on: callers queue until it is served. flag names the
+// address in errors.
+func (p *process) listen(name, flag, address string, flags certs.ServerFlags) (*port, error) {
+	cfg, err := certs.Server(p.certs(name), flags)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, cannotListen(flag, err)
+	}
+	p.atEnd(func() error {
+		_ = ln.Close() // a server may have closed it already
+		return nil
+	})
+	return &port{ln, name, cfg}, nil
+}
+
+// url is where the port can be reached.
+func (l *port) url() string { return urlOf(l.Addr(), l.tls) }
+
+// operate answers operators from now on: a probe of /livez must not kill a process that
+// starts slowly. ready says what the process is waiting for. Set replaces the handler once
+// the process has started.
+func (p *process) operate(admin *port, token string, ready func(context.Context) error) *switchable {
+	operators := newSwitch(gateway.Admin{Gatherer: p.registry, Token: token, Checks: []gateway.Check{{Name: "start", Ready: ready}}}.Handler())
+	p.parts().serve(admin, gateway.LoopbackOnly(admin.Addr(), operators))
+	return operators
+}
+
+// parts work beside what a process serves, and end after it.
 type parts struct {
 	ctx  context.Context
 	halt context.CancelFunc
@@ -109,8 +175,14 @@ type parts struct {
 	fail context.CancelCauseFunc
 }
 
-// newParts makes parts that go on when ctx ends, until stop. A part that ends with an
-// error before that is told to fail.
+// parts makes parts that go on after a signal, until the process closes what it opened
+// after them. One that ends with an error before that ends the process.
+func (p *process) parts() *parts {
+	made := newParts(p.ctx, p.fail)
+	p.atEnd(made.stop)
+	return made
+}
+
 func newParts(ctx context.Context, fail context.CancelCauseFunc) *parts {
 	p := &parts{fail: fail}
 	p.ctx, p.halt = context.WithCancel(context.WithoutCancel(ctx))
@@ -125,17 +197,14 @@ func (p *parts) run(name string, work func(context.Context) error) {
 	})
 }
 
-// stop returns once all have ended.
-func (p *parts) stop() {
-	p.halt()
-	p.all.Wait()
+// serve answers on a port.
+func (p *parts) serve(on *port, handler http.Handler) {
+	p.run("the listener for "+on.name, func(ctx context.Context) error { return serve(ctx, secured(on.Listener, on.tls), handler) })
 }
 
-// whyEnded is the failure that ended serving, which told ends too; nil if told did, or if
-// it goes on. What came first counts.
-func whyEnded(told, serving context.Context) error {
-	if cause := context.Cause(serving); cause != context.Cause(told) {
-		return cause
-	}
+// stop returns once all have ended. It may be called again.
+func (p *parts) stop() error {
+	p.halt()
+	p.all.Wait()
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"muniment/sealer"
 )
 
-// reservedLog is the log of an embedded service for all but control: it takes nothing
-// while what is left of the disk is reserved for stops. A delivery needs no room in a
-// segment that is allocated, but it will in the warehouse.
+// reservedLog is the log of an embedded service for deliveries: it takes nothing while what is
+// left of the disk is reserved for stops. A delivery may need no more space in the log, whose
+// segments are allocated ahead, but it will in the warehouse.
 type reservedLog struct {
 	*segment.Log
 	db *store.DB

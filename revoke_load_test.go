@@ -236,6 +236,8 @@ func (s *service) pace(ctx context.Context, client *http.Client, first, every ti
 		case <-revoked:
 			rushed = on
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil { // also where a tick was due at the same time
 			return
 		}
 		number := tried.begin(on)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/control/historytest"
 	"muniment/gateway/api"
 	"muniment/pipeline/kafka"
@@ -23,7 +23,7 @@ import (
 // onRecord is what gateways answered on rights, while those are stopped and resumed.
 type onRecord struct {
 	*testing.T
-	client  bench.Client // the rights' operator
+	client  system.Client // the rights' operator
 	history historytest.History
 
 	mu       sync.Mutex
@@ -123,11 +123,11 @@ func (o *onRecord) more(n int, addr, right string) {
 func TestNoReceiptBehindARevocationOnTheStack(t *testing.T) {
 	const bound = 6 * time.Second
 	const noControl, frozen, noKafka = 0, 1, 2
-	c := &bench.Cluster{Exe: "muniment", Dir: t.TempDir(), Engines: engines(t), GatewayFlags: []string{"--bound", bound.String()}}
+	c := &system.Cluster{Exe: "muniment", Dir: t.TempDir(), Engines: engines(t), GatewayFlags: []string{"--bound", bound.String()}}
 	t.Cleanup(c.End)
-	require.NoError(t, c.Raise(t.Context(), bench.Size{Gateways: 2, Controls: 2, Partitions: 3}))
+	require.NoError(t, c.Raise(t.Context(), system.Size{Gateways: 2, Controls: 2, Partitions: 3}))
 	broker, _, _ := strings.Cut(c.Engines.Kafka, ",")
-	way, err := bench.NewBalancer()
+	way, err := system.NewBalancer()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = way.Close() })
 	renamed := startRelay(t, broker, renameBroker(broker, way.Addr())).addr()
@@ -234,7 +234,7 @@ func TestNoReceiptBehindARevocationOnTheStack(t *testing.T) {
 }
 
 // openTopic opens a cluster's topic.
-func openTopic(t *testing.T, c *bench.Cluster) *kafka.Log {
+func openTopic(t *testing.T, c *system.Cluster) *kafka.Log {
 	t.Helper()
 	log, err := kafka.Open(kafka.Config{Brokers: strings.Split(c.Engines.Kafka, ","), Topic: c.Topic})
 	require.NoError(t, err)
@@ -242,7 +242,7 @@ func openTopic(t *testing.T, c *bench.Cluster) *kafka.Log {
 }
 
 // inTopic reads where each receipt of a cluster's topic stands first.
-func inTopic(t *testing.T, c *bench.Cluster) (first map[string]sealer.Position) {
+func inTopic(t *testing.T, c *system.Cluster) (first map[string]sealer.Position) {
 	t.Helper()
 	log := openTopic(t, c)
 	defer log.Close()

@@ -3,180 +3,21 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"os"
 	"path/filepath"
-	"strings"
-	"sync"
+	"slices"
 	"testing"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/node"
-	"muniment/control/sandbox"
 	"muniment/control/settle"
 	"muniment/control/store"
-	"muniment/control/store/storetest"
 	"muniment/control/tenant"
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/gateway/snapshot"
-	"muniment/pipeline"
-	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
-	"muniment/pipeline/sqlite"
 	"muniment/sealer"
+	"muniment/sealer/verify"
 )
-
-// sandboxProcess is control with a node for the sandbox, as one process has them.
-type sandboxProcess struct {
-	t         *testing.T
-	ctl       *plane
-	db        *store.DB
-	log       pipeline.Log
-	warehouse *sqlite.Warehouse
-	data      string
-	stop      func()
-}
-
-// openSandbox opens a process over a folder and a log, and has start run its node.
-func openSandbox(t *testing.T, data string, log pipeline.Log, warehouse *sqlite.Warehouse, start func(context.Context, *plane) error) *sandboxProcess {
-	path, url := storetest.Place(t, data)
-	quiet := slog.New(slog.DiscardHandler)
-	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Logger: quiet})
-	require.NoError(t, err)
-	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Warehouse: warehouse, Data: data, Bound: 5 * time.Second, Sandbox: sandbox.Flags{Tenants: 100, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}},
-		Token: "operator", Logger: quiet, Registerer: prometheus.NewRegistry()})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := ctl.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	running.Go(func() {
-		if err := start(ctx, ctl); err != nil {
-			t.Error(err)
-		}
-	})
-	stop := sync.OnceFunc(func() {
-		cancel()
-		running.Wait()
-		require.NoError(t, db.Close())
-	})
-	t.Cleanup(stop)
-	return &sandboxProcess{t, ctl, db, log, warehouse, data, stop}
-}
-
-// call asks control as a tenant, or as an operator.
-func (h *sandboxProcess) call(key, method, path, body string) []byte {
-	h.t.Helper()
-	r := httptest.NewRequestWithContext(h.t.Context(), method, path, strings.NewReader(body))
-	r.Header.Set("Authorization", "Bearer "+key)
-	w := httptest.NewRecorder()
-	to := http.Handler(h.ctl.Handler())
-	if strings.HasPrefix(path, "/admin/") {
-		to = h.ctl.Admin()
-	}
-	to.ServeHTTP(w, r)
-	require.Equal(h.t, 200, w.Code, w.Body.String())
-	return w.Body.Bytes()
-}
-
-// visitor is a tenant with a right on DOOH.
-type visitor struct {
-	tenant.Created
-	rightID string
-}
-
-func (h *sandboxProcess) visitor(sandbox bool) (v visitor) {
-	h.t.Helper()
-	made, err := h.ctl.tenants.Create(h.t.Context(), tenant.Request{Org: "visitor", Another: true, Sandbox: sandbox})
-	require.NoError(h.t, err)
-	v.Created = made
-	var basis struct {
-		Data struct{ Basis struct{ ID string } }
-	}
-	require.NoError(h.t, json.Unmarshal(h.call(made.APIKey, "POST", "/v1/bases", `{"kind":"CONTRACT","title":"A frame"}`), &basis))
-	var issued struct {
-		Data struct{ Right struct{ ID string } }
-	}
-	require.NoError(h.t, json.Unmarshal(h.call(made.APIKey, "POST", "/v1/rights", fmt.Sprintf(
-		`{"basisId":%q,"substrate":"DOOH","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z"}`, basis.Data.Basis.ID)), &issued))
-	v.rightID = issued.Data.Right.ID
-	return v
-}
-
-func (h *sandboxProcess) deliver(v visitor) {
-	h.t.Helper()
-	_, err := h.ctl.sandbox.Deliver(h.t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":4200}`, v.rightID))
-	require.NoError(h.t, err)
-}
-
-// runtimeKeys is what a stranger is given of the sandbox's keys, in a file.
-func (h *sandboxProcess) runtimeKeys() string {
-	h.t.Helper()
-	name := filepath.Join(h.t.TempDir(), "keys.json")
-	require.NoError(h.t, os.WriteFile(name, h.call("", "GET", "/api/sandbox/runtime-keys", ""), 0o600))
-	return name
-}
-
-// sealed seals what there is of a tenant, and returns all of its packs in files.
-func (h *sandboxProcess) sealed(v visitor) (files []string) {
-	h.t.Helper()
-	h.call(v.APIKey, "POST", "/v1/proof-packs/seal", "")
-	var list struct {
-		Data struct{ Packs []struct{ ID string } }
-	}
-	require.NoError(h.t, json.Unmarshal(h.call(v.APIKey, "GET", "/v1/proof-packs", ""), &list))
-	dir := h.t.TempDir()
-	for i, p := range list.Data.Packs {
-		files = append(files, filepath.Join(dir, fmt.Sprint(i)))
-		require.NoError(h.t, os.WriteFile(files[i], h.call(v.APIKey, "GET", "/v1/proof-packs/"+p.ID+"/bundle", ""), 0o600))
-	}
-	return files
-}
-
-func (h *sandboxProcess) verifies(files []string) {
-	h.t.Helper()
-	var report bytes.Buffer
-	exit := sealer.VerifyFiles(h.t.Context(), sealer.Options{Files: files, Keys: h.runtimeKeys(), Rate: settle.Rate}, &report)
-	require.Equal(h.t, sealer.ExitSound, exit, report.String())
-}
-
-// rows are a tenant's events, as far as they are loaded.
-func (h *sandboxProcess) rows(v visitor) (all []pipeline.Row) {
-	const page = 1000
-	for q := (pipeline.EventQuery{TenantID: v.TenantID, Limit: page}); ; q.After = &all[len(all)-1].Position {
-		rows, err := h.warehouse.Events(h.t.Context(), q)
-		require.NoError(h.t, err)
-		if all = append(all, rows...); len(rows) < page {
-			return all
-		}
-	}
-}
-
-// signers are the keys of a tenant's receipts, each once, in their order.
-func (h *sandboxProcess) signers(v visitor) (keyIDs []string) {
-	seen := map[string]bool{}
-	for _, row := range h.rows(v) {
-		_, d, err := sealer.CheckRecord(&row.Record)
-		require.NoError(h.t, err)
-		if d != nil && !seen[d.KeyID] {
-			seen[d.KeyID] = true
-			keyIDs = append(keyIDs, d.KeyID)
-		}
-	}
-	return keyIDs
-}
 
 // TestSandboxReceipts: a stranger who has the keys of the sandbox, and nothing else,
 // verifies what a visitor's deliveries became, over rotations of all of those keys, with
@@ -188,32 +29,7 @@ func TestSandboxReceipts(t *testing.T) {
 		log, err := segment.Open(segment.Config{Dir: filepath.Join(data, "log")})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, log.Close()) })
-		testSandboxReceipts(t, openSandbox(t, data, log, loadedWarehouse(t, data, log, 1), func(ctx context.Context, ctl *plane) error {
-			epoch, err := ctl.nodes.Enrol(ctx, nodeID)
-			if err != nil {
-				return err
-			}
-			signer, err := ctl.nodes.ReceiptSigner(nodeID, sealer.PurposeSandbox)
-			if err != nil {
-				return err
-			}
-			view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: nodeID})
-			if err != nil {
-				return err
-			}
-			issuer, err := issue.New(issue.Config{NodeID: nodeID, Epoch: epoch, Rights: view, Log: log, SandboxSigner: signer})
-			if err != nil {
-				return err
-			}
-			beside := newParts(ctx, func(err error) { t.Error(err) })
-			defer beside.stop()
-			beside.run("the view", view.Run)
-			if err := newAwaited(errors.New("no lease")).until(ctx, "a lease", view.Fresh); err != nil {
-				return nil
-			}
-			ctl.sandbox.open(issuer, never)
-			return issuer.Run(ctx)
-		}))
+		testSandboxReceipts(t, openSandbox(t, data, log, loadedWarehouse(t, data, log, 1), sandboxAlone))
 	})
 	t.Run("on a topic", func(t *testing.T) {
 		data := t.TempDir()
@@ -222,37 +38,9 @@ func TestSandboxReceipts(t *testing.T) {
 	})
 }
 
-func sandboxTopic(t *testing.T) *kafka.Log {
-	log, err := kafka.Open(eventTopic(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, log.Close()) })
-	return log
-}
-
-// sandboxAlone is how a control process runs its node.
-func sandboxAlone(ctx context.Context, ctl *plane) error { return ctl.sandbox.serve(ctx, ctl) }
-
-func loadedWarehouse(t *testing.T, data string, log pipeline.Log, partitions int32) *sqlite.Warehouse {
-	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var loading sync.WaitGroup
-	for p := range partitions {
-		loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: log, Warehouse: warehouse, Partition: p})
-		require.NoError(t, err)
-		loading.Go(func() { _ = loader.Run(ctx) })
-	}
-	t.Cleanup(func() {
-		cancel()
-		loading.Wait()
-		require.NoError(t, warehouse.Close())
-	})
-	return warehouse
-}
-
 func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 	v, real := h.visitor(true), h.visitor(false)
-	_, err := h.ctl.sandbox.Deliver(t.Context(), real.TenantID, real.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, real.rightID))
+	_, err := h.ctl.deliverSandbox(t.Context(), real.TenantID, real.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, real.rightID))
 	require.ErrorIs(t, err, errNotSandboxed)
 	for range 5 {
 		h.deliver(v)
@@ -261,7 +49,7 @@ func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 	h.verifies(first)
 
 	// Both keys are rotated while deliveries go on.
-	keys, _, err := h.ctl.nodes.SandboxKeys(t.Context())
+	keys, _, err := h.ctl.keys.SandboxKeys(t.Context())
 	require.NoError(t, err)
 	require.Len(t, keys, 2, "control's, and the node's")
 	for _, k := range keys {
@@ -269,7 +57,7 @@ func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 		go func() {
 			defer close(ended)
 			for {
-				_, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":7}`, v.rightID))
+				_, err := h.ctl.deliverSandbox(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":7}`, v.rightID))
 				if err != nil {
 					t.Errorf("a delivery while a key was rotated: %v", err)
 					return
@@ -293,7 +81,7 @@ func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 	all := h.sealed(v)
 	require.Greater(t, len(all), len(first))
 	h.verifies(all)
-	after, _, err := h.ctl.nodes.SandboxKeys(t.Context())
+	after, _, err := h.ctl.keys.SandboxKeys(t.Context())
 	require.NoError(t, err)
 	require.Len(t, after, 4)
 	require.NotEqual(t, keys[0].KeyID, after[0].KeyID, "control's current one is first")
@@ -303,293 +91,8 @@ func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 
 	// What is no sandbox's does not verify so.
 	var report bytes.Buffer
-	exit := sealer.VerifyFiles(t.Context(), sealer.Options{Files: h.sealed(real), Keys: h.runtimeKeys(), Rate: settle.Rate}, &report)
-	require.Equal(t, sealer.ExitUnsound, exit, report.String())
-}
-
-// TestSandboxNodeExpelled: a node that an operator has put out does not come back, but
-// another takes its place, in the same process, and is there at the next start.
-func TestSandboxNodeExpelled(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	log := sandboxTopic(t)
-	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandbox(t, data, log, warehouse, sandboxAlone)
-	v := h.visitor(true)
-	h.deliver(v)
-	nodes := map[string]bool{}
-	for n := range 3 {
-		node := h.nodeOf(v)
-		require.False(t, nodes[node], "it came back")
-		nodes[node] = true
-		h.call("operator", "POST", "/admin/nodes/"+node+"/expel", "{}")
-		until(t, func() bool {
-			_, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
-			if refused, ok := errors.AsType[*api.Error](err); ok {
-				require.Equal(t, 503, refused.GetStatus(), refused)
-			}
-			return err == nil
-		})
-		h.verifies(h.sealed(v))
-		require.Len(t, h.signers(v), n+2)
-	}
-	last := h.nodeOf(v)
-	h.stop()
-
-	h = openSandbox(t, data, log, warehouse, sandboxAlone)
-	h.deliver(v)
-	h.verifies(h.sealed(v))
-	require.Equal(t, last, h.nodeOf(v))
-	require.Len(t, h.signers(v), 4)
-	invited := h.invitations()
-	h.stop()
-
-	// Who was expelled before it had signed anything is not invited again.
-	folder := filepath.Join(data, "sandbox")
-	written, err := filepath.Glob(filepath.Join(folder, "*", "latest"))
-	require.NoError(t, err)
-	require.Len(t, written, 4)
-	for _, file := range written {
-		require.NoError(t, os.Remove(file))
-	}
-	h = openSandbox(t, data, log, warehouse, sandboxAlone)
-	h.deliver(v)
-	require.Equal(t, last, h.nodeOf(v))
-	require.Equal(t, invited, h.invitations())
-	h.stop()
-
-	// What has lost its name is passed over.
-	for _, file := range []string{"latest", "node.json"} {
-		require.NoError(t, os.Remove(filepath.Join(folder, "4", file)))
-	}
-	h = openSandbox(t, data, log, warehouse, sandboxAlone)
-	h.deliver(v)
-	require.NotEqual(t, last, h.nodeOf(v))
-	require.Equal(t, invited+1, h.invitations())
-}
-
-// TestSandboxNodeAskedToLeave: a node whose expulsion does not come to its end has a
-// successor all the same, also at the next start, and says what the expulsion waits for.
-func TestSandboxNodeAskedToLeave(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	log := sandboxTopic(t)
-	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandbox(t, data, log, warehouse, sandboxAlone)
-	v := h.visitor(true)
-	h.deliver(v)
-	first := h.nodeOf(v)
-	var unheard node.Expulsion
-	unheard.Seal = func(context.Context, string, string) ([]node.Unsealed, error) {
-		return nil, errors.New("the disk is full")
-	}
-	_, err := h.ctl.nodes.Expel(t.Context(), first, unheard, store.ByOperator())
-	require.ErrorContains(t, err, "the disk is full", "not before the node has said that its keys are out of use")
-	h.deliver(v)
-	second := h.nodeOf(v)
-	require.NotEqual(t, first, second)
-	h.stop()
-
-	// The successor is asked while it is not there.
-	h = openSandbox(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
-	_, err = h.ctl.nodes.Expel(t.Context(), second, node.Expulsion{}, store.ByOperator())
-	require.ErrorContains(t, err, "does not ask for the feed")
-	h.stop()
-
-	h = openSandbox(t, data, log, warehouse, sandboxAlone)
-	h.deliver(v)
-	third := h.nodeOf(v)
-	require.NotContains(t, []string{first, second}, third)
-	for _, n := range []string{second, first} {
-		h.call("operator", "POST", "/admin/nodes/"+n+"/expel", "{}")
-	}
-	h.deliver(v)
-	require.Equal(t, third, h.nodeOf(v))
-	h.verifies(h.sealed(v))
-}
-
-// TestSandboxDeliveryMeetsALeavingNode: it waits for the next node, unless there is to be none.
-func TestSandboxDeliveryMeetsALeavingNode(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	log := sandboxTopic(t)
-	h := openSandbox(t, data, log, loadedWarehouse(t, data, log, 8), sandboxAlone)
-	v := h.visitor(true)
-	h.deliver(v)
-	next, over, _ := h.ctl.sandbox.current()
-	view, err := snapshot.New(snapshot.Config{Source: h.ctl.Source(), NodeID: nodeID})
-	require.NoError(t, err)
-	t.Cleanup(view.Close)
-	left, err := issue.New(issue.Config{NodeID: nodeID, Epoch: 1, Rights: view, Log: log,
-		SandboxSigner: func(context.Context, time.Time) (*sealer.Signer, func(), error) {
-			return nil, nil, errors.New("it is leaving")
-		}})
-	require.NoError(t, err)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	require.NoError(t, left.Run(ended))
-
-	h.ctl.sandbox.open(left, never)
-	_, err = h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
-	refused, ok := errors.AsType[*api.Error](err)
-	require.True(t, ok && refused.GetStatus() == 503, "%v", err)
-
-	h.ctl.sandbox.open(left, func() bool {
-		h.ctl.sandbox.shut(left)
-		h.ctl.sandbox.open(next, over)
-		return true
-	})
-	h.deliver(v)
-}
-
-// TestSandboxDeliveryInDoubt: what a leaving node's log did not acknowledge may be there, and is
-// not delivered again.
-func TestSandboxDeliveryInDoubt(t *testing.T) {
-	unknown := api.Unavailable(api.LogUnavailable, "the log does not answer", time.Second)
-	for _, c := range []struct {
-		refused  *api.Error
-		notBegun bool
-	}{
-		{unknown, false},
-		{api.Unavailable(api.RightsStale, "the lease has ended", time.Second), false},
-		{api.Unavailable(api.Draining, "the node stops", time.Second), true},
-		{errNoSandboxNode, true},
-	} {
-		require.Equal(t, c.notBegun, notBegun(c.refused), c.refused.Message)
-	}
-}
-
-// TestSandboxNodeKilledAsItJoined: the next start goes on with the same node in the same
-// slot, whether or not control had let it join; and to try again makes no other invitation.
-func TestSandboxNodeKilledAsItJoined(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	log := sandboxTopic(t)
-	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandbox(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
-	// joining has another process join, which is told answer when it asks to.
-	joining := func(answer func(*http.Request) (*http.Response, error)) *slots {
-		ask := func(q *http.Request) (*http.Response, error) {
-			if q.URL.Path == api.PathJoin {
-				return answer(q)
-			}
-			return h.answer(q)
-		}
-		return &slots{plane: h.ctl, client: &http.Client{Transport: roundTrip(ask)}, use: sandboxUse}
-	}
-
-	s := joining(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusConflict, Body: http.NoBody}, nil
-	})
-	for range 3 {
-		_, err := s.join(t.Context(), nil)
-		require.ErrorContains(t, err, "cannot join")
-	}
-	require.Equal(t, 1, h.invitations())
-	for i, heard := range []bool{false, true} { // by control
-		ctx, kill := context.WithCancel(t.Context())
-		_, err := joining(func(q *http.Request) (*http.Response, error) {
-			if heard {
-				_, err := h.answer(q)
-				require.NoError(t, err)
-			}
-			kill()
-			return nil, errors.New("killed")
-		}).join(ctx, nil)
-		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, 2+i, h.invitations())
-	}
-	h.stop()
-
-	h = openSandbox(t, data, log, warehouse, sandboxAlone)
-	v := h.visitor(true)
-	h.deliver(v)
-	h.verifies(h.sealed(v))
-	joined, err := store.List(t.Context(), h.db.Read(), "the nodes", store.Text, `SELECT node_id FROM nodes`)
-	require.NoError(t, err)
-	require.Equal(t, []string{h.nodeOf(v)}, joined)
-	require.Equal(t, 3, h.invitations())
-	entries, err := os.ReadDir(filepath.Join(data, "sandbox"))
-	require.NoError(t, err)
-	require.Len(t, entries, 1)
-}
-
-// roundTrip is a transport.
-type roundTrip func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (r roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return r(q) }
-
-// answer is control's to a node.
-func (h *sandboxProcess) answer(q *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	h.ctl.Nodes().ServeHTTP(w, q)
-	return w.Result(), nil
-}
-
-// invitations is how many there ever were.
-func (h *sandboxProcess) invitations() (n int) {
-	require.NoError(h.t, h.db.Read().QueryRowContext(h.t.Context(), `SELECT COUNT(*) FROM invitations`).Scan(&n))
-	return n
-}
-
-// nodeOf is the node that a tenant's last delivery was taken by.
-func (h *sandboxProcess) nodeOf(v visitor) string {
-	h.sealed(v) // what was delivered is loaded
-	node := ""
-	for _, row := range h.rows(v) {
-		if row.Type == sealer.TypeDelivery {
-			node = row.Node
-		}
-	}
-	require.NotEmpty(h.t, node)
-	return node
-}
-
-// TestSandboxNodesOfSeveralProcessesOnTheStack: each process has a node of its own, and one that
-// starts takes over who is gone.
-func TestSandboxNodesOfSeveralProcessesOnTheStack(t *testing.T) {
-	onTheStack(t, "POSTGRES") // a SQLite file has no other process
-	data := t.TempDir()
-	log := sandboxTopic(t)
-	warehouse := loadedWarehouse(t, data, log, 8)
-	start := func() *sandboxProcess { return openSandbox(t, data, log, warehouse, sandboxAlone) }
-	a, b := start(), start()
-	v := a.visitor(true)
-	for range 3 {
-		a.deliver(v)
-		b.deliver(v)
-	}
-	b.verifies(a.sealed(v))
-	require.Len(t, a.signers(v), 2)
-	before := a.signers(v)
-	keys, _, err := a.ctl.nodes.SandboxKeys(t.Context())
-	require.NoError(t, err)
-	require.Len(t, keys, 3, "control's, and one of each node")
-
-	// A right that is revoked at one process is revoked at the other's node.
-	gone := a.visitor(true)
-	a.deliver(gone)
-	b.deliver(gone)
-	var revoked struct {
-		Data struct{ Propagation struct{ Applied bool } }
-	}
-	require.NoError(t, json.Unmarshal(a.call(gone.APIKey, "POST", "/v1/rights/"+gone.rightID+"/revoke", ""), &revoked))
-	require.True(t, revoked.Data.Propagation.Applied)
-	for _, h := range []*sandboxProcess{a, b} {
-		_, err := h.ctl.sandbox.Deliver(t.Context(), gone.TenantID, gone.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, gone.rightID))
-		refused, ok := errors.AsType[*api.Error](err)
-		require.True(t, ok && refused.GetStatus() == 409, "%v", err)
-	}
-
-	a.stop()
-	c := start()
-	c.deliver(v)
-	c.verifies(c.sealed(v))
-	require.Equal(t, before, c.signers(v), "no other key was made")
-	entries, err := os.ReadDir(filepath.Join(data, "sandbox"))
-	require.NoError(t, err)
-	require.Len(t, entries, 2)
+	exit := verify.Files(t.Context(), verify.Options{Files: h.sealed(real), Keys: h.runtimeKeys(), Rating: settle.Rating}, &report)
+	require.Equal(t, verify.ExitUnsound, exit, report.String())
 }
 
 // TestRevocationSealsForWhomTheKeySigned: whoever revokes a key waits for the tenants that
@@ -599,11 +102,14 @@ func TestRevocationSealsForWhomTheKeySigned(t *testing.T) {
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	h := openSandbox(t, data, log, loadedWarehouse(t, data, log, 8), func(context.Context, *plane) error { return nil })
-	_, err := h.ctl.nodes.Enrol(t.Context(), nodeID)
+	for folder, invite := range map[string]func(context.Context) (node.Invitation, error){"node": h.ctl.invite, "sandbox": h.ctl.nodes.InviteSandbox} {
+		n, err := h.identities(folder, h.answer, invite).Open(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, n.Close())
+	}
+	listed, err := h.ctl.keys.SigningKeys(t.Context())
 	require.NoError(t, err)
-	listed, err := h.ctl.nodes.SigningKeys(t.Context())
-	require.NoError(t, err)
-	require.Len(t, listed.Keys, 6)
+	require.Len(t, listed.Keys, 7)
 	packsOf := func(v visitor) bool {
 		n, err := h.ctl.packs.CountPacks(t.Context(), v.TenantID)
 		require.NoError(t, err)
@@ -611,10 +117,10 @@ func TestRevocationSealsForWhomTheKeySigned(t *testing.T) {
 	}
 	for _, k := range listed.Keys {
 		play, real := h.visitor(true), h.visitor(false)
-		h.call("operator", "POST", "/admin/signing-keys/"+k.KeyID+"/revoke", "{}")
+		h.call("operator", "POST", "/admin/signing-keys/"+k.KeyID+"/revoke", `{"force":true}`) // the nodes are gone
 		of := k.NodeID + "'s key for " + k.Purpose
 		require.Equal(t, k.Purpose == sealer.PurposeSandbox, packsOf(play), of)
-		require.Equal(t, k.Purpose != sealer.PurposeSandbox && k.Purpose != sealer.PurposeBeacon, packsOf(real), of) // what a beacon key signs is in no pack
+		require.Equal(t, !slices.Contains([]string{sealer.PurposeSandbox, sealer.PurposeBeacon, sealer.PurposeWebhook}, k.Purpose), packsOf(real), of) // what keys of beacons and webhooks sign is in no pack
 	}
 	none, err := h.ctl.tenants.TenantIDs(t.Context(), sealer.PurposeWebhook)
 	require.NoError(t, err)

@@ -187,9 +187,10 @@ func (p *player) send(t *testing.T, x exchange, at string) {
 }
 
 // replays says whether the request gets the same bytes again when it is sent again: every
-// POST under /v1 that control answers. Another gateway would answer a delivery by itself.
+// POST under /v1 that control answers. Another gateway would answer a delivery by itself, and an
+// erasure that is done has forgotten all answers.
 func (x exchange) replays() bool {
-	return x.method == http.MethodPost && strings.HasPrefix(x.target, "/v1/") && x.target != "/v1/delivery" && x.target != "/v1/delivery/ingest-batch"
+	return x.method == http.MethodPost && strings.HasPrefix(x.target, "/v1/") && !slices.Contains([]string{"/v1/delivery", "/v1/delivery/ingest-batch", "/v1/compliance/erase"}, x.target)
 }
 
 // again sends a request that was answered once more.
@@ -303,7 +304,7 @@ var transitions = []string{
 
 // beyondScripts are the tests of codes that take a busy tenant, or a fault inside.
 var beyondScripts = map[string]struct{ file, test, constant string }{
-	"RATE_LIMITED":   {"control/share_test.go", "TestTenantHasItsShare", "api.RateLimited"},
+	"RATE_LIMITED":   {"control/limit_test.go", "TestTenantLimit", "api.RateLimited"},
 	"INTERNAL_ERROR": {"control/door_test.go", "TestRefusals", "api.InternalError"},
 }
 
@@ -326,7 +327,7 @@ func playScripts(t *testing.T, s *service) {
 		}
 		t.Run(name, func(t *testing.T) {
 			key := createTenant(t, s.data).APIKey
-			p := player{s.server.API, &http.Client{Jar: newJar(t)}, map[string]any{"key": key, "tomorrow": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}, reached{map[string]bool{}, r.replayed, r.codes, r.states}}
+			p := player{s.server.API, &http.Client{Jar: newJar(t)}, map[string]any{"key": key, "wildcard": createTenant(t, s.data, "--scope", "*").APIKey, "tomorrow": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}, reached{map[string]bool{}, r.replayed, r.codes, r.states}}
 			p.play(t, scripts+"before.http")
 			p.play(t, file)
 			played[name] = p.operations
@@ -366,6 +367,8 @@ func playScripts(t *testing.T, s *service) {
 	for _, state := range []string{
 		"right.ACTIVE", "right.SUSPENDED", "right.REVOKED",
 		"offer.PROPOSED", "countered.COUNTERED", "offer.WITHDRAWN", "offer.REJECTED", "offer.ACCEPTED",
+		"dispute.OPEN", "dispute.INVESTIGATING", "dispute.RESPONDED", "dispute.RESOLVED",
+		"statement.DRAFT", "statement.ISSUED", "statement.SETTLED",
 		"challenge.OPEN", "challenge.UPHELD", "challenge.OVERTURNED", "challenge.WITHDRAWN",
 	} {
 		require.True(t, r.states[state], "no script reaches %s", state)

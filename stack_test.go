@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 )
 
 // The scaled service on the real engines. make test-stack starts them and says where.
@@ -26,7 +26,7 @@ func TestStoryOnTheStack(t *testing.T) {
 // TestContractOnTheStack asks the scaled service what the embedded one is asked. Most of
 // it waits until something is loaded, and may wait together; not so what compares times.
 func TestContractOnTheStack(t *testing.T) {
-	s := scaledOut(t)
+	s, _ := scaledOut(t)
 	t.Run("foreign ids", func(t *testing.T) { foreignResources(t, s) })
 	for name, test := range map[string]func(*testing.T, *service){
 		"scripts": playScripts, "scopes": scopeMatrix, "foreign ids in the sandbox": foreignInSandbox, "audit": auditWrites,
@@ -41,13 +41,13 @@ func TestContractOnTheStack(t *testing.T) {
 // TestRollingRestartOnTheStack restarts each gateway in turn behind a plain balancer, under load:
 // no request fails.
 func TestRollingRestartOnTheStack(t *testing.T) {
-	c := cluster(t, bench.Size{Gateways: 3, Loaders: 1, Controls: 2, Partitions: 3})
+	c := cluster(t, system.Size{Gateways: 3, Loaders: 1, Controls: 2, Partitions: 3})
 	client, rights := registerOn(t, c)
 	var addrs []string
 	for _, a := range c.APIs() {
 		addrs = append(addrs, hostPort(a))
 	}
-	front, err := bench.NewBalancer(addrs...)
+	front, err := system.NewBalancer(addrs...)
 	require.NoError(t, err)
 	defer front.Close()
 	load := startCallers(t, 32, "http://"+front.Addr(), client.Key, rights["DOOH"])

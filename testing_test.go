@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTestingNamesRealTests: every test that TESTING.md names is there.
+// TestTestingNamesRealTests: every test that .ci/TESTING.md names is there.
 func TestTestingNamesRealTests(t *testing.T) {
-	page, err := os.ReadFile("TESTING.md")
+	page, err := os.ReadFile(".ci/TESTING.md")
 	require.NoError(t, err)
 	named := regexp.MustCompile("`([a-z./]+)/(Test[A-Za-z]+)`").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, named)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/gateway/certs"
 	"muniment/gateway/certs/certstest"
 )
@@ -28,10 +28,10 @@ func TestTLS(t *testing.T) {
 
 	p := launch(t, append(flags, "--tls-key", api.Key)...)
 	require.True(t, strings.HasPrefix(p.api, "https://127.0.0.1:"), p.api)
-	client := func(ca string) bench.Client {
+	client := func(ca string) system.Client {
 		c, err := certs.NewClient(certs.Options{Use: "api"}, certs.ClientFlags{CA: ca})
 		require.NoError(t, err)
-		return bench.Client{API: p.api, HTTP: c.HTTP()}
+		return system.Client{API: p.api, HTTP: c.HTTP()}
 	}
 	until(t, func() bool {
 		return client(authority.File).Do(t.Context(), http.MethodGet, "/v1/healthz", nil, nil) == nil

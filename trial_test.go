@@ -19,18 +19,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
+	"muniment/bench/demo"
+	"muniment/bench/load"
+	"muniment/bench/system"
 	"muniment/pipeline/clickhouse"
 )
 
 // trial is a cluster under the load of some tenants.
 type trial struct {
 	*testing.T
-	*bench.Cluster
+	*system.Cluster
 	tenants    int
-	callers    []bench.Caller
-	deliveries [][]bench.Delivery // of each caller
-	rights     map[string]string  // of the first tenant, by substrate
+	callers    []demo.Caller
+	deliveries [][]load.Delivery // of each caller
+	rights     map[string]string // of the first tenant, by substrate
 	answered   atomic.Int64
 	loads      []*tide
 }
@@ -52,7 +54,7 @@ func newTrial(t *testing.T) *trial {
 	if os.Getenv("MUNIMENT_TEST_FAULTS") == "" {
 		t.Skip("MUNIMENT_TEST_FAULTS is not set: make faults")
 	}
-	tr := &trial{T: t, tenants: trialTenants, Cluster: &bench.Cluster{
+	tr := &trial{T: t, tenants: trialTenants, Cluster: &system.Cluster{
 		Exe: "muniment", Dir: t.TempDir(), Engines: engines(t),
 		// As short as brokers allow: the partitions of a loader that was killed wait for it.
 		LoaderFlags: []string{"--session-timeout", "6s"},
@@ -65,7 +67,7 @@ func newTrial(t *testing.T) *trial {
 }
 
 // raise raises the cluster, with its tenants.
-func (tr *trial) raise(size bench.Size) {
+func (tr *trial) raise(size system.Size) {
 	tr.Helper()
 	require.NoError(tr, tr.Raise(tr.Context(), size))
 	for i := range tr.tenants {
@@ -73,18 +75,18 @@ func (tr *trial) raise(size bench.Size) {
 		if i == 0 {
 			tr.rights = rights
 		}
-		some, err := bench.Deliveries(trialDeliveries/100, uint64(i), bench.Profiles(), rights)
+		some, err := load.Deliveries(trialDeliveries/100, uint64(i), load.Profiles(), rights)
 		require.NoError(tr, err)
-		tr.callers = append(tr.callers, bench.Caller{Client: client})
+		tr.callers = append(tr.callers, demo.Caller{Client: client})
 		tr.deliveries = append(tr.deliveries, slices.Repeat(some, 100))
 	}
 }
 
 // begin raises the cluster and starts the usual load.
-func (tr *trial) begin(size bench.Size) {
+func (tr *trial) begin(size system.Size) {
 	tr.Helper()
 	tr.raise(size)
-	tr.load(bench.Load{Name: "fault", Clients: trialClients, Pause: trialPause, Again: trialAgain})
+	tr.load(load.Load{Name: "fault", Clients: trialClients, Pause: trialPause, Again: trialAgain})
 	tr.more(1000)
 }
 
@@ -92,25 +94,25 @@ func (tr *trial) begin(size bench.Size) {
 type tide struct {
 	stop    chan struct{}
 	running sync.WaitGroup
-	answers [][]bench.Answer // of each tenant
+	answers [][]load.Answer // of each tenant
 	errs    []error
 	stopped bool
 }
 
 // load starts one like this for each tenant.
-func (tr *trial) load(like bench.Load) *tide {
+func (tr *trial) load(like load.Load) *tide {
 	tr.Helper()
-	w := &tide{stop: make(chan struct{}), answers: make([][]bench.Answer, tr.tenants), errs: make([]error, tr.tenants)}
+	w := &tide{stop: make(chan struct{}), answers: make([][]load.Answer, tr.tenants), errs: make([]error, tr.tenants)}
 	ctx, cancel := context.WithCancel(context.Background())
 	tr.Cleanup(func() { cancel(); w.running.Wait() })
 	for i := range tr.callers {
-		load := like
-		load.Key, load.Deliveries, load.Stop = tr.callers[i].Client.Key, tr.deliveries[i], w.stop
-		load.Answered = func(int) { tr.answered.Add(1) }
+		posting := like
+		posting.Key, posting.Deliveries, posting.Stop = tr.callers[i].Client.Key, tr.deliveries[i], w.stop
+		posting.Answered = func(int) { tr.answered.Add(1) }
 		for _, url := range tr.APIs() {
-			load.Addrs = append(load.Addrs, hostPort(url))
+			posting.Addrs = append(posting.Addrs, hostPort(url))
 		}
-		w.running.Go(func() { w.answers[i], w.errs[i] = load.Run(ctx) })
+		w.running.Go(func() { w.answers[i], w.errs[i] = posting.Run(ctx) })
 	}
 	tr.loads = append(tr.loads, w)
 	return w
@@ -155,7 +157,7 @@ func within(t *testing.T, done <-chan struct{}, otherwise string) {
 }
 
 // balance ends the loads and closes the books.
-func (tr *trial) balance(what string, args ...any) *bench.Audit {
+func (tr *trial) balance(what string, args ...any) *demo.Balance {
 	tr.Helper()
 	for _, w := range tr.loads {
 		tr.end(w)
@@ -164,7 +166,7 @@ func (tr *trial) balance(what string, args ...any) *bench.Audit {
 	defer cancel()
 	log := openTopic(tr.T, tr.Cluster)
 	defer log.Close()
-	audit, err := tr.Audit(ctx, log, tr.callers...)
+	audit, err := demo.Audit(ctx, tr.Cluster, log, tr.callers...)
 	require.NoError(tr, err)
 	require.Greater(tr, audit.Acknowledged, 1000)
 	if len(tr.Gateways) > 1 {
@@ -180,12 +182,12 @@ func (tr *trial) balance(what string, args ...any) *bench.Audit {
 		}
 	}
 	tr.Logf("%s: %d acknowledged, 0 missing, 0 counted twice, drift 0; %d acknowledged twice and counted once, %d recorded but never told, %d copies in the log, %d deliveries sent again; %d metered, %d suppressed, %d ms",
-		fmt.Sprintf(what, args...), audit.Acknowledged, audit.Repeated, audit.Untold, audit.Copies, audit.Retried, audit.Metered, audit.Suppressed, audit.QuantityMs)
+		fmt.Sprintf(what, args...), audit.Acknowledged, audit.Repeated, audit.Unanswered, audit.Copies, audit.Retried, audit.Metered, audit.Suppressed, audit.QuantityMs)
 	return audit
 }
 
 // metric is a process's, summed over its labels.
-func metric(p *bench.Server, name string) (sum float64, err error) {
+func metric(p *system.Server, name string) (sum float64, err error) {
 	resp, err := http.Get(p.Admin + "/metrics")
 	if err != nil {
 		return 0, err
@@ -207,7 +209,7 @@ func metric(p *bench.Server, name string) (sum float64, err error) {
 }
 
 // sum adds a metric up over the processes that answer.
-func sum(parts []*bench.Server, name string) (all float64) {
+func sum(parts []*system.Server, name string) (all float64) {
 	for _, p := range parts {
 		if v, err := metric(p, name); err == nil {
 			all += v

@@ -12,11 +12,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"muniment/control/node"
 	"muniment/control/sandbox"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/certs"
+	"muniment/gateway/identity"
 	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
@@ -41,18 +42,17 @@ type upCmd struct {
 
 	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
 	Seal    sealFlags     `embed:"" group:"Sealing:"`
+	Webhook webhookFlags  `embed:"" prefix:"webhook-" group:"Webhooks:"`
+	Exports exportFlags   `embed:"" group:"Exports:"`
 
-	TenantCap      int `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
-	TrustedProxies int `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by what they tell. Of 0 the header is ignored." placeholder:"N"`
+	TenantCap      int `help:"How many deliveries of one tenant may be in flight, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+	TrustedProxies int `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by the address there. With 0 the header is ignored." placeholder:"N"`
 
 	AcceptRollback bool `env:"-" help:"Go on although log, database or warehouse was restored from an older copy than the others."`
 	PauseLoader    bool `hidden:"" help:"Load nothing into the warehouse; for measurements."`
 }
 
-// nodeID names the one node of an embedded service.
-const nodeID = "nod_embedded"
-
-// Validate refuses what would only fail once the service runs.
+// Validate refuses what would fail only once the service runs.
 func (c *upCmd) Validate() error {
 	if err := c.keysFlags.Validate(); err != nil {
 		return err
@@ -66,201 +66,211 @@ func (c *upCmd) Validate() error {
 	return nil
 }
 
-// Run serves until it is told to stop. Everything is opened in the order in which
-// it is needed, and closed in the reverse one.
-func (c *upCmd) Run() (err error) {
-	told, stop := interrupted()
-	defer stop()
-	ctx, fail := context.WithCancelCause(told) // also while it starts, which may take long
-	defer fail(nil)
-	processors := gateway.DoubleProcs()
-	logger := c.logger()
-	started := false
-	defer func() { err = stopped(told, ctx, logger, started, err) }()
-	registry := newRegistry()
+// Run serves until it is signalled.
+func (c *upCmd) Run() error { return c.run("muniment", c.serve) }
 
-	if err := makeDataDir(c.Data); err != nil {
-		return err
-	}
-	claim, err := keyfile.Claim(c.Data)
-	if err != nil {
-		return err
-	}
-	defer closing(&err, claim)
-	apiTLS, err := certs.Server(certs.Options{Use: "api", Logger: logger, Registerer: registry}, c.TLS)
-	if err != nil {
-		return err
-	}
-	adminTLS, err := certs.Server(certs.Options{Use: "admin", Logger: logger, Registerer: registry}, c.AdminTLS)
-	if err != nil {
+// serve opens everything in the order in which it is needed.
+func (c *upCmd) serve(p *process) error {
+	processors := gateway.DoubleProcs()
+	if err := p.claim(c.Data); err != nil {
 		return err
 	}
 	// Both ports are taken before anything is opened: callers queue while a long log
 	// is checked, instead of being refused.
-	listener, err := gateway.Listen(ctx, c.Listen)
+	api, err := p.listen("api", "--listen", c.Listen, c.TLS)
 	if err != nil {
-		return cannotListen("--listen", err)
+		return err
 	}
-	defer listener.Close()
-	adminListener, err := net.Listen("tcp", c.Admin)
+	admin, err := p.listen("admin", "--admin", c.Admin, c.AdminTLS)
 	if err != nil {
-		return cannotListen("--admin", err)
+		return err
 	}
-	defer adminListener.Close()
-	adminURL := urlOf(adminListener.Addr(), adminTLS)
-	apiURL := urlOf(listener.Addr(), apiTLS)
-	logger.Info("muniment is starting", "api", apiURL, "admin", adminURL, "data", c.Data)
+	p.logger.Info("muniment is starting", "api", api.url(), "admin", admin.url(), "data", c.Data)
+	operators := p.operate(admin, "", func(context.Context) error { return errors.New("the data folder is being opened and checked") })
 
-	// Operators are answered from the first moment on: whoever watches /livez must not
-	// kill a process for checking a long log.
-	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
-		{Name: "start", Ready: func(context.Context) error { return errors.New("the data folder is being opened and checked") }},
-	}}.Handler())
-	operated := newParts(ctx, fail)
-	defer operated.stop()
-	operated.run("the admin listener", func(ctx context.Context) error {
-		return serve(ctx, secured(adminListener, adminTLS), gateway.LoopbackOnly(adminListener.Addr(), operators))
-	})
-
-	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: logger, Registerer: registry})
+	engines, err := c.openEngines(p)
 	if err != nil {
 		return err
 	}
-	defer closing(&err, db)
-	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(c.Data, "warehouse.db"), Logger: logger})
+	access := adminAccess{URL: admin.url(), Token: rand.Text(), Certificate: c.AdminTLS.Cert}
+	ctl, err := c.openControl(p, engines, access.Token, processors)
 	if err != nil {
 		return err
 	}
-	defer closing(&err, warehouse)
-	eventLog, err := c.openLog(ctx, db, warehouse, segment.Config{
-		Dir: filepath.Join(c.Data, "log"), Indexed: true, Log: logger, Registerer: registry, OnFailure: fail,
-	})
-	if err != nil {
-		return err
-	}
-	defer closing(&err, eventLog)
-	loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: eventLog, Warehouse: reservedSink{warehouse, db}, Logger: logger, Registerer: registry})
-	if err != nil {
-		return err
-	}
-	if err := loader.Check(ctx); err != nil {
-		return fmt.Errorf("the warehouse does not fit the log: %w", err)
-	}
-	retention := segment.Retention{Log: eventLog, Keep: c.Keep, Logger: logger, Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
-		return warehouse.Resume(ctx, segment.Partition)
-	}}
-
-	admitted, err := newAdmission(registry, func(ctx context.Context) (loaded, end int64, ok bool) {
-		next, ok := loader.Loaded()
-		_, last, err := eventLog.Bounds(ctx, segment.Partition)
-		return next.Offset, last.Offset, ok && err == nil
-	})
-	if err != nil {
-		return err
-	}
-	token := rand.Text()
-	ctl, err := openPlane(ctx, planeConfig{
-		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: token, Sandbox: c.Sandbox, Seal: c.Seal, LogKeep: c.Keep, Logger: logger, Registerer: registry,
-		SealWorkers: func() int { return sealWorkers(processors, admitted.quiet()) },
-	})
-	if err != nil {
-		return err
-	}
-
-	epoch, err := ctl.nodes.Enrol(ctx, nodeID)
-	if err != nil {
-		return err
-	}
-	signer, err := ctl.nodes.ReceiptSigner(nodeID, sealer.PurposeReceipt)
-	if err != nil {
-		return err
-	}
-	sandboxSigner, err := ctl.nodes.ReceiptSigner(nodeID, sealer.PurposeSandbox)
-	if err != nil {
-		return err
-	}
-	view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: nodeID, Bound: c.Bound, Logger: logger, Registerer: registry})
-	if err != nil {
-		return err
-	}
-	issuer, err := issue.New(issue.Config{
-		NodeID: nodeID, Epoch: epoch, Rights: view, Log: reservedLog{eventLog, db}, Signer: signer, SandboxSigner: sandboxSigner,
-		Admit: admitted.Admit, IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge,
-		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
-	})
+	node, err := c.openNode(p, ctl, engines, processors)
 	if err != nil {
 		return err
 	}
 	inside := newInsideListener()
-	edge, err := gateway.New(gateway.Config{
-		Version: thisBuild().Version, Rights: view, Issuer: issuer, DialControl: inside.Dial, Hold: ctl.ingest.Hold, Spell: sandbox.Spell,
-		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: logger, Registerer: registry,
+	server, err := gateway.New(gateway.Config{
+		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: inside.Dial, Hold: ctl.ingest.Hold, RenderError: sandbox.RenderError,
+		TLS: api.tls, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return err
 	}
-	ctl.openFor(issuer)
+	ctl.heldNode.Use(node.issuer)
 	operators.Set(gateway.Admin{
-		Gatherer: registry,
+		Gatherer: p.registry,
 		Checks: []gateway.Check{
-			{Name: "gateway", Ready: func(context.Context) error { return edge.Ready() }},
-			{Name: "log", Ready: func(context.Context) error { return eventLog.Err() }},
-			{Name: "control", Ready: edge.ControlReady},
+			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
+			{Name: "signing key", Ready: func(context.Context) error { return node.identity.Ready() }},
+			{Name: "log", Ready: func(context.Context) error { return engines.log.Err() }},
+			{Name: "control", Ready: server.ControlReady},
 		},
-		Notes: append([]gateway.Note{behind(loader)}, ctl.notes(eventLog, warehouse)...),
-		Token: token,
+		Notes: append([]gateway.Note{behind(engines.loader)}, ctl.notes(engines.log, engines.warehouse)...),
+		Token: access.Token,
 		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
-
-	access, err := json.Marshal(adminAccess{URL: adminURL, Token: token, Certificate: c.AdminTLS.Cert})
-	if err != nil {
+	if err := access.publish(p, c.Data); err != nil {
 		return err
 	}
-	if err := keyfile.Write(filepath.Join(c.Data, adminFile), access, 0o600); err != nil {
-		return err
-	}
-	defer os.Remove(filepath.Join(c.Data, adminFile))
 
 	// What runs behind the gateway ends after it: it needs all of them to drain.
-	background := newParts(ctx, fail)
-	defer background.stop()
-	if c.PauseLoader {
-		loader.Pause()
-		logger.Warn("the loader is paused: nothing gets into the warehouse")
-	}
-	background.run("the loader", loader.Run)
-	background.run("the admission of deliveries", admitted.Run)
-	background.run("the view of rights", view.Run)
-	background.run("the issuer", issuer.Run)
-	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
-	background.run("the search for stops", db.SearchStops)
-	background.run("the log's retention", retention.Run)
-	background.run("the check of the log", func(ctx context.Context) error { return c.damaged(eventLog.Check(ctx)) })
-	background.run("the outbox relay", ctl.Run)
+	background := p.parts()
+	engines.run(background)
+	node.run(background)
+	ctl.run(background)
+	background.run("the check of the log", func(ctx context.Context) error { return c.damaged(engines.log.Check(ctx)) })
 	background.run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
-
 	background.run("the wait until it is ready", func(ctx context.Context) error {
-		err := newAwaited(nil).until(ctx, "the gateway", func() error { return errors.Join(edge.Ready(), edge.ControlReady(ctx)) })
+		err := newAwaited(nil).until(ctx, "the gateway", func() error { return errors.Join(server.Ready(), node.identity.Ready(), server.ControlReady(ctx)) })
 		if err != nil {
 			return nil // it ends first
 		}
-		logger.Info("muniment is ready", "api", apiURL, "next", c.next(ctx, ctl, apiURL))
+		p.logger.Info("muniment is ready", "api", api.url(), "next", c.next(ctx, ctl, api.url()))
 		return nil
 	})
+	p.started = true
+	return server.Run(p.ctx, func(context.Context) (net.Listener, error) { return api.Listener, nil })
+}
 
-	started = true
-	if err := edge.Run(ctx, func(context.Context) (net.Listener, error) { return listener, nil }); err != nil {
+// publish leaves in the data folder how to reach this process, until it ends.
+func (a adminAccess) publish(p *process, data string) error {
+	text, err := json.Marshal(a)
+	if err != nil {
 		return err
 	}
-	if err := whyEnded(told, ctx); err != nil {
+	file := filepath.Join(data, adminFile)
+	if err := keyfile.Write(file, text, 0o600); err != nil {
 		return err
 	}
-	logger.Info("muniment has stopped")
+	p.atEnd(func() error {
+		_ = os.Remove(file) // the next process writes another
+		return nil
+	})
 	return nil
 }
 
-// next is what to do with a service that is ready: with one that has no tenant yet, make
-// one.
+// embedded are the engines of a service in one process.
+type embedded struct {
+	db        *store.DB
+	warehouse *sqlite.Warehouse
+	log       *segment.Log
+	loader    *pipeline.Loader
+	retention segment.Retention
+	admitted  *admission
+}
+
+// openEngines opens them, and checks that they fit each other.
+func (c *upCmd) openEngines(p *process) (e embedded, err error) {
+	if e.db, err = store.Open(p.ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: p.logger, Registerer: p.registry}); err != nil {
+		return e, err
+	}
+	p.atEnd(e.db.Close)
+	if e.warehouse, err = sqlite.Open(p.ctx, sqlite.Config{Path: filepath.Join(c.Data, "warehouse.db"), Logger: p.logger}); err != nil {
+		return e, err
+	}
+	p.atEnd(e.warehouse.Close)
+	e.log, err = c.openLog(p.ctx, e.db, e.warehouse, segment.Config{
+		Dir: filepath.Join(c.Data, "log"), Indexed: true, Log: p.logger, Registerer: p.registry, OnFailure: p.fail,
+	})
+	if err != nil {
+		return e, err
+	}
+	p.atEnd(e.log.Close)
+	e.loader, err = pipeline.NewLoader(pipeline.LoaderConfig{Log: e.log, Warehouse: reservedSink{e.warehouse, e.db}, Logger: p.logger, Registerer: p.registry})
+	if err != nil {
+		return e, err
+	}
+	if err := e.loader.Check(p.ctx); err != nil {
+		return e, fmt.Errorf("the warehouse does not fit the log: %w", err)
+	}
+	if c.PauseLoader {
+		e.loader.Pause()
+		p.logger.Warn("the loader is paused: nothing gets into the warehouse")
+	}
+	e.retention = segment.Retention{Log: e.log, Keep: c.Keep, Logger: p.logger, Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
+		return e.warehouse.Resume(ctx, segment.Partition)
+	}}
+	e.admitted, err = newAdmission(p.registry, func(ctx context.Context) (loaded, end int64, ok bool) {
+		next, ok := e.loader.Loaded()
+		_, last, err := e.log.Bounds(ctx, segment.Partition)
+		return next.Offset, last.Offset, ok && err == nil
+	})
+	return e, err
+}
+
+func (e *embedded) run(background *parts) {
+	background.run("the loader", e.loader.Run)
+	background.run("the admission of deliveries", e.admitted.Run)
+	background.run("the log's retention", e.retention.Run)
+	background.run("the high-water mark", func(ctx context.Context) error { return e.db.Follow(ctx, e.log) })
+	background.run("the search for stops", e.db.SearchStops)
+}
+
+// openControl opens control on the engines.
+func (c *upCmd) openControl(p *process, e embedded, token string, processors int) (*plane, error) {
+	ctl, err := openPlane(p.ctx, planeConfig{
+		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, Bound: c.Bound, Token: token,
+		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
+		LogKept:     func(context.Context) (time.Duration, error) { return keptFor(c.Keep), nil },
+		SealWorkers: func() int { return sealWorkers(processors, e.admitted.quiet()) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ctl, ctl.erased.Announce(p.ctx) // before anything is loaded
+}
+
+// edgeNode is a node that answers deliveries.
+type edgeNode struct {
+	identity *identity.Node
+	source   *snapshot.Remote
+	view     *snapshot.View
+	issuer   *issue.Issuer
+}
+
+func (n *edgeNode) run(background *parts) {
+	background.run("the view of rights", n.view.Run)
+	background.run("the issuer", n.issuer.Run)
+	background.run("the node's identity", n.identity.Run)
+}
+
+// openNode joins control as the node of this process.
+func (c *upCmd) openNode(p *process, ctl *plane, e embedded, processors int) (n edgeNode, err error) {
+	ctl.serveNodes(p.parts())
+	identities := ctl.identities("the node of this process", "node", ctl.invite)
+	if n.identity, err = identities.Open(p.ctx, p.registry); err != nil {
+		return n, err
+	}
+	p.atEnd(n.identity.Close)
+	if n.source, err = snapshot.NewRemote(insideURL, n.identity.Credential(), ctl.client); err != nil {
+		return n, err
+	}
+	n.view, err = snapshot.New(snapshot.Config{Source: n.source, NodeID: n.identity.ID(), Bound: c.Bound, Signer: n.identity, Logger: p.logger, Registerer: p.registry})
+	if err != nil {
+		return n, err
+	}
+	n.issuer, err = issue.New(issue.Config{
+		NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), Rights: n.view, Log: reservedLog{e.log, e.db}, Signer: n.identity.Signer,
+		Admit: e.admitted.Admit, IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge,
+		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: p.logger, Registerer: p.registry,
+	})
+	return n, err
+}
+
+// next is what to do with a service that is ready: make a tenant, if there is none.
 func (c *upCmd) next(ctx context.Context, ctl *plane, apiURL string) string {
 	if any, err := ctl.tenants.Any(ctx); err == nil && !any {
 		return fmt.Sprintf("muniment tenant create --org org_example --data %s", c.Data)
@@ -268,10 +278,10 @@ func (c *upCmd) next(ctx context.Context, ctl *plane, apiURL string) string {
 	return "open " + apiURL + "/docs"
 }
 
-// openLog opens the event log and holds database and warehouse against it: each of
-// them remembers how long it once was.
+// openLog opens the event log, and compares it with database and warehouse: both remember how
+// long it once was.
 func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.Warehouse, cfg segment.Config) (log *segment.Log, err error) {
-	history := store.History{Loaded: warehouse, Keys: node.KeyIDs, Replays: replays(), Older: packedAndLoaded(c.Data, warehouse), Accept: c.AcceptRollback}
+	history := store.History{Loaded: warehouse, Keys: signing.KeyIDs, Replays: replays(), Older: packedAndLoaded(c.Data, warehouse), Accept: c.AcceptRollback}
 	mark, known, err := db.HighWater(ctx, segment.Partition)
 	if err != nil {
 		return nil, err
@@ -303,7 +313,7 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.War
 	return nil, c.damaged(err)
 }
 
-// damaged adds what to do to an error of a log that is damaged.
+// damaged adds to the error of a damaged log what to do.
 func (c *upCmd) damaged(err error) error {
 	if !errors.Is(err, pipeline.ErrDamaged) {
 		return err

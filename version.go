@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// version is what the linker was told (-X main.version=v1.2.0), which the Makefile does
-// where git describes a tag. Else it is what the Go toolchain has put into the binary.
+// version is set by the linker (-X main.version=v1.2.0): the Makefile does so if git describes
+// a tag. Else the version is what the Go toolchain has put into the binary.
 var version string
 
 // build is which program this is.
@@ -42,7 +42,7 @@ func buildOf(linked string, info *debug.BuildInfo) build {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	module := strings.Trim(info.Main.Version, "()") // which is "(devel)" where git told nothing
+	module := strings.Trim(info.Main.Version, "()") // which is "(devel)" without git
 	b := build{cmp.Or(linked, module, "devel"), cmp.Or(settings["vcs.revision"], "unknown"), info.GoVersion}
 	if settings["vcs.modified"] == "true" {
 		b.Revision += "-dirty"

@@ -39,8 +39,8 @@ func (v *browser) does(method, path, body string, data any) (text string) {
 	return a.body
 }
 
-// demo is what a visitor is told of a run.
-type demo struct {
+// visitorsRun is what a run of the demo answers to a visitor.
+type visitorsRun struct {
 	Seed       float64
 	Deliveries []struct {
 		RightID, Substrate, SpatialAnchorID string
@@ -52,7 +52,7 @@ type demo struct {
 }
 
 // sequence is what a seed determines.
-func (d demo) sequence() (list []any) {
+func (d visitorsRun) sequence() (list []any) {
 	for _, x := range d.Deliveries {
 		list = append(list, []any{x.Substrate, x.SpatialAnchorID, x.DwellMs})
 	}
@@ -68,7 +68,7 @@ func TestSandboxDemo(t *testing.T) {
 	v.does("POST", "/tenant", "", &struct{}{})
 	other.does("POST", "/tenant", "", &struct{}{})
 
-	var first, again, elsewhere, another, usual demo
+	var first, again, elsewhere, another, usual visitorsRun
 	v.does("POST", "/run-demo", `{"eventCount":40,"seed":17}`, &first)
 	require.Len(t, first.Deliveries, 40)
 	require.Empty(t, first.Refused)
@@ -173,7 +173,7 @@ func TestSandboxTakesWhatItCounts(t *testing.T) {
 		a := v.asks("POST", "/run-demo", `{"eventCount":100}`)
 		if a.status != 200 {
 			require.Equal(t, 503, a.status, a.body)
-			require.Contains(t, a.body, "all the room that a visitor gets")
+			require.Contains(t, a.body, "all the space that a visitor gets")
 			break
 		}
 		runs++

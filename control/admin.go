@@ -8,6 +8,7 @@ import (
 
 	"muniment/control/node"
 	"muniment/control/route"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
@@ -29,6 +30,8 @@ func (c *Control) operatorRoutes(a route.API) {
 	})
 	route.Add(a, route.Operation{ID: "expel-node", Method: http.MethodPost, Path: "/admin/nodes/{nodeId}/expel", Tag: "Operator", Access: route.Operator{},
 		Summary: "Put a node out for good, once what it signed is sealed"}, c.expelNode)
+	route.Add(a, route.Operation{ID: "unbar-node-name", Method: http.MethodPost, Path: "/admin/nodes/unbar", Tag: "Operator", Access: route.Operator{},
+		Summary: "Let another node join by a certificate under the name of one that was expelled"}, c.unbarNodeName)
 	route.Add(a, route.Operation{ID: "list-signing-keys", Method: http.MethodGet, Path: "/admin/signing-keys", Tag: "Operator", Access: route.Operator{},
 		Summary: "List every key that ever signed, oldest first"}, c.signingKeys)
 	route.Add(a, route.Operation{ID: "rotate-signing-key", Method: http.MethodPost, Path: "/admin/signing-keys/{keyId}/rotate", Tag: "Operator", Access: route.Operator{},
@@ -39,15 +42,15 @@ func (c *Control) operatorRoutes(a route.API) {
 		Summary: "Hand in the root's delegation to the directory key that waits"}, c.delegate)
 }
 
-func (c *Control) signingKeys(ctx context.Context, _ *struct{}) (node.SigningKeys, error) {
-	return c.cfg.Nodes.SigningKeys(ctx)
+func (c *Control) signingKeys(ctx context.Context, _ *struct{}) (signing.SigningKeys, error) {
+	return c.cfg.Keys.SigningKeys(ctx)
 }
 
 type signingKeyInput struct {
 	KeyID string `path:"keyId"`
 }
 
-func (c *Control) rotateSigningKey(ctx context.Context, in *signingKeyInput) (node.Succession, error) {
+func (c *Control) rotateSigningKey(ctx context.Context, in *signingKeyInput) (signing.Succession, error) {
 	return c.cfg.Nodes.Rotate(ctx, in.KeyID, store.ByOperator())
 }
 
@@ -59,8 +62,8 @@ type revokeInput struct {
 	} // may be absent
 }
 
-func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (node.Revoked, error) {
-	q := node.Revocation{Seal: c.sealAll}
+func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (signing.Revoked, error) {
+	q := signing.Revocation{Seal: c.sealAll}
 	if in.Body != nil {
 		q.Reason, q.Force = in.Body.Reason, in.Body.Force
 	}
@@ -78,18 +81,28 @@ type expelInput struct {
 }
 
 func (c *Control) expelNode(ctx context.Context, in *expelInput) (node.Expelled, error) {
-	q := node.Expulsion{Revocation: node.Revocation{Seal: c.sealAll}}
+	q := node.Expulsion{Revocation: signing.Revocation{Seal: c.sealAll}}
 	if in.Body != nil {
 		q.Reason, q.Force, q.AbandonSpool = in.Body.Reason, in.Body.Force, in.Body.AbandonSpool
 	}
 	return c.cfg.Nodes.Expel(ctx, in.NodeID, q, store.ByOperator())
 }
 
-// sealAll seals what is new of every tenant that keys of the purpose sign for, and sees to
-// it that no pack rests on the key alone. A tenant that can't be sealed keeps no other from
-// being sealed. Strangers make tenants of the sandbox as they like: no key but the sandbox's
-// waits for theirs, and none of those for the others.
-func (c *Control) sealAll(ctx context.Context, keyID, purpose string) (unsealed []node.Unsealed, err error) {
+type unbarInput struct {
+	Body struct {
+		Name string `json:"name" minLength:"1" maxLength:"63"`
+	}
+}
+
+func (c *Control) unbarNodeName(ctx context.Context, in *unbarInput) (node.Unbarred, error) {
+	return c.cfg.Nodes.Unbar(ctx, in.Body.Name, store.ByOperator())
+}
+
+// sealAll seals what is new of every tenant that keys of the purpose sign for, so that no pack
+// rests on the key alone. A tenant that can't be sealed doesn't prevent the sealing of others.
+// Anyone can create tenants of the sandbox, so only the sandbox's keys wait for them, and these
+// wait for no others.
+func (c *Control) sealAll(ctx context.Context, keyID, purpose string) (unsealed []signing.Unsealed, err error) {
 	if c.cfg.Packs == nil {
 		return nil, nil
 	}
@@ -107,11 +120,11 @@ func (c *Control) sealAll(ctx context.Context, keyID, purpose string) (unsealed 
 		}
 		if err != nil {
 			c.cfg.Logger.Error("a tenant can't be sealed before a key is revoked", "tenantId", id, "keyId", keyID, "err", err)
-			unsealed = append(unsealed, node.Unsealed{TenantID: id, Reason: api.From(err).Message, Err: err})
+			unsealed = append(unsealed, signing.Unsealed{TenantID: id, Reason: api.From(err).Message, Err: err})
 		}
 	}
-	// A checkpoint states its moment to the second: a revocation in the same one would
-	// leave open which came first.
+	// A checkpoint states its time in seconds: a revocation in the same second would leave the
+	// order open.
 	now := c.cfg.DB.Now()
 	select {
 	case <-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now)):
@@ -127,6 +140,6 @@ type delegationInput struct {
 	}
 }
 
-func (c *Control) delegate(ctx context.Context, in *delegationInput) (node.Succession, error) {
-	return c.cfg.Nodes.Delegate(ctx, in.Body.Delegation, store.ByOperator())
+func (c *Control) delegate(ctx context.Context, in *delegationInput) (signing.Succession, error) {
+	return c.cfg.Keys.Delegate(ctx, in.Body.Delegation, store.ByOperator())
 }

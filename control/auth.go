@@ -12,12 +12,12 @@ import (
 	"muniment/gateway/auth"
 )
 
-// admission lets a request in, and returns the context for its handler, or says by an
-// error why not.
+// admission authenticates a request, and returns the context for its handler, or the error of the
+// refusal.
 type admission = func(huma.Context) (context.Context, error)
 
-// authenticator is how a door lets in whom an operation's access names; nil for an access that
-// the door does not serve.
+// authenticator returns the admission for an operation's access; nil for an access that the handler
+// does not serve.
 type authenticator func(route.Access) admission
 
 // admit is the middleware of an authenticator.
@@ -35,16 +35,16 @@ func (d *door) refuse(ctx huma.Context, err error) {
 	_ = huma.WriteErr(d.api, ctx, 500, "", err)
 }
 
-func anybody(ctx huma.Context) (context.Context, error) { return ctx.Context(), nil }
+func anyone(ctx huma.Context) (context.Context, error) { return ctx.Context(), nil }
 
-// byKey lets in API keys that hold the operation's scope.
+// byKey admits API keys that hold the operation's scope.
 func byKey(known auth.Keys, now func() time.Time) authenticator {
 	return func(access route.Access) admission {
 		switch access := access.(type) {
 		case route.Public:
-			return anybody
+			return anyone
 		case route.Own:
-			return access.Let // nil lets in nobody, and keeps control from starting
+			return access.Let // nil admits no caller, and control does not start
 		case route.Scope:
 			return func(ctx huma.Context) (context.Context, error) {
 				caller, inside := ctx.Context().Value(inProcess{}).(auth.Principal)
@@ -64,7 +64,7 @@ func byKey(known auth.Keys, now func() time.Time) authenticator {
 	}
 }
 
-// byToken lets in whoever holds the admin token.
+// byToken admits holders of the admin token.
 func byToken(token string) authenticator {
 	return func(access route.Access) admission {
 		if _, operator := access.(route.Operator); !operator {

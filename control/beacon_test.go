@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -17,7 +17,7 @@ import (
 
 // TestBeacons: what a beacon says, who vouches for it, and what is refused.
 func TestBeacons(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant("delivery:write", "rights:write", "rights:read")
 	_, stranger := h.tenant("delivery:write")
 	rightID := h.right(key, h.basis(key))
@@ -34,9 +34,14 @@ func TestBeacons(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{tenantID, rightID, `screen-"7"`, 120}, []any{b.TenantID, b.RightID, b.SpatialAnchorID, b.MaxReceiptsPerHour})
 	require.Equal(t, get[string](t, made, "expiresAt"), sealer.FormatTime(b.ExpiresAt))
-	signing, err := store.Newest(t.Context(), h.db, api.BeaconKeys, b.SigningKeyID)
+	current, err := store.Newest(t.Context(), h.db, api.BeaconKeys, b.SigningKeyID)
 	require.NoError(t, err)
-	require.True(t, b.SignedBy(signing))
+	require.True(t, b.SignedBy(current))
+
+	events := h.events(tenantID)
+	told := events[len(events)-1]
+	require.Equal(t, []any{"beacon.created", sealer.Ref{Kind: "right", ID: rightID}, store.ByKey(b.KeyID)}, []any{told.Type, told.Subject, told.Actor})
+	require.JSONEq(t, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"screen-\"7\"","expiresAt":%q,"maxReceiptsPerHour":120,"keyId":%q}`, rightID, sealer.FormatTime(b.ExpiresAt), b.KeyID), string(told.Data))
 
 	// The gateway says whether it was called over TLS.
 	req := httptest.NewRequest("POST", "http://api.example/v1/delivery/beacons", strings.NewReader(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","expiresAt":%q,"maxReceiptsPerHour":1}`, rightID, in(time.Hour))))
@@ -67,7 +72,7 @@ func TestBeacons(t *testing.T) {
 	later, err := api.ReadBeacon(strings.SplitN(get[string](t, ask(key, rightID, in(time.Hour), "1").ok(), "url"), api.PathBeacon, 2)[1])
 	require.NoError(t, err)
 	require.Equal(t, rotated.Key.KeyID, later.SigningKeyID)
-	_, err = h.nodes.Revoke(t.Context(), b.SigningKeyID, node.Revocation{Reason: "stolen"}, by)
+	_, err = h.nodes.Revoke(t.Context(), b.SigningKeyID, signing.Revocation{Reason: "stolen"}, by)
 	require.NoError(t, err)
 	feed, err := h.control.Source().Feed(t.Context(), api.FeedRequest{NodeID: "nod_a"})
 	require.NoError(t, err)

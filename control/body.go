@@ -56,6 +56,9 @@ func (d *door) readBody(ctx huma.Context, next func(huma.Context)) {
 		d.refuse(ctx, err)
 		return
 	}
+	if x, ok := exchangeOf(ctx.Context()); ok && route.Of(ctx.Operation()).Faults != nil {
+		x.body = body
+	}
 	// All other bodies are JSON, whatever the header says.
 	r, _ := humago.Unwrap(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -82,9 +85,8 @@ func receive(ctx huma.Context) ([]byte, error) {
 	return body, nil
 }
 
-// check asks for one JSON value, strictly. A name that is given twice is a fault
-// of the body's fields, and so are U+0000 and a number out of range; anything else
-// means that it is no JSON.
+// check requires one JSON value, strictly. A name that is given twice is a fault of the body's
+// fields, and so are U+0000 and a number out of range; anything else means that it is no JSON.
 func check(body []byte) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil // whether a body must be there is the operation's to say

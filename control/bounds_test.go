@@ -25,7 +25,7 @@ var freeJSON = map[string]string{
 // TestEveryBodyIsBounded asks of every array, map and string that a caller, an operator
 // or a node may send that its schema says how large it may be.
 func TestEveryBodyIsBounded(t *testing.T) {
-	h, _, _ := openHouse(t)
+	h, _, _ := openService(t)
 	bodies := 0
 	for _, declared := range h.control.Declared() {
 		var walk func(s *huma.Schema, at, name string)
@@ -65,7 +65,7 @@ func TestEveryBodyIsBounded(t *testing.T) {
 // TestAnswersToHostileRequestsAreShort: whatever is wrong with a request, and how often, at
 // most 20 faults are listed, and the answer is at most 64 KiB long.
 func TestAnswersToHostileRequestsAreShort(t *testing.T) {
-	h, _, _ := openHouse(t)
+	h, _, _ := openService(t)
 	_, key := h.tenant()
 	right := h.right(key, h.basis(key))
 	visitor := h.call("", "POST", "/api/sandbox/tenant", "").header.Get("Set-Cookie")
@@ -114,8 +114,8 @@ func TestAnswersToHostileRequestsAreShort(t *testing.T) {
 		{"a visitor's wide scope", "POST", "/api/sandbox/rights/issue", `{"scope":` + list(500_000, "1") + `}`, 400, ""},
 		{"an operator's long name", "POST", "/admin/tenants", `{"` + long(500_000) + `":1,"` + long(500_000) + `":2}`, 422, ""},
 		{"an operator's scopes", "POST", "/admin/tenants", `{"org":"acme","scopes":` + list(9_000, "1") + `}`, 422, ""},
-		{"an operator's positions", "POST", "/admin/set-aside/release", `{"reason":"x","positions":` + list(500, "1") + `}`, 422, "several fields are not valid: the first 20 faults are listed, 480 more are not"},
-		{"an operator's long position", "POST", "/admin/set-aside/release", `{"reason":"x","positions":["` + long(1<<20-60) + `"]}`, 422, ""},
+		{"an operator's positions", "POST", "/admin/quarantine/release", `{"reason":"x","positions":` + list(500, "1") + `}`, 422, "several fields are not valid: the first 20 faults are listed, 480 more are not"},
+		{"an operator's long position", "POST", "/admin/quarantine/release", `{"reason":"x","positions":["` + long(1<<20-60) + `"]}`, 422, ""},
 		{"a node's keys", "POST", "/nodes/start", `{"signingKeys":` + list(100, "1") + `}`, 422, "several fields are not valid: the first 20 faults are listed, 80 more are not"},
 		{"a node's long id", "POST", "/nodes/join", `{"nodeId":"` + long(1<<20-40) + `"}`, 422, ""},
 	} {

@@ -15,7 +15,7 @@ import (
 
 // TestChallenges is what may become of a challenge over HTTP.
 func TestChallenges(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant()
 	rightID := h.right(key, h.basis(key))
 	open := func(challenger, reason string) answer {

@@ -1,47 +1,42 @@
-// Package control is the control process: it puts the rooms of resources behind
-// one door.
+// Package control is the control process: it serves the operations of all services.
 //
-// A room adds its operations to the API (Room, package route); control knows nothing of what
-// they do. At the door it gives every request an id, lets in whom the operation's Access names,
-// and reads the body strictly: JSON by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no
-// invalid UTF-8 or U+0000, nothing behind it, at most 32 levels deep, 1 MiB long, and of 10,000 names and values.
-// Every list and every text has a bound of its own in its schema. Unknown members are
-// accepted, but for one that is a known one misspelt. Names are exact in case, and the
-// header Content-Type is not asked for. Under /v1 an unknown query parameter is refused: it
-// may be a misspelt filter. Whatever goes wrong is told in the contract's envelope. A fault
-// of the service is logged, at most once a second for each operation, and told to the caller
-// by a fixed text; what is refused is only counted. At debug level each request is a line of
-// the log.
+// A service adds its operations to the API (Service, package route); control knows nothing of what
+// they do. It gives every request an id, authenticates the caller by the operation's Access, and
+// reads the body strictly: JSON by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid
+// UTF-8 or U+0000, no trailing bytes, at most 32 levels deep, 1 MiB long, and 10,000 names and
+// values. Every list and every text has a bound of its own in its schema. Unknown members are
+// accepted, unless they are one edit away from a known one. Names are exact in case, and the header
+// Content-Type is ignored. Under /v1 an unknown query parameter is refused: it may be a misspelt
+// filter. All errors use the contract's envelope. A fault of the service is logged, at most once a
+// second for each operation, and answered with a fixed text; refusals are only counted. At debug
+// level each request is a line of the log.
 //
-// There are three doors, each a listener or a part of one: for keys and visitors, for operators,
-// and for nodes. An operation whose access its door can't grant keeps control from starting.
-// Under the sandbox's paths all errors are in the sandbox's envelope, of operations or of none.
+// There are three handlers, each on a listener or a part of one: for keys and visitors, for
+// operators, and for nodes. Control doesn't start with an operation whose access its handler can't
+// check. Under the sandbox's paths all errors are in the sandbox's envelope, also for unknown
+// paths.
 //
-// A tenant has a share of what can be in hand at a time (share.go), less of operations that
-// are Heavy.
+// A tenant has a limit of requests in flight (limit.go), a lower one for operations that are Heavy.
 //
-// A POST under /v1 may have an Idempotency-Key (idempotency.go). The same request with the
-// same key, of the same API key and to the same path, gets the bytes of the first answer
-// again for 24 hours, with the header "Idempotent-Replayed: true", and takes no second
-// effect, also after kill -9 (store/idempotency.go). Only answers of 200 are kept; a refusal
-// frees the key, and the next attempt is judged anew. Another body or query is 409. So is a
-// request while the first is being answered, with Retry-After; after a minute the first is
-// taken for dead: if it took no effect the next begins anew, else it is 409 without
-// Retry-After, as it is for an answer of more than 1 MiB. Answers are kept encrypted under
-// keys derived from the Idempotency-Key and the API key. A tenant may use 100,000 keys and
-// 256 MiB of answers in 24 hours, then a further key is 429. On a full disk no key is taken;
-// an operation that Stops something is carried out without it, and all others are 503.
-// Deliveries, which the gateway answers, operators, nodes and the sandbox's own routes have no
-// part in this.
+// A POST under /v1 may have an Idempotency-Key (idempotency.go). The same request with the same
+// key, of the same API key and to the same path, gets the bytes of the first response again for 24
+// hours, with the header "Idempotent-Replayed: true", and has no second effect, also after kill -9
+// (store/idempotency.go). Only responses of 200 are kept; a refusal frees the key. Another body or
+// query is 409. So is a request while the first is running, with Retry-After. After a minute the
+// first is considered lost: if it had no effect the next one runs, otherwise it is 409 without
+// Retry-After, as it is for a response of more than 1 MiB. Answers are kept encrypted under keys
+// derived from the Idempotency-Key and the API key. A tenant may use 100,000 keys and 256 MiB of
+// answers in 24 hours, then a further key is 429. On a full disk no key is taken; an operation that
+// Stops something is carried out without it, and all others are 503. This does not apply to
+// deliveries, which the gateway answers, nor to operators, nodes and the sandbox's own routes.
 //
-// What the rooms declare is also the OpenAPI document at /openapi.json, together with the
+// What the services declare is also the OpenAPI document at /openapi.json, together with the
 // routes that the gateway answers itself (edge.go), and at /openapi-3.0.json; /docs is a page that
 // shows it. All are written once, in New, and are public.
 //
-// Control also relays the outbox to the log (Run), and is the source of rights
-// and keys for the nodes: Source in this process, Nodes over HTTP. What rooms do by
-// themselves is a Sweep, which looks again and again what is due, or a Worker, which does
-// the jobs that changes have queued (store/jobs.go, which shows how to add one).
+// Control also relays the outbox to the log (Run), and is the source of rights and keys for the
+// nodes: Source in this process, Nodes over HTTP. Background work of services is a Sweep, which
+// runs periodically, or a Worker, which does the jobs that changes have queued (store/jobs.go).
 //
 // huma keeps two settings per process, how errors are made and whether names are
 // compared in exact case; New sets them, the same for every Control.
@@ -63,36 +58,38 @@ import (
 	"muniment/control/proof"
 	"muniment/control/route"
 	"muniment/control/sandbox"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/tenant"
 )
 
-// Room adds operations to the API.
-type Room interface {
+// Service adds operations to the API.
+type Service interface {
 	Routes(route.API)
 }
 
-// Config of control. DB, Nodes, Tenants and Log are required.
+// Config of control. DB, Keys, Nodes, Tenants and Log are required.
 type Config struct {
 	DB    *store.DB
-	Nodes *node.Room
-	// Tenants makes tenants for the admin listener.
-	Tenants *tenant.Room
+	Keys  *signing.Service
+	Nodes *node.Service
+	// Tenants creates tenants for the admin listener.
+	Tenants *tenant.Service
 	// Ingest holds rows for the nodes; nil leaves that out.
-	Ingest *ingest.Room
+	Ingest *ingest.Service
 	// Packs seals before a signing key is revoked; nil seals nothing.
-	Packs *proof.Room
-	// Sandbox lets operators rotate the secret of its cookies, and counts requests for what
-	// it doesn't have; nil does without.
-	Sandbox *sandbox.Room
-	// Rooms are all rooms that the API has, Nodes and Tenants among them.
-	Rooms []Room
+	Packs *proof.Service
+	// Sandbox lets operators rotate the secret of its cookies, and counts requests to unknown
+	// paths; nil: there is no sandbox.
+	Sandbox *sandbox.Service
+	// Services are all services that the API has, Keys and Tenants among them.
+	Services []Service
 	// Log is where Run relays the outbox to.
 	Log store.Appender
-	// Sweeps are what rooms look after, and Workers do their jobs, as long as Run runs.
+	// Sweeps and Workers are the background work of services, which Run runs.
 	Sweeps  []Sweep
 	Workers []Worker
-	// AdminToken opens the admin handler; while it is empty nothing does.
+	// AdminToken is the token of the admin handler; if it is empty all requests there are refused.
 	AdminToken string
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -110,11 +107,13 @@ type Control struct {
 	nodes *door
 }
 
-// New puts the rooms behind the door. It starts nothing.
+// New returns the control process of the services. It starts nothing.
 func New(cfg Config) (*Control, error) {
 	switch {
 	case cfg.DB == nil:
 		return nil, errors.New("cannot open control: DB is missing")
+	case cfg.Keys == nil:
+		return nil, errors.New("cannot open control: Keys is missing")
 	case cfg.Nodes == nil:
 		return nil, errors.New("cannot open control: Nodes is missing")
 	case cfg.Tenants == nil:
@@ -155,8 +154,8 @@ func New(cfg Config) (*Control, error) {
 		nodes: newDoor(cfg, seconds, byNode(cfg.Nodes)),
 	}
 	c.door.sandbox = cfg.Sandbox
-	for _, room := range cfg.Rooms {
-		room.Routes(c.door.api)
+	for _, service := range cfg.Services {
+		service.Routes(c.door.api)
 	}
 	var docs docs
 	docs.Routes(c.door.api)
@@ -174,20 +173,19 @@ func New(cfg Config) (*Control, error) {
 	return c, nil
 }
 
-// Handler serves every route of the rooms. It expects one trusted hop before it,
+// Handler serves every route of the services. It expects one trusted hop before it,
 // the gateway, and authenticates for itself.
 func (c *Control) Handler() http.Handler { return c.door }
 
-// Admin serves /admin/…, for whoever holds the admin token, on a listener that is
-// not public.
+// Admin serves /admin/…, for holders of the admin token, on a listener that is not public.
 func (c *Control) Admin() http.Handler { return c.admin }
 
-// Nodes serves /nodes/…, for gateways in processes of their own, on a listener that
-// is not public: see gateway/api for what they say to each other.
+// Nodes serves /nodes/…, for gateways in processes of their own, on a listener that is not public:
+// see gateway/api for the protocol.
 func (c *Control) Nodes() http.Handler { return c.nodes }
 
-// Run relays audit events to the log, keeps an eye on nodes and disk, and does the rooms'
-// sweeps and jobs, until ctx is done; then it returns nil.
+// Run relays audit events to the log, watches nodes and disk, and runs the services' sweeps and
+// jobs, until ctx is done; then it returns nil.
 func (c *Control) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -205,7 +203,7 @@ func (c *Control) Run(ctx context.Context) error {
 	var errs []error
 	for range parts {
 		errs = append(errs, <-ended)
-		stop() // none goes on without the others
+		stop() // if one stops, all stop
 	}
 	return errors.Join(errs...)
 }

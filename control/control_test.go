@@ -22,62 +22,77 @@ import (
 	"muniment/control"
 	"muniment/control/beacon"
 	"muniment/control/challenge"
+	"muniment/control/dispute"
+	"muniment/control/dsar"
+	"muniment/control/erasure"
 	"muniment/control/ingest"
 	"muniment/control/node"
 	"muniment/control/offer"
+	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/route/routetest"
 	"muniment/control/sandbox"
+	"muniment/control/settle"
+	"muniment/control/signing"
+	"muniment/control/statement"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
 	"muniment/control/tenant"
+	"muniment/control/webhook"
 	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/pipeline/conform"
 	"muniment/sealer"
 )
 
 const adminToken = "adm_secret_of_the_test"
 
-// house is control with real rooms over a real database file.
-type house struct {
-	t       *testing.T
-	db      *store.DB
-	nodes   *node.Room
-	control *control.Control
-	tenants *tenant.Room
-	offers  *offer.Room
-	ingest  *ingest.Room
-	rooms   []control.Room
-	sandbox *sandbox.Room // nil without one
-	log     *memoryLog
-	logged  *bytes.Buffer
+// fixture is control with real services over a real database file.
+type fixture struct {
+	t        *testing.T
+	db       *store.DB
+	keys     *signing.Service
+	nodes    *node.Service
+	control  *control.Control
+	tenants  *tenant.Service
+	offers   *offer.Service
+	ingest   *ingest.Service
+	services []control.Service
+	sandbox  *sandbox.Service // nil without one
+	log      *memoryLog
+	// receipts are those that the warehouse has.
+	receipts receipts
+	logged   *bytes.Buffer
 }
 
-// config is how the house's control is made.
-func (h *house) config() control.Config {
+// config is how the fixture's control is made.
+func (h *fixture) config() control.Config {
 	return control.Config{
-		DB: h.db, Nodes: h.nodes, Tenants: h.tenants, Ingest: h.ingest, Rooms: h.rooms, Sandbox: h.sandbox, Log: h.log, AdminToken: adminToken,
+		DB: h.db, Keys: h.keys, Nodes: h.nodes, Tenants: h.tenants, Ingest: h.ingest, Services: h.services, Sandbox: h.sandbox, Log: h.log, AdminToken: adminToken,
 		Logger: slog.New(slog.NewTextHandler(h.logged, nil)), Registerer: prometheus.NewRegistry(),
 	}
 }
 
-// newHouse makes a house whose suspensions wait for the nodes as long as given,
+// newFixture makes a fixture whose suspensions wait for the nodes as long as given,
 // or as long as they do in production.
-func newHouse(t *testing.T, waitFor ...time.Duration) *house {
+func newFixture(t *testing.T, waitFor ...time.Duration) *fixture {
 	t.Helper()
-	return newHouseOn(t, t.TempDir(), node.Config{WaitFor: append(waitFor, 0)[0]})
+	return newFixtureOn(t, t.TempDir(), node.Config{WaitFor: append(waitFor, 0)[0]})
 }
 
-// newHouseOn makes a house on the database and the keys of a folder. The database may
+// newFixtureOn makes a fixture on the database and the keys of a folder. The database may
 // have a clock of its own.
-func newHouseOn(t *testing.T, dir string, nodes node.Config, now ...func() time.Time) *house {
+func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() time.Time) *fixture {
 	t.Helper()
-	h := &house{t: t, log: &memoryLog{}, logged: new(bytes.Buffer)}
+	h := &fixture{t: t, log: &memoryLog{}, logged: new(bytes.Buffer)}
 	var err error
 	path, url := storetest.Place(t, dir)
 	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url, Now: append(now, nil)[0]})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
-	nodes.DB, nodes.Dir = h.db, filepath.Join(dir, "keys")
+	h.keys, err = signing.New(t.Context(), signing.Config{DB: h.db, Dir: filepath.Join(dir, "keys"), Logger: nodes.Logger})
+	require.NoError(t, err)
+	nodes.DB, nodes.Keys = h.db, h.keys
 	h.nodes, err = node.New(t.Context(), nodes)
 	require.NoError(t, err)
 	rights, err := right.New(right.Config{DB: h.db, Nodes: h.nodes})
@@ -86,22 +101,73 @@ func newHouseOn(t *testing.T, dir string, nodes node.Config, now ...func() time.
 	require.NoError(t, err)
 	challenges, err := challenge.New(challenge.Config{DB: h.db, Nodes: h.nodes})
 	require.NoError(t, err)
+	var statements *statement.Service
+	disputes, err := dispute.New(dispute.Config{DB: h.db, Warehouse: &h.receipts, HeldAmount: func(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
+		return statements.HeldAmount(ctx, tenantID, x)
+	}})
+	require.NoError(t, err)
 	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,
 		Events: func(context.Context, string) (int64, error) { return 7, nil },
 	}})
 	require.NoError(t, err)
 	h.ingest, err = ingest.New(ingest.Config{DB: h.db, Nodes: h.nodes, Deliver: func(context.Context, string, string, [][]byte) ([]ingest.Delivered, error) {
-		return nil, errors.New("nobody delivers")
+		return nil, errors.New("no delivery in this test")
 	}})
 	require.NoError(t, err)
-	beacons, err := beacon.New(beacon.Config{DB: h.db, Keys: h.nodes})
+	beacons, err := beacon.New(beacon.Config{DB: h.db, Keys: h.keys})
 	require.NoError(t, err)
-	h.rooms = []control.Room{h.nodes, h.tenants, rights, h.offers, challenges, h.ingest, beacons, trouble{}}
+	egress, err := webhook.NewEgress(nil)
+	require.NoError(t, err)
+	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Egress: egress})
+	require.NoError(t, err)
+	settlement, err := settle.New(settle.Config{DB: h.db})
+	require.NoError(t, err)
+	statements, err = statement.New(statement.Config{
+		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Packs: noPacks{}, Keys: h.keys, Campaigns: rights.Campaigns, Purpose: tenant.PackPurpose,
+	})
+	require.NoError(t, err)
+	bundles, err := dsar.OpenBundles(t.Context(), filepath.Join(dir, "bundles"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, bundles.Close()) })
+	exports, err := dsar.New(dsar.Config{
+		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Keys: h.keys, Bundles: bundles, // no job runs
+		Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
+	})
+	require.NoError(t, err)
+	erasures, err := erasure.New(t.Context(), erasure.Config{
+		DB: h.db, Warehouse: &conform.MemoryWarehouse{}, Keys: h.keys, Purpose: tenant.PackPurpose, Tables: control.Tables,
+		LogKeep: func(context.Context) (time.Duration, error) { return 24 * time.Hour, nil }, CopiesKeep: 24 * time.Hour,
+	})
+	require.NoError(t, err)
+	h.services = []control.Service{h.keys, h.tenants, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, erasures, exports, trouble{}}
 	h.control, err = control.New(h.config())
 	require.NoError(t, err)
 	return h
 }
+
+// noPacks are those of tenants without a delivery.
+type noPacks struct{}
+
+// SealToEnd implements statement.Packs.
+func (noPacks) SealToEnd(context.Context, string, sealer.Ref) (*proof.End, error) { return nil, nil }
+
+// EndOf implements statement.Packs.
+func (noPacks) EndOf(context.Context, string, string) (*proof.End, error) {
+	return nil, api.NotFound("proof pack")
+}
+
+// SealedIn implements statement.Packs.
+func (noPacks) SealedIn(context.Context, string, time.Time, time.Time, []string) (first, last int64, err error) {
+	return 0, 0, nil
+}
+
+// Span implements statement.Packs.
+func (noPacks) Span(context.Context, string, int64, int64) (*proof.Span, error) {
+	return nil, api.NotFound("proof pack")
+}
+
+func (noPacks) AwaitRecorded(context.Context, string) error { return nil }
 
 // memoryLog is a log that is durable as long as the test.
 type memoryLog struct {
@@ -117,7 +183,7 @@ func (l *memoryLog) Append(_ context.Context, r *sealer.Record) (sealer.Position
 }
 
 func TestRunSweeps(t *testing.T) {
-	cfg := newHouse(t).config()
+	cfg := newFixture(t).config()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for _, name := range []string{"first", "second"} {
@@ -135,7 +201,7 @@ func TestRunSweeps(t *testing.T) {
 }
 
 // events drains the outbox of a tenant and returns what the log holds of it.
-func (h *house) events(tenantID string) (events []sealer.Event) {
+func (h *fixture) events(tenantID string) (events []sealer.Event) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
 	done := make(chan error, 1)
@@ -164,7 +230,7 @@ type answer struct {
 }
 
 // call sends a request as a caller would, with a key or none.
-func (h *house) call(key, method, path, body string, headers ...string) answer {
+func (h *fixture) call(key, method, path, body string, headers ...string) answer {
 	h.t.Helper()
 	return send(h.t, h.control.Handler(), key, method, path, body, headers...)
 }
@@ -256,7 +322,7 @@ func get[T any](t *testing.T, from map[string]any, names ...string) T {
 }
 
 // tenant makes one, and returns its id and a key.
-func (h *house) tenant(scopes ...string) (tenantID, key string) {
+func (h *fixture) tenant(scopes ...string) (tenantID, key string) {
 	h.t.Helper()
 	body, err := json.Marshal(map[string]any{"org": "acme", "email": "dev@example.com", "scopes": scopes, "another": true})
 	require.NoError(h.t, err)
@@ -265,14 +331,14 @@ func (h *house) tenant(scopes ...string) (tenantID, key string) {
 }
 
 // basis registers one that is open on both ends.
-func (h *house) basis(key string) string {
+func (h *fixture) basis(key string) string {
 	h.t.Helper()
 	made := h.call(key, "POST", "/v1/bases", `{"kind":"CONTRACT","title":"Frame agreement"}`).ok()
 	return get[string](h.t, made, "basis", "id")
 }
 
 // right issues one on CTV.
-func (h *house) right(key, basisID string) string {
+func (h *fixture) right(key, basisID string) string {
 	h.t.Helper()
 	made := h.call(key, "POST", "/v1/rights", fmt.Sprintf(
 		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US","CA"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, basisID)).ok()
@@ -280,14 +346,14 @@ func (h *house) right(key, basisID string) string {
 }
 
 // offer proposes a part of a right of the tenant's organisation to another.
-func (h *house) offer(key, rightID string) string {
+func (h *fixture) offer(key, rightID string) string {
 	h.t.Helper()
 	made := h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{"regions":["US"]}}`, rightID)).ok()
 	return get[string](h.t, made, "offer", "id")
 }
 
 // challenge opens one of a right.
-func (h *house) challenge(key, rightID string) string {
+func (h *fixture) challenge(key, rightID string) string {
 	h.t.Helper()
 	made := h.call(key, "POST", "/v1/challenges", fmt.Sprintf(`{"rightId":%q,"challengerOrgId":"org_c","reason":"it is ours"}`, rightID)).ok()
 	return get[string](h.t, made, "challenge", "id")
@@ -296,7 +362,7 @@ func (h *house) challenge(key, rightID string) string {
 // TestTheUsualWay is the story of a new tenant, from the operator's command to a
 // revoked right, and what the log says of it.
 func TestTheUsualWay(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	made := send(t, h.control.Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","email":"dev@example.com"}`).ok()
 	require.Equal(t, "org_acme", made["orgId"])
 	tenantID, key := get[string](t, made, "tenantId"), get[string](t, made, "apiKey")

@@ -23,25 +23,29 @@ import (
 	"muniment/gateway/api"
 )
 
-// door is the way into one set of operations.
+// door is the handler of one set of operations.
 type door struct {
 	mux *http.ServeMux
 	api huma.API
-	// elsewhere adds to the document what others answer, and serves nothing.
+	// elsewhere adds to the document what other processes serve, and serves nothing.
 	elsewhere huma.API
 	db        *store.DB
 	now       func() time.Time
 	logger    *slog.Logger
 	seconds   *prometheus.HistogramVec
 	faults    *faults
-	sandbox   *sandbox.Room // counts what is asked of it that is not there; may be nil
-	// authenticate lets in callers, by the operation's access.
+	sandbox   *sandbox.Service // counts what is asked of it that is not there; may be nil
+	// authenticate admits callers, by the operation's access.
 	authenticate authenticator
 	// undeclared are the operations that say nothing about who may call them here.
 	undeclared []error
 }
 
-// newDoor makes a door that lets in whom authenticate lets in.
+// A list that is required is never null; one that may be left out may be (acceptNull). It is
+// huma's one setting for all of a process.
+func init() { huma.DefaultArrayNullable = false }
+
+// newDoor returns a handler with an authenticator.
 func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenticator) *door {
 	d := &door{
 		mux: http.NewServeMux(), db: cfg.DB, now: cfg.Now, logger: cfg.Logger, seconds: seconds,
@@ -68,7 +72,7 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 			d.undeclared = append(d.undeclared, fmt.Errorf("operation %q declares no access that this listener grants", op.OperationID))
 		}
 	})
-	group.UseMiddleware(noteOperation, d.admit, admitShares(d), d.readQuery, d.readBody, d.once)
+	group.UseMiddleware(noteOperation, d.admit, admitLimited(d), d.readQuery, d.readBody, d.once)
 	d.api = group
 	return d
 }
@@ -80,6 +84,7 @@ type exchange struct {
 	faults    *faults
 	operation *huma.Operation // nil until the request has reached one
 	schemas   huma.Registry   // that its body's schema refers to
+	body      []byte          // kept for operations that look for further faults
 }
 
 type exchangeKey struct{}
@@ -96,13 +101,13 @@ func (x *exchange) operationID() string {
 	return x.operation.OperationID
 }
 
-// fault logs what is the service's own fault.
+// fault logs an internal fault.
 func (x *exchange) fault(message string, attrs ...any) {
 	x.faults.log(x.logger, x.operationID(), message, attrs...)
 }
 
-// ServeHTTP gives the request its id, finds its operation, and answers for
-// whatever has none or panics.
+// ServeHTTP gives the request its id and calls its operation. It answers itself if there is none,
+// or if the operation panics.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := d.now()
 	id := r.Header.Get(api.HeaderRequestID)
@@ -137,7 +142,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mux.ServeHTTP(answer, r)
 }
 
-// refuseUnmatched answers what reaches no operation. In the sandbox it counts all the same.
+// refuseUnmatched answers requests without an operation. In the sandbox they count towards the
+// limits.
 func (d *door) refuseUnmatched(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if d.sandbox != nil && sandbox.Owns(r.URL.Path) {
 		if err := d.sandbox.Count(r); err != nil {
@@ -154,8 +160,8 @@ func unknownPath() *api.Error {
 	return &api.Error{Code: api.ResourceNotFound, Message: "there is nothing under this path"}
 }
 
-// recover answers for a handler that panicked. Once an answer has begun, all that
-// is left is to break it off, so that it can't be taken for a whole one.
+// recover answers for a handler that panicked. If the response has begun, it is aborted, so that it
+// can't be taken for a complete one.
 func (x *exchange) recover(w *answerWriter, r *http.Request) {
 	p := recover()
 	if p == nil {

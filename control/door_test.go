@@ -18,7 +18,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// trouble is a room whose operations go wrong.
+// trouble is a service whose operations go wrong.
 type trouble struct{}
 
 func (trouble) Routes(a route.API) {
@@ -55,10 +55,10 @@ type share struct {
 	Bps int64  `json:"bps"`
 }
 
-// TestRefusals are requests that never reach a room's handler, or come back from
+// TestRefusals are requests that never reach a service's handler, or come back from
 // it as an error, with the whole envelope.
 func TestRefusals(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	_, reader := h.tenant("rights:read")
 	deep := strings.Repeat("[", 32) + strings.Repeat("]", 32) // 33 levels with the body's own
@@ -158,21 +158,21 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestBodyOfExactlyTheLimit(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	body := `{"kind":"LICENSE","title":"x"}`
 	h.call(key, "POST", "/v1/bases", body+strings.Repeat(" ", 1<<20-len(body)), "Content-Type", "text/plain").ok()
 }
 
 func TestBodyOfExactlyTheDepth(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	h.call(key, "POST", "/v1/bases", `{"kind":"LICENSE","title":"x","more":`+strings.Repeat("[", 31)+strings.Repeat("]", 31)+`}`).ok()
 }
 
 // TestIntegersInAllSpellings: JSON Schema makes no difference between 60, 60.0 and 6e1.
 func TestIntegersInAllSpellings(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	for _, minute := range []string{"60", "60.0", "6e1"} {
 		made := h.call(key, "POST", "/v1/api-keys", `{"label":"x"}`).ok()
@@ -187,7 +187,7 @@ func TestIntegersInAllSpellings(t *testing.T) {
 }
 
 func TestRequestID(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	require.Equal(t, "mine-1", h.call("", "GET", "/v1/tenant", "", "X-Request-Id", "mine-1").header.Get("X-Request-Id"))
 	for _, bad := range []string{"", "has space", strings.Repeat("x", 65)} {
 		made := h.call("", "GET", "/v1/tenant", "", "X-Request-Id", bad).header.Get("X-Request-Id")
@@ -206,10 +206,10 @@ func (s silent) Routes(a route.API) {
 // TestOperationWithoutAccessKeepsControlFromStarting: nor does one that lets in whom its
 // listener doesn't know.
 func TestOperationWithoutAccessKeepsControlFromStarting(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for _, access := range []route.Access{nil, route.Operator{}, route.Node{}, route.Own{}} {
 		cfg := h.config()
-		cfg.Rooms = append(cfg.Rooms, silent{access})
+		cfg.Services = append(cfg.Services, silent{access})
 		_, err := control.New(cfg)
 		require.ErrorContains(t, err, `operation "silent" declares no access that this listener grants`, "%T", access)
 	}
@@ -218,7 +218,7 @@ func TestOperationWithoutAccessKeepsControlFromStarting(t *testing.T) {
 // TestMisspeltMembers: a scope under another name would be none, and what it did not limit
 // would be inherited.
 func TestMisspeltMembers(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	right := h.right(key, h.basis(key))
 	for _, name := range []string{"Scope", "SCOPE", "scopes", "scop", "scpoe", "scape"} {

@@ -14,7 +14,7 @@ import (
 // TestDroppedWhileRead drops tenants that are being read: each is answered whole, until
 // the record, or the key, is not known any more.
 func TestDroppedWhileRead(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for range 25 {
 		tenantID, key := h.tenant()
 		basisID := h.basis(key)

@@ -17,7 +17,7 @@ const (
 	tagService  = "Service"
 )
 
-// describeEdge adds the gateway's operations to what the rooms have declared. a serves nothing.
+// describeEdge adds the gateway's operations to the document. a serves nothing.
 func describeEdge(a route.API) {
 	a.OpenAPI().Components.Schemas.Map()["Telemetry"] = telemetrySchema()
 	route.Describe[struct{}, api.Contract](a, route.Operation{ID: "get-contract", Method: http.MethodGet, Path: "/v1", Tag: tagService, Access: route.Public{},

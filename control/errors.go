@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -21,9 +22,8 @@ import (
 // ourErrors guards the settings that huma keeps per process.
 var ourErrors sync.Once
 
-// speakOurErrors makes huma's own errors the contract's, and its validation exact
-// in case, as the decoder is. The settings hold no state: what belongs to a
-// request is found in its context.
+// speakOurErrors makes huma use the contract's errors, and validate names in exact case, as the
+// decoder does. The settings hold no state.
 func speakOurErrors() {
 	ourErrors.Do(func() {
 		huma.ValidateStrictCasing = true
@@ -32,6 +32,9 @@ func speakOurErrors() {
 		}
 		huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 			x, ok := exchangeOf(ctx.Context())
+			if status == http.StatusUnprocessableEntity {
+				errs = append(errs, x.furtherFaults(ctx.Context())...)
+			}
 			e := translate(status, message, errs, x)
 			var answer huma.StatusError = e
 			if refuse := route.Of(ctx.Operation()).Refuse; refuse != nil {
@@ -87,7 +90,12 @@ func translate(status int, message string, errs []error, x *exchange) *api.Error
 // which in the message alone: x knows them.
 func faultsOf(errs []error, x *exchange) (faults []api.ValidationError) {
 	list, named := "", map[string]int{} // how many members were named, by the object's place
+	found := map[string]bool{}
 	for _, err := range errs {
+		if f, ok := errors.AsType[furtherFault](err); ok && !found[f.Field] {
+			found[f.Field] = true
+			faults = append(faults, api.ValidationError(f))
+		}
 		d, ok := errors.AsType[*huma.ErrorDetail](err)
 		if !ok || list != "" && strings.HasPrefix(d.Location, list) {
 			continue
@@ -98,13 +106,30 @@ func faultsOf(errs []error, x *exchange) (faults []api.ValidationError) {
 		if absent, n := x.absent(d), named[d.Location]; n < len(absent) {
 			f, named[d.Location] = api.MissingField(strings.TrimPrefix(field+"."+absent[n], ".")), n+1
 		}
-		if n := len(faults); n > 0 && faults[n-1].Field == f.Field {
+		if found[f.Field] {
 			continue // one fault a field
 		}
+		found[f.Field] = true
 		faults = append(faults, f)
 	}
 	return faults
 }
+
+// furtherFaults are those that the operation finds in a body which its schema has refused.
+func (x *exchange) furtherFaults(ctx context.Context) (errs []error) {
+	if x == nil || x.body == nil {
+		return nil
+	}
+	for _, f := range route.Of(x.operation).Faults(ctx, func(body any) error { return unmarshal(x.body, body) }) {
+		errs = append(errs, furtherFault(f))
+	}
+	return errs
+}
+
+// furtherFault is a fault that an operation has found itself.
+type furtherFault api.ValidationError
+
+func (f furtherFault) Error() string { return f.Field + ": " + f.Message }
 
 // absent are the required members that an object of the body lacks, in the order in which huma
 // finds them; none of anything else.
@@ -144,8 +169,8 @@ func resolve(known huma.Registry, schema *huma.Schema) *huma.Schema {
 	return schema
 }
 
-// finish is the last hand on every answer: an error gets the header of its RetryAfter
-// and, in the contract's envelope, the request's id.
+// finish completes every response: an error gets the header of its RetryAfter and, in the
+// contract's envelope, the request's id.
 func finish(ctx huma.Context, _ string, body any) (any, error) {
 	if later, ok := body.(interface{ RetryAfterSeconds() int }); ok && later.RetryAfterSeconds() > 0 {
 		ctx.SetHeader("Retry-After", strconv.Itoa(later.RetryAfterSeconds()))
@@ -161,12 +186,12 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 	return &e, nil
 }
 
-// writeError answers where huma has no part.
+// writeError answers requests that huma doesn't handle.
 func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if x, ok := exchangeOf(r.Context()); ok {
 		e.RequestID = x.requestID
 	}
-	status, text, own := sandbox.Spell(r.URL.Path, e)
+	status, text, own := sandbox.RenderError(r.URL.Path, e)
 	if !own {
 		var err error
 		if text, err = e.Body(); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestWhichEngineIsAway: an engine that can't be reached is not taken for the database,
-// which is told by its calls.
+// which its calls know.
 func TestWhichEngineIsAway(t *testing.T) {
 	told := func(err error) api.Reason {
 		return translate(http.StatusInternalServerError, "", []error{fmt.Errorf("cannot answer: %w", err)}, nil).Reason

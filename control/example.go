@@ -36,13 +36,11 @@ func (all examples) illustrate(op object) {
 	}
 }
 
-// exemplify gives a body, if there is one, its example, if there is one.
+// exemplify gives a body, if it may be JSON, its example, if there is one.
 func exemplify(holder any, example json.RawMessage) {
 	body, _ := holder.(object)
 	content, _ := body["content"].(object)
-	for _, media := range content {
-		if example != nil {
-			media.(object)["example"] = example
-		}
+	if media, ok := content[jsonType].(object); ok && example != nil {
+		media["example"] = example
 	}
 }

@@ -14,9 +14,9 @@ import (
 // faultEvery is how often a fault of one operation is logged at most.
 const faultEvery = time.Second
 
-// faults logs what is the service's own fault. However often an operation fails, it is
-// logged once in faultEvery, with how many faults before that were not: whoever finds out
-// how to make it fail can't fill the log. The metrics count every one.
+// faults logs internal faults. However often an operation fails, it is logged once in faultEvery,
+// with the number of faults that were not logged, so an attacker can't fill the log. The metrics
+// count every fault.
 //
 // It is safe for concurrent use. It holds as many entries as there are operations.
 type faults struct {
@@ -60,9 +60,9 @@ func (f *faults) due(operation string) (suppressed int, due bool) {
 	return suppressed, true
 }
 
-// isFault says whether an answer, made of e, tells of a fault of the service that nobody else
-// has logged. A 503 is chosen, as when the sandbox is full, or it is logged where an outage
-// begins; that an engine of reading is away shows here alone.
+// isFault says whether a response, made of e, is an internal fault that is not logged elsewhere. A
+// 503 is deliberate, as when the sandbox is full, or is logged where an outage begins; an
+// unavailable engine of a read is only logged here.
 func isFault(answer huma.StatusError, e *api.Error) bool {
 	status := answer.GetStatus()
 	return status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable || e.Reason == api.EngineUnavailable

@@ -19,8 +19,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// reopen makes the house's control anew, with another clock or logger.
-func (h *house) reopen(change func(*control.Config)) {
+// reopen makes the fixture's control anew, with another clock or logger.
+func (h *fixture) reopen(change func(*control.Config)) {
 	h.t.Helper()
 	cfg := h.config()
 	change(&cfg)
@@ -52,7 +52,7 @@ func requests(t *testing.T, from prometheus.Gatherer) map[string]int {
 
 // TestRefusalsAreCountedNotLogged: strangers can't fill the log by what is refused.
 func TestRefusalsAreCountedNotLogged(t *testing.T) {
-	p := openPlayground(t, newHouse(t), sandbox.Config{MaxTenants: 1, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	p := openPlayground(t, newFixture(t), sandbox.Config{MaxTenants: 1, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	registry := prometheus.NewRegistry()
 	p.reopen(func(cfg *control.Config) { cfg.Registerer = registry })
 	v, _ := p.visit()
@@ -61,11 +61,11 @@ func TestRefusalsAreCountedNotLogged(t *testing.T) {
 	busy, _ := p.visit()
 	p.logged.Reset()
 
-	nobody := &visitor{playground: p}
-	nobody.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
-	nobody.isRefused(404, sandbox.HandlerError, "GET", "/nothing", "")
-	nobody.isRefused(405, sandbox.HandlerError, "DELETE", "/tenant", "")
-	nobody.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
+	anonymous := &visitor{playground: p}
+	anonymous.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
+	anonymous.isRefused(404, sandbox.HandlerError, "GET", "/nothing", "")
+	anonymous.isRefused(405, sandbox.HandlerError, "DELETE", "/tenant", "")
+	anonymous.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
 	stale.isRefused(410, sandbox.TenantEvicted, "GET", "/inspect", "")
 	busy.isRefused(400, sandbox.InvalidBody, "POST", "/rights/revoke", "{")
 	busy.isRefused(422, sandbox.MissingFields, "POST", "/rights/revoke", "{}")
@@ -74,7 +74,7 @@ func TestRefusalsAreCountedNotLogged(t *testing.T) {
 	p.call("", "GET", "/trouble/away", "").refused(503, api.InternalError)
 	for p.call("", "GET", "/api/sandbox/runtime-keys", "").status == http.StatusOK { // until the limit
 	}
-	nobody.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
+	anonymous.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
 	require.Empty(t, p.logged.String())
 
 	counted := requests(t, registry)
@@ -90,7 +90,7 @@ func TestRefusalsAreCountedNotLogged(t *testing.T) {
 // TestFaultsAreLoggedOnceASecond: of each operation, however often it fails.
 func TestFaultsAreLoggedOnceASecond(t *testing.T) {
 	now := time.Now()
-	h := newHouse(t)
+	h := newFixture(t)
 	registry := prometheus.NewRegistry()
 	h.reopen(func(cfg *control.Config) { cfg.Now, cfg.Registerer = func() time.Time { return now }, registry })
 	lines := func() []string {
@@ -174,12 +174,12 @@ func TestRequestsAreLoggedForDebug(t *testing.T) {
 	}
 }
 
-// TestSandboxWithoutRoomLogsOnceAMinute: who comes to a full sandbox in which a tenant can't be
+// TestSandboxWithoutSpaceLogsOnceAMinute: a visitor of a full sandbox in which a tenant can't be
 // dropped may come as often as he likes.
-func TestSandboxWithoutRoomLogsOnceAMinute(t *testing.T) {
+func TestSandboxWithoutSpaceLogsOnceAMinute(t *testing.T) {
 	now := time.Now()
 	logged := new(bytes.Buffer)
-	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
+	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
 		MaxTenants: 1, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}, Logger: slog.New(slog.NewTextHandler(logged, nil)),
 	})
 	_, tenant := p.visit()

@@ -1,6 +1,6 @@
 package control
 
-// glossary describes members that mean the same wherever they are. A room's own
+// glossary describes members that mean the same wherever they are. A service's own
 // doc tag goes before it.
 var glossary = map[string]string{
 	"algorithm":          "How it is signed.",
@@ -16,6 +16,8 @@ var glossary = map[string]string{
 	"count":              "How many there are.",
 	"createdAt":          "When the record was made.",
 	"developerId":        "The developer whose key it is.",
+	"disputeId":          "The dispute's id.",
+	"disputes":           "The disputes of this page.",
 	"duplicates":         "Deliveries that repeat an earlier one; they are not billed.",
 	"dwellMs":            "How long it was shown, in milliseconds.",
 	"effectiveFrom":      "The first moment at which it holds.",
@@ -66,6 +68,7 @@ var glossary = map[string]string{
 	"spatialAnchorId":    "Where it was shown.",
 	"spatialPlacementId": "Placement within the anchor.",
 	"state":              "The record's own state.",
+	"statements":         "The statements of this page.",
 	"status":             "Whether requests are answered.",
 	"substrate":          "The medium, whose rules apply.",
 	"suppressed":         "What is not billed, for one reason or another.",

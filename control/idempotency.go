@@ -73,7 +73,7 @@ func (d *door) once(ctx huma.Context, next func(huma.Context)) {
 	}
 	attempt, answer, err := d.db.Attempt(ctx.Context(), request.KeyedRequest)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Reason == api.StorageFull && route.Of(ctx.Operation()).Stops {
-		next(ctx) // no room to keep a key must not keep in force what the request would stop
+		next(ctx) // no space to keep a key must not keep in force what the request would stop
 		return
 	}
 	if err == nil && answer != nil {

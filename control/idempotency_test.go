@@ -25,7 +25,7 @@ import (
 	"muniment/sealer"
 )
 
-// noted is a room with one operation, which writes down a note.
+// noted is a service with one operation, which writes down a note.
 type noted struct {
 	db *store.DB
 	// before and after are called around the change; nil does nothing.
@@ -71,11 +71,11 @@ func call(hook func(context.Context) error, ctx context.Context) error {
 	return hook(ctx)
 }
 
-// notebook is a house with notes, a clock that the test sets forward, and a tenant.
+// notebook is a fixture with notes, a clock that the test sets forward, and a tenant.
 type notebook struct {
-	*house
+	*fixture
 	dir           string
-	room          *noted
+	service       *noted
 	ahead         atomic.Int64 // of the clock, in nanoseconds
 	tenantID, key string
 }
@@ -84,10 +84,10 @@ func newNotebook(t *testing.T) *notebook {
 	t.Helper()
 	b := &notebook{dir: t.TempDir()}
 	began := time.Now() // the clock stands still but for wait
-	b.house = newHouseOn(t, b.dir, node.Config{}, func() time.Time { return began.Add(time.Duration(b.ahead.Load())) })
-	b.room = &noted{db: b.db}
+	b.fixture = newFixtureOn(t, b.dir, node.Config{}, func() time.Time { return began.Add(time.Duration(b.ahead.Load())) })
+	b.service = &noted{db: b.db}
 	cfg := b.config()
-	cfg.Rooms = append(slices.Clone(b.rooms), b.room)
+	cfg.Services = append(slices.Clone(b.services), b.service)
 	b.control = mustControl(t, cfg)
 	b.tenantID, b.key = b.tenant()
 	return b
@@ -177,16 +177,16 @@ func TestMalformedIdempotencyKey(t *testing.T) {
 	b.write(strings.Repeat("x", 255), "one").ok()
 }
 
-// TestRefusalFreesTheIdempotencyKey: the next attempt is judged anew, whatever it says.
+// TestRefusalFreesTheIdempotencyKey: the next attempt is a new request, whatever its body.
 func TestRefusalFreesTheIdempotencyKey(t *testing.T) {
 	b := newNotebook(t)
 	b.write("k", "").ok()
 	b.call(b.key, "POST", "/v1/notes", `{"text":7}`, api.HeaderIdempotencyKey, "wrong").refused(422, api.ValidationFailed)
-	b.room.before = func(context.Context) error { return api.Conflict("not now") }
+	b.service.before = func(context.Context) error { return api.Conflict("not now") }
 	b.write("early", "one").conflict("not now", false)
-	b.room.before = func(context.Context) error { panic("broken") }
+	b.service.before = func(context.Context) error { panic("broken") }
 	b.write("broken", "one").refused(500, api.InternalError)
-	b.room.before = nil
+	b.service.before = nil
 	for _, key := range []string{"wrong", "early", "broken"} {
 		first := b.write(key, "two")
 		first.ok()
@@ -215,7 +215,7 @@ func TestOneOfManyWithOneIdempotencyKey(t *testing.T) {
 	}
 }
 
-// TestAnswerLost: whoever asks again after a change whose answer nobody got is told so, and
+// TestAnswerLost: a retry after a change whose response was lost is told so, and
 // changes nothing.
 func TestAnswerLost(t *testing.T) {
 	for name, after := range map[string]func(ctx context.Context, leave func()) error{
@@ -228,11 +228,11 @@ func TestAnswerLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newNotebook(t)
 			ctx, leave := context.WithCancel(t.Context())
-			b.room.after = func(ctx context.Context) error { return after(ctx, leave) }
+			b.service.after = func(ctx context.Context) error { return after(ctx, leave) }
 			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/notes", strings.NewReader(`{"text":"one"}`))
 			r.Header = http.Header{"Authorization": {"Bearer " + b.key}, api.HeaderIdempotencyKey: {"k"}}
 			b.control.Handler().ServeHTTP(httptest.NewRecorder(), r)
-			b.room.after = nil
+			b.service.after = nil
 			b.write("k", "one").conflict("took effect, but its answer was lost", false)
 			b.write("k", "two").conflict("with another body", false)
 			require.EqualValues(t, 1, b.notes())
@@ -245,17 +245,17 @@ func TestAnswerLost(t *testing.T) {
 // TestLongAnswerIsNotKept: the caller gets all of it, once.
 func TestLongAnswerIsNotKept(t *testing.T) {
 	b := newNotebook(t)
-	b.room.pad = 1 << 20
+	b.service.pad = 1 << 20
 	require.Len(t, get[string](t, b.write("k", "one").ok(), "pad"), 1<<20)
 	b.write("k", "one").conflict("its answer was lost", false)
 	require.EqualValues(t, 1, b.notes())
-	b.room.pad = 1<<20 - 1000
+	b.service.pad = 1<<20 - 1000
 	first := b.write("k-2", "one")
 	first.ok()
 	b.write("k-2", "one").replayed(first)
 }
 
-// stalled has a request stand still in one of the room's hooks. goOn ends that.
+// stalled has a request stand still in one of the service's hooks. goOn ends that.
 func (b *notebook) stalled(hook *func(context.Context) error, idempotencyKey string) (goOn func() answer) {
 	b.t.Helper()
 	there, on, done := make(chan struct{}), make(chan struct{}), make(chan answer, 1)
@@ -273,11 +273,11 @@ func (b *notebook) stalled(hook *func(context.Context) error, idempotencyKey str
 	}
 }
 
-// TestKilledAfterTheChange: until its lease is over nobody knows that the first request will
-// not be answered. Then the next is told that it took effect.
+// TestKilledAfterTheChange: until its lease is over it is unknown that the first request will
+// not be answered. Then the error of the next says that it took effect.
 func TestKilledAfterTheChange(t *testing.T) {
 	b := newNotebook(t)
-	goOn := b.stalled(&b.room.after, "k")
+	goOn := b.stalled(&b.service.after, "k")
 	b.write("k", "one").conflict("still being answered", true)
 	b.wait(time.Minute - time.Second)
 	b.write("k", "one").conflict("still being answered", true)
@@ -295,7 +295,7 @@ func TestKilledAfterTheChange(t *testing.T) {
 // too late.
 func TestStalledBeforeTheChange(t *testing.T) {
 	b := newNotebook(t)
-	goOn := b.stalled(&b.room.before, "k")
+	goOn := b.stalled(&b.service.before, "k")
 	b.write("k", "one").conflict("still being answered", true)
 	b.wait(time.Minute)
 	second := b.write("k", "two")
@@ -343,7 +343,7 @@ func TestKeptAnswersAreEncrypted(t *testing.T) {
 
 // TestEveryPostTakesAnIdempotencyKey holds the document against the contract.
 func TestEveryPostTakesAnIdempotencyKey(t *testing.T) {
-	_, _, document := openHouse(t)
+	_, _, document := openService(t)
 	for _, o := range operations(t, document) {
 		takes := false
 		parameters, _ := o.text["parameters"].([]any)
@@ -365,7 +365,7 @@ func TestEveryPostTakesAnIdempotencyKey(t *testing.T) {
 func TestInsideRequestsTakeNoIdempotencyKey(t *testing.T) {
 	b := newNotebook(t)
 	var caller auth.Principal
-	b.room.before = func(ctx context.Context) error { caller = auth.PrincipalFrom(ctx); return nil }
+	b.service.before = func(ctx context.Context) error { caller = auth.PrincipalFrom(ctx); return nil }
 	b.write("k", "one").ok()
 	for range 2 {
 		status, text, err := b.control.Ask(t.Context(), caller, "POST", "/v1/notes", []byte(`{"text":"one"}`))
@@ -393,4 +393,4 @@ func TestRunForgetsIdempotencyKeys(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-var _ control.Room = (*noted)(nil)
+var _ control.Service = (*noted)(nil)

@@ -17,13 +17,12 @@ import (
 type Worker struct {
 	// Kind is that of the jobs.
 	Kind string
-	// Do does a job. It may have been begun before: job.Progress tells how far. Once ctx is
-	// done it returns soon: the process stops, or has lost the lease. What it writes in a
-	// change, it writes behind job.Hold. An error has it done again later; a JobFailure says
-	// more.
+	// Do does a job. It may have been begun before: job.Progress says how far. Once ctx is done it
+	// returns soon: the process stops, or has lost the lease. What it writes in a change, it writes
+	// behind job.Hold. An error has it done again later; a JobFailure says more.
 	Do func(ctx context.Context, job *store.Job) error
-	// Failed writes down, in the change that gives a job up, what that means for the room;
-	// nil writes nothing.
+	// Failed records, in the change that fails a job, what this means for the service; nil writes
+	// nothing.
 	Failed func(ctx context.Context, tx *store.Tx, job *store.Job, code string) error
 	// AtOnce is how many jobs this process does at a time. Default 4.
 	AtOnce int
@@ -45,7 +44,7 @@ func (f *JobFailure) Unwrap() error { return f.Err }
 const (
 	// jobLease is how long a process that was killed keeps others from its jobs.
 	jobLease = 30 * time.Second
-	// lookForJobs is how often a worker looks although nobody has told it of a job.
+	// lookForJobs is how often a worker polls for jobs.
 	lookForJobs = time.Second
 	// stopJobs is how long a stop waits for jobs to return, and endJob for the database to
 	// take down how one ended.
@@ -73,8 +72,8 @@ func retryAfter(attempt int) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// work does the jobs of a kind until ctx is done. Jobs that go on for too long then are
-// left to end with their leases.
+// work does the jobs of a kind until ctx is done. Jobs that run for too long then are left to end
+// with their leases.
 func (c *Control) work(ctx context.Context, w Worker) error {
 	tick := time.NewTicker(lookForJobs)
 	defer tick.Stop()
@@ -141,7 +140,7 @@ func (c *Control) do(ctx context.Context, w Worker, job *store.Job) {
 		err = job.Done(ctx)
 	case errors.Is(err, store.ErrStale):
 	case stopping:
-		err = job.GiveBack(ctx)
+		err = job.Release(ctx)
 	case failure.Final || job.Attempts >= w.Attempts:
 		logger.Error("a job failed for good", "code", failure.Code, "err", err)
 		var also func(context.Context, *store.Tx) error
@@ -154,12 +153,12 @@ func (c *Control) do(ctx context.Context, w Worker, job *store.Job) {
 		err = job.Fail(ctx, failure.Code, also)
 	default:
 		if job.Attempts == 1 {
-			logger.Warn("a job failed; it is tried again", "code", failure.Code, "err", err)
+			logger.Warn("a job failed, retrying", "code", failure.Code, "err", err)
 		}
 		err = job.Retry(ctx, failure.Code, retryAfter(job.Attempts))
 	}
 	if err != nil {
-		logger.Warn("how a job ended could not be written down: whoever has its lease next does it again", "err", err)
+		logger.Warn("the end of a job could not be recorded: the next holder of its lease repeats it", "err", err)
 	}
 }
 
@@ -182,7 +181,7 @@ func keeping(ctx context.Context, w Worker, job *store.Job) (err error) {
 	return w.Do(ctx, job)
 }
 
-// recovered is deferred by what calls a room: a slip in one job must not end the process, which
+// recovered is deferred around a service's work: a panic in one job must not end the process, which
 // would begin it again.
 func recovered(err *error) {
 	if p := recover(); p != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/tenant"
 )
@@ -108,7 +109,7 @@ func TestJobIsTriedAgain(t *testing.T) {
 		}
 		require.Empty(t, s.jobs())
 		fire()
-		require.Equal(t, 1, s.logged("a job failed; it is tried again"))
+		require.Equal(t, 1, s.logged("a job failed, retrying"))
 		require.Contains(t, s.log.String(), "a slip")
 		require.Equal(t, 1, s.logged("level=WARN"))
 		require.Zero(t, s.logged("level=ERROR"))
@@ -140,7 +141,7 @@ func TestGivingUpPanics(t *testing.T) {
 }
 
 // TestJobIsGivenUp by its last attempt, by a final failure, or since all were lost, and the
-// room writes that down in the same change.
+// service writes that down in the same change.
 func TestJobIsGivenUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		do       func() error
@@ -300,7 +301,7 @@ func TestWorkerIsBounded(t *testing.T) {
 func TestBadWorker(t *testing.T) {
 	nothing := func(context.Context, *store.Job) error { return nil }
 	for _, w := range []Worker{{Do: nothing}, {Kind: "broom"}, {Kind: "broom", Do: nothing, AtOnce: -1}} {
-		_, err := New(Config{DB: new(store.DB), Nodes: new(node.Room), Tenants: new(tenant.Room), Log: struct{ store.Appender }{}, Workers: []Worker{w}})
+		_, err := New(Config{DB: new(store.DB), Keys: new(signing.Service), Nodes: new(node.Service), Tenants: new(tenant.Service), Log: struct{ store.Appender }{}, Workers: []Worker{w}})
 		require.ErrorContains(t, err, "cannot open control: the worker")
 	}
 }

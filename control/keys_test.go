@@ -17,13 +17,13 @@ import (
 )
 
 // admin sends a request of the operator's.
-func (h *house) admin(method, path, body string) answer {
+func (h *fixture) admin(method, path, body string) answer {
 	h.t.Helper()
 	return send(h.t, h.control.Admin(), adminToken, method, path, body)
 }
 
 // eventsOf lists the newest types of a tenant's events, n of them.
-func (h *house) newest(tenantID string, n int) (types []string) {
+func (h *fixture) newest(tenantID string, n int) (types []string) {
 	h.t.Helper()
 	events := h.events(tenantID)
 	require.GreaterOrEqual(h.t, len(events), n)
@@ -34,7 +34,7 @@ func (h *house) newest(tenantID string, n int) (types []string) {
 }
 
 func TestRotateAPIKey(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant("keys:write", "rights:read")
 	oldID := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	before := time.Now()
@@ -70,8 +70,46 @@ func TestRotateAPIKey(t *testing.T) {
 	require.NotContains(t, string(told.Data), "ecretHash")
 }
 
+// TestKeyInForce: who took over in rotations goes on for a key, and nobody for one that was
+// revoked or has ended by itself.
+func TestKeyInForce(t *testing.T) {
+	h := newFixture(t)
+	_, first := h.tenant("keys:write", "rights:read")
+	firstID := get[string](t, h.call(first, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	now := time.Now()
+	require.Equal(t, firstID, h.inForce(firstID, now))
+	rotate := func(key, id, overlap string) (next, nextID string) {
+		made := h.call(key, "POST", "/v1/api-keys/"+id+"/rotate", `{"overlapSeconds":`+overlap+`}`).ok()
+		return get[string](t, made, "apiKey"), get[string](t, made, "key", "keyId")
+	}
+	second, secondID := rotate(first, firstID, "3600")
+	require.Equal(t, firstID, h.inForce(firstID, now), "it works on")
+	require.Equal(t, secondID, h.inForce(firstID, now.Add(2*time.Hour)))
+	third, thirdID := rotate(second, secondID, "0")
+	require.Equal(t, thirdID, h.inForce(firstID, now.Add(2*time.Hour)))
+
+	h.call(third, "DELETE", "/v1/api-keys/"+thirdID, "").ok()
+	require.Equal(t, firstID, h.inForce(firstID, now.Add(2*time.Hour)), "who went on is revoked")
+	require.Equal(t, secondID, h.inForce(secondID, now.Add(2*time.Hour)))
+
+	_, key := h.tenant("keys:write", "rights:read")
+	ended := get[string](t, h.call(key, "POST", "/v1/api-keys", `{"label":"x","expiresAt":"2999-01-01T00:00:00Z"}`).ok(), "key", "keyId")
+	require.Equal(t, ended, h.inForce(ended, time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)))
+	_, heirID := rotate(key, ended, "3600")
+	h.call(key, "DELETE", "/v1/api-keys/"+ended, "").ok()
+	require.Equal(t, ended, h.inForce(ended, now), "it was revoked, though "+heirID+" took over")
+	require.Equal(t, "key_none", h.inForce("key_none", now))
+}
+
+func (h *fixture) inForce(keyID string, at time.Time) string {
+	h.t.Helper()
+	found, err := tenant.KeyInForce(h.t.Context(), h.db.Read(), keyID, at)
+	require.NoError(h.t, err)
+	return found
+}
+
 func TestRotateAPIKeyRefuses(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant("keys:write", "rights:read")
 	mine := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	rotate := func(key, id, body string) answer { return h.call(key, "POST", "/v1/api-keys/"+id+"/rotate", body) }
@@ -82,7 +120,7 @@ func TestRotateAPIKeyRefuses(t *testing.T) {
 		require.Contains(t, rotate(key, mine, body).refused(422, api.ValidationFailed), `"field":"`+field+`"`, body)
 	}
 
-	// Nobody rotates himself into scopes that he lacks, or without keys:write.
+	// No key rotates into scopes that it lacks, or without keys:write.
 	reader := h.call(key, "POST", "/v1/api-keys", `{"label":"reader","scopes":["rights:read"]}`).ok()
 	rotate(get[string](t, reader, "apiKey"), mine, "").refused(403, api.ScopeMissing)
 	narrow := h.call(key, "POST", "/v1/api-keys", `{"label":"narrow","scopes":["keys:write"]}`).ok()
@@ -97,7 +135,7 @@ func TestRotateAPIKeyRefuses(t *testing.T) {
 // TestSuccessorLivesAsLong: a rotation does not turn a key with an end into one
 // without, nor does an overlap lengthen a life.
 func TestSuccessorLivesAsLong(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	ends := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	made := h.call(key, "POST", "/v1/api-keys", fmt.Sprintf(`{"label":"hourly","expiresAt":%q}`, sealer.FormatTime(ends))).ok()
@@ -115,7 +153,7 @@ func TestSuccessorLivesAsLong(t *testing.T) {
 
 // TestOneOfManyRotationsWins calls at once: one key takes over, with one event.
 func TestOneOfManyRotationsWins(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant()
 	id := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	var answers [8]answer
@@ -139,7 +177,7 @@ func TestOneOfManyRotationsWins(t *testing.T) {
 
 // TestOperatorChangesKeys of any tenant, with any scope, and the events say who did.
 func TestOperatorChangesKeys(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant("rights:read")
 	id := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	made := h.admin("POST", "/admin/api-keys", fmt.Sprintf(`{"tenantId":%q,"label":"all of it","scopes":["*"],"env":"live"}`, tenantID)).ok()
@@ -169,9 +207,9 @@ func TestOperatorChangesKeys(t *testing.T) {
 	}
 }
 
-// TestRevokeNamesSuccessors: whoever stole a key may have rotated it, twice.
+// TestRevokeNamesSuccessors: a thief may have rotated the key, twice.
 func TestRevokeNamesSuccessors(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	id := func(answer map[string]any, path ...string) string { return get[string](t, answer, path...) }
 	stolen := id(h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
@@ -188,7 +226,7 @@ func TestRevokeNamesSuccessors(t *testing.T) {
 // TestKeyMakesNoneThatOutlivesIt: a key with an end gives none that lasts longer, to a key
 // that it makes or to the successor of another one.
 func TestKeyMakesNoneThatOutlivesIt(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, lasting := h.tenant()
 	ends := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	create := func(by, label, expires string) answer {
@@ -241,7 +279,7 @@ func TestKeyMakesNoneThatOutlivesIt(t *testing.T) {
 
 // TestKeyMakesNoneOnceItHasEnded: not by a request either that was let in before.
 func TestKeyMakesNoneOnceItHasEnded(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	me := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	other := get[string](t, h.call(key, "POST", "/v1/api-keys", `{"label":"other"}`).ok(), "key", "keyId")
@@ -255,9 +293,9 @@ func TestKeyMakesNoneOnceItHasEnded(t *testing.T) {
 	}
 }
 
-// TestRevokeNamesMadeKeys: whoever stole a key may have made others, and those others more.
+// TestRevokeNamesMadeKeys: a thief may have made other keys, and those others more.
 func TestRevokeNamesMadeKeys(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant()
 	create := func(by, label string) (keyID, token string) {
 		made := h.call(by, "POST", "/v1/api-keys", fmt.Sprintf(`{"label":%q}`, label)).ok()
@@ -303,7 +341,7 @@ func TestRevokeNamesMadeKeys(t *testing.T) {
 
 // TestRevokeNamesAHundredMadeKeys, and says that there are more.
 func TestRevokeNamesAHundredMadeKeys(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	id := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	for range 101 {
@@ -317,7 +355,7 @@ func TestRevokeNamesAHundredMadeKeys(t *testing.T) {
 // TestRollbackForgetsNoEnd replays a rotation and a revocation on a database that
 // was copied before them.
 func TestRollbackForgetsNoEnd(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant()
 	me := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	other := get[string](t, h.call(key, "POST", "/v1/api-keys", `{"label":"other"}`).ok(), "key", "keyId")
@@ -354,7 +392,7 @@ func TestRollbackForgetsNoEnd(t *testing.T) {
 	require.False(t, snapshot.RevokedAt.IsZero())
 }
 
-// TestEditedKeyEnds has somebody make keys live again in the database, in each place.
+// TestEditedKeyEnds makes keys active again in the database, in each place.
 func TestEditedKeyEnds(t *testing.T) {
 	for name, edits := range map[string][]string{
 		"nothing":          nil,
@@ -365,7 +403,7 @@ func TestEditedKeyEnds(t *testing.T) {
 		"without a record": {`DELETE FROM api_keys WHERE key_id = $1`, `UPDATE feed SET snapshot = REPLACE(REPLACE(snapshot, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
+			h := newFixture(t)
 			tenantID, key := h.tenant()
 			made := func() string {
 				return get[string](t, h.call(key, "POST", "/v1/api-keys", `{"label":"other"}`).ok(), "key", "keyId")
@@ -409,9 +447,7 @@ func TestEditedKeyEnds(t *testing.T) {
 }
 
 func TestOperatorChangesSigningKeys(t *testing.T) {
-	h := newHouse(t)
-	_, err := h.nodes.Enrol(t.Context(), "nod_a")
-	require.NoError(t, err)
+	h := newFixture(t)
 	current := func(purpose string) string {
 		for _, k := range get[[]any](t, h.admin("GET", "/admin/signing-keys", "").ok(), "keys") {
 			k := k.(map[string]any)
@@ -423,10 +459,10 @@ func TestOperatorChangesSigningKeys(t *testing.T) {
 		return "none"
 	}
 	list := h.admin("GET", "/admin/signing-keys", "")
-	require.Equal(t, h.nodes.RootVkey(), get[string](t, list.ok(), "root"))
+	require.Equal(t, h.keys.RootVkey(), get[string](t, list.ok(), "root"))
 	require.NotContains(t, list.text, "PRIVATE")
 
-	for _, purpose := range []string{sealer.PurposeReceipt, sealer.PurposePack, sealer.PurposeDirectory} {
+	for _, purpose := range []string{sealer.PurposeWebhook, sealer.PurposePack, sealer.PurposeDirectory} {
 		old := current(purpose)
 		rotated := h.admin("POST", "/admin/signing-keys/"+old+"/rotate", "").ok()
 		next := get[string](t, rotated, "key", "keyId")
@@ -448,8 +484,8 @@ func TestOperatorChangesSigningKeys(t *testing.T) {
 			require.Contains(t, string(e.Data), `"reason":"drill"`)
 		}
 	}
-	d, err := h.nodes.Directory(context.Background())
+	d, err := h.keys.Directory(context.Background())
 	require.NoError(t, err)
-	_, err = sealer.VerifyDirectory(d, h.nodes.RootVkey())
+	_, err = sealer.VerifyDirectory(d, h.keys.RootVkey())
 	require.NoError(t, err)
 }

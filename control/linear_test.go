@@ -26,7 +26,7 @@ import (
 )
 
 // What nodes decide while rights are suspended, resumed and revoked is held against the
-// promise, as historytest tells: in a simulation, in which everything may go wrong.
+// promise, as historytest decides: in a simulation, in which everything may go wrong.
 
 const (
 	linearBound = 10 * time.Second
@@ -90,7 +90,7 @@ type stage struct {
 	t        *testing.T
 	seed     uint64
 	began    time.Time
-	house    *house
+	fixture  *fixture
 	key      string
 	tenantID string
 	rights   []string
@@ -104,14 +104,14 @@ type stage struct {
 // newStage has six rights, of which two derive from the first.
 func newStage(t *testing.T, seed uint64) *stage {
 	s := &stage{t: t, seed: seed, began: time.Now(), haste: make(chan struct{})}
-	s.house = newHouseOn(t, t.TempDir(), node.Config{Bound: linearBound})
-	s.tenantID, s.key = s.house.tenant()
-	basisID := s.house.basis(s.key)
+	s.fixture = newFixtureOn(t, t.TempDir(), node.Config{Bound: linearBound})
+	s.tenantID, s.key = s.fixture.tenant()
+	basisID := s.fixture.basis(s.key)
 	for range 4 {
-		s.rights = append(s.rights, s.house.right(s.key, basisID))
+		s.rights = append(s.rights, s.fixture.right(s.key, basisID))
 	}
 	for range 2 {
-		made := s.house.call(s.key, "POST", "/v1/rights", fmt.Sprintf(
+		made := s.fixture.call(s.key, "POST", "/v1/rights", fmt.Sprintf(
 			`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US"]},"effectiveFrom":"2026-01-01T00:00:00Z","parentRightId":%q}`, basisID, s.rights[0])).ok()
 		s.rights = append(s.rights, get[string](t, made, "right", "id"))
 	}
@@ -183,7 +183,7 @@ func (s *stage) operate(ctx context.Context, r *rand.Rand, id string) (state api
 // change is true when it is a stop, and was applied by all nodes.
 func (s *stage) change(id, verb string, to api.RightState) bool {
 	called := time.Now()
-	told := s.house.call(s.key, "POST", "/v1/rights/"+id+"/"+verb, "").ok()
+	told := s.fixture.call(s.key, "POST", "/v1/rights/"+id+"/"+verb, "").ok()
 	applied := to != api.RightActive && get[bool](s.t, told, "propagation", "applied")
 	s.history.Changed(id, to, called, time.Now(), applied)
 	s.mu.Lock()
@@ -226,11 +226,11 @@ type actor struct {
 }
 
 func (s *stage) newActor(i int) *actor {
-	credential := s.house.admit(newNewcomer(s.t), s.house.invite())
+	credential := s.fixture.admit(newNewcomer(s.t), s.fixture.invite())
 	r := s.random(i)
 	return &actor{
 		s: s, r: r, credential: credential, skew: upTo(r, 1000*time.Hour),
-		wire: &wire{to: s.house.control.Nodes(), r: s.random(200 + i), goes: closed(),
+		wire: &wire{to: s.fixture.control.Nodes(), r: s.random(200 + i), goes: closed(),
 			slow: 6 * time.Second, // an answer is not waited for that long
 		},
 	}

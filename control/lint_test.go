@@ -23,7 +23,7 @@ const (
 
 // served is a folder with the document as it is served, in both versions.
 func served(t *testing.T) string {
-	h, _, _ := openHouse(t)
+	h, _, _ := openService(t)
 	dir := t.TempDir()
 	for _, name := range []string{"openapi.json", "openapi-3.0.json"} {
 		text := h.call("", "GET", "/"+name, "").text

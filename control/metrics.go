@@ -26,7 +26,7 @@ func newMetrics(to prometheus.Registerer) (*prometheus.HistogramVec, error) {
 	return seconds, to.Register(seconds)
 }
 
-// unmatched stands for the operation, and the route, of requests that reach none.
+// unmatched is the operation, and the route, of requests that match none.
 const unmatched = "unmatched"
 
 // noteOperation is the outermost middleware: it says which operation a request has reached.
@@ -37,7 +37,7 @@ func noteOperation(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// observe counts and times a request once it is answered, and logs it for who wants to see
+// observe counts and times a request once it is answered, and logs it for an operator who wants to see
 // each. Neither its path nor its query is logged: callers write what they like there.
 func (d *door) observe(x *exchange, r *http.Request, w *answerWriter, began time.Time) {
 	took := d.now().Sub(began)

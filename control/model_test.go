@@ -25,11 +25,11 @@ import (
 
 // TestRightsOffersAndChallengesAgainstAModel plays random operations on rights, offers
 // and challenges over HTTP. The model foresees each answer's status, every record as it
-// is in the end, and all that the audit log tells, in order.
+// is in the end, and all that the audit log holds, in order.
 func TestRightsOffersAndChallengesAgainstAModel(t *testing.T) {
 	var clock atomic.Int64 // milliseconds
 	clock.Store(time.Now().UnixMilli())
-	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return time.UnixMilli(clock.Load()) })
+	h := newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return time.UnixMilli(clock.Load()) })
 	_, key := h.tenant()
 	basisID := h.basis(key)
 	done := map[string]int{}
@@ -111,14 +111,14 @@ func (m *model) anyScope(parent modelScope) (member string, granted modelScope, 
 
 type model struct {
 	*rapid.T
-	h            *house
+	h            *fixture
 	key, basisID string
 	clock        *atomic.Int64
 	rights       []*modelRight
 	offers       []*modelOffer
 	challenges   []*modelChallenge
 	start        int64          // the number of the newest event before
-	told         []string       // what the log is to tell
+	emitted      []string       // what the log is to hold
 	done         map[string]int // answers, by operation and status
 }
 
@@ -133,7 +133,7 @@ func (m *model) ask(operation string, status int, path, body string) map[string]
 	return a.ok()
 }
 
-func (m *model) tell(event, id string) { m.told = append(m.told, event+" "+id) }
+func (m *model) emit(event, id string) { m.emitted = append(m.emitted, event+" "+id) }
 
 // allowed is the status of what is possible or is not.
 func allowed(ok bool) int { return map[bool]int{true: 200, false: 409}[ok] }
@@ -170,7 +170,7 @@ func (m *model) issue() {
 func (m *model) add(record map[string]any, holder string, parent *modelRight, scope modelScope) {
 	r := &modelRight{record["id"].(string), "ACTIVE", holder, parent, scope}
 	m.rights = append(m.rights, r)
-	m.tell("right.issued", r.id)
+	m.emit("right.issued", r.id)
 }
 
 func (m *model) derive() {
@@ -196,7 +196,7 @@ func (m *model) move(verb string) func() {
 		m.ask(verb, allowed(ok), "/v1/rights/"+r.id+"/"+verb, "")
 		if ok && to != r.state {
 			r.state = to
-			m.tell(map[string]string{"suspend": "right.suspended", "resume": "right.resumed", "revoke": "right.revoked"}[verb], r.id)
+			m.emit(map[string]string{"suspend": "right.suspended", "resume": "right.resumed", "revoke": "right.revoked"}[verb], r.id)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (m *model) propose() {
 func (m *model) offered(o *modelOffer, data map[string]any) {
 	o.id = data["offer"].(map[string]any)["id"].(string)
 	m.offers = append(m.offers, o)
-	m.tell("offer.proposed", o.id)
+	m.emit("offer.proposed", o.id)
 }
 
 func (m *model) offer() *modelOffer {
@@ -270,7 +270,7 @@ func (m *model) counter() {
 	data := m.ask("counter", status, "/v1/offers/"+o.id+"/counter", `{"termsRef":null`+members+`}`)
 	if data != nil {
 		o.state = "COUNTERED"
-		m.tell("offer.countered", o.id)
+		m.emit("offer.countered", o.id)
 		made := &modelOffer{state: "PROPOSED", from: o.to, to: o.from, of: o.of, scope: granted, end: end}
 		m.offered(made, data)
 		o.counteredBy = made.id
@@ -287,7 +287,7 @@ func (m *model) accept() {
 		return
 	}
 	o.state = "ACCEPTED"
-	m.tell("offer.accepted", o.id)
+	m.emit("offer.accepted", o.id)
 	holder := o.from
 	if o.from == o.of.holder {
 		holder = o.to
@@ -311,7 +311,7 @@ func (m *model) refuse(verb, to string) func() {
 		}
 		if m.ask(verb, allowed(m.stands(o)), "/v1/offers/"+o.id+"/"+verb, "") != nil {
 			o.state = to
-			m.tell(map[string]string{"withdraw": "offer.withdrawn", "reject": "offer.rejected"}[verb], o.id)
+			m.emit(map[string]string{"withdraw": "offer.withdrawn", "reject": "offer.rejected"}[verb], o.id)
 		}
 	}
 }
@@ -322,7 +322,7 @@ func (m *model) challenge() {
 	if data != nil {
 		c := &modelChallenge{data["challenge"].(map[string]any)["id"].(string), "OPEN", r}
 		m.challenges = append(m.challenges, c)
-		m.tell("challenge.opened", c.id)
+		m.emit("challenge.opened", c.id)
 	}
 }
 
@@ -343,10 +343,10 @@ func (m *model) resolve(how string) func() {
 			return
 		}
 		c.state = to
-		m.tell(event, c.id)
+		m.emit(event, c.id)
 		if how == "uphold" && c.of.state != "REVOKED" {
 			c.of.state = "REVOKED"
-			m.tell("right.revoked", c.of.id)
+			m.emit("right.revoked", c.of.id)
 		}
 	}
 }
@@ -364,7 +364,7 @@ func (m *model) expire() {
 	slices.SortFunc(due, func(a, b *modelOffer) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.id, b.id)) })
 	for _, o := range due {
 		o.state = "EXPIRED"
-		m.tell("offer.expired", o.id)
+		m.emit("offer.expired", o.id)
 		m.done["expire"]++
 	}
 	require.NoError(m, m.h.offers.Expire(m.h.t.Context()))
@@ -376,7 +376,7 @@ func (m *model) number() (n int64) {
 	return n
 }
 
-// check holds all records, and what was told of them, against the model.
+// check compares all records, and their events, with the model.
 func (m *model) check() {
 	get := func(kind, id string) map[string]any {
 		a := m.h.call(m.key, "GET", "/v1/"+kind+"s/"+id, "")
@@ -432,5 +432,5 @@ func (m *model) check() {
 		require.GreaterOrEqual(m, record.Revision, last, "revisions rise in the order of the events")
 		last = record.Revision
 	}
-	require.Equal(m, m.told, told, "each change is told once, and nothing else")
+	require.Equal(m, m.emitted, told, "each change has one event, and there is no other")
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"crypto/x509"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -12,16 +13,16 @@ import (
 	"muniment/gateway/auth"
 )
 
-// nodeRoutes are what a node in a process of its own asks: Source, over HTTP.
+// nodeRoutes are the operations for nodes in processes of their own: Source, over HTTP.
 func (c *Control) nodeRoutes(a route.API) {
 	source := c.Source()
 	operation := func(access route.Access, id, method, path, summary string) route.Operation {
 		return route.Operation{ID: id, Method: method, Path: path, Summary: summary, Tag: "Nodes", Access: access}
 	}
-	invited, node := route.Public{}, route.Node{} // the invitation is the credential of who joins
+	invited, node := route.Public{}, route.Node{} // the invitation or the certificate is the credential of who joins
 	route.Add(a, operation(invited, "join", http.MethodPost, api.PathJoin, "Present a node for the first time"),
 		func(ctx context.Context, in *struct{ Body api.JoinRequest }) (api.Joined, error) {
-			return c.cfg.Nodes.Join(ctx, in.Body)
+			return c.cfg.Nodes.Join(ctx, in.Body, shownBy(ctx))
 		})
 	route.Add(a, operation(node, "start", http.MethodPost, api.PathStart, "Count a start of the node"),
 		func(ctx context.Context, in *struct {
@@ -35,11 +36,11 @@ func (c *Control) nodeRoutes(a route.API) {
 		})
 	route.Add(a, operation(node, "enrol", http.MethodPost, api.PathEnrol, "Enrol the node's next signing key"),
 		func(ctx context.Context, in *struct{ Body api.EnrolRequest }) (api.SigningKey, error) {
-			return c.cfg.Nodes.EnrolKey(ctx, nodeFrom(ctx), in.Body)
+			return c.cfg.Keys.EnrolKey(ctx, nodeFrom(ctx), in.Body)
 		})
-	route.Add(a, operation(node, "retire", http.MethodPost, api.PathRetire, "Tell that an old signing key is out of use"),
+	route.Add(a, operation(node, "retire", http.MethodPost, api.PathRetire, "Report that an old signing key is no longer used"),
 		func(ctx context.Context, in *struct{ Body api.RetireRequest }) (api.SigningKey, error) {
-			return c.cfg.Nodes.RetireKey(ctx, nodeFrom(ctx), in.Body)
+			return c.cfg.Keys.RetireKey(ctx, nodeFrom(ctx), in.Body)
 		})
 	route.Add(a, operation(node, "feed", http.MethodPost, api.PathFeed, "Ask for what came after a revision"),
 		func(ctx context.Context, in *struct{ Body api.FeedRequest }) (api.Feed, error) {
@@ -78,12 +79,26 @@ func nodeFrom(ctx context.Context) string {
 	return id
 }
 
+type shownKey struct{}
+
+// shownBy returns the certificates that the client of a public operation has shown for its
+// connection. Only TLS has verified that it has the first one's key; nobody has verified the rest.
+func shownBy(ctx context.Context) []*x509.Certificate {
+	shown, _ := ctx.Value(shownKey{}).([]*x509.Certificate)
+	return shown
+}
+
 // byNode lets in nodes that have joined.
-func byNode(known *node.Room) authenticator {
+func byNode(known *node.Service) authenticator {
 	return func(access route.Access) admission {
 		switch access.(type) {
 		case route.Public:
-			return anybody
+			return func(ctx huma.Context) (context.Context, error) {
+				if ctx.TLS() == nil {
+					return ctx.Context(), nil
+				}
+				return context.WithValue(ctx.Context(), shownKey{}, ctx.TLS().PeerCertificates), nil
+			}
 		case route.Node:
 			return func(ctx huma.Context) (context.Context, error) {
 				credential, err := auth.Bearer(ctx.Header("Authorization"), "node credential")

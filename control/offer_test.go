@@ -19,7 +19,7 @@ import (
 
 // TestOffers is a negotiation over HTTP, and what is refused on the way.
 func TestOffers(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant()
 	rightID := h.right(key, h.basis(key))
 	propose := func(more string) answer {
@@ -112,7 +112,7 @@ func TestOffers(t *testing.T) {
 // TestOfferedScopeInherits: an offer shows the scope that accepting it grants, in which what
 // was not named is the right's.
 func TestOfferedScopeInherits(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	issued := h.call(key, "POST", "/v1/rights", fmt.Sprintf(
 		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US","CA"],"channels":["lobby"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, h.basis(key))).ok()
@@ -143,9 +143,9 @@ func scopeOf(t *testing.T, data map[string]any, noun string) string {
 	return string(text)
 }
 
-// TestManyAcceptsOverHTTP: of all who accept one offer at once, one is told that he did.
+// TestManyAcceptsOverHTTP: of all concurrent requests to accept one offer, one succeeds.
 func TestManyAcceptsOverHTTP(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	rightID := h.right(key, h.basis(key))
 	offerID := h.offer(key, rightID)

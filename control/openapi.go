@@ -21,9 +21,9 @@ import (
 type object = map[string]any
 
 // document writes the OpenAPI document of everything that a caller of the service
-// can reach: what the rooms have declared, and what the gateway answers itself.
+// can reach: what the services have declared, and what the gateway answers itself.
 //
-// What the rooms can't know is put in here, into a copy, so that the schemas by
+// What the services can't know is put in here, into a copy, so that the schemas by
 // which requests are checked stay as they are: error envelopes, closed lists, and
 // examples.
 func document(declared *huma.OpenAPI) (text []byte, err error) {
@@ -148,12 +148,16 @@ var tagNotes = []struct{ name, note string }{
 	{"Rights", "What may be delivered, where and until when. Suspension and revocation reach every node."},
 	{"Offers", "What one organisation asks of another about a right, and the right that comes of it. Both sides live in one tenant, and a key of the tenant may act for either: in the events `actingOrgId` is the side that it acted for, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
 	{"Challenges", "What an organisation says against a right, and what came of it. A key of the tenant may act for the challenger: in the events `actingOrgId` is who acted, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
+	{"Disputes", "What an organisation says against deliveries before they are paid for. They are held out of settlement until the dispute is resolved. A key of the tenant may act for any side: in the events `actingOrgId` is who acted, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
 	{"Bases", "The legal bases that rights rest on."},
-	{"Mappings", "What vendors' ids stand for, so that rows of batches may name their right and anchor by them; and the rows that wait for that."},
+	{"Compliance", "What is known of a person, handed over; and exports of all that a tenant has."},
+	{"Mappings", "Vendors' ids mapped to rights and anchors, so that rows of batches may use them; and the rows that wait for a mapping."},
 	{"Receipts", "Receipts by id, and the proof that one is in the tenant's log."},
 	{"Proof packs", "Sealed slices of the tenant's log, for a stranger to verify offline."},
 	{"Events", "The tenant's audit log, in the order in which it happened."},
 	{"Metering", "What was billed and what was refused, by right and stretch of time."},
+	{"Settlement", "Who is paid, and what receipts are worth to them."},
+	{"Webhooks", "URLs to which events are sent, signed by the Standard Webhooks specification, until they are taken."},
 	{"Tenant", "The tenant and its API keys."},
 	{"Sandbox", "A place to try it all, without a key: a cookie names the visitor's tenant."},
 	{"Verification", "What a verifier needs to trust."},
@@ -242,15 +246,15 @@ func operationsOf(api *huma.OpenAPI) map[string]*huma.Operation {
 }
 
 // refine puts into the schemas what their Go types can't say: lists that are
-// closed, arrays that are empty rather than null, and what is in texts that are
-// handed on verbatim, which the bodies of requests have none of.
+// closed, and what is in texts that are handed on verbatim, which the bodies of
+// requests have none of.
 func refine(schemas object, bodies map[string]bool) {
 	var substrates []string
 	for s := range gate.Substrate(gate.Substrates) {
 		substrates = append(substrates, s.String())
 	}
 	verbatim := map[string]object{
-		"event": {"type": "object"}, "header": {"type": "object"}, "keys": {"type": "object"}, "scope": {"type": "object"},
+		"document": {"type": []any{"object", "null"}}, "event": {"type": "object"}, "header": {"type": "object"}, "keys": {"type": "object"}, "scope": {"type": "object"},
 		"pack": {"type": []any{"object", "null"}}, "row": {"type": []any{"object", "null"}}, "receipt": reference("schemas", "Receipt"), "signature": reference("schemas", "Signature"),
 	}
 	for of, s := range schemas {
@@ -258,9 +262,6 @@ func refine(schemas object, bodies map[string]bool) {
 		properties, _ := s.(object)["properties"].(object)
 		for name, p := range properties {
 			p := p.(object)
-			if slices.Equal(typesOf(p), []string{"array", "null"}) {
-				p["type"] = "array"
-			}
 			if items, ok := p["items"].(object); ok && len(items) == 0 {
 				items["type"] = "object"
 			}
@@ -269,6 +270,9 @@ func refine(schemas object, bodies map[string]bool) {
 			}
 			if p["type"] == nil && p["$ref"] == nil && !bodies[of] {
 				maps.Copy(p, verbatim[name])
+			}
+			if values, closed := p["enum"].([]any); closed && slices.Contains(typesOf(p), "null") {
+				p["enum"] = append(slices.Clone(values), nil)
 			}
 			switch name {
 			case "substrate":
@@ -292,25 +296,30 @@ func refine(schemas object, bodies map[string]bool) {
 }
 
 // acceptNull says of a body what is true of its reader: a member that may be left out
-// may be null as well.
+// may be null as well, also in the objects of a body.
 func acceptNull(op, schemas object) {
 	body, _ := op["requestBody"].(object)
 	content, _ := body["content"].(object)
 	for _, media := range content {
-		ref, _ := media.(object)["schema"].(object)["$ref"].(string)
-		s, _ := schemas[strings.TrimPrefix(ref, schemaPrefix)].(object)
-		required, _ := s["required"].([]any)
-		properties, _ := s["properties"].(object)
-		for name, p := range properties {
-			p := p.(object)
-			types := typesOf(p)
-			if slices.Contains(required, any(name)) || len(types) == 0 || slices.Contains(types, "null") {
-				continue
-			}
-			p["type"] = append(types, "null")
-			if values, closed := p["enum"].([]any); closed {
-				p["enum"] = append(slices.Clone(values), nil)
-			}
+		acceptNulls(media.(object)["schema"].(object), schemas)
+	}
+}
+
+func acceptNulls(schema, schemas object) {
+	ref, _ := schema["$ref"].(string)
+	s, _ := schemas[strings.TrimPrefix(ref, schemaPrefix)].(object)
+	required, _ := s["required"].([]any)
+	properties, _ := s["properties"].(object)
+	for name, p := range properties {
+		p := p.(object)
+		acceptNulls(p, schemas)
+		types := typesOf(p)
+		if slices.Contains(required, any(name)) || len(types) == 0 || slices.Contains(types, "null") {
+			continue
+		}
+		p["type"] = append(types, "null")
+		if values, closed := p["enum"].([]any); closed {
+			p["enum"] = append(slices.Clone(values), nil)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 // TestUnknownQueryParameters sends every operation under /v1 a parameter that it does not
 // have: the answer names it, and those that there are.
 func TestUnknownQueryParameters(t *testing.T) {
-	h, _, document := openHouse(t)
-	_, key := h.tenant()
+	h, _, document := openService(t)
+	_, key := h.tenant("*")
 	asked := 0
 	for _, o := range operations(t, document) {
 		route := o.method + " " + o.path

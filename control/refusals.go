@@ -10,7 +10,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// refusal is how the contract tells one HTTP status.
+// refusal is the contract's error of one HTTP status.
 type refusal struct {
 	status  int
 	name    string
@@ -44,7 +44,7 @@ var refusalTable = []refusal{
 		api.Unavailable(api.RightsStale, "this node has had no news of rights for too long", time.Second)},
 }
 
-// refusedDelivery is the answer to a car at 65 mph, as the gate tells it.
+// refusedDelivery is the answer to a car at 65 mph, with the gate's violations.
 func refusedDelivery() *api.Error {
 	limit := 5.0
 	text, err := json.Marshal([]gate.Violation{{
@@ -68,7 +68,7 @@ func refusalNames(visited bool) map[int]string {
 		for _, r := range sandbox.Refusals() {
 			names[r.Status] = r.Name
 		}
-		// Whoever could not read the headers does not know the path.
+		// If the headers could not be read, the path is unknown.
 		names[http.StatusRequestHeaderFieldsTooLarge] = headersTooLarge
 		return names
 	}

@@ -15,7 +15,7 @@ import (
 
 // TestRecordsHaveTheirFields holds the records against the design's list.
 func TestRecordsHaveTheirFields(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	basis := get[map[string]any](t, h.call(key, "POST", "/v1/bases",
 		`{"kind":"STATUTE","title":"x","jurisdiction":null,"reference":"§ 4","effectiveFrom":null,"contentHash":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}`).ok(), "basis")
@@ -76,7 +76,7 @@ func TestOrganisations(t *testing.T) {
 // TestIssuedScope: a right that derives from another inherits what its scope does not name.
 // One that rests on a basis alone has to say what it is limited to.
 func TestIssuedScope(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	basisID := h.basis(key)
 	issue := func(more string) answer {
@@ -104,7 +104,7 @@ func TestIssuedScope(t *testing.T) {
 
 // TestDerivedRights walks a lineage of three over HTTP.
 func TestDerivedRights(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	basisID := h.basis(key)
 	derive := func(parent, scope string) answer {

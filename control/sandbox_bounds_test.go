@@ -24,10 +24,10 @@ import (
 	"muniment/gateway/auth"
 )
 
-// TestSandboxIsFull: nobody who used a tenant within the hour loses it to somebody who comes later.
+// TestSandboxIsFull: a tenant that was used within the hour is not dropped for a later visitor.
 func TestSandboxIsFull(t *testing.T) {
 	now := time.Now()
-	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{MaxTenants: 2, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{MaxTenants: 2, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	first, _ := p.visit()
 	second, _ := p.visit()
 	late := &visitor{playground: p}
@@ -42,11 +42,11 @@ func TestSandboxIsFull(t *testing.T) {
 	second.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
 }
 
-// TestSandboxMakesRoom: a full sandbox is closed to nobody for longer than an hour because
-// of tenants that nobody uses.
-func TestSandboxMakesRoom(t *testing.T) {
+// TestSandboxMakesSpace: a full sandbox is closed to no visitor for longer than an hour because
+// of unused tenants.
+func TestSandboxMakesSpace(t *testing.T) {
 	now := time.Now()
-	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
+	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
 		MaxTenants: 3, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 	})
 	held, tenant := p.visit() // can't be dropped
@@ -75,7 +75,7 @@ func TestSandboxMakesRoom(t *testing.T) {
 
 // TestSandboxIsClosed: without a sandbox there is nothing in its place.
 func TestSandboxIsClosed(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for _, route := range []string{"POST /tenant", "GET /tenant", "GET /runtime-keys", "POST /run-demo"} {
 		method, path, _ := strings.Cut(route, " ")
 		told(t, h.call("", method, "/api/sandbox"+path, ""), 404, sandbox.HandlerError)
@@ -88,7 +88,7 @@ func TestSandboxIsClosed(t *testing.T) {
 
 func TestSandboxLimits(t *testing.T) {
 	now := time.Now()
-	p := openPlayground(t, newHouse(t), sandbox.Config{Now: func() time.Time { return now }})
+	p := openPlayground(t, newFixture(t), sandbox.Config{Now: func() time.Time { return now }})
 	v := &visitor{playground: p}
 	ask := func(hops string) answer { return v.send("GET", "/tenant", "", "X-Forwarded-For", hops) }
 	for range 10 {
@@ -115,7 +115,7 @@ func TestSandboxLimitsOfAllProcesses(t *testing.T) {
 	var doors []*visitor
 	dir := t.TempDir()
 	for range 2 {
-		h := newHouseOn(t, dir, node.Config{}, func() time.Time { return now })
+		h := newFixtureOn(t, dir, node.Config{}, func() time.Time { return now })
 		doors = append(doors, &visitor{playground: openPlayground(t, h, sandbox.Config{Shared: true})})
 	}
 	ask := func(i int) answer { return doors[i%2].send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.1") }
@@ -145,10 +145,10 @@ func TestSandboxLimitsOfAllProcesses(t *testing.T) {
 	require.Equal(t, strconv.Itoa(3600-1910), refused.header.Get("Retry-After"))
 }
 
-// TestSandboxHasItsShare: one visitor, or a crowd of them, has so much in hand at a time,
-// and of what holds whole tenants in memory less.
-func TestSandboxHasItsShare(t *testing.T) {
-	h := newHouse(t)
+// TestVisitorLimit: one visitor, or a crowd of them, has so much in hand at a time, and of what
+// holds whole tenants in memory less.
+func TestVisitorLimit(t *testing.T) {
+	h := newFixture(t)
 	begun, answer := make(chan struct{}), make(chan struct{})
 	var p *playground
 	held := false
@@ -241,7 +241,7 @@ func TestSandboxAnswersAreBounded(t *testing.T) {
 func TestSandboxListsTheNewestPacks(t *testing.T) {
 	const packs = 1203
 	var p *playground
-	p = openPlayground(t, newHouse(t), sandbox.Config{
+	p = openPlayground(t, newFixture(t), sandbox.Config{
 		CountPacks: func(context.Context, string) (int64, error) { return packs, nil },
 		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			if id, one := strings.CutPrefix(target, "/v1/proof-packs/ppk_"); one {
@@ -299,10 +299,10 @@ func (v *visitor) inspections() (parts []map[string]any) {
 	}
 }
 
-// TestSandboxClockAhead: a process whose clock was wrong locks nobody out once it is right.
+// TestSandboxClockAhead: a process whose clock was wrong refuses no visitor once it is right.
 func TestSandboxClockAhead(t *testing.T) {
 	now := time.Now()
-	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{Shared: true})
+	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{Shared: true})
 	v := &visitor{playground: p}
 	now = now.Add(24 * time.Hour)
 	for range 10 {
@@ -322,7 +322,7 @@ func TestSandboxCountsBesideChanges(t *testing.T) {
 		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has one writer
 	}
 	now := time.Now()
-	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{Shared: true})
+	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{Shared: true})
 	v := &visitor{playground: p}
 	require.NoError(t, p.db.Change(t.Context(), func(tx *store.Tx) error {
 		for range 10 {
@@ -352,7 +352,7 @@ func TestSandboxPackTooLong(t *testing.T) {
 	var p *playground
 	size := 8<<20 + 1
 	var asked []string
-	p = openPlayground(t, newHouse(t), sandbox.Config{
+	p = openPlayground(t, newFixture(t), sandbox.Config{
 		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			rest, packs := strings.CutPrefix(target, "/v1/proof-packs/ppk_1")
 			if !packs {

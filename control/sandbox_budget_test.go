@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	takenAll = "the tenant has taken all the room that a visitor gets"
+	takenAll = "the tenant has taken all the space that a visitor gets"
 	isFull   = "the sandbox is full"
 )
 
 // writesUntilRefused issues rights with long scopes, of which each takes some 85 KB, and
-// returns how many there was room for, and what was answered then.
+// returns how many fitted, and what was answered then.
 func (v *visitor) writesUntilRefused(basis any) (written int, refused string) {
 	v.t.Helper()
 	body := fmt.Sprintf(`{"basisId":%q,"substrate":"AUDIO","scope":%q,"effectiveFrom":"2026-06-01T00:00:00Z"}`, basis, strings.Repeat("x", 16_000))
@@ -36,9 +36,9 @@ func (v *visitor) writesUntilRefused(basis any) (written int, refused string) {
 	}
 }
 
-// TestSandboxShareOfATenant: one visitor can't take the room of all.
-func TestSandboxShareOfATenant(t *testing.T) {
-	p := openPlayground(t, newHouse(t), sandbox.Config{Bytes: 64 * 400_000, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+// TestSandboxBudgetOfATenant: one visitor can't take the space of all.
+func TestSandboxBudgetOfATenant(t *testing.T) {
+	p := openPlayground(t, newFixture(t), sandbox.Config{Bytes: 64 * 400_000, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	v, tenant := p.visit()
 	right := list(t, tenant, "rights")[0]
 	n, refused := v.writesUntilRefused(right["basisId"])
@@ -69,7 +69,7 @@ func TestSandboxBudget(t *testing.T) {
 	dir := t.TempDir()
 	var dropped []string
 	open := func() *playground {
-		return openPlayground(t, newHouseOn(t, dir, node.Config{}, func() time.Time { return now }), sandbox.Config{
+		return openPlayground(t, newFixtureOn(t, dir, node.Config{}, func() time.Time { return now }), sandbox.Config{
 			Bytes: 64 * 200_000, Idle: 1000 * time.Hour, LogKeep: 48 * time.Hour, Limits: sandbox.Limits{Burst: 10_000, Sustained: 10_000},
 			DropPacks: func(_ context.Context, _ *store.Tx, id string) error { dropped = append(dropped, id); return nil },
 		})
@@ -121,11 +121,11 @@ func TestSandboxBudget(t *testing.T) {
 	require.Zero(t, taken())
 }
 
-// TestSandboxStopsFirst: while the disk has little room left, visitors write nothing, and
+// TestSandboxStopsFirst: while the disk has little space left, visitors write nothing, and
 // everybody else goes on.
 func TestSandboxStopsFirst(t *testing.T) {
 	free := int64(1000)
-	p := openPlayground(t, newHouse(t), sandbox.Config{MinFree: 1000, Free: func() (int64, error) { return free, nil }, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	p := openPlayground(t, newFixture(t), sandbox.Config{MinFree: 1000, Free: func() (int64, error) { return free, nil }, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	v, tenant := p.visit()
 	free = 999
 	const nearly = "the disk is nearly full"
@@ -150,7 +150,7 @@ func TestSandboxStopsFirst(t *testing.T) {
 func TestSandboxCountsWhoIsGone(t *testing.T) {
 	var v *visitor
 	delivered := 0
-	p := openPlayground(t, newHouse(t), sandbox.Config{
+	p := openPlayground(t, newFixture(t), sandbox.Config{
 		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 		Deliver: func(ctx context.Context, tenantID, keyID string, body []byte) ([]byte, error) {
 			if delivered++; delivered == 1 {
@@ -173,7 +173,7 @@ func delivers(context.Context, string, string, []byte) ([]byte, error) {
 }
 
 // fillsTheLog runs demos of 154,624 bytes in the log each, and resets whatever takes too much,
-// until the log has no room left for the visitor.
+// until the log has no space left for the visitor.
 func (v *visitor) fillsTheLog() (runs int, refused answer) {
 	v.t.Helper()
 	for {
@@ -192,16 +192,16 @@ func (v *visitor) fillsTheLog() (runs int, refused answer) {
 	}
 }
 
-// TestSandboxShareOfAnAddress: whoever makes tenant after tenant takes the room of one in the
-// log, and closes the sandbox to nobody else.
-func TestSandboxShareOfAnAddress(t *testing.T) {
+// TestSandboxBudgetOfAnAddress: a client that makes tenant after tenant takes the space of one in
+// the log, and closes the sandbox to no other.
+func TestSandboxBudgetOfAnAddress(t *testing.T) {
 	now := time.Now().Truncate(time.Hour).Add(10 * time.Minute)
-	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
+	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
 		Bytes: 64 * 720_000, LogKeep: 48 * time.Hour, Limits: sandbox.Limits{Burst: 10_000, Sustained: 10_000}, Deliver: delivers,
 	})
 	v := &visitor{playground: p, from: "2001:db8:1:2::3"}
 	n, a := v.fillsTheLog()
-	require.Contains(t, told(t, a, 429, sandbox.RateLimited), "this address has taken all the room in the log")
+	require.Contains(t, told(t, a, 429, sandbox.RateLimited), "this address has taken all the space in the log")
 	require.Equal(t, 4, n)
 	left := func(v *visitor) string {
 		a := v.send("POST", "/run-demo", `{"eventCount":100}`)
@@ -231,11 +231,11 @@ func TestSandboxShareOfAnAddress(t *testing.T) {
 	require.Equal(t, 4, n)
 }
 
-// TestSandboxLogEvictsNobody: no tenant goes for room that only the log can give.
+// TestSandboxLogEvictsNobody: no tenant goes for space that only the log can give.
 func TestSandboxLogEvictsNobody(t *testing.T) {
 	now := time.Now().Truncate(time.Hour)
 	const bytes = 64 * 720_000
-	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
+	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
 		Bytes: bytes, LogKeep: 48 * time.Hour, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 	})
 	idle, _ := p.visit()

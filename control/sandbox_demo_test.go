@@ -57,7 +57,7 @@ func TestSandboxDemoRefuses(t *testing.T) {
 // TestSandboxDemoNamesItsPack: not the one that another tab of the visitor sealed meanwhile.
 func TestSandboxDemoNamesItsPack(t *testing.T) {
 	var p *playground
-	p = openPlayground(t, newHouse(t), sandbox.Config{
+	p = openPlayground(t, newFixture(t), sandbox.Config{
 		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			answers := map[string]string{
 				"/v1/proof-packs/seal":     `{"data":{"packs":[],"pack":{"packId":"ppk_other","metering":["other"],"settlement":[]},"pending":[]}}`,
@@ -83,7 +83,7 @@ func TestSandboxDemoNamesItsPack(t *testing.T) {
 // TestSandboxKeyRevokedMeanwhile: a run of the demo ends where an operator stops it.
 func TestSandboxKeyRevokedMeanwhile(t *testing.T) {
 	asked := 0
-	p := openPlayground(t, newHouse(t), sandbox.Config{
+	p := openPlayground(t, newFixture(t), sandbox.Config{
 		Deliver: func(context.Context, string, string, []byte) ([]byte, error) {
 			if asked++; asked < 3 {
 				return []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
@@ -101,7 +101,7 @@ func TestSandboxKeyRevokedMeanwhile(t *testing.T) {
 func TestSandboxDemoFindsItsRights(t *testing.T) {
 	var p *playground
 	played := map[string]bool{}
-	p = openPlayground(t, newHouse(t), sandbox.Config{
+	p = openPlayground(t, newFixture(t), sandbox.Config{
 		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			if target == "/v1/proof-packs/seal" {

@@ -62,14 +62,14 @@ func TestSandboxBodiesAreObjects(t *testing.T) {
 		v.isRefused(400, sandbox.InvalidBody, "POST", "/run-demo", body)
 	}
 	for _, none := range []string{``, `{}`} { // it needs no body
-		v.isRefused(503, sandbox.HandlerError, "POST", "/run-demo", none) // this house has no node
+		v.isRefused(503, sandbox.HandlerError, "POST", "/run-demo", none) // this fixture has no node
 	}
 }
 
 // TestSandboxUnknownPathsAreLimited: who asks for what is not there uses up what he may ask.
 func TestSandboxUnknownPathsAreLimited(t *testing.T) {
 	now := time.Now()
-	p := openPlayground(t, newHouse(t), sandbox.Config{Now: func() time.Time { return now }})
+	p := openPlayground(t, newFixture(t), sandbox.Config{Now: func() time.Time { return now }})
 	v := &visitor{playground: p}
 	for _, path := range []string{"", "/", "/nothing", "/tenant/", "//tenant", "/../sandbox/tenant", "/a", "/b", "/c"} {
 		v.isRefused(404, sandbox.HandlerError, "GET", path, "")

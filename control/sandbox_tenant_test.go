@@ -143,7 +143,7 @@ func TestSandboxDropsAll(t *testing.T) {
 
 func TestSandboxEvictsTheIdle(t *testing.T) {
 	now := time.Now()
-	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now })
+	h := newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now })
 	p := openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	idle, tenant := p.visit()
 	busy, _ := p.visit()
@@ -165,7 +165,7 @@ func TestSandboxEvictsTheIdle(t *testing.T) {
 // holds on to it.
 func TestSandboxEvictsBehindAFailure(t *testing.T) {
 	now := time.Now()
-	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now })
+	h := newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now })
 	p := openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	held, tenant := p.visit()
 	p.hold(tenant)
@@ -197,7 +197,7 @@ func TestSandboxProvisionsAsOne(t *testing.T) {
 
 func TestSandboxRotation(t *testing.T) {
 	var read atomic.Int64 // how often the clock was, which goes on each time
-	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return time.Now().Add(time.Duration(read.Add(1)) * time.Millisecond) })
+	h := newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return time.Now().Add(time.Duration(read.Add(1)) * time.Millisecond) })
 	p := openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	v, _ := p.visit()
 	at, err := p.sandbox.RotateSecret(t.Context(), store.ByOperator())
@@ -249,7 +249,7 @@ func TestSandboxDroppedUnderARequest(t *testing.T) {
 	var p *playground
 	drop := func() {}
 	lost := errors.New("the tenant is none of the sandbox")
-	p = openPlayground(t, newHouse(t), sandbox.Config{
+	p = openPlayground(t, newFixture(t), sandbox.Config{
 		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			drop()

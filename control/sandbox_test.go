@@ -19,18 +19,18 @@ import (
 	"muniment/gateway/auth"
 )
 
-// playground is a house with the sandbox, whose limits are out of the way.
-type playground struct{ *house }
+// playground is a fixture with the sandbox, whose limits are out of the way.
+type playground struct{ *fixture }
 
 func newPlayground(t *testing.T) *playground {
 	t.Helper()
-	return openPlayground(t, newHouse(t), sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	return openPlayground(t, newFixture(t), sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 }
 
-func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
+func openPlayground(t *testing.T, h *fixture, cfg sandbox.Config) *playground {
 	t.Helper()
 	p := &playground{h}
-	cfg.DB, cfg.Tables, cfg.Keys = h.db, control.Tables, h.nodes
+	cfg.DB, cfg.Tables, cfg.Keys = h.db, control.Tables, h.keys
 	if cfg.Bytes == 0 {
 		cfg.Bytes = 1 << 40
 	}
@@ -43,18 +43,18 @@ func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 	var err error
 	h.sandbox, err = sandbox.New(t.Context(), cfg)
 	require.NoError(t, err)
-	h.rooms = append(h.rooms, h.sandbox)
+	h.services = append(h.services, h.sandbox)
 	h.control, err = control.New(h.config())
 	require.NoError(t, err)
 	return p
 }
 
-// noDelivery is for a house without a gateway.
+// noDelivery is for a fixture without a gateway.
 func noDelivery(context.Context, string, string, []byte) ([]byte, error) {
 	return nil, api.Unavailable(api.Draining, "there is no node", time.Second)
 }
 
-// ask answers for the rooms of the log, which this house does without: it is empty.
+// ask answers for the services of the log, which this fixture does without: it is empty.
 func (p *playground) ask(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 	for _, list := range []string{"events", "packs"} {
 		if strings.HasPrefix(strings.Replace(target, "proof-", "", 1), "/v1/"+list+"?") {

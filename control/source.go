@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -16,11 +17,12 @@ const feedWait = 500 * time.Millisecond
 // Source is where a node in this process gets its feed from.
 type Source struct {
 	db    *store.DB
-	nodes *node.Room
+	keys  *signing.Service
+	nodes *node.Service
 }
 
 // Source answers nodes from the primary database.
-func (c *Control) Source() *Source { return &Source{c.cfg.DB, c.cfg.Nodes} }
+func (c *Control) Source() *Source { return &Source{c.cfg.DB, c.cfg.Keys, c.cfg.Nodes} }
 
 // Feed answers at once when the database's newest revision is not req.After, else
 // at the next commit or after half a second. It takes note of the node's poll first.
@@ -53,7 +55,7 @@ func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error
 // a key that was revoked before the answer is revoked in it.
 func (s *Source) withKeys(ctx context.Context, f api.Feed, req api.FeedRequest) (_ api.Feed, err error) {
 	if len(req.SigningKeys) > 0 {
-		f.SigningKeys, err = s.nodes.EndingKeys(ctx, req.NodeID, req.SigningKeys)
+		f.SigningKeys, err = s.keys.EndingKeys(ctx, req.NodeID, req.SigningKeys)
 	}
 	return f, err
 }

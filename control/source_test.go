@@ -20,7 +20,7 @@ func mustControl(t *testing.T, cfg control.Config) *control.Control {
 }
 
 func TestSuspensionTellsOfANodeThatDoesNotFollow(t *testing.T) {
-	h := newHouse(t, 50*time.Millisecond)
+	h := newFixture(t, 50*time.Millisecond)
 	_, key := h.tenant()
 	rightID := h.right(key, h.basis(key))
 
@@ -35,18 +35,18 @@ func TestSuspensionTellsOfANodeThatDoesNotFollow(t *testing.T) {
 
 // TestRevocationWaitsForTheNodes has a node that follows the feed: it has applied
 // the revocation, be it asked for or that of an upheld challenge, when the caller is
-// answered. Nothing but the node's next poll, which the commit wakes, can tell so.
+// answered. Only the node's next poll, which the commit wakes, can show it.
 func TestRevocationWaitsForTheNodes(t *testing.T) {
-	for name, revoke := range map[string]func(h *house, key, rightID string) answer{
-		"revoked": func(h *house, key, rightID string) answer {
+	for name, revoke := range map[string]func(h *fixture, key, rightID string) answer{
+		"revoked": func(h *fixture, key, rightID string) answer {
 			return h.call(key, "POST", "/v1/rights/"+rightID+"/revoke", "")
 		},
-		"challenged": func(h *house, key, rightID string) answer {
+		"challenged": func(h *fixture, key, rightID string) answer {
 			return h.call(key, "POST", "/v1/challenges/"+h.challenge(key, rightID)+"/resolve", `{"upheld":true}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t, time.Minute)
+			h := newFixture(t, time.Minute)
 			_, key := h.tenant()
 			rightID := h.right(key, h.basis(key))
 			source := h.control.Source()
@@ -80,7 +80,7 @@ func TestRevocationWaitsForTheNodes(t *testing.T) {
 func TestFeedIsALongPoll(t *testing.T) {
 	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		_, key := h.tenant()
 		basisID := h.basis(key)
 		source := h.control.Source()
@@ -127,7 +127,7 @@ func TestFeedIsALongPoll(t *testing.T) {
 }
 
 func TestReadThrough(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant()
 	rightID := h.right(key, h.basis(key))
 	source := h.control.Source()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Sweep is what a room looks after again and again, as long as Run runs: it does what there
-// is to do by now. Any number of processes do it at once, so each of its changes has to look
-// again whether there is something to do. What has to be done once, and finished, is a job.
+// Sweep is periodic work of a service: it does what there is to do by now. Any number of processes
+// do it at once, so each of its changes has to look again whether there is something to do. What
+// has to be done once, and finished, is a job.
 type Sweep struct {
 	// Name says in the log what fails.
 	Name string
@@ -17,7 +17,7 @@ type Sweep struct {
 	Do func(context.Context) error
 }
 
-// repeat does a sweep until ctx is done. While it fails it is tried again, and logged once.
+// repeat runs a sweep until ctx is done. A failure is logged once and retried.
 func (c *Control) repeat(ctx context.Context, s Sweep) error {
 	ticker := time.NewTicker(s.Every)
 	defer ticker.Stop()
@@ -39,7 +39,7 @@ func (c *Control) repeat(ctx context.Context, s Sweep) error {
 func (c *Control) logFailing(failing bool, err error, what, name string) bool {
 	switch {
 	case err != nil && !failing:
-		c.cfg.Logger.Error("a "+what+" failed; it is tried again", what, name, "err", err)
+		c.cfg.Logger.Error("a "+what+" failed, retrying", what, name, "err", err)
 	case err == nil && failing:
 		c.cfg.Logger.Info("a "+what+" works again", what, name)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/tenant"
 )
@@ -42,7 +43,7 @@ func TestSweepGoesOn(t *testing.T) {
 			_, line, _ = strings.Cut(line, "level=")
 			said = append(said, strings.TrimSpace(line))
 		}
-		failed := `ERROR msg="a sweep failed; it is tried again" sweep=broom err="no broom"`
+		failed := `ERROR msg="a sweep failed, retrying" sweep=broom err="no broom"`
 		require.Equal(t, []string{failed, `INFO msg="a sweep works again" sweep=broom`, failed}, said)
 	})
 }
@@ -51,7 +52,7 @@ func TestSweepGoesOn(t *testing.T) {
 func TestSweepWithoutATime(t *testing.T) {
 	nothing := func(context.Context) error { return nil }
 	for _, s := range []Sweep{{Name: "broom", Do: nothing}, {Name: "broom", Every: -1, Do: nothing}, {Name: "broom", Every: 1}} {
-		_, err := New(Config{DB: new(store.DB), Nodes: new(node.Room), Tenants: new(tenant.Room), Log: struct{ store.Appender }{}, Sweeps: []Sweep{s}})
+		_, err := New(Config{DB: new(store.DB), Keys: new(signing.Service), Nodes: new(node.Service), Tenants: new(tenant.Service), Log: struct{ store.Appender }{}, Sweeps: []Sweep{s}})
 		require.EqualError(t, err, `cannot open control: the sweep "broom" has no Every or no Do`)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"slices"
 
 	"muniment/control/challenge"
+	"muniment/control/dispute"
+	"muniment/control/dsar"
+	"muniment/control/erasure"
 	"muniment/control/ingest"
 	"muniment/control/node"
 	"muniment/control/offer"
@@ -11,11 +14,14 @@ import (
 	"muniment/control/right"
 	"muniment/control/sandbox"
 	"muniment/control/settle"
+	"muniment/control/signing"
+	"muniment/control/statement"
 	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/control/webhook"
 )
 
-// Tables are those of all rooms, what refers to others before them.
+// Tables are those of all services, what refers to others before them.
 var Tables = slices.Concat(
-	sandbox.Tables, proof.Tables, ingest.Tables, challenge.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, store.OwnTables,
+	webhook.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
 )

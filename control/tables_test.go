@@ -84,6 +84,8 @@ func (s *schema) plant(t *testing.T, tenantID, person string) {
 			case c.table != table.Name:
 			case c.name == "tenant_id":
 				add(c.name, tenantID)
+			case slices.Contains(table.Text, c.name):
+				add(c.name, "a complaint of "+person+", twice")
 			case slices.Contains(table.Person, c.name):
 				add(c.name, person)
 			case c.required && c.text:
@@ -102,7 +104,7 @@ func (s *schema) plant(t *testing.T, tenantID, person string) {
 // published are the kinds of records that nodes get, and the columns that name them there.
 var published = map[string]string{"key": "key_id", "right": "right_id", "mapping": "vendor_key"}
 
-// TestEveryTableIsRegistered: what nobody registered would outlive its tenant, and whoever
+// TestEveryTableIsRegistered: an unregistered table would outlive its tenant, and any person who
 // is named in it.
 func TestEveryTableIsRegistered(t *testing.T) {
 	s := openSchema(t)
@@ -159,10 +161,19 @@ func TestErasePersonLeavesNothing(t *testing.T) {
 	}
 	everywhere := named()
 	require.Contains(t, everywhere, "developers.email")
+	tables := map[string]bool{}
+	for _, place := range everywhere {
+		table, _, _ := strings.Cut(place, ".")
+		tables[table] = true
+	}
 	for _, tenantID := range []string{"tnt_a", "tnt_b"} {
 		require.Equal(t, everywhere, named())
+		rows, err := control.Tables.CountPerson(t.Context(), s.Read(), tenantID, "ada@example.org")
+		require.NoError(t, err)
+		require.EqualValues(t, len(tables), rows)
 		require.NoError(t, s.Change(t.Context(), func(tx *store.Tx) error {
-			return control.Tables.ErasePerson(t.Context(), tx, tenantID, "ada@example.org", "erased")
+			_, err := control.Tables.ErasePerson(t.Context(), tx, tenantID, "ada@example.org", "erased")
+			return err
 		}))
 	}
 	require.Empty(t, named())

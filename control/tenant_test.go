@@ -16,7 +16,7 @@ import (
 )
 
 func TestAdminHandler(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	admin := func(token, body string) answer {
 		return send(t, h.control.Admin(), token, "POST", "/admin/tenants", body)
 	}
@@ -48,7 +48,7 @@ func TestAdminHandler(t *testing.T) {
 }
 
 func TestControlWithoutAdminTokenHasNoOperator(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	cfg := h.config()
 	cfg.AdminToken = ""
 	c := mustControl(t, cfg)
@@ -57,10 +57,10 @@ func TestControlWithoutAdminTokenHasNoOperator(t *testing.T) {
 }
 
 func TestAPIKeys(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	tenantID, key := h.tenant("keys:write", "rights:read", "rights:write")
 
-	// Nobody gives what he lacks.
+	// No caller grants what it lacks.
 	require.Equal(t, `{"contractVersion":"v1.0","error":"SCOPE_MISSING","keyScopes":["rights:read","rights:write","keys:write"],`+
 		`"message":"a key can't give scopes that it lacks","ok":false,"requiredScopes":["audit:read"]}`,
 		h.call(key, "POST", "/v1/api-keys", `{"label":"x","scopes":["rights:read","audit:read"]}`).refused(403, api.ScopeMissing))
@@ -96,7 +96,7 @@ func TestAPIKeys(t *testing.T) {
 // TestOtherTenantsRecordsLookLikeNone asks for every record of one tenant with the
 // key of another: the answer has the bytes of the answer for an unknown id.
 func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	_, key := h.tenant()
 	_, stranger := h.tenant()
 	basisID := h.basis(key)
@@ -104,6 +104,8 @@ func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 	keyID := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	strangersBasis := h.basis(stranger)
 	offerID, challengeID := h.offer(key, rightID), h.challenge(key, rightID)
+	const dispute = `{"rightId":"%s","window":{"from":"2026-11-01","to":"2026-11-02"},"reason":"never shown"}`
+	disputeID := get[string](t, h.call(key, "POST", "/v1/disputes", fmt.Sprintf(dispute, rightID)).ok(), "dispute", "id")
 	const offer = `{"rightId":"%s","toOrgId":"org_b","scope":{"regions":["US"]}}`
 	const challenge = `{"rightId":"%s","challengerOrgId":"org_c","reason":"it is ours"}`
 	const right = `{"basisId":%q,"substrate":"CTV","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z","parentRightId":%s}`
@@ -126,6 +128,11 @@ func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 		{"POST", "/v1/challenges/%s/resolve", `{"upheld":true}`, challengeID, "chg_00000000000000000000000000"},
 		{"POST", "/v1/challenges/%s/withdraw", "", challengeID, "chg_00000000000000000000000000"},
 		{"POST", "/v1/challenges", challenge, rightID, "rgh_00000000000000000000000000"},
+		{"GET", "/v1/disputes/%s", "", disputeID, "dsp_00000000000000000000000000"},
+		{"POST", "/v1/disputes/%s/investigate", "", disputeID, "dsp_00000000000000000000000000"},
+		{"POST", "/v1/disputes/%s/respond", `{"evidence":[{"text":"mine"}]}`, disputeID, "dsp_00000000000000000000000000"},
+		{"POST", "/v1/disputes/%s/resolve", `{"outcome":"UPHELD"}`, disputeID, "dsp_00000000000000000000000000"},
+		{"POST", "/v1/disputes", dispute, rightID, "rgh_00000000000000000000000000"},
 		{"GET", "/v1/api-keys/%s", "", keyID, "key_00000000000000000000000000"},
 		{"DELETE", "/v1/api-keys/%s", "", keyID, "key_00000000000000000000000000"},
 		{"POST", "/v1/api-keys/%s/rotate", "", keyID, "key_00000000000000000000000000"},
@@ -146,26 +153,25 @@ func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 		require.Equal(t, none.text, foreign.text, "%s %s", c.method, c.path)
 		require.Equal(t, none.header, foreign.header, "%s %s", c.method, c.path)
 	}
-	for _, path := range []string{"/v1/bases", "/v1/rights", "/v1/offers", "/v1/offers?rightId=" + rightID, "/v1/challenges", "/v1/api-keys"} {
+	for _, path := range []string{"/v1/bases", "/v1/rights", "/v1/offers", "/v1/offers?rightId=" + rightID, "/v1/challenges", "/v1/disputes", "/v1/disputes?rightId=" + rightID, "/v1/api-keys"} {
 		require.NotContains(t, h.call(stranger, "GET", path, "").text, strings.TrimPrefix(rightID, "rgh_"))
 	}
 	require.Equal(t, "ACTIVE", get[string](t, h.call(key, "GET", "/v1/rights/"+rightID, "").ok(), "right", "state"))
 	require.Equal(t, "PROPOSED", get[string](t, h.call(key, "GET", "/v1/offers/"+offerID, "").ok(), "offer", "state"))
 	require.Equal(t, "OPEN", get[string](t, h.call(key, "GET", "/v1/challenges/"+challengeID, "").ok(), "challenge", "state"))
+	require.Equal(t, "OPEN", get[string](t, h.call(key, "GET", "/v1/disputes/"+disputeID, "").ok(), "dispute", "state"))
 	h.call(key, "GET", "/v1/tenant", "").ok()
 }
 
 func TestKeyDirectoryIsPublicAndVerifies(t *testing.T) {
-	h := newHouse(t)
-	_, err := h.nodes.Enrol(t.Context(), "nod_a")
-	require.NoError(t, err)
+	h := newFixture(t)
 	a := h.call("", "GET", "/.well-known/muniment/keys.json", "")
 	require.Equal(t, 200, a.status, a.text)
 	require.Equal(t, "application/json", a.header.Get("Content-Type"))
-	d, err := sealer.VerifyDirectory([]byte(a.text), h.nodes.RootVkey())
+	d, err := sealer.VerifyDirectory([]byte(a.text), h.keys.RootVkey())
 	require.NoError(t, err)
-	require.Len(t, d.Keys, 6)
-	signer, err := h.nodes.Signer(t.Context(), sealer.PurposePack)
+	require.Len(t, d.Keys, 5)
+	signer, err := h.keys.Signer(t.Context(), sealer.PurposePack)
 	require.NoError(t, err)
 	_, code := d.Find(signer.KeyID, sealer.PurposePack, time.Now())
 	require.Empty(t, code)
@@ -174,7 +180,7 @@ func TestKeyDirectoryIsPublicAndVerifies(t *testing.T) {
 // TestSandboxTenant: what a tenant is, the code that makes it says, and the nodes learn it
 // with each of its keys.
 func TestSandboxTenant(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	made, err := h.tenants.Create(t.Context(), tenant.Request{Org: "visitor", Sandbox: true})
 	require.NoError(t, err)
 	asked := send(t, h.control.Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","sandbox":true,"Sandbox":true}`).ok()

@@ -15,6 +15,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// issued and handed are those by which edges join by certificates, of cert-manager or of a Secret.
+var (
+	issued = append(needed[:3:3], "gateway.certificates.existingCA=nodes", "gateway.certificates.issuer.name=nodes")
+	handed = append(needed[:3:3], "gateway.certificates.existingCA=nodes", "gateway.certificates.existingSecret=pods")
+)
+
 // needed are the values without which the chart has to be refused.
 var needed = []string{"existingSecret=engines", "existingTLS=control", "kafka.brokers=kafka-0:9092,kafka-1:9092"}
 
@@ -44,6 +50,10 @@ func TestChartRefuses(t *testing.T) {
 		"a secret as a value":     {append(needed[:3:3], "database=postgres://a:b@c/d"), "database"},
 		"fewer than no edge":      {append(needed[:3:3], "gateway.replicas=-1"), "replicas"},
 		"a misspelt value":        {append(needed[:3:3], "gateway.replica=3"), "replica"},
+		"two ways to join":        {append(issued[:5:5], "gateway.existingInvitation=invitation"), "existingInvitation"},
+		"two certificates":        {append(issued[:5:5], "gateway.certificates.existingSecret=pods"), "certificates"},
+		"no certificates":         {issued[:4], "certificates"},
+		"no authority":            {append(needed[:3:3], issued[4]), "certificates"},
 		"two controls, one disk":  {append(needed[:3:3], "control.storage.accessMode=ReadWriteOnce"), "accessMode"},
 	} {
 		_, err := helm(t, bad.values...)
@@ -59,6 +69,8 @@ func TestChart(t *testing.T) {
 			"networkPolicy.monitoring[0].namespaceSelector.matchLabels.name=monitoring", "gateway.storage.className=fast",
 			"control.storage.existingClaim=packs", "env[0].name=MUNIMENT_KAFKA_CA", "env[0].value=/etc/muniment/kafka.pem",
 			"gateway.service.annotations.a=b", "gateway.existingInvitation=invitation", "image.tag=sha"),
+		"issued":      issued,
+		"handed":      handed,
 		"one control": append(needed[:3:3], "control.replicas=1", "control.storage.accessMode=ReadWriteOnce"),
 	} {
 		text, err := helm(t, values...)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secrets are what nobody may leave to a default.
+// secrets are the variables that must not have a default.
 var secrets = types.Mapping{"POSTGRES_PASSWORD": "s3cret-p", "CLICKHOUSE_PASSWORD": "s3cret-c", "GRAFANA_PASSWORD": "s3cret-g"}
 
 func compose(t *testing.T, env types.Mapping) (*types.Project, error) {

@@ -47,8 +47,16 @@ func TestComposeKnowsTheFlags(t *testing.T) {
 }
 
 func TestChartKnowsTheFlags(t *testing.T) {
-	text, err := helm(t, append(needed[:3:3], "gateway.existingInvitation=invitation")...)
-	require.NoError(t, err)
+	for _, values := range [][]string{append(needed[:3:3], "gateway.existingInvitation=invitation"), issued, handed} {
+		text, err := helm(t, values...)
+		require.NoError(t, err)
+		requireKnownFlags(t, text)
+	}
+}
+
+// requireKnownFlags looks at the variables of every container of the rendered chart.
+func requireKnownFlags(t *testing.T, text string) {
+	t.Helper()
 	for d := yaml.NewDecoder(strings.NewReader(text)); ; {
 		var o object
 		err := d.Decode(&o)

@@ -25,9 +25,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"muniment/bench"
+	"muniment/bench/system"
 	"muniment/control"
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway"
@@ -77,21 +78,21 @@ func TestLive(t *testing.T) {
 }
 
 // serveUp runs the embedded service.
-func serveUp(t *testing.T) (api bench.Client, admin string) {
+func serveUp(t *testing.T) (api system.Client, admin string) {
 	t.Helper()
 	exe, err := filepath.Abs("../bin/muniment")
 	require.NoError(t, err)
 	data := filepath.Join(t.TempDir(), "data")
-	server, err := bench.StartServer(t.Context(), exe, data, "127.0.0.1:0", "127.0.0.1:0")
+	server, err := system.StartServer(t.Context(), exe, data, "127.0.0.1:0", "127.0.0.1:0")
 	require.NoError(t, err, "is the binary built?")
 	t.Cleanup(server.Kill)
 	key, err := exec.Command(exe, "tenant", "create", "--data", data, "--org", "org_a", "--another", "--key-only").Output()
 	require.NoError(t, err)
-	return bench.Client{API: server.API, Key: strings.TrimSpace(string(key))}, server.Admin
+	return system.Client{API: server.API, Key: strings.TrimSpace(string(key))}, server.Admin
 }
 
 // deliver has the gate pass and refuse deliveries while the test runs, and packs sealed.
-func deliver(t *testing.T, client bench.Client) {
+func deliver(t *testing.T, client system.Client) {
 	t.Helper()
 	var basis struct{ Basis struct{ ID string } }
 	require.NoError(t, client.Do(t.Context(), "POST", "/v1/bases", map[string]any{
@@ -157,7 +158,7 @@ func serveScaled(t *testing.T) (admin string) {
 	group, err := topic.Group(kafka.GroupConfig{})
 	require.NoError(t, err)
 	fleet, err := pipeline.NewFleet(pipeline.FleetConfig{Assignment: group, Loader: pipeline.LoaderConfig{
-		Log: topic, Warehouse: warehouse, RetentionUsed: topic.RetentionUsed, RetentionEvery: time.Second, Registerer: all,
+		Log: topic, Warehouse: warehouse, RetentionUsed: topic.RetentionUsed, Registerer: all,
 	}})
 	require.NoError(t, err)
 	away, err := clickhouse.Open(t.Context(), clickhouse.Config{URL: "clickhouse://u:p@127.0.0.1:1/muniment", Away: true, Registerer: all})
@@ -189,7 +190,9 @@ func joinControl(t *testing.T, all prometheus.Registerer, dir string) {
 	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "control.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	nodes, err := node.New(t.Context(), node.Config{DB: db, Dir: filepath.Join(dir, "keys")})
+	keys, err := signing.New(t.Context(), signing.Config{DB: db, Dir: filepath.Join(dir, "keys")})
+	require.NoError(t, err)
+	nodes, err := node.New(t.Context(), node.Config{DB: db, Keys: keys})
 	require.NoError(t, err)
 	none := func(context.Context, string) (int64, error) { return 0, nil }
 	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{Bases: none, Rights: none, Events: none}})
@@ -197,7 +200,7 @@ func joinControl(t *testing.T, all prometheus.Registerer, dir string) {
 	log, err := segment.Open(segment.Config{Dir: filepath.Join(dir, "audit")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
-	ctl, err := control.New(control.Config{DB: db, Nodes: nodes, Tenants: tenants, Log: log, Rooms: []control.Room{nodes, tenants}, AdminToken: "token"})
+	ctl, err := control.New(control.Config{DB: db, Keys: keys, Nodes: nodes, Tenants: tenants, Log: log, Services: []control.Service{keys, tenants}, AdminToken: "token"})
 	require.NoError(t, err)
 	join(t, all, dir, ctl, nodes)
 }

@@ -27,8 +27,10 @@ import (
 	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/settle"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/control/webhook"
 	"muniment/gateway"
 	"muniment/gateway/certs"
 	"muniment/gateway/identity"
@@ -99,7 +101,7 @@ func (r recorder) MustRegister(all ...prometheus.Collector) {
 	}
 }
 
-// all is what was registered. It tells histograms by their samples, too: one that was
+// all is what was registered. It recognizes histograms by their samples, too: one that was
 // given a label on its way here is a histogram by nothing else.
 func (r recorder) all(t *testing.T) shown {
 	t.Helper()
@@ -129,7 +131,7 @@ func TestRecorder(t *testing.T) {
 }
 
 // registered opens every part of the service that has metrics, as the commands do,
-// and tells what they register.
+// and returns what they register.
 func registered(t *testing.T) shown {
 	t.Helper()
 	all, ctx, dir := newRecorder(), t.Context(), t.TempDir()
@@ -169,23 +171,29 @@ func registered(t *testing.T) shown {
 	_, err = drift.New(drift.Config{Log: spool, Loaded: away.Resume, Auditor: away, Registerer: all})
 	require.NoError(t, err)
 
-	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(dir, "keys"), Registerer: all})
+	keys, err := signing.New(ctx, signing.Config{DB: db, Dir: filepath.Join(dir, "keys"), Registerer: all})
+	require.NoError(t, err)
+	nodes, err := node.New(ctx, node.Config{DB: db, Keys: keys})
 	require.NoError(t, err)
 	rights, err := right.New(right.Config{DB: db, Nodes: nodes})
 	require.NoError(t, err)
 	offers, err := offer.New(offer.Config{DB: db, Registerer: all})
 	require.NoError(t, err)
 	packs, err := proof.New(proof.Config{
-		DB: db, Warehouse: warehouse, Log: spool, Keys: nodes, Rate: settle.Rate, Dir: filepath.Join(dir, "packs"), Registerer: all,
+		DB: db, Warehouse: warehouse, Log: spool, Keys: keys, Rate: settle.Rate, Dir: filepath.Join(dir, "packs"), Registerer: all,
 	})
 	require.NoError(t, err)
 	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, ProofPacks: packs.CountPacks, Events: warehouse.CountEvents,
 	}})
 	require.NoError(t, err)
+	egress, err := webhook.NewEgress(nil)
+	require.NoError(t, err)
+	_, err = webhook.New(webhook.Config{DB: db, Log: spool, Warehouse: warehouse, Keys: keys, Egress: egress, Registerer: all})
+	require.NoError(t, err)
 	ctl, err := control.New(control.Config{
-		DB: db, Nodes: nodes, Tenants: tenants, Packs: packs, Log: spool,
-		Rooms: []control.Room{nodes, tenants, rights, offers, packs}, Registerer: all,
+		DB: db, Keys: keys, Nodes: nodes, Tenants: tenants, Packs: packs, Log: spool,
+		Services: []control.Service{keys, tenants, rights, offers, packs}, Registerer: all,
 	})
 	require.NoError(t, err)
 
@@ -208,7 +216,7 @@ func registered(t *testing.T) shown {
 }
 
 // join has a node join control.
-func join(t *testing.T, all prometheus.Registerer, dir string, ctl *control.Control, nodes *node.Room) {
+func join(t *testing.T, all prometheus.Registerer, dir string, ctl *control.Control, nodes *node.Service) {
 	t.Helper()
 	server := httptest.NewServer(ctl.Nodes())
 	t.Cleanup(server.Close)

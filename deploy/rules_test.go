@@ -50,7 +50,7 @@ func rules(t *testing.T, all shown) (list []rule) {
 }
 
 // TestRules holds what promtool can't know: that the metrics exist. What the
-// expressions mean is told, and tested, in prometheus/rules_test.yml.
+// expressions mean is tested in prometheus/rules_test.yml.
 func TestRules(t *testing.T) {
 	all := registered(t)
 	list := rules(t, all)

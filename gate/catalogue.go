@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Catalogue is the tables as a document: what is read of a delivery, what refuses it, what
-// keeps it from being billed, where the lines are drawn, and why.
+// Catalogue is the tables as a document: which fields of a delivery are read, what refuses it,
+// what keeps it from being billed, and the limits, each with its source.
 type Catalogue struct {
-	// Gate is Version, and Ruleset RulesetHash: of which every receipt's event tells.
+	// Gate is Version, and Ruleset RulesetHash, as in every receipt's event.
 	Gate    string `json:"gate"`
 	Ruleset string `json:"ruleset"`
 	// Substrates, each with the codes of its rules and the reasons of its suppressions.
@@ -52,7 +52,7 @@ type Condition struct {
 	Unless []string `json:"unless"`
 	// On are the row's substrates that it holds on, where those are not all.
 	On []Substrate `json:"on,omitempty"`
-	// What a violation by it tells; empty of suppressions. {observed} stands for what was sent,
+	// What a violation by it reports; empty for suppressions. {observed} stands for what was sent,
 	// {right} for the right's substrate and {limit} for its scope.maxSpeedMph.
 	Field    string   `json:"field,omitempty"`
 	Required string   `json:"required,omitempty"`
@@ -81,7 +81,7 @@ func NewCatalogue() Catalogue {
 		}
 		for j := range r.Terms {
 			one := r.Terms[j].describe(r.On, &facts)
-			r.tellIn(&r.Terms[j], &one)
+			r.addDetail(&r.Terms[j], &one)
 			row.Conditions = append(row.Conditions, one)
 		}
 		c.Refusals = append(c.Refusals, row)
@@ -137,11 +137,11 @@ func (t *term) describe(set surfaces, facts *[factCount][]reading) Condition {
 	return c
 }
 
-// tellIn adds to c what a violation by the term tells.
-func (r *rule) tellIn(t *term, c *Condition) {
-	said := r.tells(t)
-	c.Field, c.Required, c.Message = said.Field.path(), said.Required, said.Message
-	if l := said.Limit; l != nil {
+// addDetail adds to c what a violation by the term reports.
+func (r *rule) addDetail(t *term, c *Condition) {
+	detail := r.detail(t)
+	c.Field, c.Required, c.Message = detail.Field.path(), detail.Required, detail.Message
+	if l := detail.Limit; l != nil {
 		c.Unit = "mph"
 		if !l.OfRight {
 			mph := l.Mph

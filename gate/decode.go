@@ -174,7 +174,7 @@ func (t *Telemetry) readText(f field, raw jsontext.Value) bool {
 	return true
 }
 
-// requirement is what a field must be, as a fault tells it.
+// requirement is what a field must be, as a fault says it.
 func (s *spec) requirement() string {
 	switch s.kind {
 	case boolean:

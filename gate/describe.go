@@ -3,7 +3,7 @@ package gate
 // Field describes one telemetry field, for documents.
 type Field struct {
 	Name string `json:"name"`
-	// Meaning is what it tells, in words.
+	// Meaning is what it means, in words.
 	Meaning string `json:"meaning"`
 	// Type is boolean, number or string.
 	Type string `json:"type"`

@@ -9,7 +9,7 @@ import (
 	"muniment/gate"
 )
 
-// A car at speed is refused; standing, its delivery is billed.
+// A car at speed is refused; parked, its delivery is billed.
 func Example() {
 	right, err := gate.ParseRight(gate.Automotive, []byte(`{"regions":["US"]}`))
 	if err != nil {

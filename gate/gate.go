@@ -33,7 +33,7 @@
 // buffers of their Telemetry have grown; only a refusal builds strings.
 //
 // Not in gate.v1 on purpose: an exemption for passenger seats, flight phases,
-// bridge displays, quiet hours. Each would need a field that nobody audits, and
+// bridge displays, quiet hours. Each would need a field that no one audits, and
 // an unaudited exemption is a way round the gate. The format of a BVLOS waiver
 // is not checked either, because authorities differ. Duplicates are the
 // ledger's affair.

@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // Reason says why a delivery is billed or not. The zero Reason bills nothing.
@@ -99,12 +100,45 @@ func (b Basis) String() string {
 	return fmt.Sprintf("Basis(%d)", uint8(b))
 }
 
+// Completion is how far a video was played, as telemetry's completionState says.
+type Completion uint8
+
+// The completions.
+const (
+	CompletionNone Completion = iota // not stated
+	CompletionStarted
+	CompletionFirstQuartile
+	CompletionMidpoint
+	CompletionThirdQuartile
+	CompletionComplete
+
+	completionCount
+)
+
+var completionNames = [completionCount]string{"none", "started", "first_quartile", "midpoint", "third_quartile", "complete"}
+
+// String is the name on the wire.
+func (c Completion) String() string {
+	if c < completionCount {
+		return completionNames[c]
+	}
+	return fmt.Sprintf("Completion(%d)", uint8(c))
+}
+
+// ParseCompletion is the completion of a name.
+func ParseCompletion(name string) (c Completion, ok bool) {
+	i := slices.Index(completionNames[:], name)
+	return Completion(max(i, 0)), i >= 0
+}
+
 // Metering is what a delivery counts for.
 type Metering struct {
 	Metered bool
 	Reason  Reason  // METERED, GATE_REFUSED, or the first of Reasons
 	Reasons Reasons // every suppression; empty when metered, and when refused
 	Basis   Basis
+	// Completion is what was observed, billed or not; CompletionNone when refused.
+	Completion Completion
 	// QuantityMs is what is billed: the whole milliseconds of dwell when metered,
 	// else 0.
 	QuantityMs int64
@@ -121,7 +155,7 @@ func (v Verdict) Meter(t *Telemetry, dwellMs float64) Metering {
 	if v.Refused() {
 		return Metering{Reason: ReasonGateRefused, AttentionMs: -1}
 	}
-	m := Metering{Reasons: v.all.suppressed(), AttentionMs: t.attention(dwellMs)}
+	m := Metering{Reasons: v.all.suppressed(), Completion: t.completion(), AttentionMs: t.attention(dwellMs)}
 	if m.Reasons != 0 {
 		m.Reason = m.Reasons.first()
 		return m
@@ -145,6 +179,14 @@ func (v Verdict) basis(t *Telemetry, dwellMs float64) Basis {
 		return BasisViewable
 	}
 	return BasisGross
+}
+
+// completion is that of the table's values, which stand in its order behind CompletionNone.
+func (t *Telemetry) completion() Completion {
+	if !t.kept().has(completionState) {
+		return CompletionNone
+	}
+	return CompletionStarted + Completion(t.choice[completionState])
 }
 
 func (t *Telemetry) attention(dwellMs float64) int64 {

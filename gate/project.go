@@ -29,8 +29,8 @@ func (t *Telemetry) kept() (keep fieldSet) {
 
 // AppendProjection appends what may be kept of the observation as an RFC 8785
 // object: "{}" when that is nothing. Minor mode, gate-only and additional fields
-// are never in it. A dropped field leaves no null, which would still tell that it
-// was sent. It does not allocate when dst has room.
+// are never in it. A dropped field leaves no null, which would still show that it
+// was sent. It does not allocate when dst has the capacity.
 func (t *Telemetry) AppendProjection(dst []byte) []byte {
 	keep := t.kept()
 	dst = append(dst, '{')

@@ -7,7 +7,7 @@ package gate
 var rules = []rule{{
 	Code: "LICENSED_REGION_MISMATCH", ID: "licensed-region-mismatch", On: everywhere,
 	Terms: []term{
-		{All: facts{regionUnlicensed}, Tell: &tell{Field: footprintRegion, Required: "a region of the right", Message: "serving cell is outside the right's licensed footprint ({observed})"}},
+		{All: facts{regionUnlicensed}, Detail: &detail{Field: footprintRegion, Required: "a region of the right", Message: "serving cell is outside the right's licensed footprint ({observed})"}},
 		{All: facts{licensedRegionFalse}},
 	},
 	Fields:    []field{licensedRegionMatch, footprintRegion},
@@ -27,7 +27,7 @@ var rules = []rule{{
 	Code: "MESSAGING_OPTED_OUT", ID: "messaging-optout", On: on(Messaging, Any),
 	Terms: []term{
 		{All: facts{optOutTrue}},
-		{All: facts{optedOutTrue}, Tell: &tell{Field: optedOut}},
+		{All: facts{optedOutTrue}, Detail: &detail{Field: optedOut}},
 	},
 	Fields:    []field{optOut, optedOut},
 	Required:  "false",
@@ -63,12 +63,12 @@ var rules = []rule{{
 	Example:   `{"bvlos":true,"bvlosWaiverId":null}`,
 }, {
 	// The 5 mph rule. The strictest line comes first, as the first term that
-	// holds tells the limit.
+	// holds gives the limit.
 	Code: "AUTOMOTIVE_SPEED_EXCEEDED", ID: "automotive-speed", On: on(Automotive, Any),
 	Terms: []term{
-		{All: facts{minorTrue, speedAboveZero}, NotAny: true, Tell: &tell{speedMph, "{limit}", "vehicle speed {observed} mph; visual renders for a minor need {limit} mph", &limit{Mph: 0}}},
-		{All: facts{speedOverCap}, Tell: &tell{speedMph, "<= {limit}", "vehicle speed {observed} mph; visual renders under this right need <= {limit} mph", &limit{OfRight: true}}},
-		{All: facts{drivingSpeed}, Tell: &tell{speedMph, "< {limit}", "vehicle speed {observed} mph; visual renders need < {limit} mph", &limit{Mph: drivingMph}}},
+		{All: facts{minorTrue, speedAboveZero}, NotAny: true, Detail: &detail{speedMph, "{limit}", "vehicle speed {observed} mph; visual renders for a minor need {limit} mph", &limit{Mph: 0}}},
+		{All: facts{speedOverCap}, Detail: &detail{speedMph, "<= {limit}", "vehicle speed {observed} mph; visual renders under this right need <= {limit} mph", &limit{OfRight: true}}},
+		{All: facts{drivingSpeed}, Detail: &detail{speedMph, "< {limit}", "vehicle speed {observed} mph; visual renders need < {limit} mph", &limit{Mph: drivingMph}}},
 	},
 	Fields:    []field{speedMph},
 	Reference: "NHTSA 78 FR 24817, AAOS UX restrictions, ESoP",
@@ -76,7 +76,7 @@ var rules = []rule{{
 }, {
 	Code: "HUD_DRIVING_DISTRACTION", ID: "hud-driving-distraction", On: on(HUD),
 	Terms: []term{
-		{All: facts{speedAboveZero}, NotAny: true, Tell: &tell{speedMph, "{limit}", "non-driving content on a head-up display in a moving vehicle", &limit{Mph: 0}}},
+		{All: facts{speedAboveZero}, NotAny: true, Detail: &detail{speedMph, "{limit}", "non-driving content on a head-up display in a moving vehicle", &limit{Mph: 0}}},
 		{All: facts{locomotionInVehicle}, None: facts{speedGiven}, NotAny: true},
 	},
 	Fields:    []field{speedMph, locomotionState},
@@ -118,9 +118,9 @@ var rules = []rule{{
 		{All: facts{locomotionInVehicle, immersionFull}},
 		{All: facts{locomotionInVehicle, passthroughFalse}},
 		{All: facts{locomotionInVehicle, immersionProgressive}, None: facts{passthroughTrue}},
-		{All: facts{drivingSpeed, immersionFull}, Tell: occludedAtSpeed},
-		{All: facts{drivingSpeed, passthroughFalse}, Tell: occludedAtSpeed},
-		{All: facts{drivingSpeed, immersionProgressive}, None: facts{passthroughTrue}, Tell: occludedAtSpeed},
+		{All: facts{drivingSpeed, immersionFull}, Detail: occludedAtSpeed},
+		{All: facts{drivingSpeed, passthroughFalse}, Detail: occludedAtSpeed},
+		{All: facts{drivingSpeed, immersionProgressive}, None: facts{passthroughTrue}, Detail: occludedAtSpeed},
 	},
 	Fields:    []field{locomotionState, speedMph, immersionLevel, passthroughActive},
 	Required:  "stationary or seated, or a see-through view",
@@ -133,9 +133,9 @@ var rules = []rule{{
 		{All: facts{boundaryOutside}, None: facts{passthroughTrue, immersionMixed}},
 		{All: facts{boundaryOutside, passthroughFalse}},
 		{All: facts{boundaryOutside, immersionFull}},
-		{All: facts{minorTrue, boundaryNearEdge}, None: facts{passthroughTrue, immersionMixed}, Tell: minorNearEdge},
-		{All: facts{minorTrue, boundaryNearEdge, passthroughFalse}, Tell: minorNearEdge},
-		{All: facts{minorTrue, boundaryNearEdge, immersionFull}, Tell: minorNearEdge},
+		{All: facts{minorTrue, boundaryNearEdge}, None: facts{passthroughTrue, immersionMixed}, Detail: minorNearEdge},
+		{All: facts{minorTrue, boundaryNearEdge, passthroughFalse}, Detail: minorNearEdge},
+		{All: facts{minorTrue, boundaryNearEdge, immersionFull}, Detail: minorNearEdge},
 	},
 	Fields:    []field{boundaryProximity, passthroughActive, immersionLevel},
 	Required:  "inside or near_edge, or a see-through view",
@@ -154,7 +154,7 @@ var rules = []rule{{
 	Code: "XR_COMFORT_RISK", ID: "xr-comfort-risk", On: immersive.and(HUD, Any),
 	Terms: []term{
 		{All: facts{vectionHigh}},
-		{All: facts{vectionMed, minorTrue}, Tell: &tell{Field: comfortVectionRisk, Required: "low"}},
+		{All: facts{vectionMed, minorTrue}, Detail: &detail{Field: comfortVectionRisk, Required: "low"}},
 	},
 	Fields:    []field{comfortVectionRisk},
 	Required:  "low or med",
@@ -177,7 +177,7 @@ var rules = []rule{{
 	Code: "MINOR_EYE_TRACKING", ID: "minor-eye-tracking", On: everywhere,
 	Terms: []term{
 		{All: facts{minorTrue, gazeGiven}},
-		{All: facts{minorTrue, dwellInViewGiven}, Tell: &tell{Field: dwellInViewMs}},
+		{All: facts{minorTrue, dwellInViewGiven}, Detail: &detail{Field: dwellInViewMs}},
 	},
 	Fields:    []field{gazeInView, dwellInViewMs, minorMode},
 	Required:  "absent",
@@ -224,7 +224,7 @@ var rules = []rule{{
 	Code: "BYSTANDER_CAPTURE_RISK", ID: "bystander-capture-risk", On: camera.and(Any),
 	Terms: []term{
 		{All: facts{bystanderPossible, anchorPersistentTrue}, None: facts{mappingConsentTrue}},
-		{All: facts{bystanderPossible, minorTrue}, Tell: &tell{Field: bystanderCaptureRisk, Required: "none", Message: "bystanders may be captured beside a minor"}},
+		{All: facts{bystanderPossible, minorTrue}, Detail: &detail{Field: bystanderCaptureRisk, Required: "none", Message: "bystanders may be captured beside a minor"}},
 	},
 	Fields:    []field{bystanderCaptureRisk, spatialAnchorPersistent, spatialMappingConsent},
 	Required:  "none, or spatialMappingConsent true",
@@ -234,6 +234,6 @@ var rules = []rule{{
 }}
 
 var (
-	occludedAtSpeed = &tell{speedMph, "< {limit}, or a see-through view", "occluded view at {observed} mph", &limit{Mph: drivingMph}}
-	minorNearEdge   = &tell{Field: boundaryProximity, Required: "inside, or a see-through view", Message: "a minor at the edge of the safe boundary without see-through"}
+	occludedAtSpeed = &detail{speedMph, "< {limit}, or a see-through view", "occluded view at {observed} mph", &limit{Mph: drivingMph}}
+	minorNearEdge   = &detail{Field: boundaryProximity, Required: "inside, or a see-through view", Message: "a minor at the edge of the safe boundary without see-through"}
 )

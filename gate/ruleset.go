@@ -89,8 +89,8 @@ func writeTerm(b *strings.Builder, t *term, names [factCount]string) {
 	if t.Only != 0 {
 		fmt.Fprintf(b, " only %s", t.Only)
 	}
-	if t.Tell != nil {
-		fmt.Fprintf(b, " field %s", fields[t.Tell.Field].name)
+	if t.Detail != nil {
+		fmt.Fprintf(b, " field %s", fields[t.Detail.Field].name)
 	}
 	fmt.Fprintln(b)
 }

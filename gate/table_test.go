@@ -104,17 +104,17 @@ func TestTermsAreSound(t *testing.T) {
 	}
 }
 
-// What a violation tells of a rule is complete, and its cause is an input.
+// What a violation reports of a rule is complete, and its cause is an input.
 func TestRulesTellTheirCause(t *testing.T) {
 	for i := range rules {
 		r := &rules[i]
 		require.NotEmpty(t, r.Fields, r.Code)
 		require.NotEmpty(t, r.Reference, r.Code)
 		for j := range r.Terms {
-			told := Verdict{stated: setOf(r.Terms[j].All), Substrate: aSurface(r.On, &r.Terms[j])}.cause(r)
-			require.NotEmpty(t, told.Required, "%s term %d", r.Code, j)
-			require.NotEmpty(t, told.Message, "%s term %d", r.Code, j)
-			require.True(t, slices.Contains(r.Fields, told.Field), "%s term %d", r.Code, j)
+			got := Verdict{stated: setOf(r.Terms[j].All), Substrate: aSurface(r.On, &r.Terms[j])}.cause(r)
+			require.NotEmpty(t, got.Required, "%s term %d", r.Code, j)
+			require.NotEmpty(t, got.Message, "%s term %d", r.Code, j)
+			require.True(t, slices.Contains(r.Fields, got.Field), "%s term %d", r.Code, j)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Violation is one rule that refuses a delivery, as the caller is told. Code,
+// Violation is one rule that refuses a delivery, as it is sent to the caller. Code,
 // Rule, Field and the order of violations are stable within Version; Message is
 // for people and may change.
 type Violation struct {
@@ -29,8 +29,8 @@ type Violation struct {
 	TightenedBy string `json:"tightenedBy,omitempty"`
 }
 
-// Violations tells every rule that refused, in the order of the table, or nil.
-// r and t are those that were evaluated.
+// Violations returns every rule that refused, in the order of the table, or nil. r and t are
+// those that were evaluated.
 func (v Verdict) Violations(r *Right, t *Telemetry) []Violation {
 	var list []Violation
 	for i := range rules {
@@ -75,17 +75,17 @@ func (v Verdict) violation(i int, r *Right, t *Telemetry) Violation {
 	return x
 }
 
-// cause is what the first term that holds has to tell.
-func (v Verdict) cause(rule *rule) tell {
+// cause returns the detail of the first term that holds.
+func (v Verdict) cause(rule *rule) detail {
 	for i := range rule.Terms {
 		if t := &rule.Terms[i]; t.visible(rule.On, v.Substrate) && t.holds(v.stated) {
-			return rule.tells(t)
+			return rule.detail(t)
 		}
 	}
-	return rule.tells(&term{})
+	return rule.detail(&term{})
 }
 
-// observed is what a violation may tell of a field.
+// observed returns what a violation may show of a field.
 func (t *Telemetry) observed(f field) jsontext.Value {
 	switch {
 	case !t.given.has(f):
@@ -96,7 +96,7 @@ func (t *Telemetry) observed(f field) jsontext.Value {
 	return t.appendValue(nil, f)
 }
 
-// plain is a JSON value as it stands in a sentence: a string without its quotes.
+// plain returns a JSON value for a sentence: a string without its quotes.
 func plain(v jsontext.Value) string {
 	if v.Kind() != jsontext.KindString {
 		return string(v)
@@ -105,7 +105,7 @@ func plain(v jsontext.Value) string {
 	return string(text)
 }
 
-// AppendJSON appends the violation as the caller is sent it.
+// AppendJSON appends the violation as it is sent to the caller.
 func (x *Violation) AppendJSON(dst []byte) []byte {
 	dst = appendMember(dst, `{"code":`, x.Code)
 	dst = appendMember(dst, `,"rule":`, x.Rule)
@@ -136,7 +136,7 @@ func (x *Violation) AppendJSON(dst []byte) []byte {
 
 func appendMember(dst []byte, name, value string) []byte {
 	dst = append(dst, name...)
-	dst, _ = jsontext.AppendQuote(dst, value) // valid UTF-8: tables, or the decoder saw to it
+	dst, _ = jsontext.AppendQuote(dst, value) // valid UTF-8: from the tables, or checked by the decoder
 	return dst
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The bodies as callers see them: every rule, and every way in which a rule tells
+// The bodies as callers see them: every rule, and every way in which a rule explains
 // its cause, field, limit or tightening.
 func TestViolationBodies(t *testing.T) {
 	var b strings.Builder

@@ -17,24 +17,23 @@ import (
 	"muniment/gateway/auth"
 )
 
-// Check is one part that must be ready before the process may be sent requests.
+// Check is a part that must be ready before the process receives requests.
 type Check struct {
 	Name string
-	// Ready is nil if it is. Its error is shown to operators. It returns soon after
-	// ctx is done, and may be called by several at once.
+	// Ready returns nil if the part is. Its error is shown to operators. It returns soon after
+	// ctx is done. Safe for concurrent use.
 	Ready func(ctx context.Context) error
 }
 
-// Note is one part that works behind the requests: operators are told how it is,
-// but however far behind it falls, the process may be sent requests.
+// Note is a part whose status is shown to operators, and which does not make the process
+// unready.
 type Note struct {
 	Name string
-	// Tell says how it is. Its error is shown in place of that. Otherwise as
-	// Check.Ready.
-	Tell func(ctx context.Context) (string, error)
+	// Status returns what is shown. An error is shown instead. Otherwise as Check.Ready.
+	Status func(ctx context.Context) (string, error)
 }
 
-// probeTime bounds how long /readyz waits for its parts, which it asks all at once.
+// probeTime bounds how long /readyz waits for its parts, all of which it asks concurrently.
 const probeTime = time.Second
 
 // Admin configures the handler of the admin listener, which is for operators only
@@ -43,7 +42,7 @@ type Admin struct {
 	Gatherer prometheus.Gatherer
 	Checks   []Check
 	Notes    []Note
-	// Token opens /debug/pprof, as a bearer token; while it is empty nothing does.
+	// Token is the bearer token of /debug/pprof. If it is empty, no request is let in.
 	Token string
 	// Mount adds handlers by pattern of http.ServeMux.
 	Mount map[string]http.Handler
@@ -53,9 +52,9 @@ type Admin struct {
 // are in the contract's envelope, but for those that Go's HTTP server answers before any
 // handler is reached.
 //
-// /livez is 200 as long as the process answers: it depends on nothing else, so
-// that nothing else gets the process killed. /readyz is 200 {"ready":true}, or 503
-// with the name and reason of each part that is not ready; either way with the notes.
+// /livez is 200 as long as the process answers. It depends on nothing else: an outage of
+// another part must not get the process killed. /readyz is 200 {"ready":true}, or 503 with the
+// name and reason of each part that is not ready; both with the notes.
 func (a Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Gatherer, promhttp.HandlerOpts{}))
@@ -80,9 +79,9 @@ func (a Admin) Handler() http.Handler {
 	})
 }
 
-var errUnknownPath = &api.Error{Code: api.ResourceNotFound, Message: "there is nothing under this path, or not with this method"}
+var errUnknownPath = &api.Error{Code: api.ResourceNotFound, Message: "no such path, or not with this method"}
 
-// protected lets in whoever holds the token.
+// protected asks for the admin token.
 func (a Admin) protected(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := auth.AdminToken(r.Header.Get("Authorization"), a.Token); err != nil {
@@ -135,7 +134,7 @@ func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 	for i, n := range a.Notes {
 		asked.Go(func() {
-			text, err := inTime(ctx, func() (string, error) { return n.Tell(ctx) })
+			text, err := inTime(ctx, func() (string, error) { return n.Status(ctx) })
 			if err != nil {
 				text = err.Error()
 			}
@@ -156,8 +155,8 @@ func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, answer)
 }
 
-// inTime asks a part until ctx is done. One that then goes on is left to itself: what
-// hangs must not make the probe hang, and so take the process out of service.
+// inTime calls ask and waits until ctx is done. A call that hangs is left running: it must not
+// make the probe hang.
 func inTime(ctx context.Context, ask func() (string, error)) (string, error) {
 	var text string
 	var err error
@@ -174,9 +173,8 @@ func inTime(ctx context.Context, ask func() (string, error)) (string, error) {
 	}
 }
 
-// ControlReady is nil when control answers in time, on the way that requests to it
-// take. Whatever it answers will do: it was asked for a path that is the gateway's
-// own, and has nothing to look up for that.
+// ControlReady returns nil when control answers in time, on a connection as requests use it. Any
+// answer below 500 will do.
 func (g *Gateway) ControlReady(ctx context.Context) error {
 	t := &http.Transport{
 		DialContext:       func(context.Context, string, string) (net.Conn, error) { return g.cfg.DialControl() },

@@ -71,7 +71,7 @@ func benchRequest(token string) *fasthttp.RequestCtx {
 	return ctx
 }
 
-// TestFramingAllocatesNothing fixes the number for what a delivery runs through in this room.
+// TestFramingAllocatesNothing fixes the number for what a delivery runs through in this package.
 func TestFramingAllocatesNothing(t *testing.T) {
 	if raced {
 		return // fasthttp takes buffers from a pool
@@ -94,7 +94,7 @@ func TestFramingAllocatesNothing(t *testing.T) {
 }
 
 // TestHandlerAllocations fixes what one delivery allocates from handler to answer:
-// the key's id and the signer's strings, in rooms that this one only calls.
+// the key's id and the signer's strings, in packages that this one only calls.
 func TestHandlerAllocations(t *testing.T) {
 	g, token := newBench(t)
 	ctx := benchRequest(token)

@@ -29,7 +29,7 @@ func answer[T any](ctx *fasthttp.RequestCtx, data T) error {
 	return nil
 }
 
-// The header's name as it is sent: SetCanonical does not spell it anew.
+// The header's name as it is sent: SetCanonical does not change its case.
 var headerRequestID = []byte(api.HeaderRequestID)
 
 // nameRequest gives the answer the caller's request id, or a new one.
@@ -61,7 +61,7 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 			g.logger.Error("cannot answer a request", "requestId", e.RequestID, "err", err, "suppressed", suppressed)
 		}
 	}
-	status, body := g.spell(ctx, e)
+	status, body := g.render(ctx, e)
 	if s := e.RetryAfterSeconds(); s > 0 {
 		ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(s))
 	}
@@ -73,8 +73,8 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 	ctx.SetBody(body)
 }
 
-// faultEvery is how often a fault of the gateway's own is logged at most: whoever finds out
-// how to cause one can't fill the log. The metrics count every one.
+// faultEvery is the least time between two log lines on faults of the gateway's own: a caller
+// who can cause faults must not fill the log. The metrics count every fault.
 const faultEvery = time.Second
 
 // faults knows when a fault was logged last, and how many were not since.
@@ -89,14 +89,14 @@ func (f *faults) due(now time.Time) (suppressed int64, due bool) {
 	return f.suppressed.Swap(0), true
 }
 
-// spell is an error as it is sent: in the contract's envelope, unless the path has its own.
-func (g *Gateway) spell(ctx *fasthttp.RequestCtx, e *api.Error) (status int, body []byte) {
-	if g.cfg.Spell != nil {
+// render returns an error as it is sent: in the contract's envelope, unless the path has its own.
+func (g *Gateway) render(ctx *fasthttp.RequestCtx, e *api.Error) (status int, body []byte) {
+	if g.cfg.RenderError != nil {
 		path := string(ctx.Request.URI().PathOriginal())
 		if decoded, err := url.PathUnescape(path); err == nil { // as control reads it
 			path = decoded
 		}
-		if status, body, ok := g.cfg.Spell(path, e); ok {
+		if status, body, ok := g.cfg.RenderError(path, e); ok {
 			return status, body
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -15,8 +16,8 @@ import (
 const (
 	maxHeaderBytes = 8 << 10
 	maxHeaders     = 100
-	// bodyStep is how much memory a body is given at a time until it has filled it,
-	// keepBody the most that is kept for the next one, and keepBatch that of batches.
+	// bodyStep is how many bytes a body's memory grows by at first, keepBody the most that is
+	// kept for the next request, and keepBatch the most for batches.
 	bodyStep  = 8 << 10
 	keepBody  = maxDeliveryBody
 	keepBatch = 1 << 20
@@ -52,11 +53,11 @@ var (
 // differently, and bodies that are too long. It looks at the headers as they came.
 func framingFault(h *fasthttp.RequestHeader, r route) *api.Error {
 	lines, coded, folded, spaced := 0, false, false, false
-	for rest := h.RawHeaders(); len(rest) > 0; lines++ {
-		coded = coded || isNamed(rest, transferEncoding)
-		folded = folded || rest[0] == ' ' || rest[0] == '\t'
-		spaced = spaced || bytes.IndexByte(rest[:max(0, bytes.IndexByte(rest, ':'))], ' ') >= 0
-		rest = nextLine(rest)
+	for raw := h.RawHeaders(); len(raw) > 0; lines++ {
+		coded = coded || isNamed(raw, transferEncoding)
+		folded = folded || raw[0] == ' ' || raw[0] == '\t'
+		spaced = spaced || bytes.IndexByte(raw[:max(0, bytes.IndexByte(raw, ':'))], ' ') >= 0
+		raw = nextLine(raw)
 	}
 	switch {
 	case string(h.Protocol()) != "HTTP/1.1" && string(h.Protocol()) != "HTTP/1.0":
@@ -106,9 +107,9 @@ func isNamed(raw, name []byte) bool {
 	return len(raw) >= len(name) && raw[0]|0x20 == name[0]|0x20 && bytes.EqualFold(raw[:len(name)], name)
 }
 
-// arrival is the memory of one request's body, used again for others. It grows
-// with what has come, not with what was announced: else a connection could take
-// the longest body's memory for one byte. fasthttp itself holds the first 8 KiB.
+// arrival is the memory of one request's body, reused for others. It grows with what has
+// arrived, not with what was announced: otherwise a connection could take the memory of the
+// longest body for one byte. fasthttp itself holds the first 8 KiB.
 type arrival struct {
 	body     []byte
 	unpacked []byte // of a batch
@@ -116,7 +117,7 @@ type arrival struct {
 	allowance
 }
 
-// forget ends what belongs to one request.
+// forget releases what belongs to one request.
 func (a *arrival) forget() {
 	a.allowance.end()
 	for _, b := range []*[]byte{&a.body, &a.unpacked} {
@@ -143,24 +144,22 @@ func framing(ctx *fasthttp.RequestCtx, r route) error {
 
 // receive reads the whole body, within the connection's read deadline, and makes
 // it the request's own until the handler returns.
-func (a *arrival) receive(ctx *fasthttp.RequestCtx, r route) error {
-	if err := framing(ctx, r); err != nil {
-		return err
-	}
+func (a *arrival) receive(ctx *fasthttp.RequestCtx) error {
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return nil
 	}
 	length := ctx.Request.Header.ContentLength()
-	if err := a.take(length); err != nil {
-		return err
-	}
-	for len(a.body) < length {
+	for size := 0; len(a.body) < length; {
 		have := len(a.body)
-		if have == cap(a.body) {
-			a.body = slices.Grow(a.body, min(length-have, max(bodyStep, have)))
+		if have == size {
+			size += min(length-have, max(bodyStep, have))
+			if err := a.take(size - have); err != nil {
+				return err
+			}
+			a.body = slices.Grow(a.body, size-have)
 		}
-		n, err := stream.Read(a.body[have:min(cap(a.body), length)])
+		n, err := stream.Read(a.body[have:size])
 		a.body = a.body[:have+n]
 		if err != nil && len(a.body) < length {
 			return cutShort(err)
@@ -170,7 +169,7 @@ func (a *arrival) receive(ctx *fasthttp.RequestCtx, r route) error {
 	return nil
 }
 
-// cutShort is what a caller is told whose request could not be read to its end.
+// cutShort is the error of a request that could not be read to its end.
 func cutShort(err error) *api.Error {
 	var small *fasthttp.ErrSmallBuffer
 	var network net.Error
@@ -190,14 +189,28 @@ func (g *Gateway) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.Reset()
 	nameRequest(ctx)
 	closeBehind(ctx)
-	g.refuse(ctx, cutShort(err))
-	path, _, _ := bytes.Cut(ctx.Request.Header.RequestURI(), []byte{'?'})
-	g.metrics.observe(routeOf(path), ctx.Response.StatusCode(), 0)
-	g.logRequest(ctx, routeOf(path), 0)
+	r := unreadRoute(err)
+	if r == toBeacon {
+		g.metrics.beacons[beaconMalformed].Inc()
+		answerPixel(ctx)
+	} else {
+		g.refuse(ctx, cutShort(err))
+	}
+	g.metrics.observe(r, ctx.Response.StatusCode(), 0)
+	g.logRequest(ctx, r, 0)
 }
 
-// closeBehind lets the answer be the connection's last: there may be input that
-// belongs to its request.
+// unreadRoute recognizes a beacon's request by its beginning, which fasthttp's error quotes: the
+// request itself is gone.
+func unreadRoute(err error) route {
+	_, quoted, _ := strings.Cut(err.Error(), `contents: "`)
+	if _, target, _ := strings.Cut(quoted, " "); strings.HasPrefix(target, api.PathBeacon) {
+		return toBeacon
+	}
+	return toControl
+}
+
+// closeBehind makes the answer the connection's last: unread input of the request may follow.
 func closeBehind(ctx *fasthttp.RequestCtx) {
 	lingerOn(ctx)
 	ctx.SetConnectionClose()

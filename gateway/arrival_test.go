@@ -101,7 +101,41 @@ func TestMemoryFollowsWhatArrives(t *testing.T) {
 		var ctx fasthttp.RequestCtx
 		ctx.Request.Header.SetMethod("POST")
 		ctx.Request.SetBodyStream(bytes.NewReader(make([]byte, sent)), maxBody)
-		require.Error(t, a.receive(&ctx, toControl))
+		require.Error(t, a.receive(&ctx))
 		require.LessOrEqual(t, cap(a.body), 3*max(bodyStep, sent))
 	}
+}
+
+// TestAnnouncedBatches: what is announced takes nothing of the room for batches, only what has
+// arrived.
+func TestAnnouncedBatches(t *testing.T) {
+	w := newWorld(t, func(c *settings) { c.MaxBatchBytes = 2 << 20 })
+	body := inJSON(w.row("a", "")) + strings.Repeat(" ", 200<<10)
+	text := batchRequest(w.token, "application/json", body)
+	begun, half := len(text)-len(body)+10<<10, len(text)-len(body)/2 // fasthttp reads 8 KiB ahead
+	var slow []*session
+	for range 20 {
+		s := w.session()
+		_, err := io.WriteString(s.conn, text[:begun])
+		require.NoError(t, err)
+		slow = append(slow, s)
+	}
+	require.Eventually(t, func() bool { return w.metric("muniment_gateway_batch_bytes", "") >= 20*2*bodyStep }, time.Minute, time.Millisecond)
+	require.EqualValues(t, 20*2*bodyStep, w.metric("muniment_gateway_batch_bytes", ""))
+	require.Equal(t, []string{"accepted"}, statuses(w.ingested(w.send("application/json", body))))
+
+	for _, s := range slow[:2] { // of each, half
+		_, err := io.WriteString(s.conn, text[begun:half])
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return w.metric("muniment_gateway_batch_bytes", "") > 18*2*bodyStep+float64(len(body)) }, time.Minute, time.Millisecond)
+	for _, s := range slow[:2] {
+		_, err := io.WriteString(s.conn, text[half:])
+		require.NoError(t, err)
+		require.Equal(t, []string{"duplicate"}, statuses(w.ingested(readReply(t, s.in))))
+	}
+	for _, s := range slow[2:] {
+		require.NoError(t, s.conn.Close())
+	}
+	require.Eventually(t, func() bool { return w.metric("muniment_gateway_batch_bytes", "") == 0 }, time.Minute, time.Millisecond)
 }

@@ -8,25 +8,24 @@ import (
 	"muniment/gateway/api"
 )
 
-// batches is what batches may take of the node, so that single deliveries always find some.
-// Their bodies have a bound in bytes, of which one tenant has half; and they are served in
-// turns, first come first served, of which one tenant has half as well. Those that wait for a
-// turn hold their body and a place among the requests in hand: of these, all have at most a
-// quarter, and one tenant's as many as a sixteenth of its cap.
+// batches limits what batches take of the node, so that single deliveries are always served.
+// The bodies in memory are limited in bytes, and batches are served in a number of slots, first
+// come first served; one tenant may use half of the bytes and half of the slots. A batch that
+// waits for a slot keeps its body in memory and counts as a request in hand: all batches
+// together are at most a quarter of these, and one tenant's at most a sixteenth of its cap.
 type batches struct {
-	most   int64 // bytes
-	bytes  atomic.Int64
-	waits  int64 // most in hand
-	inHand atomic.Int64
-	turns  chan struct{}
+	maxBytes  int64
+	bytes     atomic.Int64
+	maxInHand int64
+	inHand    atomic.Int64
+	slots     chan struct{}
 }
 
 const (
-	// batchTurns are the turns for each processor: while one batch is signed, the others wait
-	// for the log.
-	batchTurns = 4
-	// turnPatience is how long a batch waits for its turn.
-	turnPatience = 20 * time.Second
+	// slotsPerProcessor is more than one, as batches wait for the log while another is signed.
+	slotsPerProcessor = 4
+	// slotTimeout is how long a batch waits for a slot.
+	slotTimeout = 20 * time.Second
 )
 
 var (
@@ -36,18 +35,18 @@ var (
 
 func newBatches(cfg *Config) batches {
 	return batches{
-		most: int64(cfg.MaxBatchBytes), waits: int64(max(1, cfg.MaxInFlight/4)), turns: make(chan struct{}, batchTurns*cfg.Processors),
+		maxBytes: int64(cfg.MaxBatchBytes), maxInHand: int64(max(1, cfg.MaxInFlight/4)), slots: make(chan struct{}, slotsPerProcessor*cfg.Processors),
 	}
 }
 
-// allowance is what one batch has of the bytes. The zero value has no bound.
+// allowance counts the bytes of one batch. The zero value has no limit.
 type allowance struct {
 	node   *batches
-	tenant *share
+	tenant *tenantLimit
 	held   int64
 }
 
-// take takes so many more.
+// take counts more bytes.
 func (a *allowance) take(bytes int) error {
 	if a.node == nil {
 		return nil
@@ -55,15 +54,15 @@ func (a *allowance) take(bytes int) error {
 	n := int64(bytes)
 	a.held += n
 	switch own, all := a.tenant.bytes.Add(n), a.node.bytes.Add(n); {
-	case all > a.node.most:
+	case all > a.node.maxBytes:
 		return errBatchesFull
-	case own > a.node.most/2:
+	case own > a.node.maxBytes/2:
 		return errTenantBatches
 	}
 	return nil
 }
 
-// end gives them back.
+// end gives all bytes back.
 func (a *allowance) end() {
 	if a.node != nil {
 		a.tenant.bytes.Add(-a.held)
@@ -72,9 +71,10 @@ func (a *allowance) end() {
 	*a = allowance{}
 }
 
-// await waits for the turn of a tenant's batch, until leave.
-func (b *batches) await(ctx context.Context, of *share, limit int64) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+// acquire waits for a slot for a tenant's batch, which has it until leave. limit is how many
+// batches the tenant may have in hand.
+func (b *batches) acquire(ctx context.Context, of *tenantLimit, limit int64) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	own, all := of.batches.Add(1), b.inHand.Add(1)
 	gone := func() {
@@ -84,43 +84,43 @@ func (b *batches) await(ctx context.Context, of *share, limit int64) (leave func
 	switch {
 	case own > limit:
 		err = errTenantBatches
-	case all > b.waits:
+	case all > b.maxInHand:
 		err = errBatchesFull
 	default:
-		err = enter(ctx, of.turns, errTenantBatches)
+		err = enter(ctx, of.slots, errTenantBatches)
 	}
 	if err != nil {
 		gone()
 		return nil, err
 	}
-	if err := enter(ctx, b.turns, errBatchesFull); err != nil {
-		<-of.turns
+	if err := enter(ctx, b.slots, errBatchesFull); err != nil {
+		<-of.slots
 		gone()
 		return nil, err
 	}
 	return func() {
-		<-b.turns
-		<-of.turns
+		<-b.slots
+		<-of.slots
 		gone()
 	}, nil
 }
 
-func enter(ctx context.Context, turns chan struct{}, tooLate error) error {
+func enter(ctx context.Context, slots chan struct{}, tooLate error) error {
 	select {
-	case turns <- struct{}{}:
+	case slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return tooLate
 	}
 }
 
-// mostBatches is how many batches of a tenant wait or are served.
-func (s *shares) mostBatches() int64 { return max(1, s.cap/16) }
+// maxBatches is how many batches of a tenant may wait or be served.
+func (s *tenantLimits) maxBatches() int64 { return max(1, s.cap/16) }
 
-// grant counts rows of a tenant's batch in, until leave: at most so many that all of its
-// batches together have half of its cap.
-func (s *shares) grant(of *share, rows int) (granted int, leave func()) {
-	granted = min(rows, max(1, int(s.cap)/2/s.turns))
+// grant counts rows of a tenant's batch in, until leave. All batches of a tenant together
+// are granted at most half of its cap.
+func (s *tenantLimits) grant(of *tenantLimit, rows int) (granted int, leave func()) {
+	granted = min(rows, max(1, int(s.cap)/2/s.slots))
 	of.inHand.Add(int64(granted))
 	return granted, func() { of.inHand.Add(-int64(granted)) }
 }

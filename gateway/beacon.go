@@ -3,9 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -20,24 +17,24 @@ import (
 	"muniment/sealer"
 )
 
-// Beacons are for players that can only call a URL. Whatever becomes of the play, the answer is
-// an image of one pixel: a player can do nothing with an error, and a viewer must not see one.
-// What became of it is counted in muniment_gateway_beacons_total.
+// Beacons are for players that can only call a URL. The answer is always an image of one pixel:
+// a player can do nothing with an error, and a viewer must not see one. The outcome is counted
+// in muniment_gateway_beacons_total.
 
 // pixel is a transparent GIF of 1×1.
 var pixel = []byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")
 
-// beaconOutcome is what became of a beacon's call: a bounded label.
+// beaconOutcome is the outcome of a beacon's call: a bounded label.
 type beaconOutcome uint8
 
 const (
 	beaconRecorded  beaconOutcome = iota // a receipt was issued
 	beaconDuplicate                      // one was, with this eid
-	beaconNotGet                         // a HEAD, or another method: nothing was shown
+	beaconNotGet                         // HEAD or another method: nothing was shown
 	beaconMalformed                      // eid is missing, or it or dwellMs can't be read
-	beaconInvalid                        // no token of this service's, or one by a revoked signing key
+	beaconInvalid                        // not a token of this service, or signed by a revoked key
 	beaconExpired
-	beaconKeyDead     // the API key that made it may not deliver any more
+	beaconKeyDead     // the API key that made it may no longer deliver
 	beaconLimited     // above its maxReceiptsPerHour, or its tenant above its cap
 	beaconRefused     // by the right's state or the gate
 	beaconUnavailable // the node could not issue
@@ -54,7 +51,7 @@ func (g *Gateway) beacon(ctx *fasthttp.RequestCtx, began time.Time) {
 	answerPixel(ctx)
 }
 
-// answerPixel is the answer to every call of a beacon's path.
+// answerPixel answers every call of a beacon's path.
 func answerPixel(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
 	h.Set(fasthttp.HeaderCacheControl, "no-store")
@@ -66,7 +63,7 @@ func answerPixel(ctx *fasthttp.RequestCtx) {
 	ctx.SetBody(pixel)
 }
 
-// report issues the receipt of the play that a call tells of, if it may.
+// report issues the receipt of the play that a call reports, if it may.
 func (g *Gateway) report(ctx *fasthttp.RequestCtx, began time.Time) beaconOutcome {
 	if string(ctx.Method()) != fasthttp.MethodGet {
 		return beaconNotGet
@@ -75,8 +72,8 @@ func (g *Gateway) report(ctx *fasthttp.RequestCtx, began time.Time) beaconOutcom
 	if err != nil {
 		return beaconInvalid
 	}
-	eid, dwell, err := readPlay(ctx.QueryArgs())
-	if err != nil {
+	eid, dwell, ok := readPlay(ctx.QueryArgs())
+	if !ok {
 		return beaconMalformed
 	}
 	arrived := g.now()
@@ -100,18 +97,14 @@ func (g *Gateway) report(ctx *fasthttp.RequestCtx, began time.Time) beaconOutcom
 	}
 }
 
-// record issues the receipt of a beacon's play. Two calls with one eid are one play.
+// record issues the receipt of a beacon's play. Two calls with the same eid are one play.
 func (g *Gateway) record(deadline context.Context, b *api.SignedBeacon, eid string, dwell float64, arrived time.Time, sandbox bool) beaconOutcome {
-	share := g.shares.of(b.TenantID)
-	defer share.leave()
-	switch turn, ok := g.shares.enter(share, arrived); {
-	case !ok:
+	limit, ok := g.admit(b.TenantID, arrived)
+	defer limit.leave()
+	if !ok {
 		return beaconLimited
-	case turn > 0:
-		g.metrics.turns.Inc()
-		g.rest(turn)
 	}
-	taken, ok := g.beaconRates.take(b.Text, b.MaxReceiptsPerHour, arrived)
+	taken, ok := g.beaconRates.take(b.TenantID, b.Text, b.MaxReceiptsPerHour, arrived)
 	if !ok {
 		return beaconLimited
 	}
@@ -142,40 +135,32 @@ func (g *Gateway) record(deadline context.Context, b *api.SignedBeacon, eid stri
 // maxEID bounds eid, in bytes.
 const maxEID = 255
 
-var errPlay = errors.New("the query does not tell of a play")
-
 // readPlay reads what a beacon's query says of the play; without dwellMs its dwell is 0.
-func readPlay(query *fasthttp.Args) (eid string, dwell float64, err error) {
+func readPlay(query *fasthttp.Args) (eid string, dwell float64, ok bool) {
 	given := map[string]int{}
 	for name, value := range query.All() {
 		switch string(name) {
 		case "eid":
 			eid = string(value)
 		case "dwellMs":
-			if dwell, err = readDwell(string(value)); err != nil {
-				return "", 0, err
+			if dwell, ok = readDwell(string(value)); !ok {
+				return "", 0, false
 			}
 		default:
 			continue
 		}
 		if given[string(name)]++; given[string(name)] > 1 {
-			return "", 0, errPlay
+			return "", 0, false
 		}
 	}
-	if eid == "" || len(eid) > maxEID || !utf8.ValidString(eid) || strings.ContainsFunc(eid, unicode.IsControl) {
-		return "", 0, errPlay
-	}
-	return eid, dwell, nil
+	return eid, dwell, eid != "" && len(eid) <= maxEID && utf8.ValidString(eid) && !strings.ContainsFunc(eid, unicode.IsControl)
 }
 
 // readDwell reads a decimal number of milliseconds.
-func readDwell(text string) (float64, error) {
-	if text == "" || strings.Trim(text, "0123456789.") != "" {
-		return 0, errPlay
+func readDwell(text string) (dwell float64, ok bool) {
+	if strings.Trim(text, "0123456789.") != "" {
+		return 0, false
 	}
 	dwell, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsInf(dwell, 0) || dwell > sealer.MaxDwellMs {
-		return 0, fmt.Errorf("dwellMs: %w", errPlay)
-	}
-	return dwell, nil
+	return dwell, err == nil && dwell <= sealer.MaxDwellMs
 }

@@ -177,6 +177,29 @@ func TestBeaconIsRefused(t *testing.T) {
 	require.Equal(t, "unavailable", w.call("GET", "/beacon/"+token+"?eid=y"), "without a lease")
 }
 
+// TestUnreadBeacon: a request that can't be read is answered with the image as well, as far as its
+// path can be told.
+func TestUnreadBeacon(t *testing.T) {
+	w := newWorld(t, func(c *settings) { c.ReadTimeout = 100 * time.Millisecond })
+	long := "Cookie: " + strings.Repeat("x", 16<<10) + "\r\n\r\n"
+	for name, text := range map[string]string{
+		"headers of 16 KiB": "GET /beacon/x?eid=1 HTTP/1.1\r\nHost: m\r\n" + long,
+		"of another method": "POST /beacon/x HTTP/1.1\r\nHost: m\r\n" + long,
+		"two lengths":       "GET /beacon/x HTTP/1.1\r\nHost: m\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n",
+		"a folded header":   "GET /beacon/x HTTP/1.1\r\nHost: m\r\nX: a\r\n b\r\n\r\n",
+		"a body":            "POST /beacon/x HTTP/1.1\r\nHost: m\r\nContent-Length: 10\r\n\r\n",
+		"half a head":       "GET /beacon/x HTTP/1.1\r\nHost: m\r\n",
+	} {
+		r := w.raw(text)
+		require.Equal(t, 200, r.status, name)
+		require.Equal(t, string(pixel), r.body, name)
+		require.Equal(t, []string{"image/gif", "no-store", "*"}, []string{r.header.Get("Content-Type"), r.header.Get("Cache-Control"), r.header.Get("Access-Control-Allow-Origin")}, name)
+		require.True(t, r.closes, name)
+	}
+	require.Equal(t, 431, w.raw("GET /v1/beacon/x HTTP/1.1\r\nHost: m\r\nX: /beacon/\r\n"+long).status)
+	require.Equal(t, 6.0, w.metric("muniment_gateway_beacons_total", "malformed")+w.metric("muniment_gateway_beacons_total", "unavailable"))
+}
+
 // TestBeaconRate: no hour has more receipts than the beacon may have, and neither duplicates nor
 // refusals count.
 func TestBeaconRate(t *testing.T) {
@@ -201,7 +224,7 @@ func TestRollingHour(t *testing.T) {
 	now := today
 	step := func(d time.Duration, text string, limit int) bool {
 		now = now.Add(d)
-		_, ok := rates.take([]byte(text), limit, now)
+		_, ok := rates.take("tnt_a", []byte(text), limit, now)
 		return ok
 	}
 	for i := range 4000 {
@@ -222,15 +245,51 @@ func TestRollingHour(t *testing.T) {
 	}
 	require.Greater(t, len(taken), 1000, "and not many fewer than it may")
 	require.True(t, step(2*time.Hour, "b", 1))
-	require.False(t, step(time.Hour, "b", 1), "the running minute is no whole one")
-	require.True(t, step(time.Minute, "b", 1))
+	require.False(t, step(time.Hour, "b", 1), "the running step is no whole one")
+	require.True(t, step(rateStep, "b", 1))
 	require.False(t, step(-time.Hour, "b", 1), "a clock that steps back frees nothing")
+}
 
-	rates = beaconRates{}
-	for i := range mostRates {
-		require.True(t, step(0, fmt.Sprint(i), 1))
+// TestManyBeacons: those that a node has no room to count are passed, never lost; one tenant
+// takes no room of another's, and what rests makes room.
+func TestManyBeacons(t *testing.T) {
+	var rates beaconRates
+	take := func(tenant string, n int, at time.Time) bool {
+		_, ok := rates.take(tenant, []byte(fmt.Sprint(tenant, n)), 1, at)
+		return ok
 	}
-	require.False(t, step(0, "one more", 1))
-	require.True(t, step(2*time.Hour, "one more", 1), "those that rest make room")
-	require.Len(t, rates.all, 1)
+	for n := range maxRates {
+		require.True(t, take("tnt_a", n, today))
+	}
+	require.Equal(t, maxRates/2, len(rates.all))
+	require.False(t, take("tnt_a", 0, today), "what is counted stays so")
+	require.True(t, take("tnt_a", maxRates, today))
+	require.True(t, take("tnt_a", maxRates, today), "and what is not, is passed")
+	require.True(t, take("tnt_b", 0, today))
+	require.False(t, take("tnt_b", 0, today), "another tenant's has its room")
+	for n := range maxRates {
+		require.True(t, take("tnt_c", n, today))
+	}
+	require.Equal(t, maxRates, len(rates.all))
+	require.False(t, take("tnt_b", 0, today))
+
+	later := today.Add(2 * time.Hour)
+	for n := range maxRates / 4 {
+		require.True(t, take("tnt_d", n, later))
+	}
+	require.LessOrEqual(t, len(rates.all), maxRates/3, "those that rest make room")
+	require.False(t, take("tnt_d", 0, later))
+	counted := 0
+	for _, of := range rates.tenants {
+		require.Positive(t, of.counted)
+		counted += of.counted
+	}
+	require.Equal(t, len(rates.all), counted)
+
+	before := len(rates.all)
+	taken, ok := rates.take("tnt_e", []byte("refused"), 1, later)
+	require.True(t, ok)
+	rates.giveBack(taken)
+	require.LessOrEqual(t, len(rates.all), before, "one without receipts takes no room")
+	require.NotContains(t, rates.tenants, "tnt_e")
 }

@@ -24,47 +24,44 @@ type Config struct {
 	Version string
 	// Rights is the node's view of rights and keys: here, of who is calling.
 	Rights *snapshot.View
-	// Issuer issues the receipts. Whoever made these two runs them.
+	// Issuer issues the receipts. The caller runs these two.
 	Issuer *issue.Issuer
 	// DialControl opens a connection to control, which speaks HTTP/1.1 on it.
 	DialControl func() (net.Conn, error)
-	// Spell has the errors of some paths in an envelope of their own, as they are sent; ok
-	// is false for all others, and it is not asked where the head of a request could not be
-	// read. It must not wait. Nil: there are no such paths.
-	Spell func(path string, e *api.Error) (status int, body []byte, ok bool)
+	// RenderError renders the errors of paths that have an envelope of their own; ok is false
+	// for all other paths. It is not called for a request whose head could not be read, and
+	// must not block. Nil: there are no such paths.
+	RenderError func(path string, e *api.Error) (status int, body []byte, ok bool)
 	// TLS is served on every connection; nil is plain HTTP, behind a proxy. It may
 	// answer with other certificates over time.
 	TLS *tls.Config
 
 	// MaxConns bounds the open connections. Default 16,384.
 	MaxConns int
-	// MaxConnsPerIP bounds those of one IPv4 address or IPv6 /64. Default 0: no
-	// bound, as all connections of a proxy come from one address.
-	MaxConnsPerIP int
 	// MaxInFlight bounds the requests being answered, at 503 OVERLOADED. Default
 	// 4,096.
 	MaxInFlight int
 	// MaxTenantInFlight bounds the deliveries of one tenant being answered, at 429.
 	// Default a quarter of MaxInFlight.
 	MaxTenantInFlight int
-	// MaxBatchBytes bounds the bodies of batches in memory, at 503 OVERLOADED; one tenant's have
-	// half of it, at 429. Default 256 MiB.
+	// MaxBatchBytes bounds the bodies of batches in memory, at 503 OVERLOADED; one tenant may
+	// use half of it, at 429. Default 256 MiB.
 	MaxBatchBytes int
-	// Hold has control hold rows whose vendor's id no mapping knows, and answers when they
-	// are stored. Safe for concurrent use. Nil: there is nobody to hold them.
+	// Hold has control hold rows whose vendor's id has no mapping, and returns once they are
+	// stored. Safe for concurrent use. Nil: such rows are rejected.
 	Hold func(ctx context.Context, req api.HoldRequest) ([]api.HeldResult, error)
 	// MaxForwards bounds the requests that control is answering. Default 512.
 	MaxForwards int
 	// TrustedProxies is how many proxies of our own a request passes before this node:
-	// control is told the address that the first of them saw. Default 0: the connection's.
+	// control gets the address that the first of them saw. Default 0: the connection's.
 	TrustedProxies int
 	// BusyPause is how long the answer to a request above one of these three is held
 	// back, give or take half of it. Default 1 s.
 	BusyPause time.Duration
-	// BusyTurn is the time between two deliveries of a tenant that was above its bound
-	// within the last second, as long as tenants within theirs deliver. Default 4 ms
+	// BusyInterval is the time between two deliveries of a tenant that exceeded its limit
+	// within the last second, while tenants within theirs deliver. Default 4 ms
 	// divided by Processors.
-	BusyTurn time.Duration
+	BusyInterval time.Duration
 	// Processors is how many the process may use. Default runtime.GOMAXPROCS(0), which is
 	// too many where that was raised.
 	Processors int
@@ -107,7 +104,6 @@ func (c *Config) complete() error {
 		usual int
 	}{
 		{"MaxConns", &c.MaxConns, 16_384},
-		{"MaxConnsPerIP", &c.MaxConnsPerIP, 0},
 		{"MaxInFlight", &c.MaxInFlight, 4_096},
 		{"MaxBatchBytes", &c.MaxBatchBytes, 256 << 20},
 		{"MaxForwards", &c.MaxForwards, 512},
@@ -134,7 +130,7 @@ func (c *Config) complete() error {
 		usual time.Duration
 	}{
 		{"BusyPause", &c.BusyPause, time.Second},
-		{"BusyTurn", &c.BusyTurn, 4 * time.Millisecond / time.Duration(c.Processors)},
+		{"BusyInterval", &c.BusyInterval, 4 * time.Millisecond / time.Duration(c.Processors)},
 		{"ReadTimeout", &c.ReadTimeout, 10 * time.Second},
 		{"WriteTimeout", &c.WriteTimeout, 10 * time.Second},
 		{"IdleTimeout", &c.IdleTimeout, time.Minute},

@@ -14,22 +14,18 @@ import (
 
 var errTenantBusy = &api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}
 
-// deliver answers POST /v1/delivery: who is calling, the tenant's share of the node, and
-// then what package issue makes of it.
+// deliver answers POST /v1/delivery: it authenticates the caller, applies the tenant's limit,
+// and has package issue decide.
 func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	arrived, deadline := g.now(), g.issuer.Deadline(began)
 	principal, err := g.deliverer(ctx, arrived, deadline)
 	if err != nil {
 		return err
 	}
-	share := g.shares.of(principal.TenantID)
-	defer share.leave()
-	switch turn, ok := g.shares.enter(share, arrived); {
-	case !ok:
+	limit, ok := g.admit(principal.TenantID, arrived)
+	defer limit.leave()
+	if !ok {
 		return errTenantBusy
-	case turn > 0:
-		g.metrics.turns.Inc()
-		g.rest(turn)
 	}
 	d := issue.Delivery{Body: ctx.PostBody(), Rendered: arrived}
 	d.IdempotencyKey, d.HasKey = idempotencyKey(ctx)
@@ -47,7 +43,7 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	return nil
 }
 
-// deliverer is who sends a request, if that is somebody who may deliver.
+// deliverer returns who sends a request; the error is 401, or 403 if they may not deliver.
 func (g *Gateway) deliverer(ctx *fasthttp.RequestCtx, arrived time.Time, deadline context.Context) (auth.Principal, error) {
 	principal, err := auth.Authenticate(deadline, view(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)), g.rights, arrived)
 	if err != nil {
@@ -59,8 +55,20 @@ func (g *Gateway) deliverer(ctx *fasthttp.RequestCtx, arrived time.Time, deadlin
 	return principal, principal.Require(api.DeliveryWrite)
 }
 
-// idempotencyKey is the header's value; of two, none is a key. Peek can't tell an empty header
-// from none: it would let a caller whose variable is empty deliver without protection.
+// admit counts a delivery of a tenant in, until limit.leave, and delays it if it must; ok is
+// false above the tenant's cap.
+func (g *Gateway) admit(tenantID string, arrived time.Time) (limit *tenantLimit, ok bool) {
+	limit = g.tenants.of(tenantID)
+	delay, ok := g.tenants.enter(limit, arrived)
+	if ok && delay > 0 {
+		g.metrics.delayed.Inc()
+		g.pause(delay)
+	}
+	return limit, ok
+}
+
+// idempotencyKey returns the header's value; two headers give an empty key, which is refused. An
+// empty header is given, too: a caller whose variable is empty must not deliver unprotected.
 func idempotencyKey(ctx *fasthttp.RequestCtx) (key []byte, given bool) {
 	keys := ctx.Request.Header.PeekAll(api.HeaderIdempotencyKey)
 	if len(keys) == 1 {
@@ -69,6 +77,6 @@ func idempotencyKey(ctx *fasthttp.RequestCtx) (key []byte, given bool) {
 	return key, len(keys) > 0
 }
 
-// view is b as a string without a copy. It is true only as long as b is not
-// written to: within one request, for a request's memory.
+// view returns b as a string without a copy, valid until b is written to: within one request,
+// for a request's memory.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -51,7 +51,7 @@ func TestReceipt(t *testing.T) {
 	require.NotContains(t, string(e.Event), "somebody")
 
 	require.Equal(t, fmt.Sprintf(`{"ok":true,"data":{"receipt":%s,"substrate":"DOOH","signature":{"algorithm":"ed25519","keyId":%q,"value":%q},`+
-		`"metering":{"basis":"viewable","metered":true,"quantityMs":4200,"reason":"METERED","reasons":[]}},"contractVersion":"v1.0"}`,
+		`"metering":{"basis":"viewable","completion":"none","impressions":"1","metered":true,"quantityMs":4200,"reason":"METERED","reasons":[]}},"contractVersion":"v1.0"}`,
 		d.ReceiptText, d.KeyID, sealedValue(t, r.body)), r.body)
 }
 

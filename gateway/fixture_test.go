@@ -115,7 +115,7 @@ func (w *world) start(change func(*settings)) {
 	set.Issuer = w.issuer
 	w.gateway, err = New(set.Config)
 	require.NoError(t, err)
-	ln, err := Listen(t.Context(), "127.0.0.1:0")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	w.addr, w.tls = ln.Addr().String(), set.TLS != nil
 	if w.tune != nil {

@@ -3,26 +3,26 @@
 // control.
 //
 // A delivery passes framing and size (400, 413), key (401), scope (403), the tenant's
-// share of this node (429), and then package issue, which makes the receipt: its order and
-// its promise are told there. What is here is HTTP, and who may take how much of the node.
+// limit on this node (429), and then package issue, which makes the receipt and documents its
+// order and its promise. This package does HTTP, and limits how much of the node each caller
+// takes.
 //
 // Decisions:
 //
-//   - Overload is refused before work is done: a bound on connections, on connections
-//     of one address, on requests in flight (503 OVERLOADED), and on each tenant's
-//     (429), so that one tenant can't crowd out the others. The answer to a request
-//     above a bound is held back for about Config.BusyPause, or refusals alone would keep
-//     the node busy. While others deliver, a tenant that presses against its bound is
-//     served one delivery each Config.BusyTurn (see shares).
-//   - A request takes a place once it has arrived whole, and its body the memory of
-//     what has arrived, never of what was announced. That of a batch, 8 MiB, is read for those
-//     alone whose key may deliver, within a bound on all of them together.
-//   - Batches are served in turns, of which one tenant has half, and take at most half of its
-//     cap in rows and half of the log's queue: single deliveries always find room (batches.go).
-//     Rows of a tenant above its bound wait for no turn between each other: there are few of
-//     them at a time.
-//   - A body of a batch that is no JSON, or has a line that is none, is refused whole (400):
-//     who wrote it, or cut it off, meant something else. What is JSON is judged row by row.
+//   - Overload is refused before work is done: a bound on connections, on requests in
+//     flight (503 OVERLOADED), and on each tenant's deliveries (429), so that one tenant
+//     can't crowd out the others. The answer to a request above a bound is held back for
+//     about Config.BusyPause, or refusals alone would keep the node busy. While others deliver, a tenant that was refused a moment ago is
+//     served one delivery each Config.BusyInterval (see tenantLimits).
+//   - A request counts as in hand once it has arrived whole. Its body takes the memory of
+//     what has arrived, never of what was announced. The body of a batch, up to 8 MiB, is read
+//     only for callers whose key may deliver, and all such bodies together have a bound.
+//   - Batches have a limited number of slots, of which one tenant may use half. The rows of a
+//     tenant's batches take at most half of its cap, and all batches at most half of the log's
+//     queue, so that single deliveries are always served (batches.go). Rows are not delayed by
+//     Config.BusyInterval, as there are few of them at a time.
+//   - The body of a batch that is not JSON, or has a line that is not JSON, is refused as a
+//     whole (400): it was cut off or is of another format. JSON is judged row by row.
 //   - Control's answers above 64 KiB are streamed at the client's pace; how many, and
 //     how many to one address, is bounded apart from the requests in hand, so that slow
 //     readers never take control away from others.
@@ -31,15 +31,15 @@
 //     transfer coding, folded headers, a space in the name of one, or more than 100 headers
 //     is refused unread.
 //   - What control's server would refuse in plain text before a handler is reached (a
-//     missing or odd Host, a path with a bad escape) is refused here, in the envelope; the
-//     rest is control's to judge. Only a connection that can't be opened, read or written
-//     is an outage of control.
+//     missing or odd Host, a path with a bad escape) is refused here, in the envelope;
+//     everything else is for control to judge. Only a connection that can't be opened, read
+//     or written is an outage of control.
 //   - At debug each request that is answered here has a line, with its tenant, route and
 //     status. Control logs those that are forwarded.
 //   - A connection that is closed on unread input is closed in two steps, so that the
 //     answer is not lost to a reset.
 //   - TLS: a handshake has Config.ReadTimeout, like a request. One that fails is
-//     counted, never logged; who speaks plain HTTP is told so. A connection above a
+//     counted, never logged; plain HTTP gets a 400 that says so. A connection above a
 //     bound still gets its 503, if its handshake is quick.
 //   - Draining: see Gateway.Run.
 //
@@ -77,20 +77,17 @@ type Gateway struct {
 
 	server   *fasthttp.Server
 	listener *listener
-	control  *fasthttp.HostClient
-	streams  *streams
+	control  *proxy
 	arrivals [routes]sync.Pool // of *arrival
 	inFlight atomic.Int64
 	heldBack atomic.Int64
-	forwards atomic.Int64 // requests that control is answering
-	shares   shares
+	tenants  tenantLimits
 	batches  batches
 
 	beaconRates beaconRates
 	unpacker    [codings]sync.Pool // of unpacker
 
-	controlTrouble issue.Outage
-	faults         faults // logged seldom
+	faults faults // logged seldom
 
 	phase atomic.Int32
 	// draining ends when answers that have no end of their own must end.
@@ -102,7 +99,7 @@ type Gateway struct {
 const (
 	starting int32 = iota // rebuilds what the log knows; nothing is accepted yet
 	serving               // accepts and answers
-	leaving               // was told to stop: answers everything, but each answer closes its connection
+	leaving               // is stopping: answers everything, but each answer closes its connection
 	refusing              // the grace is over: 503 DRAINING
 	gone                  // all connections are closed
 )
@@ -114,7 +111,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg, rights: cfg.Rights, issuer: cfg.Issuer, now: cfg.Now, logger: cfg.Logger,
-		shares: shares{cap: int64(cfg.MaxTenantInFlight), turn: cfg.BusyTurn, longest: cfg.BusyPause},
+		tenants: tenantLimits{cap: int64(cfg.MaxTenantInFlight), interval: cfg.BusyInterval, longest: cfg.BusyPause},
 	}
 	g.draining, g.drain = context.WithCancel(context.Background())
 	for r := range g.arrivals {
@@ -125,11 +122,10 @@ func New(cfg Config) (*Gateway, error) {
 		g.unpacker[c].New = coding(c).newUnpacker
 	}
 	g.batches = newBatches(&cfg)
-	g.shares.turns = max(1, cap(g.batches.turns)/2)
+	g.tenants.slots = max(1, cap(g.batches.slots)/2)
 	g.metrics = newMetrics(cfg.Registerer, g)
 	g.listener = newListener(&g.cfg, g.metrics)
-	g.streams = newStreams(cfg.MaxStreams)
-	g.control = g.newControlClient()
+	g.control = newProxy(&g.cfg, g.draining)
 	g.server = &fasthttp.Server{
 		Handler:        g.handle,
 		ErrorHandler:   g.refuseUnread,
@@ -140,12 +136,12 @@ func New(cfg Config) (*Gateway, error) {
 		ReadBufferSize:               maxHeaderBytes,
 		ReadTimeout:                  cfg.ReadTimeout,
 		IdleTimeout:                  cfg.IdleTimeout,
-		MaxIdleWorkerDuration:        time.Second, // what a crowd leaves behind is soon gone
+		MaxIdleWorkerDuration:        time.Second, // workers of a burst end soon
 		StreamRequestBody:            true,        // arrival reads the body and knows the limits
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
-		SecureErrorLogMessage:        true,
+		SecureErrorLogMessage:        false, // only unreadRoute reads what they quote
 		Logger:                       serverLog{cfg.Logger},
 	}
 	return g, nil
@@ -165,16 +161,16 @@ func (l serverLog) Printf(format string, _ ...any) {
 //
 // listen is called when nothing is left to be done but to serve: the kernel accepts
 // connections from then on. It may wait for what else must be there, until ctx is
-// done, and should call Listen. Run closes what it returns.
+// done. Run closes what it returns.
 //
 // Draining, in this order: the node is no longer ready (Ready). For
 // Config.DrainDelay it serves on and still accepts, so that a balancer can take
-// notice. Then everything in the accept queue is taken and the listener closes.
-// Every answer now closes its connection, and requests on connections that were
-// accepted are still served for Config.DrainGrace; a connection that says nothing
-// for that long is closed. Later requests get 503 DRAINING. A connection is always
-// closed in two steps, so none that was accepted is reset. What has not ended
-// after Config.DrainTimeout is cut. The view of rights and the issuer must outlive Run.
+// notice. Then the listener closes: a connection that the kernel holds and the gateway
+// has not accepted is reset, and its client connects to another node. Every answer now
+// closes its connection, and requests on connections that were accepted are still served
+// for Config.DrainGrace; a connection on which nothing arrives for that long is closed.
+// Later requests get 503 DRAINING. A connection is always closed in two steps, so none
+// that was accepted is reset. What has not ended after Config.DrainTimeout is cut. The view of rights and the issuer must outlive Run.
 func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Listener, error)) error {
 	if err := g.issuer.Rebuild(ctx); err != nil {
 		return fmt.Errorf("cannot rebuild the idempotency index: %w", err)
@@ -213,7 +209,7 @@ func (g *Gateway) leave(ctx context.Context, served <-chan error) error {
 	defer grace.Stop()
 	cut := g.listener.drain(ctx, g.cfg.DrainGrace)
 	g.drain()
-	g.control.CloseIdleConnections()
+	g.control.client.CloseIdleConnections()
 	if cut > 0 {
 		g.logger.Warn("gateway cut connections that did not end in time", "connections", cut)
 	}

@@ -18,31 +18,26 @@ import (
 var (
 	errMediaType = &api.Error{
 		Code: api.BadRequest, HTTPStatus: fasthttp.StatusUnsupportedMediaType,
-		Message: "the Content-Type is none in which batches are taken: send application/json, application/x-ndjson, or name the ?format=",
+		Message: "unsupported Content-Type: send application/json, application/x-ndjson, or name a format with ?format=",
 	}
-	errHoldAway = api.Unavailable(api.ControlUnavailable, "no mapping knows the vendor's id at the time of the play, and the row can't be held now", time.Second)
+	errHoldAway = api.Unavailable(api.ControlUnavailable, "the vendor's id has no mapping at the time of the play, and the row can't be held now", time.Second)
 )
 
-// ingest answers POST /v1/delivery/ingest-batch: who is calling, the turn of the tenant's batch,
-// its rows, and then what package issue makes of each. Rows of vendors' ids that no mapping
-// knows are held before the answer tells so.
+// ingest answers POST /v1/delivery/ingest-batch: it authenticates the caller, waits for a slot,
+// reads the rows, and has package issue decide each. Rows whose vendor's id is in no mapping are
+// held durably before they are answered so.
 func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 	principal, err := g.deliverer(ctx, g.now(), g.issuer.Deadline(time.Now()))
 	if err != nil {
 		return err
 	}
-	of := g.shares.of(principal.TenantID)
-	leave, err := g.batches.await(g.draining, of, g.shares.mostBatches())
+	of := g.tenants.of(principal.TenantID)
+	leave, err := g.batches.acquire(g.draining, of, g.tenants.maxBatches())
 	if err != nil {
 		return err
 	}
 	defer leave()
-	batch := issue.Batch{
-		Admit: func(_ context.Context, rows int) (int, func(), error) {
-			granted, leave := g.shares.grant(of, rows)
-			return granted, leave, nil
-		},
-	}
+	batch := issue.Batch{Admit: func(rows int) (int, func()) { return g.tenants.grant(of, rows) }}
 	batch.IdempotencyKey, batch.HasKey = idempotencyKey(ctx)
 	if err := g.read(ctx, body, &batch); err != nil {
 		return err
@@ -62,8 +57,8 @@ func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 	return nil
 }
 
-// read takes a body apart into rows: a document of the format that ?format= or its media type
-// names, else our own.
+// read splits a body into rows. Its format is the one that ?format= or the media type names, or
+// else our own.
 func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) error {
 	text, err := g.text(ctx, body)
 	if err != nil {
@@ -94,7 +89,7 @@ func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) 
 	return errMediaType
 }
 
-// readDocument takes a vendor's document apart.
+// readDocument splits a vendor's document into rows.
 func readDocument(ctx *fasthttp.RequestCtx, format adapter.Format, text []byte, b *issue.Batch) error {
 	header := adapter.Header{Field: func(name string) string { return string(ctx.Request.Header.Peek(name)) }, Query: url.Values{}}
 	for name, value := range ctx.QueryArgs().All() {
@@ -117,14 +112,17 @@ func readDocument(ctx *fasthttp.RequestCtx, format adapter.Format, text []byte, 
 	return nil
 }
 
-// hold has control hold what is unmapped, and returns the ids by the rows' numbers. What can't
-// be held is rejected.
+// hold has control hold the rows that are unmapped, and returns their ids by row number. A row
+// that can't be held is rejected. A row that is equal to one of them gets its id, or its error.
 func (g *Gateway) hold(by issue.Caller, results []issue.RowResult) (ids map[int]string) {
 	req := api.HoldRequest{TenantID: by.TenantID, KeyID: by.KeyID}
-	var of []int
+	var of, equal []int
 	for n := range results {
-		if results[n].Held != nil {
-			req.Rows, of = append(req.Rows, *results[n].Held), append(of, n)
+		switch r := &results[n]; {
+		case r.Held != nil:
+			req.Rows, of = append(req.Rows, *r.Held), append(of, n)
+		case r.Status == issue.Duplicate && r.Event == nil:
+			equal = append(equal, n)
 		}
 	}
 	if len(of) == 0 {
@@ -142,8 +140,17 @@ func (g *Gateway) hold(by issue.Caller, results []issue.RowResult) (ids map[int]
 			results[n] = issue.RowResult{Status: issue.Rejected, Err: err}
 		case held[k].Error != nil:
 			results[n] = issue.RowResult{Status: issue.Rejected, Err: held[k].Err()}
+		case held[k].Delivered:
+			results[n] = issue.RowResult{Status: issue.Duplicate}
 		default:
 			ids[n] = held[k].HeldID
+		}
+	}
+	for _, n := range equal {
+		if first := results[n].First; results[first].Status == issue.Unmapped {
+			ids[n] = ids[first]
+		} else {
+			results[n] = results[first]
 		}
 	}
 	return ids

@@ -114,7 +114,7 @@ func TestBatch(t *testing.T) {
 	d, err := sealer.ReadDelivery(w.log.All()[0].Event)
 	require.NoError(t, err)
 	require.Len(t, w.log.All(), 1)
-	require.Equal(t, int64(25_000), d.Multiplier)
+	require.Equal(t, int64(25_000), d.Impressions)
 	first := got.Results[0]
 	require.Equal(t, []any{d.Receipt.ReceiptID, halfPast, d.KeyID, "DOOH", true},
 		[]any{first.Receipt.ReceiptID, first.Receipt.RenderedAt, first.Signature.KeyID, first.Substrate, first.Metering.Metered})
@@ -307,15 +307,33 @@ func TestHeldRows(t *testing.T) {
 	require.Len(t, asked, 1)
 	require.Equal(t, []string{"tnt_a", issuetest.KeyID(1), "a", "b"}, []string{asked[0].TenantID, asked[0].KeyID, asked[0].Rows[0].VendorID, asked[0].Rows[1].VendorID})
 
+	twice := inJSON(row("a"), row("a"), w.row("1", ""), row("a"))
+	got = w.ingested(w.send("application/json", twice))
+	require.Equal(t, []string{"unmapped", "duplicate", "duplicate", "duplicate"}, statuses(got))
+	require.Equal(t, []string{"hld_0", "hld_0", "", "hld_0"}, []string{got.Results[0].HeldID, got.Results[1].HeldID, got.Results[2].HeldID, got.Results[3].HeldID})
+	require.Len(t, asked[1].Rows, 1)
+
 	answer = func(n int, row api.HeldRow) api.HeldResult {
 		if row.VendorID == "a" {
-			return api.HeldResult{Error: &api.HeldError{Code: api.RateLimited, Message: "too many"}}
+			return api.HeldResult{Error: &api.RowError{Code: api.RateLimited, Message: "too many"}}
 		}
 		return api.HeldResult{HeldID: "hld_1"}
 	}
 	got = w.ingested(w.send("application/json", body))
 	require.Equal(t, []string{"rejected", "duplicate", "unmapped", "rejected"}, statuses(got))
 	require.Equal(t, api.RateLimited, got.Results[0].Error.Code)
+	got = w.ingested(w.send("application/json", twice))
+	require.Equal(t, []string{"rejected", "rejected", "duplicate", "rejected"}, statuses(got))
+	require.Equal(t, api.RateLimited, got.Results[3].Error.Code)
+
+	answer = func(int, api.HeldRow) api.HeldResult { return api.HeldResult{HeldID: "hld_1", Delivered: true} }
+	got = w.ingested(w.send("application/json", body))
+	require.Equal(t, []string{"duplicate", "duplicate", "duplicate", "rejected"}, statuses(got))
+	require.Nil(t, got.Results[0].Receipt, "another node has it")
+	require.Equal(t, 3, got.Counts.Duplicate)
+	got = w.ingested(w.send("application/json", twice))
+	require.Equal(t, []string{"duplicate", "duplicate", "duplicate", "duplicate"}, statuses(got))
+	require.Empty(t, got.Results[0].HeldID+got.Results[3].HeldID)
 
 	away = api.Unavailable(api.ControlUnavailable, "away", time.Second)
 	got = w.ingested(w.send("application/json", body))
@@ -331,7 +349,7 @@ func TestHeldRows(t *testing.T) {
 // other, and a single delivery of its own for none of them.
 func TestBatchesLeaveSingleDeliveriesAlone(t *testing.T) {
 	w := newWorld(t, func(c *settings) { c.Processors, c.MaxTenantInFlight = 1, 64 })
-	require.Equal(t, 2, w.gateway.shares.turns)
+	require.Equal(t, 2, w.gateway.tenants.slots)
 	release := w.log.Halt()
 	defer release()
 	replies := make(chan reply, 10)
@@ -341,7 +359,7 @@ func TestBatchesLeaveSingleDeliveriesAlone(t *testing.T) {
 	for n := range 4 {
 		send(n)
 	}
-	of := w.gateway.shares.of("tnt_a")
+	of := w.gateway.tenants.of("tnt_a")
 	require.Eventually(t, func() bool { return of.batches.Load() == 4 && w.log.Appending() == 2 }, time.Minute, time.Millisecond)
 	require.Equal(t, int64(2*16), of.inHand.Load(), "half of its cap, in rows")
 	require.Equal(t, 4., w.metric("muniment_gateway_batches_in_hand", ""))
@@ -394,23 +412,23 @@ func TestBatchMemory(t *testing.T) {
 	require.Zero(t, w.metric("muniment_gateway_batch_bytes", ""))
 }
 
-// TestBatchesWaitForTheirTurn, but not for ever.
-func TestBatchesWaitForTheirTurn(t *testing.T) {
+// TestBatchesWaitForASlot, but not for ever.
+func TestBatchesWaitForASlot(t *testing.T) {
 	b := newBatches(&Config{MaxBatchBytes: 1, MaxInFlight: 100, Processors: 1})
-	of := []*share{{turns: make(chan struct{}, 2)}, {turns: make(chan struct{}, 2)}, {turns: make(chan struct{}, 2)}}
+	of := []*tenantLimit{{slots: make(chan struct{}, 2)}, {slots: make(chan struct{}, 2)}, {slots: make(chan struct{}, 2)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var leaves []func()
 	for n := range 4 {
-		leave, err := b.await(ctx, of[n/2], 3)
+		leave, err := b.acquire(ctx, of[n/2], 3)
 		require.NoError(t, err)
 		leaves = append(leaves, leave)
 	}
 	waiting := make(chan error, 2)
 	for n := range 2 {
-		go func() { _, err := b.await(ctx, of[2*n], 3); waiting <- err }()
+		go func() { _, err := b.acquire(ctx, of[2*n], 3); waiting <- err }()
 	}
-	require.Eventually(t, func() bool { return b.inHand.Load() == 6 && len(of[2].turns) == 1 }, time.Minute, time.Millisecond)
-	_, err := b.await(ctx, of[0], 3)
+	require.Eventually(t, func() bool { return b.inHand.Load() == 6 && len(of[2].slots) == 1 }, time.Minute, time.Millisecond)
+	_, err := b.acquire(ctx, of[0], 3)
 	require.ErrorIs(t, err, errTenantBatches)
 	cancel()
 	refusals := []error{<-waiting, <-waiting}
@@ -420,10 +438,10 @@ func TestBatchesWaitForTheirTurn(t *testing.T) {
 	}
 	for _, s := range of {
 		require.Zero(t, s.batches.Load())
-		require.Empty(t, s.turns)
+		require.Empty(t, s.slots)
 	}
 	require.Zero(t, b.inHand.Load())
-	require.Empty(t, b.turns)
+	require.Empty(t, b.slots)
 }
 
 // TestHostileRows are refused one by one, over a connection that is kept.

@@ -25,13 +25,13 @@ func (g *Gateway) appendResults(dst []byte, results []issue.RowResult, held map[
 		dst = strconv.AppendInt(dst, int64(n), 10)
 		dst = append(dst, `,"status":"`...)
 		dst = append(append(dst, r.Status.String()...), '"')
-		switch r.Status {
-		case issue.Rejected:
+		switch {
+		case r.Status == issue.Rejected:
 			dst, err = g.appendRefusal(dst, r.Err)
-		case issue.Unmapped:
-			dst = append(append(append(dst, `,"heldId":"`...), held[n]...), '"')
-		default:
+		case r.Event != nil:
 			dst, err = appendDelivered(dst, r.Event)
+		case held[n] != "": // else it is a duplicate whose event another node has
+			dst = append(append(append(dst, `,"heldId":"`...), held[n]...), '"')
 		}
 		if err != nil {
 			return dst[:0], err
@@ -61,8 +61,8 @@ func appendDelivered(dst, event []byte) ([]byte, error) {
 	return append(append(dst, `,"metering":`...), p.Metering...), nil
 }
 
-// appendRefusal appends why a row was rejected. An error that callers may not see is logged, as
-// seldom as those of requests.
+// appendRefusal appends why a row was rejected. An error that callers may not see is logged, at
+// most as often as those of requests.
 func (g *Gateway) appendRefusal(dst []byte, why error) ([]byte, error) {
 	e := api.From(why)
 	if e.Code == api.InternalError && e.Reason == "" {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,65 +17,38 @@ import (
 )
 
 const (
-	// lingering bounds the second step of a close, in time and bytes: a client that is held
-	// up for a second while it sends, or sends a batch that is too long, is still to hear its
-	// answer.
+	// These bound the second step of a close: a client that stalls for a second while it sends,
+	// or sends a batch that is too long, still gets its answer.
 	lingerTime  = 2 * time.Second
 	lingerBytes = 2 * maxBatchBody
-	// When the listener stops, it takes what the kernel has queued until nothing came
-	// for acceptQuiet, at most acceptRounds times.
-	acceptQuiet  = 20 * time.Millisecond
-	acceptRounds = 50
-	// lastLook is how long a read looks once more when the listener drains.
-	lastLook = 10 * time.Millisecond
 )
 
-// listener hands connections to fasthttp and keeps account of them: how many, from
-// where, and which are quiet. It answers those above a bound itself, because
-// fasthttp would do so without our envelope.
+// listener hands connections to fasthttp and counts them, also those that
+// are quiet. It answers those above a bound itself, because fasthttp would do so without
+// our envelope.
 type listener struct {
 	net.Listener // given by Run
 	cfg          *Config
 	metrics      *metrics
 	stopping     atomic.Bool
 
-	// Owned by Accept: connections taken since the last deadline of a listener that
-	// stops, and the deadlines so far.
-	taken, rounds int
-
 	mu    sync.Mutex
 	conns map[*conn]struct{}
-	perIP map[netip.Addr]int
 }
 
 func newListener(cfg *Config, m *metrics) *listener {
-	return &listener{cfg: cfg, metrics: m, conns: map[*conn]struct{}{}, perIP: map[netip.Addr]int{}}
-}
-
-// Listen opens the socket that Run should be given: TCP without Go's default of
-// Multipath TCP, whose sockets can't keep new connections out while the last of
-// the old are accepted.
-func Listen(ctx context.Context, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	lc.SetMultipathTCP(false)
-	return lc.Listen(ctx, "tcp", addr)
+	return &listener{cfg: cfg, metrics: m, conns: map[*conn]struct{}{}}
 }
 
 // Accept returns the next connection within the bounds, and io.EOF, which ends
-// fasthttp's Serve, once the listener was stopped and its queue is empty.
+// fasthttp's Serve, once the listener was stopped.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			l.taken++
 		case l.stopping.Load():
-			// Whoever comes late to ask finds the deadline passed, and the queue not looked at.
-			quiet := l.taken == 0 && !queued(l.Listener)
-			if quiet || l.rounds >= acceptRounds || !l.extend() {
-				return nil, io.EOF
-			}
-			continue
+			return nil, io.EOF
 		case isTemporary(err):
 			l.metrics.acceptErrors.Inc()
 			time.Sleep(10 * time.Millisecond) // out of descriptors: some must be closed first
@@ -84,7 +56,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		default:
 			return nil, err
 		}
-		c := &conn{Conn: inner, owner: l, ip: subnet(inner.RemoteAddr())}
+		c := &conn{Conn: inner, owner: l}
 		c.quietSince.Store(time.Now().UnixNano())
 		refusal, counted := l.admit(c)
 		if counted && refusal == "" {
@@ -92,9 +64,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		l.metrics.refusedConns.Inc()
 		if counted {
-			go c.turnAway(l.front(c), refusal)
+			go c.refuse(l.front(c), refusal)
 		} else {
-			inner.Close() // too many even to be told so
+			inner.Close() // too many even for a 503
 		}
 	}
 }
@@ -104,8 +76,8 @@ func isTemporary(err error) bool {
 	return errors.As(err, &t) && t.Temporary()
 }
 
-// admit takes the connection into account, or says why it must go. One that is told
-// so counts too, while it is told, up to twice the bound.
+// admit counts the connection, or returns why it is refused. A refused connection counts, too,
+// until its 503 is sent; above twice the bound connections are not counted and get none.
 func (l *listener) admit(c *conn) (refusal string, counted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,24 +86,15 @@ func (l *listener) admit(c *conn) (refusal string, counted bool) {
 		return "", false
 	case len(l.conns) >= l.cfg.MaxConns:
 		refusal = "this node has too many connections"
-	case l.cfg.MaxConnsPerIP > 0 && l.perIP[c.ip] >= l.cfg.MaxConnsPerIP:
-		refusal = "too many connections from this address"
 	}
 	l.conns[c] = struct{}{}
-	l.perIP[c.ip]++
 	return refusal, true
 }
 
 func (l *listener) forget(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.conns[c]; !ok {
-		return
-	}
 	delete(l.conns, c)
-	if l.perIP[c.ip]--; l.perIP[c.ip] <= 0 {
-		delete(l.perIP, c.ip)
-	}
 }
 
 func (l *listener) open() int {
@@ -140,7 +103,7 @@ func (l *listener) open() int {
 	return len(l.conns)
 }
 
-// subnet is the unit that a bound per address counts: IPv6 customers own a /64.
+// subnet is what the limit on streams of one address counts by: IPv6 customers own a /64.
 func subnet(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -154,36 +117,18 @@ func subnet(a net.Addr) netip.Addr {
 	return ip
 }
 
-// stop ends Accept once it has taken what the kernel has queued: closing the
-// socket would reset those, although their clients are connected already. Where
-// the system allows it, new connections are kept out from now on, so that the queue
-// has an end.
+// stop ends Accept. Connections that the kernel has and Accept has not taken are reset:
+// their clients connect again, elsewhere.
 func (l *listener) stop() {
-	refuseNew(l.Listener)
 	l.stopping.Store(true)
-	if !l.setDeadline() {
-		l.Listener.Close()
-	}
-}
-
-// extend gives Accept more time for the queue.
-func (l *listener) extend() bool {
-	l.taken = 0
-	l.rounds++
-	return l.setDeadline()
-}
-
-func (l *listener) setDeadline() bool {
-	d, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
-	return ok && d.SetDeadline(time.Now().Add(acceptQuiet)) == nil
+	l.Listener.Close()
 }
 
 // drain closes connections as they fall quiet and returns when none is left, or
-// when ctx is done; then it cuts the rest and says how many. A connection is quiet
-// if no byte of a request came for the grace, which begins now for those that were
+// when ctx is done; then it cuts those that are left and returns how many. A connection is
+// quiet if no byte of a request came for the grace, which begins now for those that were
 // quiet before.
 func (l *listener) drain(ctx context.Context, grace time.Duration) (cut int) {
-	l.Listener.Close()
 	began := time.Now()
 	tick := time.NewTicker(min(max(grace/10, time.Millisecond), 50*time.Millisecond))
 	defer tick.Stop()
@@ -228,17 +173,15 @@ func (l *listener) all() []*conn {
 type conn struct {
 	net.Conn
 	owner *listener
-	ip    netip.Addr
 
 	quietSince atomic.Int64 // Unix nanoseconds of the last answer; 0 while a request is read or answered
 	gentle     atomic.Bool  // input may be unread: close in two steps
 	closed     atomic.Bool
 
 	// Owned by the worker that serves the connection: when its next read should end,
-	// and when reads and writes do end unless they are set anew.
+	// and the deadlines that are set now.
 	readUntil, readEnds, writeEnds time.Time
 
-	// The worker's, too, but others may look whether a handshake has ended.
 	greeting atomic.Bool // bytes belong to a TLS handshake, not to a request
 }
 
@@ -249,34 +192,24 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 }
 
 // slack is the part of a timeout by which it may be off. To set a deadline is a call
-// into the runtime's timers, and a request has three of them.
+// into the runtime's timers, and a request has three deadlines.
 const slack = 16
 
-// tooFar says whether a deadline has to be set anew for one that is wanted. timeout
-// is the shortest that it may stand for.
+// tooFar says whether the deadline that is set is too far from the one that is wanted. timeout
+// is the shortest time that the deadline may end.
 func tooFar(set, wanted time.Time, timeout time.Duration) bool {
 	early := wanted.Sub(set)
 	return early < 0 || early > timeout/slack
 }
 
 func (c *conn) Read(b []byte) (int, error) {
-	// While the listener drains, the deadline may be its own: who comes late to read is to
-	// find what came in time.
-	if c.owner.stopping.Load() || tooFar(c.readEnds, c.readUntil, min(c.owner.cfg.ReadTimeout, c.owner.cfg.IdleTimeout)) {
+	if tooFar(c.readEnds, c.readUntil, min(c.owner.cfg.ReadTimeout, c.owner.cfg.IdleTimeout)) {
 		if err := c.Conn.SetReadDeadline(c.readUntil); err != nil {
 			return 0, err
 		}
 		c.readEnds = c.readUntil
 	}
 	n, err := c.Conn.Read(b)
-	if n == 0 && c.owner.stopping.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
-		// One that waited may be told so before it is told of bytes that the kernel has.
-		c.readEnds = time.Now().Add(lastLook)
-		if err := c.Conn.SetReadDeadline(c.readEnds); err != nil {
-			return 0, err
-		}
-		n, err = c.Conn.Read(b)
-	}
 	if n > 0 && !c.greeting.Load() {
 		c.quietSince.Store(0)
 	}
@@ -306,26 +239,25 @@ func (c *conn) Close() error {
 	defer c.owner.forget(c)
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && (c.gentle.Load() || c.owner.stopping.Load()) {
 		if half.CloseWrite() == nil && c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
-			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // only to be read; however it ends
+			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // discarded, however it ends
 		}
 	}
 	return c.Conn.Close()
 }
 
-// turnAway answers 503 without reading the request. front is the connection, or TLS
+// refuse answers 503 without reading the request. front is the connection, or TLS
 // over it.
-func (c *conn) turnAway(front net.Conn, message string) {
+func (c *conn) refuse(front net.Conn, message string) {
 	c.gentle.Store(true)
 	defer front.Close()
-	if s, ok := front.(*secure); ok && (s.SetReadDeadline(time.Now().Add(tellTime)) != nil || s.Handshake() != nil) {
+	if s, ok := front.(*secure); ok && (s.SetReadDeadline(time.Now().Add(refusalTime)) != nil || s.Handshake() != nil) {
 		return
 	}
-	tell(front, "503 Service Unavailable", api.Unavailable(api.Overloaded, message, time.Second), "Retry-After: 1\r\n")
+	answerUnread(front, "503 Service Unavailable", api.Unavailable(api.Overloaded, message, time.Second), "Retry-After: 1\r\n")
 }
 
-// tell writes an answer to a request that was not read, the connection's last. It gives e
-// an id.
-func tell(to io.Writer, status string, e *api.Error, headers string) {
+// answerUnread answers a request that was not read, as the connection's last. It gives e an id.
+func answerUnread(to io.Writer, status string, e *api.Error, headers string) {
 	e.RequestID = string(appendRequestID(nil))
 	body, err := e.Body()
 	if err != nil {

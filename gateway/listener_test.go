@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,18 +78,12 @@ func TestACloseWaitsForAClientThatIsHeldUp(t *testing.T) {
 	})
 }
 
-// closable is a listener that can be closed.
-type closable struct{ net.Listener }
-
-func (closable) Close() error { return nil }
-
 // TestADrainWaitsForAClientThatIsHeldUp: a connection that is being closed is not cut for
 // being quiet.
 func TestADrainWaitsForAClientThatIsHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
 		l := newListener(&Config{MaxConns: 1}, nil)
-		l.Listener = closable{}
 		l.stopping.Store(true)
 		c := &conn{Conn: halfClosing{server}, owner: l}
 		c.quietSince.Store(time.Now().UnixNano())
@@ -105,69 +98,5 @@ func TestADrainWaitsForAClientThatIsHeldUp(t *testing.T) {
 		require.NoError(t, client.Close())
 		require.NoError(t, <-closed)
 		require.Zero(t, <-cut)
-	})
-}
-
-// TestADrainFindsWhatCameInTime: a worker that is held up after an answer, until the drain
-// takes the connection for quiet, still reads the request that came meanwhile.
-func TestADrainFindsWhatCameInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client, server := net.Pipe()
-		defer client.Close()
-		l := newListener(&Config{ReadTimeout: time.Minute, IdleTimeout: time.Minute}, nil)
-		c := &conn{Conn: server, owner: l}
-		read := func() error {
-			require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
-			_, err := c.Read(make([]byte, 1))
-			return err
-		}
-		go func() { _, _ = client.Write([]byte("12")) }()
-		require.NoError(t, read())
-		l.stopping.Store(true)
-		require.NoError(t, server.SetReadDeadline(time.Now()))
-		require.NoError(t, read())
-
-		began := time.Now()
-		go func() {
-			time.Sleep(time.Second) // synctest's clock
-			_ = server.SetReadDeadline(time.Now())
-		}()
-		require.ErrorIs(t, read(), os.ErrDeadlineExceeded, "there is nothing, and the drain ends it")
-		require.Equal(t, time.Second+lastLook, time.Since(began), "and not its own time")
-	})
-}
-
-// parked is a connection whose bytes the kernel has, and whose reader is told of the
-// drain's deadline first.
-type parked struct {
-	net.Conn
-	ends time.Time
-	told bool
-}
-
-func (c *parked) SetReadDeadline(t time.Time) error { c.ends = t; return nil }
-
-func (c *parked) Read(b []byte) (int, error) {
-	if !c.told || !time.Now().Before(c.ends) {
-		c.told = true
-		return 0, os.ErrDeadlineExceeded
-	}
-	return len(b), nil
-}
-
-// TestADrainFindsWhatTheKernelHas for a worker that waits in its read.
-func TestADrainFindsWhatTheKernelHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newListener(&Config{ReadTimeout: time.Minute, IdleTimeout: time.Minute}, nil)
-		c := &conn{Conn: &parked{}, owner: l}
-		l.stopping.Store(true)
-		until := time.Now().Add(time.Minute)
-		for range 2 {
-			require.NoError(t, c.SetReadDeadline(until))
-			n, err := c.Read(make([]byte, 1))
-			require.NoError(t, err)
-			require.Equal(t, 1, n)
-		}
-		require.Equal(t, until, c.Conn.(*parked).ends, "the next read has its own time")
 	})
 }

@@ -16,8 +16,8 @@ var errForeignHost = &api.Error{
 // LoopbackOnly guards the handler of a listener for operators. On a loopback address it
 // refuses requests whose Host is neither localhost nor such an address: a page in an
 // operator's browser could have its own name resolve to 127.0.0.1, and read the answers
-// (DNS rebinding). A listener elsewhere is reached by names that nobody knows here, and is
-// not checked.
+// (DNS rebinding). A listener on another address is not checked, as its names are not known
+// here.
 func LoopbackOnly(at net.Addr, h http.Handler) http.Handler {
 	if tcp, ok := at.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		return h

@@ -19,7 +19,7 @@ type metrics struct {
 	seconds      [routes]prometheus.Observer
 	rows         [issue.RowStatuses]prometheus.Counter
 	beacons      [beaconOutcomes]prometheus.Counter
-	turns        prometheus.Counter
+	delayed      prometheus.Counter
 	acceptErrors prometheus.Counter
 	refusedConns prometheus.Counter
 
@@ -36,9 +36,9 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muniment_gateway_requests_total", Help: "Requests answered, by route and HTTP status.",
 		}, []string{"route", "code"}),
-		turns:        counter("muniment_gateway_turns_total", "Deliveries of tenants above their bound that waited for their turn."),
+		delayed:      counter("muniment_gateway_turns_total", "Deliveries that were delayed because their tenant exceeded its limit."),
 		acceptErrors: counter("muniment_gateway_accept_errors_total", "Connections that could not be accepted."),
-		refusedConns: counter("muniment_gateway_refused_connections_total", "Connections turned away at a bound."),
+		refusedConns: counter("muniment_gateway_refused_connections_total", "Connections refused above a bound."),
 
 		handshakeErrors: counter("muniment_gateway_handshake_errors_total", "TLS handshakes that failed or took too long."),
 	}
@@ -56,7 +56,7 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 		m.rows[s] = rows.WithLabelValues(s.String())
 	}
 	beacons := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "muniment_gateway_beacons_total", Help: "Calls of beacons, which are all answered with an image, by what became of them.",
+		Name: "muniment_gateway_beacons_total", Help: "Calls of beacons, by outcome. All are answered with an image.",
 	}, []string{"outcome"})
 	for o := range beaconOutcomes {
 		m.beacons[o] = beacons.WithLabelValues(o.String())
@@ -66,13 +66,13 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 			Name: "muniment_gateway_batch_bytes", Help: "Bodies of batches in memory, in bytes.",
 		}, func() float64 { return float64(g.batches.bytes.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "muniment_gateway_batches_in_hand", Help: "Batches that wait for their turn or are served.",
+			Name: "muniment_gateway_batches_in_hand", Help: "Batches that wait for a slot or are served.",
 		}, func() float64 { return float64(g.batches.inHand.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_requests_in_flight", Help: "Requests being answered.",
 		}, func() float64 { return float64(g.inFlight.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "muniment_gateway_answers_held_back", Help: "Refusals above a bound that wait to be told.",
+			Name: "muniment_gateway_answers_held_back", Help: "Refusals above a bound that are held back.",
 		}, func() float64 { return float64(g.heldBack.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_connections", Help: "Open connections.",

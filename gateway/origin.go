@@ -11,11 +11,11 @@ import (
 
 const forwardedFor = "X-Forwarded-For"
 
-// originOf is the address that a request comes from, as far as it can be believed. Each
-// proxy adds to X-Forwarded-For whom it was asked by, so with n trusted proxies before
-// this node it is the n-th address from the right, the connection's own being none of
-// them. Where there is no such address, or one that is none, it is the last hop that
-// could be told: whatever a caller writes into the header stands left of that.
+// originOf returns the address that a request comes from, as far as it can be trusted. Each
+// proxy appends the address of its own client to X-Forwarded-For, so with n trusted proxies
+// before this node the origin is the n-th address from the right. If there are fewer, or one of
+// them can't be parsed, it is the last one before that: what a caller writes into the header
+// stands further left.
 func originOf(ctx *fasthttp.RequestCtx, proxies int) string {
 	origin := ctx.RemoteIP().String()
 	if proxies == 0 {
@@ -37,7 +37,7 @@ func originOf(ctx *fasthttp.RequestCtx, proxies int) string {
 	return origin
 }
 
-// schemeOf is how the caller has called: over TLS, be it that of a trusted proxy, which says so.
+// schemeOf returns the caller's scheme: https also if a trusted proxy says so.
 func schemeOf(ctx *fasthttp.RequestCtx, proxies int) string {
 	if ctx.IsTLS() || proxies > 0 && string(ctx.Request.Header.Peek(api.HeaderForwardedProto)) == "https" {
 		return "https"

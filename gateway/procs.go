@@ -7,7 +7,7 @@ import (
 
 // DoubleProcs gives Go twice as many Ps as there are processors, unless the environment
 // says how many; it returns the number of processors. A blocked fdatasync holds a P until
-// the runtime takes it back: with one P a processor a gateway would stand still meanwhile.
+// the runtime takes it back: with one P a processor, a gateway would stall.
 func DoubleProcs() (processors int) {
 	processors = runtime.GOMAXPROCS(0)
 	if os.Getenv("GOMAXPROCS") == "" {

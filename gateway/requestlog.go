@@ -35,8 +35,8 @@ func (g *Gateway) logRequest(ctx *fasthttp.RequestCtx, r route, took time.Durati
 	g.logger.LogAttrs(context.Background(), slog.LevelDebug, "request", append(attrs, slog.Duration("duration", took))...)
 }
 
-// methodOf is the request's method, if it is one of HTTP's: any other is the caller's own
-// text, and could be anything.
+// methodOf returns the request's method, if it is one of HTTP's: any other is text of the
+// caller's.
 func methodOf(ctx *fasthttp.RequestCtx) string {
 	switch m := string(ctx.Method()); m {
 	case fasthttp.MethodGet, fasthttp.MethodHead, fasthttp.MethodPost, fasthttp.MethodPut, fasthttp.MethodPatch,

@@ -17,7 +17,7 @@ import (
 
 const (
 	maxDeliveryBody = 64 << 10
-	maxBatchBody    = 8 << 20 // also of one that is unpacked
+	maxBatchBody    = 8 << 20 // also when unpacked
 	maxBody         = 1 << 20
 
 	pathContract = "/v1"
@@ -43,7 +43,7 @@ func (r route) String() string {
 	return [routes]string{"control", "contract", "health", "delivery", "batch", "beacon"}[r]
 }
 
-// method is the one method of a route; empty is any. A beacon's call is answered whatever it is.
+// method is the one method of a route; empty means any. A beacon is answered whatever its method.
 func (r route) method() string {
 	return [routes]string{"", fasthttp.MethodGet, fasthttp.MethodGet, fasthttp.MethodPost, fasthttp.MethodPost, ""}[r]
 }
@@ -80,15 +80,15 @@ func (r route) bodyLimit() int {
 
 var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requests in hand", time.Second)
 
-// handle answers one request. The answer to one above a bound is held back: whoever
-// asks again at once would take the node's time from those within theirs. It holds
-// nothing meanwhile but its connection.
+// handle answers one request. The answer to a request above a bound is held back, so that
+// callers who retry at once don't take the node's time from others. A request that is held
+// back keeps nothing but its connection.
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	nameRequest(ctx)
 	switch err := g.take(ctx, routeOf(ctx.Path())); err {
 	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull:
 		g.heldBack.Add(1)
-		g.rest(spread(g.cfg.BusyPause))
+		g.pause(spread(g.cfg.BusyPause))
 		g.heldBack.Add(-1)
 	}
 	if g.phase.Load() >= leaving {
@@ -96,8 +96,8 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// rest waits, but no longer than the gateway serves.
-func (g *Gateway) rest(d time.Duration) {
+// pause waits, at most until the gateway drains.
+func (g *Gateway) pause(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -106,11 +106,11 @@ func (g *Gateway) rest(d time.Duration) {
 	}
 }
 
-// spread draws a pause around one: a crowd that was refused together must not come
-// back together.
+// spread draws a random pause around the given one, so that callers that were refused together
+// don't come back together.
 func spread(pause time.Duration) time.Duration { return pause/2 + rand.N(pause) }
 
-// take makes the answer. The error is one that was told to the caller.
+// take answers a request. The error is one that was sent to the caller.
 func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 	began := ctx.Time()
 	defer func() {
@@ -146,23 +146,23 @@ func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 	return g.serve(ctx, r, body, began)
 }
 
-// receive reads a request's body. That of a batch is large, and read for those alone who may
-// send one.
+// receive reads a request's body. The body of a batch is large, and read only for callers who
+// may deliver.
 func (g *Gateway) receive(ctx *fasthttp.RequestCtx, r route, body *arrival) error {
+	if err := framing(ctx, r); err != nil {
+		return err
+	}
 	if r == toBatch && ctx.Request.Header.ContentLength() > 0 {
-		if err := framing(ctx, r); err != nil {
-			return err
-		}
 		principal, err := g.deliverer(ctx, g.now(), g.issuer.Deadline(time.Now()))
 		if err != nil {
 			return err
 		}
-		body.allowance = allowance{node: &g.batches, tenant: g.shares.of(principal.TenantID)}
+		body.allowance = allowance{node: &g.batches, tenant: g.tenants.of(principal.TenantID)}
 	}
-	return body.receive(ctx, r)
+	return body.receive(ctx)
 }
 
-// serve answers a request whose body was there at a moment.
+// serve answers a request whose body had arrived when it began.
 func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began time.Time) error {
 	if m := r.method(); m != "" && string(ctx.Method()) != m && !(m == fasthttp.MethodGet && ctx.IsHead()) {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, m)
@@ -187,12 +187,11 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 	case toHealth:
 		return answer(ctx, api.Health{Status: "ok"})
 	default:
-		return g.forward(ctx)
+		return g.control.forward(ctx)
 	}
 }
 
-// unknownParameter refuses a query, of which no route that is answered here takes any: it
-// may be misspelt, or meant for another route.
+// unknownParameter refuses a query: the routes that come here take none.
 func unknownParameter(ctx *fasthttp.RequestCtx) error {
 	for name := range ctx.QueryArgs().All() {
 		return api.InvalidField(strings.ToValidUTF8(string(name), "�"), "is an unknown parameter: this operation takes none")
@@ -200,7 +199,7 @@ func unknownParameter(ctx *fasthttp.RequestCtx) error {
 	return &api.Error{Code: api.BadRequest, Message: "the query can't be read"}
 }
 
-// contract tells a client what it speaks to.
+// contract answers which versions of service, contract and gate this is.
 func (g *Gateway) contract(ctx *fasthttp.RequestCtx) error {
 	return answer(ctx, api.Contract{
 		Service: "muniment", Version: g.cfg.Version, ContractVersion: api.ContractVersion, GateVersion: gate.Version, Ruleset: gate.RulesetHash(),

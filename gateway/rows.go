@@ -12,18 +12,24 @@ import (
 	"muniment/gateway/issue"
 )
 
-const maxVendor = 512 // bytes
+const (
+	maxVendor   = 512      // bytes
+	mostMembers = 64       // of a body
+	maxMember   = 64 << 10 // bytes of one, but for the rows
+)
 
 var (
 	errNotJSON     = &api.Error{Code: api.BadRequest, Message: "the body is not one JSON value in UTF-8"}
 	errTooDeep     = &api.Error{Code: api.BadRequest, Message: "the body nests deeper than 32 levels"}
+	errManyMembers = api.InvalidField("body", fmt.Sprintf("has more than %d members", mostMembers))
 	errTooManyRows = api.InvalidField("rows", fmt.Sprintf("are more than %d: send them in several batches", issue.MostRows))
 )
 
-// readJSON takes {"vendor"?, "rows": […]} apart. The rows are parts of the text; each is JSON,
-// but for names that are given twice.
+// readJSON reads {"vendor"?, "rows": […]}. The rows are parts of text; each is JSON, possibly
+// with names that are given twice. Other members are limited in number and size, as a search for
+// such names takes many times the memory of a text.
 func readJSON(text []byte, b *issue.Batch) error {
-	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true)) // a Buffer is read where it lies
+	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true)) // a Buffer is read in place
 	if d.PeekKind() != jsontext.KindBeginObject {
 		if d.SkipValue() != nil || !atEnd(d) {
 			return errNotJSON
@@ -38,10 +44,13 @@ func readJSON(text []byte, b *issue.Batch) error {
 		faults = append(faults, api.ValidationError{Field: field, Message: message})
 	}
 	seen := map[string]bool{}
-	for d.PeekKind() != jsontext.KindEndObject {
+	for count := 0; d.PeekKind() != jsontext.KindEndObject; count++ {
 		token, err := d.ReadToken()
 		if err != nil {
 			return errNotJSON
+		}
+		if count == mostMembers {
+			return errManyMembers
 		}
 		name := token.String()
 		if seen[name] {
@@ -65,7 +74,9 @@ func readJSON(text []byte, b *issue.Batch) error {
 			return errNotJSON
 		case issue.TooDeep(value):
 			return errTooDeep
-		case !value.IsValid(): // strictly, no name is there twice
+		case len(value) > maxMember:
+			fault(name, fmt.Sprintf("must be at most %d KiB", maxMember>>10))
+		case !value.IsValid(): // the strict check also finds names given twice
 			fault(name, "holds a name that is given twice")
 		case name == "vendor":
 			if b.Vendor, err = readVendor(value); err != nil {
@@ -85,7 +96,7 @@ func readJSON(text []byte, b *issue.Batch) error {
 	return nil
 }
 
-// readList reads the list of rows to its end, be it too long.
+// readList reads the list of rows to its end, even if it is too long.
 func readList(d *jsontext.Decoder, text []byte, b *issue.Batch) error {
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -133,7 +144,7 @@ func atEnd(d *jsontext.Decoder) bool {
 	return err == io.EOF
 }
 
-// readLines takes a body apart that has a row a line. Empty lines are none.
+// readLines reads a body with a row on each line. It skips empty lines.
 func readLines(text []byte, b *issue.Batch) error {
 	for number := 1; len(text) > 0; number++ {
 		var line []byte

@@ -10,17 +10,17 @@ import (
 	"muniment/gateway/api"
 )
 
-// heldAnswer is the longest answer of control that is read at once, so that
-// control's connection is free again before the client has read a byte.
+// heldAnswer is the longest answer of control that is read at once, in bytes, so that
+// control's connection is free before the client has read a byte.
 const heldAnswer = 64 << 10
 
 var errStreamsBusy = &api.Error{Code: api.RateLimited, Message: "too many long answers are being read by this tenant, or, without a key, from this address", RetryAfter: time.Second}
 
-// streams bounds the answers of control that are handed on while they are being
-// read. Their pace is the client's, so without a bound a few slow readers would
-// hold every connection to control, revocations included.
+// streams limits the answers of control that are streamed. The client sets their pace, so
+// without a limit a few slow readers would hold every connection to control, and block
+// revocations.
 type streams struct {
-	most, share int
+	most, mostOfOne int
 
 	mu   sync.Mutex
 	held map[string]int // by tenant, or by address where there is no key
@@ -28,14 +28,14 @@ type streams struct {
 }
 
 func newStreams(most int) *streams {
-	return &streams{most: most, share: max(1, most/16), held: map[string]int{}}
+	return &streams{most: most, mostOfOne: max(1, most/16), held: map[string]int{}}
 }
 
-// take admits one more stream to a tenant or an address; release must follow when it did.
+// take admits one more stream to a tenant or an address; release must follow if it did.
 func (s *streams) take(to string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= s.most || s.held[to] >= s.share {
+	if s.all >= s.most || s.held[to] >= s.mostOfOne {
 		return false
 	}
 	s.all++
@@ -52,8 +52,8 @@ func (s *streams) release(to string) {
 	}
 }
 
-// relayed is the body of control's answer on its way to a client. Close gives
-// control's connection back.
+// relayed is the body of control's answer on its way to a client. Close releases control's
+// connection.
 type relayed struct {
 	resp    *fasthttp.Response
 	streams *streams

@@ -57,8 +57,8 @@ func TestSlowReadersLeaveControlToOthers(t *testing.T) {
 		body.Close()
 	}
 	require.Eventually(t, func() bool {
-		w.gateway.streams.mu.Lock()
-		defer w.gateway.streams.mu.Unlock()
-		return w.gateway.streams.all == 0 && len(w.gateway.streams.held) == 0
+		w.gateway.control.streams.mu.Lock()
+		defer w.gateway.control.streams.mu.Unlock()
+		return w.gateway.control.streams.all == 0 && len(w.gateway.control.streams.held) == 0
 	}, time.Minute, time.Millisecond, "a place comes back when its reader leaves")
 }

@@ -40,23 +40,23 @@ func quietConnections(t *testing.T, transport func(*settings)) {
 	require.NoError(t, w.end())
 }
 
-// patientBehind is a listener whose connections after the first ones have all the time.
-type patientBehind struct {
+// unhurriedAfter is a listener whose connections after the first ones have all the time.
+type unhurriedAfter struct {
 	net.Listener
 	first int
 }
 
-func (l *patientBehind) Accept() (net.Conn, error) {
+func (l *unhurriedAfter) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if l.first--; err != nil || l.first >= 0 {
 		return c, err
 	}
-	return patientConn{c}, nil
+	return unhurriedConn{c}, nil
 }
 
-type patientConn struct{ net.Conn }
+type unhurriedConn struct{ net.Conn }
 
-func (patientConn) SetReadDeadline(time.Time) error { return nil }
+func (unhurriedConn) SetReadDeadline(time.Time) error { return nil }
 
 // TestHalfOpenHandshakes leaves many handshakes where they are. Good requests are
 // served meanwhile, all of them end with the read timeout, and none is logged.
@@ -64,7 +64,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 	const crowd = 500
 	var out syncBuffer
 	w := newStill(t)
-	w.front = func(ln net.Listener) net.Listener { return &patientBehind{ln, crowd} }
+	w.front = func(ln net.Listener) net.Listener { return &unhurriedAfter{ln, crowd} }
 	w.start(func(c *settings) {
 		overTLS(t)(c)
 		c.ReadTimeout = 300 * time.Millisecond

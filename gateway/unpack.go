@@ -23,31 +23,31 @@ const (
 	codings
 )
 
-// unpacker is a decoder that is used again and again.
+// unpacker is a decoder that is reused.
 type unpacker interface {
 	io.Reader
 	Reset(io.Reader) error
 }
 
-// newUnpacker makes one that takes no more memory than a batch may have.
+// newUnpacker makes a decoder that takes no more memory than a batch may have.
 func (c coding) newUnpacker() any {
 	if c == gzipped {
 		return new(gzip.Reader)
 	}
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxBatchBody), zstd.WithDecoderMaxMemory(maxBatchBody))
 	if err != nil {
-		panic(err) // of an option that is out of its bounds
+		panic(err) // an option is out of its bounds
 	}
 	return d
 }
 
 var (
 	errCodingUnknown = &api.Error{Code: api.BadRequest, HTTPStatus: fasthttp.StatusUnsupportedMediaType, Message: "the Content-Encoding must be gzip, zstd, or absent"}
-	errUnreadable    = &api.Error{Code: api.BadRequest, Message: "the body is not what its Content-Encoding says"}
+	errUnreadable    = &api.Error{Code: api.BadRequest, Message: "the body can't be decoded by its Content-Encoding"}
 	errUnpacked      = api.TooLarge("the body is larger than 8 MiB when it is unpacked")
 )
 
-// text is the body of a batch, unpacked.
+// text returns the body of a batch, unpacked.
 func (g *Gateway) text(ctx *fasthttp.RequestCtx, a *arrival) ([]byte, error) {
 	encodings := ctx.Request.Header.PeekAll(fasthttp.HeaderContentEncoding)
 	if len(encodings) == 0 {
@@ -68,7 +68,7 @@ func (g *Gateway) text(ctx *fasthttp.RequestCtx, a *arrival) ([]byte, error) {
 	}
 	from := g.unpacker[c].Get().(unpacker)
 	defer func() {
-		_ = from.Reset(bytes.NewReader(nil)) // only to let go of the body
+		_ = from.Reset(bytes.NewReader(nil)) // releases the body
 		g.unpacker[c].Put(from)
 	}()
 	if err := from.Reset(bytes.NewReader(a.body)); err != nil {
@@ -78,7 +78,7 @@ func (g *Gateway) text(ctx *fasthttp.RequestCtx, a *arrival) ([]byte, error) {
 	return a.unpacked, err
 }
 
-// unpack reads all, as far as a batch may be long.
+// unpack reads a body to its end, or to the longest that a batch may be.
 func (a *arrival) unpack(from io.Reader) error {
 	for {
 		have := len(a.unpacked)

@@ -214,31 +214,24 @@ func TestPublicProbes(t *testing.T) {
 func TestConnectionBounds(t *testing.T) { everyTransport(t, connectionBounds) }
 
 func connectionBounds(t *testing.T, transport func(*settings)) {
-	for name, bound := range map[string]func(*settings){
-		"node":    func(c *settings) { c.MaxConns = 2 },
-		"address": func(c *settings) { c.MaxConnsPerIP = 2 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(c *settings) { transport(c); transport(c); bound(c) })
-			var held []net.Conn
-			for range 2 {
-				c := w.dial()
-				held = append(held, c)
-				_, err := io.WriteString(c, request(w.token, w.body()))
-				require.NoError(t, err)
-				require.Equal(t, 200, readReply(t, bufio.NewReader(c)).status)
-			}
-			r := w.post(w.body())
-			require.Equal(t, 503, r.status)
-			require.Contains(t, r.body, `"reason":"OVERLOADED"`)
-			requireEnvelope(t, r)
-			require.Equal(t, "1", r.header.Get("Retry-After"))
-			held[0].Close()
-			require.Eventually(t, func() bool { return w.gateway.listener.open() == 1 }, time.Minute, time.Millisecond)
-			require.Equal(t, 200, w.post(w.body()).status)
-			held[1].Close()
-		})
+	w := newWorld(t, func(c *settings) { transport(c); c.MaxConns = 2 })
+	var held []net.Conn
+	for range 2 {
+		c := w.dial()
+		held = append(held, c)
+		_, err := io.WriteString(c, request(w.token, w.body()))
+		require.NoError(t, err)
+		require.Equal(t, 200, readReply(t, bufio.NewReader(c)).status)
 	}
+	r := w.post(w.body())
+	require.Equal(t, 503, r.status)
+	require.Contains(t, r.body, `"reason":"OVERLOADED"`)
+	requireEnvelope(t, r)
+	require.Equal(t, "1", r.header.Get("Retry-After"))
+	held[0].Close()
+	require.Eventually(t, func() bool { return w.gateway.listener.open() == 1 }, time.Minute, time.Millisecond)
+	require.Equal(t, 200, w.post(w.body()).status)
+	held[1].Close()
 }
 
 func TestSubnets(t *testing.T) {

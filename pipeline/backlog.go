@@ -8,42 +8,40 @@ import (
 	"muniment/sealer"
 )
 
-// backlog shows how many records of a partition are not loaded, once both of its ends are
-// known. It is told of each by whoever has seen it, in any order: loading and looking
-// after the log's retention go on beside each other, and what one of them knows may be
-// old. Safe for concurrent use.
+// backlog sets a gauge to the number of records of a partition that are not loaded, once
+// both ends are known. Loading and the watch of the log's retention set the ends, in any
+// order. Safe for concurrent use.
 type backlog struct {
-	shown prometheus.Gauge
+	gauge prometheus.Gauge
 
-	mu       sync.Mutex
-	next     sealer.Position // to be loaded
-	end      sealer.Position // of the log, as far as it was seen
-	begun    bool            // next is known
-	heard    bool            // that is the warehouse's word
-	endKnown bool
+	mu            sync.Mutex
+	next          sealer.Position // to be loaded
+	end           sealer.Position // highest known end of the log
+	nextKnown     bool
+	fromWarehouse bool // next is the warehouse's own answer
+	endKnown      bool
 }
 
-// begins tells where the warehouse stands.
-func (b *backlog) begins(next sealer.Position) {
+// setNext sets the warehouse's position.
+func (b *backlog) setNext(next sealer.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next, b.begun, b.heard = next, true, true
+	b.next, b.nextKnown, b.fromWarehouse = next, true, true
 	b.show()
 }
 
-// remembered tells where the warehouse stood some time ago, which counts until its own
-// word is there.
-func (b *backlog) remembered(next sealer.Position) {
+// setRemembered sets an earlier position of the warehouse; it counts until setNext.
+func (b *backlog) setRemembered(next sealer.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.heard {
-		b.next, b.begun = next, true
+	if !b.fromWarehouse {
+		b.next, b.nextKnown = next, true
 		b.show()
 	}
 }
 
-// ends tells where the log ends. It never shrinks.
-func (b *backlog) ends(end sealer.Position) {
+// setEnd sets the log's end. A lower one than before is ignored.
+func (b *backlog) setEnd(end sealer.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.endKnown || end.Compare(b.end) > 0 {
@@ -54,7 +52,7 @@ func (b *backlog) ends(end sealer.Position) {
 
 // show is called with b.mu held.
 func (b *backlog) show() {
-	if b.begun && b.endKnown {
-		b.shown.Set(float64(max(0, b.end.Offset-b.next.Offset)))
+	if b.nextKnown && b.endKnown {
+		b.gauge.Set(float64(max(0, b.end.Offset-b.next.Offset)))
 	}
 }

@@ -2,18 +2,17 @@ package pipeline
 
 import "math/bits"
 
-// Bloom says "new" or "maybe" of hashes: a blocked Bloom filter (Putze, Sanders, Singler,
-// 2007). The hashes may be those of a narrow range, as they are where they come in their
-// order, but have to be random in it. A hash has one bit in each of the eight words of one
-// block, so it costs one line of the processor's cache. With 16 hashes a block it says "maybe"
-// of one in 100,000 that are new, with 24 of one in 10,000. Not for concurrent use while it
-// is added to.
+// Bloom is a blocked Bloom filter of hashes (Putze, Sanders, Singler, 2007). The hashes may
+// be of a narrow range, but have to be random in it. A hash has one bit in each of the eight
+// words of one block, so it costs one line of the processor's cache. With 16 hashes a block
+// Maybe is true for one in 100,000 new hashes, with 24 for one in 10,000. Add must not run
+// beside any other call.
 type Bloom []BloomBlock
 
 // BloomBlock is 64 bytes of a Bloom.
 type BloomBlock [8]uint64
 
-// Add takes a hash in. The filter has at least one block.
+// Add adds a hash. The filter has at least one block.
 func (b Bloom) Add(hash uint64) {
 	block, left := b.spot(hash)
 	for i := range block {
@@ -36,7 +35,7 @@ func (b Bloom) Maybe(hash uint64) bool {
 
 // spot is where a hash is: its block, and six bits for each word.
 func (b Bloom) spot(hash uint64) (block *BloomBlock, bitsOfWords uint64) {
-	hash *= 0x9e3779b97f4a7c15 // all bits of it in the highest
+	hash *= 0x9e3779b97f4a7c15 // the highest bits depend on all bits
 	at, _ := bits.Mul64(hash, uint64(len(b)))
-	return &b[at], hash * 0xd6e8feb86659fd93 // the block has used those up
+	return &b[at], hash * 0xd6e8feb86659fd93 // the block depends on the highest bits already
 }

@@ -5,10 +5,10 @@ import (
 	"log/slog"
 )
 
-// Check returns the error for which Run would end at once, so that a start can be
-// refused before anything is served: ErrGap names what the log no longer holds for
-// this warehouse, ErrLogBehind says that the warehouse is of another log. A
-// warehouse that is merely behind is none.
+// Check returns the error with which Run would end at once, so that a process can refuse to
+// start before it serves anything: ErrGap names what the log no longer holds for this
+// warehouse, ErrLogBehind means that the warehouse is of another log. A warehouse that is
+// merely behind is no error.
 func (l *Loader) Check(ctx context.Context) error {
 	quiet := Loader{cfg: l.cfg, log: slog.New(slog.DiscardHandler)}
 	_, _, err := quiet.start(ctx)

@@ -170,7 +170,7 @@ func TestReplayChangesNothing(t *testing.T) {
 	}
 }
 
-func TestForgedRecordsAreSetAside(t *testing.T) {
+func TestForgedRecordsAreQuarantined(t *testing.T) {
 	genuine, other := delivered(t, "tnt_a", 0), delivered(t, "tnt_a", 1)
 	forge := func(change func(*sealer.Record)) sealer.Record {
 		r := genuine
@@ -228,7 +228,7 @@ func TestForgedRecordsAreSetAside(t *testing.T) {
 			if tenant == "" {
 				tenant = "tnt_a"
 			}
-			held, err := w.SetAsides(t.Context(), tenant)
+			held, err := w.Quarantined(t.Context(), tenant)
 			require.NoError(t, err)
 			require.Len(t, held, 1)
 			require.Equal(t, c.tenant, held[0].TenantID)

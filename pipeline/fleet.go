@@ -12,42 +12,36 @@ import (
 )
 
 // Assignment says which partitions this process loads. AllPartitions is for a service
-// with one loader process, kafka.Group shares the partitions of a topic among many.
+// with one loader process, kafka.Group divides the partitions of a topic among many.
 type Assignment interface {
-	// Run calls load for each partition that this process is given, all at once, until
-	// ctx is done; then it returns nil. The ctx of a call is done when the partition is
-	// taken away, and load returns soon after. The partition is not given to this
-	// process again before that, and it is given to another one meanwhile only if load
-	// takes too long, which wastes work and harms nothing (see LoaderConfig.Partition).
+	// Run calls load for each partition that is assigned to this process, all at once,
+	// until ctx is done; then it returns nil. The ctx of a call is done when the partition
+	// is revoked, and load returns soon after. The partition is not assigned to this
+	// process again before that. It is assigned to another one meanwhile only if load takes
+	// too long, which wastes work and harms nothing (see LoaderConfig.Partition).
 	//
-	// An error says that no partition will be given any more. Whatever Run returns, no
-	// load runs any longer.
+	// After an error no partition is assigned any more. When Run returns, no load runs.
 	Run(ctx context.Context, load func(ctx context.Context, partition int32)) error
 }
 
 // AllPartitions assigns every partition of a log.
 func AllPartitions(log Reader) Assignment { return allPartitions{log} }
 
-// askAgain is the pause before a log that did not answer is asked for its partitions
-// again.
-const askAgain = time.Second
+// retryPause is the pause after a log did not answer how many partitions it has.
+const retryPause = time.Second
 
 type allPartitions struct{ log Reader }
 
 func (a allPartitions) Run(ctx context.Context, load func(ctx context.Context, partition int32)) error {
 	n, err := a.log.Partitions(ctx)
-	for err != nil && !final(err) && ctx.Err() == nil { // the log is away, and may come
-		select {
-		case <-time.After(askAgain):
-		case <-ctx.Done():
-		}
+	for err != nil && !final(err) && Pause(ctx, retryPause) == nil {
 		n, err = a.log.Partitions(ctx)
 	}
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot tell the partitions to load: %w", err)
+		return fmt.Errorf("cannot count the partitions to load: %w", err)
 	}
 	var loads sync.WaitGroup
 	for p := range int32(n) {
@@ -58,9 +52,9 @@ func (a allPartitions) Run(ctx context.Context, load func(ctx context.Context, p
 	return nil
 }
 
-// FleetConfig is what a Fleet works with.
+// FleetConfig configures a Fleet.
 type FleetConfig struct {
-	// Loader configures the loader of every partition; its own Partition is not read.
+	// Loader configures the loader of every partition; its Partition is ignored.
 	Loader LoaderConfig
 	// Assignment says which partitions are loaded here. Required.
 	Assignment Assignment
@@ -68,9 +62,9 @@ type FleetConfig struct {
 
 // Fleet runs a Loader for each partition that this process is assigned.
 //
-// A loader that stops, as at a gap, stops its partition only: Ready names it, its
-// metric muniment_loader_stopped is 1, and it stays so until the partition is taken
-// away, here or from whoever gets it next. The other partitions go on.
+// A loader that stops, as at a gap, stops its partition only: Ready names it and its metric
+// muniment_loader_stopped is 1 until the partition is revoked; the loader that gets the
+// partition next stops as well. The other partitions go on.
 type Fleet struct {
 	cfg FleetConfig
 	log *slog.Logger
@@ -78,7 +72,8 @@ type Fleet struct {
 	mu sync.Mutex
 	// loaders are those of the partitions that are assigned now. Guarded by mu.
 	loaders map[int32]*Loader
-	// stopped says why a loader of an assigned partition has stopped. Guarded by mu.
+	// stopped are the errors of the loaders of assigned partitions that have stopped.
+	// Guarded by mu.
 	stopped map[int32]error
 }
 
@@ -98,8 +93,8 @@ func NewFleet(cfg FleetConfig) (*Fleet, error) {
 	return &Fleet{cfg: cfg, log: log, loaders: map[int32]*Loader{}, stopped: map[int32]error{}}, nil
 }
 
-// Run loads what is assigned until ctx is done; then it returns nil, and no loader
-// runs any longer. It returns an error when nothing can be assigned any more.
+// Run loads the assigned partitions until ctx is done; then it returns nil, and no loader
+// runs. It returns an error when nothing can be assigned any more.
 func (f *Fleet) Run(ctx context.Context) error {
 	if err := f.cfg.Assignment.Run(ctx, f.load); err != nil {
 		return fmt.Errorf("fleet of loaders stopped: %w", err)
@@ -142,8 +137,8 @@ func (f *Fleet) Partitions() []int32 {
 	return slices.Sorted(maps.Keys(f.loaders))
 }
 
-// Ready names the partitions whose loader has stopped, and why. None are assigned, or
-// they are far behind: that is ready.
+// Ready names the partitions whose loader has stopped, and why. A fleet without partitions,
+// or one that is far behind, is ready.
 func (f *Fleet) Ready(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,17 +149,17 @@ func (f *Fleet) Ready(context.Context) error {
 	return errors.Join(all...)
 }
 
-// Lag is how many durable records of the assigned partitions the warehouse does not
-// hold yet. As long as it isn't known of one of them it is an error, which names all
-// of these, beside the sum over the others.
+// Lag is how many durable records of the assigned partitions the warehouse does not hold
+// yet. If it isn't known for some of them, the error names these, and records is the sum
+// over the others.
 func (f *Fleet) Lag(ctx context.Context) (records int64, err error) {
 	f.mu.Lock()
 	loaders := maps.Clone(f.loaders)
 	f.mu.Unlock()
 	var mu sync.Mutex
-	var asked sync.WaitGroup
+	var queries sync.WaitGroup
 	for p, l := range loaders {
-		asked.Go(func() {
+		queries.Go(func() {
 			lag, lagErr := l.Lag(ctx)
 			mu.Lock()
 			defer mu.Unlock()
@@ -174,11 +169,11 @@ func (f *Fleet) Lag(ctx context.Context) (records int64, err error) {
 			}
 		})
 	}
-	asked.Wait()
+	queries.Wait()
 	return records, err
 }
 
-// Tell says in a line how the fleet is, for operators.
+// Tell describes the fleet in a line, for operators.
 func (f *Fleet) Tell(ctx context.Context) (string, error) {
 	partitions := f.Partitions()
 	if len(partitions) == 0 {

@@ -61,7 +61,7 @@ func (s shelves) Wait(ctx context.Context, at sealer.Position) error {
 	return s[partition].Wait(ctx, at)
 }
 
-// fill appends deliveries from to to−1, by turns to the tenants of all partitions.
+// fill appends deliveries from to to−1, to the tenants of all partitions in turn.
 func (s shelves) fill(tb testing.TB, from, to int) {
 	tb.Helper()
 	for n := from; n < to; n++ {
@@ -72,7 +72,7 @@ func (s shelves) fill(tb testing.TB, from, to int) {
 	}
 }
 
-// byHand assigns what a test tells it to.
+// byHand assigns what a test sets.
 type byHand struct {
 	ctx   context.Context // Run's
 	load  func(ctx context.Context, partition int32)
@@ -209,7 +209,7 @@ func TestFleetFollowsItsAssignment(t *testing.T) {
 	})
 }
 
-// A loader that stops is named; the others go on, and whoever gets the partition next
+// A loader that stops is named; the others go on, and the process that gets the partition next
 // tries anew.
 func TestFleetGoesOnWithoutAStoppedLoader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestFleetGoesOnWithoutAStoppedLoader(t *testing.T) {
 		require.EqualValues(t, 6, next.Offset, "the other partition is loaded")
 
 		take()
-		require.NoError(t, f.Ready(t.Context()), "it is somebody else's now")
+		require.NoError(t, f.Ready(t.Context()), "another process has it now")
 		require.NoError(t, w.Load(t.Context(), pipeline.Batch{Partition: 1, Next: sealer.Position{Generation: 1, Partition: 1, Offset: 2}}))
 		by.give(1)
 		require.NoError(t, f.Ready(t.Context()))
@@ -268,14 +268,14 @@ func TestFleetEndsWithItsAssignment(t *testing.T) {
 	})
 }
 
-// awayLog is a log that can't tell its partitions at first.
+// awayLog is a log whose Partitions fails at first.
 type awayLog struct {
 	shelves
-	asked atomic.Int32
+	calls atomic.Int32
 }
 
 func (l *awayLog) Partitions(ctx context.Context) (int, error) {
-	if l.asked.Add(1) < 4 {
+	if l.calls.Add(1) < 4 {
 		return 0, errors.New("the brokers are away")
 	}
 	return l.shelves.Partitions(ctx)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,12 +29,12 @@ var (
 // gigabytes: one batch holds this much, or a single record.
 const maxBatchBytes = 16 << 20
 
-// unheard is how long a warehouse that was not heard of is taken for the one that it was.
-// After that, and after each failure, it is asked where it stands before it gets a batch: it
-// may be an older copy, or an empty one, that would take the batch for the first of all.
-const unheard = time.Second
+// recheckAfter is how old the warehouse's last answer may be. After that, and after each
+// failure, Resume is called before the next batch: the warehouse may have been replaced by
+// an older copy, or by an empty one, which would take the batch for the first of all.
+const recheckAfter = time.Second
 
-// LoaderConfig is what a Loader works with.
+// LoaderConfig configures a Loader.
 type LoaderConfig struct {
 	// Log is read, Warehouse is written. Required.
 	Log       Reader
@@ -49,20 +48,20 @@ type LoaderConfig struct {
 	// warehouse or the log; it doubles from the first to the second. Defaults
 	// 100 ms and 10 s.
 	MinBackoff, MaxBackoff time.Duration
-	// RetentionUsed tells how much of the log's retention the record at a position has
-	// used up, 1 being all of it; kafka.Log has it. It is asked every 30 s for
-	// the oldest record that isn't loaded, whatever the warehouse does. nil: the log keeps
-	// what isn't loaded, as the embedded one does.
+	// RetentionUsed returns how much of the log's retention the record at a position has
+	// used up, 1 being all of it; kafka.Log has it. It is called every 30 s for the oldest
+	// record that isn't loaded, whatever the warehouse does. nil: the log keeps what isn't
+	// loaded, as the embedded one does.
 	RetentionUsed func(ctx context.Context, at sealer.Position) (float64, error)
-	// Committed is where the warehouse stood some time ago, as somebody other than the
-	// warehouse remembers; kafka.Group has it. The alarms go by it as long as the
-	// warehouse doesn't say, nothing is loaded by it. ok is false, as for nil, when
-	// nobody knows: there are no alarms then, and NaN in their place.
+	// Committed returns an earlier position of the warehouse, as stored elsewhere;
+	// kafka.Group has it. It is used for the alarms as long as the warehouse doesn't
+	// answer, and never for loading. Without one (ok is false, or Committed nil) there are
+	// no alarms, and the metrics are NaN.
 	Committed func(partition int32) (next sealer.Position, ok bool)
-	// Logger hears of set-aside records and of failures. Default: nobody.
+	// Logger logs quarantined records and failures. Default: none.
 	Logger *slog.Logger
-	// Registerer gets the loader's metrics, labelled with the partition, until Close;
-	// nil keeps them unregistered.
+	// Registerer takes the loader's metrics, labelled with the partition, until Close;
+	// nil registers none.
 	Registerer prometheus.Registerer
 }
 
@@ -91,9 +90,9 @@ type Loader struct {
 
 	next atomic.Pointer[sealer.Position] // to be loaded; nil until Run has found it
 
-	// heard is when the warehouse last said where it stands, or stored a batch; zero after
-	// a failure. Run's goroutine owns it.
-	heard time.Time
+	// answered is when the warehouse last returned its position, or stored a batch; zero
+	// after a failure. Run's goroutine owns it.
+	answered time.Time
 
 	mu sync.Mutex
 	// resumed is closed while the loader may work, open while it is paused.
@@ -121,7 +120,7 @@ func NewLoader(cfg LoaderConfig) (*Loader, error) {
 		cfg:     cfg,
 		log:     log.With("partition", cfg.Partition),
 		metrics: m,
-		backlog: backlog{shown: m.lag},
+		backlog: backlog{gauge: m.lag},
 		resumed: make(chan struct{}),
 	}
 	close(l.resumed)
@@ -150,12 +149,11 @@ func (l *Loader) Resume() {
 	}
 }
 
-// Run loads what the log holds and what comes, until ctx is done; then it
-// returns nil. It returns an error only when going on would lose or invent
-// records: ErrGap, ErrLogBehind, ErrDamaged, or the log's ErrFailed and
-// ErrClosed. Every other failure, of the warehouse or of the log, is logged,
-// counted and tried again. A warehouse that holds less than was loaded into it, as an older
-// copy of it does, gets what it lacks, as long as the log has it.
+// Run loads the log and what is appended to it, until ctx is done; then it returns nil. It
+// returns an error only when going on would lose or invent records: ErrGap, ErrLogBehind,
+// ErrDamaged, or the log's ErrFailed and ErrClosed. Every other failure, of the warehouse or
+// of the log, is logged, counted and retried. If the warehouse holds less than was loaded
+// into it, as an older copy of it does, Run loads what is missing, as long as the log has it.
 func (l *Loader) Run(ctx context.Context) error {
 	if l.cfg.RetentionUsed != nil {
 		watching, stop := context.WithCancel(ctx)
@@ -190,7 +188,7 @@ func (l *Loader) run(ctx context.Context) error {
 		}
 		l.metrics.rewinds.Inc()
 		l.log.WarnContext(ctx, "warehouse holds less than was loaded into it, going on from where it stands", "err", err)
-		if err := wait(ctx, l.cfg.MinBackoff); err != nil {
+		if err := Pause(ctx, l.cfg.MinBackoff); err != nil {
 			return err
 		}
 	}
@@ -206,9 +204,9 @@ func (l *Loader) begin(ctx context.Context) (next sealer.Position, err error) {
 	if err != nil {
 		return next, err
 	}
-	l.heard = time.Now()
-	l.backlog.ends(end)
-	l.backlog.begins(next)
+	l.answered = time.Now()
+	l.backlog.setEnd(end)
+	l.backlog.setNext(next)
 	l.metrics.position.Set(float64(next.Offset))
 	return next, nil
 }
@@ -245,8 +243,8 @@ func (l *Loader) Loaded() (next sealer.Position, ok bool) {
 	return next, false
 }
 
-// Lag is how many durable records the warehouse does not hold yet. It asks the log
-// alone, so it is known also while the warehouse is away.
+// Lag is how many durable records the warehouse does not hold yet. It needs the log alone,
+// so it is known also while the warehouse is away.
 func (l *Loader) Lag(ctx context.Context) (records int64, err error) {
 	next := l.next.Load()
 	if next == nil {
@@ -259,16 +257,16 @@ func (l *Loader) Lag(ctx context.Context) (records int64, err error) {
 	return end.Offset - next.Offset, nil
 }
 
-// retentionAlarm is the share of the log's retention from which on the loader warns:
-// the rest is the time that is left to mend what keeps records from being loaded.
+// retentionAlarm is the part of the log's retention after which the loader logs an error:
+// the remaining half is the time to mend what keeps records from being loaded.
 const retentionAlarm = 0.5
 
-// watchRetention shows how near the oldest record that isn't loaded is to the end of
+// watchRetention measures how near the oldest record that isn't loaded is to the end of
 // its retention.
 func (l *Loader) watchRetention(ctx context.Context) {
 	alarmed := false
 	for {
-		if next, ok := l.standing(); ok {
+		if next, ok := l.lastKnown(); ok {
 			used, err := l.cfg.RetentionUsed(ctx, next)
 			var end sealer.Position
 			if err == nil {
@@ -279,11 +277,11 @@ func (l *Loader) watchRetention(ctx context.Context) {
 				return
 			case err != nil:
 				l.metrics.failures.Inc()
-				l.log.WarnContext(ctx, "cannot tell what is left of the log's retention", "err", err)
+				l.log.WarnContext(ctx, "cannot read what is left of the log's retention", "err", err)
 			default:
 				l.metrics.retention.Set(used)
-				l.backlog.ends(end)
-				l.backlog.remembered(next)
+				l.backlog.setEnd(end)
+				l.backlog.setRemembered(next)
 				if alarm := used >= retentionAlarm; alarm != alarmed {
 					alarmed = alarm
 					if alarm {
@@ -292,14 +290,14 @@ func (l *Loader) watchRetention(ctx context.Context) {
 				}
 			}
 		}
-		if wait(ctx, 30*time.Second) != nil {
+		if Pause(ctx, 30*time.Second) != nil {
 			return
 		}
 	}
 }
 
-// standing is what is to be loaded next, as far as anybody knows.
-func (l *Loader) standing() (next sealer.Position, ok bool) {
+// lastKnown is the last known position of the warehouse.
+func (l *Loader) lastKnown() (next sealer.Position, ok bool) {
 	if next := l.next.Load(); next != nil {
 		return *next, true
 	}
@@ -319,7 +317,7 @@ func (l *Loader) read(ctx context.Context, next sealer.Position) ([]sealer.Entry
 	if next.Compare(end) >= 0 {
 		return nil, fmt.Errorf("%w: a record was there at %s, the log ends at %s", ErrLogBehind, next, end)
 	}
-	l.backlog.ends(end)
+	l.backlog.setEnd(end)
 
 	to := end
 	to.Offset = min(end.Offset, next.Offset+int64(l.cfg.BatchSize))
@@ -360,33 +358,15 @@ func (l *Loader) read(ctx context.Context, next sealer.Position) ([]sealer.Entry
 	return entries, nil
 }
 
-// arena keeps copies one behind the other: a batch in some pieces of memory costs the
-// collector less than with two pieces for each of its records.
-type arena []byte
-
-const arenaBytes = 128 << 10
-
-func (a *arena) copy(b []byte) []byte {
-	if len(b) == 0 {
-		return b
-	}
-	if cap(*a)-len(*a) < len(b) {
-		*a = make([]byte, 0, max(arenaBytes, len(b)))
-	}
-	from := len(*a)
-	*a = append(*a, b...)
-	return (*a)[from:len(*a):len(*a)]
-}
-
-// load brings the entries, which begin at next, into the warehouse and returns the
-// position behind them. It tries until they are there.
+// load loads the entries, which begin at next, into the warehouse and returns the position
+// behind them. It retries until they are there.
 func (l *Loader) load(ctx context.Context, next sealer.Position, entries []sealer.Entry) (sealer.Position, error) {
 	begun := time.Now()
 	var b Batch
-	err := l.retry(ctx, "cannot tell where records belong", func() error {
-		homes, err := l.homes(ctx, entries)
+	err := l.retry(ctx, "cannot find the partitions of tenants", func() error {
+		partitions, err := l.partitions(ctx, entries)
 		if err == nil {
-			b = newBatch(entries, homes)
+			b = newBatch(entries, partitions)
 			b.From = next
 			b.Chain, err = l.chain(ctx, b.Next)
 		}
@@ -395,23 +375,23 @@ func (l *Loader) load(ctx context.Context, next sealer.Position, entries []seale
 	if err != nil {
 		return next, err
 	}
-	for _, s := range b.SetAside {
-		l.log.ErrorContext(ctx, "record set aside, sealing is held",
+	for _, s := range b.Quarantined {
+		l.log.ErrorContext(ctx, "record quarantined, sealing is held",
 			"position", s.Position.String(), "tenant", s.TenantID, "err", s.Reason)
 	}
 	err = l.retry(ctx, "cannot load into the warehouse", func() error {
-		if time.Since(l.heard) > unheard {
-			if err := l.standsAt(ctx, b.From); err != nil {
+		if time.Since(l.answered) > recheckAfter {
+			if err := l.checkReached(ctx, b.From); err != nil {
 				return err
 			}
 		}
 		err := l.cfg.Warehouse.Load(ctx, b)
-		l.heard = time.Now()
+		l.answered = time.Now()
 		if err != nil {
-			l.heard = time.Time{}
+			l.answered = time.Time{}
 			// The alarm on a warehouse that is away is its lag.
 			if _, end, boundsErr := l.cfg.Log.Bounds(ctx, l.cfg.Partition); boundsErr == nil {
-				l.backlog.ends(end)
+				l.backlog.setEnd(end)
 			}
 		}
 		return err
@@ -420,62 +400,12 @@ func (l *Loader) load(ctx context.Context, next sealer.Position, entries []seale
 		return next, err
 	}
 	l.metrics.loaded(b, time.Since(begun))
-	l.backlog.begins(b.Next)
+	l.backlog.setNext(b.Next)
 	return b.Next, nil
 }
 
-// homes are the partitions of the tenants that the entries name.
-func (l *Loader) homes(ctx context.Context, entries []sealer.Entry) (map[string]int32, error) {
-	homes := map[string]int32{}
-	for i := range entries {
-		id := entries[i].TenantID
-		if _, known := homes[id]; known {
-			continue
-		}
-		partition, err := l.cfg.Log.PartitionOf(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		homes[id] = partition
-	}
-	return homes, nil
-}
-
-// newBatch checks a contiguous, non-empty run of entries on all cores. One outside of
-// its tenant's partition fails, however sound it is: positions of two partitions have no
-// order, and as a copy it could move an event to before what is sealed.
-func newBatch(entries []sealer.Entry, homes map[string]int32) Batch {
-	rows := make([]Row, len(entries))
-	faults := make([]error, len(entries))
-	share := max(64, (len(entries)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
-	var checkers sync.WaitGroup
-	for from := 0; from < len(entries); from += share {
-		checkers.Go(func() {
-			for i := from; i < min(from+share, len(entries)); i++ {
-				e := &entries[i]
-				rows[i], faults[i] = NewRow(*e)
-				if home := homes[e.TenantID]; faults[i] == nil && home != e.Partition {
-					faults[i] = fmt.Errorf("record at %s: %s is in partition %d", e.Position, e.TenantID, home)
-				}
-			}
-		})
-	}
-	checkers.Wait()
-
-	last := entries[len(entries)-1].Position
-	b := Batch{Partition: last.Partition, Rows: rows[:0], Next: last.Next()}
-	for i, fault := range faults {
-		if fault != nil {
-			b.SetAside = append(b.SetAside, newSetAside(entries[i], fault))
-			continue
-		}
-		b.Rows = append(b.Rows, rows[i])
-	}
-	return b
-}
-
-// retry calls try until it succeeds, ctx is done or the failure is one that
-// trying again can't mend; then it returns try's last error.
+// retry calls try until it succeeds, ctx is done or its error is final; then it returns
+// try's last error.
 func (l *Loader) retry(ctx context.Context, message string, try func() error) error {
 	for pause := l.cfg.MinBackoff; ; pause = min(2*pause, l.cfg.MaxBackoff) {
 		err := try()
@@ -484,25 +414,14 @@ func (l *Loader) retry(ctx context.Context, message string, try func() error) er
 		}
 		l.metrics.failures.Inc()
 		l.log.WarnContext(ctx, message, "err", err, "retry_in", pause)
-		if err := wait(ctx, pause); err != nil {
+		if err := Pause(ctx, pause); err != nil {
 			return err
 		}
 	}
 }
 
-func wait(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
-// final says that trying the same again is no use: what is missing or damaged in the log
-// is so the next time too, and so is what a batch begins behind.
+// final reports whether another try would fail the same way: what is missing or damaged in
+// the log stays so, and a batch that is ahead of the warehouse stays ahead.
 func final(err error) bool {
 	return slices.ContainsFunc([]error{ErrAhead, ErrGap, ErrLogBehind, ErrGone, ErrDamaged, ErrFailed, ErrClosed},
 		func(sentinel error) bool { return errors.Is(err, sentinel) })

@@ -188,7 +188,7 @@ func TestLoaderStopsRatherThanLose(t *testing.T) {
 	}
 }
 
-// A log that was recreated or restored has a new generation, and nobody knows
+// A log that was recreated or restored has a new generation, and it is unknown
 // which of its records the warehouse has.
 func TestLoaderLoadsANewGenerationFromItsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestLoaderGoesOnIntoANewGeneration(t *testing.T) {
 	})
 }
 
-// Whatever it is doing, a loader ends when it is told to.
+// Whatever it is doing, a loader ends with its ctx.
 func TestLoaderEndsAtOnce(t *testing.T) {
 	block := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for name, spoil := range map[string]func(m *memory){
@@ -271,9 +271,9 @@ func TestLoaderEndsAtOnce(t *testing.T) {
 				m.fill(t, 0, 3)
 				spoil(m)
 				_, stop := start(t, m.cfg)
-				told := time.Now()
+				cancelled := time.Now()
 				require.NoError(t, stop())
-				require.Zero(t, time.Since(told))
+				require.Zero(t, time.Since(cancelled))
 			})
 		})
 	}

@@ -117,7 +117,7 @@ func (m *memory) fill(tb testing.TB, from, to int) {
 	}
 }
 
-// requireLoaded asks that exactly the deliveries 0 to n−1 are loaded.
+// requireLoaded requires that exactly the deliveries 0 to n−1 are loaded.
 func requireLoaded(tb testing.TB, w pipeline.Warehouse, n int) {
 	tb.Helper()
 	rows, err := w.Events(tb.Context(), pipeline.EventQuery{TenantID: "tnt_a", Limit: n + 1})
@@ -188,13 +188,13 @@ func TestLoaderBoundsBatchesByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		for range 5 {
-			// Noise is set aside, but has to be held all the same.
+			// Noise is quarantined, but has to be held all the same.
 			_, err := m.log.Append(t.Context(), &sealer.Record{TenantID: "tnt_a", Event: make([]byte, 6<<20)})
 			require.NoError(t, err)
 		}
 		var sizes []int
 		m.sink.load = func(_ context.Context, b pipeline.Batch) error {
-			sizes = append(sizes, len(b.SetAside))
+			sizes = append(sizes, len(b.Quarantined))
 			return nil
 		}
 		_, stop := start(t, m.cfg)
@@ -203,9 +203,9 @@ func TestLoaderBoundsBatchesByBytes(t *testing.T) {
 	})
 }
 
-// TestLoaderSetsAsideWhatIsOutsideOfItsPartition has records of a tenant of another
+// TestLoaderQuarantinesWhatIsOutsideOfItsPartition has records of a tenant of another
 // partition in this one. Where that is has to be known first.
-func TestLoaderSetsAsideWhatIsOutsideOfItsPartition(t *testing.T) {
+func TestLoaderQuarantinesWhatIsOutsideOfItsPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.fill(t, 0, 2)
@@ -227,16 +227,16 @@ func TestLoaderSetsAsideWhatIsOutsideOfItsPartition(t *testing.T) {
 		here.Store(true)
 		time.Sleep(time.Minute)
 		requireLoaded(t, &m.warehouse, 3)
-		held, err := m.warehouse.SetAsides(t.Context(), "tnt_b")
+		held, err := m.warehouse.Quarantined(t.Context(), "tnt_b")
 		require.NoError(t, err)
-		require.Equal(t, []pipeline.SetAside{{
+		require.Equal(t, []pipeline.Quarantined{{
 			Position: at, TenantID: "tnt_b", EventID: stray.EventID, Record: sealer.AppendRecord(nil, &stray),
 			Reason: "record at 1.0.2: tnt_b is in partition 3",
 		}}, held)
 		n, err := m.warehouse.CountEvents(t.Context(), "tnt_b")
 		require.NoError(t, err)
 		require.Zero(t, n)
-		held, err = m.warehouse.SetAsides(t.Context(), "tnt_a")
+		held, err = m.warehouse.Quarantined(t.Context(), "tnt_a")
 		require.NoError(t, err)
 		require.Empty(t, held)
 		require.NoError(t, stop())
@@ -314,7 +314,7 @@ func TestLoaderMetrics(t *testing.T) {
 			# TYPE muniment_loader_rows_total counter
 			muniment_loader_rows_total{partition="0"} 12
 			muniment_loader_rows_total{partition="1"} 0
-			# HELP muniment_loader_set_aside_total Records set aside because their parts disagree or can't be read.
+			# HELP muniment_loader_set_aside_total Records quarantined because their parts disagree or can't be read.
 			# TYPE muniment_loader_set_aside_total counter
 			muniment_loader_set_aside_total{partition="0"} 1
 			muniment_loader_set_aside_total{partition="1"} 0

@@ -9,16 +9,16 @@ import (
 )
 
 // metrics of one loader, all labelled with its partition. lag and retention are NaN
-// until they are known: a 0 would say that nothing is amiss.
+// until they are known: 0 would mean that all is well.
 type metrics struct {
-	position prometheus.Gauge
-	lag      prometheus.Gauge
-	rows     prometheus.Counter
-	setAside prometheus.Counter
-	failures prometheus.Counter
-	rewinds  prometheus.Counter
-	stopped  prometheus.Gauge
-	// retention is shown for a log that drops records whether they are loaded or not.
+	position    prometheus.Gauge
+	lag         prometheus.Gauge
+	rows        prometheus.Counter
+	quarantined prometheus.Counter
+	failures    prometheus.Counter
+	rewinds     prometheus.Counter
+	stopped     prometheus.Gauge
+	// retention is registered for a log that drops records whether they are loaded or not.
 	retention prometheus.Gauge
 	seconds   prometheus.Histogram
 
@@ -39,13 +39,13 @@ func newMetrics(reg prometheus.Registerer, partition int32, retention bool) (*me
 		})
 	}
 	m := &metrics{
-		position: gauge("position", "Offset that the warehouse has loaded up to."),
-		lag:      gauge("lag_records", "Records in the log that were not yet loaded when it was last read."),
-		rows:     counter("rows_total", "Records loaded as rows, copies of one event each counted."),
-		setAside: counter("set_aside_total", "Records set aside because their parts disagree or can't be read."),
-		failures: counter("failures_total", "Failed calls to the log or the warehouse that were tried again."),
-		rewinds:  counter("rewinds_total", "Times that the warehouse held less than was loaded into it, as an older copy of it does, and loading went on from there."),
-		stopped:  gauge("stopped", "1 when the loader has stopped, because going on would lose or invent records."),
+		position:    gauge("position", "Offset that the warehouse has loaded up to."),
+		lag:         gauge("lag_records", "Records in the log that were not yet loaded when it was last read."),
+		rows:        counter("rows_total", "Records loaded as rows, copies of one event each counted."),
+		quarantined: counter("set_aside_total", "Records quarantined because their parts disagree or can't be read."),
+		failures:    counter("failures_total", "Failed calls to the log or the warehouse that were tried again."),
+		rewinds:     counter("rewinds_total", "Times that the warehouse held less than was loaded into it, as an older copy of it does, and loading went on from there."),
+		stopped:     gauge("stopped", "1 when the loader has stopped, because going on would lose or invent records."),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "muniment", Subsystem: "loader", Name: "batch_seconds",
 			Help:        "Time from a batch being read to its being durable in the warehouse, retries included.",
@@ -57,7 +57,7 @@ func newMetrics(reg prometheus.Registerer, partition int32, retention bool) (*me
 	for _, unknown := range []prometheus.Gauge{m.lag, m.retention} {
 		unknown.Set(math.NaN())
 	}
-	m.all = []prometheus.Collector{m.position, m.lag, m.rows, m.setAside, m.failures, m.rewinds, m.stopped, m.seconds}
+	m.all = []prometheus.Collector{m.position, m.lag, m.rows, m.quarantined, m.failures, m.rewinds, m.stopped, m.seconds}
 	if retention {
 		m.all = append(m.all, m.retention)
 	}
@@ -65,8 +65,8 @@ func newMetrics(reg prometheus.Registerer, partition int32, retention bool) (*me
 	return m, Register(reg, m.all...)
 }
 
-// Register shows collectors on a registry, all of them or none; a nil registry shows
-// them nowhere.
+// Register registers collectors, all of them or none. With a nil Registerer it does
+// nothing.
 func Register(r prometheus.Registerer, all ...prometheus.Collector) error {
 	if r == nil {
 		return nil
@@ -80,7 +80,7 @@ func Register(r prometheus.Registerer, all ...prometheus.Collector) error {
 	return nil
 }
 
-// Unregister takes back what Register has shown.
+// Unregister undoes Register.
 func Unregister(r prometheus.Registerer, all ...prometheus.Collector) {
 	if r == nil {
 		return
@@ -90,10 +90,10 @@ func Unregister(r prometheus.Registerer, all ...prometheus.Collector) {
 	}
 }
 
-// loaded notes a batch that is in the warehouse.
+// loaded counts a batch that is in the warehouse.
 func (m *metrics) loaded(b Batch, took time.Duration) {
 	m.position.Set(float64(b.Next.Offset))
 	m.rows.Add(float64(len(b.Rows)))
-	m.setAside.Add(float64(len(b.SetAside)))
+	m.quarantined.Add(float64(len(b.Quarantined)))
 	m.seconds.Observe(took.Seconds())
 }

@@ -1,23 +1,22 @@
 // Package pipeline brings events from the log into the warehouse.
 //
-// It declares the two engines as small interfaces, Log and Warehouse, states
-// what each promises, and owns the one Loader that runs over both. The embedded
-// engines are pipeline/segment and pipeline/sqlite, the scaled ones
-// pipeline/kafka and pipeline/clickhouse; pipeline/conform holds the suites that
-// every engine has to pass, so a promise made here is a test there.
+// It declares the two engines as interfaces, Log and Warehouse, and has the one Loader
+// that runs over both. The embedded engines are pipeline/segment and pipeline/sqlite,
+// the scaled ones pipeline/kafka and pipeline/clickhouse; pipeline/conform holds the
+// suites that every engine has to pass, so a promise made here is a test there.
 //
-// The loader is at-least-once onto rows that are idempotent, which together is
-// exactly-once: a row's key is (tenantId, eventId), copies of one event collapse
-// onto the lowest position, and the loader's own position is stored by the
-// warehouse together with, or after, the rows that it covers.
+// The loader delivers at least once, and rows are idempotent; together that is exactly
+// once: a row's key is (tenantId, eventId), copies of one event collapse onto the lowest
+// position, and the warehouse stores the loader's position together with, or after, the
+// rows before it.
 //
-// A Fleet runs a loader for each partition that an Assignment gives to this process.
-// That nobody else loads the partition is never relied on.
+// A Fleet runs a loader for each partition that an Assignment assigns to this process.
+// Nothing relies on the partition having no other loader.
 //
-// What can't be trusted is never dropped and never loaded: a record whose
-// headers, event and witness disagree, or that is outside of its tenant's partition, is
-// set aside with its position and reason (see SetAside), and holds sealing for its tenant until an operator releases it
-// (see TypeReleased).
+// What can't be trusted is never dropped and never loaded: a record whose headers, event
+// and witness disagree, or that is outside of its tenant's partition, is quarantined with
+// its position and reason (see Quarantined), and holds sealing for its tenant until an
+// operator releases it (see TypeReleased).
 package pipeline
 
 import (
@@ -38,27 +37,26 @@ type Appender interface {
 	// Append writes r and returns where it stands. When it returns nil, r is on
 	// disk (or acknowledged by every in-sync replica) and survives a crash of this
 	// process and of the machine. When it returns an error nothing is promised: the
-	// record may or may not turn up, so whoever retries must use the same event id.
+	// record may or may not be in the log, so a retry must use the same event id.
 	//
 	// Append copies what it needs: r and its slices belong to the caller again
-	// after it returns. Safe for concurrent use; concurrent calls share one sync.
+	// after it returns. Safe for concurrent use; concurrent calls need one sync together.
 	// A cancelled ctx stops the waiting, not the write.
 	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
 
-	// AppendAll is Append for many records with one wait for all of them: on one disk one
-	// sync, of brokers as few requests as there can be. at and errs have one for each
-	// record, in their order, and mean what Append's mean: with errs[i] nil the i-th is
-	// durable and stands at at[i]; otherwise nothing is promised of it, and the others
-	// are what they are. There is no transaction: a crash may leave any of them.
+	// AppendAll is Append for many records with one wait for all of them: one sync of a
+	// disk, or as few requests to brokers as possible. at and errs have an element for each
+	// record, which means what Append's result means: with errs[i] nil the i-th is durable
+	// and stands at at[i], otherwise nothing is promised about it. There is no transaction:
+	// a crash may leave any of them.
 	//
 	// Records of one partition stand there in the order in which they were given, as long
-	// as none fails on the way, but others may stand between them. However many there are
-	// makes no difference to what is promised, but whoever else appends waits for them:
-	// a caller who has many megabytes hands them over in pieces.
+	// as none fails, but others may stand between them. Other appends wait for all of them,
+	// so a caller splits many megabytes into several calls.
 	AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error)
 }
 
-// RefuseAll is what AppendAll returns where it took none of the records, for one reason.
+// RefuseAll is AppendAll's result when it refuses all records for one reason.
 func RefuseAll(rs []*sealer.Record, why error) (at []sealer.Position, errs []error) {
 	at, errs = make([]sealer.Position, len(rs)), make([]error, len(rs))
 	for i := range errs {
@@ -95,8 +93,8 @@ type Reader interface {
 	// record that can't be trusted; it never leaves one out silently. A to behind
 	// the end means the end.
 	//
-	// What an engine carries whole but can't parse, as a foreign message of a shared
-	// topic, is an entry with empty headers whose Event is all of its bytes.
+	// A message that an engine can't parse, as one that another program wrote to the topic,
+	// is an entry with empty headers whose Event is all of its bytes.
 	Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error
 
 	// Wait blocks until a durable record stands at the position, or ctx is done.
@@ -113,7 +111,7 @@ var (
 	ErrBeyondEnd = errors.New("position is beyond the end of the log")
 	// ErrDamaged: bytes and checksums disagree. An operator has to look.
 	ErrDamaged = errors.New("log is damaged")
-	// ErrFull: no room for the record now; nothing was written. The caller may
+	// ErrFull: there is no space for the record now; nothing was written. The caller may
 	// retry later.
 	ErrFull = errors.New("log is full")
 	// ErrFailed: the log has failed for good (a failed fsync); the process must

@@ -64,7 +64,7 @@ func TestNewRow(t *testing.T) {
 		Delivery: &pipeline.Delivery{
 			ReceiptID: "rcp_" + entry.EventID[4:], RightID: "rgh_1", RightRevision: 3, BasisID: "bas_1", Substrate: "CTV",
 			RenderedAt: issued.Add(-time.Second), IssuedAt: issued, SigningKeyID: d.KeyID,
-			Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 3, Idempotency: d.Idempotency,
+			Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 3, Impressions: sealer.Impression, Completion: "none", Idempotency: d.Idempotency,
 			SpatialAnchorID: "screen 1",
 		},
 	}, row)

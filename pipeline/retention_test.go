@@ -18,17 +18,17 @@ import (
 	"muniment/sealer"
 )
 
-// heard counts the messages of a log that say something.
-type heard struct {
+// logCounter counts the messages of a log that contain text.
+type logCounter struct {
 	text  string
 	times atomic.Int32
 }
 
-func (h *heard) Enabled(context.Context, slog.Level) bool { return true }
-func (h *heard) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h *heard) WithGroup(string) slog.Handler            { return h }
+func (h *logCounter) Enabled(context.Context, slog.Level) bool { return true }
+func (h *logCounter) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *logCounter) WithGroup(string) slog.Handler            { return h }
 
-func (h *heard) Handle(_ context.Context, r slog.Record) error {
+func (h *logCounter) Handle(_ context.Context, r slog.Record) error {
 	if strings.Contains(r.Message, h.text) {
 		h.times.Add(1)
 	}
@@ -42,7 +42,7 @@ func TestLoaderTellsOfRetention(t *testing.T) {
 		m := newMemory()
 		m.fill(t, 0, 25)
 		reg := prometheus.NewPedanticRegistry()
-		alarm := &heard{text: "near the end of their retention"}
+		alarm := &logCounter{text: "near the end of their retention"}
 		var here, known atomic.Bool
 		m.sink.resume = func(ctx context.Context, p int32) (sealer.Position, bool, error) {
 			if !known.Load() {
@@ -92,7 +92,7 @@ func TestLoaderTellsOfRetention(t *testing.T) {
 }
 
 // A loader that starts while the warehouse is away has its alarms, too: it goes by what
-// others remember of the warehouse, and shows no number where nobody does.
+// others remember of the warehouse, and shows no number if it is unknown.
 func TestLoaderTellsOfRetentionBeforeItCanLoad(t *testing.T) {
 	for name, c := range map[string]struct {
 		committed func(int32) (sealer.Position, bool)
@@ -106,7 +106,7 @@ func TestLoaderTellsOfRetentionBeforeItCanLoad(t *testing.T) {
 			used: "0.75", lag: "20", alarms: 1,
 		},
 		"forgotten": {committed: func(int32) (sealer.Position, bool) { return sealer.Position{}, false }, used: "NaN", lag: "NaN"},
-		"nobody's":  {used: "NaN", lag: "NaN"},
+		"unknown":   {used: "NaN", lag: "NaN"},
 		"of the end": {
 			committed: func(partition int32) (sealer.Position, bool) {
 				return sealer.Position{Generation: 1, Partition: partition, Offset: 40}, true // of a log that was restored
@@ -125,7 +125,7 @@ func TestLoaderTellsOfRetentionBeforeItCanLoad(t *testing.T) {
 					}
 					return m.warehouse.Resume(ctx, p)
 				}
-				reg, alarm := prometheus.NewPedanticRegistry(), &heard{text: "near the end of their retention"}
+				reg, alarm := prometheus.NewPedanticRegistry(), &logCounter{text: "near the end of their retention"}
 				m.cfg.Registerer, m.cfg.Logger, m.cfg.Committed = reg, slog.New(alarm), c.committed
 				m.cfg.RetentionUsed = func(_ context.Context, at sealer.Position) (float64, error) {
 					return float64(max(0, 20-at.Offset)) / 20, nil

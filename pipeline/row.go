@@ -7,8 +7,8 @@ import (
 )
 
 // NewRow checks that the headers, event, private part and witness of a record
-// agree, and returns its row. An error says why the record has to be set aside;
-// no signature is checked. The row shares e's bytes.
+// agree, and returns its row, which refers to e's bytes. An error is why the record has to
+// be quarantined. No signature is checked.
 func NewRow(e sealer.Entry) (Row, error) {
 	event, delivery, err := sealer.CheckRecord(&e.Record)
 	if err != nil {
@@ -39,9 +39,13 @@ func NewRow(e sealer.Entry) (Row, error) {
 			QuantityMs:    d.QuantityMs,
 			Idempotency:   d.Idempotency,
 			Identity:      d.Identity,
-			Multiplier:    d.Multiplier,
+			Impressions:   d.Impressions,
+			Completion:    d.Completion,
 
 			SpatialAnchorID: d.Receipt.SpatialAnchorID,
+		}
+		if d.Receipt.SpatialPlacementID != nil {
+			row.Delivery.SpatialPlacementID = *d.Receipt.SpatialPlacementID
 		}
 		if d.Receipt.CorrelationID != nil {
 			row.Delivery.CorrelationID = *d.Receipt.CorrelationID
@@ -50,9 +54,9 @@ func NewRow(e sealer.Entry) (Row, error) {
 	return row, nil
 }
 
-// newSetAside keeps a record that failed its check.
-func newSetAside(e sealer.Entry, reason error) SetAside {
-	return SetAside{
+// newQuarantined keeps a record that failed its check.
+func newQuarantined(e sealer.Entry, reason error) Quarantined {
+	return Quarantined{
 		Position: e.Position,
 		TenantID: readableID(e.TenantID),
 		EventID:  readableID(e.EventID),
@@ -61,8 +65,8 @@ func newSetAside(e sealer.Entry, reason error) SetAside {
 	}
 }
 
-// readableID is id if it can be one, else empty: a header of noise must not pass
-// for a tenant that nobody will ever look for.
+// readableID is id if it has the form of one, else empty: a damaged header must not be taken
+// for a tenant that doesn't exist.
 func readableID(id string) string {
 	if len(id) < 5 || len(id) > 64 || id[3] != '_' {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"muniment/sealer"
 )
 
-// Chained is a log that proves what stands in it: what Chain says of two logs is equal only
-// where they hold the same records up to there. An engine that can't prove that is none.
+// Chained is a log that proves what it holds: Chain is equal for two logs only if they hold
+// the same records up to the position. An engine that can't prove that doesn't implement it.
 type Chained interface {
 	// Chain returns a hash that commits to every record before a position, whose
 	// generation is that of the last of them. ErrGone where the log doesn't hold that
@@ -20,11 +20,11 @@ type Chained interface {
 
 // ChainKeeper is a Sink that keeps Batch.Chain with its position.
 type ChainKeeper interface {
-	// Chain returns what came with the position that Resume returns; nil for nothing.
+	// Chain returns the chain of the position that Resume returns; nil for none.
 	Chain(ctx context.Context, partition int32) ([]byte, error)
 }
 
-// chain is what the log proves of everything before a position, nil if it proves nothing.
+// chain is the log's hash of everything before a position, nil if it has none.
 func (l *Loader) chain(ctx context.Context, at sealer.Position) ([]byte, error) {
 	log, ok := l.cfg.Log.(Chained)
 	if !ok {
@@ -37,7 +37,7 @@ func (l *Loader) chain(ctx context.Context, at sealer.Position) ([]byte, error) 
 	return chain, err
 }
 
-// start is where the partition is to be loaded from, and where the log ends.
+// start returns where to load the partition from, and where the log ends.
 func (l *Loader) start(ctx context.Context) (next, end sealer.Position, err error) {
 	first, end, err := l.cfg.Log.Bounds(ctx, l.cfg.Partition)
 	if err != nil {
@@ -74,8 +74,8 @@ func (l *Loader) start(ctx context.Context) (next, end sealer.Position, err erro
 	return next, end, nil
 }
 
-// proven reports whether the log holds, up to next, the very records that were loaded. When
-// in doubt it doesn't: to load a record again changes nothing, one that is passed over is lost.
+// proven reports whether the log holds, up to next, the very records that were loaded. In
+// doubt it is false: loading a record again changes nothing, skipping one loses it.
 func (l *Loader) proven(ctx context.Context, next sealer.Position) (bool, error) {
 	keeper, ok := l.cfg.Warehouse.(ChainKeeper)
 	if !ok {
@@ -89,9 +89,9 @@ func (l *Loader) proven(ctx context.Context, next sealer.Position) (bool, error)
 	return err == nil && bytes.Equal(loaded, found), err
 }
 
-// standsAt fails with ErrAhead for a warehouse that doesn't hold what is before a position,
-// and with what Run would end with if there is no way for it to get that.
-func (l *Loader) standsAt(ctx context.Context, from sealer.Position) error {
+// checkReached fails with ErrAhead if the warehouse doesn't hold what is before a position,
+// and with the error that would end Run if it can't be loaded.
+func (l *Loader) checkReached(ctx context.Context, from sealer.Position) error {
 	next, _, err := l.start(ctx)
 	if err == nil && next.Compare(from) < 0 {
 		err = fmt.Errorf("%w: from %s, loaded up to %s", ErrAhead, from, next)

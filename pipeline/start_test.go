@@ -161,7 +161,7 @@ func TestLoaderGoesOnInARestoredLog(t *testing.T) {
 			write(fork, 1, nil, append(upTo(80, 99), 59)...)
 			return copied(fork)
 		}, 65},
-		{"nobody kept the chain", func(dir string, w pipeline.Sink) string {
+		{"the chain was not kept", func(dir string, w pipeline.Sink) string {
 			write(dir, 1, &sink{Sink: w, load: func(ctx context.Context, b pipeline.Batch) error {
 				b.Chain = nil
 				return w.Load(ctx, b)

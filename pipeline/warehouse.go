@@ -3,38 +3,40 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"muniment/sealer"
 )
 
-// Warehouse keeps the loaded events and answers questions about them. Every
-// answer is computed from deduplicated rows, for one tenant, and sees every
-// Load that returned before the question was asked. Safe for concurrent use.
+// Warehouse keeps the loaded events and answers queries. Every result is computed from
+// deduplicated rows, for one tenant, and sees every Load that returned before the query
+// began. Safe for concurrent use.
 type Warehouse interface {
 	Sink
+	Eraser
 
 	// Events lists the rows that q selects in the order of their positions, at most
 	// Limit of them. Paging by After (or by Before, for Newest) neither skips nor
-	// repeats a row, whatever is loaded meanwhile: a partition is loaded in order, so
-	// nothing turns up before a position that was seen.
+	// repeats a row, whatever is loaded meanwhile: a partition is loaded in order, so no
+	// row is added before a position that was seen.
 	Events(ctx context.Context, q EventQuery) ([]Row, error)
 	// Event returns one row by its id, ErrNoEvent if the tenant has none.
 	Event(ctx context.Context, tenantID, eventID string) (Row, error)
 	// Metering sums the recorded metering decisions by bucket, right, substrate,
-	// basis, metering basis and reason, and orders the lines by these, texts by their
-	// bytes. A duplicate (see MeterRow.Reason) is counted with quantity 0; whether a
-	// row is one never depends on the query.
+	// basis, metering basis, reason, and what By names. Lines are sorted by these in the
+	// order of MeterRow, texts by their bytes. A duplicate (see MeterRow.Reason) counts with
+	// quantity 0; whether a row is a duplicate never depends on the query.
 	Metering(ctx context.Context, q MeterQuery) ([]MeterRow, error)
-	// MeterTotals sums the same deliveries into one line. It reads no Buckets, Skip
-	// and Limit.
+	// MeterTotals sums the same deliveries into one line. It ignores Buckets, By, Skip and
+	// Limit.
 	MeterTotals(ctx context.Context, q MeterQuery) (MeterTotals, error)
 	// Refusals sums the counts of the tenant's gate.refusals events by bucket, right
-	// and rule, and orders the lines by these. Each event counts once, however often
-	// it stands in the log. A count that is not {count, rule, rightId?} with a whole
-	// number is passed over: the event is evidence as it is.
+	// and rule, and sorts the lines by these. Each event counts once, however often the log
+	// has it. A count that is not {count, rule, rightId?} with a whole number is ignored:
+	// the event is evidence as it is.
 	Refusals(ctx context.Context, q RefusalQuery) ([]RefusalRow, error)
-	// RefusalTotals sums the same counts into one. It reads no Buckets, Skip and Limit.
+	// RefusalTotals sums the same counts into one. It ignores Buckets, Skip and Limit.
 	RefusalTotals(ctx context.Context, q RefusalQuery) (RefusalTotals, error)
 	// CountEvents counts the loaded events of a tenant.
 	CountEvents(ctx context.Context, tenantID string) (int64, error)
@@ -42,14 +44,14 @@ type Warehouse interface {
 	// as they were decided when they were loaded (see Sink), in the order of their
 	// positions. The zero position as after stands before every duplicate.
 	Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]Duplicate, error)
-	// SetAsides lists the records that hold sealing for a tenant, in the order of
-	// their positions: its own, and those of its partition that name no readable
-	// tenant. Of a tenant without rows the partition is unknown: every such record
-	// holds it. A released record (see TypeReleased) holds nobody.
-	SetAsides(ctx context.Context, tenantID string) ([]SetAside, error)
-	// Held lists the records that hold sealing for anybody and that q selects, in the
+	// Quarantined lists the records that hold sealing for a tenant, in the order of
+	// their positions: its own, and those of its partition that name no readable tenant.
+	// The partition of a tenant without rows is unknown: all records without a readable
+	// tenant hold it. A released record (see TypeReleased) holds no tenant.
+	Quarantined(ctx context.Context, tenantID string) ([]Quarantined, error)
+	// Held lists the records that hold sealing for any tenant and that q selects, in the
 	// order of partition and position, and counts all of them.
-	Held(ctx context.Context, q HeldQuery) (list []SetAside, total int64, err error)
+	Held(ctx context.Context, q HeldQuery) (list []Quarantined, total int64, err error)
 }
 
 // Sink is the half of a Warehouse that the loader needs.
@@ -59,33 +61,34 @@ type Sink interface {
 	//
 	// Rows are keyed by (tenantId, eventId), and the lowest position wins. The batches of a
 	// partition come in order: one that begins behind the position that Resume returns would
-	// leave a gap, and is refused with ErrAhead; nothing of it is stored. One that begins at
-	// it or before it is welcome, by any number of loaders at once: what is there already
-	// stays as it is. The first batch of a partition, or of a generation that is newer than
-	// the position's, begins where the loader says.
+	// leave a gap, and is refused with ErrAhead; nothing of it is stored. Any number of
+	// loaders may at once load batches that begin at it or before it: rows that are there
+	// already don't change. The first batch of a partition, or of a generation that is newer
+	// than the position's, begins where the loader says.
 	//
-	// So everything before a batch is there when it is loaded, and what is a duplicate is
-	// decided then, once, for every loader alike: a delivery with an identity that also stands
-	// on another event of the tenant at a lower position, each event at its lowest, however
-	// old that is; or one with an idempotency hash of which that is so, and the other is at
-	// most 24 h older by the events' own times. Rows of the batch count as those that are
-	// loaded. What was decided stays, whatever is loaded again; but where a row is retracted
-	// (see TypeReleased), every row with its identity or hash is decided anew, in the Load
-	// that retracts it.
+	// So everything before a batch is there when it is loaded, and duplicates are decided
+	// then, once, with the same result for every loader. A delivery is a duplicate if another
+	// event of the tenant at a lower position, each event at its lowest, has the same
+	// identity, however old that event is; or if it has the same idempotency hash and is at
+	// most 24 h older by the events' own times. Rows of the batch count like loaded ones. A
+	// decision stays, whatever is loaded again, unless a row is retracted (see TypeReleased):
+	// every row with its identity or hash is decided anew, in the Load that retracts it.
+	//
+	// A private part that a tombstone covers is not stored (see Eraser). A batch with a row
+	// that names a person is refused with ErrErasedUnknown until the first Erase.
 	Load(ctx context.Context, b Batch) error
-	// Resume returns the highest Next that a Load of the partition has named; ok is
-	// false when nothing was loaded yet. It never goes back, so the late Load of a
-	// loader that was thought dead can't undo the progress of its successor: within
-	// a generation the higher offset wins, and a higher generation beats every
-	// offset of a lower one.
+	// Resume returns the highest Next of all batches of the partition; ok is false when
+	// nothing was loaded yet. It never goes back, so the late Load of a loader that was
+	// thought dead can't undo the progress of its successor: within a generation the higher
+	// offset wins, and a higher generation beats every offset of a lower one.
 	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 }
 
 var (
-	// ErrNoEvent says that the tenant has no such event.
+	// ErrNoEvent: the tenant has no such event.
 	ErrNoEvent = errors.New("no such event")
-	// ErrAhead refuses a batch that begins behind what is loaded of its partition. Whoever
-	// loads asks Resume again: the warehouse may be an older copy of the one that it was.
+	// ErrAhead refuses a batch that begins behind what is loaded of its partition. The
+	// loader calls Resume again: the warehouse may have been replaced by an older copy.
 	ErrAhead = errors.New("batch begins behind what is loaded")
 )
 
@@ -119,31 +122,35 @@ type Delivery struct {
 	Idempotency string
 	// Identity is that of a row of a batch, which has no Idempotency.
 	Identity sealer.RowIdentity
-	// Multiplier is the impressions of the play in ten-thousandths; 0: none was given.
-	Multiplier int64
-	// SpatialAnchorID and CorrelationID are what a receipt is searched by; the second is
-	// empty where the receipt has none. A warehouse doesn't return them: they are in the event.
-	SpatialAnchorID, CorrelationID string
+	// Impressions are those that the delivery makes if it is no duplicate, in ten-thousandths; 0
+	// unless it is metered.
+	Impressions int64
+	// Completion is how far a video was played, "none" if unknown (see gate.Completion).
+	Completion string
+	// SpatialAnchorID, SpatialPlacementID and CorrelationID are the receipt's, for searches and
+	// sums; the last two are empty if it has none. A warehouse doesn't return them: they are in
+	// the event.
+	SpatialAnchorID, SpatialPlacementID, CorrelationID string
 }
 
 // Batch is a contiguous run of one partition: each record from From up to Next is among
-// its rows, which stand in the order of their positions, or was set aside.
+// its rows, which are in the order of their positions, or is quarantined.
 type Batch struct {
 	Partition int32
-	// From is the position of the first record. A batch that only sets records aside,
-	// wherever they stand, begins and ends at the position that is stored.
-	From     sealer.Position
-	Rows     []Row
-	SetAside []SetAside
+	// From is the position of the first record. A batch that only quarantines records,
+	// wherever they stand, begins and ends at the stored position.
+	From        sealer.Position
+	Rows        []Row
+	Quarantined []Quarantined
 	// Next is the position to resume from once the batch is stored.
 	Next sealer.Position
-	// Chain is what the log says of everything before Next, nil for nothing (see Chained).
-	// A ChainKeeper stores it with Next, and only where it stores that; others pass it over.
+	// Chain is the log's hash of everything before Next, nil for none (see Chained). A
+	// ChainKeeper stores it if it stores Next; others ignore it.
 	Chain []byte
 }
 
-// SetAside is a record that can't be loaded: kept verbatim, with why.
-type SetAside struct {
+// Quarantined is a record that can't be loaded. It is kept verbatim, with the reason.
+type Quarantined struct {
 	Position sealer.Position
 	// TenantID and EventID are what the record's headers say. A header that can't
 	// be an id is empty: the record then holds its whole partition.
@@ -154,24 +161,24 @@ type SetAside struct {
 	Record []byte
 }
 
-// TypeReleased is the type of the event by which an operator releases a record that
-// was set aside. Its subject is {kind KindRecord, id the record's position}, and its
-// tenant the one that the record names, or SystemTenant; any other is no release.
+// TypeReleased is the type of the event by which an operator releases a quarantined
+// record. Its subject is {kind KindRecord, id the record's position}, and its tenant the
+// one that the record names, or SystemTenant; with another tenant it is no release.
 //
-// Such a row is all that there is to a release: a warehouse works out from it what is
-// held, so it may be loaded before the record or behind it, again and in any order.
-// Where the released record is a row at that position, as it is when it was set aside
-// at sealing, the warehouse forgets the row for good, with every copy of its event: no
-// answer knows it, and a replay doesn't bring it back. The record set aside stays.
+// A warehouse computes what is held from such rows alone, so a release may be loaded
+// before the record or behind it, again and in any order. If the released record is a row
+// at that position, as it is when it was quarantined at sealing, the row is retracted: the
+// warehouse deletes it, with every copy of its event, and a replay doesn't restore it. The
+// quarantined record stays.
 const (
 	TypeReleased = "record.released"
 	KindRecord   = "record"
 )
 
-// TypeDropped is the type of the event that tells that a tenant of the sandbox is gone, with
-// all that it had. A warehouse on the disk of the service deletes the tenant's rows then, and
-// those that come later, or strangers would fill the disk. One that deletes single rows at
-// great cost may keep them.
+// TypeDropped is the type of the event that a tenant of the sandbox was deleted. A warehouse
+// on the disk of the service then deletes the tenant's rows, and ignores later ones, or
+// strangers could fill the disk. An engine for which deleting single rows is expensive may
+// keep them.
 const TypeDropped = "tenant.dropped"
 
 // SystemTenant owns the events about what belongs to no other tenant.
@@ -192,17 +199,21 @@ type EventQuery struct {
 	After, Before *sealer.Position
 	// Types keeps only these types; empty keeps all.
 	Types []string
+	// NoDeliveries leaves out deliveries.
+	NoDeliveries bool
 	// ActorKind and so on keep the events of one actor, and those about one subject.
 	ActorKind, ActorID     string
 	SubjectKind, SubjectID string
 	// From and To bound the event's own time, From inclusive, To exclusive; zero is
 	// open.
 	From, To time.Time
-	// RightID, SpatialAnchorID and CorrelationID keep the deliveries whose event and
-	// receipt say so, byte for byte; RenderedFrom and RenderedTo, bounds as From and To,
-	// those of a time of renderedAt. Where one is set, what is no delivery is left out.
+	// RightID, SpatialAnchorID and CorrelationID keep the deliveries with these very values,
+	// RenderedFrom and RenderedTo, bounds as From and To, those with a renderedAt between
+	// them. If one is set, all rows but deliveries are left out.
 	RightID, SpatialAnchorID, CorrelationID string
 	RenderedFrom, RenderedTo                time.Time
+	// DataSubject keeps the events whose private part names this person.
+	DataSubject string
 	// Newest lists from the newest down instead of from the oldest up.
 	Newest bool
 	// Limit is the most rows to return; it must be positive.
@@ -219,17 +230,37 @@ type MeterQuery struct {
 	RightID string
 	// AsOf leaves out rows at or behind this position; nil takes all.
 	AsOf *sealer.Position
-	// Buckets are the starts, in ascending order, of the stretches of renderedAt to
-	// sum by. Each ends where the next one starts, the last one never; what is before
-	// the first is left out. Empty: one sum over all time. A warehouse knows nothing
-	// of calendars and time zones: whoever asks has cut the time.
+	// EventIDs keeps these deliveries, at most MaxMeterEvents; ids that the tenant doesn't
+	// have are ignored. nil keeps all, an empty list keeps none: a caller that subtracts the
+	// sum must not subtract everything.
+	EventIDs []string
+	// Buckets are the starts, in ascending order, of the intervals of renderedAt to sum by.
+	// Each ends where the next one starts, the last one never; what is before the first is
+	// left out. Empty: one sum over all time. The caller computes them: a warehouse knows
+	// neither calendars nor time zones.
 	Buckets []time.Time
-	// Skip passes over that many lines; Limit is the most to return, 0 for all.
+	// By is what else to sum by.
+	By MeterBy
+	// Skip is how many lines to skip; Limit is the most to return, 0 for all.
 	Skip, Limit int
 }
 
-// CeilMilli is the first whole millisecond at or after t, since the epoch. Rows have
-// whole milliseconds, so x ≥ t and x < t mean the same of a row with it.
+// MeterBy names optional fields to sum metering by.
+type MeterBy struct{ Completion, Anchor, Placement bool }
+
+// MaxMeterEvents is the most events that a MeterQuery may name.
+const MaxMeterEvents = 10_000
+
+// Check returns an error for a query that every warehouse refuses.
+func (q *MeterQuery) Check() error {
+	if len(q.EventIDs) > MaxMeterEvents {
+		return fmt.Errorf("%d events are named, and %d may be", len(q.EventIDs), MaxMeterEvents)
+	}
+	return nil
+}
+
+// CeilMilli is the first whole millisecond at or after t, since the epoch. As rows have
+// whole milliseconds, comparing them with it gives the same result as with t.
 func CeilMilli(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if t.After(time.UnixMilli(ms)) {
@@ -238,7 +269,7 @@ func CeilMilli(t time.Time) int64 {
 	return ms
 }
 
-// MeterRow is one line of a metering answer.
+// MeterRow is one line of a metering result.
 type MeterRow struct {
 	// Bucket is the start of the line's bucket, in UTC; zero when there are none.
 	Bucket        time.Time
@@ -248,12 +279,23 @@ type MeterRow struct {
 	MeteringBasis string
 	// Reason is METERED, a suppression reason, or DUPLICATE for a duplicate (see Sink).
 	// A duplicate's basis is "none", its quantity and its impressions are 0.
-	Reason     string
+	Reason string
+	// Completion, SpatialAnchorID and SpatialPlacementID are those of the deliveries, duplicates
+	// included, and empty if the query doesn't sum by them; the last also if a receipt has none.
+	Completion, SpatialAnchorID, SpatialPlacementID string
+
 	Receipts   int64
 	QuantityMs int64
-	// Impressions are in ten-thousandths: those of each delivery that is metered, and no
-	// duplicate, are its multiplier, or one (see sealer.CountImpressions).
+	// Impressions are in ten-thousandths.
 	Impressions int64
+}
+
+// Sealed is the line as the header of a pack has it, without what that doesn't tell apart.
+func (r *MeterRow) Sealed() sealer.MeterRow {
+	return sealer.MeterRow{
+		RightID: r.RightID, Substrate: r.Substrate, BasisID: r.BasisID, MeteringBasis: r.MeteringBasis, Reason: r.Reason,
+		Receipts: r.Receipts, QuantityMs: r.QuantityMs, Impressions: r.Impressions,
+	}
 }
 
 // MeterTotals is the sum of a window. Receipts that are neither metered nor
@@ -278,8 +320,8 @@ type RefusalQuery struct {
 	Skip, Limit   int
 }
 
-// RefusalRow says how many deliveries a rule has refused. One that broke two rules
-// is counted under both.
+// RefusalRow is how many deliveries a rule has refused. A delivery that broke two rules is
+// counted under both.
 type RefusalRow struct {
 	// Bucket is as in MeterRow.
 	Bucket time.Time
@@ -297,13 +339,12 @@ type RefusalTotals struct {
 	First, Last time.Time
 }
 
-// Duplicate names a delivery and the lowest event that makes it one, and where both
-// stand.
+// Duplicate names a delivery and the lowest event that makes it a duplicate, with both
+// positions.
 type Duplicate struct {
 	EventID, FirstEventID string
 	Position, First       sealer.Position
 }
 
-// ReasonDuplicate is the reason that a duplicate's own reason is replaced with
-// when it is read.
+// ReasonDuplicate replaces a duplicate's own reason when it is read.
 const ReasonDuplicate = sealer.ReasonDuplicate

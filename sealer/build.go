@@ -28,8 +28,8 @@ type PackConfig struct {
 	// Key is the Ed25519 key that signs the pack.
 	Key crypto.Signer
 	// Earlier names, for entries that repeat a delivery of an earlier pack, the
-	// lowest such leaf by event id. Repetitions within the pack are found anyway. What is
-	// not known yet may be told by Repeats.
+	// lowest such leaf by event id. Repetitions within the pack are found anyway. Repeats adds
+	// what becomes known later.
 	Earlier map[string]uint64
 	// Rules are the settlement rules of the log before the first entry: those of the
 	// header of the pack before. Rules among the entries are found anyway.
@@ -44,16 +44,16 @@ type PackConfig struct {
 // keeping them. It belongs to one goroutine; others verify each receipt before it stands
 // under a checkpoint.
 type PackBuilder struct {
-	cfg    PackConfig
-	ledger *ledger
-	crew   *crew
-	added  int
+	cfg     PackConfig
+	ledger  *Ledger
+	workers *Workers
+	added   int
 
 	mu      sync.Mutex
 	earlier map[string]uint64 // guarded by mu
 }
 
-// NewPackBuilder begins a pack. Whoever begins one must Seal or Abort it.
+// NewPackBuilder begins a pack. The caller must Seal or Abort it.
 func NewPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	b, err := newPackBuilder(cfg)
 	if err != nil {
@@ -71,20 +71,20 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	if err != nil {
 		return nil, err
 	}
-	purpose, receipts := packPurposes(directory, KeyID(pub))
-	if _, code := directory.Find(KeyID(pub), purpose, cfg.SealedAt); code != "" {
+	sandbox := directory.OfSandbox(KeyID(pub))
+	if _, code := directory.Find(KeyID(pub), PackPurpose(sandbox), cfg.SealedAt); code != "" {
 		return nil, fmt.Errorf("key %s: %s", KeyID(pub), code)
 	}
 	if p := cfg.Previous; p != nil && (p.TreeSize != cfg.Before.Size() || p.RootHash != cfg.Before.Root()) {
 		return nil, fmt.Errorf("%s, the previous, does not end with the tree before", p.PackID)
 	}
 	cfg.Before = cfg.Before.Clone()
-	b := &PackBuilder{cfg: cfg, earlier: maps.Clone(cfg.Earlier), ledger: newLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, newHistory(nil))}
-	b.ledger.settles, b.ledger.keeps = true, true
-	b.ledger.adopt(cfg.Rules)
-	b.ledger.claim = b.claim
-	in := &inspector{directory: directory, purpose: receipts, sealedAt: cfg.SealedAt}
-	b.crew = newCrew(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), in.inspect, b.ledger.fold)
+	b := &PackBuilder{cfg: cfg, earlier: maps.Clone(cfg.Earlier), ledger: NewLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, nil)}
+	b.ledger.Settles, b.ledger.Keeps = true, true
+	b.ledger.Adopt(cfg.Rules)
+	b.ledger.Claim = b.claim
+	in := &Inspector{Directory: directory, Purpose: ReceiptPurpose(sandbox), SealedAt: cfg.SealedAt}
+	b.workers = NewWorkers(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), in.Inspect, b.ledger.Fold)
 	return b, nil
 }
 
@@ -95,7 +95,7 @@ func (b *PackBuilder) claim(event *Event, _ uint64) (first uint64, ok bool) {
 	return first, ok
 }
 
-// Repeats tells of an entry that is still to be added what Earlier does.
+// Repeats adds to Earlier an entry that Add has not taken yet.
 func (b *PackBuilder) Repeats(eventID string, first uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,17 +106,17 @@ func (b *PackBuilder) Repeats(eventID string, first uint64) {
 }
 
 // Add takes the next entry, the text of an event verbatim. The builder reads it
-// until Seal returns, so it must not be changed; it is not kept beyond. What is
-// wrong with an entry is told by Seal.
+// until Seal returns, so it must not be changed; it is not kept beyond. Seal
+// returns what is wrong with an entry.
 func (b *PackBuilder) Add(event []byte) {
 	b.added++
 	if b.added <= MaxPackEntries {
-		b.crew.add(event)
+		b.workers.Add(event)
 	}
 }
 
 // Abort gives the pack up. It does nothing after Seal.
-func (b *PackBuilder) Abort() { b.crew.wait() }
+func (b *PackBuilder) Abort() { b.workers.Wait() }
 
 // Seal ends the pack and signs it. It fails, naming the first, if an entry is not
 // what it has to be: canonical, of this tenant, of an id of its own, not of a moment
@@ -131,14 +131,14 @@ func (b *PackBuilder) Seal() (*SealedPack, error) {
 }
 
 func (b *PackBuilder) seal() (*SealedPack, error) {
-	b.crew.wait()
+	b.workers.Wait()
 	l := b.ledger
-	if len(l.faults) > 0 {
-		f := l.faults[0]
-		return nil, fmt.Errorf("entry %d: %s: %s", *f.Index, f.Code, f.Message)
+	if len(l.Faults) > 0 {
+		f := l.Faults[0]
+		return nil, fmt.Errorf("entry %d: %s: %s", f.Index, f.Code, f.Message)
 	}
-	// A log holds what was signed for good, and nobody would take this.
-	if fault := l.contradiction(); fault != "" {
+	// The log would hold such a pack for good, and every verifier would refuse it.
+	if fault := l.Contradiction(); fault != "" {
 		return nil, fmt.Errorf("what is known of earlier packs contradicts itself: %s", fault)
 	}
 	return b.sign()
@@ -151,11 +151,11 @@ func (b *PackBuilder) sign() (*SealedPack, error) {
 	if err != nil {
 		return nil, err
 	}
-	consistency, err := b.cfg.Before.Consistency(l.leaves)
+	consistency, err := b.cfg.Before.Consistency(l.Leaves)
 	if err != nil {
 		return nil, err
 	}
-	settlement, err := l.settlement(b.cfg.Rate)
+	settlement, err := l.Settlement(b.cfg.Rate)
 	if err != nil {
 		return nil, err
 	}
@@ -163,22 +163,22 @@ func (b *PackBuilder) sign() (*SealedPack, error) {
 		Consistency:  consistency,
 		Count:        b.added,
 		Directory:    b.cfg.Directory,
-		Duplicates:   l.duplicates,
+		Duplicates:   l.Duplicates,
 		FirstIndex:   b.cfg.Before.Size(),
-		Metering:     l.meter.Rows(),
+		Metering:     l.Meter.Rows(),
 		PackID:       b.cfg.PackID,
 		Previous:     b.cfg.Previous,
-		RootHash:     l.tree.Root(),
+		RootHash:     l.Tree.Root(),
 		SealedAt:     b.cfg.SealedAt,
 		Settlement:   settlement,
 		SigningKeyID: KeyID(pub),
 		TenantID:     b.cfg.TenantID,
-		TreeSize:     l.tree.Size(),
+		TreeSize:     l.Tree.Size(),
 	}
 	if h.Checkpoint, err = SignCheckpoint(Checkpoint{Origin(h.TenantID), h.TreeSize, h.RootHash, h.SealedAt}, b.cfg.Key); err != nil {
 		return nil, err
 	}
-	text := h.append(nil)
+	text := h.Append(nil)
 	// What can't be read again must not be signed.
 	if h, err = parsePackHeader(text); err != nil {
 		return nil, err
@@ -190,5 +190,5 @@ func (b *PackBuilder) sign() (*SealedPack, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SealedPack{Header: h, HeaderText: text, Signature: signature, Tree: l.tree, before: b.cfg.Before}, nil
+	return &SealedPack{Header: h, HeaderText: text, Signature: signature, Tree: l.Tree, before: b.cfg.Before}, nil
 }

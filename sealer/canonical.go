@@ -53,7 +53,7 @@ func checkNumbers(text jsontext.Value) error {
 	for {
 		v, err := d.ReadToken()
 		if err != nil {
-			return nil // whatever is wrong with the syntax, Canonicalize says it
+			return nil // Canonicalize returns what is wrong with the syntax
 		}
 		if v.Kind() != '0' {
 			continue
@@ -71,9 +71,9 @@ func isCanonical(text []byte) bool {
 	return v.Canonicalize() == nil && bytes.Equal(v, text)
 }
 
-// appendNumber appends a finite f as RFC 8785 asks: ECMAScript's
+// AppendNumber appends a finite f as RFC 8785 asks: ECMAScript's
 // Number::toString, the shortest digits that read back as f.
-func appendNumber(dst []byte, f float64) []byte {
+func AppendNumber(dst []byte, f float64) []byte {
 	if f == 0 {
 		return append(dst, '0') // minus zero has no sign in ECMAScript
 	}
@@ -91,10 +91,10 @@ func appendNumber(dst []byte, f float64) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s, which must be valid UTF-8, as RFC 8785 asks: the two
+// AppendString appends s, which must be valid UTF-8, as RFC 8785 asks: the two
 // characters and the controls that JSON must escape in their shortest form, all
 // else as it is.
-func appendString(dst []byte, s string) []byte {
+func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	plain := 0
 	for i := 0; i < len(s); i++ {
@@ -130,7 +130,7 @@ func appendNullString(dst []byte, s *string) []byte {
 	if s == nil {
 		return append(dst, "null"...)
 	}
-	return appendString(dst, *s)
+	return AppendString(dst, *s)
 }
 
 // appendQuotedTime appends t as a JSON string.
@@ -144,8 +144,8 @@ func appendQuotedTime(dst []byte, t time.Time) []byte {
 // and unused bits zero, so that no two texts mean the same bytes.
 var base64url = base64.RawURLEncoding.Strict()
 
-// decodeBase64 decodes n bytes from their one spelling.
-func decodeBase64(s string, n int) ([]byte, error) {
+// DecodeBase64 decodes n bytes from their one spelling.
+func DecodeBase64(s string, n int) ([]byte, error) {
 	// The decoder skips line breaks; the length leaves no room for them.
 	if b, err := base64url.DecodeString(s); err == nil && len(b) == n && len(s) == base64url.EncodedLen(n) {
 		return b, nil

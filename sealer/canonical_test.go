@@ -37,7 +37,7 @@ func TestAppendNumber(t *testing.T) {
 		0xbecbf647612f3696: "-0.0000033333333333333333",
 		0x43143ff3c1cb0959: "1424953923781206.2",
 	} {
-		require.Equal(t, want, string(appendNumber(nil, math.Float64frombits(bits))))
+		require.Equal(t, want, string(AppendNumber(nil, math.Float64frombits(bits))))
 	}
 }
 
@@ -83,10 +83,10 @@ func TestCanonicalKeepsItsInput(t *testing.T) {
 
 func TestBase64IsStrict(t *testing.T) {
 	for _, bad := range []string{"AA==", "AB", "A", "AA\n", "A\nA", "+/", "AAA", ""} {
-		_, err := decodeBase64(bad, 1)
+		_, err := DecodeBase64(bad, 1)
 		require.ErrorIs(t, err, ErrNotCanonical, "%q", bad)
 	}
-	b, err := decodeBase64("_w", 1)
+	b, err := DecodeBase64("_w", 1)
 	require.NoError(t, err)
 	require.Equal(t, []byte{0xff}, b)
 }
@@ -101,7 +101,7 @@ func TestBase64IsCheckedAsItIsDecoded(t *testing.T) {
 			text[rapid.IntRange(0, len(text)-1).Draw(t, "at")] = rapid.SampledFrom([]byte("AB_-=+/\n\x00\xff")).Draw(t, "by")
 		}
 		asked := rapid.SampledFrom([]int{n, n, n, 16, 32}).Draw(t, "asked")
-		_, err := decodeBase64(string(text), asked)
+		_, err := DecodeBase64(string(text), asked)
 		require.Equal(t, err == nil, isBase64(string(text), asked), "%q", text)
 	})
 }

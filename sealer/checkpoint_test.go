@@ -18,7 +18,7 @@ import (
 )
 
 // Names of two logs.
-var oneLog, otherLog = Origin(tenantID("one")), Origin(tenantID("other"))
+var oneLog, otherLog = Origin("tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"), Origin(systemTenant)
 
 // TestCheckpointAgreesWithLibraries reads our checkpoints with x/mod and
 // transparency-dev, and theirs with ours.

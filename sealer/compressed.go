@@ -16,9 +16,9 @@ var zstdStart = []byte{0x28, 0xb5, 0x2f, 0xfd}
 // memory: as much as any reader of the content coding has to provide (RFC 9659).
 const maxWindowBytes = 8 << 20
 
-// plain reads what a file holds that may be compressed, as a download is whose reader has
-// accepted that. What is behind it is as bounded as if it were not: it is read line by line.
-func plain(r *bufio.Reader) (*bufio.Reader, error) {
+// Uncompressed reads a file that may be compressed with zstd, as a download is if its reader
+// accepts that. The caller bounds what is read of it.
+func Uncompressed(r *bufio.Reader) (*bufio.Reader, error) {
 	start, err := r.Peek(len(zstdStart))
 	if err != nil || !bytes.Equal(start, zstdStart) {
 		return r, nil // whatever it is, its reader says so

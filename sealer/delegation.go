@@ -64,7 +64,7 @@ func ReadDelegation(text, rootVkey string) (*Delegation, error) {
 	return d, nil
 }
 
-// parseDelegation reads what a delegation says, whoever signed it.
+// parseDelegation reads a delegation. It verifies no signature.
 func parseDelegation(text string) (*Delegation, error) {
 	said := delegationLines(text)
 	lines := strings.Split(said, "\n")

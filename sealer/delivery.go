@@ -14,9 +14,9 @@ import (
 const (
 	// TypeDelivery is the type of the event that carries a receipt.
 	TypeDelivery = "delivery.recorded"
-	// TypeRefusals is the type of the event that tells a tenant what the gate
-	// refused, and nothing of what was observed: data.counts is a list of {count,
-	// rule, rightId?}. There is no rightId where the node had too many counts to keep.
+	// TypeRefusals is the type of the event that counts a tenant's deliveries that the gate
+	// refused, with nothing of what was observed: data.counts is a list of {count,
+	// rule, rightId?}. rightId is missing where the node had too many counts to keep.
 	TypeRefusals = "gate.refusals"
 	// Algorithm is the only signature algorithm, RFC 8032.
 	Algorithm = "ed25519"
@@ -40,7 +40,7 @@ type Delivery struct {
 	// Identity is that of a row of a batch, which has no Idempotency.
 	Identity RowIdentity
 	// Multiplier is the impressions of the play in ten-thousandths, at most MaxMultiplier;
-	// 0: none was given, which counts as one impression.
+	// 0: none was given, which counts as one impression. What is not metered makes none.
 	Multiplier int64
 	// PrivateCommitment is Commit of the private part; empty for none.
 	PrivateCommitment string
@@ -71,11 +71,11 @@ type Signer struct {
 // no UTF-8), the delivery is (a malformed hash or day, Identity beside Idempotency,
 // Multiplier not within 0 to MaxMultiplier), or the key failed.
 func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, error) {
-	if err := checkReceipt(r); err != nil {
+	if err := CheckReceipt(r); err != nil {
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
 	}
 	e := Event{
-		EventID:           eventPrefix + r.ReceiptID[len(receiptPrefix):],
+		EventID:           eventPrefix + r.ReceiptID[len(ReceiptPrefix):],
 		TenantID:          d.TenantID,
 		Type:              TypeDelivery,
 		At:                r.IssuedAt,
@@ -133,9 +133,9 @@ func (d *Delivery) check() error {
 	return d.Identity.check()
 }
 
-// checkReceipt asks for the bounds of a receipt, but for its witness.
-func checkReceipt(r *Receipt) error {
-	if _, err := checkID(receiptPrefix, r.ReceiptID, r.IssuedAt); err != nil {
+// CheckReceipt asks for the bounds of a receipt, but for its witness.
+func CheckReceipt(r *Receipt) error {
+	if _, err := checkID(ReceiptPrefix, r.ReceiptID, r.IssuedAt); err != nil {
 		return err
 	}
 	switch {
@@ -163,55 +163,54 @@ const nonceBytes = 16
 
 func (d *Delivery) appendDecision(dst []byte) []byte {
 	dst = append(dst, `{"basisId":`...)
-	dst = appendString(dst, d.BasisID)
+	dst = AppendString(dst, d.BasisID)
 	dst = append(dst, `,"gate":{"ruleset":`...)
-	dst = appendString(dst, gate.RulesetHash())
+	dst = AppendString(dst, gate.RulesetHash())
 	dst = append(dst, `,"version":`...)
-	dst = appendString(dst, gate.Version)
+	dst = AppendString(dst, gate.Version)
 	dst = append(dst, '}')
 	if d.Idempotency != "" {
 		dst = append(dst, `,"idempotency":`...)
-		dst = appendString(dst, d.Idempotency)
+		dst = AppendString(dst, d.Idempotency)
 	}
 	if d.Identity != (RowIdentity{}) {
 		dst = d.Identity.append(append(dst, `,"identity":`...))
 	}
 	m := &d.Metering
 	dst = append(dst, `,"metering":{"basis":`...)
-	dst = appendString(dst, m.Basis.String())
-	dst = append(dst, `,"metered":`...)
+	dst = AppendString(dst, m.Basis.String())
+	dst = append(dst, `,"completion":`...)
+	dst = AppendString(dst, m.Completion.String())
+	dst = append(dst, `,"impressions":"`...)
+	dst = AppendImpressions(dst, CountImpressions(m.Metered, d.Multiplier))
+	dst = append(dst, `","metered":`...)
 	dst = strconv.AppendBool(dst, m.Metered)
 	dst = append(dst, `,"quantityMs":`...)
 	dst = strconv.AppendInt(dst, m.QuantityMs, 10)
 	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, m.Reason.String())
+	dst = AppendString(dst, m.Reason.String())
 	dst = append(dst, `,"reasons":`...)
 	dst = m.Reasons.AppendJSON(dst)
-	dst = append(dst, '}')
-	if d.Multiplier != 0 {
-		dst = append(dst, `,"multiplier":"`...)
-		dst = append(AppendImpressions(dst, d.Multiplier), '"')
-	}
-	return dst
+	return append(dst, '}')
 }
 
 func (d *Delivery) appendRight(dst []byte) []byte {
 	dst = append(dst, `,"rightId":`...)
-	dst = appendString(dst, d.RightID)
+	dst = AppendString(dst, d.RightID)
 	dst = append(dst, `,"rightRevision":`...)
 	return strconv.AppendInt(dst, d.RightRevision, 10)
 }
 
 func (d *Delivery) appendSubstrate(dst []byte) []byte {
 	dst = append(dst, `,"substrate":`...)
-	dst = appendString(dst, d.Substrate.String())
+	dst = AppendString(dst, d.Substrate.String())
 	return append(dst, '}')
 }
 
 // appendSignature appends {"algorithm":…,"keyId":…,"value":…}.
 func appendSignature(dst []byte, keyID string, signature []byte) []byte {
 	dst = append(dst, `{"algorithm":"`+Algorithm+`","keyId":`...)
-	dst = appendString(dst, keyID)
+	dst = AppendString(dst, keyID)
 	dst = append(dst, `,"value":"`...)
 	dst = base64url.AppendEncode(dst, signature)
 	return append(dst, `"}`...)
@@ -237,20 +236,10 @@ type RecordedDelivery struct {
 	RightRevision int64
 	BasisID       string
 	Substrate     string
-	Metered       bool
-	Reason        string
-	Reasons       []string
-	Basis         string
-	QuantityMs    int64
+	RecordedMetering
 	// Idempotency and Identity are as in Delivery; at most one is there.
 	Idempotency string
 	Identity    RowIdentity
-	// Multiplier is as in Delivery.
-	Multiplier int64
 	// Node is the node that the witness names.
 	Node string
 }
-
-// Impressions are those that metering counts for the delivery if it is no duplicate, in
-// ten-thousandths.
-func (d *RecordedDelivery) Impressions() int64 { return CountImpressions(d.Metered, d.Multiplier) }

@@ -1,27 +1,31 @@
-package sealer
+package sealer_test
 
 import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/base64"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/sealer"
+	"muniment/sealer/sealertest"
 )
 
 func TestSealDelivery(t *testing.T) {
-	w := newWorld(t)
+	w := sealertest.NewWorld(t)
 	for n := range 20 {
-		s, d, r := w.draft(n)
+		s, d, r := w.Draft(n)
 		switch n % 4 {
 		case 1:
-			d.Idempotency = w.identity("order", "").Hash
+			d.Idempotency = w.Identity("order", "").Hash
 		case 2:
-			d.Identity, d.Multiplier = w.identity("row", ""), 1
+			d.Identity, d.Multiplier = w.Identity("row", ""), 1
 		case 3:
-			d.Identity, d.Multiplier = w.identity("play", "2026-10-24"), MaxMultiplier
+			d.Identity, d.Multiplier = w.Identity("play", "2026-10-24"), sealer.MaxMultiplier
 		}
 		prefix := []byte("kept")
 		event, err := s.SealDelivery(prefix, d, r)
@@ -30,16 +34,16 @@ func TestSealDelivery(t *testing.T) {
 		event = event[len(prefix):]
 		require.True(t, isCanonical(event))
 
-		got, err := ReadDelivery(event)
+		got, err := sealer.ReadDelivery(event)
 		require.NoError(t, err)
 		require.Equal(t, *r.Witness, *got.Receipt.Witness)
-		require.Equal(t, string(AppendReceipt(nil, r)), string(got.ReceiptText))
-		require.True(t, ed25519.Verify(pub(s.Key.(ed25519.PrivateKey)), got.ReceiptText, got.Signature))
+		require.Equal(t, string(sealer.AppendReceipt(nil, r)), string(got.ReceiptText))
+		require.True(t, ed25519.Verify(sealertest.Public(s.Key.(ed25519.PrivateKey)), got.ReceiptText, got.Signature))
 		require.Equal(t, s.KeyID, got.KeyID)
 		require.Equal(t, s.Node, got.Node)
 		require.Equal(t, d.TenantID, got.Event.TenantID)
 		require.Equal(t, d.Actor, got.Event.Actor)
-		require.Equal(t, Ref{"right", d.RightID}, got.Event.Subject)
+		require.Equal(t, sealer.Ref{Kind: "right", ID: d.RightID}, got.Event.Subject)
 		require.Equal(t, strings.TrimPrefix(r.ReceiptID, "rcp_"), strings.TrimPrefix(got.Event.EventID, "evt_"))
 		require.True(t, got.Event.At.Equal(r.IssuedAt))
 		require.Equal(t, d.RightID, got.RightID)
@@ -53,13 +57,14 @@ func TestSealDelivery(t *testing.T) {
 		require.ElementsMatch(t, d.Metering.Reasons.Strings(), got.Reasons)
 		require.Equal(t, d.Idempotency, got.Idempotency)
 		require.Equal(t, d.Identity, got.Identity)
-		require.Equal(t, d.Multiplier, got.Multiplier)
+		require.Equal(t, sealer.CountImpressions(got.Metered, d.Multiplier), got.Impressions)
+		require.Equal(t, d.Metering.Completion.String(), got.Completion)
 
 		// A generic reader sees the same event.
-		e, err := ParseEvent(event)
+		e, err := sealer.ParseEvent(event)
 		require.NoError(t, err)
 		require.Equal(t, got.Event, e)
-		again, err := AppendEvent(nil, &e)
+		again, err := sealer.AppendEvent(nil, &e)
 		require.NoError(t, err)
 		require.Equal(t, string(event), string(again))
 	}
@@ -67,47 +72,53 @@ func TestSealDelivery(t *testing.T) {
 
 // TestWitnessIsWhatTheManualSays computes the witness as a stranger would.
 func TestWitnessIsWhatTheManualSays(t *testing.T) {
-	w := newWorld(t)
-	event := w.delivery(0, "order")
-	parts, err := SplitDelivery(event)
+	w := sealertest.NewWorld(t)
+	event := w.Delivery(0, "order")
+	parts, err := sealer.SplitDelivery(event)
 	require.NoError(t, err)
 	bare := strings.Replace(string(event), `,"receipt":`+string(parts.Receipt), "", 1)
 	bare = strings.Replace(bare, `,"signature":`+string(parts.Signature), "", 1)
 	require.True(t, isCanonical([]byte(bare)))
 	sum := sha256.Sum256([]byte(bare))
-	require.Contains(t, string(parts.Receipt), `"witness":"edge:nod_a:`+base64url.EncodeToString(sum[:])+`"}`)
+	require.Contains(t, string(parts.Receipt), `"witness":"edge:nod_a:`+base64.RawURLEncoding.EncodeToString(sum[:])+`"}`)
 }
 
 func TestSealDeliveryRefuses(t *testing.T) {
-	w := newWorld(t)
-	row := w.identity("row 1", "")
-	for name, spoil := range map[string]func(*Delivery, *Receipt){
-		"receipt id":         func(_ *Delivery, r *Receipt) { r.ReceiptID = "rcp_1" },
-		"lower-case id":      func(_ *Delivery, r *Receipt) { r.ReceiptID = "rcp_" + strings.ToLower(r.ReceiptID[4:]) },
-		"id of another time": func(_ *Delivery, r *Receipt) { r.IssuedAt = r.IssuedAt.Add(1e6) },
-		"rendered later":     func(_ *Delivery, r *Receipt) { r.RenderedAt = r.IssuedAt.Add(1e6) },
-		"negative dwell":     func(_ *Delivery, r *Receipt) { r.DwellMs = -1 },
-		"endless dwell":      func(_ *Delivery, r *Receipt) { r.DwellMs = math.Inf(1) },
-		"no dwell":           func(_ *Delivery, r *Receipt) { r.DwellMs = math.NaN() },
-		"three years":        func(_ *Delivery, r *Receipt) { r.DwellMs = MaxDwellMs + 1 },
-		"nonce":              func(_ *Delivery, r *Receipt) { r.Nonce = "AAAA" },
-		"no anchor":          func(_ *Delivery, r *Receipt) { r.SpatialAnchorID = "" },
-		"anchor of bytes":    func(_ *Delivery, r *Receipt) { r.SpatialAnchorID = "\xff" },
-		"no tenant":          func(d *Delivery, _ *Receipt) { d.TenantID = "" },
-		"no right":           func(d *Delivery, _ *Receipt) { d.RightID = "" },
-		"no basis":           func(d *Delivery, _ *Receipt) { d.BasisID = "" },
-		"idempotency":        func(d *Delivery, _ *Receipt) { d.Idempotency = "order 1" },
-		"row and key":        func(d *Delivery, _ *Receipt) { d.Identity, d.Idempotency = row, row.Hash },
-		"row without a hash": func(d *Delivery, _ *Receipt) { d.Identity.Day = "2026-10-24" },
-		"row's hash":         func(d *Delivery, _ *Receipt) { d.Identity.Hash = "row 1" },
-		"no day":             func(d *Delivery, _ *Receipt) { d.Identity = RowIdentity{row.Hash, "2026-02-29"} },
-		"time of a day":      func(d *Delivery, _ *Receipt) { d.Identity = RowIdentity{row.Hash, "2026-10-24T00:00:00Z"} },
-		"day of year 0":      func(d *Delivery, _ *Receipt) { d.Identity = RowIdentity{row.Hash, "0000-10-24"} },
-		"negative":           func(d *Delivery, _ *Receipt) { d.Multiplier = -1 },
-		"too many":           func(d *Delivery, _ *Receipt) { d.Multiplier = MaxMultiplier + 1 },
-		"commitment":         func(d *Delivery, _ *Receipt) { d.PrivateCommitment = "AA" },
+	w := sealertest.NewWorld(t)
+	row := w.Identity("row 1", "")
+	for name, spoil := range map[string]func(*sealer.Delivery, *sealer.Receipt){
+		"receipt id":         func(_ *sealer.Delivery, r *sealer.Receipt) { r.ReceiptID = "rcp_1" },
+		"lower-case id":      func(_ *sealer.Delivery, r *sealer.Receipt) { r.ReceiptID = "rcp_" + strings.ToLower(r.ReceiptID[4:]) },
+		"id of another time": func(_ *sealer.Delivery, r *sealer.Receipt) { r.IssuedAt = r.IssuedAt.Add(1e6) },
+		"rendered later":     func(_ *sealer.Delivery, r *sealer.Receipt) { r.RenderedAt = r.IssuedAt.Add(1e6) },
+		"negative dwell":     func(_ *sealer.Delivery, r *sealer.Receipt) { r.DwellMs = -1 },
+		"endless dwell":      func(_ *sealer.Delivery, r *sealer.Receipt) { r.DwellMs = math.Inf(1) },
+		"no dwell":           func(_ *sealer.Delivery, r *sealer.Receipt) { r.DwellMs = math.NaN() },
+		"three years":        func(_ *sealer.Delivery, r *sealer.Receipt) { r.DwellMs = sealer.MaxDwellMs + 1 },
+		"nonce":              func(_ *sealer.Delivery, r *sealer.Receipt) { r.Nonce = "AAAA" },
+		"no anchor":          func(_ *sealer.Delivery, r *sealer.Receipt) { r.SpatialAnchorID = "" },
+		"anchor of bytes":    func(_ *sealer.Delivery, r *sealer.Receipt) { r.SpatialAnchorID = "\xff" },
+		"no tenant":          func(d *sealer.Delivery, _ *sealer.Receipt) { d.TenantID = "" },
+		"no right":           func(d *sealer.Delivery, _ *sealer.Receipt) { d.RightID = "" },
+		"no basis":           func(d *sealer.Delivery, _ *sealer.Receipt) { d.BasisID = "" },
+		"idempotency":        func(d *sealer.Delivery, _ *sealer.Receipt) { d.Idempotency = "order 1" },
+		"row and key":        func(d *sealer.Delivery, _ *sealer.Receipt) { d.Identity, d.Idempotency = row, row.Hash },
+		"row without a hash": func(d *sealer.Delivery, _ *sealer.Receipt) { d.Identity.Day = "2026-10-24" },
+		"row's hash":         func(d *sealer.Delivery, _ *sealer.Receipt) { d.Identity.Hash = "row 1" },
+		"no day": func(d *sealer.Delivery, _ *sealer.Receipt) {
+			d.Identity = sealer.RowIdentity{Hash: row.Hash, Day: "2026-02-29"}
+		},
+		"time of a day": func(d *sealer.Delivery, _ *sealer.Receipt) {
+			d.Identity = sealer.RowIdentity{Hash: row.Hash, Day: "2026-10-24T00:00:00Z"}
+		},
+		"day of year 0": func(d *sealer.Delivery, _ *sealer.Receipt) {
+			d.Identity = sealer.RowIdentity{Hash: row.Hash, Day: "0000-10-24"}
+		},
+		"negative":   func(d *sealer.Delivery, _ *sealer.Receipt) { d.Multiplier = -1 },
+		"too many":   func(d *sealer.Delivery, _ *sealer.Receipt) { d.Multiplier = sealer.MaxMultiplier + 1 },
+		"commitment": func(d *sealer.Delivery, _ *sealer.Receipt) { d.PrivateCommitment = "AA" },
 	} {
-		s, d, r := w.draft(1)
+		s, d, r := w.Draft(1)
 		spoil(d, r)
 		dst, err := s.SealDelivery([]byte("kept"), d, r)
 		require.Error(t, err, name)
@@ -117,17 +128,19 @@ func TestSealDeliveryRefuses(t *testing.T) {
 
 // TestReWrapped takes a genuine receipt and claims something else around it.
 func TestReWrapped(t *testing.T) {
-	w := newWorld(t)
-	event := string(w.delivery(2, ""))
-	d, err := ReadDelivery([]byte(event))
+	w := sealertest.NewWorld(t)
+	event := string(w.Delivery(2, ""))
+	d, err := sealer.ReadDelivery([]byte(event))
 	require.NoError(t, err)
-	other := w.id("")
+	other := w.ID("")
 	for name, change := range map[string][2]string{
 		"right":     {d.RightID, "rgh_9"},
-		"tenant":    {w.tenant, "tnt_other"},
+		"tenant":    {w.Tenant, "tnt_other"},
 		"event id":  {`"evt_` + d.Event.EventID[4:], `"evt_` + d.Event.EventID[4:14] + other[10:]},
 		"revision":  {`"rightRevision":10`, `"rightRevision":11`},
 		"quantity":  {`"quantityMs":3000`, `"quantityMs":9000`},
+		"more":      {`"impressions":"1"`, `"impressions":"2"`},
+		"completed": {`"completion":"none"`, `"completion":"complete"`},
 		"substrate": {`"substrate":"` + d.Substrate, `"substrate":"AUDIO`},
 		"actor":     {"key_fixture", "key_other"},
 		"basis":     {d.BasisID, "bas_9"},
@@ -135,23 +148,28 @@ func TestReWrapped(t *testing.T) {
 		moved := strings.ReplaceAll(event, change[0], change[1])
 		require.NotEqual(t, event, moved, name)
 		require.True(t, isCanonical([]byte(moved)), name)
-		_, err := ReadDelivery([]byte(moved))
-		require.ErrorIs(t, err, ErrWitness, name)
+		_, err := sealer.ReadDelivery([]byte(moved))
+		require.ErrorIs(t, err, sealer.ErrWitness, name)
 
-		e, err := ParseEvent([]byte(moved))
+		e, err := sealer.ParseEvent([]byte(moved))
 		require.NoError(t, err)
-		_, _, err = CheckRecord(&Record{TenantID: e.TenantID, EventID: e.EventID, Event: []byte(moved)})
-		require.ErrorIs(t, err, ErrWitness, name)
+		_, _, err = sealer.CheckRecord(&sealer.Record{TenantID: e.TenantID, EventID: e.EventID, Event: []byte(moved)})
+		require.ErrorIs(t, err, sealer.ErrWitness, name)
 	}
 }
 
 // TestReadDeliveryCrossChecks has events whose witness is right, and which
 // contradict themselves nevertheless: only a node that lies can make them.
 func TestReadDeliveryCrossChecks(t *testing.T) {
-	w := newWorld(t)
+	w := sealertest.NewWorld(t)
 	for name, change := range map[string][2]string{
 		"subject":      {`"subject":{"id":"rgh_2"`, `"subject":{"id":"rgh_3"`},
 		"quantity":     {`"quantityMs":3000`, `"quantityMs":3001`},
+		"impressions":  {`"impressions":"1"`, `"impressions":"0"`},
+		"too many":     {`"impressions":"1"`, `"impressions":"10000.0001"`},
+		"too fine":     {`"impressions":"1"`, `"impressions":"1.00001"`},
+		"completion":   {`"completion":"none"`, `"completion":"half"`},
+		"no word":      {`"completion":"none"`, `"completion":""`},
 		"not metered":  {`"metered":true`, `"metered":false`},
 		"reason":       {`"reason":"METERED"`, `"reason":"NOT_VISIBLE"`},
 		"event id":     {`"eventId":"evt_01`, `"eventId":"evt_00`},
@@ -161,119 +179,111 @@ func TestReadDeliveryCrossChecks(t *testing.T) {
 		"no witness":   {`edge:`, `core:`},
 		"own revision": {`"rightRevision":10`, `"rightRevision":-10`},
 	} {
-		w.now = epoch
-		event := string(w.delivery(2, ""))
+		w.Now = sealertest.Epoch
+		event := string(w.Delivery(2, ""))
 		lie := strings.Replace(event, change[0], change[1], 1)
 		require.NotEqual(t, event, lie, name)
-		_, err := ReadDelivery([]byte(rewitness(t, lie)))
+		_, err := sealer.ReadDelivery([]byte(sealertest.Rewitness(t, lie)))
 		require.Error(t, err, name)
 		if name != "no witness" {
-			require.NotErrorIs(t, err, ErrWitness, name)
+			require.NotErrorIs(t, err, sealer.ErrWitness, name)
 		}
 	}
 }
 
 // TestReadSuppressedCrossChecks does the same with a delivery that is not billed.
 func TestReadSuppressedCrossChecks(t *testing.T) {
-	w := newWorld(t)
-	event := string(w.delivery(3, ""))
+	w := sealertest.NewWorld(t)
+	event := string(w.Delivery(3, ""))
 	for name, change := range map[string][2]string{
 		"billed nevertheless": {`"quantityMs":0`, `"quantityMs":1`},
+		"impressions made":    {`"impressions":"0"`, `"impressions":"1"`},
 		"no reasons":          {`"reasons":["NOT_VISIBLE","APP_BACKGROUND"]`, `"reasons":[]`},
 		"other first reason":  {`"reasons":["NOT_VISIBLE","APP_BACKGROUND"]`, `"reasons":["APP_BACKGROUND","NOT_VISIBLE"]`},
 		"metered":             {`"metered":false`, `"metered":true`},
 	} {
 		lie := strings.Replace(event, change[0], change[1], 1)
 		require.NotEqual(t, event, lie, name)
-		_, err := ReadDelivery([]byte(rewitness(t, lie)))
+		_, err := sealer.ReadDelivery([]byte(sealertest.Rewitness(t, lie)))
 		require.Error(t, err, name)
-		require.NotErrorIs(t, err, ErrWitness, name)
-		require.NotErrorIs(t, err, ErrNotCanonical, name)
+		require.NotErrorIs(t, err, sealer.ErrWitness, name)
+		require.NotErrorIs(t, err, sealer.ErrNotCanonical, name)
 	}
-	_, err := ReadDelivery([]byte(rewitness(t, event)))
+	_, err := sealer.ReadDelivery([]byte(sealertest.Rewitness(t, event)))
 	require.NoError(t, err)
-}
-
-// rewitness replaces the witness in an event's text by the right one.
-func rewitness(t testing.TB, event string) string {
-	t.Helper()
-	parts, err := SplitDelivery([]byte(event))
-	require.NoError(t, err)
-	bare := strings.Replace(event, `,"receipt":`+string(parts.Receipt), "", 1)
-	bare = strings.Replace(bare, `,"signature":`+string(parts.Signature), "", 1)
-	sum := sha256.Sum256([]byte(bare))
-	at := strings.Index(event, `"witness":"`)
-	end := at + strings.Index(event[at:], `"}`)
-	return event[:end-43] + base64url.EncodeToString(sum[:]) + event[end:]
 }
 
 func TestSplitDelivery(t *testing.T) {
-	w := newWorld(t)
-	s, d, r := w.draft(4)
+	w := sealertest.NewWorld(t)
+	s, d, r := w.Draft(4)
 	// Names of members inside strings must not confuse it.
 	trap := `},"eventId":},"receipt":},"rightId":,"signature":},"substrate":,"metering":{`
 	r.SpatialAnchorID, r.CorrelationID, d.RightID, d.BasisID, d.Actor.ID = trap, &trap, trap, trap, trap
-	d.Identity, d.Multiplier = w.identity("play", "2026-10-24"), 25_000
+	d.Identity, d.Multiplier = w.Identity("play", "2026-10-24"), 25_000
 	event, err := s.SealDelivery(nil, d, r)
 	require.NoError(t, err)
-	parts, err := SplitDelivery(event)
+	parts, err := sealer.SplitDelivery(event)
 	require.NoError(t, err)
-	require.Equal(t, string(AppendReceipt(nil, r)), string(parts.Receipt))
+	require.Equal(t, string(sealer.AppendReceipt(nil, r)), string(parts.Receipt))
 	require.Equal(t, `"`+d.Substrate.String()+`"`, string(parts.Substrate))
-	require.Equal(t, `{"basis":"viewable","metered":true,"quantityMs":6000,"reason":"METERED","reasons":[]}`, string(parts.Metering))
+	require.Equal(t, `{"basis":"viewable","completion":"complete","impressions":"2.5","metered":true,"quantityMs":6000,"reason":"METERED","reasons":[]}`, string(parts.Metering))
 	require.True(t, strings.HasPrefix(string(parts.Signature), `{"algorithm":"ed25519","keyId":"`+s.KeyID+`","value":"`))
 	require.True(t, isCanonical(parts.Signature))
 
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		if _, err := SplitDelivery(event); err != nil {
+		if _, err := sealer.SplitDelivery(event); err != nil {
 			panic(err)
 		}
 	}))
-	for _, other := range [][]byte{nil, []byte("{}"), w.note("right.revoked"), event[:len(event)-1], event[1 : len(event)/2]} {
-		_, err := SplitDelivery(other)
+	for _, other := range [][]byte{nil, []byte("{}"), w.Note("right.revoked"), event[:len(event)-1], event[1 : len(event)/2]} {
+		_, err := sealer.SplitDelivery(other)
 		require.Error(t, err)
 	}
 }
 
 func TestCheckRecord(t *testing.T) {
-	w := newWorld(t)
-	s, d, r := w.draft(2)
-	private := Private{Salt: [16]byte{1, 2, 3}, DataSubject: "sub_1", AttentionMs: -1, Telemetry: []byte(`{"viewable":true}`)}
-	text := AppendPrivate(nil, &private)
-	d.PrivateCommitment = Commit(private.Salt, text)
+	w := sealertest.NewWorld(t)
+	s, d, r := w.Draft(2)
+	private := sealer.Private{Salt: [16]byte{1, 2, 3}, DataSubject: "sub_1", AttentionMs: -1, Telemetry: []byte(`{"viewable":true}`)}
+	text := sealer.AppendPrivate(nil, &private)
+	d.PrivateCommitment = sealer.Commit(private.Salt, text)
 	event, err := s.SealDelivery(nil, d, r)
 	require.NoError(t, err)
-	good := Record{TenantID: w.tenant, EventID: "evt_" + r.ReceiptID[4:], Event: event, Private: text}
-	e, delivery, err := CheckRecord(&good)
+	good := sealer.Record{TenantID: w.Tenant, EventID: "evt_" + r.ReceiptID[4:], Event: event, Private: text}
+	e, delivery, err := sealer.CheckRecord(&good)
 	require.NoError(t, err)
 	require.Equal(t, good.EventID, e.EventID)
 	require.Equal(t, d.RightID, delivery.RightID)
 
 	erased := good
 	erased.Private = nil
-	_, _, err = CheckRecord(&erased)
+	_, _, err = sealer.CheckRecord(&erased)
 	require.NoError(t, err, "erasure removes the private part")
 
 	other := private
 	other.DataSubject = "sub_2"
-	for name, spoil := range map[string]func(*Record){
-		"tenant":         func(r *Record) { r.TenantID = "tnt_other" },
-		"event id":       func(r *Record) { r.EventID = w.id(eventPrefix) },
-		"private part":   func(r *Record) { r.Private = AppendPrivate(nil, &other) },
-		"private format": func(r *Record) { r.Private = append([]byte(" "), text...) },
-		"event":          func(r *Record) { r.Event = append([]byte(" "), event...) },
-		"no commitment":  func(r *Record) { r.Event = w.delivery(2, ""); e, _ := ParseEvent(r.Event); r.EventID = e.EventID },
+	for name, spoil := range map[string]func(*sealer.Record){
+		"tenant":         func(r *sealer.Record) { r.TenantID = "tnt_other" },
+		"event id":       func(r *sealer.Record) { r.EventID = w.ID("evt_") },
+		"private part":   func(r *sealer.Record) { r.Private = sealer.AppendPrivate(nil, &other) },
+		"private format": func(r *sealer.Record) { r.Private = append([]byte(" "), text...) },
+		"event":          func(r *sealer.Record) { r.Event = append([]byte(" "), event...) },
+		"no commitment": func(r *sealer.Record) {
+			r.Event = w.Delivery(2, "")
+			e, _ := sealer.ParseEvent(r.Event)
+			r.EventID = e.EventID
+		},
 	} {
 		bad := good
 		spoil(&bad)
-		_, _, err := CheckRecord(&bad)
+		_, _, err := sealer.CheckRecord(&bad)
 		require.Error(t, err, name)
 	}
 
-	note := w.note("right.revoked")
-	e, err = ParseEvent(note)
+	note := w.Note("right.revoked")
+	e, err = sealer.ParseEvent(note)
 	require.NoError(t, err)
-	_, delivery, err = CheckRecord(&Record{TenantID: w.tenant, EventID: e.EventID, Event: note})
+	_, delivery, err = sealer.CheckRecord(&sealer.Record{TenantID: w.Tenant, EventID: e.EventID, Event: note})
 	require.NoError(t, err)
 	require.Nil(t, delivery)
 }
@@ -281,9 +291,9 @@ func TestCheckRecord(t *testing.T) {
 // TestSealDeliveryAllocations fixes what sealing allocates: witness and the pointer to
 // it, and the signature, which the standard library makes.
 func TestSealDeliveryAllocations(t *testing.T) {
-	w := newWorld(t)
-	s, d, r := w.draft(2)
-	d.Identity, d.Multiplier = w.identity("play", "2026-10-24"), 25_000
+	w := sealertest.NewWorld(t)
+	s, d, r := w.Draft(2)
+	d.Identity, d.Multiplier = w.Identity("play", "2026-10-24"), 25_000
 	buf := make([]byte, 0, 4096)
 	require.LessOrEqual(t, testing.AllocsPerRun(200, func() {
 		var err error
@@ -294,8 +304,8 @@ func TestSealDeliveryAllocations(t *testing.T) {
 }
 
 func BenchmarkSealDelivery(b *testing.B) {
-	w := newWorld(b)
-	s, d, r := w.draft(2)
+	w := sealertest.NewWorld(b)
+	s, d, r := w.Draft(2)
 	buf := make([]byte, 0, 4096)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -304,18 +314,18 @@ func BenchmarkSealDelivery(b *testing.B) {
 }
 
 func BenchmarkReadDelivery(b *testing.B) {
-	event := newWorld(b).delivery(2, "order")
+	event := sealertest.NewWorld(b).Delivery(2, "order")
 	b.SetBytes(int64(len(event)))
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = ReadDelivery(event)
+		_, _ = sealer.ReadDelivery(event)
 	}
 }
 
 func BenchmarkSplitDelivery(b *testing.B) {
-	event := newWorld(b).delivery(2, "order")
+	event := sealertest.NewWorld(b).Delivery(2, "order")
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = SplitDelivery(event)
+		_, _ = sealer.SplitDelivery(event)
 	}
 }

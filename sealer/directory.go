@@ -58,7 +58,7 @@ func (d *Directory) sign(key crypto.Signer) ([]byte, error) {
 // append appends the canonical text, with a signature member if there is one.
 func (d *Directory) append(dst []byte, signature func([]byte) []byte) []byte {
 	dst = append(dst, `{"delegation":`...)
-	dst = appendString(dst, d.Delegation)
+	dst = AppendString(dst, d.Delegation)
 	dst = append(dst, `,"issuedAt":`...)
 	dst = appendQuotedTime(dst, d.IssuedAt)
 	dst = append(dst, `,"keys":[`...)
@@ -74,23 +74,23 @@ func (d *Directory) append(dst []byte, signature func([]byte) []byte) []byte {
 		dst = signature(dst)
 	}
 	dst = append(dst, `,"snapshotId":`...)
-	dst = appendString(dst, d.SnapshotID)
+	dst = AppendString(dst, d.SnapshotID)
 	return append(dst, '}')
 }
 
 func (k *Key) append(dst []byte) []byte {
 	dst = append(dst, `{"algorithm":`...)
-	dst = appendString(dst, k.Algorithm)
+	dst = AppendString(dst, k.Algorithm)
 	dst = append(dst, `,"keyId":`...)
-	dst = appendString(dst, k.KeyID)
+	dst = AppendString(dst, k.KeyID)
 	dst = append(dst, `,"notAfter":`...)
 	dst = appendNullTime(dst, k.NotAfter)
 	dst = append(dst, `,"notBefore":`...)
 	dst = appendQuotedTime(dst, k.NotBefore)
 	dst = append(dst, `,"publicKey":`...)
-	dst = appendString(dst, k.PublicKey)
+	dst = AppendString(dst, k.PublicKey)
 	dst = append(dst, `,"purpose":`...)
-	dst = appendString(dst, k.Purpose)
+	dst = AppendString(dst, k.Purpose)
 	dst = append(dst, `,"revokedAt":`...)
 	dst = appendNullTime(dst, k.RevokedAt)
 	return append(dst, '}')
@@ -104,7 +104,7 @@ func appendNullTime(dst []byte, t *time.Time) []byte {
 }
 
 // ReadDirectory reads a signed directory strictly and verifies that the
-// directory key which its delegation names has signed it. It does not ask who
+// directory key which its delegation names has signed it. It does not check who
 // delegated: see VerifyDirectory.
 func ReadDirectory(text []byte) (*Directory, error) {
 	d, err := readDirectory(text)
@@ -139,7 +139,7 @@ func readDirectory(text []byte) (*Directory, error) {
 	s.lit(`,"issuedAt":`)
 	d.IssuedAt = s.time()
 	s.lit(`,"keys":`)
-	s.list(func() { d.Keys = append(d.Keys, s.key()) })
+	s.list(func() { d.Keys = append(d.Keys, readKey(&s)) })
 	signatureFrom := s.at
 	s.lit(`,"signature":`)
 	keyID, signature := s.signature()
@@ -151,16 +151,13 @@ func readDirectory(text []byte) (*Directory, error) {
 		return nil, err
 	}
 
-	d.byID = make(map[string]int, len(d.Keys))
 	for i := range d.Keys {
-		k := &d.Keys[i]
-		if _, err := k.Public(); err != nil {
+		if _, err := d.Keys[i].Public(); err != nil {
 			return nil, err
 		}
-		if _, twice := d.byID[k.KeyID]; twice {
-			return nil, fmt.Errorf("key %s is listed twice", k.KeyID)
-		}
-		d.byID[k.KeyID] = i
+	}
+	if err := d.index(); err != nil {
+		return nil, err
 	}
 	pub, code := d.Find(keyID, PurposeDirectory, d.IssuedAt)
 	if code != "" {
@@ -171,6 +168,26 @@ func readDirectory(text []byte) (*Directory, error) {
 		return nil, errors.New("signature of the directory key is invalid")
 	}
 	return d, d.checkDelegation(pub)
+}
+
+// NewDirectory is an unsigned directory, of keys that are taken on trust.
+// No key id may be there twice.
+func NewDirectory(keys []Key, issuedAt time.Time, snapshotID string) (*Directory, error) {
+	d := &Directory{Keys: keys, IssuedAt: issuedAt, SnapshotID: snapshotID}
+	return d, d.index()
+}
+
+// index prepares the search for keys by id.
+func (d *Directory) index() error {
+	d.byID = make(map[string]int, len(d.Keys))
+	for i := range d.Keys {
+		id := d.Keys[i].KeyID
+		if _, twice := d.byID[id]; twice {
+			return fmt.Errorf("key %s is listed twice", id)
+		}
+		d.byID[id] = i
+	}
+	return nil
 }
 
 // checkDelegation asks that the delegation is for pub at the moment of issue.
@@ -188,18 +205,21 @@ func (d *Directory) checkDelegation(pub ed25519.PublicKey) error {
 	return nil
 }
 
-// outranks reports whether d decides where it differs from other, both being under
+// SigningKeyID names the key that signed a directory which was read.
+func (d *Directory) SigningKeyID() string { return KeyID(d.delegated.Key) }
+
+// Outranks reports whether d decides where it differs from other, both being under
 // one root key: if its key was delegated to later, and of one delegation, if it was
 // issued later. The order of delegations is the root's own word, while a thief of a
 // directory key writes any time of issue and any list. Both must have been read.
-func (d *Directory) outranks(other *Directory) bool {
+func (d *Directory) Outranks(other *Directory) bool {
 	if c := d.delegated.NotBefore.Compare(other.delegated.NotBefore); c != 0 {
 		return c > 0
 	}
 	return d.IssuedAt.After(other.IssuedAt)
 }
 
-func (s *scanner) key() (k Key) {
+func readKey(s *scanner) (k Key) {
 	s.lit(`{"algorithm":`)
 	k.Algorithm = s.name()
 	s.lit(`,"keyId":`)
@@ -218,8 +238,8 @@ func (s *scanner) key() (k Key) {
 	return k
 }
 
-// answeredKey consumes a key as the sandbox answers with it, in an order of its own.
-func (s *scanner) answeredKey() (k Key) {
+// readAnsweredKey consumes a key as the sandbox answers with it, in an order of its own.
+func readAnsweredKey(s *scanner) (k Key) {
 	s.lit(`{"keyId":`)
 	k.KeyID = s.name()
 	s.lit(`,"algorithm":`)
@@ -241,8 +261,8 @@ func (s *scanner) answeredKey() (k Key) {
 // Find returns the public key that may have signed for purpose at the moment at.
 // If there is none it says why: KeyUnknown, KeyPurpose, KeyOutsideWindow or
 // KeyRevoked. From the end of its delegation on the directory vouches for no key. A
-// revoked key is refused whatever the moment, which whoever holds the stolen key may
-// have written himself; see FindSealed.
+// revoked key is refused whatever the moment is, because a thief of the key can write
+// any; see FindSealed.
 func (d *Directory) Find(keyID, purpose string, at time.Time) (ed25519.PublicKey, Code) {
 	return d.find(keyID, purpose, at, nil)
 }
@@ -254,7 +274,7 @@ func (d *Directory) FindSealed(keyID, purpose string, at, sealedAt time.Time) (e
 }
 
 func (d *Directory) find(keyID, purpose string, at time.Time, sealedAt *time.Time) (ed25519.PublicKey, Code) {
-	k := d.key(keyID)
+	k := d.Key(keyID)
 	if k == nil {
 		return nil, KeyUnknown
 	}
@@ -273,8 +293,8 @@ func (d *Directory) find(keyID, purpose string, at time.Time, sealedAt *time.Tim
 	return pub, ""
 }
 
-// key returns the entry of an id, nil if there is none.
-func (d *Directory) key(keyID string) *Key {
+// Key returns the entry of an id, nil if there is none.
+func (d *Directory) Key(keyID string) *Key {
 	if i, ok := d.byID[keyID]; ok {
 		return &d.Keys[i]
 	}

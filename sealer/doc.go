@@ -1,20 +1,21 @@
 // Package sealer signs and hashes: it owns every format that a stranger
-// verifies. This comment is the manual of those formats; whoever follows it can
-// write a verifier without reading the code. testdata holds vectors for that.
+// verifies. This comment is the manual of those formats; with it you can write
+// a verifier without reading the code. testdata holds vectors for that.
 //
 // # What it promises
 //
-//   - A receipt stands for one event of one tenant: moved under another right,
-//     tenant or event, it is refused.
+//   - A receipt belongs to one event of one tenant: under another right, tenant or
+//     event it is refused.
 //   - A proof pack is covered to the last byte: change any, and verification fails.
 //   - A text has one spelling. Readers accept exactly what writers write.
 //   - Totals and amounts are recomputed from the entries, never believed.
 //   - Personal data is not in what is hashed, so erasing it breaks no proof.
 //
-// The room keeps no state, reads no clock and draws no randomness but in
-// GenerateRoot. Keys are handed in as crypto.Signer and may live elsewhere. Only
-// VerifyFiles touches files. All functions are safe for concurrent use; a Tree,
-// a Meter, a PackBuilder, a BundleWriter and a PackReader belong to one goroutine.
+// The package keeps no state, reads no clock and draws no randomness but in
+// GenerateRoot. Keys are handed in as crypto.Signer and may live elsewhere. All
+// functions are safe for concurrent use; a Tree, a Meter, a Ledger, a History, a
+// PackBuilder, a BundleWriter and a PackReader belong to one goroutine. Package verify
+// judges what was signed.
 //
 // # Spelling
 //
@@ -41,7 +42,7 @@
 //
 // What different signatures are over can't be confused, even under one key:
 // receipts begin with {"correlationId":, pack headers with {"checkpoint":,
-// directories with {"delegation":, and notes with their origin.
+// directories with {"delegation":, statements with {"adjustments":, and notes with their origin.
 //
 // # Receipt
 //
@@ -78,30 +79,32 @@
 // privateCommitment is SHA-256(salt ‖ private), private being the canonical text of
 // what erasure deletes; the salt is 128 random bits and stands in it as well:
 //
-//	{"attentionMs":n,"dataSubject":…,"requestHash":…,"salt":…,"telemetry":{…}}
+//	{"attentionMs":n,"dataSubject":…,"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
 //
 // where all but the salt may be missing. An event of type delivery.recorded has
 // subject.kind "right", subject.id equal to data.rightId, at equal to issuedAt, the
 // ULID of its receipt, and this data:
 //
 //	{"basisId":…,"gate":{"ruleset":HASH,"version":…},"idempotency":HASH,"identity":{"day":…,"hash":HASH},
-//	 "metering":{"basis":…,"metered":bool,"quantityMs":n,"reason":…,"reasons":[…]},"multiplier":DECIMAL,
+//	 "metering":{"basis":…,"completion":…,"impressions":DECIMAL,"metered":bool,"quantityMs":n,"reason":…,"reasons":[…]},
 //	 "receipt":{…},"rightId":…,"rightRevision":n,"signature":{…},"substrate":…}
 //
 // idempotency is SHA-256(tenantId ‖ 0x00 ‖ key) and is missing without a key. identity is there
 // where the delivery is a row of a vendor's report, and then idempotency is not: its hash is
 // SHA-256(tenantId ‖ 0x01 ‖ what names the row), and day, 2026-10-24, the UTC day of the play, of
 // the years 1 to 9999; it is missing where the row has an id of its own. Two identities are the
-// same if both hash and day are. multiplier is how many impressions the play made: above 0, at
-// most 10000, with at most four digits behind the point. It is missing if nobody said so.
+// same if both hash and day are.
 //
 // A DECIMAL is digits in a string, and where there is a fraction a point and digits behind it:
 // no sign, no exponent, no needless zero, so that "0", "0.5" and "10" are well spelled.
 //
-// metered goes with reason METERED, no reasons, and quantityMs = floor(dwellMs);
-// otherwise quantityMs is 0 and reason is the first of reasons.
+// metered goes with reason METERED, no reasons, quantityMs = floor(dwellMs), and impressions
+// above 0, of at most 10000 and at most four digits behind the point: what the report said, or
+// 1. Otherwise quantityMs is 0, impressions are "0", and reason is the first of reasons.
+// completion is how far a video was played, metered or not: started, first_quartile, midpoint,
+// third_quartile or complete, and none if that is not known.
 //
-// The witness is the knot. To compute its HASH, take the event's text, cut out
+// The witness binds the receipt to its event. To compute its HASH, take the event's text, cut out
 // the members data.receipt and data.signature with the comma before each, and
 // take SHA-256 of what is left. The receipt contains the witness, and the
 // signature covers the receipt; so it covers tenant, right, revision, gate and
@@ -123,13 +126,25 @@
 // of witnesses, may stand below, of 100 in all, but no two of one name and one key
 // hash, here as under every note; extension lines may not.
 //
+// # Certificate of erasure
+//
+// A signed note of two lines, the first "muniment/erasure.v1" and the second
+//
+//	{"completedAt":…,"copiesGoneBy":…,"counts":{"bundles":n,"privateParts":n,"rows":n,"setAside":n},"erasureId":…,
+//	 "eventId":…,"logGoneBy":…,"note":…,"subjectHash":…,"tenantId":…,"until":…}
+//
+// with an Ed25519 signature under the name muniment/erasure by a key for packs. eventId names
+// the tombstone, an event of type subject.erased whose data has the same subjectHash and until.
+// subjectHash is a keyed hash, which does not reveal who was erased. If no given file has that
+// event, a verifier remarks that (erasure.unproven).
+//
 // # Key directory
 //
 //	{"delegation":NOTE,"issuedAt":…,"keys":[…],"signature":{…},"snapshotId":…}
 //	key: {"algorithm":"ed25519","keyId":…,"notAfter":…|null,"notBefore":…,"publicKey":…,"purpose":…,"revokedAt":…|null}
 //
 // keyId is the first 16 bytes of SHA-256(publicKey) in lower-case hex. A public
-// key is refused if anybody can sign with it, or if it has another spelling: read as a
+// key is refused if signatures by it can be forged, or if its encoding is not canonical: read as a
 // little-endian number without its highest bit, it is below p = 2^255 − 19, and is none of
 // 0, 1, p − 1, q and p − q, the y-coordinates of the points of small order, where q is
 // 0x5fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826. That goes for the keys of
@@ -151,26 +166,23 @@
 //
 // If several directories under the root key are at hand, one decides about all keys:
 // that of the delegation with the latest NOTBEFORE, and of one delegation that with
-// the latest issuedAt. For whoever steals a directory key writes any issuedAt and any
-// list, but no delegation. Once the root has delegated to another key, later, nothing
-// that the thief signs counts beside a directory of that key; and as the one that
-// decides is the only one to be asked which directory keys are revoked, he can't
-// revoke his successor, nor can anybody revoke a key that was delegated to later. The
-// root signs no two delegations of one NOTBEFORE.
+// the latest issuedAt. The thief of a directory key can write any issuedAt and any
+// list, but no delegation. Once the root has delegated to another key, later, a directory
+// of that key outranks all that the thief signs; and as only the one that decides says
+// which directory keys are revoked, the thief can't revoke a key that was delegated to
+// later. The root signs no two delegations of one NOTBEFORE.
 //
-// A directory whose own key the deciding one lists as revoked is refused, whenever it
-// says that it was issued. In the header of a pack or an export it is only passed
-// over: they are judged by the keys of the one that decides, and would else fall with
-// a key that has signed nothing else in them.
+// A directory is refused if the deciding one lists its key as revoked, whatever its
+// issuedAt. In the header of a pack or an export it is only ignored: these are judged by
+// the keys of the one that decides, and the revoked key has signed nothing else in them.
 //
-// A verifier has no clock. The end of a delegation is held against moments in the
-// evidence: against issuedAt, and against whatever the directory is to vouch for, as
-// it lets no key sign at or after NOTAFTER. So an old pack stays sound for good, by the
-// directory in it, which was in force when it was sealed; and a stolen key is worth
-// nothing for what is dated after the end, even to who never hears of the theft. There
-// is no such bound at NOTBEFORE: a directory lists all keys that ever signed, and
-// vouches for the past. Until a later directory, or a pack with one, comes to hand,
-// what a thief dates before the end can't be told.
+// A verifier has no clock. It compares the end of a delegation with moments in the
+// evidence: with issuedAt, and with the moments of the signatures that the directory has
+// keys for, as no key of it may sign at or after NOTAFTER. So an old pack stays sound for
+// good, by the directory in it, which was in force when it was sealed; and a stolen key
+// proves nothing that is dated after the end, even if the theft is not known. There is no
+// such bound at NOTBEFORE: a directory lists all keys that ever signed. What a thief dates
+// before the end is only found with a later directory, or a pack with one.
 //
 // A key may sign at notBefore ≤ moment < notAfter, for its purpose only. The moment of
 // a receipt is its issuedAt, that of a pack its sealedAt. A revoked key is refused
@@ -180,18 +192,17 @@
 // log, whenever that was sealed, if it is sound, and its key is not revoked or is
 // vouched for in turn.
 //
-// Who has no root key may be given one list of keys to trust instead. It is a directory, of
-// which it is then not asked who delegated; or
+// Without a root key, a verifier may be given one list of keys to trust. It is a directory,
+// whose delegation is then not verified by a root key; or
 //
 //	{"issuedAt":…,"keys":[…],"snapshotId":…}
 //
 // with keys as above, at least one, and each once; or the sandbox's answer whose data that
 // is, {"ok":true,"data":…,"contractVersion":"ws30.v1"}. In the last two spacing, the order
-// of members and the escapes in strings are free, as in all JSON. Nothing else is: a member
-// that is missing, or there twice, or not listed here, and whatever stands behind the end,
-// make it no list. A verifier says what it refuses and, of a list or an answer, where that
-// is. The list decides alone: a directory in the evidence has to agree with itself, and is
-// not asked.
+// of members and the escapes in strings are free, as in all JSON. Nothing else is: a list
+// is refused if a member is missing, there twice or not listed here, or if something
+// follows. A verifier names what it refuses and, in a list or an answer, the place. Only
+// the list decides about keys: a directory in the evidence need only agree with itself.
 //
 // # Proof pack
 //
@@ -222,8 +233,8 @@
 //
 // Leaves count from 0; treeSize = firstIndex + count; previous is null exactly if
 // firstIndex is 0, else its treeSize is firstIndex, and its headerHash the SHA-256 of
-// the text of that pack's header: whoever signs a pack vouches for all that the one
-// before says, not for its entries only. signingKeyId names a key for
+// the text of that pack's header: so the signature of a pack covers all that the one
+// before states, and not its entries only. signingKeyId names a key for
 // proof_pack_signing, and then receipts are by keys for receipt_signing; or it
 // names one for sandbox_proof_signing, and then so do the receipts. The same key has
 // signed the checkpoint, in the second of sealedAt. A receipt by itself may be by a
@@ -248,9 +259,9 @@
 // the form (format.invalid), and whatever else is wrong with the list is
 // duplicates.mismatch. metering adds up the deliveries by the five names of a row, sorted by
 // rightId, substrate, basisId, meteringBasis and reason, byte by byte; a duplicate counts
-// with reason DUPLICATE, meteringBasis none and quantity 0. impressions adds up the
-// multipliers of the deliveries that are metered and no duplicates, 1 where one is missing;
-// it has at most four digits behind the point and is at most 922337203685477.5807. settlement is an empty list
+// with reason DUPLICATE, meteringBasis none and quantity 0. impressions adds up those
+// of the deliveries that are no duplicates; it has at most four digits behind the point and is
+// at most 922337203685477.5807. settlement is an empty list
 // while the log holds no settlement rule; else it is explained below.
 //
 // What a delivery repeats in an earlier pack can be checked only with that pack at hand.
@@ -273,89 +284,27 @@
 // agreement of its parts; then count, root, duplicates, metering and settlement. At hand
 // are the entries of the sound packs that end before this one, whatever is missing in
 // between, and of those whose key was revoked later, also where nothing vouches for them. A
-// pack that its key has not signed, or whose entries are not those, tells nothing of the
+// pack that its key has not signed, or whose entries are not those, proves nothing about
 // others. Of two packs that meet, the later has to name the earlier in previous, and no
 // leaf may be in two packs, though a pack may be given twice. Verdicts have named codes:
 // see Code.
-//
-// # Stops
-//
-// A right that is suspended or revoked, or that derives from such a right, and an API key that
-// is revoked, allow no delivery. What a log tells of that are events of these types, with the
-// right or the key as subject:
-//
-//	right.issued, right.suspended, right.resumed, right.revoked    subject.kind right
-//	key.revoked                                                    subject.kind key
-//
-// The data of an event of a right has the revision of the right's record from then on, n, and
-// parentRightId, the right that it derives from, or null. What is not so spelt says nothing:
-// an event without a revision moves no right. One counter gives the revisions of all rights of
-// a service, in the order of the changes. rightRevision of a delivery is the revision of its own
-// right when it was decided, and never that of an ancestor. If its actor.kind is "key", the
-// API key actor.id has asked for it.
-//
-// All moments are the events' at, of control's clock, and issuedAt, of a node's clock. A node
-// learns of a stop at the latest when its lease on the state of all rights runs out. So a
-// delivery is late for a stop if issuedAt is after the stop's at by more than the bound, which
-// is 90 s unless a verifier is told another: the service's own bound, 30 s by default, and the
-// minute that a node's clock may be ahead. A node whose clock is further ahead than that makes
-// honest deliveries that are late.
-//
-// A verifier takes the events and deliveries of all sound packs, exports and inclusion proofs of
-// one log that are at hand, in whatever order, and asks of each delivery in them, and of the
-// event beside a receipt that is sound:
-//
-//   - Whether it is late for the revocation of its API key (apikey.revoked).
-//   - Whether rightRevision lies within a stop of its right (right.stopped): it is the revision
-//     of a suspension or a revocation; it is above that of a revocation; or it is between a
-//     suspension and the next move of the right, that is a resumption, and no leaf between the
-//     two is missing. If the last move of the right below rightRevision is a suspension, and
-//     there is no such resumption, the right was resumed before the delivery, or was stopped. It
-//     was stopped (right.stopped) if a resumption would be at hand: if a pack was sealed later
-//     than issuedAt by more than the bound and one hour, and no leaf from the suspension to the
-//     end of that pack is missing. Else the resumption may be in a leaf that is not at hand, or
-//     come into the log after the delivery, as they have different writers: that is remarked
-//     (right.unproven).
-//   - Whether it is late for a stop of its right with a revision above rightRevision. Clocks
-//     may be to blame: that is remarked (right.late).
-//   - For each ancestor: if right.issued of the delivery's own right has rightRevision, whether
-//     that lies within a stop of the ancestor, as above, since nothing is derived from a right
-//     that is stopped. Other revisions may: a right can be resumed while its ancestor is
-//     stopped. So all else goes by time. If it is late for a revocation of the ancestor, it
-//     fails where that has no revision above rightRevision (right.stopped), and else is remarked
-//     (right.late). If it is late for a suspension: with a next move of the ancestor that is not
-//     another suspension it is remarked if it was issued before that one's at (right.late); else
-//     that the end of the suspension is not at hand is remarked (right.unproven).
-//
-// The hour is for this: control's events reach the log in the order of their commits, and
-// sealing first waits for them. The resumption was committed before the delivery was decided, so
-// a pack that is sealed an hour later holds it; an hour is far more than the clocks or the
-// relays of a service that goes on may differ. A pack counts with its sealedAt, and a checkpoint
-// of an export with the second that it states. But a pack of 100,000 entries may have been cut
-// off, and the rest of what was there when it was sealed be in the next: it does not count, nor
-// does a checkpoint of an export that is of 100,000 leaves or more above the one before it there,
-// or above 0 if it is the first.
-//
-// Of a right's moves the next one is that with the next higher revision; of moves with equal
-// revisions the last one is that whose type, and then whose leaf, is the highest, and the
-// first the other way round. Of several codes a delivery has the first of apikey.revoked,
-// right.stopped, right.late and right.unproven. The end of a basis or of a right's window is
-// no stop. A file with a delivery that fails is not sound for what rests on it.
 //
 // # Settlement
 //
 // A tenant's rules say what its receipts are worth, and who gets that. An event whose type
 // begins with settlement_rule. has the record of a rule as its data:
 //
-//	{"createdAt":…,"currency":…,"effectiveFrom":…,"effectiveUntil":…|null,"id":…,
-//	 "match":{"basisId":…|null,"meteringBasis":…|null,"rightId":…|null,"substrate":…|null},"price":DECIMAL,"priority":n,"revision":n,
-//	 "shares":[{"bps":n,"counterpartyId":…},…],"state":"ACTIVE"|"RETIRED","unit":"EVENT"|"MS"|"SECOND","updatedAt":…}
+//	{"cap":DECIMAL|null,"createdAt":…,"currency":…,"effectiveFrom":…,"effectiveUntil":…|null,"id":…,
+//	 "match":{"basisId":…|null,"completion":…|null,"meteringBasis":…|null,"rightId":…|null,"substrate":…|null},
+//	 "minimum":DECIMAL|null,"price":DECIMAL,"priority":n,"revision":n,"shares":[{"bps":n,"counterpartyId":…},…],
+//	 "state":"ACTIVE"|"RETIRED","unit":"EVENT"|"MS"|"SECOND"|"IMPRESSION"|"CPM","updatedAt":…}
 //
 // The times are of 1970 or later, effectiveUntil is after effectiveFrom. currency is three
 // capital letters, priority at most 1,000,000. The 1 to 10 shares are of different
 // counterparties; each has 1 to 10,000 bps, and all together have 10,000. A price has up to
 // nine digits behind the point and is at most 9223372036.854775807, an amount up to six and is
-// at most 9223372036854.775807.
+// at most 9223372036854.775807. minimum and cap are amounts, and the minimum is not above the
+// cap. They bound what a statement has for the rule, over many packs: no pack applies them.
 //
 // Of several events with the record of one id the last one counts. The rules that a log
 // holds at the end of a pack, whichever of its entries and packs they are in, are listed in
@@ -364,34 +313,103 @@
 // rules of its own leaves and of those in between, if any, for which there is its word only.
 // No id that was listed is ever missing. Once there is a rule, settlement is a list of one:
 //
-//	[{"lines":[{"amount":DECIMAL,"meteringBasis":…,"quantityMs":n,"receipts":n,"rightId":…,"ruleId":…,"shares":[DECIMAL,…]},…],
+//	[{"lines":[{"amount":DECIMAL,"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"receipts":n,"rightId":…,"ruleId":…,"shares":[DECIMAL,…]},…],
 //	  "rules":[{"leaf":n,"rule":{…}},…],
-//	  "unrated":[{"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…]}]
+//	  "unrated":[{"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…]}]
 //
 // What is rated are the receipts of the pack that are metered and no duplicates. A rule fits
-// a receipt if each of rightId, basisId, substrate and meteringBasis is null in its match or
-// equal to that of the receipt's event, and if effectiveFrom ≤ renderedAt < effectiveUntil;
-// it need not stand before the receipt, and its state says nothing. Of several that fit,
-// the one with the highest priority rates the receipt; of those, one whose match names the
-// rightId before one whose does not, and so on with basisId, substrate and meteringBasis;
-// and of those the one with the lowest id, byte by byte.
+// a receipt if each of rightId, basisId, substrate, meteringBasis and completion is null in its
+// match or equal to that of the receipt's event, and if effectiveFrom ≤ renderedAt <
+// effectiveUntil; it need not stand before the receipt, and its state says nothing. Of several
+// that fit, the one with the highest priority rates the receipt; of those, one whose match
+// names the rightId before one whose does not, and so on with basisId, substrate,
+// meteringBasis and completion; and of those the one with the lowest id, byte by byte.
 //
 // A line takes together the receipts of one right and one metering basis that one rule
-// rates: how many they are, and their quantityMs. Its amount is the price times the
-// receipts (EVENT), the quantityMs (MS), or a thousandth of the quantityMs (SECOND),
-// rounded once to six digits behind the point, half to even. shares are the parts of
-// rule.shares, in that order: bps ten-thousandths of the amount, each rounded down to six
-// digits, and the millionths that are left go one each to those of which the most was cut
-// off, of equal ones to the lowest counterpartyId. A line is in the currency of its rule.
+// rates: how many they are, their quantityMs, and their impressions. Its amount is the price
+// times the receipts (EVENT), the quantityMs (MS), a thousandth of the quantityMs (SECOND), the
+// impressions (IMPRESSION), or a thousandth of the impressions (CPM), rounded once to six
+// digits behind the point, half to even. shares are the parts of rule.shares, in that order:
+// bps ten-thousandths of the amount, each rounded down to six digits, and the millionths that
+// are left go one each to those of which the most was cut off, of equal ones to the lowest
+// counterpartyId. A line is in the currency of its rule.
 //
 // unrated are the receipts without a line: with reason NO_RULE if no rule fits, and with
 // reason AMOUNT_TOO_LARGE if the line's amount were more than an amount can be. So lines
 // and unrated together hold each receipt that is METERED, once. Lines are sorted by
 // rightId, meteringBasis and ruleId, unrated by rightId, meteringBasis and reason.
 //
+// # Statement
+//
+// A statement says what the receipts of a period came to, in one currency. It is two lines, each
+// ended by a newline: the text that is signed, and {"signature":{…}} by a key for packs.
+//
+//	{"adjustments":[{"amount":AMOUNT,"reason":"MINIMUM"|"CAP","ruleId":…,"ruleLeaf":leaf,"shares":[SHARE,…]},…],
+//	 "asOf":PACK,"correction":CORRECTION|null,"counterpartyId":…|null,"currency":…,
+//	 "excluded":[{"disputeId":…,"from":…|null,"receiptIds":[…],"rightId":…|null,"state":"HELD"|"UPHELD","to":…|null},…],
+//	 "from":…,"heldAmount":AMOUNT,"issuedAt":…,
+//	 "lines":[{"amount":AMOUNT,"impressions":DECIMAL,"meteringBasis":…,"price":DECIMAL,"quantityMs":n,"receipts":n,"rightId":…,
+//	   "ruleId":…,"ruleLeaf":leaf,"shares":[SHARE,…],"unit":…},…],
+//	 "payees":[{"amount":AMOUNT,"counterpartyId":…,"name":…},…],"statementId":…,"tenantId":…,"to":…,"total":AMOUNT,
+//	 "unrated":[{"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…],"v":1}
+//	SHARE: {"amount":AMOUNT,"bps":n,"counterpartyId":…}
+//	PACK: {"packId":…,"rootHash":HASH,"treeSize":n}
+//	CORRECTION: {"changes":[{"amount":AMOUNT,"meteringBasis":…,"reason":"DISPUTE"|"LATE","receipts":n,"rightId":…,"ruleId":…},…],
+//	 "difference":AMOUNT,"of":…,"payees":[{"amount":AMOUNT,"counterpartyId":…,"name":…},…],
+//	 "previous":{"asOf":PACK,"sha256":HASH,"statementId":…,"total":AMOUNT},"rules":PACK}
+//
+// An AMOUNT is a DECIMAL of at most six digits behind the point, with a minus before it where it
+// is below zero. asOf names the pack up to whose end the log is stated. Stated are the receipts of
+// all its leaves with from ≤ renderedAt < to that are metered, no duplicates and not excluded. The
+// rules are those that the log holds there, and they rate as they do in a pack, but for all of the
+// period at once: a line is rounded once. Lines and unrated are as in a pack; lines of rules in
+// another currency are left out.
+//
+// A receipt is excluded if its id is in receiptIds, or if it is of rightId with from ≤ renderedAt
+// < to, of an exclusion; UPHELD goes before HELD. Exclusions are sorted by disputeId. Each repeats
+// an event dispute.opened; the UPHELD ones have a dispute.resolved with the outcome UPHELD that is
+// not later than issuedAt, and the HELD ones have none. A dispute that was opened by then, and whose
+// window meets the period, or that names a receipt whose id is of a moment within it, is excluded,
+// unless it was resolved otherwise.
+//
+// A rule with a minimum or a cap, in the statement's currency, whose window meets the period, has
+// an adjustment if the sum of its lines is below the minimum or above the cap: the difference. Its
+// shares are those of the same amount above zero, with a minus where it is below. Adjustments are
+// sorted by ruleId.
+//
+// With a counterpartyId the statement shows the shares of that counterparty alone, and no line
+// without one. payees add up the shares by counterparty, sorted by counterpartyId, and total adds
+// up payees. Their names are the service's word. heldAmount is what total would be more if no
+// receipt were HELD; it is below zero where a line would be too large with them.
+//
+// A correction states a period once more, in full. Its period, currency and counterparty are those of
+// the statement that previous names, by id and by the SHA-256 of its text; asOf is a later end of the
+// log, and excluded is what is disputed by then. of is the first statement of the period, where the
+// chain of corrections begins, and rules is its asOf: of all statements of the chain the rules are
+// those that the log holds there, whatever was said of them since. difference is total less that of
+// previous, and so the first total and the differences of a chain make its newest total.
+//
+// changes say what became of each line, by rightId, meteringBasis and ruleId, and of each rule's
+// adjustment, with rightId and meteringBasis empty, in two steps: DISPUTE leads from previous to what
+// it would be with the same end of the log and the exclusions of the correction, LATE from there to
+// the correction. amount is what the shares that are shown add up to, less the same of before, and
+// receipts likewise; of a line that is not there both are nothing. Those of which neither differs are
+// left out. Changes are sorted by rightId, meteringBasis, ruleId and reason; their amounts make
+// difference. So do the amounts of payees, each of whom gets that much more or less than by previous.
+//
+// An event statement.issued, whose subject is the statement, has the SHA-256 of the text as
+// data.sha256, and of a correction the first statement as data.corrects: between the event of
+// previous and its own the log holds none of another correction of that. A statement file is at
+// most 16 MiB. To verify a statement: its form, its sums, and its signature by a key for packs, or
+// for a sandbox, that was valid at issuedAt; the pack of asOf; and with it all packs before that
+// were sealed later than an hour before from, as no receipt is sealed before it is rendered; then
+// everything in it is recomputed. A correction asks for the pack of rules as well, and for the
+// statement before it, which no second one corrects. Without that, of the changes the late ones alone
+// are recomputed. What is not at hand is remarked (statement.unproven).
+//
 // # Proofs
 //
-// Whoever holds an event can prove it without its pack. An inclusion proof is a
+// An event can be proven without its pack. An inclusion proof is a
 // C2SP tlog-proof without an extra line, which goes with the event's text:
 //
 //	c2sp.org/tlog-proof@v1
@@ -446,12 +464,8 @@
 //   - Ed25519 of the standard library, one signature at a time. Batch verification
 //     accepts signatures that single verification refuses.
 //   - A pack has no list of leaf hashes. If the root does not match and every
-//     entry is sound by itself, it can't be told which one was changed.
-//   - What rates is handed in as a function, for prices are no format. A pack with rules
-//     that nobody has rated is not sound.
-//   - Who edits control's database, so that a stopped right lives again, has to give it a
-//     revision: that of the stop, one from before it, or one that no event of the log has made.
-//     The first fails, and so does the last, of a suspended right as soon as a pack is sealed an
-//     hour later. One from before is remarked, for with an honest node's clock it can look the same.
+//     entry is sound by itself, nothing shows which one was changed.
+//   - Rating is a parameter, because prices are no format. A pack with rules that was not
+//     rated is not sound.
 //   - Not here: storage, key management, time stamps by third parties.
 package sealer

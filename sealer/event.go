@@ -69,27 +69,27 @@ func (e *Event) appendHead(dst []byte) []byte {
 // appendTail appends what comes behind data.
 func (e *Event) appendTail(dst []byte) []byte {
 	dst = append(dst, `,"eventId":`...)
-	dst = appendString(dst, e.EventID)
+	dst = AppendString(dst, e.EventID)
 	dst = append(dst, `,"privateCommitment":`...)
 	if e.PrivateCommitment == "" {
 		dst = append(dst, "null"...)
 	} else {
-		dst = appendString(dst, e.PrivateCommitment)
+		dst = AppendString(dst, e.PrivateCommitment)
 	}
 	dst = append(dst, `,"subject":`...)
 	dst = appendRef(dst, e.Subject)
 	dst = append(dst, `,"tenantId":`...)
-	dst = appendString(dst, e.TenantID)
+	dst = AppendString(dst, e.TenantID)
 	dst = append(dst, `,"type":`...)
-	dst = appendString(dst, e.Type)
+	dst = AppendString(dst, e.Type)
 	return append(dst, `,"v":1}`...)
 }
 
 func appendRef(dst []byte, r Ref) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = appendString(dst, r.ID)
+	dst = AppendString(dst, r.ID)
 	dst = append(dst, `,"kind":`...)
-	dst = appendString(dst, r.Kind)
+	dst = AppendString(dst, r.Kind)
 	return append(dst, '}')
 }
 
@@ -146,7 +146,7 @@ func parseEnvelope(b []byte) (e envelope, err error) {
 	e.text = string(b)
 	s := scanner{text: e.text}
 	s.lit(`{"actor":`)
-	e.Actor = s.ref()
+	e.Actor = readRef(&s)
 	s.lit(`,"at":`)
 	e.At = s.time()
 	s.lit(`,"data":`)
@@ -160,7 +160,7 @@ func parseEnvelope(b []byte) (e envelope, err error) {
 		e.PrivateCommitment = s.name()
 	}
 	s.lit(`,"subject":`)
-	e.Subject = s.ref()
+	e.Subject = readRef(&s)
 	s.lit(`,"tenantId":`)
 	e.TenantID = s.name()
 	s.lit(`,"type":`)
@@ -172,7 +172,7 @@ func parseEnvelope(b []byte) (e envelope, err error) {
 	return e, err
 }
 
-func (s *scanner) ref() (r Ref) {
+func readRef(s *scanner) (r Ref) {
 	s.lit(`{"id":`)
 	r.ID = s.name()
 	s.lit(`,"kind":`)

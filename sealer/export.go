@@ -38,7 +38,7 @@ func (h *ExportHeader) Append(dst []byte) []byte {
 	dst = append(dst, `,"checkpoints":[`...)
 	for i, note := range h.Checkpoints {
 		dst = appendComma(dst, i)
-		dst = appendString(dst, note)
+		dst = AppendString(dst, note)
 	}
 	dst = append(dst, `],"count":`...)
 	dst = strconv.AppendUint(dst, h.Count, 10)
@@ -47,7 +47,7 @@ func (h *ExportHeader) Append(dst []byte) []byte {
 	dst = append(dst, `,"firstIndex":`...)
 	dst = strconv.AppendUint(dst, h.FirstIndex, 10)
 	dst = append(dst, `,"tenantId":`...)
-	dst = appendString(dst, h.TenantID)
+	dst = AppendString(dst, h.TenantID)
 	return append(dst, `,"v":1}`...)
 }
 
@@ -73,7 +73,7 @@ func ParseExportHeader(text []byte) (h ExportHeader, err error) {
 	s.lit(`,"v":1}`)
 	err = s.end()
 	if err == nil && (h.Count == 0 || len(h.Checkpoints) == 0) {
-		err = fmt.Errorf("%s under %s", count(int(h.Count), "entry"), count(len(h.Checkpoints), "checkpoint"))
+		err = fmt.Errorf("%d entries under %d checkpoints", h.Count, len(h.Checkpoints))
 	}
 	if err != nil {
 		return ExportHeader{}, fmt.Errorf("cannot read export: %w", err)

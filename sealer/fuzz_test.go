@@ -1,75 +1,16 @@
 package sealer
 
 import (
-	"bytes"
-	"context"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// seeds adds the vectors that match a pattern.
-func seeds(f *testing.F, patterns ...string) {
-	for _, pattern := range patterns {
-		names, err := filepath.Glob(filepath.Join("testdata", pattern))
-		require.NoError(f, err)
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			require.NoError(f, err)
-			f.Add(text)
-		}
-	}
-}
-
-// FuzzParseEvent: what is accepted is canonical, and is written the same again.
-func FuzzParseEvent(f *testing.F) {
-	w := newWorld(f)
-	for n := range 5 {
-		f.Add(w.delivery(n, "order"))
-	}
-	f.Add(w.note("right.revoked"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		_, _ = SplitDelivery(text)
-		_, deliveryErr := ReadDelivery(text)
-		e, err := ParseEvent(text)
-		if err != nil {
-			require.Error(t, deliveryErr)
-			return
-		}
-		require.True(t, isCanonical(text))
-		again, err := AppendEvent(nil, &e)
-		require.NoError(t, err)
-		require.Equal(t, string(text), string(again))
-		if deliveryErr == nil {
-			_, err := SplitDelivery(text)
-			require.NoError(t, err)
-		}
-	})
-}
-
-// FuzzParseReceipt: what is accepted is written the same again.
-func FuzzParseReceipt(f *testing.F) {
-	w := newWorld(f)
-	for n := range 5 {
-		_, _, r := w.draft(n)
-		f.Add(AppendReceipt(nil, r))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if r, err := ParseReceipt(text); err == nil {
-			require.True(t, isCanonical(text))
-			require.Equal(t, string(text), string(AppendReceipt(nil, &r)))
-		}
-	})
-}
-
 // FuzzParsePrivate: what is accepted is written the same again.
 func FuzzParsePrivate(f *testing.F) {
 	f.Add(AppendPrivate(nil, &Private{AttentionMs: -1}))
-	f.Add(AppendPrivate(nil, &Private{AttentionMs: 3, DataSubject: "sub", RequestHash: "x", Telemetry: []byte(`{"a":[1,{}]}`)}))
+	f.Add(AppendPrivate(nil, &Private{AttentionMs: 3, DataSubject: "sub", Notes: []byte(`{"b":"c"}`), RequestHash: "x", Telemetry: []byte(`{"a":[1,{}]}`)}))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if p, err := ParsePrivate(text); err == nil {
 			require.Equal(t, string(text), string(AppendPrivate(nil, &p)))
@@ -91,45 +32,6 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// FuzzReadPack: what is read to its end is written the same again, in its form.
-func FuzzReadPack(f *testing.F) {
-	seeds(f, "good/chain-*", "good/settled-*", "good/sandbox*.json", "bad/*.ndjson", "bad/answer-*.json")
-	_, vkey := rootKey(f, "root.example")
-	f.Fuzz(func(t *testing.T, text []byte) {
-		_, err := verifyPack(context.Background(), bytes.NewReader(text), vkey)
-		require.NoError(t, err, "only a broken disk is an error")
-		p, err := ReadPack(bytes.NewReader(text))
-		if err != nil {
-			return
-		}
-		var entries [][]byte
-		for {
-			event, err := p.Next()
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				return
-			}
-			entries = append(entries, event)
-		}
-		same := &SealedPack{Header: *p.Header(), HeaderText: p.Header().append(nil), Signature: p.Signature()}
-		require.Equal(t, string(p.HeaderText()), string(same.HeaderText))
-		lines := append([][]byte{same.HeaderText}, entries...)
-		lines = append(lines, signatureLine(same.Header.SigningKeyID, same.Signature))
-		object := AppendPackObject(nil, same, entries)
-		switch {
-		case bytes.HasPrefix(text, []byte(objectStart)):
-			require.Equal(t, string(text), string(object))
-		case p.beside != nil:
-			answer := packAnswer(object, answered(*p.beside))
-			require.Contains(t, []string{answer, answer[len(answerStart) : len(answer)-1]}, strings.TrimSuffix(string(text), "\n"))
-		default:
-			require.Equal(t, string(text), string(forge(lines...)))
-		}
-	})
-}
-
 // FuzzOpenCheckpoint: only the note that was signed opens.
 func FuzzOpenCheckpoint(f *testing.F) {
 	key := testKey("pack")
@@ -142,19 +44,6 @@ func FuzzOpenCheckpoint(f *testing.F) {
 		if err == nil {
 			require.Equal(t, c, got, "nothing else was ever signed")
 		}
-	})
-}
-
-// FuzzVerifyDirectory: only the directory that was signed verifies.
-func FuzzVerifyDirectory(f *testing.F) {
-	w := newWorld(f)
-	good := w.directory()
-	f.Add(good)
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if _, err := VerifyDirectory(text, w.vkey); err == nil {
-			require.Equal(t, string(good), string(text))
-		}
-		_, _ = readKeys(text)
 	})
 }
 
@@ -173,12 +62,55 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// FuzzReadReceipt: an HTTP answer is read without panic, and exactly.
-func FuzzReadReceipt(f *testing.F) {
-	seeds(f, "good/receipt*.json", "bad/*.json")
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if r, err := readReceipt(text); err == nil {
-			require.Equal(t, string(r.text), string(AppendReceipt(nil, &r.receipt)))
+// FuzzContradiction: a list of duplicates contradicts itself exactly if the leaves that are
+// not at hand can't be so, tried one by one.
+func FuzzContradiction(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 0, 1, 1, 1, 2, 0})
+	f.Add([]byte{0, 5, 1, 0, 5, 0, 0, 9, 2})
+	f.Add([]byte{3, 0, 1, 4, 50, 1, 3, 59, 1})
+	f.Fuzz(func(t *testing.T, said []byte) {
+		const first = 3
+		l := &Ledger{first: first, history: newHistory(nil)}
+		type delivery struct {
+			RecordedDelivery
+			at    time.Time
+			first uint64
 		}
+		var all []delivery
+		for leaf := uint64(first); len(said) >= 3 && leaf < 40; leaf, said = leaf+1, said[3:] {
+			d := delivery{at: epoch.Add(time.Duration(said[1]%60) * time.Hour), first: uint64(said[2]) % (leaf + 1)}
+			d.Event.At = d.at
+			if hash := (Hash{said[0] % 3}).String(); said[0]%6 < 3 {
+				d.Idempotency = hash
+			} else {
+				d.Identity.Hash = hash
+			}
+			s, _ := l.history.sighting(leaf, &d.RecordedDelivery)
+			l.history.sight(s)
+			if d.first >= first { // what is in the pack is no matter of this
+				d.first = leaf
+			} else {
+				l.Duplicates = append(l.Duplicates, Duplicate{Leaf: leaf, First: d.first})
+			}
+			all = append(all, d)
+		}
+		possible := true
+		for leaf := range uint64(first) {
+			var held *delivery // that leaf holds the key of, as old as can be
+			for i := range all {
+				if d := &all[i]; d.first == leaf && (held == nil || d.at.After(held.at)) {
+					held = d
+				}
+			}
+			for _, d := range all {
+				if held == nil {
+					continue
+				}
+				same := d.Idempotency == held.Idempotency && d.Identity == held.Identity
+				repeats := same && (d.Idempotency == "" || d.at.Sub(held.at.Add(-DuplicateWindow)) <= DuplicateWindow)
+				possible = possible && !(repeats && d.first > leaf) && !(d.first == leaf && !same)
+			}
+		}
+		require.Equal(t, possible, l.Contradiction() == "", "%+v: %s", all, l.Contradiction())
 	})
 }

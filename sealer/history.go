@@ -12,14 +12,13 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// history is what the entries of one log tell about a later one: which event ids,
-// idempotency hashes and identities stood before, and which settlement rules. It grows with the log:
-// 48 bytes an entry.
+// History is what has to be known of a log's entries to judge a later one: their event ids,
+// idempotency hashes and identities, and the settlement rules. It takes 48 bytes an entry.
 //
 // The entries of a pack are noted in a history of their own, above that of the packs
-// before it. What does not turn out sound is dropped with that; the rest is joined.
-type history struct {
-	below  *history // of the entries before, only read; nil if none are known
+// before it. If the pack is sound, its history is joined with that; else it is dropped.
+type History struct {
+	below  *History // of the entries before, only read; nil if none are known
 	secret [16]byte // that digests are made with, one for all
 	ids    sorted[ulid.ULID]
 	// seen are the deliveries with a key that are younger than all of theirs before, so that
@@ -48,11 +47,11 @@ type sighting struct {
 	at int64
 }
 
-// digest stands for a key in fewer bytes. Whoever makes up hashes can't make two of one
-// digest, not knowing the secret.
+// digest stands for a key in fewer bytes. It is keyed with a secret, so that made-up hashes
+// can't collide.
 type digest [16]byte
 
-func (h *history) digest(key []byte) digest {
+func (h *History) digest(key []byte) digest {
 	sum := sha256.Sum256(append(h.secret[:], key...))
 	return digest(sum[:16])
 }
@@ -61,7 +60,7 @@ func (h *history) digest(key []byte) digest {
 func (d *RecordedDelivery) keyed() bool { return d.Idempotency != "" || d.Identity != RowIdentity{} }
 
 // sighting is that of the delivery at leaf; ok is false without a key.
-func (h *history) sighting(leaf uint64, d *RecordedDelivery) (s sighting, ok bool) {
+func (h *History) sighting(leaf uint64, d *RecordedDelivery) (s sighting, ok bool) {
 	s = sighting{leaf: leaf, at: d.Event.At.UnixMilli()}
 	text := d.Idempotency
 	row := d.Identity != RowIdentity{}
@@ -84,9 +83,12 @@ func (s *sighting) compare(t *sighting) int {
 	return cmp.Or(bytes.Compare(s.key[:], t.key[:]), cmp.Compare(s.leaf, t.leaf))
 }
 
+// NewHistory is what is known of a log before any of its packs was read.
+func NewHistory() *History { return newHistory(nil) }
+
 // newHistory begins to note entries above those that are known, which may be nil.
-func newHistory(below *history) *history {
-	h := &history{below: below, rules: make(map[string]SettlementRule)}
+func newHistory(below *History) *History {
+	h := &History{below: below, rules: make(map[string]SettlementRule)}
 	h.ids.compare = func(a, b *ulid.ULID) int { return bytes.Compare(a[:], b[:]) }
 	h.seen.compare = (*sighting).compare
 	if below == nil {
@@ -98,9 +100,9 @@ func newHistory(below *history) *history {
 	return h
 }
 
-// join adds what a ledger has noted above h, and takes it from there.
-func (h *history) join(l *ledger) {
-	above, first, end := l.history, l.first, l.tree.Size()
+// Join adds what a ledger has noted above h, and takes it from there.
+func (h *History) Join(l *Ledger) {
+	above, first, end := l.history, l.first, l.Tree.Size()
 	l.history = nil
 	h.ids.merge(&above.ids, func(before, id *ulid.ULID) bool { return *before != *id })
 	h.seen.merge(&above.seen, func(before, s *sighting) bool { return before.key != s.key || before.at < s.at })
@@ -113,18 +115,18 @@ func (h *history) join(l *ledger) {
 }
 
 // holds reports whether the entry at leaf was joined.
-func (h *history) holds(leaf uint64) bool {
+func (h *History) holds(leaf uint64) bool {
 	return h != nil && slices.ContainsFunc(h.known, func(r leafRange) bool { return r.first <= leaf && leaf < r.end })
 }
 
 // complete reports whether all entries below leaf were joined.
-func (h *history) complete(leaf uint64) bool {
+func (h *History) complete(leaf uint64) bool {
 	return leaf == 0 || h != nil && len(h.known) == 1 && h.known[0] == leafRange{0, leaf}
 }
 
 // repeated notes an event id and reports whether it stood before.
-func (h *history) repeated(eventID string) bool {
-	id, err := parseID(eventPrefix, eventID)
+func (h *History) repeated(eventID string) bool {
+	id, err := ParseID(eventPrefix, eventID)
 	if err != nil {
 		return false
 	}
@@ -143,7 +145,7 @@ func (h *history) repeated(eventID string) bool {
 
 // first notes the delivery at leaf and returns the lowest leaf that makes it a
 // duplicate.
-func (h *history) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool) {
+func (h *History) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool) {
 	s, ok := h.sighting(leaf, d)
 	if !ok {
 		return 0, false
@@ -154,7 +156,7 @@ func (h *history) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool
 }
 
 // sight notes a delivery at a leaf behind all others.
-func (h *history) sight(s sighting) {
+func (h *History) sight(s sighting) {
 	p := h.seen.search(func(t *sighting) bool { return t.compare(&s) < 0 })
 	if last := h.seen.before(p); last != nil && last.key == s.key && last.at >= s.at {
 		h.late = append(h.late, s)
@@ -165,7 +167,7 @@ func (h *history) sight(s sighting) {
 
 // sighted returns the lowest leaf whose delivery has the key of one, and is at most
 // DuplicateWindow older.
-func (h *history) sighted(s *sighting) (leaf uint64, ok bool) {
+func (h *History) sighted(s *sighting) (leaf uint64, ok bool) {
 	if h == nil {
 		return 0, false
 	}
@@ -183,7 +185,7 @@ func (h *history) sighted(s *sighting) (leaf uint64, ok bool) {
 }
 
 // sightings are all deliveries of the pack that have a key, by key and leaf.
-func (h *history) sightings() []sighting {
+func (h *History) sightings() []sighting {
 	all := make([]sighting, 0, h.seen.count+len(h.late))
 	h.seen.each(func(s *sighting) { all = append(all, *s) })
 	if len(h.late) > 0 {
@@ -194,7 +196,7 @@ func (h *history) sightings() []sighting {
 }
 
 // amend notes the rule whose record the event at leaf holds, in place of the one of its id.
-func (h *history) amend(leaf uint64, record []byte) error {
+func (h *History) amend(leaf uint64, record []byte) error {
 	id, err := ruleID(record)
 	if err != nil {
 		return fmt.Errorf("the settlement rule of leaf %d: %w", leaf, err)
@@ -204,6 +206,6 @@ func (h *history) amend(leaf uint64, record []byte) error {
 }
 
 // byLeaf are the rules by rising leaf.
-func (h *history) byLeaf() []SettlementRule {
+func (h *History) byLeaf() []SettlementRule {
 	return slices.SortedFunc(maps.Values(h.rules), func(a, b SettlementRule) int { return cmp.Compare(a.Leaf, b.Leaf) })
 }

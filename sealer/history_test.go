@@ -24,7 +24,7 @@ func TestFirstIsTheLowest(t *testing.T) {
 				for range leaf {
 					tree.Append(Hash{})
 				}
-				below.join(&ledger{history: h, first: joined, tree: tree})
+				below.Join(&Ledger{history: h, first: joined, Tree: tree})
 				h, joined = newHistory(below), leaf
 			}
 			d := keys[rapid.IntRange(0, len(keys)-1).Draw(t, "key")]

@@ -8,19 +8,23 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
+// Prefixes of ids.
 const (
 	eventPrefix   = "evt_"
-	receiptPrefix = "rcp_"
-	packPrefix    = "ppk_"
+	ReceiptPrefix = "rcp_"
+	PackPrefix    = "ppk_"
 	tenantPrefix  = "tnt_"
 )
+
+// originPrefix begins the name of every log of ours.
+const originPrefix = "muniment/"
 
 // systemTenant owns the events of nodes and operators. It is the one tenant whose id
 // has no ULID.
 const systemTenant = "tnt_system"
 
-// parseID reads prefix + ULID in its one spelling.
-func parseID(prefix, id string) (ulid.ULID, error) {
+// ParseID reads prefix + ULID in its one spelling.
+func ParseID(prefix, id string) (ulid.ULID, error) {
 	text, ok := strings.CutPrefix(id, prefix)
 	u, err := ulid.ParseStrict(text)
 	if !ok || err != nil || u.String() != text {
@@ -34,12 +38,12 @@ func checkTenant(id string) error {
 	if id == systemTenant {
 		return nil
 	}
-	_, err := parseID(tenantPrefix, id)
+	_, err := ParseID(tenantPrefix, id)
 	return err
 }
 
-// checkOrigin asks that origin names the log of a tenant.
-func checkOrigin(origin string) error {
+// CheckOrigin asks that origin names the log of a tenant.
+func CheckOrigin(origin string) error {
 	tenantID, ok := strings.CutPrefix(origin, originPrefix)
 	if !ok {
 		return fmt.Errorf("%q is no origin of the form %s + tenant", origin, originPrefix)
@@ -49,7 +53,7 @@ func checkOrigin(origin string) error {
 
 // checkID asks that id is prefix + a ULID of the moment at, to the millisecond.
 func checkID(prefix, id string, at time.Time) (ulid.ULID, error) {
-	u, err := parseID(prefix, id)
+	u, err := ParseID(prefix, id)
 	if err != nil {
 		return u, err
 	}

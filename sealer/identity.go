@@ -41,14 +41,14 @@ func (i RowIdentity) append(dst []byte) []byte {
 	dst = append(dst, '{')
 	if i.Day != "" {
 		dst = append(dst, `"day":`...)
-		dst = append(appendString(dst, i.Day), ',')
+		dst = append(AppendString(dst, i.Day), ',')
 	}
 	dst = append(dst, `"hash":`...)
-	return append(appendString(dst, i.Hash), '}')
+	return append(AppendString(dst, i.Hash), '}')
 }
 
-// identity reads what RowIdentity.append writes.
-func (s *scanner) identity() (i RowIdentity) {
+// readIdentity reads what RowIdentity.append writes.
+func readIdentity(s *scanner) (i RowIdentity) {
 	s.lit(`{`)
 	if s.has(`"day":`) {
 		if i.Day = s.str(); !isDay(i.Day) {

@@ -14,8 +14,8 @@ const (
 	MaxMultiplier = 10_000 * Impression
 )
 
-// CountImpressions is what metering counts for a delivery that is no duplicate: its
-// multiplier, or one impression where none was given; nothing if it is not metered.
+// CountImpressions is what a delivery makes: its multiplier, or one impression where none was
+// given; nothing if it is not metered.
 func CountImpressions(metered bool, multiplier int64) int64 {
 	switch {
 	case !metered:
@@ -54,15 +54,6 @@ func ParseImpressions(s string) (int64, error) {
 		return 0, fmt.Errorf("%q is no decimal of at most four digits behind the point, without needless zeros", s)
 	}
 	return n, nil
-}
-
-// multiplier consumes a quoted decimal above 0 and of at most MaxMultiplier.
-func (s *scanner) multiplier() int64 {
-	n, err := ParseImpressions(s.str())
-	if err != nil || n == 0 || n > MaxMultiplier {
-		s.fail("a multiplier")
-	}
-	return n
 }
 
 // impressions consumes a quoted decimal.

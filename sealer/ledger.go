@@ -2,92 +2,107 @@ package sealer
 
 import "fmt"
 
-// ledger folds the entries of one pack, in their order: leaves, totals,
-// duplicates, settlement rules, and every fault. Building a pack and verifying one is the same
-// work up to what is claimed about duplicates.
-type ledger struct {
-	tenantID string
-	history  *history // that the entries are noted in
-	// claim says what else than the history names an entry a duplicate: the
+// Ledger folds the entries of one pack, in their order: leaves, totals,
+// duplicates, settlement rules, and every fault. PackBuilder signs what comes out of it, package
+// verify compares it with what was signed. It belongs to one goroutine.
+type Ledger struct {
+	// Claim, Settles and Keeps are set before the first Fold.
+	//
+	// Claim says what else than the history names an entry a duplicate: the
 	// builder's knowledge of earlier packs, or the header that is verified.
-	claim func(e *Event, leaf uint64) (first uint64, ok bool)
+	Claim func(e *Event, leaf uint64) (first uint64, ok bool)
+	// Settles keeps Rated, Keeps keeps Leaves.
+	Settles, Keeps bool
 
-	// settles is set if settlement is going to be asked for, keeps if leaves are.
-	settles, keeps bool
+	// What the entries have made so far, only to be read.
 
-	tree       *Tree
-	first      uint64
-	entries    int
-	leaves     []Hash
-	meter      Meter
-	rated      []rated
-	duplicates []Duplicate
-	deliveries int
-	faults     []Verdict
-	ruleFault  error // of a rule that can't be read
+	Tree       *Tree // of the log
+	Entries    int
+	Leaves     []Hash
+	Meter      Meter
+	Rated      []Rated     // the metered receipts that repeat none
+	Duplicates []Duplicate // by rising leaf
+	Deliveries int         // those at fault are not counted
+	Faults     []Fault     // by rising index
+
+	tenantID  string
+	first     uint64   // leaf
+	history   *History // that the entries are noted in
+	ruleFault error    // of a rule that can't be read
 }
 
-// newLedger begins at leaf first, where the log is the tree before.
-func newLedger(tenantID string, first uint64, before *Tree, h *history) *ledger {
-	return &ledger{tenantID: tenantID, history: h, tree: before.Clone(), first: first}
+// Fault is what is wrong with an entry.
+type Fault struct {
+	Code    Code
+	Index   int // of the entry, from 0
+	Message string
 }
 
-func (l *ledger) fold(f finding) {
-	leaf := l.next()
-	l.entries++
-	if l.keeps {
-		l.leaves = append(l.leaves, f.leaf)
+// NewLedger begins at leaf first, where the log is the tree before, and known is what is known
+// of it; nil for nothing.
+func NewLedger(tenantID string, first uint64, before *Tree, known *History) *Ledger {
+	return &Ledger{tenantID: tenantID, history: newHistory(known), Tree: before.Clone(), first: first}
+}
+
+// Fold takes the next entry, as an Inspector has found it.
+func (l *Ledger) Fold(f Finding) {
+	leaf := l.Next()
+	l.Entries++
+	if l.Keeps {
+		l.Leaves = append(l.Leaves, f.leaf)
 	}
-	l.tree.Append(f.leaf)
+	l.Tree.Append(f.leaf)
 	switch {
-	case f.code != "":
-		l.fault(f.code, f.err.Error())
+	case f.Code != "":
+		l.fault(f.Code, f.Err.Error())
 		return
-	case f.event.TenantID != l.tenantID:
-		l.fault(TenantMismatch, fmt.Sprintf("event %s is of %s", f.event.EventID, f.event.TenantID))
-	case l.history.repeated(f.event.EventID):
-		l.fault(EntryRepeated, fmt.Sprintf("event %s stands in the log before", f.event.EventID))
+	case f.Event.TenantID != l.tenantID:
+		l.fault(TenantMismatch, fmt.Sprintf("event %s is of %s", f.Event.EventID, f.Event.TenantID))
+	case l.history.repeated(f.Event.EventID):
+		l.fault(EntryRepeated, fmt.Sprintf("event %s stands in the log before", f.Event.EventID))
 	}
-	if f.delivery == nil {
-		if isRule(&f.event) {
-			l.amend(leaf, f.event.Data)
+	if f.Delivery == nil {
+		if isRule(&f.Event) {
+			l.amend(leaf, f.Event.Data)
 		}
 		return
 	}
-	l.deliveries++
-	first, duplicate := l.history.first(leaf, f.delivery)
-	if claimed, ok := l.claim(&f.event, leaf); ok && l.unknown(claimed) && f.delivery.keyed() {
+	l.Deliveries++
+	first, duplicate := l.history.first(leaf, f.Delivery)
+	if claimed, ok := l.Claim(&f.Event, leaf); ok && l.Unknown(claimed) && f.Delivery.keyed() {
 		if !duplicate || claimed < first {
 			first, duplicate = claimed, true
 		}
 	}
 	if duplicate {
-		l.duplicates = append(l.duplicates, Duplicate{Leaf: leaf, First: first})
+		l.Duplicates = append(l.Duplicates, Duplicate{Leaf: leaf, First: first})
 	}
-	row := l.meter.add(f.delivery, duplicate)
-	if l.settles && f.delivery.Metered && !duplicate {
-		l.rated = append(l.rated, rated{row, f.delivery.Receipt.RenderedAt.UnixMilli(), f.delivery.QuantityMs})
+	row := l.Meter.Add(f.Delivery, duplicate)
+	if l.Settles && f.Delivery.Metered && !duplicate {
+		id, _ := ParseID(eventPrefix, f.Event.EventID) // it was checked
+		l.Rated = append(l.Rated, Rated{row, f.Delivery.Completion, f.Delivery.Receipt.RenderedAt.UnixMilli(), f.Delivery.QuantityMs, f.Delivery.Impressions, id})
 	}
 }
 
-// next is the leaf of the next entry.
-func (l *ledger) next() uint64 { return l.first + uint64(l.entries) }
+// Next is the leaf of the next entry.
+func (l *Ledger) Next() uint64 { return l.first + uint64(l.Entries) }
 
-// unknown reports whether the leaf is an earlier one, of which the history knows nothing.
-func (l *ledger) unknown(leaf uint64) bool { return leaf < l.first && !l.history.below.holds(leaf) }
+// Unknown reports whether the leaf is an earlier one, of which the history knows nothing.
+func (l *Ledger) Unknown(leaf uint64) bool { return leaf < l.first && !l.history.below.holds(leaf) }
 
-// close drops what only the verdicts on the pack itself need.
-func (l *ledger) close() { l.claim, l.rated, l.duplicates, l.meter = nil, nil, nil, Meter{} }
+// Complete reports whether the history knows all entries before the first.
+func (l *Ledger) Complete() bool { return l.history.below.complete(l.first) }
+
+// Keyed counts the deliveries that can be duplicates.
+func (l *Ledger) Keyed() int { return l.history.seen.count + len(l.history.late) }
+
+// Forget drops what was noted for a History to join.
+func (l *Ledger) Forget() { l.history = nil }
+
+// Close drops what only the verdicts on the pack itself need.
+func (l *Ledger) Close() { l.Claim, l.Rated, l.Duplicates, l.Meter = nil, nil, nil, Meter{} }
 
 // fault notes what is wrong with the entry that was folded last.
-func (l *ledger) fault(code Code, message string) {
-	index := l.entries - 1
-	l.faults = append(l.faults, Verdict{Code: code, Index: &index, Message: message})
-}
-
-// packPurposes returns what a pack's key and the keys of its receipts have to be
-// for.
-func packPurposes(d *Directory, keyID string) (pack, receipts string) {
-	sandbox := d.ofSandbox(keyID)
-	return PackPurpose(sandbox), ReceiptPurpose(sandbox)
+func (l *Ledger) fault(code Code, message string) {
+	l.Faults = append(l.Faults, Fault{code, l.Entries - 1, message})
 }

@@ -54,13 +54,10 @@ type Meter struct {
 
 type meterKey struct{ right, substrate, basis, meteringBasis, reason string }
 
-// Add counts d, as a duplicate if it is one.
-func (m *Meter) Add(d *RecordedDelivery, duplicate bool) { m.add(d, duplicate) }
-
-// add is Add; it returns the row that the delivery counts in.
-func (m *Meter) add(d *RecordedDelivery, duplicate bool) *MeterRow {
+// Add counts d, as a duplicate if it is one, and returns the row that it counts in.
+func (m *Meter) Add(d *RecordedDelivery, duplicate bool) *MeterRow {
 	k := meterKey{d.RightID, d.Substrate, d.BasisID, d.Basis, d.Reason}
-	quantity, impressions := d.QuantityMs, d.Impressions()
+	quantity, impressions := d.QuantityMs, d.Impressions
 	if duplicate {
 		k.meteringBasis, k.reason, quantity, impressions = BasisNone, ReasonDuplicate, 0, 0
 	}

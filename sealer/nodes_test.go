@@ -125,21 +125,3 @@ func theirHashes(list tlog.RecordProof) []Hash {
 	}
 	return ours
 }
-
-// TestBeforeIsTheTreeOfThePackBefore restores each pack's tree out of its header.
-func TestBeforeIsTheTreeOfThePackBefore(t *testing.T) {
-	a := newArchive(t, 4, 1, 3, 9, 2)
-	tree := NewTree()
-	for _, p := range a.packs {
-		h, err := ParsePackHeader(p.HeaderText)
-		require.NoError(t, err)
-		before, err := h.Before()
-		require.NoError(t, err)
-		require.Equal(t, tree.State(), before.State())
-		tree = p.Tree
-	}
-	bad := a.packs[2].Header
-	bad.Consistency = bad.Consistency[1:]
-	_, err := bad.Before()
-	require.Error(t, err)
-}

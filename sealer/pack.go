@@ -54,13 +54,13 @@ type PackRef struct {
 
 // Ref is how the next pack names this one.
 func (h *PackHeader) Ref() PackRef {
-	return PackRef{sha256.Sum256(h.append(nil)), h.PackID, h.RootHash, h.TreeSize}
+	return PackRef{sha256.Sum256(h.Append(nil)), h.PackID, h.RootHash, h.TreeSize}
 }
 
-// append appends the canonical text.
-func (h *PackHeader) append(dst []byte) []byte {
+// Append appends the canonical text, which the signature of the pack is over.
+func (h *PackHeader) Append(dst []byte) []byte {
 	dst = append(dst, `{"checkpoint":`...)
-	dst = appendString(dst, h.Checkpoint)
+	dst = AppendString(dst, h.Checkpoint)
 	dst = append(dst, `,"consistency":`...)
 	dst = appendHashes(dst, h.Consistency)
 	dst = append(dst, `,"count":`...)
@@ -84,7 +84,7 @@ func (h *PackHeader) append(dst []byte) []byte {
 		dst = h.Metering[i].append(dst)
 	}
 	dst = append(dst, `],"packId":`...)
-	dst = appendString(dst, h.PackID)
+	dst = AppendString(dst, h.PackID)
 	dst = append(dst, `,"previous":`...)
 	if h.Previous == nil {
 		dst = append(dst, "null"...)
@@ -92,7 +92,7 @@ func (h *PackHeader) append(dst []byte) []byte {
 		dst = append(dst, `{"headerHash":`...)
 		dst = appendHash(dst, h.Previous.HeaderHash)
 		dst = append(dst, `,"packId":`...)
-		dst = appendString(dst, h.Previous.PackID)
+		dst = AppendString(dst, h.Previous.PackID)
 		dst = append(dst, `,"rootHash":`...)
 		dst = appendHash(dst, h.Previous.RootHash)
 		dst = append(dst, `,"treeSize":`...)
@@ -106,9 +106,9 @@ func (h *PackHeader) append(dst []byte) []byte {
 	dst = append(dst, `,"settlement":`...)
 	dst = h.Settlement.append(dst)
 	dst = append(dst, `,"signingKeyId":`...)
-	dst = appendString(dst, h.SigningKeyID)
+	dst = AppendString(dst, h.SigningKeyID)
 	dst = append(dst, `,"tenantId":`...)
-	dst = appendString(dst, h.TenantID)
+	dst = AppendString(dst, h.TenantID)
 	dst = append(dst, `,"treeSize":`...)
 	dst = strconv.AppendUint(dst, h.TreeSize, 10)
 	return append(dst, `,"v":1}`...)
@@ -129,21 +129,21 @@ func appendHash(dst []byte, h Hash) []byte {
 
 func (r *MeterRow) append(dst []byte) []byte {
 	dst = append(dst, `{"basisId":`...)
-	dst = appendString(dst, r.BasisID)
+	dst = AppendString(dst, r.BasisID)
 	dst = append(dst, `,"impressions":"`...)
 	dst = AppendImpressions(dst, r.Impressions)
 	dst = append(dst, `","meteringBasis":`...)
-	dst = appendString(dst, r.MeteringBasis)
+	dst = AppendString(dst, r.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
 	dst = strconv.AppendInt(dst, r.QuantityMs, 10)
 	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, r.Reason)
+	dst = AppendString(dst, r.Reason)
 	dst = append(dst, `,"receipts":`...)
 	dst = strconv.AppendInt(dst, r.Receipts, 10)
 	dst = append(dst, `,"rightId":`...)
-	dst = appendString(dst, r.RightID)
+	dst = AppendString(dst, r.RightID)
 	dst = append(dst, `,"substrate":`...)
-	dst = appendString(dst, r.Substrate)
+	dst = AppendString(dst, r.Substrate)
 	return append(dst, '}')
 }
 
@@ -170,23 +170,23 @@ func parsePackHeader(text []byte) (h PackHeader, err error) {
 	s.object()
 	h.Directory = text[directoryAt:s.at:s.at]
 	s.lit(`,"duplicates":`)
-	s.list(func() { h.Duplicates = append(h.Duplicates, s.duplicate()) })
+	s.list(func() { h.Duplicates = append(h.Duplicates, readDuplicate(&s)) })
 	s.lit(`,"firstIndex":`)
 	h.FirstIndex = uint64(s.integer())
 	s.lit(`,"metering":`)
-	s.list(func() { h.Metering = append(h.Metering, s.meterRow()) })
+	s.list(func() { h.Metering = append(h.Metering, readMeterRow(&s)) })
 	s.lit(`,"packId":`)
 	h.PackID = s.packID()
 	s.lit(`,"previous":`)
 	if !s.has("null") {
-		h.Previous = s.packRef()
+		h.Previous = readPackRef(&s)
 	}
 	s.lit(`,"rootHash":`)
 	h.RootHash = s.hash()
 	s.lit(`,"sealedAt":`)
 	h.SealedAt = s.time()
 	s.lit(`,"settlement":`)
-	h.Settlement = s.settlement()
+	h.Settlement = readSettlement(&s)
 	s.lit(`,"signingKeyId":`)
 	h.SigningKeyID = s.name()
 	s.lit(`,"tenantId":`)
@@ -200,7 +200,7 @@ func parsePackHeader(text []byte) (h PackHeader, err error) {
 	return h, h.check()
 }
 
-func (s *scanner) duplicate() (d Duplicate) {
+func readDuplicate(s *scanner) (d Duplicate) {
 	s.lit(`{"first":`)
 	d.First = uint64(s.integer())
 	s.lit(`,"leaf":`)
@@ -209,7 +209,7 @@ func (s *scanner) duplicate() (d Duplicate) {
 	return d
 }
 
-func (s *scanner) meterRow() (r MeterRow) {
+func readMeterRow(s *scanner) (r MeterRow) {
 	s.lit(`{"basisId":`)
 	r.BasisID = s.name()
 	s.lit(`,"impressions":`)
@@ -230,7 +230,7 @@ func (s *scanner) meterRow() (r MeterRow) {
 	return r
 }
 
-func (s *scanner) packRef() *PackRef {
+func readPackRef(s *scanner) *PackRef {
 	r := new(PackRef)
 	s.lit(`{"headerHash":`)
 	r.HeaderHash = s.hash()
@@ -282,8 +282,8 @@ func signatureLine(keyID string, signature []byte) []byte {
 	return append(appendSignature([]byte(`{"signature":`), keyID, signature), '}')
 }
 
-// parseSignatureLine reads what signatureLine writes.
-func parseSignatureLine(line []byte) (keyID string, signature []byte, err error) {
+// ParseSignatureLine reads the last line of a bundle or a statement, without its newline.
+func ParseSignatureLine(line []byte) (keyID string, signature []byte, err error) {
 	s := scanner{text: string(line)}
 	s.lit(`{"signature":`)
 	keyID, signature = s.signature()

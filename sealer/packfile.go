@@ -13,9 +13,9 @@ const (
 	// MaxEventBytes is the longest event: one that is longer is neither written nor
 	// read, so no log holds what no pack could.
 	MaxEventBytes = 1 << 20
-	// maxHeaderBytes is the longest header: 100,000 rows of metering and as many
-	// duplicates fit.
-	maxHeaderBytes = 64 << 20
+	// maxHeaderBytes is the longest header: 100,000 rows of metering, as many duplicates,
+	// and as many lines of settlement fit.
+	maxHeaderBytes = 80 << 20
 	// maxObjectBytes bounds the one-object form, which is held in memory.
 	maxObjectBytes = 256 << 20
 )
@@ -76,7 +76,7 @@ func AppendPackObject(dst []byte, p *SealedPack, entries [][]byte) []byte {
 	dst = append(dst, `{"entries":[`...)
 	for i, e := range entries {
 		dst = appendComma(dst, i)
-		dst = appendString(dst, string(e))
+		dst = AppendString(dst, string(e))
 	}
 	dst = append(dst, `],"header":`...)
 	dst = append(dst, p.HeaderText...)
@@ -109,13 +109,12 @@ func ReadPack(r io.Reader) (*PackReader, error) {
 	return p, nil
 }
 
-// How the forms of a pack, and a key directory, begin. In an answer of the sandbox a
-// pack stands beside a key.
+// How the forms of a pack begin. In an answer of the sandbox a pack stands beside a key.
 const (
-	headerStart    = `{"checkpoint":`
-	objectStart    = `{"entries":[`
-	besideStart    = `{"pack":`
-	directoryStart = `{"delegation":`
+	headerStart = `{"checkpoint":`
+	objectStart = `{"entries":[`
+	besideStart = `{"pack":`
+	answerStart = `{"ok":true,"data":`
 )
 
 // inObject says whether a file that begins so holds a pack as one object.
@@ -126,7 +125,7 @@ func inObject(start []byte) bool {
 }
 
 func (p *PackReader) begin(r *bufio.Reader) (err error) {
-	if r, err = plain(r); err != nil {
+	if r, err = Uncompressed(r); err != nil {
 		return err
 	}
 	start, err := r.Peek(len(answerStart + besideStart + objectStart))
@@ -165,7 +164,7 @@ func (p *PackReader) readObject(r io.Reader) error {
 	s.lit(`}`)
 	if beside {
 		s.lit(`,"verificationKey":`)
-		k := s.answeredKey()
+		k := readAnsweredKey(&s)
 		p.beside = &k
 		s.lit(`}`)
 		if answer {
@@ -192,6 +191,9 @@ func (p *PackReader) setSignature(keyID string, signature []byte) error {
 
 // Header returns the header; HeaderText its text, which is what was signed.
 func (p *PackReader) Header() *PackHeader { return &p.header }
+
+// KeyBeside is the key that an answer of the sandbox has beside the pack; nil in other forms.
+func (p *PackReader) KeyBeside() *Key { return p.beside }
 
 // HeaderText returns the canonical text of the header.
 func (p *PackReader) HeaderText() []byte { return p.headerText }
@@ -232,7 +234,7 @@ func (p *PackReader) next() ([]byte, error) {
 	if !bytes.HasPrefix(line, signatureStart) {
 		return line, nil
 	}
-	keyID, signature, err := parseSignatureLine(line)
+	keyID, signature, err := ParseSignatureLine(line)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // ReadPublicKey reads an Ed25519 public key, 32 bytes in base64url, in its one spelling. It
 // refuses a key of small order, and one that is not the canonical encoding of its point.
 func ReadPublicKey(text string) (ed25519.PublicKey, error) {
-	pub, err := decodeBase64(text, ed25519.PublicKeySize)
+	pub, err := DecodeBase64(text, ed25519.PublicKeySize)
 	if err == nil {
 		err = checkPoint(pub)
 	}

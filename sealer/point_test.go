@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// weakKeys are public keys that nobody may have: those of small order, with either sign,
+// weakKeys are public keys that are refused: those of small order, with either sign,
 // and those whose y-coordinate is not reduced.
 func weakKeys() (keys []ed25519.PublicKey) {
 	for _, sign := range []byte{0, 0x80} {
@@ -55,16 +55,12 @@ func TestWeakKeys(t *testing.T) {
 		k := NewKey(pub, PurposeReceipt, epoch)
 		_, err = k.Public()
 		require.Error(t, err, "a directory: %x", pub)
-		_, err = readKeys([]byte(keysAnswer(k)))
-		require.ErrorContains(t, err, `"/data/keys/0/publicKey"`, "a list: %x", pub)
 		_, err = Delegate(root, pub, epoch, epoch.Add(time.Hour))
 		require.Error(t, err, "a delegation: %x", pub)
 
 		vkey, err := note.NewEd25519VerifierKey("weak.example", pub)
 		require.NoError(t, err)
-		_, err = readRoot(vkey)
-		require.Error(t, err, "a root key: %x", pub)
-		_, err = VerifyDirectory(newWorld(t).directory(), vkey)
+		_, err = VerifyDirectory(nil, vkey)
 		require.ErrorContains(t, err, "root key", "%x", pub)
 		_, err = ReadDelegation("", vkey)
 		require.ErrorContains(t, err, "root key", "%x", pub)

@@ -1,18 +1,22 @@
 package sealer
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 )
 
 // Private is the part of a record that erasure deletes. The event holds only its
-// commitment: without the salt nothing can be told from that, so every proof
+// commitment: without the salt it reveals nothing, so every proof
 // stays valid and says nothing about the erased person.
 type Private struct {
 	// Salt is 128 random bits, fresh for every record.
 	Salt [16]byte
 	// DataSubject is the caller's reference to a person; empty for none.
 	DataSubject string
+	// Notes are what an audit event has to keep out of its data, as a person may be named
+	// there: an RFC 8785 object; nil for none.
+	Notes []byte
 	// Telemetry is the consent-projected telemetry, an RFC 8785 object; nil for none.
 	Telemetry []byte
 	// AttentionMs is derived from eye tracking; −1 for none.
@@ -24,22 +28,26 @@ type Private struct {
 // AppendPrivate appends the canonical text of p. What p lacks is left out; the
 // salt is always there:
 //
-//	{"attentionMs":…,"dataSubject":…,"requestHash":…,"salt":…,"telemetry":{…}}
+//	{"attentionMs":…,"dataSubject":…,"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
 func AppendPrivate(dst []byte, p *Private) []byte {
 	dst = append(dst, '{')
 	if p.AttentionMs >= 0 {
 		dst = append(dst, `"attentionMs":`...)
-		dst = appendNumber(dst, float64(p.AttentionMs))
+		dst = AppendNumber(dst, float64(p.AttentionMs))
 		dst = append(dst, ',')
 	}
 	if p.DataSubject != "" {
-		dst = append(dst, `"dataSubject":`...)
-		dst = appendString(dst, p.DataSubject)
+		dst = appendSubject(dst, p.DataSubject)
+		dst = append(dst, ',')
+	}
+	if p.Notes != nil {
+		dst = append(dst, `"notes":`...)
+		dst = append(dst, p.Notes...)
 		dst = append(dst, ',')
 	}
 	if p.RequestHash != "" {
 		dst = append(dst, `"requestHash":`...)
-		dst = appendString(dst, p.RequestHash)
+		dst = AppendString(dst, p.RequestHash)
 		dst = append(dst, ',')
 	}
 	dst = append(dst, `"salt":"`...)
@@ -52,17 +60,22 @@ func AppendPrivate(dst []byte, p *Private) []byte {
 	return append(dst, '}')
 }
 
-// ParsePrivate reads exactly what AppendPrivate writes. Telemetry aliases b.
+// SubjectField is how a private part that names a person says so, byte for byte. It stands
+// before the salt.
+func SubjectField(dataSubject string) []byte { return appendSubject(nil, dataSubject) }
+
+func appendSubject(dst []byte, dataSubject string) []byte {
+	return AppendString(append(dst, `"dataSubject":`...), dataSubject)
+}
+
+// ParsePrivate reads exactly what AppendPrivate writes. Notes and Telemetry alias b.
 func ParsePrivate(b []byte) (Private, error) {
-	p := Private{AttentionMs: -1}
 	s := scanner{text: string(b)}
-	s.lit(`{`)
-	if s.has(`"attentionMs":`) {
-		p.AttentionMs = s.integer()
-		s.lit(`,`)
-	}
-	if s.has(`"dataSubject":`) {
-		p.DataSubject = s.name()
+	p := readPrivateHead(&s)
+	if s.has(`"notes":`) {
+		notesAt := s.at
+		s.object()
+		p.Notes = b[notesAt:s.at:s.at]
 		s.lit(`,`)
 	}
 	if s.has(`"requestHash":`) {
@@ -81,10 +94,38 @@ func ParsePrivate(b []byte) (Private, error) {
 	if err == nil && p.Telemetry != nil && !isCanonical(p.Telemetry) {
 		err = fmt.Errorf("telemetry: %w", ErrNotCanonical)
 	}
+	if err == nil && p.Notes != nil && !isCanonical(p.Notes) {
+		err = fmt.Errorf("notes: %w", ErrNotCanonical)
+	}
 	if err != nil {
 		return Private{}, fmt.Errorf("cannot read private part: %w", err)
 	}
 	return p, nil
+}
+
+// readPrivateHead reads what comes before the notes.
+func readPrivateHead(s *scanner) Private {
+	p := Private{AttentionMs: -1}
+	s.lit(`{`)
+	if s.has(`"attentionMs":`) {
+		p.AttentionMs = s.integer()
+		s.lit(`,`)
+	}
+	if s.has(`"dataSubject":`) {
+		p.DataSubject = s.name()
+		s.lit(`,`)
+	}
+	return p
+}
+
+// DataSubject is the reference to a person in a private part that ParsePrivate reads; empty
+// for none. It reads no more than that.
+func DataSubject(private []byte) string {
+	if !bytes.Contains(private, []byte(`"dataSubject":`)) {
+		return "" // as in most
+	}
+	s := scanner{text: string(private)}
+	return readPrivateHead(&s).DataSubject
 }
 
 // Commit returns base64url SHA-256(salt ‖ private).

@@ -22,7 +22,8 @@ type Purpose struct {
 }
 
 // purposes is the table. Receipts and packs each have one row of the sandbox, and one of all
-// others. Of what is no evidence a verifier knows nothing but the name.
+// others. A verifier has no use for keys that sign no evidence. A purpose with which control signs
+// needs a row in package control/signing as well.
 var purposes = [...]Purpose{
 	{Name: PurposeReceipt, Receipts: true},
 	{Name: PurposePack, Packs: true},
@@ -56,8 +57,8 @@ func purposeThat(is func(*Purpose) bool) Purpose {
 	return Purpose{}
 }
 
-// ofSandbox says whether a key signs for the sandbox, as far as d knows.
-func (d *Directory) ofSandbox(keyID string) bool {
-	k := d.key(keyID)
+// OfSandbox says whether a key signs for the sandbox, as far as d knows.
+func (d *Directory) OfSandbox(keyID string) bool {
+	k := d.Key(keyID)
 	return k != nil && PurposeOf(k.Purpose).Sandbox
 }

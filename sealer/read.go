@@ -7,14 +7,16 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"muniment/gate"
 )
 
 // ErrWitness says that a receipt's witness is not that of the event around it:
 // the receipt was moved, or something of the event was changed.
 var ErrWitness = errors.New("witness does not match the event")
 
-// reasonMetered is the reason of a delivery that is billed.
-const reasonMetered = "METERED"
+// ReasonMetered is the reason of a delivery that is billed.
+const ReasonMetered = "METERED"
 
 // ReadDelivery takes a delivery.recorded event apart and checks all that can be
 // checked without a key: the text is canonical (ErrNotCanonical), the witness is
@@ -49,18 +51,14 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 		h := s.hash()
 		d.Idempotency = h.String()
 	} else if s.has(`,"identity":`) {
-		d.Identity = s.identity()
+		d.Identity = readIdentity(&s)
 	}
 	s.lit(`,"metering":`)
-	m := s.metering()
-	d.Basis, d.Metered, d.QuantityMs, d.Reason, d.Reasons = m.basis, m.metered, m.quantityMs, m.reason, m.reasons
-	if s.has(`,"multiplier":`) {
-		d.Multiplier = s.multiplier()
-	}
+	d.RecordedMetering = readMetering(&s)
 	receiptFrom := s.at
 	s.lit(`,"receipt":`)
 	receipt := s.at
-	d.Receipt = s.receipt()
+	d.Receipt = readReceipt(&s)
 	receiptTo := s.at
 	s.lit(`,"rightId":`)
 	d.RightID = s.name()
@@ -92,32 +90,59 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	return d, nil
 }
 
-// statedMetering is the member metering of a delivery.
-type statedMetering struct {
-	basis      string
-	metered    bool
-	quantityMs int64
-	reason     string
-	reasons    []string
+// RecordedMetering is the member metering of a delivery.
+type RecordedMetering struct {
+	Metered    bool
+	Reason     string
+	Reasons    []string
+	Basis      string
+	Completion string // of gate.Completion: one of few constants
+	QuantityMs int64
+	// Impressions are in ten-thousandths, 0 unless it is metered.
+	Impressions int64
 }
 
-func (m *statedMetering) equal(o *statedMetering) bool {
-	return m.basis == o.basis && m.metered == o.metered && m.quantityMs == o.quantityMs && m.reason == o.reason && slices.Equal(m.reasons, o.reasons)
+// Equal reports whether both say the same.
+func (m *RecordedMetering) Equal(o *RecordedMetering) bool {
+	return m.Basis == o.Basis && m.Completion == o.Completion && m.Impressions == o.Impressions && m.Metered == o.Metered &&
+		m.QuantityMs == o.QuantityMs && m.Reason == o.Reason && slices.Equal(m.Reasons, o.Reasons)
 }
 
-func (s *scanner) metering() (m statedMetering) {
+// ParseMetering reads the canonical text of a delivery's metering.
+func ParseMetering(text []byte) (RecordedMetering, error) {
+	s := scanner{text: string(text)}
+	m := readMetering(&s)
+	return m, s.end()
+}
+
+func readMetering(s *scanner) (m RecordedMetering) {
 	s.lit(`{"basis":`)
-	m.basis = s.name()
+	m.Basis = s.name()
+	s.lit(`,"completion":`)
+	m.Completion = s.completion()
+	s.lit(`,"impressions":`)
+	if m.Impressions = s.impressions(); m.Impressions > MaxMultiplier {
+		s.fail("impressions of one delivery")
+	}
 	s.lit(`,"metered":`)
-	m.metered = s.bool()
+	m.Metered = s.bool()
 	s.lit(`,"quantityMs":`)
-	m.quantityMs = s.integer()
+	m.QuantityMs = s.integer()
 	s.lit(`,"reason":`)
-	m.reason = s.name()
+	m.Reason = s.name()
 	s.lit(`,"reasons":`)
-	s.list(func() { m.reasons = append(m.reasons, s.name()) })
+	s.list(func() { m.Reasons = append(m.Reasons, s.name()) })
 	s.lit(`}`)
 	return m
+}
+
+// completion consumes the name of a completion.
+func (s *scanner) completion() string {
+	c, ok := gate.ParseCompletion(s.str())
+	if !ok {
+		s.fail("a completion")
+	}
+	return c.String()
 }
 
 func (d *RecordedDelivery) checkWitness(sum Hash) error {
@@ -133,25 +158,27 @@ func (d *RecordedDelivery) checkWitness(sum Hash) error {
 	return nil
 }
 
-// check asks that what is said twice is said alike. That event and receipt are of
-// one moment follows: each is of the moment of its ULID.
+// check compares what an event states twice. The moments of event and receipt need no
+// comparison: each is that of its ULID, and they share it.
 func (d *RecordedDelivery) check() error {
 	r, e := &d.Receipt, &d.Event
 	switch {
-	case e.EventID[len(eventPrefix):] != strings.TrimPrefix(r.ReceiptID, receiptPrefix):
+	case e.EventID[len(eventPrefix):] != strings.TrimPrefix(r.ReceiptID, ReceiptPrefix):
 		return fmt.Errorf("event %s carries receipt %s", e.EventID, r.ReceiptID)
 	case e.Subject != Ref{subjectRight, d.RightID}:
 		return fmt.Errorf("subject %s %s is not the right %s", e.Subject.Kind, e.Subject.ID, d.RightID)
 	}
-	if err := checkReceipt(r); err != nil {
+	if err := CheckReceipt(r); err != nil {
 		return err
 	}
 	switch {
-	case d.Metered != (d.Reason == reasonMetered), d.Metered != (len(d.Reasons) == 0),
+	case d.Metered != (d.Reason == ReasonMetered), d.Metered != (len(d.Reasons) == 0),
 		!d.Metered && d.Reasons[0] != d.Reason:
 		return fmt.Errorf("metered %t for reason %s of %v", d.Metered, d.Reason, d.Reasons)
 	case d.Metered && d.QuantityMs != int64(math.Floor(r.DwellMs)), !d.Metered && d.QuantityMs != 0:
 		return fmt.Errorf("a quantity of %d ms, metered %t, dwell %v ms", d.QuantityMs, d.Metered, r.DwellMs)
+	case d.Metered != (d.Impressions > 0):
+		return fmt.Errorf("impressions of %s, metered %t", FormatImpressions(d.Impressions), d.Metered)
 	}
 	return nil
 }
@@ -162,7 +189,7 @@ func (d *RecordedDelivery) check() error {
 // when it is one; both alias the record. A private part that is gone is no
 // fault: erasure removes it. Signatures are not checked here.
 func CheckRecord(r *Record) (Event, *RecordedDelivery, error) {
-	e, d, err := checkEvent(r.Event)
+	e, d, err := ReadEvent(r.Event)
 	switch {
 	case err != nil:
 	case e.TenantID != r.TenantID:
@@ -178,8 +205,8 @@ func CheckRecord(r *Record) (Event, *RecordedDelivery, error) {
 	return e, d, nil
 }
 
-// checkEvent reads any event, and checks a delivery.
-func checkEvent(text []byte) (Event, *RecordedDelivery, error) {
+// ReadEvent reads any event: a delivery as ReadDelivery does, which is nil for all others.
+func ReadEvent(text []byte) (Event, *RecordedDelivery, error) {
 	e, err := parseEnvelope(text)
 	if err != nil {
 		return Event{}, nil, err

@@ -35,17 +35,17 @@ func AppendReceipt(dst []byte, r *Receipt) []byte {
 	dst = append(dst, `{"correlationId":`...)
 	dst = appendNullString(dst, r.CorrelationID)
 	dst = append(dst, `,"dwellMs":`...)
-	dst = appendNumber(dst, r.DwellMs)
+	dst = AppendNumber(dst, r.DwellMs)
 	dst = append(dst, `,"issuedAt":`...)
 	dst = appendQuotedTime(dst, r.IssuedAt)
 	dst = append(dst, `,"nonce":`...)
-	dst = appendString(dst, r.Nonce)
+	dst = AppendString(dst, r.Nonce)
 	dst = append(dst, `,"receiptId":`...)
-	dst = appendString(dst, r.ReceiptID)
+	dst = AppendString(dst, r.ReceiptID)
 	dst = append(dst, `,"renderedAt":`...)
 	dst = appendQuotedTime(dst, r.RenderedAt)
 	dst = append(dst, `,"spatialAnchorId":`...)
-	dst = appendString(dst, r.SpatialAnchorID)
+	dst = AppendString(dst, r.SpatialAnchorID)
 	dst = append(dst, `,"spatialPlacementId":`...)
 	dst = appendNullString(dst, r.SpatialPlacementID)
 	dst = append(dst, `,"version":"1","witness":`...)
@@ -57,14 +57,14 @@ func AppendReceipt(dst []byte, r *Receipt) []byte {
 // ErrNotCanonical. The receipt owns its strings.
 func ParseReceipt(b []byte) (Receipt, error) {
 	s := scanner{text: string(b)}
-	r := s.receipt()
+	r := readReceipt(&s)
 	if err := s.end(); err != nil {
 		return Receipt{}, fmt.Errorf("cannot read receipt: %w", err)
 	}
 	return r, nil
 }
 
-func (s *scanner) receipt() (r Receipt) {
+func readReceipt(s *scanner) (r Receipt) {
 	s.lit(`{"correlationId":`)
 	r.CorrelationID = s.nullStr()
 	s.lit(`,"dwellMs":`)

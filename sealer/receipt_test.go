@@ -1,10 +1,9 @@
-package sealer
+package sealer_test
 
 import (
 	"bytes"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
@@ -12,15 +11,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gowebpki/jcs"
 	"github.com/stretchr/testify/require"
-)
 
-// rounds is the number of rounds of a test: the second, with MUNIMENT_TEST_FULL.
-func rounds(usual, full int) int {
-	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
-		return full
-	}
-	return usual
-}
+	"muniment/sealer"
+	"muniment/sealer/sealertest"
+)
 
 // randomString mixes what a canonicaliser may stumble over.
 func randomString(r *rand.Rand) string {
@@ -53,7 +47,7 @@ func randomNumber(r *rand.Rand) float64 {
 	}
 }
 
-func randomReceipt(r *rand.Rand) Receipt {
+func randomReceipt(r *rand.Rand) sealer.Receipt {
 	optional := func() *string {
 		if r.IntN(2) == 0 {
 			return nil
@@ -61,7 +55,7 @@ func randomReceipt(r *rand.Rand) Receipt {
 		s := randomString(r)
 		return &s
 	}
-	return Receipt{
+	return sealer.Receipt{
 		ReceiptID: randomString(r), CorrelationID: optional(), SpatialAnchorID: randomString(r), SpatialPlacementID: optional(),
 		IssuedAt: time.UnixMilli(r.Int64N(1 << 47)).UTC(), RenderedAt: time.UnixMilli(r.Int64N(1 << 47)).UTC(),
 		DwellMs: randomNumber(r), Nonce: randomString(r), Witness: optional(),
@@ -72,9 +66,9 @@ func randomReceipt(r *rand.Rand) Receipt {
 func TestReceiptIsCanonical(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var buf []byte
-	for range rounds(50_000, 1_000_000) {
+	for range sealertest.Rounds(50_000, 1_000_000) {
 		receipt := randomReceipt(r)
-		buf = AppendReceipt(buf[:0], &receipt)
+		buf = sealer.AppendReceipt(buf[:0], &receipt)
 
 		// Members in another order and with escapes of another writer.
 		loose, err := json.Marshal(struct {
@@ -90,7 +84,7 @@ func TestReceiptIsCanonical(t *testing.T) {
 			Witness            *string `json:"witness"`
 		}{
 			"1", receipt.ReceiptID, receipt.CorrelationID, receipt.SpatialAnchorID, receipt.SpatialPlacementID,
-			FormatTime(receipt.IssuedAt), FormatTime(receipt.RenderedAt), receipt.DwellMs, receipt.Nonce, receipt.Witness,
+			sealer.FormatTime(receipt.IssuedAt), sealer.FormatTime(receipt.RenderedAt), receipt.DwellMs, receipt.Nonce, receipt.Witness,
 		}, jsontext.EscapeForHTML(true), jsontext.EscapeForJS(true))
 		require.NoError(t, err)
 
@@ -103,9 +97,9 @@ func TestReceiptIsCanonical(t *testing.T) {
 			require.Equal(t, string(byJSONText), string(buf))
 		}
 
-		parsed, err := ParseReceipt(buf)
+		parsed, err := sealer.ParseReceipt(buf)
 		require.NoError(t, err)
-		require.Equal(t, buf, AppendReceipt(nil, &parsed))
+		require.Equal(t, buf, sealer.AppendReceipt(nil, &parsed))
 	}
 }
 
@@ -113,15 +107,15 @@ func TestAppendReceiptAllocatesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	receipt := randomReceipt(r)
 	buf := make([]byte, 0, 4096)
-	require.Zero(t, testing.AllocsPerRun(1000, func() { buf = AppendReceipt(buf[:0], &receipt) }))
+	require.Zero(t, testing.AllocsPerRun(1000, func() { buf = sealer.AppendReceipt(buf[:0], &receipt) }))
 }
 
 // TestParseReceiptIsStrict changes one thing at a time.
 func TestParseReceiptIsStrict(t *testing.T) {
-	w := newWorld(t)
-	_, _, receipt := w.draft(2)
-	good := string(AppendReceipt(nil, receipt))
-	_, err := ParseReceipt([]byte(good))
+	w := sealertest.NewWorld(t)
+	_, _, receipt := w.Draft(2)
+	good := string(sealer.AppendReceipt(nil, receipt))
+	_, err := sealer.ParseReceipt([]byte(good))
 	require.NoError(t, err)
 	for name, change := range map[string][2]string{
 		"space":              {`,"dwellMs"`, `, "dwellMs"`},
@@ -146,16 +140,16 @@ func TestParseReceiptIsStrict(t *testing.T) {
 	} {
 		bad := string(bytes.Replace([]byte(good), []byte(change[0]), []byte(change[1]), 1))
 		require.NotEqual(t, good, bad, name)
-		_, err := ParseReceipt([]byte(bad))
-		require.ErrorIs(t, err, ErrNotCanonical, name)
+		_, err := sealer.ParseReceipt([]byte(bad))
+		require.ErrorIs(t, err, sealer.ErrNotCanonical, name)
 	}
 }
 
 func BenchmarkAppendReceipt(b *testing.B) {
-	w := newWorld(b)
-	_, _, receipt := w.draft(2)
+	w := sealertest.NewWorld(b)
+	_, _, receipt := w.Draft(2)
 	buf := make([]byte, 0, 4096)
 	for b.Loop() {
-		buf = AppendReceipt(buf[:0], receipt)
+		buf = sealer.AppendReceipt(buf[:0], receipt)
 	}
 }

@@ -89,7 +89,7 @@ func (s *scanner) unescape(raw string, escaped bool) string {
 	}
 	quoted := `"` + raw + `"`
 	meant, err := jsontext.AppendUnquote(nil, quoted)
-	if err != nil || string(appendString(nil, string(meant))) != quoted {
+	if err != nil || string(AppendString(nil, string(meant))) != quoted {
 		s.fail("the shortest escapes")
 		return ""
 	}
@@ -117,7 +117,7 @@ func (s *scanner) name() string {
 // packID consumes the id of a pack.
 func (s *scanner) packID() string {
 	id := s.str()
-	if _, err := parseID(packPrefix, id); err != nil {
+	if _, err := ParseID(PackPrefix, id); err != nil {
 		s.fail("the id of a pack")
 	}
 	return id
@@ -150,7 +150,7 @@ func (s *scanner) number() float64 {
 	raw := rest[:len(rest)-len(strings.TrimLeft(rest, "+-.0123456789e"))]
 	f, err := strconv.ParseFloat(raw, 64)
 	var spelling [32]byte
-	if err != nil || string(appendNumber(spelling[:0], f)) != raw {
+	if err != nil || string(AppendNumber(spelling[:0], f)) != raw {
 		s.fail("a number")
 		return 0
 	}
@@ -191,7 +191,7 @@ func (s *scanner) nullTime() *time.Time {
 
 // bytes consumes a base64url string of n bytes and returns them.
 func (s *scanner) bytes(n int) []byte {
-	b, err := decodeBase64(s.str(), n)
+	b, err := DecodeBase64(s.str(), n)
 	if err != nil {
 		s.fail(fmt.Sprintf("base64url of %d bytes", n))
 		return make([]byte, n)

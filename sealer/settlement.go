@@ -24,6 +24,7 @@ type Settlement struct {
 type SettlementLine struct {
 	RuleID, RightID, MeteringBasis string
 	Receipts, QuantityMs           int64
+	Impressions                    int64 // in ten-thousandths
 	Amount                         string
 	// Shares are the parts of the rule's shares, in their order; they add up to Amount.
 	Shares []string
@@ -41,13 +42,17 @@ type SettlementRule struct {
 type Unrated struct {
 	RightID, MeteringBasis, Reason string
 	Receipts, QuantityMs           int64
+	Impressions                    int64 // in ten-thousandths
 }
 
-// Metered is what is rated of a metered receipt.
+// Metered is what is rated: a metered receipt, or the sums of several with the same names.
 type Metered struct {
-	RightID, BasisID, Substrate, MeteringBasis string
-	RenderedAt                                 time.Time
-	QuantityMs                                 int64
+	RightID, BasisID, Substrate, MeteringBasis, Completion string
+	// RenderedAt is when it was rendered; of several receipts, any moment of a stretch of time that
+	// holds all of them, and in which no rule begins or ends.
+	RenderedAt time.Time
+	// Receipts are at least 1, Impressions in ten-thousandths.
+	Receipts, QuantityMs, Impressions int64
 }
 
 // Rate makes lines and counts, sorted as Settlement has them, of rules and metered
@@ -92,46 +97,50 @@ func (s *Settlement) append(dst []byte) []byte {
 
 func (l *SettlementLine) append(dst []byte) []byte {
 	dst = append(dst, `{"amount":`...)
-	dst = appendString(dst, l.Amount)
-	dst = append(dst, `,"meteringBasis":`...)
-	dst = appendString(dst, l.MeteringBasis)
+	dst = AppendString(dst, l.Amount)
+	dst = append(dst, `,"impressions":"`...)
+	dst = AppendImpressions(dst, l.Impressions)
+	dst = append(dst, `","meteringBasis":`...)
+	dst = AppendString(dst, l.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
 	dst = strconv.AppendInt(dst, l.QuantityMs, 10)
 	dst = append(dst, `,"receipts":`...)
 	dst = strconv.AppendInt(dst, l.Receipts, 10)
 	dst = append(dst, `,"rightId":`...)
-	dst = appendString(dst, l.RightID)
+	dst = AppendString(dst, l.RightID)
 	dst = append(dst, `,"ruleId":`...)
-	dst = appendString(dst, l.RuleID)
+	dst = AppendString(dst, l.RuleID)
 	dst = append(dst, `,"shares":[`...)
 	for i, s := range l.Shares {
-		dst = appendString(appendComma(dst, i), s)
+		dst = AppendString(appendComma(dst, i), s)
 	}
 	return append(dst, `]}`...)
 }
 
 func (u *Unrated) append(dst []byte) []byte {
-	dst = append(dst, `{"meteringBasis":`...)
-	dst = appendString(dst, u.MeteringBasis)
+	dst = append(dst, `{"impressions":"`...)
+	dst = AppendImpressions(dst, u.Impressions)
+	dst = append(dst, `","meteringBasis":`...)
+	dst = AppendString(dst, u.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
 	dst = strconv.AppendInt(dst, u.QuantityMs, 10)
 	dst = append(dst, `,"reason":`...)
-	dst = appendString(dst, u.Reason)
+	dst = AppendString(dst, u.Reason)
 	dst = append(dst, `,"receipts":`...)
 	dst = strconv.AppendInt(dst, u.Receipts, 10)
 	dst = append(dst, `,"rightId":`...)
-	dst = appendString(dst, u.RightID)
+	dst = AppendString(dst, u.RightID)
 	return append(dst, '}')
 }
 
-// settlement reads what Settlement.append writes.
-func (s *scanner) settlement() *Settlement {
+// readSettlement reads what Settlement.append writes.
+func readSettlement(s *scanner) *Settlement {
 	if s.has("[]") {
 		return nil
 	}
 	t := new(Settlement)
 	s.lit(`[{"lines":`)
-	s.list(func() { t.Lines = append(t.Lines, s.settlementLine()) })
+	s.list(func() { t.Lines = append(t.Lines, readSettlementLine(s)) })
 	s.lit(`,"rules":`)
 	s.list(func() {
 		var r SettlementRule
@@ -145,14 +154,16 @@ func (s *scanner) settlement() *Settlement {
 		t.Rules = append(t.Rules, r)
 	})
 	s.lit(`,"unrated":`)
-	s.list(func() { t.Unrated = append(t.Unrated, s.unrated()) })
+	s.list(func() { t.Unrated = append(t.Unrated, readUnrated(s)) })
 	s.lit(`}]`)
 	return t
 }
 
-func (s *scanner) settlementLine() (l SettlementLine) {
+func readSettlementLine(s *scanner) (l SettlementLine) {
 	s.lit(`{"amount":`)
 	l.Amount = s.name()
+	s.lit(`,"impressions":`)
+	l.Impressions = s.impressions()
 	s.lit(`,"meteringBasis":`)
 	l.MeteringBasis = s.name()
 	s.lit(`,"quantityMs":`)
@@ -169,8 +180,10 @@ func (s *scanner) settlementLine() (l SettlementLine) {
 	return l
 }
 
-func (s *scanner) unrated() (u Unrated) {
-	s.lit(`{"meteringBasis":`)
+func readUnrated(s *scanner) (u Unrated) {
+	s.lit(`{"impressions":`)
+	u.Impressions = s.impressions()
+	s.lit(`,"meteringBasis":`)
 	u.MeteringBasis = s.name()
 	s.lit(`,"quantityMs":`)
 	u.QuantityMs = s.integer()
@@ -198,4 +211,10 @@ func (s *Settlement) check(size uint64) error {
 		}
 	}
 	return nil
+}
+
+// ID is the id in the record, empty if it can't be read.
+func (r *SettlementRule) ID() string {
+	id, _ := ruleID(r.Record)
+	return id
 }

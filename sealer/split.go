@@ -30,7 +30,6 @@ func SplitDelivery(event []byte) (DeliveryParts, error) {
 	var p DeliveryParts
 	_, rest, ok1 := bytes.Cut(event, toMetering)
 	metering, rest, ok2 := bytes.Cut(rest, toReceipt)
-	metering = metering[:bytes.LastIndexByte(metering, '}')+1] // a multiplier may stand behind it
 	receipt, rest, ok3 := cutObject(rest, toRight)
 	_, rest, ok4 := bytes.Cut(rest, toSignature)
 	signature, rest, ok5 := cutObject(rest, toSubstrate)

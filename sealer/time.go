@@ -39,3 +39,16 @@ func ParseTime(s string) (time.Time, error) {
 	}
 	return t, nil
 }
+
+// Moment is a time as JSON has it here, in the one spelling of FormatTime.
+type Moment struct{ time.Time }
+
+// MarshalJSON implements json.Marshaler.
+func (m Moment) MarshalJSON() ([]byte, error) { return appendQuotedTime(nil, m.Time), nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *Moment) UnmarshalJSON(text []byte) (err error) {
+	s := scanner{text: string(text)}
+	m.Time = s.time()
+	return s.end()
+}

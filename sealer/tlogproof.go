@@ -2,7 +2,6 @@ package sealer
 
 import (
 	"fmt"
-	"strings"
 
 	tlogproof "github.com/transparency-dev/formats/proof"
 )
@@ -16,9 +15,6 @@ type InclusionProof struct {
 	// Checkpoint is the signed note, verbatim.
 	Checkpoint string
 }
-
-// proofStart is the first line of every C2SP tlog-proof.
-const proofStart = "c2sp.org/tlog-proof@v1\n"
 
 // Text is the C2SP tlog-proof, https://c2sp.org/tlog-proof. It has no extra line,
 // for nothing would vouch for what stands in it.
@@ -67,9 +63,9 @@ func (p *ConsistencyProof) Append(dst []byte) []byte {
 	dst = append(dst, `{"consistency":`...)
 	dst = appendHashes(dst, p.Hashes)
 	dst = append(dst, `,"from":`...)
-	dst = appendString(dst, p.From)
+	dst = AppendString(dst, p.From)
 	dst = append(dst, `,"to":`...)
-	dst = appendString(dst, p.To)
+	dst = AppendString(dst, p.To)
 	return append(dst, '}')
 }
 
@@ -103,28 +99,10 @@ func (s *scanner) hashes() (list []Hash) {
 	return list
 }
 
-// How an HTTP answer stands around its data.
-const (
-	answerStart = `{"ok":true,"data":`
-	answerEnd   = `,"contractVersion":"v1.0"}`
-)
-
-// unwrap takes data out of the HTTP answer around it, and off the newline that an
-// answer, or a tool that saved it, puts behind. What is no answer is data already.
-func unwrap(text string) string {
-	text = strings.TrimSuffix(text, "\n")
-	if data, ok := strings.CutPrefix(text, answerStart); ok {
-		if data, ok = strings.CutSuffix(data, answerEnd); ok {
-			return data
-		}
-	}
-	return text
-}
-
-// readProofAnswer reads {"event":…,"proof":…}, or the HTTP answer with it. The event
-// is verbatim: it is the leaf.
-func readProofAnswer(text string) (event []byte, p InclusionProof, err error) {
-	s := scanner{text: unwrap(text)}
+// ParseProvenEvent reads {"event":…,"proof":…}, as the service answers with it. The event is
+// verbatim: it is the leaf. It verifies nothing.
+func ParseProvenEvent(text string) (event []byte, p InclusionProof, err error) {
+	s := scanner{text: text}
 	s.lit(`{"event":`)
 	event = []byte(s.object())
 	s.lit(`,"proof":`)
@@ -137,23 +115,11 @@ func readProofAnswer(text string) (event []byte, p InclusionProof, err error) {
 	return event, p, err
 }
 
-// oneNewline takes off the second newline at the end of a text, which tools put
-// there that write a string to a file.
-func oneNewline(text string) string {
-	if strings.HasSuffix(text, "\n\n") {
-		return text[:len(text)-1]
-	}
-	return text
-}
-
-// readNote reads a signed note: its text, or the HTTP answer {"checkpoint":NOTE}.
-func readNote(text string) (string, error) {
-	if !strings.HasPrefix(text, answerStart) {
-		return oneNewline(text), nil
-	}
-	s := scanner{text: unwrap(text)}
+// ParseNote reads {"checkpoint":NOTE}, as the service answers with it. It verifies nothing.
+func ParseNote(text string) (note string, err error) {
+	s := scanner{text: text}
 	s.lit(headerStart)
-	note := s.name()
+	note = s.name()
 	s.lit(`}`)
 	return note, s.end()
 }

@@ -17,7 +17,7 @@ func (h Hash) String() string { return base64url.EncodeToString(h[:]) }
 
 // ParseHash reads what String writes.
 func ParseHash(s string) (Hash, error) {
-	b, err := decodeBase64(s, len(Hash{}))
+	b, err := DecodeBase64(s, len(Hash{}))
 	if err != nil {
 		return Hash{}, err
 	}

@@ -62,8 +62,8 @@ func (w *backupWriter) packFile(archive *tar.Writer, name string, at time.Time) 
 	return err
 }
 
-// archive is a backup that is read in the order of its manifest. It may be from anybody:
-// nothing but plain files of it is read, and nothing outside of it.
+// archive is a backup that is read in the order of its manifest. It may come from an untrusted
+// source: only plain files within it are read.
 type archive interface {
 	// open opens the next file, which must have this name, and says how long it is. The
 	// caller closes it, and reads no more of it than it expects.

@@ -13,32 +13,32 @@
 //	                visitors of the sandbox who left while it was taken
 //	keys/           the key files, or only the public root.vkey; without root.skey
 //
-// It is taken beside a running server, which neither waits nor is asked: all that
-// is read is either immutable, append-only, or SQLite's to copy. The order makes it
-// one point. The warehouse comes first, so the log is ahead of it. Then comes the
-// database; a pack's file, a key's file and a record in the log are all on disk
-// before the database knows of them. Last comes the log, and it is cut where it
-// knows more than the database. So every receipt that was acknowledged before that
-// moment is in the backup, and every change that was answered before it as well.
+// It is taken beside a running server, which does not wait: everything that is read is immutable,
+// append-only, or copied by SQLite. The order makes it one point. The warehouse comes first, so the
+// log is ahead of it. Then comes the database; a pack's file, a key's file and a record in the log
+// are all on disk before the database knows of them. Last comes the log, and it is cut where it
+// knows more than the database. So every receipt that was acknowledged before that moment is in the
+// backup, and every change that was answered before it as well.
 //
-// A backup holds secrets and personal data: hashes of API keys, private parts of
-// events and, unless left out, the private signing keys. Only its owner may read it.
-// The root's signing half is the one secret that can't be revoked: it is taken along
-// only on demand. A service that is restored without it serves, and asks for the root
-// when it needs another directory key.
+// It holds no identity of a node, of which there must not be two: a restored service joins again as
+// another node, with keys of its own.
 //
-// Restore copies a backup into a new data folder, which has its name only after
-// every file matched the manifest, both databases passed SQLite's check, the log was
-// read from end to end, and each pack was found. A backup may come from anybody: only plain
-// files of it are read, as long as its manifest says, and its database is held against
-// every stop that its log, packs and warehouse tell of. The restored database begins a new
-// life (incarnation), and the log a new generation, so nothing that happens in it
-// can be mistaken for what happened after the backup. What did is lost, and the
-// restored service would in time sign other roots of sizes that were signed before:
-// only who holds a later pack or checkpoint can tell, by Restore.Expect.
+// A backup holds secrets and personal data: hashes of API keys, private parts of events and, unless
+// left out, the private signing keys of control. Only its owner may read it. The root's signing
+// half is the one secret that can't be revoked: it is taken along only on demand. A service that is
+// restored without it serves, and needs the root only for another directory key.
 //
-// What it has to know of packs and keys it asks control/proof and control/node, and of the
-// history that database and log share control/store.
+// Restore copies a backup into a new data folder, which has its name only after every file matched
+// the manifest, both databases passed SQLite's check, the log was read from end to end, and each
+// pack was found. A backup may come from an untrusted source: only plain files of it are read, of
+// the size in its manifest, and its database is checked against every stop in its log, packs and
+// warehouse. The restored database begins a new incarnation, and the log a new generation, so its
+// events can't be confused with those after the backup. Those are lost, and the restored service
+// would in time sign other roots of sizes that were signed before: only a holder of a later pack or
+// checkpoint can detect this, with Restore.Expect.
+//
+// Packs and keys are read by control/proof and control/signing, the history of database and log by
+// control/store.
 package backup
 
 import (
@@ -58,8 +58,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/node"
 	"muniment/control/proof"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/sealer"
 )
@@ -85,8 +85,8 @@ const manifestFormat = "muniment-backup.v1"
 type Manifest struct {
 	Format  string `json:"format"`
 	TakenAt string `json:"takenAt"`
-	// Incarnation, Epoch, Events and Revision are where the database stood: its life,
-	// the number of audit events that it wrote in it, and its newest revision.
+	// Incarnation, Epoch, Events and Revision are the head of the database: its incarnation, the
+	// number of audit events that it wrote in that, and its newest revision.
 	Incarnation string `json:"incarnation"`
 	Epoch       uint64 `json:"epoch"`
 	Events      uint64 `json:"events"`
@@ -124,15 +124,15 @@ type Backup struct {
 	Data string
 	// To is the folder to make, or the tar if it ends in ".tar". It must not exist.
 	To string
-	// WithoutKeys leaves the private keys out. Who restores has to bring them.
+	// WithoutKeys leaves the private keys out. They have to be put in place after a restore.
 	WithoutKeys bool
 	// WithRoot takes keys/root.skey along, if it is there. It excludes WithoutKeys.
 	WithRoot bool
-	// OpenLog opens the log in a folder for reading, beside whoever appends to it.
+	// OpenLog opens the log in a folder for reading, while a server may append to it.
 	OpenLog func(dir string) (LogCopier, error)
 	// Rate is how many bytes a second it reads and writes at most; 0 is no limit.
 	Rate int64
-	// Progress gets a line for each part, and every ten seconds; nil is silent.
+	// Progress receives a line for each part, and every ten seconds; nil: none.
 	Progress io.Writer
 }
 
@@ -248,14 +248,14 @@ func (w *backupWriter) copy(ctx context.Context, name string) (size int64, err e
 	return size, err
 }
 
-// control copies the database and notes where it stands.
+// control copies the database and records its head.
 func (w *backupWriter) control(ctx context.Context) error {
 	w.m.TakenAt = sealer.FormatTime(time.Now())
 	if err := w.database(ctx, controlFile); err != nil {
 		return err
 	}
 	return w.read(func(db *sql.DB) error {
-		s, err := store.ReadStanding(ctx, db)
+		s, err := store.ReadHead(ctx, db)
 		w.m.Incarnation, w.m.Epoch, w.m.Events, w.m.Revision = s.Incarnation, s.Epoch, s.Events, s.Revision
 		return err
 	})
@@ -378,7 +378,7 @@ func (w *backupWriter) log(ctx context.Context) error {
 	}
 	defer log.Close()
 	var limit sealer.Position
-	history := store.History{Log: log, Keys: node.KeyIDs}
+	history := store.History{Log: log, Keys: signing.KeyIDs}
 	if err := w.read(func(db *sql.DB) (err error) {
 		limit, err = history.Meets(ctx, db, logPartition)
 		return err

@@ -12,13 +12,12 @@ import (
 	"os"
 	"strings"
 
-	"muniment/control/node"
 	"muniment/control/proof"
+	"muniment/control/signing"
 	"muniment/sealer"
 )
 
-// Expected is what somebody holds outside: that a tenant's Merkle log once had a
-// root at a size.
+// Expected is evidence kept elsewhere: that a tenant's Merkle log once had a root at a size.
 type Expected struct {
 	File     string `json:"file"`
 	TenantID string `json:"tenantId"`
@@ -93,7 +92,7 @@ func (e *Expected) met(ctx context.Context, db *sql.DB) error {
 
 // open verifies a checkpoint by one of the keys that the database knows.
 func (e *Expected) open(ctx context.Context, db *sql.DB) error {
-	keys, err := node.PackKeys(ctx, db)
+	keys, err := signing.PackKeys(ctx, db)
 	if err != nil {
 		return err
 	}

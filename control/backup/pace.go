@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// pace keeps a backup from the way of the server beside it: it reads and writes no more than
-// so many bytes a second, and each piece is on disk before the next is written. Much that
-// waits in memory would go to disk at once, and the log's own sync, which deliveries wait
-// for, would wait behind it.
+// pace limits the load of a backup on the server beside it: it reads and writes at most so many
+// bytes a second, and each piece is on disk before the next is written. Much that waits in memory
+// would go to disk at once, and the log's own sync, which deliveries wait for, would wait behind
+// it.
 type pace struct {
 	rate int64 // bytes a second; 0: as fast as it goes
 	// say is called now and then with how many bytes were read or written so far; nil: never.

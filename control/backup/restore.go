@@ -12,9 +12,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"time"
 
-	"muniment/control/node"
 	"muniment/control/proof"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/sealer"
 )
@@ -39,30 +40,41 @@ type Restore struct {
 	// generation, after it has read and checked all of it. It fails if the
 	// folder's warehouse does not fit that log.
 	Continue func(ctx context.Context, data string, end sealer.Position, generation uint32) (OpenLog, error)
-	// Replays are as in store.History: whoever made the backup may have edited its database.
+	// Replays are as in store.History: the backup's database may have been edited.
 	Replays []store.Replay
 	// Older is as in store.History, for the new data folder; nil: there are none.
 	Older func(ctx context.Context, data string, take func(event []byte) error) error
+	// Tombstones are the events of erasures since the backup was made, as the operator has given
+	// them; others are passed over. nil: none were given. Then a backup that is older than
+	// freshFor is refused: it would bring back persons who were erased since.
+	Tombstones func(take func(event []byte) error) error
+	// Erase deletes what the tombstones of the restored database cover from what else is
+	// in the new data folder; nil: that is left to the first start.
+	Erase func(ctx context.Context, data string, db *store.DB) error
 	// Progress gets a line for each part; nil is silent.
 	Progress io.Writer
 }
+
+// freshFor is how old a backup may be without word of later erasures.
+const freshFor = time.Hour
 
 // Restored is what Restore made.
 type Restored struct {
 	Data    string `json:"data"`
 	TakenAt string `json:"takenAt"`
-	// Incarnation is the restored database's new life, Previous the one it was
-	// copied in.
+	// Incarnation is the restored database's new incarnation, Previous that of the copied one.
 	Incarnation string `json:"incarnation"`
 	Previous    string `json:"previous"`
-	// LogEnd is where the log goes on.
+	// LogEnd is where the log continues.
 	LogEnd string `json:"logEnd"`
 	Packs  int    `json:"packs"`
 	// Keys is false if the private keys have to be put in place before a start.
 	Keys bool `json:"keys"`
-	// Reapplied are the stops that the backup's database did not show, and that are in force
-	// again. Of a backup that nobody has edited there are none.
+	// Reapplied are the stops that the backup's database lacked, and that are in force again. An
+	// unedited backup has none.
 	Reapplied []string `json:"reapplied"`
+	// Tombstones counts the erasures in what was given to say who was erased since.
+	Tombstones int `json:"tombstones"`
 	// Expected are the packs and checkpoints that the restored logs were held against.
 	Expected []Expected `json:"expected"`
 }
@@ -172,6 +184,10 @@ func (w *restoreWriter) readManifest(from archive) error {
 	if w.m.Format != manifestFormat {
 		return fmt.Errorf("its format is %q, this program reads %q", w.m.Format, manifestFormat)
 	}
+	if taken, err := sealer.ParseTime(w.m.TakenAt); err != nil || w.Tombstones == nil && time.Since(taken) > freshFor {
+		return errors.Join(fmt.Errorf("it was made at %s: persons may have been erased since, of whom its log and packs know nothing. "+
+			"Give --tombstones FILE, an export of the events since then or later proof packs; an empty file says that there were none", w.m.TakenAt), err)
+	}
 	for _, f := range w.m.Files {
 		if !local(f.Name) || f.Bytes < 0 {
 			return fmt.Errorf("its manifest names %q, which is no file of a backup", f.Name)
@@ -203,8 +219,8 @@ func (w *restoreWriter) copyFile(from archive, f File) error {
 	})
 }
 
-// reopen opens what was copied, checks that its parts belong together, and begins
-// its next life.
+// reopen opens what was copied, checks that its parts belong together, and begins its next
+// incarnation.
 func (w *restoreWriter) reopen(ctx context.Context, expected []Expected) (done *Restored, err error) {
 	db, err := store.Open(ctx, store.Config{Path: filepath.Join(w.dir, controlFile), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -258,8 +274,8 @@ func (w *restoreWriter) checkPacks(ctx context.Context, db *store.DB) (int, erro
 	return found, nil
 }
 
-// goOn reads the log from end to end, and begins its next generation and the
-// database's next life. Both must know the same keys.
+// goOn reads the log from end to end, and begins its next generation and the database's next
+// incarnation. Both must know the same keys.
 func (w *restoreWriter) goOn(ctx context.Context, db *store.DB, done *Restored) (err error) {
 	end, err := sealer.ParsePosition(w.m.LogEnd)
 	if err != nil {
@@ -270,18 +286,34 @@ func (w *restoreWriter) goOn(ctx context.Context, db *store.DB, done *Restored) 
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	h := store.History{Log: log, Keys: node.KeyIDs, Replays: w.Replays}
-	if w.Older != nil {
-		h.Older = func(ctx context.Context, take func(event []byte) error) error {
-			return w.Restore.Older(ctx, w.dir, take)
+	h := store.History{Log: log, Keys: signing.KeyIDs, Replays: w.Replays}
+	h.Older = func(ctx context.Context, take func(event []byte) error) error {
+		if w.Tombstones != nil {
+			err := w.Tombstones(func(event []byte) error {
+				done.Tombstones++
+				return take(event)
+			})
+			if err != nil {
+				return fmt.Errorf("cannot read tombstones: %w", err)
+			}
+			w.say("tombstones    %d erasures in what was given", done.Tombstones)
 		}
+		if w.Restore.Older == nil {
+			return nil
+		}
+		return w.Restore.Older(ctx, w.dir, take)
 	}
-	reapplied, ends, err := db.NextLife(ctx, h)
+	reapplied, ends, err := db.BeginIncarnation(ctx, h)
 	if err != nil {
 		return err
 	}
 	done.Incarnation, done.LogEnd = db.Incarnation(), ends[logPartition].String()
-	w.say("log           read from end to end; goes on at position %s", done.LogEnd)
+	w.say("log           read from end to end; continues at position %s", done.LogEnd)
+	if w.Erase != nil {
+		if err := w.Erase(ctx, w.dir, db); err != nil {
+			return err
+		}
+	}
 	done.Reapplied = append([]string{}, reapplied...)
 	for _, stop := range reapplied {
 		w.say("in force      %s: the backup's database did not show it", stop)

@@ -17,9 +17,9 @@ import (
 // stepPages is how many pages of SQLite's default size make a piece.
 const stepPages = pieceBytes / 4096
 
-// copyDatabase copies a SQLite database, which others may be writing to, into a
-// new file: one committed state, on disk when it returns. The copy runs in one read
-// transaction: writers go on, and the source's WAL is kept as long.
+// copyDatabase copies a SQLite database, which others may be writing to, into a new file: one
+// committed state, on disk when it returns. The copy runs in one read transaction: writers
+// continue, and the source's WAL is kept as long.
 func copyDatabase(ctx context.Context, p *pace, from, to string) (err error) {
 	if _, err := os.Stat(from); err != nil {
 		return err // SQLite would make it
@@ -80,8 +80,7 @@ func copyDatabase(ctx context.Context, p *pace, from, to string) (err error) {
 
 func escaped(path string) string { return (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() }
 
-// openCopy opens a SQLite file that nobody writes to, without leaving a trace
-// beside it.
+// openCopy opens a SQLite file without writers, without leaving a file beside it.
 func openCopy(path string) (*sql.DB, error) {
 	return sql.Open("sqlite", "file:"+escaped(path)+"?mode=ro&immutable=1")
 }

@@ -1,7 +1,8 @@
 // Package beacon makes beacons: URLs by which a player that can do no more than call one reports
-// its plays. A beacon is a token, signed by a key of purpose beacon_signing, in which stands
-// everything about it; nothing is stored, so there is no list of beacons, and none can be taken
-// back by itself. It ends when it expires, with the API key that made it, and with its right.
+// its plays. A beacon is a token, signed by a key of purpose beacon_signing, which holds everything
+// about it. Only an audit event, beacon.created, is stored, without the token. So there is no list
+// of beacons, and a single beacon can't be revoked. It ends when it expires, with the API key that
+// made it, or with its right.
 //
 // The gateway answers the calls (GET /beacon/{token}). Nodes know the signing keys by the feed.
 package beacon
@@ -30,24 +31,24 @@ type Keys interface {
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
 }
 
-// Config of the room. Both are required.
+// Config of the service. Both fields are required.
 type Config struct {
 	DB   *store.DB
 	Keys Keys
 }
 
-// Room is safe for concurrent use.
-type Room struct{ cfg Config }
+// Service is safe for concurrent use.
+type Service struct{ cfg Config }
 
-// New makes the room.
-func New(cfg Config) (*Room, error) {
+// New makes the service.
+func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Keys == nil {
-		return nil, errors.New("cannot open the room of beacons: DB or Keys is missing")
+		return nil, errors.New("cannot open the beacons: DB or Keys is missing")
 	}
-	return &Room{cfg}, nil
+	return &Service{cfg}, nil
 }
 
-// NewBeacon asks for a beacon.
+// NewBeacon is a request for a beacon.
 type NewBeacon struct {
 	RightID            string     `json:"rightId" minLength:"1" maxLength:"512" doc:"The right, ACTIVE now and at each call."`
 	SpatialAnchorID    string     `json:"spatialAnchorId" minLength:"1" maxLength:"512" doc:"Where it is shown."`
@@ -55,33 +56,33 @@ type NewBeacon struct {
 	MaxReceiptsPerHour int        `json:"maxReceiptsPerHour" minimum:"1" maximum:"1000000" doc:"How many receipts each node issues within any hour; more calls are passed over."`
 }
 
-// BeaconURL is the answer.
+// BeaconURL is the response.
 type BeaconURL struct {
-	URL       string        `json:"url" doc:"What the player calls, with ?eid= and an id of the play's own, and dwellMs=. Whoever has it can report plays."`
+	URL       string        `json:"url" doc:"What the player calls, with ?eid= and an id of the play's own, and dwellMs=. Anyone who has it can report plays."`
 	ExpiresAt store.Instant `json:"expiresAt"`
 }
 
 type input struct {
-	route.Origin // a beacon is where its maker has called
+	route.Origin // the beacon's URL is at the address that the caller used
 	Body         NewBeacon
 }
 
-// Routes adds the room's operation to the API.
-func (r *Room) Routes(a route.API) {
+// Routes adds the service's operation to the API.
+func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{
 		ID: "create-beacon", Method: http.MethodPost, Path: "/v1/delivery/beacons", Tag: "Delivery", Access: route.Scope(api.DeliveryWrite),
 		Summary: "Make a URL by which a player reports plays", Errors: []int{http.StatusNotFound},
 		Description: "For players that can only call a URL: `GET {url}?eid=…&dwellMs=…`. Each call with an `eid` of its own, 1 to 255 bytes, is a delivery of now, under the right and at the anchor " +
 			"that are named here, without telemetry; its receipt's `correlationId` is `eid`. A second call with the same `eid` is the same play. Without `dwellMs` the dwell is 0, which most substrates don't bill; " +
 			"other parameters are passed over. Whatever becomes of the play, the answer is a transparent image of 1×1, with `Cache-Control: no-store` and for every origin: a player can do nothing with an error.\n\n" +
-			"`maxReceiptsPerHour` holds for each node by itself, in any hour that passes. The beacon is not stored and can't be taken back by itself: it ends with `expiresAt`, with the API key that made it, or with its right.",
+			"`maxReceiptsPerHour` holds for each node by itself, within any hour, and a node's count starts again when it restarts. A node with more beacons in use than it can count accepts the plays of those it does not count, rather than lose them. The beacon is not stored and can't be revoked by itself: it ends with `expiresAt`, with the API key that made it, or with its right.",
 	}, func(ctx context.Context, in *input) (BeaconURL, error) {
-		return r.make(ctx, auth.PrincipalFrom(ctx), in)
+		return s.make(ctx, auth.PrincipalFrom(ctx), in)
 	})
 }
 
-func (r *Room) make(ctx context.Context, by auth.Principal, in *input) (BeaconURL, error) {
-	now := r.cfg.DB.Now().UTC().Truncate(time.Millisecond)
+func (s *Service) make(ctx context.Context, by auth.Principal, in *input) (BeaconURL, error) {
+	now := s.cfg.DB.Now().UTC().Truncate(time.Millisecond)
 	expires, err := route.Given("expiresAt", &in.Body.ExpiresAt)
 	switch {
 	case err != nil:
@@ -91,7 +92,7 @@ func (r *Room) make(ctx context.Context, by auth.Principal, in *input) (BeaconUR
 	case expires.Time.Sub(now) > longest:
 		return BeaconURL{}, api.InvalidField("expiresAt", "must be at most 90 days ahead")
 	}
-	right, err := store.Newest(ctx, r.cfg.DB, api.Rights, in.Body.RightID)
+	right, err := store.Newest(ctx, s.cfg.DB, api.Rights, in.Body.RightID)
 	switch {
 	case err != nil:
 		return BeaconURL{}, err
@@ -100,7 +101,7 @@ func (r *Room) make(ctx context.Context, by auth.Principal, in *input) (BeaconUR
 	case right.State != api.RightActive:
 		return BeaconURL{}, api.Conflict("the right is not ACTIVE: it is " + string(right.State))
 	}
-	signer, err := r.cfg.Keys.Signer(ctx, sealer.PurposeBeacon)
+	signer, err := s.cfg.Keys.Signer(ctx, sealer.PurposeBeacon)
 	if err != nil {
 		return BeaconURL{}, fmt.Errorf("cannot make a beacon: %w", err)
 	}
@@ -111,5 +112,19 @@ func (r *Room) make(ctx context.Context, by auth.Principal, in *input) (BeaconUR
 	if err != nil {
 		return BeaconURL{}, err
 	}
-	return BeaconURL{in.Base() + api.PathBeacon + token, expires}, nil
+	err = s.cfg.DB.Change(ctx, func(tx *store.Tx) error {
+		return tx.EmitRecord(ctx, sealer.Event{
+			At: now, TenantID: by.TenantID, Type: "beacon.created", Actor: store.ByKey(by.ID), Subject: sealer.Ref{Kind: "right", ID: right.ID},
+		}, created{right.ID, in.Body.SpatialAnchorID, expires, in.Body.MaxReceiptsPerHour, by.ID})
+	})
+	return BeaconURL{in.Base() + api.PathBeacon + token, expires}, err
+}
+
+// created is the data of the event: everything that the beacon allows.
+type created struct {
+	RightID            string        `json:"rightId"`
+	SpatialAnchorID    string        `json:"spatialAnchorId"`
+	ExpiresAt          store.Instant `json:"expiresAt"`
+	MaxReceiptsPerHour int           `json:"maxReceiptsPerHour"`
+	KeyID              string        `json:"keyId"`
 }

@@ -1,30 +1,26 @@
-// Package challenge owns challenges: what an organisation says against a right.
+// Package challenge owns challenges: objections of an organisation to a right.
 //
-// A challenge is opened against a right that is ACTIVE itself, whatever its ancestors
-// are: who doubts a right need not wait until its parent is resumed. While it is open
-// the right goes on. It is resolved by the tenant, or withdrawn by the challenger, along
-// the table of transitions below, each move being one change: record, revision and
-// audit event, or nothing. All states but OPEN are final. A caller who loses a race gets
-// STATE_CONFLICT.
+// A challenge is opened against a right that is ACTIVE itself, whatever the state of its ancestors.
+// The right stays in force while the challenge is open. The tenant resolves it, or the challenger
+// withdraws it, along the table of transitions below. Each move is one change of record, revision
+// and audit event. All states but OPEN are final. A caller that loses a race gets STATE_CONFLICT.
 //
-// Upholding a challenge revokes the right in the same change, with the right's own
-// event behind the challenge's, and answers only after every live node has applied it,
-// or two seconds; the answer says which. A right that was revoked meanwhile stays so,
-// and has no second event. One that was suspended is revoked. Overturning a challenge, and
-// withdrawing it, leave the right as it is. Other open challenges of the right stay open,
-// for somebody to say what became of them.
+// Upholding a challenge revokes the right in the same change, with the right's own event after the
+// challenge's. The response waits until every live node has applied it, at most two seconds, and
+// says which nodes have. A right that is already revoked stays so, without a second event.
+// Overturning or withdrawing a challenge leaves the right as it is. Other open challenges of the
+// right stay open until they are resolved.
 //
-// Both sides live in one tenant, and a key of the tenant may act for either: the event
-// names the challenger as actingOrgId when a challenge is opened or withdrawn, and the
-// tenant's organisation when it is resolved. That is as asserted, and assertedBy names who
-// asserts it: always the tenant's organisation.
+// Both organisations are in one tenant, and a key of the tenant may act for either. The event names
+// the challenger as actingOrgId when a challenge is opened or withdrawn, and the tenant's
+// organisation when it is resolved. This is asserted by the tenant's organisation, which assertedBy
+// names.
 //
-// A database that was restored from an older copy is told which challenges were closed
-// meanwhile (Replay); that the rights of those upheld are revoked is the rights' own.
+// In a database restored from an older copy, Replay closes the challenges that were closed
+// meanwhile; package right re-applies the revocations.
 //
-// reason and resolution, which is also where a withdrawal's reason is kept, are the
-// caller's texts and part of events that are never erased: they are no place for personal
-// data, and the API says so.
+// reason and resolution, which also holds a withdrawal's reason, are the caller's texts and part of
+// events that are never erased, so they must hold no personal data; the API says so.
 package challenge
 
 import (
@@ -46,7 +42,7 @@ type Challenge struct {
 	Revision        int64         `json:"revision" db:"revision,moves"`
 }
 
-// State is what has become of a challenge.
+// State is the state of a challenge.
 type State string
 
 // The states.
@@ -57,7 +53,7 @@ const (
 	Withdrawn  State = "WITHDRAWN"
 )
 
-// Action moves a challenge from OPEN on.
+// Action moves a challenge out of OPEN.
 type Action string
 
 // The actions.
@@ -74,8 +70,7 @@ var transitions = store.Steps[Action, State]{
 	Withdraw: {From: store.From(Open), To: Withdrawn, Event: "challenge.withdrawn"},
 }
 
-// open settles a new challenge, of which the caller has filled in what was asked for,
-// against a right in a state.
+// open completes a new challenge against a right in a state.
 func open(c Challenge, right api.RightState, now store.Instant) (Challenge, error) {
 	if right != api.RightActive {
 		return Challenge{}, api.Conflict("a right that is " + string(right) + " can't be challenged")

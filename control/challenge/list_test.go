@@ -11,7 +11,7 @@ import (
 
 // TestFiltersHaveIndexes is as that of rights.
 func TestFiltersHaveIndexes(t *testing.T) {
-	r := newRoom(t, t.TempDir())
+	r := newService(t, t.TempDir())
 	roomtest.Right(t, r.db, "rgh_few", "{}")
 	roomtest.Right(t, r.db, "rgh_many", "{}")
 	roomtest.Fill(t, r.db, 5_000, "challenges", `tenant_id, challenger_org_id, reason, created_at, updated_at, revision, challenge_id, right_id, state`,

@@ -12,19 +12,19 @@ import (
 	"muniment/gateway/auth"
 )
 
-// Routes adds the room's operations to the API.
-func (r *Room) Routes(a route.API) {
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
 	const read, write = route.Scope(api.ChallengesRead), route.Scope(api.ChallengesWrite)
 	route.Add(a, route.Operation{ID: "open-challenge", Method: http.MethodPost, Path: "/v1/challenges", Tag: "Challenges", Access: write,
-		Summary: "Challenge an ACTIVE right", Errors: []int{http.StatusNotFound}}, r.post)
+		Summary: "Challenge an ACTIVE right", Errors: []int{http.StatusNotFound}}, s.post)
 	route.Add(a, route.Operation{ID: "list-challenges", Method: http.MethodGet, Path: "/v1/challenges", Tag: "Challenges", Access: read,
-		Summary: "List the challenges, newest first"}, r.getAll)
+		Summary: "List the challenges, newest first"}, s.getAll)
 	route.Add(a, route.Operation{ID: "get-challenge", Method: http.MethodGet, Path: "/v1/challenges/{challengeId}", Tag: "Challenges", Access: read,
-		Summary: "Get a challenge"}, r.get)
+		Summary: "Get a challenge"}, s.get)
 	route.Add(a, route.Operation{ID: "resolve-challenge", Method: http.MethodPost, Path: "/v1/challenges/{challengeId}/resolve", Tag: "Challenges", Access: write,
-		Summary: "Uphold a challenge, which revokes the right, or overturn it", Stops: true}, r.postResolve)
+		Summary: "Uphold a challenge, which revokes the right, or overturn it", Stops: true}, s.postResolve)
 	route.Add(a, route.Operation{ID: "withdraw-challenge", Method: http.MethodPost, Path: "/v1/challenges/{challengeId}/withdraw", Tag: "Challenges", Access: write,
-		Summary: "Withdraw a challenge, for its challenger"}, r.postWithdraw)
+		Summary: "Withdraw a challenge, for its challenger"}, s.postWithdraw)
 }
 
 // The answers about challenges.
@@ -38,8 +38,8 @@ type (
 		Challenges []Challenge `json:"challenges"`
 		NextCursor *string     `json:"nextCursor"`
 	}
-	// ResolvedChallenge is the answer to a resolution: in force here at once, at the
-	// nodes as told.
+	// ResolvedChallenge is the answer to a resolution: in force here at once; propagation says at
+	// which nodes.
 	ResolvedChallenge struct {
 		Challenge   Challenge        `json:"challenge"`
 		Right       right.View       `json:"right"`
@@ -47,7 +47,7 @@ type (
 	}
 )
 
-// NewChallenge asks for a challenge.
+// NewChallenge is a request for a challenge.
 type NewChallenge struct {
 	RightID         string      `json:"rightId" minLength:"1" maxLength:"64" doc:"The right to challenge."`
 	ChallengerOrgID route.OrgID `json:"challengerOrgId" doc:"The organisation that challenges it."`
@@ -56,9 +56,9 @@ type NewChallenge struct {
 
 type openInput struct{ Body NewChallenge }
 
-func (r *Room) post(ctx context.Context, in *openInput) (ChallengeData, error) {
+func (s *Service) post(ctx context.Context, in *openInput) (ChallengeData, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
-	made, err := r.open(ctx, Challenge{
+	made, err := s.open(ctx, Challenge{
 		TenantID: caller.TenantID, RightID: asked.RightID, ChallengerOrgID: string(asked.ChallengerOrgID), Reason: asked.Reason,
 	}, caller.OrgID, store.ByKey(caller.ID))
 	return ChallengeData{made}, err
@@ -70,19 +70,19 @@ type listInput struct {
 	State   string `query:"state" enum:"OPEN,UPHELD,OVERTURNED,WITHDRAWN" doc:"Only challenges in this state."`
 }
 
-func (r *Room) getAll(ctx context.Context, in *listInput) (ChallengeList, error) {
+func (s *Service) getAll(ctx context.Context, in *listInput) (ChallengeList, error) {
 	slice, err := in.Slice()
 	if err != nil {
 		return ChallengeList{}, err
 	}
-	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, slice)
+	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, slice)
 	return ChallengeList{page, route.Cursor(next)}, err
 }
 
-func (r *Room) get(ctx context.Context, in *struct {
+func (s *Service) get(ctx context.Context, in *struct {
 	ChallengeID string `path:"challengeId"`
 }) (ChallengeData, error) {
-	c, err := challenges.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.ChallengeID)
+	c, err := challenges.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.ChallengeID)
 	if err != nil {
 		return ChallengeData{}, err
 	}
@@ -100,7 +100,7 @@ type resolveInput struct {
 	Body        *ChallengeResolution
 }
 
-func (r *Room) postResolve(ctx context.Context, in *resolveInput) (ResolvedChallenge, error) {
+func (s *Service) postResolve(ctx context.Context, in *resolveInput) (ResolvedChallenge, error) {
 	caller := auth.PrincipalFrom(ctx)
 	how := closing{tenantID: caller.TenantID, id: in.ChallengeID, action: Overturn, tenantOrgID: caller.OrgID, by: store.ByKey(caller.ID)}
 	if in.Body != nil {
@@ -109,15 +109,15 @@ func (r *Room) postResolve(ctx context.Context, in *resolveInput) (ResolvedChall
 			how.action = Uphold
 		}
 	}
-	closed, of, err := r.close(ctx, how)
+	closed, of, err := s.close(ctx, how)
 	if err != nil {
 		return ResolvedChallenge{}, err
 	}
 	if how.action == Overturn { // nothing has to be waited for
-		p, err := r.nodes.Propagation(ctx, of.Revision)
+		p, err := s.nodes.Propagation(ctx, of.Revision)
 		return ResolvedChallenge{closed, of, p}, err
 	}
-	return ResolvedChallenge{closed, of, r.nodes.Await(ctx, of.Revision)}, nil
+	return ResolvedChallenge{closed, of, s.nodes.Await(ctx, of.Revision)}, nil
 }
 
 // ChallengeWithdrawal says why a challenge ends.
@@ -130,12 +130,12 @@ type withdrawInput struct {
 	Body        *ChallengeWithdrawal
 }
 
-func (r *Room) postWithdraw(ctx context.Context, in *withdrawInput) (ChallengeData, error) {
+func (s *Service) postWithdraw(ctx context.Context, in *withdrawInput) (ChallengeData, error) {
 	caller := auth.PrincipalFrom(ctx)
 	how := closing{tenantID: caller.TenantID, id: in.ChallengeID, action: Withdraw, tenantOrgID: caller.OrgID, by: store.ByKey(caller.ID)}
 	if in.Body != nil {
 		how.resolution = in.Body.Reason
 	}
-	closed, _, err := r.close(ctx, how)
+	closed, _, err := s.close(ctx, how)
 	return ChallengeData{closed}, err
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // TestSequences plays random operations on a right's challenges that no database holds, and
-// foresees each by a model: the states alone. The right's own state is taken as its room
+// foresees each by a model: the states alone. The right's own state is taken as its service
 // has it: it can be revoked in every state.
 func TestSequences(t *testing.T) {
 	rapidtest.Check(t, 2_000, 100_000, func(t *rapid.T) {

@@ -11,7 +11,7 @@ var challenges = store.Machine[Challenge, Action, State]{
 	Records: store.Records[Challenge]{Noun: "challenge", Table: "challenges"}, Steps: transitions,
 }
 
-// filter keeps the challenges that have each given value.
+// filter selects the challenges that have each given value.
 type filter struct{ rightID, state string }
 
 // list lists the tenant's challenges, newest first.
@@ -22,9 +22,9 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, s sto
 	return challenges.Page(ctx, q, tenantID, w, s)
 }
 
-// Count counts the tenant's challenges, in whatever state.
-func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
-	return store.Count(ctx, r.db.Read(), "challenges", `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID)
+// Count counts the tenant's challenges in any state.
+func (s *Service) Count(ctx context.Context, tenantID string) (int64, error) {
+	return store.Count(ctx, s.db.Read(), "challenges", `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID)
 }
 
 // Replay applies the newest event of a challenge for store.Replay: one that is OPEN is
@@ -32,3 +32,6 @@ func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	return challenges.ReplayClosed(ctx, tx, e)
 }
+
+// Sections are the data of this package in an export of the tenant.
+var Sections = []store.Section{challenges.Section("challenges")}

@@ -22,12 +22,8 @@ const (
 	Expired  HeldState = "EXPIRED"
 )
 
-const (
-	// holdFor is how long after its play a row is held: then it is too late to be delivered.
-	holdFor = 30 * 24 * time.Hour
-	// keepEnded is how long one is listed whose wait has ended.
-	keepEnded = 7 * 24 * time.Hour
-)
+// keepEnded is how long a held row is listed whose wait has ended.
+const keepEnded = 7 * 24 * time.Hour
 
 // HeldRow is the record of a held row, as it is answered.
 type HeldRow struct {
@@ -40,18 +36,19 @@ type HeldRow struct {
 	State      HeldState       `json:"state" enum:"HELD,REPLAYED,EXPIRED" doc:"REPLAYED once it was delivered, with its receiptId, or refused, with the error."`
 	ReceiptID  *string         `json:"receiptId" doc:"The receipt that it got."`
 	Error      *api.RowError   `json:"error,omitempty" doc:"Why it was refused when it was to be delivered. It may be sent again."`
-	ExpiresAt  store.Instant   `json:"expiresAt" doc:"When it is given up: 30 days after its play. Of one that waits no more, when it is forgotten."`
+	ExpiresAt  store.Instant   `json:"expiresAt" doc:"When it is given up, as its play is too long ago to be delivered: 30 days after it, or as the operator has set. Of one that waits no more, when it is forgotten."`
 	CreatedAt  store.Instant   `json:"createdAt"`
 	UpdatedAt  store.Instant   `json:"updatedAt"`
 	tenantID   string
 	keyID      string
 	identity   api.RowIdentity
+	content    string // empty if the person was erased
 	vendorKey  string
 	personal   personal
 	writtenRow string // as it is kept: without what is personal
 }
 
-// personal is what a row tells of a person.
+// personal is the personal data of a row.
 type personal struct{ dataSubjectID, telemetry string }
 
 // rowFields are the members that are kept of a row, beside what names its vendor's id and what
@@ -60,14 +57,14 @@ type personal struct{ dataSubjectID, telemetry string }
 var rowFields = []string{"rowId", "playedAt", "dwellMs", "spatialPlacementId", "correlationId", "multiplier"}
 
 // take makes a held row of what a node sends.
-func take(tenantID, keyID string, asked *api.HeldRow, now store.Instant) (h HeldRow, err error) {
+func (s *Service) take(tenantID, keyID string, asked *api.HeldRow, now store.Instant) (h HeldRow, err error) {
 	if len(asked.Row) > api.MaxHeldRow {
 		return h, api.InvalidField("row", textRule(api.MaxHeldRow))
 	}
 	h = HeldRow{
 		ID: api.NewID(api.PrefixHeld, now.Time), Vendor: asked.Vendor, IDType: asked.IDType, VendorID: asked.VendorID, PlayedAt: store.At(asked.PlayedAt),
-		State: Held, ExpiresAt: store.At(asked.PlayedAt.Add(holdFor)), CreatedAt: now, UpdatedAt: now,
-		tenantID: tenantID, keyID: keyID, identity: asked.Identity, vendorKey: api.VendorKey(tenantID, asked.Vendor, asked.IDType, asked.VendorID),
+		State: Held, ExpiresAt: store.At(asked.PlayedAt.Add(s.cfg.RowAge)), CreatedAt: now, UpdatedAt: now,
+		tenantID: tenantID, keyID: keyID, identity: asked.Identity, content: asked.Content, vendorKey: api.VendorKey(tenantID, asked.Vendor, asked.IDType, asked.VendorID),
 	}
 	var row map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(asked.Row), &row); err != nil || row == nil {
@@ -87,7 +84,7 @@ func take(tenantID, keyID string, asked *api.HeldRow, now store.Instant) (h Held
 		}
 	}
 	h.personal.telemetry = string(row["telemetry"])
-	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.identity.Hash, h.identity.Day, h.keyID} {
+	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.identity.Hash, h.identity.Day, h.content, h.keyID} {
 		if !store.Storable(text) {
 			return h, api.InvalidField("row", "must be UTF-8 without U+0000")
 		}
@@ -133,7 +130,8 @@ func (h *HeldRow) whole() []byte {
 	return []byte(text.String())
 }
 
-// sameContent says whether two rows of one identity say the same.
-func (h *HeldRow) sameContent(other *HeldRow) bool {
-	return h.writtenRow == other.writtenRow && h.personal == other.personal
+// sameContent says whether a row has the same content as another of its identity, which is held, as
+// far as that is known.
+func (h *HeldRow) sameContent(held *HeldRow) bool {
+	return held.content == "" || h.content == held.content
 }

@@ -5,17 +5,21 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 // usage is what a tenant's rows in state HELD take.
 type usage struct{ rows, bytes int64 }
 
-// lockUsage reads a tenant's usage, and has it to itself until the transaction ends: whoever
-// holds rows then sees each mapping that was made before, and whoever makes a mapping sees each
-// row that was held before.
+// lockUsage reads a tenant's usage, and locks it until the transaction ends. So a transaction that
+// holds rows sees each earlier mapping, and one that creates a mapping sees each row that was held
+// before.
 func lockUsage(ctx context.Context, q store.Querier, tenantID string) (u usage, err error) {
 	err = q.QueryRowContext(ctx, `INSERT INTO held_usage (tenant_id, row_count, bytes) VALUES ($1, 0, 0)
 		ON CONFLICT (tenant_id) DO UPDATE SET row_count = held_usage.row_count RETURNING row_count, bytes`, tenantID).Scan(&u.rows, &u.bytes)
@@ -34,12 +38,12 @@ func setUsage(ctx context.Context, tx *sql.Tx, tenantID string, u usage) error {
 	return nil
 }
 
-const heldColumns = `held_id, tenant_id, key_id, identity_hash, identity_day, vendor_key, vendor, id_type, vendor_id, played_at,
-	row_text, data_subject_id, telemetry, state, receipt_id, error, expires_at, created_at, updated_at`
+const heldColumns = `held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, vendor_key, vendor, id_type, vendor_id, played_at, ` +
+	`row_text, data_subject_id, telemetry, state, receipt_id, error, expires_at, created_at, updated_at`
 
 func scanHeld(row store.Row) (h HeldRow, err error) {
 	var receiptID, refused string
-	err = row.Scan(&h.ID, &h.tenantID, &h.keyID, &h.identity.Hash, &h.identity.Day, &h.vendorKey, &h.Vendor, &h.IDType, &h.VendorID, &h.PlayedAt,
+	err = row.Scan(&h.ID, &h.tenantID, &h.keyID, &h.identity.Hash, &h.identity.Day, &h.content, &h.vendorKey, &h.Vendor, &h.IDType, &h.VendorID, &h.PlayedAt,
 		&h.writtenRow, &h.personal.dataSubjectID, &h.personal.telemetry, &h.State, &receiptID, &refused, &h.ExpiresAt, &h.CreatedAt, &h.UpdatedAt)
 	if receiptID != "" {
 		h.ReceiptID = &receiptID
@@ -54,20 +58,25 @@ func scanHeld(row store.Row) (h HeldRow, err error) {
 	return h, err
 }
 
-// insert writes a row, unless its tenant has one of its identity.
-func (h *HeldRow) insert(ctx context.Context, tx *sql.Tx) (inserted bool, err error) {
-	result, err := tx.ExecContext(ctx, `INSERT INTO held_rows (`+heldColumns+`, bytes)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, '', '', $15, $16, $17, $18) ON CONFLICT (tenant_id, identity_hash, identity_day) DO NOTHING`,
-		h.ID, h.tenantID, h.keyID, h.identity.Hash, h.identity.Day, h.vendorKey, h.Vendor, h.IDType, h.VendorID, h.PlayedAt,
+// insert writes a row. Its tenant has none of its identity.
+func (h *HeldRow) insert(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO held_rows (`+heldColumns+`, bytes)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, '', '', $16, $17, $18, $19)`,
+		h.ID, h.tenantID, h.keyID, h.identity.Hash, h.identity.Day, h.content, h.vendorKey, h.Vendor, h.IDType, h.VendorID, h.PlayedAt,
 		h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.State, h.ExpiresAt, h.CreatedAt, h.UpdatedAt, h.size())
-	var n int64
-	if err == nil {
-		n, err = result.RowsAffected()
-	}
 	if err != nil {
-		return false, fmt.Errorf("cannot hold a row: %w", err)
+		return fmt.Errorf("cannot hold a row: %w", err)
 	}
-	return n == 1, nil
+	return nil
+}
+
+// forget deletes a row that waits no more.
+func forget(ctx context.Context, tx *sql.Tx, tenantID, id string) error {
+	_, err := tx.ExecContext(ctx, `DELETE FROM held_rows WHERE tenant_id = $1 AND held_id = $2 AND state <> 'HELD'`, tenantID, id)
+	if err != nil {
+		return fmt.Errorf("cannot forget the held row %s: %w", id, err)
+	}
+	return nil
 }
 
 // findHeld finds the row of an identity; nil if there is none.
@@ -86,26 +95,36 @@ func waits(ctx context.Context, q store.Querier, m *Mapping) (bool, error) {
 	return found != nil, err
 }
 
-// mapped says whether a mapping covers a held row.
+// mapped says whether a mapping covers a held row: the last that begins by its play, if it has
+// not ended.
 func (h *HeldRow) mapped(ctx context.Context, q store.Querier) (bool, error) {
-	query := `SELECT mapping_id FROM mappings WHERE ` + covers("$1", "$2") + ` LIMIT 1`
+	query := `SELECT mapping_id FROM mappings WHERE vendor_key = $1 AND ` + inForce + ` AND (effective_until IS NULL OR effective_until > $2)
+		AND effective_from = (SELECT MAX(effective_from) FROM mappings WHERE vendor_key = $1 AND ` + inForce + ` AND effective_from <= $2) LIMIT 1`
 	found, err := store.One(ctx, q, "the mapping of a held row", store.Text, query, h.vendorKey, h.PlayedAt)
 	return found != nil, err
 }
 
-// covers is the condition for the mapping of a vendor key at a moment: the last that begins
-// by then, if it has not ended.
-func covers(vendorKey, moment string) string {
-	return `vendor_key = ` + vendorKey + ` AND ` + inForce + ` AND (effective_until IS NULL OR effective_until > ` + moment + `)
-		AND effective_from = (SELECT MAX(effective_from) FROM mappings WHERE vendor_key = ` + vendorKey + ` AND ` + inForce + ` AND effective_from <= ` + moment + `)`
+// mark records that held rows of a vendor's id have a mapping. The mark is removed when the last of
+// them no longer waits.
+func mark(ctx context.Context, tx *sql.Tx, tenantID, vendorKey string) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO held_mapped (tenant_id, vendor_key) VALUES ($1, $2) ON CONFLICT DO NOTHING`, tenantID, vendorKey)
+	if err != nil {
+		return fmt.Errorf("cannot mark the held rows of %s: %w", vendorKey, err)
+	}
+	return nil
 }
 
-// listMapped lists a tenant's held rows that a mapping covers, behind an id, in the order in
-// which they came; none that would expire by a moment.
+// ofMappings joins the mappings of a vendor key k.vendor_key with the held rows that they
+// cover. As no mappings overlap, a row is there once at most.
+const ofMappings = `mappings m CROSS JOIN held_rows h WHERE m.vendor_key = k.vendor_key AND (m.effective_until IS NULL OR m.effective_until > m.effective_from)
+	AND h.vendor_key = m.vendor_key AND h.state = 'HELD' AND h.played_at >= m.effective_from AND h.played_at < COALESCE(m.effective_until, 9223372036854775807)`
+
+// listMapped lists a tenant's held rows that a mapping covers, those of vendor keys behind one,
+// in their order; none that would expire by a moment.
 func listMapped(ctx context.Context, q store.Querier, tenantID, behind string, by store.Instant, limit int) ([]HeldRow, error) {
-	return store.List(ctx, q, "the held rows that are mapped", scanHeld, `SELECT `+heldColumns+` FROM held_rows h
-		WHERE tenant_id = $1 AND state = 'HELD' AND held_id > $2 AND expires_at > $3 AND EXISTS (SELECT 1 FROM mappings m WHERE `+covers("h.vendor_key", "h.played_at")+`)
-		ORDER BY held_id LIMIT $4`, tenantID, behind, by, limit)
+	return store.List(ctx, q, "the held rows that are mapped", scanHeld, `SELECT h.`+strings.ReplaceAll(heldColumns, ", ", ", h.")+`
+		FROM held_mapped k CROSS JOIN `+ofMappings+` AND h.expires_at > $3 AND k.tenant_id = $1 AND k.vendor_key > $2
+		ORDER BY k.vendor_key, m.effective_from, h.played_at LIMIT $4`, tenantID, behind, by, limit)
 }
 
 // heldFilter keeps the held rows that have each given value.
@@ -135,6 +154,7 @@ func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now sto
 	if err != nil {
 		return err
 	}
+	vendorKeys := map[string]bool{}
 	for _, e := range rows {
 		refused := ""
 		if e.refused != nil {
@@ -144,15 +164,22 @@ func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now sto
 			}
 			refused = string(text)
 		}
-		was, err := store.One(ctx, tx, "the held row "+e.id, func(row store.Row) (bytes int64, err error) { return bytes, row.Scan(&bytes) },
-			`UPDATE held_rows SET state = $3, receipt_id = $4, error = $5, row_text = '', data_subject_id = '', telemetry = '', updated_at = $6, expires_at = $7
-			WHERE tenant_id = $1 AND held_id = $2 AND state = 'HELD' RETURNING bytes`,
+		var bytes int64
+		vendorKey, err := store.One(ctx, tx, "the held row "+e.id, func(row store.Row) (key string, err error) { return key, row.Scan(&key, &bytes) },
+			`UPDATE held_rows SET state = $3, receipt_id = $4, error = $5, row_text = '', data_subject_id = '', telemetry = '', content_hash = '', updated_at = $6, expires_at = $7
+			WHERE tenant_id = $1 AND held_id = $2 AND state = 'HELD' RETURNING vendor_key, bytes`,
 			tenantID, e.id, e.state, e.receiptID, refused, now, store.At(now.Add(keepEnded)))
 		if err != nil {
 			return err
 		}
-		if was != nil {
-			u.rows, u.bytes = u.rows-1, u.bytes-*was
+		if vendorKey != nil {
+			u.rows, u.bytes, vendorKeys[*vendorKey] = u.rows-1, u.bytes-bytes, true
+		}
+	}
+	for key := range vendorKeys {
+		_, err := tx.ExecContext(ctx, `DELETE FROM held_mapped AS k WHERE tenant_id = $1 AND vendor_key = $2 AND NOT EXISTS (SELECT 1 FROM `+ofMappings+`)`, tenantID, key)
+		if err != nil {
+			return fmt.Errorf("cannot end the wait of the rows of %s: %w", key, err)
 		}
 	}
 	return setUsage(ctx, tx, tenantID, u)
@@ -165,4 +192,36 @@ type due struct{ id, tenantID string }
 func listDue(ctx context.Context, q store.Querier, state HeldState, now store.Instant, limit int) ([]due, error) {
 	return store.List(ctx, q, "the held rows that are due", func(row store.Row) (d due, err error) { return d, row.Scan(&d.id, &d.tenantID) },
 		`SELECT held_id, tenant_id FROM held_rows WHERE state = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT $3`, state, now, limit)
+}
+
+// HeldPerson is a held row with its personal data. A value that can't be canonical JSON, such as
+// 1e400 in telemetry that was not checked yet, is a string of its text.
+type HeldPerson struct {
+	HeldRow
+	DataSubjectID string          `json:"dataSubjectId"`
+	Telemetry     json.RawMessage `json:"telemetry"`
+}
+
+// EachHeld calls take for each of the tenant's held rows, oldest first: those of one person,
+// or of all where that is empty.
+func EachHeld(ctx context.Context, q store.Querier, tenantID, dataSubjectID string, take func(HeldPerson) error) error {
+	query, args := `SELECT `+heldColumns+` FROM held_rows WHERE tenant_id = $1`, []any{tenantID}
+	if dataSubjectID != "" {
+		query, args = query+` AND data_subject_id = $2 AND data_subject_id <> ''`, append(args, dataSubjectID)
+	}
+	return store.Each(ctx, q, "held rows of "+tenantID, scanHeld, func(h HeldRow) error {
+		p := HeldPerson{HeldRow: h, DataSubjectID: h.personal.dataSubjectID, Telemetry: canonicalOrText(json.RawMessage(h.personal.telemetry))}
+		p.Row = canonicalOrText(p.Row)
+		return take(p)
+	}, query+` ORDER BY held_id`, args...)
+}
+
+func canonicalOrText(value json.RawMessage) json.RawMessage {
+	if len(value) == 0 {
+		return nil
+	}
+	if _, err := sealer.Canonical(map[string]any{"": value}); err != nil {
+		value, _ = jsontext.AppendQuote(nil, string(value)) // what is kept is UTF-8
+	}
+	return value
 }

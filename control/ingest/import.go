@@ -21,10 +21,10 @@ import (
 
 // # Imports
 //
-// An import is CSV with a header line, or JSON lines (a line an object, as POST takes it): what
-// it is, its first byte tells. Each line stands for itself, also in CSV, where a quoted field
-// may not go on in the next line; so a line that is broken says nothing of others. A column or
-// a member that no mapping has is refused: it may be a misspelt one.
+// An import is CSV with a header line, or JSON lines (a line an object, as POST takes it): its
+// first byte decides which. Each line is independent, also in CSV, where a quoted field may not
+// continue in the next line, so a broken line does not affect others. A column or a member that no
+// mapping has is refused: it may be a misspelt one.
 
 const (
 	// maxImport is the most lines of an import; control bounds its bytes.
@@ -78,7 +78,7 @@ type importLine struct {
 }
 
 // importAll makes a mapping of each line that can be one. An error means that nothing was made.
-func (r *Room) importAll(ctx context.Context, tenantID string, body []byte, by sealer.Ref) (Import, error) {
+func (s *Service) importAll(ctx context.Context, tenantID string, body []byte, by sealer.Ref) (Import, error) {
 	lines, err := readImport(tenantID, body)
 	if err != nil {
 		return Import{}, err
@@ -88,7 +88,7 @@ func (r *Room) importAll(ctx context.Context, tenantID string, body []byte, by s
 	for some := range slices.Chunk(lines, importChange) {
 		var rows []ImportedRow
 		if failed == nil {
-			rows, failed = r.importSome(ctx, tenantID, some, by)
+			rows, failed = s.importSome(ctx, tenantID, some, by)
 		}
 		if rows == nil && all.Counts.Created == 0 {
 			return Import{}, failed
@@ -111,16 +111,16 @@ func (r *Room) importAll(ctx context.Context, tenantID string, body []byte, by s
 		all.Rows = append(all.Rows, rows...)
 	}
 	if failed != nil {
-		r.cfg.Logger.Warn("an import of mappings ended early", "tenantId", tenantID, "err", failed)
+		s.cfg.Logger.Warn("an import of mappings ended early", "tenantId", tenantID, "err", failed)
 	}
 	return all, nil
 }
 
 // importSome makes the mappings of some lines in one change, and waits for the log to have
 // taken their events. With rows, an error is about what comes next.
-func (r *Room) importSome(ctx context.Context, tenantID string, lines []importLine, by sealer.Ref) (rows []ImportedRow, err error) {
+func (s *Service) importSome(ctx context.Context, tenantID string, lines []importLine, by sealer.Ref) (rows []ImportedRow, err error) {
 	made := 0
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		batch, err := begin(ctx, tx, tenantID)
 		if err != nil {
 			return err
@@ -145,7 +145,7 @@ func (r *Room) importSome(ctx context.Context, tenantID string, lines []importLi
 	}
 	limited, cancel := context.WithTimeout(ctx, importWait)
 	defer cancel()
-	if err := r.db.Drain(limited, tenantID); err != nil {
+	if err := s.db.Drain(limited, tenantID); err != nil {
 		return rows, errors.Join(errLogBehind, err)
 	}
 	return rows, nil

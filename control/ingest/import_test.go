@@ -15,9 +15,9 @@ import (
 
 const header = "vendor,idType,vendorId,rightId,spatialAnchorId,spatialPlacementId,effectiveFrom,effectiveUntil\n"
 
-func (r *Room) mustImport(t *testing.T, body string) Import {
+func (s *Service) mustImport(t *testing.T, body string) Import {
 	t.Helper()
-	all, err := r.importAll(t.Context(), tenantID, []byte(body), byKey)
+	all, err := s.importAll(t.Context(), tenantID, []byte(body), byKey)
 	require.NoError(t, err)
 	require.Equal(t, len(all.Rows), all.Counts.Created+all.Counts.Unchanged+all.Counts.Refused)
 	return all
@@ -37,7 +37,7 @@ func told(all Import) (list []string) {
 
 // TestImportCSV: each line is judged by itself.
 func TestImportCSV(t *testing.T) {
-	r := newRoom(t, t.TempDir(), &clock{at: noon}, nil)
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	r.relay(t)
 	there := r.mustCreate(t, ask("9", rightB, -1, 1))
 	body := "\ufeff" + strings.ReplaceAll(header, "\n", "\r\n") +
@@ -100,7 +100,7 @@ func TestImportCSV(t *testing.T) {
 
 // TestImportJSONLines: each line is an object as POST takes it.
 func TestImportJSONLines(t *testing.T) {
-	r := newRoom(t, t.TempDir(), &clock{at: noon}, nil)
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	l := r.relay(t)
 	line := func(player, more string) string {
 		return fmt.Sprintf(`{"vendor":"acme","idType":"player","vendorId":%q,"target":{"rightId":"rgh_a","spatialAnchorId":"wall"},"effectiveFrom":"2026-11-01"%s}`, player, more) + "\n"
@@ -135,7 +135,7 @@ func TestImportJSONLines(t *testing.T) {
 
 // TestImportIsRefusedAsAWhole where nothing of it can be meant.
 func TestImportIsRefusedAsAWhole(t *testing.T) {
-	r := newRoom(t, t.TempDir(), &clock{at: noon}, nil)
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	r.relay(t)
 	line := "acme,player,1,rgh_a,wall,,2026-11-01,\n"
 	for body, want := range map[string]string{
@@ -158,9 +158,9 @@ func TestImportIsRefusedAsAWhole(t *testing.T) {
 	require.Empty(t, roomtest.Events(t, r.db))
 }
 
-// TestImportWithoutALog: what was made stays and is told, the rest may be sent again.
+// TestImportWithoutALog: created mappings stay and are reported, the rest may be sent again.
 func TestImportWithoutALog(t *testing.T) {
-	r := newRoom(t, t.TempDir(), &clock{at: noon}, nil)
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	l := r.relay(t)
 	l.fail(errors.New("away"))
 	body := header
@@ -181,7 +181,7 @@ func TestImportWithoutALog(t *testing.T) {
 
 // TestImportWithoutADatabase is refused, as nothing was made.
 func TestImportWithoutADatabase(t *testing.T) {
-	r := newRoom(t, t.TempDir(), &clock{at: noon}, nil)
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := r.importAll(ctx, tenantID, []byte(header+"acme,player,1,rgh_a,wall,,2026-11-01,\n"), byKey)

@@ -12,28 +12,28 @@ import (
 	"muniment/gateway/auth"
 )
 
-// Routes adds the room's operations to the API.
-func (r *Room) Routes(a route.API) {
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
 	const write = route.Scope(api.DeliveryWrite)
 	route.Add(a, route.Operation{ID: "create-mapping", Method: http.MethodPost, Path: "/v1/delivery/mappings", Tag: "Mappings", Access: write,
-		Summary: "Say what a vendor's id stands for, from a moment on", Errors: []int{http.StatusNotFound},
+		Summary: "Map a vendor's id to a right and an anchor", Errors: []int{http.StatusNotFound},
 		Description: "Plays of the id at or after `effectiveFrom` and before `effectiveUntil` are deliveries on the target's right, at its anchor, " +
 			"whenever their rows arrive. Rows that waited for the mapping are delivered now. " +
-			"A vendor's id has one meaning at a time: what would overlap another mapping of it is refused with 409, which names that one."}, r.postMapping)
+			"A vendor's id has one meaning at a time: what would overlap another mapping of it is refused with 409, which names that one."}, s.postMapping)
 	route.Add(a, route.Operation{ID: "list-mappings", Method: http.MethodGet, Path: "/v1/delivery/mappings", Tag: "Mappings", Access: write,
-		Summary: "List the mappings, newest first"}, r.getMappings)
+		Summary: "List the mappings, newest first"}, s.getMappings)
 	route.Add(a, route.Operation{ID: "retire-mapping", Method: http.MethodDelete, Path: "/v1/delivery/mappings/{mappingId}", Tag: "Mappings", Access: write,
 		Summary:     "End a mapping's validity now",
-		Description: "Plays before now still resolve by it, whenever their rows arrive. Waits up to 2 s for every live node to know, and says so."}, r.deleteMapping)
+		Description: "Plays before now still resolve by it, whenever their rows arrive. Waits up to 2 s for every live node to know, and says so."}, s.deleteMapping)
 	route.Add(a, route.Operation{ID: "import-mappings", Method: http.MethodPost, Path: "/v1/delivery/mappings/import", Tag: "Mappings", Access: write,
 		Summary: "Make many mappings, of CSV or of JSON lines", Heavy: true, Text: []string{"text/csv", "application/x-ndjson"},
 		Description: fmt.Sprintf("CSV begins with a header line, which names the columns in any order: vendor, idType, vendorId, rightId, spatialAnchorId, "+
 			"effectiveFrom, and if need be spatialPlacementId and effectiveUntil. Of JSON lines each is an object as `POST /v1/delivery/mappings` takes it. "+
-			"Which of the two it is, the first byte tells. At most %d lines and 1 MiB.\n\n"+
+			"The first byte decides which of the two it is. At most %d lines and 1 MiB.\n\n"+
 			"Each line is judged by itself, and good ones are in force when the answer is there. "+
-			"It may be sent again: a mapping that is there already, word for word, is `unchanged`.", maxImport)}, r.postImport)
+			"It may be sent again: a mapping that is there already, word for word, is `unchanged`.", maxImport)}, s.postImport)
 	route.Add(a, route.Operation{ID: "list-held-rows", Method: http.MethodGet, Path: "/v1/delivery/held", Tag: "Mappings", Access: write,
-		Summary: "List the rows that wait for a mapping, or waited lately, newest first"}, r.getHeld)
+		Summary: "List the rows that wait for a mapping, or waited lately, newest first"}, s.getHeld)
 }
 
 // SchemaName is for the document, as is that below.
@@ -52,7 +52,8 @@ type (
 		Total      int64     `json:"total" doc:"How many the filters keep, of all pages."`
 		NextCursor *string   `json:"nextCursor"`
 	}
-	// RetiredMapping is the answer to a retirement: in force here at once, at the nodes as told.
+	// RetiredMapping is the answer to a retirement: in force here at once; propagation says at
+	// which nodes.
 	RetiredMapping struct {
 		Mapping     Mapping          `json:"mapping"`
 		Propagation node.Propagation `json:"propagation"`
@@ -64,17 +65,17 @@ type (
 	}
 )
 
-// NewMapping asks for a mapping.
+// NewMapping is a request for a mapping.
 type NewMapping struct {
-	Vendor         string      `json:"vendor" minLength:"1" maxLength:"128" doc:"Whose id it is, as rows of batches name the vendor." example:"broadsign"`
-	IDType         string      `json:"idType" minLength:"1" maxLength:"128" doc:"Which of the vendor's kinds of ids it is." example:"display_unit_id"`
+	Vendor         string      `json:"vendor" minLength:"1" maxLength:"512" doc:"Whose id it is, as rows of batches name the vendor." example:"broadsign"`
+	IDType         string      `json:"idType" minLength:"1" maxLength:"512" doc:"Which of the vendor's kinds of ids it is." example:"display_unit_id"`
 	VendorID       string      `json:"vendorId" minLength:"1" maxLength:"512" doc:"The id. Kept in the audit log for good: it is for players and placements, and no place for what names a person." example:"20077"`
-	Target         NewTarget   `json:"target" doc:"What it stands for."`
+	Target         NewTarget   `json:"target" doc:"The right and anchor that it is mapped to."`
 	EffectiveFrom  route.Time  `json:"effectiveFrom" doc:"The first moment whose plays it is for; it may have passed."`
 	EffectiveUntil *route.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: until it is retired."`
 }
 
-// NewTarget is what a vendor's id shall stand for.
+// NewTarget is what a vendor's id is to be mapped to.
 type NewTarget struct {
 	RightID            string  `json:"rightId" minLength:"1" maxLength:"64" doc:"The right that its plays are deliveries on."`
 	SpatialAnchorID    string  `json:"spatialAnchorId" minLength:"1" maxLength:"512" doc:"Where it shows them." example:"screen-0042"`
@@ -98,34 +99,34 @@ func (n *NewMapping) mapping() (m Mapping, err error) {
 
 type newMappingInput struct{ Body NewMapping }
 
-func (r *Room) postMapping(ctx context.Context, in *newMappingInput) (MappingData, error) {
+func (s *Service) postMapping(ctx context.Context, in *newMappingInput) (MappingData, error) {
 	caller := auth.PrincipalFrom(ctx)
 	asked, err := in.Body.mapping()
 	if err != nil {
 		return MappingData{}, err
 	}
 	asked.TenantID = caller.TenantID
-	made, err := r.create(ctx, asked, store.ByKey(caller.ID))
+	made, err := s.create(ctx, asked, store.ByKey(caller.ID))
 	return MappingData{made}, err
 }
 
 type mappingsInput struct {
 	route.Page
-	Vendor   string `query:"vendor" maxLength:"128" doc:"Only mappings of this vendor's ids."`
-	IDType   string `query:"idType" maxLength:"128" doc:"Only mappings of ids of this kind."`
+	Vendor   string `query:"vendor" maxLength:"512" doc:"Only mappings of this vendor's ids."`
+	IDType   string `query:"idType" maxLength:"512" doc:"Only mappings of ids of this kind."`
 	VendorID string `query:"vendorId" maxLength:"512" doc:"Only mappings of this id."`
 	RightID  string `query:"rightId" maxLength:"64" doc:"Only mappings to this right."`
 	State    string `query:"state" enum:"ACTIVE,RETIRED" doc:"Only mappings in this state."`
 }
 
-func (r *Room) getMappings(ctx context.Context, in *mappingsInput) (body MappingList, err error) {
+func (s *Service) getMappings(ctx context.Context, in *mappingsInput) (body MappingList, err error) {
 	slice, err := in.Slice()
 	if err != nil {
 		return body, err
 	}
 	tenantID := auth.PrincipalFrom(ctx).TenantID
 	f := filter{vendor: in.Vendor, idType: in.IDType, vendorID: in.VendorID, rightID: in.RightID, state: in.State}
-	err = r.db.View(ctx, func(q store.Querier) error {
+	err = s.db.View(ctx, func(q store.Querier) error {
 		if body.Total, err = total(ctx, q, tenantID, f); err != nil {
 			return err
 		}
@@ -141,11 +142,11 @@ func (r *Room) getMappings(ctx context.Context, in *mappingsInput) (body Mapping
 	return body, err
 }
 
-func (r *Room) deleteMapping(ctx context.Context, in *struct {
+func (s *Service) deleteMapping(ctx context.Context, in *struct {
 	MappingID string `path:"mappingId"`
 }) (RetiredMapping, error) {
 	caller := auth.PrincipalFrom(ctx)
-	retired, p, err := r.retire(ctx, caller.TenantID, in.MappingID, store.ByKey(caller.ID))
+	retired, p, err := s.retire(ctx, caller.TenantID, in.MappingID, store.ByKey(caller.ID))
 	return RetiredMapping{retired, p}, err
 }
 
@@ -153,9 +154,9 @@ type importInput struct {
 	RawBody []byte `contentType:"text/csv"`
 }
 
-func (r *Room) postImport(ctx context.Context, in *importInput) (Import, error) {
+func (s *Service) postImport(ctx context.Context, in *importInput) (Import, error) {
 	caller := auth.PrincipalFrom(ctx)
-	return r.importAll(ctx, caller.TenantID, in.RawBody, store.ByKey(caller.ID))
+	return s.importAll(ctx, caller.TenantID, in.RawBody, store.ByKey(caller.ID))
 }
 
 type heldInput struct {
@@ -164,11 +165,11 @@ type heldInput struct {
 	State    string `query:"state" enum:"HELD,REPLAYED,EXPIRED" doc:"Only rows in this state."`
 }
 
-func (r *Room) getHeld(ctx context.Context, in *heldInput) (HeldRowList, error) {
+func (s *Service) getHeld(ctx context.Context, in *heldInput) (HeldRowList, error) {
 	slice, err := in.Slice()
 	if err != nil {
 		return HeldRowList{}, err
 	}
-	page, next, err := listHeld(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, heldFilter{in.VendorID, in.State}, slice)
+	page, next, err := listHeld(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, heldFilter{in.VendorID, in.State}, slice)
 	return HeldRowList{page, route.Cursor(next)}, err
 }

@@ -175,3 +175,6 @@ func retire(ctx context.Context, tx *store.Tx, tenantID, id string, by sealer.Re
 	}
 	return next, count(ctx, tx, &next, Retired, 1)
 }
+
+// Sections are the data of this package in an export of the tenant, but for held rows.
+var Sections = []store.Section{mappings.Section("mappings")}

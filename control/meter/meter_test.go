@@ -1,11 +1,11 @@
 package meter
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -29,6 +29,13 @@ import (
 	"muniment/sealer"
 )
 
+// campaignsOfTests are those of any tenant's rights: rgh_a and rgh_d have two and one.
+func campaignsOfTests(_ context.Context, _ string, rightIDs []string) (map[string][]string, error) {
+	all := map[string][]string{"rgh_a": {"=1+1", "spring"}, "rgh_d": {"spring"}}
+	maps.DeleteFunc(all, func(right string, _ []string) bool { return !slices.Contains(rightIDs, right) })
+	return all, nil
+}
+
 const (
 	tenant   = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 	stranger = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAX"
@@ -36,7 +43,7 @@ const (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// bench is a room over a SQLite warehouse that a test loads as it likes.
+// bench is a service over a SQLite warehouse that a test loads as it likes.
 type bench struct {
 	warehouse *sqlite.Warehouse
 	server    http.Handler
@@ -70,9 +77,9 @@ func (b *bench) Bounds(_ context.Context, p int32) (first, end sealer.Position, 
 	return first, sealer.Position{Generation: 1, Partition: p, Offset: b.loaded[p] + 1}, nil
 }
 
-// serve serves the room's routes to whatever tenant the header Tenant names.
+// serve serves the service's routes to whatever tenant the header Tenant names.
 func serve(t *testing.T, w Warehouse, log route.Ended) http.Handler {
-	room, err := New(Config{Warehouse: w, Log: log})
+	service, err := New(Config{Warehouse: w, Log: log, Campaigns: campaignsOfTests})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("test", "v1")
@@ -82,7 +89,7 @@ func serve(t *testing.T, w Warehouse, log route.Ended) http.Handler {
 		caller := auth.Principal{Key: &api.Key{TenantID: c.Header("Tenant")}}
 		next(huma.WithContext(c, auth.WithPrincipal(c.Context(), caller)))
 	})
-	room.Routes(a)
+	service.Routes(a)
 	return routetest.Declared(a.OpenAPI()).Watch(t, mux)
 }
 
@@ -104,12 +111,13 @@ func metered(right string, at time.Time, ms int64) pipeline.Delivery {
 	return pipeline.Delivery{
 		RightID: right, BasisID: "bas_a", Substrate: "CTV", RenderedAt: at, IssuedAt: at,
 		Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: ms,
+		Impressions: sealer.Impression, Completion: "none",
 	}
 }
 
 func suppressed(right string, at time.Time) pipeline.Delivery {
 	d := metered(right, at, 0)
-	d.Metered, d.Reason, d.MeteringBasis = false, "NOT_VISIBLE", "none"
+	d.Metered, d.Reason, d.MeteringBasis, d.Impressions = false, "NOT_VISIBLE", "none", 0
 	return d
 }
 
@@ -135,9 +143,9 @@ func TestMeteringOverHTTP(t *testing.T) {
 	require.JSONEq(t, answer("null", "null", "null", "", empty, "null"), ask(b.server, tenant, "").Body.String(), "nothing is loaded")
 
 	once := metered("rgh_a", noon, 1500)
-	once.Idempotency, once.Multiplier = "h", 25_000
+	once.Idempotency, once.Impressions = "h", 25_000
 	again := metered("rgh_a", noon.Add(time.Minute), 1500)
-	again.Idempotency, again.Multiplier = "h", 25_000
+	again.Idempotency, again.Impressions = "h", 25_000
 	b.load(t, tenant, once, again, metered("rgh_a", noon.Add(time.Hour), 500), suppressed("rgh_b", noon))
 	b.load(t, stranger, metered("rgh_a", noon, 7))
 
@@ -312,7 +320,9 @@ func TestPagesAreTheModel(t *testing.T) {
 					some[i] = suppressed(some[i].RightID, some[i].RenderedAt)
 				}
 				some[i].Idempotency = rapid.SampledFrom([]string{"", "x", "y"}).Draw(rt, "key")
-				some[i].Multiplier = rapid.SampledFrom([]int64{0, 1, 25_000}).Draw(rt, "multiplier")
+				if some[i].Metered {
+					some[i].Impressions = rapid.SampledFrom([]int64{sealer.Impression, 1, 25_000}).Draw(rt, "impressions")
+				}
 			}
 			return some
 		}
@@ -376,9 +386,8 @@ func model(all []pipeline.Delivery, from, to time.Time, bucket func(time.Time) *
 			totals.Duplicates++
 		case d.Metered:
 			totals.Metered++
-			made := cmp.Or(d.Multiplier, sealer.Impression)
-			impressions[text(key)] += made
-			impressions[""] += made
+			impressions[text(key)] += d.Impressions
+			impressions[""] += d.Impressions
 		default:
 			totals.Suppressed++
 		}

@@ -2,7 +2,10 @@ package meter
 
 import (
 	"context"
+	"strings"
 
+	"muniment/control/route"
+	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -24,12 +27,17 @@ type MeteringRow struct {
 	BasisID       string  `json:"basisId"`
 	MeteringBasis string  `json:"meteringBasis" enum:"viewable,gross,audible,delivered,none" doc:"What the quantity is of."`
 	Reason        string  `json:"reason" doc:"METERED, why it was suppressed, or DUPLICATE." example:"METERED"`
-	Receipts      int64   `json:"receipts"`
-	QuantityMs    int64   `json:"quantityMs"`
-	Impressions   string  `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"A decimal: the multipliers of what is metered, 1 where none was given." example:"12.5"`
+	// A pointer to nil is null, and nil is absent.
+	SpatialAnchorID    *string  `json:"spatialAnchorId,omitempty" doc:"With by=anchor alone." example:"screen-0042"`
+	SpatialPlacementID **string `json:"spatialPlacementId,omitempty" nullable:"true" doc:"With by=placement alone; null for receipts without one." example:"slot-3"`
+	CampaignID         **string `json:"campaignId,omitempty" nullable:"true" doc:"With by=campaign alone: one of those that the right's scope lists; null if it lists none." example:"spring"`
+	Receipts           int64    `json:"receipts"`
+	QuantityMs         int64    `json:"quantityMs"`
+	Impressions        string   `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"A decimal: the multipliers of what is metered, 1 where none was given." example:"12.5"`
 }
 
-// MeteringTotals are sums over all rows; receipts = metered + suppressed + duplicates.
+// MeteringTotals are sums over all receipts, each counted once;
+// receipts = metered + suppressed + duplicates.
 type MeteringTotals struct {
 	Receipts    int64  `json:"receipts"`
 	Metered     int64  `json:"metered"`
@@ -39,67 +47,99 @@ type MeteringTotals struct {
 	Impressions string `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"A decimal: the sum over all rows." example:"12.5"`
 }
 
-func (r *Room) getMetering(ctx context.Context, in *Question) (Metering, error) {
-	a, err := in.read(ctx, r, "")
+// MeteringQuestion is exported as Question is.
+type MeteringQuestion struct {
+	Question
+	By     []string `query:"by,explode" maxItems:"10" doc:"Also sum by anchor, placement or campaign; several are given one by one or separated by commas."`
+	Format string   `query:"format" enum:"json,csv,ndjson" default:"json" doc:"json: a page in the envelope, with totals. csv, ndjson: a file of all rows, without limit and cursor."`
+	route.GivenPage
+}
+
+// by is what else rows are summed by.
+type by struct {
+	pipeline.MeterBy
+	campaign bool
+}
+
+func (in *MeteringQuestion) by() (b by, err error) {
+	for _, several := range in.By {
+		for name := range strings.SplitSeq(several, ",") {
+			switch strings.TrimSpace(name) {
+			case "anchor":
+				b.Anchor = true
+			case "placement":
+				b.Placement = true
+			case "campaign":
+				b.campaign = true
+			default:
+				return b, api.InvalidField("by", "must be anchor, placement or campaign")
+			}
+		}
+	}
+	return b, nil
+}
+
+func (s *Service) getMetering(ctx context.Context, in *MeteringQuestion) (body Metering, _ *route.File, err error) {
+	l := lines{service: s}
+	if in.Format != formatJSON && in.PageGiven() {
+		return body, nil, api.InvalidField("format", "is a file of all rows: limit and cursor are for json")
+	}
+	if l.by, err = in.by(); err != nil {
+		return body, nil, err
+	}
+	if l.asked, err = in.read(ctx, s, "", l.by.campaign); err != nil {
+		return body, nil, err
+	}
+	l.q = pipeline.MeterQuery{
+		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID, By: l.by.MeterBy, From: l.from.Time, To: l.to.Time, AsOf: l.asOf,
+	}
+	if in.Format != formatJSON {
+		return body, l.file(in.Format), nil
+	}
+	body, err = l.page(ctx, in.Limit)
+	return body, nil, err
+}
+
+// page is the answer with the rows of one page.
+func (l *lines) page(ctx context.Context, limit int) (Metering, error) {
+	body := Metering{Frame: l.frame(), Rows: []MeteringRow{}, Totals: MeteringTotals{Impressions: sealer.FormatImpressions(0)}}
+	totals, some, err := l.cut(ctx)
+	if err != nil || !some {
+		return body, err
+	}
+	l.q.Skip, l.q.Limit = l.row, limit+1
+	rows, err := l.service.warehouse.Metering(ctx, l.q)
 	if err != nil {
 		return Metering{}, err
 	}
-	body := Metering{Frame: a.frame(), Rows: []MeteringRow{}, Totals: MeteringTotals{Impressions: sealer.FormatImpressions(0)}}
-	if a.asOf == nil {
-		return body, nil
-	}
-	q := pipeline.MeterQuery{
-		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID,
-		From: a.from.Time, To: a.to.Time, AsOf: a.asOf, Skip: a.row, Limit: in.Limit + 1,
-	}
-	var totals *pipeline.MeterTotals
-	total := func() error {
-		t, err := r.warehouse.MeterTotals(ctx, q)
-		totals = &t
-		return err
-	}
-	if a.open() {
-		if err := total(); err != nil {
-			return Metering{}, err
-		}
-		if totals.Receipts == 0 {
-			return body, nil
-		}
-		if q.Buckets, err = a.buckets(totals.First, totals.Last); err != nil {
-			return Metering{}, err
-		}
-	} else if q.Buckets, err = a.buckets(q.From, q.To); err != nil {
-		return Metering{}, err
-	}
-	rows, err := r.warehouse.Metering(ctx, q)
-	if err != nil {
-		return Metering{}, err
-	}
-	switch {
-	case totals != nil:
-	case a.row == 0 && len(rows) <= in.Limit: // the page is the whole answer
+	if totals == nil && l.row == 0 && len(rows) <= limit { // the page has all that there is
 		totals = sum(rows)
-	default:
-		if err := total(); err != nil {
+	}
+	if totals == nil {
+		t, err := l.service.warehouse.MeterTotals(ctx, l.q)
+		if err != nil {
 			return Metering{}, err
 		}
+		totals = &t
 	}
 	body.Totals = MeteringTotals{
 		Receipts: totals.Receipts, Metered: totals.Metered, Duplicates: totals.Duplicates, QuantityMs: totals.QuantityMs,
 		Suppressed:  totals.Receipts - totals.Metered - totals.Duplicates,
 		Impressions: sealer.FormatImpressions(totals.Impressions),
 	}
-	rows, body.NextCursor = page(&a, rows, in.Limit)
-	for _, x := range rows {
-		body.Rows = append(body.Rows, MeteringRow{
-			a.bucket(x.Bucket), x.RightID, x.Substrate, x.BasisID, x.MeteringBasis, x.Reason, x.Receipts, x.QuantityMs, sealer.FormatImpressions(x.Impressions),
-		})
-	}
-	return body, nil
+	err = l.each(ctx, rows, func(row, campaign int, line MeteringRow) (more bool, err error) {
+		switch {
+		case row == 0 && campaign < l.campaign: // on an earlier page
+		case len(body.Rows) == limit:
+			body.NextCursor = route.Cursor(place{*l.asOf, l.row + row, campaign}.String())
+			return false, nil
+		default:
+			body.Rows = append(body.Rows, line)
+		}
+		return true, nil
+	})
+	return body, err
 }
-
-// reasonMetered is the reason of a delivery that is billed.
-const reasonMetered = "METERED"
 
 // sum adds up rows, where they are all there are.
 func sum(rows []pipeline.MeterRow) *pipeline.MeterTotals {
@@ -109,7 +149,7 @@ func sum(rows []pipeline.MeterRow) *pipeline.MeterTotals {
 		t.QuantityMs += r.QuantityMs
 		t.Impressions += r.Impressions
 		switch r.Reason {
-		case reasonMetered:
+		case sealer.ReasonMetered:
 			t.Metered += r.Receipts
 		case pipeline.ReasonDuplicate:
 			t.Duplicates += r.Receipts

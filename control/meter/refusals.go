@@ -18,7 +18,7 @@ type Refusals struct {
 // RefusalRow is one line of the answer. All but its last field are its key.
 type RefusalRow struct {
 	Bucket   *string `json:"bucket" format:"date-time" doc:"Start of the bucket, with the zone's offset."`
-	RightID  *string `json:"rightId" doc:"Null where a node had too many counts to tell rights apart."`
+	RightID  *string `json:"rightId" doc:"Null where a node had too many counts to separate them by right."`
 	Rule     string  `json:"rule" example:"automotive-speed"`
 	Refusals int64   `json:"refusals"`
 }
@@ -33,8 +33,8 @@ type refusalsQuestion struct {
 	Rule string `query:"rule" maxLength:"64" doc:"One rule only." example:"automotive-speed"`
 }
 
-func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusals, error) {
-	a, err := in.read(ctx, r, hour)
+func (s *Service) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusals, error) {
+	a, err := in.read(ctx, s, hour, false)
 	if err != nil {
 		return Refusals{}, err
 	}
@@ -46,7 +46,7 @@ func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusals,
 		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID, Rule: in.Rule,
 		From: a.from.Time, To: a.to.Time, AsOf: a.asOf, Skip: a.row, Limit: in.Limit + 1,
 	}
-	totals, err := r.warehouse.RefusalTotals(ctx, q)
+	totals, err := s.warehouse.RefusalTotals(ctx, q)
 	if err != nil {
 		return Refusals{}, err
 	}
@@ -56,7 +56,7 @@ func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusals,
 	if q.Buckets, err = a.buckets(totals.First, totals.Last); err != nil {
 		return Refusals{}, err
 	}
-	rows, err := r.warehouse.Refusals(ctx, q)
+	rows, err := s.warehouse.Refusals(ctx, q)
 	if err != nil {
 		return Refusals{}, err
 	}

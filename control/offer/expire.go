@@ -9,46 +9,44 @@ import (
 	"muniment/control/store"
 )
 
-// batch is the most offers that one change expires: others wait for it.
+// batch is how many offers one change expires; other changes wait for it.
 const batch = 100
 
-// Expire writes down, with an event each, which offers have expired, in batches until
-// nothing is due. Any number of processes may do so. Nothing is lost but time while the
-// database is away: an offer that is due is EXPIRED for its readers already.
-func (r *Room) Expire(ctx context.Context) error {
+// Expire stores the state EXPIRED, with an event each, in batches until no offer is due. Any number
+// of processes may run it. A delay does no harm: readers already see a due offer as EXPIRED.
+func (s *Service) Expire(ctx context.Context) error {
 	for {
-		now := r.db.Now()
-		// It looks before it asks for a change, which others would have to wait for.
-		due, err := listDue(ctx, r.db.Read(), store.At(now), 1)
+		now := s.db.Now()
+		// It reads first, since other changes wait for a change.
+		due, err := listDue(ctx, s.db.Read(), store.At(now), 1)
 		if err != nil {
 			return err
 		}
 		if len(due) == 0 {
-			r.passed.Store(&now)
+			s.passed.Store(&now)
 			return nil
 		}
-		if _, err := r.expire(ctx, batch); err != nil {
+		if _, err := s.expire(ctx, batch); err != nil {
 			return err
 		}
 	}
 }
 
-// register shows for how long offers may have expired without an event. Whatever keeps
-// the job from its end shows in it: errors, more offers than it can write, or a halt.
-func (r *Room) register(to prometheus.Registerer) error {
+// register registers the gauge of how long offers may have been expired without an event, because
+// of errors, too many offers, or a stalled process.
+func (s *Service) register(to prometheus.Registerer) error {
 	if to == nil {
 		return nil
 	}
 	return to.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "muniment_offer_expiry_age_seconds",
-		Help: "Time since this process last found every expired offer written down.",
-	}, func() float64 { return r.db.Now().Sub(*r.passed.Load()).Seconds() }))
+		Help: "Time since every expired offer was last seen stored by this process.",
+	}, func() float64 { return s.db.Now().Sub(*s.passed.Load()).Seconds() }))
 }
 
-// expire writes down, in one change, which of the offers have expired, as many as
-// given at most. It returns how many there were.
-func (r *Room) expire(ctx context.Context, most int) (n int, err error) {
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+// expire stores EXPIRED for at most so many offers in one change. It returns how many there were.
+func (s *Service) expire(ctx context.Context, most int) (n int, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		due, err := listDue(ctx, tx, store.At(tx.Now()), most)
 		if err != nil {
 			return err

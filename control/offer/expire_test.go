@@ -21,9 +21,9 @@ import (
 )
 
 // proposeMany writes offers that expire together, without an event each.
-func (r *Room) proposeMany(t *testing.T, n int) {
+func (s *Service) proposeMany(t *testing.T, n int) {
 	t.Helper()
-	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
 		for range n {
 			made, _ := propose(Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`{}`)}, holder, store.At(tx.Now()))
 			made.ID = api.NewID(prefix, tx.Now())
@@ -37,15 +37,15 @@ func (r *Room) proposeMany(t *testing.T, n int) {
 
 // requireEachToldOnce asks for one offer.expired for each of n offers, by the system,
 // as it is kept.
-func (r *Room) requireEachToldOnce(t *testing.T, n int) {
+func (s *Service) requireEachToldOnce(t *testing.T, n int) {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, e := range roomtest.Events(t, r.db) {
+	for _, e := range roomtest.Events(t, s.db) {
 		require.Equal(t, "offer.expired", e.Type)
 		require.Equal(t, store.BySystem(), e.Actor)
 		require.False(t, seen[e.Subject.ID], "%s was told twice", e.Subject.ID)
 		seen[e.Subject.ID] = true
-		o, err := offers.Find(t.Context(), r.db.Read(), tenantID, e.Subject.ID)
+		o, err := offers.Find(t.Context(), s.db.Read(), tenantID, e.Subject.ID)
 		require.NoError(t, err)
 		require.Equal(t, Expired, o.State)
 		kept, err := sealer.Canonical(struct {
@@ -59,15 +59,15 @@ func (r *Room) requireEachToldOnce(t *testing.T, n int) {
 	require.Len(t, seen, n)
 }
 
-func (r *Room) due(t require.TestingT) int {
-	due, err := listDue(context.Background(), r.db.Read(), store.At(r.db.Now()), 10_000)
+func (s *Service) due(t require.TestingT) int {
+	due, err := listDue(context.Background(), s.db.Read(), store.At(s.db.Now()), 10_000)
 	require.NoError(t, err)
 	return len(due)
 }
 
 func TestExpireInBatches(t *testing.T) {
 	c := &clock{at: now.Time}
-	r := newRoom(t, t.TempDir(), c)
+	r := newService(t, t.TempDir(), c)
 	r.proposeMany(t, 25)
 	c.pass(lifetime - time.Millisecond)
 	require.NoError(t, r.Expire(t.Context()))
@@ -89,13 +89,13 @@ func TestExpireInBatches(t *testing.T) {
 // TestExpiryAge: the gauge rises until a pass has come to its end.
 func TestExpiryAge(t *testing.T) {
 	c := &clock{at: now.Time}
-	r := newRoom(t, t.TempDir(), c)
+	r := newService(t, t.TempDir(), c)
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.register(registry))
 	is := func(seconds int) {
 		t.Helper()
 		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(
-			"# HELP muniment_offer_expiry_age_seconds Time since this process last found every expired offer written down.\n"+
+			"# HELP muniment_offer_expiry_age_seconds Time since every expired offer was last seen stored by this process.\n"+
 				"# TYPE muniment_offer_expiry_age_seconds gauge\nmuniment_offer_expiry_age_seconds %d\n", seconds))))
 	}
 	is(0)
@@ -123,18 +123,18 @@ func TestExpiryAge(t *testing.T) {
 func TestTwoProcessesExpire(t *testing.T) {
 	const many = 4 * batch
 	dir, c := t.TempDir(), &clock{at: now.Time}
-	rooms := []*Room{newRoom(t, dir, c)}
-	second := rooms[0]
-	if rooms[0].db.Shared() {
-		second = newRoom(t, dir, c)
+	services := []*Service{newService(t, dir, c)}
+	second := services[0]
+	if services[0].db.Shared() {
+		second = newService(t, dir, c)
 	}
-	rooms = append(rooms, second)
-	rooms[0].proposeMany(t, many)
+	services = append(services, second)
+	services[0].proposeMany(t, many)
 	c.pass(lifetime)
 
-	lives := make([]int, len(rooms))
+	lives := make([]int, len(services))
 	var processes sync.WaitGroup
-	for i, r := range rooms {
+	for i, r := range services {
 		processes.Go(func() {
 			chance := rand.New(rand.NewPCG(1, uint64(i)))
 			for ; r.due(t) > 0; lives[i]++ {
@@ -148,7 +148,7 @@ func TestTwoProcessesExpire(t *testing.T) {
 		})
 	}
 	processes.Wait()
-	rooms[0].requireEachToldOnce(t, many)
+	services[0].requireEachToldOnce(t, many)
 	t.Logf("lives: %v", lives)
 	require.Greater(t, lives[0]+lives[1], 2, "nobody died in the middle of it")
 }
@@ -156,7 +156,7 @@ func TestTwoProcessesExpire(t *testing.T) {
 // TestReplay brings an older database to what the log says became of its offers.
 func TestReplay(t *testing.T) {
 	c := &clock{at: now.Time}
-	r := newRoom(t, t.TempDir(), c)
+	r := newService(t, t.TempDir(), c)
 	replay := func(e sealer.Event) (changed bool) {
 		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) (err error) {
 			changed, err = Replay(t.Context(), tx, &e)

@@ -13,7 +13,7 @@ import (
 // TestFiltersHaveIndexes is as that of rights. A list of those that are EXPIRED looks at all
 // that are PROPOSED, some of which are due: nobody has written down yet that they are.
 func TestFiltersHaveIndexes(t *testing.T) {
-	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
+	r := newService(t, t.TempDir(), &clock{at: now.Time})
 	roomtest.Right(t, r.db, "rgh_few", "{}")
 	roomtest.Fill(t, r.db, 5_000, "offers", `tenant_id, from_org_id, to_org_id, scope, created_at, updated_at, revision, expires_at, offer_id, right_id, state`,
 		`'tnt_a', 'org_a', 'org_b', '{}', 0, 0, 0, i, 'off_' || CAST(i AS TEXT), CASE WHEN i % 700 = 3 THEN 'rgh_few' ELSE '`+rightID+`' END,

@@ -1,49 +1,43 @@
-// Package offer owns offers: what one organisation asks of another about a right.
+// Package offer owns offers: proposals between two organisations to grant a part of a right.
 //
-// An offer is made by one side to the other, and one of the two holds the right. It
-// asks for a part of the right, never for more: its scope is held against the right's
-// when it is proposed, as a derived right's is. What the scope does not name is inherited
-// from the right then, so the record shows exactly what accepting it grants, and both
-// sides read the same; the words that were sent are not kept beside it. A right's scope
-// never changes, so accepting grants what was proposed; it is held against the right once
-// more.
+// An offer goes from one organisation to another, and one of the two holds the right. It is for a
+// part of the right: its scope is checked against the right's when it is proposed, as a derived
+// right's is, and inherits the limits that it does not name. So the record shows exactly what
+// accepting it grants; the scope as it was sent is not kept. A right's scope never changes, so
+// accepting grants what was proposed; the check is repeated then.
 //
-// An offer moves along the table of transitions below, each move being one change:
-// record, revision and audit event, or nothing. All states but PROPOSED are final. A
-// caller who loses a race gets STATE_CONFLICT.
+// An offer moves along the table of transitions below. Each move is one change of record, revision
+// and audit event. All states but PROPOSED are final. A caller that loses a race gets
+// STATE_CONFLICT.
 //
-// Accepting is one change with the right that the offer asked for. That is derived
-// from the offer's right, and held by the side that does not hold that one; its
-// contentHash is the SHA-256, in base64url, of the RFC 8785 bytes of the accepted
-// offer as it is answered. An accepted offer never changes again, so anybody can
-// compute the hash from the answer, or from the data of offer.accepted without
-// actingOrgId and assertedBy. Accepting, proposing and countering need a right that is
-// ACTIVE then, and its ancestors too.
+// Accepting issues a right in the same change. It is derived from the offer's right, and held by
+// the organisation that does not hold that one. Its contentHash is the SHA-256, in base64url, of
+// the RFC 8785 bytes of the accepted offer in the response. An accepted offer never changes again,
+// so the hash can be computed from the response, or from the data of offer.accepted without
+// actingOrgId and assertedBy. Proposing, countering and accepting require that the right and its
+// ancestors are ACTIVE.
 //
-// Countering ends an offer and makes another in the opposite direction, in one change
-// and with an event for each: offer.countered and offer.proposed. The new one's termsRef
-// is counter_of:<id>, whatever the caller gives; what he gives is kept beside it, as
-// counterTermsRef. No other offer may claim that form.
+// Countering ends an offer and makes another in the opposite direction, in one change and with an
+// event for each: offer.countered and offer.proposed. The new one's termsRef is counter_of:<id>;
+// the caller's termsRef is kept as counterTermsRef. No other offer may have a termsRef of that
+// form.
 //
-// An offer whose expiresAt has come is EXPIRED for everybody at once: whoever reads or
-// moves it judges by the clock. A job (Run) writes that down, with an event of the
-// system's. It does so in batches, each a change of its own, so that a process which
-// dies between two loses nothing; and since changes run one at a time, and each looks
-// again at what is still due, any number of processes tell of each offer once.
+// An offer is EXPIRED from its expiresAt on: reads and moves compare it with the clock. A sweep
+// (Expire) then stores the state, with an event by the system. It works in batches, each a change
+// of its own, so a process that dies in between loses nothing. Changes run one at a time and each
+// reads again what is due, so any number of processes emit one event per offer.
 //
-// Both sides live in one tenant, and a key of the tenant may act for either: the
-// move says for which. So an event tells two organisations apart. actingOrgId is the side
-// that the move was made for, as asserted: nobody has checked that it agrees. assertedBy
-// is the tenant's own organisation, which asserts it. Where the two differ, one side says
-// what the other did: so it is when a tenant accepts the offer that it made. Both are null
-// when an offer expires.
+// Both organisations are in one tenant, and a key of the tenant may act for either. So an event
+// names two: actingOrgId is the organisation that the move was made for, without proof of its
+// consent, and assertedBy is the tenant's own organisation, which asserts it. The two differ when,
+// for instance, a tenant accepts the offer that it made. Both are null when an offer expires.
 //
-// A database that was restored from an older copy is told which offers were closed
-// meanwhile (Replay), so none is closed twice. A right that was derived there is not
-// made again: the operator who went on with an older database has to issue it.
+// In a database restored from an older copy, Replay closes the offers that were closed meanwhile,
+// so none is closed twice. A right that was derived meanwhile is not issued again: the operator who
+// accepted the older database has to issue it.
 //
-// stateReason is the caller's text and part of an event that is never erased: it is no
-// place for personal data, and the API says so.
+// stateReason is the caller's text and part of an event that is never erased, so it must hold no
+// personal data; the API says so.
 package offer
 
 import (
@@ -79,7 +73,7 @@ type Offer struct {
 	Revision        int64           `json:"revision" db:"revision,moves"`
 }
 
-// State is what has become of an offer.
+// State is the state of an offer.
 type State string
 
 // The states.
@@ -92,7 +86,7 @@ const (
 	Expired   State = "EXPIRED"
 )
 
-// Action moves an offer from PROPOSED on.
+// Action moves an offer out of PROPOSED.
 type Action string
 
 // The actions.
@@ -104,8 +98,7 @@ const (
 	Expire   Action = "expire"
 )
 
-// transitions is the contract's table. An offer whose time has come is EXPIRED already:
-// Expire writes that down.
+// transitions is the contract's table. An offer is already EXPIRED when Expire stores this.
 var transitions = store.Steps[Action, State]{
 	Counter:  {From: store.From(Proposed), To: Countered, Event: "offer.countered"},
 	Withdraw: {From: store.From(Proposed), To: Withdrawn, Event: "offer.withdrawn"},
@@ -114,7 +107,7 @@ var transitions = store.Steps[Action, State]{
 	Expire:   {From: store.From(Expired), To: Expired, Event: "offer.expired"},
 }
 
-// stateAt is the state as everybody sees it, whether it is written down or not.
+// stateAt returns the state at a time, whether EXPIRED is stored yet or not.
 func (o *Offer) stateAt(now store.Instant) State {
 	if o.State == Proposed && !now.Before(o.ExpiresAt.Time) {
 		return Expired
@@ -122,7 +115,7 @@ func (o *Offer) stateAt(now store.Instant) State {
 	return o.State
 }
 
-// actor is the organisation that an action is of; nobody's for an offer that expires.
+// actor is the organisation that takes an action; nil for an offer that expires.
 func (o *Offer) actor(a Action) *string {
 	switch a {
 	case Withdraw:
@@ -134,14 +127,13 @@ func (o *Offer) actor(a Action) *string {
 	}
 }
 
-// lifetime is how long an offer stands when the caller says nothing else.
+// lifetime is how long an offer is open by default.
 const lifetime = 7 * 24 * time.Hour
 
 // counterOf begins the termsRef of a counter-offer.
 const counterOf = "counter_of:"
 
-// propose settles a new offer, of which the caller has filled in what was asked for,
-// about a right that holder holds. An empty FromOrgID is holder.
+// propose completes a new offer about a right of holder. An empty FromOrgID is holder.
 func propose(o Offer, holder string, now store.Instant) (Offer, error) {
 	if o.FromOrgID == "" {
 		o.FromOrgID = holder
@@ -159,8 +151,8 @@ func propose(o Offer, holder string, now store.Instant) (Offer, error) {
 	return o.begin(faults, now)
 }
 
-// counter settles the offer that takes the place of o, in the opposite direction; asked
-// has its scope, its termsRef and its end.
+// counter completes the offer that replaces o, in the opposite direction; asked has its scope, its
+// termsRef and its end.
 func (o *Offer) counter(asked Offer, now store.Instant) (Offer, error) {
 	asked.TenantID, asked.RightID, asked.FromOrgID, asked.ToOrgID = o.TenantID, o.RightID, o.ToOrgID, o.FromOrgID
 	terms := counterOf + o.ID
@@ -168,7 +160,7 @@ func (o *Offer) counter(asked Offer, now store.Instant) (Offer, error) {
 	return asked.begin(nil, now)
 }
 
-// begin puts in what all new offers have.
+// begin sets the fields of every new offer.
 func (o Offer) begin(faults []api.ValidationError, now store.Instant) (Offer, error) {
 	if o.ExpiresAt.IsZero() {
 		o.ExpiresAt = store.At(now.Add(lifetime))

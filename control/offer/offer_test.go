@@ -147,7 +147,7 @@ func TestCounterGoesTheOtherWay(t *testing.T) {
 	require.Equal(t, "expiresAt", api.From(err).Field)
 }
 
-// TestContentHash is a vector: whoever has the answer can compute it.
+// TestContentHash is a vector: the hash can be computed from the response.
 func TestContentHash(t *testing.T) {
 	o := Offer{
 		ID: "ofr_a", TenantID: "tnt_a", RightID: "rgh_a", FromOrgID: "org_from", ToOrgID: "org_to", Scope: json.RawMessage(`{"regions":["US"]}`),

@@ -12,27 +12,27 @@ import (
 	"muniment/gateway/auth"
 )
 
-// Routes adds the room's operations to the API.
-func (r *Room) Routes(a route.API) {
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
 	const read, write = route.Scope(api.OffersRead), route.Scope(api.OffersWrite)
 	route.Add(a, route.Operation{ID: "propose-offer", Method: http.MethodPost, Path: "/v1/offers", Tag: "Offers", Access: write,
-		Summary: "Propose to share, cede or sublet a part of a right", Errors: []int{http.StatusNotFound}}, r.post)
+		Summary: "Propose to share, cede or sublet a part of a right", Errors: []int{http.StatusNotFound}}, s.post)
 	route.Add(a, route.Operation{ID: "list-offers", Method: http.MethodGet, Path: "/v1/offers", Tag: "Offers", Access: read,
-		Summary: "List the offers, newest first"}, r.getAll)
+		Summary: "List the offers, newest first"}, s.getAll)
 	route.Add(a, route.Operation{ID: "get-offer", Method: http.MethodGet, Path: "/v1/offers/{offerId}", Tag: "Offers", Access: read,
-		Summary: "Get an offer"}, r.get)
+		Summary: "Get an offer"}, s.get)
 	route.Add(a, route.Operation{ID: "counter-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/counter", Tag: "Offers", Access: write,
-		Summary: "Answer an offer with one in the opposite direction"}, r.postCounter)
+		Summary: "Answer an offer with one in the opposite direction"}, s.postCounter)
 	route.Add(a, route.Operation{ID: "accept-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/accept", Tag: "Offers", Access: write,
 		Summary:     "Accept an offer, which issues the right that it asked for",
-		Description: "Also a key of the tenant that proposed the offer may do so, for the recipient. The event says it: `assertedBy` is the tenant's organisation, `actingOrgId` the recipient."}, r.postAccept)
+		Description: "Also a key of the tenant that proposed the offer may do so, for the recipient. The event says it: `assertedBy` is the tenant's organisation, `actingOrgId` the recipient."}, s.postAccept)
 	route.Add(a, route.Operation{ID: "withdraw-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/withdraw", Tag: "Offers", Access: write,
-		Summary: "Withdraw an offer, for its proposer"}, r.postClose(Withdraw))
+		Summary: "Withdraw an offer, for its proposer"}, s.postClose(Withdraw))
 	route.Add(a, route.Operation{ID: "reject-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/reject", Tag: "Offers", Access: write,
-		Summary: "Reject an offer, for its recipient"}, r.postClose(Reject))
+		Summary: "Reject an offer, for its recipient"}, s.postClose(Reject))
 }
 
-// byCaller is the tenant that a key is of, which asserts, and the key.
+// byCaller returns the asserter of a request: the key and its tenant's organisation.
 func byCaller(caller auth.Principal) asserter { return asserter{&caller.OrgID, store.ByKey(caller.ID)} }
 
 // The answers about offers.
@@ -58,7 +58,7 @@ type (
 	}
 )
 
-// NewOffer asks for an offer.
+// NewOffer is a request for an offer.
 type NewOffer struct {
 	RightID   string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
 	FromOrgID route.OrgID     `json:"fromOrgId,omitempty" doc:"The organisation that proposes; the right's holder when absent."`
@@ -69,23 +69,23 @@ type NewOffer struct {
 
 type proposeInput struct{ Body NewOffer }
 
-// Terms are what an offer and a counter-offer say alike.
+// Terms are the fields that an offer and a counter-offer have in common.
 type Terms struct {
 	TermsRef  *string     `json:"termsRef,omitempty" nullable:"true" maxLength:"1024" doc:"Where the terms are; no place for personal data."`
 	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The first moment at which it can't be accepted any more; absent: in 7 days."`
 }
 
-func (r *Room) post(ctx context.Context, in *proposeInput) (OfferData, error) {
+func (s *Service) post(ctx context.Context, in *proposeInput) (OfferData, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	until, err := route.Given("expiresAt", asked.ExpiresAt)
 	if err != nil {
 		return OfferData{}, err
 	}
-	scope, err := right.AskedScope(asked.Scope)
+	scope, err := right.RequestedScope(asked.Scope)
 	if err != nil {
 		return OfferData{}, err
 	}
-	made, err := r.propose(ctx, Offer{
+	made, err := s.propose(ctx, Offer{
 		TenantID: caller.TenantID, RightID: asked.RightID, FromOrgID: string(asked.FromOrgID), ToOrgID: string(asked.ToOrgID),
 		Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until,
 	}, byCaller(caller))
@@ -98,13 +98,13 @@ type listInput struct {
 	State   string `query:"state" enum:"PROPOSED,COUNTERED,WITHDRAWN,REJECTED,ACCEPTED,EXPIRED" doc:"Only offers in this state."`
 }
 
-func (r *Room) getAll(ctx context.Context, in *listInput) (OfferList, error) {
+func (s *Service) getAll(ctx context.Context, in *listInput) (OfferList, error) {
 	slice, err := in.Slice()
 	if err != nil {
 		return OfferList{}, err
 	}
-	now := store.At(r.db.Now())
-	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, slice)
+	now := store.At(s.db.Now())
+	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, slice)
 	for i := range page {
 		page[i].State = page[i].stateAt(now)
 	}
@@ -115,16 +115,16 @@ type offerPath struct {
 	OfferID string `path:"offerId"`
 }
 
-func (r *Room) get(ctx context.Context, in *offerPath) (OfferData, error) {
-	o, err := offers.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.OfferID)
+func (s *Service) get(ctx context.Context, in *offerPath) (OfferData, error) {
+	o, err := offers.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.OfferID)
 	if err != nil {
 		return OfferData{}, err
 	}
-	o.State = o.stateAt(store.At(r.db.Now()))
+	o.State = o.stateAt(store.At(s.db.Now()))
 	return OfferData{*o}, nil
 }
 
-// CounterOffer asks for an offer in the opposite direction.
+// CounterOffer is a request for an offer in the opposite direction.
 type CounterOffer struct {
 	Scope json.RawMessage `json:"scope,omitempty" doc:"As in an offer: what it does not name is inherited from the right, not from the offer that it answers."`
 	Terms
@@ -135,24 +135,24 @@ type counterInput struct {
 	Body    CounterOffer
 }
 
-func (r *Room) postCounter(ctx context.Context, in *counterInput) (CounteredOffer, error) {
+func (s *Service) postCounter(ctx context.Context, in *counterInput) (CounteredOffer, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	until, err := route.Given("expiresAt", asked.ExpiresAt)
 	if err != nil {
 		return CounteredOffer{}, err
 	}
-	scope, err := right.AskedScope(asked.Scope)
+	scope, err := right.RequestedScope(asked.Scope)
 	if err != nil {
 		return CounteredOffer{}, err
 	}
-	countered, made, err := r.counter(ctx, caller.TenantID, in.OfferID,
+	countered, made, err := s.counter(ctx, caller.TenantID, in.OfferID,
 		Offer{Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until}, byCaller(caller))
 	return CounteredOffer{made, countered}, err
 }
 
-func (r *Room) postAccept(ctx context.Context, in *offerPath) (AcceptedOffer, error) {
+func (s *Service) postAccept(ctx context.Context, in *offerPath) (AcceptedOffer, error) {
 	caller := auth.PrincipalFrom(ctx)
-	accepted, issued, err := r.accept(ctx, caller.TenantID, in.OfferID, byCaller(caller))
+	accepted, issued, err := s.accept(ctx, caller.TenantID, in.OfferID, byCaller(caller))
 	return AcceptedOffer{accepted, issued}, err
 }
 
@@ -161,10 +161,10 @@ type closeInput struct {
 	Body    *route.Reason
 }
 
-func (r *Room) postClose(a Action) func(context.Context, *closeInput) (OfferData, error) {
+func (s *Service) postClose(a Action) func(context.Context, *closeInput) (OfferData, error) {
 	return func(ctx context.Context, in *closeInput) (OfferData, error) {
 		caller := auth.PrincipalFrom(ctx)
-		closed, err := r.close(ctx, caller.TenantID, in.OfferID, a, in.Body.Text(), byCaller(caller))
+		closed, err := s.close(ctx, caller.TenantID, in.OfferID, a, in.Body.Text(), byCaller(caller))
 		return OfferData{closed}, err
 	}
 }

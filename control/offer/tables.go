@@ -2,5 +2,5 @@ package offer
 
 import "muniment/control/store"
 
-// Tables are those of this room.
+// Tables are those of this package.
 var Tables = store.Tables{{Name: "offers"}}

@@ -9,25 +9,25 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"muniment/control/node"
+	"muniment/control/route"
 )
 
-// SetAsideCommands are what "muniment set-aside" does, in the form that kong reads.
-type SetAsideCommands struct {
+// QuarantineCommands are what "muniment quarantine" does, in the form that kong reads.
+type QuarantineCommands struct {
 	List    ListCommand    `cmd:"" help:"List the records that hold sealing, and why."`
-	Release ReleaseCommand `cmd:"" help:"Let sealing go on without records, for good; an event tells of each."`
+	Release ReleaseCommand `cmd:"" help:"Release records for good, so that sealing continues without them; each release is an event."`
 }
 
-// ListCommand lists records set aside.
+// ListCommand lists quarantined records.
 type ListCommand struct {
 	JSON bool `help:"Print one JSON object."`
 }
 
-// Run asks the server.
-func (c *ListCommand) Run(server node.Server, out io.Writer) error {
-	var list SetAsides
-	if err := server.Do(http.MethodGet, "/admin/set-aside", nil, &list); err != nil {
-		return fmt.Errorf("cannot list the records set aside: %w", err)
+// Run sends the request to the server.
+func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
+	var list QuarantinedList
+	if err := server.Do(http.MethodGet, "/admin/quarantine", nil, &list); err != nil {
+		return fmt.Errorf("cannot list the quarantined records: %w", err)
 	}
 	if c.JSON {
 		return json.NewEncoder(out).Encode(list)
@@ -50,15 +50,15 @@ func (c *ListCommand) Run(server node.Server, out io.Writer) error {
 	return nil
 }
 
-// ReleaseCommand releases records set aside.
+// ReleaseCommand releases quarantined records.
 type ReleaseCommand struct {
-	Position []string `arg:"" optional:"" help:"Where the records stand (muniment set-aside list)."`
+	Position []string `arg:"" optional:"" help:"The records' positions (muniment quarantine list)."`
 	All      bool     `help:"Release every record that holds sealing."`
-	Reason   string   `required:"" help:"Told in the audit log."`
+	Reason   string   `required:"" help:"Kept in the audit log."`
 	JSON     bool     `help:"Print one JSON object a call, of up to 500 records."`
 }
 
-// Validate asks for records.
+// Validate requires records.
 func (c *ReleaseCommand) Validate() error {
 	if c.All == (len(c.Position) > 0) {
 		return errors.New("name positions, or --all")
@@ -66,17 +66,17 @@ func (c *ReleaseCommand) Validate() error {
 	return nil
 }
 
-// Run asks the server, some records at a time.
-func (c *ReleaseCommand) Run(server node.Server, out io.Writer) error {
+// Run sends requests to the server, some records at a time.
+func (c *ReleaseCommand) Run(server route.AdminClient, out io.Writer) error {
 	for positions := range slices.Chunk(c.Position, mostListed) {
 		if err := c.release(server, out, positions); err != nil {
 			return err
 		}
 	}
 	for c.All {
-		var list SetAsides
-		if err := server.Do(http.MethodGet, "/admin/set-aside", nil, &list); err != nil {
-			return fmt.Errorf("cannot list the records set aside: %w", err)
+		var list QuarantinedList
+		if err := server.Do(http.MethodGet, "/admin/quarantine", nil, &list); err != nil {
+			return fmt.Errorf("cannot list the quarantined records: %w", err)
 		}
 		var positions []string
 		for _, s := range list.Records {
@@ -92,10 +92,10 @@ func (c *ReleaseCommand) Run(server node.Server, out io.Writer) error {
 	return nil
 }
 
-func (c *ReleaseCommand) release(server node.Server, out io.Writer, positions []string) error {
+func (c *ReleaseCommand) release(server route.AdminClient, out io.Writer, positions []string) error {
 	var done Releases
 	in := map[string]any{"positions": positions, "reason": c.Reason}
-	if err := server.Do(http.MethodPost, "/admin/set-aside/release", in, &done); err != nil {
+	if err := server.Do(http.MethodPost, "/admin/quarantine/release", in, &done); err != nil {
 		return fmt.Errorf("cannot release the records: %w", err)
 	}
 	if c.JSON {

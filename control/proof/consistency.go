@@ -11,21 +11,21 @@ import (
 	"muniment/sealer"
 )
 
-func (r *Room) checkpointRoutes(a route.API) {
+func (s *prover) checkpointRoutes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-checkpoint", Method: http.MethodGet, Path: "/v1/proof-packs/checkpoint", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary:     "Get the newest signed checkpoint of the tenant's log",
-		Description: "A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint).", Errors: []int{http.StatusNotFound}}, r.getCheckpoint)
+		Description: "A C2SP signed note: a copy kept elsewhere shows later that the log was not rolled back (muniment verify --expect-checkpoint).", Errors: []int{http.StatusNotFound}}, s.getCheckpoint)
 	route.Add(a, route.Operation{ID: "prove-consistency", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}/consistency", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary:     "Prove that the log of a pack extends that of an earlier one",
-		Description: "RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."}, r.proveConsistency)
+		Description: "RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."}, s.proveConsistency)
 }
 
 type checkpointData struct {
 	Checkpoint string `json:"checkpoint" doc:"C2SP signed note."`
 }
 
-func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (checkpointData, error) {
-	p, err := r.newest(ctx, auth.PrincipalFrom(ctx).TenantID)
+func (s *prover) getCheckpoint(ctx context.Context, _ *struct{}) (checkpointData, error) {
+	p, err := s.newest(ctx, auth.PrincipalFrom(ctx).TenantID)
 	if err != nil {
 		return checkpointData{}, err
 	}
@@ -45,12 +45,12 @@ type consistencyProof struct {
 	To          string   `json:"to" doc:"Checkpoint of the later pack."`
 }
 
-func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (consistencyProof, error) {
-	to, err := r.find(ctx, in.PackID)
+func (s *prover) proveConsistency(ctx context.Context, in *consistencyRequest) (consistencyProof, error) {
+	to, err := s.find(ctx, in.PackID)
 	if err != nil {
 		return consistencyProof{}, err
 	}
-	from, err := r.find(ctx, in.From)
+	from, err := s.find(ctx, in.From)
 	if err != nil {
 		return consistencyProof{}, err
 	}
@@ -58,7 +58,7 @@ func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (co
 		return consistencyProof{}, api.InvalidField("from", fmt.Sprintf("pack %s is newer than %s", from.ID, to.ID))
 	}
 	detail := consistencyProof{Consistency: []string{}}
-	hashes, err := r.consistency(ctx, from, to)
+	hashes, err := s.consistency(ctx, from, to)
 	if err == nil {
 		detail.From, err = from.checkpoint()
 	}
@@ -75,14 +75,14 @@ func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (co
 }
 
 // consistency proves that the tree of to extends that of from.
-func (r *Room) consistency(ctx context.Context, from, to Pack) (hashes []sealer.Hash, err error) {
+func (s *prover) consistency(ctx context.Context, from, to Pack) (hashes []sealer.Hash, err error) {
 	var roots [2]sealer.Hash
 	for i, p := range []Pack{from, to} {
 		if roots[i], err = sealer.ParseHash(p.RootHash); err != nil {
 			return nil, err
 		}
 	}
-	err = r.prove(to.TenantID, func(n *nodes) error {
+	err = s.prove(to.TenantID, func(n *nodes) error {
 		if hashes, err = sealer.ProveConsistency(from.end(), to.end(), n.reader(ctx)); err != nil {
 			return err
 		}

@@ -26,10 +26,10 @@ func TestCrashAtEveryStep(t *testing.T) {
 			t.Run(step, func(t *testing.T) {
 				t.Parallel()
 				h := build(t)
-				h.deliver(deliveries(5)...)
+				h.Deliver(deliveries(5)...)
 				h.seal()
-				h.deliver(deliveries(5)...)
-				h.room.step = func(name string) error {
+				h.Deliver(deliveries(5)...)
+				h.service.step = func(name string) error {
 					if name == step {
 						panic(errInjected)
 					}
@@ -41,12 +41,12 @@ func TestCrashAtEveryStep(t *testing.T) {
 				require.Equal(t, map[bool]int{true: 2, false: 1}[step == "answer"], sealed)
 				h.check()
 
-				h.deliver(deliveries(more)...)
+				h.Deliver(deliveries(more)...)
 				h.seal()
 				require.Len(t, deliveriesOf(h.check()), 10+more)
 				h.onlyOneRootOfASize()
 
-				h.advance(2 * draftAge)
+				h.Advance(2 * draftAge)
 				h.reopen(Config{})
 				require.Len(t, h.files(), len(h.packs()), "what the crash left is swept")
 				h.check()
@@ -60,18 +60,18 @@ func TestFailureAtEveryStep(t *testing.T) {
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			h := build(t)
-			h.deliver(deliveries(5)...)
-			h.room.step = func(name string) error {
+			h.Deliver(deliveries(5)...)
+			h.service.step = func(name string) error {
 				if name == step {
 					return errInjected
 				}
 				return nil
 			}
-			_, err := h.room.sealWhole(t.Context(), tenant, operator)
+			_, err := h.service.sealWhole(t.Context(), tenant, operator)
 			require.ErrorIs(t, err, errInjected)
 			require.Equal(t, "internal error", api.From(err).Message)
 			require.Len(t, h.files(), len(h.packs()), "a failed seal takes its file away")
-			h.room.step = func(string) error { return nil }
+			h.service.step = func(string) error { return nil }
 			h.seal()
 			require.Len(t, deliveriesOf(h.check()), 5)
 			h.onlyOneRootOfASize()
@@ -83,11 +83,11 @@ func TestFailureAtEveryStep(t *testing.T) {
 // a database that was restored from an older copy than the folder.
 func TestSweepSparesWhatMayBeAPack(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(3)...)
+	h.Deliver(deliveries(3)...)
 	h.seal()
-	h.deliver(deliveries(3)...)
-	require.NoError(t, os.WriteFile(h.room.folder.name(tenant, "ppk_notes"+packSuffix), []byte("mine"), 0o600))
-	h.room.step = func(name string) error {
+	h.Deliver(deliveries(3)...)
+	require.NoError(t, os.WriteFile(h.service.folder.name(tenant, "ppk_notes"+packSuffix), []byte("mine"), 0o600))
+	h.service.step = func(name string) error {
 		if name == "commit" {
 			panic(errInjected)
 		}
@@ -95,7 +95,7 @@ func TestSweepSparesWhatMayBeAPack(t *testing.T) {
 	}
 	require.Panics(t, func() { h.seal() })
 	require.Len(t, h.files(), 3)
-	h.advance(2 * draftAge)
+	h.Advance(2 * draftAge)
 	h.reopen(Config{})
 	require.Len(t, h.files(), 3, "beyond the head nothing is swept")
 	h.seal()
@@ -107,14 +107,14 @@ func TestSweepSparesWhatMayBeAPack(t *testing.T) {
 
 func TestOnlyOldDraftsAreSwept(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(1)...)
+	h.Deliver(deliveries(1)...)
 	h.seal()
 	pack := h.files()[0]
 	old := api.NewID(api.PrefixPack, h.Now()) + draftSuffix
-	h.advance(draftAge + time.Millisecond)
+	h.Advance(draftAge + time.Millisecond)
 	young := api.NewID(api.PrefixPack, h.Now().Add(-draftAge)) + draftSuffix
 	for _, name := range []string{old, young, "ppk_notes" + draftSuffix} {
-		require.NoError(t, os.WriteFile(h.room.folder.name(tenant, name), nil, 0o600))
+		require.NoError(t, os.WriteFile(h.service.folder.name(tenant, name), nil, 0o600))
 	}
 	h.reopen(Config{})
 	require.ElementsMatch(t, []string{pack, young, "ppk_notes" + draftSuffix}, h.files())
@@ -126,11 +126,11 @@ func TestForkIsRefused(t *testing.T) {
 	for name, size := range map[string]uint64{"at the size of the pack": 5, "on the way to it": 3} {
 		t.Run(name, func(t *testing.T) {
 			h := build(t)
-			h.deliver(deliveries(5)...)
-			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			h.Deliver(deliveries(5)...)
+			require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
 				return reserve(t.Context(), tx, tenant, size, sealer.LeafHash([]byte("another")), h.Now())
 			}))
-			_, err := h.room.sealWhole(t.Context(), tenant, operator)
+			_, err := h.service.sealWhole(t.Context(), tenant, operator)
 			require.ErrorIs(t, err, errForked)
 			require.Empty(t, h.packs())
 			require.Empty(t, h.files())
@@ -141,7 +141,7 @@ func TestForkIsRefused(t *testing.T) {
 func TestPromisedRootIsNotReplaced(t *testing.T) {
 	h := build(t)
 	promise := func(root string) error {
-		return h.db.Change(t.Context(), func(tx *store.Tx) error {
+		return h.DB.Change(t.Context(), func(tx *store.Tx) error {
 			return reserve(t.Context(), tx, tenant, 7, sealer.LeafHash([]byte(root)), h.Now())
 		})
 	}

@@ -22,7 +22,7 @@ const pageRows = 4000
 // firstRows is how many unsealed rows are read to find one that is new.
 const firstRows = 16
 
-// draft is a pack on its way: the head it stands on, the head it makes.
+// draft is a pack that is being built: the head before it, and the head after it.
 type draft struct {
 	*session
 	old, next head
@@ -146,7 +146,7 @@ func (d *draft) fill(ctx context.Context, config sealer.PackConfig, roots map[ui
 func (d *draft) add(ctx context.Context, b *sealer.PackBuilder, roots map[uint64]string) (news bool, err error) {
 	for p := range d.pages(ctx, d.old.position, d.end, d.cfg.MaxEntries) {
 		if p.err == nil {
-			p.err = d.tellRepeats(ctx, b, p.repeats)
+			p.err = d.addRepeats(ctx, b, p.repeats)
 		}
 		if p.err != nil {
 			return false, p.err
@@ -182,13 +182,19 @@ func (d *draft) grow(row *pipeline.Row, roots map[uint64]string) error {
 }
 
 // isNews says whether an event makes something to seal.
-func isNews(row *pipeline.Row) bool { return row.Type != typeSealed && row.Type != sealer.TypeRefusals }
+func isNews(row *pipeline.Row) bool {
+	switch row.Type {
+	case typeSealed, typeDownloaded, TypeExported, sealer.TypeRefusals:
+		return false
+	}
+	return true
+}
 
 // firstNews is the time of the first loaded event behind a position, and before another unless
 // that is nil, that makes something to seal; found is false if there is none.
-func (r *Room) firstNews(ctx context.Context, tenantID string, after sealer.Position, before *sealer.Position) (at time.Time, found bool, err error) {
+func (s *packer) firstNews(ctx context.Context, tenantID string, after sealer.Position, before *sealer.Position) (at time.Time, found bool, err error) {
 	for ask := firstRows; ; ask = pageRows {
-		rows, err := r.warehouse.Events(ctx, pipeline.EventQuery{TenantID: tenantID, After: &after, Before: before, Limit: ask})
+		rows, err := s.warehouse.Events(ctx, pipeline.EventQuery{TenantID: tenantID, After: &after, Before: before, Limit: ask})
 		if err != nil {
 			return at, false, err
 		}
@@ -248,24 +254,24 @@ func (d *draft) promise(ctx context.Context) error {
 	return err
 }
 
-// blame finds the rows that the builder could not verify and sets them aside;
-// cause comes back if it finds none.
+// blame finds the rows that the builder could not verify and quarantines them; cause comes back if
+// it finds none.
 func (d *draft) blame(ctx context.Context, cause error) error {
-	var aside []pipeline.SetAside
+	var quarantined []pipeline.Quarantined
 	for p := range d.pages(ctx, d.old.position, d.next.position.Next(), d.cfg.MaxEntries) {
 		if p.err != nil {
 			return p.err
 		}
 		for i := range p.rows {
 			if fault := verify(&p.rows[i], d.directory, d.receipts, d.sealedAt); fault != nil {
-				aside = append(aside, setAsideOf(&p.rows[i], fault))
+				quarantined = append(quarantined, quarantinedOf(&p.rows[i], fault))
 			}
 		}
 	}
-	if len(aside) == 0 {
+	if len(quarantined) == 0 {
 		return cause
 	}
-	if err := d.setAside(ctx, aside); err != nil {
+	if err := d.quarantineRows(ctx, quarantined); err != nil {
 		return err
 	}
 	if err := d.refuseHeld(ctx, d.tenantID); err != nil {
@@ -273,7 +279,7 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 	}
 	// All of them were released before, by a log that is loaded anew: they are no rows
 	// any more.
-	for _, a := range aside {
+	for _, a := range quarantined {
 		if _, err := d.warehouse.Event(ctx, d.tenantID, a.EventID); !errors.Is(err, pipeline.ErrNoEvent) {
 			return errors.Join(cause, err)
 		}
@@ -297,7 +303,7 @@ func (d *draft) write() (err error) {
 }
 
 // commit moves the head: with it the pack is sealed. When it is certain that the
-// pack did not come to be, its file goes too; after a commit that failed to report
+// pack was not sealed, its file goes too; after a commit that failed to report
 // nothing is certain, and the file is left to the sweep.
 func (d *draft) commit(ctx context.Context) error {
 	undecided := false

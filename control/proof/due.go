@@ -10,19 +10,19 @@ import (
 	"muniment/control/store"
 )
 
-// dueTick is the time between two calls of SealDue. A tenant that something happens to is
-// looked at no sooner again.
+// dueTick is the time between two calls of SealDue. A tenant with new events is checked no sooner
+// again.
 const dueTick = 10 * time.Second
 
-// schedule says which tenants SealDue has to look at, and when. What idle tenants cost is a
-// look in half of SealEvery: two questions to the warehouse, each about the tenant's newest
-// rows. A restart forgets it, and looks at all of them once.
+// schedule says which tenants SealDue has to check, and when. An idle tenant is checked once in
+// half of SealEvery, by two queries on its newest rows. After a restart all tenants are checked
+// once.
 type schedule struct {
 	mu    sync.Mutex
 	plans map[string]*plan // by tenant
 }
 
-// plan is what is known of a tenant.
+// plan is the schedule of one tenant.
 type plan struct {
 	next    time.Time     // when to look again
 	idle    time.Duration // how long after a look that found nothing new
@@ -30,15 +30,15 @@ type plan struct {
 	failing bool
 }
 
-// DueEvery is how often SealDue should be called; 0: never, as nothing is sealed by itself.
-func (r *Room) DueEvery() time.Duration {
-	if r.cfg.Tenants == nil || r.cfg.SealEvery == 0 && r.cfg.SealAt == 0 {
+// DueEvery is how often SealDue should be called; 0: never, as nothing is sealed automatically.
+func (s *packer) DueEvery() time.Duration {
+	if s.cfg.Tenants == nil || s.cfg.SealEvery == 0 && s.cfg.SealAt == 0 {
 		return 0
 	}
-	if r.cfg.SealEvery == 0 {
+	if s.cfg.SealEvery == 0 {
 		return dueTick
 	}
-	return min(dueTick, max(time.Millisecond, r.cfg.SealEvery/10))
+	return min(dueTick, max(time.Millisecond, s.cfg.SealEvery/10))
 }
 
 // SealDue seals what is new of each tenant of Config.Tenants that has had something to seal
@@ -46,26 +46,26 @@ func (r *Room) DueEvery() time.Duration {
 // most; what is left is due again at the next call. Any number of processes may do it at once:
 // one of them seals a tenant at a time. Calls may not overlap in one process.
 //
-// A tenant to which nothing happens is looked at ever more rarely, at last twice in SealEvery.
-// So events are sealed by then, but that there are SealAt of them may be noticed as late.
-func (r *Room) SealDue(ctx context.Context) error {
-	if err := r.db.Reserved(); err != nil {
+// A tenant without new events is checked ever more rarely, at last twice in SealEvery. So events
+// are sealed in time, but that there are SealAt of them may be noticed that late.
+func (s *packer) SealDue(ctx context.Context) error {
+	if err := s.db.Reserved(); err != nil {
 		return err
 	}
-	tenants, err := r.cfg.Tenants(ctx)
+	tenants, err := s.cfg.Tenants(ctx)
 	if err != nil {
 		return err
 	}
-	due := r.due.at(r.now(), tenants, r.DueEvery())
+	due := s.due.at(s.now(), tenants, s.DueEvery())
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan string)
-	var behind sync.Map // partitions that the warehouse is behind in: who waits for one keeps other tenants waiting
+	var behind sync.Map // partitions that the warehouse is behind in: waiting for one would delay other tenants
 	var workers sync.WaitGroup
 	for range min(len(due), runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for id := range work {
-				if err := r.lookAt(ctx, id, &behind); err != nil {
+				if err := s.lookAt(ctx, id, &behind); err != nil {
 					stop(err)
 				}
 			}
@@ -82,44 +82,44 @@ func (r *Room) SealDue(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lookAt is look, unless the tenant's partition is known to be behind: then it stays due. An
-// error is not that of the tenant alone.
-func (r *Room) lookAt(ctx context.Context, tenantID string, behind *sync.Map) error {
-	partition, err := r.log.PartitionOf(ctx, tenantID)
+// lookAt is look, unless the tenant's partition is known to be behind: then it stays due. It
+// returns only errors that concern all tenants.
+func (s *packer) lookAt(ctx context.Context, tenantID string, behind *sync.Map) error {
+	partition, err := s.log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return err
 	}
 	if _, known := behind.Load(partition); known {
 		return nil
 	}
-	own, err := r.look(ctx, tenantID)
+	own, err := s.look(ctx, tenantID)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return nil
 	case errors.Is(err, errBehind):
 		behind.Store(partition, true)
-		r.due.plan(tenantID, func(p *plan) { p.next = r.now().Add(retryLater) })
+		s.due.plan(tenantID, func(p *plan) { p.next = s.now().Add(retryLater) })
 		return nil
 	}
-	fresh := r.due.failed(tenantID, r.now().Add(r.mostIdle()))
+	fresh := s.due.failed(tenantID, s.now().Add(s.mostIdle()))
 	if !own || store.Away(err) {
 		return err
 	}
 	if fresh {
-		r.cfg.Logger.Error("a tenant can't be sealed by itself; it is tried again", "tenantId", tenantID, "err", err)
+		s.cfg.Logger.Error("cannot seal a tenant automatically, retrying", "tenantId", tenantID, "err", err)
 	}
 	return nil
 }
 
-// mostIdle is the longest between two looks at a tenant.
-func (r *Room) mostIdle() time.Duration {
-	if r.cfg.SealEvery == 0 {
+// mostIdle is the longest time between two checks of a tenant.
+func (s *packer) mostIdle() time.Duration {
+	if s.cfg.SealEvery == 0 {
 		return 30 * time.Minute
 	}
-	return max(r.DueEvery(), r.cfg.SealEvery/2)
+	return max(s.DueEvery(), s.cfg.SealEvery/2)
 }
 
-// at returns the tenants whose time has come, and forgets those that are no more.
+// at returns the tenants that are due, and forgets those that no longer exist.
 func (s *schedule) at(now time.Time, tenants []string, tick time.Duration) (due []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *schedule) at(now time.Time, tenants []string, tick time.Duration) (due 
 	return due
 }
 
-// failed has a tenant tried again later; fresh says that it did not fail before.
+// failed schedules a retry; fresh says that the tenant did not fail before.
 func (s *schedule) failed(tenantID string, next time.Time) (fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,35 +160,36 @@ func (s *schedule) oldest() (at time.Time) {
 	return at
 }
 
-// look seals a tenant if it is due, and plans the next look. own says of an error that it is
-// of the sealing.
-func (r *Room) look(ctx context.Context, tenantID string) (own bool, err error) {
-	h, err := readHead(ctx, r.db.Read(), tenantID)
+// look seals a tenant if it is due, and plans the next check. own says that an error is of the
+// sealing.
+func (s *packer) look(ctx context.Context, tenantID string) (own bool, err error) {
+	h, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil {
 		return false, err
 	}
-	oldest, news, err := r.firstNews(ctx, tenantID, h.position, nil)
+	oldest, news, err := s.firstNews(ctx, tenantID, h.position, nil)
 	if err != nil {
 		return false, err
 	}
-	now, tick := r.now(), r.DueEvery()
+	now, tick := s.now(), s.DueEvery()
 	if !news {
-		r.due.plan(tenantID, func(p *plan) {
-			p.oldest, p.next, p.idle = time.Time{}, now.Add(p.idle), min(2*p.idle, r.mostIdle())
+		s.due.plan(tenantID, func(p *plan) {
+			p.oldest, p.next, p.idle = time.Time{}, now.Add(p.idle), min(2*p.idle, s.mostIdle())
 		})
 		return false, nil
 	}
-	wait := r.mostIdle()
-	if r.cfg.SealEvery > 0 {
-		wait = oldest.Add(r.cfg.SealEvery).Sub(now)
+	wait := s.mostIdle()
+	if s.cfg.SealEvery > 0 {
+		wait = oldest.Add(s.cfg.SealEvery).Sub(now)
 	}
-	if at := int64(r.cfg.SealAt); at > 0 && wait > 0 {
-		n, err := r.warehouse.CountEvents(ctx, tenantID)
+	if at := int64(s.cfg.SealAt); at > 0 && wait > 0 {
+		n, err := s.warehouse.CountEvents(ctx, tenantID)
 		if err != nil {
 			return false, err
 		}
 		n -= int64(h.tree.Size())
-		// At its rate so far it takes so long until there are enough; half of that, if it grows.
+		// At the rate so far it takes so long until there are enough; half of that, in case the
+		// rate grows.
 		if n >= at {
 			wait = 0
 		} else if since := now.Sub(oldest); n > 0 && since > 0 {
@@ -196,12 +197,12 @@ func (r *Room) look(ctx context.Context, tenantID string) (own bool, err error) 
 		}
 	}
 	if wait <= 0 {
-		if _, err := r.timed(ctx, tenantID, request{workFor: r.cfg.WorkFor, by: store.BySystem()}); err != nil {
+		if _, err := s.timed(ctx, tenantID, request{workFor: s.cfg.WorkFor, by: store.BySystem()}); err != nil {
 			return true, err
 		}
-		wait, oldest = 0, time.Time{} // the next look tells if there is more
+		wait, oldest = 0, time.Time{} // the next check finds out if there is more
 	}
-	r.due.plan(tenantID, func(p *plan) { p.oldest, p.next, p.idle = oldest, now.Add(max(wait, tick)), tick })
+	s.due.plan(tenantID, func(p *plan) { p.oldest, p.next, p.idle = oldest, now.Add(max(wait, tick)), tick })
 	return false, nil
 }
 

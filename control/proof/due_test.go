@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/proof/prooftest"
 	"muniment/gateway/api"
 	"muniment/pipeline"
 )
@@ -21,11 +22,11 @@ func byItself(every time.Duration, at int) Config {
 }
 
 // due calls SealDue once everything is loaded.
-func (h *house) due() {
-	h.t.Helper()
-	h.pause(0)
-	require.NoError(h.t, h.room.SealDue(h.t.Context()))
-	h.loaders[0].Resume()
+func (h *fixture) due() {
+	h.T.Helper()
+	h.Pause(0)
+	require.NoError(h.T, h.service.SealDue(h.T.Context()))
+	h.Loaders[0].Resume()
 }
 
 func TestOldEventsAreSealedByThemselves(t *testing.T) {
@@ -33,21 +34,21 @@ func TestOldEventsAreSealedByThemselves(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	cfg.Registerer = registry
 	h := build(t, cfg)
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	h.due()
 	require.Empty(t, h.packs(), "they are young")
-	h.advance(59 * time.Minute)
+	h.Advance(59 * time.Minute)
 	h.due()
 	require.Empty(t, h.packs())
 	n, err := testutil.GatherAndCount(registry, "muniment_proof_unsealed_age_seconds")
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, h.Now().Add(-59*time.Minute), h.room.due.oldest())
-	h.advance(time.Minute)
+	require.Equal(t, h.Now().Add(-59*time.Minute), h.service.due.oldest())
+	h.Advance(time.Minute)
 	h.due()
 	require.Len(t, h.packs(), 1)
-	require.NoError(t, h.db.Drain(t.Context(), tenant))
-	h.advance(48 * time.Hour)
+	require.NoError(t, h.DB.Drain(t.Context(), tenant))
+	h.Advance(48 * time.Hour)
 	h.due()
 	require.Len(t, h.packs(), 1, "that it was sealed is not new")
 	h.check()
@@ -55,11 +56,11 @@ func TestOldEventsAreSealedByThemselves(t *testing.T) {
 
 func TestManyEventsAreSealedByThemselves(t *testing.T) {
 	h := build(t, byItself(0, 30))
-	h.deliver(deliveries(29)...)
+	h.Deliver(deliveries(29)...)
 	h.due()
 	require.Empty(t, h.packs())
-	h.deliver(deliveries(1)...)
-	h.advance(h.room.mostIdle())
+	h.Deliver(deliveries(1)...)
+	h.Advance(h.service.mostIdle())
 	h.due()
 	require.Len(t, h.packs(), 3)
 	require.Len(t, deliveriesOf(h.check()), 30)
@@ -68,14 +69,14 @@ func TestManyEventsAreSealedByThemselves(t *testing.T) {
 // TestIdleTenantsCostLittle counts the looks at a tenant to which nothing happens.
 func TestIdleTenantsCostLittle(t *testing.T) {
 	h := build(t, byItself(time.Hour, 100_000))
-	h.deliver(deliveries(1)...)
+	h.Deliver(deliveries(1)...)
 	h.seal()
-	asked := &looks{Warehouse: h.warehouse}
-	h.room.warehouse = asked
+	asked := &looks{Warehouse: h.Warehouse}
+	h.service.warehouse = asked
 	day := 24 * time.Hour
 	for range day / dueTick {
-		require.NoError(t, h.room.SealDue(t.Context()))
-		h.advance(dueTick)
+		require.NoError(t, h.service.SealDue(t.Context()))
+		h.Advance(dueTick)
 	}
 	require.Less(t, asked.n, 2*(2*24+10), "of two tenants, twice an hour each")
 	require.Len(t, h.packs(), 1)
@@ -94,14 +95,14 @@ func (l *looks) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.R
 // TestOneHeldTenantHoldsNoOther from being sealed by itself.
 func TestOneHeldTenantHoldsNoOther(t *testing.T) {
 	h := build(t, byItself(time.Hour, 0))
-	forged := h.event(delivery{tenant: stranger, dwellMs: 1, signer: newSigner(t)})
-	h.append(forged)
-	h.deliver(deliveries(1)...)
-	h.advance(time.Hour)
+	forged := h.Event(delivery{Tenant: stranger, DwellMs: 1, Signer: prooftest.NewSigner(t)})
+	h.Append(forged)
+	h.Deliver(deliveries(1)...)
+	h.Advance(time.Hour)
 	h.due()
 	require.Len(t, h.packs(), 1)
-	_, err := h.room.sealWhole(t.Context(), stranger, operator)
-	require.Equal(t, api.SetAside, api.From(err).Reason)
+	_, err := h.service.sealWhole(t.Context(), stranger, operator)
+	require.Equal(t, api.Quarantined, api.From(err).Reason)
 }
 
 // TestAPartitionThatIsBehindHoldsNoOther tenant than its own, and is waited for once.
@@ -110,11 +111,11 @@ func TestAPartitionThatIsBehindHoldsNoOther(t *testing.T) {
 	cfg := byItself(time.Hour, 0)
 	cfg.WaitFor = 50 * time.Millisecond
 	cfg.Tenants = func(context.Context) ([]string, error) { return tenants, nil }
-	h := buildOnKafka(t, cfg)
-	a, b := h.apart()
+	h := buildOver(t, prooftest.Topic(t), cfg)
+	a, b := h.TwoPartitions()
 	for range 4 { // that wait with b
 		for id := ""; ; {
-			if id = api.NewID(api.PrefixTenant, h.Now()); h.partition(id) == h.partition(b) {
+			if id = api.NewID(api.PrefixTenant, h.Now()); h.Partition(id) == h.Partition(b) {
 				tenants = append(tenants, id)
 				break
 			}
@@ -122,17 +123,17 @@ func TestAPartitionThatIsBehindHoldsNoOther(t *testing.T) {
 	}
 	tenants = append(tenants, a)
 	for _, id := range tenants {
-		h.deliver(delivery{tenant: id, dwellMs: 1})
+		h.Deliver(delivery{Tenant: id, DwellMs: 1})
 	}
-	h.pause(h.partition(a))
-	h.pause(h.partition(b))
-	h.loaders[h.partition(a)].Resume()
-	h.deliver(delivery{tenant: b, dwellMs: 1}) // is not loaded
-	h.advance(time.Hour)
-	require.NoError(t, h.room.SealDue(t.Context()))
-	h.tenant = a
+	h.Pause(h.Partition(a))
+	h.Pause(h.Partition(b))
+	h.Loaders[h.Partition(a)].Resume()
+	h.Deliver(delivery{Tenant: b, DwellMs: 1}) // is not loaded
+	h.Advance(time.Hour)
+	require.NoError(t, h.service.SealDue(t.Context()))
+	h.Tenant = a
 	require.Len(t, h.packs(), 1)
-	due := h.room.due.at(h.Now(), tenants, dueTick)
+	due := h.service.due.at(h.Now(), tenants, dueTick)
 	require.NotEmpty(t, due, "not every one has waited")
 	require.NotContains(t, due, a)
 }

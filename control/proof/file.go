@@ -29,8 +29,8 @@ const (
 // is complete and on disk before it has that name, and never changes after.
 type folder struct {
 	dir string
-	// step is called before each thing that can fail on its own, with its name;
-	// an error stands for that thing's failure.
+	// step is called before each thing that can fail on its own, with its name; an error simulates
+	// its failure.
 	step func(name string) error
 }
 
@@ -38,7 +38,7 @@ func (f folder) name(tenantID, base string) string { return filepath.Join(f.dir,
 
 func (f folder) path(tenantID, packID string) string { return f.name(tenantID, packID+packSuffix) }
 
-// Sum is what tells one text from all others.
+// Sum identifies a text.
 type Sum struct {
 	Bytes  int64
 	SHA256 string // base64url
@@ -129,7 +129,7 @@ func unpack(file io.Reader) (io.Reader, error) {
 	return zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
 }
 
-// remove deletes the files of a pack that did not come to be.
+// remove deletes the files of a pack that was not sealed.
 func (f folder) remove(tenantID, packID string) error {
 	return errors.Join(removeIfThere(f.name(tenantID, packID+nodesSuffix)), removeIfThere(f.path(tenantID, packID)))
 }

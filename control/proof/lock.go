@@ -5,25 +5,24 @@ import (
 	"sync"
 )
 
-// locks lets one seal of a tenant work at a time in this process (see turn). It only spares
-// work: between processes the head's compare-and-set decides.
+// locks lets one seal of a tenant work at a time in this process (see lease). It only prevents
+// duplicate work: between processes the head's compare-and-set decides.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*lock // guarded by mu; holds only locks in use
 }
 
 type lock struct {
-	turn  chan struct{} // one token
+	token chan struct{} // one token
 	users int           // guarded by locks.mu
 }
 
-// acquire waits for the tenant's turn, or fails with ctx's error. Whoever gets it
-// must call release.
+// acquire waits for the tenant's token, or fails with ctx's error. The caller must call release.
 func (l *locks) acquire(ctx context.Context, tenantID string) (release func(), err error) {
 	l.mu.Lock()
 	one, ok := l.held[tenantID]
 	if !ok {
-		one = &lock{turn: make(chan struct{}, 1)}
+		one = &lock{token: make(chan struct{}, 1)}
 		l.held[tenantID] = one
 	}
 	one.users++
@@ -36,14 +35,14 @@ func (l *locks) acquire(ctx context.Context, tenantID string) (release func(), e
 			delete(l.held, tenantID)
 		}
 	}
-	done := func() { <-one.turn; leave() }
+	done := func() { <-one.token; leave() }
 	select {
-	case one.turn <- struct{}{}: // also if there is no time to wait
+	case one.token <- struct{}{}: // also if there is no time to wait
 		return done, nil
 	default:
 	}
 	select {
-	case one.turn <- struct{}{}:
+	case one.token <- struct{}{}:
 		return done, nil
 	case <-ctx.Done():
 		leave()

@@ -17,20 +17,20 @@ import (
 	"muniment/sealer"
 )
 
-// TestDuplicateOfAnEarlierPack seals a delivery and its repetition apart.
+// TestDuplicateOfAnEarlierPack seals a delivery and its repetition in two packs.
 func TestDuplicateOfAnEarlierPack(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(3)...)
-	h.deliver(delivery{dwellMs: 100, key: "a"}, delivery{dwellMs: 100, key: "b"}, delivery{dwellMs: 100, key: "a"})
+	h.Deliver(deliveries(3)...)
+	h.Deliver(delivery{DwellMs: 100, Key: "a"}, delivery{DwellMs: 100, Key: "b"}, delivery{DwellMs: 100, Key: "a"})
 	first := h.seal()[0]
 	require.Equal(t, []sealer.Duplicate{{Leaf: 5, First: 3}}, first.Duplicates)
 
-	h.deliver(delivery{dwellMs: 100, key: "b"}, delivery{dwellMs: 100, key: "a"}, delivery{dwellMs: 100, key: "c"})
+	h.Deliver(delivery{DwellMs: 100, Key: "b"}, delivery{DwellMs: 100, Key: "a"}, delivery{DwellMs: 100, Key: "c"})
 	second := h.seal()[0]
 	require.Equal(t, []sealer.Duplicate{{Leaf: 7, First: 4}, {Leaf: 8, First: 3}}, second.Duplicates)
 
-	h.advance(24*time.Hour + time.Millisecond)
-	h.deliver(delivery{dwellMs: 100, key: "a"})
+	h.Advance(24*time.Hour + time.Millisecond)
+	h.Deliver(delivery{DwellMs: 100, Key: "a"})
 	require.Empty(t, h.seal()[0].Duplicates, "more than 24 hours later it counts again")
 	h.check()
 }
@@ -41,54 +41,54 @@ func TestDuplicateOfAnEarlierPack(t *testing.T) {
 func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
 	h := build(t)
 	rapidtest.Check(t, 25, 500, func(rt *rapid.T) {
-		h.t, h.tenant = rt, api.NewID(api.PrefixTenant, h.Now()) // a new one each time
-		defer func() { h.t = t }()
-		h.room.cfg.MaxEntries = rapid.IntRange(2, 12).Draw(rt, "maxEntries")
+		h.T, h.Tenant = rt, api.NewID(api.PrefixTenant, h.Now()) // a new one each time
+		defer func() { h.T = t }()
+		h.service.cfg.MaxEntries = rapid.IntRange(2, 12).Draw(rt, "maxEntries")
 		model := map[pipeline.MeterRow]pipeline.MeterRow{}
 		seen := map[string][]time.Time{}
 		for range rapid.IntRange(1, 15).Draw(rt, "steps") {
 			switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "seal", "wait"}).Draw(rt, "step") {
 			case "deliver":
 				d := delivery{
-					right:     rapid.SampledFrom([]string{"rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV", "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAW"}).Draw(rt, "right"),
-					substrate: rapid.SampledFrom([]gate.Substrate{gate.DOOH, gate.CTV, gate.Mobile}).Draw(rt, "substrate"),
-					telemetry: rapid.SampledFrom([]string{`{}`, `{"viewable":true}`, `{"visibilityState":"hidden"}`, `{"linkState":"lost"}`}).Draw(rt, "telemetry"),
-					dwellMs:   float64(rapid.IntRange(0, 5000).Draw(rt, "dwell")),
-					key:       rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "key"),
+					Right:     rapid.SampledFrom([]string{"rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV", "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAW"}).Draw(rt, "right"),
+					Substrate: rapid.SampledFrom([]gate.Substrate{gate.DOOH, gate.CTV, gate.Mobile}).Draw(rt, "substrate"),
+					Telemetry: rapid.SampledFrom([]string{`{}`, `{"viewable":true}`, `{"visibilityState":"hidden"}`, `{"linkState":"lost"}`}).Draw(rt, "telemetry"),
+					DwellMs:   float64(rapid.IntRange(0, 5000).Draw(rt, "dwell")),
+					Key:       rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "key"),
 
-					multiplier: rapid.SampledFrom([]int64{0, 1, 25_000}).Draw(rt, "multiplier"),
+					Multiplier: rapid.SampledFrom([]int64{0, 1, 25_000}).Draw(rt, "multiplier"),
 				}
 				if rapid.IntRange(0, 2).Draw(rt, "row") == 0 {
-					d.row, d.key = d.key, ""
-					d.day = rapid.SampledFrom([]string{"", "2026-10-24"}).Draw(rt, "day")
+					d.Row, d.Key = d.Key, ""
+					d.Day = rapid.SampledFrom([]string{"", "2026-10-24"}).Draw(rt, "day")
 				}
-				record := h.event(d)
-				h.append(record)
+				record := h.Event(d)
+				h.Append(record)
 				recorded, err := sealer.ReadDelivery(record.Event)
 				require.NoError(rt, err)
 				key := pipeline.MeterRow{
-					RightID: d.right, Substrate: recorded.Substrate, BasisID: recorded.BasisID,
+					RightID: d.Right, Substrate: recorded.Substrate, BasisID: recorded.BasisID,
 					MeteringBasis: recorded.Basis, Reason: recorded.Reason,
 				}
-				key.Receipts, key.QuantityMs, key.Impressions = 1, recorded.QuantityMs, recorded.Impressions()
+				key.Receipts, key.QuantityMs, key.Impressions = 1, recorded.QuantityMs, recorded.Impressions
 				now := h.Now()
-				again := d.key != "" && slices.ContainsFunc(seen[d.key], func(at time.Time) bool { return now.Sub(at) <= 24*time.Hour })
-				row := "row " + d.row + " " + d.day // which has no window
-				if again || d.row != "" && len(seen[row]) > 0 {
+				again := d.Key != "" && slices.ContainsFunc(seen[d.Key], func(at time.Time) bool { return now.Sub(at) <= 24*time.Hour })
+				row := "row " + d.Row + " " + d.Day // which has no window
+				if again || d.Row != "" && len(seen[row]) > 0 {
 					key.MeteringBasis, key.Reason, key.QuantityMs, key.Impressions = "none", pipeline.ReasonDuplicate, 0, 0
 				}
-				seen[d.key], seen[row] = append(seen[d.key], now), append(seen[row], now)
+				seen[d.Key], seen[row] = append(seen[d.Key], now), append(seen[row], now)
 				count(model, key)
 			case "seal":
 				h.seal()
 			case "wait":
-				h.advance(time.Duration(rapid.IntRange(1, 30).Draw(rt, "hours")) * time.Hour)
+				h.Advance(time.Duration(rapid.IntRange(1, 30).Draw(rt, "hours")) * time.Hour)
 			}
 		}
 		packs := h.seal()
 		h.check()
 
-		loaded, err := h.warehouse.Metering(rt.Context(), pipeline.MeterQuery{TenantID: h.tenant})
+		loaded, err := h.Warehouse.Metering(rt.Context(), pipeline.MeterQuery{TenantID: h.Tenant})
 		require.NoError(rt, err)
 		warehouse, sealed := map[pipeline.MeterRow]pipeline.MeterRow{}, map[pipeline.MeterRow]pipeline.MeterRow{}
 		for _, row := range loaded {

@@ -12,11 +12,11 @@ type metrics struct {
 
 // Results of a seal.
 const (
-	resultSealed   = "sealed"
-	resultNothing  = "nothing_new"
-	resultBehind   = "behind"
-	resultSetAside = "set_aside"
-	resultFailed   = "failed"
+	resultSealed      = "sealed"
+	resultNothing     = "nothing_new"
+	resultBehind      = "behind"
+	resultQuarantined = "set_aside"
+	resultFailed      = "failed"
 )
 
 func newMetrics() *metrics {
@@ -31,14 +31,14 @@ func newMetrics() *metrics {
 			Name: "muniment_proof_entries_total", Help: "Events in the proof packs sealed by this process.",
 		}),
 		forged: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_proof_forged_total", Help: "Records set aside when they were about to be sealed, because they could not be verified.",
+			Name: "muniment_proof_forged_total", Help: "Quarantined records when they were about to be sealed, because they could not be verified.",
 		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "muniment_proof_seal_seconds", Help: "Time of a call to seal, waiting included.",
 			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100},
 		}),
 	}
-	for _, result := range []string{resultSealed, resultNothing, resultBehind, resultSetAside, resultFailed} {
+	for _, result := range []string{resultSealed, resultNothing, resultBehind, resultQuarantined, resultFailed} {
 		m.seals.WithLabelValues(result)
 	}
 	return m
@@ -58,7 +58,7 @@ func (m *metrics) register(to prometheus.Registerer) error {
 
 // newUnsealedGauge is the age of the oldest event that no pack has, as SealDue has seen it: it
 // may be sealed since.
-func newUnsealedGauge(r *Room) prometheus.Collector {
+func newUnsealedGauge(r *Service) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "muniment_proof_unsealed_age_seconds", Help: "Age of the oldest event that is in no proof pack, as it was seen last.",
 	}, func() float64 {

@@ -20,9 +20,9 @@ type series struct {
 	acked int    // of the world's events, when the first call began
 }
 
-// world is a house, and what its tenant holds receipts of.
+// world is a fixture, and what its tenant holds receipts of.
 type world struct {
-	*house
+	*fixture
 	rt     *rapid.T
 	cfg    Config
 	acked  []string // ids of events, in the order in which they were acknowledged; empty for those of control
@@ -38,14 +38,14 @@ func TestWhoCallsUntilMoreIsFalseHasAllSealed(t *testing.T) {
 	rapidtest.Check(t, 10, 1_000, func(rt *rapid.T) {
 		w := &world{rt: rt, cfg: Config{WaitFor: 15 * time.Millisecond, SpoolWait: time.Millisecond, WorkFor: time.Nanosecond,
 			MaxEntries: rapid.IntRange(1, 5).Draw(rt, "entries of a pack")}}
-		w.house = build(rt, w.cfg)
+		w.fixture = build(rt, w.cfg)
 		actions := map[string]func(*rapid.T){
 			"deliver":      func(rt *rapid.T) { w.acknowledge(rapid.IntRange(1, 7).Draw(rt, "deliveries")) },
-			"audit":        func(*rapid.T) { w.audit(auditKind); w.acked = append(w.acked, "") },
-			"stop loading": func(*rapid.T) { w.loaders[0].Pause() },
-			"load":         func(*rapid.T) { w.loaders[0].Resume() },
+			"audit":        func(*rapid.T) { w.Audit(auditKind); w.acked = append(w.acked, "") },
+			"stop loading": func(*rapid.T) { w.Loaders[0].Pause() },
+			"load":         func(*rapid.T) { w.Loaders[0].Resume() },
 			"time": func(rt *rapid.T) {
-				w.advance(rapid.SampledFrom([]time.Duration{time.Second, time.Hour}).Draw(rt, "time"))
+				w.Advance(rapid.SampledFrom([]time.Duration{time.Second, time.Hour}).Draw(rt, "time"))
 			},
 			"begin":       func(*rapid.T) { w.call(&series{}) },
 			"go on":       w.goOn,
@@ -54,8 +54,8 @@ func TestWhoCallsUntilMoreIsFalseHasAllSealed(t *testing.T) {
 			"two at once": w.twoAtOnce,
 		}
 		rt.Repeat(actions)
-		w.loaders[0].Resume()
-		w.room.cfg.WaitFor = time.Minute
+		w.Loaders[0].Resume()
+		w.service.cfg.WaitFor = time.Minute
 		for len(w.series) > 0 {
 			w.goOn(rt)
 		}
@@ -67,8 +67,8 @@ func TestWhoCallsUntilMoreIsFalseHasAllSealed(t *testing.T) {
 
 func (w *world) acknowledge(n int) {
 	for range n {
-		record := w.event(delivery{dwellMs: 1, key: rapid.SampledFrom([]string{"", "a", "b"}).Draw(w.rt, "key")})
-		w.append(record)
+		record := w.Event(delivery{DwellMs: 1, Key: rapid.SampledFrom([]string{"", "a", "b"}).Draw(w.rt, "key")})
+		w.Append(record)
 		w.acked = append(w.acked, record.EventID)
 	}
 }
@@ -78,7 +78,7 @@ func (w *world) call(s *series) {
 	if s.upTo == "" {
 		s.acked = len(w.acked)
 	}
-	sealed, err := w.room.SealSome(w.t.Context(), tenant, w.position(s.upTo), operator)
+	sealed, err := w.service.SealSome(w.T.Context(), tenant, w.position(s.upTo), operator)
 	w.answered(*s, sealed, err)
 }
 
@@ -86,14 +86,14 @@ func (w *world) call(s *series) {
 func (w *world) answered(s series, sealed Sealed, err error) {
 	if err != nil {
 		reason := api.From(err).Reason
-		require.Contains(w.t, []api.Reason{api.WarehouseBehind, api.LogUnavailable}, reason, "%v", err)
+		require.Contains(w.T, []api.Reason{api.WarehouseBehind, api.LogUnavailable}, reason, "%v", err)
 		if s.upTo != "" {
 			w.series = append(w.series, s)
 		}
 		return
 	}
 	if s.upTo != "" {
-		require.Equal(w.t, s.upTo, sealed.UpTo)
+		require.Equal(w.T, s.upTo, sealed.UpTo)
 	}
 	if s.upTo = sealed.UpTo; sealed.More {
 		w.series = append(w.series, s)
@@ -101,7 +101,7 @@ func (w *world) answered(s series, sealed Sealed, err error) {
 	}
 	w.sealed(s.acked)
 	for _, p := range sealed.Pending {
-		require.NotEqual(w.t, sourceWarehouse, p.Source, "nothing before upTo is pending")
+		require.NotEqual(w.T, sourceWarehouse, p.Source, "nothing before upTo is pending")
 	}
 }
 
@@ -119,9 +119,9 @@ func (w *world) sealed(n int) {
 			audits--
 			continue
 		}
-		require.True(w.t, ids[id], "%s was acknowledged before the first call", id)
+		require.True(w.T, ids[id], "%s was acknowledged before the first call", id)
 	}
-	require.GreaterOrEqual(w.t, audits, 0, "events of control were acknowledged before the first call")
+	require.GreaterOrEqual(w.T, audits, 0, "events of control were acknowledged before the first call")
 }
 
 // goOn is the next call of one that has begun.
@@ -138,9 +138,9 @@ func (w *world) goOn(rt *rapid.T) {
 // whole is a seal that is whole, or fails.
 func (w *world) whole(*rapid.T) {
 	n := len(w.acked)
-	sealed, err := w.room.sealWhole(w.t.Context(), tenant, operator)
+	sealed, err := w.service.sealWhole(w.T.Context(), tenant, operator)
 	if err == nil {
-		require.False(w.t, sealed.More)
+		require.False(w.T, sealed.More)
 	}
 	w.answered(series{acked: n}, sealed, err)
 }
@@ -148,7 +148,7 @@ func (w *world) whole(*rapid.T) {
 // crash kills the process at a step of a seal, if that comes to it.
 func (w *world) crash(rt *rapid.T) {
 	at := rapid.SampledFrom(steps).Draw(rt, "step")
-	w.room.step = func(name string) error {
+	w.service.step = func(name string) error {
 		if name == at {
 			panic(errInjected)
 		}
@@ -160,20 +160,20 @@ func (w *world) crash(rt *rapid.T) {
 				panic(p)
 			}
 		}()
-		_, _ = w.room.SealSome(w.t.Context(), tenant, nil, operator)
+		_, _ = w.service.SealSome(w.T.Context(), tenant, nil, operator)
 	}()
 	w.reopen(w.cfg)
 }
 
 // twoAtOnce are two callers of two processes.
 func (w *world) twoAtOnce(*rapid.T) {
-	second := w.another() // that knows of no turns: the head decides
+	second := w.another() // that knows of no leases: the head decides
 	s := series{acked: len(w.acked)}
 	answers := [2]Sealed{}
 	errs := [2]error{}
 	var callers sync.WaitGroup
-	for i, room := range []*Room{w.room, second} {
-		callers.Go(func() { answers[i], errs[i] = room.SealSome(w.t.Context(), tenant, nil, operator) })
+	for i, service := range []*Service{w.service, second} {
+		callers.Go(func() { answers[i], errs[i] = service.SealSome(w.T.Context(), tenant, nil, operator) })
 	}
 	callers.Wait()
 	for i := range answers {

@@ -18,21 +18,20 @@ const nodesSuffix = ".nodes"
 // hashBytes is the size of one of them.
 const hashBytes = int64(len(sealer.Hash{}))
 
-// nodes reads the hashes of one tenant's Merkle tree for one proof. They stand in a
-// file beside each pack, <packId>.nodes: those of the nodes that the pack's leaves
-// complete, in the order of sealer.Node, 32 bytes each and nothing else. So a proof
-// reads as many hashes as the logarithm of the log, wherever its leaf is.
+// nodes reads the hashes of one tenant's Merkle tree for one proof. A file beside each pack,
+// <packId>.nodes, holds the hashes of the nodes that the pack's leaves complete, in the order of
+// sealer.Node, 32 bytes each and nothing else. So a proof reads as many hashes as the logarithm of
+// the log, wherever its leaf is.
 //
-// These files are worth nothing by themselves. They are not synced and may be
-// missing, cut or wrong: after a crash, a restore, or a flip on the disk. What is
-// proven from them is verified before it leaves the room, and if it does not hold,
-// they are made again from the packs.
+// These files are a cache. They are not synced and may be missing, cut or wrong after a crash, a
+// restore, or a bit flip on the disk. Every proof is verified before it is returned, and if it
+// fails, the files are rebuilt from the packs.
 //
 // It belongs to one goroutine and must be closed.
 type nodes struct {
-	*Room
+	*archive
 	tenantID string
-	// fresh makes every file anew before it is read.
+	// fresh rebuilds every file before it is read.
 	fresh bool
 	open  map[string]nodesFile // by pack id
 	last  Pack                 // looked up last
@@ -43,19 +42,19 @@ type nodesFile interface {
 	io.Closer
 }
 
-// prove lets attempt read nodes and verify what it made of them. If it fails, it is
-// called once more with nodes made from the packs.
-func (r *Room) prove(tenantID string, attempt func(*nodes) error) error {
-	err := r.attempt(tenantID, false, attempt)
+// prove calls attempt, which reads nodes and verifies its result. If it fails, it is called once
+// more with nodes rebuilt from the packs.
+func (a *archive) prove(tenantID string, attempt func(*nodes) error) error {
+	err := a.attempt(tenantID, false, attempt)
 	if err != nil {
-		r.cfg.Logger.Warn("hashes beside the packs prove nothing: made again", "tenantId", tenantID, "err", err)
-		err = r.attempt(tenantID, true, attempt)
+		a.cfg.Logger.Warn("the hashes beside the packs are wrong, rebuilding them", "tenantId", tenantID, "err", err)
+		err = a.attempt(tenantID, true, attempt)
 	}
 	return err
 }
 
-func (r *Room) attempt(tenantID string, fresh bool, attempt func(*nodes) error) error {
-	n := &nodes{Room: r, tenantID: tenantID, fresh: fresh, open: map[string]nodesFile{}}
+func (a *archive) attempt(tenantID string, fresh bool, attempt func(*nodes) error) error {
+	n := &nodes{archive: a, tenantID: tenantID, fresh: fresh, open: map[string]nodesFile{}}
 	err := attempt(n)
 	for _, f := range n.open {
 		err = errors.Join(err, f.Close())
@@ -125,8 +124,8 @@ func (n *nodes) leaf(p Pack, leaf sealer.Hash) (index uint64, found bool, err er
 	return 0, false, nil
 }
 
-// rebuild hashes the entries of a pack. That the file can't be written only costs
-// the next one the same work.
+// rebuild hashes the entries of a pack. If the file can't be written, the next proof repeats the
+// work.
 func (n *nodes) rebuild(p Pack) (nodesFile, error) {
 	file, err := n.folder.open(p)
 	if err != nil {
@@ -159,9 +158,9 @@ type memory struct{ *bytes.Reader }
 func (memory) Close() error { return nil }
 
 // saveNodes keeps a pack's nodes beside it.
-func (r *Room) saveNodes(tenantID, packID string, row []byte) {
-	if err := r.folder.writeNodes(tenantID, packID, row); err != nil {
-		r.cfg.Logger.Warn("cannot keep the hashes of a pack", "packId", packID, "err", err)
+func (a *archive) saveNodes(tenantID, packID string, row []byte) {
+	if err := a.folder.writeNodes(tenantID, packID, row); err != nil {
+		a.cfg.Logger.Warn("cannot keep the hashes of a pack", "packId", packID, "err", err)
 	}
 }
 
@@ -189,8 +188,7 @@ func (f folder) openNodes(p Pack) (*os.File, error) {
 	return file, nil
 }
 
-// writeNodes replaces the file of a pack's nodes. Who reads the old one meanwhile
-// keeps it.
+// writeNodes replaces the file of a pack's nodes. Open readers keep the old one.
 func (f folder) writeNodes(tenantID, packID string, row []byte) error {
 	if err := f.step("write nodes"); err != nil {
 		return err

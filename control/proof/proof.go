@@ -1,86 +1,84 @@
-// Package proof seals a tenant's events into proof packs, serves them and what can
-// be proven from them, and lists the events themselves.
+// Package proof seals a tenant's events into proof packs, and serves the packs and proofs from them.
 //
-// A pack is the contiguous slice of the tenant's log since the last pack, in the
-// order of the events' lowest log positions, with all that a stranger needs to
-// check it offline (see sealer). Sealing promises:
+// A pack is the contiguous slice of the tenant's log since the last pack, in the order of the
+// events' lowest log positions, with everything that is needed to verify it offline (see sealer).
+// Sealing promises:
 //
-//   - A seal covers every event that was acknowledged into the log before the
-//     call. It drains the outbox, takes the log's end, and waits, bounded, until
-//     the warehouse has loaded up to there. Before a key is revoked (Vouch) it is whole, or
-//     fails; a caller (SealSome) gets some packs and more, and calls again with upTo until
-//     more is false. upTo is what has to be covered, never where a pack ends: a pack ends at such
-//     an end of the log, is full, or ends at what is loaded while that is fresh (see
-//     raggedFor), or else a verifier would conclude from it what isn't so. 503
-//     WAREHOUSE_BEHIND if nothing new could be sealed, as the warehouse lacks it.
-//   - Events are sealed by themselves (SealDue) when they are old or many, so that nobody
-//     has to ask for it; those of the sandbox's visitors are not.
-//   - What a node has promised in its spool alone is not in the log: a seal waits a
-//     little for the spools of live nodes, and then names in pending each node that
-//     still had records there, by its newest word, which is at most a second old while
-//     the node follows. The next packs hold them.
-//   - Nothing unverified is sealed. Each event is taken apart again and each
-//     receipt's signature is checked with the key directory. What fails is set
-//     aside in the warehouse, and as long as a record set aside holds the tenant,
-//     sealing answers 503 SET_ASIDE. A key that was revoked vouches for nothing
-//     that isn't sealed yet, whenever it was used. An operator may release the record:
-//     it never becomes a leaf, but the event that tells of it does. What is wrong with
-//     one tenant holds no other.
-//   - No pack rests on a revoked key alone. Before the key of packs is revoked each
-//     tenant is sealed once more by the next key, news or not, and what is proven of
-//     the old packs is proven under a checkpoint by a key that is not revoked. That is
-//     not so for a visitor of the sandbox who is gone: nothing is sealed for him any more,
-//     and packs that he saved fail as key.revoked once the sandbox's key is revoked. The
-//     answer to that revocation does not name him.
-//   - A log never signs two roots of one size. A root is written to the database
-//     before it is signed, and stays there; whoever comes to another root of that
-//     size, or of any size on the way, stops.
+//   - A seal covers every event that was acknowledged into the log before the call. It drains the
+//     outbox, takes the log's end, and waits, bounded, until the warehouse has loaded up to there.
+//     The seal before a key's revocation (Vouch) covers all of it, or fails. SealSome may return
+//     some packs and more; the caller calls again with upTo until more is false. upTo is what has
+//     to be covered, never where a pack ends: a pack ends at the end of the log, when it is full,
+//     or at what is loaded while that is fresh (see raggedFor); otherwise a verifier would draw a
+//     wrong conclusion. If nothing new could be sealed because the warehouse lacks it, the error is
+//     503 WAREHOUSE_BEHIND.
+//   - Events are sealed automatically (SealDue) when they are old or many; those of the sandbox's
+//     visitors are not.
+//   - Records that are only in a node's spool are not in the log. A seal waits briefly for the
+//     spools of live nodes, and then names in pending each node that still had records there at its
+//     last poll, at most a second ago for a live node. Later packs hold them.
+//   - Nothing unverified is sealed. Each event is parsed again and each receipt's signature is
+//     checked with the key directory. A record that fails is quarantined in the warehouse, and as
+//     long as it holds the tenant, sealing answers 503 QUARANTINED. A revoked key verifies nothing
+//     that isn't sealed yet, whenever it was used. An operator may release the record: it never
+//     becomes a leaf, but the event of its release does. A fault of one tenant holds no other.
+//   - No pack rests on a revoked key alone. Before the key of packs is revoked each tenant is
+//     sealed once more by the next key, with or without new events, and proofs of the old packs use
+//     a checkpoint by a key that is not revoked. An evicted visitor of the sandbox is an exception:
+//     nothing is sealed for its tenant any more, and saved packs fail as key.revoked once the
+//     sandbox's key is revoked. The response to that revocation does not name the tenant.
+//   - A log never signs two roots of one size. A root is written to the database before it is
+//     signed, and stays there; a seal that computes another root of that size, or of any size on
+//     the way, fails.
 //   - An event is in exactly one pack. The head of a tenant's log moves by
 //     compare-and-set, in the transaction that adds the pack and its audit event
 //     pack.sealed, so any number of control processes may seal at once.
-//   - What a pack is settled by follows from the log: the rules that the pack before
-//     lists, and those whose events are among its own entries. Neither the database's
-//     rules nor the clock is asked, so a seal that is repeated, by whatever process, comes
-//     to the same amounts.
+//   - A pack's settlement follows from the log alone: the rules that the previous pack lists, and
+//     those whose events are among its own entries. It uses neither the database's rules nor the
+//     clock, so a repeated seal computes the same amounts in any process.
+//   - A pack follows from its entries, whatever the warehouse's columns say: its metering and
+//     settlement are computed from the events, whose receipts were verified. Only the duplicates of
+//     an entry in an earlier pack are read from a column, and a verifier with both packs checks
+//     these. So an edited column is in no pack. Metering responses and statements are summed from
+//     the columns; the check for drift (pipeline/drift) and GET /v1/settlement/reconciliation
+//     compare them with the packs. Sealing does not read the log, whose partitions are shared by
+//     many tenants: a row that was deleted before it was sealed is in no pack, and is not sealed
+//     later, as packs end behind it. The check for drift finds it as long as the log has it.
 //   - No entry is younger than its pack: where a node's clock is ahead, the pack is
 //     sealed at the moment of its newest entry.
-//   - A tenant that was dropped (Drop) has no packs any more, and gets none. Its head and
-//     its roots stay, so that its log can't be signed otherwise.
+//   - A dropped tenant (Drop) has no packs, and gets none. Its head and its roots stay, so that no
+//     other log can be signed for it.
 //   - A pack's file is complete, named and on disk before the head moves, and
 //     never changes. A crash leaves the old head or the new pack, and at most a
 //     file that no pack names, which a start sweeps once the head has passed it.
 //
-// The answer of a seal names every pack that was sealed since the call began, so
-// two calls at once get the same. If there is none, because nothing is new, it
-// names the last pack again; before the first event, no pack at all: packs is
-// empty and pack is null. That packs were sealed and refusals counted is not new:
-// otherwise each seal would make something to seal. Such events ride along with
-// the next pack that has something else in it.
+// The response of a seal names every pack that was sealed since the call began, so two calls at
+// once get the same. If nothing is new it names the last pack again; before the first event packs
+// is empty and pack is null. Events about sealing and reading packs, and counts of refusals, don't
+// count as new, since otherwise each seal would make something to seal. The next pack with other
+// events holds them.
 //
-// A pack is canonical lines, which are what is hashed, and served byte for byte as they were
-// sealed. Its file holds them compressed with zstd, and is sent so to who accepts that. The
-// file is read through and compared with its hash first, and a damaged one is 500, named in
-// the log.
+// Each download of a pack is an event of the tenant's log, committed before the first byte is sent.
+// If it can't be recorded, nothing is sent.
 //
-// What a pack holds can be proven by itself: a receipt's inclusion, the growth of the
-// log from one pack to another, a run of events as an export. A proof reads as many
-// hashes as the logarithm of the log, from the files beside the packs (see nodes),
-// and at most one pack's hashes to find a leaf. It is verified against the sealed
-// root before it is served. Those files are a cache: a restore may leave them out, a
-// crash may tear them, and they are made again from the packs when a proof needs
-// them, at the cost of reading each pack that it needs once.
+// A pack is canonical lines, which are hashed, and served byte for byte as they were sealed. Its
+// file holds them compressed with zstd, and is sent compressed to clients that accept this. The
+// file is first compared with its hash; a damaged one is logged and answered with 500.
 //
-// A receipt can be asked for as soon as its caller has it: what the log holds is
-// loaded first, bounded like a seal, and then 503 WAREHOUSE_BEHIND rather than 404.
+// Smaller proofs are available: the inclusion of an event, the growth of the log from one pack to
+// another, a run of events (Range). A proof reads as many hashes as the logarithm of the log,
+// from the files beside the packs (see nodes), and at most one pack's hashes to find a leaf. It is
+// verified against the sealed root before it is served. Those files are a cache: a restore may
+// leave them out, a crash may damage them, and a proof that needs them rebuilds them from the
+// packs, each of which it reads once.
 //
-// State is the database's (heads, roots, packs, and which process is at work on which
-// tenant, so that no two build the same pack) and the folder's (one file a
-// pack, and its nodes). In memory there is a lock for each tenant that is sealing, and
-// when to look again at each that is sealed by itself.
-// The database away, the disk full, or what is left of it reserved: 503, and nothing has
-// happened.
+// State is in the database (heads, roots, packs, and the leases of tenants that are being sealed)
+// and in the folder (one file a pack, and its nodes). In memory there is a lock for each tenant
+// that is being sealed, and the schedule of SealDue. While the database is unavailable, the disk is
+// full, or the rest of it is reserved, the answer is 503 and nothing was changed.
 //
-// Non-goals here: what rules mean (see control/settle), and statements over packs.
+// Non-goals here: events that are not sealed, and the operations on events and receipts (see control/event); what rules
+// mean (see control/settle); statements over packs.
 package proof
 
 import (
@@ -88,7 +86,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,7 +96,7 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// Keys signs packs and knows all keys. control/node implements it.
+// Keys signs packs and has the key directory. control/signing implements it.
 type Keys interface {
 	// Signer is the current key for packs, of a sealer.PackPurpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
@@ -110,34 +107,34 @@ type Keys interface {
 	Directory(ctx context.Context) ([]byte, error)
 }
 
-// Nodes knows of the spools of nodes. control/node implements it.
+// Nodes counts the records in the spools of nodes. control/node implements it.
 type Nodes interface {
-	// Spooled counts, by node, the records that were promised and were in the node's spool
-	// alone, by its newest word: those of nodes that are live, and of nodes that are silent.
+	// Spooled counts, by node, the acknowledged records that were only in the node's spool at its
+	// last poll: for nodes that are live, and for nodes that are silent.
 	Spooled(ctx context.Context) (live, silent map[string]int64, err error)
 }
 
-// Config of the room. DB, Warehouse, Log, Keys, Rate and Dir are required.
+// Config of the service. DB, Warehouse, Log, Keys, Rate and Dir are required.
 type Config struct {
 	DB        *store.DB
 	Warehouse pipeline.Warehouse
-	// Log is only asked where a tenant is, and where that partition ends.
+	// Log is read only for a tenant's partition, and for that partition's end.
 	Log  pipeline.Reader
 	Keys Keys
-	// Nodes is asked what is not in the log yet; nil: no node has a spool.
+	// Nodes counts what is not in the log yet; nil: no node has a spool.
 	Nodes Nodes
 	// Rate rates packs. It has to be the same in every process, and pure.
 	Rate sealer.Rate
-	// Purpose is the sealer.PackPurpose of a tenant, which says that of its receipts as well.
-	// It is the same for good; an error refuses to seal, as for a tenant that was dropped. It is
-	// asked again in the change that moves the head. Default: none is of the sandbox.
+	// Purpose is the sealer.PackPurpose of a tenant, which says that of its receipts as well. It
+	// never changes. An error refuses to seal, as for a dropped tenant. It is read again in the
+	// change that moves the head. Default: no tenant is of the sandbox.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
 	// Dir is the folder of the packs; it is made when it is missing. Several
 	// control processes on one database share it.
 	Dir string
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
-	// Logger hears of what was sealed, and of forged receipts. Default slog.Default.
+	// Logger; nil is slog.Default.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
@@ -148,19 +145,18 @@ type Config struct {
 	WorkFor time.Duration
 	// SpoolWait is how much of that it waits for the spools of live nodes. Default 2 s.
 	SpoolWait time.Duration
-	// Tenants lists those that SealDue seals: once one of them has had something to seal for
-	// SealEvery, or SealAt such events, of which 0 is never. Default: none.
+	// Tenants lists the tenants that SealDue seals, once one of them has had something to seal for
+	// SealEvery, or has SealAt such events; 0 is never. Default: none.
 	Tenants   func(ctx context.Context) ([]string, error)
 	SealEvery time.Duration
 	SealAt    int
-	// Workers is asked before each pack how many goroutines verify its receipts. Default: one
-	// a processor, as Go counts them.
+	// Workers returns how many goroutines verify the receipts of a pack. Default: GOMAXPROCS.
 	Workers func() int
-	// MaxEntries is the most entries of one pack, 1 to 100,000. Default 100,000.
+	// MaxEntries is the largest number of entries of one pack, 1 to 100,000. Default 100,000.
 	MaxEntries int
 }
 
-// maxEntries is the most that a pack may hold.
+// maxEntries is the largest number of entries that a pack may hold.
 const maxEntries = 100_000
 
 func (c *Config) validate() error {
@@ -211,8 +207,16 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Room seals and serves proof packs. It is safe for concurrent use.
-type Room struct {
+// Service seals and serves proof packs. It is safe for concurrent use.
+type Service struct {
+	*archive
+	*packer
+	*prover
+	*quarantine
+}
+
+// archive is what all parts of the service use: the packs, and the events that they are made of.
+type archive struct {
 	db        *store.DB
 	warehouse pipeline.Warehouse
 	log       pipeline.Reader
@@ -220,52 +224,48 @@ type Room struct {
 	folder    folder
 	cfg       Config
 	metrics   *metrics
-	sealing   locks
-	turns     turns
-	due       schedule
 	watch     spoolWatch
-	// releasing is held while a record is released: it is told of once.
-	releasing sync.Mutex
 	// step is called before each step of a seal that can fail on its own, with its
 	// name, and fails it by an error. Tests set it before the first seal.
 	step func(name string) error
 }
 
-// New wires the room, makes its folder, and sweeps what crashed seals left there.
-func New(cfg Config) (*Room, error) {
+// New wires the service, makes its folder, and sweeps what crashed seals left there.
+func New(cfg Config) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs: %w", err)
 	}
-	r := &Room{
+	a := &archive{
 		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, keys: cfg.Keys, cfg: cfg,
-		metrics: newMetrics(), sealing: locks{held: map[string]*lock{}}, turns: newTurns(cfg.DB),
-		step: func(string) error { return nil },
+		metrics: newMetrics(), step: func(string) error { return nil },
 	}
-	r.folder = folder{dir: cfg.Dir, step: func(name string) error { return r.step(name) }}
-	if err := r.open(context.Background()); err != nil {
+	a.folder = folder{dir: cfg.Dir, step: func(name string) error { return a.step(name) }}
+	p := &packer{archive: a, sealing: locks{held: map[string]*lock{}}, leases: newLeases(cfg.DB)}
+	s := &Service{a, p, &prover{a}, &quarantine{archive: a}}
+	if err := s.open(context.Background()); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs in %s: %w", cfg.Dir, err)
 	}
-	return r, nil
+	return s, nil
 }
 
-func (r *Room) open(ctx context.Context) error {
-	if err := keyfile.MakeDir(r.cfg.Dir); err != nil {
+func (s *Service) open(ctx context.Context) error {
+	if err := keyfile.MakeDir(s.cfg.Dir); err != nil {
 		return err
 	}
-	swept, err := r.sweep(ctx)
+	swept, err := s.sweep(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot sweep: %w", err)
 	}
 	if swept > 0 {
-		r.cfg.Logger.Info("swept files of unfinished seals", "files", swept)
+		s.cfg.Logger.Info("swept files of unfinished seals", "files", swept)
 	}
-	if err := r.metrics.register(r.cfg.Registerer); err != nil || r.cfg.Registerer == nil {
+	if err := s.metrics.register(s.cfg.Registerer); err != nil || s.cfg.Registerer == nil {
 		return err
 	}
-	if err := r.cfg.Registerer.Register(newHeldGauge(r)); err != nil || r.DueEvery() == 0 {
+	if err := s.cfg.Registerer.Register(newHeldGauge(s.archive)); err != nil || s.DueEvery() == 0 {
 		return err
 	}
-	return r.cfg.Registerer.Register(newUnsealedGauge(r))
+	return s.cfg.Registerer.Register(newUnsealedGauge(s))
 }
 
-func (r *Room) now() time.Time { return r.cfg.Now().UTC().Truncate(time.Millisecond) }
+func (a *archive) now() time.Time { return a.cfg.Now().UTC().Truncate(time.Millisecond) }

@@ -2,7 +2,6 @@ package proof
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,46 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment/gate"
 	"muniment/pipeline"
-	"muniment/sealer"
+	auditor "muniment/sealer/verify"
 )
-
-// sound verifies answers as a stranger does, with the root key and the directory.
-func (h *house) sound(files ...[]byte) {
-	h.t.Helper()
-	report, exit := h.verify("", files...)
-	require.Equal(h.t, sealer.ExitSound, exit, report)
-}
-
-// verify runs muniment verify over answers; expect is a checkpoint held outside.
-func (h *house) verify(expect string, files ...[]byte) (report string, exit int) {
-	h.t.Helper()
-	dir, err := os.MkdirTemp(h.dir, "verify-")
-	require.NoError(h.t, err)
-	defer os.RemoveAll(dir)
-	put := func(name string, text []byte) string {
-		name = filepath.Join(dir, name)
-		require.NoError(h.t, os.WriteFile(name, text, 0o600))
-		return name
-	}
-	directory, err := h.keys.Directory(h.t.Context())
-	require.NoError(h.t, err)
-	o := sealer.Options{Root: h.keys.vkey, Keys: put("keys", directory), JSON: true}
-	for i, text := range files {
-		o.Files = append(o.Files, put(fmt.Sprint(i), text))
-	}
-	if expect != "" {
-		o.Expect = put("expect", []byte(expect))
-	}
-	var out bytes.Buffer
-	exit = sealer.VerifyFiles(h.t.Context(), o, &out)
-	return out.String(), exit
-}
 
 // receipts are the ids of the receipts among events.
 func receipts(events [][]byte) (ids []string) {
@@ -57,6 +23,30 @@ func receipts(events [][]byte) (ids []string) {
 		ids = append(ids, "rcp_"+id[4:])
 	}
 	return ids
+}
+
+// proven returns a file with the proof that the log holds a receipt.
+func (h *fixture) proven(receiptID string, latest bool) []byte {
+	h.T.Helper()
+	row, err := h.Warehouse.Event(h.T.Context(), h.Tenant, "evt_"+receiptID[4:])
+	require.NoError(h.T, err)
+	proof, found, err := h.service.Inclusion(h.T.Context(), row, latest)
+	require.NoError(h.T, err)
+	require.True(h.T, found)
+	text, err := json.Marshal(proof.Text())
+	require.NoError(h.T, err)
+	return fmt.Appendf(nil, `{"event":%s,"proof":%s}`, row.Event, text)
+}
+
+// exported returns a file with the leaves from first to last, and what proves them.
+func (h *fixture) exported(first, last uint64) []byte {
+	h.T.Helper()
+	events, err := h.service.Range(h.T.Context(), h.Tenant, first, last)
+	require.NoError(h.T, err)
+	var file bytes.Buffer
+	require.NoError(h.T, events.Write(&file))
+	require.EqualValues(h.T, events.Bytes, file.Len())
+	return file.Bytes()
 }
 
 // get must succeed; it returns the answer and its data.
@@ -69,67 +59,16 @@ func get(t tb, server http.Handler, path string) (answer []byte, data map[string
 	return got.Body.Bytes(), body.Data
 }
 
-func TestReceiptFromDeliveryToProof(t *testing.T) {
-	h := build(t)
-	server := h.serve()
-	record := h.event(delivery{substrate: gate.DOOH, dwellMs: 1500, subject: "Ada Lovelace"})
-	id := "rcp_" + record.EventID[4:]
-	h.append(record)
-
-	// Whoever got the receipt finds it at once, however busy the loader is.
-	answer, _ := get(t, server, "/v1/receipts/"+id)
-	parts, err := sealer.SplitDelivery(record.Event)
-	require.NoError(t, err)
-	require.Equal(t, `{"ok":true,"data":{"receipt":`+string(parts.Receipt)+`,"signature":`+string(parts.Signature)+
-		`,"event":`+string(record.Event)+`,"position":"1.0.0","sealed":null},"contractVersion":"v1.0"}`, strings.TrimSpace(string(answer)))
-	h.sound(answer)
-	h.script(t, strings.NewReplacer(), []exchange{
-		{tenant, "GET /v1/receipts/" + id + "/proof", 409,
-			`{"ok":false,"error":"STATE_CONFLICT","message":"no proof pack holds the receipt yet: seal one first","contractVersion":"v1.0"}`},
-	})
-	require.Equal(t, 422, ask(server, tenant, "GET /v1/receipts/"+id+"/proof?checkpoint=oldest").Code)
-
-	header := h.seal()[0]
-	_, data := get(t, server, "/v1/receipts/"+id)
-	require.JSONEq(t, `{"packId":"`+header.PackID+`","leafIndex":0}`, string(data["sealed"]))
-	proof, data := get(t, server, "/v1/receipts/"+id+"/proof")
-	require.Equal(t, string(record.Event), string(data["event"]))
-	var text string
-	require.NoError(t, json.Unmarshal(data["proof"], &text))
-	require.Equal(t, "c2sp.org/tlog-proof@v1\nindex 0\n\n"+header.Checkpoint, text)
-	h.sound(proof)
-	h.sound(answer, proof)
-	h.sound([]byte(text), data["event"])
-}
-
-// TestEveryReceiptIsProven proves all receipts of many packs, under both
-// checkpoints, and the growth between any two packs.
-func TestEveryReceiptIsProven(t *testing.T) {
+// TestGrowthIsProven proves the growth of the log between any two of many packs.
+func TestGrowthIsProven(t *testing.T) {
 	h := build(t, Config{MaxEntries: 3})
 	server := h.serve()
 	for n := range 4 {
-		h.deliver(deliveries(2 + 3*n)...)
+		h.Deliver(deliveries(2 + 3*n)...)
 		h.seal()
 	}
-	events := h.check()
 	packs := h.packs()
 	require.Greater(t, len(packs), 7)
-	var proofs [][]byte
-	for _, id := range receipts(events) {
-		proof, _ := get(t, server, "/v1/receipts/"+id+"/proof")
-		latest, data := get(t, server, "/v1/receipts/"+id+"/proof?checkpoint=latest")
-		require.Contains(t, string(data["proof"]), fmt.Sprintf(`\n%d\n`, len(events)))
-		_, receipt := get(t, server, "/v1/receipts/"+id)
-		var where struct {
-			PackID    string
-			LeafIndex int
-		}
-		require.NoError(t, json.Unmarshal(receipt["sealed"], &where))
-		require.Equal(t, string(events[where.LeafIndex]), string(data["event"]))
-		proofs = append(proofs, proof, latest)
-	}
-	h.sound(proofs...)
-
 	var grown [][]byte
 	for i, to := range packs {
 		for _, from := range packs[:i+1] {
@@ -137,15 +76,14 @@ func TestEveryReceiptIsProven(t *testing.T) {
 			grown = append(grown, answer)
 		}
 	}
-	h.sound(grown...)
-	require.Len(t, grown, len(packs)*(len(packs)+1)/2)
+	h.Sound(grown...)
 }
 
 func TestConsistencyOverHTTP(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	h.seal()
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	h.seal()
 	packs := h.packs()
 	names := strings.NewReplacer("{1}", packs[0].ID, "{2}", packs[1].ID, "{none}", "ppk_01ARZ3NDEKTSV4RRFFQ69G5FAV")
@@ -160,12 +98,12 @@ func TestConsistencyOverHTTP(t *testing.T) {
 	require.Equal(t, 422, ask(h.serve(), tenant, names.Replace("GET /v1/proof-packs/{2}/consistency")).Code)
 
 	// A pack of another tenant is none, also as from.
-	own := h.tenant
-	h.tenant = stranger
-	h.deliver(delivery{substrate: gate.DOOH, dwellMs: 1})
+	own := h.Tenant
+	h.Tenant = stranger
+	h.Deliver(delivery{Substrate: gate.DOOH, DwellMs: 1})
 	h.seal()
 	foreign := h.packs()[0].ID
-	h.tenant = own
+	h.Tenant = own
 	h.script(t, names, []exchange{{tenant, "GET /v1/proof-packs/{2}/consistency?from=" + foreign, 404, none}})
 }
 
@@ -176,14 +114,14 @@ func TestCheckpointOverHTTP(t *testing.T) {
 		`{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such checkpoint in this tenant","contractVersion":"v1.0"}`}})
 	var held []string
 	for range 3 {
-		h.deliver(deliveries(2)...)
+		h.Deliver(deliveries(2)...)
 		header := h.seal()[0]
 		answer, data := get(t, server, "/v1/proof-packs/checkpoint")
 		var note string
 		require.NoError(t, json.Unmarshal(data["checkpoint"], &note))
 		require.Equal(t, header.Checkpoint, note)
-		h.sound(answer)
-		h.sound([]byte(note))
+		h.Sound(answer)
+		h.Sound([]byte(note))
 		held = append(held, string(answer))
 	}
 	packs := h.packs()
@@ -191,87 +129,52 @@ func TestCheckpointOverHTTP(t *testing.T) {
 		return ask(server, tenant, "GET /v1/proof-packs/"+packs[n].ID+"/bundle").Body.Bytes()
 	}
 	for _, note := range held {
-		report, exit := h.verify(note, bundle(0), bundle(1), bundle(2))
-		require.Equal(t, sealer.ExitSound, exit, report)
+		report, exit := h.Verify(note, bundle(0), bundle(1), bundle(2))
+		require.Equal(t, auditor.ExitSound, exit, report)
 	}
-	report, exit := h.verify(held[2], bundle(0), bundle(1))
-	require.Equal(t, sealer.ExitUnsound, exit)
+	report, exit := h.Verify(held[2], bundle(0), bundle(1))
+	require.Equal(t, auditor.ExitUnsound, exit)
 	require.Contains(t, report, `"rollback"`)
-}
-
-// TestForeignReceiptIsNotThere compares every byte of the answers, headers included.
-func TestForeignReceiptIsNotThere(t *testing.T) {
-	h := build(t)
-	h.deliver(deliveries(2)...)
-	h.audit("right.issued")
-	h.seal()
-	events := h.check()
-	id := receipts(events)[0]
-	audit, err := sealer.ParseEvent(events[2])
-	require.NoError(t, err)
-	require.Equal(t, "right.issued", audit.Type)
-	server := h.serve()
-	for _, end := range []string{"", "/proof", "/proof?checkpoint=latest"} {
-		unknown := ask(server, stranger, "GET /v1/receipts/rcp_01ARZ3NDEKTSV4RRFFQ69G5FAV"+end)
-		require.Equal(t, 404, unknown.Code)
-		require.JSONEq(t, `{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such receipt in this tenant","contractVersion":"v1.0"}`, unknown.Body.String())
-		require.Equal(t, unknown, ask(server, stranger, "GET /v1/receipts/"+id+end), "foreign")
-		for about, odd := range map[string]string{
-			"lower case": strings.ToLower(id), "an event's id": "evt_" + id[4:], "of no receipt": "rcp_" + audit.EventID[4:],
-			"no id": "x", "longer": id + "0", "a path": "rcp_..%2f" + id, "nothing": "rcp_",
-		} {
-			require.Equal(t, unknown, ask(server, tenant, "GET /v1/receipts/"+odd+end), about)
-		}
-	}
-}
-
-// TestReceiptsBehindTheWarehouse: what may be on its way is not said to be missing, nor
-// while the log does not say where it ends.
-func TestReceiptsBehindTheWarehouse(t *testing.T) {
-	h := build(t, Config{WaitFor: 50 * time.Millisecond})
-	h.loaders[0].Pause()
-	record := h.event(delivery{substrate: gate.DOOH, dwellMs: 1500})
-	h.append(record)
-	refused := []exchange{{tenant, "GET /v1/receipts/rcp_" + record.EventID[4:], 503,
-		`{"ok":false,"error":"INTERNAL_ERROR","reason":"WAREHOUSE_BEHIND","contractVersion":"v1.0","message":"the warehouse has not loaded all that was acknowledged yet"}`}}
-	h.script(t, strings.NewReplacer(), refused)
-	h.room.log = endless{h.log}
-	h.script(t, strings.NewReplacer(), refused)
-	h.loaders[0].Resume()
-}
-
-// endless is a log that does not say where it ends.
-type endless struct{ pipeline.Reader }
-
-// Bounds implements pipeline.Reader.
-func (endless) Bounds(ctx context.Context, _ int32) (first, end sealer.Position, err error) {
-	<-ctx.Done()
-	return first, end, fmt.Errorf("no answer: %w", ctx.Err())
 }
 
 // TestDamagedNodesAreMadeAgain loses and damages the files beside the packs in
 // every way: proofs stay the same, and the files come back.
 func TestDamagedNodesAreMadeAgain(t *testing.T) {
 	h := build(t, Config{MaxEntries: 4})
-	h.deliver(deliveries(11)...)
+	h.Deliver(deliveries(11)...)
 	h.seal()
-	server := h.serve()
 	packs := h.packs()
 	id := receipts(h.check())[5]
-	paths := []string{
-		"/v1/receipts/" + id, "/v1/receipts/" + id + "/proof", "/v1/receipts/" + id + "/proof?checkpoint=latest",
-		"/v1/proof-packs/" + packs[2].ID + "/consistency?from=" + packs[0].ID, "/v1/events/export?after=1.0.4&upTo=1.0.8",
+	row, err := h.Warehouse.Event(t.Context(), tenant, "evt_"+id[4:])
+	require.NoError(t, err)
+	proofs := map[string]func() (any, error){
+		"leaf": func() (any, error) {
+			_, leaf, _, err := h.service.LeafOf(t.Context(), row)
+			return leaf, err
+		},
+		"inclusion": func() (any, error) {
+			proof, _, err := h.service.Inclusion(t.Context(), row, false)
+			return proof, err
+		},
+		"inclusion in the newest pack": func() (any, error) {
+			proof, _, err := h.service.Inclusion(t.Context(), row, true)
+			return proof, err
+		},
+		"consistency": func() (any, error) { return h.service.consistency(t.Context(), packs[0], packs[2]) },
+		"range": func() (any, error) {
+			events, err := h.service.Range(t.Context(), tenant, 5, 8)
+			if err != nil {
+				return nil, err
+			}
+			return string(events.header), nil
+		},
 	}
-	answer := func(path string) string {
-		got := ask(server, tenant, "GET "+path)
-		require.Equal(t, 200, got.Code, "%s: %s", path, got.Body)
-		return got.Body.String()
+	want := map[string]any{}
+	for what, prove := range proofs {
+		want[what], err = prove()
+		require.NoError(t, err, what)
 	}
-	want := map[string]string{}
-	for _, path := range paths {
-		want[path] = answer(path)
-	}
-	name := func(p Pack) string { return h.room.folder.name(tenant, p.ID+nodesSuffix) }
+	name := func(p Pack) string { return h.service.folder.name(tenant, p.ID+nodesSuffix) }
 	whole := map[string][]byte{}
 	for _, p := range packs {
 		text, err := os.ReadFile(name(p))
@@ -292,25 +195,28 @@ func TestDamagedNodesAreMadeAgain(t *testing.T) {
 		}
 	}
 	for about, damage := range damages {
-		for _, path := range paths {
+		for what, prove := range proofs {
 			for _, p := range packs {
 				require.NoError(t, os.Remove(name(p)))
 				if text := damage(bytes.Clone(whole[p.ID])); text != nil {
 					require.NoError(t, os.WriteFile(name(p), text, 0o600))
 				}
 			}
-			require.Equal(t, want[path], answer(path), about)
+			got, err := prove()
+			require.NoError(t, err, "%s: %s", about, what)
+			require.Equal(t, want[what], got, "%s: %s", about, what)
 			for _, p := range packs { // what a proof needs is made again, the rest is not met
 				text, err := os.ReadFile(name(p))
 				if again := bytes.Equal(text, whole[p.ID]); !again {
-					require.Equal(t, damage(bytes.Clone(whole[p.ID])), text, "%s: %s, %v", about, path, err)
+					require.Equal(t, damage(bytes.Clone(whole[p.ID])), text, "%s: %s, %v", about, what, err)
 				}
 				require.NoError(t, os.WriteFile(name(p), whole[p.ID], 0o600))
 			}
 		}
 	}
 	require.NoError(t, os.Remove(name(packs[1])))
-	answer(paths[1])
+	_, err = proofs["inclusion"]()
+	require.NoError(t, err)
 	text, err := os.ReadFile(name(packs[1]))
 	require.NoError(t, err)
 	require.Equal(t, whole[packs[1].ID], text)
@@ -318,41 +224,42 @@ func TestDamagedNodesAreMadeAgain(t *testing.T) {
 	// A pack that is damaged itself proves nothing, and nothing wrong is served.
 	for _, p := range packs {
 		require.NoError(t, os.Remove(name(p)))
-		text, err := os.ReadFile(h.room.folder.path(tenant, p.ID))
+		text, err := os.ReadFile(h.service.folder.path(tenant, p.ID))
 		require.NoError(t, err)
 		text[len(text)/2] ^= 1
-		require.NoError(t, os.WriteFile(h.room.folder.path(tenant, p.ID), text, 0o600))
+		require.NoError(t, os.WriteFile(h.service.folder.path(tenant, p.ID), text, 0o600))
 	}
-	for _, path := range paths {
-		require.Equal(t, 500, ask(server, tenant, "GET "+path).Code, path)
+	for what, prove := range proofs {
+		_, err := prove()
+		require.Error(t, err, what)
 	}
 }
 
 // TestEventThatNoPackHolds: what stands before the head must be sealed.
 func TestEventThatNoPackHolds(t *testing.T) {
 	h := build(t)
-	h.deliver(delivery{tenant: stranger, dwellMs: 1})
-	h.deliver(deliveries(2)...)
+	h.Deliver(delivery{Tenant: stranger, DwellMs: 1})
+	h.Deliver(deliveries(2)...)
 	h.seal()
-	rows, err := h.warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: stranger, Limit: 1})
+	rows, err := h.Warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: stranger, Limit: 1})
 	require.NoError(t, err)
 	row := rows[0]
 	row.TenantID = tenant
-	_, _, _, err = h.room.leafOf(t.Context(), row)
+	_, _, _, err = h.service.LeafOf(t.Context(), row)
 	require.ErrorContains(t, err, "lacks event "+row.EventID)
 }
 
 // TestNodesAreSwept: what a crash leaves beside no pack is deleted at a start.
 func TestNodesAreSwept(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	h.seal()
 	pack := h.packs()[0].ID
 	for _, name := range []string{"ppk_01ARZ3NDEKTSV4RRFFQ69G5FAV.nodes", pack + ".nodes.17.draft"} {
-		require.NoError(t, os.WriteFile(h.room.folder.name(tenant, name), []byte("x"), 0o600))
+		require.NoError(t, os.WriteFile(h.service.folder.name(tenant, name), []byte("x"), 0o600))
 	}
 	names := func() (all []string) {
-		entries, err := os.ReadDir(filepath.Join(h.dir, "packs", tenant))
+		entries, err := os.ReadDir(filepath.Join(h.Dir, "packs", tenant))
 		require.NoError(t, err)
 		for _, e := range entries {
 			all = append(all, e.Name())
@@ -361,7 +268,7 @@ func TestNodesAreSwept(t *testing.T) {
 	}
 	h.reopen(Config{})
 	require.ElementsMatch(t, []string{pack + packSuffix, pack + ".nodes", pack + ".nodes.17.draft"}, names(), "a young draft may be in work")
-	h.advance(2 * draftAge)
+	h.Advance(2 * draftAge)
 	h.reopen(Config{})
 	require.ElementsMatch(t, []string{pack + packSuffix, pack + ".nodes"}, names())
 }
@@ -369,8 +276,8 @@ func TestNodesAreSwept(t *testing.T) {
 // TestSealWithoutNodes: that the hashes can't be kept fails no seal.
 func TestSealWithoutNodes(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(3)...)
-	h.room.step = func(name string) error {
+	h.Deliver(deliveries(3)...)
+	h.service.step = func(name string) error {
 		if name == "write nodes" {
 			return errInjected
 		}
@@ -378,8 +285,7 @@ func TestSealWithoutNodes(t *testing.T) {
 	}
 	h.seal()
 	id := receipts(h.check())[1]
-	_, err := os.Stat(h.room.folder.name(tenant, h.packs()[0].ID+nodesSuffix))
+	_, err := os.Stat(h.service.folder.name(tenant, h.packs()[0].ID+nodesSuffix))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	proof, _ := get(t, h.serve(), "/v1/receipts/"+id+"/proof")
-	h.sound(proof)
+	h.Sound(h.proven(id, false))
 }

@@ -27,9 +27,9 @@ type eventLeaf struct {
 	leaf  uint64
 }
 
-// tellRepeats tells the builder of the duplicates of deliveries that earlier packs hold: the
-// others it finds itself.
-func (d *draft) tellRepeats(ctx context.Context, b *sealer.PackBuilder, repeats []pipeline.Duplicate) error {
+// addRepeats gives the builder the duplicates of deliveries that earlier packs hold: the others it
+// finds itself.
+func (d *draft) addRepeats(ctx context.Context, b *sealer.PackBuilder, repeats []pipeline.Duplicate) error {
 	// Rows that are sent again repeat what is in many packs: each is read once.
 	repeats = slices.SortedFunc(slices.Values(repeats), func(a, b pipeline.Duplicate) int { return a.First.Compare(b.First) })
 	var p Pack

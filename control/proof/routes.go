@@ -16,45 +16,40 @@ import (
 	"muniment/sealer"
 )
 
-// Routes adds the room's operations to the API: proof packs, what they prove, and
-// the list of events.
-func (r *Room) Routes(a route.API) {
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "seal-proof-packs", Method: http.MethodPost, Path: "/v1/proof-packs/seal", Tag: "Proof packs", Access: route.Scope(api.ProofWrite),
 		Summary: "Seal what was acknowledged before the call",
 		Description: "Answers within some 30 s, once the pack that it is at is done, with every pack sealed since the call began, or with the last one when nothing is new. While more is true, call again with the answer's upTo: " +
 			"once it is false, every event that was acknowledged into the log before the first call is in a pack. Events are sealed by themselves, too, when they are many or old. " +
-			"503 WAREHOUSE_BEHIND, when nothing new could be sealed as the warehouse lacks it, and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator."}, r.postSeal)
+			"503 WAREHOUSE_BEHIND, when nothing new could be sealed as the warehouse lacks it, and LOG_UNAVAILABLE may be tried again, 503 QUARANTINED needs an operator."}, s.postSeal)
 	route.Add(a, route.Operation{ID: "list-proof-packs", Method: http.MethodGet, Path: "/v1/proof-packs", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
-		Summary: "List the proof packs, newest last"}, r.list)
+		Summary: "List the proof packs, newest last"}, s.list)
 	route.Add(a, route.Operation{ID: "get-proof-pack", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary: "Get a pack's header and summary, and the keys it was made with",
 		Description: "header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest " +
 			"leaf of the tenant's log with the same idempotency key, at most 24 h older, or younger. header.settlement is empty until the tenant has " +
 			"settlement rules. Then it has one element: rules, the records as their events have them; lines, what each rule makes of the " +
-			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."}, r.get)
+			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."}, s.get)
 	route.AddFile(a, route.Operation{ID: "download-proof-pack", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}/bundle", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary: "Download a pack as it was sealed", Heavy: true, Content: route.Content{Type: bundleType, Note: "The pack"},
-		Description: "NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed. Who accepts the content coding zstd gets it compressed, " +
-			"to about a quarter; muniment verify takes the file either way."}, r.download)
-	r.checkpointRoutes(a)
-	r.searchRoutes(a)
-	r.receiptRoutes(a)
-	r.eventRoutes(a)
-	r.exportRoutes(a)
+		Description: "NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed. Clients that accept the content coding zstd get it compressed, " +
+			"to about a quarter; muniment verify takes the file either way. That it was downloaded is an event of the log."}, s.download)
+	s.checkpointRoutes(a)
 }
 
-// SealRequest goes on with a seal.
+// SealRequest continues a seal.
 type SealRequest struct {
-	UpTo string `json:"upTo,omitempty" minLength:"1" maxLength:"64" doc:"The upTo of the answer before, to go on; absent: the end of the log now."`
+	UpTo string `json:"upTo,omitempty" minLength:"1" maxLength:"64" doc:"The upTo of the previous response; absent: the end of the log now."`
 }
 
 type sealInput struct{ Body *SealRequest } // may be absent
 
-func (r *Room) postSeal(ctx context.Context, in *sealInput) (Sealed, error) {
+func (s *Service) postSeal(ctx context.Context, in *sealInput) (Sealed, error) {
 	caller := auth.PrincipalFrom(ctx)
 	var upTo *sealer.Position
 	if in.Body != nil {
-		partition, err := r.log.PartitionOf(ctx, caller.TenantID)
+		partition, err := s.log.PartitionOf(ctx, caller.TenantID)
 		if err == nil {
 			upTo, err = route.GivenPosition("upTo", in.Body.UpTo, partition)
 		}
@@ -62,7 +57,7 @@ func (r *Room) postSeal(ctx context.Context, in *sealInput) (Sealed, error) {
 			return Sealed{}, err
 		}
 	}
-	return r.SealSome(ctx, caller.TenantID, upTo, store.ByKey(caller.ID))
+	return s.SealSome(ctx, caller.TenantID, upTo, store.ByKey(caller.ID))
 }
 
 // SchemaName is for the document, where names have no package before them.
@@ -112,7 +107,7 @@ type proofPackList struct {
 	NextCursor *string   `json:"nextCursor"`
 }
 
-func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (proofPackList, error) {
+func (s *Service) list(ctx context.Context, in *struct{ route.Page }) (proofPackList, error) {
 	var after int64
 	slice, err := in.Slice()
 	if err == nil && slice.Behind != "" {
@@ -123,7 +118,7 @@ func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (proofPackLis
 	if err != nil {
 		return proofPackList{}, err
 	}
-	packs, err := listSummaries(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, after, in.Limit+1)
+	packs, err := listSummaries(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, after, in.Limit+1)
 	if err != nil {
 		return proofPackList{}, err
 	}
@@ -147,8 +142,8 @@ type proofPackData struct {
 	Keys    json.RawMessage `json:"keys" doc:"The key directory at the time of sealing, as its header has it."`
 }
 
-func (r *Room) get(ctx context.Context, in *packRequest) (proofPackData, error) {
-	p, err := r.find(ctx, in.PackID)
+func (s *Service) get(ctx context.Context, in *packRequest) (proofPackData, error) {
+	p, err := s.find(ctx, in.PackID)
 	if err != nil {
 		return proofPackData{}, err
 	}
@@ -162,8 +157,8 @@ func (r *Room) get(ctx context.Context, in *packRequest) (proofPackData, error) 
 }
 
 // find is the caller's pack of that id. A foreign one is not there.
-func (r *Room) find(ctx context.Context, packID string) (Pack, error) {
-	p, found, err := readPack(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, packID)
+func (s *archive) find(ctx context.Context, packID string) (Pack, error) {
+	p, found, err := readPack(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, packID)
 	if err == nil && !found {
 		err = api.NotFound("proof pack")
 	}
@@ -178,27 +173,40 @@ type downloadRequest struct {
 	AcceptEncoding string `header:"Accept-Encoding" maxLength:"1024" doc:"With zstd the file is sent compressed, as it is kept."`
 }
 
-func (r *Room) download(ctx context.Context, in *downloadRequest) (*route.File, error) {
-	p, err := r.find(ctx, in.PackID)
-	if err != nil {
-		return nil, err
-	}
-	file, err := r.folder.open(p)
+func (s *Service) download(ctx context.Context, in *downloadRequest) (*route.File, error) {
+	p, err := s.find(ctx, in.PackID)
 	if err != nil {
 		return nil, err
 	}
 	answer := &route.File{Name: p.ID + ".ndjson", Size: p.Bytes, Vary: "Accept-Encoding"}
-	var lines io.Reader = file
 	if accepts(in.AcceptEncoding, "zstd") {
 		answer.Coding, answer.Size = "zstd", p.File.Bytes
-	} else if lines, err = unpack(file); err != nil {
-		return nil, errors.Join(err, file.Close())
 	}
-	answer.Write = func(to io.Writer) {
-		defer file.Close()
-		if _, err := io.Copy(to, lines); err != nil { // a caller who leaves is the usual reason
-			r.cfg.Logger.Info("a download broke off", "packId", p.ID, "err", err)
+	answer.Open = func(ctx context.Context) (func(io.Writer), error) {
+		file, err := s.folder.open(p)
+		if err != nil {
+			return nil, err
 		}
+		var lines io.Reader = file
+		if answer.Coding == "" {
+			lines, err = unpack(file)
+		}
+		if err == nil {
+			err = s.db.Change(ctx, func(tx *store.Tx) error {
+				return tx.EmitRecord(ctx, sealer.Event{
+					TenantID: p.TenantID, Type: typeDownloaded, Actor: store.ByKey(auth.PrincipalFrom(ctx).ID), Subject: sealer.Ref{Kind: "pack", ID: p.ID},
+				}, map[string]any{})
+			})
+		}
+		if err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		return func(to io.Writer) {
+			defer file.Close()
+			if _, err := io.Copy(to, lines); err != nil { // a caller who leaves is the usual reason
+				s.cfg.Logger.Info("a download broke off", "packId", p.ID, "err", err)
+			}
+		}, nil
 	}
 	return answer, nil
 }

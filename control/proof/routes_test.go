@@ -3,6 +3,7 @@ package proof
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,17 +16,16 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/proof/prooftest"
 	"muniment/control/route/routetest"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/sealer"
 )
 
-const stranger = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAX"
-
-// serve serves the room's routes to whatever tenant the header Tenant names, as
+// serve serves the service's routes to whatever tenant the header Tenant names, as
 // control's middleware does with the tenant of a key.
-func (h *house) serve() http.Handler {
+func (h *fixture) serve() http.Handler {
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("test", "v1")
 	config.CreateHooks = nil
@@ -34,8 +34,8 @@ func (h *house) serve() http.Handler {
 		caller := auth.Principal{Key: &api.Key{ID: "key_test", TenantID: c.Header("Tenant")}}
 		next(huma.WithContext(c, auth.WithPrincipal(c.Context(), caller)))
 	})
-	h.room.Routes(a)
-	return routetest.Declared(a.OpenAPI()).Watch(h.t, mux)
+	h.service.Routes(a)
+	return routetest.Declared(a.OpenAPI()).Watch(h.T, mux)
 }
 
 // ask sends "METHOD /path" for a tenant and returns status and body.
@@ -49,7 +49,7 @@ func ask(server http.Handler, tenantID, request string) *httptest.ResponseRecord
 }
 
 // post sends a body to a path for a tenant.
-func (h *house) post(tenantID, path, body string) *httptest.ResponseRecorder {
+func (h *fixture) post(tenantID, path, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Tenant", tenantID)
 	r.Header.Set("Content-Type", "application/json")
@@ -66,7 +66,7 @@ type exchange struct {
 	answer          string
 }
 
-func (h *house) script(t *testing.T, names *strings.Replacer, script []exchange) {
+func (h *fixture) script(t *testing.T, names *strings.Replacer, script []exchange) {
 	t.Helper()
 	server := h.serve()
 	for _, e := range script {
@@ -78,13 +78,13 @@ func (h *house) script(t *testing.T, names *strings.Replacer, script []exchange)
 
 func TestPacksOverHTTP(t *testing.T) {
 	h := build(t)
-	h.script(t, strings.NewReplacer("{end}", h.end().String()), []exchange{
+	h.script(t, strings.NewReplacer("{end}", h.End().String()), []exchange{
 		{tenant, "GET /v1/proof-packs", 200, `{"ok":true,"data":{"packs":[],"nextCursor":null},"contractVersion":"v1.0"}`},
 		{tenant, "POST /v1/proof-packs/seal", 200, `{"ok":true,"data":{"packs":[],"pack":null,"upTo":"{end}","more":false,"pending":[]},"contractVersion":"v1.0"}`},
 	})
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	h.seal()
-	h.deliver(deliveries(3)...)
+	h.Deliver(deliveries(3)...)
 	h.seal()
 
 	packs := h.packs()
@@ -93,9 +93,9 @@ func TestPacksOverHTTP(t *testing.T) {
 			"rated":0,"unrated":0,"signingKeyId":"{key}","bytes":{bytes` + n + `},"sha256":"{sum` + n + `}","revision":{revision` + n + `},
 			"sealedAt":"2026-11-21T04:00:00.000Z","createdAt":"2026-11-21T04:00:00.000Z","updatedAt":"2026-11-21T04:00:00.000Z"}`
 	}
-	directory, err := h.keys.Directory(t.Context())
+	directory, err := h.Keys.Directory(t.Context())
 	require.NoError(t, err)
-	words := []string{"{end}", h.end().String(), "{key}", h.keys.pack.KeyID, "{keys}", string(directory)}
+	words := []string{"{end}", h.End().String(), "{key}", h.Keys.Pack.KeyID, "{keys}", string(directory)}
 	for i, p := range packs {
 		n := strconv.Itoa(i + 1)
 		words = append(words, "{pack"+n+"}", p.ID, "{root"+n+"}", p.RootHash, "{sum"+n+"}", p.SHA256, "{header"+n+"}", string(p.Header),
@@ -131,7 +131,7 @@ func TestPacksOverHTTP(t *testing.T) {
 // TestForeignPackIsNotThere compares every byte of the answers, headers included.
 func TestForeignPackIsNotThere(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	h.seal()
 	server := h.serve()
 	for _, end := range []string{"", "/bundle"} {
@@ -146,10 +146,10 @@ func TestForeignPackIsNotThere(t *testing.T) {
 
 func TestBundleIsTheFile(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(80)...)
+	h.Deliver(deliveries(80)...)
 	h.seal()
 	pack := h.packs()[0]
-	file := h.room.folder.path(tenant, pack.ID)
+	file := h.service.folder.path(tenant, pack.ID)
 	sealed, err := os.ReadFile(file)
 	require.NoError(t, err)
 
@@ -208,10 +208,10 @@ func TestBundleIsTheFile(t *testing.T) {
 
 func TestSealOverHTTPNamesTheCaller(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(1)...)
+	h.Deliver(deliveries(1)...)
 	require.Equal(t, 200, ask(h.serve(), tenant, "POST /v1/proof-packs/seal").Code)
 	pack := h.packs()[0]
-	h.audit("right.issued")
+	h.Audit("right.issued")
 	h.seal()
 	sealing, err := sealer.ParseEvent(h.check()[1])
 	require.NoError(t, err)
@@ -222,11 +222,65 @@ func TestSealOverHTTPNamesTheCaller(t *testing.T) {
 		string(sealing.Data))
 }
 
+// TestDownloadIsRecorded: who downloaded a pack is in the log, which is nothing to seal by itself, and
+// a download that can't be recorded is refused.
+func TestDownloadIsRecorded(t *testing.T) {
+	h := build(t)
+	h.Deliver(deliveries(1)...)
+	h.seal()
+	pack := h.packs()[0]
+	server := h.serve()
+	path := "/v1/proof-packs/" + pack.ID + "/bundle"
+	head, whole := ask(server, tenant, "HEAD "+path), ask(server, tenant, "GET "+path)
+	require.Equal(t, 200, whole.Code)
+	require.Equal(t, whole.Header(), head.Header())
+	require.Empty(t, head.Body.Bytes(), "and nothing was read")
+	require.Equal(t, 404, ask(server, tenant, "GET /v1/proof-packs/ppk_0/bundle").Code)
+	h.seal()
+	require.Len(t, h.packs(), 1, "nothing new")
+
+	h.Audit("right.issued")
+	h.seal()
+	leaves := h.check()
+	require.Len(t, leaves, 4)
+	e, err := sealer.ParseEvent(leaves[2])
+	require.NoError(t, err)
+	require.Equal(t, "pack.downloaded pack:"+pack.ID+" {}", e.Type+" "+e.Subject.Kind+":"+e.Subject.ID+" "+string(e.Data))
+	require.Equal(t, sealer.Ref{Kind: "key", ID: "key_test"}, e.Actor)
+
+	require.NoError(t, h.DB.Close())
+	require.GreaterOrEqual(t, ask(server, tenant, "GET "+path).Code, 500)
+}
+
 func TestRefusedSealOverHTTP(t *testing.T) {
 	h := build(t)
-	h.deliver(delivery{dwellMs: 1, signer: newSigner(t)})
+	h.Deliver(delivery{DwellMs: 1, Signer: prooftest.NewSigner(t)})
 	h.script(t, strings.NewReplacer(), []exchange{
-		{tenant, "POST /v1/proof-packs/seal", 503, `{"ok":false,"error":"INTERNAL_ERROR","reason":"SET_ASIDE","contractVersion":"v1.0",
-			"message":"a record set aside holds sealing until an operator has repaired or released it"}`},
+		{tenant, "POST /v1/proof-packs/seal", 503, `{"ok":false,"error":"INTERNAL_ERROR","reason":"QUARANTINED","contractVersion":"v1.0",
+			"message":"a quarantined record holds sealing until an operator has repaired or released it"}`},
 	})
+}
+
+// TestDuplicatesAreServed finds what is not billed in a pack's header, and counted
+// in its summary.
+func TestDuplicatesAreServed(t *testing.T) {
+	h := build(t)
+	h.Deliver(delivery{DwellMs: 1, Key: "order 1"}, delivery{DwellMs: 2})
+	h.seal()
+	h.Deliver(delivery{DwellMs: 1, Key: "order 1"}, delivery{DwellMs: 3, Key: "order 2"}, delivery{DwellMs: 3, Key: "order 2"})
+	h.seal()
+	server := h.serve()
+	packs := h.packs()
+	_, data := get(t, server, "/v1/proof-packs/"+packs[1].ID)
+	var header struct {
+		Duplicates []struct{ Leaf, First uint64 }
+	}
+	require.NoError(t, json.Unmarshal(data["header"], &header))
+	require.Len(t, header.Duplicates, 2)
+	require.Equal(t, struct{ Leaf, First uint64 }{3, 0}, header.Duplicates[0])
+	require.Equal(t, struct{ Leaf, First uint64 }{5, 4}, header.Duplicates[1])
+	_, data = get(t, server, "/v1/proof-packs")
+	var summaries []struct{ Duplicates int }
+	require.NoError(t, json.Unmarshal(data["packs"], &summaries))
+	require.Equal(t, []struct{ Duplicates int }{{0}, {2}}, summaries)
 }

@@ -11,11 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/proof/prooftest"
 	"muniment/control/settle"
 	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/sealer"
+	auditor "muniment/sealer/verify"
 )
 
 // sandboxes says of a tenant that it is one of the sandbox.
@@ -34,51 +36,51 @@ func TestSandboxIsSealedByItsOwnKey(t *testing.T) {
 	h := build(t, Config{Purpose: sandboxes(tenant)})
 	plays := func(n int) {
 		for _, d := range deliveries(n) {
-			d.signer = h.keys.sandbox
-			h.deliver(d)
+			d.Signer = h.Keys.Sandbox
+			h.Deliver(d)
 		}
 	}
 	plays(4)
 	h.seal()
-	first := h.keys.sandbox
-	h.advance(time.Minute)
-	h.keys.sandbox = h.keys.add(t, sealer.PurposeSandbox, h.Now())
+	first := h.Keys.Sandbox
+	h.Advance(time.Minute)
+	h.Keys.Sandbox = h.Keys.Add(t, sealer.PurposeSandbox, h.Now())
 	plays(3)
 	require.Len(t, h.seal(), 1)
 	ids := receipts(h.check())
 	require.Len(t, ids, 7)
 	for _, p := range h.packs() {
-		require.NotEqual(t, h.keys.pack.KeyID, p.SigningKeyID)
+		require.NotEqual(t, h.Keys.Pack.KeyID, p.SigningKeyID)
 	}
 
 	server := h.serve()
 	answers := map[string][]byte{}
 	for i, p := range h.packs() {
-		text, err := os.ReadFile(h.room.folder.path(tenant, p.ID))
+		text, err := os.ReadFile(h.service.folder.path(tenant, p.ID))
 		require.NoError(t, err)
 		answers["pack"+string(rune('0'+i))] = text
 	}
-	answers["proof"], _ = get(t, server, "/v1/receipts/"+ids[0]+"/proof")
+	answers["proof"] = h.proven(ids[0], false)
 	_, data := get(t, server, "/v1/proof-packs/checkpoint")
 	var checkpoint string
 	require.NoError(t, json.Unmarshal(data["checkpoint"], &checkpoint))
 	answers["checkpoint"] = []byte(checkpoint)
 	h.verifyBySandboxKeys(t, answers)
 
-	h.advance(time.Minute)
-	require.NoError(t, h.room.Vouch(t.Context(), tenant, first.KeyID, operator))
-	h.advance(time.Minute)
-	h.keys.revoke(first.KeyID, h.Now())
+	h.Advance(time.Minute)
+	require.NoError(t, h.service.Vouch(t.Context(), tenant, first.KeyID, operator))
+	h.Advance(time.Minute)
+	h.Keys.Revoke(first.KeyID, h.Now())
 	h.revokedButSound(t, h.packs()[:1], ids)
 }
 
 // verifyBySandboxKeys is muniment verify with the list of the sandbox's keys.
-func (h *house) verifyBySandboxKeys(t *testing.T, answers map[string][]byte) {
-	text, err := h.keys.Directory(t.Context())
+func (h *fixture) verifyBySandboxKeys(t *testing.T, answers map[string][]byte) {
+	text, err := h.Keys.Directory(t.Context())
 	require.NoError(t, err)
 	d, err := sealer.ReadDirectory(text)
 	require.NoError(t, err)
-	list := map[string]any{"issuedAt": sealer.FormatTime(d.IssuedAt), "snapshotId": h.keys.sandbox.KeyID}
+	list := map[string]any{"issuedAt": sealer.FormatTime(d.IssuedAt), "snapshotId": h.Keys.Sandbox.KeyID}
 	var keys []map[string]any
 	for _, k := range d.Keys {
 		if k.Purpose == sealer.PurposeSandbox {
@@ -101,38 +103,38 @@ func (h *house) verifyBySandboxKeys(t *testing.T, answers map[string][]byte) {
 	}
 	listed, err := json.Marshal(list)
 	require.NoError(t, err)
-	o := sealer.Options{Keys: put("keys", listed), Rate: settle.Rate, JSON: true}
+	o := auditor.Options{Keys: put("keys", listed), Rating: settle.Rating, JSON: true}
 	for name, text := range answers {
 		o.Files = append(o.Files, put(name, text))
 	}
 	var report bytes.Buffer
-	exit := sealer.VerifyFiles(t.Context(), o, &report)
-	require.Equal(t, sealer.ExitSound, exit, report.String())
+	exit := auditor.Files(t.Context(), o, &report)
+	require.Equal(t, auditor.ExitSound, exit, report.String())
 }
 
 // TestNoPackMixesPurposes slips a receipt of the other purpose into the log.
 func TestNoPackMixesPurposes(t *testing.T) {
 	for name, c := range map[string]struct {
 		purpose func(context.Context, store.Querier, string) (string, error)
-		good    func(*keyring) *sealer.Signer
-		bad     func(*keyring) *sealer.Signer
+		good    func(*prooftest.Keyring) *sealer.Signer
+		bad     func(*prooftest.Keyring) *sealer.Signer
 	}{
-		"a tenant's by the sandbox":      {sandboxes(""), func(k *keyring) *sealer.Signer { return k.receipt }, func(k *keyring) *sealer.Signer { return k.sandbox }},
-		"the sandbox's by the node":      {sandboxes(tenant), func(k *keyring) *sealer.Signer { return k.sandbox }, func(k *keyring) *sealer.Signer { return k.receipt }},
-		"the sandbox's by that of packs": {sandboxes(tenant), func(k *keyring) *sealer.Signer { return k.sandbox }, func(k *keyring) *sealer.Signer { return k.pack }},
+		"a tenant's by the sandbox":      {sandboxes(""), func(k *prooftest.Keyring) *sealer.Signer { return k.Receipt }, func(k *prooftest.Keyring) *sealer.Signer { return k.Sandbox }},
+		"the sandbox's by the node":      {sandboxes(tenant), func(k *prooftest.Keyring) *sealer.Signer { return k.Sandbox }, func(k *prooftest.Keyring) *sealer.Signer { return k.Receipt }},
+		"the sandbox's by that of packs": {sandboxes(tenant), func(k *prooftest.Keyring) *sealer.Signer { return k.Sandbox }, func(k *prooftest.Keyring) *sealer.Signer { return k.Pack }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := build(t, Config{Purpose: c.purpose})
-			h.deliver(delivery{substrate: gate.DOOH, dwellMs: 5, signer: c.good(h.keys)})
+			h.Deliver(delivery{Substrate: gate.DOOH, DwellMs: 5, Signer: c.good(h.Keys)})
 			h.seal()
-			mixed := h.event(delivery{substrate: gate.DOOH, dwellMs: 5, signer: c.bad(h.keys)})
-			h.append(mixed)
-			require.Equal(t, api.SetAside, h.sealErr().Reason)
-			aside, err := h.warehouse.SetAsides(t.Context(), tenant)
+			mixed := h.Event(delivery{Substrate: gate.DOOH, DwellMs: 5, Signer: c.bad(h.Keys)})
+			h.Append(mixed)
+			require.Equal(t, api.Quarantined, h.sealErr().Reason)
+			quarantined, err := h.Warehouse.Quarantined(t.Context(), tenant)
 			require.NoError(t, err)
-			require.Len(t, aside, 1)
-			require.Equal(t, mixed.EventID, aside[0].EventID)
-			require.Contains(t, aside[0].Reason, string(sealer.KeyPurpose))
+			require.Len(t, quarantined, 1)
+			require.Equal(t, mixed.EventID, quarantined[0].EventID)
+			require.Contains(t, quarantined[0].Reason, string(sealer.KeyPurpose))
 			h.check()
 		})
 	}
@@ -141,7 +143,7 @@ func TestNoPackMixesPurposes(t *testing.T) {
 // TestTenantWithoutAPurpose: nothing is sealed for who is not known.
 func TestTenantWithoutAPurpose(t *testing.T) {
 	h := build(t, Config{Purpose: func(context.Context, store.Querier, string) (string, error) { return "", api.NotFound("tenant") }})
-	h.deliver(deliveries(1)...)
+	h.Deliver(deliveries(1)...)
 	require.Equal(t, api.ResourceNotFound, h.sealErr().Code)
 	require.Empty(t, h.packs())
 }
@@ -159,30 +161,30 @@ func TestDroppedTenant(t *testing.T) {
 	h := build(t, cfg)
 	drop := func() {
 		gone = true
-		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
 			if err := Tables.DropTenant(t.Context(), tx, tenant); err != nil {
 				return err
 			}
-			return h.room.Drop(t.Context(), tx, tenant)
+			return h.service.Drop(t.Context(), tx, tenant)
 		}))
 	}
 	deleteFiles := func() {
-		job, err := h.db.Claim(t.Context(), DropJob, time.Minute)
+		job, err := h.DB.Claim(t.Context(), DropJob, time.Minute)
 		require.NoError(t, err)
 		for range 2 { // the first process ends before it can say so
-			require.NoError(t, h.room.RunDrop(t.Context(), job))
+			require.NoError(t, h.service.RunDrop(t.Context(), job))
 		}
 		require.NoError(t, job.Done(t.Context()))
 	}
 	count := func(table string) (n int) {
-		require.NoError(t, h.db.Read().QueryRow(`SELECT COUNT(*) FROM `+table+` WHERE tenant_id = $1`, tenant).Scan(&n))
+		require.NoError(t, h.DB.Read().QueryRow(`SELECT COUNT(*) FROM `+table+` WHERE tenant_id = $1`, tenant).Scan(&n))
 		return n
 	}
-	h.deliver(deliveries(3)...)
+	h.Deliver(deliveries(3)...)
 	h.seal()
 	require.NotEmpty(t, h.files())
-	h.deliver(deliveries(2)...)
-	h.room.step = func(name string) error {
+	h.Deliver(deliveries(2)...)
+	h.service.step = func(name string) error {
 		if name == "commit" {
 			drop()
 			deleteFiles()
@@ -190,25 +192,25 @@ func TestDroppedTenant(t *testing.T) {
 		return nil
 	}
 	require.Equal(t, api.ResourceNotFound, h.sealErr().Code)
-	h.room.step = func(string) error { return nil }
+	h.service.step = func(string) error { return nil }
 	require.Empty(t, h.files())
 	require.Zero(t, count("proof_packs"))
 	require.Equal(t, 1, count("proof_heads"))
 	require.Equal(t, 2, count("proof_roots"))
 	require.Equal(t, api.ResourceNotFound, h.sealErr().Code)
 
-	// Nobody has done the job yet.
+	// The job has not run yet.
 	gone = false
 	h = build(t, cfg)
-	h.deliver(deliveries(3)...)
+	h.Deliver(deliveries(3)...)
 	h.seal()
 	drop()
 	require.NotEmpty(t, h.files())
 	deleteFiles()
 	require.Empty(t, h.files())
 
-	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return h.room.Drop(t.Context(), tx, "..") }))
-	job, err := h.db.Claim(t.Context(), DropJob, time.Minute)
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error { return h.service.Drop(t.Context(), tx, "..") }))
+	job, err := h.DB.Claim(t.Context(), DropJob, time.Minute)
 	require.NoError(t, err)
-	require.ErrorContains(t, h.room.RunDrop(t.Context(), job), "is no tenant")
+	require.ErrorContains(t, h.service.RunDrop(t.Context(), job), "is no tenant")
 }

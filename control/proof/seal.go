@@ -11,11 +11,11 @@ import (
 	"muniment/sealer"
 )
 
-// Sealed is the answer of a seal.
+// Sealed is the response of a seal.
 type Sealed struct {
 	Packs   []json.RawMessage `json:"packs" doc:"Headers of the packs sealed since the call began, oldest first, or of the last pack alone when nothing was new."`
 	Pack    json.RawMessage   `json:"pack" doc:"The newest of them; null while the tenant has none."`
-	UpTo    string            `json:"upTo" doc:"Every event that was acknowledged into the log before the first call stands before this position. Packs may go beyond it."`
+	UpTo    string            `json:"upTo" doc:"Every event that was acknowledged into the log before the first call is before this position. Packs may go beyond it."`
 	More    bool              `json:"more" doc:"Something before upTo is in no pack yet: call again with this upTo."`
 	Pending []Pending         `json:"pending" doc:"Acknowledged events that are in no pack yet."`
 }
@@ -30,36 +30,43 @@ type Pending struct {
 // sourceWarehouse is the source of what is not loaded.
 const sourceWarehouse = "warehouse"
 
-// How soon a caller may try again.
+// Values of retry-after.
 const (
 	retrySoon  = time.Second
 	retryLater = time.Minute
 )
 
-// SealSome seals what is new of a tenant, on behalf of by: it begins no pack that might not be
-// done after WorkFor, and while the warehouse lacks something, it seals what that has. upTo is
-// that of the call before; nil begins. Whoever calls until More is false has all sealed that was
-// acknowledged before the first call. What a caller may be told of a failure is *api.Error. Any
-// number of goroutines and processes may call it; ctx ends the call between two steps, and what
-// was sealed until then stays sealed.
-func (r *Room) SealSome(ctx context.Context, tenantID string, upTo *sealer.Position, by sealer.Ref) (Sealed, error) {
-	return r.timed(ctx, tenantID, request{upTo: upTo, workFor: r.cfg.WorkFor, spoolWait: r.cfg.SpoolWait, by: by})
+// packer seals packs.
+type packer struct {
+	*archive
+	sealing locks
+	leases  leases
+	due     schedule
 }
 
-// Vouch seals what is new of a tenant before a key is revoked, and leaves no pack by
-// that key without a later one by the key that signs now: where the newest pack is by
-// the key, another one is sealed on top of it, news or not. It waits for no spool: whose
-// receipts matter then was waited for before.
-func (r *Room) Vouch(ctx context.Context, tenantID, keyID string, by sealer.Ref) error {
-	_, err := r.timed(ctx, tenantID, request{leaving: keyID, by: by})
+// SealSome seals what is new of a tenant, on behalf of by: it begins no pack that it might not
+// finish within WorkFor, and while the warehouse is behind, it seals what is loaded. upTo is that
+// of the previous call; nil for the first. Once More is false, every event that was acknowledged
+// before the first call is sealed. Failures that concern the caller are *api.Error. Any number of
+// goroutines and processes may call it; ctx ends the call between two steps, and what was sealed
+// until then stays sealed.
+func (s *packer) SealSome(ctx context.Context, tenantID string, upTo *sealer.Position, by sealer.Ref) (Sealed, error) {
+	return s.timed(ctx, tenantID, request{upTo: upTo, workFor: s.cfg.WorkFor, spoolWait: s.cfg.SpoolWait, by: by})
+}
+
+// Vouch seals what is new of a tenant before a key is revoked. If the newest pack is signed by that
+// key, it seals another one by the current key, with or without new events. It doesn't wait for
+// spools: the revocation has waited for those that matter.
+func (s *packer) Vouch(ctx context.Context, tenantID, keyID string, by sealer.Ref) error {
+	_, err := s.timed(ctx, tenantID, request{leaving: keyID, by: by})
 	return err
 }
 
-// request is what a seal is asked for.
+// request is a request for a seal.
 type request struct {
 	upTo *sealer.Position // nil: the end of the log
-	// workFor is how long it works, once it need not wait any more; 0: until all is sealed,
-	// which then has to be in the warehouse.
+	// workFor is how long it works after it has waited; 0: until everything is sealed, which then
+	// has to be in the warehouse.
 	workFor   time.Duration
 	spoolWait time.Duration // how long it waits for spools
 	leaving   string        // the key that is about to be revoked
@@ -67,26 +74,26 @@ type request struct {
 }
 
 // timed is seal, measured.
-func (r *Room) timed(ctx context.Context, tenantID string, q request) (Sealed, error) {
-	began := r.cfg.Now()
-	sealed, fresh, err := r.seal(ctx, tenantID, q)
-	r.metrics.seconds.Observe(r.cfg.Now().Sub(began).Seconds())
-	r.metrics.seals.WithLabelValues(result(fresh, err)).Inc()
+func (s *packer) timed(ctx context.Context, tenantID string, q request) (Sealed, error) {
+	began := s.cfg.Now()
+	sealed, fresh, err := s.seal(ctx, tenantID, q)
+	s.metrics.seconds.Observe(s.cfg.Now().Sub(began).Seconds())
+	s.metrics.seals.WithLabelValues(result(fresh, err)).Inc()
 	if err != nil {
 		return Sealed{}, fmt.Errorf("cannot seal %s: %w", tenantID, err)
 	}
 	return sealed, nil
 }
 
-func (r *Room) seal(ctx context.Context, tenantID string, q request) (sealed Sealed, fresh bool, err error) {
-	if err := r.db.Reserved(); err != nil {
+func (s *packer) seal(ctx context.Context, tenantID string, q request) (sealed Sealed, fresh bool, err error) {
+	if err := s.db.Reserved(); err != nil {
 		return Sealed{}, false, err
 	}
-	before, err := readHead(ctx, r.db.Read(), tenantID)
+	before, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil {
 		return Sealed{}, false, err
 	}
-	reached, pending, err := r.catchUp(ctx, tenantID, q.spoolWait)
+	reached, pending, err := s.catchUp(ctx, tenantID, q.spoolWait)
 	if err == nil && reached.short() && q.workFor == 0 {
 		err = errBehind
 	}
@@ -97,35 +104,35 @@ func (r *Room) seal(ctx context.Context, tenantID string, q request) (sealed Sea
 		}
 	}
 	if err == nil {
-		err = r.refuseHeld(ctx, tenantID)
+		err = s.refuseHeld(ctx, tenantID)
 	}
 	if err != nil {
 		return Sealed{}, false, err
 	}
-	s := &session{Room: r, tenantID: tenantID, leaving: q.leaving, by: q.by, end: reached.loaded, short: reached.short()}
-	more, err := s.work(ctx, q.workFor, upTo)
-	if err == nil && s.short && !more {
-		more, err = s.left(ctx, upTo)
+	run := &session{packer: s, tenantID: tenantID, leaving: q.leaving, by: q.by, end: reached.loaded, short: reached.short()}
+	more, err := run.work(ctx, q.workFor, upTo)
+	if err == nil && run.short && !more {
+		more, err = run.left(ctx, upTo)
 	}
 	if err != nil {
 		return Sealed{}, false, err
 	}
-	sealed, fresh, err = r.sealedSince(ctx, tenantID, before.sequence)
+	sealed, fresh, err = s.sealedSince(ctx, tenantID, before.sequence)
 	if lacks := reached.lacks(upTo); lacks > 0 {
 		more, pending = true, append(pending, Pending{Source: sourceWarehouse, Count: lacks})
 	}
-	if err == nil && s.short && more && !fresh {
+	if err == nil && run.short && more && !fresh {
 		err = errBehind
 	}
 	sealed.UpTo, sealed.More, sealed.Pending = upTo.String(), more, pending
 	return sealed, fresh, err
 }
 
-// work seals pack after pack, for so long; more says that something before upTo is left.
+// work seals packs, for at most workFor; more says that something before upTo is left.
 func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.Position) (more bool, err error) {
 	in, cancel := ctx, context.CancelFunc(func() {})
 	if workFor > 0 {
-		in, cancel = context.WithTimeout(ctx, workFor/2) // to wait for others: a pack begins in time, or not at all
+		in, cancel = context.WithTimeout(ctx, workFor/2) // limits the wait for others: a pack begins in time, or not at all
 	}
 	defer cancel()
 	began, longest := time.Now(), time.Duration(0)
@@ -134,9 +141,9 @@ func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.P
 		if workFor > 0 && !first && pack.Sub(began)+longest > workFor {
 			return s.left(ctx, upTo)
 		}
-		release, err := s.turn(in, s.tenantID)
+		release, err := s.lease(in, s.tenantID)
 		if err != nil && in.Err() != nil && ctx.Err() == nil {
-			return s.left(ctx, upTo) // others are at it
+			return s.left(ctx, upTo) // another call seals the tenant
 		}
 		if err != nil {
 			return false, err
@@ -149,7 +156,7 @@ func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.P
 		}
 		release()
 		if errors.Is(err, errMoved) {
-			s.signer, more, err = nil, true, nil // another process has sealed: begin anew behind its pack
+			s.signer, more, err = nil, true, nil // another process has sealed: continue behind its pack
 		}
 		if err != nil {
 			return false, err
@@ -169,21 +176,21 @@ func (s *session) left(ctx context.Context, upTo sealer.Position) (bool, error) 
 	return news, err
 }
 
-// errHeld refuses to seal around a record that can't be trusted.
-var errHeld = api.Unavailable(api.SetAside, "a record set aside holds sealing until an operator has repaired or released it", retryLater)
+// errHeld refuses to seal a tenant with a quarantined record.
+var errHeld = api.Unavailable(api.Quarantined, "a quarantined record holds sealing until an operator has repaired or released it", retryLater)
 
-// refuseHeld is errHeld while a record set aside holds the tenant.
-func (r *Room) refuseHeld(ctx context.Context, tenantID string) error {
-	aside, err := r.warehouse.SetAsides(ctx, tenantID)
-	if err == nil && len(aside) > 0 {
+// refuseHeld returns errHeld while a quarantined record holds the tenant.
+func (s *packer) refuseHeld(ctx context.Context, tenantID string) error {
+	quarantined, err := s.warehouse.Quarantined(ctx, tenantID)
+	if err == nil && len(quarantined) > 0 {
 		err = errHeld
 	}
 	return err
 }
 
-// sealedSince answers with the packs behind a sequence number, or the last one.
-func (r *Room) sealedSince(ctx context.Context, tenantID string, after int64) (sealed Sealed, fresh bool, err error) {
-	now, err := readHead(ctx, r.db.Read(), tenantID)
+// sealedSince returns the packs after a sequence number, or the last one.
+func (s *packer) sealedSince(ctx context.Context, tenantID string, after int64) (sealed Sealed, fresh bool, err error) {
+	now, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil {
 		return Sealed{}, false, err
 	}
@@ -191,7 +198,7 @@ func (r *Room) sealedSince(ctx context.Context, tenantID string, after int64) (s
 	if !fresh {
 		after = now.sequence - 1
 	}
-	packs, err := listPacks(ctx, r.db.Read(), tenantID, after, int(now.sequence-after))
+	packs, err := listPacks(ctx, s.db.Read(), tenantID, after, int(now.sequence-after))
 	if err != nil {
 		return Sealed{}, false, err
 	}
@@ -207,8 +214,8 @@ func (r *Room) sealedSince(ctx context.Context, tenantID string, after int64) (s
 func result(fresh bool, err error) string {
 	refused, _ := errors.AsType[*api.Error](err)
 	switch {
-	case refused != nil && refused.Reason == api.SetAside:
-		return resultSetAside
+	case refused != nil && refused.Reason == api.Quarantined:
+		return resultQuarantined
 	case refused != nil:
 		return resultBehind
 	case err != nil:

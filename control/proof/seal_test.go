@@ -17,8 +17,8 @@ import (
 
 func TestSealMakesAChainThatAStrangerVerifies(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(7)...)
-	h.audit("right.issued")
+	h.Deliver(deliveries(7)...)
+	h.Audit("right.issued")
 	first := h.seal()
 	require.Len(t, first, 1)
 	require.Equal(t, 8, first[0].Count)
@@ -26,7 +26,7 @@ func TestSealMakesAChainThatAStrangerVerifies(t *testing.T) {
 	require.Equal(t, tenant, first[0].TenantID)
 	require.Equal(t, h.Now(), first[0].SealedAt)
 
-	h.deliver(deliveries(3)...)
+	h.Deliver(deliveries(3)...)
 	second := h.seal()
 	require.Len(t, second, 1)
 	require.Equal(t, 4, second[0].Count, "three deliveries and the sealing before")
@@ -36,38 +36,38 @@ func TestSealMakesAChainThatAStrangerVerifies(t *testing.T) {
 
 func TestPackHoldsAtMostMaxEntries(t *testing.T) {
 	h := build(t, Config{MaxEntries: 10})
-	h.deliver(deliveries(25)...)
+	h.Deliver(deliveries(25)...)
 	packs := h.seal()
 	require.Len(t, packs, 3)
 	require.Equal(t, []int{10, 10, 5}, []int{packs[0].Count, packs[1].Count, packs[2].Count})
 
-	h.deliver(deliveries(7)...)
+	h.Deliver(deliveries(7)...)
 	require.Len(t, h.seal(), 1, "three sealings and seven deliveries fill one pack")
 	require.Len(t, h.check(), 35)
 }
 
 func TestNothingNew(t *testing.T) {
 	h := build(t)
-	sealed, err := h.room.sealWhole(t.Context(), tenant, operator)
+	sealed, err := h.service.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
-	require.Equal(t, Sealed{Packs: sealed.Packs, UpTo: h.end().String(), Pending: []Pending{}}, sealed)
+	require.Equal(t, Sealed{Packs: sealed.Packs, UpTo: h.End().String(), Pending: []Pending{}}, sealed)
 	require.NotNil(t, sealed.Packs)
 	require.Empty(t, sealed.Packs)
 
-	h.audit(sealer.TypeRefusals)
+	h.Audit(sealer.TypeRefusals)
 	require.Empty(t, h.seal(), "refusals alone are not new")
 	require.Empty(t, h.packs())
 
-	h.deliver(deliveries(1)...)
+	h.Deliver(deliveries(1)...)
 	first := h.seal()
 	require.Len(t, first, 1)
 	require.Equal(t, 2, first[0].Count, "the refusals ride along")
 
 	require.Equal(t, first, h.seal(), "the sealing alone is not new")
-	h.audit(sealer.TypeRefusals)
+	h.Audit(sealer.TypeRefusals)
 	require.Equal(t, first, h.seal())
 
-	h.audit("right.revoked")
+	h.Audit("right.revoked")
 	second := h.seal()
 	require.NotEqual(t, first, second)
 	require.Equal(t, 3, second[0].Count)
@@ -79,10 +79,10 @@ func TestNothingNew(t *testing.T) {
 func TestNewsBehindManySealings(t *testing.T) {
 	h := build(t, Config{MaxEntries: 2})
 	for range 5 {
-		h.audit(sealer.TypeRefusals)
+		h.Audit(sealer.TypeRefusals)
 	}
 	require.Empty(t, h.seal())
-	h.deliver(deliveries(1)...)
+	h.Deliver(deliveries(1)...)
 	require.Len(t, h.seal(), 3)
 	require.Len(t, h.check(), 6)
 }
@@ -90,14 +90,14 @@ func TestNewsBehindManySealings(t *testing.T) {
 func TestSealCoversWhatTheOutboxHeld(t *testing.T) {
 	h := build(t)
 	for range 20 {
-		h.audit("right.issued")
+		h.Audit("right.issued")
 		packs := h.seal()
 		require.Contains(t, string(lastEntry(t, h)), `"type":"right.issued"`, packs)
 	}
 	h.check()
 }
 
-func lastEntry(t *testing.T, h *house) []byte {
+func lastEntry(t *testing.T, h *fixture) []byte {
 	entries := h.check()
 	require.NotEmpty(t, entries)
 	return entries[len(entries)-1]
@@ -106,19 +106,19 @@ func lastEntry(t *testing.T, h *house) []byte {
 func TestSealsAtOnceYieldTheSamePacks(t *testing.T) {
 	for _, callers := range []int{2, 32} {
 		h := build(t, Config{MaxEntries: 16})
-		h.deliver(deliveries(40)...)
+		h.Deliver(deliveries(40)...)
 		allCame := sync.OnceFunc(func() {
-			for waiting(h.room, tenant) < callers {
+			for waiting(h.service, tenant) < callers {
 				runtime.Gosched()
 			}
 		})
-		h.room.step = func(string) error { allCame(); return nil }
+		h.service.step = func(string) error { allCame(); return nil }
 		answers := make([]Sealed, callers)
 		var group sync.WaitGroup
 		for i := range callers {
 			group.Go(func() {
 				var err error
-				if answers[i], err = h.room.sealWhole(t.Context(), tenant, operator); err != nil {
+				if answers[i], err = h.service.sealWhole(t.Context(), tenant, operator); err != nil {
 					t.Error(err)
 				}
 			})
@@ -130,32 +130,32 @@ func TestSealsAtOnceYieldTheSamePacks(t *testing.T) {
 			require.Equal(t, answers[0], a)
 		}
 		require.Len(t, h.check(), 40)
-		require.Empty(t, h.room.sealing.held)
+		require.Empty(t, h.service.sealing.held)
 	}
 }
 
-// waiting is how many calls seal a tenant or wait for their turn.
-func waiting(r *Room, tenantID string) int {
+// waiting is how many calls seal a tenant or wait for it.
+func waiting(r *Service, tenantID string) int {
 	r.sealing.mu.Lock()
 	defer r.sealing.mu.Unlock()
 	return r.sealing.held[tenantID].users
 }
 
-// TestTwoProcessesAtOnce lets two rooms over one database and folder seal: only
+// TestTwoProcessesAtOnce lets two services over one database and folder seal: only
 // the compare-and-set is between them.
 func TestTwoProcessesAtOnce(t *testing.T) {
 	h := build(t)
 	other := h.another()
 	for range 5 {
-		h.deliver(deliveries(20)...)
+		h.Deliver(deliveries(20)...)
 		// Both have built their pack before the first of them commits.
 		var built sync.WaitGroup
 		built.Add(2)
 		var group sync.WaitGroup
 		var answers [2]Sealed
-		for i, room := range []*Room{h.room, other} {
+		for i, service := range []*Service{h.service, other} {
 			once := sync.OnceFunc(func() { built.Done(); built.Wait() })
-			room.step = func(name string) error {
+			service.step = func(name string) error {
 				if name == "commit" {
 					once()
 				}
@@ -163,7 +163,7 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 			}
 			group.Go(func() {
 				var err error
-				if answers[i], err = room.sealWhole(t.Context(), tenant, operator); err != nil {
+				if answers[i], err = service.sealWhole(t.Context(), tenant, operator); err != nil {
 					t.Error(err)
 				}
 			})
@@ -181,12 +181,12 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 func TestSlowerProcessBeginsAnew(t *testing.T) {
 	h := build(t)
 	other := h.another()
-	h.deliver(delivery{dwellMs: 1, key: "a"})
+	h.Deliver(delivery{DwellMs: 1, Key: "a"})
 	h.seal()
 
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	gathered, built, sealed := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	h.room.step = func(name string) error {
+	h.service.step = func(name string) error {
 		if name == "promise root" {
 			close(gathered)
 			<-built
@@ -207,12 +207,12 @@ func TestSlowerProcessBeginsAnew(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		defer close(sealed)
-		if _, err := h.room.sealWhole(t.Context(), tenant, operator); err != nil {
+		if _, err := h.service.sealWhole(t.Context(), tenant, operator); err != nil {
 			t.Error(err)
 		}
 	})
 	<-gathered
-	h.deliver(delivery{dwellMs: 1, key: "a"})
+	h.Deliver(delivery{DwellMs: 1, Key: "a"})
 	answer, err := other.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	group.Wait()
@@ -230,7 +230,7 @@ func TestSealsWhileEventsArrive(t *testing.T) {
 	for range 4 {
 		writers.Go(func() {
 			for range 100 {
-				h.deliver(deliveries(1)...)
+				h.Deliver(deliveries(1)...)
 			}
 		})
 	}
@@ -254,8 +254,8 @@ func TestSealsWhileEventsArrive(t *testing.T) {
 
 func TestClockSetBack(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(1)...)
-	h.advance(-3 * time.Hour) // before the keys were made
+	h.Deliver(deliveries(1)...)
+	h.Advance(-3 * time.Hour) // before the keys were made
 	h.seal()
 	h.check()
 }
@@ -264,18 +264,18 @@ func TestClockSetBack(t *testing.T) {
 func TestNodeClockAhead(t *testing.T) {
 	h := build(t, Config{MaxEntries: 3})
 	ahead := h.Now().Add(time.Minute)
-	h.deliver(delivery{key: "order"})
-	h.advance(time.Minute)
-	h.deliver(delivery{key: "order"}, delivery{key: "order"}, delivery{key: "order"})
-	h.advance(-time.Minute)
-	h.deliver(delivery{key: "order"}, delivery{})
+	h.Deliver(delivery{Key: "order"})
+	h.Advance(time.Minute)
+	h.Deliver(delivery{Key: "order"}, delivery{Key: "order"}, delivery{Key: "order"})
+	h.Advance(-time.Minute)
+	h.Deliver(delivery{Key: "order"}, delivery{})
 	packs := h.seal()
 	require.Equal(t, []time.Time{ahead, ahead}, []time.Time{packs[0].SealedAt, packs[1].SealedAt})
 	require.Len(t, packs[0].Duplicates, 2)
 	require.Len(t, packs[1].Duplicates, 2)
 	require.Len(t, h.check(), 6)
 
-	h.deliver(delivery{})
+	h.Deliver(delivery{})
 	require.Equal(t, h.Now(), h.seal()[0].SealedAt, "the next is sealed at its own time")
 	h.check()
 }
@@ -291,8 +291,8 @@ func deliveriesOf(entries [][]byte) (found []string) {
 
 func TestWarehouseBehind(t *testing.T) {
 	h := build(t, Config{WaitFor: 20 * time.Millisecond})
-	h.loaders[0].Pause()
-	h.deliver(deliveries(2)...)
+	h.Loaders[0].Pause()
+	h.Deliver(deliveries(2)...)
 	refused := h.behind()
 	require.Equal(t, 503, refused.GetStatus())
 	require.Equal(t, api.WarehouseBehind, refused.Reason)
@@ -306,15 +306,15 @@ func TestWarehouseBehind(t *testing.T) {
 
 func TestLogUnavailable(t *testing.T) {
 	h := build(t, Config{WaitFor: 20 * time.Millisecond})
-	h.stop() // nobody relays
-	h.audit("right.issued")
+	h.Stop() // nothing relays
+	h.Audit("right.issued")
 	refused := h.sealErr()
 	require.Equal(t, 503, refused.GetStatus())
 	require.Equal(t, api.LogUnavailable, refused.Reason)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := h.room.sealWhole(ctx, tenant, operator)
+	_, err := h.service.sealWhole(ctx, tenant, operator)
 	require.ErrorIs(t, err, context.Canceled, "a caller who leaves is no failure of the log")
 
 	h.reopen(Config{})
@@ -326,9 +326,9 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	h.reopen(Config{Registerer: registry})
 	h.seal()
-	h.deliver(deliveries(4)...)
+	h.Deliver(deliveries(4)...)
 	h.seal()
-	m := h.room.metrics
+	m := h.service.metrics
 	require.EqualValues(t, 4, testutil.ToFloat64(m.entries))
 	require.EqualValues(t, 1, testutil.ToFloat64(m.packs))
 	require.EqualValues(t, 1, testutil.ToFloat64(m.seals.WithLabelValues(resultSealed)))
@@ -349,7 +349,7 @@ func TestConfig(t *testing.T) {
 		"WaitFor":    func(c *Config) { c.WaitFor = -1 },
 		"MaxEntries": func(c *Config) { c.MaxEntries = maxEntries + 1 },
 	} {
-		cfg := h.room.cfg
+		cfg := h.service.cfg
 		spoil(&cfg)
 		_, err := New(cfg)
 		require.ErrorContains(t, err, name)

@@ -9,8 +9,14 @@ import (
 	"muniment/sealer"
 )
 
-// typeSealed is the type of the event that tells of a pack.
-const typeSealed = "pack.sealed"
+// Types of this service's events.
+const (
+	typeSealed     = "pack.sealed"
+	typeDownloaded = "pack.downloaded"
+)
+
+// TypeExported is the type of the event of an export, which is no reason to seal.
+const TypeExported = "events.exported"
 
 // Pack is a sealed pack's row: what lists and the next seal need, without its
 // entries.
@@ -24,7 +30,7 @@ type Pack struct {
 	FirstIndex uint64
 	Count      int
 	RootHash   string
-	// First and Last are where the first and last entry stand in the event log.
+	// First and Last are the positions of the first and last entry in the event log.
 	First, Last  sealer.Position
 	SealedAt     store.Instant
 	SigningKeyID string
@@ -57,7 +63,7 @@ func countsOf(h *sealer.PackHeader) counts {
 
 // session is one call's work on one tenant.
 type session struct {
-	*Room
+	*packer
 	tenantID string
 	// leaving is the key that is about to be revoked; may be empty.
 	leaving string

@@ -19,21 +19,21 @@ import (
 )
 
 // price makes a rule of the tenant that everything fits.
-func (h *house) price(price string, change ...func(*settle.Rule)) settle.Rule {
-	h.t.Helper()
-	ctx := h.t.Context()
-	r := settle.Rule{TenantID: h.tenant, Unit: rate.MS, Price: price, Currency: "EUR"}
+func (h *fixture) price(price string, change ...func(*settle.Rule)) settle.Rule {
+	h.T.Helper()
+	ctx := h.T.Context()
+	r := settle.Rule{TenantID: h.Tenant, Unit: rate.MS, Price: price, Currency: "EUR"}
 	for _, c := range change {
 		c(&r)
 	}
-	require.NoError(h.t, h.db.Change(ctx, func(tx *store.Tx) error {
+	require.NoError(h.T, h.DB.Change(ctx, func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ($1, 'org_a', 0, 0, 0)
-			ON CONFLICT DO NOTHING`, h.tenant)
+			ON CONFLICT DO NOTHING`, h.Tenant)
 		if err != nil {
 			return err
 		}
 		for i := range 3 {
-			payee, err := settle.CreateCounterparty(ctx, tx, settle.Counterparty{TenantID: h.tenant, Name: "Studio", Kind: settle.Publisher, Currency: "EUR"}, operator)
+			payee, err := settle.CreateCounterparty(ctx, tx, settle.Counterparty{TenantID: h.Tenant, Name: "Studio", Kind: settle.Publisher, Currency: "EUR"}, operator)
 			if err != nil {
 				return err
 			}
@@ -46,34 +46,34 @@ func (h *house) price(price string, change ...func(*settle.Rule)) settle.Rule {
 }
 
 // forgetRules takes the rules out of the database, as an older copy of it would.
-func (h *house) forgetRules() {
-	h.t.Helper()
-	require.NoError(h.t, h.db.Change(h.t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(h.t.Context(), `DELETE FROM settlement_rules`)
+func (h *fixture) forgetRules() {
+	h.T.Helper()
+	require.NoError(h.T, h.DB.Change(h.T.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(h.T.Context(), `DELETE FROM settlement_rules`)
 		return err
 	}))
 }
 
 func TestSettlement(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	first := h.seal()[0]
 	require.Nil(t, first.Settlement)
 	require.Contains(t, string(h.packs()[0].Header), `"settlement":[],`)
 
-	h.deliver(deliveries(2)...) // of 1,000 and 1,001 ms
+	h.Deliver(deliveries(2)...) // of 1,000 and 1,001 ms
 	all := h.price("0.000001")
 	second := h.seal()[0].Settlement
 	require.Len(t, second.Rules, 1)
 	require.Equal(t, []sealer.SettlementLine{{
-		RuleID: all.ID, RightID: "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV", MeteringBasis: "gross", Receipts: 2, QuantityMs: 2001,
+		RuleID: all.ID, RightID: "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV", MeteringBasis: "gross", Receipts: 2, QuantityMs: 2001, Impressions: 2 * sealer.Impression,
 		Amount: "0.002001", Shares: []string{"0.000667", "0.000667", "0.000667"},
 	}}, second.Lines)
 
-	h.advance(time.Minute)
+	h.Advance(time.Minute)
 	h.price("0.5", func(r *settle.Rule) { r.Unit, r.Match.Substrate, r.Priority = rate.Event, new("CTV"), 1 })
-	h.deliver(deliveries(3)...)
-	h.deliver(delivery{substrate: gate.CTV, dwellMs: 5, key: "a"}, delivery{substrate: gate.CTV, dwellMs: 5, key: "a"})
+	h.Deliver(deliveries(3)...)
+	h.Deliver(delivery{Substrate: gate.CTV, DwellMs: 5, Key: "a"}, delivery{Substrate: gate.CTV, DwellMs: 5, Key: "a"})
 	third := h.seal()[0].Settlement
 	require.Len(t, third.Rules, 2)
 	require.Equal(t, second.Rules, third.Rules[:1])
@@ -84,18 +84,18 @@ func TestSettlement(t *testing.T) {
 	require.ElementsMatch(t, []string{"0.003003", "0.5"}, amounts, "a repetition is not paid for")
 
 	h.forgetRules()
-	h.deliver(deliveries(1)...)
+	h.Deliver(deliveries(1)...)
 	require.Equal(t, third.Rules, h.seal()[0].Settlement.Rules, "the log is asked, not the database")
 	h.check()
 }
 
 func TestSummaryCountsWhatIsRated(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	h.seal()
 	h.price("1", func(r *settle.Rule) { r.Match.Substrate = new("CTV") })
-	h.deliver(deliveries(3)...)
-	h.deliver(delivery{substrate: gate.CTV, dwellMs: 5, key: "a"}, delivery{substrate: gate.CTV, dwellMs: 5, key: "a"})
+	h.Deliver(deliveries(3)...)
+	h.Deliver(delivery{Substrate: gate.CTV, DwellMs: 5, Key: "a"}, delivery{Substrate: gate.CTV, DwellMs: 5, Key: "a"})
 	h.seal()
 	server := h.serve()
 	counted := func(about string) {
@@ -107,12 +107,12 @@ func TestSummaryCountsWhatIsRated(t *testing.T) {
 	}
 	counted("as sealed")
 	h.check()
-	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `UPDATE proof_packs SET header = 'a long one'`)
 		return err
 	}))
 	counted("without the headers")
-	listed, err := listSummaries(t.Context(), h.db.Read(), h.tenant, 0, 2)
+	listed, err := listSummaries(t.Context(), h.DB.Read(), h.Tenant, 0, 2)
 	require.NoError(t, err)
 	require.Empty(t, listed[1].Header, "it may be long, and a page has many")
 }
@@ -124,8 +124,8 @@ func TestSettlementAfterACrash(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			h := build(t)
 			h.price("0.001")
-			h.deliver(deliveries(3)...)
-			h.room.step = func(name string) error {
+			h.Deliver(deliveries(3)...)
+			h.service.step = func(name string) error {
 				if name == step {
 					panic(errInjected)
 				}
@@ -134,7 +134,7 @@ func TestSettlementAfterACrash(t *testing.T) {
 			require.PanicsWithError(t, errInjected.Error(), func() { h.seal() })
 			h.reopen(Config{})
 			h.forgetRules()
-			h.advance(time.Second)
+			h.Advance(time.Second)
 			h.price("0.002", func(r *settle.Rule) { r.Priority = 1 }) // of later than the receipts
 			h.seal()
 
@@ -157,18 +157,18 @@ func TestTwoProcessesSettleAlike(t *testing.T) {
 	h := build(t)
 	other := h.another()
 	h.price("0.001")
-	h.deliver(deliveries(20)...)
+	h.Deliver(deliveries(20)...)
 	var built, compared sync.WaitGroup
 	built.Add(2)
 	compared.Add(2)
 	drafts := make(chan sealer.PackHeader, 4)
 	var group sync.WaitGroup
-	for _, room := range []*Room{h.room, other} {
+	for _, service := range []*Service{h.service, other} {
 		once := sync.OnceFunc(func() {
 			built.Done()
 			built.Wait()
 			for _, name := range h.files() {
-				header, err := headerIn(filepath.Join(h.dir, "packs", tenant, name))
+				header, err := headerIn(filepath.Join(h.Dir, "packs", tenant, name))
 				if err != nil {
 					t.Error(err)
 				}
@@ -177,14 +177,14 @@ func TestTwoProcessesSettleAlike(t *testing.T) {
 			compared.Done()
 			compared.Wait()
 		})
-		room.step = func(name string) error {
+		service.step = func(name string) error {
 			if name == "commit" {
 				once()
 			}
 			return nil
 		}
 		group.Go(func() {
-			if _, err := room.sealWhole(context.WithoutCancel(t.Context()), tenant, operator); err != nil {
+			if _, err := service.sealWhole(context.WithoutCancel(t.Context()), tenant, operator); err != nil {
 				t.Error(err)
 			}
 		})

@@ -19,19 +19,19 @@ func (s spools) Spooled(context.Context) (live, silent map[string]int64, err err
 
 // TestSealWaitsForSpools: what a live node brings into the log meanwhile is in the pack.
 func TestSealWaitsForSpools(t *testing.T) {
-	var h *house
+	var h *fixture
 	asked := 0
 	h = build(t, Config{SpoolWait: time.Minute, Nodes: spools(func() (live, silent map[string]int64, err error) {
 		switch asked++; asked {
 		case 1:
 			return map[string]int64{"nod_b": 2}, map[string]int64{}, nil
 		case 2:
-			h.deliver(deliveries(2)...)
+			h.Deliver(deliveries(2)...)
 		}
 		return nil, map[string]int64{}, nil
 	})})
-	h.deliver(deliveries(3)...)
-	sealed, err := h.room.sealWhole(t.Context(), tenant, operator)
+	h.Deliver(deliveries(3)...)
+	sealed, err := h.service.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	require.Equal(t, []Pending{}, sealed.Pending)
 	require.Len(t, h.check(), 5)
@@ -48,23 +48,23 @@ func TestSealNamesWhatIsPending(t *testing.T) {
 	h := build(t, Config{SpoolWait: time.Millisecond, Nodes: spools(func() (map[string]int64, map[string]int64, error) {
 		return *live.Load(), map[string]int64{"nod_c": 1, "nod_a": 7}, *fails.Load()
 	})})
-	h.deliver(deliveries(3)...)
-	sealed, err := h.room.sealWhole(t.Context(), tenant, operator)
+	h.Deliver(deliveries(3)...)
+	sealed, err := h.service.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	require.Equal(t, []Pending{{NodeID: "nod_a", Count: 7}, {NodeID: "nod_b", Count: 2}, {NodeID: "nod_c", Count: 1}}, sealed.Pending)
 	require.Len(t, sealed.Packs, 1)
 
-	h.room.cfg.SpoolWait = time.Hour
+	h.service.cfg.SpoolWait = time.Hour
 	live.Store(new(map[string]int64))
-	sealed, err = h.room.sealWhole(t.Context(), tenant, operator)
+	sealed, err = h.service.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
-	require.Equal(t, []Pending{{NodeID: "nod_a", Count: 7}, {NodeID: "nod_c", Count: 1}}, sealed.Pending, "nothing new, and yet to be told")
+	require.Equal(t, []Pending{{NodeID: "nod_a", Count: 7}, {NodeID: "nod_c", Count: 1}}, sealed.Pending, "nothing new, but it is named")
 
 	live.Store(&map[string]int64{"nod_b": 2})
-	require.NoError(t, h.room.Vouch(t.Context(), tenant, "0123", operator), "it waits for no spool")
+	require.NoError(t, h.service.Vouch(t.Context(), tenant, "0123", operator), "it waits for no spool")
 	away := errors.New("the database is away")
 	fails.Store(&away)
-	_, err = h.room.sealWhole(t.Context(), tenant, operator)
+	_, err = h.service.sealWhole(t.Context(), tenant, operator)
 	require.ErrorIs(t, err, away)
 }
 
@@ -72,7 +72,7 @@ func TestSealNamesWhatIsPending(t *testing.T) {
 func TestSealsLookTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
-		r := &Room{cfg: Config{Nodes: spools(func() (live, silent map[string]int64, err error) {
+		r := &archive{cfg: Config{Nodes: spools(func() (live, silent map[string]int64, err error) {
 			asked.Add(1)
 			return map[string]int64{"nod_a": 3}, map[string]int64{"nod_b": 1}, nil
 		})}}

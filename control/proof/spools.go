@@ -15,7 +15,7 @@ const spoolEvery = 50 * time.Millisecond
 // database is asked once each spoolEvery.
 type spoolWatch struct {
 	mu   sync.Mutex
-	next *spoolLook // that begins when its time has come; nil: nobody waits
+	next *spoolLook // the next one; nil: no waiters
 }
 
 // spoolLook is what all who waited for it have seen; done is closed once that is set.
@@ -32,7 +32,7 @@ func (w *spoolWatch) wait(ctx context.Context, nodes Nodes) *spoolLook {
 	if w.next == nil {
 		look := &spoolLook{done: make(chan struct{})}
 		w.next = look
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spoolLookFor) // whoever began it may go
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spoolLookFor) // its caller may be cancelled
 		time.AfterFunc(spoolEvery, func() {
 			defer cancel()
 			defer close(look.done)
@@ -50,15 +50,15 @@ const spoolLookFor = 5 * time.Second
 
 // spools waits until no live node has anything in its spool, at most for so long, and
 // names the nodes that have.
-func (r *Room) spools(ctx context.Context, wait time.Duration) (pending []Pending, err error) {
-	if r.cfg.Nodes == nil {
+func (a *archive) spools(ctx context.Context, wait time.Duration) (pending []Pending, err error) {
+	if a.cfg.Nodes == nil {
 		return []Pending{}, nil
 	}
-	live, silent, err := r.cfg.Nodes.Spooled(ctx)
+	live, silent, err := a.cfg.Nodes.Spooled(ctx)
 	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	for over := wait == 0; err == nil && !over && len(live) > 0; {
-		look := r.watch.wait(ctx, r.cfg.Nodes)
+		look := a.watch.wait(ctx, a.cfg.Nodes)
 		select {
 		case <-look.done:
 			live, silent, err = look.live, look.silent, look.err

@@ -156,8 +156,8 @@ func readPack(ctx context.Context, db *sql.DB, tenantID, packID string) (p Pack,
 }
 
 // CountPacks counts the tenant's packs.
-func (r *Room) CountPacks(ctx context.Context, tenantID string) (int64, error) {
-	return store.Count(ctx, r.db.Read(), "packs", `SELECT COUNT(*) FROM proof_packs WHERE tenant_id = $1`, tenantID)
+func (s *Service) CountPacks(ctx context.Context, tenantID string) (int64, error) {
+	return store.Count(ctx, s.db.Read(), "packs", `SELECT COUNT(*) FROM proof_packs WHERE tenant_id = $1`, tenantID)
 }
 
 // File is that of a sealed pack, below Config.Dir.
@@ -198,7 +198,7 @@ func RootAt(ctx context.Context, q store.Querier, tenantID string, at uint64) (s
 func LastSeal(ctx context.Context, q store.Querier) (time.Time, error) {
 	var at store.Instant
 	if err := q.QueryRowContext(ctx, `SELECT MAX(sealed_at) FROM proof_packs`).Scan(&at); err != nil {
-		return time.Time{}, fmt.Errorf("cannot tell when the last pack was sealed: %w", err)
+		return time.Time{}, fmt.Errorf("cannot read when the last pack was sealed: %w", err)
 	}
 	return at.Time, nil
 }
@@ -231,8 +231,8 @@ func packNotBy(ctx context.Context, db *sql.DB, tenantID string, from int64, key
 
 // PackAfter reads the pack with the lowest id above one, of any tenant; found is false behind
 // the last. Ids rise with the moments at which packs were begun.
-func (r *Room) PackAfter(ctx context.Context, packID string) (p Pack, found bool, err error) {
-	return onePack(r.db.Read().QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
+func (s *Service) PackAfter(ctx context.Context, packID string) (p Pack, found bool, err error) {
+	return onePack(s.db.Read().QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
 		WHERE pack_id > $1 ORDER BY pack_id LIMIT 1`, packID))
 }
 
@@ -260,3 +260,20 @@ func scanPack(row store.Row) (p Pack, err error) {
 	p.Last.Partition = p.First.Partition
 	return p, err
 }
+
+// exported is a pack as an export of the tenant has it: its own file holds all of it.
+type exported struct {
+	ID           string        `json:"packId"`
+	FirstIndex   int64         `json:"firstIndex"`
+	Count        int64         `json:"count"`
+	RootHash     string        `json:"rootHash"`
+	SealedAt     store.Instant `json:"sealedAt"`
+	SigningKeyID string        `json:"signingKeyId"`
+	Bytes        int64         `json:"bytes"`
+	SHA256       string        `json:"sha256"`
+}
+
+// Sections are the data of this package in an export of the tenant.
+var Sections = []store.Section{store.SectionOf("proofPacks", func(row store.Row) (p exported, err error) {
+	return p, row.Scan(&p.ID, &p.FirstIndex, &p.Count, &p.RootHash, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256)
+}, `SELECT pack_id, first_index, entries, root_hash, sealed_at, signing_key_id, bytes, sha256 FROM proof_packs WHERE tenant_id = $1 ORDER BY sequence`)}

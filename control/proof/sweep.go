@@ -25,8 +25,8 @@ const draftAge = time.Hour
 // pack, and complete files that no pack names and whose leaves the head has passed. A file beyond the
 // head stays: another process may be about to commit it, or the database was
 // restored from an older copy than the folder, and then it is a real pack.
-func (r *Room) sweep(ctx context.Context) (swept int, err error) {
-	names, err := fs.Glob(os.DirFS(r.cfg.Dir), "*/"+string(api.PrefixPack)+"*")
+func (s *Service) sweep(ctx context.Context) (swept int, err error) {
+	names, err := fs.Glob(os.DirFS(s.cfg.Dir), "*/"+string(api.PrefixPack)+"*")
 	if err != nil {
 		return 0, err
 	}
@@ -36,17 +36,17 @@ func (r *Room) sweep(ctx context.Context) (swept int, err error) {
 		left := false
 		if packID, ok := strings.CutSuffix(base, draftSuffix); ok {
 			packID, _, _ := strings.Cut(packID, nodesSuffix)
-			left = r.now().Sub(madeAt(packID)) > draftAge
+			left = s.now().Sub(madeAt(packID)) > draftAge
 		} else if packID, ok := strings.CutSuffix(base, nodesSuffix); ok {
-			left = !isThere(r.folder.path(tenantID, packID))
+			left = !isThere(s.folder.path(tenantID, packID))
 		} else if packID, ok := strings.CutSuffix(base, packSuffix); ok {
-			left, err = r.superseded(ctx, tenantID, packID)
+			left, err = s.superseded(ctx, tenantID, packID)
 		}
 		if err == nil && left {
 			if packID, ok := strings.CutSuffix(base, packSuffix); ok {
-				err = r.folder.remove(tenantID, packID)
+				err = s.folder.remove(tenantID, packID)
 			} else {
-				err = removeIfThere(r.folder.name(tenantID, base))
+				err = removeIfThere(s.folder.name(tenantID, base))
 			}
 			swept++
 		}
@@ -66,13 +66,13 @@ type droppedPacks struct {
 
 // Drop has the files of a tenant's packs deleted after the change that deletes their rows
 // (see store.Tables.DropTenant).
-func (r *Room) Drop(ctx context.Context, tx *store.Tx, tenantID string) error {
+func (s *Service) Drop(ctx context.Context, tx *store.Tx, tenantID string) error {
 	_, err := tx.Enqueue(ctx, store.NewJob{Kind: DropJob, TenantID: api.SystemTenant, Payload: droppedPacks{tenantID}})
 	return err
 }
 
 // RunDrop does a DropJob.
-func (r *Room) RunDrop(_ context.Context, job *store.Job) error {
+func (s *Service) RunDrop(_ context.Context, job *store.Job) error {
 	var dropped droppedPacks
 	if err := job.Read(&dropped); err != nil {
 		return err
@@ -80,39 +80,39 @@ func (r *Room) RunDrop(_ context.Context, job *store.Job) error {
 	if !api.IsID(api.PrefixTenant, dropped.TenantID) { // else it would delete another folder
 		return fmt.Errorf("%q is no tenant", dropped.TenantID)
 	}
-	if err := os.RemoveAll(r.folder.name(dropped.TenantID, "")); err != nil {
+	if err := os.RemoveAll(s.folder.name(dropped.TenantID, "")); err != nil {
 		return fmt.Errorf("cannot delete the packs of %s: %w", dropped.TenantID, err)
 	}
 	return nil
 }
 
 // superseded says whether a file is no pack and can never become one.
-func (r *Room) superseded(ctx context.Context, tenantID, packID string) (bool, error) {
+func (s *Service) superseded(ctx context.Context, tenantID, packID string) (bool, error) {
 	// The head is read first: a pack that is committed between the two reads is
 	// beyond this head.
-	h, err := readHead(ctx, r.db.Read(), tenantID)
+	h, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil {
 		return false, err
 	}
-	_, known, err := readPack(ctx, r.db.Read(), tenantID, packID)
+	_, known, err := readPack(ctx, s.db.Read(), tenantID, packID)
 	if err != nil || known {
 		return false, err
 	}
-	file, err := os.Open(r.folder.path(tenantID, packID))
+	file, err := os.Open(s.folder.path(tenantID, packID))
 	if err != nil {
 		return false, err
 	}
 	defer file.Close()
 	pack, err := sealer.ReadPack(file)
 	if err != nil {
-		// Whatever it is, it was complete once: somebody has to look.
-		r.cfg.Logger.Error("a file among the packs is none", "tenantId", tenantID, "packId", packID, "err", err)
+		// Whatever it is, it was complete once: an operator has to inspect it.
+		s.cfg.Logger.Error("a file among the packs is none", "tenantId", tenantID, "packId", packID, "err", err)
 		return false, nil
 	}
 	return pack.Header().TreeSize <= h.tree.Size(), nil
 }
 
-// isThere says whether a file is there, as far as can be told.
+// isThere says whether a file exists, as far as that is known.
 func isThere(name string) bool {
 	_, err := os.Lstat(name)
 	return !errors.Is(err, os.ErrNotExist)

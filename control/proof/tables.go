@@ -2,7 +2,7 @@ package proof
 
 import "muniment/control/store"
 
-// Tables are those of this room.
+// Tables are those of this package.
 var Tables = store.Tables{
 	{Name: "proof_packs"},
 	{Name: "proof_turns"},

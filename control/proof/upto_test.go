@@ -13,33 +13,33 @@ import (
 )
 
 // some is one call of who can't wait.
-func (h *house) some(upTo string) Sealed {
-	h.t.Helper()
-	sealed, err := h.room.SealSome(h.t.Context(), h.tenant, h.position(upTo), operator)
-	require.NoError(h.t, err)
+func (h *fixture) some(upTo string) Sealed {
+	h.T.Helper()
+	sealed, err := h.service.SealSome(h.T.Context(), h.Tenant, h.position(upTo), operator)
+	require.NoError(h.T, err)
 	return sealed
 }
 
-func (h *house) position(text string) *sealer.Position {
-	h.t.Helper()
+func (h *fixture) position(text string) *sealer.Position {
+	h.T.Helper()
 	if text == "" {
 		return nil
 	}
 	at, err := sealer.ParsePosition(text)
-	require.NoError(h.t, err)
+	require.NoError(h.T, err)
 	return &at
 }
 
 // TestCallsUntilMoreIsFalse have time for one pack each.
 func TestCallsUntilMoreIsFalse(t *testing.T) {
 	h := build(t, Config{MaxEntries: 10, WorkFor: time.Nanosecond})
-	h.deliver(deliveries(25)...)
-	end := h.end()
+	h.Deliver(deliveries(25)...)
+	end := h.End()
 	first := h.some("")
 	require.Equal(t, end.String(), first.UpTo)
 	require.True(t, first.More)
 	require.Len(t, first.Packs, 1)
-	h.deliver(deliveries(3)...)
+	h.Deliver(deliveries(3)...)
 	second := h.some(first.UpTo)
 	require.Equal(t, first.UpTo, second.UpTo)
 	require.True(t, second.More)
@@ -54,16 +54,16 @@ func TestCallsUntilMoreIsFalse(t *testing.T) {
 // TestWhatIsLoadedIsSealed while the loader is short of the log's end.
 func TestWhatIsLoadedIsSealed(t *testing.T) {
 	h := build(t, Config{WaitFor: 20 * time.Millisecond})
-	h.deliver(deliveries(2)...)
-	h.pause(0)
-	h.deliver(deliveries(3)...)
+	h.Deliver(deliveries(2)...)
+	h.Pause(0)
+	h.Deliver(deliveries(3)...)
 	sealed := h.someBehind("")
 	require.Len(t, sealed.Packs, 1)
 	require.Equal(t, 2, headers(t, sealed)[0].Count)
 	require.True(t, sealed.More)
 	require.Equal(t, []Pending{{Source: sourceWarehouse, Count: 3}}, sealed.Pending)
 
-	_, err := h.room.SealSome(t.Context(), tenant, h.position(sealed.UpTo), operator)
+	_, err := h.service.SealSome(t.Context(), tenant, h.position(sealed.UpTo), operator)
 	require.Equal(t, api.WarehouseBehind, api.From(err).Reason, "nothing new can be sealed")
 	require.Equal(t, api.WarehouseBehind, h.behind().Reason, "who needs the whole gets nothing less")
 
@@ -75,16 +75,16 @@ func TestWhatIsLoadedIsSealed(t *testing.T) {
 }
 
 // someBehind is some, as often as there was no time for the warehouse.
-func (h *house) someBehind(upTo string) Sealed {
-	h.t.Helper()
+func (h *fixture) someBehind(upTo string) Sealed {
+	h.T.Helper()
 	for range 100 {
-		sealed, err := h.room.SealSome(h.t.Context(), h.tenant, h.position(upTo), operator)
+		sealed, err := h.service.SealSome(h.T.Context(), h.Tenant, h.position(upTo), operator)
 		if err == nil || api.From(err).Reason != api.LogUnavailable {
-			require.NoError(h.t, err)
+			require.NoError(h.T, err)
 			return sealed
 		}
 	}
-	h.t.FailNow()
+	h.T.FailNow()
 	return Sealed{}
 }
 
@@ -92,15 +92,15 @@ func (h *house) someBehind(upTo string) Sealed {
 // concludes what it holds.
 func TestNoOldPackEndsWhereTheWarehouseIs(t *testing.T) {
 	h := build(t, Config{WaitFor: 20 * time.Millisecond, MaxEntries: 3})
-	h.deliver(deliveries(5)...)
-	h.pause(0)
-	h.deliver(deliveries(1)...)
-	h.advance(raggedFor + time.Second)
+	h.Deliver(deliveries(5)...)
+	h.Pause(0)
+	h.Deliver(deliveries(1)...)
+	h.Advance(raggedFor + time.Second)
 	sealed := h.someBehind("")
 	require.Len(t, sealed.Packs, 1, "a full one may have been cut off anywhere")
 	require.Equal(t, 3, headers(t, sealed)[0].Count)
 	require.True(t, sealed.More)
-	_, err := h.room.SealSome(t.Context(), tenant, nil, operator)
+	_, err := h.service.SealSome(t.Context(), tenant, nil, operator)
 	require.Equal(t, api.WarehouseBehind, api.From(err).Reason)
 	h.reopen(Config{})
 	h.seal()
@@ -111,14 +111,14 @@ func TestNoOldPackEndsWhereTheWarehouseIs(t *testing.T) {
 // end there.
 func TestUpToIsNoEnd(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(5)...)
-	sealed := h.some(sealer.Position{Generation: h.end().Generation, Offset: 2}.String())
+	h.Deliver(deliveries(5)...)
+	sealed := h.some(sealer.Position{Generation: h.End().Generation, Offset: 2}.String())
 	require.Equal(t, 5, headers(t, sealed)[0].Count)
 	require.False(t, sealed.More)
 
-	behind := h.end()
+	behind := h.End()
 	behind.Offset += 10
-	_, err := h.room.SealSome(t.Context(), tenant, &behind, operator)
+	_, err := h.service.SealSome(t.Context(), tenant, &behind, operator)
 	require.Equal(t, "upTo", api.From(err).Field)
 	for _, upTo := range []string{behind.String(), "0.1.0", "x", "1.0.-1"} {
 		got := h.post(tenant, "/v1/proof-packs/seal", `{"upTo":"`+upTo+`"}`)
@@ -132,13 +132,13 @@ func TestUpToIsNoEnd(t *testing.T) {
 // TestEachPackLooksAtItsOwnDuplicates counts what the warehouse is asked for.
 func TestEachPackLooksAtItsOwnDuplicates(t *testing.T) {
 	h := build(t)
-	asked := &asks{Warehouse: h.warehouse}
+	asked := &asks{Warehouse: h.Warehouse}
 	h.reopen(Config{MaxEntries: 10})
-	asked.Warehouse = h.warehouse
-	h.room.warehouse = asked
+	asked.Warehouse = h.Warehouse
+	h.service.warehouse = asked
 	for range 4 {
-		h.deliver(deliveries(9)...)
-		h.deliver(delivery{key: "again"})
+		h.Deliver(deliveries(9)...)
+		h.Deliver(delivery{Key: "again"})
 	}
 	h.seal()
 	require.Len(t, h.packs(), 4)

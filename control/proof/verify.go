@@ -10,9 +10,8 @@ import (
 	"muniment/sealer"
 )
 
-// verify says why a row must not be sealed; nil if it may: receipts are signed by keys of
-// the purpose. The builder of a pack
-// asks the same of each entry, but only names the first that fails.
+// verify says why a row must not be sealed; nil if it may. Receipts have to be signed by keys of the
+// purpose. The builder of a pack checks the same of each entry, but names only the first that fails.
 func verify(row *pipeline.Row, keys *sealer.Directory, purpose string, sealedAt time.Time) error {
 	_, delivery, err := sealer.CheckRecord(&row.Record)
 	if err != nil || delivery == nil {
@@ -28,28 +27,28 @@ func verify(row *pipeline.Row, keys *sealer.Directory, purpose string, sealedAt 
 	return nil
 }
 
-// setAsideOf is a row as it is kept when it can't be verified.
-func setAsideOf(row *pipeline.Row, fault error) pipeline.SetAside {
-	return pipeline.SetAside{
+// quarantinedOf is a row as it is kept when it can't be verified.
+func quarantinedOf(row *pipeline.Row, fault error) pipeline.Quarantined {
+	return pipeline.Quarantined{
 		Position: row.Position, TenantID: row.TenantID, EventID: row.EventID,
 		Reason: fault.Error(), Record: sealer.AppendRecord(nil, &row.Record),
 	}
 }
 
-// setAside keeps what could not be verified of one tenant, and so holds its sealing
+// quarantineRows keeps what could not be verified of one tenant, and so holds its sealing
 // from now on. The position of its partition's loader stays where it is.
-func (r *Room) setAside(ctx context.Context, aside []pipeline.SetAside) error {
-	partition := aside[0].Position.Partition
-	next, _, err := r.warehouse.Resume(ctx, partition)
+func (s *packer) quarantineRows(ctx context.Context, quarantined []pipeline.Quarantined) error {
+	partition := quarantined[0].Position.Partition
+	next, _, err := s.warehouse.Resume(ctx, partition)
 	if err == nil {
-		err = r.warehouse.Load(ctx, pipeline.Batch{Partition: partition, From: next, SetAside: aside, Next: next})
+		err = s.warehouse.Load(ctx, pipeline.Batch{Partition: partition, From: next, Quarantined: quarantined, Next: next})
 	}
 	if err != nil {
-		return fmt.Errorf("cannot set aside %d records that can't be verified: %w", len(aside), err)
+		return fmt.Errorf("cannot quarantine %d records that can't be verified: %w", len(quarantined), err)
 	}
-	r.metrics.forged.Add(float64(len(aside)))
-	for _, a := range aside {
-		r.cfg.Logger.Error("record set aside: it can't be verified",
+	s.metrics.forged.Add(float64(len(quarantined)))
+	for _, a := range quarantined {
+		s.cfg.Logger.Error("quarantined record: it can't be verified",
 			"tenantId", a.TenantID, "eventId", a.EventID, "position", a.Position.String(), "reason", a.Reason)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/proof/prooftest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/pipeline"
@@ -18,61 +19,61 @@ import (
 // check signatures, and looks at what sealing makes of them.
 func TestForgedReceiptIsNeverSealed(t *testing.T) {
 	for name, c := range map[string]struct {
-		signer func(t *testing.T, h *house) *sealer.Signer
+		signer func(t *testing.T, h *fixture) *sealer.Signer
 		reason sealer.Code
 	}{
-		"by a key that nobody knows": {
-			func(t *testing.T, h *house) *sealer.Signer { return newSigner(t) }, sealer.KeyUnknown,
+		"by an unknown key": {
+			func(t *testing.T, h *fixture) *sealer.Signer { return prooftest.NewSigner(t) }, sealer.KeyUnknown,
 		},
 		"under the id of the node's key": {
-			func(t *testing.T, h *house) *sealer.Signer {
-				return &sealer.Signer{KeyID: h.keys.receipt.KeyID, Node: "nod_test", Key: newSigner(t).Key}
+			func(t *testing.T, h *fixture) *sealer.Signer {
+				return &sealer.Signer{KeyID: h.Keys.Receipt.KeyID, Node: "nod_test", Key: prooftest.NewSigner(t).Key}
 			}, sealer.SignatureInvalid,
 		},
 		"by a key for something else": {
-			func(t *testing.T, h *house) *sealer.Signer { return h.keys.pack }, sealer.KeyPurpose,
+			func(t *testing.T, h *fixture) *sealer.Signer { return h.Keys.Pack }, sealer.KeyPurpose,
 		},
 		"before the key was valid": {
-			func(t *testing.T, h *house) *sealer.Signer {
-				return h.keys.add(t, sealer.PurposeReceipt, h.Now().Add(time.Minute))
+			func(t *testing.T, h *fixture) *sealer.Signer {
+				return h.Keys.Add(t, sealer.PurposeReceipt, h.Now().Add(time.Minute))
 			}, sealer.KeyOutsideWindow,
 		},
 		"by a revoked key": {
-			func(t *testing.T, h *house) *sealer.Signer {
-				s := h.keys.add(t, sealer.PurposeReceipt, h.Now().Add(-time.Minute))
-				h.keys.revoke(s.KeyID, h.Now())
+			func(t *testing.T, h *fixture) *sealer.Signer {
+				s := h.Keys.Add(t, sealer.PurposeReceipt, h.Now().Add(-time.Minute))
+				h.Keys.Revoke(s.KeyID, h.Now())
 				return s
 			}, sealer.KeyRevoked,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := build(t)
-			h.deliver(deliveries(3)...)
+			h.Deliver(deliveries(3)...)
 			h.seal()
-			h.deliver(deliveries(4)...)
-			forged := h.event(delivery{substrate: gate.DOOH, dwellMs: 5, signer: c.signer(t, h)})
-			h.append(forged)
-			h.deliver(deliveries(2)...)
+			h.Deliver(deliveries(4)...)
+			forged := h.Event(delivery{Substrate: gate.DOOH, DwellMs: 5, Signer: c.signer(t, h)})
+			h.Append(forged)
+			h.Deliver(deliveries(2)...)
 
 			for range 2 { // found by the first seal, remembered by the second
 				refused := h.sealErr()
 				require.Equal(t, 503, refused.GetStatus())
-				require.Equal(t, api.SetAside, refused.Reason)
+				require.Equal(t, api.Quarantined, refused.Reason)
 				require.Equal(t, 60, refused.RetryAfterSeconds())
 			}
 			require.Len(t, h.packs(), 1)
 			require.Len(t, h.files(), 1)
-			require.EqualValues(t, 1, testutil.ToFloat64(h.room.metrics.forged))
-			aside, err := h.warehouse.SetAsides(t.Context(), tenant)
+			require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.forged))
+			quarantined, err := h.Warehouse.Quarantined(t.Context(), tenant)
 			require.NoError(t, err)
-			require.Len(t, aside, 1)
-			require.Equal(t, forged.EventID, aside[0].EventID)
-			require.Contains(t, aside[0].Reason, string(c.reason))
-			kept, err := sealer.ParseRecord(aside[0].Record)
+			require.Len(t, quarantined, 1)
+			require.Equal(t, forged.EventID, quarantined[0].EventID)
+			require.Contains(t, quarantined[0].Reason, string(c.reason))
+			kept, err := sealer.ParseRecord(quarantined[0].Record)
 			require.NoError(t, err)
 			require.Equal(t, forged.Event, kept.Event)
 
-			roots, err := promised(t.Context(), h.db.Read(), tenant, 3)
+			roots, err := promised(t.Context(), h.DB.Read(), tenant, 3)
 			require.NoError(t, err)
 			require.Empty(t, roots, "no root over a forged receipt is ever promised")
 			h.check()
@@ -83,24 +84,24 @@ func TestForgedReceiptIsNeverSealed(t *testing.T) {
 func TestForgeryOfOneTenantHoldsNoOther(t *testing.T) {
 	h := build(t)
 	const other = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAW"
-	h.deliver(delivery{tenant: other, dwellMs: 1, signer: newSigner(t)})
-	h.deliver(deliveries(2)...)
+	h.Deliver(delivery{Tenant: other, DwellMs: 1, Signer: prooftest.NewSigner(t)})
+	h.Deliver(deliveries(2)...)
 	require.Len(t, h.seal(), 1)
-	_, err := h.room.sealWhole(t.Context(), other, operator)
-	require.Equal(t, api.SetAside, api.From(err).Reason)
-	h.deliver(deliveries(2)...)
+	_, err := h.service.sealWhole(t.Context(), other, operator)
+	require.Equal(t, api.Quarantined, api.From(err).Reason)
+	h.Deliver(deliveries(2)...)
 	require.Len(t, h.seal(), 1)
 	require.Len(t, deliveriesOf(h.check()), 4)
 }
 
-// TestRecordSetAsideByTheLoaderHolds moves a genuine event under another id.
-func TestRecordSetAsideByTheLoaderHolds(t *testing.T) {
+// TestRecordQuarantinedByTheLoaderHolds moves a genuine event under another id.
+func TestRecordQuarantinedByTheLoaderHolds(t *testing.T) {
 	h := build(t)
-	moved := h.event(delivery{dwellMs: 5})
+	moved := h.Event(delivery{DwellMs: 5})
 	moved.EventID = api.NewID(api.PrefixEvent, h.Now())
-	h.append(moved)
-	h.deliver(deliveries(2)...)
-	require.Equal(t, api.SetAside, h.sealErr().Reason)
+	h.Append(moved)
+	h.Deliver(deliveries(2)...)
+	require.Equal(t, api.Quarantined, h.sealErr().Reason)
 	require.Empty(t, h.packs())
 }
 
@@ -108,42 +109,42 @@ func TestRecordSetAsideByTheLoaderHolds(t *testing.T) {
 // sealed either, because its thief can date a receipt as he likes.
 func TestKeyRevokedBeforeSealing(t *testing.T) {
 	h := build(t)
-	h.deliver(deliveries(2)...)
+	h.Deliver(deliveries(2)...)
 	h.seal()
-	h.deliver(deliveries(2)...)
-	h.advance(time.Minute)
-	h.keys.revoke(h.keys.receipt.KeyID, h.Now())
-	require.Equal(t, api.SetAside, h.sealErr().Reason)
-	aside, err := h.warehouse.SetAsides(t.Context(), tenant)
+	h.Deliver(deliveries(2)...)
+	h.Advance(time.Minute)
+	h.Keys.Revoke(h.Keys.Receipt.KeyID, h.Now())
+	require.Equal(t, api.Quarantined, h.sealErr().Reason)
+	quarantined, err := h.Warehouse.Quarantined(t.Context(), tenant)
 	require.NoError(t, err)
-	require.Len(t, aside, 2)
+	require.Len(t, quarantined, 2)
 	require.Len(t, h.packs(), 1)
 }
 
 // TestEveryForgeryIsFound forges more than one page of rows.
 func TestEveryForgeryIsFound(t *testing.T) {
 	h := build(t)
-	stranger := newSigner(t)
+	stranger := prooftest.NewSigner(t)
 	rows := make([]pipeline.Row, 0, pageRows+200)
 	for i := range cap(rows) {
-		d := delivery{dwellMs: 1}
+		d := delivery{DwellMs: 1}
 		if i%100 == 7 {
-			d.signer = stranger
+			d.Signer = stranger
 		}
-		row, err := pipeline.NewRow(sealer.Entry{Position: sealer.Position{Generation: 1, Offset: int64(i)}, Record: *h.event(d)})
+		row, err := pipeline.NewRow(sealer.Entry{Position: sealer.Position{Generation: 1, Offset: int64(i)}, Record: *h.Event(d)})
 		require.NoError(t, err)
 		rows = append(rows, row)
 	}
 	next := rows[len(rows)-1].Position.Next()
-	require.NoError(t, h.warehouse.Load(t.Context(), pipeline.Batch{From: rows[0].Position, Rows: rows, Next: next}))
-	s := &session{Room: h.room, tenantID: tenant, by: operator, end: next}
+	require.NoError(t, h.Warehouse.Load(t.Context(), pipeline.Batch{From: rows[0].Position, Rows: rows, Next: next}))
+	s := &session{packer: h.service.packer, tenantID: tenant, by: operator, end: next}
 	require.NoError(t, s.prepare(t.Context()))
 	_, err := s.sealNext(t.Context())
 	require.ErrorIs(t, err, errHeld)
-	aside, err := h.warehouse.SetAsides(t.Context(), tenant)
+	quarantined, err := h.Warehouse.Quarantined(t.Context(), tenant)
 	require.NoError(t, err)
-	require.Len(t, aside, 42)
-	resume, _, err := h.warehouse.Resume(t.Context(), segment.Partition)
+	require.Len(t, quarantined, 42)
+	resume, _, err := h.Warehouse.Resume(t.Context(), segment.Partition)
 	require.NoError(t, err)
-	require.Equal(t, next, resume, "setting aside leaves the loader where it is")
+	require.Equal(t, next, resume, "quarantining leaves the loader where it is")
 }

@@ -9,15 +9,15 @@ import (
 	"muniment/sealer"
 )
 
-// pollEvery is how often a seal looks for the warehouse.
+// pollEvery is how often a seal polls the warehouse.
 const pollEvery = 5 * time.Millisecond
 
-// errBehind refuses to answer from a warehouse that lacks what was acknowledged.
-var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all that was acknowledged yet", retrySoon)
+// errBehind refuses to answer from a warehouse that lacks acknowledged events.
+var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all acknowledged events yet", retrySoon)
 
-// reached is how far the warehouse is of a tenant's partition.
+// reached is how far the warehouse has loaded a tenant's partition.
 type reached struct {
-	// end is that of the log; loaded is behind what of it is in the warehouse.
+	// end is the end of the log; loaded is behind the last record in the warehouse.
 	end, loaded sealer.Position
 	first       sealer.Position // that the log still holds
 	known       bool            // the warehouse has answered
@@ -41,62 +41,81 @@ func (r reached) lacks(before sealer.Position) int64 {
 	return max(1, before.Offset-from.Offset)
 }
 
-// catchUp brings what was acknowledged of a tenant before into the log, and waits for the
-// warehouse to have it. It returns how far that is, and what may come behind that out of
-// spools.
-func (r *Room) catchUp(parent context.Context, tenantID string, spoolWait time.Duration) (at reached, pending []Pending, err error) {
-	ctx, cancel := r.bounded(parent)
+// catchUp waits until all acknowledged events of a tenant are in the log and in the warehouse. It
+// returns how far the warehouse is, and what is still in spools.
+func (a *archive) catchUp(parent context.Context, tenantID string, spoolWait time.Duration) (at reached, pending []Pending, err error) {
+	ctx, cancel := a.bounded(parent)
 	defer cancel()
-	if err := r.db.Drain(ctx, tenantID); err != nil {
-		if parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			err = api.Unavailable(api.LogUnavailable, "the log has not taken the tenant's audit events yet", retrySoon)
-		}
+	if err := a.drain(ctx, parent, tenantID); err != nil {
 		return at, nil, err
 	}
-	// Before the end: what leaves a spool afterwards may be behind it.
-	if pending, err = r.spools(ctx, spoolWait); err != nil {
+	// This is read before the end, because records that leave a spool later may be behind the end.
+	if pending, err = a.spools(ctx, spoolWait); err != nil {
 		return at, nil, err
 	}
-	if at, err = r.loaded(ctx, tenantID); errors.Is(err, errBehind) && parent.Err() == nil && at.known {
+	if at, err = a.loaded(ctx, tenantID); errors.Is(err, errBehind) && parent.Err() == nil && at.known {
 		err = nil
 	}
 	return at, pending, err
 }
 
-// load waits until what the log holds of a tenant now is in the warehouse.
-func (r *Room) load(parent context.Context, tenantID string) error {
-	ctx, cancel := r.bounded(parent)
+// AwaitLoaded waits until the warehouse has what the log holds of a tenant now, at most for WaitFor;
+// then it fails with 503 WAREHOUSE_BEHIND.
+func (a *archive) AwaitLoaded(parent context.Context, tenantID string) error {
+	ctx, cancel := a.bounded(parent)
 	defer cancel()
-	_, err := r.loaded(ctx, tenantID)
+	_, err := a.loaded(ctx, tenantID)
 	return err
 }
 
-// bounded gives a call WaitFor to wait.
-func (r *Room) bounded(parent context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(parent, r.cfg.WaitFor, errBehind)
+// AwaitRecorded is AwaitLoaded, but waits first until the log has the events of what the tenant's
+// records in the database are.
+func (a *archive) AwaitRecorded(parent context.Context, tenantID string) error {
+	ctx, cancel := a.bounded(parent)
+	defer cancel()
+	if err := a.drain(ctx, parent, tenantID); err != nil {
+		return err
+	}
+	_, err := a.loaded(ctx, tenantID)
+	return err
+}
+
+// drain waits until the log has the tenant's audit events; 503 LOG_UNAVAILABLE if ctx, of parent, ends
+// by its time.
+func (a *archive) drain(ctx, parent context.Context, tenantID string) error {
+	err := a.db.Drain(ctx, tenantID)
+	if err != nil && parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = api.Unavailable(api.LogUnavailable, "the log has not taken the tenant's audit events yet", retrySoon)
+	}
+	return err
+}
+
+// bounded limits the waiting of a call to WaitFor.
+func (a *archive) bounded(parent context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(parent, a.cfg.WaitFor, errBehind)
 }
 
 // loaded waits until the warehouse has reached the end that the tenant's partition of
 // the log has now; the cause of ctx's end if that comes first. Other
 // partitions hold nothing of the tenant: they may be behind.
-func (r *Room) loaded(ctx context.Context, tenantID string) (at reached, err error) {
+func (a *archive) loaded(ctx context.Context, tenantID string) (at reached, err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx) // whichever step it ended
 		}
 	}()
-	partition, err := r.log.PartitionOf(ctx, tenantID)
+	partition, err := a.log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return at, err
 	}
-	first, end, err := r.log.Bounds(ctx, partition)
+	first, end, err := a.log.Bounds(ctx, partition)
 	if err != nil {
 		return at, err
 	}
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	for first.Compare(end) < 0 { // what an empty log held is loaded: retention waits for it
-		next, ok, err := r.warehouse.Resume(ctx, partition)
+	for first.Compare(end) < 0 { // the records of an empty log were loaded: retention waits for that
+		next, ok, err := a.warehouse.Resume(ctx, partition)
 		if err == nil {
 			at = reached{end: end, first: first, known: true}
 			if at.loaded.Partition = partition; ok {
@@ -114,6 +133,6 @@ func (r *Room) loaded(ctx context.Context, tenantID string) (at reached, err err
 			return at, ctx.Err()
 		}
 	}
-	// What comes behind the end is for the next.
+	// Records behind the end are for the next call.
 	return reached{end: end, loaded: end, first: first, known: true}, nil
 }

@@ -1,4 +1,4 @@
-// Package rapidtest says on how many random cases a test holds a room against its
+// Package rapidtest says on how many random cases a test holds a service against its
 // model: a few that keep a test quick, or, with MUNIMENT_TEST_FULL, many.
 package rapidtest
 

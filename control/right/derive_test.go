@@ -53,8 +53,8 @@ func TestDeriveTakesTheRestFromTheParent(t *testing.T) {
 // TestOneChangeOfSeveralRooms derives a right and revokes its parent in one change,
 // and then in one that fails: nothing is left of that.
 func TestOneChangeOfSeveralRooms(t *testing.T) {
-	room, basis := newRoom(t)
-	parent := room.mustIssue(t, basis, nil)
+	service, basis := newService(t)
+	parent := service.mustIssue(t, basis, nil)
 	ctx, by := t.Context(), store.ByKey("key_a")
 	id := api.NewID(api.PrefixRight, now.Time)
 	change := func(tx *store.Tx) error {
@@ -73,25 +73,25 @@ func TestOneChangeOfSeveralRooms(t *testing.T) {
 		require.Equal(t, revoked, again)
 		return err
 	}
-	before := len(roomtest.Events(t, room.db))
-	require.ErrorIs(t, room.db.Change(ctx, func(tx *store.Tx) error {
+	before := len(roomtest.Events(t, service.db))
+	require.ErrorIs(t, service.db.Change(ctx, func(tx *store.Tx) error {
 		require.NoError(t, change(tx))
 		return context.Canceled
 	}), context.Canceled)
-	require.Len(t, roomtest.Events(t, room.db), before)
-	_, err := Find(ctx, room.db.Read(), tenantID, id)
+	require.Len(t, roomtest.Events(t, service.db), before)
+	_, err := Find(ctx, service.db.Read(), tenantID, id)
 	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
 
-	require.NoError(t, room.db.Change(ctx, change))
+	require.NoError(t, service.db.Change(ctx, change))
 	var told []string
-	for _, e := range roomtest.Events(t, room.db)[before:] {
+	for _, e := range roomtest.Events(t, service.db)[before:] {
 		told = append(told, e.Type+" "+e.Subject.ID)
 	}
 	require.Equal(t, []string{"right.issued " + id, "right.revoked " + parent.ID}, told)
-	child, err := Find(ctx, room.db.Read(), tenantID, id)
+	child, err := Find(ctx, service.db.Read(), tenantID, id)
 	require.NoError(t, err)
 	require.Equal(t, api.RightRevoked, child.EffectiveState)
 	require.Equal(t, parent.ID, *child.BlockedBy)
-	_, err = Find(ctx, room.db.Read(), "tnt_other", id)
+	_, err = Find(ctx, service.db.Read(), "tnt_other", id)
 	require.Equal(t, api.NotFound("right"), api.From(err))
 }

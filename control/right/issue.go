@@ -9,7 +9,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// lineage is what a new right rests on, as the database has it.
+// lineage is the basis and the parent of a new right.
 type lineage struct {
 	basis  *Basis
 	parent *Right
@@ -17,10 +17,9 @@ type lineage struct {
 	blocker string
 }
 
-// issue settles a new right: its scope in canonical form with what it inherits, its end,
-// its ancestors.
-// It refuses with VALIDATION_FAILED for what the caller asked wrongly, and with
-// STATE_CONFLICT for what the basis or an ancestor forbids now.
+// issue completes a new right: its scope in canonical form with inherited limits, its end and its
+// ancestors. The error is VALIDATION_FAILED for an invalid request, and STATE_CONFLICT if the basis
+// or an ancestor doesn't allow it now.
 func issue(r Right, from lineage, now store.Instant) (Right, error) {
 	scope, faults := readScope(r.Substrate, r.Scope)
 	r.State, r.CreatedAt, r.UpdatedAt = api.RightActive, now, now
@@ -40,7 +39,7 @@ func issue(r Right, from lineage, now store.Instant) (Right, error) {
 	if r.EffectiveUntil.IsZero() {
 		r.EffectiveUntil = b.EffectiveUntil
 	}
-	if from.parent == nil { // else the parent was held against the basis
+	if from.parent == nil { // a parent is already within its basis
 		faults = append(faults, r.within("basis", b.EffectiveFrom, b.EffectiveUntil)...)
 	}
 	if !r.EffectiveUntil.IsZero() && !r.EffectiveFrom.Before(r.EffectiveUntil.Time) {
@@ -57,8 +56,8 @@ func issue(r Right, from lineage, now store.Instant) (Right, error) {
 	return r, nil
 }
 
-// beyondParent adds to the scope, which is nil for one that can't be read, what it inherits
-// from the parent, and lists what makes the right wider than that.
+// beyondParent adds the parent's limits to the scope, which is nil if it can't be read, and lists
+// what makes the right wider than its parent.
 func (r *Right) beyondParent(p *Right, scope map[string]json.RawMessage) (faults []api.ValidationError) {
 	if r.BasisID != p.BasisID {
 		faults = append(faults, api.ValidationError{Field: "basisId", Message: "must be the parent right's basis " + p.BasisID})
@@ -81,8 +80,8 @@ func (r *Right) beyondParent(p *Right, scope map[string]json.RawMessage) (faults
 	return append(faults, narrower(scope, limits)...)
 }
 
-// readLineage reads what a right would rest on, but for its parent, which may be nil. A
-// basis that the tenant does not have is RESOURCE_NOT_FOUND.
+// readLineage reads the lineage of a new right; its parent may be nil. The error is
+// RESOURCE_NOT_FOUND if the tenant doesn't have the basis.
 func readLineage(ctx context.Context, q store.Querier, tenantID, basisID string, parent *Right) (from lineage, err error) {
 	from.parent = parent
 	if from.basis, err = bases.Find(ctx, q, tenantID, basisID); err != nil || parent == nil {

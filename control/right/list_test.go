@@ -13,14 +13,14 @@ import (
 // TestFiltersHaveIndexes: whatever is asked of many rights, the newest of them are found
 // without a look at the others. Of two filters one index serves one.
 func TestFiltersHaveIndexes(t *testing.T) {
-	room, basis := newRoom(t)
+	service, basis := newService(t)
 	rows := 5_000
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		rows = 50_000
 	}
 	const columns = `tenant_id, scope, effective_from, ancestors, holder_org_id, created_at, updated_at, revision, right_id, basis_id, parent_right_id, substrate, state`
 	fill := func(rows int, id, parent string) {
-		roomtest.Fill(t, room.db, rows, "rights", columns, `'`+tenantID+`', '{}', 0, '', 'org_a', 0, 0, 0, '`+id+`' || CAST(i AS TEXT),
+		roomtest.Fill(t, service.db, rows, "rights", columns, `'`+tenantID+`', '{}', 0, '', 'org_a', 0, 0, 0, '`+id+`' || CAST(i AS TEXT),
 			CASE WHEN i % 1000 = 5 THEN 'bas_a' ELSE '`+basis.ID+`' END, `+parent+`,
 			CASE WHEN i % 500 = 7 THEN 'DOOH' ELSE 'CTV' END, CASE WHEN i % 700 = 9 THEN 'REVOKED' ELSE 'ACTIVE' END`)
 	}
@@ -37,7 +37,7 @@ func TestFiltersHaveIndexes(t *testing.T) {
 		{substrate: "DOOH", state: "ACTIVE"}:   "rights_by_",
 	} {
 		for _, behind := range []string{"", "rgh_a3"} {
-			plan := roomtest.Plans(t, room.db, func(q store.Querier) error {
+			plan := roomtest.Plans(t, service.db, func(q store.Querier) error {
 				_, _, err := listRights(t.Context(), q, tenantID, f, store.Slice{Behind: behind, Limit: 50})
 				return err
 			})
@@ -47,7 +47,7 @@ func TestFiltersHaveIndexes(t *testing.T) {
 			}
 		}
 	}
-	require.Contains(t, roomtest.Plans(t, room.db, func(q store.Querier) error {
+	require.Contains(t, roomtest.Plans(t, service.db, func(q store.Querier) error {
 		_, _, err := listBases(t.Context(), q, tenantID, store.Slice{Behind: "bas_z", Limit: 50})
 		return err
 	}), "bases")

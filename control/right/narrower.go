@@ -12,9 +12,9 @@ import (
 	"muniment/sealer"
 )
 
-// The derived-right rule. What a derived right's scope does not name it inherits from its
-// parent. What it names and may not have is refused, never quietly cut down, so that its
-// holder knows what he holds:
+// The rule for derived rights. A derived right inherits the limits that its scope does not name. A
+// limit that is wider than the parent's is refused, never reduced silently, so that the holder
+// knows what they hold:
 //
 //	basis          the parent's
 //	parent         ACTIVE, and so are its ancestors
@@ -24,7 +24,7 @@ import (
 //	channels       likewise
 //	campaigns      likewise
 //	maxSpeedMph    not above the parent's, if that has one
-//	bvlos          true where the parent's is: it is a duty, to hold a waiver
+//	bvlos          true where the parent's is: it is the duty to hold a waiver
 //	description    free: it limits nothing
 //	labels         likewise
 //	x-…            as the parent has it, since a limit that can't be read can't be
@@ -35,7 +35,7 @@ import (
 // A chain of derivations has at most maxDepth ancestors.
 const maxDepth = 32
 
-// inherit adds to the scope child what it does not name and the scope parent has.
+// inherit adds the parent's limits that the scope child does not name.
 func inherit(child, parent map[string]json.RawMessage) {
 	for key, limit := range parent {
 		if _, named := child[key]; !named {
@@ -44,8 +44,7 @@ func inherit(child, parent map[string]json.RawMessage) {
 	}
 }
 
-// narrower lists what makes the scope child, which has inherited, wider than the scope
-// parent.
+// narrower lists what makes the scope child, after inherit, wider than the scope parent.
 func narrower(child, parent map[string]json.RawMessage) (faults []api.ValidationError) {
 	refuse := func(key, format string, args ...any) {
 		faults = append(faults, api.ValidationError{Field: "scope." + clip(key), Message: fmt.Sprintf(format, args...)})
@@ -93,7 +92,7 @@ func number(text json.RawMessage) (f float64) {
 	return f
 }
 
-// within lists what of the right's window is outside of [from, until), a zero end being
+// within lists the ends of the right's window that are outside of [from, until); a zero end is
 // open.
 func (r *Right) within(whose string, from, until store.Instant) (faults []api.ValidationError) {
 	if !from.IsZero() && r.EffectiveFrom.Before(from.Time) {
@@ -105,8 +104,7 @@ func (r *Right) within(whose string, from, until store.Instant) (faults []api.Va
 	return faults
 }
 
-// covers says whether a right of the parent's substrate lets one of the child's
-// be derived.
+// covers says whether a right on the child's substrate may be derived from one on the parent's.
 func covers(parent, child string) bool {
 	return parent == child || parent == gate.Any.String()
 }

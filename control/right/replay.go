@@ -11,10 +11,10 @@ import (
 	"muniment/sealer"
 )
 
-// Replay applies the newest event of a right for store.Replay: the right is at least as
-// severely stopped as the event says, here and in the feed. It is never set free. A record
-// that is older than the event gets a new revision even if its state stays: a delivery on
-// the old one would look as if the node had not heard of a stop. No other event is made of it.
+// Replay applies the newest event of a right for store.Replay: the right is at least as severely
+// stopped as the event says, here and in the feed. No stop is ever lifted. A record that is older
+// than the event gets a new revision even if its state stays the same: otherwise a delivery under
+// the old revision would look as if the node had missed a stop. It emits no event.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	if e.Subject.Kind != "right" || e.Type == eventIssued { // which stops nothing
 		return false, nil
@@ -61,8 +61,8 @@ func (r Right) replayed(said Right) Right {
 	return r
 }
 
-// stopUnknown stops a right without a record, of which the feed would still tell, or from
-// which others are derived.
+// stopUnknown stops a right without a record that is still in the feed, or from which others are
+// derived.
 func (r *Right) stopUnknown(ctx context.Context, tx *store.Tx, published *api.Right, shown bool) (changed bool, err error) {
 	if shown {
 		return false, nil

@@ -13,19 +13,19 @@ import (
 )
 
 // replay replays the newest event of a right.
-func (r *Room) replay(t *testing.T, id string) (changed bool) {
+func (s *Service) replay(t *testing.T, id string) (changed bool) {
 	t.Helper()
-	told := roomtest.Events(t, r.db)
+	told := roomtest.Events(t, s.db)
 	slices.Reverse(told)
 	newest := told[slices.IndexFunc(told, func(e sealer.Event) bool { return e.Subject.ID == id })]
-	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) (err error) {
+	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) (err error) {
 		changed, err = Replay(t.Context(), tx, &newest)
 		return err
 	}))
 	return changed
 }
 
-// TestReplay has somebody edit what the database says of a right, in each place.
+// TestReplay edits a right in the database, in each place.
 func TestReplay(t *testing.T) {
 	const live = `UPDATE feed SET snapshot = REPLACE(REPLACE(snapshot, 'SUSPENDED', 'ACTIVE'), 'REVOKED', 'ACTIVE') WHERE id = $1`
 	for name, c := range map[string]struct {
@@ -62,29 +62,29 @@ func TestReplay(t *testing.T) {
 			`UPDATE rights SET state = 'REVOKED' WHERE right_id = $1`}, true, api.RightRevoked},
 	} {
 		t.Run(name, func(t *testing.T) {
-			room, basis := newRoom(t)
-			r := room.mustIssue(t, basis, nil)
+			service, basis := newService(t)
+			r := service.mustIssue(t, basis, nil)
 			for _, a := range c.moves {
-				_, err := room.move(t.Context(), tenantID, r.ID, a, new("why"), store.ByKey("key_a"))
+				_, err := service.move(t.Context(), tenantID, r.ID, a, new("why"), store.ByKey("key_a"))
 				require.NoError(t, err)
 			}
-			require.NoError(t, room.db.Change(t.Context(), func(tx *store.Tx) error {
+			require.NoError(t, service.db.Change(t.Context(), func(tx *store.Tx) error {
 				for _, edit := range c.edits {
 					_, err := tx.ExecContext(t.Context(), edit, r.ID)
 					require.NoError(t, err, edit)
 				}
 				return nil
 			}))
-			require.Equal(t, c.changed, room.replay(t, r.ID))
-			require.False(t, room.replay(t, r.ID), "once more it is known")
+			require.Equal(t, c.changed, service.replay(t, r.ID))
+			require.False(t, service.replay(t, r.ID), "once more it is known")
 
-			published, err := store.Newest(t.Context(), room.db, api.Rights, r.ID)
+			published, err := store.Newest(t.Context(), service.db, api.Rights, r.ID)
 			require.NoError(t, err)
 			require.Equal(t, c.want, published.State)
-			first, err := room.db.Feed(t.Context(), api.FeedRequest{})
+			first, err := service.db.Feed(t.Context(), api.FeedRequest{})
 			require.NoError(t, err)
 			require.Equal(t, len(c.moves) > 0, len(first.Changes) == 1, "what was ever stopped is in a node's first copy")
-			now, err := rights.Find(t.Context(), room.db.Read(), tenantID, r.ID)
+			now, err := rights.Find(t.Context(), service.db.Read(), tenantID, r.ID)
 			if c.changed && !store.IsNone(err) {
 				require.NoError(t, err)
 				require.Equal(t, c.want, now.State)
@@ -97,26 +97,26 @@ func TestReplay(t *testing.T) {
 // TestReplayOfAnUnknownRight: nodes hear of a right that the database lacks only if they
 // would go by it.
 func TestReplayOfAnUnknownRight(t *testing.T) {
-	room, basis := newRoom(t)
-	r := room.mustIssue(t, basis, nil)
-	_, err := room.move(t.Context(), tenantID, r.ID, Revoke, nil, store.ByKey("key_a"))
+	service, basis := newService(t)
+	r := service.mustIssue(t, basis, nil)
+	_, err := service.move(t.Context(), tenantID, r.ID, Revoke, nil, store.ByKey("key_a"))
 	require.NoError(t, err)
 	edit := func(statement string, args ...any) {
-		require.NoError(t, room.db.Change(t.Context(), func(tx *store.Tx) error {
+		require.NoError(t, service.db.Change(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.ExecContext(t.Context(), statement, args...)
 			return err
 		}))
 	}
 	edit(`DELETE FROM feed WHERE id = $1`, r.ID)
 	edit(`DELETE FROM rights WHERE right_id = $1`, r.ID)
-	require.False(t, room.replay(t, r.ID))
+	require.False(t, service.replay(t, r.ID))
 
-	other := room.mustIssue(t, basis, nil)
+	other := service.mustIssue(t, basis, nil)
 	edit(`UPDATE rights SET ancestors = $2 WHERE right_id = $1`, other.ID, "rgh_x "+r.ID)
-	require.True(t, room.replay(t, r.ID), "another one is derived from it")
-	published, err := store.Newest(t.Context(), room.db, api.Rights, r.ID)
+	require.True(t, service.replay(t, r.ID), "another one is derived from it")
+	published, err := store.Newest(t.Context(), service.db, api.Rights, r.ID)
 	require.NoError(t, err)
 	require.Equal(t, api.RightRevoked, published.State)
 	require.Equal(t, tenantID, published.TenantID)
-	require.False(t, room.replay(t, r.ID))
+	require.False(t, service.replay(t, r.ID))
 }

@@ -6,23 +6,21 @@
 // who loses a race gets STATE_CONFLICT. Suspending and revoking answer only after
 // every live node has applied it, or two seconds; the answer says which.
 //
-// A scope names its limits by the keys that scope.go lists. Any other key is refused, so
-// that a limit which is misspelt does not pass for none; keys of the caller's own begin
-// with x-.
+// A scope names its limits by the keys in scope.go. Any other key is refused, so that a misspelt
+// limit is not ignored; the caller's own keys begin with x-.
 //
-// A right may be derived from another, and is never wider than that parent, in
-// scope, time or substrate (narrower.go has the rule). The limits that its scope does not
-// name it inherits when it is issued: its record has them all. Stopping a right stops all
-// that derive from it: they keep their own state, and show the more severe one as
-// effectiveState, with blockedBy naming the ancestor. Nothing is written to them,
-// so resuming the parent sets them free again.
+// A right may be derived from another, and is never wider than that parent, in scope, time or
+// substrate (narrower.go has the rule). It inherits the limits that its scope does not name when it
+// is issued, so its record has them all. Stopping a right stops all rights that derive from it:
+// they keep their own state, and show the more severe one as effectiveState, with blockedBy naming
+// the ancestor. Nothing is written to them, so resuming the parent puts them in force again.
 //
-// Windows never change once a right is issued, so its end is settled then: its
-// own, or else its parent's, or else its basis's. No right outlives its basis.
-// The window is judged by who delivers; control stores no state for it.
+// A right's window never changes once it is issued. Its end is its own, or else its parent's, or
+// else its basis's; no right outlives its basis. Nodes check the window at delivery; control stores
+// no state for it.
 //
-// stateReason is the caller's text and part of an event that is never erased: it
-// is no place for personal data, and the API says so.
+// stateReason is the caller's text and part of an event that is never erased, so it must hold no
+// personal data; the API says so.
 package right
 
 import (
@@ -55,6 +53,21 @@ type Right struct {
 	Revision    int64          `json:"revision" db:"revision,moves"`
 }
 
+// Campaigns returns the campaigns in the scope, each once, in byte order. A right that was derived
+// without naming any has its parent's in its own scope.
+func (r *Right) Campaigns() ([]string, error) { return campaignsOf(r.Scope) }
+
+func campaignsOf(scope json.RawMessage) ([]string, error) {
+	var limits struct {
+		Campaigns []string `json:"campaigns"`
+	}
+	if err := json.Unmarshal(scope, &limits); err != nil {
+		return nil, err
+	}
+	slices.Sort(limits.Campaigns)
+	return slices.Compact(limits.Campaigns), nil
+}
+
 // Action moves a right from state to state.
 type Action string
 
@@ -68,7 +81,7 @@ const (
 // eventIssued is the type of a right's first event; those of its moves are in the table.
 const eventIssued = "right.issued"
 
-// transitions is the contract's table: what is not here is refused.
+// transitions is the contract's table. Any other transition is refused.
 var transitions = store.Steps[Action, api.RightState]{
 	Suspend: {From: store.From(api.RightActive), To: api.RightSuspended, Event: "right.suspended", Stops: true},
 	Resume:  {From: store.From(api.RightSuspended), To: api.RightActive, Event: "right.resumed"},
@@ -76,7 +89,7 @@ var transitions = store.Steps[Action, api.RightState]{
 	Revoke: {From: store.From(api.RightActive, api.RightSuspended, api.RightRevoked), To: api.RightRevoked, Event: "right.revoked", Stops: true},
 }
 
-// severity orders states from free to final.
+// severity orders states from least to most severe.
 var severity = []api.RightState{api.RightActive, api.RightSuspended, api.RightRevoked}
 
 // effective is the most severe state of a right and its ancestors, given nearest
@@ -92,7 +105,7 @@ func effective(own api.RightState, ancestors []string, states map[string]api.Rig
 	return state, blockedBy
 }
 
-// snapshot is what nodes get of the right.
+// snapshot is what nodes receive of the right.
 func (r *Right) snapshot() *api.Right {
 	return &api.Right{
 		ID: r.ID, TenantID: r.TenantID, Revision: r.Revision, BasisID: r.BasisID, Substrate: r.Substrate, State: r.State,

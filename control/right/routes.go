@@ -15,35 +15,35 @@ import (
 	"muniment/gateway/auth"
 )
 
-// Routes adds the room's operations to the API.
-func (r *Room) Routes(a route.API) {
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
 	const read, write = route.Scope(api.RightsRead), route.Scope(api.RightsWrite)
 	route.Add(a, route.Operation{ID: "create-basis", Method: http.MethodPost, Path: "/v1/bases", Tag: "Bases", Access: write,
-		Summary: "Register a legal basis"}, r.postBasis)
+		Summary: "Register a legal basis"}, s.postBasis)
 	route.Add(a, route.Operation{ID: "list-bases", Method: http.MethodGet, Path: "/v1/bases", Tag: "Bases", Access: read,
-		Summary: "List the legal bases, newest first"}, r.getBases)
+		Summary: "List the legal bases, newest first"}, s.getBases)
 	route.Add(a, route.Operation{ID: "get-basis", Method: http.MethodGet, Path: "/v1/bases/{basisId}", Tag: "Bases", Access: read,
-		Summary: "Get a legal basis"}, r.getBasis)
+		Summary: "Get a legal basis"}, s.getBasis)
 
 	route.Add(a, route.Operation{ID: "issue-right", Method: http.MethodPost, Path: "/v1/rights", Tag: "Rights", Access: write,
-		Summary: "Issue a right under a basis, or derive one from another", Errors: []int{http.StatusNotFound}}, r.postRight)
+		Summary: "Issue a right under a basis, or derive one from another", Errors: []int{http.StatusNotFound}}, s.postRight)
 	route.Add(a, route.Operation{ID: "list-rights", Method: http.MethodGet, Path: "/v1/rights", Tag: "Rights", Access: read,
-		Summary: "List the rights, newest first"}, r.getRights)
+		Summary: "List the rights, newest first"}, s.getRights)
 	route.Add(a, route.Operation{ID: "get-right", Method: http.MethodGet, Path: "/v1/rights/{rightId}", Tag: "Rights", Access: read,
-		Summary: "Get a right"}, r.getRight)
+		Summary: "Get a right"}, s.getRight)
 	route.Add(a, route.Operation{ID: "get-right-provenance", Method: http.MethodGet, Path: "/v1/rights/{rightId}/provenance", Tag: "Rights", Access: read,
-		Summary: "Get a right's lineage: basis, ancestors, derived rights"}, r.getProvenance)
+		Summary: "Get a right's lineage: basis, ancestors, derived rights"}, s.getProvenance)
 	route.Add(a, route.Operation{ID: "get-right-propagation", Method: http.MethodGet, Path: "/v1/rights/{rightId}/propagation", Tag: "Rights", Access: read,
-		Summary: "Get which nodes have applied a right's newest state"}, r.getPropagation)
+		Summary: "Get which nodes have applied a right's newest state"}, s.getPropagation)
 	route.Add(a, route.Operation{ID: "suspend-right", Method: http.MethodPost, Path: "/v1/rights/{rightId}/suspend", Tag: "Rights", Access: write,
-		Summary: "Suspend an ACTIVE right", Stops: true}, r.action(Suspend))
+		Summary: "Suspend an ACTIVE right", Stops: true}, s.action(Suspend))
 	route.Add(a, route.Operation{ID: "resume-right", Method: http.MethodPost, Path: "/v1/rights/{rightId}/resume", Tag: "Rights", Access: write,
-		Summary: "Resume a SUSPENDED right"}, r.action(Resume))
+		Summary: "Resume a SUSPENDED right"}, s.action(Resume))
 	route.Add(a, route.Operation{ID: "revoke-right", Method: http.MethodPost, Path: "/v1/rights/{rightId}/revoke", Tag: "Rights", Access: write,
-		Summary: "Revoke a right for good", Stops: true}, r.action(Revoke))
+		Summary: "Revoke a right for good", Stops: true}, s.action(Revoke))
 }
 
-// SchemaName is for the document, where View and BasisView are the right and the basis.
+// SchemaName is the name in the API document.
 func (View) SchemaName() string      { return "Right" }
 func (BasisView) SchemaName() string { return "Basis" }
 
@@ -64,7 +64,7 @@ type (
 	}
 )
 
-// NewBasis asks for a basis.
+// NewBasis is a request for a basis.
 type NewBasis struct {
 	Kind           string      `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
 	Title          string      `json:"title" minLength:"1" maxLength:"256"`
@@ -78,7 +78,7 @@ type NewBasis struct {
 
 type basisInput struct{ Body NewBasis }
 
-func (r *Room) postBasis(ctx context.Context, in *basisInput) (BasisData, error) {
+func (s *Service) postBasis(ctx context.Context, in *basisInput) (BasisData, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	b := Basis{
 		TenantID: caller.TenantID, Kind: asked.Kind, Title: asked.Title, HolderOrgID: string(asked.HolderOrgID),
@@ -100,10 +100,10 @@ func (r *Room) postBasis(ctx context.Context, in *basisInput) (BasisData, error)
 	if !b.EffectiveUntil.IsZero() && !b.EffectiveFrom.Before(b.EffectiveUntil.Time) {
 		return BasisData{}, api.InvalidField("effectiveUntil", "must be after effectiveFrom")
 	}
-	if err := r.createBasis(ctx, &b, store.ByKey(caller.ID)); err != nil {
+	if err := s.createBasis(ctx, &b, store.ByKey(caller.ID)); err != nil {
 		return BasisData{}, err
 	}
-	return BasisData{r.basisView(b)}, nil
+	return BasisData{s.basisView(b)}, nil
 }
 
 // isHash says whether a text is 32 bytes in their one base64url spelling.
@@ -112,29 +112,29 @@ func isHash(text string) bool {
 	return err == nil && len(b) == sha256.Size
 }
 
-func (r *Room) basisView(b Basis) BasisView { return BasisView{b, b.State(r.db.Now())} }
+func (s *Service) basisView(b Basis) BasisView { return BasisView{b, b.State(s.db.Now())} }
 
-func (r *Room) getBases(ctx context.Context, in *struct{ route.Page }) (BasisList, error) {
+func (s *Service) getBases(ctx context.Context, in *struct{ route.Page }) (BasisList, error) {
 	slice, err := in.Slice()
 	if err != nil {
 		return BasisList{}, err
 	}
-	page, next, err := listBases(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, slice)
+	page, next, err := listBases(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, slice)
 	body := BasisList{Bases: make([]BasisView, 0, len(page)), NextCursor: route.Cursor(next)}
 	for _, b := range page {
-		body.Bases = append(body.Bases, r.basisView(b))
+		body.Bases = append(body.Bases, s.basisView(b))
 	}
 	return body, err
 }
 
-func (r *Room) getBasis(ctx context.Context, in *struct {
+func (s *Service) getBasis(ctx context.Context, in *struct {
 	BasisID string `path:"basisId"`
 }) (BasisData, error) {
-	b, err := bases.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.BasisID)
+	b, err := bases.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.BasisID)
 	if err != nil {
 		return BasisData{}, err
 	}
-	return BasisData{r.basisView(*b)}, nil
+	return BasisData{s.basisView(*b)}, nil
 }
 
 // RightData and RightList are answers about rights.
@@ -148,7 +148,7 @@ type (
 	}
 )
 
-// NewRight asks for a right.
+// NewRight is a request for a right.
 type NewRight struct {
 	BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
 	Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
@@ -161,7 +161,7 @@ type NewRight struct {
 
 type rightInput struct{ Body NewRight }
 
-func (r *Room) postRight(ctx context.Context, in *rightInput) (RightData, error) {
+func (s *Service) postRight(ctx context.Context, in *rightInput) (RightData, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
 		return RightData{}, api.InvalidField("substrate", "is no substrate")
@@ -174,7 +174,7 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (RightData, error)
 		right.HolderOrgID = caller.OrgID
 	}
 	var err error
-	if right.Scope, err = AskedScope(asked.Scope); err != nil {
+	if right.Scope, err = RequestedScope(asked.Scope); err != nil {
 		return RightData{}, err
 	}
 	if right.EffectiveFrom, err = route.Given("effectiveFrom", &asked.EffectiveFrom); err != nil {
@@ -183,7 +183,7 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (RightData, error)
 	if right.EffectiveUntil, err = route.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
 		return RightData{}, err
 	}
-	issued, err := r.issueRight(ctx, right, asked.ParentRightID, store.ByKey(caller.ID))
+	issued, err := s.issueRight(ctx, right, asked.ParentRightID, store.ByKey(caller.ID))
 	return RightData{View{Right: issued, EffectiveState: issued.State}}, err
 }
 
@@ -195,14 +195,14 @@ type rightsInput struct {
 	ParentRightID string `query:"parentRightId" maxLength:"64" doc:"Only rights derived directly from this one."`
 }
 
-func (r *Room) getRights(ctx context.Context, in *rightsInput) (RightList, error) {
+func (s *Service) getRights(ctx context.Context, in *rightsInput) (RightList, error) {
 	f := filter{basisID: in.BasisID, substrate: in.Substrate, state: in.State, parentID: in.ParentRightID}
 	slice, err := in.Slice()
 	if err != nil {
 		return RightList{}, err
 	}
 	var body RightList
-	err = r.db.View(ctx, func(q store.Querier) error {
+	err = s.db.View(ctx, func(q store.Querier) error {
 		page, next, err := listRights(ctx, q, auth.PrincipalFrom(ctx).TenantID, f, slice)
 		if err != nil {
 			return err
@@ -218,39 +218,39 @@ type rightPath struct {
 	RightID string `path:"rightId"`
 }
 
-// view reads the right that the path names, and its ancestors, as they are at one moment.
-func (r *Room) view(ctx context.Context, in *rightPath) (v View, err error) {
-	err = r.db.View(ctx, func(q store.Querier) error {
+// view reads the right of the path and its ancestors, from one state of the database.
+func (s *Service) view(ctx context.Context, in *rightPath) (v View, err error) {
+	err = s.db.View(ctx, func(q store.Querier) error {
 		v, err = Find(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.RightID)
 		return err
 	})
 	return v, err
 }
 
-func (r *Room) getRight(ctx context.Context, in *rightPath) (RightData, error) {
-	v, err := r.view(ctx, in)
+func (s *Service) getRight(ctx context.Context, in *rightPath) (RightData, error) {
+	v, err := s.view(ctx, in)
 	return RightData{v}, err
 }
 
-// RightPropagation is the answer about the nodes' knowledge of a right.
+// RightPropagation is the response on which nodes have applied a right.
 type RightPropagation struct {
 	RightID     string           `json:"rightId"`
 	Propagation node.Propagation `json:"propagation"`
 }
 
-func (r *Room) getPropagation(ctx context.Context, in *rightPath) (RightPropagation, error) {
-	right, err := r.view(ctx, in)
+func (s *Service) getPropagation(ctx context.Context, in *rightPath) (RightPropagation, error) {
+	right, err := s.view(ctx, in)
 	if err != nil {
 		return RightPropagation{}, err
 	}
-	p, err := r.nodes.Propagation(ctx, right.Revision)
+	p, err := s.nodes.Propagation(ctx, right.Revision)
 	return RightPropagation{right.ID, p}, err
 }
 
 // Provenance is a right's lineage.
 type Provenance struct {
 	Basis BasisView `json:"basis"`
-	// Lineage runs from the root right down to the right asked for.
+	// Lineage runs from the root right down to the right itself.
 	Lineage []View `json:"lineage" doc:"Root right first, the right itself last."`
 	// Derived are the rights derived directly from it, newest first, 500 at most;
 	// the list of rights by parentRightId has them all.
@@ -259,17 +259,17 @@ type Provenance struct {
 
 const maxDerived = 500
 
-func (r *Room) getProvenance(ctx context.Context, in *rightPath) (Provenance, error) {
+func (s *Service) getProvenance(ctx context.Context, in *rightPath) (Provenance, error) {
 	var body Provenance
-	err := r.db.View(ctx, func(q store.Querier) (err error) {
-		body, err = r.provenance(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.RightID)
+	err := s.db.View(ctx, func(q store.Querier) (err error) {
+		body, err = s.provenance(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.RightID)
 		return err
 	})
 	return body, err
 }
 
-// provenance reads from one state: what a right rests on is there as long as the right.
-func (r *Room) provenance(ctx context.Context, q store.Querier, tenantID, id string) (p Provenance, err error) {
+// provenance reads a right's lineage. Its basis and ancestors exist as long as the right.
+func (s *Service) provenance(ctx context.Context, q store.Querier, tenantID, id string) (p Provenance, err error) {
 	right, err := rights.Find(ctx, q, tenantID, id)
 	if err != nil {
 		return p, err
@@ -278,7 +278,7 @@ func (r *Room) provenance(ctx context.Context, q store.Querier, tenantID, id str
 	if err != nil {
 		return p, err
 	}
-	p.Basis = r.basisView(*basis)
+	p.Basis = s.basisView(*basis)
 	line := []Right{*right}
 	for _, id := range right.Ancestors {
 		ancestor, err := rights.Find(ctx, q, tenantID, id)
@@ -303,23 +303,23 @@ type actionInput struct {
 	Body    *route.Reason
 }
 
-// MovedRight is the answer to an action: in force here at once, at the nodes as told.
+// MovedRight is the response to an action: in force here at once; propagation says at which nodes.
 type MovedRight struct {
 	Right       View             `json:"right"`
 	Propagation node.Propagation `json:"propagation"`
 }
 
-func (r *Room) action(a Action) func(context.Context, *actionInput) (MovedRight, error) {
+func (s *Service) action(a Action) func(context.Context, *actionInput) (MovedRight, error) {
 	return func(ctx context.Context, in *actionInput) (MovedRight, error) {
 		caller := auth.PrincipalFrom(ctx)
-		moved, err := r.move(ctx, caller.TenantID, in.RightID, a, in.Body.Text(), store.ByKey(caller.ID))
+		moved, err := s.move(ctx, caller.TenantID, in.RightID, a, in.Body.Text(), store.ByKey(caller.ID))
 		if err != nil {
 			return MovedRight{}, err
 		}
-		if a == Resume { // nothing is at risk while a node still refuses
-			p, err := r.nodes.Propagation(ctx, moved.Revision)
+		if a == Resume { // a node that still refuses does no harm
+			p, err := s.nodes.Propagation(ctx, moved.Revision)
 			return MovedRight{moved, p}, err
 		}
-		return MovedRight{moved, r.nodes.Await(ctx, moved.Revision)}, nil
+		return MovedRight{moved, s.nodes.Await(ctx, moved.Revision)}, nil
 	}
 }

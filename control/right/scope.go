@@ -32,11 +32,10 @@ var (
 
 const ownPrefix = "x-"
 
-// readScope reads a scope in any form that is accepted: an object, a string, which is
-// kept as its description, or null or nothing, which name no limit. Keys that the service
-// knows must be of their type, and the callers' own may be anything. Any other key is
-// refused, with the known one that is nearest: a limit that is misspelt must not pass for
-// none.
+// readScope reads a scope in any form that is accepted: an object, a string, which is kept as its
+// description, or null or nothing, which name no limit. Known keys must have their type; the
+// caller's own may hold anything. Any other key is refused, and the error names the nearest known
+// key, so that a misspelt limit is not ignored.
 func readScope(substrate string, text json.RawMessage) (scope map[string]json.RawMessage, faults []api.ValidationError) {
 	var whole any
 	if len(text) > 0 && json.Unmarshal(text, &whole) != nil {
@@ -75,7 +74,7 @@ func readScope(substrate string, text json.RawMessage) (scope map[string]json.Ra
 	return scope, nil
 }
 
-// refuseKey says what is wrong with one member of a scope, nothing if it is sound.
+// refuseKey says what is wrong with one member of a scope; empty if it is valid.
 func refuseKey(key string, value json.RawMessage) (message string) {
 	switch {
 	case slices.Contains(lists, key):
@@ -155,10 +154,10 @@ func canonical(v any) (json.RawMessage, []api.ValidationError) {
 	return text, nil
 }
 
-// AskedScope is the RFC 8785 text of a scope as it came in, VALIDATION_FAILED for one that is
-// too long. It is called before a change begins: a body may be much longer than a scope, and
-// whoever reads it within the change holds up all others.
-func AskedScope(text json.RawMessage) (json.RawMessage, error) {
+// RequestedScope returns the RFC 8785 text of a scope in a request; VALIDATION_FAILED if it is too
+// long. Call it before a change begins: a body may be much longer than a scope, and reading it
+// within the change delays all other changes.
+func RequestedScope(text json.RawMessage) (json.RawMessage, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package right
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"muniment/control/store"
@@ -25,7 +26,7 @@ func listBases(ctx context.Context, q store.Querier, tenantID string, s store.Sl
 	return bases.Page(ctx, q, tenantID, store.Where{}, s)
 }
 
-// filter keeps the rights that have each given value.
+// filter selects the rights that have each given value.
 type filter struct{ basisID, substrate, state, parentID string }
 
 // listRights is listBases for rights.
@@ -46,19 +47,49 @@ func stateOf(ctx context.Context, q store.Querier, id string) (state api.RightSt
 	return state, nil
 }
 
-// hasDerived says whether rights derive from one, at whatever distance.
+// hasDerived says whether any right derives from this one, directly or not.
 func hasDerived(ctx context.Context, q store.Querier, tenantID, id string) (bool, error) {
 	found, err := store.One(ctx, q, "what derives from the right "+id, store.Text,
 		`SELECT right_id FROM rights WHERE tenant_id = $1 AND ' ' || ancestors || ' ' LIKE $2 LIMIT 1`, tenantID, "% "+id+" %")
 	return found != nil, err
 }
 
-// CountBases counts the tenant's bases.
-func (r *Room) CountBases(ctx context.Context, tenantID string) (int64, error) {
-	return store.Count(ctx, r.db.Read(), "bases", `SELECT COUNT(*) FROM bases WHERE tenant_id = $1`, tenantID)
+// Campaigns returns Right.Campaigns of some rights of the tenant, at most a few hundred. Rights
+// without campaigns, and those that the tenant does not have, are left out. A scope never changes,
+// so neither does the result.
+func (s *Service) Campaigns(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error) {
+	all := map[string][]string{}
+	if len(rightIDs) == 0 {
+		return all, nil
+	}
+	type scoped struct{ id, scope string }
+	which, args := "", []any{tenantID}
+	for i, id := range rightIDs {
+		which, args = which+fmt.Sprintf(", $%d", i+2), append(args, id)
+	}
+	return all, store.Each(ctx, s.db.Read(), "the campaigns of rights of "+tenantID, func(row store.Row) (found scoped, err error) {
+		return found, row.Scan(&found.id, &found.scope)
+	}, func(found scoped) error {
+		campaigns, err := campaignsOf(json.RawMessage(found.scope))
+		if len(campaigns) > 0 {
+			all[found.id] = campaigns
+		}
+		return err
+	}, `SELECT right_id, scope FROM rights WHERE tenant_id = $1 AND right_id IN (`+which[2:]+`)`, args...)
 }
 
-// CountRights counts the tenant's rights, in whatever state.
-func (r *Room) CountRights(ctx context.Context, tenantID string) (int64, error) {
-	return store.Count(ctx, r.db.Read(), "rights", `SELECT COUNT(*) FROM rights WHERE tenant_id = $1`, tenantID)
+// CountBases counts the tenant's bases.
+func (s *Service) CountBases(ctx context.Context, tenantID string) (int64, error) {
+	return store.Count(ctx, s.db.Read(), "bases", `SELECT COUNT(*) FROM bases WHERE tenant_id = $1`, tenantID)
 }
+
+// CountRights counts the tenant's rights in any state.
+func (s *Service) CountRights(ctx context.Context, tenantID string) (int64, error) {
+	return store.Count(ctx, s.db.Read(), "rights", `SELECT COUNT(*) FROM rights WHERE tenant_id = $1`, tenantID)
+}
+
+// Rights are the tenant's rights for an export; Sections are all that it has of this service.
+var (
+	Rights   = rights.Section("rights")
+	Sections = []store.Section{bases.Section("bases"), Rights}
+)

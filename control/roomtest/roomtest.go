@@ -1,5 +1,5 @@
-// Package roomtest is what tests of rooms stand on: a database with a tenant, what was
-// told of it, and a service without nodes.
+// Package roomtest is the fixture of tests of services: a database with a tenant, its events, and a
+// control process without nodes.
 package roomtest
 
 import (
@@ -20,7 +20,7 @@ import (
 
 // Open opens the database of a folder, with the tenant tnt_a, of org_a, and its basis
 // bas_a. Opened again on the same folder it is another process's. A nil clock is time.Now.
-func Open(t *testing.T, dir string, now func() time.Time) *store.DB {
+func Open(t testing.TB, dir string, now func() time.Time) *store.DB {
 	t.Helper()
 	path, url := storetest.Place(t, dir)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: now})
@@ -39,9 +39,8 @@ func Right(t *testing.T, db *store.DB, id, scope string) {
 		VALUES ($1, 'tnt_a', 'bas_a', 'CTV', $2, 0, '', 'org_a', 'ACTIVE', 0, 0, 0) ON CONFLICT DO NOTHING`, id, scope)
 }
 
-// Plans asks that indexes find what a list reads: none of its queries walks a table, nor
-// sorts rows on SQLite, which knows nothing of how few they are. It returns how the database
-// answers them.
+// Plans requires that a list's queries use indexes: none of them scans a table, or sorts rows on
+// SQLite, which doesn't know how few they are. It returns the plans.
 func Plans(t *testing.T, db *store.DB, list func(store.Querier) error) (plan string) {
 	t.Helper()
 	explain, detail, slow := "EXPLAIN QUERY PLAN ", 3, []string{"SCAN", "TEMP B-TREE"}
@@ -96,7 +95,7 @@ func Fill(t *testing.T, db *store.DB, rows int, table, columns, values string) {
 	write(t, db, "ANALYZE "+table)
 }
 
-func write(t *testing.T, db *store.DB, statement string, args ...any) {
+func write(t testing.TB, db *store.DB, statement string, args ...any) {
 	t.Helper()
 	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), statement, args...)
@@ -104,7 +103,7 @@ func write(t *testing.T, db *store.DB, statement string, args ...any) {
 	}))
 }
 
-// Events are those that no relay has taken yet.
+// Events returns the events in the outbox.
 func Events(t require.TestingT, db *store.DB) []sealer.Event {
 	events, err := store.List(context.Background(), db.Read(), "the outbox", func(row store.Row) (sealer.Event, error) {
 		text, err := store.Text(row)

@@ -6,9 +6,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// OrgID is the id of an organisation as a caller gives it. Anything else is
-// VALIDATION_FAILED, with its field: who holds his own right may not offer it to himself
-// under a name that only a blank tells from his.
+// OrgID is the id of an organisation as a caller gives it. Anything else is VALIDATION_FAILED, with
+// its field, so that two names can't differ by a blank alone.
 type OrgID string
 
 // Schema implements huma.SchemaProvider.

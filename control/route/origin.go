@@ -6,14 +6,13 @@ import (
 	"muniment/gateway/api"
 )
 
-// Origin, embedded in an input, knows the address that the caller has called.
+// Origin, embedded in an input, is the address that the caller used.
 type Origin struct{ base string }
 
 // Base is that address, without a path: as https://muniment.example.
 func (o *Origin) Base() string { return o.base }
 
-// Resolve implements huma.Resolver. The scheme is the gateway's word: it is the one hop that is
-// trusted.
+// Resolve implements huma.Resolver. The scheme comes from the gateway, the one trusted hop.
 func (o *Origin) Resolve(ctx huma.Context) []error {
 	o.base = "http://" + ctx.Host()
 	if ctx.Header(api.HeaderForwardedProto) == "https" {

@@ -4,14 +4,29 @@ import (
 	"encoding/base64"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
 
-// Page is what every list operation takes; an operation's input embeds it.
+// Page is embedded by the input of every list operation.
 type Page struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"The most records to answer with."`
 	Cursor string `query:"cursor" maxLength:"256" doc:"The nextCursor of the answer before."`
+}
+
+// GivenPage is embedded by the input of an operation that takes no page at times: it knows
+// whether the request has one, which the default of Page.Limit hides.
+type GivenPage struct{ given bool }
+
+// PageGiven says whether the request has a limit or a cursor.
+func (g *GivenPage) PageGiven() bool { return g.given }
+
+// Resolve implements huma.Resolver.
+func (g *GivenPage) Resolve(c huma.Context) []error {
+	g.given = c.Query("limit") != "" || c.Query("cursor") != ""
+	return nil
 }
 
 // cursorVersion begins a cursor's text, so that another form can follow later.
@@ -19,7 +34,7 @@ const cursorVersion = "1:"
 
 var cursorCoding = base64.RawURLEncoding.Strict()
 
-// Slice is what the page asks for. A cursor that this service did not make is
+// Slice returns the slice of the page. A cursor that this service did not make is
 // VALIDATION_FAILED.
 func (p Page) Slice() (store.Slice, error) {
 	if p.Cursor == "" {
@@ -36,8 +51,7 @@ func (p Page) Slice() (store.Slice, error) {
 // BadCursor refuses a cursor of another list.
 func BadCursor() error { return api.InvalidField("cursor", "is no cursor of this list") }
 
-// Cursor is the nextCursor of a page behind which the list goes on after a key; nil where
-// that is empty, and the list ends.
+// Cursor is the nextCursor of a page whose list continues after a key; nil if that is empty.
 func Cursor(next string) *string {
 	if next == "" {
 		return nil

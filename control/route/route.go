@@ -1,5 +1,5 @@
-// Package route is how a room declares its operations. One declaration makes the route, who
-// may call it, what the OpenAPI document says of it and the page under /docs:
+// Package route is how a service declares its operations. One declaration makes the route, its
+// access, its part of the OpenAPI document, and the page under /docs:
 //
 //	route.Add(a, route.Operation{
 //		ID: "get-offer", Method: http.MethodGet, Path: "/v1/offers/{offerId}", Tag: "Offers",
@@ -8,18 +8,21 @@
 //		return r.offer(ctx, auth.PrincipalFrom(ctx).TenantID, in.OfferID)
 //	})
 //
-// The input's fields say by their tags where they stand in the request and what they may be,
-// as huma has it: path, query, and a member Body. The output is the data of the answer; an
-// error is an *api.Error, or a fault of the service. Lists embed Page, and what is asked about a
-// stretch of time Window and AsOf. A type is called in the document as in Go, but for Named.
+// The tags of the input's fields say where they are in the request and which values are valid, as
+// in huma: path, query, and a member Body. The output is the data of the response; an error is an
+// *api.Error, or an internal fault. Inputs of lists embed Page, and those about a period Window and
+// AsOf. A type has its Go name in the document, unless it is Named.
 //
-// Control reads the declaration at its doors (see package control); huma carries it there.
+// Control enforces the declaration (see package control); huma carries it there. The gateway serves
+// deliveries itself, and asks for their scope in its deliver.go.
 package route
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -28,7 +31,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// API is what operations are added to.
+// API is the API that operations are added to.
 type API = huma.API
 
 // Operation declares one operation of the API.
@@ -42,11 +45,15 @@ type Operation struct {
 	Description string
 	// Errors are the statuses it answers with that Refusals would not have by itself.
 	Errors []int
-	// Heavy says that it reads much of a tenant's log: few are in hand at a time.
+	// Heavy says that it reads much of a tenant's log: few run at a time.
 	Heavy bool
-	// Stops says that it takes something out of force: it is carried out even where there is
-	// no room to keep an Idempotency-Key.
+	// Stops says that it is a stop (store.DB.Stop): it runs even if there is no disk space to keep
+	// an Idempotency-Key.
 	Stops bool
+	// Faults finds what else is wrong with a body that its schema refuses, so that the error names
+	// all faults. read reads the body, and fails if it does not fit the type. The operation itself
+	// checks a body that passes its schema. Optional.
+	Faults func(ctx context.Context, read func(body any) error) []api.ValidationError
 	// EmptyIsMissing says that null and "" in a required field are no value, and that nothing
 	// but an object is a body.
 	EmptyIsMissing bool
@@ -57,6 +64,10 @@ type Operation struct {
 	Refuse func(e *api.Error, errs []error) huma.StatusError
 	// Content is what AddRaw and AddFile answer with, unless the output's Body says it.
 	Content Content
+	// Files are the media types of the files that AddDataOrFile may answer with.
+	Files []string
+	// Headers are what the document says of headers of the answer, by their names.
+	Headers map[string]string
 }
 
 // Content is an answer that has no envelope.
@@ -69,17 +80,17 @@ type Access interface {
 }
 
 type (
-	// Scope lets in API keys that hold it.
+	// Scope admits API keys that hold it.
 	Scope api.Scope
-	// Public lets in everybody.
+	// Public admits every caller.
 	Public struct{}
-	// Operator lets in who holds the admin token, on the admin listener.
+	// Operator admits holders of the admin token, on the admin listener.
 	Operator struct{}
-	// Node lets in nodes that have joined, on the nodes' listener.
+	// Node admits nodes that have joined, on the nodes' listener.
 	Node struct{}
-	// Own lets in whom the room lets in itself.
+	// Own is for services with an authentication of their own.
 	Own struct {
-		// Let returns the context for the operation, or says by an error why not.
+		// Let returns the context for the operation, or the error of a refused request.
 		Let func(huma.Context) (context.Context, error)
 		// Tenant is whose request it is, in the context from Let; empty of who has none yet. nil
 		// leaves requests out of what a tenant may have in hand.
@@ -114,48 +125,118 @@ func Add[I, O any](a API, op Operation, do func(context.Context, *I) (O, error))
 	})
 }
 
-// Describe adds to the document what somebody else answers: a is an API that serves nothing.
+// Describe adds an operation to the document that another process serves.
 func Describe[I, O any](a API, op Operation) { Add[I, O](a, op, nil) }
 
 // File is an answer of any length.
 type File struct {
-	// Name is proposed to who downloads it.
+	// Name is proposed to who downloads it. A file without one is shown.
 	Name string
-	// Size is how many bytes Write is going to write. One that writes less breaks the answer
-	// off, which can't be taken for a whole one.
-	Size  int64
-	Write func(io.Writer)
-	// Coding is the content coding of what Write writes; empty for none. Vary names the
+	// Type is the file's media type. Default: that of the operation's Content.
+	Type string
+	// Header are further headers of the answer.
+	Header map[string]string
+	// Size is how many bytes write is going to write, or UnknownSize. One that writes less
+	// breaks the answer off, which can't be taken for a whole one; where the size is unknown,
+	// it panics with http.ErrAbortHandler for that.
+	Size int64
+	// Open records that the file is read, and returns what writes it. Its error is the answer.
+	// It is not called for HEAD, which reads nothing.
+	Open func(context.Context) (write func(io.Writer), err error)
+	// Coding is the content coding of what is written; empty for none. Vary names the
 	// header of the request that it depends on.
 	Coding, Vary string
 }
 
+// UnknownSize is that of a file that is made while it is written.
+const UnknownSize = -1
+
 // AddFile adds an operation that answers with a file of the operation's Content.
 func AddFile[I any](a API, op Operation, do func(context.Context, *I) (*File, error)) {
-	AddRaw(a, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
+	addRaw(a, op, nil, huma.Middlewares{noteHead}, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
 		f, err := do(ctx, in)
 		if err != nil {
 			return nil, err
 		}
+		return f.answer(ctx, &op)
+	})
+}
+
+// AddDataOrFile adds an operation that answers with data in the contract's envelope or, where
+// do returns one, with a file of one of the operation's Files.
+func AddDataOrFile[I, O any](a API, op Operation, do func(context.Context, *I) (O, *File, error)) {
+	content := map[string]*huma.MediaType{typeJSON: {Schema: a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Body[O]](), true, "")}}
+	for _, kind := range op.Files {
+		content[kind] = mediaOf(kind)
+	}
+	addRaw(a, op, content, huma.Middlewares{noteHead}, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
+		data, f, err := do(ctx, in)
+		switch {
+		case err != nil:
+			return nil, err
+		case f != nil:
+			return f.answer(ctx, &op)
+		}
 		return &huma.StreamResponse{Body: func(to huma.Context) {
-			to.SetHeader("Content-Type", op.Content.Type)
-			to.SetHeader("Content-Length", strconv.FormatInt(f.Size, 10))
-			to.SetHeader("Content-Disposition", `attachment; filename="`+f.Name+`"`)
-			if f.Coding != "" {
-				to.SetHeader("Content-Encoding", f.Coding)
+			to.SetHeader("Content-Type", typeJSON)
+			if err := a.Marshal(to.BodyWriter(), typeJSON, api.OK(data)); err != nil && to.Context().Err() == nil {
+				panic(err)
 			}
-			if f.Vary != "" {
-				to.SetHeader("Vary", f.Vary)
-			}
-			f.Write(to.BodyWriter())
 		}}, nil
 	})
 }
 
+const typeJSON = "application/json"
+
+// answer opens the file, unless the request is a HEAD, and is the answer with it.
+func (f *File) answer(ctx context.Context, op *Operation) (*huma.StreamResponse, error) {
+	write := func(io.Writer) {}
+	if ctx.Value(isHead{}) == false {
+		var err error
+		if write, err = f.Open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return &huma.StreamResponse{Body: func(to huma.Context) {
+		to.SetHeader("Content-Type", cmp.Or(f.Type, op.Content.Type))
+		if f.Size != UnknownSize {
+			to.SetHeader("Content-Length", strconv.FormatInt(f.Size, 10))
+		}
+		if f.Name != "" {
+			to.SetHeader("Content-Disposition", `attachment; filename="`+f.Name+`"`)
+		}
+		to.SetHeader("Referrer-Policy", "no-referrer")
+		to.SetHeader("X-Content-Type-Options", "nosniff")
+		if f.Coding != "" {
+			to.SetHeader("Content-Encoding", f.Coding)
+		}
+		if f.Vary != "" {
+			to.SetHeader("Vary", f.Vary)
+		}
+		for name, value := range f.Header {
+			to.SetHeader(name, value)
+		}
+		write(to.BodyWriter())
+	}}, nil
+}
+
+func noteHead(c huma.Context, next func(huma.Context)) {
+	next(huma.WithValue(c, isHead{}, c.Method() == http.MethodHead))
+}
+
+// isHead is the context's key of whether a request is a HEAD, which the mux gives to GET.
+type isHead struct{}
+
 // AddRaw adds an operation whose output is the whole answer, headers and Body.
 func AddRaw[I, O any](a API, op Operation, do func(context.Context, *I) (*O, error)) {
+	addRaw(a, op, nil, nil, do)
+}
+
+// addRaw takes what the answer may be beside the operation's Content; where nothing says so, it
+// is what O is.
+func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, middlewares huma.Middlewares, do func(context.Context, *I) (*O, error)) {
 	h := huma.Operation{
-		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Tags: []string{op.Tag},
+		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Tags: []string{op.Tag}, Middlewares: middlewares,
 		Metadata: map[string]any{declaration: &op},
 	}
 	if op.Access != nil {
@@ -171,23 +252,29 @@ func AddRaw[I, O any](a API, op Operation, do func(context.Context, *I) (*O, err
 		}
 	}
 	if kind := op.Content.Type; kind != "" {
-		media := &huma.MediaType{}
-		switch {
-		case kind == "application/json":
-			media.Schema = &huma.Schema{Type: huma.TypeObject}
-		case strings.HasPrefix(kind, "text/"):
-			media.Schema = &huma.Schema{Type: huma.TypeString}
+		content = map[string]*huma.MediaType{kind: mediaOf(kind)}
+	}
+	if content != nil {
+		answer := &huma.Response{Description: cmp.Or(op.Content.Note, http.StatusText(http.StatusOK)), Content: content, Headers: map[string]*huma.Param{}}
+		for name, note := range op.Headers {
+			answer.Headers[name] = &huma.Param{Description: note, Schema: &huma.Schema{Type: huma.TypeString}}
 		}
-		note := op.Content.Note
-		if note == "" {
-			note = http.StatusText(http.StatusOK)
-		}
-		h.Responses = map[string]*huma.Response{"200": {Description: note, Content: map[string]*huma.MediaType{kind: media}}}
+		h.Responses = map[string]*huma.Response{"200": answer}
 	}
 	huma.Register(a, h, do)
 	for _, kind := range op.Text { // in which huma sees bytes
 		h.RequestBody.Content[kind].Schema = &huma.Schema{Type: huma.TypeString}
 	}
+}
+
+func mediaOf(kind string) *huma.MediaType {
+	switch {
+	case kind == typeJSON:
+		return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeObject}}
+	case strings.HasPrefix(kind, "text/"):
+		return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	}
+	return &huma.MediaType{}
 }
 
 // declaration is where huma carries an Operation to Of.

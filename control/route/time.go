@@ -32,7 +32,7 @@ var spellings = []*regexp.Regexp{
 	regexp.MustCompile(`^(\d{4})(\d\d)(\d\d)(?:(T)(\d\d)(\d\d)(?:(\d\d)(?:[.,](\d+))?)?` + zone + `)?$`),
 }
 
-// zone may be missing, to be told from what is no time.
+// zone is optional, so that a missing zone has an error of its own.
 const zone = `(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?`
 
 var (

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 
-	"muniment/control/node"
 	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -29,8 +28,8 @@ type Rotated struct {
 	RotatedAt store.Instant `json:"rotatedAt"`
 }
 
-// Run asks the server.
-func (c *RotateCommand) Run(server node.Server, out io.Writer) error {
+// Run sends the request to the server.
+func (c *RotateCommand) Run(server route.AdminClient, out io.Writer) error {
 	var done Rotated
 	if err := server.Do(http.MethodPost, "/admin/sandbox/rotate-secret", nil, &done); err != nil {
 		return fmt.Errorf("cannot rotate the secret of the cookies: %w", err)
@@ -43,10 +42,10 @@ func (c *RotateCommand) Run(server node.Server, out io.Writer) error {
 }
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
-func (r *Room) OperatorRoutes(a route.API) {
+func (s *Service) OperatorRoutes(a route.API) {
 	route.Add(a, route.Operation{ID: "rotate-sandbox-secret", Method: http.MethodPost, Path: "/admin/sandbox/rotate-secret", Tag: "Operator", Access: route.Operator{},
 		Summary: "Sign the sandbox's cookies with a new secret, and accept no older one"}, func(ctx context.Context, _ *struct{}) (Rotated, error) {
-		at, err := r.RotateSecret(ctx, store.ByOperator())
+		at, err := s.RotateSecret(ctx, store.ByOperator())
 		return Rotated{at}, err
 	})
 }
@@ -55,8 +54,8 @@ const rotatedEvent = "sandbox.secret_rotated"
 
 // RotateSecret takes every visitor's tenant away from its cookie, at once and in every
 // process.
-func (r *Room) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instant, err error) {
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+func (s *Service) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instant, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		at = store.At(tx.Now())
 		if err := replaceSecret(ctx, tx, newSecret(), at); err != nil {
 			return err

@@ -55,18 +55,18 @@ type constraintInput struct{ Body Scenario }
 
 // constraintDemo puts a delivery under the rules that every delivery is put under, on a
 // right without limits of its own. The tenant needs none, and nothing of it changes.
-func (r *Room) constraintDemo(_ context.Context, in *constraintInput) (Constraint, error) {
-	s, name := scenarios[in.Body.Scenario], in.Body.Scenario
+func (s *demo) constraintDemo(_ context.Context, in *constraintInput) (Constraint, error) {
+	scenario, name := scenarios[in.Body.Scenario], in.Body.Scenario
 	var observed gate.Telemetry
-	faults, err := observed.Decode(jsontext.NewDecoder(strings.NewReader(string(s.attempt.Telemetry))), nil)
+	faults, err := observed.Decode(jsontext.NewDecoder(strings.NewReader(string(scenario.attempt.Telemetry))), nil)
 	if err != nil || len(faults) > 0 {
 		return Constraint{}, fmt.Errorf("cannot play the scenario %s: %v %w", name, faults, err)
 	}
-	on := gate.Right{Substrate: s.substrate}
-	verdict := gate.Evaluate(&on, &observed, s.attempt.DwellMs)
+	on := gate.Right{Substrate: scenario.substrate}
+	verdict := gate.Evaluate(&on, &observed, scenario.attempt.DwellMs)
 	violations := verdict.Violations(&on, &observed)
 	return Constraint{
-		Scenario: name, Substrate: verdict.Substrate.String(), Gate: gate.Version, Delivery: s.attempt, Refused: verdict.Refused(),
+		Scenario: name, Substrate: verdict.Substrate.String(), Gate: gate.Version, Delivery: scenario.attempt, Refused: verdict.Refused(),
 		Status: http.StatusPreconditionFailed, Error: api.PreconditionFailed, Message: gate.ConstraintMessage(verdict.Substrate, len(violations)),
 		Violations: violations,
 	}, nil

@@ -16,7 +16,7 @@ import (
 // cookieName is the contract's.
 const cookieName = "svc_sandbox_tenant"
 
-// secret signs the cookies. Whoever has another one accepts none of them.
+// secret signs the cookies.
 type secret [32]byte
 
 func newSecret() (s secret) {
@@ -30,7 +30,7 @@ func (s secret) sign(tenantID string) string {
 	return tenantID + "." + s.mac(cookieName+"="+tenantID)
 }
 
-// hash stands for whom an address stands for, and tells nothing of it without the secret.
+// hash is the keyed hash of a subscriber's address.
 func (s secret) hash(address netip.Addr) string {
 	return s.mac("address=" + subscriber(address).String())
 }
@@ -61,8 +61,8 @@ func cookie(value string, within bool) *http.Cookie {
 	return c
 }
 
-// withinMachine says whether who asks is on the machine that it asks. A Host header alone
-// does not say that: a proxy may put its own there.
+// withinMachine says whether a request came from this machine. A Host header alone does not say
+// that: a proxy may put its own there.
 func withinMachine(host string, from netip.Addr) bool {
 	return loopback(host) && from.Unmap().IsLoopback()
 }

@@ -73,13 +73,19 @@ func script(seed float64, count int, on []right.View) []played {
 	return list
 }
 
+// demo plays deliveries for a visitor.
+type demo struct {
+	*core
+	*budget
+}
+
 // playable are the rights that a demo delivers on: the ACTIVE ones of the seed's
 // substrates, in an order that is the same for every tenant. Each substrate is asked for,
 // so that many rights on another, or stopped ones, hide none.
-func (r *Room) playable(ctx context.Context) (some []right.View, err error) {
-	for _, s := range seedRights {
-		rights, _, err := all[right.View](ctx, r, "rights", "rights", url.Values{
-			"substrate": {s.substrate}, "state": {string(api.RightActive)},
+func (s *demo) playable(ctx context.Context) (some []right.View, err error) {
+	for _, wanted := range seedRights {
+		rights, _, err := all[right.View](ctx, s.core, "rights", "rights", url.Values{
+			"substrate": {wanted.substrate}, "state": {string(api.RightActive)},
 		})
 		if err != nil {
 			return nil, err
@@ -134,7 +140,7 @@ type Demo struct {
 
 const defaultEvents = 12
 
-func (r *Room) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
+func (s *demo) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
 	d := Demo{EventCount: defaultEvents, Seed: float64(rand.Uint32()), Deliveries: []Delivered{}, Refused: []Undelivered{}}
 	if in.Body != nil {
 		d.EventCount = in.Body.EventCount
@@ -142,27 +148,27 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
 			d.Seed = *in.Body.Seed
 		}
 	}
-	on, err := r.playable(ctx)
+	on, err := s.playable(ctx)
 	if err != nil {
 		return Demo{}, err
 	}
 	if len(on) == 0 {
 		return Demo{}, api.Conflict("the tenant has no ACTIVE right on DOOH, CTV, MOBILE or MESSAGING")
 	}
-	if err := r.admit(ctx, usageOfDemo(d.EventCount, 0)); err != nil {
+	if err := s.admit(ctx, usageOfDemo(d.EventCount, 0)); err != nil {
 		return Demo{}, err
 	}
-	defer func() { r.charge(ctx, usageOfDemo(len(d.Deliveries), len(d.Pack))) }()
+	defer func() { s.charge(ctx, usageOfDemo(len(d.Deliveries), len(d.Pack))) }()
 	for _, p := range script(d.Seed, d.EventCount, on) {
-		if err := r.play(ctx, p, &d); err != nil {
+		if err := s.play(ctx, p, &d); err != nil {
 			return Demo{}, err
 		}
 	}
-	if d.Pack, err = r.sealAll(ctx); err != nil {
+	if d.Pack, err = s.sealAll(ctx); err != nil {
 		return Demo{}, err
 	}
 	if len(d.Deliveries) > 0 { // which is another run's, if one of this tenant sealed meanwhile
-		if d.Pack, err = r.packOf(ctx, d.Deliveries[len(d.Deliveries)-1]); err != nil {
+		if d.Pack, err = s.packOf(ctx, d.Deliveries[len(d.Deliveries)-1]); err != nil {
 			return Demo{}, err
 		}
 	}
@@ -175,16 +181,16 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
 	return d, err
 }
 
-// mostSeals is how often a run of the demo asks for its deliveries to be sealed: each time
-// waits for what has to be loaded first.
-const mostSeals = 3
+// maxSeals is how many times a run of the demo requests a seal: each time waits for what has to be
+// loaded first.
+const maxSeals = 3
 
 // sealAll seals everything that was delivered, and returns the header of the newest pack.
-func (r *Room) sealAll(ctx context.Context) (newest json.RawMessage, err error) {
+func (s *demo) sealAll(ctx context.Context) (newest json.RawMessage, err error) {
 	var sealed proof.Sealed
 	var body any
-	for range mostSeals {
-		text, err := r.ask(ctx, http.MethodPost, "/v1/proof-packs/seal", body)
+	for range maxSeals {
+		text, err := s.ask(ctx, http.MethodPost, "/v1/proof-packs/seal", body)
 		if err == nil {
 			err = json.Unmarshal(text, &sealed)
 		}
@@ -197,7 +203,7 @@ func (r *Room) sealAll(ctx context.Context) (newest json.RawMessage, err error) 
 }
 
 // packOf is the header of the pack that holds a delivery's receipt.
-func (r *Room) packOf(ctx context.Context, d Delivered) (header json.RawMessage, err error) {
+func (s *demo) packOf(ctx context.Context, d Delivered) (header json.RawMessage, err error) {
 	var receipt struct {
 		ReceiptID string `json:"receiptId"`
 	}
@@ -208,25 +214,25 @@ func (r *Room) packOf(ctx context.Context, d Delivered) (header json.RawMessage,
 		Sealed struct {
 			PackID string `json:"packId"`
 		} `json:"sealed"`
-	}](ctx, r, "/v1/receipts/"+receipt.ReceiptID)
+	}](ctx, s.core, "/v1/receipts/"+receipt.ReceiptID)
 	if err != nil {
 		return nil, err
 	}
 	pack, err := read[struct {
 		Header json.RawMessage `json:"header"`
-	}](ctx, r, "/v1/proof-packs/"+held.Sealed.PackID)
+	}](ctx, s.core, "/v1/proof-packs/"+held.Sealed.PackID)
 	return pack.Header, err
 }
 
 // play makes one delivery, and writes down what came of it. An error is that it can't be
 // said.
-func (r *Room) play(ctx context.Context, p played, into *Demo) error {
+func (s *demo) play(ctx context.Context, p played, into *Demo) error {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
 	of := visitorOf(ctx).caller
-	answer, err := r.cfg.Deliver(ctx, of.TenantID, of.ID, body)
+	answer, err := s.cfg.Deliver(ctx, of.TenantID, of.ID, body)
 	if refused, ok := errors.AsType[*api.Error](err); ok {
 		switch refused.GetStatus() {
 		case http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed:

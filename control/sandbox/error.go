@@ -88,7 +88,7 @@ var statuses = map[int]int{
 	http.StatusRequestEntityTooLarge: http.StatusUnprocessableEntity, http.StatusServiceUnavailable: http.StatusServiceUnavailable,
 }
 
-// refused tells what /v1 refused.
+// refused renders an error of /v1.
 func (s said) refused(status int, retryAfter time.Duration) *Error {
 	message := s.Message
 	if len(s.Faults) > 0 {
@@ -121,9 +121,9 @@ func listed(faults []api.ValidationError) string {
 // Owns says whether a path is the sandbox's, be there anything under it or not.
 func Owns(path string) bool { return path == Base || strings.HasPrefix(path, Base+"/") }
 
-// Spell is an error of the contract's as the sandbox answers it, for those who answer
-// before or around its operations; ok is false for a path that is not the sandbox's.
-func Spell(path string, e *api.Error) (status int, body []byte, ok bool) {
+// RenderError renders an error of the contract in the sandbox's envelope, for handlers that answer before
+// or around its operations; ok is false for a path that is not the sandbox's.
+func RenderError(path string, e *api.Error) (status int, body []byte, ok bool) {
 	if !Owns(path) {
 		return 0, nil, false
 	}
@@ -135,7 +135,7 @@ func Spell(path string, e *api.Error) (status int, body []byte, ok bool) {
 	return own.GetStatus(), text.Bytes(), true
 }
 
-// refuse tells what the door refused, or a handler, in the sandbox's envelope.
+// refuse renders an error of a check or a handler in the sandbox's envelope.
 func refuse(e *api.Error, errs []error) huma.StatusError {
 	if own, ok := errors.AsType[*Error](errors.Join(errs...)); ok {
 		return own
@@ -152,7 +152,7 @@ func refuse(e *api.Error, errs []error) huma.StatusError {
 	return said{Code: e.Code, Message: e.Message}.refused(status, e.RetryAfter)
 }
 
-// unfit tells what is wrong with a body, first of all what is not there.
+// unfit says what is wrong with a body, missing fields first.
 func unfit(e *api.Error) *Error {
 	var missing []string
 	for _, f := range e.ValidationErrors {
@@ -174,12 +174,12 @@ func unfit(e *api.Error) *Error {
 	return refusal(http.StatusUnprocessableEntity, HandlerError, string(api.ValidationFailed)+": "+message)
 }
 
-// heard reads an answer of /v1.
-func heard(status int, answer []byte) (json.RawMessage, error) {
+// readAnswer reads a response of /v1.
+func readAnswer(status int, answer []byte) (json.RawMessage, error) {
 	if status == http.StatusOK {
-		var told struct{ Data json.RawMessage }
-		err := json.Unmarshal(answer, &told)
-		return told.Data, err
+		var body struct{ Data json.RawMessage }
+		err := json.Unmarshal(answer, &body)
+		return body.Data, err
 	}
 	var s said
 	if err := json.Unmarshal(answer, &s); err != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// crowdedIdle is after how long without a request a tenant has to go for another one
-	// when there is no place left: else who makes tenants and leaves them, be it from an
-	// address or two, keeps everybody out for Config.Idle.
+	// crowdedIdle is after how long without a request a tenant has to go for another one when there
+	// is no place left: else who makes tenants and leaves them, be it from an address or two, would
+	// keep all others out for Config.Idle.
 	crowdedIdle = time.Hour
 	// crowdedTries bounds how many are tried to be dropped for one visitor.
 	crowdedTries = 10
@@ -32,70 +32,70 @@ type taken struct {
 	log                   []hourly
 }
 
-// crowdedQuiet is for how long nobody has used a tenant that goes for another visitor.
-func (r *Room) crowdedQuiet() time.Duration { return min(crowdedIdle, r.cfg.Idle) }
+// crowdedQuiet is how long a tenant must be unused to be dropped for another visitor.
+func (s *budget) crowdedQuiet() time.Duration { return min(crowdedIdle, s.cfg.Idle) }
 
-func (r *Room) taken(ctx context.Context, q store.Querier) (t taken, err error) {
+func (s *budget) taken(ctx context.Context, q store.Querier) (t taken, err error) {
 	err = q.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(kept_bytes), 0) AS BIGINT), COUNT(CASE WHEN seen_at <= $1 THEN 1 END),
 		CAST(COALESCE(SUM(CASE WHEN seen_at <= $1 THEN kept_bytes ELSE 0 END), 0) AS BIGINT), MIN(seen_at) FROM sandbox_tenants`,
-		store.At(lastSeen(r.db.Now(), r.crowdedQuiet()))).Scan(&t.tenants, &t.kept, &t.idleTenants, &t.idleKept, &t.usedFirst)
+		store.At(lastSeen(s.db.Now(), s.crowdedQuiet()))).Scan(&t.tenants, &t.kept, &t.idleTenants, &t.idleKept, &t.usedFirst)
 	if err != nil {
 		return t, fmt.Errorf("cannot sum up what the sandbox takes: %w", err)
 	}
-	t.log, err = r.logged(ctx, q, "")
+	t.log, err = s.logged(ctx, q, "")
 	return t, err
 }
 
-// fits says whether there is room for a claim where so much is taken. Who wants no tenant
+// fits says whether there is space for a claim where so much is taken. Who wants no tenant
 // is not concerned with how many there are.
-func (r *Room) fits(c claim, tenants, bytes int64) bool {
-	return (c.tenants == 0 || tenants+c.tenants <= r.cfg.MaxTenants) && bytes+c.bytes <= r.cfg.Bytes
+func (s *budget) fits(c claim, tenants, bytes int64) bool {
+	return (c.tenants == 0 || tenants+c.tenants <= s.cfg.MaxTenants) && bytes+c.bytes <= s.cfg.Bytes
 }
 
-// hasRoom refuses a claim for which there is no room at present. What is taken comes with
+// hasSpace refuses a claim for which there is no space at present. What is taken comes with
 // the refusal.
-func (r *Room) hasRoom(ctx context.Context, q store.Querier, c claim) (taken, error) {
-	t, err := r.taken(ctx, q)
-	if err == nil && !r.fits(c, t.tenants, t.kept+sumOf(t.log)) {
-		err = r.full(t, c)
+func (s *budget) hasSpace(ctx context.Context, q store.Querier, c claim) (taken, error) {
+	t, err := s.taken(ctx, q)
+	if err == nil && !s.fits(c, t.tenants, t.kept+sumOf(t.log)) {
+		err = s.full(t, c)
 	}
 	return t, err
 }
 
 // full refuses a claim, until a tenant may be dropped for it, or the log has let go of
 // enough if no tenant's end would do.
-func (r *Room) full(t taken, c claim) *Error {
-	wait := t.usedFirst.Sub(lastSeen(r.db.Now(), r.crowdedQuiet()))
-	if excess := sumOf(t.log) + c.bytes - r.cfg.Bytes; excess > 0 {
-		wait = r.untilLeft(t.log, excess)
+func (s *budget) full(t taken, c claim) *Error {
+	wait := t.usedFirst.Sub(lastSeen(s.db.Now(), s.crowdedQuiet()))
+	if excess := sumOf(t.log) + c.bytes - s.cfg.Bytes; excess > 0 {
+		wait = s.untilLeft(t.log, excess)
 	}
-	return unavailable("the sandbox is full: ask again later", max(wait, touchEvery))
+	return unavailable("the sandbox is full: try again later", max(wait, touchEvery))
 }
 
-// makeRoom refuses a claim for which there is no room. If idle tenants take what is missing,
-// it drops them first, whom nobody has used for longest, for at least crowdedIdle.
-func (r *Room) makeRoom(ctx context.Context, c claim) error {
-	t, err := r.hasRoom(ctx, r.db.Read(), c)
-	if _, full := errors.AsType[*Error](err); !full || !r.fits(c, t.tenants-t.idleTenants, t.kept-t.idleKept+sumOf(t.log)) {
+// makeSpace refuses a claim for which there is no space. If idle tenants take what is missing, it
+// first drops those that were idle for longest, and for at least crowdedIdle.
+func (s *budget) makeSpace(ctx context.Context, c claim) error {
+	t, err := s.hasSpace(ctx, s.db.Read(), c)
+	if _, full := errors.AsType[*Error](err); !full || !s.fits(c, t.tenants-t.idleTenants, t.kept-t.idleKept+sumOf(t.log)) {
 		return err
 	}
-	quiet := r.crowdedQuiet()
-	list, failed := listIdle(ctx, r.db.Read(), lastSeen(r.db.Now(), quiet), lodger{}, crowdedTries)
+	quiet := s.crowdedQuiet()
+	list, failed := listIdle(ctx, s.db.Read(), lastSeen(s.db.Now(), quiet), visitorTenant{}, crowdedTries)
 	if failed != nil {
 		return failed
 	}
 	for _, l := range list {
-		dropped, failed := r.dropUnused(ctx, l.tenantID, quiet)
+		dropped, failed := s.dropUnused(ctx, l.tenantID, quiet)
 		if _, unavailable := errors.AsType[*api.Error](failed); unavailable || ctx.Err() != nil {
 			return failed
 		}
 		if failed != nil {
-			r.logUndropped(l, failed)
+			s.logUndropped(l, failed)
 		}
 		if !dropped {
 			continue
 		}
-		_, err = r.hasRoom(ctx, r.db.Read(), c)
+		_, err = s.hasSpace(ctx, s.db.Read(), c)
 		if _, full := errors.AsType[*Error](err); !full {
 			return err
 		}
@@ -104,10 +104,10 @@ func (r *Room) makeRoom(ctx context.Context, c claim) error {
 }
 
 // logUndropped logs it once a minute: visitors come as often as they like.
-func (r *Room) logUndropped(l lodger, err error) {
-	now, last := r.db.Now().UnixMilli(), r.undroppedLogged.Load()
-	if now-last >= time.Minute.Milliseconds() && r.undroppedLogged.CompareAndSwap(last, now) {
-		r.cfg.Logger.Error("cannot drop an idle tenant of the sandbox for another visitor", "tenantId", l.tenantID, "err", err)
+func (s *budget) logUndropped(l visitorTenant, err error) {
+	now, last := s.db.Now().UnixMilli(), s.undroppedLogged.Load()
+	if now-last >= time.Minute.Milliseconds() && s.undroppedLogged.CompareAndSwap(last, now) {
+		s.cfg.Logger.Error("cannot drop an idle tenant of the sandbox for another visitor", "tenantId", l.tenantID, "err", err)
 	}
 }
 
@@ -118,29 +118,29 @@ const (
 	unfinished = "NOT_PROVISIONED"
 )
 
-// drop deletes a tenant, and tells of it; false if it was gone.
-func (r *Room) drop(ctx context.Context, tenantID, reason string, by sealer.Ref) (dropped bool, err error) {
-	return r.dropIf(ctx, tenantID, reason, by, func(*lodger, *store.Tx) bool { return true })
+// drop deletes a tenant, with an event; false if it was gone.
+func (s *budget) drop(ctx context.Context, tenantID, reason string, by sealer.Ref) (dropped bool, err error) {
+	return s.dropIf(ctx, tenantID, reason, by, func(*visitorTenant, *store.Tx) bool { return true })
 }
 
-// dropUnused is drop for a tenant that nobody has used for so long; false if it came back.
-func (r *Room) dropUnused(ctx context.Context, tenantID string, quiet time.Duration) (dropped bool, err error) {
-	return r.dropIf(ctx, tenantID, idle, store.BySystem(), func(l *lodger, tx *store.Tx) bool {
+// dropUnused is drop for a tenant that was idle for so long; false if it was used again.
+func (s *budget) dropUnused(ctx context.Context, tenantID string, quiet time.Duration) (dropped bool, err error) {
+	return s.dropIf(ctx, tenantID, idle, store.BySystem(), func(l *visitorTenant, tx *store.Tx) bool {
 		return !l.seenAt.After(lastSeen(tx.Now(), quiet))
 	})
 }
 
-func (r *Room) dropIf(ctx context.Context, tenantID, reason string, by sealer.Ref, may func(*lodger, *store.Tx) bool) (dropped bool, err error) {
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		l, err := findLodger(ctx, tx, tenantID)
+func (s *budget) dropIf(ctx context.Context, tenantID, reason string, by sealer.Ref, may func(*visitorTenant, *store.Tx) bool) (dropped bool, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		l, err := findVisitorTenant(ctx, tx, tenantID)
 		if err != nil || l == nil || !may(l, tx) {
 			return err
 		}
 		dropped = true
-		if err := r.cfg.Tables.DropTenant(ctx, tx, tenantID); err != nil {
+		if err := s.cfg.Tables.DropTenant(ctx, tx, tenantID); err != nil {
 			return err
 		}
-		if err := r.cfg.DropPacks(ctx, tx, tenantID); err != nil {
+		if err := s.cfg.DropPacks(ctx, tx, tenantID); err != nil {
 			return err
 		}
 		return tx.EmitRecord(ctx, sealer.Event{
@@ -150,9 +150,9 @@ func (r *Room) dropIf(ctx context.Context, tenantID, reason string, by sealer.Re
 	return dropped && err == nil, err
 }
 
-// Replay returns what applies each event of the sandbox for store.Replay: a tenant that was
-// dropped is dropped again from the tables of all rooms, and a secret from before one that
-// was replaced is replaced once more, as whoever had it may have it still.
+// Replay returns what applies each event of the sandbox for store.Replay: a tenant that was dropped
+// is dropped again from the tables of all services, and a secret from before one that was replaced
+// is replaced once more, as it may still be in the wrong hands.
 func Replay(tables store.Tables) func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	return func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 		switch e.Type {
@@ -166,7 +166,7 @@ func Replay(tables store.Tables) func(ctx context.Context, tx *store.Tx, e *seal
 		default:
 			return false, nil
 		}
-		l, err := findLodger(ctx, tx, e.TenantID)
+		l, err := findVisitorTenant(ctx, tx, e.TenantID)
 		if err != nil || l == nil {
 			return false, err
 		}
@@ -180,27 +180,27 @@ const evictBatch = 100
 // have been used for touchEvery after that.
 func lastSeen(now time.Time, quiet time.Duration) time.Time { return now.Add(-quiet - touchEvery) }
 
-// Evict forgets windows that are over and what the log holds no more, and drops, one by
-// one, who was idle when it began to look. It goes on behind one that can't be dropped, and
-// tells of the first. Any number of processes may do so.
-func (r *Room) Evict(ctx context.Context) error {
-	if r.shared != nil {
-		if err := r.shared.forget(ctx); err != nil {
+// Evict forgets windows that are over and what the log holds no more, and drops, one by one, the
+// tenants that were idle when it began. It continues after one that can't be dropped, and returns
+// the first such error. Any number of processes may run it.
+func (s *Service) Evict(ctx context.Context) error {
+	if s.shared != nil {
+		if err := s.shared.forget(ctx); err != nil {
 			return err
 		}
 	}
-	if err := r.forgetLogged(ctx); err != nil {
+	if err := s.forgetLogged(ctx); err != nil {
 		return err
 	}
-	until := lastSeen(r.db.Now(), r.cfg.Idle)
+	until := lastSeen(s.db.Now(), s.cfg.Idle)
 	var failed error
-	for last := (lodger{}); ; {
-		list, err := listIdle(ctx, r.db.Read(), until, last, evictBatch)
+	for last := (visitorTenant{}); ; {
+		list, err := listIdle(ctx, s.db.Read(), until, last, evictBatch)
 		if err != nil {
 			return errors.Join(failed, err)
 		}
 		for _, last = range list {
-			_, err := r.dropUnused(ctx, last.tenantID, r.cfg.Idle)
+			_, err := s.dropUnused(ctx, last.tenantID, s.cfg.Idle)
 			if _, unavailable := errors.AsType[*api.Error](err); unavailable || ctx.Err() != nil {
 				return errors.Join(failed, err)
 			}

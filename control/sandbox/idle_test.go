@@ -13,8 +13,8 @@ import (
 	"muniment/control/tenant"
 )
 
-// TestUseWithinTheMinuteCounts: nobody is evicted before the time has passed since the last
-// use, though that is noted to the minute.
+// TestUseWithinTheMinuteCounts: no tenant is evicted before the time has passed since the last use,
+// though that is noted to the minute.
 func TestUseWithinTheMinuteCounts(t *testing.T) {
 	path, url := storetest.Place(t, t.TempDir())
 	now := time.Now()
@@ -23,19 +23,19 @@ func TestUseWithinTheMinuteCounts(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	const limit = time.Hour
-	r := &Room{cfg: Config{Idle: limit, Tables: append(Tables, tenant.Tables...), DropPacks: func(context.Context, *store.Tx, string) error { return nil }, Logger: quiet}, db: db}
-	var l lodger
+	r := newService(Config{DB: db, Now: db.Now, Idle: limit, Tables: append(Tables, tenant.Tables...), DropPacks: func(context.Context, *store.Tx, string) error { return nil }, Logger: quiet})
+	var l visitorTenant
 	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
 		made, err := tenant.Make(t.Context(), tx, tenant.Request{Org: "visitor", Sandbox: true})
 		if err != nil {
 			return err
 		}
-		l = lodger{made.TenantID, made.KeyID, store.At(tx.Now())}
-		return insertLodger(t.Context(), tx, l)
+		l = visitorTenant{made.TenantID, made.KeyID, store.At(tx.Now())}
+		return insertVisitorTenant(t.Context(), tx, l)
 	}))
 	there := func() bool {
 		require.NoError(t, r.Evict(t.Context()))
-		found, err := findLodger(t.Context(), db.Read(), l.tenantID)
+		found, err := findVisitorTenant(t.Context(), db.Read(), l.tenantID)
 		require.NoError(t, err)
 		return found != nil
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"muniment/control/challenge"
+	"muniment/control/event"
 	"muniment/control/offer"
 	"muniment/control/proof"
 	"muniment/control/right"
@@ -27,10 +28,10 @@ type Provenance struct {
 	Descendants   []right.View    `json:"descendants" doc:"Rights derived directly from the target right, newest first."`
 }
 
-func (r *Room) getProvenance(ctx context.Context, in *struct {
+func (s *Service) getProvenance(ctx context.Context, in *struct {
 	RightID string `query:"rightId" required:"true" minLength:"1" doc:"The right's id."`
 }) (Provenance, error) {
-	p, err := read[right.Provenance](ctx, r, "/v1/rights/"+url.PathEscape(in.RightID)+"/provenance")
+	p, err := read[right.Provenance](ctx, s.core, "/v1/rights/"+url.PathEscape(in.RightID)+"/provenance")
 	if err != nil {
 		return Provenance{}, err
 	}
@@ -48,12 +49,12 @@ const (
 
 // all reads a list of /v1, of which query may name a part, page by page. next is the cursor
 // of what comes behind it; empty at the end of the list.
-func all[T any](ctx context.Context, r *Room, list, member string, query url.Values) (found []T, next string, err error) {
+func all[T any](ctx context.Context, c *core, list, member string, query url.Values) (found []T, next string, err error) {
 	found, size := []T{}, 0
 	asked := url.Values{"limit": {strconv.Itoa(pageOf)}}
 	maps.Copy(asked, query)
 	for {
-		text, err := r.ask(ctx, http.MethodGet, "/v1/"+list+"?"+asked.Encode(), nil)
+		text, err := c.ask(ctx, http.MethodGet, "/v1/"+list+"?"+asked.Encode(), nil)
 		if err != nil {
 			return nil, "", err
 		}
@@ -82,7 +83,7 @@ func all[T any](ctx context.Context, r *Room, list, member string, query url.Val
 	}
 }
 
-// Cursors name the lists of an inspection that go on, each with the cursor of its next part.
+// Cursors name the truncated lists of an inspection, each with the cursor of its next part.
 type Cursors struct {
 	Bases      string `json:"bases,omitempty" query:"bases" maxLength:"256" doc:"Cursor of the next part of this list."`
 	Rights     string `json:"rights,omitempty" query:"rights" maxLength:"256" doc:"Cursor of the next part of this list."`
@@ -99,33 +100,33 @@ type Inspection struct {
 	Rights     []right.View          `json:"rights"`
 	Offers     []offer.Offer         `json:"offers"`
 	Challenges []challenge.Challenge `json:"challenges"`
-	Events     []proof.LoggedEvent   `json:"events" doc:"All that tenant.counts.events counts."`
+	Events     []event.LoggedEvent   `json:"events" doc:"All that tenant.counts.events counts."`
 	Packs      []json.RawMessage     `json:"packs" doc:"The packs' headers, newest last."`
-	Truncated  Cursors               `json:"truncated" doc:"The lists that go on, each with its cursor; empty when this is all."`
+	Truncated  Cursors               `json:"truncated" doc:"The truncated lists, each with its cursor; empty if all lists are complete."`
 }
 
-func (r *Room) inspect(ctx context.Context, in *struct{ Cursors }) (Inspection, error) {
-	t, err := read[tenant.Snapshot](ctx, r, "/v1/tenant") // first: it waits for the events
+func (s *Service) inspect(ctx context.Context, in *struct{ Cursors }) (Inspection, error) {
+	t, err := read[tenant.Snapshot](ctx, s.core, "/v1/tenant") // first: it waits for the events
 	if err != nil {
 		return Inspection{}, err
 	}
 	i, from, to := Inspection{Tenant: Tenant(t.Tenant)}, in.Cursors, Cursors{}
 	whole := from == Cursors{}
-	i.Bases, to.Bases, err = part[right.BasisView](ctx, r, "bases", from.Bases, whole)
+	i.Bases, to.Bases, err = part[right.BasisView](ctx, s.core, "bases", from.Bases, whole)
 	if err == nil {
-		i.Rights, to.Rights, err = part[right.View](ctx, r, "rights", from.Rights, whole)
+		i.Rights, to.Rights, err = part[right.View](ctx, s.core, "rights", from.Rights, whole)
 	}
 	if err == nil {
-		i.Offers, to.Offers, err = part[offer.Offer](ctx, r, "offers", from.Offers, whole)
+		i.Offers, to.Offers, err = part[offer.Offer](ctx, s.core, "offers", from.Offers, whole)
 	}
 	if err == nil {
-		i.Challenges, to.Challenges, err = part[challenge.Challenge](ctx, r, "challenges", from.Challenges, whole)
+		i.Challenges, to.Challenges, err = part[challenge.Challenge](ctx, s.core, "challenges", from.Challenges, whole)
 	}
 	if err == nil {
-		i.Events, to.Events, err = part[proof.LoggedEvent](ctx, r, "events", from.Events, whole)
+		i.Events, to.Events, err = part[event.LoggedEvent](ctx, s.core, "events", from.Events, whole)
 	}
 	if err == nil {
-		i.Packs, to.Packs, err = r.headers(ctx, from.Packs, whole)
+		i.Packs, to.Packs, err = s.headers(ctx, from.Packs, whole)
 	}
 	i.Truncated = to
 	return i, err
@@ -133,31 +134,31 @@ func (r *Room) inspect(ctx context.Context, in *struct{ Cursors }) (Inspection, 
 
 // part reads a list from a cursor on; without one its beginning if the whole is asked for,
 // else nothing.
-func part[T any](ctx context.Context, r *Room, list, cursor string, whole bool) (found []T, next string, err error) {
+func part[T any](ctx context.Context, c *core, list, cursor string, whole bool) (found []T, next string, err error) {
 	switch {
 	case cursor != "":
-		return all[T](ctx, r, list, list, url.Values{"cursor": {cursor}})
+		return all[T](ctx, c, list, list, url.Values{"cursor": {cursor}})
 	case whole:
-		return all[T](ctx, r, list, list, nil)
+		return all[T](ctx, c, list, list, nil)
 	}
 	return []T{}, "", nil
 }
 
 // headers is part for the packs' headers, of which the newest come first, each part in the
 // order of sealing.
-func (r *Room) headers(ctx context.Context, cursor string, whole bool) (headers []json.RawMessage, older string, err error) {
+func (s *Service) headers(ctx context.Context, cursor string, whole bool) (headers []json.RawMessage, older string, err error) {
 	headers = []json.RawMessage{}
 	if cursor == "" && !whole {
 		return headers, "", nil
 	}
-	n, err := r.cfg.CountPacks(ctx, visitorOf(ctx).caller.TenantID)
+	n, err := s.cfg.CountPacks(ctx, visitorOf(ctx).caller.TenantID)
 	if err == nil && cursor != "" {
 		n, err = packsBefore(cursor, n)
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	packs, err := r.packs(ctx, n)
+	packs, err := s.packs(ctx, n)
 	if err != nil {
 		return nil, "", err
 	}
@@ -165,7 +166,7 @@ func (r *Room) headers(ctx context.Context, cursor string, whole bool) (headers 
 	for _, p := range slices.Backward(packs) {
 		one, err := read[struct {
 			Header json.RawMessage `json:"header"`
-		}](ctx, r, "/v1/proof-packs/"+p.ID)
+		}](ctx, s.core, "/v1/proof-packs/"+p.ID)
 		if err != nil {
 			return nil, "", err
 		}

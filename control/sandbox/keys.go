@@ -9,12 +9,12 @@ import (
 )
 
 // Keys lists the keys that sign for the sandbox, control's current one first, and the
-// moment at which the list is true. control/node implements it.
+// moment at which the list is true. control/signing implements it.
 type Keys interface {
 	SandboxKeys(ctx context.Context) (keys []sealer.Key, issuedAt time.Time, err error)
 }
 
-// VerificationKey is a key as the contract tells it.
+// VerificationKey is a key in the contract's form.
 type VerificationKey struct {
 	KeyID     string        `json:"keyId"`
 	Algorithm string        `json:"algorithm" enum:"ed25519"`
@@ -25,7 +25,7 @@ type VerificationKey struct {
 	Purpose   string        `json:"purpose" enum:"sandbox_proof_signing" doc:"What it signs."`
 }
 
-func told(k sealer.Key) VerificationKey {
+func verificationKey(k sealer.Key) VerificationKey {
 	at := func(t *time.Time) store.Instant {
 		if t == nil {
 			return store.Instant{}
@@ -52,14 +52,14 @@ type keysAnswer struct{ Body RuntimeKeys }
 
 const keysVersion = "ws30.v1"
 
-func (r *Room) getKeys(ctx context.Context, _ *struct{}) (*keysAnswer, error) {
-	keys, at, err := r.cfg.Keys.SandboxKeys(ctx)
+func (s *Service) getKeys(ctx context.Context, _ *struct{}) (*keysAnswer, error) {
+	keys, at, err := s.cfg.Keys.SandboxKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d := Directory{Keys: []VerificationKey{}, IssuedAt: store.At(at)}
 	for _, k := range keys {
-		d.Keys = append(d.Keys, told(k))
+		d.Keys = append(d.Keys, verificationKey(k))
 	}
 	if len(d.Keys) > 0 {
 		d.SnapshotID = d.Keys[0].KeyID

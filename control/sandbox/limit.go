@@ -26,9 +26,9 @@ const (
 	sustainedWindow = time.Hour
 )
 
-// mostAddresses is how many addresses are remembered. Beyond it the one that was
-// accepted least recently is forgotten: whoever has that many addresses gains nothing
-// by it, and nobody else is locked out.
+// mostAddresses is how many addresses are remembered. Beyond it the one that was accepted least
+// recently is forgotten: a client with that many addresses gains nothing, and no other is locked
+// out.
 const mostAddresses = 100_000
 
 // Limiter counts the accepted requests of each address. The windows slide, and are
@@ -44,12 +44,12 @@ type Limiter struct {
 	start  time.Time // stamps count from here
 
 	mu    sync.Mutex
-	order list.List // of *guest, the one accepted most recently first
+	order list.List // of *client, the one accepted most recently first
 	known map[netip.Addr]*list.Element
 }
 
-// guest is an address that had a request accepted.
-type guest struct {
+// client is an address that had a request accepted.
+type client struct {
 	addr   netip.Addr
 	last   time.Duration // since start, of the last request that was accepted
 	window window
@@ -70,10 +70,10 @@ func (m *Limiter) Accept(address netip.Addr) (wait time.Duration, ok bool) {
 	place := m.known[address]
 	if place == nil {
 		m.forget(at)
-		place = m.order.PushFront(&guest{addr: address}) // whose first request is accepted
+		place = m.order.PushFront(&client{addr: address}) // whose first request is accepted
 		m.known[address] = place
 	}
-	v := place.Value.(*guest)
+	v := place.Value.(*client)
 	if at-v.last >= sustainedWindow {
 		v.window = nil // nothing in it counts any more, nor may its stamps come round
 	}
@@ -87,14 +87,14 @@ func (m *Limiter) Accept(address netip.Addr) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// forget drops who has had nothing accepted for an hour, and makes room for one more.
+// forget drops addresses that had nothing accepted for an hour, and frees space for one more.
 func (m *Limiter) forget(at time.Duration) {
-	for e := m.order.Back(); e != nil && (at-e.Value.(*guest).last >= sustainedWindow || len(m.known) >= m.most); e = m.order.Back() {
-		delete(m.known, m.order.Remove(e).(*guest).addr)
+	for e := m.order.Back(); e != nil && (at-e.Value.(*client).last >= sustainedWindow || len(m.known) >= m.most); e = m.order.Back() {
+		delete(m.known, m.order.Remove(e).(*client).addr)
 	}
 }
 
-// subscriber is whom an address stands for.
+// subscriber is the network that an address belongs to: itself, or the /64 of an IPv6 address.
 func subscriber(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {

@@ -211,7 +211,7 @@ func heap() int64 {
 func accepted(t *testing.T, m *Limiter, a netip.Addr) {
 	t.Helper()
 	wait, ok := m.Accept(a)
-	require.True(t, ok, "told to wait for %v", wait)
+	require.True(t, ok, "it has to wait for %v", wait)
 }
 
 func refused(t *testing.T, m *Limiter, a netip.Addr, wait time.Duration) {

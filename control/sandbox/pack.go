@@ -19,22 +19,22 @@ type Packs struct {
 	Packs []proof.Summary `json:"packs" doc:"Newest last; the newest 500 at most. The tenant's counts.proofPacks is how many there are; inspect has the headers of all."`
 }
 
-func (r *Room) getPacks(ctx context.Context, _ *struct{}) (Packs, error) {
-	n, err := r.cfg.CountPacks(ctx, visitorOf(ctx).caller.TenantID)
+func (s *Service) getPacks(ctx context.Context, _ *struct{}) (Packs, error) {
+	n, err := s.cfg.CountPacks(ctx, visitorOf(ctx).caller.TenantID)
 	if err != nil {
 		return Packs{}, err
 	}
-	packs, err := r.packs(ctx, n)
+	packs, err := s.packs(ctx, n)
 	return Packs{packs}, err
 }
 
 // packs lists the newest of a tenant's first n packs. /v1 lists them from the oldest one on.
-func (r *Room) packs(ctx context.Context, n int64) ([]proof.Summary, error) {
+func (s *Service) packs(ctx context.Context, n int64) ([]proof.Summary, error) {
 	query := url.Values{}
 	if cursor := proof.CursorBehind(n - mostListed); cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	packs, _, err := all[proof.Summary](ctx, r, "proof-packs", "packs", query)
+	packs, _, err := all[proof.Summary](ctx, s.core, "proof-packs", "packs", query)
 	return packs[:min(int64(len(packs)), n)], err
 }
 
@@ -43,10 +43,10 @@ func (r *Room) packs(ctx context.Context, n int64) ([]proof.Summary, error) {
 // demo with the most deliveries makes a pack of a few hundred thousand bytes.
 const mostPack = 8 << 20
 
-// tooLong refuses a pack that is too long to be answered whole, and tells where it is.
+// tooLong refuses a pack that is too long to be answered whole, and says where it is.
 func tooLong(p *proof.Summary) *Error {
 	return said{Code: api.BadRequest, Message: fmt.Sprintf("the pack has %d bytes, and the sandbox hands out %d at most: "+
-		"its header is under /api/sandbox/inspect, and who runs the service has the whole pack as a file, with the SHA-256 %s",
+		"its header is under /api/sandbox/inspect, and the operator of the service has the whole pack as a file, with the SHA-256 %s",
 		p.Bytes, int64(mostPack), p.SHA256)}.refused(http.StatusBadRequest, 0)
 }
 
@@ -56,23 +56,23 @@ type FullPack struct {
 	VerificationKey *VerificationKey `json:"verificationKey" doc:"The key that signed the pack; those of its receipts are in the header's directory."`
 }
 
-func (r *Room) getPack(ctx context.Context, in *struct {
+func (s *Service) getPack(ctx context.Context, in *struct {
 	PackID string `path:"packId"`
 }) (FullPack, error) {
 	at := "/v1/proof-packs/" + url.PathEscape(in.PackID)
-	known, err := read[struct{ Summary proof.Summary }](ctx, r, at)
+	known, err := read[struct{ Summary proof.Summary }](ctx, s.core, at)
 	if err != nil {
 		return FullPack{}, err
 	}
 	if known.Summary.Bytes > mostPack {
 		return FullPack{}, tooLong(&known.Summary)
 	}
-	status, answer, err := r.cfg.Ask(ctx, visitorOf(ctx).caller, http.MethodGet, at+"/bundle", nil)
+	status, answer, err := s.cfg.Ask(ctx, visitorOf(ctx).caller, http.MethodGet, at+"/bundle", nil)
 	if err != nil {
 		return FullPack{}, err
 	}
 	if status != http.StatusOK {
-		_, err := heard(status, answer)
+		_, err := readAnswer(status, answer)
 		return FullPack{}, err
 	}
 	pack, err := sealer.ReadPack(bytes.NewReader(answer))
@@ -93,10 +93,10 @@ func (r *Room) getPack(ctx context.Context, in *struct {
 	full := FullPack{Pack: sealer.AppendPackObject(nil, &sealer.SealedPack{
 		Header: *pack.Header(), HeaderText: pack.HeaderText(), Signature: pack.Signature(),
 	}, entries)}
-	keys, _, err := r.cfg.Keys.SandboxKeys(ctx)
+	keys, _, err := s.cfg.Keys.SandboxKeys(ctx)
 	for _, k := range keys {
 		if k.KeyID == pack.Header().SigningKeyID {
-			key := told(k)
+			key := verificationKey(k)
 			full.VerificationKey = &key
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// Refusal is how the sandbox tells one HTTP status, for the document.
+// Refusal is the sandbox's error of one HTTP status, for the document.
 type Refusal struct {
 	Status  int
 	Name    string
@@ -16,7 +16,7 @@ type Refusal struct {
 	Example *Error
 }
 
-// Refusals are all of them. Which an operation has is told by what it takes.
+// Refusals are all of them. An operation has those that fit its input.
 func Refusals() []Refusal {
 	conflict := said{Code: api.StateConflict, Message: "a REVOKED right can't be suspended"}
 	unknown := said{Code: api.ResourceNotFound, Message: "no such right in this tenant"}

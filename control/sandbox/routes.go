@@ -19,8 +19,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// SecurityScheme is the name under which operations ask for the cookie; CookieName is
-// the cookie's own.
+// SecurityScheme is the name of the cookie's security scheme; CookieName is the cookie's own.
 const (
 	SecurityScheme = "sandboxCookie"
 	CookieName     = cookieName
@@ -53,11 +52,11 @@ type admission int
 const (
 	toAnyone admission = iota
 	toVisitors
-	toLodgers
+	toTenants
 )
 
 // add adds an operation that answers with data.
-func add[I, O any](r *Room, a route.API, to admission, op route.Operation, do func(context.Context, *I) (O, error)) {
+func add[I, O any](r *Service, a route.API, to admission, op route.Operation, do func(context.Context, *I) (O, error)) {
 	addRaw(r, a, to, op, func(ctx context.Context, in *I) (*answer[O], error) {
 		data, err := do(ctx, in)
 		return &answer[O]{Body[O]{true, data}}, err
@@ -65,7 +64,7 @@ func add[I, O any](r *Room, a route.API, to admission, op route.Operation, do fu
 }
 
 // addRaw adds an operation whose output is the whole answer.
-func addRaw[I, O any](r *Room, a route.API, to admission, op route.Operation, do func(context.Context, *I) (*O, error)) {
+func addRaw[I, O any](r *Service, a route.API, to admission, op route.Operation, do func(context.Context, *I) (*O, error)) {
 	op.ID, op.Path, op.Tag = "sandbox-"+op.ID, Base+op.Path, "Sandbox"
 	op.Refuse, op.EmptyIsMissing = refuse, true
 	op.Errors = []int{http.StatusTooManyRequests}
@@ -79,7 +78,7 @@ func addRaw[I, O any](r *Room, a route.API, to admission, op route.Operation, do
 	case toVisitors:
 		op.Access = route.Own{Let: r.withOrWithout, Tenant: tenant, Security: []map[string][]string{{}, cookie}}
 	default:
-		op.Access = route.Own{Let: r.lodgers, Tenant: tenant, Security: []map[string][]string{cookie}}
+		op.Access = route.Own{Let: r.withTenant, Tenant: tenant, Security: []map[string][]string{cookie}}
 		op.Errors = append(op.Errors, http.StatusNotFound, http.StatusGone)
 	}
 	route.AddRaw(a, op, func(ctx context.Context, in *I) (*O, error) {
@@ -96,68 +95,68 @@ func addRaw[I, O any](r *Room, a route.API, to admission, op route.Operation, do
 
 // gone says whether what looks like a fault of the service is that the visitor's tenant was
 // dropped under the request.
-func (r *Room) gone(ctx context.Context, err error) bool {
+func (s *Service) gone(ctx context.Context, err error) bool {
 	v := visitorOf(ctx)
 	own, ok := errors.AsType[*Error](err)
 	if err == nil || !v.lives() || ok && own.status != http.StatusInternalServerError {
 		return false
 	}
-	l, away := findLodger(ctx, r.db.Read(), v.tenantID)
+	l, away := findVisitorTenant(ctx, s.db.Read(), v.tenantID)
 	return l == nil && away == nil
 }
 
-// Routes adds the room's operations to the API.
-func (r *Room) Routes(a route.API) {
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
 	const get, post = http.MethodGet, http.MethodPost
-	addRaw(r, a, toVisitors, route.Operation{ID: "provision", Method: post, Path: "/tenant",
+	addRaw(s, a, toVisitors, route.Operation{ID: "provision", Method: post, Path: "/tenant",
 		Summary:     "Get a tenant with the standard seed",
-		Description: "Sets the cookie. With the cookie of a tenant that exists it returns that one."}, r.postTenant)
-	add(r, a, toLodgers, route.Operation{ID: "get-tenant", Method: get, Path: "/tenant",
-		Summary: "Get the tenant"}, r.getTenant)
-	addRaw(r, a, toVisitors, route.Operation{ID: "reset", Method: post, Path: "/reset",
-		Summary: "Drop the tenant and clear the cookie"}, r.postReset)
-	add(r, a, toLodgers, route.Operation{ID: "issue-right", Method: post, Path: "/rights/issue",
-		Summary: "Issue a right under a basis, or derive one from another"}, r.issue)
-	add(r, a, toLodgers, route.Operation{ID: "suspend-right", Method: post, Path: "/rights/suspend",
-		Summary: "Suspend a right, or resume it"}, r.suspend)
-	add(r, a, toLodgers, route.Operation{ID: "revoke-right", Method: post, Path: "/rights/revoke",
-		Summary: "Revoke a right for good"}, r.revoke)
-	add(r, a, toLodgers, route.Operation{ID: "propose-offer", Method: post, Path: "/offers/propose",
-		Summary: "Propose to share, cede or sublet a part of a right"}, r.propose)
-	add(r, a, toLodgers, route.Operation{ID: "accept-offer", Method: post, Path: "/offers/accept",
-		Summary: "Accept an offer, which issues the right that it asked for"}, r.accept)
-	add(r, a, toLodgers, route.Operation{ID: "counter-offer", Method: post, Path: "/offers/counter",
-		Summary: "Answer an offer with one in the opposite direction"}, r.counter)
-	add(r, a, toLodgers, route.Operation{ID: "withdraw-offer", Method: post, Path: "/offers/withdraw",
-		Summary: "Withdraw an offer, for its proposer, or reject it, for its recipient"}, r.withdraw)
-	add(r, a, toLodgers, route.Operation{ID: "open-challenge", Method: post, Path: "/challenges/open",
-		Summary: "Open a challenge against an ACTIVE right"}, r.challenge)
-	add(r, a, toLodgers, route.Operation{ID: "resolve-challenge", Method: post, Path: "/challenges/resolve",
-		Summary: "Resolve a challenge, which revokes the right if it is upheld, or withdraw it"}, r.resolve)
-	add(r, a, toLodgers, route.Operation{ID: "run-demo", Method: post, Path: "/run-demo",
+		Description: "Sets the cookie. With the cookie of a tenant that exists it returns that one."}, s.postTenant)
+	add(s, a, toTenants, route.Operation{ID: "get-tenant", Method: get, Path: "/tenant",
+		Summary: "Get the tenant"}, s.getTenant)
+	addRaw(s, a, toVisitors, route.Operation{ID: "reset", Method: post, Path: "/reset",
+		Summary: "Drop the tenant and clear the cookie"}, s.postReset)
+	add(s, a, toTenants, route.Operation{ID: "issue-right", Method: post, Path: "/rights/issue",
+		Summary: "Issue a right under a basis, or derive one from another"}, s.issue)
+	add(s, a, toTenants, route.Operation{ID: "suspend-right", Method: post, Path: "/rights/suspend",
+		Summary: "Suspend a right, or resume it"}, s.suspend)
+	add(s, a, toTenants, route.Operation{ID: "revoke-right", Method: post, Path: "/rights/revoke",
+		Summary: "Revoke a right for good"}, s.revoke)
+	add(s, a, toTenants, route.Operation{ID: "propose-offer", Method: post, Path: "/offers/propose",
+		Summary: "Propose to share, cede or sublet a part of a right"}, s.propose)
+	add(s, a, toTenants, route.Operation{ID: "accept-offer", Method: post, Path: "/offers/accept",
+		Summary: "Accept an offer, which issues the right that it asked for"}, s.accept)
+	add(s, a, toTenants, route.Operation{ID: "counter-offer", Method: post, Path: "/offers/counter",
+		Summary: "Answer an offer with one in the opposite direction"}, s.counter)
+	add(s, a, toTenants, route.Operation{ID: "withdraw-offer", Method: post, Path: "/offers/withdraw",
+		Summary: "Withdraw an offer, for its proposer, or reject it, for its recipient"}, s.withdraw)
+	add(s, a, toTenants, route.Operation{ID: "open-challenge", Method: post, Path: "/challenges/open",
+		Summary: "Open a challenge against an ACTIVE right"}, s.challenge)
+	add(s, a, toTenants, route.Operation{ID: "resolve-challenge", Method: post, Path: "/challenges/resolve",
+		Summary: "Resolve a challenge, which revokes the right if it is upheld, or withdraw it"}, s.resolve)
+	add(s, a, toTenants, route.Operation{ID: "run-demo", Method: post, Path: "/run-demo",
 		Summary:     "Make deliveries, and seal them into a proof pack",
-		Description: "The deliveries go through the gate, are signed and made durable as any other; then the pack is sealed with the projected metering and the reconciled settlement."}, r.runDemo)
-	add(r, a, toLodgers, route.Operation{ID: "constraint-demo", Method: post, Path: "/constraint-demo",
+		Description: "The deliveries go through the gate, are signed and made durable as any other; then the pack is sealed with the projected metering and the reconciled settlement."}, s.runDemo)
+	add(s, a, toTenants, route.Operation{ID: "constraint-demo", Method: post, Path: "/constraint-demo",
 		Summary:     "See a delivery refused by the constraint gate",
-		Description: "Nothing is signed, and nothing of the tenant changes."}, r.constraintDemo)
-	add(r, a, toLodgers, route.Operation{ID: "list-proof-packs", Method: get, Path: "/proof-packs",
-		Summary: "List the proof packs, newest last"}, r.getPacks)
-	add(r, a, toLodgers, route.Operation{ID: "get-proof-pack", Method: get, Path: "/proof-packs/{packId}", Heavy: true,
+		Description: "Nothing is signed, and nothing of the tenant changes."}, s.constraintDemo)
+	add(s, a, toTenants, route.Operation{ID: "list-proof-packs", Method: get, Path: "/proof-packs",
+		Summary: "List the proof packs, newest last"}, s.getPacks)
+	add(s, a, toTenants, route.Operation{ID: "get-proof-pack", Method: get, Path: "/proof-packs/{packId}", Heavy: true,
 		Summary:     "Get a whole proof pack, and the key that signed it",
-		Description: "One of more than 8 MiB is refused with 422: who runs the service has it as a file."}, r.getPack)
-	add(r, a, toLodgers, route.Operation{ID: "get-provenance", Method: get, Path: "/provenance", Heavy: true,
-		Summary: "Get a right's lineage: basis, root right, derived rights, the right itself"}, r.getProvenance)
-	add(r, a, toLodgers, route.Operation{ID: "inspect", Method: get, Path: "/inspect", Heavy: true,
+		Description: "One of more than 8 MiB is refused with 422: the operator has it as a file."}, s.getPack)
+	add(s, a, toTenants, route.Operation{ID: "get-provenance", Method: get, Path: "/provenance", Heavy: true,
+		Summary: "Get a right's lineage: basis, root right, derived rights, the right itself"}, s.getProvenance)
+	add(s, a, toTenants, route.Operation{ID: "inspect", Method: get, Path: "/inspect", Heavy: true,
 		Summary: "Get everything of the tenant",
 		Description: "`truncated` is empty when that is everything. A list of more than 500 records, or of more than about 2 MiB, comes in parts: `truncated` has its name, with a cursor. " +
 			"Send what is in `truncated` as the query, `GET /api/sandbox/inspect?events=<cursor>&rights=<cursor>`, for the next part of each list " +
-			"that is named; the others are empty then. Repeat until `truncated` is empty."}, r.inspect)
-	addRaw(r, a, toAnyone, route.Operation{ID: "get-runtime-keys", Method: get, Path: "/runtime-keys",
+			"that is named; the others are empty then. Repeat until `truncated` is empty."}, s.inspect)
+	addRaw(s, a, toAnyone, route.Operation{ID: "get-runtime-keys", Method: get, Path: "/runtime-keys",
 		Summary:     "Get the keys that sign for the sandbox",
-		Description: "`muniment verify --keys` takes the answer as a file."}, r.getKeys)
+		Description: "`muniment verify --keys` takes the answer as a file."}, s.getKeys)
 }
 
-// NewRight asks for a right.
+// NewRight is a request for a right.
 type NewRight struct {
 	BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
 	Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
@@ -169,11 +168,11 @@ type NewRight struct {
 
 type issueInput struct{ Body NewRight }
 
-func (r *Room) issue(ctx context.Context, in *issueInput) (Verbatim[right.RightData], error) {
+func (s *Service) issue(ctx context.Context, in *issueInput) (Verbatim[right.RightData], error) {
 	if in.Body.ParentRightID == nil && slices.Contains([]string{"", "null", `""`}, string(in.Body.Scope)) { // there is nothing to inherit
 		return Verbatim[right.RightData]{}, refusal(http.StatusUnprocessableEntity, MissingFields, "missing: scope")
 	}
-	return verbatim[right.RightData](r.write(ctx, "/v1/rights", in.Body))
+	return verbatim[right.RightData](s.write(ctx, "/v1/rights", in.Body))
 }
 
 // reasoned is the body of many actions of /v1.
@@ -190,9 +189,9 @@ type RightSuspension struct {
 
 type suspendInput struct{ Body RightSuspension }
 
-func (r *Room) suspend(ctx context.Context, in *suspendInput) (Verbatim[right.MovedRight], error) {
+func (s *Service) suspend(ctx context.Context, in *suspendInput) (Verbatim[right.MovedRight], error) {
 	action := in.Body.Action
-	return verbatim[right.MovedRight](r.act(ctx, "rights", in.Body.RightID, action, reasoned{in.Body.Reason}))
+	return verbatim[right.MovedRight](s.act(ctx, "rights", in.Body.RightID, action, reasoned{in.Body.Reason}))
 }
 
 // RightRevocation revokes a right.
@@ -203,11 +202,11 @@ type RightRevocation struct {
 
 type revokeInput struct{ Body RightRevocation }
 
-func (r *Room) revoke(ctx context.Context, in *revokeInput) (Verbatim[right.MovedRight], error) {
-	return verbatim[right.MovedRight](r.act(ctx, "rights", in.Body.RightID, "revoke", reasoned{in.Body.Reason}))
+func (s *Service) revoke(ctx context.Context, in *revokeInput) (Verbatim[right.MovedRight], error) {
+	return verbatim[right.MovedRight](s.act(ctx, "rights", in.Body.RightID, "revoke", reasoned{in.Body.Reason}))
 }
 
-// NewOffer asks for an offer.
+// NewOffer is a request for an offer.
 type NewOffer struct {
 	RightID string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
 	ToOrgID route.OrgID     `json:"toOrgId" doc:"The organisation that may accept."`
@@ -217,8 +216,8 @@ type NewOffer struct {
 
 type proposeInput struct{ Body NewOffer }
 
-func (r *Room) propose(ctx context.Context, in *proposeInput) (Verbatim[offer.OfferData], error) {
-	return verbatim[offer.OfferData](r.write(ctx, "/v1/offers", in.Body))
+func (s *Service) propose(ctx context.Context, in *proposeInput) (Verbatim[offer.OfferData], error) {
+	return verbatim[offer.OfferData](s.write(ctx, "/v1/offers", in.Body))
 }
 
 // OfferAcceptance accepts an offer.
@@ -228,8 +227,8 @@ type OfferAcceptance struct {
 
 type acceptInput struct{ Body OfferAcceptance }
 
-func (r *Room) accept(ctx context.Context, in *acceptInput) (Verbatim[offer.AcceptedOffer], error) {
-	return verbatim[offer.AcceptedOffer](r.act(ctx, "offers", in.Body.OfferID, "accept", nil))
+func (s *Service) accept(ctx context.Context, in *acceptInput) (Verbatim[offer.AcceptedOffer], error) {
+	return verbatim[offer.AcceptedOffer](s.act(ctx, "offers", in.Body.OfferID, "accept", nil))
 }
 
 // CounterOffer answers an offer.
@@ -241,8 +240,8 @@ type CounterOffer struct {
 
 type counterInput struct{ Body CounterOffer }
 
-func (r *Room) counter(ctx context.Context, in *counterInput) (Verbatim[offer.CounteredOffer], error) {
-	return verbatim[offer.CounteredOffer](r.act(ctx, "offers", in.Body.OfferID, "counter", in.Body))
+func (s *Service) counter(ctx context.Context, in *counterInput) (Verbatim[offer.CounteredOffer], error) {
+	return verbatim[offer.CounteredOffer](s.act(ctx, "offers", in.Body.OfferID, "counter", in.Body))
 }
 
 // OfferWithdrawal withdraws an offer, or rejects it.
@@ -254,11 +253,11 @@ type OfferWithdrawal struct {
 
 type withdrawInput struct{ Body OfferWithdrawal }
 
-func (r *Room) withdraw(ctx context.Context, in *withdrawInput) (Verbatim[offer.OfferData], error) {
-	return verbatim[offer.OfferData](r.act(ctx, "offers", in.Body.OfferID, in.Body.Action, reasoned{in.Body.Reason}))
+func (s *Service) withdraw(ctx context.Context, in *withdrawInput) (Verbatim[offer.OfferData], error) {
+	return verbatim[offer.OfferData](s.act(ctx, "offers", in.Body.OfferID, in.Body.Action, reasoned{in.Body.Reason}))
 }
 
-// NewChallenge asks for a challenge.
+// NewChallenge is a request for a challenge.
 type NewChallenge struct {
 	RightID         string      `json:"rightId" minLength:"1" maxLength:"64"`
 	ChallengerOrgID route.OrgID `json:"challengerOrgId,omitempty" default:"org_thirdparty_sandbox" doc:"The organisation that challenges it."`
@@ -267,8 +266,8 @@ type NewChallenge struct {
 
 type challengeInput struct{ Body NewChallenge }
 
-func (r *Room) challenge(ctx context.Context, in *challengeInput) (Verbatim[challenge.ChallengeData], error) {
-	return verbatim[challenge.ChallengeData](r.write(ctx, "/v1/challenges", in.Body))
+func (s *Service) challenge(ctx context.Context, in *challengeInput) (Verbatim[challenge.ChallengeData], error) {
+	return verbatim[challenge.ChallengeData](s.write(ctx, "/v1/challenges", in.Body))
 }
 
 // ChallengeResolution ends a challenge.
@@ -288,29 +287,29 @@ type Resolved struct {
 	Propagation *node.Propagation   `json:"propagation,omitempty"`
 }
 
-func (r *Room) resolve(ctx context.Context, in *resolveInput) (Verbatim[Resolved], error) {
+func (s *Service) resolve(ctx context.Context, in *resolveInput) (Verbatim[Resolved], error) {
 	asked := in.Body
 	if asked.Action == "withdraw" {
-		return verbatim[Resolved](r.act(ctx, "challenges", asked.ChallengeID, "withdraw", reasoned{asked.Resolution}))
+		return verbatim[Resolved](s.act(ctx, "challenges", asked.ChallengeID, "withdraw", reasoned{asked.Resolution}))
 	}
-	return verbatim[Resolved](r.act(ctx, "challenges", asked.ChallengeID, "resolve", object{"upheld": asked.Upheld, "resolution": asked.Resolution}))
+	return verbatim[Resolved](s.act(ctx, "challenges", asked.ChallengeID, "resolve", object{"upheld": asked.Upheld, "resolution": asked.Resolution}))
 }
 
-// write changes something of /v1, if there is room for it.
-func (r *Room) write(ctx context.Context, target string, body any) (json.RawMessage, error) {
-	if err := r.admit(ctx, usageOfChange(0)); err != nil {
+// write changes something of /v1, if there is space for it.
+func (s *Service) write(ctx context.Context, target string, body any) (json.RawMessage, error) {
+	if err := s.admit(ctx, usageOfChange(0)); err != nil {
 		return nil, err
 	}
-	answer, err := r.ask(ctx, http.MethodPost, target, body)
+	answer, err := s.ask(ctx, http.MethodPost, target, body)
 	if err == nil {
-		r.charge(ctx, usageOfChange(len(answer)))
+		s.charge(ctx, usageOfChange(len(answer)))
 	}
 	return answer, err
 }
 
 // act moves a record of /v1.
-func (r *Room) act(ctx context.Context, of, id, action string, body any) (json.RawMessage, error) {
-	return r.write(ctx, "/v1/"+of+"/"+url.PathEscape(id)+"/"+action, body)
+func (s *Service) act(ctx context.Context, of, id, action string, body any) (json.RawMessage, error) {
+	return s.write(ctx, "/v1/"+of+"/"+url.PathEscape(id)+"/"+action, body)
 }
 
 func verbatim[T any](data json.RawMessage, err error) (Verbatim[T], error) {

@@ -1,22 +1,22 @@
-// Package sandbox is the live sandbox under /api/sandbox: what strangers meet first.
+// Package sandbox is the live sandbox under /api/sandbox, for visitors without a key.
 //
-// It has no rights, offers or packs of its own. A visitor gets a tenant like any other,
-// with a key that nobody holds; what the visitor asks for is asked of /v1 with that key,
-// and the answer's data is handed on as it is, in the sandbox's envelope. Its own are
-// the cookie that names the tenant (cookie.go), the limits of each address (limit.go),
-// the standard seed (seed.go), and the demos.
+// It has no rights, offers or packs of its own. A visitor gets a tenant like any other, with a key
+// that is never given out; a visitor's requests are sent to /v1 with that key, and the response's
+// data is passed on unchanged, in the sandbox's envelope. Its own are the cookie that names the
+// tenant (cookie.go), the limits of each address (limit.go), the standard seed (seed.go), and the
+// demos.
 //
 // Errors are {ok, error, message}. What /v1 refuses is HANDLER_ERROR, whose message is
 // "<code of /v1>: <its message>", with the faults of all fields: 409 for a refused
-// transition, 404 for an unknown id, 422 for a value, 503 while an engine is away, else
-// 500. MISSING_FIELDS names the required fields that are absent, null or empty texts; a body
-// that is no JSON object, or too long, is INVALID_BODY. Limits and cookie are looked at before
+// transition, 404 for an unknown id, 422 for a value, 503 while an engine is unavailable,
+// otherwise 500. MISSING_FIELDS names the required fields that are absent, null or empty texts; a body
+// that is no JSON object, or too long, is INVALID_BODY. Limits and cookie are checked before
 // the body. What reaches no operation is a HANDLER_ERROR, too, 404 or 405, and counts for the
 // limits as well.
 //
-// A page of another site could have a browser send a POST with its visitor's address, and
-// sometimes its cookie: what a browser says comes from another site is a HANDLER_ERROR, 403.
-// Programs, which say nothing of a site, are not concerned.
+// A page of another site could make a browser send a POST with its visitor's address, and
+// sometimes the cookie. So a request that the browser marks as from another site is a
+// HANDLER_ERROR, 403. Programs don't send such marks.
 //
 // A cookie is rejected as if there were none, unless it is signed for its tenant with the
 // secret in the database, which is read for every request: after a rotation no process
@@ -28,19 +28,17 @@
 // TENANT_EVICTED then; POST tenant gives a new one. The same goes for a tenant whose key an
 // operator has revoked.
 //
-// What visitors make may take so much room and no more, and none while the disk is nearly
-// full: without that a visitor who runs the demo again and again would keep all others,
-// paying ones too, from delivering. One address may put a 64th of it into the log, over all
-// the tenants that it makes; for more it is RATE_LIMITED until the log has let go of enough
-// (budget.go).
+// What visitors make may take a limited space, and none while the disk is nearly full:
+// otherwise a visitor who runs the demo in a loop could keep all others, also paying ones, from
+// delivering. One address may put a 64th of that space into the log, over all the tenants that it
+// makes. Beyond that it is RATE_LIMITED until the log has dropped enough of it (budget.go).
 //
-// There are so many tenants and no more. If all places or all bytes are taken, the tenant
-// that nobody has used for longest is dropped for another visitor, if that is more than an
-// hour, and if it makes room: what a tenant has put into the log stays there. Otherwise the
-// answer is 503. So whoever holds many addresses can keep others out for an hour after the
-// last request, and make idle visitors lose their tenants. With 64 addresses or more that
-// each fill their share of the log, the sandbox is closed until the log has let go of some of
-// it, after Config.LogKeep.
+// The number of tenants is limited. If all places or all bytes are taken, the tenant that was
+// idle for longest is dropped for another visitor, if that is more than an hour, and if it frees
+// space: what a tenant has put into the log stays there. Otherwise the answer is 503. So a client
+// with many addresses can keep others out for an hour after the last request, and make idle
+// visitors lose their tenants. With 64 addresses or more that each fill their part of the log, the
+// sandbox is closed until the log has dropped some of it, after Config.LogKeep.
 //
 // An address has one window for all control processes: in memory where there is one
 // process, in the database where there may be several.
@@ -50,9 +48,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"muniment/control/store"
@@ -60,8 +56,8 @@ import (
 	"muniment/gateway/auth"
 )
 
-// Ask has a request answered by the service itself, as that of a caller: its status and
-// body. An error means that there was no whole answer.
+// Ask sends a request of a caller to the service itself, and returns status and body of the
+// response. An error means that there was no complete response.
 type Ask func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, answer []byte, err error)
 
 // Deliver issues a receipt for a body of POST /v1/delivery, on behalf of a key of a tenant
@@ -70,10 +66,10 @@ type Ask func(ctx context.Context, caller auth.Principal, method, target string,
 // said.
 type Deliver func(ctx context.Context, tenantID, keyID string, body []byte) (answer []byte, err error)
 
-// Config of the room. DB, Tables, Keys, Ask and Deliver are required.
+// Config of the service. DB, Tables, Keys, Ask and Deliver are required.
 type Config struct {
 	DB *store.DB
-	// Tables are those of all rooms: a visitor's tenant is dropped from them.
+	// Tables are those of all services: a visitor's tenant is dropped from them.
 	Tables  store.Tables
 	Keys    Keys
 	Ask     Ask
@@ -87,8 +83,8 @@ type Config struct {
 	// of it bounds what one takes outside the log, and what one address puts into the log;
 	// 1 GiB when it is 0.
 	Bytes int64
-	// MinFree is how much room there must be on the disk of log, warehouse and packs: while
-	// Free tells less, visitors are refused. 0 asks for none.
+	// MinFree is how much space there must be on the disk of log, warehouse and packs: while Free
+	// returns less, visitors are refused. 0: no minimum.
 	MinFree int64
 	Free    func() (int64, error)
 	// LogKeep is how long the log keeps what is loaded; 7 days when it is 0.
@@ -113,19 +109,32 @@ const (
 	defaultIdle       = 24 * time.Hour
 )
 
-// Room is safe for concurrent use.
-type Room struct {
-	cfg     Config
-	db      *store.DB
-	limiter *Limiter
-	shared  *shared // in place of limiter; nil unless Config.Shared
-	sites   http.CrossOriginProtection
-
-	undroppedLogged atomic.Int64 // in Unix milliseconds, when logUndropped did so last
+// Service is safe for concurrent use.
+type Service struct {
+	*core
+	*budget
+	*visitors
+	*demo
 }
 
-// New wires the room, and makes the secret of the cookies if there is none yet.
-func New(ctx context.Context, cfg Config) (*Room, error) {
+// core is what all parts of the service use.
+type core struct {
+	cfg Config
+	db  *store.DB
+}
+
+func newService(cfg Config) *Service {
+	c := &core{cfg: cfg, db: cfg.DB}
+	b := &budget{core: c}
+	v := &visitors{core: c, limiter: NewLimiter(cfg.Limits, cfg.Now)}
+	if cfg.Shared {
+		v.shared = &shared{db: cfg.DB, limits: cfg.Limits, refused: map[netip.Addr]time.Time{}}
+	}
+	return &Service{c, b, v, &demo{c, b}}
+}
+
+// New wires the service, and makes the secret of the cookies if there is none yet.
+func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Tables == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil || cfg.MinFree > 0 && cfg.Free == nil {
 		return nil, errors.New("cannot open the sandbox: DB, Tables, Keys, Ask, Deliver or Free is missing")
 	}
@@ -159,10 +168,6 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	r := &Room{cfg: cfg, db: cfg.DB, limiter: NewLimiter(cfg.Limits, cfg.Now)}
-	if cfg.Shared {
-		r.shared = &shared{db: cfg.DB, limits: cfg.Limits, refused: map[netip.Addr]time.Time{}}
-	}
-	err := r.db.Change(ctx, func(tx *store.Tx) error { return keepSecret(ctx, tx, newSecret(), store.At(tx.Now())) })
-	return r, err
+	err := cfg.DB.Change(ctx, func(tx *store.Tx) error { return keepSecret(ctx, tx, newSecret(), store.At(tx.Now())) })
+	return newService(cfg), err
 }

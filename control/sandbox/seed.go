@@ -40,12 +40,12 @@ const seedPrice, seedCurrency = "0.0005", "USD"
 
 // seed fills a new tenant, as its owner would: bases without a beginning or an end, and
 // rights of a year before and after now.
-func (r *Room) seed(ctx context.Context) error {
-	now := r.db.Now()
+func (s *Service) seed(ctx context.Context) error {
+	now := s.db.Now()
 	since, until := now.AddDate(-1, 0, 0), now.AddDate(1, 0, 0)
 	var bases []string
 	for _, b := range seedBases {
-		text, err := r.ask(ctx, http.MethodPost, "/v1/bases", b)
+		text, err := s.ask(ctx, http.MethodPost, "/v1/bases", b)
 		if err != nil {
 			return err
 		}
@@ -55,18 +55,18 @@ func (r *Room) seed(ctx context.Context) error {
 		}
 		bases = append(bases, made.Basis.ID)
 	}
-	for _, s := range seedRights {
-		_, err := r.ask(ctx, http.MethodPost, "/v1/rights", object{
-			"basisId": bases[s.basis], "substrate": s.substrate, "scope": s.scope, "effectiveFrom": since, "effectiveUntil": until,
+	for _, wanted := range seedRights {
+		_, err := s.ask(ctx, http.MethodPost, "/v1/rights", object{
+			"basisId": bases[wanted.basis], "substrate": wanted.substrate, "scope": wanted.scope, "effectiveFrom": since, "effectiveUntil": until,
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return r.db.Change(ctx, func(tx *store.Tx) error { return seedSettlement(ctx, tx, visitorOf(ctx).caller, store.At(since)) })
+	return s.db.Change(ctx, func(tx *store.Tx) error { return seedSettlement(ctx, tx, visitorOf(ctx).caller, store.At(since)) })
 }
 
-// seedSettlement has the tenant paid for what it delivers: there are no routes for it.
+// seedSettlement has the tenant paid for what it delivers, in one change.
 func seedSettlement(ctx context.Context, tx *store.Tx, of auth.Principal, since store.Instant) error {
 	by := store.ByKey(of.ID)
 	payee, err := settle.CreateCounterparty(ctx, tx, settle.Counterparty{

@@ -39,31 +39,31 @@ func readSecret(ctx context.Context, q store.Querier) (s secret, err error) {
 	return s, err
 }
 
-// lodger is a tenant of the sandbox.
-type lodger struct {
+// visitorTenant is a tenant of the sandbox.
+type visitorTenant struct {
 	tenantID, keyID string
 	seenAt          store.Instant
 }
 
-func scanLodger(r store.Row) (l lodger, err error) {
+func scanVisitorTenant(r store.Row) (l visitorTenant, err error) {
 	return l, r.Scan(&l.tenantID, &l.keyID, &l.seenAt)
 }
 
-func insertLodger(ctx context.Context, tx *store.Tx, l lodger) error {
+func insertVisitorTenant(ctx context.Context, tx *store.Tx, l visitorTenant) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO sandbox_tenants (tenant_id, key_id, seen_at) VALUES ($1, $2, $3)`, l.tenantID, l.keyID, l.seenAt)
 	return err
 }
 
-// findLodger is nil for a tenant that is gone.
-func findLodger(ctx context.Context, q store.Querier, tenantID string) (*lodger, error) {
-	return store.One(ctx, q, "the sandbox's tenant "+tenantID, scanLodger,
+// findVisitorTenant is nil for a tenant that is gone.
+func findVisitorTenant(ctx context.Context, q store.Querier, tenantID string) (*visitorTenant, error) {
+	return store.One(ctx, q, "the sandbox's tenant "+tenantID, scanVisitorTenant,
 		`SELECT tenant_id, key_id, seen_at FROM sandbox_tenants WHERE tenant_id = $1`, tenantID)
 }
 
 // listIdle lists tenants that were used last at a moment or before, the least recently
 // used first, from behind one that was listed.
-func listIdle(ctx context.Context, q store.Querier, until time.Time, behind lodger, limit int) ([]lodger, error) {
-	return store.List(ctx, q, "the sandbox's idle tenants", scanLodger,
+func listIdle(ctx context.Context, q store.Querier, until time.Time, behind visitorTenant, limit int) ([]visitorTenant, error) {
+	return store.List(ctx, q, "the sandbox's idle tenants", scanVisitorTenant,
 		`SELECT tenant_id, key_id, seen_at FROM sandbox_tenants WHERE seen_at <= $1 AND ($2 = '' OR (seen_at, tenant_id) > ($3, $2))
 		ORDER BY seen_at, tenant_id LIMIT $4`, store.At(until), behind.tenantID, behind.seenAt, limit)
 }

@@ -2,7 +2,7 @@ package sandbox
 
 import "muniment/control/store"
 
-// Tables are those of this room. Windows and what was logged are forgotten in time.
+// Tables are those of this package. Windows and what was logged are forgotten in time.
 var Tables = store.Tables{
 	{Name: "sandbox_tenants"},
 	{Name: "sandbox_windows", Outlives: "an address is no tenant's"},

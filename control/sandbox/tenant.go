@@ -29,43 +29,43 @@ type Summary struct {
 	Rights []right.View `json:"rights" doc:"Oldest first; the newest 500 at most, or as many as are about 2 MiB long. counts.rights is how many there are; inspect has all."`
 }
 
-func (r *Room) summary(ctx context.Context) (s Summary, err error) {
-	t, err := read[tenant.Snapshot](ctx, r, "/v1/tenant")
+func (s *Service) summary(ctx context.Context) (made Summary, err error) {
+	t, err := read[tenant.Snapshot](ctx, s.core, "/v1/tenant")
 	if err != nil {
-		return s, err
+		return made, err
 	}
-	rights, _, err := all[right.View](ctx, r, "rights", "rights", nil)
+	rights, _, err := all[right.View](ctx, s.core, "rights", "rights", nil)
 	slices.SortFunc(rights, func(a, b right.View) int { // those of one millisecond have ids in no order
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Revision, b.Revision))
 	})
 	return Summary{Tenant(t.Tenant), rights}, err
 }
 
-// provision makes a tenant with the standard seed. One that could not be filled is
-// dropped; one that a crash has left half filled, or whose cookie never arrived, is a
-// visitor's from the first moment on, and evicted as any that nobody uses.
-func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
-	if err := r.hasSpace(); err != nil {
+// provision makes a tenant with the standard seed. One that could not be filled is dropped; one
+// that a crash has left half filled, or whose cookie never arrived, is a visitor's from the first
+// moment on, and evicted like any idle one.
+func (s *Service) provision(ctx context.Context) (auth.Principal, error) {
+	if err := s.diskHasSpace(); err != nil {
 		return auth.Principal{}, err
 	}
-	if err := r.hasShare(ctx, usageOfSeed.log); err != nil {
+	if err := s.withinLogLimit(ctx, usageOfSeed.log); err != nil {
 		return auth.Principal{}, err
 	}
 	place := claim{1, usageOfSeed.sum()}
-	if err := r.makeRoom(ctx, place); err != nil {
+	if err := s.makeSpace(ctx, place); err != nil {
 		return auth.Principal{}, err
 	}
-	id := api.NewID("sandbox_", r.db.Now())
+	id := api.NewID("sandbox_", s.db.Now())
 	var made tenant.Created
-	err := r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		if _, err := r.hasRoom(ctx, tx, place); err != nil { // somebody took what was made
+	err := s.db.Change(ctx, func(tx *store.Tx) (err error) {
+		if _, err := s.hasSpace(ctx, tx, place); err != nil { // another visitor took the space
 			return err
 		}
 		made, err = tenant.Make(ctx, tx, tenant.Request{Org: strings.ToLower(id), Label: "sandbox", Sandbox: true})
 		if err != nil {
 			return err
 		}
-		if err := insertLodger(ctx, tx, lodger{made.TenantID, made.KeyID, store.At(tx.Now())}); err != nil {
+		if err := insertVisitorTenant(ctx, tx, visitorTenant{made.TenantID, made.KeyID, store.At(tx.Now())}); err != nil {
 			return err
 		}
 		return addUsage(ctx, tx, made.TenantID, visitorOf(ctx).address, usageOfSeed)
@@ -73,12 +73,12 @@ func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 	if err != nil {
 		return auth.Principal{}, err
 	}
-	of, err := r.callerOf(ctx, made.KeyID)
+	of, err := s.callerOf(ctx, made.KeyID)
 	if err == nil {
-		err = r.seed(visitor{caller: of}.in(ctx))
+		err = s.seed(visitor{caller: of}.in(ctx))
 	}
 	if err != nil {
-		_, also := r.drop(context.WithoutCancel(ctx), made.TenantID, unfinished, store.BySystem())
+		_, also := s.drop(context.WithoutCancel(ctx), made.TenantID, unfinished, store.BySystem())
 		err = errors.Join(err, also)
 	}
 	return of, err
@@ -96,32 +96,32 @@ type BoundTenant struct {
 	Rebound bool `json:"rebound" doc:"Whether it is the tenant of the cookie, not a new one."`
 }
 
-func (r *Room) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error) {
+func (s *Service) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error) {
 	v, answer := visitorOf(ctx), &Provisioned{}
 	answer.Body.OK = true
 	var err error
 	if v.lives() {
-		answer.Body.Data, err = r.summary(ctx)
-		answer.Body.Rebound = !r.gone(ctx, err)
+		answer.Body.Data, err = s.summary(ctx)
+		answer.Body.Rebound = !s.gone(ctx, err)
 	}
 	if !answer.Body.Rebound {
-		if v.caller, err = r.provision(ctx); err == nil {
-			answer.Body.Data, err = r.summary(v.in(ctx))
+		if v.caller, err = s.provision(ctx); err == nil {
+			answer.Body.Data, err = s.summary(v.in(ctx))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	s, err := readSecret(ctx, r.db.Read())
+	secret, err := readSecret(ctx, s.db.Read())
 	if err != nil {
 		return nil, err
 	}
-	answer.SetCookie = *cookie(s.sign(v.caller.TenantID), v.within)
+	answer.SetCookie = *cookie(secret.sign(v.caller.TenantID), v.within)
 	return answer, nil
 }
 
-func (r *Room) getTenant(ctx context.Context, _ *struct{}) (Summary, error) {
-	return r.summary(ctx)
+func (s *Service) getTenant(ctx context.Context, _ *struct{}) (Summary, error) {
+	return s.summary(ctx)
 }
 
 // Reset is the answer that takes the cookie away.
@@ -136,7 +136,7 @@ type Dropped struct {
 	Dropped  bool    `json:"dropped" doc:"Whether there was a tenant to drop."`
 }
 
-func (r *Room) postReset(ctx context.Context, _ *struct{}) (*Reset, error) {
+func (s *Service) postReset(ctx context.Context, _ *struct{}) (*Reset, error) {
 	v, answer := visitorOf(ctx), &Reset{SetCookie: *cookie("", visitorOf(ctx).within)}
 	answer.Body.OK = true
 	if v.tenantID != "" {
@@ -146,6 +146,6 @@ func (r *Room) postReset(ctx context.Context, _ *struct{}) (*Reset, error) {
 		return answer, nil
 	}
 	var err error
-	answer.Body.Data.Dropped, err = r.drop(ctx, v.tenantID, wasReset, store.ByKey(v.caller.ID))
+	answer.Body.Data.Dropped, err = s.drop(ctx, v.tenantID, wasReset, store.ByKey(v.caller.ID))
 	return answer, err
 }

@@ -17,10 +17,10 @@ import (
 	"muniment/gateway/auth"
 )
 
-// visitor is who asks, once the door has let it in.
+// visitor is the caller of an admitted request.
 type visitor struct {
-	address  string         // where it asks from, as secret.hash
-	within   bool           // it asks from this very machine
+	address  string         // the caller's address, as secret.hash
+	within   bool           // the caller is on this machine
 	tenantID string         // that the cookie names; empty without one
 	caller   auth.Principal // that acts for the visitor; of no key if the tenant is gone
 }
@@ -32,7 +32,7 @@ func visitorOf(ctx context.Context) visitor {
 	return v
 }
 
-// in is a context in which what is asked of /v1 is asked for the visitor.
+// in is a context in which requests to /v1 are made for the visitor.
 func (v visitor) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, visitorKey{}, v)
 }
@@ -40,13 +40,21 @@ func (v visitor) in(ctx context.Context) context.Context {
 // lives says whether the visitor has a tenant.
 func (v visitor) lives() bool { return v.caller.Key != nil }
 
-// anyone lets in who keeps to the limits, and is not sent by a page of another site.
-func (r *Room) anyone(ctx huma.Context) (context.Context, error) {
+// visitors recognises visitors, and keeps them within the limits of their addresses.
+type visitors struct {
+	*core
+	limiter *Limiter
+	shared  *shared // in place of limiter; nil unless Config.Shared
+	sites   http.CrossOriginProtection
+}
+
+// anyone admits requests within the limits that don't come from a page of another site.
+func (s *visitors) anyone(ctx huma.Context) (context.Context, error) {
 	request, _ := humago.Unwrap(ctx)
-	if err := r.Count(request); err != nil {
+	if err := s.Count(request); err != nil {
 		return nil, err
 	}
-	if err := r.sites.Check(request); err != nil {
+	if err := s.sites.Check(request); err != nil {
 		return nil, foreignSite()
 	}
 	return ctx.Context(), nil
@@ -54,8 +62,8 @@ func (r *Room) anyone(ctx huma.Context) (context.Context, error) {
 
 // Count counts a request, whether there is anything under its path or not. It refuses one
 // that is beyond the limits of its address.
-func (r *Room) Count(request *http.Request) error {
-	wait, ok, err := r.admitted(request.Context(), addressOf(request))
+func (s *visitors) Count(request *http.Request) error {
+	wait, ok, err := s.admitted(request.Context(), addressOf(request))
 	if err == nil && !ok {
 		err = &api.Error{Code: api.RateLimited, Message: "too many requests from this address", RetryAfter: wait}
 	}
@@ -63,28 +71,28 @@ func (r *Room) Count(request *http.Request) error {
 }
 
 // admitted counts the request, or says how long to wait.
-func (r *Room) admitted(ctx context.Context, address netip.Addr) (wait time.Duration, ok bool, err error) {
-	if r.shared != nil {
-		return r.shared.accept(ctx, address)
+func (s *visitors) admitted(ctx context.Context, address netip.Addr) (wait time.Duration, ok bool, err error) {
+	if s.shared != nil {
+		return s.shared.accept(ctx, address)
 	}
-	wait, ok = r.limiter.Accept(address)
+	wait, ok = s.limiter.Accept(address)
 	return wait, ok, nil
 }
 
-// withOrWithout lets in who may have a tenant.
-func (r *Room) withOrWithout(ctx huma.Context) (context.Context, error) {
-	inner, err := r.anyone(ctx)
+// withOrWithout admits visitors with or without a tenant.
+func (s *visitors) withOrWithout(ctx huma.Context) (context.Context, error) {
+	inner, err := s.anyone(ctx)
 	if err != nil {
 		return nil, err
 	}
 	request, _ := humago.Unwrap(ctx)
-	v, err := r.recognise(inner, request)
+	v, err := s.recognise(inner, request)
 	return v.in(inner), err
 }
 
-// lodgers lets in who has a tenant.
-func (r *Room) lodgers(ctx huma.Context) (context.Context, error) {
-	inner, err := r.withOrWithout(ctx)
+// withTenant admits visitors with a tenant.
+func (s *visitors) withTenant(ctx huma.Context) (context.Context, error) {
+	inner, err := s.withOrWithout(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,39 +106,39 @@ func (r *Room) lodgers(ctx huma.Context) (context.Context, error) {
 }
 
 // recognise reads the cookie. One that this service did not sign is none.
-func (r *Room) recognise(ctx context.Context, request *http.Request) (visitor, error) {
+func (s *visitors) recognise(ctx context.Context, request *http.Request) (visitor, error) {
 	from := addressOf(request)
 	v := visitor{within: withinMachine(request.Host, from)}
-	s, err := readSecret(ctx, r.db.Read())
+	secret, err := readSecret(ctx, s.db.Read())
 	if err != nil {
 		return v, err
 	}
-	v.address = s.hash(from)
+	v.address = secret.hash(from)
 	c, err := request.Cookie(cookieName)
 	if err != nil {
 		return v, nil
 	}
-	id, ok := s.check(c.Value)
+	id, ok := secret.check(c.Value)
 	if !ok {
 		return v, nil
 	}
 	v.tenantID = id
-	l, err := findLodger(ctx, r.db.Read(), id)
+	l, err := findVisitorTenant(ctx, s.db.Read(), id)
 	if err != nil || l == nil {
 		return v, err
 	}
-	v.caller, err = r.callerOf(ctx, l.keyID)
+	v.caller, err = s.callerOf(ctx, l.keyID)
 	if err == nil && v.lives() {
-		err = r.seen(ctx, *l)
+		err = s.seen(ctx, *l)
 	}
 	return v, err
 }
 
-// callerOf is who asks for a tenant: the holder of its key. It has none if the tenant was
+// callerOf is the principal of a tenant: the holder of its key. It has none if the tenant was
 // dropped meanwhile, or an operator has revoked it, which is how to stop a visitor.
-func (r *Room) callerOf(ctx context.Context, keyID string) (auth.Principal, error) {
-	key, err := store.Newest(ctx, r.db, api.Keys, keyID)
-	if key != nil && !auth.Live(key, r.db.Now()) {
+func (s *visitors) callerOf(ctx context.Context, keyID string) (auth.Principal, error) {
+	key, err := store.Newest(ctx, s.db, api.Keys, keyID)
+	if key != nil && !auth.Live(key, s.db.Now()) {
 		key = nil
 	}
 	return auth.Principal{Key: key}, err
@@ -139,12 +147,12 @@ func (r *Room) callerOf(ctx context.Context, keyID string) (auth.Principal, erro
 // touchEvery is how exactly it is known when a tenant was used last.
 const touchEvery = time.Minute
 
-func (r *Room) seen(ctx context.Context, l lodger) error {
-	now := r.db.Now()
+func (s *visitors) seen(ctx context.Context, l visitorTenant) error {
+	now := s.db.Now()
 	if now.Sub(l.seenAt.Time) < touchEvery {
 		return nil
 	}
-	return r.db.Change(ctx, func(tx *store.Tx) error { return touch(ctx, tx, l.tenantID, store.At(now)) })
+	return s.db.Change(ctx, func(tx *store.Tx) error { return touch(ctx, tx, l.tenantID, store.At(now)) })
 }
 
 // addressOf is where a request comes from: the gateway, the one trusted hop before
@@ -160,8 +168,8 @@ func addressOf(r *http.Request) netip.Addr {
 	return at.Addr()
 }
 
-// ask asks /v1 for the visitor, and returns the data of the answer.
-func (r *Room) ask(ctx context.Context, method, target string, body any) (json.RawMessage, error) {
+// ask sends a request to /v1 for the visitor, and returns the data of the response.
+func (s *core) ask(ctx context.Context, method, target string, body any) (json.RawMessage, error) {
 	var text bytes.Buffer
 	if body != nil {
 		enc := json.NewEncoder(&text)
@@ -170,16 +178,16 @@ func (r *Room) ask(ctx context.Context, method, target string, body any) (json.R
 			return nil, err
 		}
 	}
-	status, answer, err := r.cfg.Ask(ctx, visitorOf(ctx).caller, method, target, text.Bytes())
+	status, answer, err := s.cfg.Ask(ctx, visitorOf(ctx).caller, method, target, text.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	return heard(status, answer)
+	return readAnswer(status, answer)
 }
 
-// read asks for a record or a list, and reads it.
-func read[T any](ctx context.Context, r *Room, target string) (answer T, err error) {
-	text, err := r.ask(ctx, http.MethodGet, target, nil)
+// read requests a record or a list of /v1.
+func read[T any](ctx context.Context, c *core, target string) (answer T, err error) {
+	text, err := c.ask(ctx, http.MethodGet, target, nil)
 	if err == nil {
 		err = json.Unmarshal(text, &answer)
 	}

@@ -11,17 +11,13 @@ var _ sealer.Rate = Rate
 
 // Rate is control/settle/rate as packs are sealed and verified with it.
 func Rate(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) (lines []sealer.SettlementLine, unrated []sealer.Unrated, err error) {
-	parsed := make([]rate.Rule, 0, len(rules))
-	for _, r := range rules {
-		rule, err := rate.ParseRule(r.Record)
-		if err != nil {
-			return nil, nil, err
-		}
-		parsed = append(parsed, rule)
+	parsed, err := parse(rules)
+	if err != nil {
+		return nil, nil, err
 	}
-	settled, err := rate.Rate(parsed, func(yield func(rate.Receipt) bool) {
+	settled, err := rate.Rate(parsed, func(yield func(rate.Metered) bool) {
 		for m := range receipts {
-			if !yield(rate.Receipt(m)) {
+			if !yield(rate.Metered(m)) {
 				return
 			}
 		}
@@ -36,11 +32,32 @@ func Rate(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) (lin
 		}
 		lines = append(lines, sealer.SettlementLine{
 			RuleID: l.RuleID, RightID: l.RightID, MeteringBasis: l.MeteringBasis, Receipts: l.Receipts, QuantityMs: l.QuantityMs,
-			Amount: l.Amount.String(), Shares: shares,
+			Impressions: l.Impressions, Amount: l.Amount.String(), Shares: shares,
 		})
 	}
 	for _, u := range settled.Unrated {
 		unrated = append(unrated, sealer.Unrated(u))
 	}
 	return lines, unrated, nil
+}
+
+func parse(records []sealer.SettlementRule) ([]rate.Rule, error) {
+	rules := make([]rate.Rule, 0, len(records))
+	for _, r := range records {
+		rule, err := rate.ParseRule(r.Record)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+// Precedence is rate.NewPrecedence of records.
+func Precedence(records []sealer.SettlementRule) (*rate.Precedence, error) {
+	rules, err := parse(records)
+	if err != nil {
+		return nil, err
+	}
+	return rate.NewPrecedence(rules)
 }

@@ -14,16 +14,32 @@ import (
 	"muniment/sealer"
 )
 
-const tenantID = "tnt_a"
+const (
+	tenantID = "tnt_a"
+	rightID  = "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+)
 
 // open is a database with the tenants tnt_a and tnt_b.
-func open(t *testing.T) *store.DB {
+func open(t *testing.T) *store.DB { return openAt(t, nil) }
+
+func openAt(t *testing.T, clock *roomtest.Clock) *store.DB {
 	t.Helper()
-	db := roomtest.Open(t, t.TempDir(), nil)
+	now := time.Now
+	if clock != nil {
+		now = clock.Now
+	}
+	db := roomtest.Open(t, t.TempDir(), now)
 	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision)
-			VALUES ('tnt_b', 'org_b', 0, 0, 0)`)
-		return err
+		for _, statement := range []string{
+			`INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ('tnt_b', 'org_b', 0, 0, 0)`,
+			`INSERT INTO bases (basis_id, tenant_id, kind, title, holder_org_id, created_at, updated_at, revision)
+				VALUES ('bas_b', 'tnt_b', 'CONTRACT', 'Frame agreement', 'org_b', 0, 0, 0)`,
+		} {
+			if _, err := tx.ExecContext(t.Context(), statement); err != nil {
+				return err
+			}
+		}
+		return nil
 	}))
 	return db
 }
@@ -80,10 +96,12 @@ func TestCounterparty(t *testing.T) {
 	require.Contains(t, string(e.Data), `"taxId":null`)
 
 	for field, change := range map[string]func(*Counterparty){
-		"name":     func(c *Counterparty) { c.Name = "" },
-		"kind":     func(c *Counterparty) { c.Kind = "FRIEND" },
-		"currency": func(c *Counterparty) { c.Currency = "euro" },
-		"orgId":    func(c *Counterparty) { c.OrgID = new("org_x ") },
+		"name":      func(c *Counterparty) { c.Name = "" },
+		"kind":      func(c *Counterparty) { c.Kind = "FRIEND" },
+		"currency":  func(c *Counterparty) { c.Currency = "euro" },
+		"orgId":     func(c *Counterparty) { c.OrgID = new("org_x ") },
+		"taxId":     func(c *Counterparty) { c.TaxID = new("") },
+		"payoutRef": func(c *Counterparty) { c.PayoutRef = new(strings.Repeat("1", 257)) },
 	} {
 		bad := c
 		change(&bad)
@@ -95,14 +113,17 @@ func TestCounterparty(t *testing.T) {
 
 func TestRule(t *testing.T) {
 	db := open(t)
+	roomtest.Right(t, db, rightID, "{}")
 	c := payee(t, db, tenantID)
 	ask := asked(c)
-	ask.Match = Match{RightID: new("rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV"), Substrate: new("ANY"), MeteringBasis: new("viewable")}
+	ask.Match = Match{RightID: new(rightID), BasisID: new("bas_a"), Substrate: new("ANY"), MeteringBasis: new("viewable"), Completion: new("complete")}
+	ask.Minimum, ask.Cap = new("10.50"), new("0250")
 	r, err := createRule(t, db, ask)
 	require.NoError(t, err)
 	require.True(t, api.IsID(api.PrefixRule, r.ID))
 	require.Equal(t, "0.5", r.Price)
 	require.Nil(t, r.Match.Substrate, "ANY is any")
+	require.Equal(t, []string{"10.5", "250"}, []string{*r.Minimum, *r.Cap})
 	require.Equal(t, r.CreatedAt, r.EffectiveFrom)
 
 	all := roomtest.Events(t, db)
@@ -112,8 +133,9 @@ func TestRule(t *testing.T) {
 	said, err := rate.ParseRule(e.Data)
 	require.NoError(t, err)
 	require.Equal(t, rate.Rule{
-		ID: r.ID, Match: rate.Match{RightID: *ask.Match.RightID, MeteringBasis: "viewable"}, Unit: rate.Second, Price: 500_000_000, Currency: "EUR",
+		ID: r.ID, Match: rate.Match{RightID: rightID, BasisID: "bas_a", MeteringBasis: "viewable", Completion: "complete"}, Unit: rate.Second, Price: 500_000_000, Currency: "EUR",
 		Shares: []rate.Share{{CounterpartyID: c.ID, Bps: 10_000}}, EffectiveFrom: r.EffectiveFrom.Time,
+		Minimum: new(rate.Money(10_500_000)), Cap: new(rate.Money(250_000_000)),
 	}, said)
 
 	list, err := Rules(t.Context(), db.Read(), tenantID, store.Instant{})
@@ -148,10 +170,16 @@ func TestRuleRefuses(t *testing.T) {
 		"a payee of dollars":  {"shares[1].counterpartyId", func(r *Rule) { r.Shares = []Share{{c.ID, 1}, {dollars.ID, 9_999}} }},
 		"an inactive payee":   {"shares[0].counterpartyId", func(r *Rule) { r.Shares[0].CounterpartyID = idle.ID }},
 		"a payee twice":       {"shares[1].counterpartyId", func(r *Rule) { r.Shares = []Share{{c.ID, 1}, {c.ID, 9_999}} }},
-		"no id of a right":    {"match.rightId", func(r *Rule) { r.Match.RightID = new("bas_01ARZ3NDEKTSV4RRFFQ69G5FAV") }},
-		"no id of a basis":    {"match.basisId", func(r *Rule) { r.Match.BasisID = new("") }},
+		"an unknown right":    {"match.rightId", func(r *Rule) { r.Match.RightID = new(rightID) }},
+		"an unknown basis":    {"match.basisId", func(r *Rule) { r.Match.BasisID = new("") }},
+		"a foreign basis":     {"match.basisId", func(r *Rule) { r.Match.BasisID = new("bas_b") }},
 		"no substrate":        {"match.substrate", func(r *Rule) { r.Match.Substrate = new("TV") }},
 		"a tier not billed":   {"match.meteringBasis", func(r *Rule) { r.Match.MeteringBasis = new("none") }},
+		"no completion":       {"match.completion", func(r *Rule) { r.Match.Completion = new("none") }},
+		"a fine minimum":      {"minimum", func(r *Rule) { r.Minimum = new("0.0000001") }},
+		"an empty cap":        {"cap", func(r *Rule) { r.Cap = new("") }},
+		"a large cap":         {"cap", func(r *Rule) { r.Cap = new("9223372036854.775808") }},
+		"a cap too low":       {"cap", func(r *Rule) { r.Minimum, r.Cap = new("2"), new("1.999999") }},
 		"a negative priority": {"priority", func(r *Rule) { r.Priority = -1 }},
 		"over when it begins": {"effectiveUntil", func(r *Rule) { r.EffectiveFrom, r.EffectiveUntil = r.CreatedAt, r.CreatedAt }},
 	} {

@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"fmt"
 
 	"muniment/control/store"
 )
@@ -14,7 +15,17 @@ func Counterparties(ctx context.Context, q store.Querier, tenantID string) ([]Co
 		counterparties.Select()+` WHERE tenant_id = $1 ORDER BY counterparty_id`, tenantID)
 }
 
-var rules = store.Records[Rule]{Noun: "settlement_rule", Table: "settlement_rules"}
+// listCounterparties lists those of the tenant in a state, or in any, newest first.
+func listCounterparties(ctx context.Context, q store.Querier, tenantID, state string, s store.Slice) (page []Counterparty, next string, err error) {
+	var w store.Where
+	w.Is("state", state)
+	return counterparties.Page(ctx, q, tenantID, w, s)
+}
+
+var rules = store.Machine[Rule, Action, State]{
+	Records: store.Records[Rule]{Noun: "settlement_rule", Table: "settlement_rules"},
+	Steps:   transitions,
+}
 
 // Rules lists the tenant's rules that apply to what is rendered at a moment, oldest
 // first; all of them if the moment is the zero Instant.
@@ -25,3 +36,38 @@ func Rules(ctx context.Context, q store.Querier, tenantID string, at store.Insta
 	}
 	return store.List(ctx, q, "the tenant's settlement rules", rules.Scan, query+` ORDER BY rule_id`, args...)
 }
+
+// filter keeps the rules that have each given value.
+type filter struct{ state, rightID, counterpartyID string }
+
+// listRules lists the tenant's rules, newest first. Of the few that a tenant has each may be
+// looked at: what stands in JSON has no index.
+func listRules(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []Rule, next string, err error) {
+	var w store.Where
+	w.Is("state", f.state)
+	if f.rightID != "" {
+		w.And(contains("matches"), member("rightId", f.rightID))
+	}
+	if f.counterpartyID != "" {
+		w.And(contains("shares"), member("counterpartyId", f.counterpartyID))
+	}
+	return rules.Page(ctx, q, tenantID, w, s)
+}
+
+// contains is the condition that a text has a part; LIKE is not the same on both engines.
+func contains(column string) string { return `replace(` + column + `, $, '') <> ` + column }
+
+// member is how an id stands in canonical JSON.
+func member(name, id string) string { return fmt.Sprintf("%q:%q", name, id) }
+
+// listNaming lists ids of active rules that give a counterparty a share, the newest first.
+func listNaming(ctx context.Context, q store.Querier, tenantID, counterpartyID string, most int) (ids []string, err error) {
+	page, _, err := listRules(ctx, q, tenantID, filter{state: string(Active), counterpartyID: counterpartyID}, store.Slice{Limit: most})
+	for _, r := range page {
+		ids = append(ids, r.ID)
+	}
+	return ids, err
+}
+
+// Sections are what an export of the tenant has of this package.
+var Sections = []store.Section{counterparties.Section("counterparties"), rules.Section("settlementRules")}

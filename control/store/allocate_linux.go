@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate makes the file take so many bytes of the disk; errors.ErrUnsupported where a
-// file system has no such call.
+// allocate reserves so many bytes on the disk for the file; errors.ErrUnsupported if the file
+// system can't.
 func allocate(f *os.File, size int64) error {
 	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {

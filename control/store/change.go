@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"time"
@@ -14,35 +15,34 @@ import (
 // and used by one goroutine.
 type Tx struct {
 	*sql.Tx
-	db       *DB
+	db       *engine
 	epoch    uint64 // of the events that the change emits
 	revision int64  // 0: none taken yet
 	emitted  uint64 // the number of the last event, 0 without any
 	jobs     bool   // jobs were queued
 }
 
-// Change runs fn in one write transaction and commits it. When it returns nil,
-// everything that fn wrote is on disk, and the nodes' polls and the relay are
-// awake. When fn fails, nothing of it remains, and fn's error comes back as it
-// is. Changes run one at a time, so fn must be short and must not wait for
-// anything but the database; it must use tx and not the read pool. In the context of an
-// attempt (WithAttempt) it is the attempt's effect. On a full disk, and while the reserve
-// is spent, the error is a 503 with reason STORAGE_FULL; while PostgreSQL is away, with
-// reason DATABASE_UNAVAILABLE: its message says whether the change may have been made.
-// What stops something is for Stop.
-func (db *DB) Change(ctx context.Context, fn func(tx *Tx) error) error {
-	return db.unavailable(db.room(db.change(ctx, fn, false)))
+// Change runs fn in one write transaction and commits it. When it returns nil, everything that fn
+// wrote is on disk, and the nodes' polls and the relay are awake. When fn fails, the transaction is
+// rolled back and fn's error is returned unchanged. Changes run one at a time, so fn must be short
+// and must wait for nothing but the database; it must use tx and not the read pool. In the context
+// of an attempt (WithAttempt) it is the attempt's effect. On a full disk, and while the reserve is
+// released, the error is a 503 with reason STORAGE_FULL. While PostgreSQL is unavailable it has
+// reason DATABASE_UNAVAILABLE, and its message says whether the change may have been made. Stops
+// use Stop.
+func (db *engine) Change(ctx context.Context, fn func(tx *Tx) error) error {
+	return db.unavailable(db.diskFull(db.change(ctx, fn, false)))
 }
 
-// change is Change, or Stop's try.
-func (db *DB) change(ctx context.Context, fn func(tx *Tx) error, stops bool) error {
+// change makes one attempt, for Change or for Stop.
+func (db *engine) change(ctx context.Context, fn func(tx *Tx) error, stops bool) error {
 	inner, err := db.write.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("cannot begin a change: %w", err)
 	}
 	defer inner.Rollback() // without effect after the commit
 	tx := &Tx{Tx: inner, db: db, epoch: db.epoch}
-	if err := tx.begun(ctx); err != nil {
+	if err := tx.start(ctx); err != nil {
 		return fmt.Errorf("cannot begin a change: %w", err)
 	}
 	if err := tx.takeEffect(ctx); err != nil {
@@ -52,7 +52,7 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error, stops bool) err
 		return err
 	}
 	changed := tx.revision != 0 || tx.emitted != 0
-	if (changed || tx.jobs) && !stops { // what is none of it, as how far the log is, takes next to nothing
+	if (changed || tx.jobs) && !stops { // other writes, such as the log's high-water mark, take almost no space
 		if err := db.Reserved(); err != nil {
 			return err
 		}
@@ -85,14 +85,14 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error, stops bool) err
 	return nil
 }
 
-// begun waits for the change's turn and looks at what it is going to change.
-func (tx *Tx) begun(ctx context.Context) error {
+// start waits for the lock on changes, and checks that the database has not gone back.
+func (tx *Tx) start(ctx context.Context) error {
 	seen := tx.db.seen()
-	if err := tx.takeTurn(ctx); err != nil {
+	if err := tx.lockChanges(ctx); err != nil {
 		return err
 	}
 	if tx.db.incarnation == "" {
-		return nil // the first change finds out which life this is
+		return nil // the first change finds out the incarnation
 	}
 	_, err := tx.db.state(ctx, tx, seen)
 	return err
@@ -127,10 +127,23 @@ func (tx *Tx) EmitRecord(ctx context.Context, e sealer.Event, record any) (err e
 	return tx.Emit(ctx, e)
 }
 
-// Emit puts an audit event into the outbox. At is now when it is zero, and cut to
-// milliseconds; EventID is made when it is empty. The canonical bytes are made
-// here, once: every copy that ever reaches the log has them.
-func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error {
+// Emit puts an audit event into the outbox. A zero At becomes now; At is truncated to milliseconds.
+// An empty EventID is generated. The canonical bytes are made here, once: every copy that reaches
+// the log has the same ones.
+func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error { return tx.emit(ctx, e, nil) }
+
+// EmitPrivate is Emit with a private part, under a salt of its own. Data that an erasure must
+// delete belongs there, and not into the event's data.
+func (tx *Tx) EmitPrivate(ctx context.Context, e sealer.Event, hidden sealer.Private) error {
+	if _, err := rand.Read(hidden.Salt[:]); err != nil {
+		return fmt.Errorf("cannot salt the private part of %s: %w", e.Type, err)
+	}
+	private := sealer.AppendPrivate(nil, &hidden)
+	e.PrivateCommitment = sealer.Commit(hidden.Salt, private)
+	return tx.emit(ctx, e, private)
+}
+
+func (tx *Tx) emit(ctx context.Context, e sealer.Event, private []byte) error {
 	if e.At.IsZero() {
 		e.At = tx.db.Now()
 	}
@@ -146,8 +159,8 @@ func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO outbox (epoch, seq, tenant_id, event_id, event) VALUES ($1, $2, $3, $4, $5)`,
-		tx.epoch, seq, e.TenantID, e.EventID, string(text))
+	_, err = tx.ExecContext(ctx, `INSERT INTO outbox (epoch, seq, tenant_id, event_id, event, private) VALUES ($1, $2, $3, $4, $5, $6)`,
+		tx.epoch, seq, e.TenantID, e.EventID, string(text), string(private))
 	if err != nil {
 		return fmt.Errorf("cannot emit %s: %w", e.Type, err)
 	}
@@ -155,8 +168,8 @@ func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error {
 	return nil
 }
 
-// ByKey, ByOperator and BySystem name the actor of an event: an API key, whoever
-// holds the admin token, or control itself.
+// ByKey, ByOperator and BySystem name the actor of an event: an API key, a holder of the admin
+// token, or control itself.
 func ByKey(keyID string) sealer.Ref { return sealer.Ref{Kind: "key", ID: keyID} }
 
 // ByOperator: see ByKey.
@@ -167,3 +180,12 @@ func BySystem() sealer.Ref { return sealer.Ref{Kind: "system", ID: "control"} }
 
 // Now is the database's clock: see DB.Now.
 func (tx *Tx) Now() time.Time { return tx.db.Now() }
+
+// Affected says whether a statement has changed a row.
+func Affected(result sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}

@@ -11,41 +11,41 @@ import (
 	"muniment/sealer"
 )
 
-// number is what an audit event is known by: the life of the database that wrote
-// it, and its place in that.
+// number identifies an audit event: the epoch of the database that wrote it, and its sequence
+// number in that epoch.
 type number struct{ epoch, seq uint64 }
 
 func (n number) after(m number) bool { return n.epoch > m.epoch || n.epoch == m.epoch && n.seq > m.seq }
 
-// missed is what an older database lacks.
+// missed lists what an older database lacks.
 type missed struct {
 	parts  []part
 	events int
-	epoch  uint64 // the newest of them
-	// revision is the newest that one of them names.
+	epoch  uint64 // the newest among the events
+	// revision is the newest that an event names.
 	revision int64
-	// signers are the keys of deliveries that the database does not know, and where
-	// each of them first signed. Some of the events may tell of them.
+	// signers are the unknown keys that signed deliveries, and where each of them first signed.
+	// Some of the events may record these keys.
 	signers []signer
 }
 
-// part is what one partition of the log tells.
+// part describes one partition of the log.
 type part struct {
 	mark   sealer.Position
 	marked bool
-	loaded *sealer.Position // by the warehouse; nil if nothing is
-	begin  sealer.Position  // the first that the log holds
+	loaded *sealer.Position // by the warehouse; nil if nothing was
+	begin  sealer.Position  // the first position that the log holds
 	end    sealer.Position
-	// gap is set if the partition no longer holds all that came behind the mark.
+	// gap is set if records behind the mark were removed from the partition.
 	gap *gap
-	// first is where the first event stands that the database never numbered.
+	// first is the position of the first event that the database never numbered.
 	first  sealer.Position
 	events int
 }
 
 type gap struct{ from, to sealer.Position }
 
-// reached is how long the partition is known to have been.
+// reached is the furthest end that the partition is known to have had.
 func (p *part) reached() sealer.Position {
 	if p.loaded != nil && p.loaded.Compare(p.mark) > 0 {
 		return *p.loaded
@@ -95,7 +95,7 @@ func (m missed) String() string {
 	}
 	for _, p := range m.parts {
 		if p.gap != nil {
-			text += fmt.Sprintf("; what stood between %s and %s was removed from the log, so what was stopped there is unknown", p.gap.from, p.gap.to)
+			text += fmt.Sprintf("; the records between %s and %s were removed from the log, so stops among them are unknown", p.gap.from, p.gap.to)
 		}
 	}
 	return text
@@ -109,10 +109,10 @@ func texts(positions []sealer.Position) []string {
 	return list
 }
 
-// missed reads each partition from its mark on. How far the database and the warehouse
-// are is read before the log's end, and what the database knows behind it: others may
-// use all three meanwhile.
-func (db *DB) missed(ctx context.Context, h History) (m missed, err error) {
+// missed reads each partition from its mark on. The marks of the database and the warehouse are
+// read before the log's end, and what the database knows after it, because other processes may
+// write to all three meanwhile.
+func (db *reconciler) missed(ctx context.Context, h History) (m missed, err error) {
 	n, err := h.Log.Partitions(ctx)
 	if err != nil {
 		return m, err
@@ -139,7 +139,7 @@ func (db *DB) missed(ctx context.Context, h History) (m missed, err error) {
 	return m, err
 }
 
-// bound finds where the partition ends, and from where on it has to be read.
+// bound finds where the partition ends, and the position from which it has to be read.
 func (p *part) bound(ctx context.Context, h History, partition int32) (from sealer.Position, err error) {
 	if h.Loaded != nil {
 		loaded, ok, err := h.Loaded.Resume(ctx, partition)
@@ -159,9 +159,9 @@ func (p *part) bound(ctx context.Context, h History, partition int32) (from seal
 		from = sealer.Position{Generation: first.Generation, Partition: partition}
 	}
 	if reached := p.reached(); reached.Generation >= end.Generation && reached.Compare(end) > 0 {
-		return from, fmt.Errorf("partition %d of the log ends at %s and has reached %s before: it lost what stood there, or is another log", partition, end, reached)
+		return from, fmt.Errorf("partition %d of the log ends at %s and has reached %s before: it lost records, or is another log", partition, end, reached)
 	}
-	// An empty log of a later generation has just lost everything, not its beginning.
+	// An empty log of a later generation has lost everything, so there is no gap.
 	if from.Compare(first) < 0 && (first != end || from.Generation == end.Generation) {
 		p.gap = &gap{from, first}
 	}
@@ -194,8 +194,8 @@ func (m *missed) read(ctx context.Context, log Reader, p *part, from sealer.Posi
 	})
 }
 
-// horizon is how far a database knows the log: by the events of control that it has
-// numbered, and the keys that may have signed deliveries.
+// horizon is how far a database knows the log: the events of control that it has numbered, and the
+// keys that may have signed deliveries.
 type horizon struct {
 	last number
 	keys map[string]bool
@@ -223,7 +223,7 @@ func (h horizon) beyond(ctx context.Context, log Reader, from, to sealer.Positio
 	})
 }
 
-// signedBy is the key that a delivery names, "" for another event.
+// signedBy returns the id of the key that signed a delivery, "" for another event.
 func signedBy(event []byte) string {
 	parts, err := sealer.SplitDelivery(event)
 	var signature struct {
@@ -248,30 +248,29 @@ func (h *History) keys(ctx context.Context, q Querier) (map[string]bool, error) 
 	return known, err
 }
 
-// Standing is how far a database is.
-type Standing struct {
+// Head is the newest state of a database.
+type Head struct {
 	Incarnation string
 	Epoch       uint64
 	Events      uint64 // the number of the newest event of the epoch
 	Revision    int64
 }
 
-// ReadStanding reads how far a database is, which may be a copy.
-func ReadStanding(ctx context.Context, q Querier) (s Standing, err error) {
+// ReadHead reads the head of a database, which may be a copy.
+func ReadHead(ctx context.Context, q Querier) (s Head, err error) {
 	err = q.QueryRowContext(ctx, `SELECT epoch, id, (SELECT value FROM counters WHERE name = 'outbox'),
 		(SELECT value FROM counters WHERE name = 'revision') FROM incarnations ORDER BY epoch DESC LIMIT 1`).
 		Scan(&s.Epoch, &s.Incarnation, &s.Events, &s.Revision)
 	if err != nil {
-		err = fmt.Errorf("cannot read how far the database is: %w", err)
+		err = fmt.Errorf("cannot read the head of the database: %w", err)
 	}
 	return s, err
 }
 
-// Meets is where a partition of the log meets a database, which may be a copy: the
-// position of the first record that came after it, or the partition's end. That record is
-// an event of control that the database did not write, or a delivery signed by a key that
-// it does not know: a key signs from its commit on, before the event that tells of it is in
-// the log.
+// Meets returns the position up to which a partition of the log agrees with a database, which may
+// be a copy: the first record that came after the copy, or the partition's end. That record is an
+// event of control that the database did not write, or a delivery signed by a key that it does not
+// know. (A key may sign as soon as it is committed, before its event is in the log.)
 func (h *History) Meets(ctx context.Context, q Querier, partition int32) (at sealer.Position, err error) {
 	first, at, err := h.Log.Bounds(ctx, partition)
 	if err != nil {
@@ -302,7 +301,7 @@ func (h *History) Meets(ctx context.Context, q Querier, partition int32) (at sea
 
 // horizon is how far a database knows the log.
 func (h *History) horizon(ctx context.Context, q Querier) (known horizon, err error) {
-	s, err := ReadStanding(ctx, q)
+	s, err := ReadHead(ctx, q)
 	if err == nil {
 		known.last = number{s.Epoch, s.Events}
 		known.keys, err = h.keys(ctx, q)

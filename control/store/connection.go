@@ -11,14 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// failure is an error of a call to PostgreSQL. It is marked where the call is made: by
-// its text or type, an error of another engine that can't be reached looks the same.
+// failure is an error of a call to PostgreSQL. It is marked at the call, because errors of other
+// engines have the same texts and types.
 type failure struct{ error }
 
 // Unwrap is for errors.Is and errors.As.
 func (f failure) Unwrap() error { return f.error }
 
-// mark is for what a call returned. What database/sql compares with == stays as it is.
+// mark marks the error of a call. Errors that database/sql compares with == are left alone.
 func mark(err error) error {
 	if err == nil || err == io.EOF || err == driver.ErrSkip {
 		return err
@@ -29,7 +29,7 @@ func mark(err error) error {
 // connector makes connections whose errors are marked.
 type connector struct {
 	driver.Connector
-	reads bool // they change nothing
+	reads bool // the connections are read-only
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -39,7 +39,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	plain, ok := conn.(*stdlib.Conn)
 	if !ok {
-		return nil, errors.Join(errors.New("pgx has made a connection of another kind"), conn.Close())
+		return nil, errors.Join(errors.New("unexpected type of pgx connection"), conn.Close())
 	}
 	return marked{plain, c.reads}, nil
 }
@@ -50,10 +50,9 @@ type marked struct {
 	reads bool
 }
 
-// again is mark for a call before which nothing was done. A connection that broke since it
-// was used last is noticed by such a call; database/sql makes it again on another one, in
-// the end on a new one, if it is told so. Not after a silence: the caller has waited for
-// long, and would wait as long again.
+// again is mark for the first call on a connection. If the connection broke since its last use, the
+// error becomes driver.ErrBadConn, so database/sql repeats the call on another connection. After a
+// timeout it is not repeated: the caller would wait as long again.
 func (c marked) again(err error) error {
 	if c.Conn.Conn().IsClosed() && Unreachable(err) && !silent(err) {
 		err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
@@ -61,7 +60,7 @@ func (c marked) again(err error) error {
 	return mark(err)
 }
 
-// silent says whether the other end was waited for in vain (endSilent).
+// silent says whether the error is a timeout (endSilent).
 func silent(err error) bool {
 	timeout, ok := errors.AsType[net.Error](err)
 	return ok && timeout.Timeout()
@@ -85,7 +84,7 @@ func (c marked) QueryContext(ctx context.Context, query string, args []driver.Na
 	if plain, ok := rows.(*stdlib.Rows); ok && err == nil {
 		return markedRows{plain}, nil
 	}
-	if c.reads { // within a transaction, database/sql makes nothing again
+	if c.reads { // within a transaction, database/sql repeats nothing
 		return rows, c.again(err)
 	}
 	return rows, mark(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// pool opens connections with the certificates and the password of now.
+// pool opens connections with the current certificates and password.
 func (cfg *Config) pool(config *pgx.ConnConfig) *sql.DB {
 	reads := config.RuntimeParams["default_transaction_read_only"] == "on"
 	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionBeforeConnect(cfg.renew)), reads})
@@ -26,8 +26,8 @@ func (cfg *Config) connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Co
 	return pgx.ConnectConfig(ctx, own)
 }
 
-// renew sets what may have changed since the last connection. What it replaces may be
-// shared with other connections, and is left as it is.
+// renew sets the certificates and password, which may have changed since the last connection. It
+// modifies nothing that is shared with other connections.
 func (cfg *Config) renew(_ context.Context, config *pgx.ConnConfig) (err error) {
 	if cfg.Password != nil {
 		if config.Password, err = cfg.Password(); err != nil {
@@ -37,7 +37,7 @@ func (cfg *Config) renew(_ context.Context, config *pgx.ConnConfig) (err error) 
 	if cfg.TLS == nil {
 		return nil
 	}
-	// By its sslmode the URL may list each server twice, with and without TLS.
+	// Depending on sslmode, the URL lists each server twice, with and without TLS.
 	var others []*pgconn.FallbackConfig
 	known := map[pgconn.FallbackConfig]bool{{Host: config.Host, Port: config.Port}: true}
 	for _, f := range config.Fallbacks {
@@ -53,7 +53,7 @@ func (cfg *Config) renew(_ context.Context, config *pgx.ConnConfig) (err error) 
 	return nil
 }
 
-// tlsFor is nil for a socket of this machine.
+// tlsFor returns nil for a Unix socket.
 func (cfg *Config) tlsFor(host, negotiation string) *tls.Config {
 	if strings.HasPrefix(host, "/") {
 		return nil

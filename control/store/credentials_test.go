@@ -16,12 +16,11 @@ import (
 	"muniment/gateway/certs/certstest"
 )
 
-// guard is a PostgreSQL server that asks everybody for a password, over TLS alone, and
-// lets nobody in.
+// guard is a PostgreSQL server that requests a password over TLS and refuses every client.
 type guard struct {
-	address string
-	mu      sync.Mutex
-	told    []string // passwords
+	address  string
+	mu       sync.Mutex
+	received []string // passwords
 }
 
 func guarded(t *testing.T, server *tls.Config) *guard {
@@ -35,7 +34,7 @@ func guarded(t *testing.T, server *tls.Config) *guard {
 			if err != nil {
 				return
 			}
-			_ = g.ask(c, server) // it has hung up
+			_ = g.serve(c, server) // it has hung up
 			c.Close()
 		}
 	})
@@ -43,7 +42,7 @@ func guarded(t *testing.T, server *tls.Config) *guard {
 	return g
 }
 
-func (g *guard) ask(c net.Conn, server *tls.Config) error {
+func (g *guard) serve(c net.Conn, server *tls.Config) error {
 	plain := pgproto3.NewBackend(c, c)
 	if m, err := plain.ReceiveStartupMessage(); err != nil {
 		return err
@@ -70,7 +69,7 @@ func (g *guard) ask(c net.Conn, server *tls.Config) error {
 		return err
 	}
 	g.mu.Lock()
-	g.told = append(g.told, m.(*pgproto3.PasswordMessage).Password)
+	g.received = append(g.received, m.(*pgproto3.PasswordMessage).Password)
 	g.mu.Unlock()
 	backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "password authentication failed"})
 	return backend.Flush()
@@ -79,13 +78,13 @@ func (g *guard) ask(c net.Conn, server *tls.Config) error {
 func (g *guard) passwords() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	told := g.told
-	g.told = nil
-	return told
+	passwords := g.received
+	g.received = nil
+	return passwords
 }
 
-// TestEachConnectionIsOfNow: pools that are open, and the connections beside them, show
-// the password of now, and to nobody but the server that they trust now.
+// TestEachConnectionIsOfNow: pools that are open, and the connections beside them, show the current
+// password, and only to the server that they trust now.
 func TestEachConnectionIsOfNow(t *testing.T) {
 	authority, other := certstest.New(t), certstest.New(t)
 	pair := authority.Issue(t, certstest.Leaf{})

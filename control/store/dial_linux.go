@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endSilent has the kernel end a connection that doesn't acknowledge what was sent.
+// endSilent makes the kernel close a connection whose peer doesn't acknowledge data.
 func endSilent(network, _ string, c syscall.RawConn) (err error) {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

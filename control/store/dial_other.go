@@ -4,5 +4,5 @@ package store
 
 import "syscall"
 
-// endSilent leaves a connection that doesn't acknowledge what was sent to the kernel.
+// endSilent does nothing: the kernel's defaults apply.
 func endSilent(string, string, syscall.RawConn) error { return nil }

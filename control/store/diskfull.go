@@ -12,16 +12,16 @@ import (
 	"muniment/gateway/api"
 )
 
-// errFull is what a caller is told while the disk is full: nothing was changed, and
-// the same request succeeds once an operator has made room.
-var errFull = api.Unavailable(api.StorageFull, "there is no room to record the change; nothing was changed", 10*time.Second)
+// errFull answers requests while the disk is full: nothing was changed, and the same request
+// succeeds once an operator has freed disk space.
+var errFull = api.Unavailable(api.StorageFull, "the disk is full; nothing was changed", 10*time.Second)
 
-// room turns the failure of a change on a full disk into errFull. It logs the
-// beginning and the end of such a time, not each change within.
-func (db *DB) room(err error) error {
+// diskFull turns a failure of a change on a full disk into errFull. It logs when the disk becomes
+// full and when it has space again, not each failure.
+func (db *engine) diskFull(err error) error {
 	if !isFull(err) {
 		if err == nil && db.Reserved() == nil && db.full.CompareAndSwap(true, false) {
-			db.cfg.Logger.Info("the disk has room for changes again")
+			db.cfg.Logger.Info("the disk has space for changes again")
 		}
 		return err
 	}
@@ -31,10 +31,10 @@ func (db *DB) room(err error) error {
 	return fmt.Errorf("%w: %w", errFull, err)
 }
 
-// isFull tells the ways of saying so: a file's, PostgreSQL's, and SQLite's, where a page,
-// or the WAL's index, found no room.
+// isFull says whether an error means a full disk: of a file, of PostgreSQL, or of SQLite, for a
+// page or for the WAL's index.
 func isFull(err error) bool {
-	if noRoom(err) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if postgresFull(err) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return true
 	}
 	e, ok := errors.AsType[*sqlite.Error](err)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestFullDisk lets the database grow no more: changes are refused as a whole and
-// in plain words, reads go on, and so do changes once there is room.
+// by an error, reads go on, and so do changes once there is space.
 func TestFullDisk(t *testing.T) {
 	var said bytes.Buffer
 	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "control.db"), Logger: slog.New(slog.NewTextHandler(&said, nil))})
@@ -45,13 +45,13 @@ func TestFullDisk(t *testing.T) {
 		return err
 	}))
 	require.False(t, ok, "another failure is no full disk")
-	require.NotContains(t, said.String(), "again", "nor does it prove that there is room")
+	require.NotContains(t, said.String(), "again", "nor does it prove that there is space")
 	require.NoError(t, emit(event("tnt_a", "small")), "what fits is taken")
 	require.Error(t, emit(large))
 	limit("1000000")
 	require.NoError(t, emit(large))
 	require.Equal(t, 2, strings.Count(said.String(), "the disk is full"), said.String())
-	require.Equal(t, 2, strings.Count(said.String(), "has room for changes again"))
+	require.Equal(t, 2, strings.Count(said.String(), "has space for changes again"))
 }
 
 // TestRelayCopiesNothingWhileRowsStay has the outbox refuse to be cleared.
@@ -64,10 +64,10 @@ func TestRelayCopiesNothingWhileRowsStay(t *testing.T) {
 		_, err := db.write.ExecContext(t.Context(), sql)
 		require.NoError(t, err)
 	}
-	trigger(`CREATE TRIGGER stays BEFORE DELETE ON outbox BEGIN SELECT RAISE(ABORT, 'no room'); END`)
+	trigger(`CREATE TRIGGER stays BEFORE DELETE ON outbox BEGIN SELECT RAISE(ABORT, 'no space'); END`)
 	for range 3 {
 		_, err := db.relay(t.Context(), log)
-		require.ErrorContains(t, err, "no room")
+		require.ErrorContains(t, err, "no space")
 	}
 	require.Len(t, log.entries, 2)
 	trigger(`DROP TRIGGER stays`)

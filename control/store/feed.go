@@ -10,20 +10,22 @@ import (
 	"muniment/gateway/api"
 )
 
-// feedLimit is the most changes of an answer of the feed.
+// feedLimit is the largest number of changes in one answer of the feed.
 const feedLimit = 1000
 
-// Feed answers at once with what came after req.After, in the order of the
-// revisions, as one committed state of the database holds it. A change that was
-// superseded is left out: its successor is in this answer or a later one.
+// feed is what nodes poll.
+type feed struct{ *engine }
+
+// Feed returns the changes after req.After at once, in the order of the revisions, as of one
+// committed state of the database. A superseded change is left out: its successor is in this answer
+// or a later one.
 //
-// An answer never ends inside a revision, so it may hold more than feedLimit when
-// one commit changed more than that. The first copy (After 0) is never cut: a
-// node that went on from the middle of it would be sent everything that lies
-// behind, and not only what may never be forgotten.
+// An answer never ends inside a revision, so it holds more than feedLimit if one commit changed
+// more than that. The first copy (After 0) is never cut: a node that continued from the middle of
+// it would get all later changes, and not only those that it may never forget.
 //
-// While a stop could not be recorded (Stop) it is a 503: there are no leases.
-func (db *DB) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+// While a stop could not be recorded (Stop) the error is a 503: there are no leases.
+func (db *feed) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
 	if db.unrecorded.Load() {
 		return api.Feed{}, errUnrecorded
 	}
@@ -56,7 +58,7 @@ func cut(ctx context.Context, tx *sql.Tx, f *api.Feed, n int) (err error) {
 	if len(f.Changes) <= n {
 		return nil
 	}
-	open := f.Changes[n].Revision // may go on behind what was read
+	open := f.Changes[n].Revision // may go on beyond what was read
 	for n > 0 && f.Changes[n-1].Revision == open {
 		n--
 	}
@@ -71,7 +73,7 @@ func cut(ctx context.Context, tx *sql.Tx, f *api.Feed, n int) (err error) {
 }
 
 // Snapshot reads the newest snapshot of a record.
-func (db *DB) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, err error) {
+func (db *feed) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, err error) {
 	err = db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
 		found, err := published(ctx, tx, kind, id)
 		if found != nil {
@@ -83,11 +85,11 @@ func (db *DB) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, er
 	return s, err
 }
 
-// snapshotsAtOnce is how many records are read by one query, which has a parameter for each.
+// snapshotsAtOnce is how many records one query reads; it has a parameter for each.
 const snapshotsAtOnce = 200
 
-// Snapshots reads the newest snapshots of several records, of those that there are.
-func (db *DB) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
+// Snapshots reads the newest snapshots of several records. Records without one are left out.
+func (db *feed) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
 	s.Changes = []api.Change{}
 	err = db.view(ctx, func(tx *sql.Tx, newest int64) error {
 		s.AsOf = newest
@@ -147,8 +149,8 @@ func Publish[T any](ctx context.Context, tx *Tx, kind api.Kind[T], snapshot *T) 
 	return nil
 }
 
-// Published is what nodes get of a record, nil if they get nothing, and whether it is
-// among those that they may never forget.
+// Published returns the newest snapshot of a record, nil if there is none, and whether nodes may
+// never forget it.
 func Published[T any](ctx context.Context, tx *Tx, kind api.Kind[T], id string) (snapshot *T, stopped bool, err error) {
 	found, err := published(ctx, tx, kind.Name, id)
 	if found == nil || err != nil {
@@ -161,7 +163,7 @@ func Published[T any](ctx context.Context, tx *Tx, kind api.Kind[T], id string) 
 // entry is a row of the feed.
 type entry struct {
 	api.Change
-	stopped bool // once
+	stopped bool // ever
 }
 
 func published(ctx context.Context, q Querier, kind, id string) (*entry, error) {
@@ -172,14 +174,14 @@ func published(ctx context.Context, q Querier, kind, id string) (*entry, error) 
 		`SELECT kind, id, revision, snapshot, stopped = 1 FROM feed WHERE kind = $1 AND id = $2`, kind, id)
 }
 
-// View reads one committed state of the database, and nothing of one that went back:
-// then the error is ErrWentBack.
-func (db *DB) View(ctx context.Context, fn func(q Querier) error) error {
+// View reads one committed state of the database. If the database went back to an older state, the
+// error is ErrWentBack.
+func (db *engine) View(ctx context.Context, fn func(q Querier) error) error {
 	return db.view(ctx, func(tx *sql.Tx, _ int64) error { return fn(tx) })
 }
 
-// view runs fn on one committed state of the database, and its newest revision.
-func (db *DB) view(ctx context.Context, fn func(tx *sql.Tx, newest int64) error) error {
+// view runs fn on one committed state of the database, with its newest revision.
+func (db *engine) view(ctx context.Context, fn func(tx *sql.Tx, newest int64) error) error {
 	seen := db.seen()
 	options := sql.TxOptions{ReadOnly: true}
 	if db.pg != nil {

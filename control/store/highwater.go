@@ -11,10 +11,9 @@ import (
 	"muniment/sealer"
 )
 
-// HighWater is the newest position of a partition of the log that SetHighWater was
-// told of; ok is false when it never was. A partition that ends before it has lost
-// records.
-func (db *DB) HighWater(ctx context.Context, partition int32) (p sealer.Position, ok bool, err error) {
+// HighWater returns the newest position of a partition that SetHighWater recorded; ok is false if
+// there is none. A partition that ends before it has lost records.
+func (db *reconciler) HighWater(ctx context.Context, partition int32) (p sealer.Position, ok bool, err error) {
 	marks, err := highWater(ctx, db.read)
 	p, ok = marks[partition]
 	return p, ok, err
@@ -28,15 +27,15 @@ type execer interface {
 // Positions of each partition of the log that are kept.
 const (
 	logMarks  = "log"   // up to which the log is durable
-	stopMarks = "stops" // up to which a start has held the database against its stops
+	stopMarks = "stops" // up to which a start has checked the database for the log's stops
 )
 
-// highWater returns the marks of all partitions that have one.
+// highWater returns the marks, by partition.
 func highWater(ctx context.Context, q Querier) (map[int32]sealer.Position, error) {
 	return positions(ctx, q, logMarks)
 }
 
-// positions returns the kept positions of a name, of all partitions that have one.
+// positions returns the positions recorded under a name, by partition.
 func positions(ctx context.Context, q Querier, name string) (map[int32]sealer.Position, error) {
 	texts, err := List(ctx, q, "positions of the log", Text, `SELECT position FROM high_water WHERE name = $1 OR name LIKE $2`, name, name+"/%")
 	marks := map[int32]sealer.Position{}
@@ -50,7 +49,7 @@ func positions(ctx context.Context, q Querier, name string) (map[int32]sealer.Po
 	return marks, err
 }
 
-// markName is what a partition's position is known by.
+// markName is the name of a partition's position.
 func markName(name string, partition int32) string {
 	if partition == 0 {
 		return name
@@ -58,9 +57,9 @@ func markName(name string, partition int32) string {
 	return fmt.Sprintf("%s/%d", name, partition)
 }
 
-// SetHighWater records that the log is durable up to each of the positions, at most one
-// a partition. One before its partition's mark changes nothing: a mark only rises.
-func (db *DB) SetHighWater(ctx context.Context, ends ...sealer.Position) error {
+// SetHighWater records that the log is durable up to each of the positions, at most one per
+// partition. A mark never falls: a position before it is ignored.
+func (db *reconciler) SetHighWater(ctx context.Context, ends ...sealer.Position) error {
 	return db.Change(ctx, func(tx *Tx) error { return tx.setHighWater(ctx, ends...) })
 }
 
@@ -83,7 +82,7 @@ func (tx *Tx) setPositions(ctx context.Context, name string, ends ...sealer.Posi
 	return nil
 }
 
-// higher are the positions that move a mark.
+// higher returns the positions that move a mark.
 func higher(ends []sealer.Position, marks map[int32]sealer.Position) (moved []sealer.Position) {
 	for _, p := range ends {
 		if mark, known := marks[p.Partition]; !known || p.Compare(mark) > 0 {
@@ -93,15 +92,14 @@ func higher(ends []sealer.Position, marks map[int32]sealer.Position) (moved []se
 	return moved
 }
 
-// followEvery is how often the mark follows the log: what the log loses at its
-// end, and stood there for longer, is noticed.
+// followEvery is how often the mark follows the log. The loss of a record older than this is
+// detected.
 const followEvery = time.Second
 
-// Follow records every second how far each partition of the log is durable, until ctx
-// is done, and once more then. A failure, as on a full disk or of a partition without a
-// leader, is logged once and tried again: a mark is behind meanwhile, which is all that
-// it costs.
-func (db *DB) Follow(ctx context.Context, log Reader) error {
+// Follow records every second how far each partition of the log is durable, until ctx is done, and
+// then once more. A failure, such as a full disk or a partition without a leader, is logged once
+// and retried; the only cost is a mark that lags behind.
+func (db *reconciler) Follow(ctx context.Context, log Reader) error {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for failing := false; ; {
@@ -120,18 +118,18 @@ func (db *DB) Follow(ctx context.Context, log Reader) error {
 	}
 }
 
-func (db *DB) follow(ctx context.Context, log Reader) error {
+func (db *reconciler) follow(ctx context.Context, log Reader) error {
 	n, err := log.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	// All at once: one without a leader takes the log's whole patience.
+	// All at once: a partition without a leader takes the log's whole timeout.
 	all, faults := make([]sealer.Position, n), make([]error, n)
-	var asked sync.WaitGroup
+	var reading sync.WaitGroup
 	for partition := range all {
-		asked.Go(func() { _, all[partition], faults[partition] = log.Bounds(ctx, int32(partition)) })
+		reading.Go(func() { _, all[partition], faults[partition] = log.Bounds(ctx, int32(partition)) })
 	}
-	asked.Wait()
+	reading.Wait()
 	var ends []sealer.Position
 	for partition, end := range all {
 		if faults[partition] == nil {

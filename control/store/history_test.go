@@ -99,8 +99,8 @@ func (db *DB) relayAll(t *testing.T, log *memoryLog) {
 	require.NoError(t, db.SetHighWater(t.Context(), log.end))
 }
 
-// tell emits an event about a right whose record has a revision.
-func (db *DB) tell(t *testing.T, eventType, right string) int64 {
+// emitRight emits an event about a right whose record has a revision.
+func (db *DB) emitRight(t *testing.T, eventType, right string) int64 {
 	t.Helper()
 	var revision int64
 	require.NoError(t, db.Change(t.Context(), func(tx *Tx) (err error) {
@@ -152,12 +152,12 @@ func TestOneHistoryNeedsNoConsent(t *testing.T) {
 	db := mustOpen(t, dir)
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}), "before anything was")
 	for range 3 {
-		db.tell(t, "right.issued", "rgh_a")
+		db.emitRight(t, "right.issued", "rgh_a")
 		log.deliver(t, 10)
 		db.relayAll(t, log)
 	}
 	log.deliver(t, 5)
-	db.tell(t, "right.suspended", "rgh_a") // not relayed yet
+	db.emitRight(t, "right.suspended", "rgh_a") // not relayed yet
 	before := db.Incarnation()
 	for _, accept := range []bool{false, true} {
 		require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: accept}))
@@ -172,7 +172,7 @@ func TestOneHistoryNeedsNoConsent(t *testing.T) {
 func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()
 	db := mustOpen(t, dir)
-	db.tell(t, "right.issued", "rgh_a")
+	db.emitRight(t, "right.issued", "rgh_a")
 	log.deliver(t, 10)
 	db.relayAll(t, log)
 	marked := log.end
@@ -181,8 +181,8 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 
 	db = mustOpen(t, dir)
 	log.deliver(t, 10)
-	db.tell(t, "right.suspended", "rgh_a")
-	newest := db.tell(t, "right.revoked", "rgh_a")
+	db.emitRight(t, "right.suspended", "rgh_a")
+	newest := db.emitRight(t, "right.revoked", "rgh_a")
 	db.relayAll(t, log)
 	log.deliver(t, 10)
 
@@ -219,12 +219,12 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 		replayNothing(),
 	}}
 	require.NoError(t, db.Reconcile(t.Context(), accept))
-	require.Equal(t, []string{"right.revoked"}, replayed, "the newest of them tells all")
+	require.Equal(t, []string{"right.revoked"}, replayed, "only the newest counts")
 	require.NotEqual(t, before, db.Incarnation())
 	feed, err := db.Feed(t.Context(), api.FeedRequest{})
 	require.NoError(t, err)
 	require.Equal(t, db.Incarnation(), feed.Incarnation)
-	require.Len(t, feed.Changes, 1, "nodes hear of it at their first copy")
+	require.Len(t, feed.Changes, 1, "nodes get it with their first copy")
 	require.Equal(t, map[string]map[string]any{"database.rollback_accepted": {
 		"incarnation": db.Incarnation(), "previous": before, "missed": 2.0, "reapplied": 1.0,
 		"missedFrom": []any{"1.0.21"}, "logEnd": []any{log.end.String()}, "gaps": []any{},
@@ -237,10 +237,10 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 	db.relayAll(t, log)
 	require.Equal(t, uint64(2), log.entries[len(log.entries)-1].Epoch)
 	require.Equal(t, uint64(1), log.entries[len(log.entries)-1].Seq)
-	life := db.Incarnation()
+	incarnation := db.Incarnation()
 	require.NoError(t, db.Close())
 	db = mustOpen(t, older)
-	require.Equal(t, life, db.Incarnation())
+	require.Equal(t, incarnation, db.Incarnation())
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
 }
 
@@ -253,12 +253,12 @@ func replayNothing() Replay {
 	return ofRights(func(context.Context, *Tx, *sealer.Event) (bool, error) { return false, nil })
 }
 
-// TestLivesAreNotMixedUp restores the same old copy twice: the second life must not
+// TestIncarnationsAreNotMixedUp restores the same old copy twice: the second incarnation must not
 // take the numbers of the first for its own.
-func TestLivesAreNotMixedUp(t *testing.T) {
+func TestIncarnationsAreNotMixedUp(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()
 	db := mustOpen(t, dir)
-	db.tell(t, "right.issued", "rgh_a")
+	db.emitRight(t, "right.issued", "rgh_a")
 	db.relayAll(t, log)
 	require.NoError(t, db.Close())
 	older := copyDB(t, dir)
@@ -270,7 +270,7 @@ func TestLivesAreNotMixedUp(t *testing.T) {
 		}
 		if want == 2 {
 			stranger := mustOpen(t, dir)
-			stranger.tell(t, "right.suspended", "rgh_a")
+			stranger.emitRight(t, "right.suspended", "rgh_a")
 			stranger.relayAll(t, log)
 		} else {
 			require.ErrorIs(t, db.Reconcile(t.Context(), History{Log: log}), ErrOlder)
@@ -286,7 +286,7 @@ func TestLivesAreNotMixedUp(t *testing.T) {
 func TestMissingDatabaseAndMissingLog(t *testing.T) {
 	log := newMemoryLog()
 	db := mustOpen(t, t.TempDir())
-	db.tell(t, "right.issued", "rgh_a")
+	db.emitRight(t, "right.issued", "rgh_a")
 	db.relayAll(t, log)
 
 	fresh := mustOpen(t, t.TempDir())
@@ -305,7 +305,7 @@ func TestShorterLogIsRecordedOnce(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()
 	db := mustOpen(t, dir)
 	for range 3 {
-		db.tell(t, "right.issued", "rgh_a")
+		db.emitRight(t, "right.issued", "rgh_a")
 		log.deliver(t, 3)
 		db.relayAll(t, log)
 	}
@@ -315,8 +315,8 @@ func TestShorterLogIsRecordedOnce(t *testing.T) {
 	log.cut(7, 2)
 	db = mustOpen(t, dir)
 	for range 2 {
-		// The flag is not asked for: the log is in its new generation already, and the
-		// process may have died before it recorded that.
+		// No flag is needed: the log is in its new generation already, and the process may have
+		// died before it recorded that.
 		require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Loaded: loadedTo{0: {Generation: 1, Offset: 40}}}))
 	}
 	require.Equal(t, map[string]map[string]any{"log.rollback_accepted": {"endedAt": "1.0.40", "continuedAt": "2.0.7"}}, db.systemEvents(t))
@@ -330,7 +330,7 @@ func TestShorterLogIsRecordedOnce(t *testing.T) {
 func TestGapIsNamed(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()
 	db := mustOpen(t, dir)
-	db.tell(t, "right.issued", "rgh_a")
+	db.emitRight(t, "right.issued", "rgh_a")
 	log.deliver(t, 9)
 	db.relayAll(t, log)
 	require.NoError(t, db.Close())
@@ -388,7 +388,7 @@ func TestFollow(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- db.Follow(ctx, log) }()
-		// The log is changed while nobody looks: between two ticks.
+		// The log is changed between two ticks.
 		time.Sleep(followEvery / 2)
 		log.deliver(t, 5)
 		time.Sleep(followEvery)
@@ -426,15 +426,15 @@ func signedDelivery(t *testing.T) (r *sealer.Record, keyID string) {
 	return &sealer.Record{Node: "nod_a", Epoch: 1, Seq: 1, Event: event}, s.KeyID
 }
 
-// TestKeyThatTheDatabaseDoesNotKnow: a key signs from its commit on, and the event
-// that tells of it may come into the log behind what it signed, or never.
+// TestKeyThatTheDatabaseDoesNotKnow: a key signs from its commit on, and the event of it may come
+// into the log behind what it signed, or never.
 func TestKeyThatTheDatabaseDoesNotKnow(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()
 	db := mustOpen(t, dir)
 	first, known := signedDelivery(t)
 	keys := []string{known}
 	history := History{Log: log, Keys: func(context.Context, Querier) ([]string, error) { return keys, nil }}
-	db.tell(t, "key.enrolled", known)
+	db.emitRight(t, "key.enrolled", known)
 	db.relayAll(t, log)
 	_, err := log.Append(t.Context(), first)
 	require.NoError(t, err)
@@ -460,10 +460,10 @@ func TestKeyThatTheDatabaseDoesNotKnow(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, db.provable(t.Context(), history, m), "nothing could prove them")
 
-	// The event that tells of the key is there after all.
+	// The event of the key is there after all.
 	other := mustOpen(t, t.TempDir())
 	for range 3 {
-		other.tell(t, "key.rotated", unknown)
+		other.emitRight(t, "key.rotated", unknown)
 	}
 	_, err = other.relay(t.Context(), log)
 	require.NoError(t, err)

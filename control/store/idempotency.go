@@ -11,25 +11,25 @@ import (
 
 // # Requests with an Idempotency-Key
 //
-// A request with a key begins as an attempt, which claims the key for attemptLease and ends
-// by Keep or by Release. The first change that is made in the attempt's context
-// (WithAttempt) marks the key in its own transaction: from then on no other attempt is
-// begun with the key, whatever becomes of this one, until keepKeys is over. An attempt that
-// stands still for longer than its lease loses the key to the next one, and can't change
-// anything any more. So a request takes effect once, killed or stalled wherever it is.
+// A request with a key begins as an attempt, which claims the key for attemptLease and ends with
+// Keep or Release. The first change in the attempt's context (WithAttempt) marks the key in its own
+// transaction. From then on no other attempt begins with the key until keepKeys is over, whatever
+// happens to this one. An attempt that stalls for longer than its lease loses the key to the next
+// one, and can change nothing any more. So a request takes effect at most once, wherever it is
+// killed or stalled.
 //
-// An attempt that ended between its change and its answer leaves a key without an answer:
-// who asks again is refused, and told that the first request took effect.
+// An attempt that ended between its change and its answer leaves a key without an answer. A retry
+// is refused, and its error says that the first request took effect.
 
 const (
 	// keepKeys is how long a key is kept.
 	keepKeys = 24 * time.Hour
-	// attemptLease is how long an attempt has its key for itself.
+	// attemptLease is how long an attempt holds its key.
 	attemptLease = time.Minute
-	// mostKeys and mostAnswers, in bytes, are the most that is kept of a tenant.
-	mostKeys    = 100_000
-	mostAnswers = 256 << 20
-	// forgetAtOnce is how many keys one change forgets.
+	// maxKeys and maxAnswers, in bytes, limit what is kept for a tenant.
+	maxKeys    = 100_000
+	maxAnswers = 256 << 20
+	// forgetAtOnce is how many keys one change deletes.
 	forgetAtOnce = 1000
 )
 
@@ -46,8 +46,8 @@ var (
 	}
 )
 
-// KeyedRequest is a request with an Idempotency-Key. KeyHash stands for the key, whoever
-// sent it and where to, RequestHash for what the request says.
+// KeyedRequest is a request with an Idempotency-Key. KeyHash covers the key, the caller and the
+// route, RequestHash the rest of the request.
 type KeyedRequest struct {
 	TenantID, KeyHash, RequestHash string
 }
@@ -58,14 +58,17 @@ type Attempt struct {
 	token string
 }
 
-// Attempt begins an attempt, unless there was an earlier request with the key: then attempt
-// is nil, and answer is what was kept of it. An error says what is amiss with the key, and
-// may be told to the caller. Of a tenant that has used too many keys none is taken.
-func (db *DB) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attempt, answer *string, err error) {
+// attempts keeps requests with an Idempotency-Key.
+type attempts struct{ *engine }
+
+// Attempt begins an attempt. If there was an earlier request with the key, attempt is nil and
+// answer is the one that was kept. An error may be shown to the caller. A tenant that has used too
+// many keys is refused.
+func (db *attempts) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attempt, answer *string, err error) {
 	if answer, err = r.earlier(ctx, db.read, db.Now()); answer != nil || err != nil {
 		return nil, answer, err
 	}
-	if err = db.Reserved(); err != nil { // what room is left is for stops, not for keys
+	if err = db.Reserved(); err != nil { // the disk space that is left is for stops, not for keys
 		return nil, nil, err
 	}
 	attempt = &Attempt{r, rand.Text()}
@@ -81,8 +84,8 @@ func (db *DB) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attempt, an
 	return attempt, answer, err
 }
 
-// earlier is the answer that was kept of an earlier request with the key; nil if there was
-// none that took effect, or may still do so.
+// earlier returns the answer that was kept for an earlier request with the key; nil if no request
+// took effect or may still do so.
 func (r KeyedRequest) earlier(ctx context.Context, q Querier, now time.Time) (answer *string, err error) {
 	type kept struct {
 		requestHash, state string
@@ -110,7 +113,7 @@ func (r KeyedRequest) earlier(ctx context.Context, q Querier, now time.Time) (an
 	return nil, errAnswerLost
 }
 
-// claim gives the attempt its key. What is there under it has ended.
+// claim gives the attempt its key. An earlier attempt with the key has ended.
 func (tx *Tx) claim(ctx context.Context, a *Attempt) error {
 	if _, err := tx.forget(ctx, `tenant_id = $1 AND key_hash = $2`, a.TenantID, a.KeyHash); err != nil {
 		return err
@@ -121,7 +124,7 @@ func (tx *Tx) claim(ctx context.Context, a *Attempt) error {
 	if err != nil {
 		return fmt.Errorf("cannot count an Idempotency-Key: %w", err)
 	}
-	if keys > tx.db.cfg.mostKeys || bytes >= mostAnswers {
+	if keys > tx.db.cfg.maxKeys || bytes >= maxAnswers {
 		return errTooManyKeys
 	}
 	now := tx.Now()
@@ -142,8 +145,8 @@ func WithAttempt(ctx context.Context, a *Attempt) context.Context {
 	return context.WithValue(ctx, attemptKey{}, a)
 }
 
-// takeEffect marks the key of the attempt that the change belongs to, if to any. It is
-// ErrKeyBusy once another attempt has the key.
+// takeEffect marks the key of the attempt that the change belongs to, if any. Once another attempt
+// has the key, the error is ErrKeyBusy.
 func (tx *Tx) takeEffect(ctx context.Context) error {
 	a, ok := ctx.Value(attemptKey{}).(*Attempt)
 	if !ok {
@@ -170,9 +173,8 @@ func (tx *Tx) update(ctx context.Context, a *Attempt, set string, args ...any) (
 	return n == 1, nil
 }
 
-// Keep ends an attempt with its answer, which whoever asks again gets. The text is kept
-// as it is.
-func (db *DB) Keep(ctx context.Context, a *Attempt, answer string) error {
+// Keep ends an attempt with its answer, which every retry gets. The text is kept unchanged.
+func (db *attempts) Keep(ctx context.Context, a *Attempt, answer string) error {
 	if err := db.Reserved(); err != nil {
 		return err
 	}
@@ -188,9 +190,9 @@ func (db *DB) Keep(ctx context.Context, a *Attempt, answer string) error {
 	})
 }
 
-// Release ends an attempt without an answer. If it made no change the key is free; else
-// whoever asks again is told that the answer is lost.
-func (db *DB) Release(ctx context.Context, a *Attempt) error {
+// Release ends an attempt without an answer. If it made no change the key is free; otherwise a
+// retry gets the error that the answer was lost.
+func (db *attempts) Release(ctx context.Context, a *Attempt) error {
 	return db.Change(ctx, func(tx *Tx) error {
 		n, err := tx.forget(ctx, `tenant_id = $1 AND key_hash = $2 AND token = $3 AND state = $4`, a.TenantID, a.KeyHash, a.token, attemptRunning)
 		if err == nil && n == 0 {
@@ -200,8 +202,20 @@ func (db *DB) Release(ctx context.Context, a *Attempt) error {
 	})
 }
 
-// ForgetKeys deletes the Idempotency-Keys that have been kept for long enough.
-func (db *DB) ForgetKeys(ctx context.Context) error {
+// ForgetAnswers deletes all answers that are kept for a tenant. They are encrypted under keys that
+// only callers have, so we can't know which of them name a person who is erased. A retry gets the
+// error that the answer was lost.
+func (tx *Tx) ForgetAnswers(ctx context.Context, tenantID string) error {
+	for _, statement := range []string{`UPDATE idempotency SET answer = NULL, lease_until = 0 WHERE tenant_id = $1 AND answer IS NOT NULL`, `UPDATE idempotency_usage SET bytes = 0 WHERE tenant_id = $1`} {
+		if _, err := tx.ExecContext(ctx, statement, tenantID); err != nil {
+			return fmt.Errorf("cannot forget the answers of %s: %w", tenantID, err)
+		}
+	}
+	return nil
+}
+
+// ForgetKeys deletes the Idempotency-Keys whose time is over.
+func (db *attempts) ForgetKeys(ctx context.Context) error {
 	for {
 		now := Millis(db.Now())
 		ended, err := One(ctx, db.read, "an ended Idempotency-Key", Text, `SELECT key_hash FROM idempotency WHERE expires_at <= $1 LIMIT 1`, now)
@@ -218,7 +232,7 @@ func (db *DB) ForgetKeys(ctx context.Context) error {
 	}
 }
 
-// forget deletes the keys that a condition names, and counts them off.
+// forget deletes the keys that meet a condition, and subtracts them from the usage.
 func (tx *Tx) forget(ctx context.Context, where string, args ...any) (n int, err error) {
 	type usage struct {
 		tenantID    string
@@ -239,7 +253,7 @@ func (tx *Tx) forget(ctx context.Context, where string, args ...any) (n int, err
 	for _, u := range byTenant {
 		_, err := tx.ExecContext(ctx, `UPDATE idempotency_usage SET row_count = row_count - $2, bytes = bytes - $3 WHERE tenant_id = $1`, u.tenantID, u.keys, u.bytes)
 		if err != nil {
-			return 0, fmt.Errorf("cannot count Idempotency-Keys off: %w", err)
+			return 0, fmt.Errorf("cannot subtract Idempotency-Keys from the usage: %w", err)
 		}
 	}
 	return len(gone), nil

@@ -16,7 +16,7 @@ func keyed(t *testing.T) (db *DB, at *time.Time) {
 	t.Helper()
 	clock := now
 	path, url := storetest.Place(t, t.TempDir())
-	db, err := Open(t.Context(), Config{Path: path, URL: url, Now: func() time.Time { return clock }, mostKeys: 3})
+	db, err := Open(t.Context(), Config{Path: path, URL: url, Now: func() time.Time { return clock }, maxKeys: 3})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return db, &clock
@@ -53,7 +53,7 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 	_, err = attempt("tnt_b", "0")
 	require.NoError(t, err)
 
-	// A refusal makes room, an answer does not, and a key that is taken over counts once.
+	// A refusal frees its key, an answer does not, and a key that is taken over counts once.
 	require.NoError(t, db.Release(t.Context(), attempts[0]))
 	require.NoError(t, db.Keep(t.Context(), attempts[1], "answer"))
 	keys, bytes := db.usage(t, "tnt_a")
@@ -80,7 +80,7 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 	_, err = attempt("tnt_a", "1")
 	require.NoError(t, err)
 	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
-		_, err := tx.ExecContext(t.Context(), `UPDATE idempotency_usage SET bytes = $1 WHERE tenant_id = 'tnt_a'`, mostAnswers)
+		_, err := tx.ExecContext(t.Context(), `UPDATE idempotency_usage SET bytes = $1 WHERE tenant_id = 'tnt_a'`, maxAnswers)
 		return err
 	}))
 	_, err = attempt("tnt_a", "long answers")
@@ -116,4 +116,21 @@ func TestChangeOfALostAttempt(t *testing.T) {
 	n, err := Count(t.Context(), db.Read(), "events", `SELECT COUNT(*) FROM outbox WHERE tenant_id = $1`, "tnt_a")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)
+}
+
+// TestForgottenAnswers: a retry whose answer was deleted is refused at once, and not told to
+// wait.
+func TestForgottenAnswers(t *testing.T) {
+	db, _ := keyed(t)
+	request := KeyedRequest{"tnt_a", "key", "request"}
+	first, _, err := db.Attempt(t.Context(), request)
+	require.NoError(t, err)
+	require.NoError(t, db.Keep(t.Context(), first, "answer"))
+	running, _, err := db.Attempt(t.Context(), KeyedRequest{"tnt_a", "another key", "request"})
+	require.NoError(t, err)
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error { return tx.ForgetAnswers(t.Context(), "tnt_a") }))
+	_, _, err = db.Attempt(t.Context(), request)
+	require.ErrorIs(t, err, errAnswerLost)
+	_, _, err = db.Attempt(t.Context(), running.KeyedRequest)
+	require.ErrorIs(t, err, api.ErrKeyBusy)
 }

@@ -9,10 +9,9 @@ import (
 	"muniment/sealer"
 )
 
-// Instant is a moment as records hold it: UTC and whole milliseconds. The zero
-// Instant is no moment: NULL in a column, null in JSON. In a column it is a
-// BIGINT of milliseconds, in JSON the one spelling of sealer.FormatTime, so a
-// record is written alike in answers and in events.
+// Instant is a time as records hold it: UTC, in whole milliseconds. In a column it is a BIGINT of
+// milliseconds, in JSON the format of sealer.FormatTime, so a record looks the same in responses
+// and in events. The zero Instant is NULL in a column and null in JSON.
 type Instant struct{ time.Time }
 
 // At makes an Instant. The zero time makes the zero Instant.
@@ -23,7 +22,7 @@ func At(t time.Time) Instant {
 	return Instant{t.UTC().Truncate(time.Millisecond)}
 }
 
-// String spells the moment as JSON does, and no moment as "-".
+// String formats the time as JSON does, and the zero Instant as "-".
 func (i Instant) String() string {
 	if i.IsZero() {
 		return "-"
@@ -31,7 +30,7 @@ func (i Instant) String() string {
 	return sealer.FormatTime(i.Time)
 }
 
-// MarshalJSON writes the moment, or null.
+// MarshalJSON writes the time, or null.
 func (i Instant) MarshalJSON() ([]byte, error) {
 	if i.IsZero() {
 		return []byte("null"), nil
@@ -51,7 +50,7 @@ func (i *Instant) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Value is how the moment stands in a column.
+// Value returns the time as a column holds it.
 func (i Instant) Value() (driver.Value, error) {
 	if i.IsZero() {
 		return nil, nil
@@ -67,7 +66,7 @@ func (i *Instant) Scan(column any) error {
 	case int64:
 		*i = Instant{time.UnixMilli(column).UTC()}
 	default:
-		return fmt.Errorf("a %T is no moment", column)
+		return fmt.Errorf("a %T is not a time", column)
 	}
 	return nil
 }

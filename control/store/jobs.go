@@ -14,29 +14,28 @@ import (
 
 // # Jobs
 //
-// A job is work that may run late or in another process. It is queued in the change that
-// makes it necessary, and survives kill -9: a process leases it, and when it does not keep
-// the lease any more another one takes over. So a job may run more than once, and its work
-// has to be safe to begin again. Every write of a job carries the number of its lease and
-// fails with ErrStale once that is over, and so does a change that begins with Hold. None of
-// these writes waits for the turn of changes, but a Fail that has something else to write in
-// its change. Control runs them (control.Worker).
+// A job is work that may run late or in another process. It is queued in the change that makes it
+// necessary, and survives kill -9: a process leases it, and if that process stops renewing the
+// lease another one takes over. So a job may run more than once, and its work has to be safe to
+// repeat. Every write of a job carries the number of its lease and fails with ErrStale once the
+// lease is over; so does a change that begins with Hold. These writes don't wait for changes,
+// except a Fail with something else to write. Control runs the jobs (control.Worker).
 //
-// Jobs of a lane run one at a time, and lanes take turns, however many jobs wait in each.
-// By default each tenant is a lane. What has very many items is one job that goes through
-// them and reports its progress, rather than a job each.
+// Jobs of a lane run one at a time. Lanes are served in rotation, however many jobs wait in each.
+// By default each tenant is a lane. Work on very many items is one job that goes through them and
+// reports its progress, not one job per item.
 
-// ErrStale says that the lease of a job is over: whoever has the job now decides about it,
-// and nothing was written.
+// ErrStale says that the lease of a job is over. Nothing was written: another process may have the
+// job.
 var ErrStale = errors.New("the lease of the job is over")
 
-// Codes of failed jobs that no room gives.
+// Codes of failed jobs that don't come from a service.
 const (
 	JobError      = "JOB_FAILED"  // an error without a code
-	JobWorkerLost = "WORKER_LOST" // the last process that leased it has gone, or stood still
+	JobWorkerLost = "WORKER_LOST" // the last process that leased it stopped or stalled
 )
 
-// States of a job. Of one that is done there is no row.
+// States of a job. A job that is done has no row.
 const (
 	JobWaiting = "WAITING" // until DueAt
 	JobReady   = "READY"
@@ -44,32 +43,34 @@ const (
 	JobFailed  = "FAILED"
 )
 
-// keepFailed is how long a failed job is kept for who asks what became of it.
+// keepFailed is how long a failed job can still be read.
 const keepFailed = 30 * 24 * time.Hour
 
 // NewJob is a job to be queued. Kind and TenantID are required.
 type NewJob struct {
 	Kind string
-	// TenantID is whose job it is; it is dropped with the tenant. api.SystemTenant: nobody's.
+	// TenantID is the tenant that the job belongs to and is dropped with. api.SystemTenant: no
+	// tenant.
 	TenantID string
-	// Lane is what the job waits in line with; default the tenant.
+	// Lane is the queue that the job waits in; default the tenant.
 	Lane string
-	// Key has it not queued beside another of its kind with the key, which keeps its own
-	// payload and time. One that is being done then is done once more afterwards, as it may
-	// have passed what is new. Default none.
+	// Key prevents a second job of the kind with the same key. The queued job keeps its own
+	// payload. If it waits, also after a failed attempt, it runs at the earlier of the two times.
+	// If it is running, it runs once more afterwards, as it may have missed what is new. Default
+	// none.
 	Key string
-	// Payload is what the worker needs to know: ids, as a JSON object. No secrets, and nothing
-	// that names a person: those stand in rooms' tables, where erasure finds them.
+	// Payload is what the worker needs to know: ids, as a JSON object. It must hold no secrets and
+	// must not name a person: such data belongs in the services' tables, where erasure finds it.
 	Payload any
 	// At is when it is to run; default now.
 	At time.Time
 }
 
-// JobRecord is a job as its owner sees it.
+// JobRecord is a job as it is stored.
 type JobRecord struct {
 	ID, Kind, TenantID, State string
 	Payload, Progress         json.RawMessage
-	Attempts                  int // begun
+	Attempts                  int // that have begun
 	// Code says why the last attempt failed; empty if none has.
 	Code             string
 	DueAt, UpdatedAt Instant
@@ -78,7 +79,7 @@ type JobRecord struct {
 // Job is a job that this process has leased.
 type Job struct {
 	JobRecord
-	db    *DB
+	db    *engine
 	lease int64 // its number
 	term  time.Duration
 }
@@ -90,12 +91,15 @@ func (tx *Tx) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
 	return enqueue(ctx, tx, tx.Now(), n)
 }
 
-// Enqueue queues a job in a transaction of its own, which waits for no change.
-func (db *DB) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
+// jobQueue queues and leases jobs.
+type jobQueue struct{ *engine }
+
+// Enqueue queues a job in a transaction of its own, which doesn't wait for changes.
+func (db *jobQueue) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
 	if err := db.Reserved(); err != nil {
 		return "", err
 	}
-	err = db.Aside(ctx, func(tx *sql.Tx) error {
+	err = db.Transact(ctx, func(tx *sql.Tx) error {
 		if jobID, err = enqueue(ctx, tx, db.Now(), n); err != nil {
 			return err
 		}
@@ -107,22 +111,22 @@ func (db *DB) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
 	return jobID, err
 }
 
-// EnqueueAside is Enqueue as part of a transaction of Aside. Workers of this process may look
-// for the job a second late.
-func (db *DB) EnqueueAside(ctx context.Context, tx *sql.Tx, n NewJob) error {
+// EnqueueIn is Enqueue as part of a transaction of Transact. Workers of this process may see the
+// job up to a second later.
+func (db *jobQueue) EnqueueIn(ctx context.Context, tx *sql.Tx, n NewJob) error {
 	if _, err := enqueue(ctx, tx, db.Now(), n); err != nil {
 		return err
 	}
 	return db.notify(ctx, tx, channelJobs)
 }
 
-// mostPayload bounds payload and progress of a job, in bytes: they hold ids and counts.
-const mostPayload = 1024
+// maxPayload is the largest payload or progress of a job, in bytes: they hold ids and counts.
+const maxPayload = 1024
 
 func compact(what string, v any) (string, error) {
 	text, err := json.Marshal(v)
-	if err == nil && len(text) > mostPayload {
-		err = fmt.Errorf("it takes %d bytes of %d: rooms keep records, jobs their ids", len(text), mostPayload)
+	if err == nil && len(text) > maxPayload {
+		err = fmt.Errorf("it takes %d bytes of %d: a job holds ids, not records", len(text), maxPayload)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot write the %s of a job: %w", what, err)
@@ -130,8 +134,8 @@ func compact(what string, v any) (string, error) {
 	return string(text), nil
 }
 
-// lastPlace is a job's place in SQL: behind those of its lane, and not before what lanes are at
-// by now.
+// lastPlace is the SQL of a new job's place: behind the jobs of its lane, and not before the place
+// that other lanes have reached.
 func lastPlace(kind, lane string) string {
 	return `(SELECT MAX(place) FROM (
 		SELECT COALESCE(MAX(place), 0) + 1 AS place FROM jobs WHERE kind = ` + kind + ` AND lane = ` + lane + `
@@ -154,7 +158,8 @@ func enqueue(ctx context.Context, q Querier, now time.Time, n NewJob) (jobID str
 	err = q.QueryRowContext(ctx, `INSERT INTO jobs (job_id, kind, tenant_id, lane, unique_key, payload, state, place, due_at, lease, attempts, again, progress, code, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, `+lastPlace("$2", "$4")+`, $8, 0, 0, 0, '{}', '', $9)
 		ON CONFLICT (kind, unique_key) WHERE unique_key <> '' AND state <> 'FAILED'
-		DO UPDATE SET again = CASE WHEN jobs.state = 'LEASED' THEN 1 ELSE 0 END RETURNING job_id`,
+		DO UPDATE SET again = CASE WHEN jobs.state = 'LEASED' THEN 1 ELSE 0 END,
+			due_at = CASE WHEN jobs.state = 'WAITING' AND excluded.due_at < jobs.due_at THEN excluded.due_at ELSE jobs.due_at END RETURNING job_id`,
 		api.NewID(prefixJob, now), n.Kind, n.TenantID, cmp.Or(n.Lane, n.TenantID), n.Key, payload, state, Millis(due), Millis(now)).Scan(&jobID)
 	if err != nil {
 		return "", fmt.Errorf("cannot queue a job of kind %s: %w", n.Kind, err)
@@ -164,23 +169,23 @@ func enqueue(ctx context.Context, q Querier, now time.Time, n NewJob) (jobID str
 
 const prefixJob api.Prefix = "job_"
 
-// JobQueued returns a channel that is closed when a job is queued, in any process, or one
-// ends in this one, or sooner. To miss nothing, take the channel before Claim.
-func (db *DB) JobQueued() <-chan struct{} { return db.jobs.wait() }
+// JobQueued returns a channel that is closed when a job is queued in any process, or ends in this
+// one, or sooner. Get the channel before Claim, so that no job is missed.
+func (db *jobQueue) JobQueued() <-chan struct{} { return db.jobs.wait() }
 
-// Claim leases the next job of a kind for a term; nil if there is none to do now. Whoever
-// gets it keeps the lease (Keep), and ends it by Done, Retry, Fail or GiveBack.
-func (db *DB) Claim(ctx context.Context, kind string, term time.Duration) (job *Job, err error) {
+// Claim leases the next job of a kind for a term; nil if none is due. The caller renews the lease
+// (Keep), and ends it with Done, Retry, Fail or Release.
+func (db *jobQueue) Claim(ctx context.Context, kind string, term time.Duration) (job *Job, err error) {
 	now := db.Now()
 	due, err := One(ctx, db.read, "whether a job is due", Text, `SELECT job_id FROM jobs WHERE kind = $1 AND state IN ('READY', 'WAITING', 'LEASED') AND due_at <= $2 LIMIT 1`, kind, Millis(now))
 	if err != nil || due == nil {
 		return nil, err
 	}
-	if err := db.Reserved(); err != nil { // what room is left is for stops
+	if err := db.Reserved(); err != nil { // the disk space that is left is for stops
 		return nil, err
 	}
 	for {
-		err = db.Aside(ctx, func(tx *sql.Tx) error {
+		err = db.Transact(ctx, func(tx *sql.Tx) error {
 			job, err = db.claim(ctx, tx, kind, now, term)
 			return err
 		})
@@ -190,18 +195,15 @@ func (db *DB) Claim(ctx context.Context, kind string, term time.Duration) (job *
 	}
 }
 
-func (db *DB) claim(ctx context.Context, tx *sql.Tx, kind string, now time.Time, term time.Duration) (*Job, error) {
-	skip := ""
-	if db.pg != nil {
-		skip = ` FOR UPDATE SKIP LOCKED`
-	}
+func (db *jobQueue) claim(ctx context.Context, tx *sql.Tx, kind string, now time.Time, term time.Duration) (*Job, error) {
+	skip := db.SkipLocked()
 	_, err := tx.ExecContext(ctx, `UPDATE jobs SET state = 'READY' WHERE job_id IN (
 		SELECT job_id FROM jobs WHERE kind = $1 AND state IN ('WAITING', 'LEASED') AND due_at <= $2`+skip+`)`, kind, Millis(now))
 	if err != nil {
 		return nil, fmt.Errorf("cannot wake jobs of kind %s: %w", kind, err)
 	}
 	return One(ctx, tx, "a job of kind "+kind, func(row Row) (j Job, err error) {
-		j.db, j.term = db, term
+		j.db, j.term = db.engine, term
 		j.JobRecord, err = scanJob(row, &j.lease)
 		return j, err
 	}, `UPDATE jobs SET state = 'LEASED', lease = lease + 1, attempts = attempts + 1, due_at = $2, updated_at = $3 WHERE job_id = (
@@ -219,13 +221,13 @@ func (j *Job) Read(into any) error {
 	return nil
 }
 
-// Hold has a change, or a transaction beside them, come to nothing if the lease is over. It
-// comes first in what a worker writes.
+// Hold makes a change, or a transaction of Transact, fail if the lease is over. It is the first
+// statement of what a worker writes.
 func (j *Job) Hold(ctx context.Context, tx execer) error {
 	return j.write(ctx, tx, `UPDATE jobs SET updated_at = $3 WHERE `, Millis(j.db.Now()))
 }
 
-// write runs a statement about the job while it has its lease.
+// write runs a statement on the job's row; ErrStale if the lease is over.
 func (j *Job) write(ctx context.Context, q execer, statement string, args ...any) error {
 	result, err := q.ExecContext(ctx, statement+`job_id = $1 AND lease = $2 AND state = 'LEASED'`, append([]any{j.ID, j.lease}, args...)...)
 	var n int64
@@ -241,60 +243,62 @@ func (j *Job) write(ctx context.Context, q execer, statement string, args ...any
 	return nil
 }
 
-// Keep makes the lease last for its term from now on.
+// Keep renews the lease for its term from now.
 func (j *Job) Keep(ctx context.Context) error {
-	return j.alone(ctx, `UPDATE jobs SET due_at = $3 WHERE `, Millis(j.db.Now().Add(j.term)))
+	return j.inTransaction(ctx, `UPDATE jobs SET due_at = $3 WHERE `, Millis(j.db.Now().Add(j.term)))
 }
 
-// Report writes down how far the job is, a JSON object of counts and ids: its owner sees
-// it, and if the job is begun again it goes on from there. It also keeps the lease.
+// Report records the job's progress, a JSON object of counts and ids: callers can read it, and a
+// later attempt continues from it. It also renews the lease.
 func (j *Job) Report(ctx context.Context, progress any) error {
 	text, err := compact("progress", progress)
 	if err != nil {
 		return err
 	}
 	now := j.db.Now()
-	return j.alone(ctx, `UPDATE jobs SET progress = $5, due_at = $3, updated_at = $4 WHERE `, Millis(now.Add(j.term)), Millis(now), text)
+	return j.inTransaction(ctx, `UPDATE jobs SET progress = $5, due_at = $3, updated_at = $4 WHERE `, Millis(now.Add(j.term)), Millis(now), text)
 }
 
-// Retry has the job done again after a delay, as this attempt failed with a code. This was its
-// turn: what fails again and again keeps no other lane waiting.
+// Retry runs the job again after a delay, as this attempt failed with a code. The job goes behind
+// the other lanes, so a job that keeps failing delays no other lane.
 func (j *Job) Retry(ctx context.Context, code string, delay time.Duration) error {
 	defer j.db.jobs.raise()
 	now := j.db.Now()
-	return j.alone(ctx, `UPDATE jobs SET state = 'WAITING', place = `+lastPlace("$6", "(SELECT lane FROM jobs WHERE job_id = $1)")+`, code = $5, due_at = $3, updated_at = $4 WHERE `,
+	return j.inTransaction(ctx, `UPDATE jobs SET state = 'WAITING', place = `+lastPlace("$6", "(SELECT lane FROM jobs WHERE job_id = $1)")+`, code = $5, due_at = $3, updated_at = $4 WHERE `,
 		Millis(now.Add(delay)), Millis(now), code, j.Kind)
 }
 
-// GiveBack has another process do the job, as this one stops. It was no attempt.
-func (j *Job) GiveBack(ctx context.Context) error {
+// Release ends the lease of a job that this process can't finish, so that another one runs it. It
+// doesn't count as an attempt, but the job goes behind the other lanes.
+func (j *Job) Release(ctx context.Context) error {
 	defer j.db.jobs.raise()
-	return j.alone(ctx, `UPDATE jobs SET state = 'READY', attempts = attempts - 1, due_at = $3 WHERE `, Millis(j.db.Now()))
+	return j.inTransaction(ctx, `UPDATE jobs SET state = 'READY', place = `+lastPlace("$4", "(SELECT lane FROM jobs WHERE job_id = $1)")+`, attempts = attempts - 1, due_at = $3 WHERE `,
+		Millis(j.db.Now()), j.Kind)
 }
 
-// alone is write in a transaction of its own.
-func (j *Job) alone(ctx context.Context, statement string, args ...any) error {
-	return j.db.Aside(ctx, func(tx *sql.Tx) error { return j.write(ctx, tx, statement, args...) })
+// inTransaction is write in a transaction of its own.
+func (j *Job) inTransaction(ctx context.Context, statement string, args ...any) error {
+	return j.db.Transact(ctx, func(tx *sql.Tx) error { return j.write(ctx, tx, statement, args...) })
 }
 
 // Done ends the job.
 func (j *Job) Done(ctx context.Context) error {
 	defer j.db.jobs.raise()
-	return j.db.Aside(ctx, func(tx *sql.Tx) error {
+	return j.db.Transact(ctx, func(tx *sql.Tx) error {
 		_, err := j.end(ctx, tx, `DELETE FROM jobs WHERE `)
 		return err
 	})
 }
 
-// Fail gives the job up, with a code. also, which may be nil, runs in the same change: what
-// the room writes of it. A job that was queued anew meanwhile is not given up.
+// Fail ends the job as failed, with a code. also, which may be nil, runs in the same change. A job
+// that was queued again meanwhile does not fail, but runs again.
 func (j *Job) Fail(ctx context.Context, code string, also func(ctx context.Context, tx *Tx) error) error {
 	defer j.db.jobs.raise()
 	fail := func(q execer) (ended bool, err error) {
 		return j.end(ctx, q, `UPDATE jobs SET state = 'FAILED', place = 0, code = $3, due_at = $4, updated_at = $4 WHERE `, code, Millis(j.db.Now()))
 	}
 	if also == nil {
-		return j.db.Aside(ctx, func(tx *sql.Tx) error {
+		return j.db.Transact(ctx, func(tx *sql.Tx) error {
 			_, err := fail(tx)
 			return err
 		})
@@ -308,8 +312,8 @@ func (j *Job) Fail(ctx context.Context, code string, also func(ctx context.Conte
 	})
 }
 
-// end runs the statement that ends the job, unless it was queued anew meanwhile: then it
-// begins as if for the first time.
+// end runs the statement that ends the job. If the job was queued again meanwhile, it becomes READY
+// as if for the first time.
 func (j *Job) end(ctx context.Context, q execer, statement string, args ...any) (ended bool, err error) {
 	if err = j.write(ctx, q, statement+`again = 0 AND `, args...); !errors.Is(err, ErrStale) {
 		return err == nil, err
@@ -326,20 +330,15 @@ func scanJob(row Row, also ...any) (j JobRecord, err error) {
 	return j, err
 }
 
-// FindJob reads a job; RESOURCE_NOT_FOUND once it is done.
-func FindJob(ctx context.Context, q Querier, jobID string) (*JobRecord, error) {
-	return Find(ctx, q, "job", jobID, func(row Row) (JobRecord, error) { return scanJob(row) }, `SELECT `+jobColumns+` FROM jobs WHERE job_id = $1`, jobID)
-}
-
 // ListJobs lists a tenant's jobs of a kind that aren't done, the oldest first, 500 at most.
 func ListJobs(ctx context.Context, q Querier, kind, tenantID string) ([]JobRecord, error) {
 	return List(ctx, q, "jobs of "+tenantID, func(row Row) (JobRecord, error) { return scanJob(row) },
 		`SELECT `+jobColumns+` FROM jobs WHERE tenant_id = $1 AND kind = $2 ORDER BY job_id LIMIT 500`, tenantID, kind)
 }
 
-// ForgetJobs deletes the jobs that failed long ago.
-func (db *DB) ForgetJobs(ctx context.Context) error {
-	return db.Aside(ctx, func(tx *sql.Tx) error {
+// ForgetJobs deletes the jobs that failed more than keepFailed ago.
+func (db *jobQueue) ForgetJobs(ctx context.Context) error {
+	return db.Transact(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM jobs WHERE state = 'FAILED' AND due_at <= $1`, Millis(db.Now().Add(-keepFailed)))
 		return err
 	})

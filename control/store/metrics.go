@@ -15,19 +15,19 @@ type metrics struct {
 func (db *DB) register() error {
 	db.metrics = metrics{
 		relayed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_store_events_relayed_total", Help: "Audit events that the relay brought into the log.",
+			Name: "muniment_store_events_relayed_total", Help: "Audit events that the relay appended to the log.",
 		}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_store_relay_failures_total", Help: "Attempts of the relay that failed and are tried again.",
+			Name: "muniment_store_relay_failures_total", Help: "Failed attempts of the relay. They are retried.",
 		}),
 	}
 	if db.cfg.Registerer == nil {
 		return nil
 	}
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "muniment_store_outbox_events", Help: "Audit events that are not in the log yet; NaN when the database does not answer.",
-	}, db.outboxLen)
-	for _, c := range []prometheus.Collector{db.metrics.relayed, db.metrics.failed, waiting, jobGauges{db}} {
+		Name: "muniment_store_outbox_events", Help: "Audit events that are not in the log yet; NaN if the database does not answer.",
+	}, db.length)
+	for _, c := range []prometheus.Collector{db.metrics.relayed, db.metrics.failed, waiting, jobGauges{db.engine}} {
 		if err := db.cfg.Registerer.Register(c); err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (db *DB) register() error {
 	return nil
 }
 
-func (db *DB) outboxLen() float64 {
+func (db *outbox) length() float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var n int64
@@ -45,13 +45,13 @@ func (db *DB) outboxLen() float64 {
 	return float64(n)
 }
 
-// jobGauges show the jobs in the database, alike in every process, and nothing when it does
-// not answer. Kinds are constants of the rooms.
-type jobGauges struct{ db *DB }
+// jobGauges show the jobs in the database, with the same values in every process, and nothing if
+// the database does not answer. Kinds are constants.
+type jobGauges struct{ db *engine }
 
 var (
 	jobCount = prometheus.NewDesc("muniment_store_jobs", "Jobs that are not done, by kind and state.", []string{"kind", "state"}, nil)
-	jobAge   = prometheus.NewDesc("muniment_store_job_wait_seconds", "For how long the job waits that is due for longest, or whose worker was lost, by kind; 0 if none is due.", []string{"kind"}, nil)
+	jobAge   = prometheus.NewDesc("muniment_store_job_wait_seconds", "How long the longest due job has waited, by kind, including jobs whose worker was lost; 0 if none is due.", []string{"kind"}, nil)
 )
 
 func (g jobGauges) Describe(to chan<- *prometheus.Desc) { to <- jobCount; to <- jobAge }

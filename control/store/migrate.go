@@ -14,10 +14,10 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-// Migrate creates a PostgreSQL database where there is none, brings its schema up to
-// date, as Open does, and returns the names of the migrations that it applied. A dry run
-// returns the names of those that it would apply, and changes nothing. The schema only
-// ever grows; one that a newer program has migrated is refused.
+// Migrate creates a PostgreSQL database if there is none, brings its schema up to date, as Open
+// does, and returns the names of the migrations that it applied. A dry run changes nothing and
+// returns the names of those that it would apply. A schema that a newer program has migrated is
+// refused.
 func Migrate(ctx context.Context, cfg Config, dryRun bool) (names []string, err error) {
 	config, err := connection(cfg.URL)
 	if err != nil {
@@ -66,7 +66,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// create makes the database, by way of the one that every server has.
+// create makes the database, over a connection to the database that every server has.
 func (cfg *Config) create(ctx context.Context, config *pgx.ConnConfig) error {
 	maintenance := config.Copy()
 	maintenance.Database = "postgres"
@@ -79,13 +79,13 @@ func (cfg *Config) create(ctx context.Context, config *pgx.ConnConfig) error {
 	return err
 }
 
-// migratePostgres has processes that start together migrate one after the other.
+// migratePostgres takes a lock, so processes that start together migrate one after the other.
 func migratePostgres(ctx context.Context, db *sql.DB) ([]string, error) {
-	turns, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return nil, err
 	}
-	return migrate(ctx, goose.DialectPostgres, db, goose.WithSessionLocker(turns))
+	return migrate(ctx, goose.DialectPostgres, db, goose.WithSessionLocker(locker))
 }
 
 // pending lists the migrations that a PostgreSQL database lacks.

@@ -10,9 +10,8 @@ import (
 	"muniment/sealer"
 )
 
-// Machine moves records of type R by actions A from state to state S, along a table that a
-// test can follow without a database (After). A new state is a constant and a new transition
-// a line, and an operation moves a record in one call:
+// Machine moves records of type R by actions A between states S, along a table of transitions. A
+// new state is a constant, a new transition is a line, and an operation moves a record in one call:
 //
 //	var transitions = store.Steps[Action, State]{
 //		Respond: {From: store.From(Investigating), To: Responded, Event: "dispute.responded"},
@@ -23,10 +22,10 @@ import (
 // The column state holds the state.
 type Machine[R any, A, S ~string] struct {
 	Records[R]
-	// Steps are all that there are: what is not among them is STATE_CONFLICT.
+	// Steps are all transitions. Any other is a STATE_CONFLICT.
 	Steps Steps[A, S]
-	// StateAt is a record's state as everybody sees it at a moment, in which a step begins,
-	// where time alone ends a record; nil: the one that is written.
+	// StateAt is a record's state at a time, for records that expire; nil: the state that is
+	// stored.
 	StateAt func(r *R, now Instant) S
 }
 
@@ -36,40 +35,40 @@ type Steps[A, S ~string] map[A]Step[S]
 // Step is a transition.
 type Step[S ~string] struct {
 	From []S
-	// To is the state in which it ends. What is in it already, where From allows that, is
-	// left as it is, without an event. Empty: the record changes, but not its state.
+	// To is the state in which it ends. If From includes To, a record that is already in To stays
+	// as it is, without an event. Empty: the record changes, but not its state.
 	To S
 	// Event is the type of its event.
 	Event string
-	// Stops says that it takes something out of force: see DB.Stop.
+	// Stops says that the step is a stop: see DB.Stop.
 	Stops bool
 }
 
 // From are the states in which a step begins.
 func From[S ~string](states ...S) []S { return states }
 
-// Move asks for a move of one record.
+// Move is a move of one record.
 type Move[R any, A ~string] struct {
 	TenantID, ID string
 	Action       A
 	By           sealer.Ref
-	// Edit makes what changes besides the state, which next has already; its error ends the
-	// move. It may be nil.
+	// Edit changes further fields; next already has the new state. Its error ends the move. It may
+	// be nil.
 	Edit func(next *R) error
-	// Also makes what the event says besides the record; nil: nothing.
+	// Also returns further members of the event's data; nil: none.
 	Also func(next *R) any
 }
 
-// Acting are further members of the event of a record with two sides, both of one tenant.
+// Acting are further members of the event of a record between two organisations of one tenant.
 type Acting struct {
-	// ActingOrgID is the side that the move was made for, as asserted.
+	// ActingOrgID is the organisation that the move was made for, as asserted.
 	ActingOrgID *string `json:"actingOrgId"`
-	// AssertedBy is who asserts it: the tenant's organisation, nobody where the system acts.
+	// AssertedBy is the organisation that asserts it: the tenant's, or none if the system acts.
 	AssertedBy *string `json:"assertedBy"`
 }
 
-// Do runs fn, which moves a record by an action, as DB.Change or, where the action takes
-// something out of force, as DB.Stop.
+// Do runs fn, which moves a record by an action, as DB.Change, or as DB.Stop if the action is a
+// stop.
 func (m *Machine[R, A, S]) Do(ctx context.Context, db *DB, a A, fn func(tx *Tx) error) error {
 	if m.Steps[a].Stops {
 		return db.Stop(ctx, fn)
@@ -77,10 +76,10 @@ func (m *Machine[R, A, S]) Do(ctx context.Context, db *DB, a A, fn func(tx *Tx) 
 	return db.Change(ctx, fn)
 }
 
-// Move finds a record, moves it, writes it with the revision of this change, publishes it,
-// and emits the step's event; nothing of that where the step leaves it as it is. A record that
-// the tenant does not have is RESOURCE_NOT_FOUND; a move that the table does not have, or
-// that another was faster than, is STATE_CONFLICT.
+// Move finds a record, moves it, writes it with the revision of this change, publishes it, and
+// emits the step's event. It does nothing if the record is already as the step leaves it. The error
+// is RESOURCE_NOT_FOUND if the tenant has no such record, and STATE_CONFLICT if the table has no
+// such step or another change was faster.
 func (m *Machine[R, A, S]) Move(ctx context.Context, tx *Tx, move Move[R, A]) (next R, err error) {
 	was, err := m.Find(ctx, tx, move.TenantID, move.ID)
 	if err != nil {
@@ -105,7 +104,7 @@ func (m *Machine[R, A, S]) Move(ctx context.Context, tx *Tx, move Move[R, A]) (n
 	return next, m.Emit(ctx, tx, m.Steps[move.Action].Event, &next, move.By, also)
 }
 
-// After returns the record as the action leaves it; changed is false when that is as it was.
+// After returns the record as the action leaves it; changed is false if nothing changes.
 func (m *Machine[R, A, S]) After(r R, a A, now Instant) (next R, changed bool, err error) {
 	step, columns := m.Steps[a], columnsOf(&r)
 	state := at[S](columns, "state")
@@ -125,7 +124,7 @@ func (m *Machine[R, A, S]) After(r R, a A, now Instant) (next R, changed bool, e
 	return r, true, nil
 }
 
-// refuse says why a step can't begin in a state.
+// refuse returns the error of a step that can't begin in a state.
 func (m *Machine[R, A, S]) refuse(state S, step Step[S]) error {
 	if state == step.To || m.final(state) {
 		return api.Conflict(m.Noun + " is already " + string(state))
@@ -147,9 +146,9 @@ func (m *Machine[R, A, S]) final(state S) bool {
 	return true
 }
 
-// ReplayClosed is Replay.Apply for records that never change once their state is final, as
-// offers: one that the database has open becomes what the event's record says, its revision
-// too. No other event is made of it.
+// ReplayClosed is Replay.Apply for records that never change once their state is final, such as
+// offers. A record that is open in the database becomes the event's record, with its revision. It
+// emits no event.
 func (m *Machine[R, A, S]) ReplayClosed(ctx context.Context, tx *Tx, e *sealer.Event) (changed bool, err error) {
 	if e.Subject.Kind != m.Noun {
 		return false, nil

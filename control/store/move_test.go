@@ -14,7 +14,7 @@ import (
 	"muniment/sealer"
 )
 
-// permit is a record such as rooms have.
+// permit is a record such as services have.
 type permit struct {
 	ID        string          `json:"id" db:"permit_id"`
 	TenantID  string          `json:"-" db:"tenant_id"`
@@ -138,8 +138,8 @@ func (db *DB) move(t *testing.T, move Move[permit, permitAction]) (next permit, 
 	return next, err
 }
 
-// told are the events that no relay has taken yet.
-func (db *DB) told(t *testing.T) (events []sealer.Event) {
+// emitted returns the events that are in the outbox.
+func (db *DB) emitted(t *testing.T) (events []sealer.Event) {
 	t.Helper()
 	rows, err := db.pending(t.Context())
 	require.NoError(t, err)
@@ -200,8 +200,8 @@ func TestMove(t *testing.T) {
 		require.Equal(t, refused.code, api.From(err).Code)
 	}
 
-	all := db.told(t)
-	require.Len(t, all, 3, "each change is told once, and nothing else")
+	all := db.emitted(t)
+	require.Len(t, all, 3, "each change emits one event, and nothing else")
 	for i, want := range []struct {
 		event string
 		by    sealer.Ref
@@ -231,12 +231,12 @@ func TestMoveIsOneChange(t *testing.T) {
 	older := p
 	older.Revision--
 	err = db.Change(t.Context(), func(tx *Tx) error { return permits.Update(t.Context(), tx, &older, &p) })
-	require.Equal(t, api.StateConflict, api.From(err).Code, "somebody else was faster")
+	require.Equal(t, api.StateConflict, api.From(err).Code, "another change was faster")
 	p.Revision = older.Revision + 1
 	found, err := permits.Find(t.Context(), db.Read(), "tnt_a", "prm_a")
 	require.NoError(t, err)
 	require.Equal(t, p, *found)
-	require.Len(t, db.told(t), 1)
+	require.Len(t, db.emitted(t), 1)
 }
 
 func TestReplayClosed(t *testing.T) {
@@ -256,6 +256,6 @@ func TestReplayClosed(t *testing.T) {
 	found, err := permits.Find(t.Context(), db.Read(), "tnt_a", "prm_a")
 	require.NoError(t, err)
 	p.State, p.Note, p.Revision, p.UpdatedAt = "ENDED", new("over"), 70, At(time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC))
-	require.Equal(t, p, *found, "the record that was told, its revision too")
-	require.Len(t, db.told(t), 1, "no other event is made of it")
+	require.Equal(t, p, *found, "the record of the event, its revision too")
+	require.Len(t, db.emitted(t), 1, "no other event is made of it")
 }

@@ -5,22 +5,25 @@ import (
 	"fmt"
 )
 
-// Shared says whether other processes may use the database meanwhile: on PostgreSQL
-// they may. A SQLite file is one process's.
-func (db *DB) Shared() bool { return db.pg != nil }
+// Shared says whether other processes may use the database: true on PostgreSQL; a SQLite file
+// belongs to one process.
+func (db *engine) Shared() bool { return db.pg != nil }
 
-// Note writes what processes tell each other and what is no change of state: it takes
-// no revision, waits for no change, and comes to nothing when its statement fails.
-// Once it is committed everybody who waits for Noted is awake, in every process.
-func (db *DB) Note(ctx context.Context, statement string, args ...any) error {
+// notes are messages between processes that are no changes.
+type notes struct{ *engine }
+
+// Note runs a statement that is for other processes and is no change of state: it takes no revision
+// and doesn't wait for changes. Once it is committed it wakes all who wait for Noted, in every
+// process.
+func (db *notes) Note(ctx context.Context, statement string, args ...any) error {
 	if err := db.note(ctx, statement, args); err != nil {
-		return fmt.Errorf("cannot note: %w", err)
+		return fmt.Errorf("cannot write a note: %w", err)
 	}
 	db.noted.raise()
 	return nil
 }
 
-func (db *DB) note(ctx context.Context, statement string, args []any) error {
+func (db *notes) note(ctx context.Context, statement string, args []any) error {
 	if db.pg == nil {
 		_, err := db.write.ExecContext(ctx, statement, args...)
 		return err
@@ -39,6 +42,6 @@ func (db *DB) note(ctx context.Context, statement string, args []any) error {
 	return tx.Commit()
 }
 
-// Noted returns a channel that is closed by the next note of any process, or sooner.
-// To miss nothing, take the channel before reading.
-func (db *DB) Noted() <-chan struct{} { return db.noted.wait() }
+// Noted returns a channel that is closed by the next note of any process, or sooner. Get the
+// channel before reading, so that no note is missed.
+func (db *notes) Noted() <-chan struct{} { return db.noted.wait() }

@@ -5,12 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"muniment/sealer"
 )
 
-// Node is the name under which control's events stand in the log.
+// Node is the node name of control's events in the log.
 const Node = "control"
 
 // Appender is the log, as the relay needs it. Append returns when the record is
@@ -19,19 +20,27 @@ type Appender interface {
 	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
 }
 
-// How the relay works: rows it takes at once, and its waiting after a failed
-// append, which doubles up to the longest.
+// The relay reads relayBatch rows at once. After a failed append it waits relayRetry, which doubles
+// up to relayRetryMax.
 const (
 	relayBatch    = 256
 	relayRetry    = 10 * time.Millisecond
 	relayRetryMax = 5 * time.Second
 )
 
-// Relay carries the outbox to the log, in order, until ctx is done; then it
-// returns nil. A failed append is tried again until it succeeds, and logged once:
-// nothing overtakes it. One Relay runs at a time; a second in this process is
-// refused, and one of another process waits until this one ends.
-func (db *DB) Relay(ctx context.Context, log Appender) error {
+// outbox holds the events that are not in the log yet.
+type outbox struct {
+	*engine
+	metrics  metrics
+	relaying sync.Mutex
+	durable  number // the newest event that the log has and the outbox may still have; under relaying
+}
+
+// Relay appends the outbox to the log, in order, until ctx is done; then it returns nil. A failed
+// append is logged once and retried until it succeeds; no later event overtakes it. One Relay runs
+// at a time: a second in this process is refused, and one of another process waits until this one
+// ends.
+func (db *outbox) Relay(ctx context.Context, log Appender) error {
 	if !db.relaying.TryLock() {
 		return errors.New("the outbox has a relay already")
 	}
@@ -54,7 +63,7 @@ func (db *DB) Relay(ctx context.Context, log Appender) error {
 			db.metrics.failed.Inc()
 			if !failing {
 				failing = true
-				db.cfg.Logger.Error("cannot relay an event to the log; it is tried again", "err", err)
+				db.cfg.Logger.Error("cannot relay an event to the log, retrying", "err", err)
 			}
 			pause(ctx, time.After(wait))
 			wait = min(2*wait, relayRetryMax)
@@ -74,11 +83,11 @@ func pause[T any](ctx context.Context, until <-chan T) {
 
 // relay appends the oldest rows and deletes those that are durable. It returns
 // how many there were.
-func (db *DB) relay(ctx context.Context, log Appender) (int, error) {
+func (db *outbox) relay(ctx context.Context, log Appender) (int, error) {
 	if leads, err := db.leads(ctx); err != nil || !leads {
 		return 0, err
 	}
-	// Rows that could not be deleted, as on a full disk, are not appended once more.
+	// Rows that could not be deleted, as on a full disk, are not appended again.
 	if err := db.clear(ctx); err != nil {
 		return 0, err
 	}
@@ -92,7 +101,7 @@ func (db *DB) relay(ctx context.Context, log Appender) (int, error) {
 		if _, err = log.Append(ctx, r); err != nil {
 			err = fmt.Errorf("cannot append %s: %w", r.EventID, err)
 			if isFull(err) && r.Epoch == db.epoch && r.Seq <= db.stopped.Load() {
-				db.spend() // a stop's event is among those that wait
+				db.spend() // a stop's event is waiting
 			}
 			break
 		}
@@ -103,8 +112,9 @@ func (db *DB) relay(ctx context.Context, log Appender) (int, error) {
 	return sent, errors.Join(err, db.clear(ctx))
 }
 
-// clear deletes what is durable, also when ctx has ended, to spare a copy.
-func (db *DB) clear(ctx context.Context) error {
+// clear deletes the rows that are durable in the log, also when ctx is done: otherwise they are
+// appended again.
+func (db *outbox) clear(ctx context.Context) error {
 	last := db.durable
 	if last == (number{}) {
 		return nil
@@ -119,19 +129,19 @@ func (db *DB) clear(ctx context.Context) error {
 }
 
 // pending reads the oldest rows of the outbox.
-func (db *DB) pending(ctx context.Context) ([]sealer.Record, error) {
+func (db *outbox) pending(ctx context.Context) ([]sealer.Record, error) {
 	scan := func(row Row) (sealer.Record, error) {
 		r := sealer.Record{Node: Node}
-		err := row.Scan(&r.Epoch, &r.Seq, &r.TenantID, &r.EventID, &r.Event)
+		err := row.Scan(&r.Epoch, &r.Seq, &r.TenantID, &r.EventID, &r.Event, &r.Private)
 		return r, err
 	}
 	return List(ctx, db.read, "the outbox", scan,
-		`SELECT epoch, seq, tenant_id, event_id, event FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
+		`SELECT epoch, seq, tenant_id, event_id, event, private FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
 }
 
-// Drain returns when every event of the tenant that was in the outbox at the call
-// is durable in the log, or with ctx's error. Something else must run Relay.
-func (db *DB) Drain(ctx context.Context, tenantID string) error {
+// Drain returns when every event of the tenant that was in the outbox at the call is durable in the
+// log, or with ctx's error. The caller must have Relay running.
+func (db *outbox) Drain(ctx context.Context, tenantID string) error {
 	const newest = `SELECT epoch, seq FROM outbox WHERE tenant_id = $1 ORDER BY epoch DESC, seq DESC LIMIT 1`
 	const left = `SELECT 1 FROM outbox WHERE tenant_id = $1 AND (epoch < $2 OR (epoch = $2 AND seq <= $3)) LIMIT 1`
 	var epoch, seq int64

@@ -27,7 +27,7 @@ type fault int
 const (
 	failed fault = iota + 1
 	failedButPersisted
-	crash // persisted, and the process is gone before it hears of it
+	crash // persisted, and the process dies before it knows
 )
 
 var errLog = errors.New("the log is away")
@@ -230,4 +230,32 @@ func TestOutboxSurvivesAKilledProcess(t *testing.T) {
 	pending, err := other.pending(t.Context())
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
+}
+
+// TestPrivatePartGoesBesideItsEvent: what erasure deletes is no part of what is hashed.
+func TestPrivatePartGoesBesideItsEvent(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	log := &faultyLog{}
+	stop := db.mustRelay(t, log)
+	for range 2 {
+		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+			return tx.EmitPrivate(t.Context(), event("tnt_a", "rgh_a"), sealer.Private{DataSubject: "ann", AttentionMs: -1, Notes: []byte(`{"reason":"moved"}`)})
+		}))
+	}
+	db.mustEmit(t, "tnt_a", "rgh_b")
+	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
+	stop()
+	require.Len(t, log.records, 3)
+	for _, r := range log.records[:2] {
+		e, _, err := sealer.CheckRecord(&r)
+		require.NoError(t, err, "the loader takes it")
+		require.NotEmpty(t, e.PrivateCommitment)
+		require.NotContains(t, string(r.Event), "ann")
+		p, err := sealer.ParsePrivate(r.Private)
+		require.NoError(t, err)
+		require.Equal(t, "ann", p.DataSubject)
+		require.JSONEq(t, `{"reason":"moved"}`, string(p.Notes))
+	}
+	require.NotEqual(t, log.records[0].Private, log.records[1].Private, "each has a salt of its own")
+	require.Empty(t, log.records[2].Private)
 }

@@ -6,22 +6,21 @@ import (
 	"strings"
 )
 
-// Slice is which records of a list are read: the Limit first ones behind that with the key
-// Behind, or of all where it is empty.
+// Slice selects records of a list: the first Limit records after the key Behind, or from the start
+// if it is empty.
 type Slice struct {
 	Behind string
 	Limit  int
 }
 
-// Where are the conditions of a query, with their arguments. One that is not asked for is
-// left out, so that each query says what an index can answer: of a condition that may be
-// none, no database knows which.
+// Where holds the conditions of a query, with their arguments. Conditions that are not used are
+// left out, so the database can choose an index by those that are.
 type Where struct {
 	conditions []string
 	args       []any
 }
 
-// And adds a condition, in which $ stands for the value.
+// And adds a condition, in which $ is the value's placeholder.
 func (w *Where) And(condition string, value any) {
 	w.args = append(w.args, value)
 	w.conditions = append(w.conditions, strings.ReplaceAll(condition, "$", fmt.Sprintf("$%d", len(w.args))))
@@ -34,8 +33,8 @@ func (w *Where) Is(column, value string) {
 	}
 }
 
-// Count is the number that a query tells of what meets all conditions, of which there must be
-// one at least. An error calls that what.
+// Count returns the number from a counting query with all conditions, at least one. what names the
+// rows in errors.
 func (w Where) Count(ctx context.Context, q Querier, what, query string) (n int64, err error) {
 	if err = q.QueryRowContext(ctx, query+" WHERE "+strings.Join(w.conditions, " AND "), w.args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("cannot count %s: %w", what, err)
@@ -43,9 +42,9 @@ func (w Where) Count(ctx context.Context, q Querier, what, query string) (n int6
 	return n, nil
 }
 
-// ListPage lists a slice of the rows of a query that meet all conditions, the highest key
-// first, of which the column is by. next is the key that the next slice begins behind, empty
-// when there is none. A column of a condition needs an index in which by comes next.
+// ListPage lists a slice of the rows of a query that meet all conditions, in descending order of
+// the column by. next is the Behind of the next slice, empty if there is none. Each column of a
+// condition needs an index in which by comes next.
 func ListPage[T any](ctx context.Context, q Querier, s Slice, what string, key func(T) string, scan func(Row) (T, error), query, by string, w Where) (page []T, next string, err error) {
 	if s.Behind != "" {
 		w.And(by+" < $", s.Behind)
@@ -56,8 +55,8 @@ func ListPage[T any](ctx context.Context, q Querier, s Slice, what string, key f
 	return page, next, err
 }
 
-// Cut makes a page of rows that were read with one more than limit. next is the key of its
-// last one, empty when nothing is behind it.
+// Cut makes a page of rows that were read with limit+1. next is the key of the page's last row,
+// empty if no row follows.
 func Cut[T any](rows []T, limit int, key func(T) string) (page []T, next string) {
 	if len(rows) <= limit {
 		return rows, ""

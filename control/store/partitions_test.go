@@ -44,16 +44,16 @@ func (l partedLog) Scan(ctx context.Context, from, to sealer.Position, fn func(s
 	return l[from.Partition].Scan(ctx, from, to, fn)
 }
 
-// slowLog answers when all of its partitions are asked.
+// slowLog answers once all of its partitions were called.
 type slowLog struct {
 	partedLog
-	asked *sync.WaitGroup
+	called *sync.WaitGroup
 }
 
 func (l slowLog) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
-	l.asked.Done()
+	l.called.Done()
 	all := make(chan struct{})
-	go func() { l.asked.Wait(); close(all) }()
+	go func() { l.called.Wait(); close(all) }()
 	select {
 	case <-all:
 		return l.partedLog.Bounds(ctx, partition)
@@ -104,7 +104,7 @@ func TestMarksOfPartitions(t *testing.T) {
 	require.Equal(t, []string{"1.0.0", "1.1.3", "1.2.0"}, db.marks(t, 3))
 	require.Equal(t, "1.11.7", db.marks(t, 12)[11])
 
-	// One that can't be asked holds no other.
+	// One that fails does not block the others.
 	log[0].deliver(t, 1)
 	log[1].deliver(t, 1)
 	log[2].deliver(t, 1)
@@ -117,7 +117,7 @@ func TestMarksOfPartitions(t *testing.T) {
 
 	// None waits for another.
 	slow := slowLog{log, new(sync.WaitGroup)}
-	slow.asked.Add(len(log))
+	slow.called.Add(len(log))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, db.follow(ctx, slow))

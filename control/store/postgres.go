@@ -13,32 +13,31 @@ import (
 
 // # PostgreSQL
 //
-// Several processes of control share one PostgreSQL database. What SQLite's one
-// writing connection holds for one process has to hold there for all of them:
+// Several processes of control may share one PostgreSQL database. The guarantees of SQLite's one
+// writing connection have to hold for all of them:
 //
-//   - Changes run one at a time. Each begins with an advisory lock that lasts as long
-//     as the transaction, so what it reads is committed and commit order is revision
-//     order. Who stalls within a change loses it after stallLimit, or what the URL
-//     says of idle_in_transaction_session_timeout.
-//   - One process relays the outbox: the one that holds another advisory lock, which
-//     lasts as long as its connection. A relay that lost it without noticing, because
-//     it stood still, only appends copies.
-//   - A commit wakes the polls of every process, by NOTIFY; whoever missed that looks
-//     again within lookAgain. So does a note (note.go), on a channel of its own: it
-//     must not have every node's poll read the feed again.
+//   - Changes run one at a time. Each begins with an advisory lock that lasts as long as the
+//     transaction, so what it reads is committed and commit order is revision order. A process that
+//     stalls within a change loses it after stallLimit, or after the URL's
+//     idle_in_transaction_session_timeout.
+//   - One process relays the outbox: the one that holds another advisory lock, which lasts as long
+//     as its connection. A stalled relay that lost the lock without noticing only appends copies.
+//   - A commit wakes the polls of every process, by NOTIFY; a process that missed it polls within
+//     pollInterval. So does a note (note.go), on a channel of its own, so that it doesn't make
+//     every node's poll read the feed again.
 //
-// A database that comes back from an older copy under running processes is noticed
-// by each of them: see rollback.go.
+// If the database is replaced by an older copy while processes run, each of them detects it: see
+// rollback.go.
 
 // Advisory locks are numbers.
 const (
 	lockChange = 0x6d756e69_0001
 	lockRelay  = 0x6d756e69_0002
-	lockTurn   = 0x6d756e69_0003
+	lockKeys   = 0x6d756e69_0003
 )
 
-// Channels of notifications, of commits, of notes and of queued jobs. They say nothing
-// more: whoever gets one looks again at all that it is about.
+// Channels of notifications: commits, notes and queued jobs. A notification has no payload; a
+// process that receives one reads again.
 const (
 	channel      = "muniment"
 	channelNotes = "muniment_notes"
@@ -46,18 +45,18 @@ const (
 )
 
 const (
-	stallLimit = 10 * time.Second
-	lookAgain  = 500 * time.Millisecond
+	stallLimit   = 10 * time.Second
+	pollInterval = 500 * time.Millisecond
 )
 
 // postgres is what a DB has beyond its pools when it is on PostgreSQL.
 type postgres struct {
-	config *pgx.ConnConfig
-	notes  *sql.DB   // one connection, which waits for no change
-	aside  *sql.DB   // a few of them, see Aside
-	relay  *pgx.Conn // holds lockRelay; nil: another process relays. Under DB.relaying
-	stop   context.CancelFunc
-	done   chan struct{} // closed when nobody listens any more
+	config       *pgx.ConnConfig
+	notes        *sql.DB   // one connection, which doesn't wait for changes
+	transactions *sql.DB   // see Transact
+	relay        *pgx.Conn // holds lockRelay; nil: another process relays. Under outbox.relaying
+	stop         context.CancelFunc
+	done         chan struct{} // closed when listen has returned
 }
 
 func (db *DB) openPostgres(ctx context.Context) error {
@@ -75,11 +74,11 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	db.read = db.cfg.pool(readOnly)
 	notes := db.cfg.pool(config)
 	notes.SetMaxOpenConns(1)
-	aside := db.cfg.pool(config)
-	aside.SetMaxOpenConns(mostAside)
-	aside.SetMaxIdleConns(mostAside) // dialling costs more than what is asked over it
+	transactions := db.cfg.pool(config)
+	transactions.SetMaxOpenConns(maxTransactions)
+	transactions.SetMaxIdleConns(maxTransactions) // dialling costs more than a transaction
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	db.pg = &postgres{config: config, notes: notes, aside: aside, stop: stop, done: make(chan struct{})}
+	db.pg = &postgres{config: config, notes: notes, transactions: transactions, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(db.pg.done)
 		db.listen(listening)
@@ -87,7 +86,7 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	return nil
 }
 
-// connection is what every connection to a database has in common.
+// connection returns the configuration that all connections to a database share.
 func connection(url string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -97,9 +96,9 @@ func connection(url string) (*pgx.ConnConfig, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = deadAfter
 	}
-	config.RuntimeParams["synchronous_commit"] = "on" // a change that was answered is on disk
-	// A change must see what was committed before its turn, also where a transaction would
-	// by itself keep to what it saw first.
+	config.RuntimeParams["synchronous_commit"] = "on" // an answered change is on disk
+	// A change must see everything that was committed before it got the lock, whatever the server's
+	// default isolation is.
 	config.RuntimeParams["default_transaction_isolation"] = "read committed"
 	for name, value := range map[string]string{
 		"application_name":                    "muniment control",
@@ -120,12 +119,11 @@ func (pg *postgres) close() {
 	pg.stop()
 	<-pg.done
 	_ = pg.notes.Close() // nothing is left in it
-	_ = pg.aside.Close()
+	_ = pg.transactions.Close()
 }
 
-// takeTurn waits until no other process is within a change. On SQLite, beginning one
-// has waited already.
-func (tx *Tx) takeTurn(ctx context.Context) error {
+// lockChanges waits until no other process is within a change. On SQLite, BEGIN has already waited.
+func (tx *Tx) lockChanges(ctx context.Context) error {
 	if tx.db.pg == nil {
 		return nil
 	}
@@ -133,9 +131,9 @@ func (tx *Tx) takeTurn(ctx context.Context) error {
 	return err
 }
 
-// notify tells every process; within a transaction it tells them at the commit. On
-// SQLite there is no other.
-func (db *DB) notify(ctx context.Context, q execer, channel string) error {
+// notify notifies every process, within a transaction at its commit. On SQLite there is no other
+// process.
+func (db *engine) notify(ctx context.Context, q execer, channel string) error {
 	if db.pg == nil {
 		return nil
 	}
@@ -143,7 +141,7 @@ func (db *DB) notify(ctx context.Context, q execer, channel string) error {
 	return err
 }
 
-// listen raises the broadcasts for what other processes commit.
+// listen raises the broadcasts for commits of other processes.
 func (db *DB) listen(ctx context.Context) {
 	for failing := false; ctx.Err() == nil; {
 		err := db.listenOnce(ctx, &failing)
@@ -151,11 +149,11 @@ func (db *DB) listen(ctx context.Context) {
 			return
 		}
 		if !failing {
-			db.cfg.Logger.Warn("the database is away, or its notifications are lost; looking again now and then", "err", err)
+			db.cfg.Logger.Warn("lost the connection for notifications of the database, polling instead", "err", err)
 		}
 		failing = true
 		db.wake()
-		pause(ctx, time.After(db.cfg.lookAgain))
+		pause(ctx, time.After(db.cfg.pollInterval))
 	}
 }
 
@@ -175,9 +173,9 @@ func (db *DB) listenOnce(ctx context.Context, failing *bool) error {
 		db.cfg.Logger.Info("the database is back")
 	}
 	*failing = false
-	db.wake() // for what was missed
+	db.wake() // for notifications that were missed
 	for {
-		limit, cancel := context.WithTimeout(ctx, db.cfg.lookAgain)
+		limit, cancel := context.WithTimeout(ctx, db.cfg.pollInterval)
 		got, err := conn.WaitForNotification(limit)
 		cancel()
 		switch {
@@ -193,7 +191,7 @@ func (db *DB) listenOnce(ctx context.Context, failing *bool) error {
 	}
 }
 
-// wake has everyone look again.
+// wake wakes all waiters.
 func (db *DB) wake() {
 	db.changed.raise()
 	db.queued.raise()
@@ -201,9 +199,9 @@ func (db *DB) wake() {
 	db.noted.raise()
 }
 
-// leads says whether this process is the one that relays, and tries to become it.
-// On SQLite there is no other.
-func (db *DB) leads(ctx context.Context) (leads bool, err error) {
+// leads says whether this process relays, and tries to become the one that does. On SQLite there is
+// no other process.
+func (db *outbox) leads(ctx context.Context) (leads bool, err error) {
 	if db.pg == nil {
 		return true, nil
 	}
@@ -215,7 +213,7 @@ func (db *DB) leads(ctx context.Context) (leads bool, err error) {
 	}
 	conn, err := db.cfg.connect(ctx, db.pg.config)
 	if err != nil {
-		return false, fmt.Errorf("cannot ask who relays: %w", err)
+		return false, fmt.Errorf("cannot find out which process relays: %w", err)
 	}
 	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(lockRelay)).Scan(&leads)
 	if leads {
@@ -226,7 +224,7 @@ func (db *DB) leads(ctx context.Context) (leads bool, err error) {
 }
 
 // resign lets another process relay.
-func (db *DB) resign(ctx context.Context) {
+func (db *outbox) resign(ctx context.Context) {
 	if db.pg == nil || db.pg.relay == nil {
 		return
 	}
@@ -234,8 +232,8 @@ func (db *DB) resign(ctx context.Context) {
 	db.pg.relay = nil
 }
 
-// noRoom tells PostgreSQL's way of saying that its disk is full.
-func noRoom(err error) bool {
+// postgresFull says whether PostgreSQL's disk is full.
+func postgresFull(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.Code == "53100"
 }

@@ -89,7 +89,7 @@ func TestCommitWakesOtherProcesses(t *testing.T) {
 	onPostgres(t)
 	dir := t.TempDir()
 	_, at := storetest.Place(t, dir)
-	waiting, writing := mustOpenAt(t, Config{URL: at, lookAgain: time.Hour}), mustOpen(t, dir)
+	waiting, writing := mustOpenAt(t, Config{URL: at, pollInterval: time.Hour}), mustOpen(t, dir)
 	for range 20 {
 		published := writing.mustPublish(t, "rgh_a", api.RightActive)
 		for {
@@ -104,8 +104,8 @@ func TestCommitWakesOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestStalledChangeLosesItsTurn stops a process within a change.
-func TestStalledChangeLosesItsTurn(t *testing.T) {
+// TestStalledChangeLosesItsLock stops a process within a change.
+func TestStalledChangeLosesItsLock(t *testing.T) {
 	onPostgres(t)
 	dir := t.TempDir()
 	_, at := storetest.Place(t, dir)
@@ -128,7 +128,7 @@ func TestStalledChangeLosesItsTurn(t *testing.T) {
 		})
 	}()
 	require.NoError(t, <-within)
-	require.Equal(t, int64(1), other.mustPublish(t, "rgh_a", api.RightActive), "after the stalled one lost its turn")
+	require.Equal(t, int64(1), other.mustPublish(t, "rgh_a", api.RightActive), "after the stalled one lost its lock")
 	close(goOn)
 	require.Error(t, <-ended, "what it would have changed is not changed")
 	require.Equal(t, int64(2), stalled.mustPublish(t, "rgh_a", api.RightActive), "and it goes on with the next change")
@@ -186,7 +186,7 @@ func TestRestoreUnderARunningProcess(t *testing.T) {
 	for range 2 {
 		require.Eventually(t, func() bool {
 			f, err := running.Feed(t.Context(), api.FeedRequest{After: revoked})
-			require.Error(t, err, "it told of %v", f)
+			require.Error(t, err, "it reported %v", f)
 			return errors.Is(err, ErrWentBack)
 		}, time.Minute, time.Millisecond)
 		_, err := Newest(t.Context(), running, api.Rights, "rgh_a")
@@ -205,7 +205,7 @@ func TestRestoreUnderARunningProcess(t *testing.T) {
 	require.Equal(t, 1, said.count("level=ERROR"), said)
 }
 
-// TestAcceptedRollbackStopsOtherProcesses: a life that one process begins is not
+// TestAcceptedRollbackStopsOtherProcesses: an incarnation that one process begins is not
 // that of the others.
 func TestAcceptedRollbackStopsOtherProcesses(t *testing.T) {
 	onPostgres(t)

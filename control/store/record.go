@@ -14,11 +14,10 @@ import (
 	"muniment/sealer"
 )
 
-// Records are a room's records of one sort: which table keeps them, and who is told of
-// them. The columns are what the tags of R say, of which the first is the key; tenant_id,
-// updated_at and revision are among them; the fields of a structure that is tagged "*" are
-// columns like the record's own. Only what "moves" is ever written again. A room has SQL of its
-// own for its lists alone:
+// Records are a service's records of one type, kept in one table. The tags of R name the columns;
+// the first is the key, and tenant_id, updated_at and revision are required. The fields of a
+// structure tagged "*" are columns too. Only columns tagged "moves" are updated. A service needs
+// SQL of its own only for lists:
 //
 //	type Mapping struct {
 //		ID     string `json:"id" db:"mapping_id"`
@@ -31,8 +30,11 @@ type Records[R any] struct {
 	// Noun names a record in errors, and as the subject of its events.
 	Noun  string
 	Table string
-	// Feed publishes what nodes get of a record (Publish); nil: nothing.
+	// Feed publishes the record's snapshot for nodes (Publish); nil: none.
 	Feed func(ctx context.Context, tx *Tx, r *R) error
+	// Hide splits a record that may name a person: shown becomes the event's data instead of the
+	// record, and hidden its private part. nil: the record is the data.
+	Hide func(r *R) (shown any, hidden sealer.Private, err error)
 }
 
 // columns are a record's row.
@@ -60,7 +62,7 @@ func columnsIn(record reflect.Value) (all columns) {
 	return all
 }
 
-// at points to the value of a column that all records have.
+// at points to the value of a required column.
 func at[T any](columns columns, name string) *T {
 	i := slices.IndexFunc(columns, func(c column) bool { return c.name == name })
 	return columns[i].at.(*T)
@@ -68,7 +70,7 @@ func at[T any](columns columns, name string) *T {
 
 func (c columns) id() string { return *c[0].at.(*string) }
 
-// list has names, parameters and pointers in one order.
+// list returns names, parameters and pointers in one order.
 func (c columns) list() (names, params string, pointers []any) {
 	for i, one := range c {
 		names, params, pointers = names+", "+one.name, params+fmt.Sprintf(", $%d", i+1), append(pointers, one.at)
@@ -102,13 +104,15 @@ func (k *Records[R]) Page(ctx context.Context, q Querier, tenantID string, w Whe
 	return ListPage(ctx, q, s, "the "+k.Table+" of "+tenantID, func(r R) string { return columnsOf(&r).id() }, k.Scan, k.Select(), key, w)
 }
 
-// Insert writes a record that the room has filled in, with the revision of this change, and
-// publishes it.
+// Insert writes a new record with the revision of this change, and publishes it.
 func (k *Records[R]) Insert(ctx context.Context, tx *Tx, r *R) error {
-	return k.revise(ctx, tx, r, func() error {
-		names, params, args := columnsOf(r).list()
-		return k.write(ctx, tx, r, "INSERT INTO "+k.Table+" ("+names+") VALUES ("+params+")", args)
-	})
+	return k.revise(ctx, tx, r, func() error { return k.add(ctx, tx, r) })
+}
+
+// add is Insert of the row alone, with the revision that it has.
+func (k *Records[R]) add(ctx context.Context, tx *Tx, r *R) error {
+	names, params, args := columnsOf(r).list()
+	return k.write(ctx, tx, r, "INSERT INTO "+k.Table+" ("+names+") VALUES ("+params+")", args)
 }
 
 // Create is Insert and Emit.
@@ -119,14 +123,13 @@ func (k *Records[R]) Create(ctx context.Context, tx *Tx, event string, r *R, by 
 	return k.Emit(ctx, tx, event, r, by, also)
 }
 
-// Update writes what a record has become, with the revision of this change, and publishes
-// it. The row must still have the revision that was has, else it is STATE_CONFLICT: somebody
-// else was faster.
+// Update writes a changed record with the revision of this change, and publishes it. If the row no
+// longer has the revision of was, another change was faster: the error is STATE_CONFLICT.
 func (k *Records[R]) Update(ctx context.Context, tx *Tx, was, next *R) error {
 	return k.revise(ctx, tx, next, func() error { return k.replace(ctx, tx, was, next) })
 }
 
-// replace is Update of the row alone, with the revision that next has.
+// replace updates only the row, with the revision of next.
 func (k *Records[R]) replace(ctx context.Context, tx *Tx, was, next *R) error {
 	of := columnsOf(was)
 	names, params, args := slices.DeleteFunc(columnsOf(next), func(c column) bool { return !c.moves }).list()
@@ -135,7 +138,7 @@ func (k *Records[R]) replace(ctx context.Context, tx *Tx, was, next *R) error {
 		k.Table, names, params, of[0].name, n+1, n+2, n+3), append(args, of.id(), at[string](of, "tenant_id"), at[int64](of, "revision")))
 }
 
-// revise has a record written with the revision of this change, and publishes it.
+// revise sets the revision of this change, calls write, and publishes the record.
 func (k *Records[R]) revise(ctx context.Context, tx *Tx, r *R, write func() error) (err error) {
 	if *at[int64](columnsOf(r), "revision"), err = tx.Revision(ctx); err != nil {
 		return err
@@ -161,10 +164,17 @@ func (k *Records[R]) write(ctx context.Context, tx *Tx, r *R, query string, args
 	return nil
 }
 
-// Emit tells of a record as of its updatedAt: the event's data is the record, with the
-// members of also, unless that is nil.
+// Emit emits an event of a record at its updatedAt. Its data is the record, or what Hide shows of
+// it, with the members of also, if that isn't nil.
 func (k *Records[R]) Emit(ctx context.Context, tx *Tx, event string, r *R, by sealer.Ref, also any) error {
-	data, err := sealer.Canonical(r)
+	shown, hidden := any(r), sealer.Private{}
+	var err error
+	if k.Hide != nil {
+		if shown, hidden, err = k.Hide(r); err != nil {
+			return err
+		}
+	}
+	data, err := sealer.Canonical(shown)
 	if err == nil && also != nil {
 		var more []byte
 		if more, err = sealer.Canonical(also); err == nil {
@@ -175,13 +185,17 @@ func (k *Records[R]) Emit(ctx context.Context, tx *Tx, event string, r *R, by se
 		return err
 	}
 	c := columnsOf(r)
-	return tx.Emit(ctx, sealer.Event{
+	e := sealer.Event{
 		TenantID: *at[string](c, "tenant_id"), Type: event, At: at[Instant](c, "updated_at").Time, Actor: by, Subject: sealer.Ref{Kind: k.Noun, ID: c.id()}, Data: data,
-	})
+	}
+	if k.Hide == nil {
+		return tx.Emit(ctx, e)
+	}
+	return tx.EmitPrivate(ctx, e, hidden)
 }
 
-// asColumn is what a column is written from and read to: words stand there as a text, between
-// spaces, and other lists and structures as JSON.
+// asColumn is the value that a column is written from and read into: a list of words is text,
+// separated by spaces; other lists and structures are JSON.
 func asColumn(at any) any {
 	if words, ok := at.(*[]string); ok {
 		return text{

@@ -12,37 +12,37 @@ import (
 
 // # Stops
 //
-// Whoever can write the database's file can make a revoked right or API key live again
-// there, in the feed and in every counter, but not undo the event that told of it. So the
-// database is held against the stops that the events tell of, whatever revisions it names:
+// A person who can write the database's file can make a revoked right or API key active again
+// there, but can't remove its event from the log. So the database is checked against the stops in
+// the events, whatever its revisions are:
 //
 //   - a restore reads all events: those of the log, of the packs and of the warehouse;
-//   - a start reads what came into the log since the last start: the newest startReads records
-//     before the service is ready, what stands before them afterwards (SearchStops). Only if
-//     it can't know where the last start was, it reads all events;
-//   - a start that accepts an older database reads from the position that this names.
+//   - a start reads the records that came into the log since the last start: the newest startReads
+//     of them before the service is ready, the others afterwards (SearchStops). If the position of
+//     the last start is unknown, it reads all events;
+//   - a start that accepts an older database reads from the position in that database.
 //
-// What is missing or undone is in force again, by a change of its own revision. A stop that
-// was lifted since is none, but nothing is lifted here.
+// A stop that is missing or undone is re-applied, by a change with a revision of its own. A stop
+// that was lifted later does not count, but nothing is lifted here.
 
-// startReads is how many records a start reads, of all partitions together, to find stops:
-// the service must be ready in seconds however long it ran before.
+// startReads is how many records a start reads, over all partitions, to find stops: the service
+// must be ready in seconds however long it ran before.
 const startReads = 250_000
 
-// Replay brings into one room's tables what the events of control say was stopped or
-// ended, and what must be known of it to verify evidence.
+// Replay applies events of control to one service's tables: what was stopped or ended, and what is
+// needed to verify evidence.
 type Replay struct {
-	// Kinds are what the events are about, as their subject says.
+	// Kinds are the kinds of the events' subjects.
 	Kinds []string
-	// Newest says that the event with the newest record of a subject tells all of it; the
-	// others are not replayed. A record without a revision is none.
+	// Newest says that only the event with the newest record of a subject is replayed. A record
+	// without a revision doesn't count.
 	Newest bool
-	// Final says of a record that nothing comes after it: a newer one, which only an edited
-	// database can have told, does not count. nil: no record is final.
+	// Final says that a record can't change any more: a newer one, which only an edited database
+	// can have emitted, doesn't count. nil: no record is final.
 	Final func(record []byte) bool
-	// Apply returns changed false when an event says nothing of the kind, or nothing that
-	// the database does not show. The event may be about a record that the database lacks,
-	// and older than what the database has. A change of a right or key is published, as ever.
+	// Apply returns changed false if the event is of no interest, or the database has its effect
+	// already. The event may be about a record that the database lacks, or older than the
+	// database's record. A change of a right or key is published, as usual.
 	Apply func(ctx context.Context, tx *Tx, e *sealer.Event) (changed bool, err error)
 }
 
@@ -53,11 +53,11 @@ type stops struct {
 	newest   map[subject]int // where in events
 	known    map[string]bool // ids of the events that are not in newest
 	revision int64           // the newest that an event names
-	left     []stretch       // of the log, that were not read yet
+	left     []span          // of the log, that were not read yet
 }
 
-// stretch is a part of the log: from ≤ position < to.
-type stretch struct{ from, to sealer.Position }
+// span is a part of the log: from ≤ position < to.
+type span struct{ from, to sealer.Position }
 
 type replayed struct {
 	sealer.Event
@@ -78,8 +78,7 @@ func newStops(replays []Replay) *stops {
 // deliveryEnd ends the text of every delivery, and of no other event.
 var deliveryEnd = []byte(`,"type":"` + sealer.TypeDelivery + `","v":1}`)
 
-// take takes an event in. The order does not matter, nor how often one is taken. What is
-// no event stops nothing.
+// take adds an event, in any order and any number of times. Text that is no event is ignored.
 func (s *stops) take(text []byte) error {
 	if bytes.HasSuffix(text, deliveryEnd) {
 		return nil
@@ -96,8 +95,8 @@ func (s *stops) take(text []byte) error {
 	return nil
 }
 
-// maxRevision is one that no database gets to: whoever writes it into the log has made it up,
-// and must not use up the revisions.
+// maxRevision is higher than any revision that a database reaches. An event with a higher one is
+// forged, and must not use up the revisions.
 const maxRevision = 1 << 52
 
 func (s *stops) add(r *Replay, e replayed) {
@@ -125,7 +124,7 @@ func (s *stops) add(r *Replay, e replayed) {
 	}
 }
 
-// scan takes the events of control in a stretch of the log.
+// scan adds the events of control in a span of the log.
 func (s *stops) scan(ctx context.Context, log Reader, from, to sealer.Position) error {
 	if from == to {
 		return nil
@@ -138,9 +137,9 @@ func (s *stops) scan(ctx context.Context, log Reader, from, to sealer.Position) 
 	})
 }
 
-// stopsFrom says from where on a start has to read a partition, at most its newest records;
-// ok is false if it can't know. mark is where the last start ended. One that accepts an
-// older database reads from its mark on, or everything if that is gone.
+// stopsFrom returns the position from which a start has to read a partition, at most its newest
+// records; ok is false if it is unknown. mark is where the last start ended. A start that accepts
+// an older database reads from the database's mark, or everything if the log no longer holds that.
 func (p *part) stopsFrom(mark sealer.Position, most int64, older bool) (from sealer.Position, ok bool) {
 	if older && p.mark.Compare(mark) < 0 {
 		mark = p.mark
@@ -154,22 +153,22 @@ func (p *part) stopsFrom(mark sealer.Position, most int64, older bool) (from sea
 	return mark, true
 }
 
-// findStops reads the events that the database is to be held against: all of them, or
-// those that came since the last time.
-func (db *DB) findStops(ctx context.Context, h History, m missed, all bool) (*stops, error) {
+// findStops reads the events that the database is checked against: all of them, or those since the
+// last start.
+func (db *reconciler) findStops(ctx context.Context, h History, m missed, all bool) (*stops, error) {
 	marks, err := positions(ctx, db.read, stopMarks)
 	if err != nil {
 		return nil, err
 	}
 	from := make([]sealer.Position, len(m.parts))
-	var left []stretch
+	var left []span
 	for i := range m.parts {
 		mark, marked := marks[int32(i)]
 		var known bool
 		from[i], known = m.parts[i].stopsFrom(mark, startReads/int64(len(m.parts)), m.any())
 		all = all || !marked || !known
 		if mark.Offset = max(mark.Offset, m.parts[i].begin.Offset); !m.any() && mark.Compare(from[i]) < 0 {
-			left = append(left, stretch{mark, from[i]})
+			left = append(left, span{mark, from[i]})
 		}
 	}
 	s := newStops(h.Replays)
@@ -178,7 +177,7 @@ func (db *DB) findStops(ctx context.Context, h History, m missed, all bool) (*st
 	}
 	if all && h.Older != nil {
 		if err := h.Older(ctx, s.take); err != nil {
-			return nil, fmt.Errorf("cannot read what was stopped before the log begins: %w", err)
+			return nil, fmt.Errorf("cannot read the stops before the log's beginning: %w", err)
 		}
 	}
 	for i := range m.parts {
@@ -187,16 +186,15 @@ func (db *DB) findStops(ctx context.Context, h History, m missed, all bool) (*st
 			from[i] = p.begin
 		}
 		if err := s.scan(ctx, h.Log, from[i], p.end); err != nil {
-			return nil, fmt.Errorf("cannot read what was stopped: %w", err)
+			return nil, fmt.Errorf("cannot read the log's stops: %w", err)
 		}
 	}
 	return s, nil
 }
 
-// replay applies the stops, and says what each of them was that the database did not show.
-// What was told since the stops were read is on its way to the log, or behind the ends that
-// were read, which rescan reads on: it may be that a stop was lifted. Nobody else changes
-// the database meanwhile.
+// replay applies the stops, and describes each that the database lacked. Events since the stops
+// were read are in the outbox, or in the log behind the ends that were read, which rescan reads
+// too, since one of them may lift a stop. No other change runs meanwhile.
 func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan bool) (reapplied []string, err error) {
 	pending, err := List(ctx, tx, "the outbox", Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
 	if err != nil {
@@ -219,9 +217,9 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan 
 			return nil, err
 		}
 	}
-	// Revisions go on behind those that were given, so none names two states.
+	// Revisions continue after those that were given, so that none names two states.
 	if _, err := tx.ExecContext(ctx, `UPDATE counters SET value = $1 WHERE name = 'revision' AND value < $1`, max(m.revision, s.revision)); err != nil {
-		return nil, fmt.Errorf("cannot move the revision counter on: %w", err)
+		return nil, fmt.Errorf("cannot raise the revision counter: %w", err)
 	}
 	for i := range s.events {
 		e := &s.events[i]
@@ -234,17 +232,17 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan 
 		}
 	}
 	ends := slices.DeleteFunc(m.ends(), func(end sealer.Position) bool {
-		return slices.ContainsFunc(s.left, func(l stretch) bool { return l.to.Partition == end.Partition })
+		return slices.ContainsFunc(s.left, func(l span) bool { return l.to.Partition == end.Partition })
 	})
 	return reapplied, tx.setPositions(ctx, stopMarks, ends...)
 }
 
-// errUndone ends a change that would put a stop in force again.
+// errUndone ends a change that would re-apply a stop.
 var errUndone = errors.New("a stop is undone")
 
-// holdStops puts in force again what was stopped since the last start and the database
-// does not show, and tells of it. What it has not read is left to SearchStops.
-func (db *DB) holdStops(ctx context.Context, h History, m missed) error {
+// holdStops re-applies the stops since the last start that the database lacks, and records it in an
+// event. SearchStops reads what it has not read.
+func (db *reconciler) holdStops(ctx context.Context, h History, m missed) error {
 	s, err := db.findStops(ctx, h, m, false)
 	if err == nil {
 		err = db.holdAgainst(ctx, h, m, s)
@@ -255,9 +253,9 @@ func (db *DB) holdStops(ctx context.Context, h History, m missed) error {
 	return err
 }
 
-// holdAgainst puts in force again what the database does not show of some stops. All other
-// processes wait for a change: it asks the log only if there seems to be something undone.
-func (db *DB) holdAgainst(ctx context.Context, h History, m missed, s *stops) error {
+// holdAgainst re-applies those of some stops that the database lacks. All other processes wait
+// while a change runs, so it reads the log again only if a stop seems to be undone.
+func (db *reconciler) holdAgainst(ctx context.Context, h History, m missed, s *stops) error {
 	err := db.Change(ctx, func(tx *Tx) error {
 		undone, err := tx.replay(ctx, h, m, s, false)
 		if err == nil && len(undone) > 0 {
@@ -282,8 +280,8 @@ func (db *DB) holdAgainst(ctx context.Context, h History, m missed, s *stops) er
 	return err
 }
 
-func (db *DB) logStops(reapplied []string) {
+func (db *reconciler) logStops(reapplied []string) {
 	for _, stop := range reapplied {
-		db.cfg.Logger.Warn("the database did not show what the log says was stopped: it is in force again", "stop", stop)
+		db.cfg.Logger.Warn("the database lacked a stop that is in the log: it was re-applied", "stop", stop)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"muniment/sealer"
 )
 
-// replayed reconciles, and returns the events of rights that were replayed, as if each told
+// replayed reconciles, and returns the events of rights that were replayed, as if each held
 // something new.
 func (db *DB) replayed(t *testing.T, log Reader, older func(take func([]byte) error) error) (replayed []string) {
 	t.Helper()
@@ -34,24 +34,24 @@ func (db *DB) replayed(t *testing.T, log Reader, older func(take func([]byte) er
 func TestStartReadsWhatCameSince(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()
 	db := mustOpen(t, dir)
-	asked := 0
-	older := func(func([]byte) error) error { asked++; return nil }
+	calls := 0
+	older := func(func([]byte) error) error { calls++; return nil }
 	start := func() []string {
-		asked, log.scanned = 0, 0
+		calls, log.scanned = 0, 0
 		return db.replayed(t, log, older)
 	}
 	for _, right := range []string{"rgh_a", "rgh_b"} {
-		db.tell(t, "right.issued", right)
-		db.tell(t, "right.suspended", right)
+		db.emitRight(t, "right.issued", right)
+		db.emitRight(t, "right.suspended", right)
 		log.deliver(t, 3)
 	}
 	db.relayAll(t, log)
 	require.Equal(t, []string{"right.suspended rgh_a", "right.suspended rgh_b"}, start())
-	require.Equal(t, 1, asked)
+	require.Equal(t, 1, calls)
 	require.Empty(t, start())
-	require.Zero(t, asked+log.scanned)
+	require.Zero(t, calls+log.scanned)
 
-	db.tell(t, "right.resumed", "rgh_a")
+	db.emitRight(t, "right.resumed", "rgh_a")
 	log.deliver(t, 3)
 	db.relayAll(t, log)
 	require.NoError(t, db.Close())
@@ -70,7 +70,7 @@ func TestStartReadsWhatCameSince(t *testing.T) {
 		_, err := db.write.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 		require.Equal(t, all, start(), statement)
-		require.Equal(t, 1, asked, statement)
+		require.Equal(t, 1, calls, statement)
 		_, err = db.write.ExecContext(t.Context(), `DELETE FROM high_water WHERE name = 'stops'`)
 		require.NoError(t, err)
 		require.Equal(t, all, start())
@@ -88,7 +88,7 @@ func TestStartReadsNoMoreThanItsBound(t *testing.T) {
 		defer db.Close() // its goroutines are the test's
 		require.Empty(t, db.replayed(t, log, nil))
 		for _, right := range []string{"rgh_a", "rgh_lifted", "rgh_b"} {
-			db.tell(t, "right.suspended", right)
+			db.emitRight(t, "right.suspended", right)
 			db.relayAll(t, log)
 			log.end.Offset += startReads - 1
 		}
@@ -107,7 +107,7 @@ func TestStartReadsNoMoreThanItsBound(t *testing.T) {
 			cancel()
 			require.NoError(t, db.SearchStops(ctx))
 		}
-		db.tell(t, "right.resumed", "rgh_lifted")
+		db.emitRight(t, "right.resumed", "rgh_lifted")
 		db.relayAll(t, log)
 		log.fail(errors.New("away"))
 		searched := make(chan error)
@@ -125,16 +125,16 @@ func TestStartReadsNoMoreThanItsBound(t *testing.T) {
 	})
 }
 
-// TestNewestEventCounts wherever it is when the database is held against the stops.
+// TestNewestEventCounts wherever it is when the database is checked for stops.
 func TestNewestEventCounts(t *testing.T) {
 	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
-	db.tell(t, "right.suspended", "rgh_a")
+	db.emitRight(t, "right.suspended", "rgh_a")
 	db.relayAll(t, log)
-	db.tell(t, "right.resumed", "rgh_a")
+	db.emitRight(t, "right.resumed", "rgh_a")
 	require.Equal(t, []string{"right.resumed rgh_a"}, db.replayed(t, log, nil), "in the outbox")
 
 	db, log = mustOpen(t, t.TempDir()), newMemoryLog()
-	db.tell(t, "right.suspended", "rgh_a")
+	db.emitRight(t, "right.suspended", "rgh_a")
 	db.relayAll(t, log)
 	var last string
 	require.NoError(t, db.Reconcile(t.Context(), History{
@@ -144,7 +144,7 @@ func TestNewestEventCounts(t *testing.T) {
 			return e.Type == "right.suspended", nil // which the database does not show
 		})},
 		Older: func(context.Context, func([]byte) error) error {
-			db.tell(t, "right.resumed", "rgh_a")
+			db.emitRight(t, "right.resumed", "rgh_a")
 			_, err := db.relay(t.Context(), log)
 			return err
 		},
@@ -152,11 +152,11 @@ func TestNewestEventCounts(t *testing.T) {
 	require.Equal(t, "right.resumed", last, "on its way meanwhile")
 
 	db, log = mustOpen(t, t.TempDir()), newMemoryLog()
-	db.tell(t, "right.suspended", "rgh_a")
-	db.tell(t, "right.resumed", "rgh_b")
+	db.emitRight(t, "right.suspended", "rgh_a")
+	db.emitRight(t, "right.resumed", "rgh_b")
 	db.relayAll(t, log)
 	packed := log.entries
-	db.tell(t, "right.suspended", "rgh_b")
+	db.emitRight(t, "right.suspended", "rgh_b")
 	db.relayAll(t, log)
 	log.entries = log.entries[2:]
 	require.Equal(t, []string{"right.suspended rgh_a", "right.suspended rgh_b"}, db.replayed(t, log, func(take func([]byte) error) error {
@@ -165,10 +165,10 @@ func TestNewestEventCounts(t *testing.T) {
 				require.NoError(t, take(e.Event))
 			}
 		}
-		db := mustOpen(t, t.TempDir()) // somebody's who wants to lift the suspensions
+		db := mustOpen(t, t.TempDir()) // of an attacker who wants to lift the suspensions
 		_, err := db.write.ExecContext(t.Context(), `UPDATE counters SET value = $1 WHERE name = 'revision'`, maxRevision)
 		require.NoError(t, err)
-		db.tell(t, "right.resumed", "rgh_a")
+		db.emitRight(t, "right.resumed", "rgh_a")
 		pending, err := db.pending(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, take(pending[0].Event))
@@ -180,9 +180,9 @@ func TestNewestEventCounts(t *testing.T) {
 // behind those that were given, whatever the database says.
 func TestReappliedStopsAreTold(t *testing.T) {
 	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
-	var told int64
+	var suspended int64
 	for range 5 {
-		told = db.tell(t, "right.suspended", "rgh_a")
+		suspended = db.emitRight(t, "right.suspended", "rgh_a")
 	}
 	db.relayAll(t, log)
 	_, err := db.write.ExecContext(t.Context(), `UPDATE counters SET value = 1 WHERE name = 'revision'`)
@@ -192,7 +192,7 @@ func TestReappliedStopsAreTold(t *testing.T) {
 	db.newest.Store(0) // as in a process that has just started
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Replays: []Replay{ofRights(func(ctx context.Context, tx *Tx, e *sealer.Event) (bool, error) {
 		revision, err := tx.Revision(ctx)
-		require.Greater(t, revision, told)
+		require.Greater(t, revision, suspended)
 		return true, err
 	})}}))
 	require.Contains(t, said.String(), `stop="right.suspended: rgh_a of tnt_a"`)
@@ -207,11 +207,11 @@ func TestReappliedStopsAreTold(t *testing.T) {
 }
 
 // TestFinalEventCounts: who makes a revoked right live again, and then suspends and resumes
-// it, has told of newer states of it.
+// it, has emitted newer states of it.
 func TestFinalEventCounts(t *testing.T) {
 	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
 	for _, kind := range []string{"right.revoked", "right.suspended", "right.resumed"} {
-		db.tell(t, kind, "rgh_a")
+		db.emitRight(t, kind, "rgh_a")
 	}
 	db.relayAll(t, log)
 	events := log.entries

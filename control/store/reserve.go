@@ -17,39 +17,38 @@ import (
 
 // # The reserve
 //
-// A full disk must not keep a right or a key in force that somebody has to stop: whoever
-// fills the disk would keep alive what was stolen. So a part of the disk is taken by a
-// file, and given up when a stop finds no room (Stop), or its event finds none in the log
-// (Relay). From then on nothing else is written to that part: changes are refused, and
-// whoever writes on the same disk asks Reserved first. Watch takes the reserve again once
-// there is room for it and for some more.
+// A full disk must not prevent the revocation of a right or a key: otherwise an attacker could keep
+// a stolen key active by filling the disk. So a file occupies a part of the disk, and is removed
+// when a stop (Stop), or its event in the log (Relay), finds the disk full. From then on only stops
+// use this space: other changes are refused, and other writers on the same disk call Reserved
+// first. Watch allocates the reserve again once there is space for it and a quarter more.
 //
 // It is for an embedded service, whose log and warehouse are on the disk of the database.
-// PostgreSQL's disk is not ours.
+// PostgreSQL may run on another machine and has no reserve.
 
-// Reserve is how much an embedded service keeps free: a segment of the log, which is
-// allocated as a whole, and as much as thousands of stops take in the database.
+// Reserve is how many bytes an embedded service keeps free: a segment of the log, which is
+// allocated as a whole, and space for thousands of stops in the database.
 const Reserve = 96 << 20
 
 const reserveFile = "reserve"
 
-// reserve is the file that takes the room.
+// reserve is the file that occupies the space.
 type reserve struct {
-	path string // empty: there is none, and room is never reserved
+	path string // empty: there is no reserve
 	size int64
 
 	mu    sync.Mutex // held while the file is made or removed
 	spent atomic.Bool
 }
 
-// release gives up the room; false if there was none to give up.
+// release removes the file; false if there was none.
 func (r *reserve) release() (released bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.path == "" || r.spent.Load() {
 		return false, nil
 	}
-	r.spent.Store(true) // before the room is there for everybody
+	r.spent.Store(true) // before other writers can use the space
 	err = os.Remove(r.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -57,8 +56,8 @@ func (r *reserve) release() (released bool, err error) {
 	return err == nil, err
 }
 
-// take allocates the room, unless that was done.
-func (r *reserve) take() (err error) {
+// allocate creates the file, unless it exists.
+func (r *reserve) allocate() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.path == "" {
@@ -72,7 +71,7 @@ func (r *reserve) take() (err error) {
 	if err != nil {
 		return err
 	}
-	if free < r.size+r.size/4 { // else it is spent again as soon as it is taken
+	if free < r.size+r.size/4 { // otherwise it would be released again at once
 		return fmt.Errorf("%d bytes are free of the %d that it needs: %w", free, r.size+r.size/4, unix.ENOSPC)
 	}
 	making := r.path + ".new"
@@ -86,20 +85,20 @@ func (r *reserve) take() (err error) {
 	return nil
 }
 
-// fill makes a file that really takes the room.
+// fill makes a file that really occupies the space.
 func (r *reserve) fill(name string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	if err = allocate(f, r.size); errors.Is(err, errors.ErrUnsupported) {
-		err = scribble(f, r.size)
+		err = writeRandom(f, r.size)
 	}
 	return errors.Join(err, f.Close())
 }
 
-// scribble writes what no file system can compress.
-func scribble(f *os.File, size int64) error {
+// writeRandom writes bytes that no file system can compress.
+func writeRandom(f *os.File, size int64) error {
 	random := rand.NewChaCha8([32]byte{})
 	block := make([]byte, 1<<20)
 	for written := int64(0); written < size; written += int64(len(block)) {
@@ -112,30 +111,30 @@ func scribble(f *os.File, size int64) error {
 	return f.Sync()
 }
 
-// Free is how many bytes may still be written to the disk of a folder.
+// Free returns how many bytes may still be written to the disk of a folder.
 func Free(dir string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, fmt.Errorf("cannot tell how much room %s has: %w", dir, err)
+		return 0, fmt.Errorf("cannot read how much space is free in %s: %w", dir, err)
 	}
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
-// Reserved is a 503 while what room there is on the disk is for stops alone. Whoever
-// writes to the disk of the database asks before.
-func (db *DB) Reserved() error {
+// Reserved returns a 503 while the free disk space is for stops alone. All other writers to the
+// disk of the database call it first.
+func (db *engine) Reserved() error {
 	if db.reserve.spent.Load() {
 		return errFull
 	}
 	return nil
 }
 
-// watchEvery is how often Watch tries what could not be done.
+// watchEvery is how often Watch retries.
 const watchEvery = time.Second
 
-// Watch takes the reserve again after it was spent, and finds out whether a stop could be
-// recorded after one could not be, until ctx is done.
-func (db *DB) Watch(ctx context.Context) error {
+// Watch allocates the reserve again after it was released, and probes whether stops can be recorded
+// after one could not be, until ctx is done.
+func (db *engine) Watch(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -148,16 +147,16 @@ func (db *DB) Watch(ctx context.Context) error {
 	}
 }
 
-func (db *DB) watch(ctx context.Context) {
+func (db *engine) watch(ctx context.Context) {
 	was := db.reserve.spent.Load()
-	err := db.reserve.take()
+	err := db.reserve.allocate()
 	switch {
 	case isFull(err) && !db.reserve.spent.Swap(true):
-		db.cfg.Logger.Error("there is no room for the reserve: all changes but stops are refused until there is", "err", err)
+		db.cfg.Logger.Error("the disk has no space for the reserve: all changes but stops are refused until it has", "err", err)
 	case err == nil && was:
-		db.cfg.Logger.Info("the reserve is taken again, changes go on")
+		db.cfg.Logger.Info("the reserve is allocated again, changes are accepted")
 	}
 	if db.unrecorded.Load() {
-		_ = db.probe(ctx) // it is tried again
+		_ = db.probe(ctx) // Watch retries it
 	}
 }

@@ -26,35 +26,49 @@ func Text(r Row) (text string, err error) {
 	return text, err
 }
 
-// Storable says whether a text can be kept and looked for: PostgreSQL takes UTF-8 without
-// U+0000, so SQLite is not given anything else either.
+// Storable says whether a text can be stored and searched for. PostgreSQL accepts only UTF-8
+// without U+0000, so the same holds for SQLite.
 func Storable(text string) bool { return utf8.ValidString(text) && !strings.Contains(text, "\x00") }
 
-// List reads all records that a query finds; none is an empty list, not nil. An
-// error calls them what.
+// List reads all records that a query finds; none is an empty list, not nil. what names them in
+// errors.
 func List[T any](ctx context.Context, q Querier, what string, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
-	failed := func(err error) ([]T, error) { return nil, fmt.Errorf("cannot list %s: %w", what, err) }
+	records := []T{}
+	err := Each(ctx, q, what, scan, func(r T) error {
+		records = append(records, r)
+		return nil
+	}, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
+// Each reads the records that a query finds, one after the other, and calls take for each, which
+// must not use q. take's error is returned unchanged; what names the records in other errors.
+func Each[T any](ctx context.Context, q Querier, what string, scan func(Row) (T, error), take func(T) error, query string, args ...any) error {
+	failed := func(err error) error { return fmt.Errorf("cannot list %s: %w", what, err) }
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return failed(err)
 	}
 	defer rows.Close()
-	records := []T{}
 	for rows.Next() {
 		r, err := scan(rows)
 		if err != nil {
 			return failed(err)
 		}
-		records = append(records, r)
+		if err := take(r); err != nil {
+			return err
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return failed(err)
 	}
-	return records, nil
+	return nil
 }
 
-// One reads the record that a query finds, nil when it finds none. An error calls
-// it what.
+// One reads the record that a query finds, nil if it finds none. what names it in errors.
 func One[T any](ctx context.Context, q Querier, what string, scan func(Row) (T, error), query string, args ...any) (*T, error) {
 	record, err := scan(q.QueryRowContext(ctx, query, args...))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -66,7 +80,7 @@ func One[T any](ctx context.Context, q Querier, what string, scan func(Row) (T, 
 	return &record, nil
 }
 
-// Find is One for a record that must be there: else it is RESOURCE_NOT_FOUND. noun and id
+// Find is One for a record that must exist: otherwise the error is RESOURCE_NOT_FOUND. noun and id
 // name the record in errors.
 func Find[T any](ctx context.Context, q Querier, noun, id string, scan func(Row) (T, error), query string, args ...any) (*T, error) {
 	record, err := One(ctx, q, fmt.Sprintf("the %s %q", noun, id), scan, query, args...)
@@ -76,12 +90,13 @@ func Find[T any](ctx context.Context, q Querier, noun, id string, scan func(Row)
 	return record, err
 }
 
-// IsNone says whether an error is Find's for a record that is not there.
+// IsNone says whether an error is Find's for a record that doesn't exist.
 func IsNone(err error) bool { return api.From(err).Code == api.ResourceNotFound }
 
-// Count is the number that a query tells of a tenant's records. An error calls them what.
-func Count(ctx context.Context, q Querier, what, query, tenantID string) (n int64, err error) {
-	if err = q.QueryRowContext(ctx, query, tenantID).Scan(&n); err != nil {
+// Count returns the number from a counting query over a tenant's records. what names them in
+// errors.
+func Count(ctx context.Context, q Querier, what, query, tenantID string, args ...any) (n int64, err error) {
+	if err = q.QueryRowContext(ctx, query, append([]any{tenantID}, args...)...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("cannot count the %s of %s: %w", what, tenantID, err)
 	}
 	return n, nil

@@ -7,31 +7,31 @@ import (
 	"muniment/sealer"
 )
 
-// How SearchStops reads: so many records, and then a pause. It takes a few percent of a
-// processor, and of a disk 30 MB a second.
+// SearchStops reads searchReads records and then pauses. It takes a few percent of a processor, and
+// 30 MB a second of a disk.
 const (
 	searchReads = 10_000
 	searchPause = 500 * time.Millisecond
 	searchRetry = 10 * time.Second
 )
 
-// unsearched is what a start has not read of what it has to hold the database against.
+// unsearched is the part of the log that a start has not searched for stops.
 type unsearched struct {
 	History
 	missed missed
-	stops  *stops // of what it has read
+	stops  *stops // found so far
 }
 
-// SearchStops reads what Reconcile has left out so that the service is ready soon, and puts in
-// force again what was stopped there and the database does not show. Only then the next start
-// reads less: whatever ends this one, nothing is passed over. It returns nil when it is done,
-// or when ctx is; History.Log must outlive it. Called once, after Reconcile.
-func (db *DB) SearchStops(ctx context.Context) error {
+// SearchStops reads the part of the log that Reconcile left out so that the service is ready soon,
+// and re-applies the stops that the database lacks. Only then does the next start read less, so
+// nothing is skipped if the process ends before. It returns nil when it is done, or when ctx is;
+// History.Log must outlive it. Call it once, after Reconcile.
+func (db *reconciler) SearchStops(ctx context.Context) error {
 	u := db.unsearched
 	if u == nil {
 		return nil
 	}
-	db.cfg.Logger.Info("searching for stops what came into the log since the last start", "partitions", len(u.stops.left))
+	db.cfg.Logger.Info("searching the log since the last start for stops", "partitions", len(u.stops.left))
 	for {
 		err := u.search(ctx)
 		if err == nil {
@@ -43,15 +43,15 @@ func (db *DB) SearchStops(ctx context.Context) error {
 			return nil
 		case err == nil:
 			db.unsearched = nil
-			db.cfg.Logger.Info("all that came into the log since the last start was searched for stops")
+			db.cfg.Logger.Info("searched the log since the last start for stops")
 			return nil
 		}
-		db.cfg.Logger.Warn("cannot search for stops what came into the log since the last start, trying again", "err", err)
+		db.cfg.Logger.Warn("cannot search the log since the last start for stops, retrying", "err", err)
 		pause(ctx, time.After(searchRetry))
 	}
 }
 
-// search reads what is left, and then what has come meanwhile: a stop may have been lifted.
+// search reads what is left, and then what came meanwhile, since a stop may have been lifted.
 func (u *unsearched) search(ctx context.Context) error {
 	for i := range u.stops.left {
 		if err := u.read(ctx, &u.stops.left[i].from, u.stops.left[i].to); err != nil {
@@ -70,8 +70,8 @@ func (u *unsearched) search(ctx context.Context) error {
 	return nil
 }
 
-// read takes the stops of a stretch in, and moves from on. What the log holds no more is
-// passed over.
+// read adds the stops of a span, and advances from. Records that the log no longer holds are
+// skipped.
 func (u *unsearched) read(ctx context.Context, from *sealer.Position, to sealer.Position) error {
 	for from.Compare(to) < 0 {
 		first, _, err := u.Log.Bounds(ctx, from.Partition)

@@ -23,7 +23,7 @@ type fullDB struct {
 	*DB
 	t       *testing.T
 	reserve string // the file
-	lifts   bool   // releasing it makes room
+	lifts   bool   // releasing it frees space
 }
 
 func newFullDB(t *testing.T) *fullDB {
@@ -46,7 +46,7 @@ func (f *fullDB) limit(pages int) {
 	require.NoError(f.t, err)
 }
 
-// long emits an event for which there is no room.
+// long emits an event for which there is no space.
 func (f *fullDB) long(record func(context.Context, func(*Tx) error) error, subject string) error {
 	return record(f.t.Context(), func(tx *Tx) error {
 		if _, err := os.Stat(f.reserve); f.lifts && errors.Is(err, os.ErrNotExist) {
@@ -80,13 +80,13 @@ func (f *fullDB) leases() bool {
 }
 
 // TestStopSpendsTheReserve: a stop is recorded on a full disk, and nothing else until
-// there is room for the reserve again.
+// there is space for the reserve again.
 func TestStopSpendsTheReserve(t *testing.T) {
 	f := newFullDB(t)
 	info, err := os.Stat(f.reserve)
 	require.NoError(t, err)
 	taken := info.Sys().(*syscall.Stat_t).Blocks * 512
-	require.GreaterOrEqual(t, taken, int64(1<<20), "it really takes the room")
+	require.GreaterOrEqual(t, taken, int64(1<<20), "it really occupies the space")
 
 	f.refusal(f.long(f.Change, "issued"))
 	require.FileExists(t, f.reserve, "it is for stops alone")
@@ -95,9 +95,9 @@ func TestStopSpendsTheReserve(t *testing.T) {
 	require.NoFileExists(t, f.reserve)
 	require.True(t, f.leases())
 	f.refusal(f.Reserved())
-	f.refusal(f.long(f.Change, "issued, as there is room now"))
+	f.refusal(f.long(f.Change, "issued, as there is space now"))
 	require.NoError(t, f.long(f.Stop, "revoked as well"))
-	require.NoError(t, f.Change(t.Context(), func(*Tx) error { return nil }), "who changes nothing needs no room")
+	require.NoError(t, f.Change(t.Context(), func(*Tx) error { return nil }), "a change without writes needs no space")
 	pending, err := f.pending(t.Context())
 	require.NoError(t, err)
 	require.Len(t, pending, 2, "each stop once")
@@ -119,7 +119,7 @@ func TestNoLeaseWhileAStopIsUnrecorded(t *testing.T) {
 	require.False(t, f.leases())
 	f.refusal(f.long(f.Stop, "revoked"))
 	f.watch(t.Context())
-	require.False(t, f.leases(), "there is still no room")
+	require.False(t, f.leases(), "there is still no space")
 	require.NoError(t, f.Change(t.Context(), func(*Tx) error { return nil }))
 	require.False(t, f.leases(), "a change of nothing proves nothing")
 	f.limit(1_000_000)
@@ -131,7 +131,7 @@ func TestNoLeaseWhileAStopIsUnrecorded(t *testing.T) {
 	require.False(t, f.leases())
 	f.limit(1_000_000)
 	require.NoError(t, f.long(f.Stop, "revoked"))
-	require.False(t, f.leases(), "that one finds room says nothing of the other")
+	require.False(t, f.leases(), "one that succeeds proves nothing about the other")
 	f.watch(t.Context())
 	require.True(t, f.leases())
 }
@@ -155,7 +155,7 @@ func TestWhoIsRefusedStopsNobody(t *testing.T) {
 	require.True(t, f.leases())
 }
 
-// fullLog has no room while a file is there.
+// fullLog has no space while a file is there.
 type fullLog struct {
 	*memoryLog
 	until string
@@ -197,7 +197,7 @@ func TestNoRoomForTheReserve(t *testing.T) {
 	require.NoError(t, db.Stop(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), event("tnt_a", "revoked")) }))
 }
 
-// TestTwoStopsSpendTheReserve: the second one finds it spent, and room.
+// TestTwoStopsSpendTheReserve: the second one finds it spent, and space.
 func TestTwoStopsSpendTheReserve(t *testing.T) {
 	f := newFullDB(t)
 	second := false

@@ -1,68 +1,66 @@
 // Package store is control's database, and the one way in which control changes
 // state.
 //
-// A change is one transaction (Change): the room checks and writes its record,
-// takes the next number of the one revision counter, and writes an audit event
-// to the outbox and the new state to the feed; Records and Machine do so for it. All of
-// it is committed, on disk, or none. Since the counter's row is held until the commit, commit order is
-// revision order: whoever has seen revision R has seen everything up to R.
+// A change is one transaction (Change). The service checks and writes its record, takes the next
+// number of the one revision counter, and writes an audit event to the outbox and the new state to
+// the feed; Records and Machine do this for it. Either all of it is committed to disk, or none. The
+// counter's row is locked until the commit, so commit order is revision order: a reader that has
+// seen revision R has seen every revision up to R.
 //
-// A relay carries the outbox to the event log in the order of the commits. It
-// deletes a row only after the log made it durable, so a crash in between puts a
-// copy into the log, with the same event id and the same bytes, which nothing
-// downstream counts. While the log is away or full the outbox grows and state
-// changes go on; the gauge muniment_store_outbox_events shows it.
+// A relay appends the outbox to the event log in commit order. It deletes a row only after the log
+// has made it durable. A crash in between puts a copy into the log, with the same event id and
+// bytes, and nothing downstream counts it. While the log is unavailable or full, the outbox grows
+// and changes go on; the gauge muniment_store_outbox_events shows its length.
 //
-// The database is SQLite (modernc.org/sqlite): WAL, every commit synced, one
-// writing connection, so that writers queue here and never meet SQLITE_BUSY, and
-// a pool of readers that see whole commits only. Or it is PostgreSQL (pgx), which
-// several processes of control share (postgres.go). Both run the same SQL and the
-// same migrations: $1 placeholders, ids as TEXT, times as BIGINT milliseconds, JSON
-// as TEXT, truth values as 0 and 1, and no order by texts that a locale may sort in
-// its own way.
+// The database is either SQLite (modernc.org/sqlite) or PostgreSQL (pgx), which several control
+// processes may share (postgres.go). SQLite runs in WAL mode with every commit synced. It has one
+// writing connection, so writers queue here and never see SQLITE_BUSY, and a pool of readers. Both
+// engines run the same SQL and the same migrations: $1 placeholders, ids as TEXT, times as BIGINT
+// milliseconds, JSON as TEXT, booleans as 0 and 1, and no ordering that depends on the locale.
 //
-// Work that may run late, or in another process, is a job: a leased row of one table
-// (jobs.go). Besides that there are three ways of being alone,
-// advisory locks on PostgreSQL which end with their connection: changes run one at a time,
-// one process relays (both postgres.go), and one opens or changes keys (turn.go).
+// Work that may run late, or in another process, is a job: a leased row of one table (jobs.go).
+// Three more kinds of work are exclusive, by advisory locks on PostgreSQL that end with their
+// connection: changes run one at a time, one process relays (both postgres.go), and one process
+// opens or changes keys (keylock.go).
 //
-// What stops something is recorded although the disk is full, out of a reserve; when it
-// can't be recorded all the same, no node gets a lease (stop.go, reserve.go).
+// A stop (a suspension, revocation or expulsion) can be recorded although the disk is full, because
+// a reserve is kept for it. If it still can't be recorded, no node gets a lease (stop.go,
+// reserve.go).
 //
-// Database and log hold one history between them. A copy of either that is older
-// than the other is noticed at the start (history.go), and so is a stop that somebody
-// took out of the database (replay.go). Both are backed up, and restored, together
-// (control/backup): then the database begins a new life.
+// Database and log hold one history between them. If one of them is an older copy, the start
+// detects it (history.go), and it also detects a stop that was removed from the database
+// (replay.go). Both are backed up and restored together (control/backup); a restored database
+// begins a new incarnation.
 //
-// Rooms own their tables and their SQL; this room owns the transaction, the
-// outbox, the feed and the migrations of them all, because a schema has one
-// order. It knows nothing of what a right or a key means, but for one thing: what
-// was ever stopped stays in a node's first copy for ever.
+// Services own their tables and their SQL. This package owns the transaction, the outbox, the feed
+// and the migrations, because a schema has one order. It doesn't know what a right or a key means,
+// except that a record that was ever stopped stays in a node's first copy for good.
 //
 // # Adding a table
 //
-//	migrations/0012_dispute.sql  CREATE TABLE disputes (…), and an index for whatever it refers to
-//	control/dispute/tables.go    var Tables = store.Tables{{Name: "disputes", Person: []string{"reported_by"}}}
-//	control/tables.go            dispute.Tables, before those of the rooms that its tables refer to
+//	migrations/0015_dispute.sql  CREATE TABLE disputes (…), and an index for whatever it refers to
+//	control/dispute/tables.go    var Tables = store.Tables{{Name: "disputes"}}, with the columns that may name a person, if any: Person: []string{…}
+//	control/tables.go            dispute.Tables, before the tables that it refers to
 //
-// So a dropped tenant's rows go by their tenant_id, unless Table.Outlives says why they stay,
-// and who is erased is named in these columns no more. A table that no room names fails control's tests.
+// Dropping a tenant deletes its rows by tenant_id, unless Table.Outlives says why they stay. An
+// erasure removes a person from the columns that are listed. A table that no service lists fails
+// control's tests.
 //
 // # Adding a state, or a transition
 //
-//   - the state is a constant in the room's <noun>.go, and in the enum of its record's State;
-//   - the transition is a line of the room's table, and its action a constant:
-//     Respond: {From: store.From(Investigating), To: Responded, Event: "dispute.responded"};
-//   - an operation calls Machine.Move with it; what it changes besides the state is Move.Edit;
-//   - a field of the record is written by its tag, db:"evidence,moves", and the migration's column.
+//   - the state is a constant in the service's <noun>.go, and in the enum of its record's State;
+//   - the transition is a line of the service's table, and its action a constant: Respond: {From:
+//     store.From(Investigating), To: Responded, Event: "dispute.responded"};
+//   - an operation calls Machine.Move with it; Move.Edit changes further fields;
+//   - a field of the record is stored by its tag, db:"evidence,moves", and the migration's column.
 //
 // # Adding a job
 //
-//	const DropJob = "proof.drop"                                                                // in the room, with a payload of ids
+//	const DropJob = "proof.drop"                                                                // in the service, with a payload of ids
 //	tx.Enqueue(ctx, store.NewJob{Kind: DropJob, TenantID: api.SystemTenant, Payload: drop{id}}) // in the change that needs it
-//	func (r *Room) RunDrop(ctx context.Context, job *store.Job) error                           // does it, and returns soon once ctx is done
-//	workers = append(workers, control.Worker{Kind: proof.DropJob, Do: packs.RunDrop})           // where main opens the rooms
-//	func TestDropIsKilled(t *testing.T)                                                         // it ends half-way, and begins again
+//	func (s *Service) RunDrop(ctx context.Context, job *store.Job) error                        // does it, and returns soon once ctx is done
+//	workers = append(workers, control.Worker{Kind: proof.DropJob, Do: packs.RunDrop})           // where main opens the services
+//	func TestDropIsKilled(t *testing.T)                                                         // it ends half-way, and is run again
 package store
 
 import (
@@ -94,8 +92,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// readers is the size of the read pool: reads are short, and never wait for a
-// writer.
+// readers is the size of the read pool. Reads are short and never wait for a writer.
 const readers = 8
 
 // Config of a database.
@@ -105,14 +102,13 @@ type Config struct {
 	// URL of a PostgreSQL database, instead of Path:
 	// postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=FILE
 	URL string
-	// TLS is asked, for each connection, how to encrypt it and whom to trust as the host
-	// that is dialled; it overrules what the URL says of TLS (sslmode and its like). nil:
-	// the URL counts, whose files are read once.
+	// TLS returns the configuration of each connection to a host. It overrides the TLS settings of
+	// the URL (sslmode and the like). nil: the URL's settings count, and its files are read once.
 	TLS func(host string) *tls.Config
-	// Password is asked for each connection, in place of the URL's; nil: that counts.
+	// Password returns the password of each connection. nil: the URL's password.
 	Password func() (string, error)
-	// Reserve is how many bytes a file beside the database keeps free for stops; 0: none.
-	// PostgreSQL has none.
+	// Reserve is the size, in bytes, of the file beside the database that keeps disk space free for
+	// stops; 0: none. SQLite only.
 	Reserve int64
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -121,15 +117,28 @@ type Config struct {
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
 
-	mostKeys           int64         // see idempotency.go
-	lookAgain          time.Duration // see postgres.go
-	turnWait, turnTold time.Duration // see turn.go
-	feedLimit          int           // see feed.go
-	releaseWait        time.Duration // likewise
+	maxKeys                 int64         // see idempotency.go
+	pollInterval            time.Duration // see postgres.go
+	lockWait, lockWarnAfter time.Duration // see keylock.go
+	feedLimit               int           // see feed.go
+	releaseWait             time.Duration // likewise
 }
 
-// DB is an open database. It is safe for concurrent use.
+// DB is an open database. It is safe for concurrent use. Its parts share one engine.
 type DB struct {
+	*engine
+	*notes
+	*feed
+	*outbox
+	*jobQueue
+	*attempts
+	*keyLock
+	*reconciler
+	*scrubber
+}
+
+// engine runs transactions: changes, stops and reads.
+type engine struct {
 	cfg   Config
 	write *sql.DB // exactly one connection
 	read  *sql.DB
@@ -138,30 +147,24 @@ type DB struct {
 	incarnation string
 	epoch       uint64
 
-	turn   chan struct{}          // one token; see turn.go
-	holder atomic.Pointer[string] // what whoever has the token does
+	changed broadcast // raised by a commit that took a revision
+	queued  broadcast // raised by a commit that emitted an event
+	relayed broadcast // raised when events were removed from the outbox
+	noted   broadcast // raised by Note
+	jobs    broadcast // raised by a commit that queued jobs, and when one ends here
 
-	changed  broadcast // raised by a commit that took a revision
-	queued   broadcast // raised by a commit that emitted an event
-	relayed  broadcast // raised when events have left the outbox
-	noted    broadcast // raised by Note
-	jobs     broadcast // raised by a commit that queued jobs, and when one ends here
-	relaying sync.Mutex
-	durable  number      // the newest event that the log has and the outbox may too; under relaying
-	full     atomic.Bool // the last change found no room on the disk
-	reserve  reserve
-	// unrecorded is set while a stop could not be recorded, and no probe since.
+	full    atomic.Bool // the last change failed because the disk was full
+	reserve reserve
+	// unrecorded is set from a stop that could not be recorded until a probe succeeds.
 	unrecorded atomic.Bool
 	stopped    atomic.Uint64 // the number of the newest event of a stop, in this process
 	newest     atomic.Int64  // the highest revision that was seen committed
-	back       atomic.Bool   // the database went back: nothing of it counts any more
-	metrics    metrics
-	unsearched *unsearched // what Reconcile has left to SearchStops
+	back       atomic.Bool   // the database went back to an older state and is no longer used
 }
 
-// Open opens the database, makes it when there is none, and brings its schema up
-// to date. One that a newer program has migrated is refused. The caller closes it. While
-// PostgreSQL is away the error is that of Change.
+// Open opens the database, creates it if there is none, and brings its schema up to date. A schema
+// that a newer program has migrated is refused. The caller closes the database. While PostgreSQL is
+// unavailable the error is the same as Change's.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if (cfg.Path == "") == (cfg.URL == "") {
 		return nil, errors.New("cannot open control's database: it needs Path or URL")
@@ -172,26 +175,26 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	if cfg.mostKeys == 0 {
-		cfg.mostKeys = mostKeys
+	if cfg.maxKeys == 0 {
+		cfg.maxKeys = maxKeys
 	}
-	if cfg.lookAgain == 0 {
-		cfg.lookAgain = lookAgain
+	if cfg.pollInterval == 0 {
+		cfg.pollInterval = pollInterval
 	}
 	if cfg.feedLimit == 0 {
 		cfg.feedLimit = feedLimit
 	}
-	if cfg.turnWait == 0 {
-		cfg.turnWait, cfg.turnTold = turnWait, turnTold
+	if cfg.lockWait == 0 {
+		cfg.lockWait, cfg.lockWarnAfter = lockWait, lockWarnAfter
 	}
 	if cfg.releaseWait == 0 {
 		cfg.releaseWait = releaseWait
 	}
-	db := &DB{cfg: cfg, turn: make(chan struct{}, 1)}
-	db.holder.Store(new(string))
+	e := &engine{cfg: cfg}
+	db := &DB{e, &notes{e}, &feed{e}, &outbox{engine: e}, &jobQueue{e}, &attempts{e}, newKeyLock(e), &reconciler{engine: e}, &scrubber{e}}
 	if err := db.open(ctx); err != nil {
 		if cfg.URL != "" && Unreachable(err) {
-			err = fmt.Errorf("%w: %w", errAway, err)
+			err = fmt.Errorf("%w: %w", errUnreachable, err)
 		}
 		err = fmt.Errorf("cannot open control's database %s: %w", cfg.name(), err)
 		return nil, errors.Join(err, db.Close())
@@ -199,7 +202,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return db, nil
 }
 
-// name is what an error calls the database: a file, or a database and its server.
+// name identifies the database in errors: a file, or a database and its server.
 func (cfg *Config) name() string {
 	if cfg.URL == "" {
 		return cfg.Path
@@ -221,16 +224,16 @@ func (db *DB) open(ctx context.Context) error {
 	}
 	db.read.SetMaxOpenConns(readers)
 	db.read.SetMaxIdleConns(readers)
-	if err := db.live(ctx); err != nil {
+	if err := db.loadIncarnation(ctx); err != nil {
 		return err
 	}
 	if db.pg == nil && db.cfg.Reserve > 0 {
 		db.reserve.path, db.reserve.size = filepath.Join(filepath.Dir(db.cfg.Path), reserveFile), db.cfg.Reserve
-		if err := db.reserve.take(); err != nil { // a start may use what room there is; then Watch refuses
-			db.cfg.Logger.Warn("cannot reserve room for stops", "err", err)
+		if err := db.reserve.allocate(); err != nil { // the start may use what is left of the disk; Watch then refuses changes
+			db.cfg.Logger.Warn("cannot reserve disk space for stops", "err", err)
 		}
 	}
-	// A process that ended while it could not record a stop goes on as it was.
+	// A process that stopped while it could not record a stop starts in the same state.
 	if err := db.probe(ctx); err != nil {
 		if !db.storageFailed(err) {
 			return err
@@ -241,7 +244,7 @@ func (db *DB) open(ctx context.Context) error {
 }
 
 func (db *DB) openSQLite(ctx context.Context) error {
-	// SQLite would make the file readable for all; it holds the hashes of keys.
+	// SQLite would create the file readable for all users; it holds the hashes of keys.
 	f, err := os.OpenFile(db.cfg.Path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -262,7 +265,7 @@ func (db *DB) openSQLite(ctx context.Context) error {
 
 func dsn(path, key, value string) string {
 	q := url.Values{"_pragma": {
-		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "secure_delete(1)",
 	}}
 	q.Add(key, value)
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
@@ -292,8 +295,7 @@ func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, options ...
 	return names, err
 }
 
-// refuseNewer refuses a schema of which this program, which knows the versions up to known,
-// can't know what its columns mean.
+// refuseNewer refuses a schema newer than known, the newest version that this program knows.
 func refuseNewer(have, known int64) error {
 	if have <= known {
 		return nil
@@ -303,20 +305,20 @@ func refuseNewer(have, known int64) error {
 
 const prefixIncarnation api.Prefix = "inc_"
 
-// live reads which life of the database this is, and begins the first.
-func (db *DB) live(ctx context.Context) error {
+// loadIncarnation reads the database's incarnation, and begins the first one.
+func (db *DB) loadIncarnation(ctx context.Context) error {
 	return db.Change(ctx, func(tx *Tx) error {
 		err := tx.QueryRowContext(ctx, `SELECT epoch, id FROM incarnations ORDER BY epoch DESC LIMIT 1`).Scan(&db.epoch, &db.incarnation)
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		db.epoch, db.incarnation = 1, api.NewID(prefixIncarnation, db.Now())
-		return tx.begin(ctx, db.epoch, db.incarnation)
+		return tx.insertIncarnation(ctx, db.epoch, db.incarnation)
 	})
 }
 
-// begin writes the row of a new life.
-func (tx *Tx) begin(ctx context.Context, epoch uint64, id string) error {
+// insertIncarnation writes the row of a new incarnation.
+func (tx *Tx) insertIncarnation(ctx context.Context, epoch uint64, id string) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO incarnations (epoch, id, started_at) VALUES ($1, $2, $3)`,
 		epoch, id, Millis(tx.db.Now()))
 	return err
@@ -336,26 +338,26 @@ func (db *DB) Close() error {
 
 // Read is the pool for queries: a query, or a transaction on it, sees one
 // committed state. It refuses to write.
-func (db *DB) Read() *sql.DB { return db.read }
+func (db *engine) Read() *sql.DB { return db.read }
 
 // Now is the database's clock, in UTC and whole milliseconds, the precision of
 // every time that is stored.
-func (db *DB) Now() time.Time { return db.cfg.Now().UTC().Truncate(time.Millisecond) }
+func (db *engine) Now() time.Time { return db.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// Incarnation names this life of the database. A restore makes a new one.
-func (db *DB) Incarnation() string { return db.incarnation }
+// Incarnation is the id of the database's incarnation. A restore begins a new one.
+func (db *engine) Incarnation() string { return db.incarnation }
 
-// Changed returns a channel that is closed by the next commit that took a
-// revision, or sooner. To miss nothing, take the channel before reading.
-func (db *DB) Changed() <-chan struct{} { return db.changed.wait() }
+// Changed returns a channel that is closed by the next commit that took a revision, or sooner. Get
+// the channel before reading, so that no commit is missed.
+func (db *engine) Changed() <-chan struct{} { return db.changed.wait() }
 
 // Millis is how a time is stored.
 func Millis(t time.Time) int64 { return t.UnixMilli() }
 
-// broadcast wakes everyone who waits. The zero value is ready.
+// broadcast wakes all waiters. The zero value is ready.
 type broadcast struct {
 	mu sync.Mutex
-	ch chan struct{} // nil: nobody waits
+	ch chan struct{} // nil: no waiters
 }
 
 func (b *broadcast) wait() <-chan struct{} {

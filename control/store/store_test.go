@@ -100,7 +100,7 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 	require.Empty(t, pending)
 	select {
 	case <-changed:
-		require.NotNil(t, db.pg, "a change that failed must wake nobody, but where others may have changed something")
+		require.NotNil(t, db.pg, "a change that failed must wake no one, unless others may have changed something")
 	default:
 	}
 
@@ -148,7 +148,7 @@ func TestPathMayHoldAnything(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	db := mustOpenFile(t, filepath.Join(dir, "control.db"))
 	db.mustPublish(t, "rgh_a", api.RightActive)
-	require.FileExists(t, filepath.Join(dir, "control.db-wal"), "the database is where it was asked for, in WAL mode")
+	require.FileExists(t, filepath.Join(dir, "control.db-wal"), "the database is where the Config says, in WAL mode")
 	info, err := os.Stat(filepath.Join(dir, "control.db"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -170,7 +170,7 @@ func TestPragmas(t *testing.T) {
 }
 
 // TestCommitOrderIsRevisionOrder has many writers, and readers that follow the
-// feed: whoever has seen a revision has seen all before it.
+// feed: a reader that has seen a revision has seen all before it.
 func TestCommitOrderIsRevisionOrder(t *testing.T) {
 	db := mustOpen(t, t.TempDir())
 	db.cfg.feedLimit = 7
@@ -246,7 +246,7 @@ func TestFirstCopyHoldsWhatWasEverStopped(t *testing.T) {
 	require.Equal(t, int64(7), f.Newest)
 }
 
-// mustMap publishes what a vendor's id stands for.
+// mustMap publishes the mapping of a vendor id.
 func (db *DB) mustMap(t *testing.T, id, right string) (m *api.Mapping) {
 	t.Helper()
 	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
@@ -379,7 +379,7 @@ func TestMetrics(t *testing.T) {
 		n, err := testutil.GatherAndCount(registry, "muniment_store_outbox_events")
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		return db.outboxLen()
+		return db.length()
 	}
 	db.mustEmit(t, "tnt_a", "rgh_a")
 	require.Equal(t, 1., waiting())

@@ -4,36 +4,45 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 )
 
-// Table says what a room's table keeps of a tenant, and of a person. Columns and indexes
-// are in the room's migration.
+// Table describes the data of tenants and persons in a table. Columns and indexes are in the
+// migration.
 type Table struct {
 	Name string
-	// Drop is the statement that deletes what it keeps of the tenant $1. Default: the rows
-	// whose tenant_id is that.
+	// Drop is the statement that deletes the data of the tenant $1. Default: the rows with that
+	// tenant_id.
 	Drop string
-	// Outlives says why a tenant's end deletes nothing of it. It excludes Drop.
+	// Outlives says why dropping a tenant deletes none of its rows. It excludes Drop.
 	Outlives string
-	// Feed is the column that names the entries which its rows have in the feed, and which
-	// end with the tenant; empty: they have none. Nodes may still hold those.
+	// Feed is the column with the ids of the rows' entries in the feed, which are dropped with the
+	// tenant; empty: none. Nodes may still hold them.
 	Feed string
-	// Person are the columns that may name a person: an e-mail address, the reference of a
-	// data subject. Nothing else may.
+	// Person are the columns that may name a person, and hold nothing else: an e-mail address, the
+	// reference of a data subject.
 	Person []string
-	// Erase is the statement that puts $3 in the place of the person $2 of the tenant $1, in
-	// all of these columns. Default: where the person is all that such a column holds.
+	// Text are the columns with free text, which may name a person. Such a text is erased as a
+	// whole. Columns that are in neither list must not name a person.
+	Text []string
+	// Related are the columns that may hold further data about a person.
+	Related []string
+	// Erase is a statement that erases further data about the person $2 of the tenant $1, with the
+	// replacement $3. It runs before the columns are replaced.
 	Erase string
+	// EraseText replaces texts that name a person and are a part of a column's value, and counts
+	// the rows. CountPerson does not count them.
+	EraseText func(ctx context.Context, tx *Tx, tenantID, person, replacement string) (rows int64, err error)
 }
 
-// Tables are those of one room, or of all (control.Tables): what refers to others comes
-// before them.
+// Tables are those of one service, or of all (control.Tables). A table comes before those that it
+// refers to.
 type Tables []Table
 
-// DropTenant deletes what the tables keep of a tenant, and its entries in the feed. The
-// files of its packs are the caller's to remove, once this is committed. A node may still
-// hold the entries: nobody must be able to use them, so it is for tenants of which no key
-// was ever given away. An unknown tenant is none.
+// DropTenant deletes a tenant's rows and its entries in the feed. The caller removes the files of
+// its packs, once this is committed. A node may still hold the entries, so this is only for tenants
+// whose keys were never given to a caller. An unknown tenant is no error.
 func (all Tables) DropTenant(ctx context.Context, tx *Tx, tenantID string) error {
 	for _, t := range all {
 		var statements []string
@@ -52,38 +61,91 @@ func (all Tables) DropTenant(ctx context.Context, tx *Tx, tenantID string) error
 	return nil
 }
 
-// ErasePerson puts a replacement, which names nobody, in the place of what names a person
-// in the tables of a tenant.
-func (all Tables) ErasePerson(ctx context.Context, tx *Tx, tenantID, person, replacement string) error {
+// holds returns the conditions of a row that names the person $2, one per column.
+func (t *Table) holds() (conditions []string) {
+	for _, column := range t.Person {
+		conditions = append(conditions, column+` = $2 AND `+column+` <> ''`) // as the indexes of such columns have it
+	}
+	for _, column := range t.Text {
+		conditions = append(conditions, `replace(`+column+`, $2, '') <> `+column)
+	}
+	return conditions
+}
+
+// CountPerson counts the rows of a tenant that name a person.
+func (all Tables) CountPerson(ctx context.Context, q Querier, tenantID, person string) (rows int64, err error) {
+	for _, t := range all {
+		where := t.holds()
+		if len(where) == 0 {
+			continue
+		}
+		n, err := Count(ctx, q, "what names a person in "+t.Name, `SELECT COUNT(*) FROM `+t.Name+` WHERE tenant_id = $1 AND (`+strings.Join(where, " OR ")+`)`, tenantID, person)
+		if err != nil {
+			return 0, err
+		}
+		rows += n
+	}
+	return rows, nil
+}
+
+// ErasePerson replaces what names a person in the tables of a tenant. It returns how many rows
+// named the person that CountPerson does not count.
+func (all Tables) ErasePerson(ctx context.Context, tx *Tx, tenantID, person, replacement string) (rows int64, err error) {
 	for _, t := range all {
 		var statements []string
-		for _, column := range t.Person {
-			statements = append(statements, `UPDATE `+t.Name+` SET `+column+` = $3 WHERE tenant_id = $1 AND `+column+` = $2`)
-		}
 		if t.Erase != "" {
-			statements = []string{t.Erase}
+			statements = append(statements, t.Erase)
+		}
+		where := t.holds()
+		for n, column := range slices.Concat(t.Person, t.Text) {
+			statements = append(statements, `UPDATE `+t.Name+` SET `+column+` = $3 WHERE tenant_id = $1 AND `+where[n])
 		}
 		for _, statement := range statements {
 			if _, err := tx.ExecContext(ctx, statement, tenantID, person, replacement); err != nil {
-				return fmt.Errorf("cannot erase a person from %s of the tenant %s: %w", t.Name, tenantID, err)
+				return rows, fmt.Errorf("cannot erase a person from %s of the tenant %s: %w", t.Name, tenantID, err)
+			}
+		}
+		if t.EraseText != nil {
+			n, err := t.EraseText(ctx, tx, tenantID, person, replacement)
+			if rows += n; err != nil {
+				return rows, err
 			}
 		}
 	}
-	return nil
+	return rows, nil
 }
 
-// OwnTables are those of this room.
+// Persons lists the persons whom the tables name for a tenant and for whom is returns true. Texts
+// are not searched.
+func (all Tables) Persons(ctx context.Context, q Querier, tenantID string, is func(person string) bool) (found []string, err error) {
+	for _, t := range all {
+		for _, column := range t.Person {
+			err := Each(ctx, q, "persons in "+t.Name, Text, func(person string) error {
+				if is(person) && !slices.Contains(found, person) {
+					found = append(found, person)
+				}
+				return nil
+			}, `SELECT DISTINCT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// OwnTables are those of this package. Answers that may name a person are deleted by ForgetAnswers.
 var OwnTables = Tables{
 	{Name: "idempotency"},
 	{Name: "idempotency_usage"},
 	{Name: "jobs"},
-	{Name: "outbox", Outlives: "its events are on their way to the log"},
-	{Name: "feed", Outlives: "an entry ends with the row that it is of"},
+	{Name: "outbox", Outlives: "its events are on their way to the log", Related: []string{"private"}},
+	{Name: "feed", Outlives: "an entry is deleted with its row"},
 	{Name: "high_water", Outlives: noTenants},
 	{Name: "counters", Outlives: noTenants},
 	{Name: "incarnations", Outlives: noTenants},
 	{Name: "probe", Outlives: noTenants},
 }
 
-// noTenants is why a table that keeps nothing of a tenant outlives it.
+// noTenants is the reason of tables without data of tenants.
 const noTenants = "it is no tenant's"

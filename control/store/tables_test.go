@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// schema asks the schema for texts. Both engines have it from the same migrations; SQLite
-// tells it more easily.
+// schema queries the schema for texts. Both engines have the same migrations; SQLite's schema is
+// easier to query.
 func schema(t *testing.T, query string) []string {
 	t.Helper()
 	db := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db"))

@@ -17,41 +17,39 @@ import (
 	"muniment/gateway/api"
 )
 
-// # While PostgreSQL is away
+// # While PostgreSQL is unavailable
 //
-// Stopped, restarted or failing over, it refuses connections or breaks those that
-// stand; of a machine that is gone the kernel notices after deadAfter. Callers are
-// answered 503 DATABASE_UNAVAILABLE; whoever works behind the requests tries again
-// until it is back. Once it is, who begins anything is not told of the connections that
-// broke meanwhile (connection.go). Nothing has to start again, unless the database that comes
-// back is an older one (rollback.go).
+// A server that is stopped, restarted or failing over refuses connections or breaks open ones; the
+// kernel detects a lost machine after deadAfter. Requests are answered 503 DATABASE_UNAVAILABLE;
+// background work retries until the server is back. Then new requests don't fail because of
+// connections that broke meanwhile (connection.go). No process has to be restarted, unless the
+// database that comes back is an older one (rollback.go).
 //
-// A connection that breaks while a change is committed leaves it in doubt. It is never
-// told as a success. Nor is it made again here: a caller who asks again, having read
-// how things stand or not, finds the state of every record checked anew, so a right
-// is suspended once, whoever asked how often; of a record that was made twice, the
-// second is told as one more.
+// If a connection breaks while a change is committed, the outcome is uncertain. It is never
+// answered as a success, nor repeated here. A caller that retries finds the state of every record
+// checked again, so a right is suspended only once; a record that is created again is a second
+// record.
 
-// deadAfter is how long the other end of a connection may be silent.
+// deadAfter is how long the peer of a connection may be silent.
 const deadAfter = 15 * time.Second
 
-// askAgain is how soon a caller may try again.
-const askAgain = time.Second
+// retryAfter is the retry-after of these errors.
+const retryAfter = time.Second
 
 var (
-	errAway  = api.Unavailable(api.DatabaseUnavailable, "control's database does not answer; nothing was changed", askAgain)
-	errDoubt = api.Unavailable(api.DatabaseUnavailable, "control's database was lost while the change was committed: read whether it was made before asking again", askAgain)
+	errUnreachable = api.Unavailable(api.DatabaseUnavailable, "control's database does not answer; nothing was changed", retryAfter)
+	errUncertain   = api.Unavailable(api.DatabaseUnavailable, "control's database was lost while the change was committed: read whether it was made before retrying", retryAfter)
 )
 
-// Away says whether an error means that the database can't be reached, or can't be
-// used by anybody, for now. It does not of an error that a pool did not return.
+// Away says whether an error of one of the database's pools means that the database is unavailable
+// for now.
 func Away(err error) bool {
 	failure, ok := errors.AsType[failure](err)
 	return ok && Unreachable(failure)
 }
 
-// Unreachable says whether an error means that an engine can't be reached, or that a
-// PostgreSQL server can't be used by anybody, for now: whichever engine it is.
+// Unreachable says whether an error means that an engine can't be reached, or that a PostgreSQL
+// server is unavailable for now.
 func Unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
@@ -61,7 +59,7 @@ func Unreachable(err error) bool {
 		case "57P01", "57P02", "57P03", // stopped, crashed, starting
 			"53300",                   // too many connections
 			"25006",                   // a standby, which takes no changes
-			"25P03", "25P04", "55P03": // a change that stalled, or waited for one that did
+			"25P03", "25P04", "55P03": // a change that stalled, or waited for one that stalled
 			return true
 		}
 		return strings.HasPrefix(e.Code, "08")
@@ -82,30 +80,30 @@ func Unreachable(err error) bool {
 	return false
 }
 
-// commit tells a commit that may have been made from one that was not.
-func (db *DB) commit(tx *sql.Tx) error {
+// commit marks the error of a commit that may have been made.
+func (db *engine) commit(tx *sql.Tx) error {
 	err := tx.Commit()
 	if db.pg != nil && Unreachable(err) {
-		return fmt.Errorf("%w: %w", errDoubt, err)
+		return fmt.Errorf("%w: %w", errUncertain, err)
 	}
 	return err
 }
 
-// unavailable makes the error of a change what its caller is told.
-func (db *DB) unavailable(err error) error {
-	_, told := errors.AsType[*api.Error](err)
-	if db.pg == nil || told || !Unreachable(err) {
+// unavailable turns the error of a change into the one that its caller gets.
+func (db *engine) unavailable(err error) error {
+	_, known := errors.AsType[*api.Error](err)
+	if db.pg == nil || known || !Unreachable(err) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", errAway, err)
+	return fmt.Errorf("%w: %w", errUnreachable, err)
 }
 
-// Ready says why nothing can be asked of the database.
-func (db *DB) Ready(ctx context.Context) error {
+// Ready returns the reason why the database can't be used, nil if it can.
+func (db *engine) Ready(ctx context.Context) error {
 	return db.view(ctx, func(*sql.Tx, int64) error { return nil })
 }
 
-// dial makes connections that end when the other end is gone.
+// dial makes connections that fail when the peer is gone.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deadAfter / 3, Interval: deadAfter / 3, Count: 2},

@@ -52,12 +52,12 @@ func (s *said) count(text string) int { return strings.Count(s.String(), text) }
 // unavailable asserts a 503 and returns what it says.
 func unavailable(t *testing.T, err error) string {
 	t.Helper()
-	told, ok := errors.AsType[*api.Error](err)
+	refused, ok := errors.AsType[*api.Error](err)
 	require.True(t, ok, "%v", err)
-	require.Equal(t, api.DatabaseUnavailable, told.Reason)
-	require.Equal(t, 503, told.GetStatus())
-	require.Equal(t, 1, told.RetryAfterSeconds())
-	return told.Message
+	require.Equal(t, api.DatabaseUnavailable, refused.Reason)
+	require.Equal(t, 503, refused.GetStatus())
+	require.Equal(t, 1, refused.RetryAfterSeconds())
+	return refused.Message
 }
 
 // TestWhileTheDatabaseIsAway cuts the wire under a relay, a poll and callers, and
@@ -98,7 +98,7 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 	require.Equal(t, []string{"rgh_1", "rgh_2"}, log.subjects(t))
 	require.Eventually(t, func() bool { return said.count("the database is back") == 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, db.Close())
-	require.Equal(t, 1, said.count("the database is away"), said)
+	require.Equal(t, 1, said.count("lost the connection for notifications of the database"), said)
 	require.LessOrEqual(t, said.count("cannot relay"), 1, said)
 }
 
@@ -110,7 +110,7 @@ func TestLostConnections(t *testing.T) {
 	count := func(q Querier) (*sql.Rows, error) {
 		return q.QueryContext(t.Context(), `SELECT count(*) FROM counters`)
 	}
-	asked := func(times int) (all []*sql.Rows) { // each on a connection of its own
+	queried := func(times int) (all []*sql.Rows) { // each on a connection of its own
 		for range times {
 			rows, err := count(db.Read())
 			require.NoError(t, err)
@@ -137,16 +137,16 @@ func TestLostConnections(t *testing.T) {
 	}
 	write := func() {
 		db.mustPublish(t, api.NewID(api.PrefixRight, db.Now()), api.RightActive)
-		require.NoError(t, db.Aside(t.Context(), func(*sql.Tx) error { return nil }))
+		require.NoError(t, db.Transact(t.Context(), func(*sql.Tx) error { return nil }))
 		require.NoError(t, db.Note(t.Context(), `DELETE FROM node_polls`))
 	}
 	for _, begin := range []func(){
-		func() { closed(asked(readers)) },
+		func() { closed(queried(readers)) },
 		func() { viewed(readers) },
 		write,
 	} {
 		for range 2 { // what was used once, and not again, is looked at before its next use
-			closed(asked(readers))
+			closed(queried(readers))
 			write()
 		}
 		err := db.View(t.Context(), func(q Querier) error {
@@ -155,7 +155,7 @@ func TestLostConnections(t *testing.T) {
 			_, err := count(q)
 			return err
 		})
-		require.True(t, Away(err), "what had begun is lost, and told so: %v", err)
+		require.True(t, Away(err), "what had begun is lost, and the error says so: %v", err)
 		begin()
 	}
 }
@@ -177,7 +177,7 @@ func TestRestartedDatabase(t *testing.T) {
 	require.Equal(t, int64(2), db.mustPublish(t, "rgh_b", api.RightActive))
 }
 
-// TestCommitInDoubt loses the answer to a commit: it is told as what it is, and who
+// TestCommitInDoubt loses the answer to a commit: the answer says so, and who
 // reads finds out.
 func TestCommitInDoubt(t *testing.T) {
 	onPostgres(t)
@@ -199,9 +199,9 @@ func TestCommitInDoubt(t *testing.T) {
 	require.Eventually(t, committed, time.Minute, time.Millisecond, "it was made, once")
 	require.Equal(t, int64(3), db.mustPublish(t, "rgh_b", api.RightActive))
 
-	require.NoError(t, db.Aside(t.Context(), seen(t.Context(), "192.0.2.2"))) // so it is connected
+	require.NoError(t, db.Transact(t.Context(), seen(t.Context(), "192.0.2.2"))) // so it is connected
 	wire.CutBehind("commit")
-	require.Contains(t, unavailable(t, db.Aside(t.Context(), seen(t.Context(), "192.0.2.1"))), "read whether it was made")
+	require.Contains(t, unavailable(t, db.Transact(t.Context(), seen(t.Context(), "192.0.2.1"))), "read whether it was made")
 }
 
 // TestSilent: a connection that broke is not one whose end was waited for in vain.
@@ -213,7 +213,7 @@ func TestSilent(t *testing.T) {
 		&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)}:    false,
 		io.ErrUnexpectedEOF: false,
 	} {
-		require.Equal(t, want, silent(fmt.Errorf("cannot ask: %w", err)), "%v", err)
+		require.Equal(t, want, silent(fmt.Errorf("cannot query: %w", err)), "%v", err)
 	}
 }
 
@@ -222,5 +222,5 @@ func TestAwayIsNotWrong(t *testing.T) {
 		require.False(t, Unreachable(err), "%v", err)
 	}
 	require.True(t, Unreachable(io.EOF))
-	require.False(t, Away(io.EOF), "of whoever's connection")
+	require.False(t, Away(io.EOF), "of another connection")
 }

@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"muniment/control/node"
 	"muniment/control/route"
 	"muniment/control/store"
 )
@@ -33,8 +32,8 @@ type CreateTenantCommand struct {
 	Print
 }
 
-// Run asks the server.
-func (c *CreateTenantCommand) Run(server node.Server, out io.Writer) error {
+// Run sends the request to the server.
+func (c *CreateTenantCommand) Run(server route.AdminClient, out io.Writer) error {
 	var made Created
 	request := Request{Org: c.Org, Email: c.Email, Scopes: c.Scope, Env: c.Env, Another: c.Another}
 	if err := server.Do(http.MethodPost, "/admin/tenants", request, &made); err != nil {
@@ -49,8 +48,8 @@ type ListTenantsCommand struct {
 	JSON bool `help:"Print one JSON object."`
 }
 
-// Run asks the server.
-func (c *ListTenantsCommand) Run(server node.Server, out io.Writer) error {
+// Run sends the request to the server.
+func (c *ListTenantsCommand) Run(server route.AdminClient, out io.Writer) error {
 	all, err := pages(server, "/admin/tenants", url.Values{}, func(page Tenants) ([]Listed, *string) { return page.Tenants, page.NextCursor })
 	if err != nil {
 		return fmt.Errorf("cannot list the tenants: %w", err)
@@ -67,7 +66,7 @@ func (c *ListTenantsCommand) Run(server node.Server, out io.Writer) error {
 }
 
 // pages asks the server for a whole list, page by page.
-func pages[P, R any](server node.Server, path string, query url.Values, of func(P) (records []R, next *string)) ([]R, error) {
+func pages[P, R any](server route.AdminClient, path string, query url.Values, of func(P) (records []R, next *string)) ([]R, error) {
 	all := []R{}
 	query.Set("limit", "500")
 	for {
@@ -101,8 +100,8 @@ type CreateCommand struct {
 	Print
 }
 
-// Run asks the server.
-func (c *CreateCommand) Run(server node.Server, out io.Writer) error {
+// Run sends the request to the server.
+func (c *CreateCommand) Run(server route.AdminClient, out io.Writer) error {
 	q := OperatorKeyRequest{TenantID: c.Tenant, Env: c.Env, KeyRequest: KeyRequest{Label: c.Label, Scopes: c.Scope, ExpiresAt: given(c.Expires)}}
 	var made Made
 	if err := server.Do(http.MethodPost, "/admin/api-keys", q, &made); err != nil {
@@ -117,8 +116,8 @@ type ListCommand struct {
 	JSON   bool   `help:"Print one JSON object."`
 }
 
-// Run asks the server.
-func (c *ListCommand) Run(server node.Server, out io.Writer) error {
+// Run sends the request to the server.
+func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 	all, err := pages(server, "/admin/api-keys", url.Values{"tenantId": {c.Tenant}}, func(page List) ([]Key, *string) { return page.Keys, page.NextCursor })
 	if err != nil {
 		return fmt.Errorf("cannot list the keys: %w", err)
@@ -146,8 +145,8 @@ type RotateCommand struct {
 	Print
 }
 
-// Run asks the server.
-func (c *RotateCommand) Run(server node.Server, out io.Writer) error {
+// Run sends the request to the server.
+func (c *RotateCommand) Run(server route.AdminClient, out io.Writer) error {
 	overlap := int64(c.Overlap / time.Second)
 	var rotated Rotated
 	q := Rotation{OverlapSeconds: &overlap, ExpiresAt: given(c.Expires)}
@@ -166,8 +165,8 @@ type RevokeCommand struct {
 	JSON  bool   `help:"Print one JSON object."`
 }
 
-// Run asks the server.
-func (c *RevokeCommand) Run(server node.Server, out io.Writer) error {
+// Run sends the request to the server.
+func (c *RevokeCommand) Run(server route.AdminClient, out io.Writer) error {
 	var revoked Revocation
 	if err := server.Do(http.MethodPost, "/admin/api-keys/"+url.PathEscape(c.KeyID)+"/revoke", nil, &revoked); err != nil {
 		return fmt.Errorf("cannot revoke the key: %w", err)
@@ -177,7 +176,7 @@ func (c *RevokeCommand) Run(server node.Server, out io.Writer) error {
 	}
 	where := "on every live node"
 	if !revoked.Propagation.Applied {
-		where = "here; not every live node has heard of it yet"
+		where = "here; not every live node has applied it yet"
 	}
 	_, err := fmt.Fprintf(out, "%s is revoked since %s, %s\n", revoked.Key.KeyID, revoked.Key.RevokedAt, where)
 	for _, successor := range revoked.Successors {

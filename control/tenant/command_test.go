@@ -19,7 +19,7 @@ func (s revoking) Do(_, _ string, _, out any) error {
 	return nil
 }
 
-// TestRevokeCommandNamesKeys that whoever stole the key may hold, each once.
+// TestRevokeCommandNamesKeys that a thief of the key may hold, each once.
 func TestRevokeCommandNamesKeys(t *testing.T) {
 	day := store.At(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
 	answer := Revocation{

@@ -35,14 +35,14 @@ type Key struct {
 	Revision       int64         `json:"revision" db:"revision,moves"`
 }
 
-// KeyRequest asks for a key.
+// KeyRequest is a request for a key.
 type KeyRequest struct {
 	Label     string      `json:"label" minLength:"1" maxLength:"128" doc:"What the key is for."`
 	Scopes    []string    `json:"scopes,omitempty" maxItems:"64" maxLength:"64" doc:"Scopes that the calling key holds as well; every scope but the wildcard when absent."`
 	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the key, not later than that of the calling key; when absent it is that."`
 }
 
-// Rotation asks for a rotation.
+// Rotation is a request for a rotation.
 type Rotation struct {
 	OverlapSeconds *int64      `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long the old key works on; a day when absent, at most 30 days."`
 	ExpiresAt      *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the new key; when absent it lives as long as the old key was meant to. It is not later than the end of the calling key."`
@@ -70,11 +70,11 @@ type Rotated struct {
 type Revocation struct {
 	Key         Key              `json:"key"`
 	Propagation node.Propagation `json:"propagation"`
-	// Whoever had the key may have rotated it.
+	// A thief may have rotated the key.
 	Successors []string `json:"successors,omitempty" doc:"Keys that took over from the key in rotations, and still work: revoke them too unless they are yours."`
-	// And he may have made others.
+	// A thief may have made other keys.
 	MadeKeys     []MadeKey `json:"madeKeys,omitempty" doc:"Keys in force that the key made, or that such keys made, the newest first, at most 100: revoke them too unless they are yours."`
-	MoreMadeKeys bool      `json:"moreMadeKeys,omitempty" doc:"There are more than those: revoke some, and ask again."`
+	MoreMadeKeys bool      `json:"moreMadeKeys,omitempty" doc:"There are more than those: revoke some, and repeat the request."`
 }
 
 // MadeKey is a key as the revocation of its maker names it.
@@ -86,8 +86,8 @@ type MadeKey struct {
 	ExpiresAt store.Instant `json:"expiresAt" nullable:"true"`
 }
 
-// changer is on whose behalf keys are changed: an API key, within its tenant and
-// its scopes, or an operator.
+// changer is the caller that changes keys: an API key, within its tenant and its scopes, or an
+// operator.
 type changer struct {
 	by       sealer.Ref
 	operator bool
@@ -104,8 +104,7 @@ func theOperator() changer {
 	return changer{by: store.ByOperator(), operator: true, scopes: api.Scopes(api.Wildcard)}
 }
 
-// find returns the key, or RESOURCE_NOT_FOUND, which is the same for another
-// tenant's key and for none.
+// find returns the key; RESOURCE_NOT_FOUND for another tenant's key as for none.
 func (c changer) find(ctx context.Context, q store.Querier, keyID string) (*Key, error) {
 	if c.operator {
 		return findAnyKey(ctx, q, keyID)
@@ -124,9 +123,9 @@ func (c changer) give(scopes api.Scopes) error {
 	return nil
 }
 
-// itself reads the key that changes keys, nil if it is an operator. It is AUTH_INVALID once
-// the key has ended, also for a request that was let in before: whoever revokes a key is
-// told of all that it made.
+// itself reads the key that changes keys, nil if it is an operator. Once the key has ended the
+// error is AUTH_INVALID, also for a request that was admitted before, so a revocation's response
+// lists all keys that it made.
 func (c changer) itself(ctx context.Context, tx *store.Tx, now time.Time) (*Key, error) {
 	if c.operator {
 		return nil, nil
@@ -160,8 +159,8 @@ func notAfter(asked, latest store.Instant, why string) (store.Instant, error) {
 const endOfMaker = "the end of the key that makes it"
 
 // makeKey makes a key for an owner: tenant, organisation and developer.
-func (r *Room) makeKey(ctx context.Context, c changer, owner Key, env string, q KeyRequest) (Made, error) {
-	now := r.db.Now()
+func (s *Service) makeKey(ctx context.Context, c changer, owner Key, env string, q KeyRequest) (Made, error) {
+	now := s.db.Now()
 	set, err := scopeSet(q.Scopes)
 	if err != nil {
 		return Made{}, api.InvalidField("scopes", err.Error())
@@ -179,7 +178,7 @@ func (r *Room) makeKey(ctx context.Context, c changer, owner Key, env string, q 
 		return Made{}, err
 	}
 	var token string
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		maker, err := c.itself(ctx, tx, now)
 		if err != nil {
 			return err
@@ -206,14 +205,14 @@ func inFuture(field string, t *route.Time, now time.Time) (store.Instant, error)
 }
 
 // rotateKey lets a new key take over from an old one, in one change with one event.
-func (r *Room) rotateKey(ctx context.Context, c changer, keyID string, q Rotation) (Rotated, error) {
-	now := r.db.Now()
+func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rotation) (Rotated, error) {
+	now := s.db.Now()
 	expires, err := inFuture("expiresAt", q.ExpiresAt, now)
 	if err != nil {
 		return Rotated{}, err
 	}
 	var after Rotated
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		maker, err := c.itself(ctx, tx, now)
 		if err != nil {
 			return err
@@ -253,7 +252,7 @@ func (r *Room) rotateKey(ctx context.Context, c changer, keyID string, q Rotatio
 	if err != nil {
 		return Rotated{}, err
 	}
-	after.Propagation = r.nodes.Await(ctx, after.Key.Revision)
+	after.Propagation = s.nodes.Await(ctx, after.Key.Revision)
 	return after, nil
 }
 
@@ -313,11 +312,11 @@ func (k Key) endedBy(successor string, end time.Time) Key {
 }
 
 // revokeKey revokes a key for good.
-func (r *Room) revokeKey(ctx context.Context, c changer, keyID string) (Revocation, error) {
-	now := r.db.Now()
+func (s *Service) revokeKey(ctx context.Context, c changer, keyID string) (Revocation, error) {
+	now := s.db.Now()
 	var after Key
 	var successors []string
-	err := r.db.Stop(ctx, func(tx *store.Tx) error {
+	err := s.db.Stop(ctx, func(tx *store.Tx) error {
 		k, err := c.find(ctx, tx, keyID)
 		if err != nil {
 			return err
@@ -337,9 +336,9 @@ func (r *Room) revokeKey(ctx context.Context, c changer, keyID string) (Revocati
 	if err != nil {
 		return Revocation{}, err
 	}
-	told := Revocation{Key: after, Propagation: r.nodes.Await(ctx, after.Revision), Successors: successors}
-	told.MadeKeys, told.MoreMadeKeys, err = madeBy(ctx, r.db.Read(), &after, now)
-	return told, err
+	revocation := Revocation{Key: after, Propagation: s.nodes.Await(ctx, after.Revision), Successors: successors}
+	revocation.MadeKeys, revocation.MoreMadeKeys, err = madeBy(ctx, s.db.Read(), &after, now)
+	return revocation, err
 }
 
 // successors are the keys in force that took over from a key, one from another. An
@@ -358,6 +357,26 @@ func (k Key) successors(ctx context.Context, q store.Querier, now time.Time) (ke
 		}
 	}
 	return keyIDs, nil
+}
+
+// KeyInForce is the key under which the work of a key continues: the first that is in force at a
+// time, of itself and its successors in rotations. If there is none it is the key itself, which was
+// revoked or has expired.
+func KeyInForce(ctx context.Context, q store.Querier, keyID string, at time.Time) (string, error) {
+	for next := keyID; ; {
+		k, err := findAnyKey(ctx, q, next)
+		switch {
+		case store.IsNone(err):
+			return keyID, nil
+		case err != nil:
+			return "", err
+		case k.inForce(at):
+			return k.KeyID, nil
+		case !k.RevokedAt.IsZero() || k.SuccessorKeyID == nil:
+			return keyID, nil
+		}
+		next = *k.SuccessorKeyID
+	}
 }
 
 // createKey makes the key, its record, event and feed entry, and returns the only

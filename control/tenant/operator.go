@@ -11,25 +11,25 @@ import (
 )
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
-func (r *Room) OperatorRoutes(a route.API) {
+func (s *Service) OperatorRoutes(a route.API) {
 	route.Add(a, route.Operation{ID: "create-tenant", Method: http.MethodPost, Path: "/admin/tenants", Tag: "Operator", Access: route.Operator{},
-		Summary: "Create a tenant with its first developer and API key"}, r.createTenant)
+		Summary: "Create a tenant with its first developer and API key"}, s.createTenant)
 	route.Add(a, route.Operation{ID: "list-tenants", Method: http.MethodGet, Path: "/admin/tenants", Tag: "Operator", Access: route.Operator{},
-		Summary: "List the tenants, newest first, without those of the sandbox's visitors"}, r.listTenants)
+		Summary: "List the tenants, newest first, without those of the sandbox's visitors"}, s.listTenants)
 	route.Add(a, route.Operation{ID: "operator-create-api-key", Method: http.MethodPost, Path: "/admin/api-keys", Tag: "Operator", Access: route.Operator{},
-		Summary: "Create an API key of any tenant; it is shown this once"}, r.operatorCreate)
+		Summary: "Create an API key of any tenant; it is shown this once"}, s.operatorCreate)
 	route.Add(a, route.Operation{ID: "operator-list-api-keys", Method: http.MethodGet, Path: "/admin/api-keys", Tag: "Operator", Access: route.Operator{},
-		Summary: "List the API keys of a tenant, newest first"}, r.operatorList)
+		Summary: "List the API keys of a tenant, newest first"}, s.operatorList)
 	route.Add(a, route.Operation{ID: "operator-rotate-api-key", Method: http.MethodPost, Path: "/admin/api-keys/{keyId}/rotate", Tag: "Operator", Access: route.Operator{},
-		Summary: "Let a new API key take over from an old one; it is shown this once"}, r.operatorRotate)
+		Summary: "Let a new API key take over from an old one; it is shown this once"}, s.operatorRotate)
 	route.Add(a, route.Operation{ID: "operator-revoke-api-key", Method: http.MethodPost, Path: "/admin/api-keys/{keyId}/revoke", Tag: "Operator", Access: route.Operator{},
-		Summary: "Revoke an API key for good"}, r.operatorRevoke)
+		Summary: "Revoke an API key for good"}, s.operatorRevoke)
 }
 
 type tenantInput struct{ Body Request }
 
-func (r *Room) createTenant(ctx context.Context, in *tenantInput) (Created, error) {
-	return r.Create(ctx, in.Body)
+func (s *Service) createTenant(ctx context.Context, in *tenantInput) (Created, error) {
+	return s.Create(ctx, in.Body)
 }
 
 // Tenants is one page of tenants.
@@ -47,16 +47,16 @@ type Listed struct {
 	CreatedAt store.Instant `json:"createdAt"`
 }
 
-func (r *Room) listTenants(ctx context.Context, in *struct{ route.Page }) (Tenants, error) {
+func (s *Service) listTenants(ctx context.Context, in *struct{ route.Page }) (Tenants, error) {
 	slice, err := in.Slice()
 	if err != nil {
 		return Tenants{}, err
 	}
-	page, next, err := listTenants(ctx, r.db.Read(), slice)
+	page, next, err := listTenants(ctx, s.db.Read(), slice)
 	return Tenants{page, route.Cursor(next)}, err
 }
 
-// OperatorKeyRequest asks for a key of any tenant, for its first developer.
+// OperatorKeyRequest is a request for a key of any tenant, for its first developer.
 type OperatorKeyRequest struct {
 	TenantID string `json:"tenantId" maxLength:"64"`
 	// Env is test or live; test when empty.
@@ -66,28 +66,28 @@ type OperatorKeyRequest struct {
 
 type operatorKeyInput struct{ Body OperatorKeyRequest }
 
-func (r *Room) operatorCreate(ctx context.Context, in *operatorKeyInput) (Made, error) {
+func (s *Service) operatorCreate(ctx context.Context, in *operatorKeyInput) (Made, error) {
 	q := in.Body
-	whose, err := owner(ctx, r.db.Read(), q.TenantID)
+	whose, err := owner(ctx, s.db.Read(), q.TenantID)
 	if err != nil {
 		return Made{}, err
 	}
 	if whose == nil {
 		return Made{}, noTenant()
 	}
-	if err := r.refuseVisitor(ctx, q.TenantID); err != nil {
+	if err := s.refuseVisitor(ctx, q.TenantID); err != nil {
 		return Made{}, err
 	}
 	if q.Env == "" {
 		q.Env = auth.EnvTest
 	}
-	return r.makeKey(ctx, theOperator(), *whose, q.Env, q.KeyRequest)
+	return s.makeKey(ctx, theOperator(), *whose, q.Env, q.KeyRequest)
 }
 
 // refuseVisitor keeps keys of the sandbox's tenants in: one that was given away would be
 // good at the nodes after its tenant was dropped (store.Tables.DropTenant).
-func (r *Room) refuseVisitor(ctx context.Context, tenantID string) error {
-	sandbox, err := r.IsSandbox(ctx, tenantID)
+func (s *Service) refuseVisitor(ctx context.Context, tenantID string) error {
+	sandbox, err := s.IsSandbox(ctx, tenantID)
 	if err == nil && sandbox {
 		err = api.Conflict("a visitor of the sandbox has no key but the one that acts for it, which can be revoked only")
 	}
@@ -103,28 +103,28 @@ type operatorListInput struct {
 	route.Page
 }
 
-func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (List, error) {
-	whose, err := owner(ctx, r.db.Read(), in.TenantID)
+func (s *Service) operatorList(ctx context.Context, in *operatorListInput) (List, error) {
+	whose, err := owner(ctx, s.db.Read(), in.TenantID)
 	if err != nil {
 		return List{}, err
 	}
 	if whose == nil {
 		return List{}, noTenant()
 	}
-	return r.page(ctx, in.TenantID, in.Page)
+	return s.page(ctx, in.TenantID, in.Page)
 }
 
-func (r *Room) operatorRotate(ctx context.Context, in *rotateInput) (Rotated, error) {
-	k, err := findAnyKey(ctx, r.db.Read(), in.KeyID)
+func (s *Service) operatorRotate(ctx context.Context, in *rotateInput) (Rotated, error) {
+	k, err := findAnyKey(ctx, s.db.Read(), in.KeyID)
 	if err == nil {
-		err = r.refuseVisitor(ctx, k.TenantID)
+		err = s.refuseVisitor(ctx, k.TenantID)
 	}
 	if err != nil {
 		return Rotated{}, err
 	}
-	return r.rotateKey(ctx, theOperator(), in.KeyID, in.rotation())
+	return s.rotateKey(ctx, theOperator(), in.KeyID, in.rotation())
 }
 
-func (r *Room) operatorRevoke(ctx context.Context, in *keyInput) (Revocation, error) {
-	return r.revokeKey(ctx, theOperator(), in.KeyID)
+func (s *Service) operatorRevoke(ctx context.Context, in *keyInput) (Revocation, error) {
+	return s.revokeKey(ctx, theOperator(), in.KeyID)
 }

@@ -10,20 +10,20 @@ import (
 	"muniment/gateway/auth"
 )
 
-// Routes adds the room's operations to the API.
-func (r *Room) Routes(a route.API) {
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tag: "Tenant", Access: route.Scope(api.RightsRead),
-		Summary: "Get the tenant, its counts, and the calling key"}, r.get)
+		Summary: "Get the tenant, its counts, and the calling key"}, s.get)
 	route.Add(a, route.Operation{ID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Create an API key; it is shown this once"}, r.create)
+		Summary: "Create an API key; it is shown this once"}, s.create)
 	route.Add(a, route.Operation{ID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "List the API keys, newest first"}, r.list)
+		Summary: "List the API keys, newest first"}, s.list)
 	route.Add(a, route.Operation{ID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Get an API key's record"}, r.one)
+		Summary: "Get an API key's record"}, s.one)
 	route.Add(a, route.Operation{ID: "rotate-api-key", Method: http.MethodPost, Path: "/v1/api-keys/{keyId}/rotate", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Let a new API key take over from an old one; it is shown this once"}, r.rotate)
+		Summary: "Let a new API key take over from an old one; it is shown this once"}, s.rotate)
 	route.Add(a, route.Operation{ID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Revoke an API key for good"}, r.revoke)
+		Summary: "Revoke an API key for good"}, s.revoke)
 }
 
 // SchemaName is for the document, as are those below: there, names have no package before them.
@@ -77,23 +77,23 @@ type Counts struct {
 	Events     int64 `json:"events" doc:"How many are durable; while the warehouse is more than 2 seconds behind, how many it has loaded."`
 }
 
-func (r *Room) get(ctx context.Context, _ *struct{}) (Snapshot, error) {
+func (s *Service) get(ctx context.Context, _ *struct{}) (Snapshot, error) {
 	caller := auth.PrincipalFrom(ctx)
-	s, err := r.summary(ctx, caller.TenantID, caller.DeveloperID)
+	known, err := s.summary(ctx, caller.TenantID, caller.DeveloperID)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if s == nil {
+	if known == nil {
 		return Snapshot{}, auth.ErrInvalid
 	}
-	s.Key.KeyID, s.Key.Label, s.Key.Prefix, s.Key.Scopes = caller.ID, caller.Label, caller.Prefix, caller.Scopes.Names()
-	n := &s.Tenant.Counts
+	known.Key.KeyID, known.Key.Label, known.Key.Prefix, known.Key.Scopes = caller.ID, caller.Label, caller.Prefix, caller.Scopes.Names()
+	n := &known.Tenant.Counts
 	for _, c := range []struct {
 		count Counter
 		into  *int64
 	}{
-		{r.counters.Bases, &n.Bases}, {r.counters.Rights, &n.Rights}, {r.counters.Offers, &n.Offers},
-		{r.counters.Challenges, &n.Challenges}, {r.counters.ProofPacks, &n.ProofPacks}, {r.counters.Events, &n.Events},
+		{s.counters.Bases, &n.Bases}, {s.counters.Rights, &n.Rights}, {s.counters.Offers, &n.Offers},
+		{s.counters.Challenges, &n.Challenges}, {s.counters.ProofPacks, &n.ProofPacks}, {s.counters.Events, &n.Events},
 	} {
 		if c.count == nil {
 			continue
@@ -102,7 +102,7 @@ func (r *Room) get(ctx context.Context, _ *struct{}) (Snapshot, error) {
 			return Snapshot{}, err
 		}
 	}
-	return *s, nil
+	return *known, nil
 }
 
 type createInput struct{ Body KeyRequest }
@@ -113,10 +113,10 @@ type Made struct {
 	APIKey string `json:"apiKey" doc:"The key itself; it can't be shown again."`
 }
 
-func (r *Room) create(ctx context.Context, in *createInput) (Made, error) {
+func (s *Service) create(ctx context.Context, in *createInput) (Made, error) {
 	caller := auth.PrincipalFrom(ctx)
 	owner := Key{TenantID: caller.TenantID, OrgID: caller.OrgID, DeveloperID: caller.DeveloperID}
-	return r.makeKey(ctx, callerOf(caller), owner, envOf(caller.Prefix), in.Body)
+	return s.makeKey(ctx, callerOf(caller), owner, envOf(caller.Prefix), in.Body)
 }
 
 type rotateInput struct {
@@ -131,8 +131,8 @@ func (in *rotateInput) rotation() Rotation {
 	return *in.Body
 }
 
-func (r *Room) rotate(ctx context.Context, in *rotateInput) (Rotated, error) {
-	return r.rotateKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID, in.rotation())
+func (s *Service) rotate(ctx context.Context, in *rotateInput) (Rotated, error) {
+	return s.rotateKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID, in.rotation())
 }
 
 // List is one page of keys.
@@ -141,16 +141,16 @@ type List struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (List, error) {
-	return r.page(ctx, auth.PrincipalFrom(ctx).TenantID, in.Page)
+func (s *Service) list(ctx context.Context, in *struct{ route.Page }) (List, error) {
+	return s.page(ctx, auth.PrincipalFrom(ctx).TenantID, in.Page)
 }
 
-func (r *Room) page(ctx context.Context, tenantID string, page route.Page) (List, error) {
+func (s *Service) page(ctx context.Context, tenantID string, page route.Page) (List, error) {
 	slice, err := page.Slice()
 	if err != nil {
 		return List{}, err
 	}
-	list, next, err := listKeys(ctx, r.db.Read(), tenantID, slice)
+	list, next, err := listKeys(ctx, s.db.Read(), tenantID, slice)
 	return List{list, route.Cursor(next)}, err
 }
 
@@ -163,14 +163,14 @@ type One struct {
 	Key Key `json:"key"`
 }
 
-func (r *Room) one(ctx context.Context, in *keyInput) (One, error) {
-	k, err := keys.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.KeyID)
+func (s *Service) one(ctx context.Context, in *keyInput) (One, error) {
+	k, err := keys.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.KeyID)
 	if err != nil {
 		return One{}, err
 	}
 	return One{*k}, nil
 }
 
-func (r *Room) revoke(ctx context.Context, in *keyInput) (Revocation, error) {
-	return r.revokeKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID)
+func (s *Service) revoke(ctx context.Context, in *keyInput) (Revocation, error) {
+	return s.revokeKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID)
 }

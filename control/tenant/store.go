@@ -57,18 +57,18 @@ func PackPurpose(ctx context.Context, q store.Querier, tenantID string) (string,
 	return sealer.PackPurpose(*sandbox), nil
 }
 
-// IsSandbox is the function IsSandbox on the room's database.
-func (r *Room) IsSandbox(ctx context.Context, tenantID string) (bool, error) {
-	return IsSandbox(ctx, r.db.Read(), tenantID)
+// IsSandbox is the function IsSandbox on the service's database.
+func (s *Service) IsSandbox(ctx context.Context, tenantID string) (bool, error) {
+	return IsSandbox(ctx, s.db.Read(), tenantID)
 }
 
 // summary reads a tenant's own fields and the email of one of its developers, nil if the
 // tenant is gone.
-func (r *Room) summary(ctx context.Context, tenantID, developerID string) (*Snapshot, error) {
-	scan := func(row store.Row) (s Snapshot, err error) {
-		return s, row.Scan(&s.Tenant.TenantID, &s.Tenant.OrgID, &s.Tenant.CreatedAt, &s.Developer.DeveloperID, &s.Developer.OrgID, &s.Developer.Email)
+func (s *Service) summary(ctx context.Context, tenantID, developerID string) (*Snapshot, error) {
+	scan := func(row store.Row) (found Snapshot, err error) {
+		return found, row.Scan(&found.Tenant.TenantID, &found.Tenant.OrgID, &found.Tenant.CreatedAt, &found.Developer.DeveloperID, &found.Developer.OrgID, &found.Developer.Email)
 	}
-	return store.One(ctx, r.db.Read(), "the tenant "+tenantID, scan, `SELECT t.tenant_id, t.org_id, t.created_at, d.developer_id, d.org_id, d.email
+	return store.One(ctx, s.db.Read(), "the tenant "+tenantID, scan, `SELECT t.tenant_id, t.org_id, t.created_at, d.developer_id, d.org_id, d.email
 		FROM tenants t JOIN developers d ON d.tenant_id = t.tenant_id WHERE t.tenant_id = $1 AND d.developer_id = $2`, tenantID, developerID)
 }
 
@@ -87,8 +87,8 @@ func listTenants(ctx context.Context, q store.Querier, s store.Slice) (page []Li
 }
 
 // Any says whether an operator has made a tenant yet.
-func (r *Room) Any(ctx context.Context) (bool, error) {
-	one, err := store.One(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = 0 LIMIT 1`)
+func (s *Service) Any(ctx context.Context) (bool, error) {
+	one, err := store.One(ctx, s.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = 0 LIMIT 1`)
 	return one != nil, err
 }
 
@@ -134,7 +134,7 @@ func owner(ctx context.Context, q store.Querier, tenantID string) (*Key, error) 
 // revoked; the system's own is the last of those that are not of the sandbox. A directory key signs none of their packs, and those stay sound under the next
 // directory, so that strangers' tenants, of the sandbox, have no part in its revocation. No
 // evidence of anybody rests on a key for webhooks.
-func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) {
+func (s *Service) TenantIDs(ctx context.Context, purpose string) ([]string, error) {
 	p, sandbox := sealer.PurposeOf(purpose), 0
 	switch {
 	case p.Name == "":
@@ -144,7 +144,7 @@ func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) 
 	case p.Sandbox:
 		sandbox = 1
 	}
-	ids, err := store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = $1 ORDER BY tenant_id`, sandbox)
+	ids, err := store.List(ctx, s.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = $1 ORDER BY tenant_id`, sandbox)
 	if err == nil && sandbox == 0 {
 		ids = append(ids, api.SystemTenant)
 	}
@@ -175,4 +175,29 @@ func madeBy(ctx context.Context, q store.Querier, maker *Key, now time.Time) (ma
 		made, more = made[:mostMadeKeys], true
 	}
 	return made, more, err
+}
+
+// exported is a tenant as an export has it, and a developer below.
+type exported struct {
+	TenantID  string        `json:"tenantId"`
+	OrgID     string        `json:"orgId"`
+	CreatedAt store.Instant `json:"createdAt"`
+}
+
+type exportedDeveloper struct {
+	DeveloperID string        `json:"developerId"`
+	OrgID       string        `json:"orgId"`
+	Email       string        `json:"email"`
+	CreatedAt   store.Instant `json:"createdAt"`
+}
+
+// Sections are the data of this package in an export of the tenant: of API keys no secrets.
+var Sections = []store.Section{
+	store.SectionOf("tenant", func(row store.Row) (t exported, err error) {
+		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt)
+	}, `SELECT tenant_id, org_id, created_at FROM tenants WHERE tenant_id = $1`),
+	store.SectionOf("developers", func(row store.Row) (d exportedDeveloper, err error) {
+		return d, row.Scan(&d.DeveloperID, &d.OrgID, &d.Email, &d.CreatedAt)
+	}, `SELECT developer_id, org_id, email, created_at FROM developers WHERE tenant_id = $1 ORDER BY developer_id`),
+	keys.Section("apiKeys"),
 }

@@ -1,34 +1,33 @@
 // Package tenant owns tenants, their developers, and their API keys.
 //
-// A tenant is made by an operator (Create), together with its first developer
-// and key. An organisation has one, unless the operator asks for another. Further keys are made, rotated and revoked by keys that hold keys:write;
-// nobody can give a scope that he lacks, and a key stays in the environment, test
-// or live, of the key that made it. An operator may do the same to any tenant's
-// keys, with any scope. Of a key's secret only the hash is kept, so the key is shown
-// once, in the answer that made it.
+// An operator creates a tenant (Create), together with its first developer and key. An organisation
+// has one tenant, unless the operator requests another. Keys that hold keys:write create, rotate
+// and revoke further keys; a key can't give scopes that it lacks, and stays in the environment,
+// test or live, of the key that made it. An operator may do the same to any tenant's keys, with any
+// scope. Only the hash of a key's secret is kept, so the key is shown once, in the response that
+// creates it.
 //
-// Rotating a key makes a successor with its label and scopes; the old key works on
-// for an overlap, a day unless the caller says otherwise, and then expires. A key is
-// rotated once. Whoever lost the answer rotates the successor, whose id the old key's
-// record names: the old key works that long. The successor lives as long as the old
-// key was meant to, unless the caller says otherwise.
+// Rotating a key makes a successor with its label and scopes; the old key works on for an overlap,
+// a day unless the caller says otherwise, and then expires. A key is rotated once. A caller that
+// lost the response rotates the successor, whose id is in the old key's record, while the old key
+// still works. The successor has the old key's end, unless the caller says otherwise.
 //
-// A key with an end makes no key that lasts longer, and gives no longer life to one that it
-// rotates, itself included: a stolen key ends when it was meant to. A longer life is given by
-// a key without an end, or by an operator.
+// A key with an end can't create a key that lasts longer, nor rotate one into a longer one, itself
+// included: so a stolen key ends at its end. Only a key without an end, or an operator, can extend
+// it.
 //
-// Revoking is final: revoking a revoked key changes nothing and leaves no event. The answer
-// names the keys in force that the key made, and those that they made, at most 100: whoever
-// stole it may hold them.
+// Revoking is final: revoking a revoked key changes nothing and leaves no event. The response names
+// the keys in force that the key made, and those that they made, at most 100, since a thief may
+// hold them.
 //
-// A change to a key is in force here at once, and at the edge within the lease's
-// bound; the answer says which nodes know of it already.
+// A change to a key is in force here at once, and at nodes within the lease's bound; the response
+// says which nodes have applied it.
 //
-// Whether a tenant is one of the sandbox is said when it is made, by the code that makes
-// it and by no request, and never changes. Its receipts and packs are signed by keys of
-// the sandbox alone, and the snapshots of its API keys tell the nodes so.
+// Whether a tenant is of the sandbox is set by the code that creates it, not by a request, and
+// never changes. Its receipts and packs are signed only by keys of the sandbox, and nodes learn
+// this from the snapshots of its API keys.
 //
-// A developer's email is personal data: it stands in the database, and in no event.
+// A developer's email is personal data: it is in the database, and in no event.
 //
 // Non-goals for now: more developers, deleting a tenant.
 package tenant
@@ -45,7 +44,7 @@ import (
 	"muniment/sealer"
 )
 
-// Counter counts one sort of a tenant's records.
+// Counter counts one kind of a tenant's records.
 type Counter func(ctx context.Context, tenantID string) (int64, error)
 
 // Counters are the tenant's counts in the order of the contract; nil counts 0.
@@ -53,35 +52,35 @@ type Counters struct {
 	Bases, Rights, Offers, Challenges, ProofPacks, Events Counter
 }
 
-// Nodes tells how far the nodes are. control/node implements it.
+// Nodes knows which revision the nodes have applied. control/node implements it.
 type Nodes interface {
 	// Await waits a bounded time for every live node to apply the revision.
 	Await(ctx context.Context, revision int64) node.Propagation
 }
 
-// Config of the room. DB and Nodes are required.
+// Config of the service. DB and Nodes are required.
 type Config struct {
 	DB       *store.DB
 	Nodes    Nodes
 	Counters Counters
 }
 
-// Room is safe for concurrent use.
-type Room struct {
+// Service is safe for concurrent use.
+type Service struct {
 	db       *store.DB
 	nodes    Nodes
 	counters Counters
 }
 
-// New wires the room.
-func New(cfg Config) (*Room, error) {
+// New returns the service.
+func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Nodes == nil {
 		return nil, errors.New("cannot open the tenants: DB or Nodes is missing")
 	}
-	return &Room{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters}, nil
+	return &Service{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters}, nil
 }
 
-// Request asks for a tenant with its first developer and key.
+// Request is a request for a tenant with its first developer and key.
 type Request struct {
 	// Org is the organisation's id, with or without its prefix.
 	Org string `json:"org" minLength:"1" maxLength:"68"`
@@ -94,7 +93,7 @@ type Request struct {
 	Env string `json:"env,omitempty" enum:"test,live"`
 	// Another allows an organisation that has a tenant a further one.
 	Another bool `json:"another,omitempty" doc:"Make a tenant although the organisation has one."`
-	// Sandbox makes a tenant of the sandbox. No request can ask for that.
+	// Sandbox creates a tenant of the sandbox. No request can set it.
 	Sandbox bool `json:"-"`
 }
 
@@ -107,11 +106,11 @@ type Created struct {
 	APIKey      string `json:"apiKey"`
 }
 
-// Create makes a tenant, in one change. It refuses with api.Invalid, and with
-// STATE_CONFLICT where the organisation has a tenant, unless another one is asked for:
-// who makes it twice would else spread rights and receipts over two logs.
-func (r *Room) Create(ctx context.Context, q Request) (c Created, err error) {
-	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+// Create makes a tenant, in one change. It refuses with api.Invalid, and with STATE_CONFLICT if the
+// organisation has a tenant, unless another one is requested: a second tenant by mistake would
+// spread rights and receipts over two logs.
+func (s *Service) Create(ctx context.Context, q Request) (c Created, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) (err error) {
 		c, err = Make(ctx, tx, q)
 		return err
 	})

@@ -130,7 +130,7 @@ up() {
 	echo "clickhouse-cluster: up on $(addresses tcp_port) (native) and $(addresses http_port) (HTTP)" >&2
 }
 
-# launch starts a replica and whoever starts it again.
+# launch starts a replica and the loop that restarts it.
 launch() {
 	[ ! -e "$home/$1/wanted" ] || return 0
 	touch "$home/$1/wanted"

@@ -149,7 +149,7 @@ down() {
 		kill "$(cat "$home/tls.pid")" 2>/dev/null || true
 		rm -f "$home/tls.pid"
 	fi
-	# Whoever starts the server again may be about to.
+	# The loop that restarts the server may be about to.
 	for _ in $(seq 100); do
 		if alive; then
 			kill -9 "$(cat "$home/pid")" 2>/dev/null || true

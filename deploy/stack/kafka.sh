@@ -11,7 +11,7 @@
 #                          100 further each, controllers one behind their broker.
 #   MUNIMENT_KAFKA_NODES   how many brokers; default 1. It stays for the life of the
 #                          data in $MUNIMENT_STACK/kafka.
-#   MUNIMENT_KAFKA_ADVERTISED  port that clients are told to come to, of a proxy in
+#   MUNIMENT_KAFKA_ADVERTISED  port that clients are sent to, of a proxy in
 #                          front of a single broker; default: the broker's
 #   MUNIMENT_STACK_TLS     1: TLS and SCRAM-SHA-512 alone, for the user muniment; see tls.sh
 #   MUNIMENT_KAFKA_HEAP    heap of a broker; default 320m

@@ -48,7 +48,7 @@ locate() {
 	fi
 }
 
-# as runs a command as whoever the server belongs to.
+# as runs a command as the server's owner.
 as() {
 	if [ "$(id -u)" = 0 ]; then
 		runuser -u "$owner" -- "$@"

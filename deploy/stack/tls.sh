@@ -1,6 +1,6 @@
 # Read by the engines' scripts: what MUNIMENT_STACK_TLS=1 means. Every engine then
 # speaks TLS alone and wants a password. The authority and the servers' certificate
-# are made once, in $stack/tls; whoever trusts tls/ca.crt finds all of them at
+# are made once, in $stack/tls; a client that trusts tls/ca.crt trusts all of them at
 # 127.0.0.1 and localhost. Data keep the mode in which they were made.
 tls=${MUNIMENT_STACK_TLS:-}
 

@@ -1,4 +1,4 @@
-// Package adapter turns the documents that fleets and their vendors send anyway into rows of
+// Package adapter turns the documents that fleets and their vendors already send into rows of
 // POST /v1/delivery/ingest-batch: proofs of play, billing notices, tracking calls, measurements.
 //
 // # Formats
@@ -16,19 +16,9 @@
 //	vast         VAST 4: tracking URLs (text/uri-list)           universaladid                           tz
 //	vistar       Vistar Media: ads and when they were shown      venue_id                                –
 //
-// A body is sent as it is, for example:
+// A body is sent as it is; the README has a request of each.
 //
-//	curl "$URL/v1/delivery/ingest-batch?format=broadsign&tz=America/Toronto" -H "Authorization: Bearer $KEY" --data-binary @pop.json
-//	curl "$URL/v1/delivery/ingest-batch?format=cloudevents" -H "Authorization: Bearer $KEY" --data-binary @events.json
-//	curl "$URL/v1/delivery/ingest-batch?column.playedAt=Start&column.dwellSeconds=Length&column.vendorId=Screen&vendor=acme&idType=screen&tz=UTC" \
-//	  -H "Authorization: Bearer $KEY" -H "Content-Type: text/csv" --data-binary @plays.csv
-//	curl "$URL/v1/delivery/ingest-batch?format=dv360&idType=adUnit,line" -H "Authorization: Bearer $KEY" --data-binary @adplays.json
-//	curl "$URL/v1/delivery/ingest-batch?format=omsdk" -H "Authorization: Bearer $KEY" --data-binary @sessions.ndjson
-//	curl "$URL/v1/delivery/ingest-batch?format=openrtb&vendor=exchange.example&dwellMs=10000" -H "Authorization: Bearer $KEY" --data-binary @notices.json
-//	curl "$URL/v1/delivery/ingest-batch?format=vast" -H "Authorization: Bearer $KEY" --data-binary @tracking.txt
-//	curl "$URL/v1/delivery/ingest-batch?format=vistar" -H "Authorization: Bearer $KEY" --data-binary @ads.json
-//
-// # What becomes of a document
+// # How a document becomes rows
 //
 // A row names a vendor, the format unless ?vendor= says which, and an id that a mapping turns
 // into right and anchor: ?idType= takes another one of the document's, or several, as in
@@ -41,12 +31,12 @@
 // twice. How many a vendor says saw a play is the multiplier, rounded to four decimals; a
 // vendor's 0 is refused, as a row counts as more; with multiplier=none each play counts as one.
 //
-// Nothing is guessed: what a row needs and the document lacks, or says in a way that could be
-// meant differently, is a *RowError that names the document's own field, and the other rows
-// stand. Fields that are not named in a format's file are skipped: devices, addresses and
-// people are none of ours.
+// Nothing is guessed: a required field that the document lacks, or whose meaning is ambiguous,
+// is a *RowError that names the document's own field, and the other rows are not affected.
+// Fields that are not named in a format's file are skipped, such as devices, addresses and
+// people.
 //
-// What is held in memory is a small multiple of a document, whatever it holds.
+// Memory is a small multiple of the document's size, whatever it holds.
 package adapter
 
 import (
@@ -99,7 +89,7 @@ func Lookup(format, mediaType string) (Format, bool) {
 
 // Header is what a request says beside its body.
 type Header struct {
-	// Field is a header field by its name in lower case, "" if there is none; nil for none at all.
+	// Field is a header field by its name in lower case, "" if there is none.
 	Field func(name string) string
 	// Query holds the parameters of the request's URL.
 	Query url.Values
@@ -109,7 +99,7 @@ type Header struct {
 // one JSON object, as api.Row has it, which is the caller's to keep; or a *RowError in its
 // place. A document that can't be read is one *DocumentError and no row.
 //
-// Rows may be many more than a batch holds: whoever has enough stops. Formats that gather a
+// Rows may be many more than a batch holds: the caller stops when it has enough. Formats that gather a
 // row from several events stop by themselves, one row above that.
 func (f Format) Rows(h Header, body []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
@@ -124,7 +114,7 @@ func (f Format) Rows(h Header, body []byte) iter.Seq2[[]byte, error] {
 	}
 }
 
-// RowError says why a row of a document is none.
+// RowError says why a row of a document is invalid.
 type RowError struct {
 	// Field is the field at fault with the row's place, in the document's own words, as in
 	// pop[3].end_time; the place alone where no field is at fault, "" where there is none.

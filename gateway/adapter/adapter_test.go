@@ -70,7 +70,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestRowsStopWithTheCaller: no row is made that nobody takes, and none is handed out after the
+// TestRowsStopWithTheCaller: no row is made that the caller does not take, and none is handed out after the
 // caller has enough.
 func TestRowsStopWithTheCaller(t *testing.T) {
 	for _, x := range examples(t, "*") {

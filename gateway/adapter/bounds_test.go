@@ -6,7 +6,6 @@ package adapter
 
 import (
 	"bytes"
-	"net/url"
 	"os"
 	"runtime"
 	"strings"
@@ -92,8 +91,7 @@ func hostile(size int) map[string][]byte {
 func taken(f Format, document []byte) (rows int, bytes uint64) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	query := url.Values{}
-	for range f.Rows(Header{Query: query}, document) {
+	for range f.Rows(Header{Field: func(string) string { return "" }}, document) {
 		if rows++; rows == mostTaken {
 			break
 		}

@@ -14,7 +14,7 @@ var broadsign = Format{
 	Name:    "broadsign",
 	ids:     []string{"display_unit_id", "frame_id", "player_id", "campaign_id", "schedule_id", "ad_copy_id"},
 	options: []string{optionIDType, optionMultiplier, optionZone, optionVendor},
-	read:    func(d *document) error { return d.each(d.readBroadsign) },
+	read:    func(d *document) error { return d.eachList("pop", "player_id", (*play).readBroadsign) },
 }
 
 type broadsignPlay struct {
@@ -31,28 +31,6 @@ type broadsignPlay struct {
 // broadsignOrder is that of the values in the short form. Behind them stand three of the
 // network's own, which may say anything of anybody.
 var broadsignOrder = []string{"display_unit_id", "frame_id", "n_screens", "ad_copy_id", "campaign_id", "schedule_id", "impressions", "interactions", "end_time", "duration"}
-
-func (d *document) readBroadsign(place string, request jsontext.Value) error {
-	var plays, playerID jsontext.Value
-	if err := members(request, map[string]*jsontext.Value{"pop": &plays, "player_id": &playerID}); err != nil {
-		return err
-	}
-	var player id
-	if playerID != nil && player.UnmarshalJSON(playerID) != nil {
-		return unreadable("player_id must be a number")
-	}
-	if plays.Kind() != jsontext.KindBeginArray {
-		return unreadable("pop must be an array of plays")
-	}
-	for place, value := range elements(member(place, "pop"), plays) {
-		p := d.play(place)
-		p.readBroadsign(player, value)
-		if !d.emit(p) {
-			return nil
-		}
-	}
-	return nil
-}
 
 func (p *play) readBroadsign(player id, value jsontext.Value) {
 	var v broadsignPlay

@@ -25,7 +25,7 @@ var cloudEvents = Format{
 	Name:  "cloudevents",
 	media: []string{"application/cloudevents+json", "application/cloudevents-batch+json"},
 	read: func(d *document) error {
-		if d.field("ce-specversion") != "" && !strings.HasPrefix(strings.ToLower(d.field("content-type")), "application/cloudevents") {
+		if d.header.Field("ce-specversion") != "" && !strings.HasPrefix(strings.ToLower(d.header.Field("content-type")), "application/cloudevents") {
 			return d.readBinaryEvent()
 		}
 		return d.each(func(place string, value jsontext.Value) error {
@@ -53,18 +53,11 @@ type cloudEvent struct {
 	DataBase64      string         `json:"data_base64"`
 }
 
-func (d *document) field(name string) string {
-	if d.header.Field == nil {
-		return ""
-	}
-	return d.header.Field(name)
-}
-
 // readBinaryEvent reads an event whose attributes are header fields, with percent signs for
 // what those can't hold.
 func (d *document) readBinaryEvent() error {
 	p := d.play("")
-	v := cloudEvent{DataContentType: d.field("content-type"), Data: d.body}
+	v := cloudEvent{DataContentType: d.header.Field("content-type"), Data: d.body}
 	for _, field := range [...]struct {
 		name string
 		dst  *string
@@ -73,7 +66,7 @@ func (d *document) readBinaryEvent() error {
 		{"ce-time", &v.Time}, {"ce-subject", &v.Subject}, {"ce-dataschema", &v.DataSchema},
 	} {
 		var err error
-		if *field.dst, err = url.PathUnescape(d.field(field.name)); err != nil {
+		if *field.dst, err = url.PathUnescape(d.header.Field(field.name)); err != nil {
 			return unreadable("the header field %s has an invalid percent-encoding", field.name)
 		}
 	}

@@ -42,29 +42,19 @@ func (d *document) readDV360(place string, value jsontext.Value) error {
 	}
 	switch {
 	case requests.Kind() == jsontext.KindBeginArray:
-		for place, request := range elements(member(place, "requests"), requests) {
+		d.plays(member(place, "requests"), requests, func(p *play, request jsontext.Value) {
 			v := struct {
 				AdPlay jsontext.Value `json:"adPlay"`
 			}{}
-			p := d.play(place)
 			if p.decode(request, &v); v.AdPlay == nil {
 				p.refuse("adPlay", "is missing")
-			} else {
-				p.place = member(place, "adPlay")
-				p.readDV360(v.AdPlay)
+				return
 			}
-			if !d.emit(p) {
-				return nil
-			}
-		}
+			p.place = member(p.place, "adPlay")
+			p.readDV360(v.AdPlay)
+		})
 	case plays.Kind() == jsontext.KindBeginArray:
-		for place, value := range elements(member(place, "adPlays"), plays) {
-			p := d.play(place)
-			p.readDV360(value)
-			if !d.emit(p) {
-				return nil
-			}
-		}
+		d.plays(member(place, "adPlays"), plays, (*play).readDV360)
 	case requests != nil || plays != nil:
 		return unreadable("requests and adPlays must be arrays")
 	default:

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"muniment/gateway/api"
 )
 
@@ -30,6 +32,37 @@ type play struct {
 }
 
 func (d *document) play(place string) *play { return &play{document: d, place: place} }
+
+// plays hands out a play for each element of an array, as read fills it in.
+func (d *document) plays(place string, array jsontext.Value, read func(p *play, value jsontext.Value)) {
+	for place, value := range elements(place, array) {
+		p := d.play(place)
+		read(p, value)
+		if !d.emit(p) {
+			return
+		}
+	}
+}
+
+// eachList hands out the plays that each object has in a list, and with them an id of all, if
+// the object has one beside the list.
+func (d *document) eachList(list, beside string, read func(p *play, of id, value jsontext.Value)) error {
+	return d.each(func(place string, object jsontext.Value) error {
+		var plays, ofAll jsontext.Value
+		if err := members(object, map[string]*jsontext.Value{list: &plays, beside: &ofAll}); err != nil {
+			return err
+		}
+		var of id
+		if ofAll != nil && of.UnmarshalJSON(ofAll) != nil {
+			return unreadable("%s must be a string or a number", beside)
+		}
+		if plays.Kind() != jsontext.KindBeginArray {
+			return unreadable("%s must be an array of plays", list)
+		}
+		d.plays(member(place, list), plays, func(p *play, value jsontext.Value) { read(p, of, value) })
+		return nil
+	})
+}
 
 // refuse says what is wrong with a field, by the document's own name.
 func (p *play) refuse(field, message string, args ...any) {

@@ -22,7 +22,7 @@ type rowFields struct {
 }
 
 // readRow reads a row in its own words. at is when it was played if it doesn't say so itself,
-// "" if nobody does.
+// "" if neither does.
 func (p *play) readRow(value jsontext.Value, at string) {
 	var v rowFields
 	if p.decode(value, &v); p.fault == nil {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// mostSessions is one more than a batch has rows: whoever sees so many refuses them all,
-	// and the rest of the document need not be read.
+	// mostSessions is one more than a batch has rows: a batch of so many is refused, and the
+	// remaining document is not read.
 	mostSessions = 1001
 
 	displayInView = time.Second     // how long on end half of it must be in view to be viewable,
@@ -90,7 +90,7 @@ type measure struct {
 	from            time.Time
 	dwell           time.Duration
 	progress        int   // of completionStates
-	viewable, heard *bool // nil: nobody measured it
+	viewable, heard *bool // nil: not measured
 }
 
 // add adds up the events, in the order of their times. ok is false if it was never shown.

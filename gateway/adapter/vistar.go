@@ -16,7 +16,7 @@ var vistar = Format{
 	Name:    "vistar",
 	ids:     []string{"venue_id", "display_area_id", "campaign_id", "order_id", "creative_id", "asset_id", "deal_id"},
 	options: []string{optionIDType, optionVendor},
-	read:    func(d *document) error { return d.each(d.readVistar) },
+	read:    func(d *document) error { return d.eachList("advertisement", "venue_id", (*play).readVistar) },
 }
 
 type vistarPlay struct {
@@ -31,28 +31,6 @@ type vistarPlay struct {
 	DisplayTime   *float64 `json:"display_time"` // seconds since 1970
 	Milliseconds  *float64 `json:"length_in_milliseconds"`
 	Seconds       *float64 `json:"length_in_seconds"`
-}
-
-func (d *document) readVistar(place string, answer jsontext.Value) error {
-	var plays, venueID jsontext.Value
-	if err := members(answer, map[string]*jsontext.Value{"advertisement": &plays, "venue_id": &venueID}); err != nil {
-		return err
-	}
-	var venue id
-	if venueID != nil && venue.UnmarshalJSON(venueID) != nil {
-		return unreadable("venue_id must be a string")
-	}
-	if plays.Kind() != jsontext.KindBeginArray {
-		return unreadable("advertisement must be an array")
-	}
-	for place, value := range elements(member(place, "advertisement"), plays) {
-		p := d.play(place)
-		p.readVistar(venue, value)
-		if !d.emit(p) {
-			return nil
-		}
-	}
-	return nil
 }
 
 func (p *play) readVistar(venue id, value jsontext.Value) {

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// PathBeacon begins the path of a beacon; its token is the rest.
+// PathBeacon begins the path of a beacon; its token follows.
 const PathBeacon = "/beacon/"
 
 // Beacon is the right to report plays of one anchor under one right by calling a URL. Nothing
-// of it is stored: its token tells all, and is signed by a key of control's.
+// of it is stored: its token holds all of it, and is signed by a key of control's.
 type Beacon struct {
 	TenantID string `json:"tenantId"`
 	// KeyID is the API key that made it. Once that may not deliver, nor may the beacon.
@@ -33,7 +33,7 @@ type Beacon struct {
 // maxBeaconToken bounds a token: an anchor of 512 bytes, spelt by escapes, fits.
 const maxBeaconToken = 6 << 10
 
-// beaconContext is before what is signed, so that it is worth nothing in another place.
+// beaconContext precedes the signed text, so that the signature is valid for beacons only.
 const beaconContext = "muniment beacon/v1\n"
 
 var strict64 = base64.RawURLEncoding.Strict()

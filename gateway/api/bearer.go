@@ -10,8 +10,8 @@ import (
 
 const secretBytes = 32
 
-// NewBearer makes a bearer token for an id, <id>.<secret>, and the hash that whoever it
-// is presented to keeps of it: a secret of 256 random bits needs no slow one.
+// NewBearer makes a bearer token for an id, <id>.<secret>, and the hash that is stored to check
+// it: a secret of 256 random bits needs no slow hash.
 func NewBearer(id string) (token, hash string) {
 	var secret [secretBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails
@@ -19,8 +19,8 @@ func NewBearer(id string) (token, hash string) {
 	return id + "." + text, hashOf(text)
 }
 
-// ReadBearer takes a bearer token apart: for whom it is, and its hash. It is not ok, and
-// there is neither, for a text that NewBearer can't have made.
+// ReadBearer returns the id of a bearer token and its hash; ok is false, and both are empty, for
+// a text that NewBearer can't have made.
 func ReadBearer(prefix Prefix, token string) (id, hash string, ok bool) {
 	id, secret, _ := strings.Cut(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(secret)

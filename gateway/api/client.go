@@ -93,11 +93,11 @@ func (c *Client) Ask(ctx context.Context, credential, method, path string, in, o
 	defer resp.Body.Close()
 	answer := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode != http.StatusOK {
-		var told ErrorBody
-		if err := answer.Decode(&told); err != nil || told.Code == "" {
+		var body ErrorBody
+		if err := answer.Decode(&body); err != nil || body.Code == "" {
 			return &Refused{Status: resp.StatusCode, Message: resp.Status}
 		}
-		return &Refused{resp.StatusCode, told.Code, told.Message, told.Field}
+		return &Refused{resp.StatusCode, body.Code, body.Message, body.Field}
 	}
 	envelope := struct {
 		OK   bool `json:"ok"`

@@ -57,20 +57,20 @@ type Ingested struct {
 // RowResult is what became of one row.
 type RowResult struct {
 	Index  int    `json:"index" minimum:"0" doc:"The row's place in the body, from 0."`
-	Status string `json:"status" enum:"accepted,duplicate,rejected,unmapped" doc:"accepted: the receipt is durable. duplicate: the play was delivered before; the receipt is that of then. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does."`
+	Status string `json:"status" enum:"accepted,duplicate,rejected,unmapped" doc:"accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then, where this node has it; or the row is equal to an unmapped one of the batch, and has its heldId. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does."`
 	// Receipt, Signature, Substrate and Metering are those of Delivered.
 	Receipt   *Receipt          `json:"receipt,omitempty"`
 	Signature *Signature        `json:"signature,omitempty"`
 	Substrate string            `json:"substrate,omitempty" doc:"The substrate whose rules were applied."`
 	Metering  *MeteringDecision `json:"metering,omitempty"`
 	Error     *RowError         `json:"error,omitempty" doc:"Of a row that is rejected. With a reason it may be sent again."`
-	HeldID    string            `json:"heldId,omitempty" doc:"Of a row that is unmapped." example:"hld_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
+	HeldID    string            `json:"heldId,omitempty" doc:"Of a row that is unmapped, or equal to one." example:"hld_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
 }
 
 // RowCounts are the numbers of rows by status.
 type RowCounts struct {
 	Accepted  int `json:"accepted" doc:"Rows whose receipt is new."`
-	Duplicate int `json:"duplicate" doc:"Rows that were delivered before."`
+	Duplicate int `json:"duplicate" doc:"Rows that were delivered before, or stand in the batch twice."`
 	Rejected  int `json:"rejected" doc:"Rows without a receipt."`
 	Unmapped  int `json:"unmapped" doc:"Rows that are held."`
 }
@@ -103,4 +103,7 @@ type MeteringDecision struct {
 	Reasons    []string `json:"reasons" nullable:"false" doc:"Every reason for which the delivery is not billed."`
 	Basis      string   `json:"basis" enum:"viewable,gross,audible,delivered,none" doc:"What the quantity is of."`
 	QuantityMs int64    `json:"quantityMs"`
+	// Impressions and Completion are as in the event (see sealer).
+	Impressions string `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"A decimal: how many impressions the delivery makes. 0 if it is not billed, else the row's multiplier, or 1." example:"1"`
+	Completion  string `json:"completion" enum:"none,started,first_quartile,midpoint,third_quartile,complete" doc:"How far a video was played: telemetry's completionState, none if it says nothing."`
 }

@@ -54,7 +54,7 @@ func (c Code) Status() int {
 // Codes lists the contract's codes, sorted.
 func Codes() []Code { return slices.Sorted(maps.Keys(statuses)) }
 
-// Reason tells a caller why the service answers 503: nothing is wrong with the
+// Reason says why the service answers 503: nothing is wrong with the
 // request, nothing was promised, and it may be sent again after retry-after.
 type Reason string
 
@@ -71,9 +71,9 @@ const (
 	// ControlUnavailable: the gateway can't reach control; deliveries go on.
 	ControlUnavailable Reason = "CONTROL_UNAVAILABLE"
 	WarehouseBehind    Reason = "WAREHOUSE_BEHIND"
-	SetAside           Reason = "SET_ASIDE"
+	Quarantined        Reason = "QUARANTINED"
 	StorageFull        Reason = "STORAGE_FULL"
-	// DatabaseUnavailable: whether a change was made is told by the message.
+	// DatabaseUnavailable: the message says whether a change was made.
 	DatabaseUnavailable Reason = "DATABASE_UNAVAILABLE"
 	// EngineUnavailable: the log or the warehouse does not answer control.
 	EngineUnavailable Reason = "ENGINE_UNAVAILABLE"
@@ -85,7 +85,7 @@ const (
 // Reasons lists the reasons above.
 func Reasons() []Reason {
 	return []Reason{
-		RightsStale, LogUnavailable, NoSigningKey, DelegationEnded, Overloaded, Draining, ControlUnavailable, WarehouseBehind, SetAside, StorageFull,
+		RightsStale, LogUnavailable, NoSigningKey, DelegationEnded, Overloaded, Draining, ControlUnavailable, WarehouseBehind, Quarantined, StorageFull,
 		DatabaseUnavailable, DatabaseBusy, EngineUnavailable,
 	}
 }
@@ -133,6 +133,9 @@ type Error struct {
 	Violations json.RawMessage
 	// Pending is set on a 503 of sealing: what is still awaited.
 	Pending any
+	// ConfirmationToken and Preview are set on a 412 of an erasure that is to be confirmed.
+	ConfirmationToken string
+	Preview           any
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
@@ -166,6 +169,9 @@ type ErrorBody struct {
 	Violations       json.RawMessage   `json:"violations,omitempty" doc:"Every rule that refused the delivery."`
 	Pending          any               `json:"pending,omitempty" doc:"What sealing still waits for."`
 	RequestID        string            `json:"requestId,omitempty" doc:"Repeats the header X-Request-Id."`
+
+	ConfirmationToken string `json:"confirmationToken,omitempty" doc:"Of an erasure: what confirms it, within 10 minutes."`
+	Preview           any    `json:"preview,omitempty" doc:"Of an erasure: how much would go, by where it is kept."`
 }
 
 // SchemaName is what the document calls it.
@@ -177,7 +183,7 @@ type RowError struct {
 	Message          string            `json:"message" doc:"For people; it may change."`
 	Field            string            `json:"field,omitempty" doc:"The first field at fault."`
 	ValidationErrors []ValidationError `json:"validationErrors,omitempty" maxItems:"20" doc:"The faults, when there are several: the first 20."`
-	Reason           Reason            `json:"reason,omitempty" doc:"Why the service can't tell now; send the row again."`
+	Reason           Reason            `json:"reason,omitempty" doc:"Why the service can't decide now; send the row again."`
 	Substrate        string            `json:"substrate,omitempty" doc:"The substrate whose rules were applied."`
 	Gate             string            `json:"gate,omitempty" doc:"The version of the rules." example:"gate.v1"`
 	Violations       json.RawMessage   `json:"violations,omitempty" doc:"Every rule that refused the delivery."`
@@ -188,7 +194,7 @@ func (e *Error) OfRow() RowError {
 	return RowError{e.Code, e.Message, e.Field, e.several(), e.Reason, e.Substrate, e.Gate, e.Violations}
 }
 
-// several are the faults, where there are more than the one that Field tells.
+// several returns the faults, if there are more than the one in Field.
 func (e *Error) several() []ValidationError {
 	if len(e.ValidationErrors) < 2 {
 		return nil
@@ -205,6 +211,7 @@ func (e *Error) Body() ([]byte, error) {
 	err := enc.Encode(ErrorBody{
 		false, e.Code, e.Message, ContractVersion, e.Field, e.several(), e.RequiredScopes, e.KeyScopes,
 		e.Reason, e.Substrate, e.Gate, e.Violations, e.Pending, e.RequestID,
+		e.ConfirmationToken, e.Preview,
 	})
 	return text.Bytes(), err
 }
@@ -273,7 +280,7 @@ func TooLarge(message string) *Error {
 }
 
 // From turns any error into what a caller may see of it. An error that is no
-// *Error becomes INTERNAL_ERROR with a fixed text; whoever calls From logs it.
+// *Error becomes INTERNAL_ERROR with a fixed text; the caller logs it.
 // The result is the caller's own copy, free to be given a RequestID.
 func From(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -11,11 +11,11 @@ import (
 // of some kinds, ordered by revision. There is one revision counter, and commit order is
 // revision order, so a node that has applied revision R knows everything up to R.
 
-// FeedRequest asks: I have applied After; what came behind it?
+// FeedRequest asks for the changes after revision After.
 type FeedRequest struct {
 	NodeID string `json:"nodeId" maxLength:"64"`
 	// After is the newest revision that the node has applied; it doubles as the
-	// node's report of how far it is. 0 asks for a first copy, which holds only
+	// node's report of its progress. 0 asks for a first copy, which holds only
 	// what a node may never forget: every key or right that is or was stopped.
 	After int64 `json:"after"`
 	// Spooled is how many records that the node has promised are not in the log that
@@ -25,8 +25,7 @@ type FeedRequest struct {
 	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100" maxLength:"64"`
 }
 
-// Feed is control's answer, read from the primary database after the question
-// arrived.
+// Feed is control's answer, read from the primary database after the request arrived.
 type Feed struct {
 	// Incarnation names this life of the database; a restore makes a new one. A
 	// node that meets another than it knew is stale until it was allowed to go on.
@@ -94,11 +93,11 @@ type Kind[T any] struct {
 // Rights are stopped while they are not ACTIVE.
 var Rights = Kind[Right]{"right", PrefixRight, func(r *Right) (string, int64, bool) { return r.ID, r.Revision, r.State != RightActive }}
 
-// Keys are stopped as soon as they have a moment of revocation, be it in the future.
+// Keys are stopped as soon as they have a moment of revocation, also one in the future.
 var Keys = Kind[Key]{"key", PrefixKey, func(k *Key) (string, int64, bool) { return k.ID, k.Revision, !k.RevokedAt.IsZero() }}
 
-// BeaconKeys are all in every node's first copy, as few as they are: nobody can have a node ask
-// control for a key by naming one.
+// BeaconKeys are all in every node's first copy, as they are few: so a caller can't cause
+// requests to control by naming keys.
 var BeaconKeys = Kind[BeaconKey]{"beacon_key", "", func(k *BeaconKey) (string, int64, bool) { return k.ID, k.Revision, true }}
 
 // Change is what the feed carries of a snapshot.

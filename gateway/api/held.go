@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// Rows of batches whose vendor's id no mapping knows are held by control until one does. A
-// node sends them before it answers.
+// Control holds rows of batches whose vendor's id has no mapping, until it has one. A node sends
+// them before it answers.
 
 // The most that one HoldRequest has, so that it fits what control reads of a body.
 const (
@@ -36,8 +36,9 @@ type HeldRow struct {
 	VendorID string      `json:"vendorId" minLength:"1" maxLength:"512"`
 	// PlayedAt is the row's, read.
 	PlayedAt time.Time `json:"playedAt" maxLength:"64"`
-	// Row is the row as Row.AppendJSON writes it. Here it is a text, not a value: control
-	// reads what it holds only when it is delivered.
+	// Content is a hash of all that the row says, as nodes compare rows of one identity.
+	Content string `json:"content" minLength:"1" maxLength:"64"`
+	// Row is the row as it was sent: a text, not a value, so that it stays unchanged.
 	Row string `json:"row" maxLength:"65536"`
 }
 
@@ -46,20 +47,16 @@ type Held struct {
 	Results []HeldResult `json:"results"`
 }
 
-// HeldResult is what became of a row. A row that is held already has the id that it got then.
+// HeldResult is the outcome of a row. A row that is held already has the id that it got then,
+// and so has one that was refused when it was to be delivered, and is held once more.
 type HeldResult struct {
 	HeldID string `json:"heldId,omitempty"`
+	// Delivered: the row was held, and has its receipt.
+	Delivered bool `json:"delivered,omitempty"`
 	// Error is set where the row is not held: RATE_LIMITED while the tenant's rows fill its
 	// quota, VALIDATION_FAILED for one that is too old or too long, STATE_CONFLICT where a row
 	// of this identity and other content is held.
-	Error *HeldError `json:"error,omitempty"`
-}
-
-// HeldError is why a row is not held.
-type HeldError struct {
-	Code    Code   `json:"error"`
-	Message string `json:"message"`
-	Field   string `json:"field,omitempty"`
+	Error *RowError `json:"error,omitempty"`
 }
 
 // Err is the error for the row's result; nil if the row is held.

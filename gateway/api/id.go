@@ -3,6 +3,7 @@ package api
 import (
 	"crypto/rand"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -13,18 +14,20 @@ type Prefix string
 
 // Prefixes of the contract and of the design.
 const (
-	PrefixTenant    Prefix = "tnt_"
-	PrefixOrg       Prefix = "org_"
-	PrefixDeveloper Prefix = "dev_"
-	PrefixKey       Prefix = "key_"
-	PrefixBasis     Prefix = "bas_"
-	PrefixRight     Prefix = "rgh_"
-	PrefixReceipt   Prefix = "rcp_"
-	PrefixEvent     Prefix = "evt_"
-	PrefixPack      Prefix = "ppk_"
-	PrefixNode      Prefix = "nod_"
-	PrefixMapping   Prefix = "map_"
-	PrefixHeld      Prefix = "hld_"
+	PrefixTenant          Prefix = "tnt_"
+	PrefixOrg             Prefix = "org_"
+	PrefixDeveloper       Prefix = "dev_"
+	PrefixKey             Prefix = "key_"
+	PrefixBasis           Prefix = "bas_"
+	PrefixRight           Prefix = "rgh_"
+	PrefixReceipt         Prefix = "rcp_"
+	PrefixEvent           Prefix = "evt_"
+	PrefixPack            Prefix = "ppk_"
+	PrefixNode            Prefix = "nod_"
+	PrefixMapping         Prefix = "map_"
+	PrefixHeld            Prefix = "hld_"
+	PrefixWebhook         Prefix = "whk_"
+	PrefixWebhookDelivery Prefix = "dlv_"
 	// PrefixVendorKey is that of what VendorKey makes, which is no ULID.
 	PrefixVendorKey Prefix = "vid_"
 
@@ -62,37 +65,28 @@ func AppendID(dst []byte, p Prefix, at time.Time, entropy [10]byte) []byte {
 	return dst
 }
 
+// EventOf is the id of the event that holds a receipt: both have the same ULID.
+func EventOf(receiptID string) string {
+	return string(PrefixEvent) + strings.TrimPrefix(receiptID, string(PrefixReceipt))
+}
+
 // IsID says whether s is the prefix followed by a ULID in its canonical upper
 // case form.
 func IsID[T string | []byte](p Prefix, s T) bool {
 	if len(s) != len(p)+ulidLen || string(s[:len(p)]) != string(p) {
 		return false
 	}
-	rest := s[len(p):]
-	if rest[0] > '7' {
-		return false
-	}
-	for i := range len(rest) {
-		if !ulidDigit[rest[i]] {
-			return false
-		}
-	}
-	return true
+	var id ulid.ULID
+	var canonical [ulidLen]byte
+	text := []byte(s[len(p):])
+	return id.UnmarshalText(text) == nil && id.MarshalTextTo(canonical[:]) == nil && string(canonical[:]) == string(text)
 }
 
 // OrgIDPattern is the form of an organisation's id, as a regular expression. It is no ULID:
-// whoever makes a tenant names its organisation, and callers name those they deal with.
+// an operator names a tenant's organisation, and callers name their counterparties.
 const OrgIDPattern = `^org_[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`
 
 var orgID = regexp.MustCompile(OrgIDPattern)
 
 // IsOrgID says whether s is the id of an organisation.
 func IsOrgID(s string) bool { return orgID.MatchString(s) }
-
-// ulidDigit holds the bytes that a ULID's text is made of.
-var ulidDigit = func() (is [256]bool) {
-	for _, c := range []byte(ulid.Encoding) {
-		is[c] = true
-	}
-	return is
-}()

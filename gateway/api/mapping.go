@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Mappings tell nodes what vendors' ids stand for. A record is one id of a vendor with all
+// Mappings are what vendors' ids stand for. A record is one id of a vendor with all
 // its windows. None is ever stopped, so a first copy holds none of them, however many there
 // are: a node asks for those that it meets. Whether a delivery is allowed is for its right to
 // say.
@@ -35,8 +35,11 @@ type MappingWindow struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// At returns the window that a moment is in, nil if there is none.
+// At returns the window that a moment is in, nil if there is none, or no mapping.
 func (m *Mapping) At(moment time.Time) *MappingWindow {
+	if m == nil {
+		return nil
+	}
 	behind := sort.Search(len(m.Windows), func(i int) bool { return m.Windows[i].From.After(moment) })
 	if behind == 0 {
 		return nil

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// What control and the nodes say to each other is no part of the public contract:
-// processes of one version speak it, over a listener of their own. It wears the
-// contract's envelope. A request but the first bears the node's credential:
-// Authorization: Bearer nod_<ULID>.<secret>.
+// The protocol between control and the nodes is not part of the public contract: processes of
+// one version speak it, on a listener of its own. It uses the contract's envelope. Every request
+// but the first carries the node's credential, Authorization: Bearer nod_<ULID>.<secret>.
 const (
 	PathFeed      = "/nodes/feed"      // POST FeedRequest → Feed
 	PathSnapshots = "/nodes/snapshots" // GET …/{kind}/{id} → Snapshot; POST …/{kind} SnapshotsRequest → Snapshots
@@ -23,13 +22,18 @@ const (
 // receipts and the windows of its keys. One that is further ahead may not join or start.
 const ClockSlack = time.Minute
 
-// JoinRequest is how a node presents itself for the first time. Sent again, because
-// the answer was lost, it is answered again, and changes nothing. Neither it nor its
-// answer holds a secret but the invitation, which is used up by it, also if the node has
-// joined before. One that is never presented is good for anybody until its time is over.
+// JoinRequest has a node join for the first time. If it is repeated, because the answer was
+// lost, it gets the same answer and changes nothing. The node joins either by an invitation or by
+// the client certificate of the connection (see NodeURI). The invitation, the request's only secret,
+// is used up by it, also if the node has joined before. An unused invitation lets anyone who has it
+// join until it expires.
 type JoinRequest struct {
 	// Invitation is the token that an operator made for one node.
-	Invitation string `json:"invitation" maxLength:"256"`
+	Invitation string `json:"invitation,omitempty" maxLength:"256"`
+	// CertificateHash is the SHA-256 of the connection's client certificate (DER), in lower-case
+	// hexadecimal. The signature covers it, so the request is of no use over a connection
+	// with another certificate.
+	CertificateHash string `json:"certificateHash,omitempty" maxLength:"256"`
 	// NodeID was made by the node: nod_ and a ULID.
 	NodeID string `json:"nodeId" maxLength:"64"`
 	// PublicKey is the key that its receipts will be signed with: 32 bytes in
@@ -44,19 +48,22 @@ type JoinRequest struct {
 	At time.Time `json:"at,omitzero" maxLength:"64"`
 }
 
+// NodeURI and a name are the one URI in the certificate by which a node of that name joins.
+const NodeURI = "muniment://node/"
+
 // JoinText is what a node signs to prove that it has the key that it presents, and that
-// the credential is its own.
-func JoinText(nodeID, publicKey, credentialHash, invitation string) []byte {
-	return fmt.Appendf(nil, "muniment node/v2\n%s\n%s\n%s\n%s\n", nodeID, publicKey, credentialHash, invitation)
+// the credential is its own. It has an invitation or the hash of a certificate.
+func JoinText(nodeID, publicKey, credentialHash, invitation, certificateHash string) []byte {
+	return fmt.Appendf(nil, "muniment node/v3\n%s\n%s\n%s\n%s\n%s\n", nodeID, publicKey, credentialHash, invitation, certificateHash)
 }
 
-// Joined is the answer to a node that was let in.
+// Joined is the answer to a node that has joined.
 type Joined struct {
 	// NotBefore is the moment from which on the node's key may sign.
 	NotBefore time.Time `json:"notBefore"`
 }
 
-// StartRequest is how a node that has joined presents itself at a start.
+// StartRequest reports the start of a node that has joined.
 type StartRequest struct {
 	// SigningKeys are the ids of the keys that the node holds.
 	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100" maxLength:"64"`
@@ -78,14 +85,13 @@ type Started struct {
 //
 // A node makes its keys itself. The next one is enrolled before it signs: its window
 // begins at a moment that the node names by its own clock, which dates its receipts,
-// and that of the key before ends KeyOverlap later. As long as the answer is not
-// there the node signs on with the old key, at most for that long; and once nothing
-// that was signed with it is under way any more, it tells by RetireRequest where the
-// old window ends in truth.
+// and that of the key before ends KeyOverlap later. Until the answer arrives the node goes on
+// signing with the old key, at most for that long. Once all that was signed with it is in the
+// log, RetireRequest reports where the old window ends.
 //
 // Control asks for another key by ending the window of the current one, KeyOverlap
 // ahead, or by revoking it. The node learns that from Started or Feed. A node that is
-// to leave learns it there, too: it signs nothing from then on, retires all of its keys
+// to leave learns that there, too: it signs nothing from then on, retires all of its keys
 // once what they signed is in the log, and is refused with status 403 afterwards: for good, while
 // 401 means that control does not know it.
 
@@ -104,9 +110,9 @@ type SigningKey struct {
 	Last bool `json:"last,omitempty"`
 }
 
-// EnrolRequest enrols a node's next key. Sent again, it is answered as the first time,
-// whatever NotBefore it has then. The credential alone lets nobody enrol a key: the
-// node's newest one has to vouch for it, be its window over, unless that is revoked.
+// EnrolRequest enrols a node's next key. If it is repeated it gets the first answer again,
+// whatever its NotBefore. The credential alone does not suffice to enrol a key: the
+// node's newest key must vouch for it, also if its window is over, unless it is revoked.
 type EnrolRequest struct {
 	// PublicKey is 32 bytes in base64url.
 	PublicKey string `json:"publicKey" maxLength:"256"`
@@ -125,7 +131,7 @@ func EnrolText(nodeID, publicKey string) []byte {
 	return fmt.Appendf(nil, "muniment node key/v1\n%s\n%s\n", nodeID, publicKey)
 }
 
-// RetireRequest tells that a key, which is not the node's newest unless the node is to
+// RetireRequest reports that a key, which is not the node's newest unless the node is to
 // leave, has signed nothing for NotAfter or later, and never will; and that what it
 // signed is in the log.
 type RetireRequest struct {

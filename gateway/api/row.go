@@ -2,9 +2,14 @@ package api
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
+
+// MaxRowAge is how long ago the play of a row may be at most: nodes know of mappings that ended
+// since.
+const MaxRowAge = 30 * 24 * time.Hour
 
 // Row is one play of a batch, as POST /v1/delivery/ingest-batch takes it. It names its right
 // and anchor, or a vendor id that a mapping knows. The gateway decodes rows from bytes,

@@ -28,12 +28,3 @@ func TestRowIsAppended(t *testing.T) {
 	require.Equal(t, `{"playedAt":"","dwellMs":0}`, string(new(Row).AppendJSON(nil)), "what is absent stays so")
 	require.Equal(t, "{\"rowId\":\"\uFFFD\",\"playedAt\":\"\uFFFD\",\"dwellMs\":0}", string((&Row{RowID: "\xff", PlayedAt: "\xff"}).AppendJSON(nil)))
 }
-
-// TestRowTakesEitherMultiplier: a number is kept as it was written.
-func TestRowTakesEitherMultiplier(t *testing.T) {
-	for text, want := range map[string]json.Number{`{"multiplier":12.50}`: "12.50", `{"multiplier":"12.50"}`: "12.50", `{}`: ""} {
-		var row Row
-		require.NoError(t, json.Unmarshal([]byte(text), &row))
-		require.Equal(t, want, row.Multiplier, text)
-	}
-}

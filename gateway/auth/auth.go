@@ -113,20 +113,20 @@ type Principal struct {
 // Keys finds keys by id.
 type Keys interface {
 	// Key returns the key's newest snapshot, nil if there is none. The snapshot is
-	// shared and must not be changed. An error means that it could not be found
-	// out; it is told to the caller as it is.
+	// shared and must not be changed. An error means that the look-up failed; it is
+	// returned to the caller unchanged.
 	Key(ctx context.Context, keyID string) (*api.Key, error)
 }
 
 // Errors of authentication. They are shared: copy before changing (api.From does).
 var (
-	// ErrInvalid refuses a key that lets nobody in, whatever the reason.
+	// ErrInvalid refuses a key that is not valid, whatever the reason.
 	ErrInvalid = &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}
 
 	errRequired = &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <API_KEY> is missing or malformed"}
 )
 
-// Authenticate answers who sent the header. Errors that a caller may see are
+// Authenticate returns who sent the header. Errors that a caller may see are
 // *api.Error: AUTH_REQUIRED for a missing or malformed header, AUTH_INVALID for a
 // key that is malformed, unknown, expired or revoked.
 func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) (Principal, error) {
@@ -167,14 +167,14 @@ func (p Principal) Require(s api.Scope) error {
 
 type principalKey struct{}
 
-// WithPrincipal returns a context that carries the caller through control's rooms.
+// WithPrincipal returns a context that carries the caller through control.
 func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
 // PrincipalFrom returns the caller that WithPrincipal put there. Control's
 // middleware does so on every authenticated route; without it the call panics,
-// which is better than serving somebody else's tenant.
+// which is better than serving another tenant's data.
 func PrincipalFrom(ctx context.Context) Principal {
 	return ctx.Value(principalKey{}).(Principal)
 }

@@ -8,8 +8,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// Bearer is the credential of the header Authorization: Bearer. what names it where it is
-// missing, AUTH_REQUIRED.
+// Bearer returns the credential of the header Authorization: Bearer. If there is none the error
+// is AUTH_REQUIRED and names what is missing.
 func Bearer(header, what string) (string, error) {
 	scheme, given, ok := strings.Cut(header, " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") || given == "" {
@@ -18,8 +18,8 @@ func Bearer(header, what string) (string, error) {
 	return given, nil
 }
 
-// AdminToken checks that a header Authorization presents the admin token, in a time that
-// says nothing of it. An empty token can't be presented.
+// AdminToken checks that a header Authorization presents the admin token, in constant time. An
+// empty token is never accepted.
 func AdminToken(header, token string) error {
 	given, err := Bearer(header, "admin token")
 	if err != nil {

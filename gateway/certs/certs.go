@@ -15,7 +15,7 @@
 //     PostgreSQL all speak it. Callers that can't need a proxy in front.
 //   - HTTP/1.1 is all that our listeners speak.
 //   - A certificate that has expired, or is not valid yet, is an error at the start,
-//     and no replacement for one that is: nobody could connect.
+//     and no replacement for one that is: no client could connect.
 //   - Client certificates are verified at each connection: where they are asked for,
 //     sessions aren't resumed.
 //   - Passwords are read anew for each connection as well, and never logged.
@@ -106,11 +106,23 @@ func holds(text []byte, kind string) bool {
 
 // loadCA reads certificate authorities.
 func loadCA(file string) (*x509.CertPool, error) {
+	all, err := loadAuthorities(file)
+	return poolOf(all), err
+}
+
+func poolOf(all []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range all {
+		pool.AddCert(c)
+	}
+	return pool
+}
+
+func loadAuthorities(file string) (all []*x509.Certificate, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the certificate authorities: %w", err)
 	}
-	pool, n := x509.NewCertPool(), 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			continue
@@ -119,13 +131,12 @@ func loadCA(file string) (*x509.CertPool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("a certificate authority in %s can't be read: %w", file, err)
 		}
-		pool.AddCert(c)
-		n++
+		all = append(all, c)
 	}
-	if n == 0 {
+	if len(all) == 0 {
 		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
 	}
-	return pool, nil
+	return all, nil
 }
 
 // together refuses a certificate without a key and the other way round.

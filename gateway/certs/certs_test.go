@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"log"
 	"log/slog"
@@ -330,4 +332,114 @@ func TestPasswordFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("\n"), 0o600))
 	_, err = password()
 	require.ErrorContains(t, err, path+" is empty")
+}
+
+// TestHandlerCA: a listener asks for certificates of other authorities as well, and leaves them to its
+// handler; who has none gets in as before.
+func TestHandlerCA(t *testing.T) {
+	server, transport, nodes, stranger := certstest.New(t), certstest.New(t), certstest.New(t), certstest.New(t)
+	handlerCA, err := certs.NewAuthorities(certs.Options{Use: "joining"}, nodes.File, transport.File)
+	require.NoError(t, err)
+	_, err = certs.Server(certs.Options{Use: "nodes"}, certs.ServerFlags{HandlerCA: handlerCA})
+	require.ErrorContains(t, err, "the listener needs a certificate of its own")
+
+	seen := make(chan int, 1)
+	serve := func(f certs.ServerFlags) (address string) {
+		f.HandlerCA = handlerCA
+		cfg, err := certs.Server(certs.Options{Use: "nodes"}, f)
+		require.NoError(t, err)
+		of := cfg.GetConfigForClient
+		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			c, err := of(hello)
+			c = c.Clone()
+			verify := c.VerifyConnection
+			c.VerifyConnection = func(s tls.ConnectionState) error {
+				if verify != nil {
+					if err := verify(s); err != nil {
+						return err
+					}
+				}
+				seen <- len(s.PeerCertificates)
+				return nil
+			}
+			return c, err
+		}
+		return echo(t, cfg)
+	}
+	show := func(a *certstest.Authority, leaf certstest.Leaf) certs.ClientFlags {
+		p := a.Issue(t, leaf)
+		return certs.ClientFlags{CA: server.File, Cert: p.Cert, Key: p.Key}
+	}
+	pair := server.Issue(t, certstest.Leaf{})
+	open := serve(flags(pair))
+	for _, c := range []certs.ClientFlags{show(nodes, certstest.Leaf{}), show(nodes, certstest.Leaf{ServerOnly: true}), show(stranger, certstest.Leaf{})} {
+		require.NoError(t, reach(t, mustClient(t, c), open))
+		require.Equal(t, 1, <-seen)
+	}
+	require.NoError(t, reach(t, mustClient(t, certs.ClientFlags{CA: server.File}), open))
+	require.Equal(t, 0, <-seen)
+
+	mutual := serve(certs.ServerFlags{Cert: pair.Cert, Key: pair.Key, ClientCA: transport.File})
+	for _, c := range []certs.ClientFlags{show(transport, certstest.Leaf{}), show(nodes, certstest.Leaf{}), show(nodes, certstest.Leaf{ServerOnly: true})} {
+		require.NoError(t, reach(t, mustClient(t, c), mutual))
+		require.Equal(t, 1, <-seen)
+	}
+	require.ErrorContains(t, reach(t, mustClient(t, certs.ClientFlags{CA: server.File}), mutual), "certificate required")
+	for _, c := range []certs.ClientFlags{show(stranger, certstest.Leaf{}), show(transport, certstest.Leaf{ServerOnly: true})} {
+		require.ErrorContains(t, reach(t, mustClient(t, c), mutual), "bad certificate")
+	}
+}
+
+// TestAuthoritiesAreApart: an authority for one thing is none for the other, at the start and later.
+func TestAuthoritiesAreApart(t *testing.T) {
+	nodes, transport, next := certstest.New(t), certstest.New(t), certstest.New(t)
+	none, err := certs.NewAuthorities(certs.Options{Use: "joining"}, "", transport.File)
+	require.NoError(t, err)
+	require.Nil(t, none.Source())
+	_, err = certs.NewAuthorities(certs.Options{Use: "joining"}, nodes.File, nodes.File)
+	require.ErrorContains(t, err, "hold the same authority")
+	text := func(all ...*certstest.Authority) (both []byte) {
+		for _, a := range all {
+			pem, err := os.ReadFile(a.File)
+			require.NoError(t, err)
+			both = append(both, pem...)
+		}
+		return both
+	}
+	file := filepath.Join(t.TempDir(), "nodes.crt")
+	replace(t, file, text(nodes, transport))
+	_, err = certs.NewAuthorities(certs.Options{Use: "joining"}, file, transport.File)
+	require.ErrorContains(t, err, "hold the same authority")
+
+	replace(t, file, text(nodes))
+	var logged bytes.Buffer
+	a, err := certs.NewAuthorities(certs.Options{Use: "joining", Logger: slog.New(slog.NewTextHandler(&logged, nil))}, file, transport.File)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(nodes.Certificate())
+	require.True(t, pool.Equal(a.Source()()))
+	replace(t, file, text(nodes, next))
+	pool.AddCert(next.Certificate())
+	require.True(t, pool.Equal(a.Source()()))
+	replace(t, transport.File, text(transport, next))
+	require.True(t, pool.Equal(a.Source()()), "those read before stay in force")
+	require.Contains(t, logged.String(), "hold the same authority")
+}
+
+// TestFixedClient shows what the files held, so that its user knows what it shows.
+func TestFixedClient(t *testing.T) {
+	authority, other := certstest.New(t), certstest.New(t)
+	f := flags(authority.Issue(t, certstest.Leaf{}))
+	f.ClientCA = authority.File
+	server, err := certs.Server(certs.Options{Use: "nodes"}, f)
+	require.NoError(t, err)
+	pair := authority.Issue(t, certstest.Leaf{})
+	client, leaf, err := certs.NewFixed(certs.Options{Use: "joining"}, certs.ClientFlags{CA: authority.File, Cert: pair.Cert, Key: pair.Key})
+	require.NoError(t, err)
+	text, err := os.ReadFile(pair.Cert)
+	require.NoError(t, err)
+	block, _ := pem.Decode(text)
+	require.Equal(t, block.Bytes, leaf.Raw)
+	other.Replace(t, pair, certstest.Leaf{})
+	require.NoError(t, reach(t, client, echo(t, server)))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -72,6 +73,17 @@ func NewPinned(o Options, f ClientFlags, certificate string) (*Client, error) {
 	return c, nil
 }
 
+// NewFixed makes a client of the files as they are now, whatever becomes of them, and returns the
+// certificate that it shows, which must be given.
+func NewFixed(o Options, f ClientFlags) (*Client, *x509.Certificate, error) {
+	c, err := NewClient(o, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.files.paths, c.files.seen = nil, nil
+	return c, c.files.get().pair.Leaf, nil
+}
+
 // Config is for one connection to a host (a name or an address, without a port) that
 // begins now. The caller owns it.
 func (c *Client) Config(host string) *tls.Config {
@@ -84,7 +96,7 @@ func (c *Client) Config(host string) *tls.Config {
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: now.ca}
 	if now.pair != nil {
-		// Whatever authorities the server names: its refusal tells more than its silence.
+		// Whatever authorities the server names: without a certificate its error would say less.
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return now.pair, nil }
 	}
 	if c.pin != nil {

@@ -132,7 +132,7 @@ func (f *files[T]) look() ([]os.FileInfo, error) {
 	return seen, nil
 }
 
-// unchanged compares what stat tells, the file's identity included: a replaced file
+// unchanged compares the results of stat, the file's identity included: a replaced file
 // may be as old and as long as the one before.
 func unchanged(a, b []os.FileInfo) bool {
 	for i := range b {

@@ -13,6 +13,10 @@ type ServerFlags struct {
 	Cert     string `help:"Serve TLS with this certificate chain (PEM). Read again when it changes, like its key." placeholder:"FILE" type:"path"`
 	Key      string `help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
 	ClientCA string `help:"Ask callers for certificates of these authorities (PEM), and refuse others." placeholder:"FILE" type:"path"`
+
+	// HandlerCA are authorities whose certificates the listener requests as well; nil: none. It does
+	// not verify them: the handler does, and can say what is wrong.
+	HandlerCA *Authorities `kong:"-"`
 }
 
 // On says whether the listener speaks TLS.
@@ -68,8 +72,15 @@ func Server(o Options, f ServerFlags) (*tls.Config, error) {
 		}
 		c := serverConfig()
 		c.Certificates = []tls.Certificate{*id.value.pair}
-		if id.value.ca != nil {
-			c.ClientAuth, c.ClientCAs, c.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, id.value.ca, true
+		c.SessionTicketsDisabled = id.value.ca != nil || f.HandlerCA != nil
+		switch {
+		case id.value.ca != nil && f.HandlerCA != nil:
+			c.ClientAuth = tls.RequireAnyClientCert
+			c.VerifyConnection = func(s tls.ConnectionState) error { return f.HandlerCA.admit(id.value.ca, s.PeerCertificates, o.Now()) }
+		case id.value.ca != nil:
+			c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, id.value.ca
+		case f.HandlerCA != nil:
+			c.ClientAuth = tls.RequestClientCert
 		}
 		return loaded[*tls.Config]{c, id.expires}, nil
 	})

@@ -15,12 +15,12 @@ import (
 
 // # The folder
 //
-//	node.json       the id and the credential, with which it has joined or will; mode 0600
+//	node.json       the id and the credential; mode 0600
 //	<key id>.key    a private key each (keyfile)
-//	latest          before when everything was signed
-//	LOCK            whose the folder is
+//	latest          the high-water mark
+//	LOCK            locked by the process that uses the folder
 //
-// A file is on disk before anybody is told what is in it.
+// A file is on disk before its content is sent to control.
 
 const savedFile = "node.json"
 

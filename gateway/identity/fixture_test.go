@@ -17,6 +17,7 @@ import (
 
 	"muniment/control"
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
 	"muniment/control/tenant"
@@ -25,10 +26,11 @@ import (
 	"muniment/sealer"
 )
 
-// house is control, with its real routes over HTTP, which may be made to fail.
-type house struct {
+// controlFixture is control with its real routes over HTTP, which a test can make fail.
+type controlFixture struct {
 	t      *testing.T
-	rooms  *node.Room
+	signs  *signing.Service
+	nodes  *node.Service
 	db     *store.DB
 	server *httptest.Server
 
@@ -47,26 +49,28 @@ const (
 	lost         // control has done it, and its answer gets lost
 )
 
-func newHouse(t *testing.T, changes ...func(*node.Config)) *house {
+func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 	t.Helper()
-	h := &house{t: t}
+	h := &controlFixture{t: t}
 	dir := t.TempDir()
 	var err error
 	path, url := storetest.Place(t, dir)
 	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
-	cfg := node.Config{DB: h.db, Dir: filepath.Join(dir, "keys")}
+	h.signs, err = signing.New(t.Context(), signing.Config{DB: h.db, Dir: filepath.Join(dir, "keys")})
+	require.NoError(t, err)
+	cfg := node.Config{DB: h.db, Keys: h.signs}
 	for _, change := range changes {
 		change(&cfg)
 	}
-	h.rooms, err = node.New(t.Context(), cfg)
+	h.nodes, err = node.New(t.Context(), cfg)
 	require.NoError(t, err)
 	no := func(context.Context, string) (int64, error) { return 0, nil }
-	tenants, err := tenant.New(tenant.Config{DB: h.db, Nodes: h.rooms, Counters: tenant.Counters{Bases: no, Rights: no, Events: no}})
+	tenants, err := tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{Bases: no, Rights: no, Events: no}})
 	require.NoError(t, err)
 	c, err := control.New(control.Config{
-		DB: h.db, Nodes: h.rooms, Tenants: tenants, Rooms: []control.Room{h.rooms, tenants}, Log: nowhere{}, AdminToken: "token",
+		DB: h.db, Keys: h.signs, Nodes: h.nodes, Tenants: tenants, Services: []control.Service{h.signs, tenants}, Log: nowhere{}, AdminToken: "token",
 	})
 	require.NoError(t, err)
 	nodes := c.Nodes()
@@ -97,29 +101,29 @@ func newHouse(t *testing.T, changes ...func(*node.Config)) *house {
 type nowhere struct{}
 
 func (nowhere) Append(context.Context, *sealer.Record) (sealer.Position, error) {
-	return sealer.Position{}, errors.New("nobody relays here")
+	return sealer.Position{}, errors.New("there is no relay here")
 }
 
-func (h *house) setFault(fault func(path string) trouble) {
+func (h *controlFixture) setFault(fault func(path string) trouble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fault = fault
 }
 
-func (h *house) invite() string {
+func (h *controlFixture) invite() string {
 	h.t.Helper()
-	v, err := h.rooms.Invite(h.t.Context(), store.ByOperator())
+	v, err := h.nodes.Invite(h.t.Context(), store.ByOperator())
 	require.NoError(h.t, err)
 	return v.Token
 }
 
-func (h *house) config(dir string) Config {
+func (h *controlFixture) config(dir string) Config {
 	return Config{Dir: dir, Control: h.server.URL, Client: h.server.Client()}
 }
 
 // spooling is the config of a node that may join, and has something in its spool while
 // spooled says so. asked holds a token once it was asked.
-func (h *house) spooling() (cfg Config, spooled *atomic.Bool, asked <-chan struct{}) {
+func (h *controlFixture) spooling() (cfg Config, spooled *atomic.Bool, asked <-chan struct{}) {
 	h.t.Helper()
 	spooled = new(atomic.Bool)
 	spooled.Store(true)
@@ -138,9 +142,9 @@ func (h *house) spooling() (cfg Config, spooled *atomic.Bool, asked <-chan struc
 
 // sealing is a revocation that notes that it has sealed, which it may not while there is
 // something in the spool.
-func sealing(t *testing.T, spooled *atomic.Bool) (q node.Revocation, sealed *atomic.Bool) {
+func sealing(t *testing.T, spooled *atomic.Bool) (q signing.Revocation, sealed *atomic.Bool) {
 	sealed = new(atomic.Bool)
-	return node.Revocation{Seal: func(context.Context, string, string) ([]node.Unsealed, error) {
+	return signing.Revocation{Seal: func(context.Context, string, string) ([]signing.Unsealed, error) {
 		sealed.Store(true)
 		if spooled.Load() {
 			t.Error("sealed before the spool was drained")
@@ -150,7 +154,7 @@ func sealing(t *testing.T, spooled *atomic.Bool) (q node.Revocation, sealed *ato
 }
 
 // open opens a node that may join.
-func (h *house) open(dir string) *Node {
+func (h *controlFixture) open(dir string) *Node {
 	h.t.Helper()
 	cfg := h.config(dir)
 	cfg.Invitation = h.invite()
@@ -160,8 +164,8 @@ func (h *house) open(dir string) *Node {
 	return n
 }
 
-// follow runs a node and a view that tells it what the feed says, until end is called.
-func (h *house) follow(n *Node) (end func()) {
+// follow runs a node and a view that applies the feed to it, until end is called.
+func (h *controlFixture) follow(n *Node) (end func()) {
 	h.t.Helper()
 	source, err := snapshot.NewRemote(h.server.URL, n.Credential(), h.server.Client())
 	require.NoError(h.t, err)
@@ -202,11 +206,11 @@ func (n *Node) sign(at time.Time) (signed, error) {
 }
 
 // requireValid holds signatures against the directory as an auditor has it.
-func (h *house) requireValid(all ...signed) {
+func (h *controlFixture) requireValid(all ...signed) {
 	h.t.Helper()
-	published, err := h.rooms.Directory(h.t.Context())
+	published, err := h.signs.Directory(h.t.Context())
 	require.NoError(h.t, err)
-	d, err := sealer.VerifyDirectory(published, h.rooms.RootVkey())
+	d, err := sealer.VerifyDirectory(published, h.signs.RootVkey())
 	require.NoError(h.t, err)
 	for _, s := range all {
 		pub, code := d.Find(s.keyID, sealer.PurposeReceipt, s.at)
@@ -216,9 +220,9 @@ func (h *house) requireValid(all ...signed) {
 }
 
 // keys are the node's keys at control, oldest first.
-func (h *house) keys(nodeID string) (keys []node.SigningKey) {
+func (h *controlFixture) keys(nodeID string) (keys []signing.SigningKey) {
 	h.t.Helper()
-	list, err := h.rooms.SigningKeys(h.t.Context())
+	list, err := h.signs.SigningKeys(h.t.Context())
 	require.NoError(h.t, err)
 	for _, k := range list.Keys {
 		if k.NodeID == nodeID {

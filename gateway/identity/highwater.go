@@ -15,21 +15,21 @@ import (
 
 // # The high-water mark
 //
-// A rotation ends the old key's window after everything that it was lent for, also by
-// processes before this one, whatever the clock was then and is now. So the folder
-// says up to when: the file is written ahead of the clock, and at an orderly end it is
-// exact. While it can't be written, signing goes on.
+// A rotation ends the old key's window after every moment that it was acquired for, also in
+// processes before this one, whatever their clocks were. So the folder holds the latest such
+// moment: the file is written ahead of the clock, and is exact after an orderly end. While it
+// can't be written, signing goes on.
 
 const highWaterFile = "latest"
 
 const (
 	// ahead is how far the mark is written ahead of the clock.
 	ahead = 10 * time.Second
-	// behind is how often Run looks whether it must be moved.
+	// behind is how often Run checks whether it must be moved.
 	behind = 2 * time.Second
 )
 
-// readHighWater reads before when everything was signed; zero if nobody has said.
+// readHighWater reads the high-water mark; zero if there is none.
 func readHighWater(dir string) (at time.Time, err error) {
 	path := filepath.Join(dir, highWaterFile)
 	text, err := keyfile.ReadSecret(path)
@@ -45,8 +45,8 @@ func readHighWater(dir string) (at time.Time, err error) {
 	return at, nil
 }
 
-// noteHighWater writes a moment before which everything is signed so far, and at least
-// the given one.
+// noteHighWater writes a moment after all that were signed for so far, and at least the given
+// one.
 func (n *Node) noteHighWater(at time.Time) error {
 	n.mu.Lock()
 	if n.latest.After(at) {

@@ -1,44 +1,43 @@
-// Package identity is who a gateway in a process of its own is: its id, its signing
-// keys, and its credential at control. All of it lives in one folder of the node.
+// Package identity is the identity of a node: its id, its signing keys, and its credential at
+// control, all in one folder.
 //
-// The node makes its first key, its id and its credential before it asks for anything, and
-// joins by an invitation that an operator made (muniment node invite). From then on it
-// speaks for itself by its credential, and counts each start at control. What is asked
-// while control is away is asked again, the same thing, so a lost answer harms nothing; a
-// refusal ends with an error that says what to do. A private key never leaves the node.
+// The node makes its first key, its id and its credential before it sends any request, and
+// joins by an invitation that an operator made (muniment node invite), or by a certificate of an
+// authority that control was given for that. From then on it
+// authenticates with its credential, and each start is counted at control. While control is
+// away the node repeats the same request, so a lost answer does no harm; a refusal ends with an
+// error that says what to do. A private key never leaves the node.
 //
-// A start begins with the question whether control knows the credential. So a node that
-// was killed while it joined is simply started again: with the same invitation, another,
-// or none if control had let it join. It is the same node with the same key. Control
-// learns the hash of the credential from a request that the key signs, and hands out
-// nothing: whoever gets hold of a used invitation, or sees the request, can't become the
-// node (muniment/control/node tells more).
+// A start first asks control whether it knows the credential. So a node that was killed while
+// it joined is simply started again: with the same invitation, another, or none if control had
+// let it join. It is the same node with the same key. Control receives the hash of the
+// credential in a request that the key signs, and returns no secret: a used invitation, or a
+// copy of the request, does not let anyone become the node (see muniment/control/node).
 //
-// What signs. The directory's windows of the node's keys, in the node's own time, say
-// which key signs for a moment; what is signed verifies by them. A key signs nothing
-// before its window, after it, or from the moment on at which the node was told that it
-// is revoked. When no key may sign the answer is a 503 NO_SIGNING_KEY.
+// Windows. The directory's windows of the node's keys, in the node's own time, say which key
+// signs for a moment; signatures verify by them. A key signs nothing before its window, after
+// it, or once the node has learned that it is revoked. When no key may sign the answer is a 503
+// NO_SIGNING_KEY.
 //
-// Rotation leaves no gap and needs no clock to agree with another to more than a
-// minute. The node makes the next key, and enrols it with a window that begins a little
-// later. As long as there is no answer, the current key signs on, at most for
-// api.KeyOverlap, since that much its window has left if the request arrived. Then the
-// keys change hands at one moment, after everything that the old one was lent for; and
-// when all of that is in the log that control seals from (Config.Drained) the node tells
-// control where the old window ended, and destroys the key: what comes to the log behind
-// a revocation can't be proven. It rotates by age (Config.RotateEvery), and when the
-// feed says that the current key ends or is revoked (Learn). What was signed before a
-// restart is not cut off either, be the clock set back: the folder says up to when.
+// Rotation leaves no gap and needs clocks to agree only to a minute. The node makes the next
+// key, and enrols it with a window that begins a little later. As long as there is no answer,
+// the current key goes on signing, at most for api.KeyOverlap, which its window has left if the
+// request arrived. Then the next key takes over at one moment, after every moment that the old
+// one was acquired for. When all that the old one signed is in the log that control seals from
+// (Config.Drained), the node reports to control where the old window ended, and destroys the
+// key: an event that reaches the log after a revocation can't be proven. The node rotates by
+// age (Config.RotateEvery), and when the feed says that the current key ends or is revoked
+// (Learn). Receipts from before a restart stay inside their window even if the clock was set
+// back: the folder holds the latest moment.
 //
-// For each next key the one before vouches with its signature: who has nothing but a
-// node's credential can't enrol a key. A node that has lost its keys joins anew.
+// The current key vouches for the next one with its signature, so a node's credential alone
+// can't enrol a key. A node that has lost its keys joins again.
 //
-// A crash at any moment leaves key files, and the next start asks control what they
-// are: in force, over, revoked, or not enrolled yet, which is then done first.
+// A crash at any moment leaves key files, and the next start asks control about them: in force,
+// over, revoked, or not enrolled yet, which is then done first.
 //
-// A node that an operator expels signs nothing from the moment on at which it is told,
-// and sees its keys off as above; then control refuses it. It can't come back: another
-// joins in its place.
+// A node that an operator expels signs nothing once it has learned of it, and retires its keys
+// as above; then control refuses it. It can't come back: another joins in its place.
 //
 // Losing the folder loses the node: another joins in its place, and what the old one
 // signed verifies as before. A copy of the folder must never run beside it: both would
@@ -53,7 +52,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +64,7 @@ import (
 
 // Config of a Node. Dir and Control are required.
 type Config struct {
-	// Dir is the folder of the identity; it is made when it is missing. Nobody else may
+	// Dir is the folder of the identity; it is made when it is missing. No other user may
 	// read it.
 	Dir string
 	// Control is the URL of control's listener for nodes, as api.NewClient takes it.
@@ -76,20 +74,25 @@ type Config struct {
 	// Invitation lets the node join; of no use once it has.
 	Invitation string
 	// Invite makes the invitation if the node has to join for the first time and none is
-	// given; nil: there is nobody who could.
+	// given; nil: an invitation is required.
 	Invite func(ctx context.Context) (string, error)
+	// Certificate lets the node join in place of an invitation. It returns a client whose connections
+	// show the node's certificate, and the SHA-256 of that in lower-case hexadecimal. It is called for
+	// each request to join. Nil: the node joins by an invitation.
+	Certificate func() (client *http.Client, hash string, err error)
 	// RotateEvery is the age at which a key is rotated. Default 0: only when control
 	// asks for it.
 	RotateEvery time.Duration
-	// Drained says whether all that was signed, and whose loan has ended, is in the log
-	// that control seals from: nothing waits in the node's spool. It must not wait.
-	// Default: it always is.
+	// Drained says whether all that was signed with keys that were released is in the log
+	// that control seals from: the node's spool is empty. It must not block.
+	// Default: always true.
 	Drained func() bool
 	// Now is the clock that receipts are dated by. Default time.Now.
 	Now func() time.Time
 	// Logger; default none.
 	Logger *slog.Logger
-	// Waiting hears why Open has to ask control again, each time. Default none.
+	// Waiting is called with the reason each time Open repeats a request to control.
+	// Default none.
 	Waiting func(error)
 	// Registerer takes the metrics until Close; default none.
 	Registerer prometheus.Registerer
@@ -113,11 +116,13 @@ func (c *Config) complete() error {
 		return errors.New("identity: Dir is empty")
 	case c.RotateEvery < 0:
 		return errors.New("identity: RotateEvery is negative")
+	case c.Certificate != nil && (c.Invitation != "" || c.Invite != nil):
+		return errors.New("identity: a node joins by an invitation or by a certificate, not by both")
 	}
 	return nil
 }
 
-// Node is a node that has joined and was counted in. Safe for concurrent use.
+// Node is a node that has joined and whose start was counted. Safe for concurrent use.
 type Node struct {
 	cfg     Config
 	control *api.Client
@@ -125,24 +130,16 @@ type Node struct {
 	claim   io.Closer
 	saved   saved
 	epoch   uint64
-	wake    chan struct{} // something is due; holds one
 
 	failing   atomic.Bool // the last try to change keys
 	highWater time.Time   // that is on disk; Open's, then Run's, then Close's
 
-	// The rest but for keys, latest and dead belongs to Open and then to Run.
-
+	// Owned by Open and then by Run.
 	next     *next
-	retiring []*key // drained, but control or the disk has yet to be told
+	retiring []*key // drained, but control has no report yet, or the file is not destroyed
 	pause    time.Duration
 
-	mu     sync.Mutex
-	keys   []*key    // that may sign, oldest first; the last is current
-	latest time.Time // that a key was lent for
-	dead   []*key    // revoked, whose files are still to be destroyed
-	// leaving is set once control wants no other key to take over.
-	leaving bool
-	gone    chan struct{} // closed by leave
+	ring
 }
 
 var _ snapshot.Signer = (*Node)(nil)
@@ -165,7 +162,8 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the node's identity: %w", err)
 	}
-	n := &Node{cfg: cfg, control: control, claim: claim, wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	n := &Node{cfg: cfg, control: control, claim: claim, ring: ring{wake: make(chan struct{}, 1), gone: make(chan struct{})}}
+	n.ring.cfg = &n.cfg
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open the node's identity %s: %w", cfg.Dir, err), claim.Close())
 	}
@@ -195,6 +193,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	n.nodeID = n.saved.NodeID
 	known, err := n.start(ctx, files)
 	if err != nil {
 		return err
@@ -208,8 +207,8 @@ func (n *Node) open(ctx context.Context) (err error) {
 	return n.noteHighWater(n.cfg.Now().Add(ahead))
 }
 
-// Close notes up to when was signed, and gives the folder back. Nothing may be signed
-// any more, and Run must have ended.
+// Close writes the latest moment that was signed for, and releases the folder. All signers must
+// have been released, and Run must have ended.
 func (n *Node) Close() error {
 	if n.cfg.Registerer != nil {
 		for _, m := range n.metrics {
@@ -225,19 +224,18 @@ func (n *Node) ID() string { return n.saved.NodeID }
 // Epoch is the number of this start.
 func (n *Node) Epoch() uint64 { return n.epoch }
 
-// Credential is what the node asks control with. It is a secret.
+// Credential authenticates the node at control. It is a secret.
 func (n *Node) Credential() string { return n.saved.Credential }
 
-// Leaving is closed once control has asked the node to leave, which is for good: it signs
-// nothing more. Run and the feed should go on until control refuses the node: an
-// expulsion waits for their word.
-func (n *Node) Leaving() <-chan struct{} { return n.gone }
-
-// ask asks control one thing until it answers. A refusal, and the end of ctx, are
-// errors.
+// ask repeats a request to control until it answers. A refusal, and the end of ctx, are errors.
 func (n *Node) ask(ctx context.Context, what, path string, in, out any) error {
+	return n.again(ctx, what, func() error { return n.once(ctx, n.control, path, in, out) })
+}
+
+// again repeats what asks control.
+func (n *Node) again(ctx context.Context, what string, once func() error) error {
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
-		err := n.once(ctx, path, in, out)
+		err := once()
 		switch {
 		case err == nil:
 			if pause > leastPause {
@@ -257,25 +255,24 @@ func (n *Node) ask(ctx context.Context, what, path string, in, out any) error {
 }
 
 const (
-	// A question is asked again after a pause that doubles from the first to the second.
+	// A request is repeated after a pause that doubles from the first to the second.
 	leastPause, mostPause = 100 * time.Millisecond, 5 * time.Second
-	// askTimeout bounds one question.
+	// askTimeout bounds one request.
 	askTimeout = 10 * time.Second
 )
 
-// once asks control one thing, once.
-func (n *Node) once(ctx context.Context, path string, in, out any) error {
+// once sends one request to control.
+func (n *Node) once(ctx context.Context, client *api.Client, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	credential := n.saved.Credential
 	if path == api.PathJoin {
-		credential = "" // it is the invitation that counts
+		credential = "" // it is the invitation or the certificate that counts
 	}
-	return n.control.Ask(ctx, credential, http.MethodPost, path, in, out)
+	return client.Ask(ctx, credential, http.MethodPost, path, in, out)
 }
 
-// refusal is control's answer that to ask the same again won't change; nil if there
-// was none.
+// refusal returns control's answer if the same request will always be refused; else nil.
 func refusal(err error) *api.Refused {
 	refused, ok := errors.AsType[*api.Refused](err)
 	if !ok || refused.Status >= 500 || refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusRequestTimeout {

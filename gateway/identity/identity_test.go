@@ -14,7 +14,7 @@ import (
 )
 
 func TestFirstStartAndLater(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	dir := filepath.Join(t.TempDir(), "identity")
 	n := h.open(dir)
 	require.True(t, api.IsID(api.PrefixNode, n.ID()))
@@ -50,7 +50,7 @@ func TestFirstStartAndLater(t *testing.T) {
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	dir := t.TempDir()
 	_, err := Open(t.Context(), h.config(dir))
 	require.ErrorContains(t, err, "muniment node invite")
@@ -80,11 +80,11 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 
 	// Control does not know the credential any more.
 	require.NoError(t, n.Close())
-	elsewhere := Config{Dir: dir, Control: newHouse(t).server.URL}
+	elsewhere := Config{Dir: dir, Control: newControl(t).server.URL}
 	_, err = Open(t.Context(), elsewhere)
 	require.ErrorContains(t, err, "or control was restored from a time before it had, make an invitation")
 	elsewhere.Invitation = used
-	require.NoError(t, os.Rename(keyFiles(t, dir)[0], filepath.Join(dir, "aside")))
+	require.NoError(t, os.Rename(keyFiles(t, dir)[0], filepath.Join(dir, "moved")))
 	_, err = Open(t.Context(), elsewhere)
 	require.ErrorContains(t, err, "move "+dir+" away (only that, not the spool beside it)")
 
@@ -103,7 +103,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 
 // TestControlAway starts while control is away, which comes back later.
 func TestControlAway(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	asked := make(chan struct{}, 100)
 	h.setFault(func(string) trouble { asked <- struct{}{}; return away })
 	cfg := h.config(t.TempDir())

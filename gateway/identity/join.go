@@ -14,14 +14,17 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// invite tells what an operator has to do.
-const invite = "make an invitation with muniment node invite, and start the node with it"
+// What an operator must do.
+const (
+	invite  = "make an invitation with muniment node invite, and start the node with it"
+	certify = "give the node a certificate, or " + invite
+)
 
 // create makes what the node joins with: a key, unless a start that was killed has left one,
 // and then its id and its credential. All of it is on disk when create returns.
 func (n *Node) create(files []*keyfile.Key) ([]*keyfile.Key, error) {
-	if n.cfg.Invitation == "" && n.cfg.Invite == nil {
-		return nil, errors.New("the node has not joined yet, and has no invitation: " + invite)
+	if n.cfg.Invitation == "" && n.cfg.Invite == nil && n.cfg.Certificate == nil {
+		return nil, errors.New("the node has not joined yet, and has neither an invitation nor a certificate: " + certify)
 	}
 	if len(files) == 0 {
 		key, err := makeKey(n.cfg.Dir)
@@ -37,7 +40,8 @@ func (n *Node) create(files []*keyfile.Key) ([]*keyfile.Key, error) {
 
 // join presents the node to control, which has said that it does not know it.
 func (n *Node) join(ctx context.Context, files []*keyfile.Key, unknown error) error {
-	// One that was ever open has joined before, and who has it join again should know that.
+	// A node that was ever open has joined before: an operator must decide that it joins again, unless
+	// an authority goes on certifying it.
 	if n.cfg.Invitation == "" && n.cfg.Invite != nil && n.highWater.IsZero() {
 		var err error
 		if n.cfg.Invitation, err = n.cfg.Invite(ctx); err != nil {
@@ -45,13 +49,13 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key, unknown error) er
 		}
 	}
 	switch {
-	case n.cfg.Invitation == "":
+	case n.cfg.Invitation == "" && n.cfg.Certificate == nil:
 		return fmt.Errorf("%w\nIf the node has never joined, or control was restored from a time before it had, %s", unknown, invite)
 	case len(files) == 0:
 		return fmt.Errorf("%w\nThe node has no keys any more: %s", unknown, n.another())
 	}
-	// After a restore control may know keys of the node: then it lets it join with the newest
-	// of them alone, and which that is the node can't tell.
+	// After a restore control may know keys of the node. Then it lets the node join with the
+	// newest of them only, and the node does not know which that is.
 	var err error
 	for _, f := range files {
 		if err = n.present(ctx, f); err == nil {
@@ -67,15 +71,17 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key, unknown error) er
 		err = fmt.Errorf("%w\nAs it is this node can't join: %s", err, n.another())
 	case refusal(err) != nil && refusal(err).Status == http.StatusUnprocessableEntity:
 		err = fmt.Errorf("%w\nIt seems that control is of another version than this node: upgrade control first, then the node", err)
-	case refusal(err) != nil:
+	case refusal(err) != nil && n.cfg.Certificate == nil:
 		err = fmt.Errorf("%w\nIf the invitation is used up or too old, %s", err, invite)
 	}
 	return err
 }
 
-// another tells an operator how to have another node join in place of this one, whose
-// spool it takes over.
+// another says how to have another node join in place of this one and take over its spool.
 func (n *Node) another() string {
+	if n.cfg.Certificate != nil {
+		return fmt.Sprintf("move %s away (only that, not the spool beside it), and start the node again", n.cfg.Dir)
+	}
 	return fmt.Sprintf("move %s away (only that, not the spool beside it), %s", n.cfg.Dir, invite)
 }
 
@@ -90,13 +96,34 @@ func IsKnown(err error) bool {
 func (n *Node) present(ctx context.Context, key *keyfile.Key) error {
 	_, hash, _ := api.ReadBearer(api.PrefixNode, n.saved.Credential)
 	pub := base64.RawURLEncoding.EncodeToString(key.Pub)
-	signature, err := sign(key, api.JoinText(n.saved.NodeID, pub, hash, n.cfg.Invitation))
-	if err != nil {
-		return err
+	once := func(control *api.Client, certificate string) error {
+		signature, err := sign(key, api.JoinText(n.saved.NodeID, pub, hash, n.cfg.Invitation, certificate))
+		if err != nil {
+			return err
+		}
+		return n.once(ctx, control, api.PathJoin, api.JoinRequest{
+			Invitation: n.cfg.Invitation, CertificateHash: certificate, NodeID: n.saved.NodeID, PublicKey: pub, CredentialHash: hash,
+			Signature: signature, At: n.cfg.Now(),
+		}, &api.Joined{})
 	}
-	return n.ask(ctx, "join", api.PathJoin, api.JoinRequest{
-		Invitation: n.cfg.Invitation, NodeID: n.saved.NodeID, PublicKey: pub, CredentialHash: hash, Signature: signature, At: n.cfg.Now(),
-	}, &api.Joined{})
+	if n.cfg.Certificate == nil {
+		return n.again(ctx, "join", func() error { return once(n.control, "") })
+	}
+	if _, _, err := n.cfg.Certificate(); err != nil {
+		return fmt.Errorf("cannot join by a certificate: %w", err)
+	}
+	return n.again(ctx, "join", func() error { // control may be away for longer than one is valid
+		client, certificate, err := n.cfg.Certificate()
+		if err != nil {
+			return err
+		}
+		defer client.CloseIdleConnections()
+		control, err := api.NewClient(n.cfg.Control, client)
+		if err != nil {
+			return err
+		}
+		return once(control, certificate)
+	})
 }
 
 func sign(key *keyfile.Key, text []byte) (string, error) {
@@ -104,32 +131,30 @@ func sign(key *keyfile.Key, text []byte) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(signature), err
 }
 
-// start counts the start, and learns what the directory says of the keys. Whether the
-// node has joined control knows, and nobody else: a start that was killed may not have
-// heard.
+// start counts the start, and returns the directory's entries of the keys. Only control knows
+// whether the node has joined: a start that was killed may not have received the answer.
 func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKey, error) {
 	q := api.StartRequest{At: n.cfg.Now()}
 	for _, f := range files {
 		q.SigningKeys = append(q.SigningKeys, sealer.KeyID(f.Pub))
 	}
 	var started api.Started
-	err := n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
+	err := n.ask(ctx, "report the start to control", api.PathStart, q, &started)
 	switch r := refusal(err); {
 	case r == nil:
 	case r.Status == http.StatusForbidden && r.Code == api.AuthInvalid: // control's own, not that of what stands before it
 		err = fmt.Errorf("%w\nIt can't come back: %s", err, n.another())
 	case r.Status == http.StatusUnauthorized:
 		if err = n.join(ctx, files, err); err == nil {
-			err = n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
+			err = n.ask(ctx, "report the start to control", api.PathStart, q, &started)
 		}
 	}
 	n.epoch, n.leaving = started.Epoch, started.Last
 	return started.SigningKeys, err
 }
 
-// sort tells the keys that are trusted from those that are not enrolled yet, and
-// destroys the others. One that signs no more is seen off by Run, or has yet to vouch
-// for its successor.
+// sort finds the keys that are trusted and the one that is not enrolled yet, and destroys the
+// others. A key that no longer signs is retired by Run, or has yet to vouch for its successor.
 func (n *Node) sort(files []*keyfile.Key, known []api.SigningKey) error {
 	for _, f := range files {
 		id := sealer.KeyID(f.Pub)
@@ -185,17 +210,4 @@ func (n *Node) ready(ctx context.Context) error {
 			"keyId", n.current().signer.KeyID, "notBefore", sealer.FormatTime(from))
 	}
 	return nil
-}
-
-// over says whether there is no key for any moment to come.
-func (n *Node) over() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.isOver()
-}
-
-// isOver is over, under the lock.
-func (n *Node) isOver() bool {
-	k := n.newest()
-	return k == nil || !k.until.IsZero() && !n.cfg.Now().Before(k.until)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -23,7 +24,7 @@ import (
 // of which control says everything once.
 func TestKilledAsItJoins(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newControl(t)
 	at := func(path string, nth int, befalls trouble) func() func(string) trouble {
 		return func() func(string) trouble {
 			asked := 0
@@ -47,7 +48,7 @@ func TestKilledAsItJoins(t *testing.T) {
 	}{
 		"before its key was on disk":            {fault: at(api.PathStart, 1, away), gone: []string{"*.key", savedFile}},
 		"before its name was on disk":           {fault: at(api.PathStart, 1, away), gone: []string{savedFile}},
-		"before control heard of it":            {fault: at(api.PathStart, 1, away)},
+		"before control received it":            {fault: at(api.PathStart, 1, away)},
 		"before control let it join":            {fault: at(api.PathJoin, 1, away)},
 		"after control let it join":             {fault: at(api.PathJoin, 1, lost), known: true},
 		"once it had joined":                    {fault: at(api.PathStart, 2, away), known: true},
@@ -91,7 +92,7 @@ func TestRefusedOnTheWay(t *testing.T) {
 		http.Error(w, "<h1>Forbidden</h1>", http.StatusForbidden)
 	}))
 	defer server.Close()
-	h := newHouse(t)
+	h := newControl(t)
 	cfg := h.config(t.TempDir())
 	n := h.open(cfg.Dir)
 	require.NoError(t, n.Close())
@@ -123,7 +124,7 @@ func TestControlOfAnotherVersion(t *testing.T) {
 // TestBadCredential is nothing to join with: control would take whatever stands there for
 // the node's, for good.
 func TestBadCredential(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	cfg := h.config(t.TempDir())
 	id := api.NewID(api.PrefixNode, time.Now())
 	credential, _ := api.NewBearer(id)
@@ -142,7 +143,7 @@ func TestBadCredential(t *testing.T) {
 // TestControlRestored: control has the node's keys from the log again, but not the node. By
 // an invitation it is the same node with the same keys, whichever of them control asks for.
 func TestControlRestored(t *testing.T) {
-	lost, h := newHouse(t), newHouse(t)
+	lost, h := newControl(t), newControl(t)
 	dir := t.TempDir()
 	n := lost.open(dir)
 	before, err := n.sign(time.Now())
@@ -158,7 +159,11 @@ func TestControlRestored(t *testing.T) {
 			e, err := sealer.ParseEvent([]byte(text))
 			require.NoError(t, err)
 			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-				_, err := node.Replay(t.Context(), tx, &e)
+				apply := node.Replay
+				if e.Subject.Kind == "signing_key" {
+					apply = signing.Replay
+				}
+				_, err := apply(t.Context(), tx, &e)
 				return err
 			}))
 		}
@@ -176,7 +181,7 @@ func TestControlRestored(t *testing.T) {
 	require.NoError(t, err)
 	h.requireValid(before, after)
 
-	// What has lost its name is nobody, and its spool is not to go with it.
+	// A node without its id can't be identified, and its spool must stay.
 	require.NoError(t, again.Close())
 	require.NoError(t, os.Remove(filepath.Join(dir, savedFile)))
 	_, err = Open(t.Context(), cfg)
@@ -190,7 +195,7 @@ func TestControlRestored(t *testing.T) {
 
 // killed opens a node that is killed at a request, and returns its config on the folder
 // as it was left.
-func (h *house) killed(t *testing.T, cfg Config, fault func(path string) trouble, gone []string) Config {
+func (h *controlFixture) killed(t *testing.T, cfg Config, fault func(path string) trouble, gone []string) Config {
 	t.Helper()
 	left := filepath.Join(t.TempDir(), "identity")
 	ctx, stop := context.WithCancel(t.Context())
@@ -226,9 +231,9 @@ func (h *house) killed(t *testing.T, cfg Config, fault func(path string) trouble
 }
 
 // count is what control has of nodes that joined, and what it said of it.
-func (h *house) count() map[string]int {
+func (h *controlFixture) count() map[string]int {
 	h.t.Helper()
-	n := map[string]int{"node.enrolled": 0, "key.enrolled": 0}
+	n := map[string]int{"node.joined": 0, "key.enrolled": 0}
 	for _, table := range []string{"nodes", "signing_keys", "node_credentials"} {
 		var rows int
 		require.NoError(h.t, h.db.Read().QueryRowContext(h.t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&rows))

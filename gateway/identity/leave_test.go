@@ -8,16 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
 
-// TestExpulsion of a node that follows: it signs nothing from when it is told, what it
+// TestExpulsion of a node that follows: it signs nothing once it has learned of it, what it
 // signed is in the log before that is sealed, and it does not come back. The answer that
 // its key is out of use gets lost: by the time it asks again it is expelled.
 func TestExpulsion(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newControl(t)
 	cfg, spooled, asked := h.spooling()
 	n, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
@@ -29,7 +30,7 @@ func TestExpulsion(t *testing.T) {
 	revocation, sealed := sealing(t, spooled)
 	expelled := make(chan error, 1)
 	go func() {
-		v, err := h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{Revocation: revocation}, store.ByOperator())
+		v, err := h.nodes.Expel(t.Context(), n.ID(), node.Expulsion{Revocation: revocation}, store.ByOperator())
 		if err == nil && (len(v.Keys) != 1 || v.Keys[0].RevokedAt.IsZero() || v.Epoch != 1) {
 			t.Errorf("expelled: %+v", v)
 		}
@@ -81,23 +82,23 @@ func TestExpulsion(t *testing.T) {
 	}
 }
 
-// TestExpulsionOfANodeThatStarts: it is told at its start, gives up the key that it was
+// TestExpulsionOfANodeThatStarts: it learns of it at its start, gives up the key that it was
 // about to enrol, and sees the others off.
 func TestExpulsionOfANodeThatStarts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newControl(t)
 	dir := t.TempDir()
 	n := h.open(dir)
 	_, err := makeKey(dir)
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
-	_, err = h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
+	_, err = h.nodes.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
 	require.Equal(t, api.StateConflict, api.From(err).Code)
 	require.ErrorContains(t, err, "its spool may hold receipts")
 
 	select {
 	case <-n.Leaving():
-		require.Fail(t, "nobody had told it to leave")
+		require.Fail(t, "it was not expelled")
 	default:
 	}
 	n, err = Open(t.Context(), h.config(dir))
@@ -108,7 +109,7 @@ func TestExpulsionOfANodeThatStarts(t *testing.T) {
 	_, err = n.sign(time.Now().Add(time.Second))
 	require.ErrorContains(t, err, "was asked to leave")
 	end := h.follow(n)
-	_, err = h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
+	_, err = h.nodes.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
 	require.NoError(t, err)
 	requireNoKeyFiles(t, dir)
 	end()
@@ -119,12 +120,12 @@ func requireLeaving(t *testing.T, n *Node) {
 	select {
 	case <-n.Leaving():
 	default:
-		require.Fail(t, "it was told to leave")
+		require.Fail(t, "it was expelled")
 	}
 }
 
 // requireNoKeyFiles waits until the node has destroyed its keys: control puts it out as
-// soon as it has heard that they are out of use, which is before.
+// soon as it has learned that they are out of use, which is before.
 func requireNoKeyFiles(t *testing.T, dir string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 0 }, time.Minute, time.Millisecond)
@@ -134,12 +135,12 @@ func requireNoKeyFiles(t *testing.T, dir string) {
 // leave, neither while it runs nor at a start, which it needs for its spool.
 func TestExpulsionOfANodeWithoutKeys(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newControl(t)
 	dir := t.TempDir()
 	n := h.open(dir)
-	_, err := h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
+	_, err := h.nodes.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
 	require.Equal(t, api.StateConflict, api.From(err).Code)
-	v, err := h.rooms.Revoke(t.Context(), n.SigningKeys()[0], node.Revocation{Force: true}, store.ByOperator())
+	v, err := h.nodes.Revoke(t.Context(), n.SigningKeys()[0], signing.Revocation{Force: true}, store.ByOperator())
 	require.NoError(t, err)
 	n.Learn([]api.SigningKey{{KeyID: v.Key.KeyID, NotBefore: v.Key.NotBefore.Time, RevokedAt: v.Key.RevokedAt.Time, Last: true}})
 	require.False(t, n.isDue())

@@ -1,8 +1,6 @@
 package identity
 
 import (
-	"math"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -14,7 +12,7 @@ func newMetrics(n *Node) []prometheus.Collector {
 		}, n.left),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_identity_key_change_failing",
-			Help: "1 while the node fails to enrol or to see off a signing key, else 0.",
+			Help: "1 while the node fails to enrol or to retire a signing key, else 0.",
 		}, func() float64 {
 			if n.failing.Load() {
 				return 1
@@ -22,20 +20,6 @@ func newMetrics(n *Node) []prometheus.Collector {
 			return 0
 		}),
 	}
-}
-
-// left is for how many seconds the newest key still signs.
-func (n *Node) left() float64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	k := n.newest()
-	switch {
-	case k == nil:
-		return 0
-	case k.until.IsZero():
-		return math.Inf(1)
-	}
-	return max(0, k.until.Sub(n.cfg.Now()).Seconds())
 }
 
 // register registers all metrics or none.

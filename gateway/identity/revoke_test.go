@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -19,13 +20,13 @@ import (
 // it signed comes later, and signing goes on.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newControl(t)
 	n := h.open(t.TempDir())
 	end := h.follow(n)
 	signed := n.signing(t)
 	old := h.keys(n.ID())[0].KeyID
 	sealed := false
-	v, err := h.rooms.Revoke(t.Context(), old, node.Revocation{Seal: func(context.Context, string, string) ([]node.Unsealed, error) {
+	v, err := h.nodes.Revoke(t.Context(), old, signing.Revocation{Seal: func(context.Context, string, string) ([]signing.Unsealed, error) {
 		require.NotEqual(t, old, n.current().signer.KeyID, "it signs nothing any more when that is sealed")
 		sealed = true
 		return nil, nil
@@ -49,10 +50,10 @@ func TestRevocation(t *testing.T) {
 }
 
 // TestRevocationWaitsForTheSpool revokes a key while receipts by it wait in the node's
-// spool: the key is not seen off, and nothing sealed, until they are in the log.
+// spool: the key is not retired, and nothing sealed, until they are in the log.
 func TestRevocationWaitsForTheSpool(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newControl(t)
 	cfg, spooled, asked := h.spooling()
 	n, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
@@ -62,7 +63,7 @@ func TestRevocationWaitsForTheSpool(t *testing.T) {
 	revocation, sealed := sealing(t, spooled)
 	revoked := make(chan error, 1)
 	go func() {
-		_, err := h.rooms.Revoke(t.Context(), old, revocation, store.ByOperator())
+		_, err := h.nodes.Revoke(t.Context(), old, revocation, store.ByOperator())
 		revoked <- err
 	}()
 	for range 2 {
@@ -73,7 +74,7 @@ func TestRevocationWaitsForTheSpool(t *testing.T) {
 		}
 		keys := h.keys(n.ID())
 		require.Len(t, keys, 2, "another key has taken over")
-		require.Greater(t, keys[0].NotAfter.Sub(keys[1].NotBefore.Time), api.KeyOverlap/2, "nobody said that the old one is out of use")
+		require.Greater(t, keys[0].NotAfter.Sub(keys[1].NotBefore.Time), api.KeyOverlap/2, "the old one was not reported as out of use")
 		require.Len(t, keyFiles(t, cfg.Dir), 2)
 	}
 	require.False(t, sealed.Load())
@@ -84,10 +85,10 @@ func TestRevocationWaitsForTheSpool(t *testing.T) {
 	end()
 }
 
-// TestLearn tells of a revocation while a delivery has the key: it signs nothing from
+// TestLearn: a key is revoked while a delivery has the key: it signs nothing from
 // then on, and the answer is a 503.
 func TestLearn(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	n := h.open(t.TempDir())
 	borrowed, done, err := n.Signer(t.Context(), time.Now())
 	require.NoError(t, err)
@@ -107,12 +108,12 @@ func TestLearn(t *testing.T) {
 // TestRevokedFileStays revokes a key whose file can't be destroyed: another takes over
 // all the same, and the file is tried again.
 func TestRevokedFileStays(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	n := h.open(t.TempDir())
 	old := n.current()
 	require.NoError(t, os.Remove(old.file.Path))
 	require.NoError(t, os.Mkdir(old.file.Path, 0o700))
-	_, err := h.rooms.Revoke(t.Context(), old.signer.KeyID, node.Revocation{Force: true}, store.ByOperator())
+	_, err := h.nodes.Revoke(t.Context(), old.signer.KeyID, signing.Revocation{Force: true}, store.ByOperator())
 	require.NoError(t, err)
 	n.Learn([]api.SigningKey{{KeyID: old.signer.KeyID, RevokedAt: time.Now()}})
 	_, err = n.step(t.Context())
@@ -124,10 +125,10 @@ func TestRevokedFileStays(t *testing.T) {
 }
 
 // TestRevocationOfAStubbornNode revokes by force while the node can't enrol another
-// key: it signs nothing from the moment on at which it is told, until it can.
+// key: it signs nothing once it has learned of it, until it can.
 func TestRevocationOfAStubbornNode(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(c *node.Config) { c.DrainFor = time.Second })
+	h := newControl(t, func(c *node.Config) { c.DrainFor = time.Second })
 	dir := t.TempDir()
 	n := h.open(dir)
 	h.setFault(func(path string) trouble {
@@ -142,7 +143,7 @@ func TestRevocationOfAStubbornNode(t *testing.T) {
 	old := borrowed.KeyID
 
 	impatient, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	_, err = h.rooms.Revoke(impatient, old, node.Revocation{}, store.ByOperator())
+	_, err = h.nodes.Revoke(impatient, old, signing.Revocation{}, store.ByOperator())
 	stop()
 	require.Error(t, err)
 	_, err = n.sign(time.Now())
@@ -150,7 +151,7 @@ func TestRevocationOfAStubbornNode(t *testing.T) {
 
 	revoked := make(chan error, 1)
 	go func() {
-		_, err := h.rooms.Revoke(t.Context(), old, node.Revocation{Force: true}, store.ByOperator())
+		_, err := h.nodes.Revoke(t.Context(), old, signing.Revocation{Force: true}, store.ByOperator())
 		revoked <- err
 	}()
 	require.NoError(t, <-revoked)

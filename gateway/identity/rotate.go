@@ -14,7 +14,7 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// next is a key that is not enrolled, as far as is known.
+// next is a key that is not known to be enrolled.
 type next struct {
 	file *keyfile.Key
 	// unsure is true once a request went out whose answer is not known: control may have
@@ -23,23 +23,23 @@ type next struct {
 }
 
 const (
-	// lead is how long after it was asked for the window of the next key begins, where
+	// lead is how long after the request to enrol it the window of the next key begins, if
 	// another key can sign until then.
 	lead = time.Second
-	// straggling is how long after it read the clock a delivery may ask for a key.
+	// straggling is how long after it read the clock a delivery may acquire a key.
 	straggling = 100 * time.Millisecond
-	// look is how often Run looks whether anything is due by the clock, and lookSpool
-	// whether the spool is drained that a key waits for.
+	// look is how often Run checks whether anything is due by the clock, and lookSpool
+	// whether the spool is drained for which a key waits.
 	look, lookSpool = time.Minute, time.Second
 )
 
-// Run rotates the node's key when that is due, and sees old keys off, until ctx is
-// done. What fails is tried again.
+// Run rotates the node's key when that is due, and retires old keys, until ctx is done. What
+// fails is tried again.
 func (n *Node) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { n.keepHighWater(ctx) })
-	told := ""
+	logged := ""
 	for {
 		wait, err := n.step(ctx)
 		if ctx.Err() != nil {
@@ -47,12 +47,12 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 		text := ""
 		if err != nil {
-			if text = err.Error(); text != told {
+			if text = err.Error(); text != logged {
 				n.cfg.Logger.Error("cannot change the signing key now, trying again", "err", err)
 			}
 			wait = n.backOff()
 		}
-		told = text
+		logged = text
 		n.failing.Store(err != nil)
 		timer := time.NewTimer(wait)
 		select {
@@ -84,14 +84,6 @@ func (n *Node) step(ctx context.Context) (wait time.Duration, err error) {
 		n.pause = 0
 	}
 	return wait, err
-}
-
-// isDue says whether another key has to take over from the current one.
-func (n *Node) isDue() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	k := n.newest()
-	return !n.leaving && (k == nil || !k.notAfter.IsZero() || n.cfg.RotateEvery > 0 && !n.cfg.Now().Before(k.from.Add(n.cfg.RotateEvery)))
 }
 
 // bury destroys the files of revoked keys.
@@ -136,7 +128,7 @@ func (n *Node) enrol(ctx context.Context) error {
 	}
 	q.NotBefore = n.announce()
 	var entered api.SigningKey
-	if err := n.once(ctx, api.PathEnrol, q, &entered); err != nil {
+	if err := n.once(ctx, n.control, api.PathEnrol, q, &entered); err != nil {
 		if refusal(err) == nil {
 			n.next.unsure = true
 		} else if !n.next.unsure {
@@ -148,7 +140,7 @@ func (n *Node) enrol(ctx context.Context) error {
 	return nil
 }
 
-// dropNext gives the next key up if control refuses it as the node is to leave.
+// dropNext gives up the next key if control refuses it because the node is to leave.
 func (n *Node) dropNext(err error) bool {
 	if n.next == nil || !n.isLeaving() || refusal(err) == nil {
 		return false
@@ -160,50 +152,13 @@ func (n *Node) dropNext(err error) bool {
 	return true
 }
 
-func (n *Node) isLeaving() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.leaving
-}
-
-// announce is the moment from which on the next key is to sign. From here on the
-// current one signs no longer than its window has left once control has heard of it.
-func (n *Node) announce() time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	from := n.cfg.Now()
-	if n.latest.After(from) {
-		from = n.latest // the clock stepped back
-	}
-	from = nextMilli(from)
-	if k := n.newest(); k != nil {
-		if !n.isOver() {
-			from = from.Add(lead)
-		}
-		if !from.After(k.from) {
-			from = nextMilli(k.from)
-		}
-		k.end(from.Add(api.KeyOverlap))
-	}
-	return from
-}
-
-// withdraw takes back what announce did, when control has certainly not heard of it.
-func (n *Node) withdraw() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if k := n.newest(); k != nil && !n.leaving {
-		k.until = k.notAfter
-	}
-}
-
-// take makes the next key current.
-func (n *Node) take(told api.SigningKey) {
-	k := n.hold(n.next.file, told)
+// take makes the next key current; entry is its own in the directory.
+func (n *Node) take(entry api.SigningKey) {
+	k := n.hold(n.next.file, entry)
 	n.next = nil
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !told.RevokedAt.IsZero() {
+	if !entry.RevokedAt.IsZero() {
 		k.file.Forget()
 		n.dead = append(n.dead, k)
 		n.due()
@@ -212,57 +167,29 @@ func (n *Node) take(told api.SigningKey) {
 	n.keys = append(n.keys, k)
 	slices.SortFunc(n.keys, oldestFirst)
 	n.handOver()
-	if told.Last || n.leaving {
+	if entry.Last || n.leaving {
 		n.leave()
 		return
 	}
-	n.cfg.Logger.Info("another signing key takes over", "keyId", told.KeyID, "from", sealer.FormatTime(told.NotBefore))
+	n.cfg.Logger.Info("another signing key takes over", "keyId", entry.KeyID, "from", sealer.FormatTime(entry.NotBefore))
 }
 
-// retire sees off the keys that another has taken over from, once nothing that they
-// signed is under way, be it in the spool. wait is how long the next of them takes at least.
+// retire reports to control, and destroys, the keys that another has taken over from, once all
+// that they signed is in the log. wait is how long the next of them takes at least.
 func (n *Node) retire(ctx context.Context) (wait time.Duration, err error) {
-	wait = n.drained()
+	drained, wait := n.drained()
+	n.retiring = append(n.retiring, drained...)
 	for len(n.retiring) > 0 {
 		k := n.retiring[0]
 		q := api.RetireRequest{KeyID: k.signer.KeyID, NotAfter: k.until}
-		err := n.once(ctx, api.PathRetire, q, new(api.SigningKey))
+		err := n.once(ctx, n.control, api.PathRetire, q, new(api.SigningKey))
 		if err != nil && refusal(err) == nil {
-			return 0, fmt.Errorf("cannot tell control that the key %s is out of use: %w", k.signer.KeyID, err)
+			return 0, fmt.Errorf("cannot report to control that the key %s is out of use: %w", k.signer.KeyID, err)
 		}
 		if err = errors.Join(err, k.file.Destroy()); err != nil {
-			n.cfg.Logger.Error("an old signing key is out of use, but not wholly seen off", "keyId", k.signer.KeyID, "err", err)
+			n.cfg.Logger.Error("an old signing key is out of use, but was not reported to control, or its file not destroyed", "keyId", k.signer.KeyID, "err", err)
 		}
 		n.retiring = n.retiring[1:]
 	}
 	return wait, nil
-}
-
-// drained moves the keys that are out of use from keys to retiring.
-func (n *Node) drained() (wait time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	wait = look
-	if n.cfg.RotateEvery > 0 && len(n.keys) > 0 && !n.leaving {
-		wait = max(straggling, min(wait, n.newest().from.Add(n.cfg.RotateEvery).Sub(n.cfg.Now())))
-	}
-	newest := n.newest()
-	n.keys = slices.DeleteFunc(n.keys, func(k *key) bool {
-		if k == newest && !n.leaving {
-			return false
-		}
-		left := k.until.Add(straggling).Sub(n.cfg.Now())
-		if left > 0 || k.lent > 0 {
-			wait = min(wait, max(left, straggling))
-			return false
-		}
-		if !n.cfg.Drained() { // asked when no loan is open: what ends later is not in the spool yet
-			wait = min(wait, lookSpool)
-			return false
-		}
-		k.file.Forget()
-		n.retiring = append(n.retiring, k)
-		return true
-	})
-	return wait
 }

@@ -13,12 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
 
-// signing signs without a pause from several sides until end is called, which tells
+// signing signs without a pause from several sides until end is called, which returns
 // what was signed. Every error fails the test, but of who was held up for so long that the
 // key of its moment is gone: a delivery would ask again.
 func (n *Node) signing(t *testing.T) (end func() []signed) {
@@ -56,7 +56,7 @@ func (n *Node) signing(t *testing.T) (end func() []signed) {
 
 // requireWindows asks that the windows of a node's keys follow each other, with the
 // last one open.
-func requireWindows(t *testing.T, keys []node.SigningKey) {
+func requireWindows(t *testing.T, keys []signing.SigningKey) {
 	t.Helper()
 	for i, k := range keys {
 		if i == len(keys)-1 {
@@ -71,12 +71,12 @@ func requireWindows(t *testing.T, keys []node.SigningKey) {
 // TestRotationWhenAsked rotates three times under load.
 func TestRotationWhenAsked(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newControl(t)
 	dir := t.TempDir()
 	n := h.open(dir)
 	end := h.follow(n)
 	signed := n.signing(t)
-	signsWith := func(k node.SigningKey) {
+	signsWith := func(k signing.SigningKey) {
 		s, err := n.sign(time.Now())
 		require.NoError(t, err)
 		require.Equal(t, k.KeyID, s.keyID)
@@ -85,16 +85,16 @@ func TestRotationWhenAsked(t *testing.T) {
 		keys := h.keys(n.ID())
 		require.Len(t, keys, i+1)
 		signsWith(keys[i])
-		s, err := h.rooms.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
+		s, err := h.nodes.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
 		require.NoError(t, err)
 		require.NotNil(t, s.Key, "the node follows, and makes its key at once")
 		require.Equal(t, keys[i].KeyID, s.Replaced.KeyID)
-		// Seen off: the window is closed where it ended, and the file destroyed.
+		// Retired: the window is closed where it ended, and the file destroyed.
 		require.Eventually(t, func() bool {
 			files := keyFiles(t, dir)
 			return len(files) == 1 && filepath.Base(files[0]) == s.Key.KeyID+".key"
 		}, time.Minute, 5*time.Millisecond)
-		_, err = h.rooms.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
+		_, err = h.nodes.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
 		require.Equal(t, api.StateConflict, api.From(err).Code)
 	}
 	all := signed()
@@ -109,7 +109,7 @@ func TestRotationWhenAsked(t *testing.T) {
 // TestRotationByAge rotates every half second under load.
 func TestRotationByAge(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newControl(t)
 	cfg := h.config(t.TempDir())
 	cfg.Invitation, cfg.RotateEvery = h.invite(), 500*time.Millisecond
 	n, err := Open(t.Context(), cfg)
@@ -129,7 +129,7 @@ func TestLostAnswers(t *testing.T) {
 		for _, path := range []string{api.PathEnrol, api.PathRetire} {
 			t.Run(fmt.Sprint(path, befalls), func(t *testing.T) {
 				t.Parallel()
-				h := newHouse(t)
+				h := newControl(t)
 				dir := t.TempDir()
 				n := h.open(dir)
 				left := 4
@@ -142,7 +142,7 @@ func TestLostAnswers(t *testing.T) {
 				})
 				end := h.follow(n)
 				signed := n.signing(t)
-				_, err := h.rooms.Rotate(t.Context(), h.keys(n.ID())[0].KeyID, store.ByOperator())
+				_, err := h.nodes.Rotate(t.Context(), h.keys(n.ID())[0].KeyID, store.ByOperator())
 				require.NoError(t, err)
 				require.Eventually(t, func() bool {
 					keys := h.keys(n.ID())
@@ -165,7 +165,7 @@ func TestCrashes(t *testing.T) {
 		for at := 1; at <= 5; at++ { // start, join, start again, enrol, retire
 			t.Run(fmt.Sprint(at, befalls), func(t *testing.T) {
 				t.Parallel()
-				h := newHouse(t)
+				h := newControl(t)
 				cfg := h.config(t.TempDir())
 				cfg.Invitation = h.invite()
 				ctx, kill := context.WithCancel(t.Context())
@@ -226,7 +226,7 @@ func TestCrashes(t *testing.T) {
 
 // TestCrashBeforeAnythingIsAsked finds what a first start leaves on disk.
 func TestCrashBeforeAnythingIsAsked(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	dir := t.TempDir()
 	id := api.NewID(api.PrefixNode, time.Now())
 	credential, _ := api.NewBearer(id)
@@ -245,7 +245,7 @@ func TestCrashBeforeAnythingIsAsked(t *testing.T) {
 
 // TestKeyEndsWhileTheNodeIsDown: it signs nothing any more, and vouches for the next.
 func TestKeyEndsWhileTheNodeIsDown(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	dir := t.TempDir()
 	n := h.open(dir)
 	before, err := n.sign(time.Now())
@@ -269,9 +269,9 @@ func TestKeyEndsWhileTheNodeIsDown(t *testing.T) {
 	end()
 }
 
-// TestLostKeys: the credential alone makes nobody the node.
+// TestLostKeys: the credential alone does not make anyone the node.
 func TestLostKeys(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	dir := t.TempDir()
 	require.NoError(t, h.open(dir).Close())
 	for _, file := range keyFiles(t, dir) {
@@ -287,7 +287,7 @@ func TestLostKeys(t *testing.T) {
 // TestClockOfTheNode is two minutes ahead of control's: nothing rotates, and the
 // current key signs on; once it is set right the next key takes over.
 func TestClockOfTheNode(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	var ahead atomic.Int64
 	cfg := h.config(t.TempDir())
 	cfg.Invitation = h.invite()
@@ -332,7 +332,7 @@ func TestClockSetBack(t *testing.T) {
 	for _, orderly := range []bool{true, false} {
 		t.Run(fmt.Sprint(orderly), func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newControl(t)
 			var ahead atomic.Int64
 			cfg := h.config(t.TempDir())
 			cfg.Invitation = h.invite()
@@ -365,11 +365,11 @@ func TestClockSetBack(t *testing.T) {
 			require.Len(t, h.keys(n.ID()), 2)
 			now, err := n.sign(cfg.Now())
 			require.NoError(t, err)
-			require.Equal(t, before.keyID, now.keyID, "the next key's turn has not come")
+			require.Equal(t, before.keyID, now.keyID, "the next key does not sign yet")
 			ahead.Store(int64(time.Minute))
 			_, err = n.step(t.Context())
 			require.NoError(t, err)
-			require.Len(t, keyFiles(t, cfg.Dir), 1, "the old key is seen off")
+			require.Len(t, keyFiles(t, cfg.Dir), 1, "the old key is retired")
 			later, err := n.sign(cfg.Now())
 			require.NoError(t, err)
 			require.NotEqual(t, before.keyID, later.keyID)
@@ -381,7 +381,7 @@ func TestClockSetBack(t *testing.T) {
 // TestOverlapIsTheLimit has control never answer: the current key signs no longer than
 // its window would last if it had got the request.
 func TestOverlapIsTheLimit(t *testing.T) {
-	h := newHouse(t)
+	h := newControl(t)
 	n := h.open(t.TempDir())
 	h.setFault(func(string) trouble { return lost })
 	old := n.current()

@@ -24,7 +24,7 @@ func requireNoAllocations(t *testing.T, what string, f func()) {
 }
 
 // TestHotPathAllocatesNothing fixes the number for each part that a delivery runs
-// through in this room.
+// through in this package.
 func TestHotPathAllocatesNothing(t *testing.T) {
 	body := []byte(issuetest.Typical)
 	w := &work{workspace: new(workspace)}

@@ -21,7 +21,7 @@ import (
 type drawnRow struct {
 	Row
 	identity, content string // "" where it has none
-	alone             string // as told has it, if it was never delivered
+	alone             string // as statuses has it, if it was never delivered
 }
 
 // drawRow draws one of few rows, so that many are equal; name is of the run alone.
@@ -87,8 +87,8 @@ func TestBatchesAgainstAModel(t *testing.T) {
 				})
 			}
 			rows := make([]drawnRow, rapid.IntRange(0, 30).Draw(t, "rows"))
-			batch := Batch{Admit: func(_ context.Context, rows int) (int, func(), error) {
-				return rapid.IntRange(1, rows).Draw(t, "granted"), func() {}, nil
+			batch := Batch{Admit: func(rows int) (int, func()) {
+				return rapid.IntRange(1, rows).Draw(t, "granted"), func() {}
 			}}
 			sent = map[string]drawnRow{}
 			for n := range rows {
@@ -97,14 +97,19 @@ func TestBatchesAgainstAModel(t *testing.T) {
 			}
 			known := len(delivered)
 			want := make([]string, len(rows))
-			fresh, first := map[string]string{}, map[string]int{}
+			fresh, first, waits := map[string]string{}, map[string]int{}, map[string]string{}
 			for n, row := range rows {
 				content, ok := delivered[row.identity]
 				if !ok {
 					content, ok = fresh[row.identity]
 				}
 				switch {
+				case !ok && row.alone == "unmapped" && waits[row.identity] == row.content:
+					want[n] = "duplicate"
 				case row.identity == "" || !ok:
+					if row.alone == "unmapped" {
+						waits[row.identity] = row.content
+					}
 					if want[n] = row.alone; row.alone == "accepted" {
 						fresh[row.identity], first[row.identity] = row.content, n
 						sent[f.identity(row.Row)] = row
@@ -125,7 +130,7 @@ func TestBatchesAgainstAModel(t *testing.T) {
 				continue
 			}
 			require.Equal(t, known+len(fresh), len(delivered))
-			require.Equal(t, want, told(results))
+			require.Equal(t, want, statuses(results))
 			for n, r := range results {
 				if r.Event != nil {
 					require.Equal(t, events[rows[n].identity], string(r.Event))

@@ -9,7 +9,7 @@ import (
 
 // newBlock makes an array of n zero values. It lies outside of the heap where the
 // system allows it: Go lets a heap grow to twice of what is used in it, so each byte
-// there costs two. T must hold no pointers. Whoever uses b.all keeps b.
+// there costs two. T must hold no pointers. b.all is valid as long as b is reachable.
 func newBlock[T any](n int) *block[T] {
 	memory, err := unix.Mmap(-1, 0, n*int(unsafe.Sizeof(*new(T))), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// How often checkpoints are thought of, and how many records are behind the newest one then,
-// at least: a start reads these from the log. A file is full with as many keys.
+// Every checkpointEvery a checkpoint is written if checkpointRecords are in the log behind the
+// newest one: a start reads these from the log. A file is full with checkpointKeys.
 const (
 	checkpointEvery   = time.Second
 	checkpointRecords = 32 << 10
@@ -55,10 +55,10 @@ func (i *Issuer) checkpoint(ctx context.Context, least int64) {
 	}
 	_, end, err := i.cfg.Log.Bounds(ctx, 0)
 	if err != nil || end.Offset-c.written.Offset < least {
-		return // the log's trouble is told by who writes to it
+		return // the log's failures are logged where it is written
 	}
-	// A record before the end may belong to one who has not come to remember its key: it
-	// still holds it.
+	// A record before the end may be of a request that has not remembered its key yet: that
+	// request still holds its claim.
 	for _, ended := range i.claims.held() {
 		select {
 		case <-ended:
@@ -114,7 +114,7 @@ func (c *checkpoints) write(ctx context.Context, to sealer.Position) (n int, err
 	return n, nil
 }
 
-// expire removes files that nobody needs: all their keys are too old, or newer ones are as
+// expire removes files that are no longer needed: all their keys are too old, or newer ones are as
 // many as are remembered.
 func (c *checkpoints) expire(now time.Time) {
 	keys, needed := 0, len(c.files)
@@ -132,7 +132,7 @@ func (c *checkpoints) expire(now time.Time) {
 	c.files = append(c.files[:0], c.files[needed:]...)
 }
 
-// enough is how many keys leave no room for older ones: shards fill unevenly.
+// enough is how many newer keys make older ones useless: shards fill unevenly.
 func (c *checkpoints) enough() int { return c.limit + c.limit/16 + 1 }
 
 // belongs says whether a stretch is of this log, whole.

@@ -26,8 +26,8 @@ type claims struct {
 // keyHash is SHA-256(tenantId ‖ 0 ‖ key).
 type keyHash [sha256.Size]byte
 
-// claimKey is the half of a keyHash that tells entries apart in memory; whoever
-// uses an entry compares the whole hash with the event's.
+// claimKey is the half of a keyHash that identifies entries in memory; the user of an entry
+// compares the whole hash with the event's.
 type claimKey [16]byte
 
 // place is where the event of a key stands in the log.

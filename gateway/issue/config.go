@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
 )
@@ -21,7 +22,7 @@ import (
 // Safe for concurrent use. The contract of each method is pipeline.Log's, but a log may
 // lose what is only read for answers to idempotent retries: then the position of Append is
 // the zero one, or the error of Read is fs.ErrNotExist and Scan passes over the record,
-// and the key is forgotten. The receipt stands all the same, and the log tells operators.
+// and the key is forgotten. The receipt is valid all the same, and the log notifies operators.
 type Log interface {
 	// Append returns once the record is durable. On an error nothing is promised. The
 	// record's slices and strings are the caller's again when it returns.
@@ -36,12 +37,8 @@ type Log interface {
 	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
 }
 
-const (
-	// DefaultTimeout is how long a delivery may take.
-	DefaultTimeout = 5 * time.Second
-	// DefaultMaxRowAge is how long ago the play of a row may be.
-	DefaultMaxRowAge = 30 * 24 * time.Hour
-)
+// DefaultTimeout is how long a delivery may take.
+const DefaultTimeout = 5 * time.Second
 
 // Config configures an Issuer. NodeID, Rights, Log, and one of Signer and SandboxSigner are
 // required.
@@ -50,7 +47,7 @@ type Config struct {
 	// they head each record it writes.
 	NodeID string
 	Epoch  uint64
-	// Rights is the node's view of rights and keys. Whoever made it runs it.
+	// Rights is the node's view of rights and keys. The caller runs it.
 	Rights *snapshot.View
 	// Log holds this node's events in its partition 0.
 	Log Log
@@ -63,19 +60,18 @@ type Config struct {
 	// SandboxSigner is Signer for the sandbox's tenants: its keys sign their receipts and
 	// no others. Without it their deliveries are refused.
 	SandboxSigner func(ctx context.Context, at time.Time) (s *sealer.Signer, release func(), err error)
-	// Admit, if it is set, is called before deliveries are issued, once for all of a piece of a
-	// batch, and may wait: it spreads them where more would come than can be kept up with. It refuses
-	// nothing, and returns early when ctx is done. Safe for concurrent use. Default: nobody waits.
+	// Admit, if it is set, is called before deliveries are issued, once for all rows of a piece
+	// of a batch, and may block, to slow deliveries down to what the warehouse can load. It
+	// refuses nothing, and returns early when ctx is done. Safe for concurrent use.
 	Admit func(ctx context.Context, deliveries int)
 
-	// MaxRowAge is how long ago the play of a row may be. Default 30 days.
+	// MaxRowAge is how long ago the play of a row may be. Default, and at most, api.MaxRowAge.
 	MaxRowAge time.Duration
 	// BatchBytes bounds the records of batches that wait for the log: half of what the log
 	// lets wait, so that single deliveries have the other half. Default 4 MiB.
 	BatchBytes int
-	// BatchSigners is how many batches are decided and signed at the same time: as many as half
-	// of the processors, so that single deliveries have the others. Default half of
-	// runtime.GOMAXPROCS(0), which is too many where that was raised.
+	// BatchSigners is how many threads decide and sign batches: as many as half of the
+	// processors. Default half of runtime.GOMAXPROCS(0), which is too many where that was raised.
 	BatchSigners int
 
 	// Timeout is how long a delivery waits for the right, the log, and an earlier answer's
@@ -112,12 +108,14 @@ func (c *Config) complete() error {
 		return errors.New("issue: Signer is missing")
 	case c.IdempotencyEntries < 0:
 		return errors.New("issue: IdempotencyEntries is negative")
-	case c.Timeout < 0, c.IdempotencyWait < 0, c.MaxRowAge < 0:
-		return fmt.Errorf("issue: Timeout %v, IdempotencyWait %v or MaxRowAge %v is negative", c.Timeout, c.IdempotencyWait, c.MaxRowAge)
+	case c.Timeout < 0, c.IdempotencyWait < 0:
+		return fmt.Errorf("issue: Timeout %v or IdempotencyWait %v is negative", c.Timeout, c.IdempotencyWait)
+	case c.MaxRowAge < 0, c.MaxRowAge > api.MaxRowAge:
+		return fmt.Errorf("issue: MaxRowAge %v is not from 0 to %v", c.MaxRowAge, api.MaxRowAge)
 	case c.BatchBytes < 0, c.BatchSigners < 0:
 		return fmt.Errorf("issue: BatchBytes %d or BatchSigners %d is negative", c.BatchBytes, c.BatchSigners)
 	}
-	c.MaxRowAge = cmp.Or(c.MaxRowAge, DefaultMaxRowAge)
+	c.MaxRowAge = cmp.Or(c.MaxRowAge, api.MaxRowAge)
 	c.BatchBytes = cmp.Or(c.BatchBytes, 4<<20)
 	c.BatchSigners = cmp.Or(c.BatchSigners, max(1, runtime.GOMAXPROCS(0)/2))
 	if c.Timeout == 0 {

@@ -14,7 +14,7 @@ type deadlines struct {
 	last  atomic.Pointer[deadline]
 }
 
-// deadline is a context without a parent, which many may share.
+// deadline is a context without a parent, used by several requests.
 type deadline struct {
 	at     time.Time
 	shared time.Time // it is handed out until then
@@ -29,12 +29,12 @@ func (d *deadlines) begin(now time.Time) *deadline {
 	if last != nil && now.Before(last.shared) {
 		return last
 	}
-	share := d.after / 16
-	next := &deadline{at: now.Add(d.after + share), shared: now.Add(share), done: make(chan struct{})}
+	slack := d.after / 16
+	next := &deadline{at: now.Add(d.after + slack), shared: now.Add(slack), done: make(chan struct{})}
 	if !d.last.CompareAndSwap(last, next) {
-		return d.begin(now) // somebody else made one a moment ago
+		return d.begin(now) // another request has just made one
 	}
-	time.AfterFunc(d.after+share, func() { close(next.done) })
+	time.AfterFunc(d.after+slack, func() { close(next.done) })
 	return next
 }
 

@@ -32,7 +32,7 @@ func TestNamedDelivery(t *testing.T) {
 	d := f.read(0)
 	require.NotEmpty(t, d.Identity.Hash)
 	require.Empty(t, d.Identity.Day+d.Idempotency)
-	require.Zero(t, d.Multiplier)
+	require.Equal(t, int64(10_000), d.Impressions)
 
 	var callers sync.WaitGroup
 	for range 20 {

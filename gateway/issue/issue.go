@@ -1,6 +1,6 @@
-// Package issue turns what was seen of a delivery into a receipt: it decides, claims the
-// Idempotency-Key, signs, and makes the event durable. Values in, values out: it knows no
-// HTTP, and whoever delivers without a request of its own calls it as the gateway does.
+// Package issue turns an observation of a delivery into a receipt: it decides, claims the
+// Idempotency-Key, signs, and makes the event durable. It knows no HTTP: the sandbox and the
+// replay of held rows call it as the gateway does.
 //
 // One delivery, whose answer is appended to dst:
 //
@@ -41,23 +41,26 @@
 //     known from the log alone: the salted hash in the event's private part. Where that
 //     part was erased, the key alone decides.
 //   - Keys are remembered for 24 h or the newest Config.IdempotencyEntries, in
-//     this process's memory. The limit is shared out over 64 shards by hash. A start reads
+//     this process's memory. The limit is divided among 64 shards by hash. A start reads
 //     them back (Rebuild), from checkpoints of which each names the record of the log up to
 //     which it is right; one that is torn, altered, of another log, or that the log does not
 //     reach is passed over, and what checkpoints don't cover is read from the log.
 //   - A log may lose what answers to retries are rendered from, not the promise (see
 //     Log): the key is free then, and the retry's event a duplicate likewise.
-//   - When an append fails, nobody knows whether the record is in the log. The caller
-//     gets 503 and the key is free; should the record turn up after all, the
-//     retry's event is a duplicate of it by its hash, and is metered zero.
-//   - A batch is no transaction: each row stands or falls by itself. What the node as a whole
-//     can't do now (sign, make durable) refuses the batch with a 503, and what was durable by then
-//     is a duplicate when it is sent again; what it can't find out about one row is that row's.
+//   - When an append fails, the record may still be in the log. The caller gets 503 and
+//     the key is free; if the record turns up after all, the retry's event is a duplicate
+//     of it by its hash, and is metered zero.
+//   - A batch is no transaction: each row succeeds or fails by itself. If the node can't sign or
+//     make records durable, the whole batch gets 503, and rows that were durable by then are
+//     duplicates when it is sent again. What fails for one row is the error of that row.
 //   - A row's identity (row.go) is claimed as an Idempotency-Key is, in the same memory, and its
-//     content is known from the event as a body is. Two batches wait for each other's rows while
-//     they hold none themselves: they can't wait for each other both.
-//   - The play of a row may be 30 days old (Config.MaxRowAge), and 5 minutes ahead: the receipt
-//     of such a one is rendered when it is issued, its identity has the time as it was sent.
+//     content is known from the event as a body is. A batch that waits for another's rows holds
+//     no claims, so two batches can't wait for each other.
+//   - Equal rows of a batch are one play: the first is judged, and the others are its duplicates,
+//     also if it has no mapping and is to be held. A row of the same identity as one that is to
+//     be held, but with other content, is judged by itself.
+//   - The play of a row may be 30 days old (Config.MaxRowAge), and 5 minutes ahead of this node's
+//     clock: then the receipt is rendered when it is issued, and the identity has the time as sent.
 //   - seq counts the attempts to append: a number whose append failed may be missing.
 //   - The sandbox's tenants are served by a key of their own, which signs for no other
 //     tenant; a node that has none refuses them with 409 STATE_CONFLICT.
@@ -85,7 +88,7 @@ type Issuer struct {
 	checkpoints checkpoints
 	limits      deadlines
 	refusals    refusals
-	room        room
+	batchLimits batchLimits
 	tooOld      error // refuses a row for its play time
 
 	works      sync.Pool // of *work
@@ -105,7 +108,7 @@ func New(cfg Config) (*Issuer, error) {
 	i := &Issuer{cfg: cfg, claims: newClaims(cfg.IdempotencyEntries, cfg.CheckpointDir != ""), limits: deadlines{after: cfg.Timeout}}
 	i.checkpoints = checkpoints{dir: cfg.CheckpointDir, log: cfg.Log, limit: cfg.IdempotencyEntries, full: checkpointKeys}
 	i.refusals.since = cfg.Now()
-	i.room = newRoom(cfg.BatchBytes, cfg.BatchSigners)
+	i.batchLimits = newBatchLimits(cfg.BatchBytes, cfg.BatchSigners)
 	i.tooOld = api.InvalidField(fieldPlayed, "is longer ago than "+inDays(cfg.MaxRowAge))
 	i.works.New = func() any { return new(work) }
 	i.workspaces.New = func() any { return new(workspace) }
@@ -114,8 +117,8 @@ func New(cfg Config) (*Issuer, error) {
 }
 
 // Run writes the counts of refusals and the checkpoints now and then until ctx is done, and
-// then the last of them: the log must outlive it. Whoever issues should have ended before: from then on
-// all are refused with 503 DRAINING.
+// then the last of them: the log must outlive it. Callers should have stopped issuing before: from
+// then on every delivery is refused with 503 DRAINING.
 func (i *Issuer) Run(ctx context.Context) error {
 	t := time.NewTicker(flushEvery)
 	defer t.Stop()
@@ -141,9 +144,8 @@ func (i *Issuer) Run(ctx context.Context) error {
 // ErrEnded refuses what comes to a node that ends.
 var ErrEnded = api.Unavailable(api.Draining, "this node is going away; send the request again on a new connection", time.Second)
 
-// Caller is on whose behalf receipts are issued. Whoever names one has found out that
-// the key is the caller's and may deliver; that it is the tenant's and still lives is
-// looked at again.
+// Caller is on whose behalf receipts are issued. It was authenticated, and its key may deliver;
+// the issuer checks again that the key is the tenant's and is valid.
 type Caller struct {
 	TenantID string
 	// KeyID is the API key, which the event names as its actor.
@@ -152,29 +154,28 @@ type Caller struct {
 	Sandbox bool
 }
 
-// Delivery is one delivery to be issued. Nothing of it is kept: it is the caller's again
-// when Issue returns.
+// Delivery is one delivery to be issued. The issuer keeps none of it once Issue returns.
 type Delivery struct {
-	// Observation is what was seen. Nil: it is decoded from Body.
+	// Observation; nil: it is decoded from Body.
 	Observation *Observation
-	// Body is what came in. With an Idempotency-Key it must be the same each time.
+	// Body is the request's. With an Idempotency-Key it must be the same each time.
 	Body []byte
-	// Rendered is the moment of which it is, by the clock of Config.Now: it is in the receipt,
-	// and the right's window must hold it. Whoever is told it by somebody else has made sure
-	// that it has passed: nothing is issued before it was rendered.
+	// Rendered is the moment of the delivery by the clock of Config.Now: it is in the receipt,
+	// and the right's window must hold it. The caller makes sure that it has passed: nothing is
+	// issued before it was rendered.
 	Rendered time.Time
 	// IdempotencyKey is looked at if HasKey is true: an empty one is refused.
 	IdempotencyKey []byte
 	HasKey         bool
-	// Identity, if there are any, are the fields by which the caller names the delivery, in place
-	// of an Idempotency-Key: of two with the same fields the first counts, however far apart they
-	// are, and whatever else the second says. See row.go.
+	// Identity, if not empty, are the fields that identify the delivery, in place of an
+	// Idempotency-Key: of two deliveries with the same fields the first counts, however far apart
+	// they are, and whatever else the second says. See row.go.
 	Identity []string
 }
 
-// Deadline is a context for a delivery that began at a moment, which the caller has just
-// read from the clock: it ends Config.Timeout later, or up to a sixteenth of that. It is
-// shared with others, and costs next to nothing.
+// Deadline returns a context for a delivery that began at a moment, which the caller has just
+// read from the clock: it ends Config.Timeout later, or up to a sixteenth of that. Deliveries
+// that begin close to each other get the same context, which costs next to nothing.
 func (i *Issuer) Deadline(began time.Time) context.Context { return i.limits.begin(began) }
 
 // Issue issues the receipt of a delivery and appends its answer to dst: the success
@@ -221,7 +222,10 @@ func (i *Issuer) first(ctx context.Context, dst []byte, w *work, d *Delivery) ([
 	if err := i.entitled(ctx, w.by, issued); err != nil {
 		return dst, err
 	}
-	if err := i.prepare(ctx, w, signer, d.Rendered, issued); err != nil {
+	if w.right, err = i.cfg.Rights.Right(ctx, w.by.TenantID, w.seen.RightID); err != nil {
+		return dst, err
+	}
+	if err := i.prepare(w, signer, d.Rendered, issued); err != nil {
 		return dst, err
 	}
 	i.leave(w)

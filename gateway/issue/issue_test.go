@@ -25,11 +25,11 @@ func TestIssue(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, replayed)
 	require.Equal(t, "before ", string(answer[:7]))
-	var told struct {
+	var answered struct {
 		Data api.Delivered
 	}
-	require.NoError(t, json.Unmarshal(answer[7:], &told))
-	require.Equal(t, f.read(0).Receipt.ReceiptID, told.Data.Receipt.ReceiptID)
+	require.NoError(t, json.Unmarshal(answer[7:], &answered))
+	require.Equal(t, f.read(0).Receipt.ReceiptID, answered.Data.Receipt.ReceiptID)
 	require.Equal(t, sealer.Ref{Kind: "key", ID: f.tenant.KeyID}, f.read(0).Event.Actor)
 
 	correlation, rendered := "c-1", issuetest.Today.Add(-time.Minute)

@@ -6,10 +6,9 @@ import (
 )
 
 // kept remembers where the events of the newest keys stand, up to a limit: a ring of
-// entries, oldest first, and an index that finds them. To look for a key that is not
-// there, which is what nearly every request does, reads one word of the index; a map
-// of millions of keys and a queue of them take three times as long and twice the
-// memory.
+// entries, oldest first, and an index that finds them. Nearly every request looks for a key
+// that is not there, which reads one word of the index; a map of millions of keys and a queue of
+// them take three times as long and twice the memory.
 type kept struct {
 	limit   int
 	entries *block[keptEntry]
@@ -58,7 +57,7 @@ func (k *kept) get(key *claimKey) (p place, found bool) {
 	return p, found
 }
 
-// put adds a key or changes its place; the oldest makes room.
+// put adds a key or changes its place; at the limit it drops the oldest.
 func (k *kept) put(key *claimKey, p place) {
 	at, found := k.find(key)
 	if found {
@@ -106,7 +105,7 @@ func (k *kept) drop() {
 // leastKept is the first size of the ring: about a page.
 const leastKept = 100
 
-// grow doubles the room, up to the limit.
+// grow doubles the ring, up to the limit.
 func (k *kept) grow() {
 	size := leastKept
 	if k.entries != nil {

@@ -19,7 +19,7 @@ const (
 	maxDepth         = 32
 	maxText          = 512 // bytes of an id or anchor
 	maxSubject       = 256 // bytes of dataSubjectId
-	maxFaultPath     = 256 // bytes of a field name that is told back
+	maxFaultPath     = 256 // bytes of a field name in an error
 	msgMissing       = "is missing"
 	msgTwice         = "is given twice"
 	msgNumber        = "must be a number"
@@ -55,18 +55,17 @@ var (
 	errTooDeep = &api.Error{Code: api.BadRequest, Message: "the body nests deeper than 32 levels"}
 )
 
-// Observation is what was seen of one delivery. Whoever has it in a form of their own fills
-// in the fields, within the bounds of the package comment: they are not looked at again.
-// Decode reads it from the JSON that POST /v1/delivery takes, which is the one reading that
-// there is of it.
+// Observation is what a caller reports of one delivery. Decode reads it from the JSON of
+// POST /v1/delivery. A caller that fills in the fields keeps the bounds of the package comment:
+// they are not checked again.
 //
-// It is used again and again: what Decode has filled in are views of the body, or of the
-// Observation's own memory where the body has escapes. They are true until the next
-// Decode, and as long as nobody writes to the body. Whoever keeps one copies it.
+// An Observation is reused: the strings that Decode fills in are views of the body, or of the
+// Observation's own memory where the body has escapes. They are valid until the next Decode or
+// write to the body; copy what is to be kept.
 type Observation struct {
 	RightID, SpatialAnchorID          string
 	SpatialPlacementID, CorrelationID *string // nil: not given
-	DataSubjectID                     string  // "": nobody's
+	DataSubjectID                     string  // "": none
 	DwellMs                           float64
 	Telemetry                         gate.Telemetry
 
@@ -107,11 +106,11 @@ func (o *Observation) reset(body []byte) {
 	o.Telemetry.Reset()
 	o.body, o.text, o.faults, o.telemetry = body, o.text[:0], o.faults[:0], nil
 	o.input = *bytes.NewBuffer(body)
-	// A bytes.Buffer is parsed where it lies, without a copy.
+	// A bytes.Buffer is parsed in place, without a copy.
 	o.decoder.Reset(&o.input)
 }
 
-// What Observation.saw is made of.
+// The bits of Observation.saw.
 const (
 	sawRight = 1 << iota
 	sawAnchor
@@ -119,8 +118,7 @@ const (
 	sawPlayed
 )
 
-// read takes the object apart in one pass. Its error is the decoder's; faults of
-// fields are collected.
+// read reads the object in one pass. Its error is the decoder's; faults of fields are collected.
 func (o *Observation) read() error {
 	return o.object(func(name []byte) error {
 		switch string(name) {
@@ -167,8 +165,7 @@ func (o *Observation) object(member func(name []byte) error, whole func()) error
 	return o.end()
 }
 
-// member reads the value of a member that an observation has, or passes over that of any
-// other.
+// member reads the value of a member of an observation, or skips that of any other.
 func (o *Observation) member(name []byte) (err error) {
 	switch string(name) {
 	case fieldRight:
@@ -196,14 +193,14 @@ func (o *Observation) member(name []byte) (err error) {
 	return err
 }
 
-// require is a fault of a field that was not seen.
+// require adds a fault if a field was not seen.
 func (o *Observation) require(bit int, field string) {
 	if o.saw&bit == 0 {
 		o.fault(field, msgMissing)
 	}
 }
 
-// end asks that nothing but white space follows.
+// end fails unless only white space follows.
 func (o *Observation) end() error {
 	switch _, err := o.decoder.ReadToken(); err {
 	case io.EOF:
@@ -276,7 +273,7 @@ func (o *Observation) string(dst *string, field string, optional bool, limit int
 	return true, nil
 }
 
-// optional is string for a field of which it matters whether it was given.
+// optional is string for a field that may be absent; it returns nil then.
 func (o *Observation) optional(dst *string, field string) (*string, error) {
 	given, err := o.string(dst, field, true, maxText)
 	if !given {
@@ -295,7 +292,7 @@ func (o *Observation) dwell() error {
 		return nil
 	}
 	ms, err := strconv.ParseFloat(view(raw), 64)
-	if err != nil || !(ms >= 0 && ms <= sealer.MaxDwellMs) { // an error is a number that no float64 holds
+	if err != nil || !(ms >= 0 && ms <= sealer.MaxDwellMs) { // an error: no float64 holds the number
 		o.fault(fieldDwell, msgDwell)
 		return nil
 	}
@@ -334,8 +331,8 @@ func invalid(faults []gate.Fault) *api.Error {
 	return api.Invalid(all...)
 }
 
-// TooDeep says whether the body nests deeper than maxDepth. Nearly every body has
-// fewer brackets than that, and needs no look at their order.
+// TooDeep says whether the body nests deeper than maxDepth. Nearly every body has fewer brackets
+// than that, and is not scanned.
 func TooDeep(body []byte) bool {
 	if bytes.Count(body, []byte{'{'})+bytes.Count(body, []byte{'['}) <= maxDepth {
 		return false
@@ -359,6 +356,5 @@ func TooDeep(body []byte) bool {
 	return false
 }
 
-// view is b as a string without a copy. It is true only as long as b is not
-// written to: within one request, for a request's body.
+// view returns b as a string without a copy, valid until b is written to.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -10,14 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"muniment/gateway/api"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
 )
 
-// Rebuild reads the Idempotency-Keys and identities of the last 24 hours back: from the checkpoints, and
-// what they don't cover from the log. Whoever issues for callers that send keys calls it
-// before the first.
+// Rebuild reads the Idempotency-Keys and identities of the last 24 hours back: from the
+// checkpoints, and what they don't cover from the log. It is called before the first Issue.
 func (i *Issuer) Rebuild(ctx context.Context) error {
 	c := &i.checkpoints
 	c.mu.Lock()
@@ -156,8 +157,8 @@ func (i *Issuer) generation(ctx context.Context, begins sealer.Position) {
 	c.from, c.written, c.open = begins, begins, c.open[:0]
 }
 
-// clockSlack is how far the clocks of those who write to one log may disagree, for
-// finding a point in time in it.
+// clockSlack is how far the clocks of the writers of one log may disagree, for finding a point
+// in time in it.
 const clockSlack = 10 * time.Minute
 
 // firstSince finds, by halving, a position at or before the first event of a moment. An
@@ -194,15 +195,9 @@ func firstSince(ctx context.Context, log Log, first, end sealer.Position, since 
 	return first, nil
 }
 
-// eventTime reads the moment out of an event id.
+// eventTime returns the moment of an event, which its id holds.
 func eventTime(id string) (time.Time, bool) {
-	if !api.IsID(api.PrefixEvent, id) {
-		return time.Time{}, false
-	}
-	const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	var ms uint64
-	for _, c := range []byte(id[len(api.PrefixEvent) : len(api.PrefixEvent)+10]) {
-		ms = ms<<5 | uint64(strings.IndexByte(crockford, c))
-	}
-	return time.UnixMilli(int64(ms)), true
+	text, found := strings.CutPrefix(id, string(api.PrefixEvent))
+	u, err := ulid.ParseStrict(text)
+	return u.Timestamp(), found && err == nil
 }

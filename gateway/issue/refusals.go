@@ -101,7 +101,7 @@ func (i *Issuer) writeRefusals(ctx context.Context) {
 	}
 }
 
-// refusalsOf is the event that tells a tenant what it was refused.
+// refusalsOf returns the event of a tenant's refusals.
 func (i *Issuer) refusalsOf(tenantID string, rows []refusal, counts map[refusal]int64, since, now time.Time) (*sealer.Record, error) {
 	slices.SortFunc(rows, func(a, b refusal) int {
 		return cmp.Or(cmp.Compare(a.rightID, b.rightID), cmp.Compare(a.rule, b.rule))

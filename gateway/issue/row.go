@@ -17,7 +17,7 @@ const (
 	maxRow        = 64 << 10 // bytes of a row's JSON, as of a delivery's body
 	maxTime       = 64       // bytes of playedAt
 	maxDecimals   = 4        // of a multiplier
-	msgBeside     = "can't stand beside vendorId: a row names rightId and spatialAnchorId, or a vendor's id"
+	msgBeside     = "can't be given with vendorId: a row has rightId and spatialAnchorId, or a vendor's id"
 	msgOfVendor   = "is missing: vendorId is one of a vendor's ids of a type"
 	msgUnnamed    = "is missing: a row names rightId and spatialAnchorId, or vendorId"
 	msgPlayed     = "must be a time with its zone, as 2026-10-24T18:00:00Z"
@@ -32,13 +32,12 @@ var (
 	errRowReused  = api.Conflict("a row of this identity was delivered with other content")
 )
 
-// row is one row of a batch: an observation, of which RightID and SpatialAnchorID are empty
-// where it names a vendor's id, and what else a row may say. As an Observation it is used
-// again and again, and what it holds are views.
+// row is one row of a batch: an observation, whose RightID and SpatialAnchorID are empty if it
+// has a vendor's id, and the other fields of a row. Like an Observation it is reused, and its
+// strings are views.
 type row struct {
 	Observation
 	rowID, vendor, idType, vendorID string // "": not given
-	defaulted                       bool   // vendor is the batch's
 	playedAt                        string // as it was sent
 	played                          time.Time
 	multiplier                      int64 // in ten-thousandths; 0: not given
@@ -65,7 +64,7 @@ func (r *row) decode(text []byte, vendor string) error {
 	if len(r.faults) > 0 {
 		return invalid(r.faults)
 	}
-	if r.defaulted = r.vendor == "" && vendor != ""; r.defaulted {
+	if r.vendor == "" {
 		r.vendor = vendor
 	}
 	if r.vendorID != "" && r.vendor == "" {
@@ -103,7 +102,7 @@ func (r *row) field(name []byte) (err error) {
 	return err
 }
 
-// named reads what another row may leave out.
+// named reads a field that only rows of one kind have.
 func (r *row) named(dst *string, field string, bit int) error {
 	given, err := r.string(dst, field, true, maxText)
 	if given {
@@ -112,7 +111,7 @@ func (r *row) named(dst *string, field string, bit int) error {
 	return err
 }
 
-// whole asks for the members that must be there, and that the row names one thing.
+// whole checks that the required members are there, and that the row has one kind of identity.
 func (r *row) whole() {
 	r.require(sawPlayed, fieldPlayed)
 	r.require(sawDwell, fieldDwell)

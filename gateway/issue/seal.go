@@ -30,10 +30,9 @@ const (
 )
 
 // work is what one delivery holds until it is answered. It is pooled: its buffers are
-// reused, and whatever is borrowed from them, or from the caller's Delivery, is gone when
-// Issue returns.
+// reused, and views of them, or of the caller's Delivery, are invalid once Issue returns.
 //
-// Hundreds wait for the log at once, so it is small, and all else lies in a workspace.
+// Hundreds wait for the log at once, so it is small; everything else is in a workspace.
 type work struct {
 	*workspace // nil once the delivery is sealed
 
@@ -47,9 +46,9 @@ type work struct {
 	event  []byte
 }
 
-// workspace is the memory that a delivery is decided and sealed in. It is given back
+// workspace is the scratch memory that a delivery is decided and sealed in. It is released
 // before the wait for the log: a few workspaces, used again and again, stay in the
-// processor's cache, where hundreds would push each other out.
+// processor's cache, where hundreds would evict each other.
 type workspace struct {
 	seen    *Observation // of row, or the caller's
 	row     row          // of a single delivery it has the Observation alone
@@ -85,7 +84,7 @@ func (i *Issuer) end(w *work) {
 // enter gets the work a workspace.
 func (i *Issuer) enter(w *work) { w.workspace = i.workspaces.Get().(*workspace) }
 
-// leave gives the workspace back; nothing in it may be used any more.
+// leave releases the workspace; nothing in it may be used any more.
 func (i *Issuer) leave(w *work) {
 	if w.workspace != nil {
 		i.workspaces.Put(w.workspace)
@@ -93,7 +92,7 @@ func (i *Issuer) leave(w *work) {
 	}
 }
 
-// read takes in what was seen.
+// read reads the observation of a delivery.
 func (w *workspace) read(d *Delivery) error {
 	w.seen, w.body, w.isRow, w.named = d.Observation, d.Body, false, false
 	if w.seen != nil {
@@ -103,7 +102,7 @@ func (w *workspace) read(d *Delivery) error {
 	return w.seen.Decode(d.Body)
 }
 
-// readRow takes in a row, whose vendor is the given one if it names none.
+// readRow reads a row, whose vendor is the given one if it names none.
 func (w *workspace) readRow(text []byte, vendor string) error {
 	w.seen, w.body, w.isRow, w.named = &w.row.Observation, nil, true, false
 	return w.row.decode(text, vendor)
@@ -136,7 +135,7 @@ func (i *Issuer) acquire(ctx context.Context, sandbox bool, rendered time.Time) 
 	}
 	s, release, err = acquire(ctx, issued)
 	if err != nil {
-		// Whoever stood still since may have come too late for the key of that moment.
+		// A goroutine that stalled since may be too late for the key of that moment.
 		if now := i.cfg.Now(); now.After(issued) {
 			issued = now
 			s, release, err = acquire(ctx, issued)
@@ -150,24 +149,24 @@ func (i *Issuer) acquire(ctx context.Context, sandbox bool, rendered time.Time) 
 	return s, issued, release, nil
 }
 
-// prepare decides what was rendered at a moment, for a caller who is entitled, and seals it if
-// it may be: then w.record is ready for the log.
-func (i *Issuer) prepare(ctx context.Context, w *work, signer *sealer.Signer, rendered, issued time.Time) error {
+// prepare decides by w.right what was rendered at a moment, for a caller who is entitled, and
+// seals it if it may be: then w.record is ready for the log.
+func (i *Issuer) prepare(w *work, signer *sealer.Signer, rendered, issued time.Time) error {
 	w.receipt.RenderedAt, w.receipt.IssuedAt = rendered, issued
-	if err := i.decide(ctx, w); err != nil {
+	if err := i.decide(w); err != nil {
 		return err
 	}
 	w.reason = w.sealed.Metering.Reason
 	return i.seal(w, signer)
 }
 
-// entitled asks for the lease, and for the caller's key at the moment of issue.
+// entitled checks the lease, and the caller's key at the moment of issue.
 func (i *Issuer) entitled(ctx context.Context, by Caller, issued time.Time) error {
 	if err := i.cfg.Rights.Fresh(); err != nil {
 		return err
 	}
-	// Once more, where it was authenticated: that was before the moment of issue, and
-	// there may have been a turn to wait for.
+	// The key was authenticated before the moment of issue, and the delivery may have been
+	// delayed since.
 	switch key, err := i.cfg.Rights.Key(ctx, by.KeyID); {
 	case err != nil:
 		return err
@@ -177,11 +176,8 @@ func (i *Issuer) entitled(ctx context.Context, by Caller, issued time.Time) erro
 	return nil
 }
 
-// decide asks right and gate. What passes is in w.right and w.sealed.
-func (i *Issuer) decide(ctx context.Context, w *work) (err error) {
-	if w.right, err = i.cfg.Rights.Right(ctx, w.by.TenantID, w.seen.RightID); err != nil {
-		return err
-	}
+// decide checks the right's window and the gate. Its result is in w.sealed.
+func (i *Issuer) decide(w *work) error {
 	r, rendered := w.right, w.receipt.RenderedAt
 	if rendered.Before(r.EffectiveFrom) {
 		return errNotYet
@@ -198,7 +194,7 @@ func (i *Issuer) decide(ctx context.Context, w *work) (err error) {
 	return nil
 }
 
-// refused is the 412, with every violation; it is counted for the tenant.
+// refused returns the 412 with every violation, and counts these for the tenant.
 func (i *Issuer) refused(w *work, verdict gate.Verdict) error {
 	violations := verdict.Violations(&w.right.Gate, &w.seen.Telemetry)
 	text := []byte("[")

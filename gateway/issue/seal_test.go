@@ -18,7 +18,7 @@ import (
 // millisecond, in the full form of ten millions. They are compared by a hash of 64 bits, which would call two
 // different ones equal in one run of 200,000.
 func TestReceiptNamesAreUnique(t *testing.T) {
-	n := 1_000_000
+	n := 200_000
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		n = 10_000_000
 	}

@@ -14,7 +14,7 @@ import (
 
 // # The format of a checkpoint
 //
-// A file tells which Idempotency-Keys are in a stretch of the node's log. It is named by the
+// A file lists the Idempotency-Keys in a stretch of the node's log. It is named by the
 // generation and the offset at which the stretch begins, in decimal with leading zeros:
 //
 //	0000000001-00000000000000032768.keys

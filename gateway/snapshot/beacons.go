@@ -29,8 +29,8 @@ func (b *beaconKeys) learn(c *api.Change) error {
 	return nil
 }
 
-// BeaconKey is a key that signs beacons, nil if the feed has told of none with this id. It is
-// shared and must not be changed. Control is not asked.
+// BeaconKey returns a key that signs beacons, nil if the feed has named none with this id. It is
+// shared and must not be changed. There is no request to control.
 func (v *View) BeaconKey(id string) *api.BeaconKey {
 	v.beacons.mu.RLock()
 	defer v.beacons.mu.RUnlock()

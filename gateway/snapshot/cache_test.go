@@ -87,10 +87,10 @@ func TestAnswersDoNotGoBack(t *testing.T) {
 // MUNIMENT_TEST_FULL makes it a million questions.
 func TestCacheThatForgets(t *testing.T) {
 	const rights, readers, questions = 200, 4, 80
-	const standstill = 150 // rounds, in which ristretto is given more than it queues
-	rounds := 300
+	const standstill = 400 // rounds, in which ristretto is given more than the 32,768 that it queues
+	rounds := 2 * standstill
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
-		rounds = 3300 // more than a million questions
+		rounds = 8 * standstill // more than a million questions
 	}
 	s := newSource()
 	for n := range rights {
@@ -99,13 +99,14 @@ func TestCacheThatForgets(t *testing.T) {
 	v := newView(t, s, func(c *Config) { c.Capacity = 10 })
 	v.rights.kept.Close()
 	var still sync.Mutex // held while the cache must stand still
+	wait := func(*ristretto.Item[cached[Right]]) {
+		still.Lock()
+		defer still.Unlock()
+	}
 	var err error
 	v.rights.kept, err = ristretto.NewCache(&ristretto.Config[string, cached[Right]]{
 		NumCounters: 100, MaxCost: 10, BufferItems: 64, IgnoreInternalCost: true, Metrics: true,
-		OnReject: func(*ristretto.Item[cached[Right]]) {
-			still.Lock()
-			defer still.Unlock()
-		},
+		OnReject: wait, OnEvict: wait,
 	})
 	require.NoError(t, err)
 	follow(t, v)
@@ -174,7 +175,7 @@ func TestCacheThatForgets(t *testing.T) {
 	require.Greater(t, testutil.ToFloat64(v.metrics.misses), 1000.0, "the cache must have lost much in %d tries", tries)
 	require.Greater(t, testutil.ToFloat64(v.metrics.hits), 100.0, "and must have been used")
 	require.Positive(t, m.KeysEvicted())
-	require.Positive(t, m.SetsRejected()+m.SetsDropped(), "and must have refused some")
+	require.Positive(t, m.SetsDropped(), "and must have dropped some")
 }
 
 func TestOneLoadForMany(t *testing.T) {

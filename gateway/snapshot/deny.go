@@ -2,8 +2,8 @@ package snapshot
 
 import "sync"
 
-// denySet remembers for ever, and decides alone, which records are stopped. D is what is
-// remembered of one.
+// denySet is the one authority on which records are stopped, and never forgets one: see
+// View.Right. D is what is remembered of a record.
 type denySet[D any] struct {
 	mu  sync.RWMutex
 	all map[string]denied[D] // every record that is or was stopped

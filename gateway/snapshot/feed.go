@@ -9,18 +9,17 @@ import (
 )
 
 const (
-	// A question that is not answered in this time is asked again.
+	// A request that is not answered in this time is sent again.
 	feedTimeout = 5 * time.Second
-	// The pause after a failed question doubles from the first to the second.
+	// The pause after a failed request doubles from the first to the second.
 	minPause, maxPause = 100 * time.Millisecond, 2 * time.Second
-	// A source that answers "nothing new" at once, instead of waiting for news, is
-	// not asked more often than this.
+	// A source that answers "nothing new" at once, instead of waiting for news, gets
+	// no more than one request in this time.
 	idlePause = 20 * time.Millisecond
 )
 
-// Run asks for the feed and applies it until ctx is done. It returns nil then;
-// it has no other reason to return: a source that fails is asked again, and the
-// lease runs out meanwhile. At most one Run at a time.
+// Run follows the feed until ctx is done, and returns nil then and only then: a request that
+// fails is sent again, while the lease runs out. At most one Run at a time.
 func (v *View) Run(ctx context.Context) error {
 	pause := minPause
 	failing := false
@@ -42,8 +41,8 @@ func (v *View) Run(ctx context.Context) error {
 				v.cfg.Logger.Info("follows control's feed again", "revision", v.Applied())
 			}
 			failing, pause = false, minPause
-			// After news, the next question goes out at once: it tells control how far
-			// this node is, and somebody may be waiting for that.
+			// After news, the next request goes out at once: it reports to control how far
+			// this node is, for which a revocation may wait.
 			if took := v.cfg.Clock() - asked; !news && took < idlePause {
 				sleep(ctx, idlePause-took)
 			}
@@ -61,8 +60,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// poll asks once and applies the answer. asked was read before the question. news
-// says that the view has moved on.
+// poll sends one request and applies the answer. asked was read before the request. news says
+// that the view has changed.
 func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
 	defer cancel()
@@ -79,13 +78,13 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 	if err != nil {
 		return false, err
 	}
-	v.compare(now, f.At)
+	v.compareClocks(now, f.At)
 	if err := v.check(&f, after); err != nil {
 		return false, err
 	}
 	err = v.apply(&f)
 	if v.cfg.Signer != nil {
-		v.cfg.Signer.Learn(f.SigningKeys) // whatever became of the rest: there may be revocations
+		v.cfg.Signer.Learn(f.SigningKeys) // whatever failed before: there may be revocations
 	}
 	if err != nil {
 		return false, err
@@ -96,10 +95,10 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 	return f.UpTo > after, nil
 }
 
-// compare holds the node's clock before a question against control's at the answer. A
+// compareClocks compares the node's clock before a request with control's at the answer. A
 // clock that is ahead ends no lease, but each such answer counts as an error, and control
 // refuses the node's next start and its next key.
-func (v *View) compare(now, control time.Time) {
+func (v *View) compareClocks(now, control time.Time) {
 	ahead := !control.IsZero() && now.Sub(control) > api.ClockSlack
 	if ahead {
 		v.metrics.feedErrors.Inc()
@@ -126,9 +125,9 @@ func (v *View) check(f *api.Feed, after int64) error {
 	return nil
 }
 
-// apply takes over the changes and then the revision. A change may come twice
-// and in any order. One that can't be read does not hold up the others, as they may be
-// stops; but the node is not up to date then, and gets no lease.
+// apply applies the changes and then the revision. A change may come twice and in any order.
+// One that can't be read does not hold up the others, which may be revocations; but then the
+// node is not up to date, and gets no lease.
 func (v *View) apply(f *api.Feed) error {
 	var failed error
 	for i := range f.Changes {

@@ -59,7 +59,7 @@ func TestHoldFitsWhatControlReads(t *testing.T) {
 			for _, row := range q.Rows {
 				result := api.HeldResult{HeldID: "hld_" + row.Identity.Hash}
 				if row.Identity.Hash == "7" {
-					result = api.HeldResult{Error: &api.HeldError{Code: api.RateLimited, Message: "full"}}
+					result = api.HeldResult{Error: &api.RowError{Code: api.RateLimited, Message: "full"}}
 				}
 				held.Results = append(held.Results, result)
 			}

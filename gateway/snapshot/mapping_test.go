@@ -51,6 +51,11 @@ func (m Mapped) right(t require.TestingT) string {
 	return strings.TrimPrefix(m.Window.RightID, "rgh_")
 }
 
+// mappingOf is what a play of tnt_a is.
+func mappingOf(t *testing.T, v *View, play VendorPlay) Mapped {
+	return v.Mappings(t.Context(), "tnt_a", []VendorPlay{play})[0]
+}
+
 func rightsOf(t *testing.T, all []Mapped) (rights []string) {
 	for _, m := range all {
 		rights = append(rights, m.right(t))
@@ -74,7 +79,7 @@ func TestMappings(t *testing.T) {
 	require.Equal(t, want, rightsOf(t, v.Mappings(t.Context(), "tnt_a", plays)))
 	require.Equal(t, 1, s.loads, "all that it does not know is asked in one question")
 	v.mappings.kept.Wait()
-	require.Equal(t, noon.Add(2*time.Hour), v.Mapping(t.Context(), "tnt_a", played("1", 1)).Window.Until)
+	require.Equal(t, noon.Add(2*time.Hour), mappingOf(t, v, played("1", 1)).Window.Until)
 	s.set(func() { s.away = errors.New("away") })
 	require.Equal(t, want, rightsOf(t, v.Mappings(t.Context(), "tnt_a", plays)), "also of what there is not")
 	require.Equal(t, 1, s.loads)
@@ -92,7 +97,7 @@ func TestMappingsWithoutControl(t *testing.T) {
 	s.putMapping("1", window("a", 0, 0))
 	v := newView(t, s, nil)
 	follow(t, v)
-	require.Equal(t, "a", v.Mapping(t.Context(), "tnt_a", played("1", 1)).right(t))
+	require.Equal(t, "a", mappingOf(t, v, played("1", 1)).right(t))
 	v.mappings.kept.Wait()
 	s.set(func() { s.away = errors.New("away") })
 	all := v.Mappings(t.Context(), "tnt_a", []VendorPlay{played("2", 1), played("1", 1), played("2", 2)})
@@ -111,38 +116,14 @@ func TestNewMappingIsUsed(t *testing.T) {
 	v := newView(t, s, nil)
 	follow(t, v)
 	for range 3 {
-		require.Equal(t, "", v.Mapping(t.Context(), "tnt_a", played("1", 1)).right(t))
+		require.Equal(t, "", mappingOf(t, v, played("1", 1)).right(t))
 		v.mappings.kept.Wait()
 	}
 	require.Equal(t, 1, s.loads)
 	s.putMapping("1", window("a", 0, 0))
 	follow(t, v)
-	require.Equal(t, "a", v.Mapping(t.Context(), "tnt_a", played("1", 1)).right(t))
+	require.Equal(t, "a", mappingOf(t, v, played("1", 1)).right(t))
 	require.Equal(t, 2, s.loads)
-}
-
-// TestRemappedPlayer: plays before the change go to the old right, and those after it to the
-// new one, in whatever order they arrive.
-func TestRemappedPlayer(t *testing.T) {
-	s := newSource()
-	s.putMapping("1", window("a", 0, 0))
-	v := newView(t, s, nil)
-	follow(t, v)
-	require.Equal(t, "a", v.Mapping(t.Context(), "tnt_a", played("1", 9)).right(t))
-	v.mappings.kept.Wait()
-	s.putMapping("1", window("a", 0, 5), window("b", 5, 0))
-	follow(t, v)
-	hours := []int{0, 4, 5, 9}
-	for range 20 {
-		rand.Shuffle(len(hours), func(i, j int) { hours[i], hours[j] = hours[j], hours[i] })
-		for _, hour := range hours {
-			want := "a"
-			if hour >= 5 {
-				want = "b"
-			}
-			require.Equal(t, want, v.Mapping(t.Context(), "tnt_a", played("1", hour)).right(t))
-		}
-	}
 }
 
 // TestSlowReadMeetsARemapping holds a read of the old windows while there are new ones.
@@ -157,7 +138,7 @@ func TestSlowReadMeetsARemapping(t *testing.T) {
 			follow(t, v)
 		})
 	})
-	require.Equal(t, "b", v.Mapping(t.Context(), "tnt_a", played("1", 1)).right(t))
+	require.Equal(t, "b", mappingOf(t, v, played("1", 1)).right(t))
 	require.Equal(t, 2, s.loads)
 }
 
@@ -167,7 +148,7 @@ func TestOldMappingComesBack(t *testing.T) {
 	s.putMapping("1", window("a", 0, 0))
 	v := newView(t, s, nil)
 	follow(t, v)
-	ask := func() string { return v.Mapping(t.Context(), "tnt_a", played("1", 1)).right(t) }
+	ask := func() string { return mappingOf(t, v, played("1", 1)).right(t) }
 	id := api.VendorKey("tnt_a", "acme", "player", "1")
 	require.Equal(t, "a", ask())
 	v.mappings.kept.Wait()
@@ -177,11 +158,9 @@ func TestOldMappingComesBack(t *testing.T) {
 		v.mappings.kept.Clear()
 		v.mappings.kept.Set(id, old, 1)
 		v.mappings.kept.Wait()
-		v.mappings.recent.keep(id, old)
 	}
 	s.putMapping("1", window("b", 0, 0)) // told by an answer, before the feed does
 	v.mappings.kept.Clear()
-	v.mappings.recent.slot(id).Store(nil)
 	require.Equal(t, "b", ask())
 	putBack()
 	require.Equal(t, "b", ask())
@@ -256,7 +235,6 @@ func TestMappingCacheThatForgets(t *testing.T) {
 		}
 		for _, old := range stale {
 			v.mappings.kept.Set(old.value.ID, old, 1)
-			v.mappings.recent.keep(old.value.ID, old)
 		}
 		all.Wait()
 		select {
@@ -281,14 +259,6 @@ func TestMappingMemoryIsBounded(t *testing.T) {
 	require.Equal(t, int64(1), mappingCost(nil))
 	require.Equal(t, int64(1), mappingCost(&api.Mapping{Windows: many.Windows[:1]}))
 	require.Greater(t, mappingCost(many), int64(100))
-	v := newView(t, newSource(), nil)
-	v.keepMapping("vid_many", cached[api.Mapping]{many, 1})
-	v.mappings.kept.Wait()
-	found, ok := v.knownMapping("vid_many")
-	require.True(t, ok)
-	require.Equal(t, many, found)
-	_, ok = v.mappings.recent.get("vid_many")
-	require.False(t, ok, "the table before the cache, which is bounded by entries, is for small ones")
 }
 
 // TestMappingAnswerAboutAnother: control's answer must be about what was asked for.
@@ -301,7 +271,7 @@ func TestMappingAnswerAboutAnother(t *testing.T) {
 		c, err := api.Mappings.Change(&m)
 		require.NoError(t, err)
 		v := newView(t, confusedMany{change: c}, nil)
-		require.Equal(t, errMappingAway, v.Mapping(t.Context(), "tnt_a", played("1", 1)).Err, name)
+		require.Equal(t, errMappingAway, mappingOf(t, v, played("1", 1)).Err, name)
 	}
 }
 
@@ -331,27 +301,4 @@ func TestVendorKeys(t *testing.T) {
 		}
 	}
 	require.NotContains(t, seen, api.VendorKey("tnt_b", "a", "a", "a"))
-}
-
-// BenchmarkMappings looks up a batch of 500 plays of 50 players that are cached.
-func BenchmarkMappings(b *testing.B) {
-	s := newSource()
-	var plays []VendorPlay
-	for i := range 500 {
-		player := fmt.Sprint(i % 50)
-		if i < 50 {
-			s.putMapping(player, window("a", 0, 0))
-		}
-		plays = append(plays, played(player, 1))
-	}
-	v := newView(b, s, nil)
-	follow(b, v)
-	v.Mappings(b.Context(), "tnt_a", plays)
-	v.mappings.kept.Wait()
-	b.ReportAllocs()
-	for b.Loop() {
-		if v.Mappings(b.Context(), "tnt_a", plays)[0].Window == nil {
-			b.Fatal("not mapped")
-		}
-	}
 }

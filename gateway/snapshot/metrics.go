@@ -22,10 +22,10 @@ func newMetrics(reg prometheus.Registerer, v *View) *metrics {
 			Name: "muniment_rights_changes_total", Help: "Changes of rights, keys and mappings applied from control's feed.",
 		}),
 		feedErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_rights_feed_errors_total", Help: "Questions to control's feed that failed, or whose answer shows that the clock is ahead of control's.",
+			Name: "muniment_rights_feed_errors_total", Help: "Requests for control's feed that failed, or whose answer shows that the clock is ahead of control's.",
 		}),
 		loadErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_rights_load_errors_total", Help: "Questions to control for rights, keys or mappings that failed.",
+			Name: "muniment_rights_load_errors_total", Help: "Requests to control for rights, keys or mappings that failed.",
 		}),
 	}
 	reg.MustRegister(lookups, m.changes, m.feedErrors, m.loadErrors,

@@ -11,8 +11,9 @@ import (
 	"muniment/gateway/api"
 )
 
-// Remote is a Source in another process, over HTTP, and holds what no mapping knows. It keeps
-// nothing and tries nothing twice: View asks again, and counts its lease from the question.
+// Remote is a Source in another process, over HTTP, and has control hold rows without a mapping.
+// It keeps nothing and tries nothing twice: View sends requests again, and counts its lease from
+// the request.
 type Remote struct {
 	control    *api.Client
 	credential string
@@ -51,11 +52,11 @@ func (r *Remote) Snapshots(ctx context.Context, kind string, ids []string) (s ap
 // holdTimeout bounds how long rows may take to be held.
 const holdTimeout = 5 * time.Second
 
-var errHoldAway = api.Unavailable(api.ControlUnavailable, "no mapping knows the vendor's id, and control can't hold the row now", time.Second)
+var errHoldAway = api.Unavailable(api.ControlUnavailable, "the vendor's id has no mapping, and control can't hold the row now", time.Second)
 
 // Hold has control hold rows of one caller, any number of them, and returns a result for each.
-// They are durable then. Of an error, which is a 503, nothing is known: some of them may be
-// held. Held again, they are what they were.
+// They are durable then. After an error, which is a 503, some of them may be held; to hold them
+// again changes nothing.
 func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()

@@ -1,30 +1,29 @@
 // Package snapshot is a node's view of rights and API keys: what the node needs
 // to decide a delivery without asking control, and the proof that it may.
 //
-// Control keeps one feed of changes, ordered by revision. Run asks for it again
-// and again; once the node has applied everything up to the newest revision that
-// an answer named, it holds a lease from the moment it asked, on its own clock,
-// which runs through suspend. Fresh fails as soon as the lease is older than the
-// bound. So a receipt is never issued later than the acknowledgement of a
-// revocation plus the bound, whatever the network does, and no two clocks have to
-// agree.
+// Control keeps one feed of changes, ordered by revision. Run requests it again and again; once
+// the node has applied everything up to the newest revision that an answer named, it holds a
+// lease from the moment of the request, on its own clock, which runs through suspend. Fresh
+// fails as soon as the lease is older than the bound. So a receipt is never issued later than
+// the acknowledgement of a revocation plus the bound, whatever the network does, and no two
+// clocks have to agree.
 //
-// What a decision is taken from, in this order:
+// A decision rests on, in this order:
 //
-//  1. The stopped map. Every right that is or ever was suspended or revoked, and
-//     every revoked key, stands in it with its newest revision and state. It is a
+//  1. The stopped map. It holds every right that is or ever was suspended or revoked, and
+//     every revoked key, with its newest revision and state. It is a
 //     plain map and never evicts: it is the one authority for "not stopped".
 //  2. The cache. Ristretto holds decoded snapshots, and may lose any of them, late
 //     or early, without changing an answer. It drops writes, delays them, and lets a
 //     slow writer bring back an old value, so a cached snapshot is used only if
-//     it was read from the database at or after the newest change that the
-//     feed or an earlier read told of it. A small table before it spares most
+//     it was read from the database at or after its newest change that the
+//     feed or an earlier read named. A small table before it spares most
 //     look-ups; the same holds for its snapshots.
-//  3. Control itself (Source.Snapshot), one question at a time for
-//     each id.
+//  3. Control itself (Source.Snapshot), one request at a time for
+//     each id; for the rights of a batch, one request for all (Source.Snapshots).
 //
 // "The newest change" is kept in a fixed table by hash of the
-// id: two ids that share a slot cost a needless question, never a wrong answer.
+// id: two ids in one slot cost a needless request, never a wrong answer.
 //
 // The view fails closed. A database with another incarnation, or with a newest
 // revision below what the node has applied, was restored: the view is stale from
@@ -32,19 +31,19 @@
 // revocations. A right that can't be decoded is an internal error, not a right
 // without limits.
 //
-// Mappings of vendors' ids are not for stopping anything, and there are millions of them: a
-// change in the feed makes what is cached of its id unusable, and no more. A node reads what
-// it needs, for a whole batch in one question, and also remembers which ids have no mapping.
+// Mappings of vendors' ids stop nothing, and there are millions of them: a change in the feed
+// only makes what is cached of its id unusable. A node reads what it needs, for a whole batch in
+// one request, and also remembers which ids have no mapping.
 //
 // A kind of records is added in five lines, and with a model that takes its changes:
 //
 //	// in gateway/api: Change and Read, Feed and Source.Snapshot work for it
 //	var Venues = Kind[Venue]{"venue", PrefixVenue, func(n *Venue) (string, int64, bool) { return n.ID, n.Revision, false }}
 //	store.Publish(ctx, tx, api.Venues, n.snapshot()) // in control, by the Feed of its store.Records
-//	v.venues = newVenues(...)                        // here: what answers for it, as a cache does for keys
-//	v.models[api.Venues.Name] = v.learnVenue         // here: reads a change, and hands it over
+//	v.venues = newVenues(...)                        // here: holds its records, as a cache does for keys
+//	v.models[api.Venues.Name] = v.learnVenue         // here: applies a change
 //
-// Who can take something away by a change (stopped) needs a deny set before its cache. A
+// A kind whose changes can stop something needs a deny set before its cache. A
 // node skips the kinds that it has no model for; a change that it can't read costs it the lease.
 //
 // Memory: the stopped map grows with the number of rights ever stopped, which
@@ -78,12 +77,12 @@ type Source interface {
 	Snapshots(ctx context.Context, kind string, ids []string) (api.Snapshots, error)
 }
 
-// Signer is who signs on this node with keys of its own.
+// Signer holds the node's own signing keys.
 type Signer interface {
 	// SigningKeys names the keys that the node holds.
 	SigningKeys() []string
-	// Learn takes what the directory says of those of them that end or are revoked. Once
-	// it has returned, no signature by a revoked key begins. It must not block.
+	// Learn takes the directory's entries of those keys that end or are revoked. Once it has
+	// returned, no signature by a revoked key begins. It must not block.
 	Learn(keys []api.SigningKey)
 }
 
@@ -97,13 +96,13 @@ type Right struct {
 // Config configures a View. Source and NodeID are required.
 type Config struct {
 	Source Source
-	// NodeID names this node in its questions.
+	// NodeID names this node in its requests.
 	NodeID string
-	// Signer is told what the feed says of the node's own keys, before the lease of
-	// that answer begins. Nil: the keys are control's matter.
+	// Signer receives what the feed says of the node's own keys, before the lease of
+	// that answer begins. Nil: control holds the keys.
 	Signer Signer
-	// Spooled counts the records that the node has promised and that are in its spool
-	// alone: control is told with each question. It must not wait. Nil: there is no spool.
+	// Spooled counts the records that the node has promised and that are only in its spool:
+	// each request reports the number to control. It must not block. Nil: there is no spool.
 	Spooled func() int64
 	// Bound is the longest age of a lease. Default 30 s.
 	Bound time.Duration
@@ -113,7 +112,7 @@ type Config struct {
 	// Clock reads a clock that never steps and runs while the machine is
 	// suspended. Default CLOCK_BOOTTIME.
 	Clock func() time.Duration
-	// Now is the clock that receipts are dated by, which is held against control's.
+	// Now is the clock that receipts are dated by, which is compared with control's.
 	// Default time.Now.
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -221,8 +220,8 @@ func (v *View) Close() {
 // Applied is the newest revision of the feed that was applied wholly.
 func (v *View) Applied() int64 { return v.applied.Load() }
 
-// LeaseAge is how long ago the feed was asked the question whose answer the view
-// rests on; false if it never held a lease or has lost it for good.
+// LeaseAge is how long ago the request for the feed was sent whose answer began the lease; false
+// if the view never held a lease or has lost it for good.
 func (v *View) LeaseAge() (time.Duration, bool) {
 	began := v.lease.Load()
 	if began == 0 || v.lost.Load() {
@@ -234,7 +233,7 @@ func (v *View) LeaseAge() (time.Duration, bool) {
 var (
 	errStale = api.Unavailable(api.RightsStale, "this node has not heard from control for too long to decide a delivery", time.Second)
 	errLost  = api.Unavailable(api.RightsStale, "control's database was restored; this node must be started again", time.Minute)
-	errAway  = api.Unavailable(api.RightsStale, "control can't be asked now", time.Second)
+	errAway  = api.Unavailable(api.RightsStale, "control can't be reached now", time.Second)
 )
 
 // Fresh is nil while the node holds a lease, else a 503 RIGHTS_STALE.
@@ -268,12 +267,12 @@ func stop(state api.RightState) error {
 
 // Right returns the tenant's right, ACTIVE together with all its ancestors as far
 // as the feed has been applied. The other answers are *api.Error: 404 if the
-// tenant has no such right, 409 if it or an ancestor is stopped, 503 if control would
-// have to be asked and can't be. For another tenant's right control is asked, as for one
-// that does not exist: neither the answer nor its time tells which it is.
-// rightID is not kept; it may be borrowed from a buffer.
+// tenant has no such right, 409 if it or an ancestor is stopped, 503 if the node does not know
+// it and can't reach control. A right of another tenant is requested from control like one that
+// does not exist: neither the answer nor its time reveals which it is.
+// rightID is not kept; it may be a view of a buffer.
 //
-// It does not look at the lease; see Fresh.
+// It does not check the lease; see Fresh.
 func (v *View) Right(ctx context.Context, tenantID, rightID string) (*Right, error) {
 	if !api.IsID(api.PrefixRight, rightID) {
 		return nil, errNoRight
@@ -287,6 +286,11 @@ func (v *View) Right(ctx context.Context, tenantID, rightID string) (*Right, err
 	if err != nil {
 		return nil, err
 	}
+	return v.active(tenantID, r)
+}
+
+// active returns the right if it is the tenant's, and ACTIVE together with its ancestors.
+func (v *View) active(tenantID string, r *Right) (*Right, error) {
 	if r == nil || r.TenantID != tenantID {
 		return nil, errNoRight
 	}
@@ -299,9 +303,50 @@ func (v *View) Right(ctx context.Context, tenantID, rightID string) (*Right, err
 	return r, nil
 }
 
-// Key returns the newest snapshot of an API key, nil if there is none. A key with
-// a moment of revocation is returned with it: whether it has passed is for the
-// caller to say. The error is a 503 if control can't be asked.
+// RightsRead holds control's answers on rights, by id, including those that don't exist.
+type RightsRead map[string]received[Right]
+
+// ReadRights reads rights from control, all in one request, into read, which is for KnownRight
+// and belongs to one batch: that a right does not exist, or that control did not answer, is not
+// cached. It sorts ids.
+func (v *View) ReadRights(ctx context.Context, ids []string, read RightsRead) {
+	for id, found := range v.rights.request(ctx, ids, errAway) {
+		if found.value != nil {
+			v.rights.keep(id, found.cached)
+		}
+		read[id] = found
+	}
+}
+
+// KnownRight is Right for a right that the node knows or that is in read; known is false for a
+// right that must be requested from control.
+func (v *View) KnownRight(tenantID, rightID string, read RightsRead) (r *Right, known bool, err error) {
+	if !api.IsID(api.PrefixRight, rightID) {
+		return nil, true, errNoRight
+	}
+	stopped, _ := v.stopped.get(rightID)
+	if stopped.stopped && stopped.what.tenantID == tenantID {
+		return nil, true, stop(stopped.what.state)
+	}
+	if r, known = v.rights.known(rightID, func(r *Right) bool { return r.Revision >= stopped.revision && r.TenantID == tenantID }); !known {
+		found, isRead := read[rightID]
+		switch {
+		case !isRead:
+			return nil, false, nil
+		case found.err != nil:
+			return nil, true, found.err
+		case !v.rights.seen.covers(rightID, found.asOf), found.value != nil && found.value.Revision < stopped.revision:
+			return nil, false, nil
+		}
+		r = found.value
+	}
+	r, err = v.active(tenantID, r)
+	return r, true, err
+}
+
+// Key returns the newest snapshot of an API key, nil if there is none. A key with a moment of
+// revocation is returned with it: the caller decides whether it has passed. The error is a 503
+// if control can't be reached.
 func (v *View) Key(ctx context.Context, keyID string) (*api.Key, error) {
 	if known, ok := v.revoked.get(keyID); ok {
 		return known.what, nil
@@ -311,7 +356,7 @@ func (v *View) Key(ctx context.Context, keyID string) (*api.Key, error) {
 
 func anyKey(*api.Key) bool { return true }
 
-// asItIs: an API key or a mapping is decided by as it travels.
+// asItIs is for API keys and mappings, which are used as they are in the feed.
 func asItIs[T any](snapshot *T) (*T, error) { return snapshot, nil }
 
 // decode makes a right ready for decisions.

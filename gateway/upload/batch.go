@@ -14,8 +14,6 @@ type batch struct {
 	rows   []row
 	size   int
 	bytes  int64 // of the file, as it lies on the disk, that end with it
-
-	answered int // how often
 }
 
 func (b *batch) add(r row) {

@@ -133,7 +133,7 @@ func (r *Printer) totals() string {
 }
 
 func (r *Printer) writeJSON(done bool) {
-	// A stream that nobody reads is no reason to stop an upload.
+	// An upload goes on if its output can't be written.
 	_ = json.NewEncoder(r.out).Encode(struct {
 		Done      bool    `json:"done"`
 		Files     int64   `json:"files"`

@@ -51,5 +51,3 @@ func (p *Progress) count(lines []result) {
 		}
 	}
 }
-
-func (p *Progress) done(b *batch) { p.Bytes.Add(b.bytes) }

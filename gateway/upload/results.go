@@ -44,11 +44,16 @@ type result struct {
 	Rows int64 `json:"rows,omitempty"`
 }
 
-// passing says of a rejected row that the service may take it another time: it was busy, or
-// what holds rows was full or away.
-func (r *result) passing() bool {
+// passing says of a rejected row that the service may take it soon: it was busy or away.
+func (r *result) passing() bool { return r.rejectedFor(api.InternalError) }
+
+// full says that too many rows wait for mappings: a later run sends it again, as somebody has to
+// make some first.
+func (r *result) full() bool { return r.rejectedFor(api.RateLimited) }
+
+func (r *result) rejectedFor(code api.Code) bool {
 	var e struct{ Error api.Code }
-	return r.Status == statusRejected && json.Unmarshal(r.Error, &e) == nil && (e.Error == api.InternalError || e.Error == api.RateLimited)
+	return r.Status == statusRejected && json.Unmarshal(r.Error, &e) == nil && e.Error == code
 }
 
 // results is a results file. It is safe for concurrent use.
@@ -113,7 +118,7 @@ func (r *results) learn(line *result) {
 	if err != nil || len(sum) != 8 || line.Index < 0 {
 		return
 	}
-	final := slices.Contains([]string{statusAccepted, statusDuplicate, statusUnmapped}, line.Status) || line.Status == statusRejected && !r.again && !line.passing()
+	final := slices.Contains([]string{statusAccepted, statusDuplicate, statusUnmapped}, line.Status) || line.Status == statusRejected && !r.again && !line.passing() && !line.full()
 	block := r.done[line.Index/blockRows]
 	if block == nil {
 		block = new([blockRows]uint64)

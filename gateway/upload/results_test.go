@@ -60,7 +60,7 @@ func TestKilled(t *testing.T) {
 	require.Len(t, s.requests, before)
 }
 
-// TestResultsOnlySaveWork: rows are told by their content, whatever a results file says.
+// TestResultsOnlySaveWork: rows are recognized by their content, whatever a results file says.
 func TestResultsOnlySaveWork(t *testing.T) {
 	dir := t.TempDir()
 	path := put(t, dir, "plays.ndjson", []byte("{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n"))

@@ -172,7 +172,7 @@ func (u *Uploader) query(format string) url.Values {
 	return q
 }
 
-// rejected is what is told of a row that was not sent.
+// rejected is the result of a row that was not sent.
 func (r *row) rejected() []result {
 	why, err := json.Marshal(map[string]string{"error": "BAD_REQUEST", "message": r.fault})
 	if err != nil { // of two texts

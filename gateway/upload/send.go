@@ -24,8 +24,6 @@ const (
 	// firstDelay doubles with each attempt, up to mostDelay.
 	firstDelay = 500 * time.Millisecond
 	mostDelay  = 30 * time.Second
-	// rowAttempts is how often a row is sent that the service rejects for a passing reason.
-	rowAttempts = 5
 	// maxAnswer is the longest answer that is read.
 	maxAnswer = 64 << 20
 )
@@ -77,7 +75,7 @@ func (u *Uploader) deliver(ctx context.Context, b *batch) error {
 		}
 		a, err := u.post(ctx, b)
 		if err == nil {
-			left, err := u.settle(b, a)
+			left, err := u.settle(b, a, u.isOver(began))
 			if err != nil || !left {
 				return err
 			}
@@ -97,7 +95,7 @@ func (u *Uploader) deliver(ctx context.Context, b *batch) error {
 		if began.IsZero() {
 			began = time.Now()
 		}
-		if time.Since(began) >= u.cfg.RetryFor {
+		if u.isOver(began) {
 			return fmt.Errorf("given up after %s: %w", u.cfg.RetryFor, err)
 		}
 		u.progress.trouble(err)
@@ -109,17 +107,22 @@ func (u *Uploader) deliver(ctx context.Context, b *batch) error {
 	}
 }
 
+// isOver says whether trouble that began at some time has lasted as long as a batch is tried.
+func (u *Uploader) isOver(began time.Time) bool {
+	return !began.IsZero() && time.Since(began) >= u.cfg.RetryFor
+}
+
 var errRowsBusy = errors.New("the service can't take some rows now")
 
-// settle writes what became of the rows. It leaves those in the batch that are to be sent again,
-// and says whether there are any.
-func (u *Uploader) settle(b *batch, a *answer) (left bool, err error) {
+// settle writes what became of the rows. It leaves those in the batch that the service rejects
+// for a passing reason, to be sent again, and says whether there are any; the last time they are
+// rejected, until the next run.
+func (u *Uploader) settle(b *batch, a *answer, last bool) (left bool, err error) {
 	lines, err := b.results(a)
 	if err != nil {
 		return false, err
 	}
-	b.answered++
-	if b.answered < rowAttempts && slices.ContainsFunc(lines, func(l result) bool { return l.passing() }) {
+	if !last && slices.ContainsFunc(lines, func(l result) bool { return l.passing() }) {
 		if b.rows[0].document { // which is sent as a whole
 			return true, nil
 		}
@@ -138,7 +141,7 @@ func (u *Uploader) settle(b *batch, a *answer) (left bool, err error) {
 	}
 	u.progress.count(lines)
 	if !left {
-		u.progress.done(b)
+		u.progress.Bytes.Add(b.bytes)
 	}
 	return left, nil
 }
@@ -159,7 +162,7 @@ func (u *Uploader) refuse(b *batch, why *refusal) error {
 		return err
 	}
 	u.progress.count(lines)
-	u.progress.done(b)
+	u.progress.Bytes.Add(b.bytes)
 	return nil
 }
 

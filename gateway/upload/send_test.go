@@ -92,9 +92,9 @@ func TestBusyRows(t *testing.T) {
 	document := put(t, dir, "pop.xml", []byte("a b"))
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
-		asked, patience := map[string]int{}, 3
+		asked, failures := map[string]int{}, 3
 		s.of = func(row string) map[string]any {
-			if asked[row]++; (strings.Contains(row, `"r7"`) || row == "b") && asked[row] <= patience {
+			if asked[row]++; (strings.Contains(row, `"r7"`) || row == "b") && asked[row] <= failures {
 				return map[string]any{"status": "rejected", "error": map[string]any{"error": "INTERNAL_ERROR", "reason": "CONTROL_UNAVAILABLE", "message": "away"}}
 			}
 			return nil
@@ -110,18 +110,50 @@ func TestBusyRows(t *testing.T) {
 		require.Equal(t, statusDuplicate, resultsOf(t, document)[0].Status, "a document is sent as a whole")
 		require.Equal(t, statusAccepted, resultsOf(t, document)[1].Status)
 
-		patience = 1000
 		require.NoError(t, os.Remove(path+resultsSuffix))
 		clear(asked)
+		failures = 20
+		began := time.Now()
 		p, err = s.run(Config{}, path)
+		require.NoError(t, err)
+		require.Zero(t, p.Rejected.Load())
+		require.Greater(t, time.Since(began), 4*time.Minute, "as long as control is away")
+
+		failures = 1000
+		require.NoError(t, os.Remove(path+resultsSuffix))
+		clear(asked)
+		began = time.Now()
+		p, err = s.run(Config{RetryFor: 10 * time.Minute}, path)
+		require.Greater(t, time.Since(began), 10*time.Minute)
+		require.Less(t, time.Since(began), 11*time.Minute)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, p.Rejected.Load())
 		require.Equal(t, statusRejected, resultsOf(t, path)[7].Status)
-		patience = 0
+		failures = 0
 		p, err = s.run(Config{}, path)
 		require.NoError(t, err)
 		require.EqualValues(t, 9, p.Skipped.Load())
 		require.Equal(t, statusDuplicate, resultsOf(t, path)[7].Status)
+	})
+}
+
+// TestFullQuota: rows above the quota of held rows are left to the next run.
+func TestFullQuota(t *testing.T) {
+	path := put(t, t.TempDir(), "plays.ndjson", []byte(strings.Join(rowsOf(10), "\n")))
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t)
+		s.of = func(string) map[string]any {
+			return map[string]any{"status": "rejected", "error": map[string]any{"error": "RATE_LIMITED", "message": "full"}}
+		}
+		began := time.Now()
+		p, err := s.run(Config{}, path)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, p.Rejected.Load())
+		require.Zero(t, time.Since(began))
+		s.of = nil
+		p, err = s.run(Config{}, path)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, p.Accepted.Load())
 	})
 }
 

@@ -1,17 +1,17 @@
 // Package upload sends files of plays to POST /v1/delivery/ingest-batch: the client's side, for
 // muniment ingest.
 //
-// A file is cut into batches of at most 1,000 rows, which are sent by several senders at once.
-// What the service can't take now (429, 5xx, no connection) is sent again, later and later, for
-// as long as Config.RetryFor; what it refuses for good ends the file, and where the key or the
-// address is wrong, the run.
+// A file is cut into batches of at most 1,000 rows, which several senders send concurrently.
+// What the service can't take now (429, 5xx, no connection) is sent again with growing pauses,
+// for at most Config.RetryFor, and so are single rows that it rejects because a part of it is
+// away. A permanent refusal ends the file, or the run if the key or the address is wrong. Rows
+// that exceed the quota of held rows are left to a later run.
 //
-// Beside each file stands its results file: a line for each row with its index, its status and
-// its receiptId or error, appended when the batch is answered. It is also what a later run goes
-// on from: rows that it says were taken are not sent again, as long as they still have the
-// content that they had then. It only saves work. That a row counts once is the service's
-// promise, by the row's identity: whoever is killed between answer and line sends the row again,
-// and is told that it is a duplicate. So a results file may be torn, lost or deleted at any time.
+// Each file has a results file beside it: a line for each row with its index, its status and
+// its receiptId or error, appended when the batch is answered. A later run continues from it:
+// rows that it lists as taken are not sent again, as long as their content is the same. It only
+// saves work. That a row counts once is the service's promise, by the row's identity: a run that is killed between answer and line sends the row
+// again, and the answer is that it is a duplicate. So a results file may be torn, lost or deleted at any time.
 //
 // Memory is bounded by the batches in hand, whatever the length of a file; only a document of a
 // vendor's format, which can't be cut, is held as a whole.
@@ -42,8 +42,8 @@ type Config struct {
 	URL string
 	// Key is the API key, with the scope delivery:write.
 	Key string
-	// HTTP is how the service is reached; default http.DefaultTransport. It is not told to
-	// follow redirects, which would hand the key to others.
+	// HTTP sends the requests; default http.DefaultTransport. Redirects are not followed, as
+	// they would send the key elsewhere.
 	HTTP http.RoundTripper
 	// Format is that of all files, as ingest-batch's parameter has it, or ndjson, json or csv;
 	// empty is what a file's name says.
@@ -56,7 +56,8 @@ type Config struct {
 	Again bool
 	// Senders is how many batches are in hand at once. Default 4.
 	Senders int
-	// RetryFor is how long a batch is tried that the service can't take. Default 15 minutes.
+	// RetryFor is how long a batch is retried that the service can't take.
+	// Default 15 minutes.
 	RetryFor time.Duration
 	// Progress, if there is one, counts what is done.
 	Progress *Progress
@@ -75,7 +76,7 @@ func New(cfg Config) (*Uploader, error) {
 	base, err := url.Parse(cfg.URL)
 	switch {
 	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
-		return nil, fmt.Errorf("the URL of the service %q is none such as https://muniment.example", cfg.URL)
+		return nil, fmt.Errorf("the URL of the service %q is invalid: it must be like https://muniment.example", cfg.URL)
 	case cfg.Key == "":
 		return nil, errors.New("the API key is missing")
 	case strings.ContainsFunc(cfg.Key, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
@@ -115,7 +116,7 @@ func (u *Uploader) Run(ctx context.Context, paths []string) error {
 		senders.Go(func() {
 			for b := range batches {
 				if err := u.deliver(ctx, b); err != nil {
-					end(err) // the others end what they have in hand, and take no more
+					end(err) // the others finish their batches, and take no more
 				}
 				b.file.release()
 			}
@@ -159,26 +160,25 @@ func (u *Uploader) read(ctx context.Context, f *file, batches chan<- *batch) err
 	s := u.source(f, content)
 	b := &batch{file: f, source: s}
 	var counted int64
-	hand := func() error {
+	hand := func() {
 		b.bytes, counted = content.read()-counted, content.read()
 		if len(b.rows) == 0 {
 			u.progress.Bytes.Add(b.bytes)
-			return nil
+			return
 		}
 		f.hold()
 		select {
 		case batches <- b:
-		case <-ctx.Done():
+			b = &batch{file: f, source: s}
+		case <-ctx.Done(): // Run says why
 			f.release()
-			return nil // Run says why
 		}
-		b = &batch{file: f, source: s}
-		return nil
 	}
 	for r, err := range s.rows {
 		switch {
 		case err != nil:
-			return errors.Join(err, hand()) // what was read before it is good
+			hand() // what was read before it is good
+			return err
 		case ctx.Err() != nil || f.refused():
 			return nil
 		case results.has(&r):
@@ -192,11 +192,10 @@ func (u *Uploader) read(ctx context.Context, f *file, batches chan<- *batch) err
 			continue
 		}
 		if len(b.rows) == s.most || len(b.rows) > 0 && b.size+len(r.text) > cutAt {
-			if err := hand(); err != nil {
-				return err
-			}
+			hand()
 		}
 		b.add(r)
 	}
-	return hand()
+	hand()
+	return nil
 }

@@ -4,8 +4,8 @@
 -- deploy/stack/clickhouse.users.xml says the same there.
 --
 -- A row policy lets the role see its own tenant's rows in every table that is read
--- for the views. Servers may be set up so that whoever no policy of a table names
--- sees nothing of it: so the service itself is named first.
+-- for the views. A server may be configured so that a user without a policy for a
+-- table sees none of its rows: so the service itself is named first.
 CREATE ROW POLICY IF NOT EXISTS service ON muniment.events, muniment.duplicates, muniment.withdrawn
 	USING 1 TO muniment;
 
@@ -14,11 +14,12 @@ CREATE ROLE IF NOT EXISTS analyst_tnt SETTINGS PROFILE 'readonly';
 CREATE ROW POLICY IF NOT EXISTS analyst_tnt ON muniment.events, muniment.duplicates, muniment.withdrawn
 	USING tenant_id = 'tnt_…' TO analyst_tnt;
 
--- Nothing else: no private parts, no records set aside, no positions.
+-- Nothing else: no private parts, no quarantined records, no positions.
 GRANT SELECT ON muniment.receipts TO analyst_tnt;
 GRANT SELECT ON muniment.metering_hourly TO analyst_tnt;
 GRANT SELECT ON muniment.metering_daily TO analyst_tnt;
 GRANT SELECT ON muniment.refusals TO analyst_tnt;
+GRANT SELECT ON muniment.settlement_lines TO analyst_tnt;
 GRANT SELECT ON muniment.events TO analyst_tnt;
 GRANT SELECT ON muniment.duplicates TO analyst_tnt;
 GRANT SELECT ON muniment.withdrawn TO analyst_tnt;

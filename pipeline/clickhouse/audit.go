@@ -15,7 +15,7 @@ import (
 	"muniment/sealer"
 )
 
-var _ drift.Auditor = (*Warehouse)(nil)
+var _ drift.Auditor = (*reader)(nil)
 
 // between keeps the rows of a partition at from ≤ position < to.
 func between(from, to sealer.Position) string {
@@ -31,17 +31,17 @@ func scanEvent(scan func(...any) error) (e drift.Event, err error) {
 }
 
 // Standing implements drift.Auditor.
-func (w *Warehouse) Standing(ctx context.Context, from, to sealer.Position) ([]drift.Event, error) {
-	list, err := collect(ctx, w, scanEvent, `SELECT `+auditedColumns+` FROM events WHERE `+between(from, to))
+func (w *reader) Standing(ctx context.Context, from, to sealer.Position) ([]drift.Event, error) {
+	list, err := collect(ctx, w.servers, scanEvent, `SELECT `+auditedColumns+` FROM events WHERE `+between(from, to))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the rows from %s to %s: %w", from, to, err)
 	}
 	return list, nil
 }
 
-// Unaccounted implements drift.Auditor. What was retracted is read last: it is written before
-// its row is deleted.
-func (w *Warehouse) Unaccounted(ctx context.Context, events []drift.Event) (_ []drift.Event, err error) {
+// Unaccounted implements drift.Auditor. It reads what was retracted last: that is written
+// before the row is deleted.
+func (w *reader) Unaccounted(ctx context.Context, events []drift.Event) (_ []drift.Event, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot account for events without a row: %w", err)
@@ -63,7 +63,7 @@ func (w *Warehouse) Unaccounted(ctx context.Context, events []drift.Event) (_ []
 			last = e.Position
 		}
 	}
-	rows, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w, scanEvent,
+	rows, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w.servers, scanEvent,
 		`SELECT `+auditedColumns+` FROM events WHERE (tenant_id, event_id) IN (SELECT tenant_id, event_id FROM wanted)`)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (w *Warehouse) Unaccounted(ctx context.Context, events []drift.Event) (_ []
 			lowest[key] = r.Position
 		}
 	}
-	aside, err := collect(ctx, w, func(scan func(...any) error) (p sealer.Position, err error) {
+	quarantined, err := collect(ctx, w.servers, func(scan func(...any) error) (p sealer.Position, err error) {
 		err = scan(&p.Generation, &p.Partition, &p.Offset)
 		return p, err
 	}, `SELECT generation, log_partition, position FROM set_aside
@@ -92,12 +92,12 @@ func (w *Warehouse) Unaccounted(ctx context.Context, events []drift.Event) (_ []
 		key := eventKey{e.TenantID, e.EventID}
 		at, stands := lowest[key]
 		_, gone := retracted[key]
-		return stands && at.Compare(e.Position) <= 0 || gone || slices.Contains(aside, e.Position)
+		return stands && at.Compare(e.Position) <= 0 || gone || slices.Contains(quarantined, e.Position)
 	}), nil
 }
 
 // Misjudged implements drift.Auditor.
-func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (list []drift.Event, err error) {
+func (w *reader) Misjudged(ctx context.Context, from, to sealer.Position) (list []drift.Event, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot decide anew from %s to %s: %w", from, to, err)
@@ -108,7 +108,7 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 		keyed
 		decided bool
 	}
-	deliveries, err := collect(ctx, w, func(scan func(...any) error) (j judged, err error) {
+	deliveries, err := collect(ctx, w.servers, func(scan func(...any) error) (j judged, err error) {
 		var at time.Time
 		var key keyID
 		err = scan(&j.TenantID, &j.EventID, &j.Generation, &j.Partition, &j.Offset, &at, &key.idempotency, &key.row.Hash, &key.row.Day, &j.decided)
@@ -150,7 +150,7 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 }
 
 // Sum implements drift.Auditor.
-func (w *Warehouse) Sum(ctx context.Context, tenantID string, first, last sealer.Position) (rows int64, lines []pipeline.MeterRow, err error) {
+func (w *reader) Sum(ctx context.Context, tenantID string, first, last sealer.Position) (rows int64, lines []pipeline.MeterRow, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot sum the rows of %s from %s to %s: %w", tenantID, first, last, err)
@@ -159,15 +159,15 @@ func (w *Warehouse) Sum(ctx context.Context, tenantID string, first, last sealer
 	var f filter
 	f.add("tenant_id = ?", tenantID)
 	f.add(between(first, last.Next()))
-	counts, err := collect(ctx, w, func(scan func(...any) error) (n int64, err error) { return n, scan(&n) },
+	counts, err := collect(ctx, w.servers, func(scan func(...any) error) (n int64, err error) { return n, scan(&n) },
 		`SELECT toInt64(count()) FROM events FINAL WHERE `+f.String(), f.args...)
 	if err != nil {
 		return 0, nil, err
 	}
 	from, args := decisions(tenantID, f)
-	lines, err = collect(ctx, w, func(scan func(...any) error) (r pipeline.MeterRow, err error) {
+	lines, err = collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.MeterRow, err error) {
 		err = scan(&r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs, &r.Impressions)
 		return r, err
-	}, `SELECT `+summed+` FROM `+narrowly("0", from)+` GROUP BY 1, 2, 3, 4, 5`, args...)
+	}, `SELECT `+summed+` FROM `+narrowly("0", "", from)+` GROUP BY 1, 2, 3, 4, 5`, args...)
 	return counts[0], lines, err
 }

@@ -11,10 +11,11 @@ import (
 )
 
 func TestDrift(t *testing.T) {
+	t.Parallel()
 	server := variable(t, native)
 	conform.Drift(t, func(tb testing.TB) conform.AuditedEngine {
 		w := mustOpen(tb, fresh(tb, server))
-		// change changes one row, as whoever may write to the database can.
+		// change changes one row, as a user with write access to the database can.
 		change := func(statement string, args ...any) {
 			require.NoError(tb, w.conn.Exec(tb.Context(), statement, args...))
 		}

@@ -17,17 +17,17 @@ import (
 	"muniment/gateway/certs/certstest"
 )
 
-// hearing is a server that hears what a client says first, and hangs up.
-type hearing struct {
-	address string
-	mu      sync.Mutex
-	heard   [][]byte
+// recorder is a server that records what a client sends first, and hangs up.
+type recorder struct {
+	address  string
+	mu       sync.Mutex
+	received [][]byte
 }
 
-func listen(t *testing.T, server *tls.Config) *hearing {
+func listen(t *testing.T, server *tls.Config) *recorder {
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", server)
 	require.NoError(t, err)
-	h := &hearing{address: ln.Addr().String()}
+	h := &recorder{address: ln.Addr().String()}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -38,7 +38,7 @@ func listen(t *testing.T, server *tls.Config) *hearing {
 			b := make([]byte, 4096)
 			if n, err := io.ReadAtLeast(c, b, 32); err == nil {
 				h.mu.Lock()
-				h.heard = append(h.heard, b[:n])
+				h.received = append(h.received, b[:n])
 				h.mu.Unlock()
 			}
 			c.Close()
@@ -48,10 +48,10 @@ func listen(t *testing.T, server *tls.Config) *hearing {
 	return h
 }
 
-func (h *hearing) count(text string) (n int) {
+func (h *recorder) count(text string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, b := range h.heard {
+	for _, b := range h.received {
 		if bytes.Contains(b, []byte(text)) {
 			n++
 		}
@@ -60,7 +60,7 @@ func (h *hearing) count(text string) (n int) {
 }
 
 // TestEachConnectionIsOfNow: a pool that is open shows the password of now, and to
-// nobody but the server that it trusts now.
+// no server but the one that it trusts now.
 func TestEachConnectionIsOfNow(t *testing.T) {
 	for _, scheme := range []string{"clickhouse", "https"} {
 		t.Run(scheme, func(t *testing.T) {

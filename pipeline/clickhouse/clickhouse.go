@@ -1,53 +1,61 @@
 // Package clickhouse is the warehouse of a service on more than one machine.
 //
-// It promises what pipeline.Warehouse promises, without transactions. A row's key
-// is (tenantId, eventId); copies collapse onto the lowest log position, since the
-// tables are ReplacingMergeTree and their version is falling position. Every
-// answer is read with FINAL, which collapses copies that no merge has met yet.
+// It implements pipeline.Warehouse without transactions. A row's key is (tenantId, eventId);
+// copies collapse onto the lowest log position, since the tables are ReplacingMergeTree and
+// their version is falling position. Every query reads with FINAL, which collapses copies
+// that are not merged yet.
 //
-// A Load writes what an event needs before the event, and the loader's position last.
-// Whatever stops a Load half-way, the position says that the batch was not loaded: it comes
-// again and changes nothing that is there. An insert whose outcome is unknown is thus never
+// A Load writes what an event needs before the event, and the loader's position last. If a
+// Load stops half-way, the position says that the batch was not loaded: it is loaded again,
+// and changes nothing that is there. An insert whose outcome is unknown is thus never
 // repeated as such; the whole batch is built anew.
 //
-// What is a duplicate is decided before anything of a group is written: first by a filter
-// in memory of the newest idempotency keys, and of all rows with ids of their own (see
-// keyFilter), and where that can't tell, by the keys and identities in the warehouse. A decision is a row of duplicates, by the delivery's position;
-// the event stays as it is, and a question leaves out what is there. A decision is never
-// deleted: where its first event is retracted it holds no more, and the Load that retracts
-// has written the one that holds in its place, at a higher first event, by then. Before its
-// position is written, each Load asks whether anything was retracted since it began, and
-// then does the same for its own rows.
+// Duplicates are decided before anything of a group is written: first by a filter in memory
+// of the newest idempotency keys, and of all rows with ids of their own (see keyFilter); for
+// what the filter may hold, by the keys and identities in the warehouse, with one statement
+// each for all of a group. A decision is a row of the table duplicates, by the delivery's
+// position; the event doesn't change, and queries leave out the positions in that table. A
+// decision is never deleted: if its first event is retracted it is void, and the Load that
+// retracts it has written the decision that replaces it, with a higher first event, before.
+// Before it writes its position, each Load reads what was retracted since it began, and then
+// does the same for its own rows.
 //
-// The batches of several partitions that come while others are being loaded go
+// Rows with ids of their own count for ever, so the memory of their filters, which is
+// separate from that of the keys, is full at some point: by default at some 60 million. With
+// twice as many, one new row in 150 is looked up in vain, with four times as many one in
+// five. All rows are looked up if a partition's filter can't be filled within half of
+// Config.Timeout, when its loader starts or takes it over. One look-up is for all rows of a
+// group; among 10 million of a tenant, that of 5,000 took the server a quarter of a second on
+// two cores, and that of 20,000 half a second.
+//
+// The batches of several partitions that arrive while others are being loaded are loaded
 // together: a statement costs the server more than the rows of a small batch. All of a
 // group's data are there before any of its positions. When a group fails, each of its
-// batches is tried once more alone, so that what is wrong with one fails only that one. A
-// call whose ctx is done returns at once; its group goes on as long as anybody waits.
+// batches is tried once more alone, so that a bad batch fails alone. A call whose ctx is done
+// returns at once; its group goes on as long as any other call waits for it.
 //
-// Inserts carry no deduplication token. A single server notes a token before the
-// part that it stands for, so after a crash between the two it would take the
-// repeated batch for one that it has. Replicated tables drop a repeated block by
-// its content in the same step in which they would add it, which spares the work
-// without a token.
+// Inserts carry no deduplication token. A single server stores a token before the part that
+// it belongs to, so after a crash between the two it would ignore the repeated batch.
+// Replicated tables drop a repeated block by its content in the same step in which they would
+// add it, which needs no token.
 //
-// The views are for analysts (see the .sql files): plain sums over deduplicated rows.
+// The views are for analysts (see the .sql files and deploy/analysts.md): plain sums over
+// deduplicated rows.
 //
-// A server that is away or full makes Load and every question return an error; the
-// loader keeps the batch and tries again. Every call has a deadline.
+// While a server is away or full, Load and every query return an error; the loader keeps the
+// batch and tries again. Every call has a deadline.
 //
-// On a cluster (Config.Cluster) tables are replicated, a write waits for a majority
-// of the replicas, and a question to any of them sees every write that was answered
-// before it, or is refused. For the sake of that, quorum inserts are not parallel: while
-// one into a table is under way, the servers refuse another, which then takes its turn
-// (see quorum.go). Loaders of several processes are right beside each other, and together
-// slower than one of them. Of two replicas both are the majority: while one is away nothing
-// is loaded, and all is read. Retracting an event whose record was set aside and released
-// takes all replicas: while one is away, a batch that brings such a record, or a release, is
-// not loaded.
+// On a cluster (Config.Cluster) tables are replicated, a write waits for a majority of the
+// replicas, and a query to any of them sees every write that returned before it, or is
+// refused. This takes quorum inserts that are not parallel: while one into a table runs, the
+// servers refuse another, which is then retried (see quorum.go). Loaders of several processes
+// are correct beside each other, and together slower than one of them. The majority of two
+// replicas is both: while one is away nothing is loaded, and all can be read. Retracting an
+// event whose record was quarantined and released takes all replicas: while one is away, a
+// batch with such a record, or with a release, is not loaded.
 //
-// Not here: shards (one tenant's rows are on every replica) and retention (drop old
-// partitions with ALTER TABLE … DROP PARTITION).
+// Non-goals: shards (one tenant's rows are on every replica) and retention
+// (deploy/analysts.md says which rows may be deleted, how, and what is lost with them).
 package clickhouse
 
 import (
@@ -79,28 +87,28 @@ type Config struct {
 	// protocol, http:// or https:// for HTTP. Further parameters are those of
 	// clickhouse-go. The database is needed. Required.
 	URL string
-	// TLS is asked, for each connection, how to encrypt it and whom to trust as the host
-	// that is dialled; an empty host stands for whichever is. nil leaves that to the URL
-	// (https, or the parameter secure=true).
+	// TLS returns, for each connection, its configuration for the host that is dialled; for
+	// an empty host that of any. nil leaves it to the URL (https, or the parameter
+	// secure=true).
 	TLS func(host string) *tls.Config
-	// Password is asked for each connection, in place of the URL's; nil: that counts.
+	// Password returns the password for each connection; nil: it is the URL's.
 	Password func() (string, error)
 	// Cluster is the name of a cluster, as the servers' configuration has it, whose
 	// replicas hold the tables (see the package). Default: one server.
 	Cluster string
 	// Timeout bounds each call to the warehouse. Default 1 min.
 	Timeout time.Duration
-	// FilterBytes bounds the memory of the filters: some 4 bytes for each idempotency key of
-	// the last one to three days, and for each row of a batch with an id of its own. With
-	// less, more of them are looked up, which costs the server up to two milliseconds each.
-	// Default 256 MiB.
+	// FilterBytes bounds the memory of the filters twice: of some 4 bytes for each
+	// idempotency key of the last one to three days, and of as many for each row of a batch
+	// with an id of its own. With less, more of them are looked up. Default 256 MiB.
 	FilterBytes int64
-	// Registerer takes the metrics; nil keeps them to ourselves.
+	// Registerer takes the metrics; nil registers none.
 	Registerer prometheus.Registerer
-	// Away has Open not ask the servers, which may be away: Ready tells how they are.
+	// Away makes Open not connect: the servers may be away. Ready reports how they are.
 	Away bool
 
-	maybeAlways bool // the filters call no key new; for tests
+	maybeAlways bool          // every key is looked up; for tests
+	fillTimeout time.Duration // default half of Timeout; for tests
 }
 
 func (c Config) timeout() time.Duration {
@@ -114,7 +122,7 @@ func (c Config) timeout() time.Duration {
 func (c Config) options() (*clickhouse.Options, error) {
 	address := c.URL
 	if strings.HasPrefix(address, "https://") && !strings.Contains(address, "secure=") {
-		// The driver wants to be told twice.
+		// The driver needs both the scheme and the parameter.
 		separator := "?"
 		if strings.Contains(address, "?") {
 			separator = "&"
@@ -153,14 +161,14 @@ func (c Config) options() (*clickhouse.Options, error) {
 	opt.DialTimeout = min(c.timeout(), 10*time.Second)
 	opt.ReadTimeout = c.timeout()
 	// The server's defaults are not ours to know: an insert is answered when it is
-	// written, and copies collapse wherever they are.
-	settings := clickhouse.Settings{"async_insert": 0, "do_not_merge_across_partitions_select_final": 0,
+	// written, and copies collapse within their month, which all of them share.
+	settings := clickhouse.Settings{"async_insert": 0, "do_not_merge_across_partitions_select_final": 1,
 		"max_partitions_per_insert_block": 0} // nodes decide which days a batch is of
 	if c.Cluster != "" {
 		settings["insert_quorum"] = "auto"
 		settings["insert_quorum_parallel"] = 0
 		settings["insert_quorum_timeout"] = c.timeout().Milliseconds()
-		settings["lightweight_deletes_sync"] = 2 // a delete is answered when all have done it
+		settings["lightweight_deletes_sync"] = 2 // a delete returns when all replicas have done it
 		settings["select_sequential_consistency"] = 1
 	}
 	maps.Copy(settings, opt.Settings)
@@ -178,20 +186,31 @@ func withDatabase(opt *clickhouse.Options, name string) *clickhouse.Options {
 // Warehouse is a database on a ClickHouse server or cluster. Safe for concurrent
 // use.
 type Warehouse struct {
+	*servers
+	*reader
+	groups *groups
+	stored stored
+	// ofKeys and ofRows are the memory of the filters of keys, and of identities.
+	ofKeys, ofRows *filterMemory
+
+	maybeAlways bool
+	fillTimeout time.Duration
+
+	mu      sync.Mutex
+	filters map[filterID]*keyFilter // guarded by mu
+}
+
+// servers are the connections, and what is done on them.
+type servers struct {
 	conn    driver.Conn
 	probes  driver.Conn // for Ready, which must neither wait for the calls at work nor delay them
 	cluster string
 	opt     *clickhouse.Options
 	timeout time.Duration
-	groups  *groups
-	stored  stored
-	memory  *filterMemory
-
-	maybeAlways bool
-
-	mu      sync.Mutex
-	filters map[filterID]*keyFilter // guarded by mu
 }
+
+// reader answers queries.
+type reader struct{ *servers }
 
 var _ pipeline.Warehouse = (*Warehouse)(nil)
 
@@ -207,9 +226,13 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 			err = fmt.Errorf("cannot open ClickHouse database %s: %w", opt.Auth.Database, err)
 		}
 	}()
-	w := &Warehouse{cluster: cfg.Cluster, opt: opt, timeout: cfg.timeout(),
-		maybeAlways: cfg.maybeAlways, filters: map[filterID]*keyFilter{}}
-	if w.memory, err = newFilterMemory(cmp.Or(cfg.FilterBytes, 256<<20), cfg.Registerer); err != nil {
+	on := &servers{cluster: cfg.Cluster, opt: opt, timeout: cfg.timeout()}
+	w := &Warehouse{servers: on, reader: &reader{on},
+		maybeAlways: cfg.maybeAlways, fillTimeout: cmp.Or(cfg.fillTimeout, cfg.timeout()/2), filters: map[filterID]*keyFilter{}}
+	if w.ofKeys, err = newFilterMemory(cfg, "idempotency_keys"); err != nil {
+		return nil, err
+	}
+	if w.ofRows, err = newFilterMemory(cfg, "row_ids"); err != nil {
 		return nil, err
 	}
 	w.groups = newGroups(w.load)
@@ -229,16 +252,16 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 	return w, nil
 }
 
-// Ready says why nothing can be asked: the servers are away, or their schema is not
-// that of this program.
-func (w *Warehouse) Ready(ctx context.Context) error {
+// Ready returns why queries fail: the servers are away, or their schema is not that of this
+// program.
+func (w *servers) Ready(ctx context.Context) error {
 	if err := w.upToDate(ctx); err != nil {
 		return fmt.Errorf("ClickHouse database %s is not ready: %w", w.opt.Auth.Database, err)
 	}
 	return nil
 }
 
-func (w *Warehouse) upToDate(ctx context.Context) error {
+func (w *servers) upToDate(ctx context.Context) error {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
 	have, err := schemaVersion(ctx, w.probes, w.cluster, w.opt.Auth.Database)
@@ -258,8 +281,8 @@ func (w *Warehouse) Close() error {
 	return errors.Join(w.conn.Close(), w.probes.Close())
 }
 
-// Ping returns an error when the server can't be asked.
-func (w *Warehouse) Ping(ctx context.Context) error {
+// Ping returns an error if the server doesn't answer.
+func (w *servers) Ping(ctx context.Context) error {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
 	if err := w.conn.Ping(ctx); err != nil {
@@ -268,6 +291,6 @@ func (w *Warehouse) Ping(ctx context.Context) error {
 	return nil
 }
 
-func (w *Warehouse) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+func (w *servers) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, w.timeout)
 }

@@ -49,7 +49,7 @@ func freshOnCluster(t *testing.T) (Config, []*Warehouse) {
 }
 
 // What a replica has answered is seen at the other at once: rows, sums, the position,
-// and that an event was withdrawn.
+// and that an event was retracted.
 func TestReplicasSeeWhatWasLoaded(t *testing.T) {
 	_, each := freshOnCluster(t)
 	rows, _, _ := spread(0, 300)
@@ -69,24 +69,24 @@ func TestReplicasSeeWhatWasLoaded(t *testing.T) {
 		}
 		require.EqualValues(t, (i+1)*size, n)
 	}
-	require.NoError(t, each[0].Load(t.Context(), withdrawing(rows[0])))
+	require.NoError(t, each[0].Load(t.Context(), retracting(rows[0])))
 	_, err := each[1].Event(t.Context(), rows[0].TenantID, rows[0].EventID)
 	require.ErrorIs(t, err, pipeline.ErrNoEvent)
 }
 
-// withdrawing is a batch that sets a loaded row's record aside, and releases it.
-func withdrawing(row pipeline.Row) pipeline.Batch {
+// retracting is a batch that quarantines a loaded row's record, and releases it.
+func retracting(row pipeline.Row) pipeline.Batch {
 	released := delivery(pipeline.SystemTenant, 2_000_000, midnight, "")
 	released.Type, released.Delivery = pipeline.TypeReleased, nil
 	released.SubjectKind, released.SubjectID = pipeline.KindRecord, fmt.Sprintf("%d.%d.%d", row.Generation, row.Partition, row.Offset)
 	b := batch([]pipeline.Row{released})
 	b.From = row.Position
-	b.SetAside = []pipeline.SetAside{{Position: row.Position, TenantID: row.TenantID, EventID: row.EventID, Reason: "forged"}}
+	b.Quarantined = []pipeline.Quarantined{{Position: row.Position, TenantID: row.TenantID, EventID: row.EventID, Reason: "forged"}}
 	return b
 }
 
-// Whoever forgets the cluster, or names one for tables that are not replicated, would lose
-// what it promises, and is told so.
+// A configuration without the cluster, or with one for tables that are not replicated, would
+// lose its guarantees, and is refused.
 func TestClusterIsNamedWhereItIs(t *testing.T) {
 	variable(t, cluster)
 	cfg := fresh(t, variable(t, native))
@@ -333,7 +333,7 @@ func TestKilledReplicas(t *testing.T) {
 }
 
 // One of three replicas is away: what two of them have is loaded, and all of it is read.
-// Back again, it answers nothing until it has what it missed. To withdraw an event
+// Back again, it answers nothing until it has what it missed. To retract an event
 // takes all three.
 func TestOneOfThreeReplicas(t *testing.T) {
 	c := startCluster(t, 3)
@@ -354,7 +354,7 @@ func TestOneOfThreeReplicas(t *testing.T) {
 	requireSums(t, w, int64(len(rows)), metered, quantity)
 	gone := delivery("tnt_c", int64(len(rows)), midnight, "")
 	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{gone})))
-	require.ErrorContains(t, w.Load(t.Context(), withdrawing(gone)), "inactive")
+	require.ErrorContains(t, w.Load(t.Context(), retracting(gone)), "inactive")
 	next, _, err := w.Resume(t.Context(), 3)
 	require.NoError(t, err)
 	require.Equal(t, gone.Next(), next)
@@ -372,7 +372,7 @@ func TestOneOfThreeReplicas(t *testing.T) {
 		return true
 	}, time.Minute))
 	t.Logf("%d questions refused", refusals)
-	require.True(t, assertEventually(func() bool { return w.Load(t.Context(), withdrawing(gone)) == nil }, time.Minute))
+	require.True(t, assertEventually(func() bool { return w.Load(t.Context(), retracting(gone)) == nil }, time.Minute))
 	for _, one := range replicas(t, cfg) {
 		requireSums(t, mustOpen(t, one), int64(len(rows)), metered, quantity)
 	}

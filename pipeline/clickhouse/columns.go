@@ -10,8 +10,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// column is one of a table that rows of type T are inserted into: the driver takes the
-// values of all rows at once.
+// column is a column of a table for rows of type T. The driver takes the values of all rows
+// at once.
 type column[T any] struct {
 	name string
 	fill func(driver.BatchColumn, []T) error
@@ -42,11 +42,11 @@ func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // insert sends the rows as one block; without a row it sends nothing. After an error the
 // outcome is unknown.
-func insert[T any](ctx context.Context, w *Warehouse, table string, columns []column[T], rows []T) error {
+func insert[T any](ctx context.Context, w *servers, table string, columns []column[T], rows []T) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	err := w.inTurn(ctx, func() error {
+	err := w.retryRefused(ctx, func() error {
 		batch, err := w.conn.PrepareBatch(ctx, "INSERT INTO "+table+" ("+strings.Join(names(columns), ", ")+")")
 		if err != nil {
 			return err

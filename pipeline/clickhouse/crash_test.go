@@ -72,12 +72,13 @@ func (s *ownServer) kill() {
 	s.run("down")
 }
 
-// full asks for the long forms of tests.
+// full runs the long forms of tests.
 var full = os.Getenv("MUNIMENT_TEST_FULL") != ""
 
 // The server is killed again and again while batches are loaded, each of which
 // begins where the warehouse says: at the end there is every row, once.
 func TestKilledServer(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	name := "muniment"
 	cfg := Config{URL: inDatabase(t, s.url(), name), Timeout: 20 * time.Second}
@@ -139,8 +140,8 @@ func TestKilledServer(t *testing.T) {
 const comeback = 5 * time.Minute
 
 // assertEventually waits for a condition.
-func assertEventually(holds func() bool, patience time.Duration) bool {
-	for begun := time.Now(); time.Since(begun) < patience; <-time.After(time.Millisecond) {
+func assertEventually(holds func() bool, limit time.Duration) bool {
+	for begun := time.Now(); time.Since(begun) < limit; <-time.After(time.Millisecond) {
 		if holds() {
 			return true
 		}

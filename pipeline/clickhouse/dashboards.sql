@@ -1,6 +1,6 @@
 -- Sums for dashboards over months, which would take seconds to work out from receipts each
 -- time: ClickHouse keeps them itself, in a view that it computes anew at stated times, as a
--- whole. Until then it shows what was true the last time. Replace muniment (the database);
+-- whole. Until then it shows the last result. Replace muniment (the database);
 -- on a cluster add ON CLUSTER behind each name, and make the engine ReplicatedMergeTree.
 CREATE MATERIALIZED VIEW IF NOT EXISTS muniment.metering_days
 REFRESH EVERY 1 HOUR

@@ -24,7 +24,7 @@ type keyed struct {
 	hash     uint64
 }
 
-// keyID is what duplicates have in common: one of both.
+// keyID is what duplicates have in common: an idempotency key or a row's identity.
 type keyID struct {
 	tenantID    string
 	idempotency string
@@ -33,10 +33,10 @@ type keyID struct {
 
 func (k *keyID) isRow() bool { return k.row.Hash != "" }
 
-// none says whether there is neither.
+// none reports whether there is neither.
 func (k *keyID) none() bool { return k.idempotency == "" && !k.isRow() }
 
-// hashed is the hash that it is looked up by.
+// hashed is its hash in the column key.
 func (k *keyID) hashed() uint64 {
 	if k.isRow() {
 		return hashOf(k.row.Hash)
@@ -44,7 +44,7 @@ func (k *keyID) hashed() uint64 {
 	return hashOf(k.idempotency)
 }
 
-// keyOf is that of a delivery.
+// keyOf is the key of a delivery.
 func keyOf(tenantID string, d *pipeline.Delivery) keyID {
 	return keyID{tenantID, d.Idempotency, d.Identity}
 }
@@ -82,7 +82,7 @@ var decisionColumns = []column[decision]{
 	of("first_position", func(d *decision) int64 { return d.first.position.Offset }),
 }
 
-// withKeys are the deliveries with a key or an identity among some rows.
+// withKeys are those of the rows that are deliveries with a key or an identity.
 func withKeys(rows []pipeline.Row) (list []keyed) {
 	for i := range rows {
 		r := &rows[i]
@@ -96,8 +96,8 @@ func withKeys(rows []pipeline.Row) (list []keyed) {
 	return list
 }
 
-// apart are those with a key, and those with an identity.
-func apart(all []keyed) (keys, identities []keyed) {
+// split separates deliveries with a key from those with an identity.
+func split(all []keyed) (keys, identities []keyed) {
 	for _, k := range all {
 		if k.isRow() {
 			identities = append(identities, k)
@@ -108,8 +108,8 @@ func apart(all []keyed) (keys, identities []keyed) {
 	return keys, identities
 }
 
-// withoutDay are those whose identities have no day, as the filter takes them: they count
-// however old they are, so all are of one day. dated are the others.
+// withoutDay separates identities without a day from dated ones. The former count however
+// old they are, so the filter takes them as if all were of one day.
 func withoutDay(identities []keyed) (dayless, dated []keyed) {
 	for _, k := range identities {
 		if k.row.Day != "" {
@@ -122,26 +122,25 @@ func withoutDay(identities []keyed) (dayless, dated []keyed) {
 	return dayless, dated
 }
 
-// decide tells which of the rows are duplicates, of others of them or of what is loaded.
-// start is where each partition goes on: what was loaded before stands before that.
+// decide decides which of the rows are duplicates, of each other or of loaded rows. start is
+// where each partition goes on: all loaded rows stand before it.
 func (w *Warehouse) decide(ctx context.Context, rows []keyed, start map[int32]sealer.Position, retracted map[eventKey]keyID) ([]decision, error) {
-	idempotent, identities := apart(rows)
-	asked, err := w.maybe(ctx, false, idempotent, start)
+	idempotent, identities := split(rows)
+	possible, err := w.maybe(ctx, false, idempotent, start)
 	if err != nil {
 		return nil, err
 	}
 	keys, oldest := map[keyID]bool{}, int64(math.MaxInt64)
-	for _, k := range asked {
+	for _, k := range possible {
 		keys[k.keyID], oldest = true, min(oldest, k.at-dayMs)
 	}
-	// Identities of a day lie together where they are looked for. Those without one don't.
+	// Identities of a day are stored together, so they need no filter.
 	dayless, dated := withoutDay(identities)
-	again, err := w.maybe(ctx, true, dayless, start)
+	possibleRows, err := w.maybe(ctx, true, dayless, start)
 	if err != nil {
 		return nil, err
 	}
-	asked = append(asked, again...)
-	for _, k := range slices.Concat(again, dated) {
+	for _, k := range slices.Concat(possibleRows, dated) {
 		keys[k.keyID] = true
 	}
 	past, err := w.withAnyOf(ctx, keys, retracted, "at >= "+moment(oldest))
@@ -152,12 +151,8 @@ func (w *Warehouse) decide(ctx context.Context, rows []keyed, start map[int32]se
 	for _, k := range past {
 		known[k.keyID] = true
 	}
-	w.memory.maybes.Add(float64(len(asked)))
-	for _, k := range asked {
-		if !known[k.keyID] {
-			w.memory.misses.Inc()
-		}
-	}
+	w.ofKeys.count(possible, known)
+	w.ofRows.count(possibleRows, known)
 	return repeats(rows, slices.Concat(past, rows)), nil
 }
 
@@ -183,8 +178,8 @@ func repeats(rows, all []keyed) (list []decision) {
 	return list
 }
 
-// maybe lists those of the rows that the filters of their partitions don't call new: of
-// keys, or of identities without a day.
+// maybe lists those of the rows whose keys, or identities without a day, may be in the
+// warehouse by the filters of their partitions.
 func (w *Warehouse) maybe(ctx context.Context, ofRows bool, rows []keyed, start map[int32]sealer.Position) (list []keyed, err error) {
 	if w.maybeAlways {
 		return rows, nil
@@ -196,7 +191,7 @@ func (w *Warehouse) maybe(ctx context.Context, ofRows bool, rows []keyed, start 
 	for partition, rows := range parts {
 		some, err := w.filter(partition, ofRows).maybe(start[partition], rows, func(first int64, add func(day int64, hash uint64)) error {
 			if ofRows {
-				return w.keysOf(ctx, `SELECT toInt32(0), key FROM row_identities WHERE log_partition = ? AND row_day = ''`, partition, add)
+				return w.identitiesOf(ctx, partition, add)
 			}
 			return w.keysOf(ctx, `SELECT toInt32(toDate32(at)), key FROM idempotency_keys WHERE log_partition = ? AND at >= `+moment(first*dayMs), partition, add)
 		})
@@ -219,14 +214,29 @@ func (w *Warehouse) filter(partition int32, ofRows bool) *keyFilter {
 	defer w.mu.Unlock()
 	id := filterID{partition, ofRows}
 	if w.filters[id] == nil {
-		w.filters[id] = &keyFilter{shared: w.memory}
+		w.filters[id] = &keyFilter{memory: w.ofKeys}
+		if ofRows {
+			w.filters[id].memory = w.ofRows
+		}
 	}
 	return w.filters[id]
 }
 
+// identitiesOf reads the hashes of a partition's identities without a day, or returns
+// errTooMany.
+func (w *Warehouse) identitiesOf(ctx context.Context, partition int32, add func(day int64, hash uint64)) error {
+	within, cancel := context.WithTimeout(ctx, w.fillTimeout)
+	defer cancel()
+	err := w.keysOf(within, `SELECT toInt32(0), key FROM row_identities WHERE log_partition = ? AND row_day = ''`, partition, add)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return errTooMany
+	}
+	return err
+}
+
 // keysOf reads days and hashes of a partition.
 func (w *Warehouse) keysOf(ctx context.Context, query string, partition int32, add func(day int64, hash uint64)) error {
-	_, err := collect(ctx, w, func(scan func(...any) error) (_ struct{}, err error) {
+	_, err := collect(ctx, w.servers, func(scan func(...any) error) (_ struct{}, err error) {
 		var day int32
 		var hash uint64
 		if err = scan(&day, &hash); err == nil {
@@ -237,9 +247,9 @@ func (w *Warehouse) keysOf(ctx context.Context, query string, partition int32, a
 	return err
 }
 
-// withAnyOf reads the deliveries with some keys and identities, without those that were
-// retracted. The conditions are for those with a key.
-func (w *Warehouse) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted map[eventKey]keyID, conditions ...string) (found []keyed, err error) {
+// withAnyOf reads the loaded deliveries with any of some keys and identities, without
+// retracted ones. The conditions are for those with a key.
+func (w *servers) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted map[eventKey]keyID, conditions ...string) (found []keyed, err error) {
 	byKey, err := ext.NewTable("wanted", ext.Column("key", "UInt64"))
 	if err != nil {
 		return nil, err

@@ -68,6 +68,7 @@ func requireDuplicates(t *testing.T, w *Warehouse, rows []pipeline.Row, args ...
 
 // Whatever the filter says, and whenever a process starts, the same are duplicates.
 func TestFiltersDecideNothing(t *testing.T) {
+	t.Parallel()
 	rows := repeating(1200)
 	require.Greater(t, len(duplicatesOf(rows)), 300)
 	for name, change := range filters {
@@ -119,8 +120,12 @@ func (c *beside) PrepareBatch(ctx context.Context, query string, opts ...driver.
 // A row is retracted before each statement of a load that brings it again, and rows that
 // repeat it: it stays away, and what repeats it repeats the next one, or nothing.
 func TestRetractedDuringALoad(t *testing.T) {
+	t.Parallel()
 	for _, key := range []string{"key", "row 1"} {
-		t.Run(key, func(t *testing.T) { retractDuringLoads(t, key) })
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			retractDuringLoads(t, key)
+		})
 	}
 }
 
@@ -134,7 +139,7 @@ func retractDuringLoads(t *testing.T, key string) {
 		retracted := false
 		w.conn = &beside{w.conn, at, func() {
 			retracted = true
-			require.NoError(t, other.Load(t.Context(), withdrawing(forged)))
+			require.NoError(t, other.Load(t.Context(), retracting(forged)))
 		}}
 		require.NoError(t, w.Load(t.Context(), batch(more)))
 		w.conn = w.conn.(*beside).Conn
@@ -176,28 +181,39 @@ func TestStatementsOfALoad(t *testing.T) {
 // A loader is cut off at each of its statements, before the server has it or after, and
 // another one loads the batch: all is there once.
 func TestCutAtEachStatement(t *testing.T) {
-	rows := repeating(40)
+	t.Parallel()
+	const most = 16 // and one that a load has not
 	for _, before := range []bool{true, false} {
-		for left := 0; ; left++ {
-			cfg := fresh(t, variable(t, native))
-			w, successor := mustOpen(t, cfg), mustOpen(t, cfg)
-			require.NoError(t, w.Load(t.Context(), batch(rows[:20])))
-			b := withdrawing(rows[0])
-			b.Rows = append(rows[20:len(rows):len(rows)], b.Rows...)
-			b.From = b.Rows[0].Position
-			conn := w.conn
-			w.conn = &severed{Conn: conn, left: left, before: before}
-			err := w.Load(t.Context(), b)
-			w.conn = conn
-			require.NoError(t, successor.Load(t.Context(), b))
-			requireDuplicates(t, successor, slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool {
-				return r.EventID == rows[0].EventID
-			}), "cut at %d", left)
-			if err == nil {
-				require.Greater(t, left, 7, "statements")
-				break
-			}
-			require.ErrorIs(t, err, errCut)
+		for left := range most {
+			t.Run(fmt.Sprint(left, before), func(t *testing.T) {
+				t.Parallel()
+				err := cutAtAStatement(t, left, before)
+				switch {
+				case left <= 7:
+					require.ErrorIs(t, err, errCut)
+				case left == most-1:
+					require.NoError(t, err, "there are more statements")
+				}
+			})
 		}
 	}
+}
+
+func cutAtAStatement(t *testing.T, left int, before bool) error {
+	rows := repeating(40)
+	cfg := fresh(t, variable(t, native))
+	w, successor := mustOpen(t, cfg), mustOpen(t, cfg)
+	require.NoError(t, w.Load(t.Context(), batch(rows[:20])))
+	b := retracting(rows[0])
+	b.Rows = append(rows[20:len(rows):len(rows)], b.Rows...)
+	b.From = b.Rows[0].Position
+	conn := w.conn
+	w.conn = &severed{Conn: conn, left: left, before: before}
+	err := w.Load(t.Context(), b)
+	w.conn = conn
+	require.NoError(t, successor.Load(t.Context(), b))
+	requireDuplicates(t, successor, slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool {
+		return r.EventID == rows[0].EventID
+	}))
+	return err
 }

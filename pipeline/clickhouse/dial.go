@@ -8,7 +8,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// dial opens a connection of the pool with the certificates and the password of now.
+// dial opens a connection of the pool with the current certificates and password.
 func (c Config) dial(ctx context.Context, id int, opt *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
 	return clickhouse.DefaultDialStrategy(ctx, id, opt, func(ctx context.Context, address string, opt *clickhouse.Options) (clickhouse.DialResult, error) {
 		now := *opt
@@ -32,8 +32,8 @@ func (c Config) dial(ctx context.Context, id int, opt *clickhouse.Options, dial 
 	})
 }
 
-// greet opens a connection of the native protocol, and gives up when ctx is done. Left
-// to itself, the driver waits for the whole of its DialTimeout for a server that hangs.
+// greet opens a connection of the native protocol, and gives up when ctx is done. The driver
+// itself waits for its whole DialTimeout for a server that hangs.
 func greet(ctx context.Context, address string, opt *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
 	var conn net.Conn
 	over := func() bool { return true }
@@ -45,7 +45,7 @@ func greet(ctx context.Context, address string, opt *clickhouse.Options, dial cl
 			conn, err = (&tls.Dialer{NetDialer: plain, Config: opt.TLS}).DialContext(ctx, "tcp", address)
 		}
 		if err == nil {
-			over = context.AfterFunc(ctx, func() { conn.Close() }) // the driver's greeting fails then
+			over = context.AfterFunc(ctx, func() { conn.Close() }) // this ends the driver's handshake
 		}
 		return conn, err
 	}

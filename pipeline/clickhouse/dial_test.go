@@ -91,7 +91,7 @@ func TestProbesShareAConnection(t *testing.T) {
 	for range probes {
 		require.NoError(t, w.Ready(t.Context()))
 	}
-	// The driver gives a connection back a moment after its answer: who asks on at once may
+	// The driver gives a connection back a moment after its answer: the next call may
 	// find none.
 	require.Less(t, connections.Load(), int32(probes))
 }

@@ -12,10 +12,12 @@ var filters = map[string]func(*Config){
 	"as it is":     func(*Config) {},
 	"always maybe": func(c *Config) { c.maybeAlways = true },
 	"too small":    func(c *Config) { c.FilterBytes = 1 },
+	"too many":     func(c *Config) { c.fillTimeout = 1 },
 }
 
 // Whatever happens to loaders and warehouse, and whatever the filter says.
 func TestExactlyOnce(t *testing.T) {
+	t.Parallel()
 	for name, change := range filters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,20 +9,20 @@ import (
 	"muniment/pipeline"
 )
 
-// maxGroupRows and maxGroupBytes end a group early: its rows are one block in the memory
-// of the server and of this process, which loads one group at a time; only the batches of
-// one that failed are loaded side by side. A larger batch is a group of its own.
+// maxGroupRows and maxGroupBytes bound a group: its rows are one block in the memory of the
+// server and of this process, which loads one group at a time; only the batches of a failed
+// group are loaded in parallel. A larger batch is a group of its own.
 const (
 	maxGroupRows  = 20_000
 	maxGroupBytes = 32 << 20
 )
 
-// errClosed is what a Load gets when the warehouse was closed before it.
+// errClosed: the warehouse was closed before the Load.
 var errClosed = errors.New("warehouse is closed")
 
-// groups bring the batches of several partitions together. Statements cost the server
-// tens of milliseconds each, whatever they hold, so the batches that come while others
-// are being loaded are loaded at once afterwards, in the order in which they came.
+// groups load the batches of several partitions together. Each statement costs the server
+// tens of milliseconds, however few rows it has, so the batches that arrive while others are
+// being loaded are the next group, in the order in which they arrived.
 type groups struct {
 	load func(context.Context, []*pipeline.Batch) error
 
@@ -35,12 +35,12 @@ type groups struct {
 	end     context.CancelFunc
 }
 
-// group is what one set of statements brings in.
+// group is what one set of statements loads.
 type group struct {
-	ctx    context.Context // done when nobody waits for it any more
+	ctx    context.Context // done when no call waits for it any more
 	cancel context.CancelFunc
 
-	batches []*pipeline.Batch // in the order in which they came; guarded by groups.mu until begun
+	batches []*pipeline.Batch // in the order in which they arrived; guarded by groups.mu until begun
 	rows    int               // guarded by groups.mu
 	bytes   int               // guarded by groups.mu
 	waiters int               // guarded by groups.mu
@@ -64,8 +64,8 @@ func (g *groups) close() {
 	g.loading.Wait()
 }
 
-// add loads b with others, and returns when it is loaded or has failed, or when ctx is
-// done: then b is not loaded any more unless that has begun, and the others go on.
+// add loads b with others, and returns when it is loaded or has failed, or when ctx is done:
+// then b is not loaded unless its group has begun, and the others go on.
 func (g *groups) add(ctx context.Context, b pipeline.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (g *groups) add(ctx context.Context, b pipeline.Batch) error {
 	if in.err == nil || len(in.batches) == 1 {
 		return in.err
 	}
-	return g.load(ctx, []*pipeline.Batch{&b}) // another one may be why they failed
+	return g.load(ctx, []*pipeline.Batch{&b}) // another batch may be why the group failed
 }
 
 // join puts b into the last group that waits, or a new one.
@@ -114,7 +114,7 @@ func (g *groups) join(b *pipeline.Batch) (*group, error) {
 	return in, nil
 }
 
-// bytesOf is the size of what callers and nodes decide the length of.
+// bytesOf is the size of the fields whose length varies.
 func bytesOf(b *pipeline.Batch) (n int) {
 	for i := range b.Rows {
 		n += len(b.Rows[i].Event) + len(b.Rows[i].Private)
@@ -122,7 +122,7 @@ func bytesOf(b *pipeline.Batch) (n int) {
 	return n
 }
 
-// leave says that nobody waits for b any more.
+// leave removes b from a group: its call doesn't wait any more.
 func (g *groups) leave(in *group, b *pipeline.Batch) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

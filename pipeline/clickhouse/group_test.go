@@ -13,7 +13,7 @@ import (
 	"muniment/pipeline"
 )
 
-// held lets a test see each group, and hold it until it is told to load it.
+// held lets a test see each group, and hold it until the test releases it.
 type heldGroups struct {
 	*groups
 	begun   chan []*pipeline.Batch
@@ -67,7 +67,7 @@ func batchOf(partition int32) pipeline.Batch {
 	return pipeline.Batch{Partition: partition, From: r.Position, Rows: []pipeline.Row{r}, Next: r.Next()}
 }
 
-// later calls f, and tells what it returns.
+// later calls f, and sends what it returns.
 func later(f func() error) <-chan error {
 	err := make(chan error, 1)
 	go func() { err <- f() }()
@@ -112,7 +112,7 @@ func TestOneOfThreeBatchesIsPoisoned(t *testing.T) {
 }
 
 // A call that gives up takes its batch along, unless that is being loaded: then it goes
-// on as long as anybody waits for it, and no other call sees the difference.
+// on as long as any call waits for it, and no other call sees the difference.
 func TestACallOfAGroupGivesUp(t *testing.T) {
 	w := mustOpen(t, fresh(t, variable(t, native)))
 	h := hold(w.groups)
@@ -129,7 +129,7 @@ func TestACallOfAGroupGivesUp(t *testing.T) {
 	}
 	cancels[2]()
 	require.ErrorIs(t, await(t, loads[2]), context.Canceled)
-	cancels[4]() // nobody else waits for that one
+	cancels[4]() // no other call waits for that one
 	require.ErrorIs(t, await(t, loads[4]), context.Canceled)
 	begun := await(t, h.begun)
 	require.Len(t, begun, 3, "one has given up before")
@@ -190,6 +190,7 @@ func TestCloseEndsAGroup(t *testing.T) {
 // The server is killed in the middle of groups of several partitions, each of which
 // goes on where the warehouse says.
 func TestServerKilledInAGroup(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	cfg := Config{URL: inDatabase(t, s.url(), "muniment"), Timeout: 20 * time.Second}
 	_, err := Migrate(t.Context(), cfg, false)

@@ -25,9 +25,9 @@ func nothing(int64, func(int64, uint64)) error { return nil }
 func TestFilterIsRight(t *testing.T) {
 	const n = 200_000
 	for bytes, most := range map[int64]int{64 << 20: n / 10_000, 100_000: n, 1: n} {
-		memory, err := newFilterMemory(bytes, nil)
+		memory, err := newFilterMemory(Config{FilterBytes: bytes}, "keys")
 		require.NoError(t, err)
-		f := &keyFilter{shared: memory}
+		f := &keyFilter{memory: memory}
 		for i := 0; i < n; i += 1000 {
 			rows := someKeys(i, 1000, midnight)
 			_, err := f.maybe(at(int64(i)), rows, nothing)
@@ -48,12 +48,82 @@ func TestFilterIsRight(t *testing.T) {
 	}
 }
 
+// Beyond its bound a filter knows less and less, as the package says.
+func TestFilterBeyondItsBound(t *testing.T) {
+	const blocks = firstBlocks * (1 + 2 + 4 + 8 + 16)
+	const room = blocks * keysOfBlock
+	for times, most := range map[int]int{1: room / 5000, 2: room / 100, 4: room / 4} {
+		memory, err := newFilterMemory(Config{FilterBytes: blocks * bytesOfBlock}, "keys")
+		require.NoError(t, err)
+		f := &keyFilter{memory: memory}
+		_, err = f.maybe(at(0), someKeys(0, 1, time.UnixMilli(0)), func(_ int64, add func(int64, uint64)) error {
+			for i := range times * room {
+				add(0, hashOf(fmt.Sprint("row ", i)))
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		list, err := f.maybe(at(0), someKeys(0, room, time.UnixMilli(0)), nothing)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(list), most, "%d times as many", times)
+	}
+}
+
+// However many rows with ids there are, keys have their memory.
+func TestIdentitiesTakeNoMemoryOfKeys(t *testing.T) {
+	w := &Warehouse{filters: map[filterID]*keyFilter{}}
+	for memory, of := range map[**filterMemory]string{&w.ofKeys: "idempotency_keys", &w.ofRows: "row_ids"} {
+		var err error
+		*memory, err = newFilterMemory(Config{FilterBytes: 1 << 20}, of)
+		require.NoError(t, err)
+	}
+	for partition, days := range []int{0, 1, 2} {
+		rows := someKeys(0, 200_000, time.UnixMilli(0))
+		_, err := w.filter(int32(partition), true).maybe(at(0), rows, nothing)
+		require.NoError(t, err)
+		w.filter(int32(partition), true).loaded(at(0), at(200_000), rows)
+		issued := midnight.AddDate(0, 0, days)
+		keys := w.filter(int32(partition), false)
+		_, err = keys.maybe(at(0), someKeys(0, 10_000, issued), nothing)
+		require.NoError(t, err)
+		keys.loaded(at(0), at(10_000), someKeys(0, 10_000, issued))
+		list, err := keys.maybe(at(10_000), someKeys(10_000, 10_000, issued), nothing)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(list), 5)
+	}
+}
+
+// What takes too long to fill takes no memory and calls nothing new, until it is to be
+// filled again.
+func TestFilterThatCantBeFilled(t *testing.T) {
+	memory, err := newFilterMemory(Config{}, "keys")
+	require.NoError(t, err)
+	f := &keyFilter{memory: memory}
+	tooMany := func(_ int64, add func(int64, uint64)) error {
+		add(0, 1)
+		return errTooMany
+	}
+	rows := someKeys(0, 10, time.UnixMilli(0))
+	for range 2 {
+		list, err := f.maybe(at(0), rows, tooMany)
+		require.NoError(t, err)
+		require.Equal(t, rows, list)
+		require.Zero(t, memory.bytes.Load())
+		f.loaded(at(0), at(10), rows)
+		require.Zero(t, memory.bytes.Load())
+		tooMany = func(int64, func(int64, uint64)) error { return errors.New("filled again") }
+	}
+	list, err := f.maybe(at(20), rows, nothing)
+	require.NoError(t, err)
+	require.Empty(t, list, "another loader has been there")
+}
+
 // A filter is filled where it has a gap, forgets old days, and knows what it forgot.
 func TestFilterKnowsItsReach(t *testing.T) {
-	memory, err := newFilterMemory(1<<20, nil)
+	memory, err := newFilterMemory(Config{FilterBytes: 1 << 20}, "keys")
 	require.NoError(t, err)
 	memory.now = func() time.Time { return midnight.Add(10 * 24 * time.Hour) }
-	f := &keyFilter{shared: memory}
+	f := &keyFilter{memory: memory}
 	fills := 0
 	fill := func(first int64, add func(int64, uint64)) error {
 		fills++
@@ -72,7 +142,7 @@ func TestFilterKnowsItsReach(t *testing.T) {
 	require.Equal(t, 20, maybe(at(20), someKeys(0, 30, midnight)))
 	require.Equal(t, 1, fills)
 	require.Zero(t, maybe(at(20), someKeys(0, 20, midnight.Add(2*24*time.Hour))), "a day later they are new")
-	require.Equal(t, 5, maybe(at(20), someKeys(90, 5, midnight.Add(-25*time.Hour))), "before its first day it can't tell")
+	require.Equal(t, 5, maybe(at(20), someKeys(90, 5, midnight.Add(-25*time.Hour))), "it knows nothing of before its first day")
 
 	maybe(at(21), someKeys(30, 1, midnight))
 	require.Equal(t, 2, fills, "another loader has loaded one")
@@ -96,10 +166,10 @@ func TestFilterKnowsItsReach(t *testing.T) {
 
 // A node whose clock is a year ahead blinds no filter for a year.
 func TestFilterBesideAClockAhead(t *testing.T) {
-	memory, err := newFilterMemory(1<<20, nil)
+	memory, err := newFilterMemory(Config{FilterBytes: 1 << 20}, "keys")
 	require.NoError(t, err)
 	memory.now = func() time.Time { return midnight }
-	f := &keyFilter{shared: memory}
+	f := &keyFilter{memory: memory}
 	ahead := someKeys(0, 10, midnight.AddDate(1, 0, 0))
 	list, err := f.maybe(at(0), ahead, nothing)
 	require.NoError(t, err)

@@ -46,12 +46,14 @@ var columns = []column[pipeline.Row]{
 	ofDelivery("idempotency", func(d *pipeline.Delivery) string { return d.Idempotency }),
 	ofDelivery("row_hash", func(d *pipeline.Delivery) string { return d.Identity.Hash }),
 	ofDelivery("row_day", func(d *pipeline.Delivery) string { return d.Identity.Day }),
-	ofDelivery("multiplier", func(d *pipeline.Delivery) int64 { return d.Multiplier }),
+	ofDelivery("impressions", func(d *pipeline.Delivery) int64 { return d.Impressions }),
+	ofDelivery("completion", func(d *pipeline.Delivery) string { return d.Completion }),
 	ofDelivery("spatial_anchor_id", func(d *pipeline.Delivery) string { return d.SpatialAnchorID }),
+	ofDelivery("spatial_placement_id", func(d *pipeline.Delivery) string { return d.SpatialPlacementID }),
 	ofDelivery("correlation_id", func(d *pipeline.Delivery) string { return d.CorrelationID }),
 }
 
-// noDelivery stands for that of a row without one.
+// noDelivery has the values of a row that is no delivery.
 var noDelivery = &pipeline.Delivery{RenderedAt: time.UnixMilli(0), IssuedAt: time.UnixMilli(0)}
 
 func ofDelivery[V any](name string, value func(*pipeline.Delivery) V) column[pipeline.Row] {
@@ -63,22 +65,35 @@ func ofDelivery[V any](name string, value func(*pipeline.Delivery) V) column[pip
 	})
 }
 
-// selected are the columns that scanRow reads: what a receipt is searched by is in its event.
-var selected = strings.Join(names(columns[:len(columns)-2]), ", ")
+// selected are the columns that scanRow reads. The others are for searches and sums; the event
+// has them too.
+var selected = strings.Join(names(columns[:len(columns)-3]), ", ")
 
-var privateColumns = []column[pipeline.Row]{
-	columns[0], columns[1], columns[2], columns[4], columns[10],
-	of("private", func(r *pipeline.Row) string { return text(r.Private) }),
+// privatePart is what is kept of a row's private part.
+type privatePart struct {
+	*pipeline.Row
+	private     []byte
+	subjectHash string
 }
 
-var asideColumns = []column[pipeline.SetAside]{
-	of("generation", func(s *pipeline.SetAside) uint32 { return s.Position.Generation }),
-	of("log_partition", func(s *pipeline.SetAside) int32 { return s.Position.Partition }),
-	of("position", func(s *pipeline.SetAside) int64 { return s.Position.Offset }),
-	of("tenant_id", func(s *pipeline.SetAside) string { return s.TenantID }),
-	of("event_id", func(s *pipeline.SetAside) string { return s.EventID }),
-	of("reason", func(s *pipeline.SetAside) string { return s.Reason }),
-	of("record", func(s *pipeline.SetAside) string { return text(s.Record) }),
+var privateColumns = []column[privatePart]{
+	of("tenant_id", func(p *privatePart) string { return p.TenantID }),
+	of("event_id", func(p *privatePart) string { return p.EventID }),
+	of("generation", func(p *privatePart) uint32 { return p.Generation }),
+	of("position", func(p *privatePart) int64 { return p.Offset }),
+	of("at", func(p *privatePart) time.Time { return p.At }),
+	of("subject_hash", func(p *privatePart) string { return p.subjectHash }),
+	of("private", func(p *privatePart) string { return text(p.private) }),
+}
+
+var quarantinedColumns = []column[pipeline.Quarantined]{
+	of("generation", func(s *pipeline.Quarantined) uint32 { return s.Position.Generation }),
+	of("log_partition", func(s *pipeline.Quarantined) int32 { return s.Position.Partition }),
+	of("position", func(s *pipeline.Quarantined) int64 { return s.Position.Offset }),
+	of("tenant_id", func(s *pipeline.Quarantined) string { return s.TenantID }),
+	of("event_id", func(s *pipeline.Quarantined) string { return s.EventID }),
+	of("reason", func(s *pipeline.Quarantined) string { return s.Reason }),
+	of("record", func(s *pipeline.Quarantined) string { return text(s.Record) }),
 }
 
 var positionColumns = []column[sealer.Position]{
@@ -88,9 +103,9 @@ var positionColumns = []column[sealer.Position]{
 }
 
 // Load stores what b's rows need, the rows, and then Next. After an error any of it may be
-// there, Next only if all is. What other goroutines load meanwhile may go with it (see
-// groups); the error is about b alone. When ctx is done it returns, and b may still be
-// loaded with the others.
+// there, Next only if all is. It may be loaded together with batches of other goroutines (see
+// groups); the error is about b alone. When ctx is done it returns, and b may still be loaded
+// with the others.
 func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) error {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
@@ -100,8 +115,8 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) error {
 	return nil
 }
 
-// load brings batches in with one set of statements. No position is written before
-// everything of all batches is there.
+// load loads batches with one set of statements. No position is written before everything of
+// all batches is there.
 func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err error) {
 	defer func() {
 		if err != nil {
@@ -113,8 +128,8 @@ func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err er
 		return err
 	}
 	from, err := starts(batches, known.positions)
-	if errors.Is(err, pipeline.ErrAhead) { // of what is known: another loader may have come further
-		if known, err = w.ask(ctx, batches, known); err == nil {
+	if errors.Is(err, pipeline.ErrAhead) { // another loader may have loaded more than is known
+		if known, err = w.readState(ctx, batches, known); err == nil {
 			from, err = starts(batches, known.positions)
 		}
 	}
@@ -122,21 +137,25 @@ func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err er
 		return err
 	}
 	var rows []pipeline.Row
-	var aside []pipeline.SetAside
+	var quarantined []pipeline.Quarantined
 	released := false
 	for _, b := range batches {
 		rows = append(rows, b.Rows...)
-		aside = append(aside, b.SetAside...)
-		released = released || len(b.SetAside) > 0 ||
+		quarantined = append(quarantined, b.Quarantined...)
+		released = released || len(b.Quarantined) > 0 ||
 			slices.ContainsFunc(b.Rows, func(r pipeline.Row) bool { return r.Type == pipeline.TypeReleased })
 	}
-	rows = standing(rows, known.retracted)
+	rows = withoutRetracted(rows, known.retracted)
+	parts, kept, err := leaveOut(known.erased, rows, quarantined)
+	if err != nil {
+		return err
+	}
 	keys := withKeys(rows)
 	decisions, err := w.decide(ctx, keys, from, known.retracted)
 	if err != nil {
 		return fmt.Errorf("cannot look for duplicates: %w", err)
 	}
-	if err := w.insertAll(ctx, decisions, keys, rows, aside); err != nil {
+	if err := w.insertAll(ctx, decisions, keys, parts, rows, kept); err != nil {
 		return err
 	}
 	if released {
@@ -144,8 +163,9 @@ func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err er
 			return fmt.Errorf("cannot retract what was released: %w", err)
 		}
 	}
-	// What was retracted by another loader meanwhile has been loaded, and repeated, here.
-	now, err := w.ask(ctx, batches, known)
+	// Another loader may have retracted rows meanwhile that this Load has inserted, or whose
+	// keys its rows have.
+	now, err := w.readState(ctx, batches, known)
 	if err != nil {
 		return err
 	}
@@ -154,13 +174,16 @@ func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err er
 			return err
 		}
 	}
+	if err := w.eraseLoaded(ctx, now.erased, rows, quarantined); err != nil {
+		return fmt.Errorf("cannot erase what was loaded: %w", err)
+	}
 	next := ends(batches)
-	if err := insert(ctx, w, "positions", positionColumns, slices.Collect(maps.Values(next))); err != nil {
+	if err := insert(ctx, w.servers, "positions", positionColumns, slices.Collect(maps.Values(next))); err != nil {
 		return err
 	}
-	w.stored.learn(state{positions: next, retracted: now.retracted})
+	w.stored.learn(state{positions: next, retracted: now.retracted, erased: now.erased, print: now.print})
 	for partition, p := range next {
-		own, identities := apart(slices.DeleteFunc(slices.Clone(keys), func(k keyed) bool { return k.position.Partition != partition }))
+		own, identities := split(slices.DeleteFunc(slices.Clone(keys), func(k keyed) bool { return k.position.Partition != partition }))
 		w.filter(partition, false).loaded(from[partition], p, own)
 		own, _ = withoutDay(identities)
 		w.filter(partition, true).loaded(from[partition], p, own)
@@ -169,25 +192,24 @@ func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err er
 }
 
 // insertAll inserts what the events need, and then the events.
-func (w *Warehouse) insertAll(ctx context.Context, decisions []decision, keys []keyed, rows []pipeline.Row, aside []pipeline.SetAside) error {
-	if err := insert(ctx, w, "duplicates", decisionColumns, decisions); err != nil {
+func (w *Warehouse) insertAll(ctx context.Context, decisions []decision, keys []keyed, parts []privatePart, rows []pipeline.Row, quarantined []pipeline.Quarantined) error {
+	if err := insert(ctx, w.servers, "duplicates", decisionColumns, decisions); err != nil {
 		return err
 	}
-	keys, identities := apart(keys)
-	if err := insert(ctx, w, "idempotency_keys", keyColumns, keys); err != nil {
+	keys, identities := split(keys)
+	if err := insert(ctx, w.servers, "idempotency_keys", keyColumns, keys); err != nil {
 		return err
 	}
-	if err := insert(ctx, w, "row_identities", identityColumns, identities); err != nil {
+	if err := insert(ctx, w.servers, "row_identities", identityColumns, identities); err != nil {
 		return err
 	}
-	private := slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool { return len(r.Private) == 0 })
-	if err := insert(ctx, w, "private_parts", privateColumns, private); err != nil {
+	if err := insert(ctx, w.servers, "private_parts", privateColumns, parts); err != nil {
 		return err
 	}
-	if err := insert(ctx, w, "events", columns, rows); err != nil {
+	if err := insert(ctx, w.servers, "events", columns, rows); err != nil {
 		return err
 	}
-	return insert(ctx, w, "set_aside", asideColumns, aside)
+	return insert(ctx, w.servers, "set_aside", quarantinedColumns, quarantined)
 }
 
 // Resume returns where the partition's loader goes on.
@@ -206,7 +228,7 @@ func (w *Warehouse) Resume(ctx context.Context, partition int32) (next sealer.Po
 	return next, true, nil
 }
 
-// scanRow reads a row of columns; the private part is read apart.
+// scanRow reads a row of selected; the private part is read separately.
 func scanRow(scan func(...any) error) (pipeline.Row, error) {
 	var (
 		r                        pipeline.Row
@@ -219,7 +241,7 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 		&r.Type, &at, &r.ActorKind, &r.ActorID, &r.SubjectKind, &r.SubjectID,
 		&d.ReceiptID, &d.RightID, &d.RightRevision, &d.BasisID, &d.Substrate, &renderedAt, &issuedAt,
 		&d.SigningKeyID, &d.Metered, &d.Reason, &d.MeteringBasis, &d.QuantityMs, &d.Idempotency,
-		&d.Identity.Hash, &d.Identity.Day, &d.Multiplier)
+		&d.Identity.Hash, &d.Identity.Day, &d.Impressions, &d.Completion)
 	if err != nil {
 		return pipeline.Row{}, err
 	}

@@ -43,7 +43,7 @@ func delivery(tenant string, offset int64, issued time.Time, key string) pipelin
 		Delivery: &pipeline.Delivery{
 			ReceiptID: "rcp_" + id, RightID: fmt.Sprint("rgh_", offset%3), RightRevision: 4, BasisID: "bas_1", Substrate: "CTV",
 			RenderedAt: issued.Add(-time.Second), IssuedAt: issued, SigningKeyID: "sig_1",
-			Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 1000 + offset, Idempotency: key, Identity: row,
+			Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 1000 + offset, Impressions: sealer.Impression, Completion: "none", Idempotency: key, Identity: row,
 		},
 	}
 }

@@ -8,37 +8,69 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/ext"
+
 	"muniment/pipeline"
 	"muniment/sealer"
 )
 
-// Metering sums the recorded decisions by bucket, right, substrate, basis and
-// reason.
-func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+// Metering sums the recorded decisions by bucket, right, substrate, basis, reason, and
+// what q.By names.
+func (w *reader) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
 	c := newCut(q.Buckets)
-	from, args := metered(q, c)
-	rows, err := collect(ctx, w, func(scan func(...any) error) (r pipeline.MeterRow, err error) {
+	ctx, from, args, err := metered(ctx, q, c)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sum metering of %s: %w", q.TenantID, err)
+	}
+	names, places := further(q.By)
+	rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.MeterRow, err error) {
 		var bucket int64
-		err = scan(&bucket, &r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs, &r.Impressions)
+		to := []any{&bucket, &r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs, &r.Impressions}
+		for _, of := range places {
+			to = append(to, of(&r))
+		}
+		err = scan(to...)
 		r.Bucket = c.start(bucket)
 		return r, err
-	}, `SELECT bucket, `+summed+` FROM `+narrowly(c.bucket("rendered_at"), from)+`
-		GROUP BY 1, 2, 3, 4, 5, 6
-		ORDER BY 1, 2, 3, 4, 5, 6 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
+	}, `SELECT bucket, `+summed+names+` FROM `+narrowly(c.bucket("rendered_at"), names, from)+`
+		GROUP BY 1, 2, 3, 4, 5, 6`+names+`
+		ORDER BY 1, 2, 3, 4, 5, 6`+names+` LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot sum metering of %s: %w", q.TenantID, err)
 	}
 	return rows, nil
 }
 
+// further are the columns behind the others that by names, each after a comma, and where a
+// line has them.
+func further(by pipeline.MeterBy) (names string, places []func(*pipeline.MeterRow) *string) {
+	if by.Completion {
+		names += ", completion"
+		places = append(places, func(r *pipeline.MeterRow) *string { return &r.Completion })
+	}
+	if by.Anchor {
+		names += ", spatial_anchor_id"
+		places = append(places, func(r *pipeline.MeterRow) *string { return &r.SpatialAnchorID })
+	}
+	if by.Placement {
+		names += ", spatial_placement_id"
+		places = append(places, func(r *pipeline.MeterRow) *string { return &r.SpatialPlacementID })
+	}
+	return names, places
+}
+
 // MeterTotals sums all deliveries of a window.
-func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t pipeline.MeterTotals, err error) {
+func (w *reader) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t pipeline.MeterTotals, err error) {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
-	from, args := metered(q, cut{})
+	ctx, from, args, err := metered(ctx, q, cut{})
+	if err != nil {
+		return pipeline.MeterTotals{}, fmt.Errorf("cannot total metering of %s: %w", q.TenantID, err)
+	}
 	var first, last time.Time
 	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), toInt64(countIf(metered AND NOT duplicate)), toInt64(countIf(duplicate)),
-			sum(counted_ms), sum(impressions), min(rendered_at), max(rendered_at)
+			sum(counted_ms), sum(counted_impressions), min(rendered_at), max(rendered_at)
 		FROM `+from, args...).Scan(&t.Receipts, &t.Metered, &t.Duplicates, &t.QuantityMs, &t.Impressions, &first, &last)
 	if err != nil {
 		return pipeline.MeterTotals{}, fmt.Errorf("cannot total metering of %s: %w", q.TenantID, err)
@@ -49,31 +81,49 @@ func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t p
 	return t, nil
 }
 
-func metered(q pipeline.MeterQuery, c cut) (from string, args []any) {
+// metered are the deliveries of a query, which is asked with the context that is returned.
+func metered(ctx context.Context, q pipeline.MeterQuery, c cut) (_ context.Context, from string, args []any, err error) {
+	if err := q.Check(); err != nil {
+		return nil, "", nil, err
+	}
 	var f filter
 	f.add("tenant_id = ?", q.TenantID)
 	f.during("rendered_at", q.From, q.To)
 	c.limit(&f, "rendered_at")
 	f.is("right_id", q.RightID)
 	f.before(q.AsOf)
-	return decisions(q.TenantID, f)
+	if q.EventIDs != nil {
+		wanted, err := ext.NewTable("wanted", ext.Column("event_id", "String"))
+		if err != nil {
+			return nil, "", nil, err
+		}
+		for _, id := range q.EventIDs {
+			if err := wanted.Append(id); err != nil {
+				return nil, "", nil, err
+			}
+		}
+		ctx = clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted))
+		f.add("event_id IN (SELECT event_id FROM wanted)")
+	}
+	from, args = decisions(q.TenantID, f)
+	return ctx, from, args, nil
 }
 
 // decisions is what metering sums: the deliveries that f keeps, each with whether
 // it is a duplicate and what it counts for.
 func decisions(tenantID string, f filter) (from string, args []any) {
-	return `(SELECT right_id, substrate, basis_id, rendered_at, metered, metering_basis, reason, line, if(duplicate, 0, quantity_ms) AS counted_ms,
-			if(metered AND NOT duplicate, if(multiplier = 0, ` + strconv.Itoa(sealer.Impression) + `, multiplier), 0) AS impressions,
+	return `(SELECT right_id, substrate, basis_id, completion, spatial_anchor_id, spatial_placement_id, rendered_at, metered, metering_basis, reason, line, if(duplicate, 0, quantity_ms) AS counted_ms,
+			if(duplicate, 0, impressions) AS counted_impressions,
 			(generation, position) IN (SELECT generation, position FROM duplicates WHERE tenant_id = ? AND ` + holds + `) AS duplicate
 		FROM events FINAL WHERE type = '` + sealer.TypeDelivery + `' AND ` + f.String() + `)`, slices.Concat([]any{tenantID}, f.args)
 }
 
-// narrowly sums decisions by bucket and narrow columns, which costs less than by texts; summed
-// sums by texts what is left.
-func narrowly(bucket, from string) string {
-	return `(SELECT ` + bucket + ` AS bucket, duplicate, any(right_id) AS right_id, any(substrate) AS substrate, any(basis_id) AS basis_id,
-			any(metering_basis) AS basis, any(reason) AS why, toInt64(count()) AS n, sum(counted_ms) AS ms, sum(impressions) AS im
-		FROM ` + from + ` GROUP BY bucket, duplicate, line)`
+// narrowly sums decisions by bucket and narrow columns, which costs less than by texts, and by
+// the columns that names has, each after a comma; summed sums by texts what is left.
+func narrowly(bucket, names, from string) string {
+	return `(SELECT ` + bucket + ` AS bucket, duplicate` + names + `, any(right_id) AS right_id, any(substrate) AS substrate, any(basis_id) AS basis_id,
+			any(metering_basis) AS basis, any(reason) AS why, toInt64(count()) AS n, sum(counted_ms) AS ms, sum(counted_impressions) AS im
+		FROM ` + from + ` GROUP BY bucket, duplicate, line` + names + `)`
 }
 
 const summed = `toString(right_id) AS of_right, toString(substrate) AS of_substrate, toString(basis_id) AS of_basis,
@@ -81,10 +131,10 @@ const summed = `toString(right_id) AS of_right, toString(substrate) AS of_substr
 	sum(n), sum(ms), sum(im)`
 
 // Refusals sums the counts of gate.refusals events by bucket, right and rule.
-func (w *Warehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
+func (w *reader) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
 	c := newCut(q.Buckets)
 	from, args := refusals(q, c)
-	rows, err := collect(ctx, w, func(scan func(...any) error) (r pipeline.RefusalRow, err error) {
+	rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.RefusalRow, err error) {
 		var bucket int64
 		err = scan(&bucket, &r.RightID, &r.Rule, &r.Refusals)
 		r.Bucket = c.start(bucket)
@@ -99,7 +149,7 @@ func (w *Warehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pi
 }
 
 // RefusalTotals sums all refusals of a window.
-func (w *Warehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t pipeline.RefusalTotals, err error) {
+func (w *reader) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t pipeline.RefusalTotals, err error) {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
 	from, args := refusals(q, cut{})

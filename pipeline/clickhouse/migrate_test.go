@@ -37,7 +37,7 @@ func TestConfigBecomesOptions(t *testing.T) {
 	require.Equal(t, []string{"a:8443", "b:8443"}, opt.Addr)
 	require.Same(t, secure, opt.TLS)
 	require.Equal(t, clickhouse.Settings{
-		"async_insert": 0, "do_not_merge_across_partitions_select_final": 0, "max_threads": 3,
+		"async_insert": 0, "do_not_merge_across_partitions_select_final": 1, "max_threads": 3,
 		"max_partitions_per_insert_block": 0,
 		"insert_quorum":                   "auto", "insert_quorum_parallel": 0, "insert_quorum_timeout": int64(60_000),
 		"lightweight_deletes_sync": 2, "select_sequential_consistency": 1,
@@ -56,7 +56,7 @@ func TestConfigBecomesOptions(t *testing.T) {
 
 // A server that can't be reached is named, its password isn't.
 func TestOpenSaysWhatIsAway(t *testing.T) {
-	// A port that is taken, and on which nobody listens.
+	// A port that is taken, and on which no server listens.
 	taken, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	require.NoError(t, err)
 	unix.CloseOnExec(taken)
@@ -128,6 +128,6 @@ func TestMigrationsOfACluster(t *testing.T) {
 			require.Contains(t, line, "ENGINE = ReplicatedReplacingMergeTree", line)
 		}
 	}
-	require.Equal(t, 9+4, created)
-	require.Equal(t, 9, replicated)
+	require.Equal(t, 11+5, created)
+	require.Equal(t, 11, replicated)
 }

@@ -40,7 +40,7 @@ func (f *filter) before(p *sealer.Position) {
 	}
 }
 
-// during keeps the rows whose time, in a column of milliseconds, is in a window.
+// during keeps the rows whose time in a column is from ≤ time < to; zero is open.
 func (f *filter) during(column string, from, to time.Time) {
 	if !from.IsZero() {
 		f.add(column + " >= " + moment(pipeline.CeilMilli(from)))
@@ -58,7 +58,7 @@ func place(p sealer.Position) string {
 }
 
 // Events lists rows of one tenant in the order of their positions.
-func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+func (w *reader) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
 	if q.Limit <= 0 {
 		return nil, fmt.Errorf("cannot list events: limit %d is not positive", q.Limit)
 	}
@@ -70,6 +70,9 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 	f.before(q.Before)
 	if len(q.Types) > 0 {
 		f.add("type IN (?)", q.Types)
+	}
+	if q.NoDeliveries {
+		f.add("type != ?", sealer.TypeDelivery)
 	}
 	f.during("at", q.From, q.To)
 	f.is("subject_kind", q.SubjectKind)
@@ -83,11 +86,18 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 	if !q.RenderedFrom.IsZero() || !q.RenderedTo.IsZero() {
 		f.add("receipt_id != ''")
 	}
+	if q.DataSubject != "" {
+		hash, err := w.subjectHash(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
+		}
+		f.add("event_id IN (SELECT event_id FROM private_parts WHERE tenant_id = ? AND subject_hash = ?)", q.TenantID, hash)
+	}
 	order := "place"
 	if q.Newest {
 		order = "place DESC"
 	}
-	// The page is found by narrow columns; the texts of its rows alone are read.
+	// The page is found by narrow columns; only the texts of its rows are read.
 	rows, err := w.rows(ctx, q.TenantID, `SELECT `+selected+` FROM events FINAL
 		WHERE tenant_id = ? AND event_id IN (
 			SELECT event_id FROM events FINAL WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?)
@@ -99,7 +109,7 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 }
 
 // Event returns one row by its id, or pipeline.ErrNoEvent.
-func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
+func (w *reader) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
 	rows, err := w.rows(ctx, tenantID, `SELECT `+selected+` FROM events FINAL
 		WHERE tenant_id = ? AND event_id = ?`, tenantID, eventID)
 	switch {
@@ -111,9 +121,9 @@ func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeli
 	return rows[0], nil
 }
 
-// rows runs a query for columns of events of one tenant, and reads the private
-// parts after it: these were written first, so none is missed.
-func (w *Warehouse) rows(ctx context.Context, tenantID, query string, args ...any) ([]pipeline.Row, error) {
+// rows runs a query for selected, and then reads the private parts: these were written
+// first, so none is missed.
+func (w *servers) rows(ctx context.Context, tenantID, query string, args ...any) ([]pipeline.Row, error) {
 	rows, err := collect(ctx, w, scanRow, query, args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -145,7 +155,7 @@ func (w *Warehouse) rows(ctx context.Context, tenantID, query string, args ...an
 }
 
 // CountEvents counts the loaded events of a tenant.
-func (w *Warehouse) CountEvents(ctx context.Context, tenantID string) (n int64, err error) {
+func (w *reader) CountEvents(ctx context.Context, tenantID string) (n int64, err error) {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
 	if err := w.conn.QueryRow(ctx, `SELECT toInt64(count()) FROM events FINAL WHERE tenant_id = ?`, tenantID).Scan(&n); err != nil {
@@ -155,8 +165,8 @@ func (w *Warehouse) CountEvents(ctx context.Context, tenantID string) (n int64, 
 }
 
 // Duplicates lists the duplicates in after < pos ≤ upTo with what they repeat.
-func (w *Warehouse) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
-	list, err := collect(ctx, w, func(scan func(...any) error) (d pipeline.Duplicate, err error) {
+func (w *reader) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+	list, err := collect(ctx, w.servers, func(scan func(...any) error) (d pipeline.Duplicate, err error) {
 		err = scan(&d.EventID, &d.FirstEventID, &d.Position.Generation, &d.Position.Partition, &d.Position.Offset,
 			&d.First.Generation, &d.First.Offset)
 		d.First.Partition = d.Position.Partition
@@ -171,14 +181,14 @@ func (w *Warehouse) Duplicates(ctx context.Context, tenantID string, after, upTo
 	return list, nil
 }
 
-// holds keeps the decisions that hold: where a first is retracted, there is another decision
-// about another first, or none. The views say the same.
+// holds keeps the valid decisions: if a first event is retracted, there is another decision
+// with another first event, or none. The views have the same condition.
 const holds = `(tenant_id, first_event_id) NOT IN (SELECT tenant_id, event_id FROM withdrawn)`
 
-const asides = "generation, log_partition, position, tenant_id, event_id, reason, record"
+const heldColumns = "generation, log_partition, position, tenant_id, event_id, reason, record"
 
-// held are the records set aside that no event has released.
-const held = `(SELECT ` + asides + `, concat(toString(generation), '.', toString(log_partition), '.', toString(position)) AS subject
+// held are the quarantined records that no event has released.
+const held = `(SELECT ` + heldColumns + `, concat(toString(generation), '.', toString(log_partition), '.', toString(position)) AS subject
 	FROM set_aside FINAL
 	WHERE (tenant_id, subject) NOT IN (SELECT tenant_id, subject_id FROM events
 			WHERE tenant_id IN (SELECT tenant_id FROM set_aside) AND ` + isRelease + `)
@@ -186,49 +196,49 @@ const held = `(SELECT ` + asides + `, concat(toString(generation), '.', toString
 
 const isRelease = `type = '` + pipeline.TypeReleased + `' AND subject_kind = '` + pipeline.KindRecord + `'`
 
-// SetAsides lists the records that hold sealing for a tenant.
-func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.SetAside, error) {
+// Quarantined lists the records that hold sealing for a tenant.
+func (w *reader) Quarantined(ctx context.Context, tenantID string) ([]pipeline.Quarantined, error) {
 	var f filter
 	f.add("tenant_id = ? OR tenant_id = ''", tenantID)
 	partition, known, err := w.partition(ctx, tenantID)
 	if known {
 		f.add("(tenant_id != '' OR log_partition = ?)", partition)
 	}
-	var list []pipeline.SetAside
+	var list []pipeline.Quarantined
 	if err == nil {
-		list, err = collect(ctx, w, scanSetAside, `SELECT `+asides+`
+		list, err = collect(ctx, w.servers, scanQuarantined, `SELECT `+heldColumns+`
 			FROM `+held+` WHERE (`+strings.Join(f.where, ") AND (")+`) ORDER BY log_partition, generation, position`, f.args...)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot list records set aside for %s: %w", tenantID, err)
+		return nil, fmt.Errorf("cannot list quarantined records for %s: %w", tenantID, err)
 	}
 	return list, nil
 }
 
 // Held lists and counts the records that hold sealing.
-func (w *Warehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipeline.SetAside, total int64, err error) {
+func (w *reader) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipeline.Quarantined, total int64, err error) {
 	var f filter
 	f.add("1")
 	if p := q.At; p != nil {
 		f.add("log_partition = ? AND generation = ? AND position = ?", p.Partition, p.Generation, p.Offset)
 	}
 	if q.Limit > 0 {
-		list, err = collect(ctx, w, scanSetAside, `SELECT `+asides+` FROM `+held+` WHERE `+f.String()+`
+		list, err = collect(ctx, w.servers, scanQuarantined, `SELECT `+heldColumns+` FROM `+held+` WHERE `+f.String()+`
 			ORDER BY log_partition, generation, position LIMIT ?`, append(f.args, q.Limit)...)
 	}
-	// A list that is not full is all there is: nothing comes or goes between two reads.
+	// A list that is not full is complete, and needs no second read.
 	if total = int64(len(list)); err == nil && len(list) == q.Limit {
 		ctx, cancel := w.deadline(ctx)
 		defer cancel()
 		err = w.conn.QueryRow(ctx, `SELECT toInt64(count()) FROM `+held+` WHERE `+f.String(), f.args...).Scan(&total)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("cannot list records set aside: %w", err)
+		return nil, 0, fmt.Errorf("cannot list quarantined records: %w", err)
 	}
 	return list, total, nil
 }
 
-func scanSetAside(scan func(...any) error) (s pipeline.SetAside, err error) {
+func scanQuarantined(scan func(...any) error) (s pipeline.Quarantined, err error) {
 	p := &s.Position
 	var record string
 	err = scan(&p.Generation, &p.Partition, &p.Offset, &s.TenantID, &s.EventID, &s.Reason, &record)
@@ -237,7 +247,7 @@ func scanSetAside(scan func(...any) error) (s pipeline.SetAside, err error) {
 }
 
 // partition is the log partition of a tenant, known once it has a row.
-func (w *Warehouse) partition(ctx context.Context, tenantID string) (partition int32, known bool, err error) {
+func (w *servers) partition(ctx context.Context, tenantID string) (partition int32, known bool, err error) {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
 	err = w.conn.QueryRow(ctx, `SELECT log_partition FROM events WHERE tenant_id = ? LIMIT 1`, tenantID).Scan(&partition)
@@ -248,7 +258,7 @@ func (w *Warehouse) partition(ctx context.Context, tenantID string) (partition i
 }
 
 // collect runs a query and reads all of its rows.
-func collect[T any](ctx context.Context, w *Warehouse, scan func(func(...any) error) (T, error), query string, args ...any) (all []T, err error) {
+func collect[T any](ctx context.Context, w *servers, scan func(func(...any) error) (T, error), query string, args ...any) (all []T, err error) {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
 	rows, err := w.conn.Query(ctx, query, args...)

@@ -7,40 +7,40 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"muniment/pipeline"
 )
 
-// The first insert of a cluster into a table is answered when a majority has it, and the
-// servers refuse a second until then. Whoever is refused waits for so long, each time
-// longer, and gives up in the end: the first may be waiting for a replica that is away.
+// An insert into a table of a cluster returns when a majority has it, and the servers refuse
+// another one until then. A refused insert is retried after a pause, for a limited time: the
+// first one may be waiting for a replica that is away.
 const (
-	firstWait   = 5 * time.Millisecond
-	longestWait = 50 * time.Millisecond
-	turnTimeout = 10 * time.Second
+	minPause     = 5 * time.Millisecond
+	maxPause     = 50 * time.Millisecond
+	retryTimeout = 10 * time.Second
 )
 
-// errUnsatisfiedQuorum is what the servers call it, by their number.
+// errUnsatisfiedQuorum is the servers' code of the refusal.
 const errUnsatisfiedQuorum = 286
 
-// inTurn calls insert until no other insert is in its way. What was refused has written
-// nothing.
-func (w *Warehouse) inTurn(ctx context.Context, insert func() error) error {
-	begun, wait := time.Now(), firstWait
+// retryRefused calls insert until the servers don't refuse it for another one. A refused
+// insert has written nothing.
+func (w *servers) retryRefused(ctx context.Context, insert func() error) error {
+	begun, pause := time.Now(), minPause
 	for {
 		err := insert()
 		var refused *clickhouse.Exception
-		if !errors.As(err, &refused) || refused.Code != errUnsatisfiedQuorum || time.Since(begun) > turnTimeout {
+		if !errors.As(err, &refused) || refused.Code != errUnsatisfiedQuorum || time.Since(begun) > retryTimeout {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if pipeline.Pause(ctx, pause/2+rand.N(pause)) != nil {
 			return err
-		case <-time.After(wait/2 + rand.N(wait)):
 		}
-		wait = min(2*wait, longestWait)
+		pause = min(2*pause, maxPause)
 	}
 }
 
 // exec runs a statement that inserts what it selects.
-func (w *Warehouse) exec(ctx context.Context, statement string) error {
-	return w.inTurn(ctx, func() error { return w.conn.Exec(ctx, statement) })
+func (w *servers) exec(ctx context.Context, statement string) error {
+	return w.retryRefused(ctx, func() error { return w.conn.Exec(ctx, statement) })
 }

@@ -16,10 +16,10 @@ import (
 // one is done, and for so long; whatever else fails it, fails it at once.
 func TestInsertsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &Warehouse{}
+		w := &servers{}
 		refused := fmt.Errorf("cannot send: %w", &clickhouse.Exception{Code: errUnsatisfiedQuorum})
 		inserts := 0
-		require.NoError(t, w.inTurn(t.Context(), func() error {
+		require.NoError(t, w.retryRefused(t.Context(), func() error {
 			if inserts++; inserts < 20 {
 				return refused
 			}
@@ -28,19 +28,19 @@ func TestInsertsTakeTurns(t *testing.T) {
 		require.Equal(t, 20, inserts)
 
 		begun := time.Now()
-		require.ErrorIs(t, w.inTurn(t.Context(), func() error { return refused }), refused)
-		require.InDelta(t, turnTimeout, time.Since(begun), float64(2*longestWait))
+		require.ErrorIs(t, w.retryRefused(t.Context(), func() error { return refused }), refused)
+		require.InDelta(t, retryTimeout, time.Since(begun), float64(2*maxPause))
 
 		for _, other := range []error{errors.New("EOF"), &clickhouse.Exception{Code: 285}} {
 			inserts = 0
-			require.ErrorIs(t, w.inTurn(t.Context(), func() error { inserts++; return other }), other)
+			require.ErrorIs(t, w.retryRefused(t.Context(), func() error { inserts++; return other }), other)
 			require.Equal(t, 1, inserts)
 		}
 
 		begun = time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, w.inTurn(ctx, func() error { return refused }), refused)
+		require.ErrorIs(t, w.retryRefused(ctx, func() error { return refused }), refused)
 		require.Equal(t, time.Second, time.Since(begun))
 	})
 }

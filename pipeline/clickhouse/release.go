@@ -12,8 +12,8 @@ import (
 // eventKey names an event.
 type eventKey struct{ tenantID, eventID string }
 
-// standing are the rows whose events were not retracted.
-func standing(rows []pipeline.Row, retracted map[eventKey]keyID) []pipeline.Row {
+// withoutRetracted are the rows whose events were not retracted.
+func withoutRetracted(rows []pipeline.Row, retracted map[eventKey]keyID) []pipeline.Row {
 	if len(retracted) == 0 {
 		return rows
 	}
@@ -24,7 +24,7 @@ func standing(rows []pipeline.Row, retracted map[eventKey]keyID) []pipeline.Row 
 }
 
 // retracted lists what was retracted, with the keys of deliveries.
-func (w *Warehouse) retracted(ctx context.Context) (map[eventKey]keyID, error) {
+func (w *servers) retracted(ctx context.Context) (map[eventKey]keyID, error) {
 	all := map[eventKey]keyID{}
 	_, err := collect(ctx, w, func(scan func(...any) error) (none struct{}, err error) {
 		var e eventKey
@@ -37,7 +37,7 @@ func (w *Warehouse) retracted(ctx context.Context) (map[eventKey]keyID, error) {
 	return all, err
 }
 
-// retract notes for good the rows whose record is set aside and released.
+// retract stores which rows are retracted: those whose record is quarantined and released.
 func (w *Warehouse) retract(ctx context.Context) error {
 	return w.exec(ctx, `INSERT INTO withdrawn (tenant_id, event_id, generation, log_partition, position, idempotency, row_hash, row_day)
 		SELECT tenant_id, event_id, generation, log_partition, position, idempotency, row_hash, row_day FROM events FINAL
@@ -47,9 +47,8 @@ func (w *Warehouse) retract(ctx context.Context) error {
 				WHERE (log_partition, generation, position) NOT IN (SELECT log_partition, generation, position FROM `+held+`))`)
 }
 
-// forget deletes the rows of what was retracted, and decides again about the deliveries
-// with their keys. It does so for all that ever were: a call that failed half-way is made
-// good by the next one.
+// forget deletes retracted rows, and decides anew about the deliveries with their keys. It
+// does so for all that were ever retracted, so that it completes a call that failed half-way.
 func (w *Warehouse) forget(ctx context.Context, retracted map[eventKey]keyID) error {
 	if len(retracted) == 0 {
 		return nil
@@ -62,19 +61,27 @@ func (w *Warehouse) forget(ctx context.Context, retracted map[eventKey]keyID) er
 			keys[key] = true
 		}
 	}
-	// What the event needs goes after it: where it is seen, that is there.
-	for _, table := range []string{"events", "idempotency_keys", "row_identities", "private_parts"} {
+	// What an event needs is deleted after it, as a visible event must have it.
+	for _, table := range []string{"events", "idempotency_keys", "row_identities"} {
 		for some := range slices.Chunk(events, 1000) {
 			if err := w.conn.Exec(ctx, `DELETE FROM `+table+` WHERE (tenant_id, event_id) IN (`+strings.Join(some, ", ")+`)`); err != nil {
 				return fmt.Errorf("cannot delete what was retracted from %s: %w", table, err)
 			}
 		}
 	}
+	// The deletes above only mark rows. Private parts are deleted for good: Erase would not
+	// find a marked one.
+	for i, e := range events {
+		events[i] = "(tenant_id, event_id) = " + e
+	}
+	if err := w.deletePrivate(ctx, events); err != nil {
+		return err
+	}
 	rows, err := w.withAnyOf(ctx, keys, retracted)
 	if err != nil {
 		return err
 	}
-	return insert(ctx, w, "duplicates", decisionColumns, repeats(rows, slices.Clone(rows)))
+	return insert(ctx, w.servers, "duplicates", decisionColumns, repeats(rows, slices.Clone(rows)))
 }
 
 // literal is a text in a statement that takes no arguments.

@@ -14,21 +14,23 @@ import (
 )
 
 // stored is what a process knows of the warehouse between two loads. The warehouse only
-// grows, so old knowledge is not wrong; it is held against the warehouse before a position
-// is written, and forgotten when anything goes wrong.
+// grows, so old knowledge is incomplete but not wrong; it is compared with the warehouse
+// before a position is written, and dropped after any error.
 type stored struct {
 	mu sync.Mutex
 	state
 }
 
-// state is not changed once it was made.
+// state is immutable.
 type state struct {
-	positions map[int32]sealer.Position // without those of partitions that have none
+	positions map[int32]sealer.Position // of partitions that have one
 	retracted map[eventKey]keyID        // nil: unknown
+	erased    *pipeline.Erased          // nil: unknown, to the warehouse too if print is 0
+	print     int64                     // as erasedPrint has it
 }
 
-// errOlder says that the warehouse was replaced by an older copy under a load.
-var errOlder = errors.New("the warehouse is older than it was")
+// errOlder: the warehouse was replaced by an older copy during a load.
+var errOlder = errors.New("warehouse was replaced by an older copy")
 
 func (s *stored) forget() {
 	s.mu.Lock()
@@ -36,7 +38,7 @@ func (s *stored) forget() {
 	s.state = state{}
 }
 
-// learn takes what is known to be stored.
+// learn adds what is known to be stored.
 func (s *stored) learn(now state) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,6 +55,7 @@ func (s *stored) learn(now state) {
 	if len(now.retracted) >= len(s.retracted) {
 		s.retracted = now.retracted
 	}
+	s.erased, s.print = now.erased, now.print
 }
 
 // known is what is stored of some partitions.
@@ -68,34 +71,41 @@ func (w *Warehouse) known(ctx context.Context, batches []*pipeline.Batch) (state
 	if all {
 		return known, nil
 	}
-	return w.ask(ctx, batches, state{})
+	return w.readState(ctx, batches, state{})
 }
 
-// ask reads the positions of some partitions, and what was retracted, and compares them
-// with what was known before.
-func (w *Warehouse) ask(ctx context.Context, batches []*pipeline.Batch, before state) (now state, err error) {
+// readState reads the positions of the batches' partitions, what was retracted and which
+// persons were erased. It fails if a position is before the one that was known.
+func (w *Warehouse) readState(ctx context.Context, batches []*pipeline.Batch, before state) (now state, err error) {
 	partitions := make([]string, len(batches))
 	for i, b := range batches {
 		partitions[i] = strconv.Itoa(int(b.Partition))
 	}
-	now = state{positions: map[int32]sealer.Position{}, retracted: before.retracted}
-	const retracted = -1 // in place of a partition
-	var n int64
-	_, err = collect(ctx, w, func(scan func(...any) error) (_ struct{}, err error) {
+	now = state{positions: map[int32]sealer.Position{}, retracted: before.retracted, erased: before.erased, print: before.print}
+	const retracted, erased = -1, -2 // in place of a partition
+	var n, print int64
+	_, err = collect(ctx, w.servers, func(scan func(...any) error) (_ struct{}, err error) {
 		var p sealer.Position
 		if err = scan(&p.Partition, &p.Generation, &p.Offset); err != nil {
 			return
 		}
-		if p.Partition == retracted {
+		switch p.Partition {
+		case retracted:
 			n = p.Offset
-		} else {
+		case erased:
+			print = p.Offset
+		default:
 			now.positions[p.Partition] = p
 		}
 		return
 	}, `SELECT toInt32(`+strconv.Itoa(retracted)+`), toUInt32(0), toInt64(count()) FROM withdrawn FINAL UNION ALL
+		SELECT toInt32(`+strconv.Itoa(erased)+`), toUInt32(0), `+erasedPrint+` UNION ALL
 		SELECT log_partition, generation, position FROM positions FINAL WHERE log_partition IN (`+strings.Join(partitions, ", ")+`)`)
 	if err == nil && (now.retracted == nil || n != int64(len(now.retracted))) {
 		now.retracted, err = w.retracted(ctx)
+	}
+	if err == nil && print != now.print {
+		now.erased, now.print, err = w.erased(ctx, "")
 	}
 	for _, b := range batches {
 		if was := before.positions[b.Partition]; err == nil && now.positions[b.Partition].Compare(was) < 0 {
@@ -109,8 +119,8 @@ func (w *Warehouse) ask(ctx context.Context, batches []*pipeline.Batch, before s
 	return now, nil
 }
 
-// starts holds the batches against what is stored, and returns where each partition's go
-// on: all that was loaded before them stands before that.
+// starts compares the batches with what is stored, and returns where each partition's
+// batches go on: all loaded rows stand before it.
 func starts(batches []*pipeline.Batch, known map[int32]sealer.Position) (map[int32]sealer.Position, error) {
 	starts, reached := map[int32]sealer.Position{}, maps.Clone(known)
 	for _, b := range batches {

@@ -34,8 +34,8 @@ func (w *MemoryWarehouse) Unaccounted(ctx context.Context, events []drift.Event)
 		stands := slices.ContainsFunc(rows, func(r pipeline.Row) bool {
 			return r.TenantID == e.TenantID && r.EventID == e.EventID && r.Compare(e.Position) <= 0
 		})
-		aside := slices.ContainsFunc(w.setAside, func(s pipeline.SetAside) bool { return s.Position == e.Position })
-		if !stands && !aside && !w.withdrawn[[2]string{e.TenantID, e.EventID}] {
+		quarantined := slices.ContainsFunc(w.quarantined, func(s pipeline.Quarantined) bool { return s.Position == e.Position })
+		if !stands && !quarantined && !w.retracted[[2]string{e.TenantID, e.EventID}] {
 			list = append(list, e)
 		}
 	}
@@ -56,7 +56,7 @@ func (w *MemoryWarehouse) Misjudged(ctx context.Context, from, to sealer.Positio
 	return list, ctx.Err()
 }
 
-// decided says whether a row is a duplicate. The caller holds w.mu.
+// decided reports whether a row is a duplicate. The caller holds w.mu.
 func (w *MemoryWarehouse) decided(r pipeline.Row) bool {
 	if duplicate, ok := w.spoiled[[2]string{r.TenantID, r.EventID}]; ok {
 		return duplicate
@@ -76,7 +76,7 @@ func (w *MemoryWarehouse) Sum(ctx context.Context, tenantID string, first, last 
 		n++
 		if d := r.Delivery; d != nil {
 			line := pipeline.MeterRow{RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis,
-				Reason: d.Reason, Receipts: 1, QuantityMs: d.QuantityMs, Impressions: sealer.CountImpressions(d.Metered, d.Multiplier)}
+				Reason: d.Reason, Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions}
 			if w.decided(r) {
 				line.MeteringBasis, line.Reason, line.QuantityMs, line.Impressions = sealer.BasisNone, sealer.ReasonDuplicate, 0, 0
 			}
@@ -102,7 +102,7 @@ func addLine(lines []pipeline.MeterRow, one pipeline.MeterRow) []pipeline.MeterR
 	return lines
 }
 
-// Spoiled is a warehouse in memory whose content somebody changes behind its back.
+// Spoiled returns functions that change the rows and decisions directly.
 func (w *MemoryWarehouse) Spoiled() Spoil {
 	alter := func(r pipeline.Row, change func(i int)) {
 		w.mu.Lock()

@@ -4,9 +4,8 @@
 // An engine's package calls Log or Warehouse from one test with a function that
 // opens a fresh engine. The suites use nothing but the interfaces and the hooks
 // of LogEngine and WarehouseEngine, so that the embedded and the scaled engines
-// are held to one text. MemoryLog and MemoryWarehouse are the smallest things
-// that pass; the suites' own tests break them in all the ways that the suites
-// claim to notice. Imported by tests only.
+// pass the same tests. MemoryLog and MemoryWarehouse are the smallest engines
+// that pass. Imported by tests only.
 package conform
 
 import (
@@ -23,8 +22,8 @@ type LogEngine struct {
 	// Reopen ends the log as a crash would, as far as the engine can be made to
 	// crash in process, and returns it opened again.
 	Reopen func() pipeline.Log
-	// Retire drops the oldest records, some but only such as stand before the given
-	// offset, and returns when Bounds tells so. nil: the engine can't be asked to.
+	// Retire drops at least the oldest record, and only records before the given offset,
+	// and returns when Bounds shows that. nil: the engine can't.
 	Retire func(before int64)
 }
 
@@ -39,14 +38,14 @@ type WarehouseEngine struct {
 	Other func() pipeline.Warehouse
 }
 
-// Log runs the suite of pipeline.Log. Each case opens an empty log of its own;
-// open leaves closing it to tb.Cleanup.
+// Log runs the suite of pipeline.Log. Each case opens an empty log of its own, beside those
+// of other cases; open leaves closing it to tb.Cleanup.
 func Log(t *testing.T, open func(tb testing.TB) LogEngine) {
 	run(t, logCases, open)
 }
 
 // Warehouse runs the suite of pipeline.Warehouse. Each case opens an empty
-// warehouse of its own; open leaves closing it to tb.Cleanup.
+// warehouse of its own, beside those of other cases; open leaves closing it to tb.Cleanup.
 func Warehouse(t *testing.T, open func(tb testing.TB) WarehouseEngine) {
 	run(t, warehouseCases, open)
 }
@@ -57,14 +56,14 @@ type testCase[E any] struct {
 	check func(tb testing.TB, ctx context.Context, e E)
 }
 
-// patience bounds a case, so that an engine that blocks for ever fails, and one on a
-// machine that has much else to do does not.
-const patience = 5 * time.Minute
+// caseTimeout bounds a case: long enough for a busy machine.
+const caseTimeout = 5 * time.Minute
 
 func run[E any](t *testing.T, cases []testCase[E], open func(tb testing.TB) E) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			t.Parallel() // an engine that is a server waits most of the time
+			ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 			defer cancel()
 			c.check(t, ctx, open(t))
 		})

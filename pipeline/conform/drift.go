@@ -21,8 +21,8 @@ type AuditedEngine struct {
 	Spoil
 }
 
-// Spoil changes a warehouse as somebody does who has access to its engine. Each function is
-// given a row as it was loaded.
+// Spoil changes a warehouse as a user with access to its engine could. Each function gets a
+// row as it was loaded.
 type Spoil struct {
 	// Delete deletes it, and nothing else.
 	Delete func(r pipeline.Row)
@@ -32,8 +32,8 @@ type Spoil struct {
 	Decide func(r pipeline.Row, duplicate bool)
 }
 
-// Drift runs the suite of drift.Auditor: what was loaded is no drift, and what was changed
-// behind the warehouse's back is seen. Each case opens an empty warehouse of its own.
+// Drift runs the suite of drift.Auditor: what was loaded is no drift, and direct changes are
+// found. Each case opens an empty warehouse of its own.
 func Drift(t *testing.T, open func(tb testing.TB) AuditedEngine) {
 	run(t, driftCases, open)
 }
@@ -45,7 +45,7 @@ var driftCases = []testCase[AuditedEngine]{
 	{"a row at a higher position than its event is missing", checkMoved},
 	{"a decision that is gone is seen", checkDecisionGone},
 	{"a decision that was added is seen", checkDecisionAdded},
-	{"a row that was altered isn't what its pack says", checkAltered},
+	{"a row that was altered differs from its pack", checkAltered},
 	{"what an older copy of the warehouse lacks is no drift", checkOlderCopy},
 }
 
@@ -64,14 +64,14 @@ type audited struct {
 	plain, first, repeat pipeline.Row
 }
 
-// bring appends records to the log and loads them as one batch; those of aside are set aside.
-func (a *audited) bring(aside []pipeline.SetAside, rows ...pipeline.Row) {
-	b := pipeline.Batch{From: position(int64(len(a.log.entries))), Rows: rows, SetAside: aside}
+// bring appends records to the log and loads them as one batch; those of quarantined are quarantined.
+func (a *audited) bring(quarantined []pipeline.Quarantined, rows ...pipeline.Row) {
+	b := pipeline.Batch{From: position(int64(len(a.log.entries))), Rows: rows, Quarantined: quarantined}
 	all := map[int64]sealer.Record{}
 	for _, r := range rows {
 		all[r.Offset] = r.Record
 	}
-	for _, s := range aside {
+	for _, s := range quarantined {
 		if _, ok := all[s.Position.Offset]; !ok {
 			all[s.Position.Offset] = sealer.Record{TenantID: s.TenantID, EventID: s.EventID, Event: s.Record}
 		}
@@ -97,12 +97,12 @@ func newAudited(tb testing.TB, ctx context.Context, w AuditedEngine) *audited {
 	other := delivery("tnt_b", position(3), noon.Add(3*time.Second), "key 1")
 	a.bring(nil, a.plain, a.first, a.repeat, other)
 	gone := delivery("tnt_c", position(6), noon, "")
-	a.bring([]pipeline.SetAside{unloaded("tnt_b", "evt_moved", position(4)), unloaded("", "", position(5))},
+	a.bring([]pipeline.Quarantined{unloaded("tnt_b", "evt_moved", position(4)), unloaded("", "", position(5))},
 		gone, again(a.plain, position(7)), again(other, position(8)))
 	forged, dependent := delivery("tnt_b", position(9), noon, "key 2"), delivery("tnt_b", position(10), noon.Add(time.Second), "key 2")
 	dropped := audit("tnt_c", position(11), of(pipeline.TypeDropped), func(e *sealer.Event) { e.Subject = sealer.Ref{Kind: "tenant", ID: "tnt_c"} })
 	a.bring(nil, forged, dependent, dropped)
-	require.NoError(tb, a.Load(ctx, pipeline.Batch{From: position(12), Next: position(12), SetAside: []pipeline.SetAside{asideOf(forged)}}))
+	require.NoError(tb, a.Load(ctx, pipeline.Batch{From: position(12), Next: position(12), Quarantined: []pipeline.Quarantined{quarantinedRow(forged)}}))
 	a.bring(nil, release("tnt_b", position(12), forged.Position), again(forged, position(13)), again(gone, position(14)), again(dropped, position(15)))
 
 	a.bring(nil, delivery("tnt_b", position(16), noon, "row 1"), delivery("tnt_b", position(17), noon, "play 1"))
@@ -115,9 +115,8 @@ func newAudited(tb testing.TB, ctx context.Context, w AuditedEngine) *audited {
 	require.NoError(tb, err)
 	require.ElementsMatch(tb, want, lines)
 	a.pack = drift.Pack{ID: "pck_1", TenantID: "tnt_a", First: a.plain.Position, Last: a.repeat.Position, Count: 3}
-	for _, l := range want {
-		a.pack.Metering = append(a.pack.Metering, sealer.MeterRow{RightID: l.RightID, Substrate: l.Substrate, BasisID: l.BasisID,
-			MeteringBasis: l.MeteringBasis, Reason: l.Reason, Receipts: l.Receipts, QuantityMs: l.QuantityMs, Impressions: l.Impressions})
+	for i := range want {
+		a.pack.Metering = append(a.pack.Metering, want[i].Sealed())
 	}
 	a.check, err = drift.New(drift.Config{
 		Log: &a.log, Loaded: w.Resume, Auditor: w, Registerer: a.registry,
@@ -132,7 +131,7 @@ func newAudited(tb testing.TB, ctx context.Context, w AuditedEngine) *audited {
 	return a
 }
 
-// requireDrift looks at everything and compares what the metric says then.
+// requireDrift checks the whole warehouse and compares the metric.
 func (a *audited) requireDrift(want map[string]float64) {
 	a.Helper()
 	require.NoError(a, a.check.Whole(a.ctx))

@@ -23,7 +23,7 @@ type MemoryLog struct {
 	mu      sync.Mutex
 	entries []sealer.Entry // from first on
 	first   int64
-	grown   chan struct{} // closed at the next append, nil while nobody waits
+	grown   chan struct{} // closed at the next append, nil while no call waits
 }
 
 var _ pipeline.Log = (*MemoryLog)(nil)
@@ -177,14 +177,16 @@ func (l *MemoryLog) next(at sealer.Position) <-chan struct{} {
 // that need a warehouse but no engine. It keeps no decisions: batches come in order, so the
 // rows themselves always say the same of what is a duplicate. Its zero value is ready to use.
 type MemoryWarehouse struct {
-	mu       sync.Mutex
-	rows     []pipeline.Row // collapsed, in the order of their positions
-	setAside []pipeline.SetAside
-	// withdrawn are the events that releases took away, by tenant and event id.
-	withdrawn map[[2]string]bool
+	mu          sync.Mutex
+	rows        []pipeline.Row // collapsed, in the order of their positions
+	quarantined []pipeline.Quarantined
+	// retracted are the events that releases retracted, by tenant and event id.
+	retracted map[[2]string]bool
 	spoiled   map[[2]string]bool // decisions that Spoiled has changed, by tenant and event id
 	resume    map[int32]sealer.Position
 	chains    map[int32][]byte
+	key       *pipeline.SubjectKey // nil: it is not known who was erased
+	erased    []pipeline.Tombstone
 }
 
 var (
@@ -202,26 +204,30 @@ func (w *MemoryWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
 	if have, ok := w.resume[b.Partition]; ok && b.From.Generation == have.Generation && b.From.Offset > have.Offset {
 		return fmt.Errorf("%w: from %s, loaded up to %s", pipeline.ErrAhead, b.From, have)
 	}
-	rows := collapse(slices.Concat(w.rows, b.Rows))
-	for _, s := range b.SetAside {
-		if !slices.ContainsFunc(w.setAside, func(have pipeline.SetAside) bool { return have.Position == s.Position }) {
-			w.setAside = append(w.setAside, s)
+	rows, quarantined, err := w.leaveOut(b.Rows, b.Quarantined)
+	if err != nil {
+		return err
+	}
+	rows = collapse(slices.Concat(w.rows, rows))
+	for _, s := range quarantined {
+		if !slices.ContainsFunc(w.quarantined, func(have pipeline.Quarantined) bool { return have.Position == s.Position }) {
+			w.quarantined = append(w.quarantined, s)
 		}
 	}
-	slices.SortFunc(w.setAside, func(a, b pipeline.SetAside) int {
+	slices.SortFunc(w.quarantined, func(a, b pipeline.Quarantined) int {
 		return cmp.Or(cmp.Compare(a.Position.Partition, b.Position.Partition), a.Position.Compare(b.Position))
 	})
-	for _, s := range w.setAside {
+	for _, s := range w.quarantined {
 		if released(rows, s) && slices.ContainsFunc(rows, func(r pipeline.Row) bool {
 			return r.TenantID == s.TenantID && r.EventID == s.EventID && r.Position == s.Position
 		}) {
-			if w.withdrawn == nil {
-				w.withdrawn = map[[2]string]bool{}
+			if w.retracted == nil {
+				w.retracted = map[[2]string]bool{}
 			}
-			w.withdrawn[[2]string{s.TenantID, s.EventID}] = true
+			w.retracted[[2]string{s.TenantID, s.EventID}] = true
 		}
 	}
-	w.rows = slices.DeleteFunc(rows, func(r pipeline.Row) bool { return w.withdrawn[[2]string{r.TenantID, r.EventID}] })
+	w.rows = slices.DeleteFunc(rows, func(r pipeline.Row) bool { return w.retracted[[2]string{r.TenantID, r.EventID}] })
 	if have, ok := w.resume[b.Partition]; !ok || have.Compare(b.Next) < 0 {
 		if w.resume == nil {
 			w.resume = map[int32]sealer.Position{}
@@ -233,6 +239,58 @@ func (w *MemoryWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
 		w.chains[b.Partition] = b.Chain
 	}
 	return nil
+}
+
+// leaveOut returns what is to be kept of rows and of quarantined records. The caller holds w.mu.
+func (w *MemoryWarehouse) leaveOut(rows []pipeline.Row, quarantined []pipeline.Quarantined) (_ []pipeline.Row, _ []pipeline.Quarantined, err error) {
+	var erased *pipeline.Erased
+	if w.key != nil {
+		erased = pipeline.NewErased(*w.key, w.erased)
+	}
+	rows, quarantined = slices.Clone(rows), slices.Clone(quarantined)
+	for i := range rows {
+		if rows[i].Private, _, err = erased.Private(&rows[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range quarantined {
+		if quarantined[i].Record, err = erased.Record(quarantined[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return rows, quarantined, nil
+}
+
+// Erase implements pipeline.Eraser.
+func (w *MemoryWarehouse) Erase(ctx context.Context, key pipeline.SubjectKey, list []pipeline.Tombstone) (err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.key != nil && *w.key != key {
+		return pipeline.ErrOtherKey
+	}
+	w.key, w.erased = &key, slices.Concat(w.erased, list)
+	w.rows, w.quarantined, err = w.leaveOut(w.rows, w.quarantined)
+	return cmp.Or(err, ctx.Err())
+}
+
+// CountSubject implements pipeline.Eraser.
+func (w *MemoryWarehouse) CountSubject(ctx context.Context, tenantID, subjectHash string) (n pipeline.SubjectCount, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.key == nil {
+		return n, ctx.Err()
+	}
+	for _, r := range w.rows {
+		if r.TenantID == tenantID && w.key.Hash(tenantID, r.DataSubject()) == subjectHash {
+			n.PrivateParts++
+		}
+	}
+	for _, s := range w.quarantined {
+		if w.key.Names(s, tenantID, subjectHash) {
+			n.Quarantined++
+		}
+	}
+	return n, ctx.Err()
 }
 
 // Resume implements pipeline.Sink.
@@ -250,7 +308,7 @@ func (w *MemoryWarehouse) Chain(ctx context.Context, partition int32) ([]byte, e
 	return w.chains[partition], ctx.Err()
 }
 
-// all returns the rows; nobody changes them after a Load.
+// all returns the rows, which no later Load changes.
 func (w *MemoryWarehouse) all() []pipeline.Row {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,12 +335,12 @@ func (w *MemoryWarehouse) Event(ctx context.Context, tenantID, eventID string) (
 
 // Metering implements pipeline.Warehouse.
 func (w *MemoryWarehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
-	return meter(w.all(), q, day), ctx.Err()
+	return meter(w.all(), q, day), cmp.Or(q.Check(), ctx.Err())
 }
 
 // MeterTotals implements pipeline.Warehouse.
 func (w *MemoryWarehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error) {
-	return meterTotals(w.all(), q, day), ctx.Err()
+	return meterTotals(w.all(), q, day), cmp.Or(q.Check(), ctx.Err())
 }
 
 // Refusals implements pipeline.Warehouse.
@@ -310,14 +368,14 @@ func (w *MemoryWarehouse) Duplicates(ctx context.Context, tenantID string, after
 	return duplicates(w.all(), tenantID, after, upTo), ctx.Err()
 }
 
-// SetAsides implements pipeline.Warehouse.
-func (w *MemoryWarehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.SetAside, error) {
+// Quarantined implements pipeline.Warehouse.
+func (w *MemoryWarehouse) Quarantined(ctx context.Context, tenantID string) ([]pipeline.Quarantined, error) {
 	rows := w.all()
 	i := slices.IndexFunc(rows, func(r pipeline.Row) bool { return r.TenantID == tenantID })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var held []pipeline.SetAside
-	for _, s := range w.setAside {
+	var held []pipeline.Quarantined
+	for _, s := range w.quarantined {
 		if (s.TenantID == tenantID || s.TenantID == "" && (i < 0 || rows[i].Partition == s.Position.Partition)) && !released(rows, s) {
 			held = append(held, s)
 		}
@@ -326,10 +384,10 @@ func (w *MemoryWarehouse) SetAsides(ctx context.Context, tenantID string) ([]pip
 }
 
 // Held implements pipeline.Warehouse.
-func (w *MemoryWarehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipeline.SetAside, total int64, err error) {
+func (w *MemoryWarehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipeline.Quarantined, total int64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range w.setAside {
+	for _, s := range w.quarantined {
 		if q.At != nil && s.Position != *q.At || released(w.rows, s) {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 	"muniment/sealer"
 )
 
-// The model: what a warehouse answers, worked out the slow and plain way from
+// The model: the results of a warehouse, computed the slow and plain way from
 // all rows that were ever loaded, copies included.
 
 // collapse keeps, of each event, the copy at the lowest position, and returns
@@ -59,15 +59,16 @@ func first(rows []pipeline.Row, r pipeline.Row, window time.Duration) (pipeline.
 	return pipeline.Row{}, false
 }
 
-// selected says whether a delivery is one that q asks about.
+// selected reports whether q selects a delivery.
 func selected(r pipeline.Row, q pipeline.MeterQuery) bool {
 	d := r.Delivery
 	return r.TenantID == q.TenantID && d != nil && within(d.RenderedAt, q.From, q.To) &&
 		(q.RightID == "" || d.RightID == q.RightID) &&
+		(q.EventIDs == nil || slices.Contains(q.EventIDs, r.EventID)) &&
 		(q.AsOf == nil || r.Compare(*q.AsOf) < 0)
 }
 
-// within says whether from ≤ t < to, where these are given.
+// within reports whether from ≤ t < to, where these are given.
 func within(t, from, to time.Time) bool {
 	return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
 }
@@ -86,8 +87,8 @@ func bucketOf(t time.Time, starts []time.Time) (start time.Time, ok bool) {
 	return start, ok
 }
 
-// released says whether one of the rows releases a record set aside.
-func released(rows []pipeline.Row, s pipeline.SetAside) bool {
+// released reports whether one of the rows releases a quarantined record.
+func released(rows []pipeline.Row, s pipeline.Quarantined) bool {
 	return slices.ContainsFunc(rows, func(r pipeline.Row) bool {
 		return r.Type == pipeline.TypeReleased && r.SubjectKind == pipeline.KindRecord && r.SubjectID == s.Position.String() &&
 			(r.TenantID == s.TenantID || r.TenantID == pipeline.SystemTenant)
@@ -118,7 +119,16 @@ func meter(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) []p
 		line := pipeline.MeterRow{
 			Bucket: bucket, RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis, Reason: d.Reason,
 		}
-		quantity, impressions := d.QuantityMs, sealer.CountImpressions(d.Metered, d.Multiplier)
+		if q.By.Completion {
+			line.Completion = d.Completion
+		}
+		if q.By.Anchor {
+			line.SpatialAnchorID = d.SpatialAnchorID
+		}
+		if q.By.Placement {
+			line.SpatialPlacementID = d.SpatialPlacementID
+		}
+		quantity, impressions := d.QuantityMs, d.Impressions
 		if _, ok := first(rows, r, window); ok {
 			line.MeteringBasis, line.Reason, quantity, impressions = "none", pipeline.ReasonDuplicate, 0, 0
 		}
@@ -138,7 +148,8 @@ func meter(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) []p
 	slices.SortFunc(lines, func(a, b pipeline.MeterRow) int {
 		return cmp.Or(a.Bucket.Compare(b.Bucket),
 			cmp.Compare(a.RightID, b.RightID), cmp.Compare(a.Substrate, b.Substrate), cmp.Compare(a.BasisID, b.BasisID),
-			cmp.Compare(a.MeteringBasis, b.MeteringBasis), cmp.Compare(a.Reason, b.Reason))
+			cmp.Compare(a.MeteringBasis, b.MeteringBasis), cmp.Compare(a.Reason, b.Reason),
+			cmp.Compare(a.Completion, b.Completion), cmp.Compare(a.SpatialAnchorID, b.SpatialAnchorID), cmp.Compare(a.SpatialPlacementID, b.SpatialPlacementID))
 	})
 	return slice(lines, q.Skip, q.Limit)
 }
@@ -162,7 +173,7 @@ func meterTotals(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duratio
 			continue
 		}
 		t.QuantityMs += r.Delivery.QuantityMs
-		t.Impressions += sealer.CountImpressions(r.Delivery.Metered, r.Delivery.Multiplier)
+		t.Impressions += r.Delivery.Impressions
 		if r.Delivery.Metered {
 			t.Metered++
 		}
@@ -178,7 +189,7 @@ type refusal struct {
 	count int64
 }
 
-// refused lists the counts that q asks about, from collapsed rows.
+// refused lists the counts that q selects, from collapsed rows.
 func refused(rows []pipeline.Row, q pipeline.RefusalQuery) (list []refusal) {
 	for _, r := range rows {
 		var text struct {
@@ -257,9 +268,9 @@ func events(rows []pipeline.Row, q pipeline.EventQuery) []pipeline.Row {
 		if r.TenantID == q.TenantID &&
 			(q.After == nil || r.Compare(*q.After) > 0) &&
 			(q.Before == nil || r.Compare(*q.Before) < 0) &&
-			(len(q.Types) == 0 || slices.Contains(q.Types, r.Type)) &&
+			(len(q.Types) == 0 || slices.Contains(q.Types, r.Type)) && !(q.NoDeliveries && r.Delivery != nil) &&
 			is(r.ActorKind, q.ActorKind) && is(r.ActorID, q.ActorID) &&
-			is(r.SubjectKind, q.SubjectKind) && is(r.SubjectID, q.SubjectID) &&
+			is(r.SubjectKind, q.SubjectKind) && is(r.SubjectID, q.SubjectID) && is(r.DataSubject(), q.DataSubject) &&
 			within(r.At, q.From, q.To) && searched(r.Delivery, q) {
 			list = append(list, r)
 		}
@@ -270,7 +281,7 @@ func events(rows []pipeline.Row, q pipeline.EventQuery) []pipeline.Row {
 	return list[:min(len(list), q.Limit)]
 }
 
-// searched says whether a row passes the filters that only deliveries pass.
+// searched reports whether a row passes the filters that only deliveries pass.
 func searched(d *pipeline.Delivery, q pipeline.EventQuery) bool {
 	if d == nil {
 		return q.RightID == "" && q.SpatialAnchorID == "" && q.CorrelationID == "" && q.RenderedFrom.IsZero() && q.RenderedTo.IsZero()

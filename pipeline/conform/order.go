@@ -11,7 +11,7 @@ import (
 	"muniment/sealer"
 )
 
-// checkAhead brings batches that begin behind what is loaded, and such as only look so.
+// checkAhead loads batches that begin behind what is loaded, and some that only seem to.
 func checkAhead(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	place := func(generation uint32, offset int64) sealer.Position {
 		return sealer.Position{Generation: generation, Partition: 3, Offset: offset}
@@ -29,7 +29,7 @@ func checkAhead(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 			require.ErrorIs(tb, bring(opened, from, far), pipeline.ErrAhead, "from %s", from)
 		}
 		require.ErrorIs(tb, opened.Load(ctx, pipeline.Batch{
-			Partition: 3, From: place(1, 21), SetAside: []pipeline.SetAside{other}, Next: place(1, 22),
+			Partition: 3, From: place(1, 21), Quarantined: []pipeline.Quarantined{other}, Next: place(1, 22),
 		}), pipeline.ErrAhead)
 		requireRows(tb, []pipeline.Row{first}, everything(tb, ctx, opened, "tnt_a"))
 		_, held, err := opened.Held(ctx, pipeline.HeldQuery{})
@@ -80,7 +80,7 @@ func checkRetraction(tb testing.TB, ctx context.Context, w WarehouseEngine, key 
 	load(tb, ctx, w, all[:6]...)
 	load(tb, ctx, w, all[6:]...)
 	requireDuplicates(tb, ctx, w, all, "tnt_a")
-	setAside(tb, ctx, w, asideOf(forged))
+	quarantine(tb, ctx, w, quarantinedRow(forged))
 	requireDuplicates(tb, ctx, w, all, "tnt_a")
 
 	// The batch that retracts it repeats the key as well: behind the release and before it.
@@ -90,13 +90,7 @@ func checkRetraction(tb testing.TB, ctx context.Context, w WarehouseEngine, key 
 	check := func(w pipeline.Warehouse) {
 		requireDuplicates(tb, ctx, w, left, "tnt_a")
 		requireDuplicates(tb, ctx, w, left, "tnt_b")
-		q := pipeline.MeterQuery{TenantID: "tnt_a"}
-		lines, err := w.Metering(ctx, q)
-		require.NoError(tb, err)
-		require.Equal(tb, meter(left, q, day), lines)
-		totals, err := w.MeterTotals(ctx, q)
-		require.NoError(tb, err)
-		require.Equal(tb, meterTotals(left, q, day), totals)
+		requireSums(tb, ctx, w, left, "tnt_a")
 	}
 	check(w)
 	load(tb, ctx, w, append(all, late, free, later)...)
@@ -104,7 +98,7 @@ func checkRetraction(tb testing.TB, ctx context.Context, w WarehouseEngine, key 
 	check(w.Reopen())
 }
 
-// checkChain asks that what the log says of a position is kept with it, and with no other.
+// checkChain requires that the chain of a position is stored with it, and with no other.
 func checkChain(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	keeper, ok := w.Warehouse.(pipeline.ChainKeeper)
 	if !ok {
@@ -118,9 +112,9 @@ func checkChain(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	}{
 		{0, 10, "ten", "ten"},
 		{2, 5, "five", "ten"}, // a loader that was thought dead
-		{10, 10, "", "ten"},   // sealing has set something aside
+		{10, 10, "", "ten"},   // sealing has quarantined something
 		{7, 12, "twelve", "twelve"},
-		{12, 13, "", ""}, // the log says nothing any more
+		{12, 13, "", ""}, // the log has no chain any more
 		{13, 14, "\x00\xff'", "\x00\xff'"},
 	} {
 		b := pipeline.Batch{Partition: 3, From: at(step.from), Next: at(step.next)}

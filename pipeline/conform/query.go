@@ -49,6 +49,15 @@ func requireLines[T any](tb require.TestingT, want, got []T, question any) {
 	require.Equal(tb, append([]T{}, want...), append([]T{}, got...), "%+v", question)
 }
 
+// drawEvents draws the ids of some rows, some of them twice, and of none.
+func drawEvents(t *rapid.T, log []pipeline.Row) []string {
+	ids := []string{}
+	for range rapid.IntRange(0, 12).Draw(t, "events") {
+		ids = append(ids, rapid.SampledFrom(log).Draw(t, "event").EventID)
+	}
+	return append(ids, rapid.SampledFrom([][]string{nil, {"evt_00000000000000000000000000"}, {""}, {"it's none"}}).Draw(t, "strange event")...)
+}
+
 func checkBuckets(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	rapid.Check(tb, func(t *rapid.T) {
 		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
@@ -58,6 +67,11 @@ func checkBuckets(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		q := pipeline.MeterQuery{
 			TenantID: tenant, Buckets: drawCut(t), From: drawInstant(t, "from"), To: drawInstant(t, "to"),
 			RightID: rapid.SampledFrom([]string{"", "", "rgh_2"}).Draw(t, "one right"),
+			By: pipeline.MeterBy{Completion: rapid.Bool().Draw(t, "by completion"),
+				Anchor: rapid.Bool().Draw(t, "by anchor"), Placement: rapid.Bool().Draw(t, "by placement")},
+		}
+		if rapid.IntRange(0, 2).Draw(t, "all events") == 0 {
+			q.EventIDs = drawEvents(t, log)
 		}
 		if rapid.Bool().Draw(t, "as of") {
 			q.AsOf = &log[rapid.IntRange(0, len(log)-1).Draw(t, "position")].Position
@@ -78,6 +92,58 @@ func checkBuckets(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		require.NoError(t, err)
 		require.Equal(t, totals, again, "a page doesn't change the totals")
 	})
+}
+
+// requireSums compares what a tenant's rows add up to with the model: all of them, by all that
+// sums may be by, and every other one alone.
+func requireSums(tb require.TestingT, ctx context.Context, w pipeline.Warehouse, rows []pipeline.Row, tenant string) {
+	some := []string{}
+	for i, r := range rows {
+		if i%2 == 0 {
+			some = append(some, r.EventID)
+		}
+	}
+	for _, q := range []pipeline.MeterQuery{
+		{}, {By: pipeline.MeterBy{Completion: true, Anchor: true, Placement: true}}, {EventIDs: some},
+	} {
+		q.TenantID = tenant
+		lines, err := w.Metering(ctx, q)
+		require.NoError(tb, err)
+		requireLines(tb, meter(rows, q, day), lines, q)
+		totals, err := w.MeterTotals(ctx, q)
+		require.NoError(tb, err)
+		require.Equal(tb, meterTotals(rows, q, day), totals, "%+v", q)
+	}
+}
+
+// checkNamedEvents names a duplicate without what it repeats, an event of another tenant, none,
+// and as many as may be named.
+func checkNamedEvents(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	first, again, theirs := delivery("tnt_a", at(0), noon, "key"), delivery("tnt_a", at(1), noon, "key"), delivery("tnt_b", at(2), noon, "")
+	load(tb, ctx, w, first, again, theirs, audit("tnt_a", at(3)))
+	ids := []string{again.EventID, theirs.EventID, again.EventID}
+	for i := range int64(pipeline.MaxMeterEvents - len(ids)) {
+		ids = append(ids, "evt_"+newID("tnt_a", at(10+i), noon).String())
+	}
+	sum := func(ids []string) (pipeline.MeterTotals, error) {
+		q := pipeline.MeterQuery{TenantID: "tnt_a", EventIDs: ids}
+		lines, err := w.Metering(ctx, q)
+		if err == nil {
+			requireLines(tb, meter([]pipeline.Row{first, again, theirs}, q, day), lines, len(ids))
+		}
+		totals, err2 := w.MeterTotals(ctx, q)
+		require.Equal(tb, err == nil, err2 == nil)
+		return totals, err
+	}
+	totals, err := sum(ids)
+	require.NoError(tb, err)
+	rendered := again.Delivery.RenderedAt
+	require.Equal(tb, pipeline.MeterTotals{Receipts: 1, Duplicates: 1, First: rendered, Last: rendered}, totals, "whether it is a duplicate doesn't depend on who asks")
+	totals, err = sum([]string{})
+	require.NoError(tb, err)
+	require.Zero(tb, totals, "none are named")
+	_, err = sum(append(ids, first.EventID))
+	require.ErrorContains(tb, err, "10001 events are named")
 }
 
 // checkBucketEdges puts deliveries on and beside the edges of buckets.
@@ -233,8 +299,8 @@ func checkFilters(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 			return &log[rapid.IntRange(0, len(log)-1).Draw(t, name)].Position
 		}
 		q := pipeline.EventQuery{
-			TenantID:  tenant,
-			Types:     rapid.SliceOfN(rapid.SampledFrom(types), 0, 3).Draw(t, "types"),
+			TenantID: tenant,
+			Types:    rapid.SliceOfN(rapid.SampledFrom(types), 0, 3).Draw(t, "types"), NoDeliveries: rapid.IntRange(0, 3).Draw(t, "deliveries") == 0,
 			ActorKind: maybe("actor is", kinds), ActorID: maybe("actor id is", ids),
 			SubjectKind: maybe("subject is", kinds), SubjectID: maybe("subject id is", ids),
 			From: drawInstant(t, "from"), To: drawInstant(t, "to"),

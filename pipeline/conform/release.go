@@ -17,29 +17,29 @@ func release(tenant string, p, record sealer.Position) pipeline.Row {
 	})
 }
 
-// asideOf sets a row aside, as sealing does.
-func asideOf(r pipeline.Row) pipeline.SetAside {
-	return pipeline.SetAside{Position: r.Position, TenantID: r.TenantID, EventID: r.EventID, Reason: "forged", Record: []byte{7, 0}}
+// quarantinedRow is the record of a row as sealing quarantines it.
+func quarantinedRow(r pipeline.Row) pipeline.Quarantined {
+	return pipeline.Quarantined{Position: r.Position, TenantID: r.TenantID, EventID: r.EventID, Reason: "forged", Record: []byte{7, 0}}
 }
 
-// unloaded is a record that the loader set aside: there is no row of it.
-func unloaded(tenant, event string, p sealer.Position) pipeline.SetAside {
-	return pipeline.SetAside{Position: p, TenantID: tenant, EventID: event, Reason: "header and event disagree", Record: []byte{1}}
+// unloaded is a record that the loader quarantined: there is no row of it.
+func unloaded(tenant, event string, p sealer.Position) pipeline.Quarantined {
+	return pipeline.Quarantined{Position: p, TenantID: tenant, EventID: event, Reason: "header and event disagree", Record: []byte{1}}
 }
 
-// setAside sets records aside as sealing does: where the partition stands.
-func setAside(tb testing.TB, ctx context.Context, w pipeline.Warehouse, list ...pipeline.SetAside) {
+// quarantine loads quarantined records as sealing does: at the stored position.
+func quarantine(tb testing.TB, ctx context.Context, w pipeline.Warehouse, list ...pipeline.Quarantined) {
 	p := list[0].Position.Partition
 	next, ok, err := w.Resume(ctx, p)
 	require.NoError(tb, err)
 	if !ok {
 		next = sealer.Position{Generation: 1, Partition: p}
 	}
-	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: p, From: next, SetAside: list, Next: next}))
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: p, From: next, Quarantined: list, Next: next}))
 }
 
-func requireHeld(tb testing.TB, ctx context.Context, w pipeline.Warehouse, tenant string, want ...pipeline.SetAside) {
-	list, err := w.SetAsides(ctx, tenant)
+func requireHeld(tb testing.TB, ctx context.Context, w pipeline.Warehouse, tenant string, want ...pipeline.Quarantined) {
+	list, err := w.Quarantined(ctx, tenant)
 	require.NoError(tb, err)
 	require.Equal(tb, want, list, tenant)
 }
@@ -47,9 +47,9 @@ func requireHeld(tb testing.TB, ctx context.Context, w pipeline.Warehouse, tenan
 func checkHeld(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	other := unloaded("", "", sealer.Position{Generation: 1, Partition: 4, Offset: 1})
 	next := unloaded("tnt_b", "evt_2", sealer.Position{Generation: 2, Partition: 3, Offset: 0})
-	all := []pipeline.SetAside{unloaded("tnt_a", "evt_1", at(2)), unloaded("", "", at(9)), next, other}
-	setAside(tb, ctx, w, other)
-	setAside(tb, ctx, w, next, all[1], all[0])
+	all := []pipeline.Quarantined{unloaded("tnt_a", "evt_1", at(2)), unloaded("", "", at(9)), next, other}
+	quarantine(tb, ctx, w, other)
+	quarantine(tb, ctx, w, next, all[1], all[0])
 	for limit := range len(all) + 2 {
 		list, total, err := w.Held(ctx, pipeline.HeldQuery{Limit: limit})
 		require.NoError(tb, err)
@@ -78,8 +78,8 @@ func checkReleases(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	// The headers of a record that was never loaded may name any event.
 	moved, unreadable := unloaded("tnt_a", genuine.EventID, at(3)), unloaded("", "", at(4))
 	load(tb, ctx, w, genuine, forged, repeat)
-	setAside(tb, ctx, w, moved, unreadable, asideOf(forged))
-	requireHeld(tb, ctx, w, "tnt_a", asideOf(forged), moved, unreadable)
+	quarantine(tb, ctx, w, moved, unreadable, quarantinedRow(forged))
+	requireHeld(tb, ctx, w, "tnt_a", quarantinedRow(forged), moved, unreadable)
 
 	// No release: of another tenant, of another type, about something else, elsewhere.
 	byOther, byPlace := release("tnt_b", at(10), at(1)), release("tnt_a", at(13), at(0))
@@ -88,7 +88,7 @@ func checkReleases(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		e.Type, e.Subject = pipeline.TypeReleased, sealer.Ref{Kind: "right", ID: at(1).String()}
 	})
 	load(tb, ctx, w, byOther, byType, byKind, byPlace)
-	requireHeld(tb, ctx, w, "tnt_a", asideOf(forged), moved, unreadable)
+	requireHeld(tb, ctx, w, "tnt_a", quarantinedRow(forged), moved, unreadable)
 	require.Len(tb, everything(tb, ctx, w, "tnt_a"), 6)
 
 	row, header, noise := release("tnt_a", at(14), at(1)), release("tnt_a", at(15), at(3)), release(pipeline.SystemTenant, at(16), at(4))
@@ -132,7 +132,7 @@ func checkReleases(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		load(tb, ctx, w, r)
 		check(w)
 	}
-	setAside(tb, ctx, w, moved, unreadable, asideOf(forged))
+	quarantine(tb, ctx, w, moved, unreadable, quarantinedRow(forged))
 	check(w)
 	check(w.Reopen())
 }
@@ -140,8 +140,8 @@ func checkReleases(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 func checkEarlyRelease(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	genuine, forged, free := audit("tnt_a", at(0)), delivery("tnt_a", at(1), noon, "key"), release("tnt_a", at(2), at(1))
 	load(tb, ctx, w, genuine, forged, free)
-	require.Len(tb, everything(tb, ctx, w, "tnt_a"), 3, "nothing is set aside there yet")
-	setAside(tb, ctx, w, asideOf(forged))
+	require.Len(tb, everything(tb, ctx, w, "tnt_a"), 3, "nothing is quarantined there yet")
+	quarantine(tb, ctx, w, quarantinedRow(forged))
 	requireHeld(tb, ctx, w, "tnt_a")
 	requireRows(tb, []pipeline.Row{genuine, free}, everything(tb, ctx, w, "tnt_a"))
 }
@@ -155,10 +155,10 @@ func checkReleaseElsewhere(tb testing.TB, ctx context.Context, w WarehouseEngine
 	genuine, stray := audit("tnt_a", in(3, 0)), audit("tnt_a", in(4, 1))
 	noise, twin, strayed := unloaded("", "", in(3, 2)), unloaded("", "", in(4, 2)), unloaded("tnt_a", "evt_1", in(4, 3))
 	ofNoise, ofStray := release(pipeline.SystemTenant, in(5, 7), in(3, 2)), release("tnt_a", in(3, 4), in(4, 1))
-	load := func(row pipeline.Row, aside ...pipeline.SetAside) {
+	load := func(row pipeline.Row, quarantined ...pipeline.Quarantined) {
 		load(tb, ctx, w, row)
-		if len(aside) > 0 {
-			setAside(tb, ctx, w, aside...)
+		if len(quarantined) > 0 {
+			quarantine(tb, ctx, w, quarantined...)
 		}
 	}
 	total := func(want int) {
@@ -183,7 +183,7 @@ func checkReleaseElsewhere(tb testing.TB, ctx context.Context, w WarehouseEngine
 	load(stray)
 	n, err := w.CountEvents(ctx, "tnt_a")
 	require.NoError(tb, err)
-	setAside(tb, ctx, w, asideOf(stray))
+	quarantine(tb, ctx, w, quarantinedRow(stray))
 	for range 2 {
 		total(1)
 		_, err = w.Event(ctx, "tnt_a", stray.EventID)
@@ -204,4 +204,37 @@ func checkReleaseElsewhere(tb testing.TB, ctx context.Context, w WarehouseEngine
 		require.True(tb, ok)
 		require.Equal(tb, in(partition, want), next)
 	}
+}
+
+func checkQuarantined(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	held := func(partition int32, offset int64, tenant string) pipeline.Quarantined {
+		return pipeline.Quarantined{
+			Position: sealer.Position{Generation: 1, Partition: partition, Offset: offset},
+			TenantID: tenant, EventID: "evt_1", Reason: "header and event disagree", Record: []byte{0, 1, 255},
+		}
+	}
+	other := audit("tnt_b", sealer.Position{Generation: 1, Partition: 4, Offset: 0})
+	here := []pipeline.Quarantined{held(3, 1, "tnt_a"), held(3, 2, ""), held(3, 3, "tnt_c")}
+	there := []pipeline.Quarantined{held(4, 1, "")}
+	for range 2 { // quarantining again changes nothing
+		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, From: at(0), Rows: []pipeline.Row{audit("tnt_a", at(0))}, Quarantined: here, Next: at(4)}))
+		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 4, From: other.Position, Rows: []pipeline.Row{other}, Quarantined: there,
+			Next: sealer.Position{Generation: 1, Partition: 4, Offset: 2}}))
+	}
+	for _, c := range []struct {
+		tenant string
+		want   []pipeline.Quarantined
+	}{
+		{"tnt_a", []pipeline.Quarantined{here[0], here[1]}},
+		{"tnt_b", there},
+		{"tnt_c", []pipeline.Quarantined{here[1], here[2], there[0]}},
+		{"tnt_d", []pipeline.Quarantined{here[1], there[0]}},
+	} {
+		list, err := w.Quarantined(ctx, c.tenant)
+		require.NoError(tb, err)
+		require.Equal(tb, c.want, list, c.tenant)
+	}
+	next, _, err := w.Resume(ctx, 3)
+	require.NoError(tb, err)
+	require.Equal(tb, at(4), next, "a quarantined record doesn't stop its partition")
 }

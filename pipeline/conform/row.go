@@ -83,8 +83,17 @@ func of(eventType string) func(*sealer.Event) {
 // delivery makes a row of a metered delivery of a second, unless alter says otherwise. key
 // may be empty; "row …" is the identity of a row with an id, "play …" that of one without.
 func delivery(tenant string, p sealer.Position, issued time.Time, key string, alter ...func(*sealer.Delivery, *sealer.Receipt)) pipeline.Row {
-	var salt [16]byte
-	private := sealer.AppendPrivate(nil, &sealer.Private{Salt: salt, AttentionMs: -1})
+	return personal(tenant, p, issued, key, sealer.Private{AttentionMs: -1}, alter...)
+}
+
+// shown makes delivery write one to a person.
+func shown(tenant string, p sealer.Position, issued time.Time, subject string) pipeline.Row {
+	return personal(tenant, p, issued, "", sealer.Private{AttentionMs: -1, DataSubject: subject, Telemetry: []byte(`{"viewable":true}`)})
+}
+
+func personal(tenant string, p sealer.Position, issued time.Time, key string, about sealer.Private, alter ...func(*sealer.Delivery, *sealer.Receipt)) pipeline.Row {
+	salt := about.Salt
+	private := sealer.AppendPrivate(nil, &about)
 	d := sealer.Delivery{
 		TenantID: tenant, Actor: sealer.Ref{Kind: "key", ID: "key_1"}, RightID: "rgh_1", RightRevision: 4, BasisID: "bas_1",
 		Substrate:         gate.CTV,

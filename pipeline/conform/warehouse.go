@@ -9,14 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/gate"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -31,12 +29,13 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"where a row is retracted its identity of a day is decided anew", retracting("play 1")},
 	{"the lowest position wins", checkLowestWins},
 	{"the position never goes back", checkResume},
-	{"what the log says of a position is kept with it", checkChain},
+	{"the chain of a position is kept with it", checkChain},
 	{"rows and position survive a crash together", checkWarehouseSurvives},
 	{"a cancelled load is whole or absent", checkCancelledLoad},
 	{"metering and duplicates equal the model", checkModel},
 	{"sums by bucket, pages and totals equal the model", checkBuckets},
 	{"the edges of buckets are exact", checkBucketEdges},
+	{"sums of named events are of no others, and of a bounded number", checkNamedEvents},
 	{"refusals equal the model", checkRefusals},
 	{"a duplicate is at most a day younger", checkDayEdge},
 	{"a row that is sent again is a duplicate, whenever that is", checkRowsAgain},
@@ -47,11 +46,17 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"filters equal the model", checkFilters},
 	{"cursors neither skip nor repeat", checkCursors},
 	{"paging goes on beside loading", checkPagingBesideLoads},
-	{"set-aside records hold their tenant or partition", checkSetAsides},
+	{"quarantined records hold their tenant or partition", checkQuarantined},
 	{"what is held is listed and counted", checkHeld},
-	{"a released record holds nobody and is no row, whatever is loaded again", checkReleases},
+	{"a released record holds no tenant and is no row, whatever is loaded again", checkReleases},
 	{"a release may be loaded before its record", checkEarlyRelease},
 	{"a release may stand in another partition than its record", checkReleaseElsewhere},
+	{"erasing takes a person's private parts and nothing else", checkErase},
+	{"who was erased doesn't come back, whatever is loaded again", checkErasedAgain},
+	{"erasing beside loading leaves nothing", checkEraseBesideLoads},
+	{"persons are loaded when it is known who was erased", checkErasedUnknown},
+	{"a quarantined record loses whom was erased", checkEraseQuarantined},
+	{"events are found by the person that they name", checkDataSubjects},
 }
 
 // begin is where the next row of partition 3 may stand. The cases that draw rows have one
@@ -102,7 +107,7 @@ func requireRows(tb require.TestingT, want, got []pipeline.Row) {
 			rows[i].Event, rows[i].Private = append([]byte{}, r.Event...), append([]byte{}, r.Private...)
 			if r.Delivery != nil {
 				d := *r.Delivery
-				d.SpatialAnchorID, d.CorrelationID = "", ""
+				d.SpatialAnchorID, d.SpatialPlacementID, d.CorrelationID = "", "", ""
 				rows[i].Delivery = &d
 			}
 		}
@@ -112,7 +117,7 @@ func requireRows(tb require.TestingT, want, got []pipeline.Row) {
 	require.Equal(tb, plain(want), plain(got))
 }
 
-// everything asks for all rows of a tenant.
+// everything lists all rows of a tenant.
 func everything(tb require.TestingT, ctx context.Context, w pipeline.Warehouse, tenant string) []pipeline.Row {
 	rows, err := w.Events(ctx, pipeline.EventQuery{TenantID: tenant, Limit: math.MaxInt32})
 	require.NoError(tb, err)
@@ -169,7 +174,7 @@ func checkWholeRows(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 // stands, and brings earlier runs again, as one that was thought dead does, with batches of
 // any cut. The log has copies of events, and keys that repeat within a day and behind it.
 func checkReload(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	const n, loaders = 300, 4
+	const n, loaders = 150, 4
 	random := rand.New(rand.NewPCG(1, 2))
 	start := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	var log []pipeline.Row
@@ -280,9 +285,9 @@ func checkResume(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 
 func checkWarehouseSurvives(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	var want []pipeline.Row
-	held := pipeline.SetAside{Position: at(2), TenantID: "tnt_a", EventID: "evt_x", Reason: "forged", Record: []byte{1, 0}}
+	held := pipeline.Quarantined{Position: at(2), TenantID: "tnt_a", EventID: "evt_x", Reason: "forged", Record: []byte{1, 0}}
 	want = append(want, audit("tnt_a", at(0)), delivery("tnt_a", at(1), noon, "key"))
-	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, From: at(0), Rows: want, SetAside: []pipeline.SetAside{held}, Next: at(3)}))
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, From: at(0), Rows: want, Quarantined: []pipeline.Quarantined{held}, Next: at(3)}))
 	for i := range int64(3) {
 		opened := w.Reopen()
 		next, ok, err := opened.Resume(ctx, 3)
@@ -291,9 +296,9 @@ func checkWarehouseSurvives(tb testing.TB, ctx context.Context, w WarehouseEngin
 		require.Equal(tb, at(3+i), next)
 		requireRows(tb, want, everything(tb, ctx, opened, "tnt_a"))
 		requireDuplicates(tb, ctx, opened, want, "tnt_a")
-		list, err := opened.SetAsides(ctx, "tnt_a")
+		list, err := opened.Quarantined(ctx, "tnt_a")
 		require.NoError(tb, err)
-		require.Equal(tb, []pipeline.SetAside{held}, list)
+		require.Equal(tb, []pipeline.Quarantined{held}, list)
 
 		want = append(want, delivery("tnt_a", at(3+i), noon, "key"))
 		load(tb, ctx, opened, want[len(want)-1])
@@ -319,57 +324,6 @@ func checkCancelledLoad(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	}
 	require.NoError(tb, opened.Load(ctx, b))
 	requireRows(tb, rows, everything(tb, ctx, opened, "tnt_a"))
-}
-
-// tenants numbers the tenants of random tests, so that each draw has its own.
-var tenants atomic.Int64
-
-// drawRows draws the events of one tenant around the edges of a day, with few keys, rights
-// and reasons, some of them copied to later positions, from a position on.
-func drawRows(t *rapid.T, tenant string, p sealer.Position) []pipeline.Row {
-	var rows []pipeline.Row
-	for range rapid.IntRange(1, 25).Draw(t, "rows") {
-		p.Offset += rapid.Int64Range(0, 2).Draw(t, "step")
-		if rapid.IntRange(0, 19).Draw(t, "generation") == 0 {
-			p.Generation++
-		}
-		rows = append(rows, drawRow(t, tenant, p, rows))
-		p.Offset++
-	}
-	return rows
-}
-
-func drawRow(t *rapid.T, tenant string, p sealer.Position, before []pipeline.Row) pipeline.Row {
-	if len(before) > 0 && rapid.IntRange(0, 4).Draw(t, "copy") == 0 {
-		return again(before[rapid.IntRange(0, len(before)-1).Draw(t, "of")], p)
-	}
-	if rapid.IntRange(0, 5).Draw(t, "audit") == 0 {
-		return audit(tenant, p)
-	}
-	issued := noon.Add(time.Duration(rapid.SampledFrom([]int64{
-		-86_400_001, -86_400_000, -86_399_999, -1, 0, 1, 86_399_999, 86_400_000, 86_400_001, 29 * 86_400_000,
-	}).Draw(t, "issued")) * time.Millisecond)
-	key := rapid.SampledFrom([]string{"", "", "k1", "k1", "k2", "row 1", "row 1", "row 2", "play 1", "play 1", "play 2"}).Draw(t, "key")
-	like := rapid.IntRange(0, 19).Draw(t, "like another")
-	return delivery(tenant, p, issued, key, func(d *sealer.Delivery, r *sealer.Receipt) {
-		switch hash := hashOf(tenant, "k1"); like { // one hash in three meanings
-		case 0:
-			d.Idempotency, d.Identity = "", sealer.RowIdentity{Hash: hash}
-		case 1:
-			d.Idempotency, d.Identity = "", sealer.RowIdentity{Hash: hash, Day: "2026-11-20"}
-		case 2:
-			d.Idempotency, d.Identity = "", sealer.RowIdentity{Hash: hash, Day: "2026-11-21"}
-		}
-		d.Multiplier = rapid.SampledFrom([]int64{0, 0, 1, sealer.Impression, 25_000, sealer.MaxMultiplier}).Draw(t, "multiplier")
-		d.RightID = rapid.SampledFrom([]string{"rgh_1", "rgh_2"}).Draw(t, "right")
-		d.BasisID = rapid.SampledFrom([]string{"bas_1", "bas_2"}).Draw(t, "basis")
-		d.Substrate = rapid.SampledFrom([]gate.Substrate{gate.CTV, gate.DOOH}).Draw(t, "substrate")
-		r.RenderedAt = issued.Add(-time.Duration(rapid.Int64Range(0, 3_600_000).Draw(t, "late")) * time.Millisecond)
-		r.DwellMs = float64(rapid.Int64Range(0, sealer.MaxDwellMs).Draw(t, "quantity"))
-		if rapid.Bool().Draw(t, "suppressed") {
-			unseen(d, r)
-		}
-	})
 }
 
 func checkModel(tb testing.TB, ctx context.Context, w WarehouseEngine) {
@@ -410,101 +364,6 @@ func checkModel(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	})
 }
 
-// repeats is what Duplicates says of a row that repeats another.
-func repeats(r, first pipeline.Row) pipeline.Duplicate {
-	return pipeline.Duplicate{EventID: r.EventID, FirstEventID: first.EventID, Position: r.Position, First: first.Position}
-}
-
-func checkDayEdge(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	for i, edge := range []struct {
-		older     time.Duration
-		duplicate bool
-	}{
-		{0, true},
-		{day - time.Millisecond, true},
-		{day, true},
-		{day + time.Millisecond, false},
-		{-time.Minute, true}, // a clock behind that of the first
-		{-2 * day, true},
-	} {
-		tenant := fmt.Sprintf("tnt_edge%d", i)
-		earlier := delivery(tenant, at(int64(10*i)), noon.Add(-edge.older), "key")
-		later := delivery(tenant, at(int64(10*i+1)), noon, "key")
-		load(tb, ctx, w, earlier)
-		load(tb, ctx, w, later)
-
-		lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: tenant})
-		require.NoError(tb, err)
-		var quantity, receipts int64
-		for _, line := range lines {
-			quantity += line.QuantityMs
-			receipts += line.Receipts
-		}
-		list, err := w.Duplicates(ctx, tenant, sealer.Position{}, later.Position)
-		require.NoError(tb, err)
-		require.EqualValues(tb, 2, receipts, "%s older", edge.older)
-		if edge.duplicate {
-			require.EqualValues(tb, 1000, quantity, "%s older", edge.older)
-			require.Equal(tb, []pipeline.Duplicate{repeats(later, earlier)}, list)
-		} else {
-			require.EqualValues(tb, 2000, quantity, "%s older", edge.older)
-			require.Empty(tb, list)
-		}
-	}
-}
-
-// checkRowsAgain sends rows again, days later and by clocks that are behind.
-func checkRowsAgain(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	var rows []pipeline.Row
-	for i, key := range []string{"row 1", "play 1", "row 2", "play 2"} {
-		rows = append(rows, delivery("tnt_a", at(int64(i)), noon, key))
-	}
-	for _, days := range []int{1, 3, 29, 400, -2} {
-		for _, key := range []string{"play 1", "row 1", "row 3"} {
-			rows = append(rows, delivery("tnt_a", at(int64(len(rows))), noon.AddDate(0, 0, days), key))
-		}
-	}
-	for some := range slices.Chunk(rows, 7) {
-		load(tb, ctx, w, some...)
-	}
-	check := func(w pipeline.Warehouse) {
-		list, err := w.Duplicates(ctx, "tnt_a", sealer.Position{}, at(99))
-		require.NoError(tb, err)
-		require.Len(tb, list, 14)
-		requireDuplicates(tb, ctx, w, rows, "tnt_a")
-		totals, err := w.MeterTotals(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
-		require.NoError(tb, err)
-		require.EqualValues(tb, 5, totals.Metered)
-	}
-	check(w)
-	opened := w.Reopen()
-	rows = append(rows, delivery("tnt_a", at(int64(len(rows))), noon.AddDate(1, 0, 0), "row 9"))
-	load(tb, ctx, opened, rows...) // all again, by a process that is new
-	list, err := opened.Duplicates(ctx, "tnt_a", sealer.Position{}, at(99))
-	require.NoError(tb, err)
-	require.Len(tb, list, 14)
-}
-
-// checkFirstOutOfView asks for an hour, a right and a slice that hold only the
-// later of two deliveries with one key.
-func checkFirstOutOfView(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	earlier := delivery("tnt_a", at(1), noon.Add(-3*time.Hour), "key")
-	later := delivery("tnt_a", at(2), noon, "key", under("rgh_2"))
-	load(tb, ctx, w, earlier, later)
-	want := []pipeline.MeterRow{{RightID: "rgh_2", Substrate: "CTV", BasisID: "bas_1", MeteringBasis: "none", Reason: pipeline.ReasonDuplicate, Receipts: 1}}
-	for _, q := range []pipeline.MeterQuery{
-		{TenantID: "tnt_a", From: noon.Add(-time.Hour)},
-		{TenantID: "tnt_a", RightID: "rgh_2"},
-	} {
-		lines, err := w.Metering(ctx, q)
-		require.NoError(tb, err)
-		require.Equal(tb, want, lines)
-	}
-	list, err := w.Duplicates(ctx, "tnt_a", earlier.Position, later.Position)
-	require.NoError(tb, err)
-	require.Equal(tb, []pipeline.Duplicate{repeats(later, earlier)}, list)
-}
-
 func checkTimeBounds(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	r := delivery("tnt_a", at(0), noon, "")
 	load(tb, ctx, w, r)
@@ -529,7 +388,7 @@ func checkTimeBounds(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	}
 }
 
-// checkAsOf asks, after more was loaded, for what was true at each position.
+// checkAsOf sums as of each position, after more was loaded.
 func checkAsOf(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	var rows []pipeline.Row
 	for i := range int64(12) {
@@ -543,150 +402,4 @@ func checkAsOf(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		want := meter(rows[:i], pipeline.MeterQuery{TenantID: "tnt_a"}, day)
 		require.Equal(tb, want, append([]pipeline.MeterRow(nil), lines...), "as of %d", i)
 	}
-}
-
-func checkTenantsApart(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	// The same event id and the same hash in both, side by side.
-	mine := delivery("tnt_a", at(1), noon, "key")
-	theirs := delivery("tnt_b", at(0), noon, "", func(d *sealer.Delivery, r *sealer.Receipt) {
-		d.Idempotency, r.ReceiptID = mine.Delivery.Idempotency, mine.Delivery.ReceiptID
-	})
-	only := audit("tnt_b", at(2))
-	held := pipeline.SetAside{Position: at(3), TenantID: "tnt_b", EventID: "evt_x", Reason: "forged", Record: []byte{1}}
-	require.NoError(tb, w.Load(ctx, pipeline.Batch{
-		Partition: 3, From: at(0), Rows: []pipeline.Row{theirs, mine, only}, SetAside: []pipeline.SetAside{held}, Next: at(4),
-	}))
-
-	requireRows(tb, []pipeline.Row{mine}, everything(tb, ctx, w, "tnt_a"))
-	requireRows(tb, []pipeline.Row{theirs, only}, everything(tb, ctx, w, "tnt_b"))
-	_, err := w.Event(ctx, "tnt_a", only.EventID)
-	require.ErrorIs(tb, err, pipeline.ErrNoEvent)
-	n, err := w.CountEvents(ctx, "tnt_a")
-	require.NoError(tb, err)
-	require.EqualValues(tb, 1, n)
-	lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
-	require.NoError(tb, err)
-	require.Equal(tb, meter([]pipeline.Row{mine}, pipeline.MeterQuery{TenantID: "tnt_a"}, day), lines, "another tenant's key makes no duplicate")
-	list, err := w.Duplicates(ctx, "tnt_a", sealer.Position{}, at(9))
-	require.NoError(tb, err)
-	require.Empty(tb, list)
-	setAside, err := w.SetAsides(ctx, "tnt_a")
-	require.NoError(tb, err)
-	require.Empty(tb, setAside)
-	for _, stranger := range []string{"", "tnt_", "tnt_A", "tnt_%", "tnt_c"} {
-		require.Empty(tb, everything(tb, ctx, w, stranger), "%q", stranger)
-	}
-}
-
-// pages pages through a query until nothing is left.
-func pages(tb require.TestingT, ctx context.Context, w pipeline.Warehouse, q pipeline.EventQuery) []pipeline.Row {
-	var all []pipeline.Row
-	for {
-		page, err := w.Events(ctx, q)
-		require.NoError(tb, err)
-		require.LessOrEqual(tb, len(page), q.Limit)
-		all = append(all, page...)
-		require.Less(tb, len(all), 1000, "paging doesn't end")
-		if len(page) == 0 {
-			return all
-		}
-		last := page[len(page)-1].Position
-		if q.Newest {
-			q.Before = &last
-		} else {
-			q.After = &last
-		}
-	}
-}
-
-func checkCursors(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	var rows []pipeline.Row
-	for i := range int64(40) {
-		p := at(i)
-		p.Generation = uint32(1 + i/15)
-		tenant := "tnt_a"
-		if i%4 == 3 {
-			tenant = "tnt_b"
-		}
-		if i%3 == 0 {
-			rows = append(rows, delivery(tenant, p, noon, ""))
-		} else {
-			rows = append(rows, audit(tenant, p))
-		}
-	}
-	load(tb, ctx, w, rows...)
-	middle, late := rows[10].Position, rows[31].Position
-	for _, q := range []pipeline.EventQuery{
-		{},
-		{Newest: true},
-		{Types: []string{"right.issued"}},
-		{Types: []string{"delivery.recorded", "right.issued", "right.revoked"}, Newest: true},
-		{Types: []string{"right.revoked"}},
-		{After: &middle, Before: &late},
-		{After: &middle, Before: &late, Newest: true},
-		{After: &late, Before: &middle},
-	} {
-		q.TenantID, q.Limit = "tnt_a", len(rows)
-		want := events(rows, q)
-		for _, limit := range []int{1, 2, 7, len(rows)} {
-			q.Limit = limit
-			requireRows(tb, want, pages(tb, ctx, w, q))
-		}
-	}
-}
-
-// checkPagingBesideLoads pages upward while rows are loaded: what was there when
-// it began must come, and nothing may come twice.
-func checkPagingBesideLoads(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	const n, before = 200, 50
-	var rows []pipeline.Row
-	for i := range int64(n) {
-		rows = append(rows, audit("tnt_a", at(i)))
-	}
-	load(tb, ctx, w, rows[:before]...)
-	loaded := make(chan error, 1)
-	go func() {
-		var err error
-		for i := before; i < n && err == nil; i += 10 {
-			err = w.Load(ctx, pipeline.Batch{Partition: 3, From: at(int64(i)), Rows: rows[i : i+10], Next: at(int64(i + 10))})
-		}
-		loaded <- err
-	}()
-	seen := pages(tb, ctx, w, pipeline.EventQuery{TenantID: "tnt_a", Limit: 7})
-	require.NoError(tb, <-loaded)
-	require.GreaterOrEqual(tb, len(seen), before)
-	requireRows(tb, rows[:len(seen)], seen)
-}
-
-func checkSetAsides(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	held := func(partition int32, offset int64, tenant string) pipeline.SetAside {
-		return pipeline.SetAside{
-			Position: sealer.Position{Generation: 1, Partition: partition, Offset: offset},
-			TenantID: tenant, EventID: "evt_1", Reason: "header and event disagree", Record: []byte{0, 1, 255},
-		}
-	}
-	other := audit("tnt_b", sealer.Position{Generation: 1, Partition: 4, Offset: 0})
-	here := []pipeline.SetAside{held(3, 1, "tnt_a"), held(3, 2, ""), held(3, 3, "tnt_c")}
-	there := []pipeline.SetAside{held(4, 1, "")}
-	for range 2 { // setting aside again changes nothing
-		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, From: at(0), Rows: []pipeline.Row{audit("tnt_a", at(0))}, SetAside: here, Next: at(4)}))
-		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 4, From: other.Position, Rows: []pipeline.Row{other}, SetAside: there,
-			Next: sealer.Position{Generation: 1, Partition: 4, Offset: 2}}))
-	}
-	for _, c := range []struct {
-		tenant string
-		want   []pipeline.SetAside
-	}{
-		{"tnt_a", []pipeline.SetAside{here[0], here[1]}},
-		{"tnt_b", there},
-		{"tnt_c", []pipeline.SetAside{here[1], here[2], there[0]}},
-		{"tnt_d", []pipeline.SetAside{here[1], there[0]}},
-	} {
-		list, err := w.SetAsides(ctx, c.tenant)
-		require.NoError(tb, err)
-		require.Equal(tb, c.want, list, c.tenant)
-	}
-	next, _, err := w.Resume(ctx, 3)
-	require.NoError(tb, err)
-	require.Equal(tb, at(4), next, "a record set aside doesn't stop its partition")
 }

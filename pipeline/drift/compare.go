@@ -12,12 +12,15 @@ import (
 	"muniment/sealer"
 )
 
-// finding is one thing that is apart: an event, or a pack.
+// finding is one thing that is apart: an event, a pack, or a statement.
 type finding struct {
 	kind, tenantID, id string
 	first, last        sealer.Position
 	// By how much the rows of a pack are more than its header says.
 	entries, receipts, quantityMs, impressions int64
+	// By how much the rows of a statement come to more than it says.
+	currency   string
+	difference Difference
 }
 
 // compare looks at a piece. judged is false where nothing can be said of it: it is no longer
@@ -33,6 +36,8 @@ func (c *Checker) compare(ctx context.Context, p piece) (found []finding, judged
 		found, judged, err = c.duplicates(ctx, p)
 	case checkPacks:
 		found, judged, err = c.pack(ctx, p)
+	case checkStatements:
+		found, judged, err = c.statement(ctx, p)
 	}
 	return found, judged, err
 }
@@ -145,14 +150,10 @@ func (c *Checker) pack(ctx context.Context, p piece) (found []finding, judged bo
 		return nil, false, err
 	}
 	if pack == nil {
-		if p.after == c.walks.pack {
-			c.walks.pack, c.walks.packTurns = "", c.walks.packTurns+1
-		}
+		c.walks.packs.pass(p.after, "")
 		return nil, true, nil
 	}
-	if p.after == c.walks.pack {
-		c.walks.pack = pack.ID
-	}
+	c.walks.packs.pass(p.after, pack.ID)
 	next, ok, err := c.cfg.Loaded(ctx, pack.Last.Partition)
 	if err != nil || !ok || next.Compare(pack.Last) <= 0 {
 		return nil, false, err
@@ -164,6 +165,32 @@ func (c *Checker) pack(ctx context.Context, p piece) (found []finding, judged bo
 	c.metrics.checked.WithLabelValues(checkPacks).Inc()
 	if f, apart := pack.apart(rows, lines); apart {
 		found = append(found, f)
+	}
+	return found, true, nil
+}
+
+// statement compares the statement behind one with what its rows come to now.
+func (c *Checker) statement(ctx context.Context, p piece) (found []finding, judged bool, err error) {
+	s, err := c.cfg.NextStatement(ctx, p.after)
+	if err != nil {
+		return nil, false, err
+	}
+	if s == nil {
+		c.walks.statements.pass(p.after, "")
+		return nil, true, nil
+	}
+	c.walks.statements.pass(p.after, s.ID)
+	next, ok, err := c.cfg.Loaded(ctx, s.AsOf.Partition)
+	if err != nil || !ok || next.Compare(s.AsOf) < 0 {
+		return nil, false, err
+	}
+	difference, err := c.cfg.Restate(ctx, s)
+	if err != nil {
+		return nil, false, err
+	}
+	c.metrics.checked.WithLabelValues(checkStatements).Inc()
+	if difference != nil {
+		found = append(found, finding{kind: KindStatement, tenantID: s.TenantID, id: s.ID, first: s.AsOf, last: s.AsOf, currency: s.Currency, difference: *difference})
 	}
 	return found, true, nil
 }
@@ -184,9 +211,8 @@ func (p *Pack) apart(rows int64, lines []pipeline.MeterRow) (f finding, apart bo
 	for _, line := range p.Metering {
 		add(line, -1)
 	}
-	for _, l := range lines {
-		add(sealer.MeterRow{RightID: l.RightID, Substrate: l.Substrate, BasisID: l.BasisID,
-			MeteringBasis: l.MeteringBasis, Reason: l.Reason, Receipts: l.Receipts, QuantityMs: l.QuantityMs, Impressions: l.Impressions}, 1)
+	for i := range lines {
+		add(lines[i].Sealed(), 1)
 	}
 	maps.DeleteFunc(left, func(_ sealer.MeterRow, sum [3]int64) bool { return sum == [3]int64{} })
 	return f, f.entries != 0 || len(left) > 0
@@ -217,10 +243,13 @@ func (c *Checker) report(ctx context.Context, found []finding) {
 		}
 		found = found[n:]
 		what := []any{"kind", f.kind, "tenant", f.tenantID, "from", f.first.String(), "to", f.last.String(), "count", n, "first", f.id}
+		if f.kind == KindStatement {
+			what = append(what, "currency", f.currency, "receipts", f.difference.Receipts, "total", f.difference.Total, "held_amount", f.difference.HeldAmount)
+		}
 		if f.kind == KindPack {
 			what = append(what, "entries", f.entries, "receipts", f.receipts, "quantity_ms", f.quantityMs,
 				"impressions", float64(f.impressions)/sealer.Impression)
 		}
-		c.cfg.Logger.ErrorContext(ctx, "drift: log, warehouse and packs are apart", what...)
+		c.cfg.Logger.ErrorContext(ctx, "drift: log, warehouse, packs and statements are apart", what...)
 	}
 }

@@ -1,7 +1,7 @@
-// Package drift holds what the warehouse has loaded against what was logged and sealed, in
+// Package drift holds what the warehouse has loaded against what was logged, sealed and stated, in
 // the background. What is apart is drift: muniment_metering_drift has to be 0.
 //
-// Three things are compared, a piece at a time:
+// Four things are compared, a piece at a time:
 //
 //   - rows: a run of the log, as far as it is loaded, with the rows that stand at its
 //     positions. An event of the log needs a row there or below, unless its record was
@@ -10,6 +10,8 @@
 //   - duplicates: the decisions that are stored for a run of rows, with those that the rule
 //     makes of the rows now (see pipeline.Sink).
 //   - packs: what the header of a proof pack counts and sums, with the rows of its entries.
+//   - statements: what an issued statement says, with what its rows come to by the rules and
+//     disputes that it was made by, and its record with what the log has of it.
 //
 // A piece that differs is compared once more at the next look. What differs both times,
 // although all of it was loaded before the first, is drift: it is logged once, by tenant,
@@ -19,11 +21,15 @@
 // Nothing is repaired here: the check can't know which side is wrong, and a repair would hide
 // that evidence was touched.
 //
-// A look takes at most 8,192 records of the log, 1,024 rows' decisions, or one pack.
+// Nothing that a person may have erased is in a sum, so an erasure is no drift; nor is what comes
+// late, as a statement counts what stood before a position. A warehouse whose old rows an operator
+// has deleted has no record of that: packs and statements that counted them are drift.
+//
+// A look takes at most 8,192 records of the log, 1,024 rows' decisions, one pack, or one statement.
 // After a look the check is idle for 99 times as long as it took, so it takes one percent of a
 // processor at most, here and in the warehouse together; a large log takes days to go through.
 // There is no state but in memory: a process that starts begins anew, and what the log no
-// longer holds is compared by packs alone.
+// longer holds is compared by packs and statements alone.
 //
 // What can't be reached is not drift: the look fails, is counted, and its piece comes up in
 // the next turn.
@@ -50,6 +56,7 @@ const (
 	KindInvented   = "invented"   // a row has no event in the log
 	KindDuplicates = "duplicates" // a stored decision is not the rule's
 	KindPack       = "pack"       // a pack's header and its rows are apart
+	KindStatement  = "statement"  // a statement and its rows are apart
 )
 
 // Event names an event at one position.
@@ -86,6 +93,20 @@ type Pack struct {
 	Metering []sealer.MeterRow
 }
 
+// Statement is what the check needs to know of an issued statement.
+type Statement struct {
+	ID, TenantID, Currency string
+	// AsOf is the position before which all stands that it states.
+	AsOf sealer.Position
+}
+
+// Difference is by how much a statement's rows come to more than it says; amounts are decimals. Lines
+// may be apart where sums are not.
+type Difference struct {
+	Receipts          int64
+	Total, HeldAmount string
+}
+
 // Config of a Checker. Log, Loaded and Auditor are required.
 type Config struct {
 	Log pipeline.Reader
@@ -95,6 +116,11 @@ type Config struct {
 	// NextPack returns the pack with the lowest id above one, of any tenant, and nil behind the
 	// last; ids rise with time. nil: there are no packs here.
 	NextPack func(ctx context.Context, after string) (*Pack, error)
+	// NextStatement returns the issued statement with the lowest id above one, of any tenant, and
+	// nil behind the last; ids rise with time. Restate computes one anew from the warehouse, and
+	// returns nil if that is what it says. Both or neither.
+	NextStatement func(ctx context.Context, after string) (*Statement, error)
+	Restate       func(ctx context.Context, s *Statement) (*Difference, error)
 	// Logger gets what is found. Default: it is discarded.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
@@ -109,6 +135,8 @@ func (c *Config) validate() error {
 		return errors.New("drift: Loaded is nil")
 	case c.Auditor == nil:
 		return errors.New("drift: Auditor is nil")
+	case (c.NextStatement == nil) != (c.Restate == nil):
+		return errors.New("drift: one of NextStatement and Restate is nil")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -200,7 +228,7 @@ func (c *Checker) Whole(ctx context.Context) error {
 		if err := c.Look(ctx); err != nil {
 			return err
 		}
-		if c.suspect == nil && c.walks.whole(c.cfg.NextPack != nil) {
+		if c.suspect == nil && c.walks.whole(c.cfg.NextPack != nil, c.cfg.NextStatement != nil) {
 			return nil
 		}
 	}
@@ -262,7 +290,7 @@ func (c *Checker) note(ctx context.Context, p piece, found []finding) {
 	case len(found) == 0 && drifting:
 		delete(c.known, at)
 		c.order = slices.DeleteFunc(c.order, func(q piece) bool { return q.place() == at })
-		c.cfg.Logger.InfoContext(ctx, "drift is gone", "check", p.check, "from", p.from.String(), "to", p.to.String(), "behind_pack", p.after)
+		c.cfg.Logger.InfoContext(ctx, "drift is gone", "check", p.check, "from", p.from.String(), "to", p.to.String(), "behind", p.after)
 	case len(found) > 0 && (drifting || len(c.known) < maxDrifting):
 		if !drifting {
 			c.order = append(c.order, p)

@@ -127,12 +127,13 @@ func (b *books) checker(t *testing.T) *drift.Checker {
 func (b *books) requireDrift(t *testing.T, missing, invented int) {
 	t.Helper()
 	require.NoError(t, testutil.GatherAndCompare(b.registry, strings.NewReader(fmt.Sprintf(`
-		# HELP muniment_metering_drift Events whose row is missing, invented or decided otherwise than by the rule, and packs that are not what their rows add up to, seen at two looks; must be 0.
+		# HELP muniment_metering_drift Events whose row is missing, invented or decided otherwise than by the rule, and packs and statements that are not what their rows add up to, seen at two looks; must be 0.
 		# TYPE muniment_metering_drift gauge
 		muniment_metering_drift{kind="duplicates"} 0
 		muniment_metering_drift{kind="invented"} %d
 		muniment_metering_drift{kind="missing"} %d
 		muniment_metering_drift{kind="pack"} 0
+		muniment_metering_drift{kind="statement"} 0
 	`, invented, missing)), "muniment_metering_drift"))
 }
 
@@ -269,4 +270,76 @@ func TestLooksArePaced(t *testing.T) {
 		require.Greater(t, counters["muniment_metering_check_seconds_total"], 50.0)
 		require.LessOrEqual(t, counters["muniment_metering_check_seconds_total"], 0.0101*3*3600)
 	})
+}
+
+// TestStatementsAreComputedAnew: one whose rows come to something else is drift, logged once with the
+// difference, however many there are; one that is not loaded, or can't be computed, is not.
+func TestStatementsAreComputedAnew(t *testing.T) {
+	b := newBooks(100)
+	apart := map[string]drift.Difference{}
+	fails := map[string]bool{}
+	var list []drift.Statement
+	for n := range 5 {
+		list = append(list, drift.Statement{ID: fmt.Sprint("stm_", n), TenantID: "tnt_a", Currency: "EUR", AsOf: in(0, 1, 50)})
+	}
+	list[4].AsOf = in(0, 1, 101)
+	restated := 0
+	c, err := drift.New(drift.Config{
+		Log: b, Loaded: b.Loaded, Auditor: b, Logger: slog.New(slog.NewTextHandler(&b.out, nil)), Registerer: b.registry,
+		NextStatement: func(_ context.Context, after string) (*drift.Statement, error) {
+			for i := range list {
+				if list[i].ID > after {
+					return &list[i], nil
+				}
+			}
+			return nil, nil
+		},
+		Restate: func(_ context.Context, s *drift.Statement) (*drift.Difference, error) {
+			restated++
+			if fails[s.ID] {
+				return nil, errors.New("too many rows")
+			}
+			if d, ok := apart[s.ID]; ok {
+				return &d, nil
+			}
+			return nil, nil
+		},
+	})
+	require.NoError(t, err)
+	kinds := func() float64 {
+		families, err := b.registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "muniment_metering_drift" && m.GetLabel()[0].GetValue() == drift.KindStatement {
+					return m.GetGauge().GetValue()
+				}
+			}
+		}
+		return -1
+	}
+	require.NoError(t, c.Whole(t.Context()))
+	require.Zero(t, kinds())
+	require.Equal(t, 4, restated, "that which is not loaded is not")
+
+	apart["stm_1"] = drift.Difference{Receipts: -1, Total: "-1.25", HeldAmount: "0"}
+	apart["stm_4"] = apart["stm_1"]
+	for range 3 {
+		require.NoError(t, c.Whole(t.Context()))
+		require.EqualValues(t, 1, kinds())
+	}
+	require.Equal(t, 1, strings.Count(b.out.String(), "\n"), b.out.String())
+	require.Contains(t, b.out.String(), "kind=statement tenant=tnt_a from=1.0.50 to=1.0.50 count=1 first=stm_1 currency=EUR receipts=-1 total=-1.25 held_amount=0")
+
+	clear(apart)
+	require.NoError(t, c.Whole(t.Context()))
+	require.Zero(t, kinds())
+	fails["stm_0"], apart["stm_3"] = true, drift.Difference{Total: "1", HeldAmount: "0"}
+	for range 60 { // one that can't be computed does not keep the others from it
+		_ = c.Look(t.Context())
+	}
+	require.EqualValues(t, 1, kinds())
+
+	_, err = drift.New(drift.Config{Log: b, Loaded: b.Loaded, Auditor: b, NextStatement: func(context.Context, string) (*drift.Statement, error) { return nil, nil }})
+	require.ErrorContains(t, err, "Restate")
 }

@@ -17,15 +17,15 @@ func newMetrics() *metrics {
 	}
 	m := &metrics{
 		drift: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("drift",
-			"Events whose row is missing, invented or decided otherwise than by the rule, and packs that are not what their rows add up to, seen at two looks; must be 0.")),
+			"Events whose row is missing, invented or decided otherwise than by the rule, and packs and statements that are not what their rows add up to, seen at two looks; must be 0.")),
 			[]string{"kind"}),
 		checked: prometheus.NewCounterVec(prometheus.CounterOpts(opts("checked_total",
-			"Records of the log whose rows were compared, log positions whose duplicates were decided anew, and packs that were compared.")),
+			"Records of the log whose rows were compared, log positions whose duplicates were decided anew, and packs and statements that were compared.")),
 			[]string{"check"}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts(opts("check_failures_total", "Looks for drift that failed, as when the warehouse is away."))),
 		seconds:  prometheus.NewCounter(prometheus.CounterOpts(opts("check_seconds_total", "Time that was spent looking for drift, here and waiting for log and warehouse."))),
 	}
-	for _, check := range []string{checkRows, checkDuplicates, checkPacks} {
+	for _, check := range []string{checkRows, checkDuplicates, checkPacks, checkStatements} {
 		m.checked.WithLabelValues(check)
 	}
 	return m
@@ -33,7 +33,7 @@ func newMetrics() *metrics {
 
 // show shows what is known to be drift.
 func (c *Checker) show() {
-	sums := drifted{KindMissing: 0, KindInvented: 0, KindDuplicates: 0, KindPack: 0}
+	sums := drifted{KindMissing: 0, KindInvented: 0, KindDuplicates: 0, KindPack: 0, KindStatement: 0}
 	for _, d := range c.known {
 		for kind, n := range d {
 			sums[kind] += n

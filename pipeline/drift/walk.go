@@ -17,9 +17,10 @@ const (
 	checkRows       = "rows"
 	checkDuplicates = "duplicates"
 	checkPacks      = "packs"
+	checkStatements = "statements"
 )
 
-// piece is what one look compares: from ≤ position < to, or the next pack behind one.
+// piece is what one look compares: from ≤ position < to, or the next pack or statement behind one.
 type piece struct {
 	check    string
 	from, to sealer.Position
@@ -47,8 +48,25 @@ type walks struct {
 	look       int
 	partitions []*walk
 	log        *cursor // that the piece at hand is from, if it is one of the log in turn
-	pack       string  // the one that was compared last
-	packTurns  int
+	packs      series
+	statements series
+}
+
+// series goes through records by their ids, in turns.
+type series struct {
+	at    string // the one that was compared last
+	turns int    // that were finished
+}
+
+// pass goes on from one to the next, unless another was looked at again; with none, to a new turn.
+func (s *series) pass(from, to string) {
+	switch {
+	case from != s.at:
+	case to == "":
+		s.at, s.turns = "", s.turns+1
+	default:
+		s.at = to
+	}
 }
 
 // walk is that through one partition.
@@ -65,13 +83,13 @@ type cursor struct {
 }
 
 // whole says whether every walk has finished a turn.
-func (w *walks) whole(packs bool) bool {
+func (w *walks) whole(packs, statements bool) bool {
 	for _, p := range w.partitions {
 		if p.rows.turns == 0 || p.duplicates.turns == 0 {
 			return false
 		}
 	}
-	return len(w.partitions) > 0 && (!packs || w.packTurns > 0)
+	return len(w.partitions) > 0 && (!packs || w.packs.turns > 0) && (!statements || w.statements.turns > 0)
 }
 
 // next is the next piece in turn; ok is false when there is none of the check whose turn it is.
@@ -86,11 +104,14 @@ func (c *Checker) next(ctx context.Context) (p piece, ok bool, err error) {
 			w.partitions = append(w.partitions, new(walk))
 		}
 	}
-	const checks = 4
+	const checks = 5
 	turn, round := w.look%checks, w.look/checks
 	w.look++
-	if turn == 0 {
-		return piece{check: checkPacks, after: w.pack}, c.cfg.NextPack != nil, nil
+	switch turn {
+	case 0:
+		return piece{check: checkPacks, after: w.packs.at}, c.cfg.NextPack != nil, nil
+	case 4:
+		return piece{check: checkStatements, after: w.statements.at}, c.cfg.NextStatement != nil, nil
 	}
 	partition := int32(round % len(w.partitions))
 	first, next, err := c.loaded(ctx, partition)

@@ -1,25 +1,25 @@
-// Package edge is the log of a gateway in a process of its own: the promise, made by
-// Kafka or the node's spool, and in front of it a copy of the newest records in local
-// files, from which answers to idempotent retries are rendered.
+// Package edge is the log of a node in a process of its own: Kafka or the node's spool
+// makes records durable, and local files keep copies of the newest ones, from which
+// responses to idempotent retries are rendered.
 //
-// Append makes the promise first; that alone decides whether it fails. The copy
-// follows, and its position is what the caller gets. The copies are kept for
+// Append makes the record durable first; that alone decides whether it fails. Then it
+// writes the copy, whose position the caller gets. The copies are kept for
 // segment.LeastKeep, as far as Config.MaxBytes reaches, and are not synced: a crash of the
 // process loses none, a crash of the machine may lose any of them.
 //
-// The copies never stand in the way of a delivery. When one can't be written the
-// position is the zero one: the receipt is good, and nothing remembers its
-// Idempotency-Key. When one can't be read back the error is fs.ErrNotExist, and Scan
-// passes over it. Then a retry gets a receipt of its own, which is metered zero as a duplicate. What goes
-// wrong is told by the log and muniment_edge_copies_failed_total:
-//   - The copies reach MaxBytes, or the disk is full: the oldest make room.
+// A copy that fails never fails a delivery. If it can't be written the position is the zero
+// position: the receipt is good, and its Idempotency-Key is not known. If it can't be read
+// back the error is fs.ErrNotExist, and Scan skips it. Then a retry gets a receipt of its
+// own, which is metered zero as a duplicate. Failures are logged and counted by
+// muniment_edge_copies_failed_total:
+//   - The copies reach MaxBytes, or the disk is full: the oldest are removed.
 //   - A write fails for good: there are no more copies until the next start.
 //   - They are found damaged when the node starts: they are removed, with a warning.
-//   - The folder can't be opened: the node serves without copies. Only a folder that
-//     another process has is refused, and a wrong Config.
+//   - The folder can't be opened: the node serves without copies. Open fails only if
+//     another process has the folder open, and for a wrong Config.
 //
-// Non-goals: reading what other nodes wrote, and what is older than the copies: both
-// are the topic's.
+// Non-goals: reading what other nodes wrote, and what is older than the copies. The topic
+// has both.
 package edge
 
 import (
@@ -42,9 +42,9 @@ import (
 
 // Config of a Log. Promise and Dir are required.
 type Config struct {
-	// Promise makes records durable: kafka.Spooled. It stays the caller's.
+	// Promise makes records durable: kafka.Spooled. The caller closes it.
 	Promise pipeline.Appender
-	// Dir is the folder of the copies; it is made when it is missing.
+	// Dir is the folder of the copies; it is created if it doesn't exist.
 	Dir string
 	// MaxBytes bounds the copies; default 4 GiB, least two segments.
 	MaxBytes int64
@@ -94,16 +94,16 @@ type Log struct {
 	copies *segment.Log // nil when the folder can't be opened
 	failed prometheus.Counter
 
-	room   sync.Mutex   // held while room is made
-	shed   atomic.Int64 // how often that was
-	silent atomic.Bool  // copies fail, and the log was told
+	removing sync.Mutex   // held while the oldest copies are removed
+	removals atomic.Int64 // how often that was
+	failing  atomic.Bool  // copies fail, and that was logged
 }
 
 var _ pipeline.Log = (*Log)(nil)
 
-// Open opens the copies, and reads and checks all of them if the machine has not run on
-// since they were written. It fails if another
-// process has the folder (segment.ErrLocked), and for a wrong Config.
+// Open opens the copies. It reads and checks all of them if the machine was restarted since
+// they were written. It fails if another process has the folder open (segment.ErrLocked),
+// and for a wrong Config.
 func Open(cfg Config) (*Log, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -158,8 +158,8 @@ func (l *Log) Run(ctx context.Context) error {
 	}.Run(ctx)
 }
 
-// Append implements pipeline.Appender: the promise is Config.Promise's. The position
-// is that of the copy, the zero one if there is none.
+// Append implements pipeline.Appender by Config.Promise. The position is that of the copy,
+// the zero position if there is none.
 func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
 	if _, err := l.cfg.Promise.Append(ctx, r); err != nil {
 		return sealer.Position{}, err
@@ -168,7 +168,7 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 		l.failed.Inc()
 		return sealer.Position{}, nil
 	}
-	return l.noted(l.copy(ctx, r)), nil
+	return l.copied(l.copy(ctx, r)), nil
 }
 
 // AppendAll implements pipeline.Appender, as Append does.
@@ -176,7 +176,7 @@ func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.P
 	_, errs = l.cfg.Promise.AppendAll(ctx, rs)
 	at = make([]sealer.Position, len(rs))
 	var durable []*sealer.Record
-	var of []int // whose each of them is
+	var of []int // the index in rs of each of them
 	for i, err := range errs {
 		if err == nil {
 			durable, of = append(durable, rs[i]), append(of, i)
@@ -191,14 +191,14 @@ func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.P
 		if errors.Is(err, pipeline.ErrFull) {
 			copied[n], err = l.copy(ctx, durable[n])
 		}
-		at[of[n]] = l.noted(copied[n], err)
+		at[of[n]] = l.copied(copied[n], err)
 	}
 	return at, errs
 }
 
-// noted is the position of a copy, the zero one if there is none.
-func (l *Log) noted(at sealer.Position, err error) sealer.Position {
-	l.tell(err)
+// copied returns the position of a copy, and counts and logs an error.
+func (l *Log) copied(at sealer.Position, err error) sealer.Position {
+	l.logChange(err)
 	if err != nil {
 		l.failed.Inc()
 		return sealer.Position{}
@@ -206,43 +206,43 @@ func (l *Log) noted(at sealer.Position, err error) sealer.Position {
 	return at
 }
 
-// copy writes a copy; where there is no room for it the oldest make some.
+// copy writes a copy; if there is no space for it, it removes the oldest ones.
 func (l *Log) copy(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
 	for {
-		shed := l.shed.Load()
+		removals := l.removals.Load()
 		at, err := l.copies.Append(ctx, r)
 		if !errors.Is(err, pipeline.ErrFull) {
 			return at, err
 		}
-		if roomErr := l.makeRoom(shed); roomErr != nil {
-			return at, errors.Join(err, roomErr)
+		if removeErr := l.removeOldest(removals); removeErr != nil {
+			return at, errors.Join(err, removeErr)
 		}
 	}
 }
 
-var errNoRoom = errors.New("no older copy is left to make room")
+var errNoneLeft = errors.New("no older copy is left to remove")
 
-// makeRoom removes the oldest copies, unless somebody else did so since shed was read.
-func (l *Log) makeRoom(shed int64) error {
-	l.room.Lock()
-	defer l.room.Unlock()
-	if l.shed.Load() != shed {
+// removeOldest removes the oldest copies, unless another call did since removals was read.
+func (l *Log) removeOldest(removals int64) error {
+	l.removing.Lock()
+	defer l.removing.Unlock()
+	if l.removals.Load() != removals {
 		return nil
 	}
-	removed, err := l.copies.Shed()
+	removed, err := l.copies.RemoveOldest()
 	if err == nil && !removed {
-		err = errNoRoom
+		err = errNoneLeft
 	}
 	if err == nil {
-		l.shed.Add(1)
+		l.removals.Add(1)
 	}
 	return err
 }
 
-// tell logs when copies begin to fail and when they succeed again.
-func (l *Log) tell(err error) {
+// logChange logs when copies begin to fail and when they succeed again.
+func (l *Log) logChange(err error) {
 	fails := err != nil
-	if l.silent.Load() == fails || !l.silent.CompareAndSwap(!fails, fails) {
+	if l.failing.Load() == fails || !l.failing.CompareAndSwap(!fails, fails) {
 		return
 	}
 	if fails {
@@ -269,14 +269,13 @@ func (l *Log) Read(ctx context.Context, at sealer.Position) (sealer.Entry, error
 	return e, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 }
 
-// Scan implements pipeline.Reader for the copies, except that it passes over those that
-// can't be read, and tells of them: what reads all copies, as a node does when it starts,
-// is to have the others.
+// Scan implements pipeline.Reader for the copies, except that it skips and logs those that
+// can't be read: a node that reads all copies when it starts needs the others.
 func (l *Log) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
 	if l.copies == nil {
 		return nil
 	}
-	for step := int64(1); ; step *= 2 { // a bad stretch costs few attempts, and at most as much again behind it
+	for step := int64(1); ; step *= 2 { // few attempts for a damaged range, which at most doubles what is skipped
 		next := from
 		var stopped error
 		err := l.copies.Scan(ctx, from, to, func(e sealer.Entry) error {
@@ -284,9 +283,9 @@ func (l *Log) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer
 			stopped = fn(e)
 			return stopped
 		})
-		told := slices.ContainsFunc([]error{pipeline.ErrClosed, pipeline.ErrGone, pipeline.ErrBeyondEnd},
+		final := slices.ContainsFunc([]error{pipeline.ErrClosed, pipeline.ErrGone, pipeline.ErrBeyondEnd},
 			func(sentinel error) bool { return errors.Is(err, sentinel) })
-		if err == nil || told || stopped != nil || ctx.Err() != nil {
+		if err == nil || final || stopped != nil || ctx.Err() != nil {
 			return err
 		}
 		_, end, boundsErr := l.copies.Bounds(ctx, 0)

@@ -22,7 +22,7 @@ import (
 	"muniment/sealer"
 )
 
-// promise remembers what it was asked to make durable.
+// promise keeps what it makes durable.
 type promise struct {
 	mu      sync.Mutex
 	records []string

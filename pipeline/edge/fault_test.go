@@ -71,7 +71,7 @@ func TestKill(t *testing.T) {
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		told := map[sealer.Position]string{}
+		acked := map[sealer.Position]string{}
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			id, text, ok := strings.Cut(lines.Text(), " ")
 			at, err := sealer.ParsePosition(text)
@@ -79,16 +79,16 @@ func TestKill(t *testing.T) {
 				break // the line that the kill cut
 			}
 			require.NotZero(t, at)
-			told[at] = id
-			if len(told) == 300 {
+			acked[at] = id
+			if len(acked) == 300 {
 				require.NoError(t, cmd.Process.Kill())
 			}
 		}
 		require.Error(t, cmd.Wait())
-		answered += len(told)
+		answered += len(acked)
 
 		l := mustOpen(t, Config{Promise: new(promise), Dir: dir, SegmentBytes: 64 << 10})
-		for at, id := range told {
+		for at, id := range acked {
 			e, err := l.Read(t.Context(), at)
 			require.NoError(t, err)
 			require.Equal(t, id, e.EventID)
@@ -148,8 +148,8 @@ func (f diskFile) WriteAt(b []byte, at int64) (int, error) {
 	return f.File.WriteAt(b, at)
 }
 
-// TestFullDisk fills the disk: the oldest copies make room for new ones; when there
-// are none left, receipts are good without copies, and copied again when there is room.
+// TestFullDisk fills the disk: the oldest copies are removed for new ones; when
+// there are none left, receipts are good without copies, and copied again when there is space.
 func TestFullDisk(t *testing.T) {
 	d := &disk{FS: segment.OS()}
 	d.free.Store(40 << 10)

@@ -15,10 +15,10 @@ import (
 	"muniment/gateway/certs/certstest"
 )
 
-// requireRefused waits until a log tells why it doesn't get ready.
+// requireRefused waits until a log reports why it isn't ready.
 func requireRefused(tb testing.TB, cfg Config, why string) {
 	tb.Helper()
-	cfg.ReadPatience = 100 * time.Millisecond
+	cfg.ReadTimeout = 100 * time.Millisecond
 	l := mustOpen(tb, cfg)
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
@@ -62,7 +62,7 @@ func TestTLS(t *testing.T) {
 	requireRefused(t, with(certs.ClientFlags{CA: authority.File, ServerName: "kafka.example.com"}), "kafka.example.com")
 	requireRefused(t, Config{Brokers: brokers}, "TLS, user or password")
 
-	other.Replace(t, pair, certstest.Leaf{}) // the brokers are somebody else's now
+	other.Replace(t, pair, certstest.Leaf{}) // other brokers have the address now
 	requireRefused(t, good, "certificate signed by unknown authority")
 	text, err := os.ReadFile(other.File)
 	require.NoError(t, err)

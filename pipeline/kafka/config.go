@@ -29,43 +29,42 @@ type Config struct {
 	// Topic; default DefaultTopic.
 	Topic string
 
-	// TLS is asked, for each connection, how to encrypt it and whom to trust as the host
-	// that is dialled; nil is plain TCP.
+	// TLS returns, for each connection, its configuration for the host that is dialled;
+	// nil is plain TCP.
 	TLS func(host string) *tls.Config
 	// SASL authenticates every connection; the zero value does not.
 	SASL SASL
 
-	// RequestTimeout bounds one request to a broker. A produce request tells the
-	// broker half of it. Default 30 s: a shorter one makes copies during a fail-over.
+	// RequestTimeout bounds one request to a broker. The broker gets half of it for a
+	// produce request. Default 30 s: a shorter one makes copies during a fail-over.
 	RequestTimeout time.Duration
-	// ReadPatience is how long a read tries again what may pass, such as a fail-over;
+	// ReadTimeout is how long a read retries failures that may pass, such as a fail-over;
 	// default 10 s.
-	ReadPatience time.Duration
+	ReadTimeout time.Duration
 	// MinBackoff and MaxBackoff bound the pause after a failed request; it doubles from
 	// the first to the second. Defaults 20 ms and 500 ms.
 	MinBackoff, MaxBackoff time.Duration
 
-	// RequestBytes is the size at which a partition's share of a produce request takes
+	// RequestBytes is the size at which a partition's batch in a produce request takes
 	// no further record; default 1 MiB, and never more than the topic's
-	// max.message.bytes. A request takes at least one partition's share, and no further
-	// one beyond four times as much.
+	// max.message.bytes. A request takes at least one batch, and no further one beyond
+	// four times as much.
 	RequestBytes int
 	// QueueBytes bounds the records that wait for an acknowledgement, over all
 	// partitions; default 64 MiB. Append refuses more with pipeline.ErrFull. They take
-	// up to twice as much memory, for a record doesn't begin in one piece of it and end
-	// in the next: the most if each is a little over 8 KiB.
+	// up to twice as much memory, most if each is a little over 8 KiB: memory is taken in
+	// pieces of 16 KiB, and a record is never split.
 	QueueBytes int
-	// CheckEvery is the pause between two looks at the topic's description, which find
-	// one that was recreated; default 10 s.
+	// CheckEvery is the pause between two reads of the topic's description, which notice
+	// that the topic was recreated; default 10 s.
 	CheckEvery time.Duration
 
 	// OnFailure is called once when the log fails for good: the process should stop and
 	// start again. nil does nothing.
 	OnFailure func(error)
-	// Log hears when the brokers can't be reached and when they can again; nil
-	// discards it.
+	// Log logs when the brokers can't be reached and when they can again; nil discards it.
 	Log *slog.Logger
-	// Registerer takes the metrics until Close; nil keeps them to ourselves.
+	// Registerer takes the metrics until Close; nil registers none.
 	Registerer prometheus.Registerer
 	// Dial opens connections; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -81,12 +80,11 @@ type SASL struct {
 	// Mechanism is plain, scram-sha-256 or scram-sha-512; empty is none.
 	Mechanism      string
 	User, Password string
-	// PasswordNow is asked for each connection, in place of Password; nil: it stays
-	// the same.
+	// PasswordNow, if set, returns the password for each connection, in place of Password.
 	PasswordNow func() (string, error)
 }
 
-// mechanism is nil where there is no authentication.
+// mechanism is nil without authentication.
 func (s SASL) mechanism() (sasl.Mechanism, error) {
 	if s.Mechanism == "" {
 		return nil, nil
@@ -98,7 +96,7 @@ func (s SASL) mechanism() (sasl.Mechanism, error) {
 	return fresh{m.Name(), s}, nil
 }
 
-// now is the mechanism with the password of now.
+// now is the mechanism with the current password.
 func (s SASL) now() (m sasl.Mechanism, err error) {
 	if s.PasswordNow != nil {
 		if s.Password, err = s.PasswordNow(); err != nil {
@@ -116,7 +114,7 @@ func (s SASL) now() (m sasl.Mechanism, err error) {
 	return nil, fmt.Errorf("SASL mechanism %q is none of plain, scram-sha-256, scram-sha-512", s.Mechanism)
 }
 
-// fresh is a mechanism that learns the password anew for each connection.
+// fresh is a mechanism that reads the password for each connection.
 type fresh struct {
 	name string
 	sasl SASL
@@ -135,8 +133,8 @@ func (f fresh) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 const (
 	defaultRequestBytes = 1 << 20
 	defaultQueueBytes   = 64 << 20
-	// metadataTTL bounds how long a broker that is no longer the leader is asked: the
-	// library looks anew at random within this time, whatever a broker answers.
+	// metadataTTL bounds how long requests go to a broker that is no longer the leader: the
+	// library refreshes its metadata at random within this time, whatever a broker answers.
 	metadataTTL = time.Second
 )
 
@@ -144,7 +142,7 @@ const (
 func (c Config) complete() (Config, error) {
 	c.Topic = cmp.Or(c.Topic, DefaultTopic)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 30*time.Second)
-	c.ReadPatience = cmp.Or(c.ReadPatience, 10*time.Second)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 10*time.Second)
 	c.MinBackoff = cmp.Or(c.MinBackoff, 20*time.Millisecond)
 	c.MaxBackoff = max(cmp.Or(c.MaxBackoff, 500*time.Millisecond), c.MinBackoff)
 	c.RequestBytes = cmp.Or(c.RequestBytes, defaultRequestBytes)
@@ -162,7 +160,7 @@ func (c Config) complete() (Config, error) {
 	switch {
 	case len(c.Brokers) == 0:
 		return c, errors.New("kafka: Brokers is empty")
-	case c.RequestTimeout < 0 || c.ReadPatience < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0 || c.CheckEvery < 0:
+	case c.RequestTimeout < 0 || c.ReadTimeout < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0 || c.CheckEvery < 0:
 		return c, errors.New("kafka: a duration is negative")
 	case c.RequestBytes < 0 || c.QueueBytes < 0:
 		return c, errors.New("kafka: a size is negative")
@@ -193,8 +191,8 @@ func overTLS(dial dialFunc, configOf func(host string) *tls.Config) dialFunc {
 	}
 }
 
-// client reaches the brokers; the transport's idle connections are the caller's to
-// close.
+// client returns a client of the brokers; the caller closes the transport's idle
+// connections.
 func (c Config) client() (*kafkago.Client, *kafkago.Transport, error) {
 	mechanism, err := c.SASL.mechanism()
 	if err != nil {

@@ -56,8 +56,8 @@ func fakeCluster(tb testing.TB, opts ...kfake.Opt) (*kfake.Cluster, []string) {
 	return c, c.ListenAddrs()
 }
 
-// freshTopic makes a topic of its own for a test on a cluster and tells how to reach
-// it.
+// freshTopic makes a topic of its own for a test on a cluster and returns its
+// configuration.
 func freshTopic(tb testing.TB, brokers []string, topic Topic) Config {
 	cfg := Config{
 		Brokers: brokers,

@@ -61,7 +61,7 @@ func (b ownBrokers) addresses() []string {
 	return nil
 }
 
-// full asks for the long forms of tests.
+// full runs the long forms of tests.
 var full = os.Getenv("MUNIMENT_TEST_FULL") != ""
 
 // TestBrokerKilled kills the only broker under load and starts it again, in the full form

@@ -14,7 +14,7 @@ import (
 	"muniment/pipeline"
 )
 
-// The settings of a topic that we look at.
+// The settings of a topic that are read.
 const (
 	settingCleanup        = "cleanup.policy"
 	settingGeneration     = "delete.retention.ms" // see the package comment
@@ -22,11 +22,12 @@ const (
 	settingMessageBytes   = "max.message.bytes"
 	settingRetention      = "retention.ms"
 	settingRetentionBytes = "retention.bytes"
+	settingSegment        = "segment.ms"
 	settingTimestamp      = "message.timestamp.type"
 	settingUnclean        = "unclean.leader.election.enable"
 )
 
-// description is a topic as the brokers tell of it.
+// description is a topic as the brokers describe it.
 type description struct {
 	partitions  int
 	replication int // least over the partitions
@@ -38,10 +39,10 @@ type setting struct {
 	own   bool // set on the topic itself, no default of the cluster
 }
 
-// errNoTopic says that the cluster has no such topic.
+// errNoTopic: the cluster has no such topic.
 var errNoTopic = errors.New("no such topic")
 
-// describe asks the brokers for a topic.
+// describe reads the description of a topic from the brokers.
 func describe(ctx context.Context, client *kafkago.Client, name string) (description, error) {
 	meta, err := client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{name}})
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -98,7 +99,7 @@ func (d description) generation() (uint32, error) {
 	return uint32(n), nil
 }
 
-// number is a setting that is one.
+// number returns a setting that has to be a number.
 func (d description) number(name string) (int64, error) {
 	n, err := strconv.ParseInt(d.settings[name].value, 10, 64)
 	if err != nil {
@@ -107,14 +108,14 @@ func (d description) number(name string) (int64, error) {
 	return n, nil
 }
 
-// check says why a log can't work on the topic.
+// check returns why a log can't work on the topic; nil if it can.
 func (d description) check() error {
 	generation, err := d.generation()
 	if err != nil {
 		return err
 	}
 	if generation == 0 {
-		return fmt.Errorf("%w: it has no generation (it was not made, or not taken over, by migrate)", ErrTopic)
+		return fmt.Errorf("%w: it has no generation: run muniment migrate", ErrTopic)
 	}
 	if policy := d.settings[settingCleanup].value; policy != "delete" {
 		return fmt.Errorf("%w: %s=%s drops records from its middle, it must be delete", ErrTopic, settingCleanup, policy)
@@ -126,26 +127,27 @@ func (d description) check() error {
 	return err
 }
 
-// sized says that the brokers drop records also by their size, whatever their age.
+// sized reports whether the brokers also drop records by the partition's size, whatever
+// their age.
 func (d description) sized() bool {
 	n, err := d.number(settingRetentionBytes)
 	return err == nil && n >= 0
 }
 
-// unwise says what migrate would set otherwise. The log works on such a topic all the
-// same: to refuse it would keep records from being loaded, when they may be dropped early.
-func (d description) unwise() string {
+// warning lists what migrate would change; empty for nothing. The log works on such a topic
+// all the same: refusing it would stop the loading of records that may be dropped early.
+func (d description) warning() string {
 	var all []string
 	if d.sized() {
-		all = append(all, settingRetentionBytes+"="+d.settings[settingRetentionBytes].value+" drops records before "+settingRetention+" has passed, and nobody can tell when")
+		all = append(all, settingRetentionBytes+"="+d.settings[settingRetentionBytes].value+" drops records before "+settingRetention+" has passed, at an unknown time")
 	}
-	if s, told := d.settings[settingTimestamp]; told && s.value != "LogAppendTime" {
-		all = append(all, settingTimestamp+"="+s.value+" has records kept by the clock of whoever wrote them")
+	if s, known := d.settings[settingTimestamp]; known && s.value != "LogAppendTime" {
+		all = append(all, settingTimestamp+"="+s.value+" keeps records by the clocks of the nodes that wrote them")
 	}
 	return strings.Join(all, "; ")
 }
 
-// watch learns what the topic is, and then sees to it that it stays so.
+// watch describes the topic, and then again and again to notice changes.
 func (l *Log) watch(ctx context.Context) {
 	backoff := l.cfg.MinBackoff
 	for {
@@ -170,8 +172,8 @@ func (l *Log) watch(ctx context.Context) {
 			wait = min(wait, backoff)
 			backoff = min(2*backoff, l.cfg.MaxBackoff)
 		}
-		// At most one look per backoff, however often it is asked for.
-		if !pause(ctx, min(wait, l.cfg.MinBackoff)) {
+		// At most one description per MinBackoff, however often lookAgain is called.
+		if pipeline.Pause(ctx, min(wait, l.cfg.MinBackoff)) != nil {
 			return
 		}
 		looking, cancel := context.WithTimeout(ctx, wait)
@@ -183,7 +185,7 @@ func (l *Log) watch(ctx context.Context) {
 	}
 }
 
-// lookAgain asks for a look now; it doesn't wait.
+// lookAgain makes watch describe the topic now; it doesn't wait.
 func (l *Log) lookAgain() {
 	select {
 	case l.look <- struct{}{}:
@@ -202,10 +204,10 @@ func (l *Log) lookOnce(ctx context.Context) error {
 	generation, _ := d.generation()
 	size, _ := d.number(settingMessageBytes)
 	retention, _ := d.number(settingRetention)
-	if unwise := d.unwise(); unwise != l.unwise {
-		l.unwise = unwise
-		if unwise != "" {
-			l.cfg.Log.Warn("topic of the log is not set as it should be: run muniment migrate", "topic", l.cfg.Topic, "why", unwise)
+	if warning := d.warning(); warning != l.warning {
+		l.warning = warning
+		if warning != "" {
+			l.cfg.Log.Warn("topic of the log is not set as it should be: run muniment migrate", "topic", l.cfg.Topic, "why", warning)
 		}
 	}
 	if old := l.topic; old != nil {
@@ -233,7 +235,7 @@ func (l *Log) lookOnce(ctx context.Context) error {
 		t.queues = append(t.queues, newQueue(l, int32(p)))
 	}
 	l.mu.Lock()
-	l.topic, l.topicErr = t, nil // nobody appends to a log that isn't ready
+	l.topic, l.topicErr = t, nil
 	l.mu.Unlock()
 	close(l.known)
 	return nil

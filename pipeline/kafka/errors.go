@@ -7,9 +7,8 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// refusedContent says that a broker will never take these bytes: whoever sends them
-// again gets the same answer. Everything else may pass, an authorization that is
-// missing included: an operator can mend it while records wait.
+// refusedContent reports whether a broker will never take these bytes. All other errors
+// may pass, a missing authorization included: an operator can mend it while records wait.
 func refusedContent(err error) bool {
 	var code kafkago.Error
 	if !errors.As(err, &code) {
@@ -23,17 +22,17 @@ func refusedContent(err error) bool {
 	return false
 }
 
-// damagedBatch says that a batch doesn't match its checksum; the library has no
+// damagedBatch reports whether a batch doesn't match its checksum; the library has no
 // error value for it.
 func damagedBatch(err error) bool {
 	return strings.Contains(err.Error(), "crc32 checksum mismatch")
 }
 
-// errFailing says that a record was sent, and brokers have failed to take it so far.
+// errFailing: a record was sent, and each attempt has failed so far.
 var errFailing = errors.New("the brokers fail")
 
-// ErrTooLarge says that a record is larger than the topic takes. It was not sent.
+// ErrTooLarge: a record is larger than the topic takes. It was not sent.
 var ErrTooLarge = errors.New("record is too large")
 
-// ErrTopic says that a topic is not as it has to be. An operator has to look.
+// ErrTopic: a topic's configuration is not what a log needs. An operator has to mend it.
 var ErrTopic = errors.New("unfit topic")

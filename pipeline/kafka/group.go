@@ -20,16 +20,16 @@ import (
 // DefaultGroup is the consumer group of the loaders of a topic.
 func DefaultGroup(topic string) string { return "muniment.pipeline." + topic }
 
-// GroupConfig says how loader processes share the partitions of a topic.
+// GroupConfig says how the partitions of a topic are divided among loader processes.
 type GroupConfig struct {
-	// Name of the consumer group; default that of DefaultGroup. Services with topics of
-	// their own may share a group, and rebalance each other then.
+	// Name of the consumer group; default that of DefaultGroup. Services with different
+	// topics may use one group; then each rebalance affects all of them.
 	Name string
 	// SessionTimeout is how long the partitions of a member that died stay unloaded.
 	// Default 10 s; brokers refuse less than their group.min.session.timeout.ms, 6 s.
 	SessionTimeout time.Duration
-	// Heartbeat is the pause between two signs of life, and how long a member may take
-	// to notice that partitions are shared anew; default 500 ms.
+	// Heartbeat is the pause between two heartbeats, and how long a member may take to
+	// notice a rebalance; default 500 ms.
 	Heartbeat time.Duration
 	// RebalanceTimeout is how long the others wait for a member to hand over its
 	// partitions before they go on without it; default 30 s.
@@ -37,9 +37,9 @@ type GroupConfig struct {
 	// JoinBackoff is the pause after joining has failed; default 1 s.
 	JoinBackoff time.Duration
 
-	// Loaded is where the warehouse stands. It is committed as the group's offset every
-	// CommitEvery (default 10 s), for monitors of consumer lag and for Committed; no
-	// loading begins there. nil commits nothing.
+	// Loaded returns the warehouse's position of a partition. It is committed as the
+	// group's offset every CommitEvery (default 10 s), for monitors of consumer lag and for
+	// Committed; loading never begins there. nil commits nothing.
 	Loaded      func(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 	CommitEvery time.Duration
 }
@@ -60,19 +60,19 @@ func (c GroupConfig) complete(topic string) (GroupConfig, error) {
 	return c, nil
 }
 
-// Group is this process as a member of a consumer group, which shares the partitions
-// of a topic among its members. It decides who loads and nothing else: where a loader
-// begins is what the warehouse says, and two members that load one partition, as when
-// one of them was thought dead, waste work and harm nothing.
+// Group is this process as a member of a consumer group, which divides the partitions of a
+// topic among its members. It decides which process loads a partition and nothing else: a
+// loader begins at the warehouse's position, and two members that load one partition, as
+// when one of them was thought dead, waste work and harm nothing.
 type Group struct {
 	log     *Log
 	cfg     GroupConfig
 	metrics groupMetrics
 
 	mu sync.Mutex
-	// outside is why this process is no member now; nil if it is. Guarded by mu.
-	outside error
-	// committed are the offsets that the group had when it last gave partitions to this
+	// notMember is why this process is no member now; nil if it is. Guarded by mu.
+	notMember error
+	// committed are the group's offsets as of the last assignment of partitions to this
 	// process. Guarded by mu.
 	committed map[int32]sealer.Position
 }
@@ -85,14 +85,14 @@ type groupMetrics struct {
 }
 
 // Group makes this process a member of a group while Run runs, which may be called
-// once. It reaches the brokers as the log does, and shows its metrics where the log
-// shows its own, until Run returns.
+// once. It uses the log's configuration of the brokers, and its registry for metrics, until
+// Run returns.
 func (l *Log) Group(cfg GroupConfig) (*Group, error) {
 	cfg, err := cfg.complete(l.cfg.Topic)
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{log: l, cfg: cfg, outside: errors.New("it has not joined yet"), metrics: groupMetrics{
+	g := &Group{log: l, cfg: cfg, notMember: errors.New("it has not joined yet"), metrics: groupMetrics{
 		generations: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "muniment_kafka_group_generations_total",
 			Help: "How often this process was assigned partitions anew.",
@@ -108,23 +108,23 @@ func (l *Log) Group(cfg GroupConfig) (*Group, error) {
 	return g, nil
 }
 
-// Ready says why this process is no member of the group.
+// Ready returns why this process is no member of the group; nil if it is.
 func (g *Group) Ready() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.outside != nil {
-		return fmt.Errorf("not a member of consumer group %s: %w", g.cfg.Name, g.outside)
+	if g.notMember != nil {
+		return fmt.Errorf("not a member of consumer group %s: %w", g.cfg.Name, g.notMember)
 	}
 	return nil
 }
 
-func (g *Group) setOutside(err error) {
+func (g *Group) setNotMember(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.outside = err
+	g.notMember = err
 }
 
-// Committed is where the warehouse stood, as the group has it, when the partition was
+// Committed is the warehouse's position as the group had stored it when the partition was
 // last assigned to this process; ok is false when that is not known. It is at or before
 // what is loaded, unless the log was restored.
 func (g *Group) Committed(partition int32) (next sealer.Position, ok bool) {
@@ -138,12 +138,12 @@ func (g *Group) Committed(partition int32) (next sealer.Position, ok bool) {
 // brokers that are away. It returns an error when the log has failed or was closed.
 func (g *Group) Run(ctx context.Context, load func(ctx context.Context, partition int32)) error {
 	defer pipeline.Unregister(g.log.cfg.Registerer, g.metrics.generations, g.metrics.failures)
-	ctx, cancel := g.log.bound(ctx)
+	ctx, cancel := g.log.untilStopped(ctx)
 	defer cancel()
 	if err := g.run(ctx, load); err != nil {
 		return fmt.Errorf("cannot be a member of consumer group %s: %w", g.cfg.Name, err)
 	}
-	return g.log.dead()
+	return g.log.stopErr()
 }
 
 func (g *Group) run(ctx context.Context, load func(ctx context.Context, partition int32)) error {
@@ -190,11 +190,11 @@ func (g *Group) run(ctx context.Context, load func(ctx context.Context, partitio
 			// Others joined or left while this process did; it does so again.
 		case err != nil:
 			g.metrics.failures.Inc()
-			g.setOutside(err)
+			g.setNotMember(err)
 			g.log.cfg.Log.Warn("cannot join the consumer group", "group", g.cfg.Name, "err", err)
 		default:
 			g.metrics.generations.Inc()
-			g.setOutside(nil)
+			g.setNotMember(nil)
 			g.serve(ctx, t, generation, load)
 		}
 	}
@@ -204,17 +204,17 @@ const (
 	// requestTime bounds a request to the group's coordinator, beside the time for
 	// which that waits for other members.
 	requestTime = 5 * time.Second
-	// leaveTime is how long leaving may take: a process that is told to stop can't wait
-	// for brokers that are away, or for a rebalance that others delay.
+	// leaveTime is how long leaving may take: a process that has to stop can't wait for
+	// brokers that are away, or for a rebalance that others delay.
 	leaveTime = 3 * time.Second
 )
 
-// leave tells the group that this process goes, so that the others needn't wait for
-// the end of its session.
+// leave leaves the group, so that the other members needn't wait for the end of this
+// process's session.
 func leave(group *kafkago.ConsumerGroup, hangUp func()) {
-	patience := time.AfterFunc(leaveTime, hangUp)
-	defer patience.Stop()
-	_ = group.Close() // it has no error to tell
+	timeout := time.AfterFunc(leaveTime, hangUp)
+	defer timeout.Stop()
+	_ = group.Close() // always nil
 }
 
 // serve loads the partitions of one generation until it ends, or ctx is done.
@@ -254,12 +254,12 @@ func (g *Group) serve(ctx context.Context, t *topic, generation *kafkago.Generat
 	work.Wait()
 }
 
-// commit tells the brokers now and then how far the warehouse is.
+// commit commits the warehouse's positions every CommitEvery, until ctx is done.
 func (g *Group) commit(ctx context.Context, t *topic, generation *kafkago.Generation, partitions []int32) {
 	for {
 		offsets := map[int]int64{}
 		for _, p := range partitions {
-			// A warehouse that is away is the loader's to tell, and no fault of the group.
+			// The loader logs a warehouse that is away.
 			next, ok, loadedErr := g.cfg.Loaded(ctx, p)
 			if loadedErr == nil && ok && next.Generation == t.generation {
 				offsets[int(p)] = next.Offset
@@ -273,17 +273,16 @@ func (g *Group) commit(ctx context.Context, t *topic, generation *kafkago.Genera
 			g.metrics.failures.Inc()
 			g.log.cfg.Log.Warn("cannot commit offsets for monitors", "group", g.cfg.Name, "err", err)
 		}
-		if !pause(ctx, g.cfg.CommitEvery) {
+		if pipeline.Pause(ctx, g.cfg.CommitEvery) != nil {
 			return
 		}
 	}
 }
 
-// balancer shares out all partitions of the topic, in runs of equal length. The
-// library would share out those that a broker knows of: for one that has just started
-// that may be none, and then nobody would load anything until somebody joins or leaves.
-// Members with other topics get what the broker knows: who leads the group shares out
-// for all of them.
+// balancer assigns all partitions of the topic, in ranges of equal length. The library
+// would assign those that a broker knows of: for a broker that has just started that may be
+// none, and nothing would be loaded until the next member joins or leaves. The group's
+// leader assigns for all members; those with other topics get what the broker knows.
 type balancer struct {
 	topic      string
 	partitions int
@@ -306,8 +305,8 @@ func (b balancer) AssignGroups(members []kafkago.GroupMember, known []kafkago.Pa
 	return kafkago.RangeGroupBalancer{}.AssignGroups(members, all)
 }
 
-// until makes connections that break when ctx is done, those that are being made
-// included.
+// until is dial for connections that break when ctx is done, also while they are being
+// made.
 func until(ctx context.Context, dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/goleak"
 
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
@@ -224,8 +222,8 @@ func (n *network) set(cut bool) {
 	n.conns = nil
 }
 
-// A member that loses the brokers stops loading and tells why; its partitions are
-// loaded by another one when its session has ended, and shared again once it is back.
+// A member that loses the brokers stops loading and reports why; its partitions are
+// loaded by another one when its session has ended, and rebalanced once it is back.
 func TestGroupLosesAMember(t *testing.T) {
 	t.Parallel()
 	cfg := freshTopic(t, fakeBrokers(t, kfake.GroupMinSessionTimeout(100*time.Millisecond)), Topic{})
@@ -250,8 +248,8 @@ func TestGroupLosesAMember(t *testing.T) {
 	require.Eventually(t, func() bool { return a.Ready() == nil }, time.Minute, 5*time.Millisecond)
 }
 
-// The group asks for the topic's partitions before it shares them out: a broker that
-// has forgotten them doesn't make it share out nothing.
+// The group assigns the topic's partitions as the log knows them, even if a broker has
+// forgotten them.
 func TestGroupTrustsTheLogForPartitions(t *testing.T) {
 	assigned := balancer{"topic", 3}.AssignGroups([]kafkago.GroupMember{
 		{ID: "a", Topics: []string{"topic"}}, {ID: "b", Topics: []string{"topic"}},
@@ -260,8 +258,8 @@ func TestGroupTrustsTheLogForPartitions(t *testing.T) {
 	require.Len(t, assigned, 2)
 }
 
-// Services with topics of their own that share a group don't starve each other, nor
-// do they share one unless they are told to.
+// Services with topics of their own in one group don't starve each other, and they have
+// different groups by default.
 func TestGroupOfTwoTopics(t *testing.T) {
 	brokers := fakeBrokers(t)
 	first, second := freshTopic(t, brokers, Topic{Partitions: 4}), freshTopic(t, brokers, Topic{Partitions: 3})
@@ -281,7 +279,7 @@ func TestGroupOfTwoTopics(t *testing.T) {
 	require.Equal(t, "muniment.pipeline."+second.Topic, own.cfg.Name)
 }
 
-// A warehouse that is away is not told as a failure of the group.
+// A warehouse that is away is not a failure of the group.
 func TestGroupWithoutWarehouse(t *testing.T) {
 	cfg := freshTopic(t, fakeBrokers(t), Topic{})
 	group := quick(t)
@@ -323,87 +321,11 @@ func TestGroupRefused(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// A member that is told to stop while the brokers answer nothing doesn't wait for
-// them, and leaves nothing behind.
-func TestGroupEndsWithoutBrokers(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	cfg := freshTopic(t, cluster.ListenAddrs(), Topic{})
-	log, err := Open(cfg)
-	require.NoError(t, err)
-	g, err := log.Group(quick(t))
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done, loading := make(chan error, 1), make(chan struct{}, 4)
-	go func() {
-		done <- g.Run(ctx, func(ctx context.Context, _ int32) { loading <- struct{}{}; <-ctx.Done() })
-	}()
-	for range 4 {
-		<-loading
-	}
-	cluster.Close()
-	cancel()
-	require.NoError(t, <-done)
-	require.NoError(t, log.Close())
-	requireNothingLeft(t, before)
-}
-
-// requireNothingLeft waits until all goroutines have ended but those of before.
-func requireNothingLeft(tb testing.TB, before goleak.Option) {
-	tb.Helper()
-	err := goleak.Find(before)
-	for begun := time.Now(); err != nil && time.Since(begun) < time.Minute; {
-		err = goleak.Find(before)
-	}
-	require.NoError(tb, err)
-}
-
-// silent is a connection on which nothing is taken or said until it is closed, whatever
-// the deadline.
-type silent struct{ net.Conn }
-
-func (silent) SetDeadline(time.Time) error      { return nil }
-func (silent) SetReadDeadline(time.Time) error  { return nil }
-func (silent) SetWriteDeadline(time.Time) error { return nil }
-
-// Nor for brokers that take connections and say nothing.
-func TestGroupEndsWithSilentBrokers(t *testing.T) {
-	t.Parallel()
-	cfg := freshTopic(t, fakeBrokers(t), Topic{})
-	var away atomic.Bool
-	cfg.Dial = func(ctx context.Context, kind, address string) (net.Conn, error) {
-		if away.Load() {
-			conn, other := net.Pipe()
-			t.Cleanup(func() { other.Close() })
-			return silent{conn}, nil
-		}
-		return new(net.Dialer).DialContext(ctx, kind, address)
-	}
-	var r roll
-	_, stop := r.member(t, cfg, quick(t), "a")
-	r.requireShares(t, map[string]int{"a": 4})
-	away.Store(true)
-	require.NoError(t, stop())
-}
-
-// Nor for those that are being dialled.
-func TestDiallingEndsWithItsGroup(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	dial := until(ctx, func(ctx context.Context, _, _ string) (net.Conn, error) {
-		cancel()
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-	_, err := dial(t.Context(), "tcp", "broker:9092")
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-// Nobody gets a partition while the member that had it is still busy with it.
+// No process gets a partition while the member that had it is still busy with it.
 func TestGroupWaitsForItsLoaders(t *testing.T) {
 	cfg := freshTopic(t, fakeBrokers(t), Topic{})
 	group := quick(t)
-	group.SessionTimeout, group.RebalanceTimeout = 4*time.Minute, 4*time.Minute // it keeps its turn, however long this takes
+	group.SessionTimeout, group.RebalanceTimeout = 4*time.Minute, 4*time.Minute // it stays a member, however long this takes
 	g, err := mustOpen(t, cfg).Group(group)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -430,21 +352,6 @@ func TestGroupWaitsForItsLoaders(t *testing.T) {
 	cancel()
 	require.NoError(t, <-done)
 	r.requireShares(t, map[string]int{"b": 4})
-}
-
-// A log that fails or is closed ends its group with the reason.
-func TestGroupEndsWithItsLog(t *testing.T) {
-	cfg := freshTopic(t, fakeBrokers(t), Topic{})
-	log := mustOpen(t, cfg)
-	g, err := log.Group(quick(t))
-	require.NoError(t, err)
-	done, loading := make(chan error, 1), make(chan struct{}, 4)
-	go func() {
-		done <- g.Run(t.Context(), func(ctx context.Context, _ int32) { loading <- struct{}{}; <-ctx.Done() })
-	}()
-	<-loading
-	require.NoError(t, log.Close())
-	require.ErrorIs(t, <-done, pipeline.ErrClosed)
 }
 
 func TestGroupConfigIsChecked(t *testing.T) {
@@ -499,7 +406,7 @@ func TestFleetUnderRebalances(t *testing.T) {
 	for _, stop := range members {
 		stop()
 	}
-	// The records of this test fail every check, so each is set aside, where it stands.
+	// The records of this test fail every check, so each is quarantined, where it stands.
 	kept, _ := requireKept(t, log, writers)
 	list, total, err := w.Held(t.Context(), pipeline.HeldQuery{Limit: 1 << 20})
 	require.NoError(t, err)

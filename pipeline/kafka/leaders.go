@@ -7,42 +7,42 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// leaders tells which broker leads a partition, as the library last heard. That may be
-// wrong, for up to twice metadataTTL: the library hears of it once in a while, whatever
-// a broker answers, and is asked here once in a while. Then a request fails, and its
-// partitions go alone until they succeed. If the library knows better than what is kept
-// here, it refuses the request unsent, and partitions whose leader didn't move are
-// counted and logged as unavailable, too.
+// leaders caches which broker leads each partition. It may be outdated by up to twice
+// metadataTTL: the library refreshes its metadata once in that time, whatever a broker
+// answers, and so does this cache. Then a request fails, and its partitions are sent alone
+// until they succeed. If the library's metadata are newer than this cache, it refuses the
+// request unsent, and partitions whose leader didn't move are counted and logged as
+// unavailable, too.
 type leaders struct {
 	log *Log
 
-	mu      sync.Mutex
-	asked   time.Time
-	brokers map[int]*broker // by id
-	led     map[int]*broker // by partition, where it is known
+	mu          sync.Mutex
+	lastRefresh time.Time
+	brokers     map[int]*broker // by id
+	led         map[int]*broker // by partition, where it is known
 }
 
 // of is the leader of a queue's partition; nil if that isn't known.
 func (l *leaders) of(q *queue) *broker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if time.Since(l.asked) > metadataTTL {
-		l.ask()
+	if time.Since(l.lastRefresh) > metadataTTL {
+		l.refresh()
 	}
 	return l.led[int(q.partition)]
 }
 
-// doubt has the library asked again before the next request. It may not have heard yet:
-// until it is asked once more a request with the partition fails again.
-func (l *leaders) doubt() {
+// expire refreshes the cache before the next request. The library's metadata may be
+// outdated themselves; then a request with the partition fails again.
+func (l *leaders) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked = time.Time{}
+	l.lastRefresh = time.Time{}
 }
 
-// ask asks the library, which knows without asking the brokers. The caller holds l.mu.
-func (l *leaders) ask() {
-	l.asked = time.Now()
+// refresh reads the library's metadata, which needs no request. The caller holds l.mu.
+func (l *leaders) refresh() {
+	l.lastRefresh = time.Now()
 	clear(l.led)
 	res, err := l.log.client.Metadata(l.log.ctx, &kafkago.MetadataRequest{Topics: []string{l.log.cfg.Topic}})
 	if err != nil || len(res.Topics) != 1 {

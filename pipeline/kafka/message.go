@@ -23,16 +23,55 @@ var headerNames = [...]string{"tenantId", "eventId", "node", "epoch", "seq", "pr
 
 const requiredHeaders = len(headerNames) - 1
 
-// headerNamesLen is that of the required names with their lengths.
-const headerNamesLen = requiredHeaders + len("tenantId"+"eventId"+"node"+"epoch"+"seq")
-
 // recordOverhead bounds what a message adds to its record's bytes: the lengths,
-// the header names, two numbers, the tenant id a second time is counted apart.
+// the header names and two numbers. The tenant id, which it has twice, is not in it.
 const recordOverhead = 160
+
+// batchOverhead is what a batch adds to its messages.
+const batchOverhead = 61
 
 // wireSize bounds the bytes of a record in a batch.
 func wireSize(r *sealer.Record) int {
 	return recordOverhead + 2*len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
+}
+
+// message is a record in the form that the library sends.
+type message struct {
+	key, value []byte
+	headers    []kafkago.Header
+}
+
+// appendMessage copies what it needs of r behind dst, at most wireSize bytes, and returns the
+// longer dst.
+func appendMessage(dst []byte, r *sealer.Record) (message, []byte) {
+	var m message
+	from := len(dst)
+	field := func() []byte { // what was appended since the last call
+		b := dst[from:len(dst):len(dst)]
+		from = len(dst)
+		return b
+	}
+	dst = append(dst, r.TenantID...)
+	m.key = field()
+	dst = append(dst, r.Event...)
+	m.value = field()
+	m.headers = append(make([]kafkago.Header, 0, len(headerNames)), kafkago.Header{Key: headerNames[0], Value: m.key})
+	header := func() {
+		m.headers = append(m.headers, kafkago.Header{Key: headerNames[len(m.headers)], Value: field()})
+	}
+	dst = append(dst, r.EventID...)
+	header()
+	dst = append(dst, r.Node...)
+	header()
+	dst = strconv.AppendUint(dst, r.Epoch, 10)
+	header()
+	dst = strconv.AppendUint(dst, r.Seq, 10)
+	header()
+	if len(r.Private) > 0 {
+		dst = append(dst, r.Private...)
+		header()
+	}
+	return m, dst
 }
 
 // parse reads a message; ok is false for a foreign one.
@@ -68,7 +107,7 @@ func parseNumber(text []byte, n *uint64) bool {
 	return err == nil && strconv.FormatUint(v, 10) == string(text)
 }
 
-// foreign keeps a foreign message whole: as Kafka's record format has it from the
+// foreign is the record of a foreign message: its bytes in Kafka's record format from the
 // key on, where each length is a zigzag varint and −1 stands for null.
 func foreign(key, value []byte, headers []kafkago.Header) sealer.Record {
 	field := func(dst, b []byte) []byte {
@@ -105,7 +144,7 @@ func entry(at sealer.Position, m *kafkago.Record) (sealer.Entry, error) {
 	return sealer.Entry{Position: at, Record: r}, nil
 }
 
-// closeRecord gives the library its pages back.
+// closeRecord returns the record's pages to the library.
 func closeRecord(m *kafkago.Record) {
 	if m.Key != nil {
 		m.Key.Close()

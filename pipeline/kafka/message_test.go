@@ -1,16 +1,108 @@
 package kafka
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"slices"
 	"testing"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/require"
 
 	"muniment/sealer"
 )
 
-// TestMurmur2 holds the hash against the vectors of Apache Kafka's own tests.
+// newBatch makes a batch that is never sent.
+func newBatch(records ...*sealer.Record) *batch {
+	b := &batch{queue: newQueue(&Log{}, 0), done: make(chan struct{})}
+	for _, r := range records {
+		b.add(r, wireSize(r), nil)
+	}
+	return b
+}
+
+// encode returns what the brokers get of a batch.
+func encode(tb testing.TB, b *batch) []byte {
+	require.True(tb, b.prepare())
+	set := b.records()
+	set.Version = 2
+	var encoded bytes.Buffer
+	_, err := set.WriteTo(&encoded)
+	require.NoError(tb, err)
+	return encoded.Bytes()
+}
+
+// sent is what a reader gets of a batch.
+func sent(tb testing.TB, b *batch) (all []message) {
+	var set protocol.RecordSet
+	_, err := set.ReadFrom(bytes.NewReader(encode(tb, b)))
+	require.NoError(tb, err)
+	for {
+		r, err := set.Records.ReadRecord()
+		if errors.Is(err, io.EOF) {
+			require.Len(tb, all, len(b.open))
+			return all
+		}
+		require.NoError(tb, err)
+		require.EqualValues(tb, len(all), r.Offset)
+		key, err := protocol.ReadAll(r.Key)
+		require.NoError(tb, err)
+		value, err := protocol.ReadAll(r.Value)
+		require.NoError(tb, err)
+		all = append(all, message{key, value, r.Headers})
+	}
+}
+
+// TestBatch: records of all lengths come back whole, in one chunk of memory or in several,
+// and also when the callers of some have given up.
+func TestBatch(t *testing.T) {
+	var records []*sealer.Record
+	for i := range 200 {
+		r := testRecord("tnt_a", i)
+		r.Event = bytes.Repeat([]byte{byte('a' + i%26)}, 1+997*(i%40)) // some are larger than a chunk
+		if i%3 == 0 {
+			r.Private = nil
+		}
+		records = append(records, &r)
+	}
+	b := newBatch(records...)
+	require.Greater(t, len(b.chunks), 1)
+	check := func(left func(i int) bool) {
+		all := sent(t, b)
+		for i, r := range records {
+			if left(i) {
+				back, ok := parse(all[0].key, all[0].value, all[0].headers)
+				require.True(t, ok)
+				require.Equal(t, *r, back)
+				all = all[1:]
+			}
+		}
+		require.Empty(t, all)
+	}
+	check(func(int) bool { return true })
+	even := func(i int) bool { return i%2 == 0 }
+	for i := range b.items {
+		if !even(i) {
+			b.items[i].err = io.EOF
+		}
+	}
+	check(even)
+}
+
+// TestWireSize: no record takes more than its bound.
+func TestWireSize(t *testing.T) {
+	for _, n := range []int{0, 1, 63, 64, 8191, 8192, 1 << 20} {
+		text := bytes.Repeat([]byte("x"), n)
+		r := &sealer.Record{TenantID: string(text), EventID: string(text), Node: string(text), Epoch: 1<<64 - 1, Seq: 1<<64 - 1, Event: text, Private: text}
+		require.LessOrEqual(t, len(encode(t, newBatch(r))), 4+batchOverhead+wireSize(r))
+		_, b := appendMessage(nil, r)
+		require.LessOrEqual(t, len(b), wireSize(r))
+	}
+}
+
+// TestMurmur2 checks the hash against the vectors of Apache Kafka's own tests.
 func TestMurmur2(t *testing.T) {
 	for key, want := range map[string]int32{
 		"21":                         -973932308,
@@ -31,7 +123,7 @@ func TestPartitionStays(t *testing.T) {
 
 func TestMessageIsReadable(t *testing.T) {
 	r := testRecord("tnt_a", 41)
-	m := sent(t, &r)[0]
+	m := sent(t, newBatch(&r))[0]
 	require.Equal(t, "tnt_a", string(m.key))
 	require.Equal(t, `{"n":41}`, string(m.value))
 	var headers []string
@@ -67,15 +159,15 @@ func TestForeignMessages(t *testing.T) {
 		"an empty private part":  func(m *raw) { m.headers[5].Value = []byte{} },
 	} {
 		r := testRecord("tnt_a", 1)
-		m := sent(t, &r)[0]
-		spoilt := raw{m.key, m.value, slices.Clone(m.headers)}
-		spoil(&spoilt)
+		m := sent(t, newBatch(&r))[0]
+		changed := raw{m.key, m.value, slices.Clone(m.headers)}
+		spoil(&changed)
 		e, err := entry(sealer.Position{Generation: 1}, &kafkago.Record{
-			Key: kafkago.NewBytes(spoilt.key), Value: kafkago.NewBytes(spoilt.value), Headers: spoilt.headers,
+			Key: kafkago.NewBytes(changed.key), Value: kafkago.NewBytes(changed.value), Headers: changed.headers,
 		})
 		require.NoError(t, err)
 		require.Equal(t, sealer.Record{Event: e.Event}, e.Record, name)
-		require.Equal(t, foreign(spoilt.key, spoilt.value, spoilt.headers).Event, e.Event, name)
+		require.Equal(t, foreign(changed.key, changed.value, changed.headers).Event, e.Event, name)
 	}
 }
 

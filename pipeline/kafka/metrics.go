@@ -2,9 +2,8 @@ package kafka
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics of one log. What is labelled "reason" is unavailable (the brokers could
-// not be reached or asked to come again), refused (they will never take the
-// records), or full (too many wait).
+// metrics of one log. The label "reason" is unavailable (the brokers could not be reached,
+// or failed for now), refused (they will never take the records), or full (too many wait).
 type metrics struct {
 	append   prometheus.Histogram
 	request  prometheus.Histogram
@@ -29,7 +28,7 @@ func newMetrics(queued func() float64) *metrics {
 		}),
 		records: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "muniment_kafka_request_records",
-			Help:    "Records that share one produce request.",
+			Help:    "Records of one produce request.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 13),
 		}),
 		queued: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -45,5 +44,45 @@ func newMetrics(queued func() float64) *metrics {
 		m.failures.WithLabelValues(reason)
 	}
 	m.all = []prometheus.Collector{m.append, m.request, m.records, m.queued, m.failures}
+	return m
+}
+
+// spoolMetrics of one Spooled.
+type spoolMetrics struct {
+	spooled, drained, failures prometheus.Counter
+
+	all []prometheus.Collector
+}
+
+func newSpoolMetrics(s *Spooled) spoolMetrics {
+	m := spoolMetrics{
+		spooled: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_spool_records_total",
+			Help: "Records that were made durable in the spool because Kafka did not acknowledge them in time.",
+		}),
+		drained: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_spool_drained_total",
+			Help: "Records of the spool that Kafka has acknowledged.",
+		}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_spool_failures_total",
+			Help: "Records that the spool could not take either: it was full or has failed.",
+		}),
+	}
+	m.all = []prometheus.Collector{m.spooled, m.drained, m.failures,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_spool_pending_records",
+			Help: "Records in the spool that are not in Kafka yet.",
+		}, func() float64 { return float64(s.Pending()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_spool_active",
+			Help: "1 while new records go to the spool, else 0.",
+		}, func() float64 {
+			if route, _ := s.currentRoute(); route == toTopic {
+				return 0
+			}
+			return 1
+		}),
+	}
 	return m
 }

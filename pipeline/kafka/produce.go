@@ -19,21 +19,21 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 	return at, nil
 }
 
-// append also gives up when enough is closed. It has started a moment ago.
-func (l *Log) append(ctx context.Context, enough <-chan struct{}, r *sealer.Record, started time.Time) (sealer.Position, error) {
+// append also gives up when timeout is closed. The caller has begun at started.
+func (l *Log) append(ctx context.Context, timeout <-chan struct{}, r *sealer.Record, started time.Time) (sealer.Position, error) {
 	p, err := l.enqueue(ctx, r, nil)
 	if err != nil {
 		return sealer.Position{}, err
 	}
-	at, err := p.waitUnless(ctx, enough)
+	at, err := p.waitUntil(ctx, timeout)
 	if err == nil {
 		l.metrics.append.Observe(time.Since(started).Seconds())
 	}
 	return at, err
 }
 
-// AppendAll implements pipeline.Appender. What comes to one partition is in its queue before
-// anything of it is sent: the next request takes it, as far as it takes so much.
+// AppendAll implements pipeline.Appender. All records of a partition are queued before the
+// first is sent, so the next request takes as many of them as fit.
 func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
 	started := time.Now()
 	at, errs = make([]sealer.Position, len(rs)), make([]error, len(rs))
@@ -46,7 +46,7 @@ func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.P
 		}
 	}
 	for _, q := range idle {
-		l.offer(q)
+		q.offer()
 	}
 	for i, p := range waiting {
 		if errs[i] == nil {
@@ -68,19 +68,18 @@ type pending struct {
 	i int
 }
 
-// enqueue puts a record behind those of its tenant. Whoever enqueues two records one
-// after the other finds them in that order in the log. Once a record of a chain is
-// refused, none of the chain is sent any more.
-func (l *Log) enqueue(ctx context.Context, r *sealer.Record, c *chain) (pending, error) {
-	p, idle, err := l.place(ctx, r, c)
+// enqueue puts a record behind those of its tenant: the log has them in the order of the
+// calls. Once a record of a sequence is refused, none of the sequence is sent any more.
+func (l *Log) enqueue(ctx context.Context, r *sealer.Record, s *sequence) (pending, error) {
+	p, idle, err := l.place(ctx, r, s)
 	if idle {
-		l.offer(p.queue)
+		p.queue.offer()
 	}
 	return p, err
 }
 
-// place is enqueue, but if the queue was idle the caller has it now, and offers it.
-func (l *Log) place(ctx context.Context, r *sealer.Record, c *chain) (p pending, idle bool, err error) {
+// place is enqueue, but if the queue was idle the caller now owns it and has to offer it.
+func (l *Log) place(ctx context.Context, r *sealer.Record, s *sequence) (p pending, idle bool, err error) {
 	t, err := l.await(ctx)
 	if err != nil {
 		return pending{}, false, err
@@ -103,26 +102,26 @@ func (l *Log) place(ctx context.Context, r *sealer.Record, c *chain) (p pending,
 		return pending{}, false, fmt.Errorf("%w: %d bytes wait for the brokers", pipeline.ErrFull, l.cfg.QueueBytes)
 	}
 	q := t.queues[partitionOf(r.TenantID, len(t.queues))]
-	if p, idle, err = q.add(r, size, c); err != nil {
+	if p, idle, err = q.add(r, size, s); err != nil {
 		l.queued.Add(int64(-size))
 	}
 	return p, idle, err
 }
 
-// wait returns when the record's batch is done with, or ctx is. In the second case it
-// withdraws the record, unless its outcome is known.
-func (p pending) wait(ctx context.Context) (sealer.Position, error) { return p.waitUnless(ctx, nil) }
+// wait returns when the record's outcome is known, or ctx is done: then the record is not
+// sent any more.
+func (p pending) wait(ctx context.Context) (sealer.Position, error) { return p.waitUntil(ctx, nil) }
 
-// waitUnless also stops to wait when enough is closed.
-func (p pending) waitUnless(ctx context.Context, enough <-chan struct{}) (sealer.Position, error) {
+// waitUntil is wait, and also gives up when timeout is closed.
+func (p pending) waitUntil(ctx context.Context, timeout <-chan struct{}) (sealer.Position, error) {
 	cause := context.DeadlineExceeded
 	select {
 	case <-p.done:
-		it := &p.items[p.i] // nobody changes it any more
+		it := &p.items[p.i] // no longer changes
 		return it.at, it.err
 	case <-ctx.Done():
 		cause = ctx.Err()
-	case <-enough:
+	case <-timeout:
 	}
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()

@@ -184,7 +184,7 @@ func TestManyAreOneRequest(t *testing.T) {
 	require.Len(t, collect(t, l), 308)
 }
 
-// yielding lets whoever is ready to send do so between two records.
+// yielding lets goroutines that are ready to send do so between two records.
 type yielding struct{ context.Context }
 
 func (yielding) Err() error {
@@ -252,7 +252,7 @@ func TestPoisonedRecord(t *testing.T) {
 }
 
 // TestFullQueue: what waits is bounded; a place is free again when its record is done
-// with, also when nobody waits for it any more.
+// with, also when its caller has given up.
 func TestFullQueue(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
 	cfg := freshTopic(t, brokers, Topic{})
@@ -283,10 +283,10 @@ func TestFullQueue(t *testing.T) {
 	fault.Remove()
 	_, err := l.Append(t.Context(), &r)
 	require.NoError(t, err)
-	require.Len(t, collect(t, l), 1, "what was withdrawn is not sent")
+	require.Len(t, collect(t, l), 1, "what its caller gave up is not sent")
 }
 
-// TestGivingUpNamesTheCause: a deadline alone would tell an operator nothing.
+// TestGivingUpNamesTheCause: a deadline alone would not help an operator.
 func TestGivingUpNamesTheCause(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
 	l := mustOpen(t, freshTopic(t, brokers, Topic{}))
@@ -370,7 +370,7 @@ func TestCloseWithoutBrokers(t *testing.T) {
 }
 
 // TestCloseBesideAppend: a record that was put into its queue right before Close is
-// sent, even if nobody has been told of it yet.
+// sent, even if its caller doesn't know yet.
 func TestCloseBesideAppend(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -392,7 +392,7 @@ func TestCloseBesideAppend(t *testing.T) {
 		defer q.mu.Unlock()
 		return q.refuse != nil
 	}, time.Minute, 10*time.Millisecond)
-	l.offer(q)
+	q.offer()
 	_, err = p.wait(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, <-closed)
@@ -429,7 +429,7 @@ func TestChain(t *testing.T) {
 	// The batch as a whole is refused, then the first record alone; then all is well.
 	cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.InvalidRecord, Count: 2})
 	b := &batch{queue: l.topic.queues[partitionOf("tnt_a", 4)], done: make(chan struct{})}
-	var row chain
+	var row sequence
 	for i := range 3 {
 		r := testRecord("tnt_a", i)
 		b.add(&r, wireSize(&r), &row)

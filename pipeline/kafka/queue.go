@@ -4,21 +4,23 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 
 	"muniment/sealer"
 )
 
-// queue is what waits to be sent to one partition. From the record that finds it idle
-// until nothing waits, it is in one pair of hands: it is offered to its broker, or its
-// batch is in a request or tried again. So there is one request in flight for it.
+// queue holds the records that wait to be sent to one partition. It has one owner from the
+// record that finds it idle until nothing waits: the goroutine that offers it, then the
+// broker, then the goroutine that sends its batch. So there is one request in flight for it.
 type queue struct {
 	log       *Log
 	partition int32
-	failing   bool // the last attempt failed; belongs to whoever has the queue
+	failing   bool // the last attempt failed; the owner's
 
 	mu      sync.Mutex
-	busy    bool     // somebody has the queue
+	busy    bool     // it has an owner
 	last    int      // items of the batch that was taken last: the next may be as large
 	waiting []*batch // the last one takes more records until it is large enough
 	refuse  error    // why it takes nothing more
@@ -27,17 +29,17 @@ type queue struct {
 // batch is what one request brings to a partition.
 type batch struct {
 	queue *queue
-	whole *batch        // the batch that an item is sent alone from; nil: it isn't
+	whole *batch        // set if this is one item of that batch, sent alone
 	done  chan struct{} // closed when every item has its at or err
 
 	// These are guarded by queue.mu until done is closed.
 
-	chunks  [][]byte // the records, one behind the other
+	chunks  [][]byte // the bytes of the messages
 	items   []item
 	size    int
 	lastErr error // of the last attempt that failed, of single items too
 
-	// These are of the last attempt, and belong to whoever makes it.
+	// These are of the last attempt, and belong to the goroutine that makes it.
 
 	open []int // the items that it sends
 	base int64 // offset of the first of them, if err is nil
@@ -45,37 +47,37 @@ type batch struct {
 }
 
 type item struct {
-	record
-	chain *chain // nil if it stands for itself
-	at    sealer.Position
-	err   error
+	message
+	sequence *sequence // nil if it stands for itself
+	at       sealer.Position
+	err      error
 }
 
-// chain keeps those in a row from overtaking one that was refused.
-type chain struct{ refused atomic.Pointer[error] }
+// sequence keeps records from overtaking an earlier one that was refused.
+type sequence struct{ refused atomic.Pointer[error] }
 
-// settled says that the outcome is known: nobody waits any more. No position of a
-// topic is zero, for its generation isn't.
+// settled reports whether the outcome is known. No position of a topic is zero, as its
+// generation isn't.
 func (it *item) settled() bool { return it.err != nil || it.at != (sealer.Position{}) }
 
 func newQueue(l *Log, partition int32) *queue { return &queue{log: l, partition: partition} }
 
-// add puts a record into the last batch. If the queue was idle, the caller has it now
-// and offers it. From here on Close waits for the queue: what is added is sent.
-func (q *queue) add(r *sealer.Record, size int, c *chain) (p pending, idle bool, err error) {
+// add puts a record into the last batch. If the queue was idle, the caller now owns it and
+// has to offer it. Close waits until what was added is sent.
+func (q *queue) add(r *sealer.Record, size int, s *sequence) (p pending, idle bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.refuse != nil {
 		return pending{}, false, q.refuse
 	}
 	var b *batch
-	if n := len(q.waiting); n > 0 && q.waiting[n-1].size+size <= q.log.requestBytes() {
+	if n := len(q.waiting); n > 0 && q.waiting[n-1].size+size <= q.log.topic.batchBytes(q.log.cfg) {
 		b = q.waiting[n-1]
 	} else {
 		b = &batch{queue: q, done: make(chan struct{}), size: batchOverhead, items: make([]item, 0, max(1, q.last))}
 		q.waiting = append(q.waiting, b)
 	}
-	b.add(r, size, c)
+	b.add(r, size, s)
 	if idle = !q.busy; idle {
 		q.busy = true
 		q.log.senders.Add(1)
@@ -83,11 +85,11 @@ func (q *queue) add(r *sealer.Record, size int, c *chain) (p pending, idle bool,
 	return pending{b, len(b.items) - 1}, idle, nil
 }
 
-// chunkBytes is how much memory the records of a batch get at a time, at least.
+// chunkBytes is how much memory a batch takes at a time for its records, at least.
 const chunkBytes = 16 << 10
 
-// chunks is memory for records that nobody uses: it is used again and again, for to
-// collect it would cost more than all else that is done with it.
+// chunks is a pool of memory for records: collecting it as garbage would cost more than
+// filling it.
 type chunks struct{ pool sync.Pool } // of *[chunkBytes]byte
 
 func (c *chunks) get(size int) []byte {
@@ -108,20 +110,20 @@ func (c *chunks) put(all [][]byte) {
 	}
 }
 
-// add copies a record behind the others. Where the last chunk has no room left it
-// begins another: to let it grow would copy all that is in it.
-func (b *batch) add(r *sealer.Record, size int, c *chain) {
+// add copies a record behind the others. If it doesn't fit into the last chunk it begins
+// another one: growing the chunk would copy all that is in it.
+func (b *batch) add(r *sealer.Record, size int, s *sequence) {
 	last := len(b.chunks) - 1
 	if last < 0 || cap(b.chunks[last])-len(b.chunks[last]) < size {
 		b.chunks, last = append(b.chunks, b.queue.log.chunks.get(size)), last+1
 	}
-	it := item{chain: c}
-	it.record, b.chunks[last] = appendRecord(b.chunks[last], len(b.items), r)
+	it := item{sequence: s}
+	it.message, b.chunks[last] = appendMessage(b.chunks[last], r)
 	b.items = append(b.items, it)
 	b.size += size
 }
 
-// take cuts the first batch off. Only who has the queue does, and then there is one.
+// take removes the first batch. Only the owner calls it, and only if there is one.
 func (q *queue) take() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -132,16 +134,16 @@ func (q *queue) take() *batch {
 	return b
 }
 
-// close has the queue take nothing more.
+// close makes the queue refuse further records.
 func (q *queue) close(why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.refuse = why
 }
 
-// finish ends a batch: its items have their outcome. It says whether more waits; if not,
-// the queue is idle.
-func (b *batch) finish() (more bool) {
+// finish ends a batch whose items have their outcome. If more waits it offers the queue
+// again, otherwise the queue is idle.
+func (b *batch) finish() {
 	q := b.queue
 	q.log.queued.Add(int64(batchOverhead - b.size))
 	if b.lastErr == nil && b.err == nil {
@@ -150,23 +152,26 @@ func (b *batch) finish() (more bool) {
 	b.chunks = nil
 	close(b.done)
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.busy = len(q.waiting) > 0; !q.busy {
+	q.busy = len(q.waiting) > 0
+	more := q.busy
+	q.mu.Unlock()
+	if more {
+		q.offer()
+	} else {
 		q.log.senders.Done()
 	}
-	return q.busy
 }
 
-// prepare lists what the next attempt sends: the items without an outcome that somebody
-// still waits for. It says whether there are any.
+// prepare sets b.open to what the next attempt sends: the items without an outcome. It
+// returns whether there are any.
 func (b *batch) prepare() bool {
 	b.queue.mu.Lock()
 	defer b.queue.mu.Unlock()
 	b.open = slices.Grow(b.open[:0], len(b.items))
 	for i := range b.items {
 		it := &b.items[i]
-		if it.chain != nil && !it.settled() {
-			if refused := it.chain.refused.Load(); refused != nil {
+		if it.sequence != nil && !it.settled() {
+			if refused := it.sequence.refused.Load(); refused != nil {
 				it.err = *refused
 			}
 		}
@@ -185,11 +190,11 @@ func (b *batch) settle(first sealer.Position, err error) {
 	for n, i := range b.open {
 		it := &b.items[i]
 		switch {
-		case it.settled(): // withdrawn meanwhile
+		case it.settled(): // its caller has given up
 		case err != nil:
 			it.err = err
-			if it.chain != nil {
-				it.chain.refused.CompareAndSwap(nil, &err)
+			if it.sequence != nil {
+				it.sequence.refused.CompareAndSwap(nil, &err)
 			}
 		default:
 			it.at = first
@@ -198,14 +203,12 @@ func (b *batch) settle(first sealer.Position, err error) {
 	}
 }
 
-// encode is what the last attempt sends.
-func (b *batch) encode(now time.Time) recordSet {
-	if len(b.open) == len(b.items) && b.chunks != nil {
-		return newRecordSet(len(b.open), now, b.chunks...)
-	}
-	var buf []byte
+// records is what the last attempt sends.
+func (b *batch) records() protocol.RecordSet {
+	list := make([]kafkago.Record, len(b.open))
 	for n, i := range b.open {
-		buf = b.items[i].appendAt(buf, n)
+		it := &b.items[i]
+		list[n] = kafkago.Record{Key: kafkago.NewBytes(it.key), Value: kafkago.NewBytes(it.value), Headers: it.headers}
 	}
-	return newRecordSet(len(b.open), now, buf)
+	return protocol.RecordSet{Records: kafkago.NewRecordReader(list...)}
 }

@@ -32,19 +32,19 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// TestLimit: records that begin together share a timer, and none waits for longer than
+// TestSharedTimeout: records that begin together share a timer, and none waits for longer than
 // it may.
-func TestLimit(t *testing.T) {
+func TestSharedTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const d = 1600 * time.Millisecond
-		var p limit
+		var p sharedTimeout
 		began := time.Now()
-		first := p.begin(time.Now(), d)
+		first := p.after(time.Now(), d)
 		time.Sleep(d / 16)
-		second := p.begin(time.Now(), d)
+		second := p.after(time.Now(), d)
 		require.Equal(t, first, second)
 		time.Sleep(time.Millisecond)
-		third := p.begin(time.Now(), d)
+		third := p.after(time.Now(), d)
 		require.NotEqual(t, first, third)
 		<-second
 		require.Equal(t, d, time.Since(began))

@@ -23,7 +23,7 @@ const (
 // Bounds implements pipeline.Reader. Both positions are the brokers' answers of
 // now: first is the log start offset, end the high watermark.
 func (l *Log) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
-	err = l.read(ctx, "cannot tell the bounds of", partition, func(ctx context.Context, t *topic) error {
+	err = l.read(ctx, "cannot read the bounds of", partition, func(ctx context.Context, t *topic) error {
 		first, end, err = l.bounds(ctx, t, partition)
 		return err
 	})
@@ -48,7 +48,7 @@ func (l *Log) bounds(ctx context.Context, t *topic, partition int32) (first, end
 		end.Offset = p.LastOffset
 	}
 	if first.Offset < 0 || end.Offset < first.Offset || end.Generation == 0 {
-		return first, end, fmt.Errorf("brokers tell of offsets %d to %d", first.Offset, end.Offset)
+		return first, end, fmt.Errorf("brokers return offsets %d to %d", first.Offset, end.Offset)
 	}
 	return first, end, nil
 }
@@ -119,18 +119,17 @@ func (l *Log) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer
 	return stop
 }
 
-// errEnough ends a fetch that has brought what was wanted.
+// errEnough ends a fetch that has returned what was wanted.
 var errEnough = errors.New("enough")
 
-// Wait implements pipeline.Reader: the partition's leader holds the question until
-// there is an answer.
+// Wait implements pipeline.Reader. The partition's leader holds each fetch until there is a
+// record.
 func (l *Log) Wait(ctx context.Context, at sealer.Position) error {
 	for {
 		there := false
 		err := l.read(ctx, "cannot wait for", at.Partition, func(ctx context.Context, t *topic) error {
 			if at.Generation > t.generation {
-				pause(ctx, pollTime)
-				return ctx.Err()
+				return pipeline.Pause(ctx, pollTime)
 			}
 			end, err := l.heldTo(ctx, t, at)
 			if err != nil {
@@ -140,7 +139,7 @@ func (l *Log) Wait(ctx context.Context, at sealer.Position) error {
 				there = true
 				return nil
 			}
-			// What is beyond the end can't be asked for, only the end itself.
+			// A fetch may begin at the end, but not beyond it.
 			_, err = l.fetch(ctx, t, end, 1, pollTime, func(sealer.Entry) error { return errEnough })
 			if errors.Is(err, errEnough) {
 				there = at == end
@@ -154,7 +153,7 @@ func (l *Log) Wait(ctx context.Context, at sealer.Position) error {
 	}
 }
 
-// heldTo is the log's end, or says why the log holds nothing of a position any more.
+// heldTo returns the log's end, or why the log no longer holds a position.
 func (l *Log) heldTo(ctx context.Context, t *topic, at sealer.Position) (end sealer.Position, err error) {
 	if err := t.holds(at); err != nil {
 		return end, err
@@ -166,7 +165,7 @@ func (l *Log) heldTo(ctx context.Context, t *topic, at sealer.Position) (end sea
 	return end, err
 }
 
-// holds says why no record stands at a position in any case.
+// holds returns why no record can stand at a position of another generation.
 func (t *topic) holds(at sealer.Position) error {
 	switch {
 	case at.Generation < t.generation:
@@ -177,10 +176,9 @@ func (t *topic) holds(at sealer.Position) error {
 	return nil
 }
 
-// fetch asks the partition's leader once for what stands from a position on, at
-// least one batch, and calls fn for it in order. There may be nothing yet: then the
-// leader waits for a record, up to wait, and fn is not called. What fn returns ends
-// the fetch.
+// fetch sends the partition's leader one request for the records from a position on, at
+// least one batch, and calls fn for each in order. If there is none yet the leader waits up
+// to wait, and fn is not called. An error of fn ends the fetch.
 func (l *Log) fetch(ctx context.Context, t *topic, from sealer.Position, bytes int64, wait time.Duration, fn func(sealer.Entry) error) (end int64, err error) {
 	req := &kafkago.FetchRequest{
 		Topic:     l.cfg.Topic,
@@ -234,7 +232,7 @@ func (l *Log) fetch(ctx context.Context, t *topic, from sealer.Position, bytes i
 	return res.HighWatermark, nil
 }
 
-// outOfRange says on which side of the log a position is.
+// outOfRange returns the error for a position before or behind the log.
 func (l *Log) outOfRange(ctx context.Context, t *topic, at sealer.Position) error {
 	first, end, err := l.bounds(ctx, t, at.Partition)
 	switch {
@@ -245,23 +243,23 @@ func (l *Log) outOfRange(ctx context.Context, t *topic, at sealer.Position) erro
 	case at.Offset > end.Offset:
 		return fmt.Errorf("%w: %s, the log ends at %s", pipeline.ErrBeyondEnd, at, end)
 	}
-	return kafkago.OffsetOutOfRange // it isn't any more: ask again
+	return kafkago.OffsetOutOfRange // it isn't any more: try again
 }
 
-// read calls try once the topic is known, and again while it fails for what may
-// pass, for as long as the log's patience and ctx last.
+// read calls try once the topic is known, and again while it fails with an error that may
+// pass, until Config.ReadTimeout has passed or ctx is done.
 func (l *Log) read(ctx context.Context, what string, partition int32, try func(context.Context, *topic) error) error {
-	ctx, cancel := l.bound(ctx)
+	ctx, cancel := l.untilStopped(ctx)
 	defer cancel()
 	defer func() {
-		if l.dead() != nil {
-			l.transport.CloseIdleConnections() // those that this read opened behind Close
+		if l.stopErr() != nil {
+			l.transport.CloseIdleConnections() // this read may have opened some after Close
 		}
 	}()
-	patient, stop := context.WithTimeout(ctx, l.cfg.ReadPatience)
+	bounded, stop := context.WithTimeout(ctx, l.cfg.ReadTimeout)
 	defer stop()
 	err := func() error {
-		t, err := l.await(patient)
+		t, err := l.await(bounded)
 		if err != nil {
 			return err
 		}
@@ -274,7 +272,7 @@ func (l *Log) read(ctx context.Context, what string, partition int32, try func(c
 				return err
 			}
 			l.lookAgain()
-			if !pause(patient, backoff) {
+			if pipeline.Pause(bounded, backoff) != nil {
 				return err
 			}
 		}
@@ -282,15 +280,15 @@ func (l *Log) read(ctx context.Context, what string, partition int32, try func(c
 	switch {
 	case err == nil || errors.Is(err, errEnough):
 		return err
-	case l.dead() != nil:
-		err = l.dead()
+	case l.stopErr() != nil:
+		err = l.stopErr()
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
 	return fmt.Errorf("%s %s: %w", what, l.cfg.Topic, err)
 }
 
-// lasting says that asking again gets the same answer.
+// lasting reports whether another try would get the same error.
 func lasting(err error) bool {
 	for _, e := range []error{pipeline.ErrGone, pipeline.ErrBeyondEnd, pipeline.ErrDamaged, pipeline.ErrGap, errEnough} {
 		if errors.Is(err, e) {

@@ -109,8 +109,8 @@ func TestDamagedBatch(t *testing.T) {
 	require.ErrorIs(t, err, pipeline.ErrDamaged)
 }
 
-// TestNothingWhereSomethingIs: a broker that tells of records and brings none is not
-// asked for ever.
+// TestNothingWhereSomethingIs: a broker whose response lacks records that it names is
+// not asked for ever.
 func TestNothingWhereSomethingIs(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
 	l := mustOpen(t, freshTopic(t, brokers, Topic{Partitions: 1}))
@@ -127,7 +127,7 @@ func TestReadsOutlastAFailOver(t *testing.T) {
 	t.Parallel()
 	cluster, brokers := fakeCluster(t)
 	cfg := freshTopic(t, brokers, Topic{Partitions: 1})
-	cfg.ReadPatience = time.Hour
+	cfg.ReadTimeout = time.Hour
 	l := mustOpen(t, cfg)
 	r := testRecord("tnt_a", 0)
 	at, err := l.Append(t.Context(), &r)
@@ -142,7 +142,7 @@ func TestReadsOutlastAFailOver(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, at.Next(), end)
 
-	cfg.ReadPatience = 500 * time.Millisecond
+	cfg.ReadTimeout = 500 * time.Millisecond
 	l = mustOpen(t, cfg)
 	require.Eventually(t, l.isKnown, time.Minute, time.Millisecond)
 	cluster.Fault(kfake.Fault{Keys: reads, Err: kerr.NotLeaderForPartition, Count: -1})
@@ -218,7 +218,7 @@ func TestPartitionsSideBySide(t *testing.T) {
 	require.ErrorContains(t, err, "no partition 8")
 }
 
-// TestReadBehindClose: a read that began before Close, and has not heard of it when it asks
+// TestReadBehindClose: a read that began before Close, and doesn't know of it when it sends
 // the brokers, leaves nothing behind, even if it is answered.
 func TestReadBehindClose(t *testing.T) {
 	before := goleak.IgnoreCurrent()

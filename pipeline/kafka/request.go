@@ -9,10 +9,9 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
-	"github.com/segmentio/kafka-go/protocol/rawproduce"
 
+	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -23,24 +22,29 @@ const (
 	requestBatches = 4
 )
 
-// broker is what waits to be sent to one broker: whatever has gathered for the
-// partitions that it leads goes into one request, and no other one is under way
-// meanwhile, unless it is slow. A partition whose batch fails there is tried again in
-// requests of its own, and so holds nobody up.
+// broker sends what waits for the partitions that it leads in one request, and no other
+// request is under way meanwhile, unless it is slow. A partition whose batch fails is
+// retried in requests of its own, so that it delays no other partition.
 type broker struct {
 	log *Log
 
 	mu      sync.Mutex
-	ready   []*queue // each has something to send, and nobody else has it
-	sending bool     // a goroutine has the turn; one does unless ready is empty
-	turn    int      // number of the turn
+	ready   []*queue // not empty, and owned by the broker
+	sending bool     // a goroutine runs run and takes what is ready; true unless ready is empty
+	request int      // number of the request that the next one waits for
 }
 
-// offer has a queue sent, which the caller has and which isn't empty.
-func (l *Log) offer(q *queue) {
+// offer sends what is in a queue, which the caller owns and which isn't empty. The caller no
+// longer owns it then.
+func (q *queue) offer() {
+	l := q.log
 	b := l.leaders.of(q)
 	if b == nil {
-		l.senders.Go(func() { l.sendAlone(q) })
+		l.senders.Go(func() {
+			b := q.take()
+			b.send()
+			b.finish()
+		})
 		return
 	}
 	b.mu.Lock()
@@ -56,76 +60,62 @@ func (l *Log) offer(q *queue) {
 func (b *broker) run() {
 	l := b.log
 	for {
-		batches, turn := b.take()
+		batches, request := b.take()
 		if len(batches) == 0 {
 			return
 		}
-		slow := time.AfterFunc(l.slow, func() { b.pass(turn) })
+		slow := time.AfterFunc(l.slow, func() { b.overtake(request) })
 		l.attempt(batches...)
 		slow.Stop()
 		for _, sent := range batches {
 			if sent.conclude() {
-				l.finish(sent)
+				sent.finish()
 			} else {
-				l.senders.Go(func() { sent.insist(); l.finish(sent) })
+				l.senders.Go(func() { sent.retry(); sent.finish() })
 			}
 		}
-		if !b.keep(turn) {
+		if !b.next(request) {
 			return
 		}
 	}
 }
 
-// take takes a batch of each queue that is ready, as far as a request takes them. With
-// nothing ready the turn is over.
-func (b *broker) take() (batches []*batch, turn int) {
+// take takes a batch of each queue that is ready, as many as fit into a request. If nothing
+// is ready no goroutine sends any more.
+func (b *broker) take() (batches []*batch, request int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n, size := 0, 0
-	for ; n < len(b.ready) && size < requestBatches*b.log.requestBytes(); n++ {
+	for ; n < len(b.ready) && size < requestBatches*b.log.topic.batchBytes(b.log.cfg); n++ {
 		next := b.ready[n].take()
 		batches, size = append(batches, next), size+next.size
 	}
 	b.ready = slices.Delete(b.ready, 0, n)
 	b.sending = n > 0
-	return batches, b.turn
+	return batches, b.request
 }
 
-// keep begins the next turn; false if it has passed to somebody else.
-func (b *broker) keep(turn int) bool {
+// next reports whether the caller sends the next request; false if overtake has begun it.
+func (b *broker) next(request int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.turn != turn {
+	if b.request != request {
 		return false
 	}
-	b.turn++
+	b.request++
 	return true
 }
 
-// pass gives the turn of a request that is slow to the partitions that aren't in it.
-func (b *broker) pass(turn int) {
+// overtake begins the next request, of other partitions, beside one that is slow.
+func (b *broker) overtake(request int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.turn != turn {
+	if b.request != request {
 		return
 	}
-	b.turn++
+	b.request++
 	if b.sending = len(b.ready) > 0; b.sending {
 		b.log.senders.Go(b.run)
-	}
-}
-
-// sendAlone sends the next batch of a queue in requests of its own.
-func (l *Log) sendAlone(q *queue) {
-	b := q.take()
-	b.send()
-	l.finish(b)
-}
-
-// finish ends a batch whose items have their outcome, and offers what waits behind it.
-func (l *Log) finish(b *batch) {
-	if b.finish() {
-		l.offer(b.queue)
 	}
 }
 
@@ -134,19 +124,19 @@ func (l *Log) finish(b *batch) {
 func (b *batch) send() {
 	b.queue.log.attempt(b)
 	if !b.conclude() {
-		b.insist()
+		b.retry()
 	}
 }
 
-// insist goes on after an attempt that has failed.
-func (b *batch) insist() {
+// retry goes on after an attempt that has failed.
+func (b *batch) retry() {
 	l := b.queue.log
 	for backoff := l.cfg.MinBackoff; ; backoff = min(2*backoff, l.cfg.MaxBackoff) {
 		if refusedContent(b.err) {
 			b.sendEach()
 			return
 		}
-		pause(l.ctx, backoff)
+		_ = pipeline.Pause(l.ctx, backoff) // if the log has ended, so has the next attempt
 		l.attempt(b)
 		if b.conclude() {
 			return
@@ -163,7 +153,7 @@ func (b *batch) sendEach() {
 	}
 }
 
-// conclude says whether the last attempt has given each item its outcome.
+// conclude settles the items of the last attempt, and returns false if it has to be retried.
 func (b *batch) conclude() bool {
 	q, l := b.queue, b.queue.log
 	switch {
@@ -171,8 +161,8 @@ func (b *batch) conclude() bool {
 	case b.err == nil:
 		q.recovered()
 		b.settle(sealer.Position{Generation: l.topic.generation, Partition: q.partition, Offset: b.base}, nil)
-	case l.dead() != nil:
-		b.settle(sealer.Position{}, l.dead())
+	case l.stopErr() != nil:
+		b.settle(sealer.Position{}, l.stopErr())
 	case refusedContent(b.err):
 		l.metrics.failures.WithLabelValues("refused").Inc()
 		if len(b.open) > 1 {
@@ -189,16 +179,16 @@ func (b *batch) conclude() bool {
 	return true
 }
 
-// attempt sends batches of one broker's partitions in one request, and notes with each
-// of them what became of it.
+// attempt sends batches of one broker's partitions in one request, and sets base and err of
+// each of them.
 func (l *Log) attempt(batches ...*batch) {
 	started := time.Now()
-	topic := rawproduce.RequestTopic{Topic: l.cfg.Topic, Partitions: make([]rawproduce.RequestPartition, 0, len(batches))}
+	topic := produce.RequestTopic{Topic: l.cfg.Topic, Partitions: make([]produce.RequestPartition, 0, len(batches))}
 	records := 0
 	for _, b := range batches {
 		if b.prepare() {
-			topic.Partitions = append(topic.Partitions, rawproduce.RequestPartition{
-				Partition: b.queue.partition, RecordSet: protocol.RawRecordSet{Reader: b.encode(started)},
+			topic.Partitions = append(topic.Partitions, produce.RequestPartition{
+				Partition: b.queue.partition, RecordSet: b.records(),
 			})
 			records += len(b.open)
 		}
@@ -208,10 +198,10 @@ func (l *Log) attempt(batches ...*batch) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.RequestTimeout)
 	defer cancel()
-	res, err := l.transport.RoundTrip(ctx, l.client.Addr, &rawproduce.Request{
+	res, err := l.transport.RoundTrip(ctx, l.client.Addr, &produce.Request{
 		Acks:    int16(kafkago.RequireAll),
 		Timeout: int32(l.cfg.RequestTimeout.Milliseconds() / 2),
-		Topics:  []rawproduce.RequestTopic{topic},
+		Topics:  []produce.RequestTopic{topic},
 	})
 	if err == nil {
 		l.metrics.request.Observe(time.Since(started).Seconds())
@@ -225,7 +215,7 @@ func (l *Log) attempt(batches ...*batch) {
 	}
 }
 
-// answered is what a broker says of one partition.
+// answered is a response's result for one partition.
 func answered(res *produce.Response, partition int32) (base int64, err error) {
 	for _, t := range res.Topics {
 		for _, p := range t.Partitions {
@@ -240,10 +230,10 @@ func answered(res *produce.Response, partition int32) (base int64, err error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("the broker's answer leaves out partition %d", partition)
+	return 0, fmt.Errorf("the broker's response leaves out partition %d", partition)
 }
 
-// failed tells of a batch that will be sent again.
+// failed counts and logs a batch that will be sent again.
 func (q *queue) failed(err error) {
 	q.log.metrics.failures.WithLabelValues("unavailable").Inc()
 	if !q.failing {
@@ -251,27 +241,12 @@ func (q *queue) failed(err error) {
 		q.log.cfg.Log.Warn("cannot write to Kafka, trying again", "topic", q.log.cfg.Topic, "partition", q.partition, "err", err)
 	}
 	q.log.lookAgain()
-	q.log.leaders.doubt()
+	q.log.leaders.expire()
 }
 
 func (q *queue) recovered() {
 	if q.failing {
 		q.failing = false
 		q.log.cfg.Log.Info("writing to Kafka again", "topic", q.log.cfg.Topic, "partition", q.partition)
-	}
-}
-
-// requestBytes is the size at which a batch takes no further record.
-func (l *Log) requestBytes() int { return min(l.cfg.RequestBytes, int(l.topic.messageBytes.Load())) }
-
-// pause waits; false when ctx was done before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -87,7 +87,7 @@ func (f feed) acknowledged(all ...pending) {
 	}
 }
 
-// inOrder asks that the topic holds every record, each tenant's in the order in which
+// inOrder requires that the topic holds every record, each tenant's in the order in which
 // they were enqueued, each once.
 func (f feed) inOrder() {
 	found := map[string]int{}
@@ -115,7 +115,7 @@ func holdRequest(cluster *kfake.Cluster, partitions ...int32) (entered <-chan st
 	return in, out
 }
 
-// idle waits until nobody has a queue any more: the records in it are acknowledged before.
+// idle waits until no queue has an owner: the records in it are acknowledged before.
 func (f feed) idle() {
 	for _, q := range f.log.topic.queues {
 		require.Eventually(f, func() bool {
@@ -189,7 +189,7 @@ func TestOnePartitionFails(t *testing.T) {
 	f.inOrder()
 	f.idle()
 
-	// It shares requests again.
+	// It is in common requests again.
 	before := len(seen.since(0))
 	entered, release = holdRequest(cluster, 0)
 	again := f.enqueue(0)
@@ -200,7 +200,7 @@ func TestOnePartitionFails(t *testing.T) {
 	require.Equal(t, [][]int32{{0}, {1, 2}}, seen.since(before))
 }
 
-// TestSharedRequestIsLost: nobody knows what became of a request of several
+// TestSharedRequestIsLost: the outcome is unknown of a request of several
 // partitions. Each of them is sent again alone.
 func TestSharedRequestIsLost(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
@@ -239,7 +239,7 @@ func TestPoisonedRecordInAShare(t *testing.T) {
 	<-entered
 	all = append(all, f.enqueue(0, 1, 3)...)
 	poisoned := f.enqueue(2)
-	// The partition's share of the request, and then its record alone.
+	// The partition's batch in the request, and then its record alone.
 	cluster.Fault(kfake.Fault{Keys: produceKey, Partitions: []int32{2}, Err: kerr.InvalidRecord, Count: 1})
 	close(release)
 	f.acknowledged(all...)
@@ -297,16 +297,16 @@ func TestLeadersMove(t *testing.T) {
 }
 
 // TestUnknownLeaders: where the library doesn't know the leaders, each partition has
-// requests of its own, and shares them again once it does.
+// requests of its own, and is in common ones again once it does.
 func TestUnknownLeaders(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
 	f := unhurried(t, brokers)
-	know := func(asked time.Time) {
+	know := func(lastRefresh time.Time) {
 		f.log.leaders.mu.Lock()
 		defer f.log.leaders.mu.Unlock()
-		f.log.leaders.asked = asked
+		f.log.leaders.lastRefresh = lastRefresh
 	}
-	know(time.Now().Add(time.Hour)) // nobody
+	know(time.Now().Add(time.Hour)) // no leader
 	seen := watchRequests(cluster)
 	entered, release := holdRequest(cluster, 0)
 	all := f.enqueue(0)

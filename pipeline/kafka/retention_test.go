@@ -18,6 +18,9 @@ func testRetentionUsed(t *testing.T, brokers []string) {
 	const keep = 3 * time.Second
 	cfg := freshTopic(t, brokers, Topic{Partitions: 1, Retention: keep})
 	l := mustOpen(t, cfg)
+	kept, err := l.Kept(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, keep+7*24*time.Hour+time.Hour, kept, "a file of Kafka's ends after a week")
 	used := func(at sealer.Position) float64 {
 		share, err := l.RetentionUsed(t.Context(), at)
 		require.NoError(t, err)
@@ -87,7 +90,7 @@ func testRetentionBySize(t *testing.T, brokers []string) {
 	client, transport, err := cfg.mustComplete(t).client()
 	require.NoError(t, err)
 	defer transport.CloseIdleConnections()
-	warned := &heard{text: "not set as it should be"}
+	warned := &logCounter{text: "not set as it should be"}
 	watched := cfg
 	watched.CheckEvery, watched.Log = 10*time.Millisecond, slog.New(warned)
 	l := mustOpen(t, watched)
@@ -126,18 +129,18 @@ func testRetentionBySize(t *testing.T, brokers []string) {
 func TestRetentionBySize(t *testing.T)        { testRetentionBySize(t, fakeBrokers(t)) }
 func TestRetentionBySizeOnKafka(t *testing.T) { testRetentionBySize(t, realBrokers(t)) }
 
-// heard is a log of the messages that say something.
-type heard struct {
+// logCounter keeps the messages of a log that contain text.
+type logCounter struct {
 	text string
 	mu   sync.Mutex
 	all  []string
 }
 
-func (h *heard) Enabled(context.Context, slog.Level) bool { return true }
-func (h *heard) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h *heard) WithGroup(string) slog.Handler            { return h }
+func (h *logCounter) Enabled(context.Context, slog.Level) bool { return true }
+func (h *logCounter) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *logCounter) WithGroup(string) slog.Handler            { return h }
 
-func (h *heard) Handle(_ context.Context, r slog.Record) error {
+func (h *logCounter) Handle(_ context.Context, r slog.Record) error {
 	line := r.Message
 	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
 	h.mu.Lock()
@@ -148,13 +151,13 @@ func (h *heard) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func (h *heard) said() string {
+func (h *logCounter) said() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return strings.Join(h.all, "\n")
 }
 
-func (h *heard) times() int {
+func (h *logCounter) times() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.all)

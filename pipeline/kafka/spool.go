@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,60 +22,63 @@ type Spool interface {
 	// Retain removes what was written before a position and a moment, as far as it
 	// can be removed.
 	Retain(before sealer.Position, until time.Time) (removed int, err error)
+	// EndBefore makes what was written before a moment removable, soon: Retain removes
+	// whole files, and never the one that is written to.
+	EndBefore(moment time.Time)
 }
 
 // SpoolConfig is what a Spooled works with.
 type SpoolConfig struct {
 	// Log is the topic. It belongs to the Spooled, whose Close closes it. Required.
 	Log *Log
-	// Spool stays the caller's, who closes it behind the Spooled. Nobody else writes
-	// it. Required.
+	// Spool is written by the Spooled alone; the caller closes it after the Spooled.
+	// Required.
 	Spool Spool
-	// Mark is the file that tells how far the spool was drained, beside the spool.
-	// Required. When it is lost, all that the spool holds is drained once more.
+	// Mark is the file that stores how far the spool was drained. Required. If it is
+	// lost, all that the spool holds is drained once more.
 	Mark string
-	// Patience is how long a record waits for the brokers before it goes to the spool;
-	// default 2 s. A caller whose ctx ends soon has less of it: the spool needs time too.
-	Patience time.Duration
-	// CheckEvery is the pause between two looks into a spool that was drained, default
-	// 5 s: a record whose caller had given up may be written after that. A node whose
-	// callers gave up on failing brokers tries these again after as long, unless a
-	// record for the spool comes before.
+	// AckTimeout is how long a record waits for the brokers before it goes to the spool;
+	// default 2 s. It is less if the caller's ctx ends soon: the spool needs time too.
+	AckTimeout time.Duration
+	// CheckEvery is the pause between two checks of a spool that was drained; default
+	// 5 s. A record whose caller has given up may still be written to the spool: the next
+	// check drains it. What was drained is off the disk after two checks. If callers gave
+	// up on failing brokers, the brokers are tried again after this pause, or with the
+	// first record that goes to the spool.
 	CheckEvery time.Duration
-	// Logger hears when the spool is begun and when it is drained; nil discards it.
+	// Logger logs when records begin to go to the spool and when it is drained; nil
+	// discards it.
 	Logger *slog.Logger
-	// Registerer takes the metrics until Close; nil keeps them to ourselves.
+	// Registerer takes the metrics until Close; nil registers none.
 	Registerer prometheus.Registerer
 }
 
-// Spooled is a log that outlives an absence of the brokers: a record that they don't
-// acknowledge in time is made durable in the node's spool, and that is the promise.
-// The spool is drained in order when they are back.
+// Spooled is a log that works on while the brokers are away: a record that they don't
+// acknowledge in time is made durable in the node's spool. The spool is drained in order
+// when they are back.
 //
-// Order is kept: from the first record that goes to the spool until it is empty,
-// every record goes there. Whoever appends a record after another one was
-// acknowledged finds it behind that one in the topic, as long as both have the same
-// tenant. When the spool is nearly drained, new records wait for the rest of it, at
-// most for Patience, and go to the topic again.
+// Order is kept: from the first record that goes to the spool until it is empty, every
+// record goes there. A record that is appended after another one of its tenant was
+// acknowledged stands behind that one in the topic. When the spool is nearly drained, new
+// records wait for at most AckTimeout until it is empty, and go to the topic again.
 //
-// The spool full or failing is the error of Append: nothing was promised. A crash
-// between draining and noting it, and a request whose outcome is unknown, put copies
-// into the topic. A record in the spool that the topic refuses, as after
-// max.message.bytes was lowered, stops the draining until an operator has mended the
-// topic: it was promised, so it is never left out.
+// Append fails if the spool is full or fails. A crash between draining and storing the
+// mark, and a request whose outcome is unknown, put copies into the topic. If the topic
+// refuses a record of the spool, as after max.message.bytes was lowered, draining stops
+// until an operator has mended the topic: the record is durable, so it is never left out.
 type Spooled struct {
 	cfg     SpoolConfig
 	metrics spoolMetrics
 	ctx     context.Context // done when Close begins
 	stop    context.CancelFunc
 	drainer sync.WaitGroup
-	limit   limit // of those that wait for the topic
+	timeout sharedTimeout // of records that wait for the topic
 
 	mu      sync.Mutex
 	route   route
 	writing int             // appends to the spool that run
 	next    sealer.Position // of the spool: what is drained ends here
-	changed chan struct{}   // closed when route changes, and when an append to the spool ends that the drainer may wait for
+	changed chan struct{}   // closed when route changes, and when the drainer may wait for an append to the spool that has ended
 }
 
 // route is where new records go.
@@ -86,26 +87,19 @@ type route int
 const (
 	toTopic route = iota
 	toSpool
-	toWait // for the rest of the spool to be drained
+	toWait // until the spool is empty
 )
 
 var _ pipeline.Appender = (*Spooled)(nil)
 
-const (
-	// spoolTime is what is left of a caller's time, but never more than half of it, for
-	// the spool.
-	spoolTime = time.Second
-	// drainRecords are sent together; with fewer left, new records wait.
-	drainRecords = 1000
-	// drainPause follows a failure; it doubles up to mostDrainPause.
-	drainPause     = 100 * time.Millisecond
-	mostDrainPause = 5 * time.Second
-)
+// spoolTime is how much of a caller's time is kept for the spool, but never more than half
+// of it.
+const spoolTime = time.Second
 
 // OpenSpooled begins to drain what the spool still holds. It fails if the spool ends
-// before what was drained from it already: then it is not the one that it was.
+// before the mark: then it was lost, or restored from an older copy.
 func OpenSpooled(cfg SpoolConfig) (*Spooled, error) {
-	cfg.Patience = cmp.Or(cfg.Patience, 2*time.Second)
+	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, 2*time.Second)
 	cfg.CheckEvery = cmp.Or(cfg.CheckEvery, 5*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -113,8 +107,8 @@ func OpenSpooled(cfg SpoolConfig) (*Spooled, error) {
 	switch {
 	case cfg.Log == nil || cfg.Spool == nil || cfg.Mark == "":
 		return nil, errors.New("kafka: Log, Spool or Mark is missing")
-	case cfg.Patience < 0 || cfg.CheckEvery < 0:
-		return nil, errors.New("kafka: Patience or CheckEvery is negative")
+	case cfg.AckTimeout < 0 || cfg.CheckEvery < 0:
+		return nil, errors.New("kafka: AckTimeout or CheckEvery is negative")
 	}
 	s := &Spooled{cfg: cfg, changed: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -133,7 +127,7 @@ func OpenSpooled(cfg SpoolConfig) (*Spooled, error) {
 	}
 	if s.next != end {
 		s.route = toSpool
-		cfg.Logger.Warn("spool holds records of before", "records", end.Offset-s.next.Offset)
+		cfg.Logger.Warn("spool holds records of an earlier run", "records", end.Offset-s.next.Offset)
 	}
 	s.metrics = newSpoolMetrics(s)
 	if err := pipeline.Register(cfg.Registerer, s.metrics.all...); err != nil {
@@ -144,11 +138,11 @@ func OpenSpooled(cfg SpoolConfig) (*Spooled, error) {
 }
 
 // Close ends the draining and closes the topic's log. What is in the spool by then
-// stays there for the next start. While records go there, what the topic's log still
-// has to send is in the spool too, or nobody was promised it: nothing is waited for.
+// stays there for the next start. While records go to the spool it doesn't wait for the
+// topic: each record that waits there is in the spool too, or its Append has failed.
 func (s *Spooled) Close() error {
 	s.stop()
-	if route, _ := s.look(); route != toTopic {
+	if route, _ := s.currentRoute(); route != toTopic {
 		s.cfg.Log.refuse(pipeline.ErrClosed)
 	}
 	err := s.cfg.Log.Close()
@@ -172,7 +166,7 @@ func (s *Spooled) Pending() int64 {
 // spool is the zero position: it has none in the topic yet.
 func (s *Spooled) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
 	for {
-		route, changed := s.look()
+		route, changed := s.currentRoute()
 		var cause error
 		switch route {
 		case toWait:
@@ -184,9 +178,9 @@ func (s *Spooled) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 			continue
 		case toTopic:
 			var at sealer.Position
-			if at, cause = s.appendToTopic(ctx, r); cause == nil || !s.passes(ctx, cause) {
+			if at, cause = s.appendToTopic(ctx, r); cause == nil || !s.mayRetry(ctx, cause) {
 				if ctx.Err() != nil && errors.Is(cause, errFailing) {
-					s.giveUp(cause)
+					s.useSpool(cause)
 				}
 				return at, cause
 			}
@@ -206,7 +200,7 @@ func (s *Spooled) AppendAll(ctx context.Context, rs []*sealer.Record) (at []seal
 		left[i] = i
 	}
 	for len(left) > 0 {
-		route, changed := s.look()
+		route, changed := s.currentRoute()
 		var cause error
 		switch route {
 		case toWait:
@@ -230,27 +224,27 @@ func (s *Spooled) AppendAll(ctx context.Context, rs []*sealer.Record) (at []seal
 	return at, errs
 }
 
-// allToTopic gives the records that are left their outcome, but for those that the spool is
-// to have, and says why it is.
+// allToTopic appends the records that are left. It returns those that have to go to the
+// spool, and why; all others have their outcome.
 func (s *Spooled) allToTopic(ctx context.Context, rs []*sealer.Record, left []int, at []sealer.Position, errs []error) (forSpool []int, cause error) {
-	patient, cancel := context.WithTimeout(ctx, s.patience(ctx, time.Now()))
+	bounded, cancel := context.WithTimeout(ctx, s.ackTimeout(ctx, time.Now()))
 	defer cancel()
-	stand, topicErrs := s.cfg.Log.AppendAll(patient, pick(rs, left))
+	positions, topicErrs := s.cfg.Log.AppendAll(bounded, pick(rs, left))
 	for n, i := range left {
 		switch err := topicErrs[n]; {
-		case err != nil && s.passes(ctx, err):
+		case err != nil && s.mayRetry(ctx, err):
 			forSpool, cause = append(forSpool, i), err
 		default:
-			at[i], errs[i] = stand[n], err
+			at[i], errs[i] = positions[n], err
 			if ctx.Err() != nil && errors.Is(err, errFailing) {
-				s.giveUp(err)
+				s.useSpool(err)
 			}
 		}
 	}
 	return forSpool, cause
 }
 
-// allToSpool gives the records that are left their outcome. The caller has entered.
+// allToSpool appends the records that are left, after enter.
 func (s *Spooled) allToSpool(ctx context.Context, rs []*sealer.Record, left []int, errs []error) {
 	defer s.exit()
 	var fit []int
@@ -275,9 +269,9 @@ func pick(rs []*sealer.Record, which []int) []*sealer.Record {
 
 func (s *Spooled) appendToTopic(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
 	now := time.Now()
-	l, d := s.cfg.Log, s.patience(ctx, now)
-	if d == s.cfg.Patience && l.isKnown() {
-		at, err := l.append(ctx, s.limit.begin(now, d), r, now)
+	l, d := s.cfg.Log, s.ackTimeout(ctx, now)
+	if d == s.cfg.AckTimeout && l.isKnown() {
+		at, err := l.append(ctx, s.timeout.after(now, d), r, now)
 		if err != nil {
 			return at, fmt.Errorf("cannot append to %s: %w", l.cfg.Topic, err)
 		}
@@ -288,45 +282,44 @@ func (s *Spooled) appendToTopic(ctx context.Context, r *sealer.Record) (sealer.P
 	return l.Append(ctx, r)
 }
 
-// limit is one timer for all records that begin within a sixteenth of the time that
-// they may wait: one for each would cost as much as the rest of an append.
-type limit struct {
+// sharedTimeout is one timer for all records that begin within a sixteenth of their
+// timeout: a timer for each would cost as much as all else of an append.
+type sharedTimeout struct {
 	mu    sync.Mutex
-	until time.Time     // the last moment to share over
+	until time.Time     // until when new records use over
 	over  chan struct{} // closed by the timer
 }
 
-// begin returns what is closed when a record that begins now has waited for d, or for up
-// to a sixteenth less.
-func (l *limit) begin(now time.Time, d time.Duration) <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now.After(l.until) {
+// after returns a channel that is closed after d, or up to a sixteenth earlier.
+func (t *sharedTimeout) after(now time.Time, d time.Duration) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.After(t.until) {
 		over := make(chan struct{})
 		time.AfterFunc(d, func() { close(over) })
-		l.over, l.until = over, now.Add(d/16)
+		t.over, t.until = over, now.Add(d/16)
 	}
-	return l.over
+	return t.over
 }
 
-// patience is how long a record waits for the brokers, at most Patience, and so that
-// the caller has time left for the spool.
-func (s *Spooled) patience(ctx context.Context, now time.Time) time.Duration {
+// ackTimeout is how long a record waits for the brokers: AckTimeout, or less to leave the
+// caller time for the spool.
+func (s *Spooled) ackTimeout(ctx context.Context, now time.Time) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
-		return s.cfg.Patience
+		return s.cfg.AckTimeout
 	}
 	left := end.Sub(now)
-	return min(s.cfg.Patience, left-min(spoolTime, left/2))
+	return min(s.cfg.AckTimeout, left-min(spoolTime, left/2))
 }
 
-// passes says that the brokers may take the record later.
-func (s *Spooled) passes(ctx context.Context, err error) bool {
+// mayRetry reports whether the brokers may take the record later.
+func (s *Spooled) mayRetry(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, pipeline.ErrClosed) && !refusedContent(err)
 }
 
-// enter counts the caller among those who write the spool, unless the route is
-// another one by now. A cause turns the route to the spool.
+// enter counts the caller among those that write the spool; it returns false if the route
+// is another one by now. A cause makes the spool the route. exit undoes it.
 func (s *Spooled) enter(cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -340,19 +333,19 @@ func (s *Spooled) enter(cause error) bool {
 	return true
 }
 
-// giveUp has those who come next not wait for the topic in vain, as a caller did who has
-// gone: they begin the spool.
-func (s *Spooled) giveUp(cause error) {
+// useSpool makes later records go to the spool: the caller of an earlier one has given up
+// on brokers that fail.
+func (s *Spooled) useSpool(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.divert(cause)
 }
 
-// divert turns the route to the spool, if it is still to the topic. The caller holds s.mu.
+// divert changes the route from the topic to the spool. The caller holds s.mu.
 func (s *Spooled) divert(cause error) {
 	if s.route == toTopic {
 		s.cfg.Logger.Warn("records go to the spool", "err", cause)
-		s.turn(toSpool)
+		s.setRoute(toSpool)
 	}
 }
 
@@ -365,19 +358,19 @@ func (s *Spooled) appendToSpool(ctx context.Context, r *sealer.Record) error {
 	return s.spooled(err)
 }
 
-// exit takes the caller from those who write the spool.
+// exit removes the caller from those that write the spool.
 func (s *Spooled) exit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The drainer waits for the first one that ends, and to hand over for the last one.
+	// The drainer waits for the first append that ends; sendRest waits for the last one.
 	if s.writing--; s.writing == 0 || s.route == toSpool {
-		s.tell()
+		s.wake()
 	}
 }
 
 func fitsSpool(r *sealer.Record) error {
 	if size := wireSize(r) + batchOverhead; size > defaultRequestBytes {
-		// Whether the topic takes it is only known when the brokers are back.
+		// Only the brokers, which are away, know whether the topic takes it.
 		return fmt.Errorf("%w: %d bytes, the spool takes %d", ErrTooLarge, size, defaultRequestBytes)
 	}
 	return nil
@@ -393,249 +386,21 @@ func (s *Spooled) spooled(err error) error {
 	return nil
 }
 
-// look tells the route, and what is closed when it is worth another look.
-func (s *Spooled) look() (route, <-chan struct{}) {
+// currentRoute returns the route, and a channel that is closed when it may have changed.
+func (s *Spooled) currentRoute() (route, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.route, s.changed
 }
 
-// turn changes the route. The caller holds s.mu.
-func (s *Spooled) turn(to route) {
+// setRoute changes the route. The caller holds s.mu.
+func (s *Spooled) setRoute(to route) {
 	s.route = to
-	s.tell()
+	s.wake()
 }
 
-// tell wakes all who look. The caller holds s.mu.
-func (s *Spooled) tell() {
+// wake wakes all that wait for changed. The caller holds s.mu.
+func (s *Spooled) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
-}
-
-// drain brings the spool into the topic whenever it holds something.
-func (s *Spooled) drain() {
-	backoff := drainPause
-	for s.ctx.Err() == nil {
-		route, changed := s.look()
-		if route == toTopic {
-			if !s.await(changed) && s.Pending() > 0 {
-				s.turnFrom(toTopic, toSpool)
-			}
-			continue
-		}
-		if s.Pending() == 0 {
-			// The brokers fail, as far as anybody knows, and only a record that is sent to
-			// them can tell otherwise: until the first one is there, or none comes for
-			// long, new ones neither go to the topic nor wait.
-			s.await(changed)
-		}
-		err := s.drainOnce()
-		if err == nil {
-			backoff = drainPause
-			continue
-		}
-		if s.ctx.Err() == nil {
-			s.cfg.Logger.Error("cannot drain spool, trying again", "at", s.next.String(), "retry_in", backoff, "err", err)
-		}
-		pause(s.ctx, backoff)
-		backoff = min(2*backoff, mostDrainPause)
-	}
-}
-
-// await waits for changed, until CheckEvery has passed: then it is false. It ends with
-// Close, too.
-func (s *Spooled) await(changed <-chan struct{}) bool {
-	late := time.NewTimer(s.cfg.CheckEvery)
-	defer late.Stop()
-	select {
-	case <-late.C:
-		return false
-	case <-changed:
-	case <-s.ctx.Done():
-	}
-	return true
-}
-
-// drainOnce sends a window of the spool. If that went well and little is left, it has
-// new records wait, sends the rest, and turns the route back to the topic.
-func (s *Spooled) drainOnce() error {
-	_, end, err := s.cfg.Spool.Bounds(s.ctx, 0)
-	if err != nil {
-		return err
-	}
-	if s.next != end {
-		if err := s.send(end); err != nil {
-			return err
-		}
-	}
-	if s.Pending() > drainRecords {
-		return nil
-	}
-	s.turnFrom(toSpool, toWait)
-	// Who waits goes to the spool after all if this takes too long.
-	giveUp := time.AfterFunc(s.cfg.Patience, func() { s.turnFrom(toWait, toSpool) })
-	defer giveUp.Stop()
-	err = s.sendRest()
-	s.turnFrom(toWait, toSpool)
-	return err
-}
-
-// turnFrom changes the route if it is still the given one.
-func (s *Spooled) turnFrom(from, to route) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.route == from {
-		s.turn(to)
-	}
-}
-
-// sendRest sends all that the spool holds, while nobody writes it, and turns the
-// route to the topic.
-func (s *Spooled) sendRest() error {
-	for {
-		s.mu.Lock()
-		route, writing, changed := s.route, s.writing, s.changed
-		s.mu.Unlock()
-		if route != toWait {
-			return nil
-		}
-		if writing > 0 {
-			select {
-			case <-changed:
-			case <-s.ctx.Done():
-				return nil
-			}
-			continue
-		}
-		_, end, err := s.cfg.Spool.Bounds(s.ctx, 0)
-		if err != nil {
-			return err
-		}
-		if s.next == end {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.route == toWait && s.ctx.Err() == nil { // Close goes by the route that it finds
-				s.cfg.Logger.Info("spool is drained", "end", end.String())
-				s.turn(toTopic)
-			}
-			return nil
-		}
-		if err := s.send(end); err != nil {
-			return err
-		}
-	}
-}
-
-// send brings the next records into the topic, up to end and at most a window. It
-// waits for their acknowledgement without a limit: to withdraw some of them would
-// let later ones overtake.
-func (s *Spooled) send(end sealer.Position) error {
-	to := end
-	if end.Offset-s.next.Offset > drainRecords {
-		to = s.next
-		to.Offset += drainRecords
-		to.Generation = end.Generation
-	}
-	type sent struct {
-		pending
-		next sealer.Position
-	}
-	var window []sent
-	row := new(chain)
-	scanErr := s.cfg.Spool.Scan(s.ctx, s.next, to, func(e sealer.Entry) error {
-		p, err := s.cfg.Log.enqueue(s.ctx, &e.Record, row)
-		if err == nil {
-			window = append(window, sent{p, e.Position.Next()})
-		}
-		return err
-	})
-	next := s.next
-	var sendErr error
-	for _, w := range window {
-		if _, sendErr = w.wait(context.Background()); sendErr != nil {
-			break
-		}
-		next = w.next
-		s.metrics.drained.Inc()
-	}
-	if next != s.next {
-		s.mu.Lock()
-		s.next = next
-		s.mu.Unlock()
-		s.writeMark(next)
-		if _, err := s.cfg.Spool.Retain(next, time.Now().AddDate(1, 0, 0)); err != nil {
-			s.cfg.Logger.Error("cannot free the spool", "err", err)
-		}
-	}
-	if errors.Is(scanErr, pipeline.ErrFull) && len(window) > 0 {
-		scanErr = nil // the queue was full, and has room again
-	}
-	return errors.Join(sendErr, scanErr)
-}
-
-// readMark is where the last drain had got to; not ok if that isn't known.
-func (s *Spooled) readMark() (sealer.Position, bool) {
-	b, err := os.ReadFile(s.cfg.Mark)
-	if errors.Is(err, os.ErrNotExist) {
-		return sealer.Position{}, false
-	}
-	at, parseErr := sealer.ParsePosition(strings.TrimSuffix(string(b), "\n"))
-	if err := cmp.Or(err, parseErr); err != nil {
-		s.cfg.Logger.Warn("cannot tell how far the spool was drained, draining all of it", "err", err)
-		return sealer.Position{}, false
-	}
-	return at, true
-}
-
-// writeMark notes how far the spool is drained. It is not synced: an older mark only
-// means more copies.
-func (s *Spooled) writeMark(at sealer.Position) {
-	next := s.cfg.Mark + ".new"
-	err := os.WriteFile(next, []byte(at.String()+"\n"), 0o600)
-	if err == nil {
-		err = os.Rename(next, s.cfg.Mark)
-	}
-	if err != nil {
-		s.cfg.Logger.Error("cannot note how far the spool is drained", "err", err)
-	}
-}
-
-// spoolMetrics of one Spooled.
-type spoolMetrics struct {
-	spooled, drained, failures prometheus.Counter
-
-	all []prometheus.Collector
-}
-
-func newSpoolMetrics(s *Spooled) spoolMetrics {
-	m := spoolMetrics{
-		spooled: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_spool_records_total",
-			Help: "Records that were made durable in the spool, for want of Kafka.",
-		}),
-		drained: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_spool_drained_total",
-			Help: "Records of the spool that Kafka has acknowledged.",
-		}),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_spool_failures_total",
-			Help: "Records that the spool could not take either: it was full or has failed.",
-		}),
-	}
-	m.all = []prometheus.Collector{m.spooled, m.drained, m.failures,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "muniment_spool_pending_records",
-			Help: "Records in the spool that are not in Kafka yet.",
-		}, func() float64 { return float64(s.Pending()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "muniment_spool_active",
-			Help: "1 while new records go to the spool, else 0.",
-		}, func() float64 {
-			if route, _ := s.look(); route == toTopic {
-				return 0
-			}
-			return 1
-		}),
-	}
-	return m
 }

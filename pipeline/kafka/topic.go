@@ -13,25 +13,24 @@ import (
 
 // Topic declares what the topic of a log has to be. The zero value is the default.
 type Topic struct {
-	// Partitions is their number, for the life of the topic; default 12. All records of
-	// a tenant share one, so it bounds what one tenant can write, and how many loaders
-	// share the work.
+	// Partitions is their number, for the life of the topic; default 12. All records of a
+	// tenant are in one, so it bounds how much one tenant can write, and how many loaders
+	// work at once.
 	Partitions int
 	// Replication is how many brokers keep a partition; default 3.
 	Replication int
 	// InSync is how many of them must have a record before it is acknowledged; default
 	// 2. With fewer left, nothing is.
 	InSync int
-	// Retention is how long a record is kept; default 7 days. A warehouse that is away
-	// for longer loses records.
+	// Retention is how long a record is kept; default 7 days. If the warehouse is away for
+	// longer, records are lost.
 	Retention time.Duration
 	// MessageBytes is the size of the largest batch, so of the largest record too;
 	// default 4 MiB.
 	MessageBytes int
-	// Renew gives a topic that stands a new generation: after it was restored, or
-	// copied from another cluster, so that positions of before can't be mistaken for
-	// positions of now. Every log that is open on it fails, and loaders load all it
-	// holds once more.
+	// Renew gives an existing topic a new generation: after it was restored, or copied from
+	// another cluster, so that earlier positions can't be mistaken for positions in it.
+	// Every log that is open on it fails, and loaders load all it holds once more.
 	Renew bool
 }
 
@@ -70,11 +69,11 @@ func (c Change) String() string {
 	return fmt.Sprintf("set %s of topic %s to %s (was %s)", c.Setting, c.Topic, c.To, cmp.Or(c.From, "not set"))
 }
 
-// Migrate makes the topic of cfg, or brings one that stands to what t declares, and
-// returns the changes in the order in which they are made. It only lets a topic
-// grow: what keeps more or promises more than declared stays as it is. What can't be
-// brought about that way is an ErrTopic that names all of it, and then nothing is
-// changed. A dry run has the brokers check the changes, and makes none.
+// Migrate creates the topic of cfg, or changes an existing one to what t declares, and
+// returns the changes in the order in which they are made. A setting that keeps more or
+// promises more than declared stays as it is. If t asks for what can't be changed, the
+// error is an ErrTopic that names all of it, and nothing is changed. A dry run has the
+// brokers check the changes, and makes none.
 func (t Topic) Migrate(ctx context.Context, cfg Config, dryRun bool) ([]Change, error) {
 	t, err := t.complete()
 	if err != nil {
@@ -104,8 +103,7 @@ func (t Topic) Migrate(ctx context.Context, cfg Config, dryRun bool) ([]Change, 
 	return changes, alter(ctx, client, cfg.Topic, changes, dryRun)
 }
 
-// settings are those that a topic is created with, all spelt out, whatever the
-// cluster's defaults are.
+// settings are those that a topic is created with, independent of the cluster's defaults.
 func (t Topic) settings(generation uint32) []kafkago.ConfigEntry {
 	return []kafkago.ConfigEntry{
 		{ConfigName: settingCleanup, ConfigValue: "delete"},
@@ -146,7 +144,7 @@ func newGeneration(old uint32, now time.Time) uint32 {
 	return max(uint32(now.Unix()), old+1)
 }
 
-// plan compares a topic that stands with what is declared.
+// plan compares an existing topic with what is declared.
 func (t Topic) plan(name string, d description, now time.Time) (changes []Change, err error) {
 	refuse := func(format string, args ...any) {
 		err = errors.Join(err, fmt.Errorf("%w %s: "+format, append([]any{ErrTopic, name}, args...)...))
@@ -181,7 +179,7 @@ func (t Topic) plan(name string, d description, now time.Time) (changes []Change
 		}
 	}
 	exactly := func(setting, want string) {
-		if s, told := d.settings[setting]; told && s.value != want {
+		if s, known := d.settings[setting]; known && s.value != want {
 			set(setting, want)
 		}
 	}

@@ -120,12 +120,12 @@ func testTopic(tb testing.TB, brokers []string) {
 func TestTopic(t *testing.T)        { testTopic(t, fakeBrokers(t)) }
 func TestTopicOnKafka(t *testing.T) { testTopic(t, realBrokers(t)) }
 
-// TestHandMadeTopic: a topic that somebody else made is refused until migrate has
+// TestHandMadeTopic: a topic that was made by hand is refused until migrate has
 // taken it over.
 func TestHandMadeTopic(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
 	require.NoError(t, cluster.CreateTopic("muniment.events", 12, nil))
-	cfg := Config{Brokers: brokers, ReadPatience: 100 * time.Millisecond}
+	cfg := Config{Brokers: brokers, ReadTimeout: 100 * time.Millisecond}
 	l := mustOpen(t, cfg)
 	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrTopic) }, time.Minute, time.Millisecond)
 	_, _, err := l.Bounds(t.Context(), 0)
@@ -148,7 +148,7 @@ func TestCompactedTopic(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
 	policy, generation := "compact", "7"
 	require.NoError(t, cluster.CreateTopic("muniment.events", 12, map[string]string{settingCleanup: policy, settingGeneration: generation}))
-	cfg := Config{Brokers: brokers, ReadPatience: 100 * time.Millisecond}
+	cfg := Config{Brokers: brokers, ReadTimeout: 100 * time.Millisecond}
 	l := mustOpen(t, cfg)
 	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrTopic) }, time.Minute, time.Millisecond)
 	_, _, err := l.Bounds(t.Context(), 0)
@@ -197,8 +197,8 @@ func TestPartitionsAreFixed(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	_, err = client.CreatePartitions(t.Context(), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: cfg.Topic, Count: 5}}})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { l.lookAgain(); return l.dead() != nil }, time.Minute, 10*time.Millisecond)
-	require.ErrorContains(t, l.dead(), "has 5 partitions and had 2")
+	require.Eventually(t, func() bool { l.lookAgain(); return l.stopErr() != nil }, time.Minute, 10*time.Millisecond)
+	require.ErrorContains(t, l.stopErr(), "has 5 partitions and had 2")
 }
 
 func TestTopicDeclaredWrongly(t *testing.T) {

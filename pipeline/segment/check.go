@@ -10,17 +10,17 @@ import (
 	"muniment/pipeline"
 )
 
-// checkEvery and checkBytes pace Check, at 32 MiB a second: it has days, and deliveries
-// have the disk.
+// checkEvery and checkBytes limit Check to 32 MiB a second: it isn't urgent, and deliveries
+// need the disk.
 const (
 	checkEvery = 31250 * time.Microsecond
 	checkBytes = 1 << 20
 )
 
-// Check reads, slowly, the segments that Open took by their index, and checks every byte of
-// them as Open would have. It fails with pipeline.ErrDamaged if a record that was
+// Check reads, slowly, the segments of which Open read only the index, and checks every byte
+// of them as Open does without one. It fails with pipeline.ErrDamaged if a record that was
 // acknowledged can't be read; the next Open reads that segment and refuses the log.
-// Segments that are removed meanwhile are passed over.
+// Segments that are removed meanwhile are skipped.
 func (l *Log) Check(ctx context.Context) error {
 	l.Reader.mu.RLock()
 	segs := slices.Clone(l.segs)
@@ -69,10 +69,8 @@ func (s *segment) check(ctx context.Context, v *view, last digest) error {
 			continue
 		}
 		paused = pos
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(checkEvery):
+		if err := pipeline.Pause(ctx, checkEvery); err != nil {
+			return err
 		}
 	}
 	if chain != last || offset != s.end {

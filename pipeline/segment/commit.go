@@ -11,10 +11,11 @@ import (
 	"muniment/sealer"
 )
 
-// group is the records that share one sync.
+// group is the records that one sync makes durable.
 type group struct {
-	buf   []byte // room for the group's header, then the records; under Log.mu until taken
+	buf   []byte // space for the group's header, then the records; under Log.mu until taken
 	count int
+	ends  bool          // the last segment ends before it
 	taken chan struct{} // closed when nothing is added any more
 
 	// Valid once done is closed.
@@ -27,7 +28,7 @@ type group struct {
 // a version, five lengths and two numbers.
 const recordOverhead = 1 + 7*10
 
-// newGroup makes a group over a buffer that nobody uses any more.
+// newGroup makes a group that uses buf.
 func newGroup(buf []byte) *group {
 	return &group{
 		buf:   append(buf[:0], make([]byte, groupHeaderSize)...),
@@ -45,7 +46,7 @@ func (g *group) add(r *sealer.Record) {
 }
 
 var (
-	// errSync marks the failure of a sync, after which nothing can be believed.
+	// errSync marks the failure of a sync, after which the file's contents are unknown.
 	errSync = errors.New("sync failed")
 	// errMaxBytes is a full log on a disk that is not.
 	errMaxBytes = errors.New("the next segment would exceed MaxBytes")
@@ -67,7 +68,9 @@ func (l *Log) commitAll() (failure error) {
 		if errors.Is(err, pipeline.ErrFailed) {
 			return err
 		}
-		l.recycle(g)
+		l.mu.Lock()
+		l.spare = g.buf
+		l.mu.Unlock()
 	}
 	if l.clean {
 		return nil
@@ -85,40 +88,29 @@ func (l *Log) commitAll() (failure error) {
 func (l *Log) take() *group {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.pending.count == 0 && !l.closing {
+	for l.pending.count == 0 && !l.closing && !l.ending {
 		l.work.Wait()
 	}
-	if l.pending.count == 0 {
+	if l.pending.count == 0 && l.closing {
 		return nil
 	}
 	if l.cfg.Lazy {
-		l.letGather()
+		// Callers that are ready to run add their records first. Without a sync they would have
+		// no time to: the committer, woken by the first of them, would write each record alone.
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
 	}
 	g := l.pending
+	g.ends, l.ending = l.ending, false
 	l.pending = newGroup(l.spare)
 	l.spare = nil
 	close(g.taken)
 	return g
 }
 
-// letGather lets callers that are ready to run add their records first. No sync gives
-// them the time to: the committer, woken by the first of them, would write each record
-// alone. The caller holds l.mu.
-func (l *Log) letGather() {
-	l.mu.Unlock()
-	defer l.mu.Lock()
-	runtime.Gosched()
-}
-
-// recycle gives the buffer of a group back, which nobody else looks at.
-func (l *Log) recycle(g *group) {
-	l.mu.Lock()
-	l.spare = g.buf
-	l.mu.Unlock()
-}
-
-// commit makes a group durable and wakes those who wait for it. Its error is
-// theirs: pipeline.ErrFull, or pipeline.ErrFailed for good.
+// commit makes a group durable and ends the calls that wait for it, with its error:
+// pipeline.ErrFull, or pipeline.ErrFailed for good.
 func (l *Log) commit(g *group) error {
 	h, err := l.write(g)
 	switch {
@@ -129,7 +121,7 @@ func (l *Log) commit(g *group) error {
 		l.chain, l.clean = l.tail.link(g.buf), false
 		if l.full {
 			l.full = false
-			l.cfg.Log.Info("log has room again", "end", l.end.String())
+			l.cfg.Log.Info("log is no longer full", "end", l.end.String())
 		}
 		l.forget(l.tail.pos)
 	case !errors.Is(err, errSync) && (isExhausted(err) || errors.Is(err, errMaxBytes)):
@@ -152,7 +144,7 @@ func (l *Log) commit(g *group) error {
 
 // write puts the group behind the last one and syncs it.
 func (l *Log) write(g *group) (groupHeader, error) {
-	if err := l.makeRoom(g); err != nil {
+	if err := l.ensureSpace(g); err != nil {
 		return groupHeader{}, err
 	}
 	s := l.tail
@@ -180,9 +172,8 @@ func (l *Log) write(g *group) (groupHeader, error) {
 	return h, nil
 }
 
-// rewind removes, durably, what a failed write left behind the last group: it may
-// be a whole group that nobody was promised. It returns the error of the write
-// for which it was called.
+// rewind removes, durably, what a failed write left behind the last group: it may be a whole
+// group, whose appends fail. It returns cause, the error of that write.
 func (l *Log) rewind(cause error) error {
 	s := l.tail
 	if err := s.file.Truncate(s.pos); err != nil {
@@ -195,12 +186,12 @@ func (l *Log) rewind(cause error) error {
 	return cause
 }
 
-// makeRoom sees to it that the last segment can take the group: that it is not
-// full, and that its room is allocated. The mark of a shutdown always fits.
-func (l *Log) makeRoom(g *group) error {
+// ensureSpace makes the last segment one that can take the group: not full, and with its
+// space allocated. The mark of a shutdown always fits.
+func (l *Log) ensureSpace(g *group) error {
 	s := l.tail
 	end := s.pos + int64(len(g.buf))
-	if end > l.cfg.SegmentBytes && s.end > s.first && g.count > 0 {
+	if (end > l.cfg.SegmentBytes && g.count > 0 || g.ends) && s.end > s.first {
 		return l.roll(s.generation)
 	}
 	if want := max(l.cfg.SegmentBytes, end); s.size < want && !l.noAlloc {
@@ -223,7 +214,7 @@ func (l *Log) allocate(f File, from, to int64) error {
 	return err
 }
 
-// roll goes on in a new segment.
+// roll begins a new segment.
 func (l *Log) roll(generation uint32) error {
 	s, err := l.create(generation)
 	if err != nil {
@@ -234,7 +225,7 @@ func (l *Log) roll(generation uint32) error {
 	l.end = s.position(s.end)
 	l.Reader.mu.Unlock()
 	if l.tail != nil {
-		l.forget(l.tail.size + forgetStep) // whatever is left
+		l.forget(l.tail.size + forgetStep) // all that is left
 	}
 	if l.before, l.forgot = l.tail, 0; l.before != nil {
 		l.writeIndex(l.before, s.chain)
@@ -247,10 +238,10 @@ func (l *Log) roll(generation uint32) error {
 // forgetStep is how much is forgotten at a time.
 const forgetStep = 4 << 20
 
-// forget takes the segment before the last out of the page cache, up to a place, in
-// steps that delay nobody. What the loader reads is still there, and new records
-// come to lie on pages that were in use a moment ago: each page more would cost
-// time, most of all on a virtual machine that never touched it.
+// forget removes the segment before the last from the page cache, up to an offset in the
+// file, in steps too small to delay appends. The loader still finds what it reads, and new
+// records get pages that were in use a moment ago: a fresh page costs time, most of all on a
+// virtual machine that has never touched it.
 func (l *Log) forget(to int64) {
 	if l.before != nil && to-l.forgot >= forgetStep {
 		l.before.file.Forget(l.forgot, to-l.forgot)
@@ -304,7 +295,7 @@ func (l *Log) create(generation uint32) (s *segment, err error) {
 	return &segment{fileHeader: h, file: f, end: h.first, pos: fileHeaderSize, size: size}, nil
 }
 
-// publish shows the group that was just synced to readers.
+// publish makes the group that was just synced visible to readers.
 func (l *Log) publish(h *groupHeader) (first sealer.Position) {
 	l.Reader.mu.Lock()
 	defer l.Reader.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 // Config says where a log lives and how it behaves.
 type Config struct {
-	// Dir is the folder of the log. It is made if it isn't there, and belongs to
+	// Dir is the folder of the log. It is created if it doesn't exist, and belongs to
 	// one log: a second Open of it is refused while the first is open.
 	Dir string
 
@@ -22,54 +22,53 @@ type Config struct {
 	// segment gets a larger one.
 	SegmentBytes int64
 
-	// MaxBytes bounds the files of the log together; 0 is no bound, least two segments:
-	// the newest is never removed, and an index of a few kilobytes each is not counted. A record that would need a new segment beyond it is
-	// refused with pipeline.ErrFull until Retain has made room.
+	// MaxBytes bounds the segment files together; 0 is no bound, least two segments, as the
+	// newest is never removed. Indexes, of a few kilobytes each, are not counted. A record
+	// that would need a new segment beyond it is refused with pipeline.ErrFull until Retain
+	// has removed an old one.
 	MaxBytes int64
 
 	// PendingBytes bounds the records that wait for the running sync; default
 	// 8 MiB. Append blocks while they are more.
 	PendingBytes int
 
-	// AtLeast is an end of the log, as Bounds told it, that was recorded somewhere
-	// else. Open refuses a log that ends before it with ErrRollback; nil checks
-	// nothing.
+	// AtLeast is an earlier end of the log, from Bounds, that was recorded elsewhere. Open
+	// refuses a log that ends before it with ErrRollback; nil checks nothing.
 	AtLeast *sealer.Position
 
-	// Generation is the least generation that new records get; default 1. A log
-	// of a lower one goes on in a new segment of this generation, and what the
-	// lower one may have held from there on is gone (see pipeline.ErrGone). So an
-	// operator who accepts a rollback opens with AtLeast.Generation + 1.
+	// Generation is the least generation that new records get; default 1. A log of a lower
+	// generation goes on in a new segment of this one, and what the lower one held from
+	// there on is gone (see pipeline.ErrGone). To accept a rollback, an operator opens the
+	// log with AtLeast.Generation + 1.
 	Generation uint32
 
-	// Lazy is for a log that promises nothing, as one of copies of what is durable
-	// elsewhere: nothing is synced, so a crash of the machine may lose or damage any of
-	// it, and one that Open finds damaged is removed, with a warning, and begun anew. A
-	// crash of the process alone loses nothing, and nothing damaged is ever served. Its
-	// groups are not chained by hashes: checksums tell damage, and nobody asks for more.
-	// Excludes AtLeast.
+	// Lazy is for copies of records that are durable elsewhere: nothing is synced, so a
+	// crash of the machine may lose or damage any of the log, and a log that Open finds
+	// damaged is removed, with a warning. A crash of the process alone loses nothing, and
+	// nothing damaged is ever served. Its groups are not chained by hashes: checksums find
+	// damage. Excludes AtLeast.
 	Lazy bool
 
-	// Indexed keeps an index beside each segment that another one follows, so that Open
-	// reads the last segment alone and is done in a moment however long the log is. Damage
-	// in the others is met by whoever reads them, and by Check. Of a Lazy log they are
-	// believed as long as the machine runs on: it may have lost what was not synced.
+	// Indexed keeps an index beside each segment but the last, so that Open reads the last
+	// segment alone, however long the log is. Damage in the others is found when they are
+	// read, and by Check. The indexes of a Lazy log are used until the machine restarts: then
+	// it may have lost what was not synced.
 	Indexed bool
 
 	// Now is the clock that groups are stamped with; default time.Now.
 	Now func() time.Time
 
-	// Log gets one line when a torn tail is cut, when the disk is full, and when
-	// the log fails; nil discards them.
+	// Log logs when a torn tail is cut, when the disk is full, and when the log fails; nil
+	// discards it.
 	Log *slog.Logger
 
-	// Registerer takes the metrics until Close; nil keeps them to ourselves. Two
-	// logs on one registry need prometheus.WrapRegistererWith a label each.
+	// Registerer takes the metrics until Close; nil registers none. Two logs on one
+	// registry need prometheus.WrapRegistererWith a label each.
 	Registerer prometheus.Registerer
 
-	// OnFailure is called once, after a sync or a write failed for good and every
-	// waiting Append was told so. It may call Close. The process should stop; nil
-	// does nothing.
+	// OnFailure is called once, after a sync or a write failed for good and every waiting
+	// Append has returned that error. It may call Close. The process should stop; nil does
+	// nothing.
 	OnFailure func(error)
 
 	// FS is the file system, for fault tests; nil is the operating system's.
@@ -84,12 +83,12 @@ const (
 	DefaultPendingBytes = 8 << 20
 )
 
-// ErrRollback says that the log ends before a position that it once had: it was
-// restored from an older copy, or its newest records are damaged. Nothing was
-// changed. See Config.Generation for how to go on nevertheless.
+// ErrRollback: the log ends before a position that it once had. It was restored from an
+// older copy, or its newest records are damaged. Nothing was changed. See Config.Generation
+// for how to go on nevertheless.
 var ErrRollback = errors.New("log is shorter than it was")
 
-// ErrLocked says that another process has the folder open.
+// ErrLocked: another process has the folder open.
 var ErrLocked = errors.New("log folder is in use")
 
 // complete fills in the defaults, or names the field that can't be.

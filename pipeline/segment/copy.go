@@ -12,16 +12,15 @@ import (
 	"muniment/sealer"
 )
 
-// Copy writes the log, as r shows it when Copy is called, into a folder that it
-// makes, and returns where the copy ends: at the last group that ends at or before
-// limit. A group is never split, for it became durable as a whole, so a limit
-// within one leaves all of it out. What it writes to a file goes through what through
-// returns for that. Every group is checked on the way, and a
+// Copy creates a folder, writes the log into it as it is when Copy is called, and returns
+// where the copy ends: at the last group that ends at or before limit. A group is never
+// split, as it became durable as a whole: a limit within one leaves all of it out. Each file
+// is written through the writer that through returns for it. Every group is checked, and a
 // damaged one is pipeline.ErrDamaged.
 //
-// The copy is a log that Open takes, without room for more, and on disk when Copy
-// returns. What stands in the folder after an error is no log. Retention may
-// remove segments meanwhile: they are open, and so copied all the same.
+// The copy is a log that Open accepts, without preallocated space, and is synced when Copy
+// returns. After an error the folder holds no usable log. Retention may remove segments
+// meanwhile: they are open, and so copied all the same.
 func (r *Reader) Copy(ctx context.Context, dir string, limit sealer.Position, through func(*os.File) io.Writer) (end sealer.Position, err error) {
 	defer func() {
 		if err != nil {

@@ -36,7 +36,7 @@ func TestCopyAtEveryLimit(t *testing.T) {
 		at, err := copied.Append(t.Context(), record(1, 10))
 		require.NoError(t, err)
 		require.Equal(t, end, at)
-		// Both prove the same of what they share, and of nothing else.
+		// Both prove the same of what both hold, and of nothing else.
 		for p := (sealer.Position{Generation: 1, Offset: 1}); p.Offset <= int64(len(d.records)); p = p.Next() {
 			want, err := log.Chain(t.Context(), p)
 			require.NoError(t, err)
@@ -105,6 +105,42 @@ func TestCopyRefusesDamage(t *testing.T) {
 	_, err = log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), d.end, direct)
 	require.ErrorIs(t, err, pipeline.ErrDamaged)
 	requireNamed(t, err, d.fs.segments()[1])
+}
+
+// TestCopyReadsWhatTheIndexSpared flips bytes of finished segments, anywhere: who opens the
+// log for reading spares itself those, and the copy is refused.
+func TestCopyReadsWhatTheIndexSpared(t *testing.T) {
+	log := mustOpen(t, Config{Dir: t.TempDir(), SegmentBytes: 4 * markEvery, Indexed: true})
+	appendN(t, log, 0, 600, 500)
+	segs := log.segs
+	require.Greater(t, len(segs), 3)
+	for _, at := range []int64{fileHeaderSize, segs[1].pos / 2, segs[1].pos - 1} {
+		name := filepath.Join(log.cfg.Dir, segs[1].name())
+		whole, err := os.ReadFile(name)
+		require.NoError(t, err)
+		flipped := bytes.Clone(whole)
+		flipped[at] ^= 1
+		require.NoError(t, os.WriteFile(name, flipped, fileMode))
+		reader, err := OpenReader(log.cfg.Dir)
+		if at < segs[1].pos/2+1 {
+			require.NoError(t, err)
+			require.True(t, reader.segs[1].indexed)
+			_, err = reader.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), log.end, direct)
+			require.NoError(t, reader.Close())
+		}
+		require.ErrorIs(t, err, pipeline.ErrDamaged, "byte %d", at)
+		requireNamed(t, err, segs[1].name())
+		require.NoError(t, os.WriteFile(name, whole, fileMode))
+	}
+	reader, err := OpenReader(log.cfg.Dir)
+	require.NoError(t, err)
+	defer reader.Close()
+	for _, s := range reader.segs[:len(reader.segs)-1] {
+		require.True(t, s.indexed)
+	}
+	end, err := reader.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), log.end, direct)
+	require.NoError(t, err)
+	require.Equal(t, log.end, end)
 }
 
 func TestCopyStopsAndOverwritesNothing(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"muniment/sealer"
 )
 
-// full asks for the damage that takes minutes.
+// full runs the tests of damage that take minutes.
 var full = os.Getenv("MUNIMENT_TEST_FULL") != ""
 
 // damagedLog is a log in memory with records of known contents.

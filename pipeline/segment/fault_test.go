@@ -67,7 +67,7 @@ func TestFailedSyncStopsTheLogForGood(t *testing.T) {
 			for _, err := range errs {
 				require.ErrorIs(t, err, pipeline.ErrFailed)
 			}
-			// The disk is well again, but nobody can know what it lost.
+			// The disk is well again, but what it lost is unknown.
 			failing.Store(false)
 			fs.before = nil
 			require.ErrorIs(t, log.Err(), pipeline.ErrFailed)

@@ -9,7 +9,7 @@ import (
 	"muniment/sealer"
 )
 
-// forgetting is the disk, with an account of what each file was told to forget.
+// forgetting is the disk, which counts what each file forgets.
 type forgetting struct {
 	osFS
 	mu    sync.Mutex

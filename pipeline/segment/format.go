@@ -54,10 +54,10 @@ import (
 // The records of a group have consecutive offsets, and so have the groups and the
 // files. A group becomes durable as a whole before the next one is written.
 // Therefore whatever follows the last whole group of the last file is either the
-// zeros of preallocation or the remains of one group that nobody was promised,
+// zeros of preallocation or the remains of one group that was never acknowledged,
 // while a group header behind a group that can't be read, with the salt of its
-// file, proves damage. The salt is never shown to anyone who can put bytes into a
-// record, so a record can't pretend to be such a header.
+// file, proves damage. The salt is secret to everyone who can put bytes into a record,
+// so a record can't contain such a header.
 const (
 	fileMagic  = "muniment"
 	groupMagic = "MGRP"
@@ -99,8 +99,7 @@ func (h *fileHeader) name() string {
 	return fmt.Sprintf("%010d-%020d%s", h.generation, h.first, segmentSuffix)
 }
 
-// isSegmentName tells whether a file of the folder is a segment; its header
-// tells the rest.
+// isSegmentName reports whether a file has the name of a segment.
 func isSegmentName(name string) bool {
 	gen, first, ok := strings.Cut(strings.TrimSuffix(name, segmentSuffix), "-")
 	g, err1 := strconv.ParseUint(gen, 10, 32)
@@ -122,8 +121,8 @@ func (h *fileHeader) encode() []byte {
 	return b
 }
 
-// errNewer is the format of a later program: nothing is damaged.
-var errNewer = errors.New("segment of a later program")
+// errNewer: the segment has the format of a later version; nothing is damaged.
+var errNewer = errors.New("segment of a later version")
 
 // parseFileHeader takes the first fileHeaderSize bytes of a file.
 func parseFileHeader(b []byte) (fileHeader, error) {
@@ -142,7 +141,7 @@ func parseFileHeader(b []byte) (fileHeader, error) {
 		return h, fmt.Errorf("%w: format version %d is newer than %d, the newest that this program knows: run the version of muniment that wrote it, or a newer one",
 			errNewer, h.version, unchained)
 	case h.version != chained && h.version != unchained:
-		return h, fmt.Errorf("segment of version %d, which there never was", h.version)
+		return h, fmt.Errorf("segment of unknown version %d", h.version)
 	case h.first < 0, h.first > 1<<62, h.generation == 0, le.Uint32(b[64:]) != 0:
 		return h, errors.New("impossible segment header")
 	}
@@ -158,7 +157,7 @@ func (h *fileHeader) link(group []byte) digest {
 	return sha256.Sum256(group)
 }
 
-// newSalt tells one file from all others.
+// newSalt makes a salt that no other file has.
 func newSalt() uint64 {
 	var b [8]byte
 	rand.Read(b[:]) // never fails
@@ -190,8 +189,8 @@ func (h *groupHeader) put(b []byte) {
 	le.PutUint32(b[68:], crc32.Checksum(b[:68], crcTable))
 }
 
-// parseGroupHeader takes groupHeaderSize bytes; ok is false when they are no
-// header of a group in the file with this salt.
+// parseGroupHeader takes groupHeaderSize bytes; ok is false if they are not the header of
+// a group in the file with this salt.
 func parseGroupHeader(b []byte, salt uint64) (h groupHeader, ok bool) {
 	le := binary.LittleEndian
 	h = groupHeader{
@@ -207,8 +206,8 @@ func parseGroupHeader(b []byte, salt uint64) (h groupHeader, ok bool) {
 	return h, ok
 }
 
-// beginRecord leaves room for a record's header, finishRecord fills it in once
-// the payload stands behind it; start is len(dst) before beginRecord.
+// beginRecord appends space for a record's header; finishRecord fills it in once the
+// payload is behind it. start is len(dst) before beginRecord.
 func beginRecord(dst []byte) []byte { return append(dst, make([]byte, recordHeaderSize)...) }
 
 func finishRecord(b []byte, start int) {

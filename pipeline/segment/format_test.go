@@ -16,7 +16,7 @@ import (
 	"muniment/sealer"
 )
 
-// strangersReader reads a log as somebody would who has only the comment in
+// strangersReader reads a log as a program could that knows only the comment in
 // format.go: it uses nothing of this package.
 func strangersReader(dir string) (payloads [][]byte, first uint64, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
@@ -136,8 +136,8 @@ const goldenSegment = "" +
 	"6db7d803e74f1ffa7d8f5adc0bf95b3e15bf4c8373fffadf546227cc6c6742cb" + "be7e3959" +
 	"1a000000" + "fdba9f07" + "0105746e745f61056576745f31056e6f645f310405027b7d0170"
 
-// TestNewerFormatIsNotDamage: who meets a segment of a later program is told so, and not to
-// put a file back.
+// TestNewerFormatIsNotDamage: the error for a segment of a later version says so, and doesn't ask to
+// restore a file.
 func TestNewerFormatIsNotDamage(t *testing.T) {
 	cfg := Config{Dir: t.TempDir()}
 	log := mustOpen(t, cfg)

@@ -9,24 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FS is what the log asks of a file system. Names are paths.
+// FS is a file system. Names are paths.
 type FS interface {
-	// MkdirAll makes the folder, and its parents, durably.
+	// MkdirAll creates the folder, and its parents, durably.
 	MkdirAll(dir string) error
 	// List names the files of a folder in lexical order, without the folder.
 	List(dir string) ([]string, error)
-	// Create makes an empty file for reading and writing, in the place of any
-	// other of this name.
+	// Create creates an empty file for reading and writing, in place of any other file of
+	// this name.
 	Create(name string) (File, error)
-	// Open opens a file that is there, for reading only if so told.
+	// Open opens an existing file.
 	Open(name string, readOnly bool) (File, error)
 	// Rename moves a file within its folder, in one step.
 	Rename(from, to string) error
 	Remove(name string) error
 	// SyncDir makes what was created, renamed and removed in the folder durable.
 	SyncDir(dir string) error
-	// Run names the run of the machine: what was written in it is there while it lasts,
-	// synced or not. 0 is unknown.
+	// Run identifies the machine's current boot: what was written since is there until the
+	// next one, synced or not. 0 is unknown.
 	Run() uint64
 	// Lock takes the lock of a folder until it is closed or the process ends, or
 	// fails at once with ErrLocked.
@@ -41,20 +41,18 @@ type File interface {
 	io.Closer
 	Size() (int64, error)
 	Truncate(size int64) error
-	// Allocate makes room for n bytes at off and lets the file reach at least as
-	// far; new bytes are zeros. It fails with errors.ErrUnsupported where that
-	// can't be done.
+	// Allocate reserves n bytes at off and extends the file to at least their end; new
+	// bytes are zeros. It fails with errors.ErrUnsupported if the file system can't.
 	Allocate(off, n int64) error
 	// Sync makes contents and size durable, Datasync what is needed to read the
 	// contents back.
 	Sync() error
 	Datasync() error
-	// Forget lets the system take n bytes at off out of its memory; they are read
-	// from disk the next time. It is a hint.
+	// Forget is a hint that n bytes at off can be removed from the page cache.
 	Forget(off, n int64)
 }
 
-// The log holds personal data, so nobody else may read it.
+// The log holds personal data, so no other user may read it.
 const (
 	dirMode  = 0o700
 	fileMode = 0o600
@@ -62,7 +60,7 @@ const (
 
 type osFS struct{}
 
-// OS is the operating system's file system, for fault tests to stand in front of.
+// OS is the operating system's file system, for fault tests to wrap.
 func OS() FS { return osFS{} }
 
 func (fs osFS) MkdirAll(dir string) error {
@@ -150,8 +148,8 @@ func (f osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// isExhausted tells the errors that pass once something is freed, disk space or
-// file descriptors, from those after which a disk can't be trusted.
+// isExhausted reports whether an error passes once disk space or file descriptors are
+// freed. After other errors a disk can't be trusted.
 func isExhausted(err error) bool {
 	for _, e := range []error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE} {
 		if errors.Is(err, e) {
@@ -160,3 +158,26 @@ func isExhausted(err error) bool {
 	}
 	return false
 }
+
+// lazyFS is a file system that makes nothing durable; see Config.Lazy.
+type lazyFS struct{ FS }
+
+func (fs lazyFS) Create(name string) (File, error) { return lazily(fs.FS.Create(name)) }
+
+func (fs lazyFS) Open(name string, readOnly bool) (File, error) {
+	return lazily(fs.FS.Open(name, readOnly))
+}
+
+func (lazyFS) SyncDir(string) error { return nil }
+
+type lazyFile struct{ File }
+
+func lazily(f File, err error) (File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return lazyFile{f}, nil
+}
+
+func (lazyFile) Sync() error     { return nil }
+func (lazyFile) Datasync() error { return nil }

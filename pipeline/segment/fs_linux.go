@@ -35,8 +35,8 @@ func (f osFile) Forget(off, n int64) {
 	_ = f.control(func(fd int) error { return unix.Fadvise(fd, off, n, unix.FADV_DONTNEED) })
 }
 
-// control runs a system call on the descriptor, again when a signal got in its
-// way, and keeps Close from taking the descriptor away meanwhile.
+// control makes a system call on the descriptor, again if a signal interrupts it. Close
+// waits for it.
 func (f osFile) control(call func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

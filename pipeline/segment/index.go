@@ -12,8 +12,8 @@ import (
 
 // # The index of a finished segment
 //
-// Beside a segment that another one follows stands what reading it from end to end would
-// tell (Config.Indexed). It has the segment's name with another ending:
+// With Config.Indexed a segment that another one follows has an index: what reading it from
+// end to end would find. Its file has the segment's name with another ending:
 //
 //	     0   8  magic "muniindx"
 //	     8   4  version, 1
@@ -27,9 +27,9 @@ import (
 //	    88 16n  marks: the offset of a group's first record, and where in the file it begins
 //	88+16n   4  crc of all bytes before
 //
-// Whoever opens the log reads the segment itself where the index is missing or torn, is of
-// another file (by its salt), or names an end that does not stand there. Therefore it need
-// not be synced, and a copy of a log needs none.
+// Open reads the segment itself if the index is missing or torn, is of another file (by its
+// salt), or names an end that isn't there. Therefore an index need not be synced, and a copy
+// of a log needs none.
 const (
 	indexMagic      = "muniindx"
 	indexVersion    = 1
@@ -48,7 +48,7 @@ func (h *fileHeader) indexName() string {
 	return strings.TrimSuffix(h.name(), segmentSuffix) + indexSuffix
 }
 
-// isIndexName tells whether a file of the folder is an index, and of which segment.
+// isIndexName reports whether a file has the name of an index, and of which segment.
 func isIndexName(name string) (segment string, ok bool) {
 	stem, ok := strings.CutSuffix(name, indexSuffix)
 	return stem + segmentSuffix, ok && isSegmentName(stem+segmentSuffix)
@@ -95,8 +95,8 @@ func (s *segment) decodeIndex(b []byte, run uint64) (chain digest, err error) {
 	return digest(b[56:88]), nil
 }
 
-// run is what an index names as the run of the machine; ok is false where indexes can't be
-// believed: what was not synced, and by whom, is unknown.
+// run is the machine's boot as an index names it; ok is false if indexes can't be used, as
+// it is unknown what was synced.
 func (c *Config) run() (run uint64, ok bool) {
 	if !c.Lazy {
 		return 0, c.Indexed
@@ -105,8 +105,8 @@ func (c *Config) run() (run uint64, ok bool) {
 	return run, c.Indexed && run != 0
 }
 
-// writeIndex writes the index of a finished segment whose last group has this hash. Without
-// it the next Open reads the segment: nothing else depends on it.
+// writeIndex writes the index of a finished segment whose last group has this hash. An
+// error is only logged: without an index the next Open reads the segment.
 func (l *Log) writeIndex(s *segment, chain digest) {
 	run, ok := l.cfg.run()
 	if !ok || len(s.marks) == 0 {
@@ -132,9 +132,9 @@ func (l *Log) writeIndex(s *segment, chain digest) {
 	}
 }
 
-// believe takes in a finished segment by its index, and returns the hash of its last group.
-// Of the segment it reads no more than the last groups.
-func (s *segment) believe(cfg *Config, v *view) (chain digest, err error) {
+// readIndex fills a finished segment from its index, and returns the hash of its last group.
+// Of the segment it reads only the last groups.
+func (s *segment) readIndex(cfg *Config, v *view) (chain digest, err error) {
 	run, ok := cfg.run()
 	if !ok {
 		return chain, errNoIndex
@@ -177,8 +177,8 @@ func (s *segment) believe(cfg *Config, v *view) (chain digest, err error) {
 	return chain, nil
 }
 
-// index writes the indexes that are missing, and removes those whose segment is gone or
-// goes on: where the segment behind it was lost, it is finished no more.
+// index writes missing indexes, and removes those whose segment is gone or is the last one:
+// after the segment behind it was lost, it isn't finished any more.
 func (l *Log) index() {
 	if !l.cfg.Indexed {
 		return

@@ -128,7 +128,7 @@ func TestIndexOfASegmentThatGoesOn(t *testing.T) {
 	require.Len(t, left.indexes(), len(segments)-2)
 }
 
-// TestCheckReadsWhatTheIndexSpared damages a byte that nobody reads.
+// TestCheckReadsWhatTheIndexSpared damages a byte that Open doesn't read.
 func TestCheckReadsWhatTheIndexSpared(t *testing.T) {
 	fs, cfg, all := indexedLog(t, false)
 	damaged := fs.segments()[1]
@@ -144,7 +144,7 @@ func TestCheckReadsWhatTheIndexSpared(t *testing.T) {
 	requireNamed(t, err, damaged)
 }
 
-// TestCheckTakesItsTime and ends when it is told to.
+// TestCheckTakesItsTime and ends with its ctx.
 func TestCheckTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{Dir: "log", SegmentBytes: 3 << 20, FS: newMemFS(), Indexed: true}
@@ -165,7 +165,7 @@ func TestIndexesGoWithTheirSegments(t *testing.T) {
 	fs, cfg, _ := indexedLog(t, false)
 	log := mustOpen(t, Config{Dir: "log", SegmentBytes: 48 << 10, FS: fs.left(), Indexed: true})
 	fs = log.cfg.FS.(*memFS)
-	removed, err := log.Shed()
+	removed, err := log.RemoveOldest()
 	require.NoError(t, err)
 	require.True(t, removed)
 	segments := fs.segments()

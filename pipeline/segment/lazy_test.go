@@ -96,7 +96,7 @@ func TestShedMakesRoom(t *testing.T) {
 	}
 	require.ErrorIs(t, err, pipeline.ErrFull)
 	all := readAll(t, log)
-	removed, err := log.Shed()
+	removed, err := log.RemoveOldest()
 	require.NoError(t, err)
 	require.True(t, removed)
 	left := readAll(t, log)
@@ -108,7 +108,7 @@ func TestShedMakesRoom(t *testing.T) {
 	require.NoError(t, err)
 
 	for removed {
-		removed, err = log.Shed()
+		removed, err = log.RemoveOldest()
 		require.NoError(t, err)
 	}
 	require.Len(t, fs.segments(), 1, "the one that is appended to stays")

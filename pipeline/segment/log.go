@@ -1,38 +1,36 @@
 // Package segment keeps the event log of one node in append-only files: the
 // embedded log, and a gateway's spool.
 //
-// It promises that a record whose Append returned nil is on disk and stays
-// there: a crash of the process or of the machine at any moment loses none, no
-// damaged one is ever served, and a log that became shorter is noticed. format.go
-// says how that looks on disk.
+// A record whose Append returned nil is on disk and stays there: a crash of the process or
+// of the machine at any moment loses none, no damaged record is ever served, and Open
+// notices a log that became shorter. format.go describes the files.
 //
 // Callers encode into a shared buffer under a short lock and wait. One committer
-// goroutine writes what has gathered as one group, syncs once, and wakes them;
-// what queues meanwhile is the next group. It never lingers for more; without a sync
-// (Config.Lazy) it lets the others run first.
+// goroutine writes the gathered records as one group, syncs once, and wakes the callers;
+// records that queue meanwhile are the next group. It never waits for more records;
+// without a sync (Config.Lazy) it lets other goroutines run first.
 //
 // What it refuses, and what happens when something is wrong:
 //   - Too much is pending: Append blocks until the committer has taken some, or
 //     its ctx is done.
-//   - The disk, or MaxBytes, is full: the group fails with pipeline.ErrFull and
-//     its traces are removed, durably, before anything else is acknowledged. The
-//     log works on as soon as there is room.
+//   - The disk, or MaxBytes, is full: the group fails with pipeline.ErrFull and its bytes
+//     are removed, durably, before anything else is acknowledged. The log works on as soon
+//     as there is space.
 //   - A sync or a write fails: every Append, waiting or later, fails with
-//     pipeline.ErrFailed and OnFailure is told once. Nothing is tried again: after
-//     a failed sync the kernel may call pages clean that never reached the disk.
-//   - The last group is not whole, and nothing readable follows: it was promised
-//     to nobody; Open cuts it off and says so in the log. The one case that
-//     looks the same is damage to the very last group after a crash, which only a
-//     recorded end, Config.AtLeast, can tell. After a clean shutdown there is
-//     nothing to confuse, because an empty group follows the last record.
+//     pipeline.ErrFailed and OnFailure is called once. Nothing is retried: after a failed
+//     sync the kernel may mark pages clean that never reached the disk.
+//   - The last group is not whole, and nothing readable follows: it was never
+//     acknowledged; Open cuts it off and logs that. Damage to the very last group after a
+//     crash looks the same; only a recorded end, Config.AtLeast, reveals it. After a clean
+//     shutdown there is no doubt, as an empty group follows the last record.
 //   - Anything else that does not match its checksum or its neighbour: Open, Check and
 //     the reader that meets it fail with pipeline.ErrDamaged, naming file and byte.
 //
-// Decisions: files are never reused, so old bytes can't pass for new ones. The
-// disk must write a sector wholly or not at all, and keep what a sync reported.
-// The chain of hashes finds accidents; that nobody rewrote history is proven by
-// the tenants' Merkle logs, not here. Non-goals: replication, compaction, more
-// than one partition, and files that several processes write.
+// Decisions: files are never reused, so old bytes can't be taken for new ones. The disk
+// must write a sector wholly or not at all, and keep what it has synced. The chain of
+// hashes finds accidents; the tenants' Merkle logs, not this package, prove that the
+// history was not rewritten. Non-goals: replication, compaction, more than one partition,
+// and files that several processes write.
 package segment
 
 import (
@@ -66,6 +64,7 @@ type Log struct {
 	work    sync.Cond // the pending group got its first record, or closing
 	pending *group
 	spare   []byte // buffer for the group after the pending one
+	ending  bool   // the last segment has to end, even if nothing is pending
 	refuse  error  // why Append accepts nothing any more
 	closing bool
 
@@ -73,23 +72,23 @@ type Log struct {
 
 	tail     *segment // the last segment
 	before   *segment // the one before, if this process began the last
-	forgot   int64    // how far before has left the page cache
+	forgot   int64    // up to where before is removed from the page cache
 	chain    digest   // hash of the last group
 	clean    bool     // the last group marks a clean shutdown
 	noAlloc  bool     // the file system can't preallocate
-	full     bool     // the last group found no room
+	full     bool     // there was no space for the last group
 	closeErr error    // of the last write; for Close, after stopped
 }
 
 var _ pipeline.Log = (*Log)(nil)
 
-// Open opens the log of a folder, or starts one there. It reads the whole log and
-// checks every byte of it before it returns; what Config.Indexed leaves out, Check reads.
+// Open opens the log of a folder, or creates one there. It reads the whole log and checks
+// every byte of it before it returns, or with Config.Indexed the last segment; Check reads
+// the others.
 //
-// It fails with ErrLocked while the folder is open elsewhere, with
-// pipeline.ErrDamaged if a record that was acknowledged can't be read, and with
-// ErrRollback if the log ends before Config.AtLeast. Only a torn tail is mended;
-// what Config.Lazy means is said there.
+// It fails with ErrLocked while the folder is open elsewhere, with pipeline.ErrDamaged if a
+// record that was acknowledged can't be read, and with ErrRollback if the log ends before
+// Config.AtLeast. Only a torn tail is mended, and a Lazy log that is damaged is removed.
 func Open(cfg Config) (*Log, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -114,7 +113,7 @@ func Open(cfg Config) (*Log, error) {
 func open(cfg Config) (_ *Log, err error) {
 	found, err := load(&cfg, false)
 	if cfg.Lazy && errors.Is(err, pipeline.ErrDamaged) {
-		cfg.Log.Warn("a log that promises nothing is damaged, and begun anew", "dir", cfg.Dir, "err", err)
+		cfg.Log.Warn("log of copies is damaged, starting a new one", "dir", cfg.Dir, "err", err)
 		found, err = new(recovered), removeAll(cfg.FS, cfg.Dir)
 	}
 	if err != nil {
@@ -170,8 +169,8 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 	return at, err
 }
 
-// AppendAll implements pipeline.Appender. The records come into one group, as far as
-// Config.PendingBytes leaves room for them.
+// AppendAll implements pipeline.Appender. The records are one group, as far as
+// Config.PendingBytes allows.
 func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
 	started := time.Now()
 	type added struct {
@@ -213,8 +212,8 @@ func (g *group) await(ctx context.Context, i int) (sealer.Position, error) {
 	return at, nil
 }
 
-// add encodes the record into the pending group, as its i-th, as soon as there is room for
-// it. The caller holds l.mu.
+// add encodes the record into the pending group, as its i-th, as soon as Config.PendingBytes
+// allows. The caller holds l.mu.
 func (l *Log) add(ctx context.Context, r *sealer.Record) (g *group, i int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
@@ -224,7 +223,7 @@ func (l *Log) add(ctx context.Context, r *sealer.Record) (g *group, i int, err e
 		return nil, 0, fmt.Errorf("record of %d bytes is too large", size)
 	}
 	for l.refuse == nil && l.pending.count > 0 && len(l.pending.buf)+size > l.cfg.PendingBytes {
-		if err := l.awaitRoom(ctx); err != nil {
+		if err := l.awaitTaken(ctx); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -239,9 +238,8 @@ func (l *Log) add(ctx context.Context, r *sealer.Record) (g *group, i int, err e
 	return g, i, nil
 }
 
-// awaitRoom blocks until the committer has taken the pending group. The caller
-// holds l.mu.
-func (l *Log) awaitRoom(ctx context.Context) error {
+// awaitTaken blocks until the committer has taken the pending group. The caller holds l.mu.
+func (l *Log) awaitTaken(ctx context.Context) error {
 	taken := l.pending.taken
 	l.mu.Unlock()
 	defer l.mu.Lock()
@@ -253,9 +251,8 @@ func (l *Log) awaitRoom(ctx context.Context) error {
 	}
 }
 
-// Err is why Append accepts nothing any more, pipeline.ErrFailed or
-// pipeline.ErrClosed, and nil as long as it does. A log that is full is none of
-// that: it takes records again as soon as there is room.
+// Err is why Append accepts nothing any more, pipeline.ErrFailed or pipeline.ErrClosed; nil
+// while it does. A full log is no error: it takes records again as soon as there is space.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

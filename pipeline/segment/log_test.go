@@ -259,7 +259,7 @@ muniment_log_failures_total{reason="full"} 1
 	require.Equal(t, math.Inf(1), testutil.ToFloat64(mustOpen(t, cfg).metrics.limit))
 }
 
-// BenchmarkAppend is the time of one record when so many writers share the log.
+// BenchmarkAppend is the time of one record with so many writers.
 // The CPU that a record takes is in cpu-ns/op.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 64, 256} {

@@ -27,7 +27,7 @@ func TestManyAreOneSync(t *testing.T) {
 	for _, c := range []struct{ pending, syncs int }{{0, 1}, {64 << 10, 10}} {
 		fs := newMemFS()
 		var syncs atomic.Int64
-		log := mustOpen(t, Config{Dir: "log", FS: fs, PendingBytes: c.pending})
+		log := mustOpen(t, Config{Dir: "log", FS: fs, SegmentBytes: 1 << 20, PendingBytes: c.pending})
 		fs.before = func(op, _ string) error {
 			if op == "datasync" {
 				syncs.Add(1)
@@ -52,7 +52,7 @@ func TestManyAreOneSync(t *testing.T) {
 // TestManyOfAFailedSync: none of them is promised, nor is any later.
 func TestManyOfAFailedSync(t *testing.T) {
 	fs := newMemFS()
-	log := mustOpen(t, Config{Dir: "log", FS: fs})
+	log := mustOpen(t, Config{Dir: "log", FS: fs, SegmentBytes: 1 << 20})
 	fs.before = func(op, _ string) error {
 		if op == "datasync" {
 			return unix.EIO

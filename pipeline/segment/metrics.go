@@ -6,8 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of one log. What is labelled "reason" is full (no room, passes) or
-// failed (for good).
+// metrics of one log. The label "reason" is full (no space, for now) or failed (for good).
 type metrics struct {
 	append   prometheus.Histogram
 	sync     prometheus.Histogram
@@ -36,7 +35,7 @@ func newMetrics(maxBytes int64) *metrics {
 		}),
 		records: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "muniment_log_group_records",
-			Help:    "Records that share one sync.",
+			Help:    "Records made durable by one sync.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 13),
 		}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -57,7 +56,7 @@ func newMetrics(maxBytes int64) *metrics {
 		}),
 		removed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "muniment_log_segments_removed_total",
-			Help: "Segments that were removed because all they held is old, or because their room was needed.",
+			Help: "Segments that were removed because all their records are old, or because space was needed.",
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muniment_log_failures_total",

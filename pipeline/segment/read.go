@@ -26,7 +26,7 @@ type Reader struct {
 	end     sealer.Position
 	closed  bool
 	stopped error         // why no record will follow, nil while some may
-	grown   chan struct{} // closed at the next record; nil while nobody waits
+	grown   chan struct{} // closed at the next record; nil while no call waits
 }
 
 var (
@@ -34,11 +34,12 @@ var (
 	_ pipeline.Chained = (*Reader)(nil)
 )
 
-// OpenReader opens the log of a folder for reading only, also beside a process
-// that appends to it. It takes no lock and changes nothing. It shows what was
-// written by now; a torn tail is left out, and what is appended later.
+// OpenReader opens the log of a folder for reading only, also beside a process that appends
+// to it. It takes no lock and changes nothing. The Reader has what was written before, but
+// no torn tail, and nothing that is appended later. Segments that have an index (see
+// Config.Indexed) are checked when they are read or copied.
 func OpenReader(dir string) (*Reader, error) {
-	r, err := load(&Config{FS: osFS{}, Dir: dir}, true)
+	r, err := load(&Config{FS: osFS{}, Dir: dir, Indexed: true}, true)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read log %s: %w", dir, err)
 	}
@@ -47,7 +48,7 @@ func OpenReader(dir string) (*Reader, error) {
 	return reader, nil
 }
 
-// start hands the segments over.
+// start sets the segments.
 func (r *Reader) start(segs []*segment) {
 	r.views.New = func() any { return new(view) }
 	r.segs = segs
@@ -73,7 +74,7 @@ func (r *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// stop tells those who wait that nothing will follow. The caller holds r.mu.
+// stop ends waiting calls: no record will follow. The caller holds r.mu.
 func (r *Reader) stop(why error) {
 	if r.stopped == nil {
 		r.stopped = why
@@ -81,7 +82,7 @@ func (r *Reader) stop(why error) {
 	r.wake()
 }
 
-// wake wakes those who wait. The caller holds r.mu.
+// wake wakes waiting calls. The caller holds r.mu.
 func (r *Reader) wake() {
 	if r.grown != nil {
 		close(r.grown)
@@ -131,9 +132,8 @@ func (r *Reader) Read(_ context.Context, at sealer.Position) (e sealer.Entry, er
 }
 
 // Chain implements pipeline.Chained: it is the hash of the group with the record before the
-// position, which names the hash of the group before it, and so on down to the first that
-// the log ever had. It may commit to later records of that group as well, which became
-// durable with it.
+// position. Each group contains the hash of the group before it, down to the first one of
+// the log. The hash also commits to later records of that group, which became durable with it.
 func (r *Reader) Chain(_ context.Context, at sealer.Position) (chain []byte, err error) {
 	at.Offset--
 	err = r.groupOf(at, func(s *segment, _ *groupHeader, raw []byte) error {
@@ -224,8 +224,8 @@ func (r *Reader) holding(offset int64) *segment {
 	return r.segs[i-1]
 }
 
-// Scan implements pipeline.Reader. A from behind the end is
-// pipeline.ErrBeyondEnd: it was told by a longer log than this one.
+// Scan implements pipeline.Reader. A from behind the end is pipeline.ErrBeyondEnd: it is a
+// position of a longer log.
 func (r *Reader) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
 	r.mu.RLock()
 	offset, err := r.resolve(from)
@@ -245,8 +245,8 @@ func (r *Reader) Scan(ctx context.Context, from, to sealer.Position, fn func(sea
 	return nil
 }
 
-// limit is the first offset that does not stand before to, or the end if that is
-// lower. The caller holds r.mu.
+// limit is the first offset at or behind to, or the end if that is lower. The caller holds
+// r.mu.
 func (r *Reader) limit(to sealer.Position) int64 {
 	for _, s := range r.segs {
 		if s.generation > to.Generation {
@@ -296,7 +296,7 @@ func (s *scan) segment(ctx context.Context) error {
 		s.chain, s.linked = seg.chain, true
 	}
 	*s.view = view{file: seg.file, limit: end, ahead: readAhead, buf: s.view.buf[:0]}
-	// Up to the end, for a mark may stand behind the last record.
+	// Up to the end, as a mark may be behind the last record.
 	for want := int64(-1); pos < end && s.next < s.limit; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -358,8 +358,8 @@ func (r *Reader) Wait(ctx context.Context, at sealer.Position) error {
 	}
 }
 
-// await returns nil if a record stands at the position or none ever will, and
-// otherwise what is closed when it is worth another look.
+// await returns a channel that is closed when there may be a record at the position, or nil
+// if there is one or never will be.
 func (r *Reader) await(at sealer.Position) (<-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -387,7 +387,7 @@ func (r *Reader) view(s *segment, limit int64, ahead int) *view {
 	return v
 }
 
-// fault says why a segment could not be read, which may be that it was closed
+// fault is the error for a segment that could not be read; it may have been closed
 // meanwhile.
 func (r *Reader) fault(s *segment, pos int64, err error) error {
 	if !errors.Is(err, os.ErrClosed) {

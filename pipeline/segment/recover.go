@@ -12,8 +12,8 @@ import (
 	"muniment/sealer"
 )
 
-// recovered is what a folder holds, read and checked from the first byte to the
-// last, but for segments that are believed by their index. Nothing was changed.
+// recovered is what a folder holds, read and checked from the first byte to the last,
+// except for segments with an index. Nothing was changed.
 type recovered struct {
 	segs []*segment // oldest first
 	// chain is the hash of the last group, clean whether it marks a shutdown.
@@ -29,8 +29,8 @@ type recovered struct {
 // readAhead is the buffer for reading a log from end to end.
 const readAhead = 256 << 10
 
-// load reads and checks the log of a folder, which may have none: all of it, but for what
-// is indexed.
+// load reads and checks the log of a folder, which may have none. Of segments with an index
+// it reads that.
 func load(cfg *Config, readOnly bool) (r *recovered, err error) {
 	names, err := cfg.FS.List(cfg.Dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func load(cfg *Config, readOnly bool) (r *recovered, err error) {
 	return r, nil
 }
 
-// add opens the next segment, links it to the one before and checks its groups, or believes
+// add opens the next segment, links it to the one before and checks its groups, or reads
 // its index if another segment follows it.
 func (r *recovered) add(cfg *Config, name string, readOnly, finished bool, v *view) error {
 	f, err := cfg.FS.Open(filepath.Join(cfg.Dir, name), readOnly)
@@ -93,7 +93,7 @@ func (r *recovered) add(cfg *Config, name string, readOnly, finished bool, v *vi
 		}
 	}
 	if finished {
-		if chain, err := s.believe(cfg, v); err == nil {
+		if chain, err := s.readIndex(cfg, v); err == nil {
 			r.chain, s.indexed = chain, true
 			return nil
 		}
@@ -104,7 +104,7 @@ func (r *recovered) add(cfg *Config, name string, readOnly, finished bool, v *vi
 // walk checks the groups of a segment up to its zeros or up to what can't be
 // read, which is either a torn tail or damage.
 func (r *recovered) walk(s *segment, v *view) error {
-	s.end, s.pos, s.last, s.marks = s.first, fileHeaderSize, 0, nil
+	s.end, s.pos, s.begun, s.last, s.marks = s.first, fileHeaderSize, 0, 0, nil
 	r.chain, r.clean, r.tailAt = s.chain, false, s.pos
 	for {
 		h, raw, err := v.group(s.pos, s.salt)
@@ -130,9 +130,9 @@ func (r *recovered) walk(s *segment, v *view) error {
 	}
 }
 
-// tail looks at what stands behind the last readable group: zeros, the remains of
-// a group that was never promised, or another group, whose place it returns: then
-// the last readable one was not the last.
+// tail examines what is behind the last readable group: zeros, the remains of a group that
+// was never acknowledged, or another group. Then it returns that group's place in the file,
+// and the log is damaged.
 func (r *recovered) tail(s *segment, v *view) (behind int64, err error) {
 	blank := true
 	for pos := s.pos; pos < s.size; {
@@ -154,7 +154,7 @@ func (r *recovered) tail(s *segment, v *view) (behind int64, err error) {
 	return 0, nil
 }
 
-// findGroup finds a group header of a file anywhere in b, or tells −1.
+// findGroup finds a group header of a file anywhere in b, or returns −1.
 func findGroup(b []byte, salt uint64) int {
 	for at := 0; ; at++ {
 		i := bytes.Index(b[at:], []byte(groupMagic))
@@ -186,10 +186,9 @@ func (r *recovered) checkEnd(cfg Config) error {
 	return nil
 }
 
-// settle cuts a torn tail and makes what was found as durable as it is about to
-// be believed. The process before may have died between a write and its sync, or
-// of a failed sync after which the kernel takes its pages for clean: so the last
-// group is written once more, over itself, before the sync.
+// settle cuts a torn tail and makes what was found durable. The previous process may have
+// died between a write and its sync, or of a failed sync after which the kernel takes its
+// pages for clean: so the last group is written once more, over itself, before the sync.
 func (r *recovered) settle(cfg Config) error {
 	if len(r.segs) == 0 {
 		return nil
@@ -223,4 +222,21 @@ func closeAll(segs []*segment) {
 	for _, s := range segs {
 		s.file.Close()
 	}
+}
+
+// removeAll removes the segments of a folder, whatever is in them, and their indexes.
+func removeAll(fs FS, dir string) error {
+	names, err := fs.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, index := isIndexName(name); !index && !isSegmentName(name) {
+			continue
+		}
+		if err := fs.Remove(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

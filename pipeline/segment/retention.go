@@ -10,25 +10,30 @@ import (
 	"muniment/sealer"
 )
 
-// LeastKeep is the least that a Retention keeps: answers to idempotent retries are
-// rendered from the log for 24 hours, and clocks may disagree by some of one more.
+// LeastKeep is the least that a Retention keeps: responses to idempotent retries are
+// rendered from the log for 24 hours, and clocks may differ by less than one more.
 const LeastKeep = 25 * time.Hour
 
-// Retention removes the oldest segments of a log, once all their records are
-// loaded and older than Keep. What is not loaded stays however old it is: a
-// warehouse that is away fills the disk rather than loses a record.
+// Retention removes the oldest segments of a log, once all their records are loaded and
+// older than Keep. It ends a segment after a 24th of that, so that no loaded record stays
+// for longer than Kept. What is not loaded stays however old it is: if the warehouse is
+// away the disk fills up, and no record is lost.
 type Retention struct {
 	Log *Log
 	// Keep is how long a record is kept after it was written; at least LeastKeep.
 	Keep time.Duration
 	// Loaded is the position up to which all records are in the warehouse, for good;
-	// ok is false while there is none. Its errors are logged and asked again.
+	// ok is false while there is none. After an error it is called again.
 	Loaded func(ctx context.Context) (next sealer.Position, ok bool, err error)
 	// Now is the clock; default time.Now.
 	Now func() time.Time
-	// Logger hears of what was removed, and of failures; default nobody.
+	// Logger logs what was removed, and failures; default none.
 	Logger *slog.Logger
 }
+
+// Kept is how long a record stays at most, up to a minute more, in a log whose Retention keeps
+// records for so long.
+func Kept(keep time.Duration) time.Duration { return keep + keep/24 }
 
 // Run removes what may go, at once and then again and again, until ctx is done.
 // It fails only for a wrong field.
@@ -71,5 +76,6 @@ func (r *Retention) once(ctx context.Context) (removed int, err error) {
 	if err != nil || !ok {
 		return 0, err
 	}
+	r.Log.EndBefore(r.Now().Add(-r.Keep / 24))
 	return r.Log.Retain(next, r.Now().Add(-r.Keep))
 }

@@ -62,7 +62,7 @@ func TestRollbackIsRefusedUntilAllowed(t *testing.T) {
 	_, err = log.Read(ctx, got[29].Position)
 	require.NoError(t, err)
 
-	// Whoever had read just up to the lost end goes on in the new generation.
+	// A reader that had read just up to the lost end goes on in the new generation.
 	boundary := sealer.Position{Generation: 1, Offset: 30}
 	_, err = log.Read(ctx, boundary)
 	require.ErrorIs(t, err, pipeline.ErrGone)
@@ -115,7 +115,7 @@ func TestTornTailBeforeRecordedEnd(t *testing.T) {
 	require.Equal(t, before, d.fs.contents(), "the evidence is kept")
 }
 
-// TestIdleStartsLeaveNoTrace opens and closes a log that nobody appends to.
+// TestIdleStartsLeaveNoTrace opens and closes a log without appends.
 func TestIdleStartsLeaveNoTrace(t *testing.T) {
 	fs := newMemFS()
 	cfg := Config{Dir: "log", SegmentBytes: 8 << 10, FS: fs}

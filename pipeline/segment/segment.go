@@ -17,7 +17,7 @@ const markEvery = 16 << 10
 type segment struct {
 	fileHeader
 	file File
-	// indexed: it was opened by its index, and read by nobody yet.
+	// indexed: Open has read its index alone.
 	indexed bool
 
 	// The rest grows while the file is the last one, under Reader.mu.
@@ -25,7 +25,8 @@ type segment struct {
 	end   int64 // offset behind the last durable record
 	pos   int64 // place in the file behind the last durable group
 	size  int64 // of the file, preallocation included
-	last  int64 // milliseconds since 1970 of the newest group, 0 without any
+	begun int64 // milliseconds since 1970 of the first group with a record, 0 without any; of the last file only
+	last  int64 // of the newest group
 	marks []mark
 }
 
@@ -35,7 +36,7 @@ type mark struct {
 	pos    int64
 }
 
-// grow takes in the group at s.pos, which is durable now.
+// grow adds the group at s.pos, which is durable now.
 func (s *segment) grow(h *groupHeader) {
 	if n := len(s.marks); n == 0 || s.pos-s.marks[n-1].pos >= markEvery {
 		s.marks = append(s.marks, mark{offset: h.first, pos: s.pos})
@@ -44,10 +45,13 @@ func (s *segment) grow(h *groupHeader) {
 	s.pos += h.size()
 	s.size = max(s.size, s.pos)
 	s.last = h.written
+	if s.begun == 0 && h.count > 0 {
+		s.begun = h.written
+	}
 }
 
-// around returns the stretch of the file that holds the record at an offset that
-// the segment has: it begins with a group.
+// around returns the range of the file that holds the record at an offset of the segment.
+// It begins with a group.
 func (s *segment) around(offset int64) (from, to int64) {
 	i := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].offset > offset })
 	from, to = s.marks[i-1].pos, s.pos
@@ -61,12 +65,12 @@ func (s *segment) position(offset int64) sealer.Position {
 	return sealer.Position{Generation: s.generation, Offset: offset}
 }
 
-// damaged names the file and the place of what can't be trusted.
+// damaged is the error for damage at a place in the file.
 func (s *segment) damaged(pos int64, what string) error {
 	return fmt.Errorf("%w: %s at byte %d: %s", pipeline.ErrDamaged, s.name(), pos, what)
 }
 
-// unreadable tells bytes that are wrong from bytes that can't be had.
+// unreadable is the error for a failed read: damage if the bytes are wrong, or the cause.
 func (s *segment) unreadable(pos int64, err error) error {
 	if errors.Is(err, errNoGroup) {
 		return s.damaged(pos, err.Error())

@@ -16,7 +16,7 @@ type view struct {
 	at  int64
 }
 
-// errNoGroup says that the bytes at a place are no whole and sound group.
+// errNoGroup: the bytes at a place are not a whole and sound group.
 var errNoGroup = errors.New("no group with matching checksums")
 
 // bytes returns n bytes at pos, valid until the next call; io.ErrUnexpectedEOF
@@ -47,7 +47,7 @@ func (v *view) load(pos int64, n int) error {
 	return nil
 }
 
-// forget lets the next call read the file anew.
+// forget drops the buffer: the next call reads the file.
 func (v *view) forget() { v.buf = v.buf[:0] }
 
 // header reads the header of the group at pos; errNoGroup if none is there or

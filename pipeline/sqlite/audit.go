@@ -12,8 +12,8 @@ import (
 
 var _ drift.Auditor = (*Warehouse)(nil)
 
-// standing are the rows e of tenants t, of a partition at some positions: its bounds are
-// the arguments.
+// standing selects the rows e of tenants t, of a partition between two positions, which are
+// the arguments (see bounds).
 const standing = `tenants AS t CROSS JOIN events AS e USING (tenant)
 	WHERE e.log_partition = ? AND (e.generation, e.position) >= (?, ?) AND (e.generation, e.position) < (?, ?)`
 
@@ -59,15 +59,16 @@ func (w *Warehouse) Unaccounted(ctx context.Context, events []drift.Event) (list
 	return list, nil
 }
 
-// judged is a delivery, and what is stored of its being a duplicate.
+// judged is a delivery, and whether it is stored as a duplicate.
 type judged struct {
 	drift.Event
 	tenant  int64
-	key     any // as dedupKey has it
-	decided int // as a duplicate: 0, or 2 if its row and the table say so; 1 if one of them does
+	key     any // of dedupKey
+	decided int // how many of its row and the table duplicates say that it is one: 0, 1 or 2
 }
 
-// Misjudged implements drift.Auditor. A row and the table of duplicates have to agree, too.
+// Misjudged implements drift.Auditor. It also lists deliveries of which the row and the table
+// of duplicates disagree.
 func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (list []drift.Event, err error) {
 	defer func() {
 		if err != nil {
@@ -98,8 +99,8 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 	return list, nil
 }
 
-// repeating says which of some deliveries repeat another, by the keys and rows that are
-// stored.
+// repeating finds those of the deliveries, by index, that repeat another, by the stored keys
+// and rows.
 func (w *Warehouse) repeating(ctx context.Context, deliveries []judged) (repeats map[int]bool, err error) {
 	var keyed [][7]int64
 	for i, j := range deliveries {

@@ -15,7 +15,7 @@ func TestDrift(t *testing.T) {
 		w, err := Open(tb.Context(), Config{Path: filepath.Join(tb.TempDir(), "warehouse.db")})
 		require.NoError(tb, err)
 		tb.Cleanup(func() { require.NoError(tb, w.Close()) })
-		// change changes one row, as whoever has the file can.
+		// change changes one row, as a user with access to the file can.
 		change := func(statement string, args ...any) {
 			result, err := w.write.ExecContext(tb.Context(), statement, args...)
 			require.NoError(tb, err)

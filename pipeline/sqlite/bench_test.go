@@ -37,7 +37,7 @@ func deliveries(from, n int) []pipeline.Row {
 				ReceiptID: "rcp_" + id.String(), RightID: "rgh_01234567890123456789012345", RightRevision: 7,
 				BasisID: "bas_01234567890123456789012345", Substrate: "CTV", RenderedAt: issued, IssuedAt: issued,
 				SigningKeyID: "0123456789012345678901", Metered: true, Reason: "METERED", MeteringBasis: "viewable",
-				QuantityMs: 15000, Idempotency: base64.RawURLEncoding.EncodeToString(hash[:]),
+				QuantityMs: 15000, Impressions: sealer.Impression, Completion: "none", Idempotency: base64.RawURLEncoding.EncodeToString(hash[:]),
 				SpatialAnchorID: fmt.Sprintf("screen %d of the west side", hash[11]), CorrelationID: id.String(),
 			},
 		}
@@ -65,7 +65,7 @@ func BenchmarkLoad(b *testing.B) {
 // benchRights is how many rights BenchmarkQueries delivers under.
 const benchRights = 1000
 
-// BenchmarkQueries asks a warehouse of deliveries of one tenant, 1.5 million with
+// BenchmarkQueries queries a warehouse of deliveries of one tenant, 1.5 million with
 // MUNIMENT_TEST_FULL, 50 a second, one in two with an idempotency key, one in five rendered up
 // to 30 days before, one in a hundred a duplicate, for what each answer costs.
 func BenchmarkQueries(b *testing.B) {
@@ -112,7 +112,7 @@ func BenchmarkQueries(b *testing.B) {
 		seconds = append(seconds, start.Add(time.Duration(i)*time.Second))
 		hours = append(hours, start.Add(time.Duration(i-192)*time.Hour))
 	}
-	for name, ask := range map[string]func() error{
+	for name, query := range map[string]func() error{
 		"metering": func() error {
 			_, err := w.Metering(b.Context(), pipeline.MeterQuery{TenantID: tenant, Limit: 51})
 			return err
@@ -221,7 +221,7 @@ func BenchmarkQueries(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				require.NoError(b, ask())
+				require.NoError(b, query())
 			}
 		})
 	}

@@ -14,14 +14,25 @@ import (
 	"muniment/pipeline"
 )
 
+// limits configure the spans.
+type limits struct {
+	// rows is how many rows a span has before the next one begins: a look-up reads each span
+	// of a day, an insert writes pages of the last one.
+	rows int64
+	// filters is how many of the newest spans have a filter in memory, 256 KB each. A key is
+	// looked up in each older span that may hold it.
+	filters int
+	// daylessFilters is the same for spans with identities without a day, which count
+	// however old they are: the identity of a new row is looked up in each of them.
+	daylessFilters int
+}
+
+// defaultLimits have filters for 25 million rows of any kind, and for 100 million if some have
+// ids of their own.
+var defaultLimits = limits{rows: 100_000, filters: 256, daylessFilters: 1024}
+
 const (
-	// spanRows is how many rows a span has before the next one begins: a look-up asks each
-	// span of a day, an insert dirties pages of the last one.
-	spanRows = 100_000
-	// mostFilters is how many spans, the newest, have a filter in memory, 256 KB each. Each
-	// older one is looked into for each key that it may hold: 25 million keys have filters.
-	mostFilters = 256
-	// filterBlocks are those of a filter: 24 keys in each.
+	// filterBlocks is the number of blocks of a filter: 24 keys in each.
 	filterBlocks = 4096
 
 	dayMs = int64(24 * time.Hour / time.Millisecond)
@@ -42,7 +53,7 @@ func newSpan(number int64) *span {
 	return &span{number: number, latest: math.MinInt64, firstDay: math.MaxInt64, lastDay: math.MinInt64}
 }
 
-// mayHold says whether what a row repeats may be in the span.
+// mayHold reports whether the row that n repeats may be in the span.
 func (s *span) mayHold(n *newRow) bool {
 	switch {
 	case !isRow(n.key):
@@ -53,8 +64,8 @@ func (s *span) mayHold(n *newRow) bool {
 	return s.firstDay <= n.day && n.day <= s.lastDay
 }
 
-// take notes that a row with a key is in the span.
-func (s *span) take(n *newRow) {
+// add adds a row with a key.
+func (s *span) add(n *newRow) {
 	s.filter.Add(uint64(n.hash))
 	switch {
 	case !isRow(n.key):
@@ -95,7 +106,13 @@ func hashOf(key any) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// readSpans reads the spans when they are not known.
+// filtered reports whether the i-th span has its filter in memory.
+func (l *load) filtered(i int) bool {
+	newer := len(l.spans) - i
+	return newer <= l.limits.filters || l.spans[i].dayless && newer <= l.limits.daylessFilters
+}
+
+// readSpans reads the spans if they are not known.
 func (l *load) readSpans() error {
 	if l.spans != nil {
 		return nil
@@ -135,7 +152,7 @@ func (l *load) fill(s *span) error {
 	return rows.Err()
 }
 
-// decide finds out which of the new rows are duplicates.
+// decide decides which of the new rows are duplicates.
 func (l *load) decide(pipeline.Batch) error {
 	if err := l.readSpans(); err != nil {
 		return fmt.Errorf("cannot read the spans of keys: %w", err)
@@ -181,7 +198,7 @@ func (l *load) first(n *newRow) (first place, ok bool, err error) {
 		if !s.mayHold(n) {
 			continue
 		}
-		if s.filter == nil && i >= len(l.spans)-mostFilters {
+		if s.filter == nil && l.filtered(i) {
 			if err := l.fill(s); err != nil {
 				return place{}, false, err
 			}
@@ -208,18 +225,19 @@ func (l *load) storeDuplicate(tenant int64, p, first place) error {
 		VALUES (?, ?, ?, ?, ?, ?, ?)`, tenant, p.generation, p.position, p.partition, first.generation, first.position, first.partition)
 }
 
-// storeFinds stores what finds the new rows, their keys and marks, in the last span, or in a
-// new one.
-func (l *load) storeFinds() error {
+// storeKeys stores the keys and marks of the new rows, in the last span or in a new one.
+func (l *load) storeKeys() error {
 	if len(l.rows) == 0 {
 		return nil
 	}
-	if len(l.spans) == 0 || l.spans[len(l.spans)-1].rows >= spanRows {
+	if len(l.spans) == 0 || l.spans[len(l.spans)-1].rows >= l.limits.rows {
 		s := newSpan(int64(len(l.spans)))
 		s.filter = make(pipeline.Bloom, filterBlocks)
 		l.spans = append(l.spans, s)
-		if i := len(l.spans) - 1 - mostFilters; i >= 0 {
-			l.spans[i].filter = nil
+		for _, most := range []int{l.limits.filters, l.limits.daylessFilters} {
+			if i := len(l.spans) - 1 - most; i >= 0 && !l.filtered(i) {
+				l.spans[i].filter = nil
+			}
 		}
 	}
 	s := l.spans[len(l.spans)-1]
@@ -233,7 +251,7 @@ func (l *load) storeFinds() error {
 	for _, n := range l.rows {
 		if n.key != nil {
 			keyed = append(keyed, n)
-			s.take(n)
+			s.add(n)
 		}
 	}
 	err := l.exec(`INSERT OR REPLACE INTO spans (span, rows, latest, first_day, last_day, dayless) VALUES (?, ?, ?, ?, ?, ?)`,

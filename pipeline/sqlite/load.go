@@ -15,26 +15,28 @@ import (
 	"muniment/sealer"
 )
 
-// rowsAStatement is how many rows one statement stores: of many more each would cost as much.
+// rowsAStatement is how many rows one statement stores: more make no row cheaper.
 const rowsAStatement = 50
 
 // mostCached bounds each of the writer's caches.
 const mostCached = 1 << 16
 
-// writer is what Load knows from one batch to the next. It belongs to whoever holds turn.
+// writer is what Load keeps from one batch to the next. It belongs to the holder of lock.
 type writer struct {
-	turn chan struct{}
+	lock chan struct{} // of capacity 1: waiting for it can end with a ctx
 	// Prepared statements, of one row and of rowsAStatement.
 	events, texts, keys, marks, times, sums [2]*sql.Stmt
 	key, known                              *sql.Stmt
 
 	unsearched bool
+	limits     limits
 
 	// version is the file's, as SQLite counts what others have written.
 	version int64
 	tenants map[string]tenant
 	commons map[common]int64
-	spans   []*span // nil: not read yet
+	spans   []*span          // nil: not read yet
+	erased  *pipeline.Erased // nil: not read yet, or not known
 }
 
 type tenant struct {
@@ -43,9 +45,9 @@ type tenant struct {
 }
 
 func (w *writer) prepare(ctx context.Context, db *sql.DB) (err error) {
-	w.turn = make(chan struct{}, 1)
+	w.lock, w.limits = make(chan struct{}, 1), defaultLimits
 	w.forget()
-	// OR FAIL: what a failed statement has done needn't be undone, all is rolled back.
+	// OR FAIL: a failed statement needn't be undone, as all is rolled back.
 	for _, p := range []struct {
 		stmt               *[2]*sql.Stmt
 		verb, into, behind string
@@ -78,9 +80,9 @@ func (w *writer) prepare(ctx context.Context, db *sql.DB) (err error) {
 	return nil
 }
 
-// forget empties the caches: they may hold what was rolled back.
+// forget empties the caches: they may hold what is rolled back.
 func (w *writer) forget() {
-	w.tenants, w.commons, w.spans = map[string]tenant{}, map[common]int64{}, nil
+	w.tenants, w.commons, w.spans, w.erased = map[string]tenant{}, map[common]int64{}, nil, nil
 }
 
 // newRow is a row that is to be stored.
@@ -92,9 +94,11 @@ type newRow struct {
 	hash                        int64
 	day                         int64 // of a row's identity, since 1970; noDay without one
 	duplicate                   bool
+	private                     []byte // what is kept of the private part
+	subject                     string // the hash of the person that it names
 }
 
-// load is one Load.
+// load is one Load or Erase.
 type load struct {
 	*writer
 	*sql.Tx
@@ -102,32 +106,44 @@ type load struct {
 	rows []*newRow
 	// hashes are the rows with a key, by tenant and hash, in the order of their positions.
 	hashes map[[2]int64][]*newRow
-	// replaced are rows that took the place of a copy at a higher position.
+	// replaced are rows that replace a copy at a higher position.
 	replaced []*newRow
 }
 
-// Load stores rows, set-aside records and Next in one transaction. Whatever it
-// returns an error for has changed nothing, except that the disk may fail after
-// the commit was written; loading the batch again is right either way.
+// Load stores rows, quarantined records and Next in one transaction. After an error it has
+// changed nothing, unless the disk failed after the commit was written; loading the batch
+// again is right either way.
 func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot load up to %s: %w", b.Next, err)
 		}
 	}()
+	return w.change(ctx, func(l *load) error {
+		for _, step := range []func(pipeline.Batch) error{l.notice, l.inOrder, l.drop, l.pick, l.leaveOut, l.decide, l.store, l.quarantine, l.retract, l.advance} {
+			if err := cmp.Or(ctx.Err(), step(b)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// change is one transaction of the writer.
+func (w *Warehouse) change(ctx context.Context, steps func(l *load) error) (err error) {
 	select {
-	case w.writer.turn <- struct{}{}:
-		defer func() { <-w.writer.turn }()
+	case w.writer.lock <- struct{}{}:
+		defer func() { <-w.writer.lock }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	// A transaction with ctx would be rolled back, and the next one begun, while this call
-	// still works; and each statement would pay for listening to it.
+	// A transaction with ctx would be rolled back, and the next one could begin, while this
+	// call still works; and watching ctx would slow down each statement.
 	tx, err := w.write.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // after a commit this does nothing
+	defer tx.Rollback()
 	defer func() {
 		if err != nil {
 			w.writer.forget()
@@ -135,15 +151,12 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 		if len(w.writer.tenants) > mostCached {
 			clear(w.writer.tenants)
 		}
-		if len(w.writer.commons) > mostCached { // but not the filters: to fill them takes seconds
+		if len(w.writer.commons) > mostCached { // the filters stay: filling them takes seconds
 			clear(w.writer.commons)
 		}
 	}()
-	l := &load{writer: &w.writer, Tx: tx, ctx: context.WithoutCancel(ctx)}
-	for _, step := range []func(pipeline.Batch) error{l.notice, l.inOrder, l.drop, l.pick, l.decide, l.store, l.setAside, l.withdraw, l.advance} {
-		if err := cmp.Or(ctx.Err(), step(b)); err != nil {
-			return err
-		}
+	if err := steps(&load{writer: &w.writer, Tx: tx, ctx: context.WithoutCancel(ctx)}); err != nil {
+		return err
 	}
 	return tx.Commit()
 }
@@ -153,7 +166,7 @@ func (l *load) exec(query string, args ...any) error {
 	return err
 }
 
-// notice empties the caches where another process has written to the file.
+// notice empties the caches if another process has written to the file.
 func (l *load) notice(pipeline.Batch) error {
 	var version int64
 	if err := l.QueryRowContext(l.ctx, `PRAGMA data_version`).Scan(&version); err != nil {
@@ -241,12 +254,12 @@ func (l *load) pick(b pipeline.Batch) error {
 	return nil
 }
 
-// selectKnown finds where an event stands; NULL where it was withdrawn.
+// selectKnown finds where an event stands; NULL if it was retracted.
 const selectKnown = `SELECT generation, position, log_partition FROM events WHERE event_id = ?1 AND tenant = ?2
 	UNION ALL SELECT NULL, NULL, NULL FROM withdrawn WHERE event_id = ?1 AND tenant = ?2`
 
-// isKnown says whether the event is there, at a lower position, or was withdrawn. A copy of
-// it at a higher one is taken away: n takes its place.
+// isKnown reports whether the event is there, at a lower position, or was retracted. It
+// removes a copy at a higher position, which n replaces.
 func (l *load) isKnown(n *newRow) (bool, error) {
 	var generation, position, partition sql.NullInt64
 	err := l.StmtContext(l.ctx, l.known).QueryRowContext(l.ctx, n.id, n.tenant).Scan(&generation, &position, &partition)
@@ -261,7 +274,7 @@ func (l *load) isKnown(n *newRow) (bool, error) {
 	return true, err
 }
 
-// tenantOf returns a tenant, and makes one of an id that is new.
+// tenantOf returns a tenant, and stores a new one.
 func (l *load) tenantOf(id string) (t tenant, err error) {
 	t, ok := l.tenants[id]
 	if ok {
@@ -279,21 +292,21 @@ func (l *load) tenantOf(id string) (t tenant, err error) {
 	return t, nil
 }
 
-// commonOf returns the number of what n has in common with others.
+// commonOf returns the number of n's row of common, and stores a new one.
 func (l *load) commonOf(n *newRow) (number int64, err error) {
 	c := commonOf(n.tenant, n.Row)
 	if number, ok := l.commons[c]; ok {
 		return number, nil
 	}
 	for _, f := range c.fields() {
-		*f = strings.Clone(*f) // not all of the batch's bytes
+		*f = strings.Clone(*f) // so that the cache doesn't keep the batch in memory
 	}
 	args := c.args()
 	err = l.QueryRowContext(l.ctx, `SELECT common FROM common WHERE digest = ?`, args[0]).Scan(&number)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = l.QueryRowContext(l.ctx, `INSERT INTO common (digest, tenant, node, type, actor_kind, actor_id, subject_kind, subject_id,
-				right_id, basis_id, substrate, signing_key_id, metered, reason, metering_basis)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING common`, args...).Scan(&number)
+				right_id, basis_id, substrate, signing_key_id, metered, reason, metering_basis, completion)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING common`, args...).Scan(&number)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("cannot number what event %s has in common: %w", n.EventID, err)
@@ -305,15 +318,15 @@ func (l *load) commonOf(n *newRow) (number int64, err error) {
 // store stores the rows that were picked, with their texts, keys and sums.
 func (l *load) store(pipeline.Batch) error {
 	err := insert(l, l.texts, l.rows, func(args []any, n *newRow) []any {
-		return append(args, n.text, verbatim(n.Event), optional(n.Private))
+		return append(args, n.text, verbatim(n.Event), optional(n.private))
 	})
 	if err == nil {
-		// Side by side, rows of a tenant find the page that the one before has found.
+		// Consecutive rows of a tenant use the same pages.
 		slices.SortStableFunc(l.rows, func(a, b *newRow) int { return cmp.Compare(a.tenant, b.tenant) })
 		err = insert(l, l.events, l.rows, appendRow)
 	}
 	if err == nil {
-		err = l.storeFinds()
+		err = l.storeKeys()
 	}
 	if err == nil {
 		err = l.storeSums()
@@ -341,7 +354,11 @@ func (l *load) storeSums() error {
 		for _, unit := range units {
 			k := key{n.tenant, unit, startOf(rendered, unit), n.common, n.duplicate}
 			s := sums[k]
-			s.add(sum{1, n.Delivery.QuantityMs, cmp.Or(n.Delivery.Multiplier, sealer.Impression), rendered, rendered})
+			made := int64(sealer.Impression)
+			if !usual(n.Delivery) {
+				made = n.Delivery.Impressions
+			}
+			s.add(sum{1, n.Delivery.QuantityMs, made, rendered, rendered})
 			sums[k] = s
 		}
 	}
@@ -374,13 +391,17 @@ func insert[T any](l *load, stmts [2]*sql.Stmt, rows []T, appendArgs func([]any,
 	return nil
 }
 
-func (l *load) setAside(b pipeline.Batch) error {
-	for _, s := range b.SetAside {
+func (l *load) quarantine(b pipeline.Batch) error {
+	for _, s := range b.Quarantined {
 		p := s.Position
+		record, err := l.erased.Record(s)
+		if err != nil {
+			return fmt.Errorf("cannot quarantine the record at %s: %w", p, err)
+		}
 		if err := l.exec(`INSERT INTO set_aside (generation, log_partition, position, tenant_id, event_id, reason, record) VALUES (?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (log_partition, generation, position) DO NOTHING`, int64(p.Generation), int64(p.Partition), p.Offset,
-			s.TenantID, s.EventID, s.Reason, verbatim(s.Record)); err != nil {
-			return fmt.Errorf("cannot set aside the record at %s: %w", p, err)
+			s.TenantID, s.EventID, s.Reason, verbatim(record)); err != nil {
+			return fmt.Errorf("cannot quarantine the record at %s: %w", p, err)
 		}
 	}
 	return nil

@@ -9,27 +9,33 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"muniment/pipeline"
 	"muniment/sealer"
 )
 
-// Metering sums the recorded decisions by bucket, right, substrate, basis and
-// reason.
+// Metering implements pipeline.Warehouse.
 func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
-	sums, texts, _, err := w.sums(ctx, q, q.Buckets)
+	s, err := w.sums(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("cannot sum metering of %s: %w", q.TenantID, err)
 	}
 	lines := map[pipeline.MeterRow]*pipeline.MeterRow{}
-	for of, sum := range sums {
-		line := texts[of.common].MeterRow
+	for of, sum := range s.sums {
+		line := s.texts[of.common].MeterRow
 		line.Bucket = bucketAt(of.bucket, q.Buckets)
+		if !q.By.Completion {
+			line.Completion = ""
+		}
+		if s.spots != nil {
+			line.SpatialAnchorID, line.SpatialPlacementID = s.spots[of.spot].anchor, s.spots[of.spot].placement
+		}
 		if of.duplicate {
 			line.MeteringBasis, line.Reason, sum.quantity = "none", pipeline.ReasonDuplicate, 0
 		}
-		if of.duplicate || !texts[of.common].metered {
+		if of.duplicate || !s.texts[of.common].metered {
 			sum.impressions = 0
 		}
 		total := lines[line]
@@ -49,7 +55,8 @@ func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipe
 	slices.SortFunc(list, func(a, b pipeline.MeterRow) int {
 		return cmp.Or(a.Bucket.Compare(b.Bucket),
 			cmp.Compare(a.RightID, b.RightID), cmp.Compare(a.Substrate, b.Substrate), cmp.Compare(a.BasisID, b.BasisID),
-			cmp.Compare(a.MeteringBasis, b.MeteringBasis), cmp.Compare(a.Reason, b.Reason))
+			cmp.Compare(a.MeteringBasis, b.MeteringBasis), cmp.Compare(a.Reason, b.Reason),
+			cmp.Compare(a.Completion, b.Completion), cmp.Compare(a.SpatialAnchorID, b.SpatialAnchorID), cmp.Compare(a.SpatialPlacementID, b.SpatialPlacementID))
 	})
 	list = list[min(q.Skip, len(list)):]
 	if q.Limit > 0 {
@@ -60,39 +67,43 @@ func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipe
 
 // MeterTotals sums all deliveries of a window.
 func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t pipeline.MeterTotals, err error) {
-	sums, texts, ends, err := w.sums(ctx, q, nil)
+	q.Buckets, q.By = nil, pipeline.MeterBy{}
+	s, err := w.sums(ctx, q)
 	if err != nil {
 		return pipeline.MeterTotals{}, fmt.Errorf("cannot total metering of %s: %w", q.TenantID, err)
 	}
-	for of, sum := range sums {
+	for of, sum := range s.sums {
 		t.Receipts += sum.receipts
 		if of.duplicate {
 			t.Duplicates += sum.receipts
 			continue
 		}
 		t.QuantityMs += sum.quantity
-		if texts[of.common].metered {
+		if s.texts[of.common].metered {
 			t.Metered += sum.receipts
 			t.Impressions += sum.impressions
 		}
 	}
 	if t.Receipts > 0 {
-		t.First, t.Last = instant(ends.first), instant(ends.last)
+		t.First, t.Last = instant(s.ends.first), instant(s.ends.last)
 	}
 	return t, nil
 }
 
-// of says which deliveries a sum is of.
+// of is which deliveries a sum is of.
 type of struct {
-	bucket, common int64
-	duplicate      bool
+	bucket, common, spot int64
+	duplicate            bool
 }
 
-// sum has the impressions as if all its deliveries were metered: common says whether they are.
+// spot is the anchor and placement of receipts, as far as a query sums by them.
+type spot struct{ anchor, placement string }
+
+// sum has the impressions as if all its deliveries were metered; whether they are is in common.
 type sum struct{ receipts, quantity, impressions, first, last int64 }
 
 // impressions are those of a row of events, in ten-thousandths, as if it were metered.
-var impressions = fmt.Sprintf("COALESCE(e.multiplier, %d)", sealer.Impression)
+var impressions = fmt.Sprintf("COALESCE(e.impressions, %d)", sealer.Impression)
 
 func (s *sum) add(t sum) {
 	if s.receipts == 0 {
@@ -108,34 +119,59 @@ type meterTexts struct {
 	metered bool
 }
 
-// mostBehind is what Warehouse.mostBehind is.
+// mostBehind is the default of Warehouse.mostBehind.
 const mostBehind = 50_000
 
-// sums sums the selected deliveries, and says when the first and the last of them were
-// rendered. Whole units are summed already; what lies behind a position is taken out of them
-// again. Here, as SQLite would sort all rows to group them.
-func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []time.Time) (sums map[of]sum, texts map[int64]meterTexts, ends ends, err error) {
+// summed is what the selected deliveries of a query add up to.
+type summed struct {
+	sums  map[of]sum
+	texts map[int64]meterTexts // by number of common
+	spots []spot               // by number; nil if the query doesn't sum by them
+	ends  ends
+}
+
+func (s *summed) add(k of, one sum) {
+	have := s.sums[k]
+	have.add(one)
+	s.sums[k] = have
+}
+
+// sums sums the selected deliveries, and finds when the first and the last of them were
+// rendered. It groups rows itself: SQLite would sort all of them.
+func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery) (s summed, err error) {
+	if err := q.Check(); err != nil {
+		return s, err
+	}
 	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one state for all queries
 	if err != nil {
-		return nil, nil, ends, err
+		return s, err
 	}
 	defer tx.Rollback()
+	s.sums = map[of]sum{}
 	var f filter
 	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
 	if q.RightID != "" {
 		f.add(`e.common IN (SELECT common FROM common WHERE tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?) AND right_id = ?)`, q.TenantID, q.RightID)
 	}
+	if q.EventIDs != nil || q.By.Anchor || q.By.Placement {
+		err = s.addRows(ctx, tx, q, f)
+	} else {
+		err = w.addUnits(ctx, tx, &s, q, f)
+	}
+	if err == nil {
+		s.texts, err = commonTexts(ctx, tx, s.sums)
+	}
+	return s, err
+}
+
+// addUnits adds up the stored sums of whole units, and the rows of partial ones; it subtracts
+// what is behind q.AsOf from the units.
+func (w *Warehouse) addUnits(ctx context.Context, tx *sql.Tx, s *summed, q pipeline.MeterQuery, f filter) error {
 	behind, err := w.behind(ctx, tx, q.AsOf, f)
 	if err != nil {
-		return nil, nil, ends, err
+		return err
 	}
-	sums = map[of]sum{}
-	add := func(k of, s sum) {
-		have := sums[k]
-		have.add(s)
-		sums[k] = have
-	}
-	rest := stretches(buckets, q.From, q.To)
+	rest := stretches(q.Buckets, q.From, q.To)
 	for _, unit := range slices.Backward(units) {
 		if len(behind) > w.mostBehind {
 			break
@@ -144,46 +180,94 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []t
 		whole, rest = rest.split(unit)
 		err := each(ctx, tx, func(scan func(...any) error) error {
 			var k of
-			var s sum
-			err := scan(&k.bucket, &k.common, &k.duplicate, &s.receipts, &s.quantity, &s.impressions, &s.first, &s.last)
-			add(k, s)
+			var one sum
+			err := scan(&k.bucket, &k.common, &k.duplicate, &one.receipts, &one.quantity, &one.impressions, &one.first, &one.last)
+			s.add(k, one)
 			return err
 		}, `SELECT b.bucket, e.common, e.duplicate, e.receipts, e.quantity_ms, e.impressions, e.first, e.last
 			FROM `+stretchesOf+` CROSS JOIN sums AS e
 			WHERE e.unit = ? AND e.start >= b.low AND e.start < b.high AND `+f.String(),
 			slices.Concat([]any{whole.String(), unit}, f.args)...)
 		if err != nil {
-			return nil, nil, ends, err
+			return err
 		}
 		for _, d := range behind {
 			if b, ok := whole.at(d.first); ok {
 				d.of.bucket = b
-				ends.doubtful = true
-				add(d.of, sum{receipts: -1, quantity: -d.quantity, impressions: -d.impressions, first: d.first, last: d.first})
+				s.ends.doubtful = true
+				s.add(d.of, sum{receipts: -1, quantity: -d.quantity, impressions: -d.impressions, first: d.first, last: d.first})
 			}
 		}
 	}
 	f.before(q.AsOf)
 	err = each(ctx, tx, func(scan func(...any) error) error {
 		var k of
-		s := sum{receipts: 1}
-		err := scan(&k.bucket, &k.common, &k.duplicate, &s.quantity, &s.impressions, &s.first)
-		s.last = s.first
-		add(k, s)
+		one := sum{receipts: 1}
+		err := scan(&k.bucket, &k.common, &k.duplicate, &one.quantity, &one.impressions, &one.first)
+		one.last = one.first
+		s.add(k, one)
 		return err
 	}, `SELECT b.bucket, e.common, e.duplicate, e.quantity_ms, `+impressions+`, e.rendered_at
 		FROM `+stretchesOf+` CROSS JOIN events AS e INDEXED BY deliveries_by_time
 		WHERE e.class = 0 AND e.rendered_at >= b.low AND e.rendered_at < b.high AND `+f.String(),
 		append([]any{rest.String()}, f.args...)...)
 	if err != nil {
-		return nil, nil, ends, err
+		return err
 	}
-	maps.DeleteFunc(sums, func(_ of, s sum) bool { return s.receipts == 0 })
-	if err := ends.of(ctx, tx, sums, f); err != nil {
-		return nil, nil, ends, err
+	maps.DeleteFunc(s.sums, func(_ of, one sum) bool { return one.receipts == 0 })
+	return s.ends.of(ctx, tx, s.sums, f)
+}
+
+// addRows adds up rows one by one, for queries without stored sums.
+func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery, f filter) error {
+	window := stretches(q.Buckets, q.From, q.To)
+	if len(window) == 0 || q.EventIDs != nil && len(q.EventIDs) == 0 {
+		return nil
 	}
-	texts, err = commonTexts(ctx, tx, sums)
-	return sums, texts, ends, err
+	f.before(q.AsOf)
+	f.add("e.rendered_at >= ? AND e.rendered_at < ?", window[0].low, window[len(window)-1].high)
+	index := "deliveries_by_time"
+	if q.EventIDs != nil {
+		index = "events_by_id"
+		keys := make([]any, len(q.EventIDs))
+		for i, id := range q.EventIDs {
+			keys[i] = eventKey(id)
+		}
+		f.add("e.event_id IN (?"+strings.Repeat(", ?", len(keys)-1)+")", keys...)
+	}
+	anchor, placement := "''", "''"
+	if q.By.Anchor {
+		anchor = "COALESCE(e.spatial_anchor_id, '')"
+	}
+	if q.By.Placement {
+		placement = "COALESCE(e.spatial_placement_id, '')"
+	}
+	numbers := map[spot]int64{}
+	err := each(ctx, tx, func(scan func(...any) error) error {
+		var k of
+		var at spot
+		one := sum{receipts: 1}
+		if err := scan(&k.common, &k.duplicate, &one.quantity, &one.impressions, &one.first, &at.anchor, &at.placement); err != nil {
+			return err
+		}
+		bucket, ok := window.at(one.first)
+		if !ok {
+			return nil
+		}
+		number, ok := numbers[at]
+		if !ok {
+			number = int64(len(s.spots))
+			numbers[at], s.spots = number, append(s.spots, at)
+		}
+		k.bucket, k.spot, one.last = bucket, number, one.first
+		s.add(k, one)
+		return nil
+	}, `SELECT e.common, e.duplicate, e.quantity_ms, `+impressions+`, e.rendered_at, `+anchor+`, `+placement+`
+		FROM events AS e INDEXED BY `+index+` WHERE e.class = 0 AND `+f.String(), f.args...)
+	if err != nil {
+		return err
+	}
+	return s.ends.of(ctx, tx, s.sums, f)
 }
 
 // delivery is what sums need of one.
@@ -192,8 +276,8 @@ type delivery struct {
 	sum
 }
 
-// behind lists the deliveries at or behind a position, and at most one more than may be
-// taken out of sums; none for nil.
+// behind lists the deliveries at or behind a position, at most one more than may be
+// subtracted from sums; none for nil.
 func (w *Warehouse) behind(ctx context.Context, tx *sql.Tx, asOf *sealer.Position, f filter) ([]delivery, error) {
 	if asOf == nil {
 		return nil, nil
@@ -239,10 +323,10 @@ func commonTexts(ctx context.Context, tx *sql.Tx, sums map[of]sum) (map[int64]me
 	return texts, each(ctx, tx, func(scan func(...any) error) error {
 		var number int64
 		var t meterTexts
-		err := scan(&number, &t.RightID, &t.Substrate, &t.BasisID, &t.MeteringBasis, &t.Reason, &t.metered)
+		err := scan(&number, &t.RightID, &t.Substrate, &t.BasisID, &t.MeteringBasis, &t.Reason, &t.Completion, &t.metered)
 		texts[number] = t
 		return err
-	}, `SELECT common, right_id, substrate, basis_id, metering_basis, reason, metered FROM common
+	}, `SELECT common, right_id, substrate, basis_id, metering_basis, reason, completion, metered FROM common
 		WHERE common IN (SELECT value FROM json_each(?))`, string(numbers))
 }
 
@@ -278,9 +362,9 @@ func (w *Warehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) 
 	return t, nil
 }
 
-// refusals takes the counts out of the events' texts, each with its bucket. The
-// texts are canonical JSON, as the loader has checked; as a BLOB, SQLite would take
-// them for its own binary form.
+// refusals selects the counts of the events' texts, each with its bucket. The texts are
+// canonical JSON, as the loader has checked; they are cast to TEXT because SQLite takes a
+// BLOB for its own binary form.
 func refusals(q pipeline.RefusalQuery, buckets []time.Time) (from string, args []any) {
 	var f filter
 	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
@@ -297,13 +381,13 @@ func refusals(q pipeline.RefusalQuery, buckets []time.Time) (from string, args [
 		slices.Concat([]any{stretches(buckets, q.From, q.To).String()}, f.args, g.args)
 }
 
-// stretch is a stretch of time from low to high, exclusive, that counts for a bucket.
+// stretch is the time from low to high, exclusive, that counts for a bucket.
 type stretch struct{ bucket, low, high int64 }
 
 type stretchList []stretch
 
-// stretchesOf turns the argument that a stretchList is into rows b. They come first
-// in a join, so that each of them is one range of an index.
+// stretchesOf makes rows b of an argument that is a stretchList. They are first in a join, so
+// that each of them is one range of an index.
 const stretchesOf = `(SELECT value ->> 0 AS bucket, value ->> 1 AS low, value ->> 2 AS high FROM json_each(?)) AS b`
 
 // stretches are the buckets in milliseconds, cut to the window. Without buckets it is the

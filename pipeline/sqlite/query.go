@@ -32,7 +32,7 @@ func (f *filter) is(column, value string) {
 	}
 }
 
-// since keeps rows with a time from from on, and before to; zero is open.
+// since keeps rows with from ≤ time < to; zero is open.
 func (f *filter) since(column string, from, to time.Time) {
 	if !from.IsZero() {
 		f.add(column+" >= ?", pipeline.CeilMilli(from))
@@ -99,6 +99,14 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 	f.is("e.spatial_anchor_id", q.SpatialAnchorID)
 	f.is("e.correlation_id", q.CorrelationID)
 	f.since("e.rendered_at", q.RenderedFrom, q.RenderedTo)
+	subjectHash, err := hashOfSubject(ctx, tx, q)
+	if err != nil {
+		return nil, err
+	}
+	if q.DataSubject != "" {
+		// The field is before the salt; what is behind the salt is text of the caller.
+		f.add(`instr(x.private, ?) BETWEEN 1 AND instr(x.private, '"salt":')`, sealer.SubjectField(q.DataSubject))
+	}
 	order := "e.generation, e.position"
 	if q.Newest {
 		order = "e.generation DESC, e.position DESC"
@@ -110,15 +118,15 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 		all = append(all, rows...)
 		return err
 	}
-	if len(q.Types) > 0 && !slices.Contains(q.Types, sealer.TypeDelivery) {
-		// Walking what isn't a delivery is far less than walking all.
+	if q.NoDeliveries || len(q.Types) > 0 && !slices.Contains(q.Types, sealer.TypeDelivery) {
+		// Far fewer rows than all.
 		f.add("e.class > 0")
 		return all, list("INDEXED BY audit_by_position", f)
 	}
 	if w.writer.unsearched {
 		return all, list("", f)
 	}
-	blocks, ok, err := places(ctx, tx, tenant, q)
+	blocks, ok, err := places(ctx, tx, tenant, q, subjectHash)
 	if err != nil || !ok {
 		return all, cmp.Or(err, list("", f))
 	}
@@ -135,8 +143,8 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 	return all, nil
 }
 
-// AuditEvents hands over, in no order, the texts of all loaded events but deliveries. A text
-// is valid only during its call.
+// AuditEvents calls take for the text of each loaded event that is no delivery, in no order. A
+// text is valid only during its call.
 func (w *Warehouse) AuditEvents(ctx context.Context, take func(event []byte) error) error {
 	rows, err := w.read.QueryContext(ctx, `SELECT x.event FROM events AS e INDEXED BY audit_by_common CROSS JOIN texts AS x USING (text) WHERE e.class > 0`)
 	if err != nil {
@@ -206,43 +214,43 @@ func scanDuplicate(scan func(...any) error) (d pipeline.Duplicate, err error) {
 	return d, err
 }
 
-const asideColumns = "generation, log_partition, position, tenant_id, event_id, reason, record"
+const quarantinedColumns = "generation, log_partition, position, tenant_id, event_id, reason, record"
 
-// SetAsides lists the records that hold sealing for a tenant.
-func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.SetAside, error) {
-	rows, err := collect(ctx, w.read, scanSetAside, `
-		SELECT `+asideColumns+` FROM held
+// Quarantined lists the records that hold sealing for a tenant.
+func (w *Warehouse) Quarantined(ctx context.Context, tenantID string) ([]pipeline.Quarantined, error) {
+	rows, err := collect(ctx, w.read, scanQuarantined, `
+		SELECT `+quarantinedColumns+` FROM held
 		WHERE tenant_id = ?1 OR tenant_id = '' AND log_partition =
 			COALESCE((SELECT e.log_partition FROM tenants AS t CROSS JOIN events AS e USING (tenant) WHERE t.tenant_id = ?1 LIMIT 1), log_partition)
 		ORDER BY log_partition, generation, position`, tenantID)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list records set aside for %s: %w", tenantID, err)
+		return nil, fmt.Errorf("cannot list quarantined records for %s: %w", tenantID, err)
 	}
 	return rows, nil
 }
 
 // Held lists and counts the records that hold sealing.
-func (w *Warehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipeline.SetAside, total int64, err error) {
+func (w *Warehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipeline.Quarantined, total int64, err error) {
 	var f filter
 	f.add("1")
 	if q.At != nil {
 		f.add("(log_partition, generation, position) = (?, ?, ?)", q.At.Partition, q.At.Generation, q.At.Offset)
 	}
 	if q.Limit > 0 {
-		list, err = collect(ctx, w.read, scanSetAside, `SELECT `+asideColumns+` FROM held WHERE `+f.String()+`
+		list, err = collect(ctx, w.read, scanQuarantined, `SELECT `+quarantinedColumns+` FROM held WHERE `+f.String()+`
 			ORDER BY log_partition, generation, position LIMIT ?`, append(f.args, q.Limit)...)
 	}
-	// A list that is not full is all there is: nothing comes or goes between two reads.
+	// A list that is not full is complete, and needs no second read.
 	if total = int64(len(list)); err == nil && len(list) == q.Limit {
 		err = w.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM held WHERE `+f.String(), f.args...).Scan(&total)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("cannot list records set aside: %w", err)
+		return nil, 0, fmt.Errorf("cannot list quarantined records: %w", err)
 	}
 	return list, total, nil
 }
 
-func scanSetAside(scan func(...any) error) (s pipeline.SetAside, err error) {
+func scanQuarantined(scan func(...any) error) (s pipeline.Quarantined, err error) {
 	p := &s.Position
 	err = scan(&p.Generation, &p.Partition, &p.Offset, &s.TenantID, &s.EventID, &s.Reason, &s.Record)
 	return s, err

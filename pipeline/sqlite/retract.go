@@ -9,11 +9,11 @@ import (
 	"muniment/sealer"
 )
 
-// withdraw takes the rows away whose record is set aside and released: what the batch sets
-// aside or releases can be such a record, or be a row of one that was.
-func (l *load) withdraw(b pipeline.Batch) error {
+// retract removes the rows whose record is quarantined and released: records that the batch
+// quarantines or releases, and rows of the batch whose record was quarantined before.
+func (l *load) retract(b pipeline.Batch) error {
 	maybe := map[sealer.Position]bool{}
-	for _, s := range b.SetAside {
+	for _, s := range b.Quarantined {
 		maybe[s.Position] = true
 	}
 	for _, n := range l.rows {
@@ -52,14 +52,14 @@ func (l *load) withdraw(b pipeline.Batch) error {
 		}
 	}
 	for p := range maybe {
-		if err := l.withdrawAt(p); err != nil {
-			return fmt.Errorf("cannot withdraw the event at %s: %w", p, err)
+		if err := l.retractAt(p); err != nil {
+			return fmt.Errorf("cannot retract the event at %s: %w", p, err)
 		}
 	}
 	return nil
 }
 
-func (l *load) withdrawAt(position sealer.Position) error {
+func (l *load) retractAt(position sealer.Position) error {
 	var tenantID, eventID string
 	p := placeOf(position)
 	err := l.QueryRowContext(l.ctx, `SELECT tenant_id, event_id FROM set_aside AS s
@@ -82,7 +82,7 @@ func (l *load) withdrawAt(position sealer.Position) error {
 	return l.remove(tenant, p)
 }
 
-// none takes no row for no error.
+// none returns nil for sql.ErrNoRows.
 func none(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -90,7 +90,8 @@ func none(err error) error {
 	return err
 }
 
-// remove takes a row away, with all that was made of it, and decides anew what has its key.
+// remove deletes a row and all that was derived from it, and decides anew which rows with its
+// key are duplicates.
 func (l *load) remove(tenant int64, p place) error {
 	var key any
 	var class, common int64
@@ -178,8 +179,8 @@ func (l *load) decideAnew(tenant int64, key any) error {
 	return nil
 }
 
-// sumAnew sums the units of a time anew for the deliveries with a number of common: the
-// shortest from the rows, each longer one from the one before.
+// sumAnew recomputes the sums of the units that a time is in, for the deliveries with a number
+// of common: the shortest unit from the rows, each longer one from the one before.
 func (l *load) sumAnew(tenant, common, rendered int64) error {
 	from := `SELECT tenant, ?, ?, common, duplicate, COUNT(*), SUM(quantity_ms), SUM(` + impressions + `), MIN(rendered_at), MAX(rendered_at)
 		FROM events AS e INDEXED BY deliveries_by_time WHERE class = 0 AND rendered_at >= ? AND rendered_at < ?`
@@ -198,8 +199,8 @@ func (l *load) sumAnew(tenant, common, rendered int64) error {
 	return nil
 }
 
-// drop deletes all that there is of tenants that are dropped (pipeline.TypeDropped), and
-// marks them: what comes of them later is passed over.
+// drop deletes all data of tenants that are dropped (pipeline.TypeDropped), and marks them:
+// later rows of theirs are ignored.
 func (l *load) drop(b pipeline.Batch) error {
 	for i := range b.Rows {
 		r := &b.Rows[i]

@@ -27,6 +27,7 @@ type common struct {
 	tenant                                                              int64
 	node, kind, actorKind, actorID, subjectKind, subjectID              string
 	right, basis, substrate, signingKey, reason, meteringBasis, metered string
+	completion                                                          string
 }
 
 func commonOf(tenant int64, r *pipeline.Row) common {
@@ -34,7 +35,7 @@ func commonOf(tenant int64, r *pipeline.Row) common {
 		actorKind: r.ActorKind, actorID: r.ActorID, subjectKind: r.SubjectKind, subjectID: r.SubjectID}
 	if d := r.Delivery; d != nil {
 		c.right, c.basis, c.substrate, c.signingKey = d.RightID, d.BasisID, d.Substrate, d.SigningKeyID
-		c.reason, c.meteringBasis, c.metered = d.Reason, d.MeteringBasis, "0"
+		c.reason, c.meteringBasis, c.metered, c.completion = d.Reason, d.MeteringBasis, "0", d.Completion
 		if d.Metered {
 			c.metered = "1"
 		}
@@ -45,10 +46,10 @@ func commonOf(tenant int64, r *pipeline.Row) common {
 // fields lists the texts of c.
 func (c *common) fields() []*string {
 	return []*string{&c.node, &c.kind, &c.actorKind, &c.actorID, &c.subjectKind, &c.subjectID,
-		&c.right, &c.basis, &c.substrate, &c.signingKey, &c.reason, &c.meteringBasis, &c.metered}
+		&c.right, &c.basis, &c.substrate, &c.signingKey, &c.reason, &c.meteringBasis, &c.metered, &c.completion}
 }
 
-// digest is the same for no two of them.
+// digest is different for different values.
 func (c *common) digest() []byte {
 	b := binary.AppendVarint(nil, c.tenant)
 	for _, f := range c.fields() {
@@ -58,13 +59,13 @@ func (c *common) digest() []byte {
 	return sum[:16]
 }
 
-// args are the values of c's columns, from digest to metering_basis.
+// args are the values of c's columns, from digest to completion.
 func (c *common) args() []any {
 	args := []any{c.digest(), c.tenant, c.node, c.kind, c.actorKind, c.actorID, c.subjectKind, c.subjectID}
 	if c.metered == "" {
-		return append(args, nil, nil, nil, nil, nil, nil, nil)
+		return append(args, nil, nil, nil, nil, nil, nil, nil, nil)
 	}
-	return append(args, c.right, c.basis, c.substrate, c.signingKey, c.metered == "1", c.reason, c.meteringBasis)
+	return append(args, c.right, c.basis, c.substrate, c.signingKey, c.metered == "1", c.reason, c.meteringBasis, c.completion)
 }
 
 // place is where a row stands among those of its tenant.
@@ -80,7 +81,7 @@ func (p place) before(q place) bool {
 
 // columns of events, in the order in which appendRow binds them.
 const columns = `tenant, generation, position, log_partition, class, common, text, event_id, epoch, seq, at,
-	right_revision, receipt_id, rendered_at, issued_at, quantity_ms, duplicate, dedup_key, multiplier, spatial_anchor_id, correlation_id`
+	right_revision, receipt_id, rendered_at, issued_at, quantity_ms, duplicate, dedup_key, impressions, spatial_anchor_id, spatial_placement_id, correlation_id`
 
 // appendRow appends the values of columns.
 func appendRow(args []any, n *newRow) []any {
@@ -88,21 +89,25 @@ func appendRow(args []any, n *newRow) []any {
 	args = append(args, n.tenant, n.generation, n.position, n.partition, n.class, n.common, n.text, n.id,
 		int64(r.Epoch), int64(r.Seq), r.At.UnixMilli())
 	if d == nil {
-		return append(args, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil)
+		return append(args, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil)
 	}
-	var receipt, issued, multiplier any
+	var receipt, issued, impressions any
 	if len(r.EventID) < 4 || d.ReceiptID != "rcp_"+r.EventID[4:] {
 		receipt = d.ReceiptID
 	}
 	if !d.IssuedAt.Equal(r.At) {
 		issued = d.IssuedAt.UnixMilli()
 	}
-	if d.Multiplier != 0 {
-		multiplier = d.Multiplier
+	if !usual(d) {
+		impressions = d.Impressions
 	}
 	return append(args, d.RightRevision, receipt, d.RenderedAt.UnixMilli(), issued, d.QuantityMs, n.duplicate,
-		n.key, multiplier, text(d.SpatialAnchorID), text(d.CorrelationID))
+		n.key, impressions, text(d.SpatialAnchorID), text(d.SpatialPlacementID), text(d.CorrelationID))
 }
+
+// usual reports whether a delivery makes the impressions of one without a multiplier, which
+// are not stored.
+func usual(d *pipeline.Delivery) bool { return d.Impressions == sealer.CountImpressions(d.Metered, 0) }
 
 // eventKey is the form in which the warehouse keeps an event's id: the 16 bytes of a ULID
 // behind evt_, or the whole id.
@@ -122,9 +127,9 @@ func eventID(key any) string {
 	return key.(string)
 }
 
-// dedupKey is the form in which the warehouse keeps what a delivery has in common with its
-// duplicates: the bytes of an idempotency hash, those of a row's hash with its day behind a
-// space, or a hash as it is spelt; nil without both.
+// dedupKey is what a delivery has in common with its duplicates, as it is stored: the bytes of
+// an idempotency hash, those of a row's hash, a space and its day, or the text of a hash that
+// is no base64url; nil without a hash.
 func dedupKey(d *pipeline.Delivery) any {
 	hash := cmp.Or(d.Idempotency, d.Identity.Hash)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(hash)
@@ -139,14 +144,14 @@ func dedupKey(d *pipeline.Delivery) any {
 	return b
 }
 
-// isRow says whether a key is of a row's identity.
+// isRow reports whether a dedupKey is of a row's identity.
 func isRow(key any) bool {
 	b, ok := key.([]byte)
 	return ok && len(b) > sha256.Size
 }
 
-// keyed sets what dedupKey has made a key of.
-func keyed(d *pipeline.Delivery, key any) {
+// setKey sets the fields of which dedupKey has made a key.
+func setKey(d *pipeline.Delivery, key any) {
 	switch k := key.(type) {
 	case []byte:
 		hash := base64.RawURLEncoding.EncodeToString(k[:min(len(k), sha256.Size)])
@@ -187,8 +192,8 @@ func optional(b []byte) any {
 // selected are the columns that scanRow reads, of events AS e, common AS c and texts AS x.
 const selected = `e.generation, e.log_partition, e.position, e.event_id, e.epoch, e.seq, e.at, x.event, x.private,
 	c.node, c.type, c.actor_kind, c.actor_id, c.subject_kind, c.subject_id, e.class,
-	c.right_id, c.basis_id, c.substrate, c.signing_key_id, c.metered, c.reason, c.metering_basis,
-	e.right_revision, e.receipt_id, e.rendered_at, e.issued_at, e.quantity_ms, e.dedup_key, e.multiplier`
+	c.right_id, c.basis_id, c.substrate, c.signing_key_id, c.metered, c.reason, c.metering_basis, c.completion,
+	e.right_revision, e.receipt_id, e.rendered_at, e.issued_at, e.quantity_ms, e.dedup_key, e.impressions`
 
 // scanRow reads a row of selected.
 func scanRow(scan func(...any) error) (pipeline.Row, error) {
@@ -197,15 +202,15 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 		epoch, seq, at, class                           int64
 		id, dedup                                       any
 		right, basis, substrate, key, reason, meterName sql.NullString
-		receipt                                         sql.NullString
+		receipt, completion                             sql.NullString
 		revision, renderedAt, issuedAt, quantityMs      sql.NullInt64
-		multiplier                                      sql.NullInt64
+		impressions                                     sql.NullInt64
 		metered                                         sql.NullBool
 	)
 	err := scan(&r.Generation, &r.Partition, &r.Offset, &id, &epoch, &seq, &at, &r.Event, &r.Private,
 		&r.Node, &r.Type, &r.ActorKind, &r.ActorID, &r.SubjectKind, &r.SubjectID, &class,
-		&right, &basis, &substrate, &key, &metered, &reason, &meterName,
-		&revision, &receipt, &renderedAt, &issuedAt, &quantityMs, &dedup, &multiplier)
+		&right, &basis, &substrate, &key, &metered, &reason, &meterName, &completion,
+		&revision, &receipt, &renderedAt, &issuedAt, &quantityMs, &dedup, &impressions)
 	if err != nil {
 		return pipeline.Row{}, err
 	}
@@ -218,6 +223,9 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 	}
 	if !issuedAt.Valid {
 		issuedAt.Int64 = at
+	}
+	if !impressions.Valid {
+		impressions.Int64 = sealer.CountImpressions(metered.Bool, 0)
 	}
 	r.Delivery = &pipeline.Delivery{
 		ReceiptID:     receipt.String,
@@ -232,16 +240,17 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 		Reason:        reason.String,
 		MeteringBasis: meterName.String,
 		QuantityMs:    quantityMs.Int64,
-		Multiplier:    multiplier.Int64,
+		Impressions:   impressions.Int64,
+		Completion:    completion.String,
 	}
-	keyed(r.Delivery, dedup)
+	setKey(r.Delivery, dedup)
 	return r, nil
 }
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// units are the lengths of the stretches of rendered_at that are summed, in milliseconds,
-// the shortest first: an hour and, for years of sums, 30 days.
+// units are the lengths, in milliseconds, of the intervals of rendered_at that have stored
+// sums, the shortest first: an hour and, for years of sums, 30 days.
 var units = []int64{dayMs / 24, 30 * dayMs}
 
 // startOf is the start of the unit that a time in milliseconds is in.

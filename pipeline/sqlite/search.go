@@ -16,12 +16,12 @@ import (
 	"muniment/pipeline"
 )
 
-// blockRows is how many positions of the log a block has: the tables of search say in which
-// blocks there is something to find, and a listing reads these and no others.
+// blockRows is how many positions of the log a block has: the tables search_marks and
+// search_times say which blocks may have a value or a time, and a listing reads only these.
 const blockRows = 512
 
-// fewRendered is how many deliveries of a window are looked up one by one; where there are
-// more, a page is found soon in the blocks that may have them.
+// fewRendered is how many deliveries of a window are looked up one by one; if there are more,
+// a page is found soon in the blocks that may have them.
 const fewRendered = 20_000
 
 // never stands for no time of renderedAt, as the first and as the last, and for an open bound.
@@ -33,7 +33,7 @@ var never = struct {
 // block names a block of a tenant.
 type block struct{ tenant, generation, number int64 }
 
-// markOf is the mark of a value that a listing can ask for.
+// markOf is the mark of a value that a listing can select.
 func markOf(value string) int64 {
 	sum := sha256.Sum256([]byte(value))
 	return int64(binary.BigEndian.Uint64(sum[:]))
@@ -42,7 +42,7 @@ func markOf(value string) int64 {
 // kindMark is the value by which a kind of actor is found.
 func kindMark(kind string) string { return "kind " + kind }
 
-// storeMarks stores what is to be found in the blocks of the new rows.
+// storeMarks stores the marks and times of the blocks of the new rows.
 func (l *load) storeMarks(s *span) error {
 	type mark struct {
 		block
@@ -76,6 +76,7 @@ func (l *load) storeMarks(s *span) error {
 			values = append(values, d.SpatialAnchorID, d.CorrelationID)
 		}
 		spread[b] = t
+		values = append(values, n.subject)
 		for _, v := range values {
 			if v != "" {
 				marks[mark{b, markOf(v)}] = true
@@ -100,17 +101,21 @@ func (l *load) storeMarks(s *span) error {
 	})
 }
 
-// places lists the blocks that may have what q selects, in its order; ok is false where
-// nothing that q selects by has marks: then the rows are walked.
-func places(ctx context.Context, tx *sql.Tx, tenant int64, q pipeline.EventQuery) (list []block, ok bool, err error) {
+// marked selects the blocks of a tenant that have or had a value.
+const marked = `SELECT m.generation, m.block FROM spans AS s CROSS JOIN search_marks AS m ON m.span = s.span AND m.tenant = ? AND m.hash = ?`
+
+// places lists the blocks that may have what q selects, in its order; ok is false if q selects
+// by nothing that has marks: then all rows are scanned. subjectHash is the hash of the person
+// that q selects.
+func places(ctx context.Context, tx *sql.Tx, tenant int64, q pipeline.EventQuery, subjectHash string) (list []block, ok bool, err error) {
 	var parts []string
 	var args []any
 	part := func(text string, more ...any) {
 		parts, args = append(parts, text), append(args, more...)
 	}
-	for _, value := range []string{q.ActorID, q.SubjectID, q.RightID, q.SpatialAnchorID, q.CorrelationID, kindMark(q.ActorKind)} {
+	for _, value := range []string{q.ActorID, q.SubjectID, q.RightID, q.SpatialAnchorID, q.CorrelationID, subjectHash, kindMark(q.ActorKind)} {
 		if value != "" && value != kindMark("") {
-			part(`SELECT m.generation, m.block FROM spans AS s CROSS JOIN search_marks AS m ON m.span = s.span AND m.tenant = ? AND m.hash = ?`, tenant, markOf(value))
+			part(marked, tenant, markOf(value))
 		}
 	}
 	if !q.From.IsZero() || !q.To.IsZero() {

@@ -1,25 +1,27 @@
 // Package sqlite is the embedded warehouse: one SQLite file in WAL mode.
 //
-// It promises what pipeline.Warehouse promises. A Load is one transaction with
-// the loader's next position in it, synced before it returns, so that after a
-// crash rows and position agree. There is one writer connection and a separate
-// pool of readers: a question never waits for loading, and sees a consistent
-// state while the next batch is written.
+// A Load is one transaction with the loader's next position in it, synced before it returns,
+// so that after a crash rows and position agree. There is one writer connection and a
+// separate pool of readers: a query never waits for loading, and sees a consistent state
+// while the next batch is written.
 //
-// What is worked out once is kept beside the rows, and changes in the same
-// transaction: which deliveries are duplicates, and the sums of each hour. So
-// metering reads sums, and rows only of what isn't a whole hour, or as of a
-// position. Nothing that a Load does grows with what was loaded before: ids are
-// looked for only where one as high is there, keys first in filters in memory
-// (256 KB for each 100,000 keys, 64 MB at most), and the pages that it writes are
-// the last ones of each table and index, or few.
+// Duplicates, and the sums of each hour, are computed once, in the transaction that changes
+// the rows, and stored beside them. So metering reads sums, and rows only for parts of an
+// hour, or as of a position. The work of a Load doesn't grow with what was loaded before: an
+// id is looked up only if the table has one as high, keys are looked up in filters in memory
+// first (256 KB for each 100,000 keys: 64 MB at most, or 256 MB if rows have ids of their
+// own), and the pages that it writes are the last ones of each table and index, or few.
+// Beyond a hundred million rows, each row with an id of its own is also looked up in all
+// older ones, which takes some ten microseconds for every 100,000.
 //
-// A full disk or a failing one makes Load return an error and changes nothing;
-// the loader keeps the batch and tries again. The file must be on a local disk:
-// WAL doesn't work over a network. The schema only ever grows; a file that a
-// newer version has migrated is refused.
+// What is deleted is overwritten, so that erasing a person leaves nothing in the file; Erase
+// finds the person's rows by marks of a keyed hash, as a listing does (see search.go).
 //
-// Not here: retention (the embedded warehouse keeps everything, but for the rows of
+// If the disk is full or fails, Load returns an error and changes nothing; the loader keeps
+// the batch and tries again. The file must be on a local disk: WAL doesn't work over a
+// network. A file that a newer version has migrated is refused.
+//
+// Non-goal: retention (the embedded warehouse keeps everything, except for the rows of
 // tenants that were dropped).
 package sqlite
 
@@ -34,6 +36,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -44,30 +47,33 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// readers is the most questions that are answered at once; further ones wait.
+// readers is how many queries run at once; further ones wait.
 const readers = 8
 
 // Config says where the warehouse is.
 type Config struct {
-	// Path is the database file. It is created, readable by its owner only, when it
-	// doesn't exist; its folder must exist.
+	// Path is the database file. It is created, readable by its owner only, if it doesn't
+	// exist; its folder must exist.
 	Path string
-	// Unsearched leaves out what listings by actor, subject, right, anchor, correlation and time
-	// find their rows by: they walk all rows then. For measuring what it costs to load.
+	// Unsearched leaves out the marks by which listings by actor, subject, right, anchor,
+	// correlation and time find their rows: they scan all rows then. It is for measuring what
+	// the marks cost.
 	Unsearched bool
-	// Logger is told of migrations. Default: nobody.
+	// Logger logs migrations. Default: none.
 	Logger *slog.Logger
 }
 
 // Warehouse is the embedded warehouse. Safe for concurrent use.
 type Warehouse struct {
-	// write has one connection: SQLite has one writer, and a queue in front of it
-	// is kinder than its busy timeout.
+	// write has one connection, as SQLite has one writer: calls wait in its queue instead of
+	// running into the busy timeout.
 	write *sql.DB
 	read  *sql.DB
-	// mostBehind is how many deliveries at or behind a position are taken out of sums; where
-	// there are more, all before it are added up.
+	// mostBehind is how many deliveries at or behind a position are subtracted from sums; if
+	// there are more, all before it are added up instead.
 	mostBehind int
+	// emptied: nothing that this process has erased is left in the write-ahead log.
+	emptied atomic.Bool
 	// writer holds what belongs to Load.
 	writer writer
 }
@@ -103,11 +109,12 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 			w.Close()
 		}
 	}()
-	// A batch is several megabytes: at SQLite's default of 1,000 pages each commit
-	// would also pay for a checkpoint. Of a page of 4,096 bytes, two texts would leave a third empty.
+	// A batch is several megabytes: with SQLite's default of 1,000 pages each commit would
+	// make a checkpoint. Two texts would leave a third of a page of 4,096 bytes empty.
 	if w.write, err = connect(cfg.Path,
 		"page_size(8192)", "journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)",
-		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "cache_size(-65536)"); err != nil {
+		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "cache_size(-65536)",
+		"secure_delete(1)"); err != nil {
 		return nil, err
 	}
 	w.write.SetMaxOpenConns(1)
@@ -150,8 +157,7 @@ func connect(path string, pragmas ...string) (*sql.DB, error) {
 	return sql.Open("sqlite", dsn.String())
 }
 
-// migrate brings the schema up to date, and refuses a newer one: this version
-// wouldn't know what its columns mean.
+// migrate brings the schema up to date, and refuses a newer one.
 func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	folder, err := fs.Sub(migrations, "migrations")
 	if err != nil {

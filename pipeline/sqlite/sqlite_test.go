@@ -2,9 +2,12 @@ package sqlite
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -201,4 +204,46 @@ func TestFiltersOutliveTheOtherCaches(t *testing.T) {
 	require.NotNil(t, w.writer.spans)
 	require.Empty(t, w.writer.tenants)
 	require.Empty(t, w.writer.commons)
+}
+
+// TestSpansWithoutFilters: whatever has a filter, the same are duplicates.
+func TestSpansWithoutFilters(t *testing.T) {
+	var rows []pipeline.Row
+	random := rand.New(rand.NewPCG(1, 2))
+	for i, r := range deliveries(0, 600) {
+		r.TenantID, r.At = "tnt_a", r.At.Add(time.Duration(i)*time.Hour)
+		hash := deliveries(random.IntN(200), 1)[0].Delivery.Idempotency
+		switch random.IntN(3) {
+		case 0:
+			r.Delivery.Idempotency = hash
+		case 1:
+			r.Delivery.Idempotency, r.Delivery.Identity = "", sealer.RowIdentity{Hash: hash}
+		case 2:
+			r.Delivery.Idempotency, r.Delivery.Identity = "", sealer.RowIdentity{Hash: hash, Day: "2026-11-21"}
+		}
+		rows = append(rows, r)
+	}
+	duplicates := func(of limits) []pipeline.Duplicate {
+		w := mustOpen(t, filepath.Join(t.TempDir(), "warehouse.db"))
+		w.writer.limits = of
+		for some := range slices.Chunk(rows, 7) {
+			require.NoError(t, w.Load(t.Context(), pipeline.Batch{From: some[0].Position, Rows: some, Next: some[len(some)-1].Next()}))
+			inMemory := 0
+			for i, s := range w.writer.spans {
+				require.False(t, s.filter != nil && i < len(w.writer.spans)-of.filters && !s.dayless)
+				if s.filter != nil {
+					inMemory++
+				}
+			}
+			require.LessOrEqual(t, inMemory, max(of.filters, of.daylessFilters))
+		}
+		list, err := w.Duplicates(t.Context(), "tnt_a", sealer.Position{}, rows[len(rows)-1].Position)
+		require.NoError(t, err)
+		return list
+	}
+	want := duplicates(defaultLimits)
+	require.Greater(t, len(want), 100)
+	require.Equal(t, want, duplicates(limits{rows: 20, filters: 1000, daylessFilters: 1000}))
+	require.Equal(t, want, duplicates(limits{rows: 20, filters: 1, daylessFilters: 1}))
+	require.Equal(t, want, duplicates(limits{rows: 20, filters: 2, daylessFilters: 9}))
 }

@@ -15,7 +15,7 @@ import (
 
 // sumsOfRows are the sums, worked out from the rows.
 const sumsOfRows = `SELECT tenant, unit, rendered_at - (rendered_at % unit + unit) % unit, common, duplicate,
-		COUNT(*), SUM(quantity_ms), SUM(COALESCE(multiplier, 10000)), MIN(rendered_at), MAX(rendered_at)
+		COUNT(*), SUM(quantity_ms), SUM(COALESCE(impressions, 10000)), MIN(rendered_at), MAX(rendered_at)
 	FROM events, (SELECT DISTINCT unit FROM sums) WHERE class = 0 GROUP BY 1, 2, 3, 4, 5`
 
 const storedSums = `SELECT tenant, unit, start, common, duplicate, receipts, quantity_ms, impressions, first, last FROM sums`
@@ -33,7 +33,7 @@ func TestSumsAreThoseOfTheRows(t *testing.T) {
 		defer w.Close()
 		noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 		var log []pipeline.Row
-		var seen []pipeline.SetAside
+		var seen []pipeline.Quarantined
 		end := func() sealer.Position { return sealer.Position{Generation: 1, Offset: int64(len(log))} }
 		t.Repeat(map[string]func(*rapid.T){
 			"deliver": func(t *rapid.T) {
@@ -53,7 +53,8 @@ func TestSumsAreThoseOfTheRows(t *testing.T) {
 						r.Delivery.RenderedAt = time.UnixMilli(rapid.Int64Range(-1e8, 1e8).Draw(t, "rendered"))
 					}
 					r.Delivery.QuantityMs = rapid.Int64Range(0, 1000).Draw(t, "quantity")
-					r.Delivery.Multiplier = rapid.SampledFrom([]int64{0, 0, 1, 25_000}).Draw(t, "multiplier")
+					r.Delivery.Impressions = rapid.SampledFrom([]int64{sealer.Impression, sealer.Impression, 1, 25_000}).Draw(t, "impressions")
+					r.Delivery.Completion = rapid.SampledFrom([]string{"none", "complete"}).Draw(t, "completion")
 					if hash := r.Delivery.Idempotency; rapid.IntRange(0, 4).Draw(t, "row") == 0 {
 						r.Delivery.Idempotency = ""
 						r.Delivery.Identity = sealer.RowIdentity{Hash: deliveries(rapid.IntRange(0, 2).Draw(t, "identity"), 1)[0].Delivery.Idempotency,
@@ -69,7 +70,7 @@ func TestSumsAreThoseOfTheRows(t *testing.T) {
 				from := rapid.IntRange(0, len(log)).Draw(t, "from")
 				to := rapid.IntRange(from, len(log)).Draw(t, "to")
 				require.NoError(t, w.Load(t.Context(), pipeline.Batch{
-					From: sealer.Position{Generation: 1, Offset: int64(from)}, Rows: log[from:to], SetAside: seen, Next: sealer.Position{Generation: 1, Offset: int64(to)},
+					From: sealer.Position{Generation: 1, Offset: int64(from)}, Rows: log[from:to], Quarantined: seen, Next: sealer.Position{Generation: 1, Offset: int64(to)},
 				}))
 			},
 			"retract": func(t *rapid.T) {
@@ -77,13 +78,13 @@ func TestSumsAreThoseOfTheRows(t *testing.T) {
 					return
 				}
 				r := rapid.SampledFrom(log).Draw(t, "row")
-				seen = append(seen, pipeline.SetAside{Position: r.Position, TenantID: r.TenantID, EventID: r.EventID, Reason: "forged", Record: []byte{1}})
+				seen = append(seen, pipeline.Quarantined{Position: r.Position, TenantID: r.TenantID, EventID: r.EventID, Reason: "forged", Record: []byte{1}})
 				from := end()
 				release := deliveries(len(log), 1)[0]
 				release.TenantID, release.Type, release.Delivery = r.TenantID, pipeline.TypeReleased, nil
 				release.SubjectKind, release.SubjectID = pipeline.KindRecord, r.Position.String()
 				log = append(log, release)
-				require.NoError(t, w.Load(t.Context(), pipeline.Batch{From: from, Rows: log[from.Offset:], SetAside: seen, Next: end()}))
+				require.NoError(t, w.Load(t.Context(), pipeline.Batch{From: from, Rows: log[from.Offset:], Quarantined: seen, Next: end()}))
 			},
 			"drop": func(t *rapid.T) {
 				if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {

@@ -15,6 +15,7 @@ import (
 	"muniment/pipeline/conform"
 	"muniment/pipeline/sqlite"
 	"muniment/sealer"
+	"muniment/sealer/verify"
 )
 
 // TestDuplicatesAlike holds all who decide what is a duplicate to one model: warehouses when
@@ -81,7 +82,7 @@ func TestDuplicatesAlike(t *testing.T) {
 			require.Equal(t, want, decided)
 		}
 
-		// Packs of any cut. Each is told what its deliveries repeat of packs before, as sealing
+		// Packs of any cut. Each gets what its deliveries repeat of packs before, as sealing
 		// is by the warehouse.
 		var set []string
 		var stated []sealer.Duplicate
@@ -128,8 +129,8 @@ func TestDuplicatesAlike(t *testing.T) {
 		for n, v := range ours(t, f.root, sets[i]) {
 			require.True(t, v.OK, "%v: sealer %v", sets[i], v.Codes)
 			require.True(t, theirs[n].OK, "%v: verify.py %v", sets[i], theirs[n].Codes)
-			require.NotContains(t, v.Unproven, sealer.DuplicatesUnproven)
-			require.NotContains(t, theirs[n].Unproven, sealer.DuplicatesUnproven)
+			require.NotContains(t, v.Unproven, verify.DuplicatesUnproven)
+			require.NotContains(t, theirs[n].Unproven, verify.DuplicatesUnproven)
 		}
 	}
 	t.Logf("%d logs with %d duplicates", len(sets), repeated)

@@ -21,6 +21,7 @@ import (
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
 	"muniment/sealer"
+	"muniment/sealer/verify"
 )
 
 // size is how much evidence is made: a twentieth of it unless MUNIMENT_TEST_FULL is set.
@@ -103,8 +104,8 @@ func ours(t *testing.T, root string, set []string) []verdict { return anchor{roo
 
 func (a anchor) ours(t *testing.T, set []string) []verdict {
 	var out bytes.Buffer
-	sealer.VerifyFiles(context.Background(), sealer.Options{Files: set, Root: a.root, Keys: a.keys, NoSandbox: a.noSandbox, Rate: settle.Rate, JSON: true}, &out)
-	var report sealer.Report
+	verify.Files(context.Background(), verify.Options{Files: set, Root: a.root, Keys: a.keys, NoSandbox: a.noSandbox, Rating: settle.Rating, JSON: true}, &out)
+	var report verify.Report
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report), out.String())
 	require.Empty(t, report.Message)
 	var verdicts []verdict
@@ -114,9 +115,9 @@ func (a anchor) ours(t *testing.T, set []string) []verdict {
 			if !each.OK {
 				v.OK, v.Codes = false, append(v.Codes, each.Code)
 			}
-			v.Sandbox = v.Sandbox || each.Code == sealer.KeySandbox
+			v.Sandbox = v.Sandbox || each.Code == verify.KeySandbox
 			switch each.Code {
-			case sealer.DuplicatesUnproven, sealer.SettlementUnproven, sealer.RightLate, sealer.RightUnproven, sealer.ReceiptUncovered:
+			case verify.DuplicatesUnproven, verify.SettlementUnproven, verify.RightLate, verify.RightUnproven, verify.ReceiptUncovered:
 				v.Unproven = append(v.Unproven, each.Code)
 			}
 		}
@@ -149,7 +150,7 @@ func (f *folder) put(text []byte) string {
 	return name
 }
 
-// begin is how a file begins, which tells what it is.
+// begin is how a file begins, by which its kind is known.
 func (f *folder) begin(name string) string {
 	text, err := os.ReadFile(name)
 	require.NoError(f, err)

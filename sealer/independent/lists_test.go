@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/sealer"
+	"muniment/sealer/verify"
 )
 
 // judgeLists has verify.py read lists of keys, and judge a file by each that it takes: a
@@ -283,12 +284,12 @@ func TestListsAlike(t *testing.T) {
 
 	disagree, count, placed := 0, map[string]int{}, 0
 	for i, theirs := range said {
-		var told bytes.Buffer
-		exit := sealer.VerifyFiles(t.Context(), sealer.Options{Files: []string{file}, Keys: names[i], JSON: true}, &told)
-		var report sealer.Report
-		require.NoError(t, json.Unmarshal(told.Bytes(), &report))
+		var out bytes.Buffer
+		exit := verify.Files(t.Context(), verify.Options{Files: []string{file}, Keys: names[i], JSON: true}, &out)
+		var report verify.Report
+		require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 		refused := report.Message != ""
-		require.Equal(t, refused, exit == sealer.ExitUnreadable, told.String())
+		require.Equal(t, refused, exit == verify.ExitUnreadable, out.String())
 		ours := "ok"
 		for _, f := range report.Files {
 			for _, v := range f.Verdicts {

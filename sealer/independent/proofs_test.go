@@ -182,7 +182,7 @@ func (l *log) badProof() (name string, text []byte) {
 		{"another log's checkpoint", func() { h.Checkpoints[0] = strange.Checkpoint }},
 		{"no key for checkpoints", func() { h.Checkpoints[0] = unsigned(h.Checkpoints[0]) }},
 		{"another tenant", func() { h.TenantID = l.id("tnt_", epoch) }},
-		{"a tenant of no id", func() { h.TenantID = l.notID(h.TenantID) }},
+		{"a tenant of no id", func() { h.TenantID = notID(l.service, h.TenantID) }},
 		{"a directory of another root", func() {
 			stranger := *l.service
 			stranger.root, _ = l.rootKey("root.independent")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/sealer"
+	"muniment/sealer/verify"
 )
 
 // detail is the answer about one receipt, with its event.
@@ -78,7 +79,7 @@ func TestReceiptsAlike(t *testing.T) {
 		}
 		count["ok "+strings.Join(strings.Fields(fmt.Sprint(us.Unproven)), " ")]++
 	}
-	for _, code := range []sealer.Code{sealer.FormatInvalid, sealer.EntryAltered, sealer.WitnessMismatch, sealer.SignatureInvalid} {
+	for _, code := range []sealer.Code{verify.FormatInvalid, sealer.EntryAltered, sealer.WitnessMismatch, sealer.SignatureInvalid} {
 		require.Positive(t, count[string(code)], code)
 	}
 	t.Logf("%d sets, %v: both verifiers say the same of each; %d are bad for the same reason", len(sets), count, alike)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/sealer"
+	"muniment/sealer/verify"
 )
 
 // keyed is a delivery of a moment under a key.
@@ -48,7 +49,7 @@ func (p *pack) possible(keys []key, at []time.Time) bool {
 
 // TestRepetitions makes packs whose lists say anything of leaves before: those that are not
 // at hand as well. What contradicts itself is refused by both verifiers, and what is sound
-// is told to be the header's word where it is that.
+// is remarked to be the header's word where it is that.
 func TestRepetitions(t *testing.T) {
 	s := newService(t, "repetitions")
 	f := newFolder(t, s)
@@ -83,7 +84,7 @@ func TestRepetitions(t *testing.T) {
 		p := l.sealed(events, earlier)
 		file := f.put(p.file)
 		possible = append(possible, p.possible(of, at))
-		require.Equal(t, !possible[len(possible)-1], p.refused, "what nobody would take is not signed")
+		require.Equal(t, !possible[len(possible)-1], p.refused, "what every verifier refuses is not signed")
 		sets = append(sets, []string{file}, []string{f.put(before[0].file), file}, []string{file, f.put(before[1].file)})
 	}
 	said := map[bool]int{}
@@ -94,13 +95,13 @@ func TestRepetitions(t *testing.T) {
 			if v.OK {
 				require.Equal(t, v.Unproven, theirs[n].Unproven, "%v", sets[i])
 			} else {
-				require.Equal(t, []sealer.Code{sealer.DuplicatesMismatch}, theirs[n].Codes)
-				require.Contains(t, v.Codes, sealer.DuplicatesMismatch)
+				require.Equal(t, []sealer.Code{verify.DuplicatesMismatch}, theirs[n].Codes)
+				require.Contains(t, v.Codes, verify.DuplicatesMismatch)
 			}
 		}
 		if i%3 == 0 {
 			require.Equal(t, possible[i/3], us[0].OK, "%v: %v", sets[i], us[0].Codes)
-			require.True(t, !us[0].OK || slices.Contains(us[0].Unproven, sealer.DuplicatesUnproven), sets[i])
+			require.True(t, !us[0].OK || slices.Contains(us[0].Unproven, verify.DuplicatesUnproven), sets[i])
 			said[us[0].OK]++
 		}
 	}
@@ -109,8 +110,8 @@ func TestRepetitions(t *testing.T) {
 	t.Logf("%d sets: of packs alone %d can be, %d contradict themselves", len(sets), said[true], said[false])
 }
 
-// TestUnlisted: whether a list lacks a repetition of a leaf that is not at hand nobody can
-// tell without that, and both verifiers say so; with it, it is refused.
+// TestUnlisted: without a leaf both verifiers remark that a list may lack a repetition of it; with the
+// leaf they refuse such a list.
 func TestUnlisted(t *testing.T) {
 	s := newService(t, "unlisted")
 	f := newFolder(t, s)
@@ -120,13 +121,13 @@ func TestUnlisted(t *testing.T) {
 	one := f.put(l.sealed([][]byte{event}, nil).file)
 	two := f.put(l.sealed([][]byte{again}, nil).file)
 	three := f.put(l.sealed([][]byte{l.notice()}, nil).file)
-	word := []sealer.Code{sealer.DuplicatesUnproven, sealer.SettlementUnproven}
+	word := []sealer.Code{verify.DuplicatesUnproven, verify.SettlementUnproven}
 	sets := [][]string{{two}, {one, two}, {one}, {three}, {two, three}}
 	for i, theirs := range stranger(t, f.root, sets) {
 		us := ours(t, f.root, sets[i])
 		for n, want := range [][]verdict{
 			{{OK: true, Unproven: word}},
-			{{OK: true}, {Codes: []sealer.Code{sealer.DuplicatesMismatch}}},
+			{{OK: true}, {Codes: []sealer.Code{verify.DuplicatesMismatch}}},
 			{{OK: true}},
 			{{OK: true, Unproven: word[1:]}},
 			{{OK: true, Unproven: word}, {OK: true, Unproven: word[1:]}},
@@ -140,7 +141,7 @@ func TestUnlisted(t *testing.T) {
 	}
 }
 
-// repetitions are lies about the list of duplicates that can be told of a pack alone.
+// repetitions are lies about the list of duplicates that a pack alone shows.
 var repetitions = []func(f *forgery, list []any) bool{
 	func(f *forgery, list []any) bool { // in another order
 		now := slices.Clone(list)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/sealer"
+	"muniment/sealer/verify"
 )
 
 // visitors are logs of the sandbox: packs by its key, receipts by that key and another.
@@ -34,8 +35,8 @@ func visitors(s *service, n int) (packs []*pack) {
 	return packs
 }
 
-// told is a key as the sandbox tells it.
-func told(k *sealer.Key) string {
+// keyJSON is a key as the sandbox answers with it.
+func keyJSON(k *sealer.Key) string {
 	at := func(t *time.Time) string {
 		if t == nil {
 			return "null"
@@ -55,7 +56,7 @@ func (s *service) runtimeKeys() string {
 	var list []string
 	for _, k := range slices.Backward(s.keys) {
 		if k.Purpose == sealer.PurposeSandbox {
-			list = append(list, told(&k))
+			list = append(list, keyJSON(&k))
 		}
 	}
 	return fmt.Sprintf(`{"ok":true,"data":{"keys":[%s],"issuedAt":%q,"snapshotId":%q},"contractVersion":"ws30.v1"}`+"\n",
@@ -70,13 +71,13 @@ func (s *service) asObject(bundle []byte) []byte {
 	return fmt.Appendf(nil, `{"entries":%s,"header":%s,%s`, entries, lines[0], strings.TrimPrefix(lines[last], "{"))
 }
 
-// ofTheRoot are lies that only who has the root key can tell from the truth.
+// ofTheRoot are lies that are found only with the root key.
 var ofTheRoot = []string{"lie: a directory under another root", "lie: sealed when the delegation of its directory had ended"}
 
-// badAnswers are lies in what stands around a pack. Nobody has signed that.
+// badAnswers are lies around a pack, where nothing is signed.
 var badAnswers = []struct {
-	name string
-	tell func(s *service, pack, key string) string
+	name  string
+	write func(s *service, pack, key string) string
 }{
 	{"it is no success", func(_ *service, pack, key string) string {
 		return strings.Replace(packAnswer([]byte(pack), key), "true", "false", 1)
@@ -130,11 +131,11 @@ var badAnswers = []struct {
 	}},
 	{"a key that is not listed", func(s *service, pack, _ string) string {
 		k := sealer.NewKey(s.newKey().Public().(ed25519.PublicKey), sealer.PurposeSandbox, epoch)
-		return packAnswer([]byte(pack), told(&k))
+		return packAnswer([]byte(pack), keyJSON(&k))
 	}},
 	{"a key that did not sign it", func(s *service, pack, key string) string {
 		for _, k := range slices.Backward(s.keys) {
-			if other := told(&k); k.Purpose == sealer.PurposeSandbox && other != key {
+			if other := keyJSON(&k); k.Purpose == sealer.PurposeSandbox && other != key {
 				return packAnswer([]byte(pack), other)
 			}
 		}
@@ -163,7 +164,7 @@ var badAnswers = []struct {
 			at := epoch.Add(time.Duration(s.IntN(100)) * time.Hour)
 			k.RevokedAt = &at
 		}
-		return packAnswer([]byte(pack), told(&k))
+		return packAnswer([]byte(pack), keyJSON(&k))
 	}},
 	{"a member of the key is respelt", func(s *service, pack, key string) string {
 		switch s.next("respelt", 5) {
@@ -184,12 +185,12 @@ var badAnswers = []struct {
 
 // TestAnswersOfTheSandbox: what a visitor saves of packs passes with the keys that he
 // saved, and nothing else of it does: neither with spoilt bytes, nor with a lie around
-// the pack, which anybody can tell, nor with one in it, which only the sandbox can.
+// the pack, which anyone can change, nor with one in it, which only the sandbox can sign.
 func TestAnswersOfTheSandbox(t *testing.T) {
 	s := newService(t, "sandbox")
 	f := newFolder(t, s)
 	packs := visitors(s, 20)
-	key := told(s.entry(s.sandbox))
+	key := keyJSON(s.entry(s.sandbox))
 	by := anchor{keys: f.put([]byte(s.runtimeKeys()))}
 	good := func(p *pack) string { return packAnswer(p.file, key) }
 
@@ -226,7 +227,7 @@ func TestAnswersOfTheSandbox(t *testing.T) {
 			text = strings.Replace(text, key, string(s.spoil([]byte(key))), 1)
 		case n < 8:
 			lie := badAnswers[s.next("answer", len(badAnswers))]
-			kind, text = "answer: "+lie.name, lie.tell(s, string(p.file), key)
+			kind, text = "answer: "+lie.name, lie.write(s, string(p.file), key)
 		default:
 			var lied []byte
 			if kind, lied = s.lie(p); slices.Contains(ofTheRoot, kind) {
@@ -275,7 +276,7 @@ func TestNoSandbox(t *testing.T) {
 	by := anchor{root: f.root, noSandbox: true}
 	us, theirs := by.ours(t, set), by.stranger(t, [][]string{set})[0]
 	for i := range set {
-		want := []sealer.Code{sealer.KeySandbox}
+		want := []sealer.Code{verify.KeySandbox}
 		if i == 0 || i >= plays {
 			want = nil
 		}
@@ -288,7 +289,7 @@ func TestNoSandbox(t *testing.T) {
 }
 
 // TestAnswersBeyondTheDelegation: where a directory's delegation ends is no matter of the
-// key that an answer tells, whether that ends later in both or in the newer answer alone.
+// key in an answer, whether that ends later in both or in the newer answer alone.
 func TestAnswersBeyondTheDelegation(t *testing.T) {
 	s := newService(t, "beyond")
 	f := newFolder(t, s)
@@ -298,7 +299,7 @@ func TestAnswersBeyondTheDelegation(t *testing.T) {
 	before := f.put(s.directory(p.log.now.Add(time.Hour)))
 	listed.NotAfter = &end
 	after := f.put(s.directory(p.log.now.Add(2 * time.Hour)))
-	file := f.put([]byte(packAnswer(p.file, told(listed))))
+	file := f.put([]byte(packAnswer(p.file, keyJSON(listed))))
 	for name, dir := range map[string]string{"in the answer alone": before, "in both": after} {
 		set := []string{dir, file}
 		us, theirs := ours(t, f.root, set), stranger(t, f.root, [][]string{set})[0]
@@ -317,7 +318,7 @@ func TestListsOfKeys(t *testing.T) {
 	s := newService(t, "lists")
 	f := newFolder(t, s)
 	p := visitors(s, 1)[0]
-	key, list := told(s.entry(s.sandbox)), s.runtimeKeys()
+	key, list := keyJSON(s.entry(s.sandbox)), s.runtimeKeys()
 	file := f.put([]byte(packAnswer(p.file, key)))
 	edit := func(old, new string) string {
 		require.Contains(t, list, old)
@@ -358,9 +359,9 @@ func TestListsOfKeys(t *testing.T) {
 			require.Equal(t, c.good, us[0].OK, "%s: sealer: %v", name, us[0].Codes)
 			continue
 		}
-		var told strings.Builder
-		exit := sealer.VerifyFiles(t.Context(), sealer.Options{Files: []string{file}, Keys: by}, &told)
-		require.Equal(t, sealer.ExitUnreadable, exit, "%s: sealer: %s", name, told.String())
-		require.Contains(t, told.String(), "cannot use "+by, name)
+		var report strings.Builder
+		exit := verify.Files(t.Context(), verify.Options{Files: []string{file}, Keys: by}, &report)
+		require.Equal(t, verify.ExitUnreadable, exit, "%s: sealer: %s", name, report.String())
+		require.Contains(t, report.String(), "cannot use "+by, name)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/sealer"
+	"muniment/sealer/verify"
 )
 
 // conduct is an event of a right or an API key, or a delivery: of a few rights, some of
@@ -106,7 +107,7 @@ func TestStopsAlike(t *testing.T) {
 			require.Equal(t, us.OK, theirs[n].OK, "%v", lazily(about))
 			require.Equal(t, us.Unproven, theirs[n].Unproven, "%v", lazily(about))
 			if !us.OK {
-				require.Equal(t, us.first(sealer.APIKeyRevoked, sealer.RightStopped, sealer.InclusionMismatch), theirs[n].Codes[0], "%v", lazily(about))
+				require.Equal(t, us.first(verify.APIKeyRevoked, verify.RightStopped, verify.InclusionMismatch), theirs[n].Codes[0], "%v", lazily(about))
 				count[theirs[n].Codes[0]]++
 			}
 			for _, code := range us.Unproven {
@@ -114,7 +115,7 @@ func TestStopsAlike(t *testing.T) {
 			}
 		}
 	}
-	for _, code := range []sealer.Code{sealer.APIKeyRevoked, sealer.RightStopped, sealer.RightLate, sealer.RightUnproven, sealer.InclusionMismatch} {
+	for _, code := range []sealer.Code{verify.APIKeyRevoked, verify.RightStopped, verify.RightLate, verify.RightUnproven, verify.InclusionMismatch} {
 		require.Positive(t, count[code], code)
 	}
 	t.Logf("%d sets, %v: both verifiers say the same of each file", len(sets), count)

@@ -6,7 +6,8 @@
     verify.py --root root.vkey < SETS          each line is such a set, parted by tabs
 
 Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints
-and audit exports. Written from the manual alone, the package comment in ../doc.go,
+and audit exports. Written from the manual alone, the package comments in ../doc.go and,
+of stops, ../verify/doc.go,
 and in its order. The root key, or the list of keys, is all that is trusted. Prints
 "ok FILE", with " sandbox" behind if a key of the sandbox has signed it, and the codes of
 what no other file proves, or "bad FILE CODE", the code being that of the first check that
@@ -158,14 +159,17 @@ EVENT = {
     "actor": REF, "at": time, "data": dict, "eventId": text, "privateCommitment": maybe(HASH),
     "subject": REF, "tenantId": text, "type": text, "v": 1,
 }
-METERING = {"basis": text, "metered": bool, "quantityMs": whole, "reason": text, "reasons": [text]}
+COMPLETIONS = ("none", "started", "first_quartile", "midpoint", "third_quartile", "complete")
+METERING = {
+    "basis": text, "completion": lambda v: v in COMPLETIONS, "impressions": lambda v: (n := impressions(v)) is not None and n <= 10_000 * ONE,
+    "metered": bool, "quantityMs": whole, "reason": text, "reasons": [text],
+}
 DELIVERY = {
     "basisId": text, "gate": {"ruleset": HASH, "version": text}, "metering": METERING, "receipt": RECEIPT,
     "rightId": text, "rightRevision": whole, "signature": SIGNATURE, "substrate": text,
 }
 OPTIONAL = {  # what a delivery may have beside that
     "idempotency": HASH, "identity": lambda v: fits(v, {"hash": HASH}) or fits(v, {"day": day, "hash": HASH}),
-    "multiplier": lambda v: 0 < (impressions(v) or 0) <= 10_000 * ONE,
 }
 KEY = {
     "algorithm": "ed25519", "keyId": text, "notAfter": maybe(time), "notBefore": time,
@@ -173,25 +177,28 @@ KEY = {
 }
 ANSWERED_KEY = ("keyId", "algorithm", "publicKey", "notBefore", "notAfter", "revokedAt", "purpose")  # in this order
 DIRECTORY = {"delegation": text, "issuedAt": time, "keys": [KEY], "signature": SIGNATURE, "snapshotId": text}
+made = lambda v: (n := impressions(v)) is not None and n < 2**63
 ROW = {
-    "basisId": text, "impressions": lambda v: (n := impressions(v)) is not None and n < 2**63, "meteringBasis": text,
-    "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text, "substrate": text,
+    "basisId": text, "impressions": made, "meteringBasis": text, "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text, "substrate": text,
 }
 RULE = {
-    "createdAt": time, "currency": lambda v: isinstance(v, str) and re.fullmatch("[A-Z]{3}", v) is not None,
+    "cap": maybe(text), "createdAt": time, "currency": lambda v: isinstance(v, str) and re.fullmatch("[A-Z]{3}", v) is not None,
     "effectiveFrom": time, "effectiveUntil": maybe(time), "id": text,
-    "match": {"basisId": maybe(text), "meteringBasis": maybe(text), "rightId": maybe(text), "substrate": maybe(text)},
-    "price": text, "priority": lambda v: whole(v) and v <= 1_000_000, "revision": whole,
+    "match": {name: maybe(text) for name in ("basisId", "completion", "meteringBasis", "rightId", "substrate")},
+    "minimum": maybe(text), "price": text, "priority": lambda v: whole(v) and v <= 1_000_000, "revision": whole,
     "shares": [{"bps": lambda v: whole(v) and 1 <= v <= 10_000, "counterpartyId": text}],
-    "state": lambda v: v in ("ACTIVE", "RETIRED"), "unit": lambda v: v in ("EVENT", "MS", "SECOND"), "updatedAt": time,
+    "state": lambda v: v in ("ACTIVE", "RETIRED"), "unit": lambda v: v in ("EVENT", "MS", "SECOND", "IMPRESSION", "CPM"),
+    "updatedAt": time,
 }
 SETTLEMENT = {
     "lines": [{
-        "amount": text, "meteringBasis": text, "quantityMs": whole, "receipts": whole, "rightId": text, "ruleId": text,
-        "shares": [text],
+        "amount": text, "impressions": made, "meteringBasis": text, "quantityMs": whole, "receipts": whole, "rightId": text,
+        "ruleId": text, "shares": [text],
     }],
     "rules": lambda v: fits(v, [{"leaf": whole, "rule": dict}]) and v != [],
-    "unrated": [{"meteringBasis": text, "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text}],
+    "unrated": [{
+        "impressions": made, "meteringBasis": text, "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text,
+    }],
 }
 HEADER = {
     "checkpoint": text, "consistency": [HASH], "count": whole, "directory": DIRECTORY,
@@ -407,6 +414,7 @@ def check_delivery(event):
     need(event["at"] == receipt["issuedAt"] and event["eventId"][4:] == receipt["receiptId"][4:], code)
     metered = metering["metered"]
     need(metering["quantityMs"] == (math.floor(receipt["dwellMs"]) if metered else 0), code)
+    need(metered == (metering["impressions"] != "0"), code)
     need(metered == (metering["reason"] == "METERED") == (metering["reasons"] == []), code)
     need(metered or metering["reasons"][0] == metering["reason"], code)
 
@@ -432,7 +440,7 @@ class Said:
     """What the entries of a file say, as far as something asks for it later. A pack may have
     100,000, so that of deliveries only columns are kept; what many have in common stands once."""
 
-    GROUP = ("rightId", "substrate", "basisId", "meteringBasis", "reason", "metered", "revision", "key")
+    GROUP = ("rightId", "substrate", "basisId", "meteringBasis", "completion", "reason", "metered", "revision", "key")
 
     def __init__(self, wanted=Wanted()):
         self.wanted, self.count, self.tenant = wanted, 0, None
@@ -457,13 +465,13 @@ class Said:
             if receipt["receiptId"] in self.wanted.receipts:
                 self.found.append((event, by))
             group = tuple(data[name] for name in ("rightId", "substrate", "basisId"))
-            group += tuple(metering[name] for name in ("basis", "reason", "metered"))
+            group += tuple(metering[name] for name in ("basis", "completion", "reason", "metered"))
             group += data["rightRevision"], actor["id"] if actor["kind"] == "key" else None
             self.group.append(self.groups.setdefault(group, len(self.groups)))
             self.place.append(place)
             self.at.append(at)
             self.quantity.append(metering["quantityMs"])
-            self.impressions.append(impressions(data.get("multiplier", "1")) if metering["metered"] else 0)
+            self.impressions.append(impressions(metering["impressions"]))
             self.rendered.append(millis(receipt["renderedAt"]))
             self.shared.append(shared(data))
         elif subject["kind"] == "key" and event["type"] == "key.revoked":
@@ -803,18 +811,27 @@ def check_rule(rule):
         need(rule["effectiveUntil"] is None or rule["effectiveFrom"] < rule["effectiveUntil"])
         need(1 <= len(rule["shares"]) <= 10 and sum(s["bps"] for s in rule["shares"]) == 10_000)
         need(len({s["counterpartyId"] for s in rule["shares"]}) == len(rule["shares"]))
-        price = re.fullmatch(r"(0|[1-9][0-9]*)(?:\.([0-9]{0,8}[1-9]))?", rule["price"])
-        need(price)
-        billionths = int(price[1] + (price[2] or "").ljust(9, "0"))
-        need(billionths <= MOST)
-        return billionths
+        least, most = (bound and parts(bound, 6) for bound in (rule["minimum"], rule["cap"]))
+        need(least is None or most is None or least <= most)
+        return parts(rule["price"], 9)
     except (Bad, ValueError):
         raise Bad("settlement.mismatch") from None
 
 
-def amount(rule, price, receipts, quantity):
-    """What the rule makes of receipts and their quantity, in millionths, half to even."""
-    times, part = {"EVENT": (receipts, 10**3), "MS": (quantity, 10**3), "SECOND": (quantity, 10**6)}[rule["unit"]]
+def parts(v, digits):
+    """How many smallest parts a decimal has, that has at most so many digits behind the point."""
+    m = re.fullmatch(r"(0|[1-9][0-9]*)(?:\.([0-9]*[1-9]))?", v)
+    need(m and len(m[2] or "") <= digits)
+    n = int(m[1] + (m[2] or "").ljust(digits, "0"))
+    need(n <= MOST)
+    return n
+
+
+def amount(rule, price, receipts, quantity, made):
+    """What the rule makes of receipts, their quantity and their impressions, in millionths, half to even."""
+    times, part = {
+        "EVENT": (receipts, 10**3), "MS": (quantity, 10**3), "SECOND": (quantity, 10**6), "IMPRESSION": (made, 10**7), "CPM": (made, 10**10),
+    }[rule["unit"]]
     n, rest = divmod(price * times, part)
     return n + (2 * rest > part or 2 * rest == part and n % 2 == 1)
 
@@ -832,10 +849,11 @@ def shares(rule, total):
 
 def rate(rules, said, metered):
     """What rules make of deliveries, of which metered are the indexes: lines, and what is unrated."""
-    prices, names = {r["id"]: check_rule(r) for r in rules}, ("rightId", "basisId", "substrate", "meteringBasis")
+    names = ("rightId", "basisId", "substrate", "meteringBasis", "completion")
+    prices = {r["id"]: check_rule(r) for r in rules}
     need(len(prices) == len(rules), "settlement.mismatch")
     rules = sorted(rules, key=lambda r: (-r["priority"], [r["match"][n] is None for n in names], r["id"].encode()))
-    groups, lines, unrated = defaultdict(lambda: [0, 0]), [], defaultdict(lambda: [0, 0])
+    groups, lines, unrated = defaultdict(lambda: [0, 0, 0]), [], defaultdict(lambda: [0, 0, 0])
     shared = [dict(zip(said.GROUP, group)) for group in said.groups]
     for d in metered:
         group, at = shared[said.group[d]], spell(said.rendered[d])
@@ -844,20 +862,20 @@ def rate(rules, said, metered):
             if all(r["match"][n] in (None, group[n]) for n in names) and covers(r["effectiveFrom"], r["effectiveUntil"], at)
         )
         tally = groups[group["rightId"], group["meteringBasis"], next(fitting, None)]
-        tally[:] = tally[0] + 1, tally[1] + said.quantity[d]
-    for (right, basis, i), (n, ms) in groups.items():
-        total = None if i is None else amount(rules[i], prices[rules[i]["id"]], n, ms)
+        tally[:] = tally[0] + 1, tally[1] + said.quantity[d], tally[2] + said.impressions[d]
+    for (right, basis, i), (n, ms, made) in groups.items():
+        total = None if i is None else amount(rules[i], prices[rules[i]["id"]], n, ms, made)
         if total is None or total > MOST:
             tally = unrated[right, basis, "NO_RULE" if total is None else "AMOUNT_TOO_LARGE"]
-            tally[:] = tally[0] + n, tally[1] + ms
+            tally[:] = tally[0] + n, tally[1] + ms, tally[2] + made
         else:
             lines.append({
-                "amount": decimal(total), "meteringBasis": basis, "quantityMs": ms, "receipts": n, "rightId": right,
-                "ruleId": rules[i]["id"], "shares": shares(rules[i], total),
+                "amount": decimal(total), "impressions": decimal(made, 4), "meteringBasis": basis, "quantityMs": ms, "receipts": n,
+                "rightId": right, "ruleId": rules[i]["id"], "shares": shares(rules[i], total),
             })
     counts = [
-        {"meteringBasis": basis, "quantityMs": ms, "reason": reason, "receipts": n, "rightId": right}
-        for (right, basis, reason), (n, ms) in unrated.items()
+        {"impressions": decimal(made, 4), "meteringBasis": basis, "quantityMs": ms, "reason": reason, "receipts": n, "rightId": right}
+        for (right, basis, reason), (n, ms, made) in unrated.items()
     ]
     by = lambda last: lambda row: [row[name].encode() for name in ("rightId", "meteringBasis", last)]
     return sorted(lines, key=by("ruleId")), sorted(counts, key=by("reason"))

@@ -13,7 +13,7 @@ import (
 const unfinished = ".new-*"
 
 // Sweep destroys what a process that was killed in Write or in Destroy has left in a folder:
-// half a file, or one full of zeros. The caller has claimed the folder, and nobody but it
+// half a file, or one full of zeros. The caller has claimed the folder, and no other process
 // writes there.
 func Sweep(dir string) error {
 	left, err := fs.Glob(os.DirFS(dir), unfinished)
@@ -71,7 +71,7 @@ func Sync(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// ReadSecret reads a file that nobody else may read.
+// ReadSecret reads a file that only its owner may read.
 func ReadSecret(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -104,7 +104,7 @@ func (k *Key) Sign(_ io.Reader, message []byte, opts crypto.SignerOpts) ([]byte,
 	return k.key.Sign(nil, message, opts)
 }
 
-// Forget makes the key sign nothing any more, also for whoever holds it. Its file is
+// Forget makes the key sign nothing any more, also through copies of the pointer. Its file is
 // still to be destroyed.
 func (k *Key) Forget() {
 	k.mu.Lock()
@@ -120,7 +120,7 @@ func (k *Key) Destroy() error {
 }
 
 // Destroy overwrites a key file with zeros, waits until the disk has them, and
-// removes it. That defeats whoever reads the file system or the block device later.
+// removes it. A later reader of the file system or the block device finds no key.
 // It does not reach copies that others made: a backup, a snapshot, the old blocks
 // of a copy-on-write file system, the spare cells of a flash disk. A file that is not
 // there is no error.

@@ -1,5 +1,6 @@
-// Package routetest holds what tests are answered against what the operations declare: an
-// operation answers with no status that its document does not name.
+// Package routetest has what tests of operations share: what they are answered is checked against
+// what the operations declare, as an operation answers with no status that its document does not
+// name; and a server for tests of commands.
 package routetest
 
 import (

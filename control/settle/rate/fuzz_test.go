@@ -19,8 +19,8 @@ func FuzzParseRule(f *testing.F) {
 		require.NoError(t, v.Canonicalize())
 		require.Equal(t, string(text), string(v))
 		require.NoError(t, r.Check())
-		_, err = Rate([]Rule{r}, func(yield func(Receipt) bool) {
-			yield(Receipt{r.Match.RightID, r.Match.BasisID, r.Match.Substrate, r.Match.MeteringBasis, r.EffectiveFrom, 1 << 36})
+		_, err = Rate([]Rule{r}, func(yield func(Metered) bool) {
+			yield(Metered{r.Match.RightID, r.Match.BasisID, r.Match.Substrate, r.Match.MeteringBasis, r.Match.Completion, r.EffectiveFrom, 1, 1 << 36, 1 << 36})
 		})
 		require.NoError(t, err)
 	})

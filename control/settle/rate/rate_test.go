@@ -23,8 +23,8 @@ func rule(id string, change ...func(*Rule)) Rule {
 	return r
 }
 
-func receipt(change ...func(*Receipt)) Receipt {
-	r := Receipt{"rgh_1", "bas_1", "CTV", "viewable", day, 1000}
+func receipt(change ...func(*Metered)) Metered {
+	r := Metered{"rgh_1", "bas_1", "CTV", "viewable", "complete", day, 1, 1000, 25_000}
 	for _, c := range change {
 		c(&r)
 	}
@@ -32,8 +32,8 @@ func receipt(change ...func(*Receipt)) Receipt {
 }
 
 func TestPrecedence(t *testing.T) {
-	named := func(right, basis, substrate, metering string) func(*Rule) {
-		return func(r *Rule) { r.Match = Match{right, basis, substrate, metering} }
+	named := func(right, basis, substrate, metering, completion string) func(*Rule) {
+		return func(r *Rule) { r.Match = Match{right, basis, substrate, metering, completion} }
 	}
 	first := func(p int64) func(*Rule) { return func(r *Rule) { r.Priority = p } }
 	from := func(at time.Time) func(*Rule) { return func(r *Rule) { r.EffectiveFrom = at } }
@@ -42,42 +42,45 @@ func TestPrecedence(t *testing.T) {
 		rules []Rule
 		want  string // the id of the rule that rates; empty for none
 	}{
-		"none":                          {nil, ""},
-		"one that names nothing":        {[]Rule{rule("1")}, "1"},
-		"the lowest id":                 {[]Rule{rule("2"), rule("1"), rule("3")}, "1"},
-		"the highest priority":          {[]Rule{rule("1", named("rgh_1", "bas_1", "CTV", "viewable")), rule("2", first(1))}, "2"},
-		"the right before all others":   {[]Rule{rule("1", named("", "bas_1", "CTV", "viewable")), rule("2", named("rgh_1", "", "", ""))}, "2"},
-		"the basis before the rest":     {[]Rule{rule("1", named("", "", "CTV", "viewable")), rule("2", named("", "bas_1", "", ""))}, "2"},
-		"the substrate before the tier": {[]Rule{rule("1", named("", "", "", "viewable")), rule("2", named("", "", "CTV", ""))}, "2"},
-		"the more names the better":     {[]Rule{rule("1", named("rgh_1", "", "", "")), rule("2", named("rgh_1", "", "", "viewable"))}, "2"},
-		"another right":                 {[]Rule{rule("1", named("rgh_2", "", "", ""))}, ""},
-		"another basis":                 {[]Rule{rule("1", named("", "bas_2", "", ""))}, ""},
-		"another substrate":             {[]Rule{rule("1", named("", "", "DOOH", ""))}, ""},
-		"another tier":                  {[]Rule{rule("1", named("", "", "", "gross"))}, ""},
-		"from the very moment":          {[]Rule{rule("1", from(day))}, "1"},
-		"not a millisecond before":      {[]Rule{rule("1", from(day.Add(time.Millisecond)))}, ""},
-		"until before the end":          {[]Rule{rule("1", from(day.Add(-time.Hour)), until(day.Add(time.Millisecond)))}, "1"},
-		"not at the end":                {[]Rule{rule("1", from(day.Add(-time.Hour)), until(day))}, ""},
-		"the next when one is over":     {[]Rule{rule("1", first(9), from(day.Add(-time.Hour)), until(day)), rule("2")}, "2"},
+		"none":                           {nil, ""},
+		"one that names nothing":         {[]Rule{rule("1")}, "1"},
+		"the lowest id":                  {[]Rule{rule("2"), rule("1"), rule("3")}, "1"},
+		"the highest priority":           {[]Rule{rule("1", named("rgh_1", "bas_1", "CTV", "viewable", "")), rule("2", first(1))}, "2"},
+		"the right before all others":    {[]Rule{rule("1", named("", "bas_1", "CTV", "viewable", "")), rule("2", named("rgh_1", "", "", "", ""))}, "2"},
+		"the basis before the rest":      {[]Rule{rule("1", named("", "", "CTV", "viewable", "")), rule("2", named("", "bas_1", "", "", ""))}, "2"},
+		"the substrate before the tier":  {[]Rule{rule("1", named("", "", "", "viewable", "")), rule("2", named("", "", "CTV", "", ""))}, "2"},
+		"the more names the better":      {[]Rule{rule("1", named("rgh_1", "", "", "", "")), rule("2", named("rgh_1", "", "", "viewable", ""))}, "2"},
+		"the tier before the completion": {[]Rule{rule("1", named("", "", "", "", "complete")), rule("2", named("", "", "", "viewable", ""))}, "2"},
+		"a completion before nothing":    {[]Rule{rule("1"), rule("2", named("", "", "", "", "complete"))}, "2"},
+		"another right":                  {[]Rule{rule("1", named("rgh_2", "", "", "", ""))}, ""},
+		"another basis":                  {[]Rule{rule("1", named("", "bas_2", "", "", ""))}, ""},
+		"another substrate":              {[]Rule{rule("1", named("", "", "DOOH", "", ""))}, ""},
+		"another tier":                   {[]Rule{rule("1", named("", "", "", "gross", ""))}, ""},
+		"another completion":             {[]Rule{rule("1", named("", "", "", "", "started"))}, ""},
+		"from the very moment":           {[]Rule{rule("1", from(day))}, "1"},
+		"not a millisecond before":       {[]Rule{rule("1", from(day.Add(time.Millisecond)))}, ""},
+		"until before the end":           {[]Rule{rule("1", from(day.Add(-time.Hour)), until(day.Add(time.Millisecond)))}, "1"},
+		"not at the end":                 {[]Rule{rule("1", from(day.Add(-time.Hour)), until(day))}, ""},
+		"the next when one is over":      {[]Rule{rule("1", first(9), from(day.Add(-time.Hour)), until(day)), rule("2")}, "2"},
 	} {
-		s, err := Rate(c.rules, slices.Values([]Receipt{receipt()}))
+		s, err := Rate(c.rules, slices.Values([]Metered{receipt()}))
 		require.NoError(t, err, name)
 		if c.want == "" {
-			require.Equal(t, Settlement{Unrated: []Unrated{{"rgh_1", "viewable", NoRule, 1, 1000}}}, s, name)
+			require.Equal(t, Settlement{Unrated: []Unrated{{"rgh_1", "viewable", NoRule, 1, 1000, 25_000}}}, s, name)
 			continue
 		}
-		require.Equal(t, Settlement{Lines: []Line{{c.want, "rgh_1", "viewable", 1, 1000, 1_000_000, []Money{1_000_000}}}}, s, name)
+		require.Equal(t, Settlement{Lines: []Line{{c.want, "rgh_1", "viewable", 1, 1000, 25_000, 1_000_000, []Money{1_000_000}}}}, s, name)
 	}
 }
 
 func TestLines(t *testing.T) {
-	on := func(right, metering string, ms int64) Receipt {
-		return receipt(func(r *Receipt) { r.RightID, r.MeteringBasis, r.QuantityMs = right, metering, ms })
+	on := func(right, metering string, ms int64) Metered {
+		return receipt(func(r *Metered) { r.RightID, r.MeteringBasis, r.QuantityMs = right, metering, ms })
 	}
 	perSecond := rule("1", func(r *Rule) {
 		r.Unit, r.Price, r.Match.RightID, r.Shares = Second, 1_500, "rgh_1", []Share{{"cp_b", 3333}, {"cp_a", 3333}, {"cp_c", 3334}}
 	})
-	s, err := Rate([]Rule{perSecond, rule("2", func(r *Rule) { r.Match.RightID = "rgh_2" })}, slices.Values([]Receipt{
+	s, err := Rate([]Rule{perSecond, rule("2", func(r *Rule) { r.Match.RightID = "rgh_2" })}, slices.Values([]Metered{
 		on("rgh_2", "gross", 7), on("rgh_1", "viewable", 1500), on("rgh_3", "gross", 5), on("rgh_1", "gross", 700),
 		on("rgh_1", "viewable", 0), on("rgh_3", "gross", 6),
 	}))
@@ -85,21 +88,21 @@ func TestLines(t *testing.T) {
 	require.Equal(t, Settlement{
 		Lines: []Line{
 			// 0.7 s and 1.5 s of 1.5 micro-units: 1.05 and 2.25.
-			{"1", "rgh_1", "gross", 1, 700, 1, []Money{0, 0, 1}},
-			{"1", "rgh_1", "viewable", 2, 1500, 2, []Money{0, 1, 1}},
-			{"2", "rgh_2", "gross", 1, 7, 1_000_000, []Money{1_000_000}},
+			{"1", "rgh_1", "gross", 1, 700, 25_000, 1, []Money{0, 0, 1}},
+			{"1", "rgh_1", "viewable", 2, 1500, 50_000, 2, []Money{0, 1, 1}},
+			{"2", "rgh_2", "gross", 1, 7, 25_000, 1_000_000, []Money{1_000_000}},
 		},
-		Unrated: []Unrated{{"rgh_3", "gross", NoRule, 2, 11}},
+		Unrated: []Unrated{{"rgh_3", "gross", NoRule, 2, 11, 50_000}},
 	}, s)
 }
 
 func TestAmount(t *testing.T) {
 	for _, c := range []struct {
-		unit       Unit
-		price      string
-		receipts   int64
-		quantityMs int64
-		want       string
+		unit     Unit
+		price    string
+		receipts int64
+		n        int64 // milliseconds, or ten-thousandths of impressions
+		want     string
 	}{
 		{Event, "0.5", 3, 9999, "1.5"},
 		{Event, "0", 3, 9999, "0"},
@@ -117,12 +120,23 @@ func TestAmount(t *testing.T) {
 		{Event, "9223372036.854775807", 1001, 0, ""},
 		{MS, "9223372036.854775807", 1, math.MaxInt64, ""},
 		{Second, "9223372036.854775807", 1, math.MaxInt64, ""},
+		{Impression, "0.5", 7, 12_500, "0.625"},
+		{Impression, "0.000001", 7, 5_000, "0"}, // a half goes to the even one
+		{Impression, "0.000001", 7, 5_001, "0.000001"},
+		{Impression, "0.000001", 7, 15_000, "0.000002"},
+		{Impression, "1", 7, math.MaxInt64, ""},
+		{Impression, "0.01", 7, math.MaxInt64, "9223372036854.775807"},
+		{CPM, "12.5", 7, 10_000, "0.0125"},
+		{CPM, "0.001", 7, 5_000, "0"},
+		{CPM, "0.001", 7, 15_000, "0.000002"},
+		{CPM, "10", 7, math.MaxInt64, "9223372036854.775807"},
+		{CPM, "9223372036.854775807", 7, 1_000_000_000, "922337203685.477581"},
 	} {
 		price, err := ParsePrice(c.price)
 		require.NoError(t, err)
 		require.Equal(t, c.price, price.String())
 		r := rule("1", func(r *Rule) { r.Unit, r.Price = c.unit, price })
-		amount, err := r.Amount(c.receipts, c.quantityMs)
+		amount, err := r.Amount(Sums{c.receipts, c.n, c.n})
 		if c.want == "" {
 			require.ErrorIs(t, err, ErrOverflow, "%+v", c)
 			continue
@@ -134,30 +148,34 @@ func TestAmount(t *testing.T) {
 
 func TestTooLargeIsUnrated(t *testing.T) {
 	dear := rule("1", func(r *Rule) { r.Unit, r.Price = MS, math.MaxInt64 })
-	s, err := Rate([]Rule{dear}, slices.Values([]Receipt{receipt(), receipt(), receipt(func(r *Receipt) { r.RightID = "rgh_2"; r.QuantityMs = 1 })}))
+	s, err := Rate([]Rule{dear}, slices.Values([]Metered{receipt(), receipt(), receipt(func(r *Metered) { r.RightID = "rgh_2"; r.QuantityMs = 1 })}))
 	require.NoError(t, err)
-	require.Equal(t, []Unrated{{"rgh_1", "viewable", TooLarge, 2, 2000}}, s.Unrated)
+	require.Equal(t, []Unrated{{"rgh_1", "viewable", TooLarge, 2, 2000, 50_000}}, s.Unrated)
 	require.Len(t, s.Lines, 1)
 
-	many := func(r *Receipt) { r.QuantityMs = math.MaxInt64 }
-	_, err = Rate([]Rule{dear}, slices.Values([]Receipt{receipt(many), receipt()}))
+	many := func(r *Metered) { r.QuantityMs = math.MaxInt64 }
+	_, err = Rate([]Rule{dear}, slices.Values([]Metered{receipt(many), receipt()}))
 	require.ErrorIs(t, err, ErrOverflow)
 	other := rule("2", func(r *Rule) { r.Unit, r.Price, r.Match.Substrate = MS, math.MaxInt64, "DOOH" })
-	_, err = Rate([]Rule{dear, other}, slices.Values([]Receipt{receipt(many), receipt(func(r *Receipt) { r.Substrate, r.QuantityMs = "DOOH", 2000 })}))
+	_, err = Rate([]Rule{dear, other}, slices.Values([]Metered{receipt(many), receipt(func(r *Metered) { r.Substrate, r.QuantityMs = "DOOH", 2000 })}))
 	require.ErrorIs(t, err, ErrOverflow, "two lines of one right, neither of which can be rated")
 }
 
 func TestRateRefuses(t *testing.T) {
-	_, err := Rate(nil, slices.Values([]Receipt{receipt(func(r *Receipt) { r.QuantityMs = -1 })}))
-	require.ErrorContains(t, err, "a quantity of -1 ms")
-	_, err = Rate([]Rule{rule("1"), rule("1")}, slices.Values([]Receipt(nil)))
+	_, err := Rate(nil, slices.Values([]Metered{receipt(func(r *Metered) { r.QuantityMs = -1 })}))
+	require.ErrorContains(t, err, "1 receipts of -1 ms")
+	_, err = Rate(nil, slices.Values([]Metered{receipt(func(r *Metered) { r.Receipts = 0 })}))
+	require.ErrorContains(t, err, "0 receipts")
+	_, err = Rate(nil, slices.Values([]Metered{receipt(func(r *Metered) { r.Impressions = -1 })}))
+	require.ErrorContains(t, err, "-1 ten-thousandths")
+	_, err = Rate([]Rule{rule("1"), rule("1")}, slices.Values([]Metered(nil)))
 	require.ErrorContains(t, err, "two rules")
-	_, err = Rate([]Rule{rule("1", func(r *Rule) { r.Unit = "HOUR" })}, slices.Values([]Receipt(nil)))
+	_, err = Rate([]Rule{rule("1", func(r *Rule) { r.Unit = "HOUR" })}, slices.Values([]Metered(nil)))
 	require.ErrorContains(t, err, "unit")
 }
 
 // world draws rules and receipts that meet each other.
-func world(t *rapid.T) ([]Rule, []Receipt) {
+func world(t *rapid.T) ([]Rule, []Metered) {
 	name := func(label string, names ...string) string { return rapid.SampledFrom(names).Draw(t, label) }
 	moment := func(label string) time.Time {
 		return day.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, label)) * time.Millisecond)
@@ -165,33 +183,38 @@ func world(t *rapid.T) ([]Rule, []Receipt) {
 	rules := make([]Rule, rapid.IntRange(0, 6).Draw(t, "rules"))
 	for i := range rules {
 		r := rule(fmt.Sprintf("rule_%d", i))
-		r.Match = Match{name("right", "", "", "rgh_1", "rgh_2"), name("basis", "", "", "bas_1", "bas_2"), name("substrate", "", "", "CTV", "DOOH"), name("tier", "", "", "gross", "viewable")}
-		r.Unit = Unit(name("unit", "EVENT", "MS", "SECOND"))
+		r.Match = Match{name("right", "", "", "rgh_1", "rgh_2"), name("basis", "", "", "bas_1", "bas_2"), name("substrate", "", "", "CTV", "DOOH"), name("tier", "", "", "gross", "viewable"), name("completion", "", "", "none", "complete")}
+		r.Unit = Unit(name("unit", "EVENT", "MS", "SECOND", "IMPRESSION", "CPM"))
 		r.Price = Price(rapid.OneOf(rapid.Int64Range(0, 10_000), rapid.Int64Range(math.MaxInt64/10_000, math.MaxInt64)).Draw(t, "price"))
 		r.Priority = rapid.Int64Range(0, 2).Draw(t, "priority")
 		r.EffectiveFrom = moment("from")
 		if rapid.Bool().Draw(t, "ends") {
 			r.EffectiveUntil = moment("until").Add(10 * time.Millisecond)
 		}
-		left := int64(whole)
-		r.Shares = nil
-		for n := rapid.IntRange(0, MaxShares-1).Draw(t, "shares"); n > 0 && left > 1; n-- {
-			bps := rapid.Int64Range(1, left-1).Draw(t, "bps")
-			r.Shares = append(r.Shares, Share{fmt.Sprintf("cp_%d", (i+7*n)%11), bps})
-			left -= bps
-		}
-		r.Shares = append(r.Shares, Share{"cp_last", left})
+		r.Shares = drawShares(t, i)
 		rules[i] = r
 	}
-	receipts := make([]Receipt, rapid.IntRange(0, 30).Draw(t, "receipts"))
+	receipts := make([]Metered, rapid.IntRange(0, 30).Draw(t, "receipts"))
 	for i := range receipts {
-		receipts[i] = Receipt{
-			name("of right", "rgh_1", "rgh_2", "rgh_3"), name("of basis", "bas_1", "bas_2"), name("of substrate", "CTV", "DOOH"), name("of tier", "gross", "viewable"),
+		n := rapid.Int64Range(1, 3).Draw(t, "of receipts")
+		receipts[i] = Metered{
+			name("of right", "rgh_1", "rgh_2", "rgh_3"), name("of basis", "bas_1", "bas_2"), name("of substrate", "CTV", "DOOH"), name("of tier", "gross", "viewable"), name("of completion", "none", "complete", "started"),
 			moment("at").Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "later")) * time.Millisecond),
-			rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64Range(0, 1<<36)).Draw(t, "ms"),
+			n, rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64Range(0, 1<<36)).Draw(t, "ms"), n * rapid.Int64Range(1, 10_000*10_000).Draw(t, "impressions"),
 		}
 	}
 	return rules, receipts
+}
+
+// drawShares draws up to MaxShares shares; n makes their order another.
+func drawShares(t *rapid.T, n int) (shares []Share) {
+	left := int64(whole)
+	for more := rapid.IntRange(0, MaxShares-1).Draw(t, "shares"); more > 0 && left > 1; more-- {
+		bps := rapid.Int64Range(1, left-1).Draw(t, "bps")
+		shares = append(shares, Share{fmt.Sprintf("cp_%d", (n+7*more)%11), bps})
+		left -= bps
+	}
+	return append(shares, Share{"cp_last", left})
 }
 
 // better says whether rule a goes before b.
@@ -201,6 +224,7 @@ func better(a, b *Rule) bool {
 	}
 	for _, names := range [][2]string{
 		{a.Match.RightID, b.Match.RightID}, {a.Match.BasisID, b.Match.BasisID}, {a.Match.Substrate, b.Match.Substrate}, {a.Match.MeteringBasis, b.Match.MeteringBasis},
+		{a.Match.Completion, b.Match.Completion},
 	} {
 		if (names[0] == "") != (names[1] == "") {
 			return names[0] != ""
@@ -217,14 +241,14 @@ func TestRate(t *testing.T) {
 		require.NoError(t, err)
 
 		// Which rule rates a receipt, one by one.
-		of := map[string]int64{}
-		quantity := map[string]int64{}
+		of := map[string]Sums{}
 		for _, r := range receipts {
 			var best *Rule
 			for i := range rules {
 				m := &rules[i]
 				fits := (m.Match.RightID == "" || m.Match.RightID == r.RightID) && (m.Match.BasisID == "" || m.Match.BasisID == r.BasisID) &&
 					(m.Match.Substrate == "" || m.Match.Substrate == r.Substrate) && (m.Match.MeteringBasis == "" || m.Match.MeteringBasis == r.MeteringBasis) &&
+					(m.Match.Completion == "" || m.Match.Completion == r.Completion) &&
 					!r.RenderedAt.Before(m.EffectiveFrom) && (m.EffectiveUntil.IsZero() || r.RenderedAt.Before(m.EffectiveUntil))
 				if fits && (best == nil || better(m, best)) {
 					best = m
@@ -234,28 +258,30 @@ func TestRate(t *testing.T) {
 			if best != nil {
 				key += " " + best.ID
 			}
-			of[key]++
-			quantity[key] += r.QuantityMs
+			sums := of[key]
+			sums.add(r.sums())
+			of[key] = sums
 		}
 
 		// Each line is what the model says, and its shares add up to it.
 		large := map[string]int64{}
 		for key, n := range of {
 			var right, tier, id string
-			if n, _ := fmt.Sscan(key, &right, &tier, &id); n == 2 {
-				require.Contains(t, s.Unrated, Unrated{right, tier, NoRule, of[key], quantity[key]})
+			if words, _ := fmt.Sscan(key, &right, &tier, &id); words == 2 {
+				require.Contains(t, s.Unrated, Unrated{right, tier, NoRule, n.Receipts, n.QuantityMs, n.Impressions})
 				continue
 			}
 			r := rules[slices.IndexFunc(rules, func(r Rule) bool { return r.ID == id })]
-			want := amountOf(&r, n, quantity[key])
+			want := amountOf(&r, n)
 			if !want.IsInt64() {
-				large[right+" "+tier] += n
+				large[right+" "+tier] += n.Receipts
 				continue
 			}
 			i := slices.IndexFunc(s.Lines, func(l Line) bool { return l.RuleID == id && l.RightID == right && l.MeteringBasis == tier })
 			require.GreaterOrEqual(t, i, 0, key)
 			line := s.Lines[i]
-			require.Equal(t, []int64{n, quantity[key], want.Int64()}, []int64{line.Receipts, line.QuantityMs, int64(line.Amount)}, key)
+			require.Equal(t, n, Sums{line.Receipts, line.QuantityMs, line.Impressions}, key)
+			require.Equal(t, want.Int64(), int64(line.Amount), key)
 			requireShares(t, &r, line)
 		}
 		for key, n := range large {
@@ -264,28 +290,53 @@ func TestRate(t *testing.T) {
 		}
 
 		// Lines and unrated hold every receipt, once.
-		var held, ms, given int64
+		var held, given Sums
 		for _, l := range s.Lines {
-			held, ms = held+l.Receipts, ms+l.QuantityMs
+			require.True(t, held.add(Sums{l.Receipts, l.QuantityMs, l.Impressions}))
 		}
 		for _, u := range s.Unrated {
-			held, ms = held+u.Receipts, ms+u.QuantityMs
+			require.True(t, held.add(Sums{u.Receipts, u.QuantityMs, u.Impressions}))
 		}
 		for _, r := range receipts {
-			given += r.QuantityMs
+			require.True(t, given.add(r.sums()))
 		}
-		require.Equal(t, []int64{int64(len(receipts)), given}, []int64{held, ms})
+		require.Equal(t, given, held)
 
 		// The order of rules and of receipts says nothing.
 		again, err := Rate(rapid.Permutation(rules).Draw(t, "rules"), slices.Values(rapid.Permutation(receipts).Draw(t, "receipts")))
 		require.NoError(t, err)
 		require.Equal(t, s, again)
+
+		// Nor does it whether receipts come one by one, or as sums.
+		again, err = Rate(rules, slices.Values(summed(receipts)))
+		require.NoError(t, err)
+		require.Equal(t, s, again)
 	})
 }
 
+// summed adds up receipts that are alike.
+func summed(receipts []Metered) (list []Metered) {
+	for _, r := range receipts {
+		i := slices.IndexFunc(list, func(m Metered) bool {
+			m.Receipts, m.QuantityMs, m.Impressions = r.Receipts, r.QuantityMs, r.Impressions
+			return m == r
+		})
+		if i < 0 {
+			list = append(list, r)
+			continue
+		}
+		m := &list[i]
+		m.Receipts, m.QuantityMs, m.Impressions = m.Receipts+r.Receipts, m.QuantityMs+r.QuantityMs, m.Impressions+r.Impressions
+	}
+	return list
+}
+
 // amountOf is the amount of a line as fractions have it, rounded half to even.
-func amountOf(r *Rule, receipts, quantityMs int64) *big.Int {
-	n := map[Unit]*big.Rat{Event: big.NewRat(receipts, 1), MS: big.NewRat(quantityMs, 1), Second: big.NewRat(quantityMs, 1000)}[r.Unit]
+func amountOf(r *Rule, s Sums) *big.Int {
+	n := map[Unit]*big.Rat{
+		Event: big.NewRat(s.Receipts, 1), MS: big.NewRat(s.QuantityMs, 1), Second: big.NewRat(s.QuantityMs, 1000),
+		Impression: big.NewRat(s.Impressions, 10_000), CPM: big.NewRat(s.Impressions, 10_000_000),
+	}[r.Unit]
 	exact := new(big.Rat).Mul(big.NewRat(int64(r.Price), 1000), n) // micro-units
 	amount := new(big.Int).Quo(exact.Num(), exact.Denom())
 	rest := new(big.Rat).Sub(exact, new(big.Rat).SetInt(amount))
@@ -293,6 +344,55 @@ func amountOf(r *Rule, receipts, quantityMs int64) *big.Int {
 		amount.Add(amount, big.NewInt(1))
 	}
 	return amount
+}
+
+// TestAdjust holds minimum and cap against what they mean: the adjusted sum is within them,
+// and is the sum itself if that is.
+func TestAdjust(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		money := rapid.OneOf(rapid.Int64Range(0, 1000), rapid.Int64Range(0, math.MaxInt64))
+		bound := func(label string) *Money {
+			if !rapid.Bool().Draw(t, "has "+label) {
+				return nil
+			}
+			return new(Money(money.Draw(t, label)))
+		}
+		r := rule("1", func(r *Rule) { r.Minimum, r.Cap, r.Shares = bound("minimum"), bound("cap"), drawShares(t, 3) })
+		if r.Check() != nil {
+			r.Minimum, r.Cap = r.Cap, r.Minimum
+		}
+		require.NoError(t, r.Check())
+		sum := Money(money.Draw(t, "sum"))
+
+		want := sum
+		if r.Minimum != nil {
+			want = max(want, *r.Minimum)
+		}
+		if r.Cap != nil {
+			want = min(want, *r.Cap)
+		}
+		adjustment, shares := r.Adjust(sum)
+		require.Equal(t, want, sum+adjustment)
+		size := slices.Clone(shares)
+		if adjustment < 0 {
+			for i := range size {
+				size[i] = -size[i]
+			}
+			requireShares(t, &r, Line{Amount: -adjustment, Shares: size})
+			return
+		}
+		requireShares(t, &r, Line{Amount: adjustment, Shares: size})
+	})
+}
+
+func TestAdjustBelowZero(t *testing.T) {
+	r := rule("1", func(r *Rule) {
+		r.Cap, r.Shares = new(Money(1_000_000)), []Share{{"cp_b", 3333}, {"cp_a", 3333}, {"cp_c", 3334}}
+	})
+	adjustment, shares := r.Adjust(1_000_002)
+	require.Equal(t, "-0.000002", adjustment.String())
+	require.Equal(t, []Money{0, -1, -1}, shares, "the same as of 0.000002: the largest remainder, then the lowest id")
+	require.Equal(t, "-9223372036854.775808", Money(math.MinInt64).String())
 }
 
 // requireShares asks that shares add up to the line, that none is a whole unit away from

@@ -10,29 +10,32 @@ import (
 	"pgregory.net/rapid"
 )
 
-const text = `{"createdAt":"2026-05-01T00:00:00.000Z","currency":"EUR","effectiveFrom":"2026-05-01T00:00:00.000Z","effectiveUntil":"2026-06-01T00:00:00.000Z",` +
-	`"id":"rule_1","match":{"basisId":"bas_1","meteringBasis":"viewable","rightId":"rgh_1","substrate":"CTV"},"price":"0.0125","priority":3,"revision":7,` +
+const text = `{"cap":"250","createdAt":"2026-05-01T00:00:00.000Z","currency":"EUR","effectiveFrom":"2026-05-01T00:00:00.000Z","effectiveUntil":"2026-06-01T00:00:00.000Z",` +
+	`"id":"rule_1","match":{"basisId":"bas_1","completion":"complete","meteringBasis":"viewable","rightId":"rgh_1","substrate":"CTV"},"minimum":"10.5","price":"0.0125","priority":3,"revision":7,` +
 	`"shares":[{"bps":7000,"counterpartyId":"cp_b"},{"bps":3000,"counterpartyId":"cp_a"}],"state":"ACTIVE","unit":"SECOND","updatedAt":"2026-05-01T00:00:00.000Z"}`
 
 func TestParseRule(t *testing.T) {
 	r, err := ParseRule([]byte(text))
 	require.NoError(t, err)
 	require.Equal(t, Rule{
-		ID: "rule_1", Match: Match{"rgh_1", "bas_1", "CTV", "viewable"}, Unit: Second, Price: 12_500_000, Currency: "EUR",
+		ID: "rule_1", Match: Match{"rgh_1", "bas_1", "CTV", "viewable", "complete"}, Unit: Second, Price: 12_500_000, Currency: "EUR",
 		Shares: []Share{{"cp_b", 7000}, {"cp_a", 3000}}, EffectiveFrom: day, EffectiveUntil: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC), Priority: 3,
+		Minimum: new(Money(10_500_000)), Cap: new(Money(250_000_000)),
 	}, r)
 
-	open, err := ParseRule([]byte(strings.NewReplacer(`"2026-06-01T00:00:00.000Z"`, "null", `"bas_1"`, "null", `"viewable"`, "null", `"rgh_1"`, "null", `"CTV"`, "null").Replace(text)))
+	open, err := ParseRule([]byte(strings.NewReplacer(`"2026-06-01T00:00:00.000Z"`, "null", `"bas_1"`, "null", `"viewable"`, "null", `"rgh_1"`, "null", `"CTV"`, "null", `"complete"`, "null", `"250"`, "null", `"10.5"`, "null").Replace(text)))
 	require.NoError(t, err)
 	require.Equal(t, Match{}, open.Match)
 	require.Zero(t, open.EffectiveUntil)
+	require.Nil(t, open.Minimum)
+	require.Nil(t, open.Cap)
 }
 
 // TestParseRuleIsStrict changes the text of a rule: what a reader would have to guess at
 // is refused.
 func TestParseRuleIsStrict(t *testing.T) {
 	for _, c := range [][2]string{
-		{`{"createdAt"`, `{ "createdAt"`},
+		{`{"cap"`, `{ "cap"`},
 		{`"currency":"EUR",`, ``},
 		{`"currency":"EUR"`, `"currency":"eur"`},
 		{`"currency":"EUR"`, `"currency":"EURO"`},
@@ -45,6 +48,18 @@ func TestParseRuleIsStrict(t *testing.T) {
 		{`"createdAt":"2026-05-01T00:00:00.000Z"`, `"createdAt":""`},
 		{`"id":"rule_1"`, `"id":""`},
 		{`"rightId":"rgh_1"`, `"rightId":""`},
+		{`"completion":"complete",`, ``},
+		{`"completion":"complete"`, `"completion":""`},
+		{`"cap":"250",`, ``},
+		{`"cap":"250"`, `"cap":250`},
+		{`"cap":"250"`, `"cap":"250.0"`},
+		{`"cap":"250"`, `"cap":"-250"`},
+		{`"cap":"250"`, `"cap":"250.0000001"`},
+		{`"cap":"250"`, `"cap":"9223372036854.775808"`},
+		{`"cap":"250"`, `"cap":"10.499999"`},
+		{`"minimum":"10.5",`, ``},
+		{`"minimum":"10.5"`, `"minimum":"010.5"`},
+		{`"minimum":"10.5"`, `"minimum":"250.000001"`},
 		{`"price":"0.0125"`, `"price":"0.01250"`},
 		{`"price":"0.0125"`, `"price":"-0.0125"`},
 		{`"price":"0.0125"`, `"price":"1e-2"`},
@@ -85,6 +100,27 @@ func TestSharesAreBounded(t *testing.T) {
 		r.Shares[0].Bps = whole - MaxShares
 	})
 	require.ErrorContains(t, r.Check(), "shares must be 1 to 10")
+}
+
+// TestAllFaults: whoever wrote a rule gets all that is wrong with it at once.
+func TestAllFaults(t *testing.T) {
+	_, err := ParseRule([]byte(strings.NewReplacer(
+		`"0.0125"`, `"-1"`, `"10.5"`, `"x"`, `"250"`, `"1.0"`, `"SECOND"`, `"HOUR"`, `"EUR"`, `"eur"`, `"cp_b"`, `"cp_a"`, `:7000`, `:0`, `"rgh_1"`, `""`,
+		`"priority":3`, `"priority":-3`, `"ACTIVE"`, `"OPEN"`, `"2026-06-01T00:00:00.000Z"`, `"2026-04-01T00:00:00.000Z"`,
+	).Replace(text)))
+	var faults Faults
+	require.ErrorAs(t, err, &faults)
+	var fields []string
+	for _, f := range faults {
+		fields = append(fields, f.Field)
+	}
+	require.Equal(t, []string{
+		"match.rightId", "price", "minimum", "cap", "state", "unit", "currency", "effectiveUntil", "priority", "shares[0].bps", "shares[1].counterpartyId",
+	}, fields)
+	require.ErrorContains(t, err, "state must be ACTIVE or RETIRED; unit must be")
+
+	low := Rule{Minimum: new(Money(-1)), Cap: new(Money(-2)), Price: -1}
+	require.ErrorContains(t, low.Check(), "price must not be negative; currency must be three capital letters; effectiveFrom is missing; minimum must not be negative; cap must not be negative; shares must be 1 to 10")
 }
 
 func TestParsePrice(t *testing.T) {

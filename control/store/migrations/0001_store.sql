@@ -1,15 +1,15 @@
 -- +goose Up
 
--- Counters that only rise. 'revision' is the one revision counter: whoever takes
--- a number holds its row until the commit, so commit order is revision order.
--- 'outbox' numbers the audit events of the newest epoch.
+-- Counters that only rise. 'revision' is the one revision counter: a change that takes a number
+-- locks its row until the commit, so commit order is revision order. 'outbox' numbers the audit
+-- events of the newest epoch.
 CREATE TABLE counters (
     name  TEXT   PRIMARY KEY,
     value BIGINT NOT NULL
 );
 INSERT INTO counters (name, value) VALUES ('revision', 0), ('outbox', 0);
 
--- The lives of this database, newest last. A restore adds one.
+-- The incarnations of this database, newest last. A restore adds one.
 CREATE TABLE incarnations (
     epoch      BIGINT PRIMARY KEY,
     id         TEXT   NOT NULL UNIQUE,
@@ -23,6 +23,7 @@ CREATE TABLE outbox (
     tenant_id TEXT   NOT NULL,
     event_id  TEXT   NOT NULL UNIQUE,
     event     TEXT   NOT NULL,
+    private   TEXT   NOT NULL, -- empty: none
     PRIMARY KEY (epoch, seq)
 );
 CREATE INDEX outbox_by_tenant ON outbox (tenant_id, epoch, seq);
@@ -48,11 +49,10 @@ CREATE TABLE high_water (
     position TEXT NOT NULL
 );
 
--- What requests with an Idempotency-Key came to, for a day. key_hash and request_hash are
--- keyed hashes, and answer is encrypted: whoever reads this table alone learns neither
--- the keys nor what was asked or answered. state is RUNNING or DONE; from the change that
--- the request makes on it is DONE, and has an answer once that was made as well. token
--- is that of the attempt to which the key belongs.
+-- What requests with an Idempotency-Key came to, for a day. key_hash and request_hash are keyed
+-- hashes, and answer is encrypted: this table alone reveals neither the keys nor the requests and
+-- answers. state is RUNNING or DONE; from the change that the request makes on it is DONE, and has
+-- an answer once that was made as well. token is that of the attempt to which the key belongs.
 CREATE TABLE idempotency (
     tenant_id    TEXT   NOT NULL,
     key_hash     TEXT   NOT NULL,

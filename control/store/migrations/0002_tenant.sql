@@ -12,7 +12,7 @@ CREATE TABLE tenants (
 );
 CREATE INDEX tenants_by_sandbox ON tenants (sandbox, tenant_id);
 
--- email is personal data: it stands here only, never in an event.
+-- email is personal data: it is only here, never in an event.
 CREATE TABLE developers (
     developer_id TEXT   PRIMARY KEY,
     tenant_id    TEXT   NOT NULL REFERENCES tenants (tenant_id),
@@ -24,9 +24,9 @@ CREATE TABLE developers (
 );
 CREATE INDEX developers_by_tenant ON developers (tenant_id);
 
--- secret_hash is the SHA-256 of the key's secret in hex; the secret is nowhere.
--- scopes are names, separated by spaces. created_by is the id of the key that made it, or
--- operator or system. successor_key_id is the key that took over in a rotation.
+-- secret_hash is the SHA-256 of the key's secret in hex; the secret is not stored. scopes are
+-- names, separated by spaces. created_by is the id of the key that made it, or operator or system.
+-- successor_key_id is the key that took over in a rotation.
 CREATE TABLE api_keys (
     key_id           TEXT   PRIMARY KEY,
     tenant_id        TEXT   NOT NULL REFERENCES tenants (tenant_id),

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- epoch counts the starts of a node. leaving_at is when an operator asked it to leave: it
--- gets no other key. expelled_at is when an operator put it out, for good.
+-- epoch counts the starts of a node. leaving_at is when an operator requested that it leave: it
+-- gets no other key. expelled_at is when an operator expelled it for good.
 CREATE TABLE nodes (
     node_id     TEXT   PRIMARY KEY,
     epoch       BIGINT NOT NULL,
@@ -45,11 +45,19 @@ CREATE TABLE node_credentials (
     secret_hash TEXT NOT NULL
 );
 
--- How far each node had followed the feed when it last asked one of several control
--- processes, and how many records that it has promised were not in the log yet, but in
--- its spool. beat counts the writes: whoever sees it grow knows that the node has asked,
--- without comparing clocks. gone is 1 once a process has seen that the node, which was
--- expelled, holds no lease any more.
+-- Under which name each node has joined that did so by a certificate, and when. A name is the node's
+-- that took it last. It is barred if a node was expelled that has or had it.
+CREATE TABLE node_names (
+    node_id  TEXT   PRIMARY KEY REFERENCES nodes (node_id),
+    name     TEXT   NOT NULL,
+    taken_at BIGINT NOT NULL
+);
+CREATE INDEX node_names_of ON node_names (name, taken_at);
+
+-- How far each node had followed the feed when it last polled one of several control processes, and
+-- how many records that it has promised were not in the log yet, but in its spool. beat counts the
+-- writes: a process that sees it grow knows that the node has polled, without comparing clocks.
+-- gone is 1 once a process has seen that the node, which was expelled, holds no lease any more.
 CREATE TABLE node_polls (
     node_id TEXT   PRIMARY KEY,
     applied BIGINT NOT NULL,

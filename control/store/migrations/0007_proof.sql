@@ -53,5 +53,5 @@ CREATE UNIQUE INDEX proof_packs_by_leaf ON proof_packs (tenant_id, first_index);
 CREATE TABLE proof_turns (
     tenant_id TEXT   NOT NULL PRIMARY KEY,
     process   TEXT   NOT NULL,
-    ends_at   BIGINT NOT NULL -- milliseconds; whoever was killed holds nobody longer
+    ends_at   BIGINT NOT NULL -- milliseconds; a killed process blocks others no longer
 );

@@ -15,6 +15,7 @@ CREATE TABLE counterparties (
     revision        BIGINT NOT NULL
 );
 CREATE INDEX counterparties_by_tenant ON counterparties (tenant_id, counterparty_id);
+CREATE INDEX counterparties_by_state ON counterparties (tenant_id, state, counterparty_id);
 
 -- matches and shares are JSON.
 CREATE TABLE settlement_rules (
@@ -23,6 +24,8 @@ CREATE TABLE settlement_rules (
     matches         TEXT   NOT NULL,
     unit            TEXT   NOT NULL,
     price           TEXT   NOT NULL,
+    minimum         TEXT,
+    cap             TEXT,
     currency        TEXT   NOT NULL,
     shares          TEXT   NOT NULL,
     effective_from  BIGINT NOT NULL,
@@ -34,3 +37,4 @@ CREATE TABLE settlement_rules (
     revision        BIGINT NOT NULL
 );
 CREATE INDEX settlement_rules_by_tenant ON settlement_rules (tenant_id, rule_id);
+CREATE INDEX settlement_rules_by_state ON settlement_rules (tenant_id, state, rule_id);

@@ -1,8 +1,8 @@
 -- +goose Up
 
--- The tenants of visitors of the sandbox, and the key that acts for each. Its secret is
--- nowhere. seen_at is when it was used last, to within a minute; kept_bytes is about how
--- many bytes the tenant takes elsewhere than in the log.
+-- The tenants of visitors of the sandbox, and the key that acts for each. Its secret is not stored.
+-- seen_at is when it was used last, to within a minute; kept_bytes is about how many bytes the
+-- tenant takes elsewhere than in the log.
 CREATE TABLE sandbox_tenants (
     tenant_id  TEXT   PRIMARY KEY REFERENCES tenants (tenant_id),
     key_id     TEXT   NOT NULL REFERENCES api_keys (key_id),

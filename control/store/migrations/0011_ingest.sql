@@ -38,15 +38,16 @@ CREATE TABLE mapping_totals (
     PRIMARY KEY (tenant_id, vendor, id_type, right_id, state)
 );
 
--- Rows of batches that wait for a mapping. row_text is JSON, without what tells of a person:
--- that is in data_subject_id and telemetry. All three are empty once the wait has ended: state
--- is HELD, REPLAYED with a receipt or an error, or EXPIRED.
+-- Rows of batches that wait for a mapping. row_text is JSON, without personal data: that is in
+-- data_subject_id and telemetry. content_hash is of all of it. All four are empty once the wait has
+-- ended: state is HELD, REPLAYED with a receipt or an error, or EXPIRED.
 CREATE TABLE held_rows (
     held_id         TEXT   PRIMARY KEY,
     tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
     key_id          TEXT   NOT NULL,
     identity_hash   TEXT   NOT NULL,
     identity_day    TEXT   NOT NULL,
+    content_hash    TEXT   NOT NULL,
     vendor_key      TEXT   NOT NULL,
     vendor          TEXT   NOT NULL,
     id_type         TEXT   NOT NULL,
@@ -70,8 +71,16 @@ CREATE INDEX held_rows_by_vendor_id ON held_rows (tenant_id, vendor_id, held_id)
 CREATE INDEX held_rows_waiting ON held_rows (vendor_key, played_at) WHERE state = 'HELD';
 CREATE INDEX held_rows_by_end ON held_rows (state, expires_at);
 
--- What a tenant's rows in state HELD take. Whoever makes a mapping or holds a row has its row
--- to itself until the commit, so that one of the two sees the other.
+-- Vendors' ids of which rows in state HELD have got a mapping, and perhaps of some that have not:
+-- the delivery of the rows reads no others.
+CREATE TABLE held_mapped (
+    tenant_id  TEXT NOT NULL,
+    vendor_key TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, vendor_key)
+);
+
+-- The size of a tenant's rows in state HELD. Making a mapping or holding a row locks this row to
+-- itself until the commit, so that one of the two sees the other.
 CREATE TABLE held_usage (
     tenant_id TEXT   PRIMARY KEY,
     row_count BIGINT NOT NULL,

@@ -1,6 +1,6 @@
-// Package storetest says on which database a test of control runs: on SQLite, or,
-// with MUNIMENT_TEST_POSTGRES set to the URL of a server, on a PostgreSQL database
-// of its own. So every test of a room is one of both engines.
+// Package storetest says on which database a test of control runs: on SQLite, or, with
+// MUNIMENT_TEST_POSTGRES set to the URL of a server, on a PostgreSQL database of its own. So every
+// test of a service runs on both engines.
 package storetest
 
 import (
@@ -24,9 +24,9 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Place returns the Path and the URL of a store.Config for the database of dir, one
-// of which is empty. The same dir is the same database: opened twice, it is one
-// that two processes share. It is gone at the end of the test that asked first.
+// Place returns the Path and the URL of a store.Config for the database of dir, one of which is
+// empty. The same dir is the same database: opened twice, it is one that two processes share. It is
+// dropped at the end of the test that called Place first.
 func Place(t TB, dir string) (path, database string) {
 	t.Helper()
 	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
@@ -44,8 +44,7 @@ func Place(t TB, dir string) (path, database string) {
 	return "", at.String()
 }
 
-// Copy makes the database of a folder again, as it stands, for another folder. Who
-// has it open may lose connections.
+// Copy copies the database of a folder for another folder. Open connections may be lost.
 func Copy(t TB, from, to string) {
 	t.Helper()
 	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
@@ -55,7 +54,7 @@ func Copy(t TB, from, to string) {
 		require.NoError(t, os.WriteFile(filepath.Join(to, "control.db"), text, 0o600))
 		return
 	}
-	for _, statement := range []string{ // nobody is in a database that is copied, nor comes meanwhile
+	for _, statement := range []string{ // PostgreSQL copies a database only while it has no connections
 		"ALTER DATABASE " + name(from) + " ALLOW_CONNECTIONS false",
 		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name(from) + "'",
 		"CREATE DATABASE " + name(to) + " TEMPLATE " + name(from),
@@ -66,8 +65,8 @@ func Copy(t TB, from, to string) {
 	t.Cleanup(func() { drop(t, server, to) })
 }
 
-// Replace restores a copy, on PostgreSQL, over the database that it was made of,
-// whoever uses that.
+// Replace restores a copy, on PostgreSQL, over the database that it was made of, also while that is
+// open.
 func Replace(t TB, older, dir string) {
 	t.Helper()
 	server := os.Getenv("MUNIMENT_TEST_POSTGRES")

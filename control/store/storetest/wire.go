@@ -12,7 +12,7 @@ import (
 
 // Wire leads to a PostgreSQL server, and can be cut. It is safe for concurrent use.
 type Wire struct {
-	// URL is that of the database, through the wire.
+	// URL is the URL of the database through the wire.
 	URL string
 
 	mu    sync.Mutex
@@ -71,8 +71,8 @@ func (w *Wire) connect(in net.Conn, to string) {
 	}()
 }
 
-// forward passes on what a client sends, and cuts its connection behind what was to
-// be the last: the server gets it, the client no answer.
+// forward passes on what a client sends. It cuts the connection behind the last text, so the server
+// gets it and the client gets no answer.
 func (w *Wire) forward(sent []byte, in, out net.Conn) (more bool) {
 	w.mu.Lock()
 	cut := w.last != nil && bytes.Contains(sent, w.last)

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,6 +32,9 @@ type Authority struct {
 // localhost, as a server and as a client, for an hour.
 type Leaf struct {
 	Names       []string // DNS names and IP addresses
+	URIs        []string
+	ServerOnly  bool // not good for a client
+	NoUsage     bool // says nothing about either
 	From, Until time.Time
 }
 
@@ -53,6 +57,9 @@ func New(tb testing.TB) *Authority {
 	write(tb, a.File, "CERTIFICATE", der)
 	return a
 }
+
+// Certificate is its own.
+func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
 func (a *Authority) sign(tb testing.TB, c *x509.Certificate, key *ecdsa.PrivateKey) []byte {
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
@@ -87,6 +94,17 @@ func (a *Authority) Replace(tb testing.TB, p Pair, leaf Leaf) {
 	c := &x509.Certificate{
 		Subject: pkix.Name{CommonName: "test"}, NotBefore: leaf.From, NotAfter: leaf.Until,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if leaf.ServerOnly {
+		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	}
+	if leaf.NoUsage {
+		c.ExtKeyUsage = nil
+	}
+	for _, uri := range leaf.URIs {
+		u, err := url.Parse(uri)
+		require.NoError(tb, err)
+		c.URIs = append(c.URIs, u)
 	}
 	for _, name := range leaf.Names {
 		if ip := net.ParseIP(name); ip != nil {

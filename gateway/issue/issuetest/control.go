@@ -34,6 +34,7 @@ type Control struct {
 	news     chan struct{}
 	away     error
 	asked    int
+	hold     chan struct{} // questions for snapshots wait for its end
 }
 
 // NewControl makes one that knows nothing.
@@ -78,7 +79,32 @@ func (c *Control) Fail(err error) {
 	c.away = err
 }
 
-// Asked is how often it was asked for several snapshots.
+// Halt has questions for snapshots wait until release.
+func (c *Control) Halt() (release func()) {
+	hold := make(chan struct{})
+	c.mu.Lock()
+	c.hold = hold
+	c.mu.Unlock()
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		c.hold = nil
+		c.mu.Unlock()
+		close(hold)
+	})
+}
+
+// ask counts a question for snapshots, and waits while those are halted.
+func (c *Control) ask() {
+	c.mu.Lock()
+	c.asked++
+	hold := c.hold
+	c.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+}
+
+// Asked is how often it was asked for snapshots, of one record or several.
 func (c *Control) Asked() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,6 +136,7 @@ func (c *Control) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, erro
 
 // Snapshot implements snapshot.Source.
 func (c *Control) Snapshot(_ context.Context, kind, id string) (api.Snapshot, error) {
+	c.ask()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := api.Snapshot{AsOf: c.revision}
@@ -121,9 +148,9 @@ func (c *Control) Snapshot(_ context.Context, kind, id string) (api.Snapshot, er
 
 // Snapshots implements snapshot.Source.
 func (c *Control) Snapshots(_ context.Context, kind string, ids []string) (api.Snapshots, error) {
+	c.ask()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked++
 	found := api.Snapshots{AsOf: c.revision}
 	for _, id := range ids {
 		if change, ok := c.changes[id]; ok && change.Kind == kind {

@@ -19,6 +19,9 @@
 -- rows are nearly in the order of their places and times: the minmax indexes are
 -- what makes a page or an hour cheap. Those of ids find what an event or a receipt is
 -- searched by; each takes less than a microsecond a row (bench/README.md).
+--
+-- A month that nothing came for in a day is merged into one part, unless that would be larger than
+-- the server's bound (150 GB): FINAL has nothing to do in it.
 CREATE TABLE IF NOT EXISTS events (
 	tenant_id      String,
 	event_id       String,
@@ -50,12 +53,14 @@ CREATE TABLE IF NOT EXISTS events (
 	idempotency    String,             -- empty without a key
 	row_hash       String,             -- of a row's identity; empty without one
 	row_day        LowCardinality(String), -- of that identity; empty for a row with an id of its own
-	multiplier     Int64,              -- impressions in ten-thousandths; 0: none was given
+	impressions    Int64,              -- in ten-thousandths; 0 unless metered
+	completion     LowCardinality(String),
 	spatial_anchor_id String,
+	spatial_placement_id String,       -- empty: none, or an empty one
 	correlation_id    String,
 	version        UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)),
 	place          UInt128 ALIAS bitNot(version),
-	line           UInt64 MATERIALIZED sipHash64(right_id, substrate, basis_id, metering_basis, reason), -- sums group by it: by five texts takes twice as long
+	line           UInt64 MATERIALIZED sipHash64(right_id, substrate, basis_id, metering_basis, reason, completion), -- sums group by it: by six texts takes twice as long
 	INDEX by_version version TYPE minmax GRANULARITY 1,
 	INDEX by_at at TYPE minmax GRANULARITY 1,
 	INDEX by_rendered_at rendered_at TYPE minmax GRANULARITY 1,
@@ -69,30 +74,32 @@ CREATE TABLE IF NOT EXISTS events (
 PARTITION BY toYYYYMM(at)
 ORDER BY (tenant_id, event_id)
 SETTINGS index_granularity = 1024,
+	min_age_to_force_merge_seconds = 86400, min_age_to_force_merge_on_partition_only = 1, enable_max_bytes_limit_for_min_age_to_force_merge = 1,
 	fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
 -- The private part of each event that has one. To erase one is to delete its row
--- here; the event, which is what was hashed and signed, is not touched. Written
--- before the event: where the event is seen, its private part is.
+-- here; the event, which was hashed and signed, is not changed. Written before the event:
+-- a visible event has its private part. Parts with deleted rows are removed at once.
 CREATE TABLE IF NOT EXISTS private_parts (
-	tenant_id  String,
-	event_id   String,
-	generation UInt32,
-	position   Int64,
-	at         DateTime64(3, 'UTC') CODEC(Delta, LZ4),
-	private    String CODEC(ZSTD),
-	version    UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position))
+	tenant_id    String,
+	event_id     String,
+	generation   UInt32,
+	position     Int64,
+	at           DateTime64(3, 'UTC') CODEC(Delta, LZ4),
+	subject_hash String,               -- of the person that it names; empty for none
+	private      String CODEC(ZSTD),
+	version      UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)),
+	INDEX by_subject subject_hash TYPE bloom_filter GRANULARITY 4
 ) ENGINE = ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(at)
 ORDER BY (tenant_id, event_id)
-SETTINGS index_granularity = 1024,
+SETTINGS index_granularity = 1024, old_parts_lifetime = 0, cleanup_delay_period = 1, max_cleanup_delay_period = 1, cleanup_delay_period_random_add = 0,
 	fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
--- Deliveries by a hash of their idempotency key, to tell duplicates; a look-up reads the
--- days from the one before on. Written before the event: where the event is seen, what it
--- repeats is.
+-- Deliveries by a hash of their idempotency key, to find duplicates; a look-up reads the
+-- days from the one before on. Written before the event: a visible event has its key here.
 CREATE TABLE IF NOT EXISTS idempotency_keys (
 	tenant_id     String,
 	idempotency   String,
@@ -111,8 +118,10 @@ SETTINGS index_granularity = 128, min_compress_block_size = 8192, -- it is asked
 	fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
--- Deliveries by their rows' identities: however old one is, it tells duplicates. What is sent
--- again is of few days, so that a look-up reads what lies together. Written before the event.
+-- Deliveries by their rows' identities, which make duplicates however old they are. So the
+-- table has no partitions: a look-up reads every part, and merges leave few of them. Identities
+-- of a day are stored together; those without one are in the order of their hashes, and a
+-- process that starts reads all of its log partition. Written before the event.
 CREATE TABLE IF NOT EXISTS row_identities (
 	tenant_id     String,
 	row_hash      String,
@@ -123,18 +132,18 @@ CREATE TABLE IF NOT EXISTS row_identities (
 	position      Int64,
 	at            DateTime64(3, 'UTC') CODEC(Delta, LZ4),
 	key           UInt64 MATERIALIZED xxHash64(row_hash),
-	version       UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position))
+	version       UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)),
+	INDEX by_log_partition log_partition TYPE minmax GRANULARITY 16
 ) ENGINE = ReplacingMergeTree(version)
-PARTITION BY toYYYYMM(at)
 PRIMARY KEY (tenant_id, row_day, key)
 ORDER BY (tenant_id, row_day, key, event_id)
 SETTINGS index_granularity = 128, min_compress_block_size = 8192, -- as idempotency_keys
 	fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
--- What is a duplicate, and the first event that makes it one: decided when it is loaded,
--- and written before the event. Where that event is withdrawn the decision holds no more; if
--- there is another one, its first stands at a higher place.
+-- Duplicates, and the first event that makes each one: decided when it is loaded, and
+-- written before the event. If the first event is retracted the decision is void; if there is
+-- another decision, its first event is at a higher place.
 CREATE TABLE IF NOT EXISTS duplicates (
 	tenant_id        String,
 	event_id         String,
@@ -161,8 +170,9 @@ CREATE TABLE IF NOT EXISTS set_aside (
 	reason        String,
 	record        String
 ) ENGINE = ReplacingMergeTree
+PARTITION BY log_partition
 ORDER BY (log_partition, generation, position)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
+SETTINGS old_parts_lifetime = 0, cleanup_delay_period = 1, max_cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
 -- Where each partition's loader resumes: the highest place. Written last.
@@ -176,9 +186,9 @@ ORDER BY log_partition
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
--- Events that were rows until their record was set aside and released. They are
--- deleted from the other tables, and never inserted again. generation and position
--- are where the event stood.
+-- Retracted events: they were rows until their record was quarantined and released. They are
+-- deleted from the other tables, and never inserted again. generation and position are where
+-- the event stood.
 CREATE TABLE IF NOT EXISTS withdrawn (
 	tenant_id     String,
 	event_id      String,
@@ -190,5 +200,27 @@ CREATE TABLE IF NOT EXISTS withdrawn (
 	row_day       String
 ) ENGINE = ReplacingMergeTree
 ORDER BY (tenant_id, event_id)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- Erased persons (pipeline.Tombstone): a person's youngest tombstone stays. done is set once
+-- nothing of the person is left of what was loaded before.
+CREATE TABLE IF NOT EXISTS tombstones (
+	tenant_id    String,
+	subject_hash String,
+	until        DateTime64(3, 'UTC'),
+	done         Bool,
+	version      UInt64 MATERIALIZED 2 * toUInt64(toUnixTimestamp64Milli(until)) + done
+) ENGINE = ReplacingMergeTree(version)
+ORDER BY (tenant_id, subject_hash)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- The key of those hashes: one row. It is written after the first tombstones, so with it these
+-- are complete.
+CREATE TABLE IF NOT EXISTS subject_key (
+	key String
+) ENGINE = ReplacingMergeTree
+ORDER BY tuple()
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;

@@ -2,8 +2,8 @@
 -- +goose Up
 
 -- What analysts read. Each view reads deduplicated rows; a row policy on the tables
--- (see analyst.sql) holds for the views too, since these run with the rights of
--- whoever asks. Times are UTC. No view shows a private part.
+-- (see analyst.sql) applies to the views too, since these run with the rights of the
+-- user who queries them. Times are UTC. No view shows a private part.
 
 -- One line a receipt. A duplicate is a delivery of a row that was sent before, at a lower
 -- position; or one whose idempotency key was, on an event at most 24 h older: it has reason
@@ -27,13 +27,17 @@ SELECT
 	if(duplicate, toLowCardinality('DUPLICATE'), e.reason) AS reason,
 	if(duplicate, toLowCardinality('none'), e.metering_basis) AS metering_basis,
 	if(duplicate, 0, e.quantity_ms) AS quantity_ms,
-	toDecimal64(if(e.metered AND NOT duplicate, if(e.multiplier = 0, 10000, e.multiplier), 0), 0) * toDecimal64('0.0001', 4) AS impressions, -- its multiplier, or 1
+	toDecimal64(if(duplicate, 0, e.impressions), 0) * toDecimal64('0.0001', 4) AS impressions,
+	e.completion    AS completion, -- how far a video was played
 	e.generation    AS generation,
 	e.log_partition AS log_partition,
 	e.position      AS position,
 	e.metering_basis AS recorded_basis, -- by the node, which knows of no duplicates
 	e.reason        AS recorded_reason,
-	e.line          AS line -- a hash of right, substrate, basis, recorded_basis and recorded_reason
+	e.line          AS line, -- a hash of right, substrate, basis, recorded_basis, recorded_reason and completion
+	e.node          AS node, -- who signed it
+	e.spatial_anchor_id    AS spatial_anchor_id,
+	e.spatial_placement_id AS spatial_placement_id -- empty: none
 FROM events AS e FINAL
 WHERE e.type = 'delivery.recorded';
 
@@ -92,3 +96,88 @@ FROM (
 )
 WHERE JSONType(one) = 'Object' AND JSONType(one, 'count') IN ('Int64', 'UInt64') AND JSONType(one, 'rule') = 'String'
 	AND (JSONType(one, 'rightId') = 'String' OR NOT JSONHas(one, 'rightId'));
+
+-- What the tenant's settlement rules make of metered receipts, as sealer/doc.go "Settlement" says, but
+-- by day of rendered_at instead of by pack: one line a day, right, metering basis and rule. Each
+-- receipt is rated by the rules as they are now, those with an end included; lines hold every metered receipt,
+-- once. unrated is empty, or says why the line has no amount: NO_RULE, and then rule_id is empty too, or
+-- AMOUNT_TOO_LARGE. shares are of counterparty_ids, in the order of the rule. No minimum and no cap is
+-- applied, and disputed receipts are not held out.
+--
+-- Receipts are summed first by what no rule can tell apart: their names, and the stretch of time
+-- between two moments at which a rule begins or ends. Such sums meet all rules of the tenant.
+CREATE OR REPLACE VIEW settlement_lines AS
+WITH
+rules AS (
+	SELECT tenant_id, record.id AS id, record.currency AS currency, record.unit AS unit, record.price AS price, record.match AS match,
+		-- DateTime64 ends with 2299.
+		parseDateTime64BestEffortOrZero(least(record.effectiveFrom, '2299-01-01T00:00:00.000Z'), 3, 'UTC') AS effective_from,
+		parseDateTime64BestEffortOrZero(if(record.effectiveUntil = '', '2299-01-01T00:00:00.000Z', least(record.effectiveUntil, '2299-01-01T00:00:00.000Z')), 3, 'UTC') AS effective_until,
+		record.shares.counterpartyId AS counterparty_ids, record.shares.bps AS bps,
+		row_number() OVER (PARTITION BY tenant_id ORDER BY record.priority DESC,
+			match.rightId = '', match.basisId = '', match.substrate = '', match.meteringBasis = '', match.completion = '', id) AS rank -- from 1
+	FROM (
+		SELECT tenant_id, JSONExtract(argMax(event, place), 'data', 'Tuple(
+			id String, currency String, unit String, price String, priority Int64, effectiveFrom String, effectiveUntil String,
+			match Tuple(rightId String, basisId String, substrate String, meteringBasis String, completion String),
+			shares Array(Tuple(counterpartyId String, bps Int64)))') AS record
+		FROM events AS e FINAL
+		WHERE startsWith(type, 'settlement_rule.')
+		GROUP BY tenant_id, JSONExtractString(event, 'data', 'id')
+	)
+),
+edges AS (
+	SELECT DISTINCT tenant_id, arrayJoin([effective_from, effective_until]) AS edge FROM rules
+),
+sums AS (
+	SELECT r.tenant_id AS tenant_id, toDate(r.rendered_at) AS day, edges.edge AS since,
+		any(r.rendered_at) AS rendered_at, any(r.right_id) AS right_id, any(r.basis_id) AS basis_id, any(r.substrate) AS substrate,
+		any(r.recorded_basis) AS metering_basis, any(r.completion) AS completion,
+		toInt64(count()) AS receipts, sum(r.quantity_ms) AS quantity_ms, sum(r.impressions) AS impressions
+	FROM receipts AS r ASOF LEFT JOIN edges ON r.tenant_id = edges.tenant_id AND r.rendered_at >= edges.edge
+	WHERE r.metered
+	GROUP BY tenant_id, day, since, r.line
+),
+fitting AS (
+	SELECT s.tenant_id AS tenant_id, s.day AS day, s.right_id AS right_id, s.metering_basis AS metering_basis,
+		any(s.receipts) AS receipts, any(s.quantity_ms) AS quantity_ms, any(s.impressions) AS impressions,
+		minIf(rules.rank, rules.match.rightId IN ('', s.right_id) AND rules.match.basisId IN ('', s.basis_id)
+			AND rules.match.substrate IN ('', s.substrate) AND rules.match.meteringBasis IN ('', s.metering_basis) AND rules.match.completion IN ('', s.completion)
+			AND s.rendered_at >= rules.effective_from AND s.rendered_at < rules.effective_until) AS rank -- 0: none fits
+	FROM sums AS s LEFT JOIN rules ON s.tenant_id = rules.tenant_id
+	GROUP BY tenant_id, day, right_id, metering_basis, s.basis_id, s.substrate, s.completion, s.since
+),
+rated AS (
+	SELECT f.tenant_id AS tenant_id, f.day AS day, f.right_id AS right_id, f.metering_basis AS metering_basis,
+		f.receipts AS receipts, f.quantity_ms AS quantity_ms, f.impressions AS impressions,
+		(rules.id, rules.currency, rules.unit, rules.price, rules.counterparty_ids, rules.bps) AS rule
+	FROM fitting AS f LEFT JOIN rules ON f.tenant_id = rules.tenant_id AND f.rank = rules.rank
+),
+lines AS (
+	SELECT tenant_id, day, right_id, metering_basis, rule,
+		sum(receipts) AS receipts, sum(quantity_ms) AS quantity_ms, sum(impressions) AS impressions,
+		toInt128(toDecimal128OrZero(rule.4, 9) * 1000000000) AS billionths,
+		-- What the price is of, and how many of it make a millionth of a billionth's.
+		billionths * multiIf(rule.3 = 'EVENT', toInt128(receipts), rule.3 IN ('MS', 'SECOND'), toInt128(quantity_ms), toInt128(impressions * 10000)) AS product,
+		toInt128(transform(rule.3, ['EVENT', 'MS', 'SECOND', 'IMPRESSION', 'CPM'], [1000, 1000, 1000000, 10000000, 10000000000], 1000)) AS divisor,
+		intDiv(product, divisor) AS whole, product - whole * divisor AS rest,
+		whole + if(2 * rest > divisor OR 2 * rest = divisor AND whole % 2 = 1, 1, 0) AS rounded,
+		multiIf(rule.1 = '', 'NO_RULE', rounded > 9223372036854775807, 'AMOUNT_TOO_LARGE', '') AS unrated,
+		if(unrated = '', toInt64(rounded), 0) AS micros
+	FROM rated
+	GROUP BY tenant_id, day, right_id, metering_basis, rule
+),
+-- Each share is rounded down; the millionths that are left go to those of which the most was cut off.
+if(unrated = '', rule.5, []) AS parties,
+if(unrated = '', rule.6, []) AS bps,
+arrayMap(b -> intDiv(micros, 10000) * b + intDiv(micros % 10000 * b, 10000), bps) AS floors,
+arrayMap(b -> micros % 10000 * b % 10000, bps) AS rests
+SELECT
+	tenant_id, day, right_id, metering_basis,
+	rule.1 AS rule_id, rule.2 AS currency, rule.3 AS unit, toDecimal128OrZero(rule.4, 9) AS price,
+	receipts, quantity_ms, impressions, unrated,
+	toDecimal128(micros, 0) * toDecimal128('0.000001', 6) AS amount,
+	parties AS counterparty_ids,
+	arrayMap((floor, rest, party) -> toDecimal128(floor + (arrayCount((r, p) -> r > rest OR r = rest AND p < party, rests, parties) < micros - arraySum(floors)), 0) * toDecimal128('0.000001', 6),
+		floors, rests, parties) AS shares
+FROM lines;

@@ -1,14 +1,14 @@
 -- +goose Up
 
--- Tenants by number: it stands in every row. Of a dropped one nothing is kept.
+-- Tenants by number, which every row has. A dropped tenant has no other rows.
 CREATE TABLE tenants (
 	tenant    INTEGER PRIMARY KEY,
 	tenant_id TEXT    NOT NULL UNIQUE,
 	dropped   BOOLEAN NOT NULL DEFAULT FALSE
 );
 
--- What many events have in common, once; an event names it by number. The columns from
--- right_id on are NULL unless type is delivery.recorded. digest is that of all the others.
+-- What many events have in common, stored once; an event refers to it by number. The columns from
+-- right_id on are NULL unless type is delivery.recorded. digest is of all other columns.
 CREATE TABLE common (
 	common         INTEGER PRIMARY KEY,
 	digest         BLOB    NOT NULL UNIQUE,
@@ -25,17 +25,18 @@ CREATE TABLE common (
 	signing_key_id TEXT,
 	metered        BOOLEAN,
 	reason         TEXT,
-	metering_basis TEXT
+	metering_basis TEXT,
+	completion     TEXT
 );
 
 -- The sums of one right.
 CREATE INDEX common_by_right ON common (tenant, right_id) WHERE right_id IS NOT NULL;
 
--- Whether a record is released.
+-- Finds the release of a record.
 CREATE INDEX common_by_released ON common (subject_id) WHERE type = 'record.released';
 
--- The bytes of an event, in the order in which they came: nothing but the end of the
--- table is written, and what looks through many rows doesn't read them.
+-- The bytes of events, in the order of loading: only the end of the table is written, and
+-- scans of many rows don't read them.
 CREATE TABLE texts (
 	text    INTEGER PRIMARY KEY,
 	event   BLOB NOT NULL,
@@ -46,7 +47,7 @@ CREATE TABLE texts (
 -- tenant stand in the order of their positions, which is that of (generation, position);
 -- its partition never changes.
 -- Times are milliseconds since 1970, UTC. The columns from right_revision on are NULL unless
--- class is 0. What is cheaper in another form has two, told apart by their types.
+-- class is 0. Some columns have a shorter form of another type for the usual value.
 CREATE TABLE events (
 	tenant            BIGINT NOT NULL,
 	generation        BIGINT NOT NULL,
@@ -66,8 +67,9 @@ CREATE TABLE events (
 	quantity_ms       BIGINT,
 	duplicate         BOOLEAN,         -- whether the event stands in duplicates
 	dedup_key,                         -- BLOB: an idempotency hash or, longer, the identity of a row, its hash before its day; TEXT: as a hash is spelt, where it is none; NULL without both
-	multiplier        BIGINT,          -- impressions in ten-thousandths; NULL: none was given
+	impressions       BIGINT,          -- in ten-thousandths; NULL: one if it is metered, none if not
 	spatial_anchor_id TEXT,
+	spatial_placement_id TEXT,         -- NULL: none, or an empty one
 	correlation_id    TEXT,
 	PRIMARY KEY (tenant, generation, position, log_partition)
 ) WITHOUT ROWID;
@@ -76,9 +78,9 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_by_id ON events (event_id, tenant);
 
 -- Metering of less than whole hours, and as of a position, reads nothing but this index.
-CREATE INDEX deliveries_by_time ON events (tenant, rendered_at, common, quantity_ms, multiplier, duplicate) WHERE class = 0;
+CREATE INDEX deliveries_by_time ON events (tenant, rendered_at, common, quantity_ms, impressions, duplicate) WHERE class = 0;
 
--- What is not a delivery is rare, and often what is looked for.
+-- Events other than deliveries are rare, and often listed.
 CREATE INDEX audit_by_position ON events (tenant, generation, position, at, common) WHERE class > 0;
 CREATE INDEX audit_by_common ON events (common) WHERE class > 0;
 
@@ -98,11 +100,11 @@ CREATE TABLE duplicates (
 	PRIMARY KEY (tenant, generation, position, log_partition)
 ) WITHOUT ROWID;
 
--- Digests come in random order: each insert would dirty another page of a large index of them.
--- So they stand in spans of some 100,000 rows, in the order in which these came, and only the
--- pages of the last span are written. latest is the time of its youngest event with an
+-- Digests are random: each insert into one large index of them would write another page. So
+-- they are in spans of some 100,000 rows, in the order of loading, and only pages of the last
+-- span are written. latest is the time of its youngest event with an
 -- idempotency hash; first_day and last_day are the days, since 1970, that its identities are of,
--- and dayless says whether some are of none.
+-- and dayless says whether some have no day.
 CREATE TABLE spans (
 	span      INTEGER PRIMARY KEY,
 	rows      BIGINT  NOT NULL,
@@ -113,7 +115,7 @@ CREATE TABLE spans (
 );
 
 -- Whether an idempotency hash or an identity was there before: the start of a digest of it,
--- and the row. A span whose events are all too old, or of other days, isn't looked at.
+-- and the row. A span whose events are all too old, or of other days, isn't read.
 CREATE TABLE keys (
 	span          BIGINT NOT NULL,
 	tenant        BIGINT NOT NULL,
@@ -124,9 +126,9 @@ CREATE TABLE keys (
 	PRIMARY KEY (span, tenant, hash, generation, position, log_partition)
 ) WITHOUT ROWID;
 
--- Listings look into blocks of 512 positions of the log. In which of them a value stands, as actor,
--- kind of actor, subject, right, anchor or correlation: hash is the start of its digest. One
--- row for many events that have the same. What was taken away may still be marked.
+-- Which blocks, of 512 positions of the log, have a value as actor, kind of actor, subject, right,
+-- anchor, correlation or keyed hash of the person that a private part names. hash is the start of the
+-- value's digest. Many events of a block need one row. A mark may outlive the row that it was made for.
 CREATE TABLE search_marks (
 	span       BIGINT NOT NULL,
 	tenant     BIGINT NOT NULL,
@@ -136,7 +138,8 @@ CREATE TABLE search_marks (
 	PRIMARY KEY (span, tenant, hash, generation, block)
 ) WITHOUT ROWID;
 
--- The times of a block's events, and of renderedAt: they may be wider than what is left.
+-- The earliest and latest times of a block's events, and of renderedAt. The range may be too wide
+-- after a row was deleted.
 CREATE TABLE search_times (
 	tenant         BIGINT NOT NULL,
 	generation     BIGINT NOT NULL,
@@ -177,7 +180,7 @@ CREATE TABLE set_aside (
 );
 CREATE INDEX set_aside_by_tenant ON set_aside (tenant_id, generation, position);
 
--- Records set aside that no event has released.
+-- Quarantined records that no event has released.
 CREATE VIEW held AS
 	SELECT * FROM set_aside AS s WHERE NOT EXISTS (
 		SELECT 1 FROM common AS c INDEXED BY common_by_released
@@ -187,18 +190,29 @@ CREATE VIEW held AS
 			AND c.subject_id = s.generation || '.' || s.log_partition || '.' || s.position
 			AND t.tenant_id IN (s.tenant_id, 'tnt_system'));
 
--- Events that were rows until their record was set aside and released. They are never
--- rows again. event_id is as in events.
+-- Retracted events: they were rows until their record was quarantined and released, and are
+-- never rows again. event_id is as in events.
 CREATE TABLE withdrawn (
 	event_id        NOT NULL,
 	tenant   BIGINT NOT NULL,
 	PRIMARY KEY (event_id, tenant)
 ) WITHOUT ROWID;
 
--- Where each partition's loader resumes, and what the log says of all before that.
+-- Where each partition's loader resumes, and the log's hash of all before that.
 CREATE TABLE positions (
 	log_partition BIGINT NOT NULL PRIMARY KEY,
 	generation    BIGINT NOT NULL,
 	position      BIGINT NOT NULL,
 	chain         BLOB
 );
+
+-- Erased persons (pipeline.Tombstone), and the key of their hashes.
+CREATE TABLE subject_key (
+	key BLOB NOT NULL
+);
+CREATE TABLE tombstones (
+	tenant_id    TEXT   NOT NULL,
+	subject_hash TEXT   NOT NULL,
+	until        BIGINT NOT NULL, -- of the youngest
+	PRIMARY KEY (tenant_id, subject_hash)
+) WITHOUT ROWID;

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"muniment/bench/compare"
+	"muniment/bench/system"
+	"muniment/pipeline/kafka"
+)
+
+// comparison are the flags of both comparisons.
+type comparison struct {
+	common
+	product
+
+	Connections []int         `help:"Numbers of connections to measure with; default: 1,64,256, of stack 64,256,1024."`
+	Rounds      int           `default:"5" help:"Undisturbed rounds that are wanted; at most three times as many are measured, of stack 3 more."`
+	Warm        time.Duration `default:"1s" help:"How long each measurement runs before it counts."`
+	During      time.Duration `default:"3s" help:"How long it counts."`
+	Profile     time.Duration `default:"15s" help:"How long the product's CPU is profiled (needs the Go tool), of stack half of it; 0: not at all."`
+	JSON        string        `help:"Write every measurement into this file." placeholder:"FILE" type:"path"`
+	Readme      string        `help:"Write the figures into this file, between its two marks." placeholder:"FILE" type:"path"`
+}
+
+// Validate refuses what can't be measured.
+func (c *comparison) Validate() error {
+	for _, n := range c.Connections {
+		if n < 1 || n > 4000 {
+			return errors.New("--connections must be from 1 to 4000")
+		}
+	}
+	if c.Quick && c.Readme != "" {
+		return errors.New("what --quick measures is not for a README")
+	}
+	if c.Rounds < 1 || c.During <= 0 || c.Warm < 0 {
+		return errors.New("--rounds and --during must not be 0")
+	}
+	return nil
+}
+
+// in is the comparison in a folder, with these connections unless the flags name others.
+func (c *comparison) in(dir string, out io.Writer, connections ...int) (compare.Comparison, error) {
+	self, err := os.Executable()
+	if len(c.Connections) > 0 {
+		connections = c.Connections
+	}
+	return compare.Comparison{
+		Exe: c.Muniment, Bench: self, Dir: dir, Out: out, Connections: connections, Rounds: c.Rounds,
+		Warm: c.Warm, During: c.During, Profile: c.Profile,
+	}, err
+}
+
+// publish fails unless every figure that must hold does.
+func (c *comparison) publish(report *compare.Report, out io.Writer) error {
+	if err := report.Publish(out, c.JSON, c.Readme); err != nil {
+		return err
+	}
+	return report.Failed()
+}
+
+type compareCmd struct {
+	comparison
+	Sustain time.Duration `default:"5m" help:"How long the product with its loader is watched under the most connections."`
+	Parts   string        `help:"What go test -bench printed of the parts of a receipt; shown with the figures." placeholder:"FILE" type:"existingfile"`
+}
+
+func (c *compareCmd) Run(ctx context.Context, out io.Writer) error {
+	if err := compare.CheckReadme(c.Readme, false); err != nil { // before a quarter of an hour is lost
+		return err
+	}
+	dir, remove, err := c.folder()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	measured, err := c.in(dir, out, 1, 64, 256)
+	if err != nil {
+		return err
+	}
+	measured.Spare, measured.Sustain = 2*c.Rounds, c.Sustain
+	if c.Quick {
+		measured.Shorten()
+	}
+	var parts []compare.Part
+	if c.Parts != "" {
+		if parts, err = compare.ReadParts(c.Parts); err != nil {
+			return err
+		}
+	}
+	report, err := measured.Run(ctx)
+	if err != nil {
+		return err
+	}
+	report.Parts = parts
+	return c.publish(report, out)
+}
+
+type stackCmd struct {
+	comparison
+	Kafka      []string `required:"" help:"Some brokers." placeholder:"HOST:PORT"`
+	ClickHouse string   `required:"" name:"clickhouse" help:"Any database of the server." placeholder:"URL"`
+	Database   string   `required:"" help:"Any database of the PostgreSQL server." placeholder:"URL"`
+}
+
+func (c *stackCmd) Run(ctx context.Context, out io.Writer) error {
+	if err := compare.CheckReadme(c.Readme, true); err != nil {
+		return err
+	}
+	dir, remove, err := c.folder()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	base, err := c.in(dir, out, 64, 256, 1024)
+	if err != nil {
+		return err
+	}
+	base.Spare, base.Profile = min(c.Rounds, 3), c.Profile/2
+	measured := &compare.StackComparison{
+		Comparison: base, Partitions: 12, Backlog: 10 * time.Second, Lag: 20 * time.Second, PerSecond: 1000,
+		Stack: system.Stack{
+			Engines: system.Engines{Kafka: strings.Join(c.Kafka, ","), ClickHouse: c.ClickHouse, Database: c.Database},
+			OpenLog: func(topic string) (system.ReadCloser, error) {
+				return kafka.Open(kafka.Config{Brokers: c.Kafka, Topic: topic})
+			},
+		},
+	}
+	if c.Quick {
+		measured.Shorten()
+	}
+	report, err := measured.Run(ctx)
+	if err != nil {
+		return err
+	}
+	return c.publish(report, out)
+}

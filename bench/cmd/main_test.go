@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain lets the test binary be muniment-bench when it is called by that name, and builds the
+// muniment that it measures.
+func TestMain(m *testing.M) {
+	testscript.Main(withProduct{m}, map[string]func(){"muniment-bench": main})
+}
+
+// built is the muniment binary.
+var built string
+
+type withProduct struct{ *testing.M }
+
+func (m withProduct) Run() int {
+	dir, err := os.MkdirTemp("", "muniment-bench-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	built = filepath.Join(dir, "muniment")
+	if out, err := exec.Command("go", "build", "-o", built, "muniment").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot build muniment: %s\n%s", err, out)
+		return 1
+	}
+	return m.M.Run()
+}
+
+// long is whether tests have their long forms (make test-full).
+var long = os.Getenv("MUNIMENT_TEST_FULL") != ""
+
+// bench runs a measurement that has to succeed, and returns its standard output.
+func bench(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "muniment-bench", args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	require.NoError(t, err, "%q: %s", args, &said)
+	return string(out)
+}
+
+// TestReadme: a README without marks is refused before a quarter of an hour is lost.
+func TestReadme(t *testing.T) {
+	readme := filepath.Join(t.TempDir(), "README.md")
+	require.NoError(t, os.WriteFile(readme, []byte("# Figures\n"), 0o600))
+	for flags, want := range map[string]string{"--rounds=1": "marks", "--quick": "not for a README"} {
+		out, err := exec.CommandContext(t.Context(), "muniment-bench", "--readme", readme, flags).CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), want)
+	}
+}

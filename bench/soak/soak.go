@@ -1,0 +1,341 @@
+// Package soak measures good traffic beside abuse, and searches the server's log for what it
+// must not hold.
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"muniment/bench/abuse"
+	"muniment/bench/load"
+	"muniment/bench/measure"
+	"muniment/bench/system"
+)
+
+// Soak holds a server under abuse beside good traffic and compares what the good
+// traffic feels with what it felt in the same run without: windows of both kinds
+// alternate, so that whatever else the machine does meets both. It is also the
+// command line of that.
+type Soak struct {
+	Window    time.Duration `default:"4s" help:"Length of one measurement."`
+	Rounds    int           `default:"5" help:"Undisturbed pairs of measurements, without and with an abuse, that are wanted of each; at most two more are made."`
+	Drips     int           `default:"5000" help:"Connections that send a byte a second."`
+	Bombs     int           `default:"1000" help:"Requests with too many or too large headers, in each measurement."`
+	TenantCap int           `default:"16" help:"Each tenant's cap; one presses against it with ten times as many connections."`
+	Quick     bool          `help:"Abuse for a moment, to see that everything works: the figures say nothing."`
+	Dir       string        `help:"Folder for the server's data; default: that of temporary files. A few hundred MB are used meanwhile." type:"existingdir"`
+}
+
+// Validate refuses what can't be measured.
+func (s *Soak) Validate() error {
+	if s.Window < 100*time.Millisecond || s.Rounds < 1 || s.Drips < 1 || s.Bombs < 1 {
+		return errors.New("--window must be at least 100ms, --rounds, --drips and --bombs 1")
+	}
+	if s.TenantCap < load.GoodConnections {
+		return fmt.Errorf("--tenant-cap must be at least %d, which the good tenant may reach", load.GoodConnections)
+	}
+	return nil
+}
+
+// What must hold.
+const (
+	maxSlowdown = 2.0 // of the good traffic's p99
+	// A drip is closed when its request has not arrived within the server's read
+	// timeout.
+	maxDrip = abuse.ReadTimeout + time.Second
+	// Memory is back at its level when it is this close to it.
+	memorySlack = 16 << 20
+	settleTime  = time.Minute
+)
+
+// metricConnections is how many connections the server holds.
+const metricConnections = "muniment_gateway_connections"
+
+// Measure runs the binary exe as the server and bench as the abusers, and reports to out
+// each thing that must hold with its figure. It fails if one doesn't hold; a quick one,
+// if something doesn't work. The server logs at debug level, and all of that is
+// searched.
+func (s *Soak) Measure(ctx context.Context, exe, bench string, out io.Writer) error {
+	warm, spread := 50_000, abuse.ReadTimeout // so many records fill the page cache of the warehouse
+	if s.Quick {
+		s.Window, s.Rounds, s.Drips, s.Bombs = 200*time.Millisecond, 1, 20, 10
+		warm, spread = 100, 100*time.Millisecond
+	}
+	if err := measure.RaiseFileLimit(uint64(s.Drips + 10*s.TenantCap + 1000)); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(s.Dir, "muniment-soak-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	data := filepath.Join(dir, "data")
+	// Clients have machines of their own: here they come before the server, or an
+	// answer would seem late whose reader had to wait for a processor.
+	server, err := system.Start(ctx, exec.Command("nice", "-n", "5", exe, "up", "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+		"--log-level", "debug", "--tenant-cap", strconv.Itoa(s.TenantCap)), data)
+	if err != nil {
+		return err
+	}
+	defer server.Kill()
+	r := &soaking{Soak: s, exe: exe, bench: bench, out: out, server: server, pid: server.PID(), addr: system.HostOf(server.API), enough: warm, spread: spread, limit: settleTime}
+	fmt.Fprintf(out, "%s\n%d × %s without and with each abuse; good traffic of one tenant: %d deliveries a second on %d connections\n\n",
+		measure.DescribeMachine(dir), s.Rounds, s.Window, load.GoodPerSecond, load.GoodConnections)
+	if err := r.register(ctx); err != nil {
+		return err
+	}
+	if err := r.run(ctx); err != nil {
+		return err
+	}
+	if err := server.Stop(); err != nil {
+		return err
+	}
+	if err := r.searchLog(data + ".log"); err != nil {
+		return err
+	}
+	if err := r.report(out); err != nil && !s.Quick {
+		return err
+	}
+	return nil
+}
+
+// soaking is one run.
+type soaking struct {
+	*Soak
+	exe    string // muniment
+	bench  string // its command abuse is abuse.Run
+	out    io.Writer
+	server *system.Server
+	pid    int // the server's
+	addr   string
+	// requests are the good tenant's, greedy those of the one that exceeds its cap.
+	requests, greedy [][]byte
+	hidden           []string // what no log may hold
+	enough           int      // deliveries make a server warm
+	spread, limit    time.Duration
+	abusers          []*abuse.Process // under way
+	most             int64            // memory seen under the present abuse
+	findings
+}
+
+// register makes both tenants, and remembers what must stay between them and the
+// server.
+func (r *soaking) register(ctx context.Context) error {
+	for _, to := range []*[][]byte{&r.requests, &r.greedy} {
+		tenant, err := load.Register(ctx, r.exe, r.server, r.server.API)
+		if err != nil {
+			return err
+		}
+		bodies, err := load.Bodies(256, load.BodySeed, tenant.Rights)
+		if err != nil {
+			return err
+		}
+		if err := r.hide(tenant.Client.Key, bodies); err != nil {
+			return err
+		}
+		*to = load.Requests(tenant.Client.Key, bodies)
+	}
+	return nil
+}
+
+func (r *soaking) run(ctx context.Context) error {
+	if err := r.warm(ctx); err != nil {
+		return err
+	}
+	level, err := r.memory(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.dripping(ctx); err != nil {
+		return err
+	}
+	if err := r.settle(ctx, "after the drips", level); err != nil {
+		return err
+	}
+	if err := r.crowding(ctx); err != nil {
+		return err
+	}
+	return r.settle(ctx, "after the crowd", level)
+}
+
+// warm has a tenant within its cap deliver as fast as it can, until caches, pools
+// and the runtime have found their size.
+func (r *soaking) warm(ctx context.Context) error {
+	fmt.Fprintf(r.out, "warming up with %s deliveries\n", measure.Count(r.enough))
+	busy, err := (&abuse.Abuse{Kind: abuse.Crowd, Addr: r.addr, Connections: r.TenantCap, Requests: r.greedy}).Launch(ctx, r.bench)
+	if err != nil {
+		return err
+	}
+	warm, cancel := context.WithTimeout(ctx, 30*time.Second) // a slow machine is warm by then
+	defer cancel()
+	err = system.Until(warm, func() (bool, error) {
+		end, err := r.server.Gauges(ctx, system.MetricEnd)
+		return err == nil && end[0] >= float64(r.enough), err
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil
+	}
+	if _, stopErr := busy.Stop(); err != nil || stopErr != nil {
+		return errors.Join(err, stopErr)
+	}
+	_, err = r.measure(ctx)
+	return err
+}
+
+// measure sends good traffic for one window.
+func (r *soaking) measure(ctx context.Context) (window, error) {
+	before, err := r.spent()
+	if err != nil {
+		return window{}, err
+	}
+	latencies, err := load.Steady(ctx, r.addr, r.requests, load.GoodConnections, load.GoodPerSecond, r.Window)
+	if err != nil {
+		return window{}, fmt.Errorf("good traffic suffered: %w", err)
+	}
+	after, err := r.spent()
+	if err != nil {
+		return window{}, err
+	}
+	return newWindow(latencies, before, after), nil
+}
+
+// spent is the CPU of the machine, and that of server, abusers and this process.
+func (r *soaking) spent() (measure.Meters, error) {
+	var abusers []int
+	for _, a := range r.abusers {
+		abusers = append(abusers, a.PID())
+	}
+	return measure.ReadMeters(r.pid, abusers...)
+}
+
+// alternate measures rounds without and with abuses. It returns what came of each
+// abuse, and of how many rounds.
+func (r *soaking) alternate(ctx context.Context, what string, abuses ...*abuse.Abuse) (got []abuse.Counts, rounds int, err error) {
+	const more = 2
+	var pairs []pair
+	got, r.most = make([]abuse.Counts, len(abuses)), 0
+	for calm := 0; calm < r.Rounds && rounds < r.Rounds+more; rounds++ {
+		if err := r.awaitClosed(ctx); err != nil {
+			return nil, 0, err
+		}
+		var p pair
+		if p.quiet, err = r.measure(ctx); err != nil {
+			return nil, 0, err
+		}
+		if p.loud, err = r.beside(ctx, abuses, got); err != nil {
+			return nil, 0, err
+		}
+		if pairs = append(pairs, p); !p.disturbed() {
+			calm++
+		}
+		fmt.Fprintf(r.out, "round %d  p50 %s, p99 %s without; %s, %s with %s%s\n", rounds+1,
+			measure.Millis(p.quiet.p50), measure.Millis(p.quiet.p99), measure.Millis(p.loud.p50), measure.Millis(p.loud.p99), what, p.disturbance())
+	}
+	r.slowdown(what, pairs)
+	return got, rounds, nil
+}
+
+// awaitClosed waits until the server has closed what an abuse has left behind, such as refusals
+// that are held back: it would make the next window look worse that is measured without.
+func (r *soaking) awaitClosed(ctx context.Context) error {
+	const few = 8 // connections of clients that register and administer
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
+	if err := system.Until(ctx, func() (bool, error) {
+		open, err := r.server.Gauges(ctx, metricConnections)
+		return err == nil && open[0] <= few, err
+	}); err != nil {
+		return fmt.Errorf("the server keeps connections that were closed: %w", err)
+	}
+	return nil
+}
+
+// beside measures one window while abuses are under way.
+func (r *soaking) beside(ctx context.Context, abuses []*abuse.Abuse, got []abuse.Counts) (w window, err error) {
+	defer func() {
+		for i, a := range r.abusers {
+			one, stopErr := a.Stop()
+			got[i].Add(one)
+			err = errors.Join(err, stopErr)
+		}
+		r.abusers = nil
+	}()
+	for _, a := range abuses {
+		abuser, err := a.Launch(ctx, r.bench)
+		if err != nil {
+			return w, err
+		}
+		r.abusers = append(r.abusers, abuser)
+	}
+	if w, err = r.measure(ctx); err != nil {
+		return w, err
+	}
+	now, err := measure.ProcessMemory(r.pid)
+	r.most = max(r.most, now)
+	return w, err
+}
+
+// dripping is the abuse by slow and by bloated requests.
+func (r *soaking) dripping(ctx context.Context) error {
+	got, rounds, err := r.alternate(ctx, fmt.Sprintf("%s drips and %s header bombs", measure.Count(r.Drips), measure.Count(r.Bombs)),
+		&abuse.Abuse{Kind: abuse.Drips, Addr: r.addr, Connections: r.Drips, During: r.spread},
+		&abuse.Abuse{Kind: abuse.Bombs, Addr: r.addr, Connections: r.Bombs, During: r.Window * 9 / 10})
+	if err != nil {
+		return err
+	}
+	r.drips(got[0])
+	r.bombs(got[1], rounds*r.Bombs)
+	return nil
+}
+
+// crowding is the abuse by one tenant at ten times its cap.
+func (r *soaking) crowding(ctx context.Context) error {
+	got, _, err := r.alternate(ctx, fmt.Sprintf("a tenant at 10 × its cap of %d", r.TenantCap),
+		&abuse.Abuse{Kind: abuse.Crowd, Addr: r.addr, Connections: 10 * r.TenantCap, Requests: r.greedy})
+	if err != nil {
+		return err
+	}
+	r.crowd(got[0])
+	return nil
+}
+
+// settle waits for the memory to come back to its level.
+func (r *soaking) settle(ctx context.Context, when string, level int64) error {
+	began := time.Now()
+	waiting, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
+	var now int64
+	err := system.Until(waiting, func() (_ bool, err error) {
+		now, err = r.memory(ctx)
+		return err == nil && now <= level+memorySlack, err
+	})
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+		return err
+	}
+	r.level(when, level, r.most, now, time.Since(began))
+	return nil
+}
+
+// memory is what the server holds once it has loaded everything, and after a
+// collection.
+func (r *soaking) memory(ctx context.Context) (int64, error) {
+	if err := r.server.AwaitLoaded(ctx); err != nil {
+		return 0, err
+	}
+	token, err := r.server.AdminToken()
+	if err != nil {
+		return 0, err
+	}
+	operator := system.Client{API: r.server.Admin, Key: token}
+	if err := operator.Download(ctx, "/debug/pprof/heap?gc=1", os.DevNull); err != nil {
+		return 0, err
+	}
+	return measure.ProcessMemory(r.pid)
+}

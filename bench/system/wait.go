@@ -1,0 +1,49 @@
+package system
+
+import (
+	"context"
+	"time"
+)
+
+// Until calls done every 100 ms until it returns true or an error, or ctx ends.
+func Until(ctx context.Context, done func() (bool, error)) error {
+	for {
+		if yes, err := done(); yes || err != nil {
+			return err
+		}
+		if err := Pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// Pause waits for d, or returns the error of ctx.
+func Pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Every calls f at once and then after each pause, until ctx is done.
+func Every(ctx context.Context, pause time.Duration, f func() error) error {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		if err := f(); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package dispute
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// TestHeldAmount: a dispute is priced while it is unresolved and once it is upheld, and comes to
+// nothing once it is rejected. Each of two about one receipt is priced by itself.
+func TestHeldAmount(t *testing.T) {
+	r := newService(t, t.TempDir())
+	var asked []Exclusion
+	r.heldAmount = func(_ context.Context, of string, x *Exclusion) ([]Amount, error) {
+		require.Equal(t, tenantID, of)
+		asked = append(asked, *x)
+		return []Amount{{"EUR", "7"}}, nil
+	}
+	ids := r.loaded().receipts(2)
+	first, second := r.mustOpen(t, ofReceipts(ids...)), r.mustOpen(t, ofReceipts(ids[0]))
+	ctx := auth.WithPrincipal(t.Context(), auth.Principal{Key: &api.Key{TenantID: tenantID}})
+	held := func(id string) []Amount {
+		t.Helper()
+		d, err := r.get(ctx, &disputePath{id})
+		require.NoError(t, err)
+		require.Equal(t, id, d.Dispute.ID)
+		return d.Dispute.HeldAmount
+	}
+	require.Equal(t, []Amount{{"EUR", "7"}}, held(first.ID))
+	require.Equal(t, []Amount{{"EUR", "7"}}, held(second.ID))
+	require.Equal(t, []Exclusion{{ID: first.ID, State: Open, ReceiptIDs: ids}, {ID: second.ID, State: Open, ReceiptIDs: ids[:1]}}, asked)
+	upheld, rejected := Upheld, Rejected
+	for id, outcome := range map[string]*Outcome{first.ID: &upheld, second.ID: &rejected} {
+		_, err := r.move(t.Context(), move{tenantID: tenantID, id: id, action: Resolve, outcome: outcome, byOrgID: "org_c", tenantOrgID: "org_c", by: byKey})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []Amount{{"EUR", "7"}}, held(first.ID))
+	require.Equal(t, []Amount{}, held(second.ID), "its deliveries are settled")
+
+	r.heldAmount = func(context.Context, string, *Exclusion) ([]Amount, error) {
+		return []Amount{{"EUR", "7"}}, errors.New("away")
+	}
+	require.Nil(t, held(first.ID), "the dispute is answered")
+}

@@ -1,0 +1,200 @@
+package dispute
+
+import (
+	"context"
+	"net/http"
+
+	"muniment/control/route"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// Routes adds the service's operations to the API.
+func (r *Service) Routes(a route.API) {
+	const read, write = route.Scope(api.DisputesRead), route.Scope(api.DisputesWrite)
+	route.Add(a, route.Operation{ID: "open-dispute", Method: http.MethodPost, Path: "/v1/disputes", Tag: "Disputes", Access: write, Heavy: true,
+		Summary: "Dispute receipts, or the deliveries of a right in a window",
+		Description: "Either receiptIds, or rightId with window. What is disputed is held out of settlement until the dispute is resolved, and for good if it is UPHELD. " +
+			"404 if a receipt is not in the warehouse, which may be some seconds behind. A tenant has 1,000 unresolved disputes at most.", Errors: []int{http.StatusNotFound}}, r.post)
+	route.Add(a, route.Operation{ID: "list-disputes", Method: http.MethodGet, Path: "/v1/disputes", Tag: "Disputes", Access: read,
+		Summary: "List the disputes without their evidence, newest first"}, r.getAll)
+	route.Add(a, route.Operation{ID: "get-dispute", Method: http.MethodGet, Path: "/v1/disputes/{disputeId}", Tag: "Disputes", Access: read, Heavy: true,
+		Summary: "Get a dispute with its evidence and what it holds out"}, r.get)
+	route.Add(a, route.Operation{ID: "investigate-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/investigate", Tag: "Disputes", Access: write,
+		Summary: "Begin to investigate a dispute that is OPEN"}, r.postInvestigate)
+	route.Add(a, route.Operation{ID: "respond-to-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/respond", Tag: "Disputes", Access: write,
+		Summary: "Respond with evidence to a dispute that is INVESTIGATING"}, r.postRespond)
+	route.Add(a, route.Operation{ID: "resolve-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/resolve", Tag: "Disputes", Access: write,
+		Summary: "Uphold a dispute, which excludes its deliveries from settlement for good, or reject it"}, r.postResolve)
+}
+
+// The answers about disputes.
+type (
+	// DisputeData is the answer about one dispute.
+	DisputeData struct {
+		Dispute Dispute `json:"dispute"`
+	}
+	// PricedDisputeData is the response about one dispute, with the amount that it holds.
+	PricedDisputeData struct {
+		Dispute PricedDispute `json:"dispute"`
+	}
+	// PricedDispute is a dispute with the amount that it holds.
+	PricedDispute struct {
+		Dispute
+		HeldAmount []Amount `json:"heldAmount" nullable:"true" doc:"By currency: what its deliveries are worth by the rules as they are now, without minimums and caps; null while that can't be computed, as the warehouse is away. A delivery under several disputes counts in each. Once it is RESOLVED: what UPHELD excludes for good; nothing if it was REJECTED."`
+	}
+	// Amount is money in one currency.
+	Amount struct {
+		Currency string `json:"currency" doc:"Three capital letters."`
+		Amount   string `json:"amount" doc:"Decimal."`
+	}
+	// DisputeList is one page of disputes.
+	DisputeList struct {
+		Disputes   []DisputeSummary `json:"disputes"`
+		NextCursor *string          `json:"nextCursor"`
+	}
+)
+
+// NewDispute asks for a dispute.
+type NewDispute struct {
+	ReceiptIDs    []string      `json:"receiptIds,omitempty" maxItems:"1000" maxLength:"64" doc:"The receipts to dispute, each once. Excludes rightId and window."`
+	RightID       *string       `json:"rightId,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"The right whose deliveries are disputed, not those of rights derived from it; requires window."`
+	Window        *NewWindow    `json:"window,omitempty" doc:"When they were shown, 400 days at most; requires rightId."`
+	RaisedByOrgID *route.OrgID  `json:"raisedByOrgId,omitempty" nullable:"true" doc:"The organisation that disputes them. Default: the tenant's."`
+	Reason        string        `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Evidence      []NewEvidence `json:"evidence,omitempty" maxItems:"20" doc:"What is put forward with it."`
+}
+
+// NewWindow is when what is to be disputed was shown.
+type NewWindow struct {
+	_    struct{}   `nullable:"true"`
+	From route.Time `json:"from" doc:"At or after it."`
+	To   route.Time `json:"to" doc:"Before it."`
+}
+
+// SchemaName is for the document.
+func (NewWindow) SchemaName() string { return "NewDisputeWindow" }
+
+// NewEvidence is put forward.
+type NewEvidence struct {
+	Text       string   `json:"text" minLength:"1" maxLength:"4096" doc:"What it says, of up to 4096 bytes. Kept in the audit log for good: no place for personal data."`
+	References []string `json:"references,omitempty" maxItems:"20" minLength:"1" maxLength:"256" doc:"Where to find more: URLs, or names of documents, of up to 256 bytes. Kept in the audit log for good: no place for personal data." example:"[\"https://example.com/invalid-traffic/2026-11\"]"`
+}
+
+// SchemaName is for the document.
+func (NewEvidence) SchemaName() string { return "NewDisputeEvidence" }
+
+// dispute is what is asked for, for an organisation unless another is named.
+func (n *NewDispute) dispute(tenantID, orgID string) (d Dispute, err error) {
+	d.TenantID, d.ReceiptIDs, d.RightID, d.RaisedByOrgID, d.Reason = tenantID, append([]string{}, n.ReceiptIDs...), n.RightID, given(n.RaisedByOrgID, orgID), n.Reason
+	if n.Window == nil {
+		return d, nil
+	}
+	if d.Window.From, err = route.Given("window.from", &n.Window.From); err != nil {
+		return d, err
+	}
+	d.Window.To, err = route.Given("window.to", &n.Window.To)
+	return d, err
+}
+
+// given is the organisation that a caller names, or else another.
+func given(named *route.OrgID, orgID string) string {
+	if named != nil {
+		return string(*named)
+	}
+	return orgID
+}
+
+type openInput struct{ Body NewDispute }
+
+func (r *Service) post(ctx context.Context, in *openInput) (DisputeData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	asked, err := in.Body.dispute(caller.TenantID, caller.OrgID)
+	if err != nil {
+		return DisputeData{}, err
+	}
+	made, err := r.open(ctx, asked, in.Body.Evidence, caller.OrgID, store.ByKey(caller.ID))
+	return DisputeData{made}, err
+}
+
+type listInput struct {
+	route.Page
+	RightID   string `query:"rightId" maxLength:"64" doc:"Only disputes about this right by its id, not those about its receipts."`
+	ReceiptID string `query:"receiptId" maxLength:"64" doc:"Only disputes that name this receipt."`
+	State     string `query:"state" enum:"OPEN,INVESTIGATING,RESPONDED,RESOLVED" doc:"Only disputes in this state."`
+}
+
+func (r *Service) getAll(ctx context.Context, in *listInput) (DisputeList, error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return DisputeList{}, err
+	}
+	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.ReceiptID, in.State}, slice)
+	return DisputeList{page, route.Cursor(next)}, err
+}
+
+type disputePath struct {
+	DisputeID string `path:"disputeId"`
+}
+
+// SchemaName is for the document.
+func (Amount) SchemaName() string { return "DisputedAmount" }
+
+func (r *Service) get(ctx context.Context, in *disputePath) (PricedDisputeData, error) {
+	d, err := disputes.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.DisputeID)
+	if err != nil {
+		return PricedDisputeData{}, err
+	}
+	priced := PricedDispute{*d, []Amount{}}
+	if x := d.exclusion(); x.excludes() {
+		if priced.HeldAmount, err = r.heldAmount(ctx, d.TenantID, &x); err != nil { // who handles a dispute needs it all the same
+			priced.HeldAmount = nil
+		}
+	}
+	return PricedDisputeData{priced}, nil
+}
+
+// asked moves a dispute of the caller's, for the tenant's organisation unless another acts.
+func (r *Service) asked(ctx context.Context, id string, a Action, how move) (DisputeData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	how.tenantID, how.id, how.action, how.tenantOrgID, how.by = caller.TenantID, id, a, caller.OrgID, store.ByKey(caller.ID)
+	if how.byOrgID == "" {
+		how.byOrgID = caller.OrgID
+	}
+	moved, err := r.move(ctx, how)
+	return DisputeData{moved}, err
+}
+
+func (r *Service) postInvestigate(ctx context.Context, in *disputePath) (DisputeData, error) {
+	return r.asked(ctx, in.DisputeID, Investigate, move{})
+}
+
+// NewResponse says what is put forward against a dispute, or for it.
+type NewResponse struct {
+	ByOrgID  *route.OrgID  `json:"byOrgId,omitempty" nullable:"true" doc:"The organisation that responds. Default: the tenant's."`
+	Evidence []NewEvidence `json:"evidence" minItems:"1" maxItems:"20" doc:"What is put forward."`
+}
+
+// SchemaName is for the document.
+func (NewResponse) SchemaName() string { return "NewDisputeResponse" }
+
+func (r *Service) postRespond(ctx context.Context, in *struct {
+	DisputeID string `path:"disputeId"`
+	Body      NewResponse
+}) (DisputeData, error) {
+	return r.asked(ctx, in.DisputeID, Respond, move{byOrgID: given(in.Body.ByOrgID, ""), evidence: in.Body.Evidence})
+}
+
+// DisputeResolution says how a dispute ends.
+type DisputeResolution struct {
+	Outcome    Outcome `json:"outcome" enum:"UPHELD,REJECTED" doc:"UPHELD excludes the deliveries from settlement for good; REJECTED lets them be settled."`
+	Resolution *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+}
+
+func (r *Service) postResolve(ctx context.Context, in *struct {
+	DisputeID string `path:"disputeId"`
+	Body      DisputeResolution
+}) (DisputeData, error) {
+	return r.asked(ctx, in.DisputeID, Resolve, move{outcome: &in.Body.Outcome, resolution: in.Body.Resolution})
+}

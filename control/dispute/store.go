@@ -1,0 +1,86 @@
+package dispute
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+var (
+	disputes = store.Machine[Dispute, Action, State]{
+		Records: store.Records[Dispute]{Noun: "dispute", Table: "disputes"}, Steps: transitions,
+	}
+	summaries = store.Records[DisputeSummary]{Noun: "dispute", Table: "disputes"}
+)
+
+// filter keeps the disputes that have each given value.
+type filter struct{ rightID, receiptID, state string }
+
+// list lists the tenant's disputes, newest first.
+func list(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []DisputeSummary, next string, err error) {
+	var w store.Where
+	w.Is("right_id", f.rightID)
+	w.Is("state", f.state)
+	if f.receiptID != "" {
+		w.And("dispute_id IN (SELECT r.dispute_id FROM dispute_receipts r WHERE r.receipt_id = $)", f.receiptID)
+	}
+	return summaries.Page(ctx, q, tenantID, w, s)
+}
+
+// hasSpace refuses a dispute more than a tenant may have unresolved.
+func hasSpace(ctx context.Context, tx *store.Tx, tenantID string) error {
+	n, err := store.Count(ctx, tx, "unresolved disputes", `SELECT COUNT(*) FROM disputes WHERE tenant_id = $1 AND state IN ('OPEN', 'INVESTIGATING', 'RESPONDED')`, tenantID)
+	if err == nil && n >= maxUnresolved {
+		err = api.Conflict(fmt.Sprintf("the tenant has %d unresolved disputes, which is all that it may have: resolve one", n))
+	}
+	return err
+}
+
+// insertReceipts writes by which receipts a dispute is found.
+func insertReceipts(ctx context.Context, tx *store.Tx, d *Dispute) error {
+	if len(d.ReceiptIDs) == 0 {
+		return nil
+	}
+	args, rows := []any{d.TenantID, d.ID}, make([]string, len(d.ReceiptIDs))
+	for i, id := range d.ReceiptIDs {
+		args = append(args, id)
+		rows[i] = fmt.Sprintf("($1, $2, $%d)", len(args))
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO dispute_receipts (tenant_id, dispute_id, receipt_id) VALUES `+strings.Join(rows, ", "), args...); err != nil {
+		return fmt.Errorf("cannot write the receipts of the dispute %s: %w", d.ID, err)
+	}
+	return nil
+}
+
+// Holding are the tenant's disputes that exclude deliveries from settlement: those that are
+// unresolved, and those that were UPHELD, oldest first.
+func Holding(ctx context.Context, q store.Querier, tenantID string) (Excluded, error) {
+	return store.List(ctx, q, "the disputes of "+tenantID+" that exclude deliveries", func(row store.Row) (x Exclusion, err error) {
+		d, err := summaries.Scan(row)
+		return d.exclusion(), err
+	}, summaries.Select()+` WHERE tenant_id = $1 AND (state <> 'RESOLVED' OR outcome = 'UPHELD') ORDER BY dispute_id`, tenantID)
+}
+
+// Replay applies the newest event of a dispute for store.Replay: one that was resolved is so, whatever
+// the database says; an older one is brought to where it was, and one that the database lacks is there
+// again, or a statement would bill what it holds out.
+func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	was, said, err := disputes.InEvent(ctx, tx, e)
+	if err != nil || said == nil {
+		return false, err
+	}
+	if was != nil && (said.State == Resolved || said.Revision <= was.Revision) {
+		return disputes.ReplayClosed(ctx, tx, e)
+	}
+	if err := disputes.Restore(ctx, tx, was, said); err != nil || was != nil {
+		return err == nil, err
+	}
+	return true, insertReceipts(ctx, tx, said)
+}
+
+// Sections are what an export of the tenant has of this package.
+var Sections = []store.Section{disputes.Section("disputes")}

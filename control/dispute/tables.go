@@ -1,0 +1,6 @@
+package dispute
+
+import "muniment/control/store"
+
+// Tables are those of this package.
+var Tables = store.Tables{{Name: "dispute_receipts"}, {Name: "disputes"}}

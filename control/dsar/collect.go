@@ -1,0 +1,274 @@
+package dsar
+
+import (
+	"context"
+	"slices"
+
+	"muniment/control/challenge"
+	"muniment/control/dispute"
+	"muniment/control/erasure"
+	"muniment/control/ingest"
+	"muniment/control/offer"
+	"muniment/control/proof"
+	"muniment/control/right"
+	"muniment/control/settle"
+	"muniment/control/statement"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/control/webhook"
+	"muniment/gate"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// configuration are the records of a tenant that are no person's.
+var configuration = slices.Concat(tenant.Sections, right.Sections, offer.Sections, challenge.Sections, dispute.Sections, ingest.Sections, settle.Sections, statement.Sections, proof.Sections, webhook.Sections, erasure.Sections)
+
+// deliveryRow is a delivery with its private part. event and private are verbatim: who has
+// them can verify receipt, witness and commitment.
+type deliveryRow struct {
+	EventID            string        `json:"eventId"`
+	ReceiptID          string        `json:"receiptId"`
+	IssuedAt           store.Instant `json:"issuedAt"`
+	RenderedAt         store.Instant `json:"renderedAt"`
+	RightID            string        `json:"rightId"`
+	RightRevision      int64         `json:"rightRevision"`
+	BasisID            string        `json:"basisId"`
+	Substrate          string        `json:"substrate"`
+	SpatialAnchorID    string        `json:"spatialAnchorId"`
+	SpatialPlacementID *string       `json:"spatialPlacementId"`
+	CorrelationID      *string       `json:"correlationId"`
+	DwellMs            float64       `json:"dwellMs"`
+	Metered            bool          `json:"metered"`
+	Reason             string        `json:"reason"`
+	MeteringBasis      string        `json:"meteringBasis"`
+	QuantityMs         int64         `json:"quantityMs"`
+	DataSubjectID      *string       `json:"dataSubjectId"`
+	AttentionMs        *int64        `json:"attentionMs"`
+	Telemetry          canonical     `json:"telemetry"`
+	Event              canonical     `json:"event"`
+	Private            canonical     `json:"private"`
+}
+
+// canonical is a JSON text as RFC 8785 spells it.
+type canonical []byte
+
+// eventRow is any other event.
+type eventRow struct {
+	EventID       string        `json:"eventId"`
+	Type          string        `json:"type"`
+	At            store.Instant `json:"at"`
+	ActorKind     string        `json:"actorKind"`
+	ActorID       string        `json:"actorId"`
+	SubjectKind   string        `json:"subjectKind"`
+	SubjectID     string        `json:"subjectId"`
+	DataSubjectID *string       `json:"dataSubjectId"`
+	Event         canonical     `json:"event"`
+	Private       canonical     `json:"private"`
+}
+
+// deliveryOf is the row of a delivery.
+func deliveryOf(row *pipeline.Row) (d deliveryRow, err error) {
+	_, recorded, err := sealer.CheckRecord(&row.Record)
+	if err != nil {
+		return d, err
+	}
+	m, receipt := row.Delivery, &recorded.Receipt
+	d = deliveryRow{
+		EventID: row.EventID, ReceiptID: m.ReceiptID, IssuedAt: store.At(m.IssuedAt), RenderedAt: store.At(m.RenderedAt), RightID: m.RightID, RightRevision: m.RightRevision,
+		BasisID: m.BasisID, Substrate: m.Substrate, SpatialAnchorID: receipt.SpatialAnchorID, SpatialPlacementID: receipt.SpatialPlacementID, CorrelationID: receipt.CorrelationID,
+		DwellMs: receipt.DwellMs, Metered: m.Metered, Reason: m.Reason, MeteringBasis: m.MeteringBasis, QuantityMs: m.QuantityMs, Event: row.Event,
+	}
+	if len(row.Private) == 0 {
+		return d, nil
+	}
+	p, err := sealer.ParsePrivate(row.Private)
+	if err != nil {
+		return d, err
+	}
+	d.Private, d.Telemetry = row.Private, p.Telemetry
+	if p.DataSubject != "" {
+		d.DataSubjectID = &p.DataSubject
+	}
+	if p.AttentionMs >= 0 {
+		d.AttentionMs = &p.AttentionMs
+	}
+	return d, nil
+}
+
+func eventOf(row *pipeline.Row) eventRow {
+	e := eventRow{
+		EventID: row.EventID, Type: row.Type, At: store.At(row.At), ActorKind: row.ActorKind, ActorID: row.ActorID, SubjectKind: row.SubjectKind, SubjectID: row.SubjectID, Event: row.Event,
+	}
+	if len(row.Private) > 0 {
+		e.Private = row.Private
+	}
+	if subject := sealer.DataSubject(row.Private); subject != "" {
+		e.DataSubjectID = &subject
+	}
+	return e
+}
+
+// collection is the collecting of one job, as of one moment.
+type collection struct {
+	*Service
+	job   *Job
+	asOf  sealer.Position
+	q     store.Querier // one state of the database
+	begin func(name string, like any) error
+	take  func(row any) error
+	// kept are the rights that a slice is of; nil: all.
+	kept map[string]bool
+}
+
+// records reads the sections of the database, in one state of it.
+func (c *collection) records(ctx context.Context) error {
+	steps := []func(context.Context) error{c.heldRows, c.jobs}
+	switch c.job.Scope.Kind {
+	case TenantFull:
+		steps = append(steps, c.configuration)
+	case TenantSlice: // which held rows are in it depends on the rights
+		steps = []func(context.Context) error{c.rights, c.heldRows}
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// query is for all that the job is about.
+func (c *collection) query() (q pipeline.EventQuery, few bool) {
+	q.TenantID = c.job.TenantID
+	if subject := c.job.Scope.DataSubjectID; subject != nil {
+		q.DataSubject = *subject
+		return q, true
+	}
+	return q, false
+}
+
+func (c *collection) deliveries(ctx context.Context) error {
+	if err := c.begin("deliveries", deliveryRow{}); err != nil {
+		return err
+	}
+	s := &c.job.Scope
+	q, few := c.query()
+	q.Types = []string{sealer.TypeDelivery}
+	q.RenderedFrom, q.RenderedTo = s.WindowStart.Time, s.WindowEnd.Time
+	return c.scan(ctx, q, c.asOf, few, func(row *pipeline.Row) error {
+		if c.kept != nil && !c.kept[row.Delivery.RightID] || !s.of(row.Delivery.Substrate) {
+			return nil
+		}
+		d, err := deliveryOf(row)
+		if err != nil {
+			return err
+		}
+		return c.take(d)
+	})
+}
+
+// of says whether a slice is of a substrate.
+func (s *Scope) of(substrate string) bool {
+	return len(s.Substrates) == 0 || slices.Contains(s.Substrates, gate.Any.String()) || slices.Contains(s.Substrates, substrate)
+}
+
+// events are those that are no delivery. Of a slice of some rights they are those about these.
+func (c *collection) events(ctx context.Context) error {
+	if err := c.begin("events", eventRow{}); err != nil {
+		return err
+	}
+	s := &c.job.Scope
+	q, few := c.query()
+	q.NoDeliveries, q.From, q.To = true, s.WindowStart.Time, s.WindowEnd.Time
+	return c.scan(ctx, q, c.asOf, few, func(row *pipeline.Row) error {
+		if c.kept != nil && (row.SubjectKind != "right" || !c.kept[row.SubjectID]) {
+			return nil
+		}
+		return c.take(eventOf(row))
+	})
+}
+
+// heldRows have no right yet, so a slice of some rights has none.
+func (c *collection) heldRows(ctx context.Context) error {
+	if err := c.begin("heldRows", ingest.HeldPerson{}); err != nil || c.kept != nil {
+		return err
+	}
+	s, subject := &c.job.Scope, ""
+	if s.DataSubjectID != nil {
+		subject = *s.DataSubjectID
+	}
+	return ingest.EachHeld(ctx, c.q, c.job.TenantID, subject, func(h ingest.HeldPerson) error {
+		if s.Kind == TenantSlice && (h.PlayedAt.Before(s.WindowStart.Time) || !h.PlayedAt.Before(s.WindowEnd.Time)) {
+			return nil
+		}
+		return c.take(h)
+	})
+}
+
+// jobs are the DSAR jobs, or those about the person.
+func (c *collection) jobs(ctx context.Context) error {
+	if err := c.begin("dsarJobs", View{}); err != nil {
+		return err
+	}
+	var w store.Where
+	if subject := c.job.Scope.DataSubjectID; subject != nil {
+		w.Is("data_subject_id", *subject)
+	}
+	for s := (store.Slice{Limit: 500}); ; {
+		page, next, err := jobs.Page(ctx, c.q, c.job.TenantID, w, s)
+		if err != nil {
+			return err
+		}
+		list, err := views(ctx, c.q, page)
+		if err != nil {
+			return err
+		}
+		for _, v := range list {
+			if err := c.take(v); err != nil {
+				return err
+			}
+		}
+		if s.Behind = next; next == "" {
+			return nil
+		}
+	}
+}
+
+func (c *collection) configuration(ctx context.Context) error {
+	for _, s := range configuration {
+		if err := c.begin(s.Name, s.Row); err != nil {
+			return err
+		}
+		if err := s.Each(ctx, c.q, c.job.TenantID, c.take); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rights are those of a slice: whose scope lists one of its campaigns, on one of its substrates.
+func (c *collection) rights(ctx context.Context) error {
+	if err := c.begin("rights", right.Right{}); err != nil {
+		return err
+	}
+	s := &c.job.Scope
+	if len(s.CampaignIDs) > 0 || !s.of(gate.Any.String()) {
+		c.kept = map[string]bool{}
+	}
+	return right.Rights.Each(ctx, c.q, c.job.TenantID, func(row any) error {
+		r := row.(right.Right)
+		campaigns, err := r.Campaigns()
+		if err != nil {
+			return err
+		}
+		listed := func(campaign string) bool { return slices.Contains(campaigns, campaign) }
+		if len(s.CampaignIDs) > 0 && !slices.ContainsFunc(s.CampaignIDs, listed) || r.Substrate != gate.Any.String() && !s.of(r.Substrate) {
+			return nil
+		}
+		if c.kept != nil {
+			c.kept[r.ID] = true
+		}
+		return c.take(r)
+	})
+}

@@ -1,0 +1,191 @@
+package dsar
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"gocloud.dev/gcerrors"
+
+	"muniment/control/route"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// linkLife is how long a link may be used.
+const linkLife = 15 * time.Minute
+
+const pathDownloads = "/downloads/"
+
+func (s *Service) downloadRoutes(a route.API) {
+	route.Add(a, route.Operation{ID: "get-dsar-bundle", Method: http.MethodGet, Path: "/v1/compliance/dsar/{jobId}/bundle", Tag: "Compliance", Access: route.Scope(api.AuditRead),
+		Summary: "Get a link to the bundle of a DSAR job", Errors: []int{http.StatusConflict},
+		Description: "The link works for 15 minutes, without a key, until the bundle was downloaded whole by any link to it. 409 unless the job is READY, and once its bundle is deleted. " +
+			"The bundle is a zip file for muniment verify: a file a section, and a signed manifest of them."}, s.getBundle)
+	route.AddFile(a, route.Operation{ID: "download-bundle", Method: http.MethodGet, Path: pathDownloads + "{token}", Tag: "Compliance",
+		Access:  route.Own{Let: s.let, Tenant: func(ctx context.Context) string { return linked(ctx).TenantID }, Security: []map[string][]string{}},
+		Summary: "Download a bundle by its link", Heavy: true, Content: route.Content{Type: bundleType, Note: "The bundle"}}, s.download)
+}
+
+// BundleLink is the answer about a bundle.
+type BundleLink struct {
+	Job       View          `json:"job" doc:"With the link in its delivery."`
+	BundleURL string        `json:"bundleUrl" doc:"Anyone who has it can download the bundle: keep it out of logs."`
+	ExpiresAt store.Instant `json:"expiresAt" doc:"The end of the link."`
+}
+
+// SchemaName is for the document.
+func (BundleLink) SchemaName() string { return "DSARBundleLink" }
+
+type bundleInput struct {
+	route.Origin        // the link is where its maker has called
+	JobID        string `path:"jobId"`
+}
+
+var errNoBundle = api.Conflict("there is no bundle: the job is not READY, or its bundle was deleted")
+
+func (s *Service) getBundle(ctx context.Context, in *bundleInput) (l BundleLink, err error) {
+	caller := auth.PrincipalFrom(ctx)
+	var j *Job
+	if j, l.Job, err = find(ctx, s.db.Read(), caller.TenantID, in.JobID); err != nil {
+		return l, err
+	}
+	now := store.At(s.db.Now())
+	if j.Bundle.StoreKey == nil || j.Bundle.Secret == nil || !now.Before(j.Bundle.ExpiresAt.Time) {
+		return l, errNoBundle
+	}
+	l.ExpiresAt = store.At(now.Add(linkLife))
+	if j.Bundle.ExpiresAt.Before(l.ExpiresAt.Time) {
+		l.ExpiresAt = j.Bundle.ExpiresAt
+	}
+	t := token{job: strings.TrimPrefix(j.ID, string(prefix)), key: strings.TrimPrefix(caller.ID, string(api.PrefixKey)), until: l.ExpiresAt}
+	l.BundleURL = in.Base() + pathDownloads + t.sign(*j.Bundle.Secret)
+	l.Job.Delivery.BundleURL = &l.BundleURL
+	return l, nil
+}
+
+// newSecret is one for the links to a bundle.
+func newSecret() *string { return new(rand.Text() + rand.Text()) }
+
+// token is what a link says: job and key without their prefixes, and its end.
+type token struct {
+	job, key string
+	until    store.Instant
+}
+
+func (t *token) sign(secret string) string {
+	text := t.job + "." + t.key + "." + strconv.FormatInt(t.until.UnixMilli(), 36)
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte("muniment: download of a bundle\x00" + text))
+	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// readToken reads what sign writes; whether it is signed is seen with the secret.
+func readToken(text string) (t token, ok bool) {
+	parts := strings.Split(text, ".")
+	if len(parts) != 4 || len(text) > 256 {
+		return t, false
+	}
+	ms, err := strconv.ParseInt(parts[2], 36, 64)
+	return token{parts[0], parts[1], store.Instant{Time: time.UnixMilli(ms).UTC()}}, err == nil
+}
+
+// link is one that is in force, in the context of its request.
+type link struct {
+	*Job
+	keyID string
+}
+
+type linkKey struct{}
+
+func linked(ctx context.Context) link { return ctx.Value(linkKey{}).(link) }
+
+var errNoLink = &api.Error{Code: api.ResourceNotFound, Message: "this link is not, or no longer, in force: get another from /v1/compliance/dsar/{jobId}/bundle"}
+
+// let admits a caller with a link.
+func (s *Service) let(c huma.Context) (context.Context, error) {
+	text := c.Param("token")
+	t, ok := readToken(text)
+	if !ok || !store.Storable(text) {
+		return nil, errNoLink
+	}
+	ctx := c.Context()
+	j, err := store.One(ctx, s.db.Read(), "the job of a link", jobs.Scan, jobs.Select()+` WHERE job_id = $1`, string(prefix)+t.job)
+	if err != nil {
+		return nil, err
+	}
+	now := s.db.Now()
+	if j == nil || j.Bundle.StoreKey == nil || j.Bundle.Secret == nil || !hmac.Equal([]byte(t.sign(*j.Bundle.Secret)), []byte(text)) || !now.Before(t.until.Time) || !now.Before(j.Bundle.ExpiresAt.Time) {
+		return nil, errNoLink
+	}
+	return context.WithValue(ctx, linkKey{}, link{j, string(api.PrefixKey) + t.key}), nil
+}
+
+func (s *Service) download(ctx context.Context, _ *struct {
+	Token string `path:"token" maxLength:"256"`
+}) (*route.File, error) {
+	l := linked(ctx)
+	name := "dsar-" + strings.TrimPrefix(l.ID, string(prefix)) + ".zip"
+	return &route.File{Name: name, Size: l.Bundle.Bytes, Open: func(ctx context.Context) (func(io.Writer), error) {
+		in, err := s.cfg.Bundles.bucket.NewReader(ctx, *l.Bundle.StoreKey, nil)
+		if gcerrors.Code(err) == gcerrors.NotFound { // as after a restore: backups have no bundles
+			return nil, errNoLink
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot open the bundle of %s: %w", l.ID, err)
+		}
+		if err := s.opened(ctx, l); err != nil {
+			return nil, errors.Join(err, in.Close())
+		}
+		return func(to io.Writer) {
+			defer in.Close()
+			n, err := io.Copy(to, in)
+			if err == nil && n == l.Bundle.Bytes {
+				err = s.downloaded(context.WithoutCancel(ctx), l)
+			}
+			if err != nil {
+				s.cfg.Logger.Info("a download broke off", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
+			}
+		}, nil
+	}}, nil
+}
+
+// opened records that a caller begins to read a bundle, while its links are in force.
+func (s *Service) opened(ctx context.Context, l link) error {
+	return s.db.Change(ctx, func(tx *store.Tx) error {
+		_, err := move(ctx, tx, l.TenantID, l.ID, Open, store.ByKey(l.keyID), "", func(next *Job) error {
+			if next.Bundle.Secret == nil || *next.Bundle.Secret != *l.Bundle.Secret {
+				return errNoLink
+			}
+			return nil
+		})
+		return err
+	})
+}
+
+// downloaded writes down that a bundle was sent to its last byte, which uses up all its links.
+func (s *Service) downloaded(ctx context.Context, l link) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return s.db.Change(ctx, func(tx *store.Tx) error {
+		_, err := move(ctx, tx, l.TenantID, l.ID, Download, store.ByKey(l.keyID), "", func(next *Job) error {
+			next.Bundle.DownloadedAt, next.Bundle.DownloadedBy = next.UpdatedAt, &l.keyID
+			if next.Bundle.Secret != nil { // or else it was made void meanwhile
+				next.Bundle.Secret = newSecret()
+			}
+			return nil
+		})
+		return err
+	})
+}

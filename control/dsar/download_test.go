@@ -1,0 +1,128 @@
+package dsar
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/route"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/pipeline"
+)
+
+// serve answers the service's requests, as those of a key of the tenant.
+func (h *fixture) serve() http.Handler {
+	mux := http.NewServeMux()
+	config := huma.DefaultConfig("test", "v1")
+	config.CreateHooks = nil
+	a := humago.New(mux, config)
+	a.UseMiddleware(func(c huma.Context, next func(huma.Context)) {
+		ctx := auth.WithPrincipal(c.Context(), auth.Principal{Key: &api.Key{ID: "key_a", TenantID: tenantID}})
+		if own, ok := route.Of(c.Operation()).Access.(route.Own); ok {
+			var err error
+			if ctx, err = own.Let(c); err != nil {
+				c.SetStatus(http.StatusNotFound)
+				return
+			}
+		}
+		next(huma.WithContext(c, ctx))
+	})
+	h.Routes(a)
+	return mux
+}
+
+// newLink asks for a link to a job's bundle.
+func newLink(t *testing.T, server http.Handler, v View) (path string) {
+	answer := httptest.NewRecorder()
+	server.ServeHTTP(answer, httptest.NewRequest("GET", "/v1/compliance/dsar/"+v.ID+"/bundle", nil))
+	require.Equal(t, 200, answer.Code)
+	var body struct{ Data BundleLink }
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &body))
+	return strings.TrimPrefix(body.Data.BundleURL, "http://example.com")
+}
+
+// events are the types of a job's events so far, with who made them happen.
+func (h *fixture) events(v View) (types []string) {
+	asOf, err := h.catchUp(h.t.Context(), tenantID)
+	require.NoError(h.t, err)
+	require.NoError(h.t, h.scan(h.t.Context(), pipeline.EventQuery{TenantID: tenantID}, asOf, true, func(row *pipeline.Row) error {
+		if row.SubjectID == v.ID {
+			types = append(types, row.Type+" by "+row.ActorID)
+		}
+		return nil
+	}))
+	return types
+}
+
+// short is a caller who leaves before the last byte.
+type short struct {
+	*httptest.ResponseRecorder
+	left int64
+}
+
+func (s *short) Write(b []byte) (int, error) {
+	if s.left -= int64(len(b)); s.left <= 0 {
+		return 0, io.ErrClosedPipe
+	}
+	return s.ResponseRecorder.Write(b)
+}
+
+// TestDownloads: a download is an event before its first byte, and another with its last one,
+// which uses up all links. HEAD reads nothing, and uses up none.
+func TestDownloads(t *testing.T) {
+	h := newFixture(t, nil)
+	v := h.export(full())
+	before := h.events(v)
+	server := h.serve()
+	path, other := newLink(t, server, v), newLink(t, server, v)
+	get := func(method, path string) *httptest.ResponseRecorder {
+		answer := httptest.NewRecorder()
+		server.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+		return answer
+	}
+	size := v.Delivery.BundleSizeBytes
+
+	head := get("HEAD", path)
+	require.Equal(t, 200, head.Code)
+	require.EqualValues(t, size, head.Result().ContentLength)
+	require.Empty(t, head.Body.Bytes())
+	require.Equal(t, before, h.events(v), "nothing was read")
+
+	const begun, whole = "dsar.download_started by key_a", "dsar.downloaded by key_a"
+	server.ServeHTTP(&short{httptest.NewRecorder(), size}, httptest.NewRequest("GET", path, nil))
+	require.Equal(t, append(before, begun), h.events(v))
+
+	got := get("GET", path)
+	require.Equal(t, 200, got.Code)
+	require.EqualValues(t, size, got.Body.Len())
+	require.Equal(t, append(before, begun, begun, whole), h.events(v))
+	for _, used := range []string{path, other} {
+		require.Equal(t, 404, get("HEAD", used).Code)
+		require.Equal(t, 404, get("GET", used).Code)
+	}
+	require.Equal(t, 200, get("GET", newLink(t, server, v)).Code)
+
+	path = newLink(t, server, v)
+	require.NoError(t, h.Void(t.Context(), tenantID, func(string) bool { return true }))
+	require.Equal(t, 404, get("GET", path).Code)
+}
+
+// TestAnyFormat: whatever string names no format is JSON, also one that is longer than any name.
+func TestAnyFormat(t *testing.T) {
+	h := newFixture(t, nil)
+	body := `{"scope":{"kind":"TENANT_FULL"},"format":"` + strings.Repeat("x", 65) + `"}`
+	request := httptest.NewRequest("POST", "/v1/compliance/dsar", strings.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	h.serve().ServeHTTP(answer, request)
+	require.Equal(t, 200, answer.Code, answer.Body)
+	require.Contains(t, answer.Body.String(), `"format":"JSON"`)
+}

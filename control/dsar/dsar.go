@@ -1,0 +1,42 @@
+// Package dsar exports the data of a person, or of a tenant: DSAR jobs.
+//
+// A job is REQUESTED until it is run, and may be cancelled until a worker begins it. It ends READY
+// or FAILED, along the table of transitions in job.go. At most 5 jobs of a tenant are active, also
+// under concurrent requests, since changes run one at a time.
+//
+// What names a person (the data subject, the requester, notes and reasons) is in the tables of this
+// package, where erasure replaces it, and in the private parts of events. It is in no event's data,
+// and in no log line.
+//
+// A scope that its kind would ignore is refused: a window with TENANT_FULL means that the caller
+// wants less.
+//
+// # Workers
+//
+// Exports are leased jobs of control (store/jobs.go), of any of its processes. A worker waits a
+// little for the spools of live nodes, drains the tenant's outbox, waits for the warehouse to have
+// what is in the log by then, as long as that makes progress, and reads up to there, with one state
+// of the database: this is the moment of the bundle. Its manifest counts the records that are still
+// in spools. It reports its progress once a second. If it is killed, another worker starts again
+// from the beginning, and first deletes what the first has left. After five attempts the job is
+// FAILED, with the code of the last. A bundle that an erasure makes void while it is collected is
+// collected again, behind the other jobs; this is no attempt.
+//
+// A worker holds a page of rows at a time, and of PARQUET a row group.
+//
+// A person's deliveries, events, held rows and DSAR jobs are those that name the person by the
+// reference that the tenant gave. A slice selects deliveries by the time they were rendered, and
+// everything else by the time of its event. A slice by campaigns or substrates has their rights,
+// the deliveries and events of these rights, but no held rows, which have no right yet.
+//
+// # Bundles
+//
+// A bundle is a zip file with a signed manifest (sealer/dsarbundle.go), in a folder or a bucket that all
+// processes share. It is deleted when its time is over, or when an erasure makes it void
+// (Service.Void). Backups have none.
+//
+// A link to it is a token that names job, API key and end, signed by HMAC-SHA256 under a secret of
+// the job. It works for 15 minutes. Each download is an event before its first byte. After its last
+// byte there is a second event, and the job gets another secret, which ends all its links;
+// downloads that have begun continue.
+package dsar

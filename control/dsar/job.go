@@ -1,0 +1,299 @@
+package dsar
+
+import (
+	"slices"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Job is a DSAR job as it is kept. View is how it is answered.
+type Job struct {
+	ID           string        `db:"job_id"`
+	TenantID     string        `db:"tenant_id"`
+	OrgID        string        `db:"org_id"`
+	State        State         `db:"state,moves"`
+	Scope        Scope         `db:"*"`
+	Format       Format        `db:"format"`
+	RequestedBy  string        `db:"requested_by"`
+	RequestNotes *string       `db:"request_notes"`
+	QueuedAt     store.Instant `db:"queued_at,moves"`
+	// Collection counts how often collecting has begun.
+	Collection int64    `db:"collection,moves"`
+	Progress   Progress `db:"*"`
+	Bundle     Bundle   `db:"*"`
+	// FailureCode is why it is FAILED. FAILED is final.
+	FailureCode *string       `db:"failure_code,moves"`
+	CreatedAt   store.Instant `db:"created_at"`
+	UpdatedAt   store.Instant `db:"updated_at,moves"`
+	Revision    int64         `db:"revision,moves"`
+	notes       string        // of the move that is being made
+}
+
+// Scope says what a job exports.
+type Scope struct {
+	Kind          Kind          `json:"kind" db:"kind" enum:"DATA_SUBJECT,TENANT_FULL,TENANT_SLICE" doc:"What sort of export it is."`
+	DataSubjectID *string       `json:"dataSubjectId" db:"data_subject_id" doc:"Of DATA_SUBJECT: whose data is exported."`
+	WindowStart   store.Instant `json:"windowStart" db:"window_start" nullable:"true" doc:"Of TENANT_SLICE: the first moment."`
+	WindowEnd     store.Instant `json:"windowEnd" db:"window_end" nullable:"true" doc:"Of TENANT_SLICE: the end, exclusive."`
+	CampaignIDs   texts         `json:"campaignIds" db:"campaign_ids" doc:"Only what rights whose scope lists one of these campaigns; empty: all."`
+	Substrates    texts         `json:"substrates" db:"substrates" doc:"Only these substrates; empty, or with ANY: all."`
+}
+
+// texts are JSON in a column: unlike words, a campaign's id may have spaces.
+type texts []string
+
+// Kind is what sort of export a job is.
+type Kind string
+
+// The kinds.
+const (
+	DataSubject Kind = "DATA_SUBJECT"
+	TenantFull  Kind = "TENANT_FULL"
+	TenantSlice Kind = "TENANT_SLICE"
+)
+
+// Format is that of a bundle's sections.
+type Format string
+
+// The formats.
+const (
+	JSON    Format = "JSON"
+	CSV     Format = "CSV"
+	NDJSON  Format = "NDJSON"
+	Parquet Format = "PARQUET"
+)
+
+// formatOf is the format of a name, JSON where there is none of it.
+func formatOf(name string) Format {
+	if f := Format(name); slices.Contains([]Format{CSV, NDJSON, Parquet}, f) {
+		return f
+	}
+	return JSON
+}
+
+// State is how far a job is.
+type State string
+
+// The states. READY and FAILED are final.
+const (
+	Requested  State = "REQUESTED"
+	Collecting State = "COLLECTING"
+	Packaging  State = "PACKAGING"
+	Ready      State = "READY"
+	FailedJob  State = "FAILED"
+)
+
+// Codes of failures.
+const (
+	ManualCancel     = "MANUAL_CANCEL"
+	SourceReadFailed = "SOURCE_READ_FAILED"
+	PackagingFailed  = "PACKAGING_FAILED"
+	WorkerLost       = store.JobWorkerLost
+)
+
+// messages say what a code means.
+var messages = map[string]string{
+	ManualCancel:     "the job was cancelled before a worker had begun it",
+	SourceReadFailed: "what is to be exported could not be read",
+	PackagingFailed:  "the bundle could not be written",
+	WorkerLost:       "each process that had begun the job was lost",
+}
+
+// Action moves a job.
+type Action string
+
+// The actions. Collecting begins again, from PACKAGING too, when a worker was lost.
+const (
+	Queue    Action = "queue"
+	Cancel   Action = "cancel"
+	Collect  Action = "collect"
+	Recover  Action = "recover"
+	Package  Action = "package"
+	Finish   Action = "finish"
+	Fail     Action = "fail"
+	Open     Action = "open"
+	Download Action = "download"
+	Expire   Action = "expire"
+)
+
+// transitions is the contract's table, with what it leaves open.
+var transitions = store.Steps[Action, State]{
+	Queue:    {From: store.From(Requested), Event: "dsar.queued"},
+	Cancel:   {From: store.From(Requested), To: FailedJob, Event: "dsar.cancelled"},
+	Collect:  {From: store.From(Requested, Packaging), To: Collecting, Event: "dsar.collecting"},
+	Recover:  {From: store.From(Collecting), Event: "dsar.collecting"},
+	Package:  {From: store.From(Collecting), To: Packaging, Event: "dsar.packaging"},
+	Finish:   {From: store.From(Packaging), To: Ready, Event: "dsar.ready"},
+	Fail:     {From: store.From(Requested, Collecting, Packaging), To: FailedJob, Event: "dsar.failed"},
+	Open:     {From: store.From(Ready), Event: "dsar.download_started"},
+	Download: {From: store.From(Ready), Event: "dsar.downloaded"},
+	Expire:   {From: store.From(Ready), Event: "dsar.expired"},
+}
+
+// Progress is how far a worker is.
+type Progress struct {
+	RowsCollected   int64         `json:"rowsCollected" db:"rows_collected,moves" doc:"How many rows are in the bundle by now."`
+	RowsExpected    int64         `json:"rowsExpected" db:"rows_expected,moves" doc:"As far as is known: what has no count beforehand is added when it was read."`
+	BytesPackaged   int64         `json:"bytesPackaged" db:"bytes_packaged,moves" doc:"How much of the bundle is written."`
+	LastHeartbeatAt store.Instant `json:"lastHeartbeatAt" db:"last_heartbeat_at,moves" nullable:"true" doc:"When the worker last said how far it is."`
+	WorkerID        *string       `json:"workerId" db:"worker_id,moves" doc:"The process that is at work, or was."`
+}
+
+// Bundle is what became of a job that is READY.
+type Bundle struct {
+	StoreKey     *string       `db:"bundle_store_key,moves"` // nil: it is deleted
+	Bytes        int64         `db:"bundle_size_bytes,moves"`
+	SHA256       *string       `db:"bundle_sha256,moves"`
+	ExpiresAt    store.Instant `db:"bundle_expires_at,moves"`
+	DownloadedAt store.Instant `db:"downloaded_at,moves"`
+	DownloadedBy *string       `db:"downloaded_by,moves"`
+	// Secret signs the links to it; nil: they have ended, as it is void.
+	Secret *string `db:"download_secret,moves"`
+}
+
+// View is a DSAR job as it is answered.
+type View struct {
+	ID           string        `json:"id" doc:"Begins with dsar: and may stand in a path as dsar%3A."`
+	OrgID        string        `json:"orgId"`
+	State        State         `json:"state" enum:"REQUESTED,COLLECTING,PACKAGING,READY,FAILED" doc:"READY and FAILED are final."`
+	Scope        Scope         `json:"scope" doc:"What is exported."`
+	Format       Format        `json:"format" enum:"JSON,CSV,NDJSON,PARQUET" doc:"Of the sections of its bundle."`
+	RequestedBy  string        `json:"requestedBy" doc:"Who asked for it, as was said; the key's developer by default."`
+	RequestNotes *string       `json:"requestNotes" doc:"Why it was asked for."`
+	Progress     Progress      `json:"progress" doc:"How far the worker is."`
+	Delivery     *Delivery     `json:"delivery,omitempty" doc:"Once it is READY."`
+	Failure      *Failure      `json:"failure,omitempty" doc:"Once it is FAILED."`
+	Timeline     []Entry       `json:"timeline" doc:"Oldest first."`
+	CreatedAt    store.Instant `json:"createdAt"`
+	UpdatedAt    store.Instant `json:"updatedAt"`
+	Revision     int64         `json:"revision"`
+}
+
+// SchemaName is for the document.
+func (View) SchemaName() string     { return "DSARJob" }
+func (Scope) SchemaName() string    { return "DSARScope" }
+func (Progress) SchemaName() string { return "DSARProgress" }
+func (Delivery) SchemaName() string { return "DSARDelivery" }
+func (Failure) SchemaName() string  { return "DSARFailure" }
+func (Entry) SchemaName() string    { return "DSARTimelineEntry" }
+
+// Delivery is the bundle of a job.
+type Delivery struct {
+	BundleStoreKey  *string       `json:"bundleStoreKey" doc:"Null once the bundle is deleted."`
+	BundleSizeBytes int64         `json:"bundleSizeBytes" doc:"How long it is."`
+	BundleSHA256    string        `json:"bundleSha256" doc:"Base64url."`
+	BundleURL       *string       `json:"bundleUrl" doc:"In the answer of GET /v1/compliance/dsar/{jobId}/bundle."`
+	ExpiresAt       store.Instant `json:"expiresAt" doc:"When the bundle is deleted."`
+	DownloadedAt    store.Instant `json:"downloadedAt" nullable:"true" doc:"The last time it was downloaded whole."`
+	DownloadedBy    *string       `json:"downloadedBy" doc:"The API key that the link was made for."`
+}
+
+// Failure is why a job failed.
+type Failure struct {
+	Code     string        `json:"code" enum:"MANUAL_CANCEL,SOURCE_READ_FAILED,PACKAGING_FAILED,WORKER_LOST" doc:"What went wrong."`
+	Message  string        `json:"message" doc:"For people; it may change."`
+	FailedAt store.Instant `json:"failedAt" doc:"When it failed."`
+	WorkerID *string       `json:"workerId" doc:"The process whose work failed; null if none had begun."`
+}
+
+// Entry is one of a timeline.
+type Entry struct {
+	At        store.Instant `json:"at" doc:"When."`
+	Actor     string        `json:"actor" doc:"An API key, or control."`
+	FromState *State        `json:"fromState" doc:"Null where the job was created."`
+	ToState   State         `json:"toState" doc:"The state from then on."`
+	Notes     *string       `json:"notes" doc:"What was noted, as the reason of a cancellation."`
+}
+
+// view answers with a job, whose timeline is given.
+func (j *Job) view(timeline []Entry) View {
+	v := View{
+		ID: j.ID, OrgID: j.OrgID, State: j.State, Scope: j.Scope, Format: j.Format, RequestedBy: j.RequestedBy, RequestNotes: j.RequestNotes,
+		Progress: j.Progress, Timeline: timeline, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, Revision: j.Revision,
+	}
+	if b := j.Bundle; b.SHA256 != nil {
+		v.Delivery = &Delivery{
+			BundleStoreKey: b.StoreKey, BundleSizeBytes: b.Bytes, BundleSHA256: *b.SHA256, ExpiresAt: b.ExpiresAt, DownloadedAt: b.DownloadedAt, DownloadedBy: b.DownloadedBy,
+		}
+	}
+	if code := j.FailureCode; code != nil {
+		v.Failure = &Failure{Code: *code, Message: messages[*code], FailedAt: j.UpdatedAt, WorkerID: j.Progress.WorkerID}
+	}
+	return v
+}
+
+// shown is what an event says of a job: nothing that may name a person.
+type shown struct {
+	View
+	Scope        shownScope `json:"scope"`
+	RequestedBy  *string    `json:"requestedBy,omitempty"`
+	RequestNotes *string    `json:"requestNotes,omitempty"`
+	Timeline     []Entry    `json:"timeline,omitempty"`
+}
+
+type shownScope struct {
+	Scope
+	DataSubjectID *string `json:"dataSubjectId,omitempty"`
+}
+
+// hide is store.Records.Hide: the person, the requester and the notes are in the event's private
+// part.
+func hide(j *Job) (any, sealer.Private, error) {
+	p := sealer.Private{AttentionMs: -1}
+	if j.Scope.DataSubjectID != nil {
+		p.DataSubject = *j.Scope.DataSubjectID
+	}
+	var err error
+	p.Notes, err = sealer.Canonical(struct {
+		Notes        string  `json:"notes,omitempty"`
+		RequestedBy  string  `json:"requestedBy"`
+		RequestNotes *string `json:"requestNotes,omitempty"`
+	}{j.notes, j.RequestedBy, j.RequestNotes})
+	return &shown{View: j.view(nil), Scope: shownScope{Scope: j.Scope}}, p, err
+}
+
+// complete settles a new job, with the requested fields filled in.
+func complete(j Job, now store.Instant) (Job, error) {
+	if err := j.Scope.check(); err != nil {
+		return j, err
+	}
+	j.State, j.CreatedAt, j.UpdatedAt = Requested, now, now
+	return j, nil
+}
+
+// check requires what a kind needs, and refuses what it would ignore: a caller that names a window
+// wants no more than that.
+func (s *Scope) check() error {
+	var faults []api.ValidationError
+	fault := func(bad bool, field, message string) {
+		if bad {
+			faults = append(faults, api.ValidationError{Field: "scope." + field, Message: message})
+		}
+	}
+	missing := func(bad bool, field string) {
+		if bad {
+			faults = append(faults, api.MissingField("scope."+field))
+		}
+	}
+	subject, slice := s.Kind == DataSubject, s.Kind == TenantSlice
+	other := "is not for a job of kind " + string(s.Kind)
+	missing(subject && s.DataSubjectID == nil, "dataSubjectId")
+	fault(!subject && s.DataSubjectID != nil, "dataSubjectId", other)
+	fault(s.DataSubjectID != nil && len(*s.DataSubjectID) > maxSubject, "dataSubjectId", "must be at most 256 bytes")
+	missing(slice && s.WindowStart.IsZero(), "windowStart")
+	missing(slice && s.WindowEnd.IsZero(), "windowEnd")
+	fault(!slice && !s.WindowStart.IsZero(), "windowStart", other)
+	fault(!slice && !s.WindowEnd.IsZero(), "windowEnd", other)
+	fault(slice && !s.WindowStart.IsZero() && !s.WindowEnd.IsZero() && !s.WindowStart.Before(s.WindowEnd.Time), "windowEnd", "must be behind windowStart")
+	fault(!slice && len(s.CampaignIDs) > 0, "campaignIds", other)
+	fault(!slice && len(s.Substrates) > 0, "substrates", other)
+	if len(faults) > 0 {
+		return api.Invalid(faults...)
+	}
+	return nil
+}
+
+// maxSubject is the longest reference to a person, in bytes, as in deliveries.
+const maxSubject = 256

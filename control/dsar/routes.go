@@ -1,0 +1,180 @@
+package dsar
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+
+	"muniment/control/route"
+	"muniment/control/store"
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
+	const read = route.Scope(api.AuditRead)
+	route.Add(a, route.Operation{ID: "create-dsar-job", Method: http.MethodPost, Path: "/v1/compliance/dsar", Tag: "Compliance", Access: read,
+		Summary: "Ask for an export of a person's data, or of the tenant's",
+		Description: "`DATA_SUBJECT` exports what is known of one person, without configuration; `TENANT_FULL` all that the tenant has; " +
+			"`TENANT_SLICE` what was played or happened in a window, if asked for of some campaigns and substrates. " +
+			fmt.Sprintf("The job is REQUESTED until it is run. A tenant may have %d active jobs: one more is 429.", ActiveLimit)}, s.post)
+	route.Add(a, route.Operation{ID: "list-dsar-jobs", Method: http.MethodGet, Path: "/v1/compliance/dsar", Tag: "Compliance", Access: read,
+		Summary: "List the DSAR jobs, newest first"}, s.getAll)
+	route.Add(a, route.Operation{ID: "get-dsar-job", Method: http.MethodGet, Path: "/v1/compliance/dsar/{jobId}", Tag: "Compliance", Access: read,
+		Summary: "Get a DSAR job"}, s.get)
+	route.Add(a, route.Operation{ID: "cancel-dsar-job", Method: http.MethodPost, Path: "/v1/compliance/dsar/{jobId}/cancel", Tag: "Compliance", Access: read,
+		Summary: "Cancel a DSAR job that no worker has begun", Description: "It becomes FAILED with the code `MANUAL_CANCEL`. Past REQUESTED it is 409."}, s.postCancel)
+	route.Add(a, route.Operation{ID: "run-dsar-job", Method: http.MethodPost, Path: "/v1/compliance/dsar/{jobId}/run", Tag: "Compliance", Access: read,
+		Summary: "Have a worker do a DSAR job", Description: "It stays REQUESTED, and may be cancelled, until a worker begins it. Past REQUESTED it is 409."}, s.postRun)
+	s.downloadRoutes(a)
+}
+
+// The answers about DSAR jobs.
+type (
+	// JobData is the answer about one job.
+	JobData struct {
+		Job View `json:"job"`
+	}
+	// CreatedJob is the answer to a new job.
+	CreatedJob struct {
+		Job         View `json:"job" doc:"The new job."`
+		ActiveLimit int  `json:"activeLimit" doc:"How many jobs of the tenant may be active."`
+	}
+	// JobList is one page of jobs.
+	JobList struct {
+		Jobs       []View  `json:"jobs" doc:"The jobs of this page."`
+		NextCursor *string `json:"nextCursor"`
+	}
+)
+
+// SchemaName is for the document, as are those below.
+func (JobData) SchemaName() string    { return "DSARJobData" }
+func (CreatedJob) SchemaName() string { return "CreatedDSARJob" }
+func (JobList) SchemaName() string    { return "DSARJobList" }
+
+// NewJob is a request for a job.
+type NewJob struct {
+	Scope        NewScope `json:"scope" doc:"What is exported."`
+	Format       *string  `json:"format,omitempty" nullable:"true" maxLength:"65536" doc:"JSON, CSV, NDJSON or PARQUET; anything else is JSON." example:"CSV"`
+	RequestedBy  *string  `json:"requestedBy,omitempty" nullable:"true" maxLength:"256" doc:"The requester; the key's developer when absent. In the private part of events only."`
+	RequestNotes *string  `json:"requestNotes,omitempty" nullable:"true" maxLength:"2048" doc:"Why, for the audit trail. In the private part of events only."`
+}
+
+// NewScope says what is asked for. What is not for its kind is refused.
+type NewScope struct {
+	Kind          Kind        `json:"kind" enum:"DATA_SUBJECT,TENANT_FULL,TENANT_SLICE" doc:"What sort of export it is."`
+	DataSubjectID *string     `json:"dataSubjectId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Of DATA_SUBJECT, which requires it: the person, as deliveries name them." example:"subject-0815"`
+	WindowStart   *route.Time `json:"windowStart,omitempty" nullable:"true" doc:"Of TENANT_SLICE, which requires it: the first moment. Deliveries are judged by when they were rendered, all else by when it happened."`
+	WindowEnd     *route.Time `json:"windowEnd,omitempty" nullable:"true" doc:"Of TENANT_SLICE, which requires it. Exclusive."`
+	CampaignIDs   []string    `json:"campaignIds,omitempty" nullable:"true" maxItems:"100" maxLength:"256" doc:"Of TENANT_SLICE: only what is about rights whose scope lists one of these campaigns."`
+	Substrates    []string    `json:"substrates,omitempty" nullable:"true" maxItems:"24" maxLength:"32" doc:"Of TENANT_SLICE: only what is about these substrates. ANY is all of them."`
+}
+
+// SchemaName is for the document, as is that below.
+func (NewJob) SchemaName() string   { return "NewDSARJob" }
+func (NewScope) SchemaName() string { return "NewDSARScope" }
+
+// job is what is asked for, by a caller.
+func (n *NewJob) job(caller auth.Principal) (j Job, err error) {
+	s := n.Scope
+	j = Job{TenantID: caller.TenantID, OrgID: caller.OrgID, Format: JSON, RequestedBy: caller.DeveloperID, RequestNotes: n.RequestNotes,
+		Scope: Scope{Kind: s.Kind, DataSubjectID: s.DataSubjectID, CampaignIDs: append(texts{}, s.CampaignIDs...), Substrates: append(texts{}, s.Substrates...)}}
+	if n.Format != nil {
+		j.Format = formatOf(*n.Format)
+	}
+	if n.RequestedBy != nil {
+		j.RequestedBy = cmp.Or(*n.RequestedBy, caller.DeveloperID)
+	}
+	if j.Scope.WindowStart, err = route.Given("scope.windowStart", s.WindowStart); err != nil {
+		return j, err
+	}
+	if j.Scope.WindowEnd, err = route.Given("scope.windowEnd", s.WindowEnd); err != nil {
+		return j, err
+	}
+	for i, name := range s.Substrates {
+		if _, known := gate.ParseSubstrate(name); !known {
+			return j, api.InvalidField(fmt.Sprintf("scope.substrates[%d]", i), "is no substrate")
+		}
+	}
+	return j, nil
+}
+
+type createInput struct{ Body NewJob }
+
+func (s *Service) post(ctx context.Context, in *createInput) (CreatedJob, error) {
+	caller := auth.PrincipalFrom(ctx)
+	asked, err := in.Body.job(caller)
+	if err != nil {
+		return CreatedJob{}, err
+	}
+	made, err := s.create(ctx, asked, store.ByKey(caller.ID))
+	return CreatedJob{made, ActiveLimit}, err
+}
+
+type listInput struct {
+	route.Page
+	State string `query:"state" enum:"REQUESTED,COLLECTING,PACKAGING,READY,FAILED" doc:"Only jobs in this state."`
+}
+
+func (s *Service) getAll(ctx context.Context, in *listInput) (JobList, error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return JobList{}, err
+	}
+	list, next, err := s.list(ctx, auth.PrincipalFrom(ctx).TenantID, in.State, slice)
+	return JobList{list, route.Cursor(next)}, err
+}
+
+func (s *Service) list(ctx context.Context, tenantID, state string, slice store.Slice) (list []View, next string, err error) {
+	var w store.Where
+	w.Is("state", state)
+	err = s.db.View(ctx, func(q store.Querier) error {
+		var page []Job
+		if page, next, err = jobs.Page(ctx, q, tenantID, w, slice); err == nil {
+			list, err = views(ctx, q, page)
+		}
+		return err
+	})
+	return list, next, err
+}
+
+// named is the input of what is about one job. Clients may write the colon of its id as %3A.
+type named struct {
+	JobID string `path:"jobId"`
+}
+
+func (s *Service) get(ctx context.Context, in *named) (data JobData, err error) {
+	err = s.db.View(ctx, func(q store.Querier) error {
+		_, data.Job, err = find(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.JobID)
+		return err
+	})
+	return data, err
+}
+
+// DSARCancellation says why a job is cancelled.
+type DSARCancellation struct {
+	Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Noted in the timeline, and in the private part of the event."`
+}
+
+type cancelInput struct {
+	JobID string `path:"jobId"`
+	Body  *DSARCancellation
+}
+
+func (s *Service) postCancel(ctx context.Context, in *cancelInput) (JobData, error) {
+	caller, reason := auth.PrincipalFrom(ctx), ""
+	if in.Body != nil && in.Body.Reason != nil {
+		reason = *in.Body.Reason
+	}
+	v, err := s.cancel(ctx, caller.TenantID, in.JobID, reason, store.ByKey(caller.ID))
+	return JobData{v}, err
+}
+
+func (s *Service) postRun(ctx context.Context, in *named) (JobData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	v, err := s.run(ctx, caller.TenantID, in.JobID, store.ByKey(caller.ID))
+	return JobData{v}, err
+}

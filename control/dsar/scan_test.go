@@ -1,0 +1,82 @@
+package dsar
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// late is a warehouse that loads a record every so often, up to a position.
+type late struct {
+	pipeline.Warehouse
+	began time.Time
+	every time.Duration
+	upTo  int64
+}
+
+func (l *late) Resume(context.Context, int32) (sealer.Position, bool, error) {
+	return sealer.Position{Offset: min(int64(time.Since(l.began)/l.every), l.upTo)}, true, nil
+}
+
+// TestLateWarehouse: an export waits for a warehouse that is hours behind, and gives up one that
+// loads nothing more.
+func TestLateWarehouse(t *testing.T) {
+	for upTo, fails := range map[int64]bool{1_000: false, 500: true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &Service{cfg: Config{Warehouse: &late{began: time.Now(), every: 20 * time.Second, upTo: upTo}, WaitFor: 30 * time.Second}}
+			began := time.Now()
+			err := r.loaded(t.Context(), 0, sealer.Position{Offset: 1_000})
+			if fails {
+				require.ErrorContains(t, err, "loads nothing more")
+				require.Equal(t, 500*20*time.Second+30*time.Second, time.Since(began).Round(time.Second))
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, 1_000*20*time.Second, time.Since(began).Round(time.Second))
+		})
+	}
+}
+
+// spools is what nodes say that they hold, look by look.
+type spools struct {
+	looks []map[string]int64
+	dead  map[string]int64
+}
+
+func (s *spools) Spooled(context.Context) (live, silent map[string]int64, err error) {
+	live = s.looks[0]
+	if len(s.looks) > 1 {
+		s.looks = s.looks[1:]
+	}
+	return live, s.dead, nil
+}
+
+// TestSpools: an export waits for the spools of live nodes, but not for ever, and says what is left.
+func TestSpools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Service{cfg: Config{WaitFor: 30 * time.Second}}
+		for _, c := range []struct {
+			nodes Nodes
+			left  map[string]int64
+			waits time.Duration
+		}{
+			{nil, map[string]int64{}, 0},
+			{&spools{looks: []map[string]int64{{"nod_a": 2}, {"nod_a": 1}, {}}}, map[string]int64{}, 2 * spoolEvery},
+			{&spools{looks: []map[string]int64{{}}, dead: map[string]int64{"nod_b": 7}}, map[string]int64{"nod_b": 7}, 0},
+			{&spools{looks: []map[string]int64{{"nod_a": 2}}, dead: map[string]int64{"nod_b": 7}}, map[string]int64{"nod_a": 2, "nod_b": 7}, 30 * time.Second},
+		} {
+			r.cfg.Nodes = c.nodes
+			began := time.Now()
+			left, err := r.spools(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, c.left, left)
+			require.InDelta(t, c.waits, time.Since(began), float64(spoolEvery))
+		}
+	})
+}

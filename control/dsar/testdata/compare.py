@@ -1,0 +1,82 @@
+"""Reads the four bundles of one export by readers that are not ours, and compares them row by row.
+
+compare.py NDJSON.zip JSON.zip CSV.zip PARQUET.zip prints the sections and how many rows each has.
+"""
+
+import csv
+import io
+import json
+import sys
+import tempfile
+import zipfile
+
+import duckdb
+
+
+def sections(name):
+    """The sections of a bundle by their names, in order."""
+    with zipfile.ZipFile(name) as bundle:
+        return {n.rsplit(".", 1)[0]: bundle.read(n) for n in bundle.namelist() if n != "manifest.json"}
+
+
+def parquet(text):
+    """The types of the columns by their names, and the rows."""
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        file.write(text)
+        file.flush()
+        found = duckdb.read_parquet(file.name)
+        return dict(zip(found.columns, map(str, found.types))), [dict(zip(found.columns, row)) for row in found.fetchall()]
+
+
+def same(one, other):
+    """Whether two values are equal and of one type: to Python, 1, 1.0 and True are equal."""
+    if isinstance(one, (dict, list)):
+        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return type(one) is type(other) and one == other
+
+
+def of_json(kind, value):
+    """What a column of a type has for a member of a JSON row."""
+    return float(value) if kind == "DOUBLE" and value is not None else value
+
+
+def of_parquet(kind, cell):
+    return json.loads(cell) if kind == "JSON" and cell is not None else cell
+
+
+def of_csv(kind, cell):
+    """An empty cell is an empty text or none; an apostrophe keeps a text from being a formula."""
+    if kind == "VARCHAR":
+        assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")), f"{cell!r} is a formula"
+        return cell[1:] if cell.startswith("'") else cell
+    if cell == "":
+        return None
+    return {"BIGINT": int, "DOUBLE": float, "BOOLEAN": {"true": True, "false": False}.get, "JSON": json.loads}[kind](cell)
+
+
+def compare(section, lines, listed, sheet, stored):
+    rows = [json.loads(line) for line in lines.decode().split("\n")[:-1]]
+    assert same(rows, json.loads(listed)), "JSON has other rows"
+    kinds, columnar = parquet(stored)
+    header, *cells = csv.reader(io.StringIO(sheet.decode(), newline=""), strict=True)
+    assert sorted(header) == sorted(kinds), f"CSV has the columns {header}, PARQUET {list(kinds)}"
+    assert len(rows) == len(cells) == len(columnar), f"{len(rows)} rows, {len(cells)} in CSV, {len(columnar)} in PARQUET"
+    for n, (row, line, columns) in enumerate(zip(rows, cells, columnar)):
+        assert len(line) == len(header), f"row {n} of CSV has {len(line)} cells"
+        assert row.keys() <= kinds.keys(), f"row {n} has more than {list(kinds)}: {list(row)}"
+        for name, cell in zip(header, line):
+            kind = kinds[name]
+            want, read, found = of_json(kind, row.get(name)), of_csv(kind, cell), of_parquet(kind, columns[name])
+            assert same(want, found), f"row {n}, {name}: {want!r}, in PARQUET {found!r}"
+            assert same(want, read) or (want, read) == (None, ""), f"row {n}, {name}: {want!r}, in CSV {read!r}"
+    print(section, len(rows))
+
+
+ndjson, *others = map(sections, sys.argv[1:])
+for other in others:
+    assert list(ndjson) == list(other), f"{list(ndjson)} are not {list(other)}"
+for section in ndjson:
+    try:
+        compare(section, ndjson[section], *(other[section] for other in others))
+    except AssertionError as e:
+        sys.exit(f"{section}: {e}")

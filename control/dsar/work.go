@@ -1,0 +1,377 @@
+package dsar
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"gocloud.dev/blob"
+
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Attempts is how often an export is begun at most.
+const Attempts = 5
+
+// heartbeat is how often a worker reports its progress.
+const heartbeat = time.Second
+
+// Export does a job of the kind ExportJob. It may have been begun before, by a process that is
+// gone: then everything is collected again, as the bundle is of one moment.
+func (s *Service) Export(ctx context.Context, job *store.Job) error {
+	var p payload
+	if err := job.Read(&p); err != nil {
+		return err
+	}
+	j, err := s.beginCollecting(ctx, job, p.JobID)
+	if err != nil || j == nil {
+		return err
+	}
+	w := &work{Service: s, job: job, of: j}
+	err = w.run(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errStale): // no failed attempt; other jobs come first
+		return cmp.Or(job.Release(ctx), store.ErrStale)
+	case w.collecting:
+		return s.cfg.Failed(SourceReadFailed, err)
+	}
+	return s.cfg.Failed(PackagingFailed, err)
+}
+
+// GiveUp marks a job of the kind ExportJob as failed.
+func (s *Service) GiveUp(ctx context.Context, tx *store.Tx, job *store.Job, code string) error {
+	var p payload
+	if err := job.Read(&p); err != nil {
+		return err
+	}
+	j, err := jobs.Find(ctx, tx, job.TenantID, p.JobID)
+	if store.IsNone(err) || err == nil && (j.State == Ready || j.State == FailedJob) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, known := messages[code]; !known { // of a slip, which has no code
+		code = SourceReadFailed
+		if j.State == Packaging {
+			code = PackagingFailed
+		}
+	}
+	_, err = move(ctx, tx, job.TenantID, p.JobID, Fail, store.BySystem(), code, func(next *Job) error {
+		next.FailureCode = &code
+		return nil
+	})
+	return err
+}
+
+// beginCollecting moves a job to COLLECTING, wherever an earlier worker has left it; nil if
+// there is nothing to do any more.
+func (s *Service) beginCollecting(ctx context.Context, job *store.Job, jobID string) (j *Job, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		if err := job.Hold(ctx, tx); err != nil {
+			return err
+		}
+		was, err := jobs.Find(ctx, tx, job.TenantID, jobID)
+		if store.IsNone(err) || err == nil && (was.State == Ready || was.State == FailedJob) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		action, notes := Collect, ""
+		if was.State != Requested {
+			notes = "begun again"
+		}
+		if was.State == Collecting {
+			action = Recover
+		}
+		next, err := move(ctx, tx, job.TenantID, jobID, action, store.BySystem(), notes, func(next *Job) error {
+			next.Collection++
+			next.Progress = Progress{LastHeartbeatAt: next.UpdatedAt, WorkerID: &s.workerID}
+			return nil
+		})
+		j = &next
+		return err
+	})
+	return j, err
+}
+
+// work is what one worker does of one job.
+type work struct {
+	*Service
+	job        *store.Job
+	of         *Job
+	collecting bool // what fails now is the source's fault
+	progress   Progress
+	beat       time.Time
+}
+
+// errStale says that the job has changed under the worker, as by an erasure: it is begun again.
+var errStale = errors.New("what was collected is of no use any more")
+
+func (w *work) run(ctx context.Context) error {
+	for n := range w.of.Collection { // of workers that are gone; a later one's may be finished
+		if err := w.cfg.Bundles.remove(ctx, w.of.key(n)); err != nil {
+			return err
+		}
+	}
+	key := w.of.key(w.of.Collection)
+	var size int64
+	var digest string
+	err := w.cfg.Bundles.write(ctx, key, func(to io.Writer) (err error) {
+		size, digest, err = w.fill(ctx, to)
+		return err
+	})
+	if err != nil {
+		if now, missing := jobs.Find(ctx, w.db.Read(), w.of.TenantID, w.of.ID); missing == nil && now.Collection != w.of.Collection && !errors.Is(err, store.ErrStale) {
+			return errStale // the erasure has deleted the file as well
+		}
+		return err
+	}
+	_, err = w.move(ctx, Finish, func(next *Job) error {
+		next.Progress = w.progress
+		next.Progress.RowsExpected, next.Progress.BytesPackaged = next.Progress.RowsCollected, size
+		next.Bundle = Bundle{StoreKey: &key, Bytes: size, SHA256: &digest, ExpiresAt: store.At(next.UpdatedAt.Add(w.cfg.Keep)), Secret: newSecret()}
+		return nil
+	})
+	return err
+}
+
+// folder begins the keys of all bundles of a job.
+func (j *Job) folder() string {
+	return j.TenantID + "/" + strings.TrimPrefix(j.ID, string(prefix)) + "-"
+}
+
+// key is that of the bundle of a collection.
+func (j *Job) key(collection int64) string { return fmt.Sprintf("%s%d.zip", j.folder(), collection) }
+
+// move moves the job on, while it is this worker's, and what it has collected is of use.
+func (w *work) move(ctx context.Context, a Action, edit func(*Job) error) (next Job, err error) {
+	err = w.db.Change(ctx, func(tx *store.Tx) error {
+		if err := w.job.Hold(ctx, tx); err != nil {
+			return err
+		}
+		next, err = move(ctx, tx, w.of.TenantID, w.of.ID, a, store.BySystem(), "", func(next *Job) error {
+			if next.Collection != w.of.Collection {
+				return errStale
+			}
+			return edit(next)
+		})
+		return err
+	})
+	return next, err
+}
+
+// fill writes the bundle.
+func (w *work) fill(ctx context.Context, to io.Writer) (size int64, digest string, err error) {
+	w.collecting = true
+	manifest := sealer.DSARManifest{Format: string(w.of.Format), JobID: w.of.ID, Kind: string(w.of.Scope.Kind), TenantID: w.of.TenantID}
+	bundle := sealer.NewDSARWriter(to)
+	if err := w.collect(ctx, bundle, &manifest); err != nil {
+		return 0, "", err
+	}
+	w.collecting = false
+	if _, err := w.move(ctx, Package, func(next *Job) error {
+		next.Progress = w.progress
+		return nil
+	}); err != nil {
+		return 0, "", err
+	}
+	purpose, err := tenant.PackPurpose(ctx, w.db.Read(), w.of.TenantID)
+	if err != nil {
+		return 0, "", err
+	}
+	signer, err := w.cfg.Keys.Signer(ctx, purpose)
+	if err != nil {
+		return 0, "", err
+	}
+	if manifest.Directory, err = w.cfg.Keys.Directory(ctx); err != nil { // which has the key
+		return 0, "", err
+	}
+	manifest.CreatedAt = sealer.FormatTime(store.At(w.db.Now()).Time)
+	return bundle.Close(manifest, signer)
+}
+
+// collect writes all sections.
+func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest *sealer.DSARManifest) error {
+	var err error
+	if manifest.Pending, err = w.spools(ctx); err != nil {
+		return err
+	}
+	asOf, err := w.catchUp(ctx, w.of.TenantID)
+	if err != nil {
+		return err
+	}
+	manifest.AsOf = asOf.String()
+	w.progress = w.of.Progress
+	if w.of.Scope.Kind == TenantFull {
+		if w.progress.RowsExpected, err = w.cfg.Warehouse.CountEvents(ctx, w.of.TenantID); err != nil {
+			return err
+		}
+	}
+	var section sectionWriter
+	end := func() (err error) {
+		if section != nil {
+			err = section.close()
+		}
+		return err
+	}
+	c := collection{Service: w.Service, job: w.of, asOf: asOf, begin: func(name string, like any) error {
+		if err := end(); err != nil {
+			return err
+		}
+		file, err := bundle.File(name+w.of.Format.extension(), w.of.Format == Parquet)
+		if err == nil {
+			section = w.of.Format.section(file, like)
+		}
+		return err
+	}, take: func(row any) error {
+		bundle.Rows(1)
+		w.progress.RowsCollected++
+		w.progress.RowsExpected = max(w.progress.RowsExpected, w.progress.RowsCollected)
+		w.progress.BytesPackaged = bundle.Bytes()
+		if err := section.row(row); err != nil {
+			return err
+		}
+		return w.report(ctx)
+	}}
+	err = w.db.View(ctx, func(q store.Querier) error {
+		c.q = q
+		return c.records(ctx)
+	})
+	for _, step := range []func(context.Context) error{c.deliveries, c.events} { // which may take long
+		if err == nil {
+			err = step(ctx)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return end()
+}
+
+// report reports the worker's progress, at most once a heartbeat.
+func (w *work) report(ctx context.Context) error {
+	if w.progress.RowsCollected%256 != 0 {
+		return nil
+	}
+	p, now := &w.progress, w.db.Now()
+	if now.Sub(w.beat) < heartbeat {
+		return nil
+	}
+	w.beat, p.LastHeartbeatAt = now, store.At(now)
+	return w.db.Transact(ctx, func(tx *sql.Tx) error {
+		if err := w.job.Hold(ctx, tx); err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx, `UPDATE dsar_jobs SET rows_collected = $3, rows_expected = $4, bytes_packaged = $5, last_heartbeat_at = $6 WHERE job_id = $1 AND collection = $2`,
+			w.of.ID, w.of.Collection, p.RowsCollected, p.RowsExpected, p.BytesPackaged, p.LastHeartbeatAt)
+		if err != nil {
+			return fmt.Errorf("cannot say how far the DSAR job %s is: %w", w.of.ID, err)
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(err, errStale)
+		}
+		return nil
+	})
+}
+
+// Expire deletes the expired bundles.
+func (s *Service) Expire(ctx context.Context) error {
+	now := store.At(s.db.Now())
+	due, err := store.List(ctx, s.db.Read(), "the bundles that end", jobs.Scan, jobs.Select()+` WHERE bundle_store_key IS NOT NULL AND bundle_expires_at <= $1 ORDER BY bundle_expires_at LIMIT 200`, now)
+	for i := range due {
+		if err == nil {
+			err = s.expire(ctx, &due[i])
+		}
+	}
+	return err
+}
+
+// expire deletes a job's bundle, and then records it.
+func (s *Service) expire(ctx context.Context, j *Job) error {
+	if err := s.cfg.Bundles.remove(ctx, *j.Bundle.StoreKey); err != nil {
+		return err
+	}
+	return s.db.Change(ctx, func(tx *store.Tx) error {
+		was, err := jobs.Find(ctx, tx, j.TenantID, j.ID)
+		if store.IsNone(err) || err == nil && was.Bundle.StoreKey == nil {
+			return nil
+		}
+		if err == nil {
+			_, err = move(ctx, tx, j.TenantID, j.ID, Expire, store.BySystem(), "", func(next *Job) error {
+				next.Bundle.StoreKey, next.Bundle.Secret = nil, nil
+				return nil
+			})
+		}
+		return err
+	})
+}
+
+// Sweep deletes bundles that no job has: those of workers that were killed, and of attempts that
+// failed.
+func (s *Service) Sweep(ctx context.Context) error { return s.sweep(ctx, "") }
+
+// bundleKey is the form of a bundle's key, and of what a folder holds of one that is being
+// written: the tenant, the job and the number of the collection. What is named otherwise is
+// another's.
+var bundleKey = regexp.MustCompile(`^(tnt_[^/]+)/([0-9A-Z]+)-([0-9]+)\.zip(\.[0-9a-f]+\.tmp)?$`)
+
+// sweep does so in a tenant's folder, or in all. A job that is not known is one that a restored
+// database has forgotten, or of another service in the same place: a tenant's are deleted at once,
+// others when no bundle is kept for so long.
+func (s *Service) sweep(ctx context.Context, folder string) error {
+	list := s.cfg.Bundles.bucket.List(&blob.ListOptions{Prefix: folder})
+	for {
+		o, err := list.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		parts := bundleKey.FindStringSubmatch(o.Key)
+		if parts == nil {
+			continue
+		}
+		j, err := jobs.Find(ctx, s.db.Read(), parts[1], string(prefix)+parts[2])
+		keep := false
+		switch {
+		case store.IsNone(err):
+			keep = folder == "" && s.db.Now().Sub(o.ModTime) < s.cfg.Keep+24*time.Hour
+		case err != nil:
+			return err
+		default:
+			keep = j.has(o.Key, parts[3])
+		}
+		if keep {
+			continue
+		}
+		if err := s.cfg.Bundles.remove(ctx, o.Key); err != nil {
+			return err
+		}
+	}
+}
+
+// has says whether the object of a key is the job's bundle, or is to become it.
+func (j *Job) has(key, collection string) bool {
+	if j.State == Collecting || j.State == Packaging {
+		return collection == strconv.FormatInt(j.Collection, 10)
+	}
+	return j.Bundle.StoreKey != nil && *j.Bundle.StoreKey == key
+}
+
+// prefixWorker names a process among the workers.
+const prefixWorker api.Prefix = "wrk_"

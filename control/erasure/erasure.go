@@ -1,0 +1,162 @@
+// Package erasure erases persons: it deletes what names a data subject, and their private data,
+// wherever the service keeps it, and leaves every proof, total and event unchanged.
+//
+// An erasure begins as a tombstone, in one change with its event: the keyed hash of the subject,
+// and a time. It covers everything that is not younger. The same change replaces the name by the
+// hash in control's tables, so later events don't contain the name; a free text that names the
+// person is removed as a whole. A job does the rest, and may be killed anywhere and repeated: it
+// deletes private parts from the warehouse, which keeps the tombstone and consults it before it
+// stores any private part, scrubs the database's files, voids bundles, and signs a certificate.
+//
+// The tombstone's time is api.ClockSlack after the request, by which the clock of a node may be
+// ahead: so it covers everything that was answered before, and what the person is shown within the
+// next minute. Later data of the same person needs another erasure. A node whose clock is further
+// ahead than that says so in its log and its metrics; what it has dated later than the tombstone
+// stays until another erasure.
+//
+// The hash is keyed (pipeline.SubjectKey), because events are kept for good and a plain hash would
+// let the holder of a pack guess names. The key is made with the database, is in its backups, and
+// is sent to the warehouse together with all tombstones (Announce), periodically. Until it has them
+// a warehouse loads nothing that names a person. So neither a replay, a new warehouse, nor an older
+// copy of one brings a person back. A database that is older than the log learns the tombstones
+// that it lacks from the log and the packs (Replay), and repeats their erasures: the hash finds
+// names that are alone in a column, and then the texts with that name.
+//
+// Limits: the log and the nodes' copies are not rewritten. They lose whole segments as they age,
+// and the certificate says by when, of what they hold by the tombstone's time: what waits in the
+// spool of a node that can't reach Kafka, or in a log for a warehouse that is unavailable, is deleted
+// that much later. Backups that are kept elsewhere are their owner's responsibility, and the certificate says
+// so. An event's private part that names a person only in its notes, as an export of the whole
+// tenant may have, is not found.
+package erasure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+const prefix api.Prefix = "era_"
+
+// State is how far an erasure is.
+type State string
+
+// The states. There is no failed state: a job is retried until it succeeds.
+const (
+	Requested State = "REQUESTED"
+	Completed State = "COMPLETED"
+)
+
+// Erasure is a record of one. Nothing in it names the person.
+type Erasure struct {
+	ID          string        `json:"id" db:"erasure_id"`
+	TenantID    string        `json:"tenantId" db:"tenant_id"`
+	SubjectHash string        `json:"subjectHash" db:"subject_hash" doc:"Stands for the person in events and records: a keyed hash, that of the same person in every erasure."`
+	Until       store.Instant `json:"until" db:"until" doc:"What names the person in events of up to this time is deleted, whenever they arrive: a minute after the request, as clocks of nodes may be ahead by that."`
+	EventID     string        `json:"eventId" db:"event_id" doc:"The event that is the tombstone: subject.erased."`
+	RequestedBy string        `json:"requestedBy" db:"requested_by" doc:"The API key that confirmed it."`
+	State       State         `json:"state" db:"state,moves" enum:"REQUESTED,COMPLETED" doc:"COMPLETED once nothing is left and the certificate is there."`
+	Counts      Counts        `json:"counts" db:"counts" doc:"What was found when it was confirmed."`
+	Certificate *string       `json:"certificate" db:"certificate,moves" nullable:"true" doc:"A signed note for muniment verify, which names no person; null until it is COMPLETED."`
+	CompletedAt store.Instant `json:"completedAt" db:"completed_at,moves" nullable:"true" doc:"When it was COMPLETED; null until then."`
+	CreatedAt   store.Instant `json:"createdAt" db:"created_at"`
+	UpdatedAt   store.Instant `json:"updatedAt" db:"updated_at,moves"`
+	Revision    int64         `json:"revision" db:"revision,moves"`
+}
+
+// Counts say how much of a person there is, by where it is kept.
+type Counts struct {
+	PrivateParts int64 `json:"privateParts" doc:"Events in the warehouse with a private part that names the person."`
+	SetAside     int64 `json:"setAside" doc:"Quarantined records that name the person."`
+	Rows         int64 `json:"rows" doc:"Rows of the database that name the person, held rows among them."`
+	Bundles      int64 `json:"bundles" doc:"Bundles of exports that may hold data of the person."`
+}
+
+// Keys signs certificates.
+type Keys interface {
+	// Signer is the current key for packs, of a sealer.PackPurpose.
+	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
+	// Vouches says whether a signature by the key may still be committed by the change.
+	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
+}
+
+// Bundles are files of exports that may hold data of persons. is says whether a reference is the
+// person's. Both may be called again, and after the references were replaced.
+type Bundles interface {
+	Count(ctx context.Context, tenantID string, is func(dataSubjectID string) bool) (int64, error)
+	// Void deletes them: when it returns nil, none of the tenant's bundles that were made so far
+	// holds data of the person.
+	Void(ctx context.Context, tenantID string, is func(dataSubjectID string) bool) error
+}
+
+// Config of the service. All but Bundles is required.
+type Config struct {
+	DB        *store.DB
+	Warehouse pipeline.Eraser
+	Keys      Keys
+	// Purpose is the sealer.PackPurpose of a tenant.
+	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
+	// Tables are those of all services.
+	Tables store.Tables
+	// Bundles; nil: there are none.
+	Bundles Bundles
+	// LogKeep and CopiesKeep are after how long the log and the nodes' copies have lost what
+	// was written at a moment. LogKeep fails for a log that keeps it for ever: then no certificate
+	// is signed.
+	LogKeep    func(ctx context.Context) (time.Duration, error)
+	CopiesKeep time.Duration
+}
+
+// Service is safe for concurrent use.
+type Service struct {
+	cfg Config
+	db  *store.DB
+	key pipeline.SubjectKey
+}
+
+// New opens the service, and makes the key of hashes if the database has none yet.
+func New(ctx context.Context, cfg Config) (*Service, error) {
+	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Keys == nil || cfg.Purpose == nil || cfg.Tables == nil || cfg.LogKeep == nil || cfg.CopiesKeep == 0 {
+		return nil, errors.New("cannot open the service of erasures: DB, Warehouse, Keys, Purpose, Tables, LogKeep or CopiesKeep is missing")
+	}
+	if err := cfg.Tables.Unsample(ctx, cfg.DB); err != nil {
+		return nil, err
+	}
+	r := &Service{cfg: cfg, db: cfg.DB}
+	var err error
+	r.key, err = openKey(ctx, cfg.DB)
+	return r, err
+}
+
+// Hash is what a person of a tenant is known by once erased.
+func (s *Service) Hash(tenantID, dataSubjectID string) string {
+	return s.key.Hash(tenantID, dataSubjectID)
+}
+
+// Announce sends all tombstones to the warehouse. It is called before anything is loaded, and
+// periodically, since the warehouse may be a new one.
+func (s *Service) Announce(ctx context.Context) error {
+	return announce(ctx, s.db, s.key, s.cfg.Warehouse)
+}
+
+// Announce is Service.Announce for a database and a warehouse that are in no service yet.
+func Announce(ctx context.Context, db *store.DB, warehouse pipeline.Eraser) error {
+	key, err := openKey(ctx, db)
+	if err != nil {
+		return err
+	}
+	return announce(ctx, db, key, warehouse)
+}
+
+func announce(ctx context.Context, db *store.DB, key pipeline.SubjectKey, warehouse pipeline.Eraser) error {
+	list, err := listTombstones(ctx, db.Read())
+	if err != nil {
+		return err
+	}
+	return warehouse.Erase(ctx, key, list)
+}

@@ -1,0 +1,139 @@
+package erasure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"muniment/control/store"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// EraseJob is the kind of the jobs that Erase does, and EraseAttempts how often one is begun at
+// most: what was promised is never given up.
+const (
+	EraseJob      = "erase"
+	EraseAttempts = 1 << 20
+)
+
+type payload struct {
+	ErasureID string `json:"erasureId"`
+	// Restored says that the database is an older copy, and may still name the person; Answers,
+	// that answers of webhooks' receivers did.
+	Restored bool `json:"restored"`
+	Answers  bool `json:"answers"`
+}
+
+// enqueue queues the work of an erasure.
+func enqueue(ctx context.Context, tx *store.Tx, e *Erasure, p payload) error {
+	p.ErasureID = e.ID
+	_, err := tx.Enqueue(ctx, store.NewJob{Kind: EraseJob, TenantID: e.TenantID, Key: e.ID, Payload: p})
+	return err
+}
+
+func (e *Erasure) tombstone() pipeline.Tombstone {
+	return pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: e.SubjectHash, Until: e.Until.Time}
+}
+
+// is says whether a reference is that of the erased person, by name or already by hash.
+func (s *Service) is(e *Erasure) func(dataSubjectID string) bool {
+	return func(dataSubjectID string) bool {
+		return dataSubjectID == e.SubjectHash || s.key.Hash(e.TenantID, dataSubjectID) == e.SubjectHash
+	}
+}
+
+// Erase does a job of the kind EraseJob. Each step may have been done before; the certificate
+// comes last. What control's tables said of the person is replaced already, so no bundle that
+// is begun from here on, and no event, has it from there.
+func (s *Service) Erase(ctx context.Context, job *store.Job) error {
+	var p payload
+	if err := job.Read(&p); err != nil {
+		return err
+	}
+	e, err := erasures.Find(ctx, s.db.Read(), job.TenantID, p.ErasureID)
+	if store.IsNone(err) {
+		return nil // the tenant is gone, with all that it had
+	}
+	if err != nil || e.State == Completed {
+		return err
+	}
+	purpose, err := s.cfg.Purpose(ctx, s.db.Read(), e.TenantID)
+	if err != nil {
+		return err
+	}
+	signer, err := s.cfg.Keys.Signer(ctx, purpose)
+	if err != nil {
+		return err
+	}
+	logKeep, err := s.cfg.LogKeep(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot certify by when the log has lost an erased person: %w", err)
+	}
+	if p.Restored {
+		if err := s.eraseNames(ctx, job, e); err != nil {
+			return err
+		}
+	}
+	if err := s.cfg.Warehouse.Erase(ctx, s.key, []pipeline.Tombstone{e.tombstone()}); err != nil {
+		return err
+	}
+	if err := s.db.Scrub(ctx, s.cfg.Tables, p.Restored || e.Counts.Rows > 0, p.Restored || p.Answers); err != nil {
+		return err
+	}
+	if s.cfg.Bundles != nil { // last, as each attempt voids all that were begun before it
+		if err := s.cfg.Bundles.Void(ctx, e.TenantID, s.is(e)); err != nil {
+			return fmt.Errorf("cannot void the bundles of an erased person: %w", err)
+		}
+	}
+	return s.complete(ctx, job, e, signer, logKeep)
+}
+
+// eraseNames finds by the hash how a restored database names the person.
+func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) error {
+	named, err := s.cfg.Tables.Persons(ctx, s.db.Read(), e.TenantID, s.is(e))
+	if err != nil {
+		return err
+	}
+	return s.db.Change(ctx, func(tx *store.Tx) error {
+		if err := job.Hold(ctx, tx); err != nil {
+			return err
+		}
+		for _, person := range named {
+			if _, err := s.cfg.Tables.ErasePerson(ctx, tx, e.TenantID, person, e.SubjectHash); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// complete signs the certificate, and ends the erasure.
+func (s *Service) complete(ctx context.Context, job *store.Job, e *Erasure, signer *sealer.Signer, logKeep time.Duration) error {
+	return s.db.Change(ctx, func(tx *store.Tx) error {
+		if err := job.Hold(ctx, tx); err != nil {
+			return err
+		}
+		if err := tx.ForgetAnswers(ctx, e.TenantID); err != nil { // of requests that were under way
+			return err
+		}
+		if vouches, err := s.cfg.Keys.Vouches(ctx, tx, signer.KeyID); err != nil || !vouches {
+			return fmt.Errorf("cannot sign a certificate by the key %s, which leaves: %w", signer.KeyID, err)
+		}
+		next, now := *e, store.At(tx.Now())
+		next.State, next.CompletedAt, next.UpdatedAt = Completed, now, now
+		text, err := sealer.SignErasure(&sealer.ErasureCertificate{
+			ErasureID: e.ID, TenantID: e.TenantID, SubjectHash: e.SubjectHash, EventID: e.EventID, Until: e.Until.Time, CompletedAt: now.Time,
+			PrivateParts: e.Counts.PrivateParts, SetAside: e.Counts.SetAside, Rows: e.Counts.Rows, Bundles: e.Counts.Bundles,
+			LogGoneBy: e.Until.Add(logKeep), CopiesGoneBy: e.Until.Add(s.cfg.CopiesKeep),
+		}, signer.Key)
+		if err != nil {
+			return err
+		}
+		next.Certificate = &text
+		if err := erasures.Update(ctx, tx, e, &next); err != nil {
+			return err
+		}
+		return erasures.Emit(ctx, tx, "erasure.completed", &next, store.BySystem(), nil)
+	})
+}

@@ -1,0 +1,42 @@
+package erasure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"muniment/control/store"
+	"muniment/sealer"
+)
+
+// Replay applies an event of an erasure for store.Replay: a tombstone that the database does not
+// show is added, and its work is repeated on what was restored.
+func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	if e.Type != sealer.TypeErased {
+		return false, nil
+	}
+	said := Erasure{}
+	if err := json.Unmarshal(e.Data, &said); err != nil {
+		return false, fmt.Errorf("cannot read the erasure's record: %w", err)
+	}
+	said.TenantID, said.EventID = e.TenantID, e.EventID
+	if changed, err = bury(ctx, tx, said.tombstone()); err != nil || !changed {
+		return false, err
+	}
+	known, err := store.One(ctx, tx, "the tenant "+e.TenantID, store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1`, e.TenantID)
+	if err != nil || known == nil {
+		return true, err // the warehouse may still hold rows of a tenant that is gone
+	}
+	if err := tx.ForgetAnswers(ctx, e.TenantID); err != nil {
+		return false, err
+	}
+	_, err = erasures.Find(ctx, tx, e.TenantID, said.ID)
+	if store.IsNone(err) {
+		said.State, said.Certificate, said.CompletedAt = Requested, nil, store.Instant{}
+		err = erasures.Insert(ctx, tx, &said)
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, enqueue(ctx, tx, &said, payload{Restored: true})
+}

@@ -1,0 +1,148 @@
+package erasure
+
+import (
+	"context"
+	"net/http"
+
+	"muniment/control/route"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/sealer"
+)
+
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
+	const all = route.Scope(api.Wildcard)
+	route.Add(a, route.Operation{ID: "erase", Method: http.MethodPost, Path: "/v1/compliance/erase", Tag: "Compliance", Access: all,
+		Summary: "Erase a person", Errors: []int{http.StatusPreconditionFailed},
+		Description: "Deletes what names the person, and what was recorded of them beside that, wherever the service keeps it. Proofs, packs and totals stay as they are. It can't be undone.\n\n" +
+			"Without `confirmationToken` the answer is 412, with a token and a preview of what would go. The token holds for 10 minutes, for this person and this API key. " +
+			"With it the erasure begins, and the answer is its record; `GET /v1/compliance/erasures/{erasureId}` shows when it is COMPLETED, with a signed certificate.\n\n" +
+			"An erasure covers events of up to a minute after it, whenever they arrive, as clocks of nodes may be ahead by that. A person who comes again later is erased again. " +
+			"The log and the nodes' copies lose what is covered as they age; the certificate says by when. " +
+			"Answers that were kept for Idempotency-Keys of this tenant go as well."}, s.postErase)
+	route.Add(a, route.Operation{ID: "list-erasures", Method: http.MethodGet, Path: "/v1/compliance/erasures", Tag: "Compliance", Access: all,
+		Summary: "List the erasures, newest first"}, s.getErasures)
+	route.Add(a, route.Operation{ID: "get-erasure", Method: http.MethodGet, Path: "/v1/compliance/erasures/{erasureId}", Tag: "Compliance", Access: all,
+		Summary: "Get an erasure, and its certificate once it is COMPLETED"}, s.getErasure)
+}
+
+// SchemaName is for the document.
+func (Counts) SchemaName() string { return "ErasureCounts" }
+
+type (
+	// ErasureData is the answer about one erasure.
+	ErasureData struct {
+		Erasure Erasure `json:"erasure"`
+	}
+	// ErasureList is one page of erasures.
+	ErasureList struct {
+		Erasures   []Erasure `json:"erasures" doc:"The erasures of this page."`
+		NextCursor *string   `json:"nextCursor"`
+	}
+	// EraseRequest is a request for an erasure.
+	EraseRequest struct {
+		DataSubjectID     string  `json:"dataSubjectId" minLength:"1" maxLength:"256" doc:"The person, as deliveries name them."`
+		ConfirmationToken *string `json:"confirmationToken,omitempty" nullable:"true" maxLength:"100" doc:"That of an answer 412 to the same request."`
+	}
+)
+
+type eraseInput struct{ Body EraseRequest }
+
+func (s *Service) postErase(ctx context.Context, in *eraseInput) (ErasureData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	person := in.Body.DataSubjectID
+	if !store.Storable(person) {
+		return ErasureData{}, api.InvalidField("dataSubjectId", "must be UTF-8 without U+0000")
+	}
+	asked := Erasure{TenantID: caller.TenantID, SubjectHash: s.Hash(caller.TenantID, person), RequestedBy: caller.ID}
+	var err error
+	if asked.Counts, err = s.count(ctx, &asked, person); err != nil {
+		return ErasureData{}, err
+	}
+	now := s.db.Now()
+	if t := in.Body.ConfirmationToken; t == nil || !s.confirms(*t, caller.TenantID, caller.ID, person, now) {
+		refusal := &api.Error{
+			Code: api.PreconditionFailed, Message: "this would erase what the preview counts, and can't be undone: send it again with the confirmationToken, within 10 minutes",
+			ConfirmationToken: s.token(caller.TenantID, caller.ID, person, now.Add(tokenLife)), Preview: asked.Counts,
+		}
+		if t != nil {
+			refusal.Message = "the confirmationToken is not one for this person and this API key, or has expired: use the one of this answer"
+		}
+		return ErasureData{}, refusal
+	}
+	made, err := s.begin(ctx, asked, person)
+	return ErasureData{made}, err
+}
+
+// begin writes the tombstone and its event, puts the hash in the place of the name in control's
+// tables, while it is known, and queues the work.
+func (s *Service) begin(ctx context.Context, asked Erasure, person string) (made Erasure, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		made = asked
+		now := store.At(tx.Now())
+		made.ID, made.EventID, made.State = api.NewID(prefix, now.Time), api.NewID(api.PrefixEvent, now.Time), Requested
+		made.Until, made.CreatedAt, made.UpdatedAt = store.At(now.Add(api.ClockSlack)), now, now
+		if made.Counts.Rows, err = s.cfg.Tables.CountPerson(ctx, tx, made.TenantID, person); err != nil {
+			return err
+		}
+		more, err := s.cfg.Tables.ErasePerson(ctx, tx, made.TenantID, person, made.SubjectHash)
+		if made.Counts.Rows += more; err != nil {
+			return err
+		}
+		if err := erasures.Insert(ctx, tx, &made); err != nil {
+			return err
+		}
+		if _, err := bury(ctx, tx, made.tombstone()); err != nil {
+			return err
+		}
+		if err := tx.ForgetAnswers(ctx, made.TenantID); err != nil {
+			return err
+		}
+		err = tx.EmitRecord(ctx, sealer.Event{
+			TenantID: made.TenantID, EventID: made.EventID, Type: sealer.TypeErased, At: now.Time,
+			Actor: store.ByKey(made.RequestedBy), Subject: sealer.Ref{Kind: erasures.Noun, ID: made.ID},
+		}, &made)
+		if err != nil {
+			return err
+		}
+		return enqueue(ctx, tx, &made, payload{Answers: more > 0})
+	})
+	return made, err
+}
+
+// count finds out how much there is of a person.
+func (s *Service) count(ctx context.Context, e *Erasure, person string) (c Counts, err error) {
+	found, err := s.cfg.Warehouse.CountSubject(ctx, e.TenantID, e.SubjectHash)
+	if err != nil {
+		return c, err
+	}
+	c.PrivateParts, c.SetAside = found.PrivateParts, found.Quarantined
+	c.Rows, err = s.cfg.Tables.CountPerson(ctx, s.db.Read(), e.TenantID, person)
+	if err == nil && s.cfg.Bundles != nil {
+		c.Bundles, err = s.cfg.Bundles.Count(ctx, e.TenantID, s.is(e))
+	}
+	return c, err
+}
+
+func (s *Service) getErasures(ctx context.Context, in *route.Page) (body ErasureList, err error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return body, err
+	}
+	var next string
+	body.Erasures, next, err = erasures.Page(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, store.Where{}, slice)
+	body.NextCursor = route.Cursor(next)
+	return body, err
+}
+
+func (s *Service) getErasure(ctx context.Context, in *struct {
+	ErasureID string `path:"erasureId"`
+}) (ErasureData, error) {
+	found, err := erasures.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.ErasureID)
+	if err != nil {
+		return ErasureData{}, err
+	}
+	return ErasureData{*found}, nil
+}

@@ -1,0 +1,379 @@
+package erasure
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/roomtest"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/pipeline"
+	"muniment/pipeline/conform"
+	"muniment/sealer"
+)
+
+const tenantID = "tnt_a"
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// keys has one key.
+type keys struct{ signer *sealer.Signer }
+
+func newKeys() keys {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	return keys{&sealer.Signer{KeyID: sealer.KeyID(key.Public().(ed25519.PublicKey)), Node: "control", Key: key}}
+}
+
+func (k keys) Signer(context.Context, string) (*sealer.Signer, error)   { return k.signer, nil }
+func (k keys) Vouches(context.Context, *store.Tx, string) (bool, error) { return true, nil }
+
+// people is the one table of the tests.
+var people = store.Tables{{Name: "developers", Person: []string{"email"}}}
+
+// files are bundles by the person in them. voiding is called with those that go.
+type files struct {
+	of      map[string]int64
+	voiding func()
+}
+
+func (f files) Count(_ context.Context, _ string, is func(string) bool) (n int64, _ error) {
+	for person, count := range f.of {
+		if is(person) {
+			n += count
+		}
+	}
+	return n, nil
+}
+
+func (f files) Void(_ context.Context, _ string, is func(string) bool) error {
+	f.voiding()
+	for person := range f.of {
+		if is(person) {
+			delete(f.of, person)
+		}
+	}
+	return nil
+}
+
+// stage is a service on a folder, and what it works on.
+type stage struct {
+	*Service
+	clock     *roomtest.Clock
+	dir       string
+	warehouse *conform.MemoryWarehouse
+	bundles   files
+}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{clock: roomtest.NewClock(noon), dir: t.TempDir(), warehouse: &conform.MemoryWarehouse{}, bundles: files{of: map[string]int64{"ada": 2, "bob": 1}}}
+	s.bundles.voiding = func() { // what is noted of it must not name her
+		_, emails := s.left(t, "ada")
+		require.NotContains(t, emails, "ada")
+	}
+	s.open(t, nil)
+	require.NoError(t, s.Announce(t.Context()))
+	rows := []pipeline.Row{conform.Shown(tenantID, 0, "ada", `{}`), conform.Shown(tenantID, 1, "bob", `{}`), conform.Shown("tnt_b", 2, "ada", `{}`)}
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(0), Rows: rows, Next: conform.Place(3)}))
+	s.write(t, `INSERT INTO developers (developer_id, tenant_id, org_id, email, created_at, updated_at, revision)
+		VALUES ('dev_1', 'tnt_a', 'org_a', 'ada', 0, 0, 0), ('dev_2', 'tnt_a', 'org_a', 'bob', 0, 0, 0)`)
+	return s
+}
+
+// open opens the service, as another process does when there was one.
+func (s *stage) open(t *testing.T, change func(*Config)) {
+	t.Helper()
+	cfg := Config{
+		DB: roomtest.Open(t, s.dir, s.clock.Now), Warehouse: s.warehouse, Keys: newKeys(), Tables: append(people, Tables...), Bundles: s.bundles,
+		LogKeep: func(context.Context) (time.Duration, error) { return 15 * 24 * time.Hour, nil }, CopiesKeep: 28 * time.Hour,
+		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PurposePack, nil },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	var err error
+	s.Service, err = New(t.Context(), cfg)
+	require.NoError(t, err)
+}
+
+func (s *stage) write(t *testing.T, statement string) {
+	t.Helper()
+	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), statement)
+		return err
+	}))
+}
+
+// erase asks for an erasure as a key does.
+func (s *stage) erase(t *testing.T, keyID, person, token string) (Erasure, *api.Error) {
+	in := &eraseInput{Body: EraseRequest{DataSubjectID: person}}
+	if token != "" {
+		in.Body.ConfirmationToken = &token
+	}
+	made, err := s.postErase(auth.WithPrincipal(t.Context(), auth.Principal{Key: &api.Key{TenantID: tenantID, ID: keyID}}), in)
+	if err != nil {
+		refused, ok := errors.AsType[*api.Error](err)
+		require.True(t, ok, "%v", err)
+		return Erasure{}, refused
+	}
+	return made.Erasure, nil
+}
+
+func (s *stage) mustErase(t *testing.T, person string) Erasure {
+	t.Helper()
+	_, refused := s.erase(t, "key_1", person, "")
+	require.Equal(t, api.PreconditionFailed, refused.Code)
+	made, refused := s.erase(t, "key_1", person, refused.ConfirmationToken)
+	require.Nil(t, refused)
+	return made
+}
+
+// work does one job, as a process that is killed where it fails.
+func (s *stage) work(t *testing.T) error {
+	t.Helper()
+	job, err := s.db.Claim(t.Context(), EraseJob, time.Minute)
+	require.NoError(t, err)
+	require.NotNil(t, job)
+	if err := s.Erase(t.Context(), job); err != nil {
+		return err
+	}
+	return job.Done(t.Context())
+}
+
+func (s *stage) find(t *testing.T, id string) *Erasure {
+	t.Helper()
+	e, err := erasures.Find(t.Context(), s.db.Read(), tenantID, id)
+	require.NoError(t, err)
+	return e
+}
+
+// left is how much there is of a person, and who stands in the table.
+func (s *stage) left(t *testing.T, person string) (c Counts, emails []string) {
+	t.Helper()
+	c, err := s.count(t.Context(), &Erasure{TenantID: tenantID, SubjectHash: s.Hash(tenantID, person)}, person)
+	require.NoError(t, err)
+	emails, err = store.List(t.Context(), s.db.Read(), "e-mails", store.Text, `SELECT email FROM developers WHERE tenant_id = 'tnt_a' ORDER BY developer_id`)
+	require.NoError(t, err)
+	return c, emails
+}
+
+func TestErasureIsConfirmed(t *testing.T) {
+	s := newStage(t)
+	_, refused := s.erase(t, "key_1", "ada", "")
+	require.Equal(t, Counts{PrivateParts: 1, Rows: 1, Bundles: 2}, refused.Preview)
+	token := refused.ConfirmationToken
+	for about, c := range map[string]struct{ keyID, person, token string }{
+		"another key":    {"key_2", "ada", token},
+		"another person": {"key_1", "bob", token},
+		"another text":   {"key_1", "ada", token[:len(token)-1] + "_"},
+		"more":           {"key_1", "ada", token + "A"},
+		"no token":       {"key_1", "ada", "x"},
+	} {
+		_, refused := s.erase(t, c.keyID, c.person, c.token)
+		require.NotNil(t, refused, about)
+		require.Equal(t, api.PreconditionFailed, refused.Code, about)
+		require.NotEmpty(t, refused.ConfirmationToken, about)
+	}
+	require.Empty(t, roomtest.Events(t, s.db))
+	s.clock.Advance(10*time.Minute - time.Millisecond)
+	made, refused := s.erase(t, "key_1", "ada", token)
+	require.Nil(t, refused)
+	require.Equal(t, Requested, made.State)
+	s.clock.Advance(time.Millisecond)
+	_, refused = s.erase(t, "key_1", "ada", token)
+	require.NotNil(t, refused, "ten minutes later")
+	_, refused = s.erase(t, "key_1", "a\x00", "")
+	require.Equal(t, api.ValidationFailed, refused.Code)
+
+	events := roomtest.Events(t, s.db)
+	require.Len(t, events, 1)
+	require.Equal(t, sealer.TypeErased, events[0].Type)
+	require.Equal(t, made.EventID, events[0].EventID)
+	require.Equal(t, made.CreatedAt.Time, events[0].At)
+	require.NotContains(t, string(events[0].Data), `"ada"`)
+}
+
+// TestAClockThatIsAhead: a delivery that was answered before the erasure, by a node whose clock is
+// ahead, is covered, whenever it is loaded; one of a clock that is further ahead is not.
+func TestAClockThatIsAhead(t *testing.T) {
+	s := newStage(t)
+	ahead, further := conform.Shown(tenantID, 3, "ada", `{}`), conform.Shown(tenantID, 4, "ada", `{}`)
+	ahead.At = noon.Add(api.ClockSlack)
+	further.At = ahead.At.Add(time.Millisecond)
+	s.mustErase(t, "ada")
+	require.NoError(t, s.work(t))
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: []pipeline.Row{ahead}, Next: conform.Place(4)}))
+	left, _ := s.left(t, "ada")
+	require.Zero(t, left)
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(4), Rows: []pipeline.Row{further}, Next: conform.Place(5)}))
+	left, _ = s.left(t, "ada")
+	require.Equal(t, Counts{PrivateParts: 1}, left)
+}
+
+// failing stands for what a process was doing when it was killed.
+type failing struct {
+	pipeline.Eraser
+	files
+	keys
+	at *int // that many calls succeed
+}
+
+var errKilled = errors.New("killed")
+
+func (f failing) step() error {
+	if *f.at--; *f.at < 0 {
+		return errKilled
+	}
+	return nil
+}
+
+func (f failing) Erase(ctx context.Context, key pipeline.SubjectKey, list []pipeline.Tombstone) error {
+	return errors.Join(f.step(), f.Eraser.Erase(ctx, key, list), f.step())
+}
+
+func (f failing) Void(ctx context.Context, tenantID string, is func(string) bool) error {
+	return errors.Join(f.step(), f.files.Void(ctx, tenantID, is), f.step())
+}
+
+func (f failing) Signer(ctx context.Context, purpose string) (*sealer.Signer, error) {
+	return f.signer, f.step()
+}
+
+func (f failing) Vouches(context.Context, *store.Tx, string) (bool, error) { return true, f.step() }
+
+// TestErasureGoesOn after it was killed at each of its steps, by another process.
+func TestErasureGoesOn(t *testing.T) {
+	for steps := 0; ; steps++ {
+		s := newStage(t)
+		made := s.mustErase(t, "ada")
+		at := steps
+		s.open(t, func(cfg *Config) {
+			f := failing{cfg.Warehouse, s.bundles, newKeys(), &at}
+			cfg.Warehouse, cfg.Bundles, cfg.Keys = f, f, f
+		})
+		err := s.work(t)
+		if err == nil {
+			require.Equal(t, 6, steps, "calls that may be the last")
+			break
+		}
+		require.ErrorIs(t, err, errKilled)
+		require.Equal(t, Requested, s.find(t, made.ID).State)
+		s.clock.Advance(2 * time.Minute) // its lease is over
+		s.open(t, nil)
+		require.NoError(t, s.work(t))
+		done := s.find(t, made.ID)
+		require.Equal(t, Completed, done.State)
+		require.Equal(t, Counts{PrivateParts: 1, Rows: 1, Bundles: 2}, done.Counts)
+		left, emails := s.left(t, "ada")
+		require.Zero(t, left)
+		require.Equal(t, []string{made.SubjectHash, "bob"}, emails)
+		require.Equal(t, map[string]int64{"bob": 1}, s.bundles.of)
+		left, _ = s.left(t, "bob")
+		require.Equal(t, Counts{PrivateParts: 1, Rows: 1, Bundles: 1}, left)
+	}
+}
+
+// TestErasureNamesNobody in its record, its certificate, its events, and in the database's
+// files.
+func TestErasureNamesNobody(t *testing.T) {
+	s := newStage(t)
+	const person = "ada.lovelace@example.org"
+	s.write(t, `UPDATE developers SET email = '`+person+`' WHERE email = 'ada'`)
+	made := s.mustErase(t, person)
+	require.NoError(t, s.work(t))
+	done := s.find(t, made.ID)
+	text, err := json.Marshal(done)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), person)
+	require.Contains(t, *done.Certificate, `"rows":1`)
+	require.Contains(t, *done.Certificate, `"logGoneBy":"2026-12-08T12:01:00.000Z"`)
+	for _, e := range roomtest.Events(t, s.db) {
+		require.NotContains(t, string(e.Data), person)
+	}
+	s.inNoFile(t, person)
+}
+
+// TestErasureOfWhatWasDeletedBefore: a name that no row has any more, as of a held row that was
+// delivered, is in no file either.
+func TestErasureOfWhatWasDeletedBefore(t *testing.T) {
+	s := newStage(t)
+	const person = "ada.lovelace@example.org"
+	s.write(t, `UPDATE developers SET email = '`+person+`' WHERE email = 'ada'`)
+	s.write(t, `UPDATE developers SET email = '' WHERE email = '`+person+`'`)
+	require.Zero(t, s.mustErase(t, person).Counts.Rows)
+	require.NoError(t, s.work(t))
+	s.inNoFile(t, person)
+}
+
+// inNoFile asks that a text stands in no file of the database.
+func (s *stage) inNoFile(t *testing.T, text string) {
+	t.Helper()
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
+		return // whose files are elsewhere
+	}
+	all, err := filepath.Glob(filepath.Join(s.dir, "*"))
+	require.NoError(t, err)
+	for _, file := range all {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.False(t, strings.Contains(string(b), text), file)
+	}
+}
+
+// TestErasedTwice: a person who came again is erased by a tombstone of their own.
+func TestErasedTwice(t *testing.T) {
+	s := newStage(t)
+	first := s.mustErase(t, "ada")
+	require.NoError(t, s.work(t))
+	later := conform.Shown(tenantID, 3, "ada", `{}`)
+	later.At = first.Until.Add(time.Millisecond)
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: []pipeline.Row{later}, Next: conform.Place(4)}))
+	s.clock.Advance(2 * time.Hour)
+	second := s.mustErase(t, "ada")
+	require.NoError(t, s.work(t))
+	require.Equal(t, first.SubjectHash, second.SubjectHash)
+	require.NotEqual(t, first.EventID, second.EventID)
+	require.Equal(t, Counts{PrivateParts: 1}, second.Counts)
+	left, _ := s.left(t, "ada")
+	require.Zero(t, left)
+	list, err := listTombstones(t.Context(), s.db.Read())
+	require.NoError(t, err)
+	require.Equal(t, []pipeline.Tombstone{second.tombstone()}, list)
+}
+
+// TestReplayErasesAnew: an older copy of the database learns of an erasure by its event, and
+// does it again on what it holds.
+func TestReplayErasesAnew(t *testing.T) {
+	s := newStage(t)
+	made := s.mustErase(t, "ada")
+	event := roomtest.Events(t, s.db)[0]
+	older := newStage(t)
+	older.key = s.key // the copy has it
+	older.write(t, `UPDATE subject_key SET subject_key = '00'`)
+	apply := func(want bool) {
+		require.NoError(t, older.db.Change(t.Context(), func(tx *store.Tx) error {
+			changed, err := Replay(t.Context(), tx, &event)
+			require.Equal(t, want, changed)
+			return err
+		}))
+	}
+	apply(true)
+	apply(false)
+	older.warehouse = s.warehouse
+	older.cfg.Warehouse = s.warehouse
+	require.NoError(t, older.work(t))
+	done := older.find(t, made.ID)
+	require.Equal(t, Completed, done.State)
+	require.Equal(t, made.EventID, done.EventID)
+	_, emails := older.left(t, "ada")
+	require.Equal(t, []string{made.SubjectHash, "bob"}, emails)
+}

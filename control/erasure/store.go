@@ -1,0 +1,58 @@
+package erasure
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"muniment/control/store"
+	"muniment/pipeline"
+)
+
+var erasures = store.Records[Erasure]{Noun: "erasure", Table: "erasures"}
+
+// openKey reads the key of hashes, and makes it where there is none.
+func openKey(ctx context.Context, db *store.DB) (key pipeline.SubjectKey, err error) {
+	const read = `SELECT subject_key FROM subject_key`
+	text, err := store.One(ctx, db.Read(), "the key of persons' hashes", store.Text, read)
+	if err == nil && text == nil {
+		rand.Read(key[:])
+		err = db.Change(ctx, func(tx *store.Tx) error {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO subject_key (only_row, subject_key) VALUES (1, $1) ON CONFLICT (only_row) DO NOTHING`, hex.EncodeToString(key[:])); err != nil {
+				return err
+			}
+			text, err = store.One(ctx, tx, "the key of persons' hashes", store.Text, read) // another process may have been faster
+			return err
+		})
+	}
+	if err == nil && (text == nil || hex.DecodedLen(len(*text)) != len(key)) {
+		err = errors.New("the key of persons' hashes is missing or not of its length")
+	}
+	if err == nil {
+		_, err = hex.Decode(key[:], []byte(*text))
+	}
+	return key, err
+}
+
+func listTombstones(ctx context.Context, q store.Querier) ([]pipeline.Tombstone, error) {
+	return store.List(ctx, q, "the tombstones", func(row store.Row) (t pipeline.Tombstone, err error) {
+		var until int64
+		err = row.Scan(&t.TenantID, &t.SubjectHash, &until)
+		t.Until = time.UnixMilli(until).UTC()
+		return t, err
+	}, `SELECT tenant_id, subject_hash, until FROM tombstones ORDER BY tenant_id, subject_hash`)
+}
+
+// bury writes a tombstone; new is false if it says nothing new.
+func bury(ctx context.Context, tx *store.Tx, t pipeline.Tombstone) (isNew bool, err error) {
+	result, err := tx.ExecContext(ctx, `INSERT INTO tombstones (tenant_id, subject_hash, until) VALUES ($1, $2, $3)
+		ON CONFLICT (tenant_id, subject_hash) DO UPDATE SET until = excluded.until WHERE tombstones.until < excluded.until`,
+		t.TenantID, t.SubjectHash, store.Millis(t.Until))
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}

@@ -1,0 +1,10 @@
+package erasure
+
+import "muniment/control/store"
+
+// Tables are those of this package.
+var Tables = store.Tables{
+	{Name: "erasures"},
+	{Name: "tombstones", Outlives: "what was erased stays erased, whatever is loaded"},
+	{Name: "subject_key", Outlives: "all tenants share it"},
+}

@@ -1,0 +1,175 @@
+package event
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"muniment/control/route"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+type receiptsRequest struct {
+	CorrelationID   string `query:"correlationId" maxLength:"512" doc:"Only receipts with this tracing id, byte for byte." example:"play-0001"`
+	SpatialAnchorID string `query:"spatialAnchorId" maxLength:"512" doc:"Only receipts of what was shown there." example:"screen-0042"`
+	RightID         string `query:"rightId" maxLength:"64" doc:"Only receipts of deliveries under this right."`
+	route.Window
+	route.AsOf
+	route.Page
+}
+
+// foundReceipt is a receipt in a list. Saved as it is, it is a file that muniment verify takes.
+type foundReceipt struct {
+	Receipt   json.RawMessage `json:"receipt" doc:"What is signed, verbatim."`
+	Signature json.RawMessage `json:"signature"`
+	Event     json.RawMessage `json:"event" doc:"Verbatim: its canonical bytes are the leaf of the tenant's Merkle log."`
+	Position  string          `json:"position" doc:"Of the event, opaque."`
+}
+
+// receiptList is the response to GET /v1/receipts.
+type receiptList struct {
+	Receipts   []foundReceipt `json:"receipts" doc:"The receipts of this page."`
+	AsOf       *string        `json:"asOf" doc:"The log position up to which the page looked; null while nothing is loaded."`
+	NextCursor *string        `json:"nextCursor"`
+}
+
+func (s *Service) listReceipts(ctx context.Context, in *receiptsRequest) (receiptList, error) {
+	page := receiptList{Receipts: []foundReceipt{}}
+	q := pipeline.EventQuery{
+		TenantID: auth.PrincipalFrom(ctx).TenantID, Types: []string{sealer.TypeDelivery}, Newest: true, Limit: in.Limit + 1,
+		RightID: in.RightID, SpatialAnchorID: in.SpatialAnchorID, CorrelationID: in.CorrelationID,
+	}
+	from, to, err := in.Bounds()
+	if err != nil {
+		return receiptList{}, err
+	}
+	q.RenderedFrom, q.RenderedTo = from.Time, to.Time
+	asOf, err := in.Position(ctx, s.warehouse, s.log, q.TenantID)
+	if err != nil {
+		return receiptList{}, err
+	}
+	slice, err := in.Slice()
+	if err != nil {
+		return receiptList{}, err
+	}
+	if q.Before = asOf; slice.Behind != "" {
+		last, err := sealer.ParsePosition(slice.Behind)
+		if err != nil {
+			return receiptList{}, route.BadCursor()
+		}
+		q.Before = nearer(asOf, &last, -1)
+	}
+	if asOf == nil {
+		return page, nil
+	}
+	rows, err := s.warehouse.Events(ctx, q)
+	if err != nil {
+		return receiptList{}, err
+	}
+	page.AsOf = new(asOf.String())
+	rows, next := store.Cut(rows, in.Limit, func(row pipeline.Row) string { return row.Position.String() })
+	page.NextCursor = route.Cursor(next)
+	for _, row := range rows {
+		parts, err := sealer.SplitDelivery(row.Event)
+		if err != nil {
+			return receiptList{}, err
+		}
+		page.Receipts = append(page.Receipts, foundReceipt{parts.Receipt, parts.Signature, row.Event, row.Position.String()})
+	}
+	return page, nil
+}
+
+// receiptRequest names a receipt.
+type receiptRequest struct {
+	ReceiptID string `path:"receiptId"`
+}
+
+type loggedReceipt struct {
+	Receipt   json.RawMessage `json:"receipt" doc:"What is signed, verbatim."`
+	Signature json.RawMessage `json:"signature"`
+	Event     json.RawMessage `json:"event" doc:"Verbatim: its canonical bytes are the leaf of the tenant's Merkle log."`
+	Position  string          `json:"position" doc:"Of the event, opaque."`
+	Sealed    *sealedLeaf     `json:"sealed" doc:"Null until a proof pack holds the event."`
+}
+
+// sealedLeaf is the place of an event among the sealed ones.
+type sealedLeaf struct {
+	_         struct{} `nullable:"true"`
+	PackID    string   `json:"packId"`
+	LeafIndex uint64   `json:"leafIndex" doc:"Of the tenant's Merkle log, from 0."`
+}
+
+func (s *Service) getReceipt(ctx context.Context, in *receiptRequest) (loggedReceipt, error) {
+	row, err := s.receipt(ctx, in.ReceiptID)
+	if err != nil {
+		return loggedReceipt{}, err
+	}
+	parts, err := sealer.SplitDelivery(row.Event)
+	if err != nil {
+		return loggedReceipt{}, err
+	}
+	detail := loggedReceipt{Receipt: parts.Receipt, Signature: parts.Signature, Event: row.Event, Position: row.Position.String()}
+	p, index, found, err := s.packs.LeafOf(ctx, row)
+	if err != nil {
+		return loggedReceipt{}, err
+	}
+	if found {
+		detail.Sealed = &sealedLeaf{PackID: p.ID, LeafIndex: index}
+	}
+	return detail, nil
+}
+
+type proofRequest struct {
+	ReceiptID  string `path:"receiptId"`
+	Checkpoint string `query:"checkpoint" enum:"pack,latest" default:"pack" doc:"pack: that of the pack which holds the receipt, and so the oldest; where the key of that pack is revoked, that of the first pack behind it whose key is not. latest: that of the tenant's newest pack."`
+}
+
+// The order of the members is that of the file that muniment verify reads.
+type inclusionProof struct {
+	Event json.RawMessage `json:"event" doc:"Verbatim: it is the leaf."`
+	Proof string          `json:"proof" doc:"C2SP tlog-proof."`
+}
+
+// errNotSealed refuses to prove what no pack holds.
+var errNotSealed = api.Conflict("no proof pack holds the receipt yet: seal one first")
+
+func (s *Service) proveReceipt(ctx context.Context, in *proofRequest) (inclusionProof, error) {
+	row, err := s.receipt(ctx, in.ReceiptID)
+	if err != nil {
+		return inclusionProof{}, err
+	}
+	proof, found, err := s.packs.Inclusion(ctx, row, in.Checkpoint == "latest")
+	if err == nil && !found {
+		err = errNotSealed
+	}
+	if err != nil {
+		return inclusionProof{}, err
+	}
+	return inclusionProof{Event: row.Event, Proof: proof.Text()}, nil
+}
+
+// receipt returns the event with a receipt of the caller's tenant; RESOURCE_NOT_FOUND if there is
+// none. It waits for the log to be loaded, so a receipt that the caller has is found.
+func (s *Service) receipt(ctx context.Context, receiptID string) (pipeline.Row, error) {
+	none := api.NotFound("receipt")
+	ulid, ok := strings.CutPrefix(receiptID, string(api.PrefixReceipt))
+	if !ok {
+		return pipeline.Row{}, none
+	}
+	tenantID, eventID := auth.PrincipalFrom(ctx).TenantID, string(api.PrefixEvent)+ulid
+	row, err := s.warehouse.Event(ctx, tenantID, eventID)
+	if errors.Is(err, pipeline.ErrNoEvent) {
+		if err = s.packs.AwaitLoaded(ctx, tenantID); err == nil {
+			row, err = s.warehouse.Event(ctx, tenantID, eventID)
+		}
+	}
+	if errors.Is(err, pipeline.ErrNoEvent) || err == nil && row.Delivery == nil {
+		err = none
+	}
+	return row, err
+}

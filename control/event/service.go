@@ -1,0 +1,55 @@
+// Package event serves a tenant's events: lists of them, the receipts among them with their proofs,
+// and exports of those that are sealed.
+//
+// Lists are read from the warehouse, in the order of the log, and may lack what it has not loaded
+// yet; asOf in the response is the position up to which they looked. A cursor neither skips nor
+// repeats an event, whatever arrives meanwhile. The private part of an event is never served.
+//
+// A receipt can be read as soon as its caller has it: the request waits until the log is loaded, as
+// long as a seal, and answers 503 WAREHOUSE_BEHIND rather than 404.
+//
+// Only sealed events are proven and exported: control/proof has the packs, and verifies each proof
+// before it is served. Each export is an event of the tenant's log, committed before the first byte
+// is sent. If it can't be recorded, nothing is sent.
+//
+// Nothing is kept here.
+package event
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+
+	"muniment/control/proof"
+	"muniment/control/store"
+	"muniment/pipeline"
+)
+
+// Config of the service. All but Logger is required.
+type Config struct {
+	DB        *store.DB
+	Warehouse pipeline.Warehouse
+	// Log is read only for a tenant's partition, and for that partition's end.
+	Log pipeline.Reader
+	// Packs has the sealed events.
+	Packs *proof.Service
+	// Logger; nil is slog.Default.
+	Logger *slog.Logger
+}
+
+// Service serves events. It is safe for concurrent use.
+type Service struct {
+	db        *store.DB
+	warehouse pipeline.Warehouse
+	log       pipeline.Reader
+	packs     *proof.Service
+	logger    *slog.Logger
+}
+
+// New returns the service.
+func New(cfg Config) (*Service, error) {
+	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil {
+		return nil, errors.New("cannot open events: DB, Warehouse, Log or Packs is missing")
+	}
+	return &Service{cfg.DB, cfg.Warehouse, cfg.Log, cfg.Packs, cmp.Or(cfg.Logger, slog.Default())}, nil
+}

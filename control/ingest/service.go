@@ -1,0 +1,166 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"muniment/control/node"
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Config of the service. DB, Nodes and Deliver are required.
+type Config struct {
+	DB      *store.DB
+	Nodes   right.Nodes
+	Deliver Deliver
+	// MaxHeldRows and MaxHeldBytes bound what is held for one tenant. Defaults 500,000 and
+	// 512 MiB.
+	MaxHeldRows, MaxHeldBytes int64
+	// RowAge is how long after its play a row is held: as long as nodes take it. Default, and
+	// at most, api.MaxRowAge.
+	RowAge time.Duration
+	// Logger; nil is slog.Default.
+	Logger *slog.Logger
+}
+
+// Delivered is what became of a held row.
+type Delivered struct {
+	// ReceiptID is that of the row's receipt, or of the one that an earlier row of its identity
+	// got.
+	ReceiptID string
+	// Unmapped: the node does not know the mapping yet.
+	Unmapped bool
+	// Err refuses the row for good, unless its status is 429 or of the server's.
+	Err *api.Error
+}
+
+// Deliver makes a node issue receipts for rows of one key, each the text of an api.Row, under their
+// identities, and returns a result for each. The same row may be delivered more than once: then it
+// is a duplicate of itself. After an error the results are unknown, unless it is an *api.Error that
+// refuses all rows for good.
+type Deliver func(ctx context.Context, tenantID, keyID string, rows [][]byte) ([]Delivered, error)
+
+// Service is safe for concurrent use.
+type Service struct {
+	cfg   Config
+	db    *store.DB
+	nodes right.Nodes
+}
+
+// New returns the service. It starts nothing.
+func New(cfg Config) (*Service, error) {
+	if cfg.DB == nil || cfg.Nodes == nil || cfg.Deliver == nil {
+		return nil, errors.New("cannot open the mappings: DB, Nodes or Deliver is missing")
+	}
+	if cfg.MaxHeldRows < 0 || cfg.MaxHeldBytes < 0 {
+		return nil, errors.New("cannot open the mappings: MaxHeldRows and MaxHeldBytes must not be negative")
+	}
+	if cfg.RowAge < 0 || cfg.RowAge > api.MaxRowAge {
+		return nil, fmt.Errorf("cannot open the mappings: RowAge %v is not from 0 to %v", cfg.RowAge, api.MaxRowAge)
+	}
+	cfg.RowAge = cmp.Or(cfg.RowAge, api.MaxRowAge)
+	if cfg.MaxHeldRows == 0 {
+		cfg.MaxHeldRows = 500_000
+	}
+	if cfg.MaxHeldBytes == 0 {
+		cfg.MaxHeldBytes = 512 << 20
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Service{cfg: cfg, db: cfg.DB, nodes: cfg.Nodes}, nil
+}
+
+// create writes a mapping, with the requested fields filled in.
+func (s *Service) create(ctx context.Context, asked Mapping, by sealer.Ref) (made Mapping, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		batch, err := begin(ctx, tx, asked.TenantID)
+		if err != nil {
+			return err
+		}
+		var other *Mapping
+		made, other, err = batch.create(ctx, tx, asked, by)
+		if errors.Is(err, errThere) {
+			return made.overlaps(other)
+		}
+		if err != nil {
+			return err
+		}
+		return batch.end(ctx, tx)
+	})
+	return made, err
+}
+
+// retire ends a mapping's validity, and waits a while for the nodes to know.
+func (s *Service) retire(ctx context.Context, tenantID, id string, by sealer.Ref) (retired Mapping, p node.Propagation, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) (err error) {
+		retired, err = retire(ctx, tx, tenantID, id, by)
+		return err
+	})
+	if err != nil {
+		return retired, p, err
+	}
+	return retired, s.nodes.Await(ctx, retired.Revision), nil
+}
+
+// making is what one change makes: one mapping, or several of an import.
+type making struct {
+	tenantID string
+	held     bool            // the tenant holds rows
+	rights   map[string]bool // that are there
+	replay   bool            // held rows have got a mapping
+}
+
+// begin locks the tenant's held rows until the change's end.
+func begin(ctx context.Context, tx *store.Tx, tenantID string) (*making, error) {
+	u, err := lockUsage(ctx, tx, tenantID)
+	return &making{tenantID: tenantID, held: u.rows > 0, rights: map[string]bool{}}, err
+}
+
+// create writes one mapping. A refusal writes nothing, so the change may continue.
+func (b *making) create(ctx context.Context, tx *store.Tx, asked Mapping, by sealer.Ref) (made Mapping, other *Mapping, err error) {
+	if made, err = asked.settle(store.At(tx.Now())); err != nil {
+		return made, nil, err
+	}
+	if err := b.findRight(ctx, tx, made.Target.RightID); err != nil {
+		return made, nil, err
+	}
+	if other, err = create(ctx, tx, &made, by); err != nil {
+		return made, other, err
+	}
+	if !b.held {
+		return made, nil, nil
+	}
+	found, err := waits(ctx, tx, &made)
+	if found && err == nil {
+		b.replay, err = true, mark(ctx, tx.Tx, b.tenantID, made.VendorKey)
+	}
+	return made, nil, err
+}
+
+func (b *making) findRight(ctx context.Context, tx *store.Tx, id string) error {
+	if b.rights[id] {
+		return nil
+	}
+	if _, err := right.Find(ctx, tx, b.tenantID, id); err != nil {
+		return err
+	}
+	b.rights[id] = true
+	return nil
+}
+
+// end queues the delivery of held rows that have got a mapping.
+func (b *making) end(ctx context.Context, tx *store.Tx) error {
+	if !b.replay {
+		return nil
+	}
+	_, err := tx.Enqueue(ctx, replayJob(b.tenantID))
+	return err
+}

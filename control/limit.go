@@ -1,0 +1,110 @@
+package control
+
+import (
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/route"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// The limits of one tenant's requests in flight in this process, and of those that read much of its
+// log (route.Operation.Heavy). A process serves 512 (the gateway's MaxForwards): a tenant, or a
+// thief of its key, must not be able to prevent others from revoking a right.
+const (
+	tenantLimit      = 64
+	tenantHeavyLimit = 8
+)
+
+// A visitor of the sandbox can create many tenants, so a visitor's limit is lower, and all visitors
+// together have a limit. Their requests to /v1 count separately.
+const (
+	visitorLimit       = 8
+	visitorHeavyLimit  = 2
+	visitorsLimit      = 64
+	visitorsHeavyLimit = 6
+)
+
+var (
+	errLimit      = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in hand", RetryAfter: time.Second}
+	errHeavyLimit = &api.Error{Code: api.RateLimited, Message: "this tenant has too many exports in hand", RetryAfter: time.Second}
+	errVisitors   = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many requests in hand", RetryAfter: time.Second}
+)
+
+// limiter counts the requests in flight of each tenant that has any.
+type limiter struct {
+	each     inFlight
+	together inFlight // zero: no bound
+
+	mu    sync.Mutex
+	held  map[string]inFlight
+	total inFlight
+}
+
+type inFlight struct{ all, heavy int }
+
+// admitLimited is the middleware that refuses a tenant more than its limit, whatever key it
+// uses. It names the tenant to the gateway, which bounds long answers by it.
+func admitLimited(d *door) func(huma.Context, func(huma.Context)) {
+	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
+	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
+	return func(ctx huma.Context, next func(huma.Context)) {
+		op := route.Of(ctx.Operation())
+		s, tenantID, heavy := tenants, "", op.Heavy
+		if _, scoped := op.Access.(route.Scope); scoped {
+			tenantID = auth.PrincipalFrom(ctx.Context()).TenantID
+		} else if visited, _ := op.Access.(route.Own); visited.Tenant != nil {
+			s, tenantID = visitors, visited.Tenant(ctx.Context())
+		} else {
+			next(ctx) // no tenant's
+			return
+		}
+		if tenantID != "" {
+			ctx.SetHeader(api.HeaderTenant, tenantID)
+		}
+		if err := s.take(tenantID, heavy); err != nil {
+			d.refuse(ctx, err)
+			return
+		}
+		defer s.release(tenantID, heavy)
+		next(ctx)
+	}
+}
+
+func (s *limiter) take(tenantID string, heavy bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.held[tenantID]
+	switch {
+	case tenantID != "" && now.all >= s.each.all:
+		return errLimit
+	case tenantID != "" && heavy && now.heavy >= s.each.heavy:
+		return errHeavyLimit
+	case s.together.all > 0 && (s.total.all >= s.together.all || heavy && s.total.heavy >= s.together.heavy):
+		return errVisitors
+	}
+	s.held[tenantID], s.total = now.add(1, heavy), s.total.add(1, heavy)
+	return nil
+}
+
+func (s *limiter) release(tenantID string, heavy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total = s.total.add(-1, heavy)
+	if now := s.held[tenantID].add(-1, heavy); now.all > 0 {
+		s.held[tenantID] = now
+	} else {
+		delete(s.held, tenantID)
+	}
+}
+
+func (s inFlight) add(n int, heavy bool) inFlight {
+	s.all += n
+	if heavy {
+		s.heavy += n
+	}
+	return s
+}

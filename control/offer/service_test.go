@@ -1,0 +1,342 @@
+package offer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gowebpki/jcs"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/right"
+	"muniment/control/roomtest"
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+const (
+	tenantID = "tnt_a"
+	rightID  = "rgh_root"
+	holder   = "org_a"
+)
+
+// clock stands still until it is moved. It is safe for concurrent use.
+type clock struct {
+	mu    sync.Mutex
+	at    time.Time
+	reads int              // how often it was read
+	ends  map[int][]func() // of lives, by the reading that they end with
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+	for _, end := range c.ends[c.reads] {
+		end()
+	}
+	return c.at
+}
+
+// life ends when the clock was read so many times more.
+func (c *clock) life(ctx context.Context, reads int) (life context.Context, end context.CancelFunc) {
+	life, end = context.WithCancel(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ends == nil {
+		c.ends = map[int][]func(){}
+	}
+	c.ends[c.reads+reads] = append(c.ends[c.reads+reads], end)
+	return life, end
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// newService is a service on the database of a folder, with one tenant and one right. Made
+// again on the same folder it is another process's.
+func newService(t *testing.T, dir string, c *clock) *Service {
+	t.Helper()
+	db := roomtest.Open(t, dir, c.Now)
+	roomtest.Right(t, db, rightID, `{"regions":["US","CA"]}`)
+	r, err := New(Config{DB: db})
+	require.NoError(t, err)
+	return r
+}
+
+var (
+	byKey    = store.ByKey("key_a")
+	byTenant = asserter{new(holder), byKey}
+)
+
+// mustPropose is an offer of a part of the right to org_b.
+func (s *Service) mustPropose(t require.TestingT) Offer {
+	o, err := s.propose(context.Background(), Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`{"regions":["US"]}`)}, byTenant)
+	require.NoError(t, err)
+	return o
+}
+
+// move applies an action to a right.
+func (s *Service) moveRight(t require.TestingT, id string, a right.Action) error {
+	return s.db.Change(context.Background(), func(tx *store.Tx) error {
+		_, err := right.Move(context.Background(), tx, tenantID, id, a, nil, byKey)
+		return err
+	})
+}
+
+// told lists the events that no relay has taken yet, as "type subject".
+func told(t require.TestingT, db *store.DB) (list []string) {
+	for _, e := range roomtest.Events(t, db) {
+		list = append(list, e.Type+" "+e.Subject.ID)
+	}
+	return list
+}
+
+func conflict(t require.TestingT, err error) {
+	require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
+}
+
+func TestAcceptIsOneChange(t *testing.T) {
+	r := newService(t, t.TempDir(), &clock{at: now.Time})
+	o := r.mustPropose(t)
+	require.NoError(t, r.moveRight(t, rightID, right.Suspend))
+	_, _, err := r.accept(t.Context(), tenantID, o.ID, byTenant)
+	conflict(t, err)
+	same, err := offers.Find(t.Context(), r.db.Read(), tenantID, o.ID)
+	require.NoError(t, err)
+	require.Equal(t, &o, same, "nothing is left of what failed")
+	require.NoError(t, r.moveRight(t, rightID, right.Resume))
+
+	accepted, issued, err := r.accept(t.Context(), tenantID, o.ID, byTenant)
+	require.NoError(t, err)
+	require.Equal(t, Accepted, accepted.State)
+	require.Equal(t, issued.ID, *accepted.DerivedRightID)
+	require.Equal(t, rightID, *issued.ParentRightID)
+	require.Equal(t, "org_b", issued.HolderOrgID)
+	require.JSONEq(t, `{"regions":["US"]}`, string(issued.Scope))
+	require.Equal(t, api.RightActive, issued.EffectiveState)
+	read, err := right.Find(t.Context(), r.db.Read(), tenantID, issued.ID)
+	require.NoError(t, err)
+	require.Equal(t, issued, read)
+	require.Equal(t, []string{
+		"offer.proposed " + o.ID, "right.suspended " + rightID, "right.resumed " + rightID, "offer.accepted " + o.ID, "right.issued " + issued.ID,
+	}, told(t, r.db))
+
+	// Whoever has the event computes the right's contentHash.
+	var data map[string]any
+	e := roomtest.Events(t, r.db)[3]
+	require.NoError(t, json.Unmarshal(e.Data, &data))
+	require.Equal(t, "org_b", data["actingOrgId"])
+	require.Equal(t, holder, data["assertedBy"], "the tenant itself says that org_b accepts")
+	delete(data, "actingOrgId")
+	delete(data, "assertedBy")
+	text, err := json.Marshal(data)
+	require.NoError(t, err)
+	text, err = jcs.Transform(text)
+	require.NoError(t, err)
+	require.Equal(t, hashOf(text), *issued.ContentHash)
+}
+
+// TestScopeIsSettledWhenProposed: what an offer inherits it has from when it was proposed, and
+// that is what its contentHash covers. Accepting grants it to the letter, or is refused, were
+// the right's scope another one by then.
+func TestScopeIsSettledWhenProposed(t *testing.T) {
+	r := newService(t, t.TempDir(), &clock{at: now.Time})
+	sublet := Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`"sublet"`)}
+	o, err := r.propose(t.Context(), sublet, byTenant)
+	require.NoError(t, err)
+	require.Equal(t, `{"description":"sublet","regions":["US","CA"]}`, string(o.Scope))
+	counter := func(id string) Offer {
+		_, made, err := r.counter(t.Context(), tenantID, id, Offer{}, byTenant)
+		require.NoError(t, err)
+		require.Equal(t, `{"regions":["US","CA"]}`, string(made.Scope), "the right's, not the first offer's")
+		return made
+	}
+	made := counter(o.ID)
+	accepted, issued, err := r.accept(t.Context(), tenantID, made.ID, byTenant)
+	require.NoError(t, err)
+	require.Equal(t, made.Scope, accepted.Scope)
+	require.Equal(t, accepted.Scope, issued.Scope)
+	hash, err := accepted.contentHash()
+	require.NoError(t, err)
+	require.Equal(t, hash, *issued.ContentHash)
+
+	// Nothing in the service does this.
+	rescope := func(scope string) {
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE rights SET scope = $1 WHERE right_id = $2`, scope, rightID)
+			return err
+		}))
+	}
+	narrowed, err := r.propose(t.Context(), sublet, byTenant)
+	require.NoError(t, err)
+	rescope(`{"regions":["US"]}`)
+	_, _, err = r.accept(t.Context(), tenantID, narrowed.ID, byTenant)
+	require.Equal(t, "scope.regions", api.From(err).Field)
+	rescope(`{"regions":["US","CA","MX"]}`)
+	_, issued, err = r.accept(t.Context(), tenantID, narrowed.ID, byTenant)
+	require.NoError(t, err)
+	require.Equal(t, narrowed.Scope, issued.Scope)
+}
+
+func TestCounterIsOneChange(t *testing.T) {
+	r := newService(t, t.TempDir(), &clock{at: now.Time})
+	o := r.mustPropose(t)
+	_, _, err := r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["MX"]}`)}, byTenant)
+	require.Equal(t, "scope.regions", api.From(err).Field)
+	countered, made, err := r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["CA"]}`), TermsRef: new("contract 8")}, byTenant)
+	require.NoError(t, err)
+	require.Equal(t, Countered, countered.State)
+	require.Equal(t, made.ID, *countered.CounteredBy)
+	require.Equal(t, "counter_of:"+o.ID, *made.TermsRef)
+	for _, id := range []string{o.ID, made.ID} { // as they were answered
+		read, err := offers.Find(t.Context(), r.db.Read(), tenantID, id)
+		require.NoError(t, err)
+		require.Equal(t, map[string]Offer{o.ID: countered, made.ID: made}[id], *read)
+	}
+	require.Equal(t, []string{"offer.proposed " + o.ID, "offer.countered " + o.ID, "offer.proposed " + made.ID}, told(t, r.db))
+	var acted []string
+	for _, e := range roomtest.Events(t, r.db) {
+		var data struct{ ActingOrgID string }
+		require.NoError(t, json.Unmarshal(e.Data, &data))
+		acted = append(acted, data.ActingOrgID)
+	}
+	require.Equal(t, []string{holder, "org_b", "org_b"}, acted)
+
+	_, issued, err := r.accept(t.Context(), tenantID, made.ID, byTenant)
+	require.NoError(t, err)
+	require.Equal(t, "org_b", issued.HolderOrgID, "whoever proposed: the right is for the side that has none")
+}
+
+// TestOneOfManyAcceptsWins has 64 callers accept one offer, through two processes where
+// a database has several.
+func TestOneOfManyAcceptsWins(t *testing.T) {
+	dir, c := t.TempDir(), &clock{at: now.Time}
+	services := []*Service{newService(t, dir, c)}
+	if services[0].db.Shared() {
+		services = append(services, newService(t, dir, c))
+	}
+	o := services[0].mustPropose(t)
+	errs := make([]error, 64)
+	var callers sync.WaitGroup
+	for i := range errs {
+		callers.Go(func() { _, _, errs[i] = services[i%len(services)].accept(t.Context(), tenantID, o.ID, byTenant) })
+	}
+	callers.Wait()
+	won := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil })
+	require.Len(t, won, 1)
+	for _, err := range errs {
+		if err != nil {
+			conflict(t, err)
+		}
+	}
+	var derived int
+	require.NoError(t, services[0].db.Read().QueryRow(`SELECT COUNT(*) FROM rights WHERE parent_right_id = $1`, rightID).Scan(&derived))
+	require.Equal(t, 1, derived)
+	require.Len(t, told(t, services[0].db), 3, "offer.proposed, offer.accepted, right.issued")
+}
+
+// TestAcceptAgainstRevoke lets an acceptance race a revocation of the offer's right:
+// either it loses, or what it derived is stopped.
+func TestAcceptAgainstRevoke(t *testing.T) {
+	dir, c := t.TempDir(), &clock{at: now.Time}
+	r := newService(t, dir, c)
+	other := r
+	if r.db.Shared() {
+		other = newService(t, dir, c)
+	}
+	for i := range 20 {
+		parent := fmt.Sprintf("rgh_%d", i)
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := right.Derive(t.Context(), tx, right.Derivation{ID: parent, TenantID: tenantID, ParentID: rightID, HolderOrgID: holder, Scope: json.RawMessage(`{"regions":["US"]}`)}, byKey)
+			return err
+		}))
+		o, err := r.propose(t.Context(), Offer{TenantID: tenantID, RightID: parent, ToOrgID: "org_b", Scope: json.RawMessage(`{"regions":["US"]}`)}, byTenant)
+		require.NoError(t, err)
+		var acceptErr, revokeErr error
+		var issued right.View
+		accept := func() { _, issued, acceptErr = r.accept(t.Context(), tenantID, o.ID, byTenant) }
+		revoke := func() { revokeErr = other.moveRight(t, parent, right.Revoke) }
+		switch i {
+		case 0:
+			accept()
+			revoke()
+			require.NoError(t, acceptErr)
+		case 1:
+			revoke()
+			accept()
+			require.Error(t, acceptErr)
+		default:
+			var race sync.WaitGroup
+			start := make(chan struct{})
+			race.Go(func() { <-start; accept() })
+			race.Go(func() { <-start; revoke() })
+			close(start)
+			race.Wait()
+		}
+		require.NoError(t, revokeErr)
+		if acceptErr != nil {
+			conflict(t, acceptErr)
+			continue
+		}
+		v, err := right.Find(t.Context(), r.db.Read(), tenantID, issued.ID)
+		require.NoError(t, err)
+		require.Equal(t, api.RightRevoked, v.EffectiveState)
+		require.Equal(t, parent, *v.BlockedBy)
+	}
+}
+
+// TestStaleRecordLoses is the race that changes which run one at a time hide.
+func TestStaleRecordLoses(t *testing.T) {
+	r := newService(t, t.TempDir(), &clock{at: now.Time})
+	o := r.mustPropose(t)
+	older := o
+	older.Revision--
+	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return offers.Update(t.Context(), tx, &older, &o) }))
+}
+
+func TestLists(t *testing.T) {
+	c := &clock{at: now.Time}
+	r := newService(t, t.TempDir(), c)
+	var made []string
+	for range 5 {
+		made = append(made, r.mustPropose(t).ID)
+		c.pass(time.Millisecond)
+	}
+	slices.Reverse(made) // newest first
+	_, err := r.close(t.Context(), tenantID, made[0], Reject, nil, byTenant)
+	require.NoError(t, err)
+	ids := func(f filter, behind string, limit int) (ids []string) {
+		offers, next, err := list(t.Context(), r.db.Read(), tenantID, f, store.At(c.Now()), store.Slice{Behind: behind, Limit: limit})
+		require.NoError(t, err)
+		for _, o := range offers {
+			ids = append(ids, o.ID)
+		}
+		if next != "" {
+			ids = append(ids, "and more")
+		}
+		return ids
+	}
+	require.Equal(t, []string{made[0], made[1], "and more"}, ids(filter{}, "", 2))
+	require.Equal(t, made[3:], ids(filter{}, made[2], 2))
+	require.Equal(t, made, ids(filter{rightID: rightID}, "", 10))
+	require.Empty(t, ids(filter{rightID: "rgh_other"}, "", 10))
+	require.Equal(t, made[:1], ids(filter{state: "REJECTED"}, "", 10))
+	require.Equal(t, made[1:], ids(filter{state: "PROPOSED"}, "", 10))
+	require.Empty(t, ids(filter{state: "EXPIRED"}, "", 10))
+	n, err := r.Count(t.Context(), tenantID)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, n)
+
+	c.pass(lifetime - 4*time.Millisecond) // the first two are due, and nobody has written it down
+	require.Equal(t, made[3:], ids(filter{state: "EXPIRED"}, "", 10))
+	require.Equal(t, made[1:3], ids(filter{state: "PROPOSED"}, "", 10))
+	require.Equal(t, made[:1], ids(filter{state: "REJECTED"}, "", 10))
+}

@@ -1,0 +1,223 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/proof/prooftest"
+	"muniment/control/settle"
+	"muniment/control/signing"
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/pipeline/kafka"
+	"muniment/sealer"
+	auditor "muniment/sealer/verify"
+)
+
+// fixture is the service and what surrounds it.
+type fixture struct {
+	*prooftest.Stage
+	service *Service
+}
+
+type (
+	tb       = prooftest.TB
+	delivery = prooftest.Delivery
+)
+
+const (
+	tenant   = prooftest.Tenant
+	stranger = prooftest.Stranger
+)
+
+var operator = prooftest.Operator
+
+func deliveries(n int) []delivery { return prooftest.Deliveries(n) }
+
+// build makes a fixture in a new folder. cfg holds what a test wants otherwise.
+func build(t tb, cfg ...Config) *fixture { return buildOver(t, kafka.Config{}, cfg...) }
+
+// buildOver makes a fixture whose log is a topic.
+func buildOver(t tb, topic kafka.Config, cfg ...Config) *fixture {
+	h := &fixture{Stage: prooftest.NewStage(t, topic)}
+	h.open(append(cfg, Config{})[0])
+	t.Cleanup(h.Close)
+	return h
+}
+
+// open starts everything over the folder.
+func (h *fixture) open(cfg Config) {
+	h.Open()
+	cfg.DB, cfg.Log, cfg.Keys, cfg.Dir, cfg.Now = h.DB, h.Log, h.Keys, filepath.Join(h.Dir, "packs"), h.Now
+	cfg.Logger, cfg.Rate = slog.New(slog.DiscardHandler), settle.Rate
+	if cfg.Warehouse == nil {
+		cfg.Warehouse = h.Warehouse
+	}
+	var err error
+	h.service, err = New(cfg)
+	require.NoError(h.T, err)
+	h.service.leases.shared = false // the head decides, and a process that was killed delays no other
+}
+
+// another is another process on the same database and folder. It takes no leases, either.
+func (h *fixture) another() *Service {
+	h.T.Helper()
+	service, err := New(h.service.cfg)
+	require.NoError(h.T, err)
+	service.leases.shared = false
+	return service
+}
+
+// reopen is a restart of the process.
+func (h *fixture) reopen(cfg Config) {
+	h.Close()
+	h.open(cfg)
+}
+
+var _ Keys = (*signing.Service)(nil)
+
+// seal must succeed; it returns the headers of the packs. The event of the
+// sealing is in the log then.
+func (h *fixture) seal() []sealer.PackHeader {
+	h.T.Helper()
+	sealed, err := h.service.sealWhole(h.T.Context(), h.Tenant, operator)
+	require.NoError(h.T, err)
+	require.NoError(h.T, h.DB.Drain(h.T.Context(), h.Tenant))
+	return headers(h.T, sealed)
+}
+
+func headers(t tb, sealed Sealed) []sealer.PackHeader {
+	t.Helper()
+	list := make([]sealer.PackHeader, 0, len(sealed.Packs))
+	for _, text := range sealed.Packs {
+		header, err := sealer.ParsePackHeader(text)
+		require.NoError(t, err)
+		list = append(list, header)
+	}
+	if len(list) > 0 {
+		require.Equal(t, string(sealed.Packs[len(list)-1]), string(sealed.Pack))
+	}
+	return list
+}
+
+// sealErr must fail; it returns what a caller sees of it.
+func (h *fixture) sealErr() *api.Error {
+	h.T.Helper()
+	_, err := h.service.sealWhole(h.T.Context(), h.Tenant, operator)
+	require.Error(h.T, err)
+	return api.From(err)
+}
+
+// behind is what a caller sees of a seal that the warehouse keeps waiting. One whose time
+// was over before it came to that is tried again.
+func (h *fixture) behind() *api.Error {
+	h.T.Helper()
+	refused := h.sealErr()
+	for tries := 1; refused.Reason == api.LogUnavailable; tries++ {
+		require.Less(h.T, tries, 100, "there is never time for the warehouse")
+		refused = h.sealErr()
+	}
+	return refused
+}
+
+// sealWhole seals all that was acknowledged before the call, or fails, as Vouch does.
+func (s *Service) sealWhole(ctx context.Context, tenantID string, by sealer.Ref) (Sealed, error) {
+	return s.timed(ctx, tenantID, request{spoolWait: s.cfg.SpoolWait, by: by})
+}
+
+// packs are the tenant's packs, as the database lists them.
+func (h *fixture) packs() []Pack {
+	packs, err := listPacks(h.T.Context(), h.DB.Read(), h.Tenant, 0, 1_000_000)
+	require.NoError(h.T, err)
+	return packs
+}
+
+// check verifies, from the files alone, that all packs make one chain and hold
+// each event of the tenant's log exactly once, but for those that came after the
+// last seal. It returns the entries in their order.
+func (h *fixture) check() [][]byte {
+	h.T.Helper()
+	var entries [][]byte
+	var previous *sealer.PackRef
+	var files []string
+	for _, p := range h.packs() {
+		text, err := os.ReadFile(h.service.folder.path(h.Tenant, p.ID))
+		require.NoError(h.T, err)
+		files = append(files, h.service.folder.path(h.Tenant, p.ID))
+		reader, err := sealer.ReadPack(bytes.NewReader(text))
+		require.NoError(h.T, err)
+		header := reader.Header()
+		require.EqualValues(h.T, len(entries), header.FirstIndex)
+		require.Equal(h.T, previous, header.Previous)
+		require.Equal(h.T, string(p.Header), string(reader.HeaderText()))
+		require.EqualValues(h.T, len(text), p.File.Bytes)
+		for {
+			entry, err := reader.Next()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(h.T, err)
+			entries = append(entries, entry)
+		}
+		ref := header.Ref()
+		previous = &ref
+	}
+	var report bytes.Buffer
+	exit := auditor.Files(h.T.Context(), auditor.Options{Files: files, Root: h.Keys.Vkey, Rating: settle.Rating, JSON: true}, &report)
+	require.Equal(h.T, auditor.ExitSound, exit, report.String())
+	seen := map[string]bool{}
+	for _, entry := range entries {
+		require.False(h.T, seen[string(entry)], "twice: %s", entry)
+		seen[string(entry)] = true
+	}
+	rows, err := h.Warehouse.Events(h.T.Context(), pipeline.EventQuery{TenantID: h.Tenant, Limit: 1_000_000})
+	require.NoError(h.T, err)
+	require.GreaterOrEqual(h.T, len(rows), len(entries))
+	for i := range entries {
+		require.Equal(h.T, string(rows[i].Event), string(entries[i]), "entry %d", i)
+	}
+	return entries
+}
+
+// files are the names in the tenant's folder of packs, but for those of nodes.
+func (h *fixture) files() []string {
+	entries, err := os.ReadDir(filepath.Join(h.Dir, "packs", h.Tenant))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(h.T, err)
+	var names []string
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), nodesSuffix) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// onlyOneRootOfASize opens every checkpoint that was ever signed, those of files
+// without a pack included.
+func (h *fixture) onlyOneRootOfASize() {
+	h.T.Helper()
+	roots := map[uint64]sealer.Hash{}
+	for _, name := range h.files() {
+		file, err := os.Open(h.service.folder.name(h.Tenant, name))
+		require.NoError(h.T, err)
+		pack, err := sealer.ReadPack(file)
+		require.NoError(h.T, file.Close())
+		if err != nil {
+			continue // a draft that was cut off
+		}
+		header := pack.Header()
+		root, met := roots[header.TreeSize]
+		require.True(h.T, !met || root == header.RootHash, "two roots of size %d", header.TreeSize)
+		roots[header.TreeSize] = header.RootHash
+	}
+}

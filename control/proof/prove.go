@@ -1,0 +1,120 @@
+package proof
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// prover proves that a tenant's log holds an event, and that it grew.
+type prover struct{ *archive }
+
+// LeafOf finds an event among the sealed ones: the pack that holds it, and its leaf. found is false
+// for an event behind the head. An event before the head that no pack holds is a fault.
+func (s *prover) LeafOf(ctx context.Context, row pipeline.Row) (p Pack, index uint64, found bool, err error) {
+	p, found, err = packAt(ctx, s.db.Read(), row.TenantID, row.Position)
+	if err != nil || !found {
+		return Pack{}, 0, false, err
+	}
+	err = s.prove(row.TenantID, func(n *nodes) error {
+		if index, found, err = n.leaf(p, sealer.LeafHash(row.Event)); err == nil && !found {
+			err = fmt.Errorf("pack %s lacks event %s", p.ID, row.EventID)
+		}
+		return err
+	})
+	return p, index, found, err
+}
+
+// Inclusion proves that the log holds an event, under the checkpoint of the pack that holds it, or of
+// the first later pack whose key is not revoked; latest: of the tenant's newest pack. found is false
+// for an event behind the head.
+func (s *prover) Inclusion(ctx context.Context, row pipeline.Row, latest bool) (proof sealer.InclusionProof, found bool, err error) {
+	under, index, found, err := s.LeafOf(ctx, row)
+	switch {
+	case err != nil || !found:
+		return proof, found, err
+	case latest:
+		under, err = s.newest(ctx, row.TenantID)
+	default:
+		under, err = s.sound(ctx, under)
+	}
+	if err != nil {
+		return proof, true, err
+	}
+	proof, err = s.inclusion(ctx, under, index, sealer.LeafHash(row.Event))
+	return proof, true, err
+}
+
+// sound is the oldest pack from p on whose key is not revoked, since a checkpoint of a revoked key
+// alone proves nothing; p if there is none. The oldest, because it also has to be older than a
+// revocation of the key that signed the receipt.
+func (s *prover) sound(ctx context.Context, p Pack) (Pack, error) {
+	text, err := s.keys.Directory(ctx)
+	if err != nil {
+		return Pack{}, err
+	}
+	directory, err := sealer.ReadDirectory(text)
+	if err != nil {
+		return Pack{}, err
+	}
+	other, found, err := packNotBy(ctx, s.db.Read(), p.TenantID, p.Sequence, revoked(directory))
+	if !found {
+		other = p
+	}
+	return other, err
+}
+
+// revoked lists the keys of packs that are revoked, of tenants and of the sandbox.
+func revoked(d *sealer.Directory) (keyIDs []string) {
+	for i := range d.Keys {
+		if k := &d.Keys[i]; sealer.PurposeOf(k.Purpose).Packs && k.RevokedAt != nil {
+			keyIDs = append(keyIDs, k.KeyID)
+		}
+	}
+	return keyIDs
+}
+
+// newest is the tenant's newest pack, of which there must be one.
+func (s *prover) newest(ctx context.Context, tenantID string) (Pack, error) {
+	h, err := readHead(ctx, s.db.Read(), tenantID)
+	if err != nil {
+		return Pack{}, err
+	}
+	p, found, err := readPack(ctx, s.db.Read(), tenantID, h.packID)
+	if err == nil && !found {
+		err = api.NotFound("checkpoint")
+	}
+	return p, err
+}
+
+// inclusion proves a leaf under the checkpoint of a pack.
+func (s *prover) inclusion(ctx context.Context, under Pack, index uint64, leaf sealer.Hash) (proof sealer.InclusionProof, err error) {
+	root, err := sealer.ParseHash(under.RootHash)
+	if err != nil {
+		return proof, err
+	}
+	proof.Index = index
+	if proof.Checkpoint, err = under.checkpoint(); err != nil {
+		return proof, err
+	}
+	err = s.prove(under.TenantID, func(n *nodes) error {
+		if proof.Hashes, err = sealer.ProveInclusion(index, under.end(), n.reader(ctx)); err != nil {
+			return err
+		}
+		return sealer.VerifyInclusion(index, under.end(), leaf, root, proof.Hashes)
+	})
+	return proof, err
+}
+
+// checkpoint is the signed note that the pack's header holds.
+func (p *Pack) checkpoint() (string, error) {
+	var h struct {
+		Checkpoint string `json:"checkpoint"`
+	}
+	err := json.Unmarshal(p.Header, &h)
+	return h.Checkpoint, err
+}

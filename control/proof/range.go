@@ -1,0 +1,196 @@
+package proof
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"muniment/sealer"
+)
+
+// Range is a run of a tenant's leaves, in the form that muniment verify reads: a header that proves
+// them, and the leaves as the packs' files hold them.
+type Range struct {
+	Bytes       int64 // of all that Write writes
+	first, last uint64
+	folder      folder
+	header      []byte
+	slices      []slice
+}
+
+// slice is the part of a pack's lines that a range holds.
+type slice struct {
+	pack     Pack
+	from, to int64
+}
+
+// Range proves the leaves from first to last, all of which must be sealed.
+func (s *prover) Range(ctx context.Context, tenantID string, first, last uint64) (*Range, error) {
+	r := &Range{first: first, last: last, folder: s.folder}
+	if err := s.slice(ctx, tenantID, r); err != nil {
+		return nil, err
+	}
+	header, err := s.rangeHeader(ctx, tenantID, r)
+	if err != nil {
+		return nil, err
+	}
+	r.header = append(header.Append(nil), '\n')
+	r.Bytes += int64(len(r.header))
+	return r, nil
+}
+
+// Write writes the header and the slices of the packs' files.
+func (r *Range) Write(w io.Writer) error {
+	if _, err := w.Write(r.header); err != nil {
+		return err
+	}
+	for _, piece := range r.slices {
+		file, err := os.Open(r.folder.path(piece.pack.TenantID, piece.pack.ID))
+		if err != nil {
+			return err
+		}
+		lines, err := unpack(file)
+		if err == nil {
+			_, err = io.CopyN(io.Discard, lines, piece.from)
+		}
+		if err == nil {
+			_, err = io.CopyN(w, lines, piece.to-piece.from)
+		}
+		if err = errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slice cuts the leaves out of the packs' files, each of which is read through and
+// compared with its hash.
+func (s *prover) slice(ctx context.Context, tenantID string, r *Range) error {
+	first, found, err := packOf(ctx, s.db.Read(), tenantID, r.first)
+	if err == nil && !found {
+		err = fmt.Errorf("no pack holds leaf %d", r.first)
+	}
+	if err != nil {
+		return err
+	}
+	for after := first.Sequence - 1; ; after++ {
+		packs, err := listPacks(ctx, s.db.Read(), tenantID, after, 1)
+		if err != nil {
+			return err
+		}
+		if len(packs) == 0 {
+			return fmt.Errorf("no pack holds leaf %d", r.last)
+		}
+		p := packs[0]
+		piece, err := s.cut(p, r)
+		if err != nil {
+			return fmt.Errorf("cannot cut pack %s: %w", p.ID, err)
+		}
+		r.slices = append(r.slices, piece)
+		r.Bytes += piece.to - piece.from
+		if r.last < p.end() {
+			return nil
+		}
+	}
+}
+
+// cut finds the leaves of a range in a pack's file.
+func (s *prover) cut(p Pack, r *Range) (piece slice, err error) {
+	file, err := s.folder.open(p)
+	if err != nil {
+		return piece, err
+	}
+	defer file.Close()
+	unpacked, err := unpack(file)
+	if err != nil {
+		return piece, err
+	}
+	lines := bufio.NewReaderSize(unpacked, 1<<16)
+	at, err := skipLine(lines)
+	if err != nil {
+		return piece, err
+	}
+	piece = slice{pack: p, from: at, to: at}
+	for leaf := p.FirstIndex; leaf < p.end() && leaf <= r.last; leaf++ {
+		n, err := skipLine(lines)
+		if err != nil {
+			return piece, err
+		}
+		piece.to += n
+		if leaf < r.first {
+			piece.from = piece.to
+		}
+	}
+	return piece, nil
+}
+
+// skipLine reads over a line and counts its bytes.
+func skipLine(lines *bufio.Reader) (n int64, err error) {
+	for {
+		part, err := lines.ReadSlice('\n')
+		n += int64(len(part))
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return n, err
+		}
+	}
+}
+
+// rangeHeader anchors the leaves in the checkpoints of their packs.
+func (s *prover) rangeHeader(ctx context.Context, tenantID string, r *Range) (*sealer.ExportHeader, error) {
+	directory, err := s.keys.Directory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h := &sealer.ExportHeader{
+		Count: r.last - r.first + 1, Directory: directory, FirstIndex: r.first, TenantID: tenantID,
+	}
+	// The checkpoint of a revoked key is proven by the next one. The last has none behind
+	// it: another takes its place, which covers some leaves more.
+	last, err := s.sound(ctx, r.slices[len(r.slices)-1].pack)
+	if err != nil {
+		return nil, err
+	}
+	for i, piece := range r.slices {
+		under := piece.pack
+		if i == len(r.slices)-1 {
+			under = last
+		}
+		note, err := under.checkpoint()
+		if err != nil {
+			return nil, err
+		}
+		h.Checkpoints = append(h.Checkpoints, note)
+	}
+	err = s.prove(tenantID, func(n *nodes) error {
+		h.Before, h.After, err = sealer.ProveRange(h.FirstIndex, h.Count, last.end(), n.reader(ctx))
+		if err != nil {
+			return err
+		}
+		return n.holds(ctx, h, last)
+	})
+	return h, err
+}
+
+// holds verifies what a range's header says: with the nodes over its leaves, it
+// has to make the root of the last pack.
+func (n *nodes) holds(ctx context.Context, h *sealer.ExportHeader, last Pack) error {
+	tree, err := sealer.RestoreTree(h.FirstIndex, h.Before)
+	if err != nil {
+		return err
+	}
+	end := h.FirstIndex + h.Count
+	_, within, err := sealer.ProveRange(h.FirstIndex, 0, end, n.reader(ctx))
+	if err == nil {
+		err = tree.Extend(end, within)
+	}
+	if err == nil {
+		err = tree.Extend(last.end(), h.After)
+	}
+	if err == nil && tree.Root().String() != last.RootHash {
+		err = fmt.Errorf("leaves %d to %d are not those under the root of pack %s", h.FirstIndex, end, last.ID)
+	}
+	return err
+}

@@ -1,0 +1,30 @@
+package routetest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"muniment/control/route"
+)
+
+// Admin is a route.AdminClient of a server that has one operation.
+type Admin struct {
+	// Operation is its method and path, as in "POST /admin/nodes".
+	Operation string
+	// Data is what it answers with.
+	Data any
+}
+
+var _ route.AdminClient = Admin{}
+
+// Do implements route.AdminClient.
+func (a Admin) Do(method, path string, _, out any) error {
+	if asked := method + " " + path; asked != a.Operation {
+		return fmt.Errorf("requested %s, and not %s", asked, a.Operation)
+	}
+	text, err := json.Marshal(a.Data)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, out)
+}

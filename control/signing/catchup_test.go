@@ -1,0 +1,245 @@
+package signing
+
+import (
+	"context"
+	"crypto"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/sealer"
+	"muniment/sealer/keyfile"
+)
+
+// two opens the keys in two processes. On SQLite, which has but one, they share its
+// handle.
+func (p *place) two(t *testing.T) (a, b *Service) {
+	t.Helper()
+	a, _ = p.mustStart(t)
+	if a.db.Shared() {
+		b, _ = p.mustStart(t)
+		return a, b
+	}
+	b, err := New(t.Context(), a.cfg)
+	require.NoError(t, err)
+	for _, s := range []*Service{a, b} {
+		s.keys.shared = true
+	}
+	return a, b
+}
+
+func (r *Service) mustPackSigner(t *testing.T) *sealer.Signer {
+	t.Helper()
+	return r.mustSigner(t, sealer.PurposePack)
+}
+
+func (r *Service) mustSigner(t *testing.T, purpose string) *sealer.Signer {
+	t.Helper()
+	s, err := r.Signer(t.Context(), purpose)
+	require.NoError(t, err)
+	return s
+}
+
+// forPacks runs a test for the keys of either purpose that packs are signed for.
+func forPacks(t *testing.T, test func(t *testing.T, purpose string)) {
+	for _, purpose := range []string{sealer.PurposePack, sealer.PurposeSandbox} {
+		t.Run(purpose, func(t *testing.T) { test(t, purpose) })
+	}
+}
+
+// signs says whether the process signs packs with a key that every verifier finds in
+// the directory of either process.
+func (r *Service) signs(t *testing.T, purpose, as string, all ...*Service) {
+	t.Helper()
+	s := r.mustSigner(t, purpose)
+	require.Equal(t, as, s.KeyID)
+	_, err := s.Key.Sign(nil, []byte("x"), crypto.Hash(0))
+	require.NoError(t, err)
+	for _, other := range all {
+		public, _ := other.verified(t).Find(s.KeyID, purpose, r.db.Now())
+		require.Equal(t, s.Key.Public(), public)
+	}
+}
+
+// TestProcessesShareTheirKeys rotates and revokes keys at one process, and signs at
+// the other.
+func TestProcessesShareTheirKeys(t *testing.T) {
+	forPacks(t, func(t *testing.T, purpose string) {
+		p := newPlace(t)
+		p.sealTime = time.Hour
+		a, b := p.two(t)
+		first := a.mustSigner(t, purpose).KeyID
+		b.signs(t, purpose, first, a, b)
+
+		s, err := a.Rotate(t.Context(), first, store.ByOperator())
+		require.NoError(t, err)
+		p.now = p.now.Add(time.Minute)
+		b.signs(t, purpose, s.Key.KeyID, a, b)
+		_, err = b.Rotate(t.Context(), first, store.ByOperator())
+		require.ErrorContains(t, err, "is not current")
+		third, err := b.Rotate(t.Context(), s.Key.KeyID, store.ByOperator())
+		require.NoError(t, err)
+		p.now = p.now.Add(time.Minute)
+		a.signs(t, purpose, third.Key.KeyID, a, b)
+
+		directory := a.directory.ring().current().signer.KeyID
+		rotated, err := b.Rotate(t.Context(), directory, store.ByOperator())
+		require.NoError(t, err)
+		p.now = p.now.Add(time.Minute)
+		a.verified(t)
+		require.Equal(t, rotated.Key.KeyID, a.directory.ring().current().signer.KeyID)
+	})
+}
+
+// TestRevokedAtAnotherProcess: a seal that was at work with the key comes to nothing.
+func TestRevokedAtAnotherProcess(t *testing.T) {
+	forPacks(t, func(t *testing.T, purpose string) {
+		p := newPlace(t)
+		a, b := p.two(t)
+		atWork := b.mustSigner(t, purpose)
+		vouches := func() (ok bool) {
+			require.NoError(t, b.db.Change(t.Context(), func(tx *store.Tx) (err error) {
+				ok, err = b.Vouches(t.Context(), tx, atWork.KeyID)
+				return err
+			}))
+			return ok
+		}
+		require.True(t, vouches())
+		sealed := false
+		v, err := a.Revoke(t.Context(), atWork.KeyID, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) {
+			sealed = true
+			require.False(t, vouches(), "before the last packs over it are sealed")
+			return nil, nil
+		}}, store.ByOperator())
+		require.NoError(t, err)
+		require.True(t, sealed)
+		p.now = p.now.Add(time.Minute)
+		b.signs(t, purpose, v.Successor.KeyID, a, b)
+		require.False(t, vouches())
+		_, err = atWork.Key.Sign(nil, []byte("x"), crypto.Hash(0))
+		require.ErrorIs(t, err, keyfile.ErrDestroyed)
+	})
+}
+
+// TestProcessesStartTogether on an empty folder: they come to one key of each role.
+func TestProcessesStartTogether(t *testing.T) {
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
+		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has no other process
+	}
+	p := newPlace(t)
+	var starting sync.WaitGroup
+	var services [4]*Service
+	for i := range services {
+		_, url := storetest.Place(t, p.dir)
+		starting.Go(func() {
+			db, err := store.Open(t.Context(), store.Config{URL: url, Now: p.read})
+			if err == nil {
+				t.Cleanup(func() { db.Close() })
+				services[i], err = New(t.Context(), Config{DB: db, Dir: p.keys()})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	for _, r := range services {
+		require.NotNil(t, r)
+		require.Equal(t, services[0].RootVkey(), r.RootVkey())
+		r.signs(t, sealer.PurposePack, services[0].mustPackSigner(t).KeyID, services[:]...)
+	}
+	list, err := services[0].SigningKeys(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list.Keys, 5)
+}
+
+// TestOtherFolder: a process whose folder is its own does not sign, and takes nothing
+// over.
+func TestOtherFolder(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	b.keys.cfg.Dir = filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.Mkdir(b.keys.cfg.Dir, 0o700))
+	first := a.mustPackSigner(t).KeyID
+	b.signs(t, sealer.PurposePack, first, a, b)
+	s, err := a.Rotate(t.Context(), first, store.ByOperator())
+	require.NoError(t, err)
+	_, err = b.Signer(t.Context(), sealer.PurposePack)
+	require.ErrorContains(t, err, "is not in the folder that control processes share")
+	_, err = b.Rotate(t.Context(), s.Key.KeyID, store.ByOperator())
+	require.ErrorContains(t, err, "is not in the folder")
+	p.now = p.now.Add(time.Minute)
+	a.signs(t, sealer.PurposePack, s.Key.KeyID, a)
+
+	_, err = New(t.Context(), Config{DB: a.db, Dir: filepath.Join(t.TempDir(), "another")})
+	require.ErrorContains(t, err, "it is not the key folder of this database")
+}
+
+// TestStartLeavesKeysInUse: a process that starts removes no file that another may
+// still need, and later does.
+func TestStartLeavesKeysInUse(t *testing.T) {
+	p := newPlace(t)
+	p.sealTime = time.Hour
+	a, _ := p.two(t)
+	first := a.mustPackSigner(t).KeyID
+	_, err := a.Rotate(t.Context(), first, store.ByOperator())
+	require.NoError(t, err)
+	open := func() []string {
+		_, err := a.keys.read(t.Context(), packRole)
+		require.NoError(t, err)
+		ids, err := packRole.files(p.keys())
+		require.NoError(t, err)
+		return ids
+	}
+	require.True(t, slices.Contains(open(), first))
+	p.now = p.now.Add(2 * time.Hour)
+	require.False(t, slices.Contains(open(), first))
+}
+
+// TestOthersChangeKeysMeanwhile: a revocation lets others at work while everything is
+// sealed, and who waits for a change of keys does so no longer than its caller.
+func TestOthersChangeKeysMeanwhile(t *testing.T) {
+	p := newPlace(t)
+	p.sealTime = time.Hour
+	a, b := p.two(t)
+	first := a.mustPackSigner(t).KeyID
+	v, err := a.Revoke(t.Context(), first, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) {
+		for _, r := range []*Service{a, b} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			p.now = p.now.Add(time.Minute)
+			_, err := r.Rotate(ctx, r.mustPackSigner(t).KeyID, store.ByOperator())
+			require.NoError(t, err)
+			_, err = r.Revoke(ctx, first, Revocation{}, store.ByOperator())
+			require.NoError(t, err)
+		}
+		return nil, nil
+	}}, store.ByOperator())
+	require.NoError(t, err)
+	require.Equal(t, "REVOKED", v.Key.State)
+	revoked := 0
+	for _, e := range a.events(t) {
+		if e == "key.revoked" {
+			revoked++
+		}
+	}
+	require.Equal(t, 1, revoked)
+
+	done, err := a.keys.administer(t.Context(), "standing still")
+	require.NoError(t, err)
+	defer done()
+	for _, r := range []*Service{a, b} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = r.Rotate(ctx, r.keys.of(packRole).current().signer.KeyID, store.ByOperator())
+		require.Error(t, err)
+		require.Error(t, ctx.Err(), "it waits as long as its caller")
+	}
+}

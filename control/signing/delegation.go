@@ -1,0 +1,223 @@
+package signing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+	"muniment/sealer/keyfile"
+)
+
+// directoryKey is the key that signs directories, to which the root delegates.
+type directoryKey struct {
+	keys *keyring
+	root root
+
+	asked time.Time // when the root was last asked for a delegation; changed by who has the turn to change keys
+}
+
+func (d *directoryKey) ring() *ring { return d.keys.of(directoryRole) }
+
+// open finds a directory key that the root has delegated to: the current one, or one
+// whose delegation was put beside it, or a new one if the root key is here.
+func (d *directoryKey) open(ctx context.Context) error {
+	g, err := d.keys.load(ctx, directoryRole)
+	if err != nil {
+		return err
+	}
+	err = d.findDelegation(ctx)
+	if k := g.current(); k != nil {
+		if _, err := sealer.ReadDelegation(k.delegation, d.root.vkey); err != nil {
+			return fmt.Errorf("the delegation of the directory key %s does not hold under %s: %w", k.signer.KeyID, rootPublicFile, err)
+		}
+		if err != nil {
+			d.keys.cfg.Logger.Warn("a directory key goes on waiting", "err", err)
+		}
+		if err := d.renew(ctx); err != nil {
+			d.keys.cfg.Logger.Warn("the directory key is not renewed yet", "err", err)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s, err := d.rotate(ctx, store.BySystem())
+	if err != nil || s.Waiting == nil {
+		return err
+	}
+	key := directoryRole.path(d.keys.cfg.Dir, s.Waiting.KeyID)
+	return fmt.Errorf("%w: let it delegate to the public key in %s (muniment root delegate), put its answer into %s, and start again",
+		errRootOffline, beside(key, requestSuffix), beside(key, delegationSuffix))
+}
+
+// findDelegation takes the delegation that was put beside a key that waits for it.
+func (d *directoryKey) findDelegation(ctx context.Context) error {
+	key, err := d.waiting(ctx)
+	if err != nil || key == nil {
+		return err
+	}
+	path := beside(key.Path, delegationSuffix)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = d.take(ctx, string(text), store.BySystem())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot use %s: %w", path, err)
+	}
+	return nil
+}
+
+// rotate makes a new directory key current if the root key is here; else the key waits
+// for the root's delegation.
+func (d *directoryKey) rotate(ctx context.Context, by sealer.Ref) (Succession, error) {
+	key, err := d.waiting(ctx)
+	if err == nil && key == nil {
+		key, err = makeKey(d.keys.cfg.Dir, directoryRole)
+	}
+	if err != nil {
+		return Succession{}, err
+	}
+	root, err := d.root.load()
+	if errors.Is(err, errRootOffline) {
+		w := &Waiting{KeyID: sealer.KeyID(key.Pub), PublicKey: encodePublic(key.Pub)}
+		return Succession{Waiting: w}, keyfile.Write(beside(key.Path, requestSuffix), []byte(w.PublicKey), 0o644)
+	}
+	if err != nil {
+		return Succession{}, err
+	}
+	return d.keys.succeed(ctx, d.ring(), key, by, func(row *Key) error { return d.delegateTo(ctx, root, key, row) })
+}
+
+// delegateTo has the root delegate to a key, from the row's NotBefore on.
+func (d *directoryKey) delegateTo(ctx context.Context, root note.Signer, key *private, row *Key) error {
+	err := d.isLater(ctx, row.NotBefore)
+	if err == nil {
+		end := row.NotBefore.Add(term)
+		row.NotAfter = &end
+		row.delegation, err = sealer.Delegate(root, key.Pub, row.NotBefore, end)
+	}
+	return err
+}
+
+// Delegate makes the directory key current that the root has delegated to. The key
+// is one that Rotate left waiting here; the delegation is what sealer.Delegate
+// returned, and in force. What can't be used is refused with api.Conflict.
+func (s *Service) Delegate(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
+	done, err := s.keys.administer(ctx, "taking a delegation")
+	if err != nil {
+		return Succession{}, fmt.Errorf("cannot take the delegation: %w", err)
+	}
+	defer done()
+	v, err := s.directory.take(ctx, delegation, by)
+	if err != nil {
+		return Succession{}, fmt.Errorf("cannot take the delegation: %w", err)
+	}
+	return v, nil
+}
+
+// take is Delegate for who has the turn to change keys.
+func (d *directoryKey) take(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
+	said, err := sealer.ReadDelegation(delegation, d.root.vkey)
+	if err != nil {
+		return Succession{}, api.Conflict(err.Error())
+	}
+	key, err := d.waiting(ctx)
+	if err != nil {
+		return Succession{}, err
+	}
+	now := d.keys.db.Now()
+	switch {
+	case key == nil || !key.Pub.Equal(said.Key):
+		return Succession{}, api.Conflict("no directory key " + sealer.KeyID(said.Key) + " waits for a delegation here")
+	case now.Before(said.NotBefore):
+		return Succession{}, api.Conflict("the delegation is in force from " + sealer.FormatTime(said.NotBefore) + " on")
+	case !now.Before(said.NotAfter):
+		return Succession{}, api.Conflict("the delegation has ended at " + sealer.FormatTime(said.NotAfter))
+	}
+	if err := d.isLater(ctx, said.NotBefore); err != nil {
+		return Succession{}, err
+	}
+	s, err := d.keys.succeed(ctx, d.ring(), key, by, func(row *Key) error {
+		row.delegation, row.NotAfter = delegation, &said.NotAfter
+		return nil
+	})
+	if err == nil {
+		err = errors.Join(removeFile(beside(key.Path, requestSuffix)), removeFile(beside(key.Path, delegationSuffix)))
+	}
+	return s, err
+}
+
+// isLater asks that a delegation from notBefore on is later than all others, as
+// verifiers order directories by that.
+func (d *directoryKey) isLater(ctx context.Context, notBefore time.Time) error {
+	rows, err := allKeys(ctx, d.keys.db)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if row.delegation == "" {
+			continue
+		}
+		before, err := sealer.ReadDelegation(row.delegation, d.root.vkey)
+		if err != nil {
+			return fmt.Errorf("directory key %s: %w", row.KeyID, err)
+		}
+		if !notBefore.After(before.NotBefore) {
+			return api.Conflict(fmt.Sprintf("a delegation from %s on is not later than that to the directory key %s, from %s on",
+				sealer.FormatTime(notBefore), row.KeyID, sealer.FormatTime(before.NotBefore)))
+		}
+	}
+	return nil
+}
+
+// waiting is the directory key that waits for the root's delegation: a key file
+// without a row. It is nil when there is none.
+func (d *directoryKey) waiting(ctx context.Context) (*private, error) {
+	ids, err := directoryRole.files(d.keys.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		row, err := Find(ctx, d.keys.db.Read(), id)
+		if err != nil {
+			return nil, err
+		}
+		if row == nil {
+			key, err := loadKey(d.keys.cfg.Dir, directoryRole, id)
+			if err == nil {
+				key.waited = true
+			}
+			return key, err
+		}
+	}
+	return nil, nil
+}
+
+// Files beside the key file of a key that waits: its public half in PEM, and where
+// a start looks for the root's answer.
+const (
+	requestSuffix    = ".pub"
+	delegationSuffix = ".delegation"
+)
+
+func beside(keyFile, suffix string) string { return strings.TrimSuffix(keyFile, ".key") + suffix }
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return keyfile.Sync(filepath.Dir(path))
+}

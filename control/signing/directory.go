@@ -1,0 +1,108 @@
+package signing
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"muniment/control/route"
+	"muniment/sealer"
+)
+
+// Directory is the signed key directory, canonical JSON in the form of
+// sealer.SignDirectory. It is read from the database and signed at the call, so it
+// holds every change that was answered for, and is never old. A directory with a
+// change in it is issued later than every one without.
+func (s *Service) Directory(ctx context.Context) ([]byte, error) {
+	// No key changes here between the read and the signature.
+	s.keys.change.RLock()
+	defer s.keys.change.RUnlock()
+	rows, err := allKeys(ctx, s.db)
+	if err != nil {
+		return nil, err
+	}
+	signers := s.directory.ring()
+	if row := newest(rows, directoryRole, s.db.Now()); s.keys.shared && row != nil && signers.find(row.KeyID) == nil {
+		s.keys.change.RUnlock()
+		err := s.keys.catchUp(ctx, signers)
+		s.keys.change.RLock()
+		if err != nil {
+			return nil, err
+		}
+		if rows, err = allKeys(ctx, s.db); err != nil {
+			return nil, err
+		}
+	}
+	d := sealer.Directory{IssuedAt: issue(s.db.Now(), rows)}
+	var newest int64
+	for _, row := range rows {
+		d.Keys = append(d.Keys, row.Key)
+		newest = max(newest, row.revision)
+	}
+	d.SnapshotID = fmt.Sprintf("dir_%d", newest)
+	k, err := signers.pick(d.IssuedAt)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sign the key directory: %w", s.directory.unsigned(ctx, err))
+	}
+	d.Delegation = k.delegation
+	return sealer.SignDirectory(&d, k.signer.Key)
+}
+
+// issue is the moment at which a directory is issued: now, but a clock that was set
+// back must not make a directory older than what it holds.
+func issue(now time.Time, rows []Key) time.Time {
+	for _, row := range rows {
+		for _, at := range []*time.Time{&row.NotBefore, row.RevokedAt} {
+			if at != nil && at.After(now) {
+				now = *at
+			}
+		}
+	}
+	return now
+}
+
+// SandboxKeys lists the keys that ever signed for the sandbox, of packs and of receipts:
+// control's current one first, and the others newest first. issuedAt is the moment at
+// which the list was true, and is after every change in it.
+func (s *Service) SandboxKeys(ctx context.Context) (keys []sealer.Key, issuedAt time.Time, err error) {
+	rows, err := allKeys(ctx, s.db)
+	if err != nil {
+		return nil, issuedAt, err
+	}
+	now := s.db.Now()
+	current := newest(rows, role{sealer.PurposeSandbox, control}, now)
+	for _, row := range slices.Backward(rows) {
+		switch {
+		case row.Purpose != sealer.PurposeSandbox:
+		case current != nil && row.KeyID == current.KeyID:
+			keys = slices.Insert(keys, 0, row.Key)
+		default:
+			keys = append(keys, row.Key)
+		}
+	}
+	return keys, issue(now, rows), nil
+}
+
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
+	route.AddRaw(a, route.Operation{
+		ID: "get-key-directory", Method: http.MethodGet, Path: "/.well-known/muniment/keys.json", Tag: "Verification", Access: route.Public{},
+		Summary:     "Get the signed directory of verification keys",
+		Description: "Canonical JSON, without an envelope: its bytes are what is signed.",
+		Content:     route.Content{Type: "application/json", Note: "The directory"},
+	}, func(ctx context.Context, _ *struct{}) (*directoryAnswer, error) {
+		text, err := s.Directory(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &directoryAnswer{ContentType: "application/json", CacheControl: "public, max-age=60", Body: text}, nil
+	})
+}
+
+type directoryAnswer struct {
+	ContentType  string `header:"Content-Type"`
+	CacheControl string `header:"Cache-Control"`
+	Body         []byte
+}

@@ -1,0 +1,269 @@
+package signing
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// TestRootOffline lives a service's life with the root key in another place.
+func TestRootOffline(t *testing.T) {
+	p, offline := newPlace(t), t.TempDir()
+	rootFile := filepath.Join(offline, "root.skey")
+	vkey, err := GenerateRoot(rootFile, "root.example")
+	require.NoError(t, err)
+	info, err := os.Stat(rootFile)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	_, err = GenerateRoot(rootFile, "root.example")
+	require.ErrorContains(t, err, "is there already")
+
+	// The first start asks for a delegation, for the same key however often it starts.
+	require.NoError(t, os.MkdirAll(p.keys(), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(p.keys(), rootPublicFile), []byte(vkey+"\n"), 0o644))
+	var request string
+	for range 2 {
+		_, stop, err := p.start(t)
+		require.ErrorIs(t, err, errRootOffline)
+		stop()
+		found, err := filepath.Glob(filepath.Join(p.keys(), "directory-*.pub"))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.ErrorContains(t, errRootHint(p, t), found[0])
+		request = found[0]
+	}
+	until := p.now.Add(time.Hour)
+	delegation, err := DelegateOffline(rootFile, request, p.now, until)
+	require.NoError(t, err)
+	answer := strings.TrimSuffix(request, ".pub") + ".delegation"
+	require.NoError(t, os.WriteFile(answer, []byte(delegation), 0o644))
+	r, stop := p.mustStart(t)
+	require.Equal(t, vkey, r.RootVkey())
+	ends := map[string]*time.Time{}
+	for _, k := range r.verified(t).Keys {
+		ends[k.Purpose] = k.NotAfter
+	}
+	require.Equal(t, map[string]*time.Time{sealer.PurposeDirectory: &until, sealer.PurposePack: nil, sealer.PurposeBeacon: nil, sealer.PurposeWebhook: nil, sealer.PurposeSandbox: nil}, ends, "no longer than the root says")
+	require.NoFileExists(t, request)
+	require.NoFileExists(t, answer)
+	stop()
+
+	// New keys of nodes and packs need no root, another directory key does.
+	r, _ = p.mustStart(t)
+	r.admit(t, "nod_a", sealer.PurposeReceipt)
+	first := r.directory.ring().current().signer.KeyID
+	s, err := r.Rotate(t.Context(), first, operator)
+	require.NoError(t, err)
+	require.Nil(t, s.Key)
+	again, err := r.Rotate(t.Context(), first, operator)
+	require.NoError(t, err)
+	require.Equal(t, s, again, "one key waits at a time")
+	list, err := r.SigningKeys(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, s.Waiting, list.Waiting)
+	require.Equal(t, vkey, list.Root)
+	require.Len(t, list.Keys, 6)
+
+	keyFile := filepath.Join(offline, "key.Pub")
+	require.NoError(t, os.WriteFile(keyFile, []byte(s.Waiting.PublicKey), 0o644))
+	delegate := func(from, to time.Time) string {
+		text, err := DelegateOffline(rootFile, keyFile, from, to)
+		require.NoError(t, err)
+		return text
+	}
+	stranger := filepath.Join(offline, "stranger.skey")
+	_, err = GenerateRoot(stranger, "root.example")
+	require.NoError(t, err)
+	p.now = p.now.Add(time.Minute)
+	end := p.now.Add(time.Hour)
+	forged, err := DelegateOffline(stranger, keyFile, p.now, end)
+	require.NoError(t, err)
+	for name, text := range map[string]string{
+		"another root": forged, "no delegation": "x", "for the old key": delegation,
+		"not yet": delegate(p.now.Add(time.Second), end), "no longer": delegate(p.now.Add(-time.Hour), p.now),
+		"not later than the old key's": delegate(p.now.Add(-time.Minute), end),
+	} {
+		_, err := r.Delegate(t.Context(), text, operator)
+		require.Equal(t, api.StateConflict, api.From(err).Code, name)
+	}
+	before := r.verified(t)
+	s, err = r.Delegate(t.Context(), delegate(p.now, end), operator)
+	require.NoError(t, err)
+	require.Equal(t, first, s.Replaced.KeyID)
+	after := r.verified(t)
+	require.True(t, after.IssuedAt.After(before.IssuedAt))
+	require.Contains(t, after.Delegation, s.Key.KeyID)
+	require.NoFileExists(t, directoryRole.path(p.keys(), first))
+	p.now = end.Add(-time.Millisecond)
+	r.verified(t)
+}
+
+// errRootHint is what a start says that lacks the root.
+func errRootHint(p *place, t *testing.T) error {
+	_, stop, err := p.start(t)
+	stop()
+	return err
+}
+
+func TestRootBesideTheServer(t *testing.T) {
+	p := newPlace(t)
+	r, stop := p.mustStart(t)
+	vkey, first := r.RootVkey(), r.directory.ring().current().signer.KeyID
+	s, err := r.Rotate(t.Context(), first, operator)
+	require.NoError(t, err)
+	require.Equal(t, s.Replaced.NotAfter, s.Key.NotBefore)
+	require.Contains(t, r.verified(t).Delegation, s.Key.KeyID)
+	stop()
+
+	// A lost directory key is replaced while the root is here, and only then.
+	p.now = p.now.Add(time.Hour)
+	require.NoError(t, os.Remove(directoryRole.path(p.keys(), s.Key.KeyID)))
+	secret, safe := filepath.Join(p.keys(), rootSecretFile), filepath.Join(t.TempDir(), "safe")
+	require.NoError(t, os.Rename(secret, safe))
+	_, stop, err = p.start(t)
+	require.ErrorIs(t, err, errRootOffline)
+	stop()
+	require.NoError(t, os.Rename(safe, secret))
+	require.NoError(t, os.Remove(filepath.Join(p.keys(), rootPublicFile)))
+	r, stop = p.mustStart(t)
+	require.Equal(t, vkey, r.RootVkey(), "the public half is mended from the secret one")
+	require.Len(t, r.verified(t).Keys, 7, "every directory key is listed for good")
+	stop()
+
+	// The key folder of another database, or none of any.
+	require.NoError(t, os.Remove(filepath.Join(p.keys(), rootPublicFile)))
+	require.NoError(t, os.Rename(secret, safe))
+	_, stop, err = p.start(t)
+	require.ErrorContains(t, err, "it is not the key folder of this database")
+	stop()
+	_, other, err := sealer.GenerateRoot("muniment")
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(safe, secret))
+	require.NoError(t, os.WriteFile(filepath.Join(p.keys(), rootPublicFile), []byte(other), 0o644))
+	_, stop, err = p.start(t)
+	require.ErrorContains(t, err, "does not hold under root.vkey")
+	stop()
+}
+
+// TestDelegationThatEnds: no directory is issued that nobody could verify.
+func TestDelegationThatEnds(t *testing.T) {
+	p := newPlace(t)
+	r, stop := p.mustStart(t)
+	p.now = p.now.Add(time.Second)
+	rootFile, until := filepath.Join(p.keys(), rootSecretFile), p.now.Add(time.Hour)
+	safe := filepath.Join(t.TempDir(), "safe")
+	require.NoError(t, os.Rename(rootFile, safe))
+	s, err := r.Rotate(t.Context(), r.directory.ring().current().signer.KeyID, operator)
+	require.NoError(t, err)
+	delegation, err := DelegateOffline(safe, beside(directoryRole.path(p.keys(), s.Waiting.KeyID), requestSuffix), p.now, until)
+	require.NoError(t, err)
+	_, err = r.Delegate(t.Context(), delegation, operator)
+	require.NoError(t, err)
+	p.now = until.Add(-time.Millisecond)
+	r.verified(t)
+	p.now = until
+	require.NoError(t, r.Renew(t.Context()))
+	_, err = r.Directory(t.Context())
+	require.ErrorContains(t, err, "has ended at "+sealer.FormatTime(until)+": run muniment root delegate for the public key in "+p.keys())
+	stop()
+	_, stop, err = p.start(t)
+	require.ErrorIs(t, err, errRootOffline, "and a start asks for the next delegation")
+	stop()
+}
+
+func TestDelegateOfflineRefuses(t *testing.T) {
+	dir := t.TempDir()
+	rootFile, keyFile := filepath.Join(dir, "root.skey"), filepath.Join(dir, "key.Pub")
+	_, err := GenerateRoot(rootFile, "root.example")
+	require.NoError(t, err)
+	_, err = GenerateRoot(filepath.Join(dir, "other"), "with space")
+	require.Error(t, err)
+	now := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
+	key, err := makeKey(dir, directoryRole)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(keyFile, []byte(encodePublic(key.Pub)), 0o644))
+	end := now.Add(time.Hour)
+	_, err = DelegateOffline(rootFile, keyFile, now, end)
+	require.NoError(t, err)
+
+	_, err = DelegateOffline(rootFile, keyFile, now, now)
+	require.ErrorContains(t, err, "end before it begins")
+	_, err = DelegateOffline(rootFile, key.Path, now, end)
+	require.ErrorContains(t, err, "PEM block of a public key", "the private half is not to be carried around")
+	_, err = DelegateOffline(rootFile, filepath.Join(dir, "none"), now, end)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = DelegateOffline(keyFile, keyFile, now, end)
+	require.ErrorContains(t, err, "others may read it")
+	require.NoError(t, os.WriteFile(rootFile, []byte("x"), 0o600))
+	_, err = DelegateOffline(rootFile, keyFile, now, end)
+	require.ErrorContains(t, err, "cannot load the root key")
+}
+
+// TestNothingIsSignedOfAnOlderDatabase that took the place of the one that the process
+// has seen: a revoked key would be in force again.
+func TestNothingIsSignedOfAnOlderDatabase(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.two(t)
+	r.verified(t)
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE counters SET value = 0 WHERE name = 'revision'`)
+		return err
+	}))
+	_, err := r.Directory(t.Context())
+	require.ErrorIs(t, err, store.ErrWentBack)
+	_, err = r.Signer(t.Context(), sealer.PurposePack)
+	require.ErrorIs(t, err, store.ErrWentBack)
+}
+
+// mustSandboxKeys are the ids of SandboxKeys, each of which every verifier finds in the
+// directory as it is.
+func (r *Service) mustSandboxKeys(t *testing.T) (keyIDs []string) {
+	t.Helper()
+	keys, issuedAt, err := r.SandboxKeys(t.Context())
+	require.NoError(t, err)
+	d := r.verified(t)
+	for _, k := range keys {
+		require.Equal(t, sealer.PurposeSandbox, k.Purpose)
+		require.Contains(t, d.Keys, k)
+		require.False(t, k.NotBefore.After(issuedAt))
+		keyIDs = append(keyIDs, k.KeyID)
+	}
+	return keyIDs
+}
+
+// TestSandboxKeys rotates both keys of the sandbox: that of packs is listed first,
+// whatever else is newer.
+func TestSandboxKeys(t *testing.T) {
+	p := newPlace(t)
+	p.sealTime = time.Hour
+	r, stop := p.mustStart(t)
+	packs := r.mustSigner(t, sealer.PurposeSandbox).KeyID
+	require.Equal(t, []string{packs}, r.mustSandboxKeys(t))
+
+	p.now = p.now.Add(time.Second)
+	receipts := r.admit(t, "nod_a", sealer.PurposeSandbox)
+	r.admit(t, "nod_b", sealer.PurposeReceipt)
+	require.Equal(t, []string{packs, receipts}, r.mustSandboxKeys(t))
+	_, err := r.Rotate(t.Context(), packs, store.ByOperator())
+	require.NoError(t, err)
+	p.now = p.now.Add(time.Second)
+	next := r.mustSigner(t, sealer.PurposeSandbox).KeyID
+	require.NotEqual(t, packs, next)
+	require.Equal(t, []string{next, receipts, packs}, r.mustSandboxKeys(t))
+	_, err = r.Revoke(t.Context(), receipts, Revocation{}, store.ByOperator())
+	require.NoError(t, err)
+	require.Equal(t, []string{next, receipts, packs}, r.mustSandboxKeys(t), "revoked, it is listed for good")
+	stop()
+
+	r, _ = p.mustStart(t)
+	require.Equal(t, []string{next, receipts, packs}, r.mustSandboxKeys(t), "another start makes no other keys")
+	require.Equal(t, next, r.mustSigner(t, sealer.PurposeSandbox).KeyID)
+}

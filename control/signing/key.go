@@ -1,0 +1,99 @@
+package signing
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"muniment/sealer"
+	"muniment/sealer/keyfile"
+)
+
+// use is what control has keys for.
+type use struct {
+	purpose string
+	files   string // begins the names of the key files
+}
+
+// uses is the table of what control signs. Receipts sign nodes, by keys of their own.
+var uses = []use{
+	{purpose: sealer.PurposeDirectory, files: "directory"},
+	{purpose: sealer.PurposePack, files: "pack"},
+	{purpose: sealer.PurposeBeacon, files: "beacon"},
+	{purpose: sealer.PurposeWebhook, files: "webhook"},
+	{purpose: sealer.PurposeSandbox, files: "sandbox"},
+}
+
+// role is what is signed, and as whom. A role has one current key.
+type role struct {
+	purpose string
+	node    string // or control
+}
+
+// directoryRole is more than a row of the table: see delegation.go.
+var directoryRole = role{sealer.PurposeDirectory, control}
+
+func (r role) String() string { return r.purpose + " of " + r.node }
+
+// overlaps says whether keys are used for a while by whoever got them, as by a seal, also
+// after another has taken over: those of control (Signer), but for the directory's.
+func (r role) overlaps() bool { return r != directoryRole }
+
+// stem begins the names of a role's key files: <stem>-<key id>.key.
+func (r role) stem() string {
+	return uses[slices.IndexFunc(uses, func(u use) bool { return u.purpose == r.purpose })].files
+}
+
+func (r role) path(dir, keyID string) string {
+	return filepath.Join(dir, r.stem()+"-"+keyID+".key")
+}
+
+// files lists the ids that the role's key files bear.
+func (r role) files(dir string) (keyIDs []string, err error) {
+	name := regexp.MustCompile("^" + regexp.QuoteMeta(r.stem()) + `-([0-9a-f]{32})\.key$`)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if m := name.FindStringSubmatch(e.Name()); m != nil {
+			keyIDs = append(keyIDs, m[1])
+		}
+	}
+	return keyIDs, err
+}
+
+// private is a private key of control.
+type private struct {
+	*keyfile.Key
+	// waited is set if the key waited for the root: it outlives whatever fails.
+	waited bool
+}
+
+// makeKey makes a key of a role; its file is on disk when it returns.
+func makeKey(dir string, r role) (*private, error) {
+	key, err := keyfile.Make(func(keyID string) string { return r.path(dir, keyID) })
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a key for %s: %w", r, err)
+	}
+	return &private{Key: key}, nil
+}
+
+// loadKey reads a key of a role; the error is fs.ErrNotExist if its file is gone.
+func loadKey(dir string, r role, keyID string) (*private, error) {
+	key, err := keyfile.Load(r.path(dir, keyID), keyID)
+	if err != nil {
+		return nil, err
+	}
+	return &private{Key: key}, nil
+}
+
+func readTrimmed(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	return strings.TrimSpace(string(text)), err
+}

@@ -1,0 +1,259 @@
+package signing
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Revocation asks for a revocation.
+type Revocation struct {
+	// Reason is told in the event; may be empty.
+	Reason string
+	// Seal is called once the key signs nothing any more, and all that it signed is
+	// in the log, to seal that before the revocation: afterwards nothing can. It goes
+	// over all tenants that keys of the purpose sign for, and returns those that it could
+	// not seal. Then, and when it fails, the key is out of use, but not revoked. Nil seals
+	// nothing.
+	Seal func(ctx context.Context, keyID, purpose string) ([]Unsealed, error)
+	// OutOfUse has the node that holds the key put it out of use, and returns the key that
+	// took over, if one has. Nil: the key is none of a node in a process of its own.
+	OutOfUse func(ctx context.Context) (successor *SigningKey, err error)
+	// Force revokes the key although some tenants could not be sealed, or its node did
+	// not say that it is out of use.
+	Force bool
+}
+
+// Unsealed is a tenant that could not be sealed before a revocation.
+type Unsealed struct {
+	TenantID string `json:"tenantId"`
+	Reason   string `json:"reason"`
+	// Err is why; Reason is what of it an operator is told.
+	Err error `json:"-"`
+}
+
+// Revoked is the answer to a revocation.
+type Revoked struct {
+	Key SigningKey `json:"key"`
+	// Successor signs instead; null if the key was not current here.
+	Successor *SigningKey `json:"successor"`
+	// Unsealed are the tenants that could not be sealed before: what the key signed of
+	// theirs since their last pack can't be proven any more.
+	Unsealed []Unsealed `json:"unsealed,omitempty"`
+	// Revision is that of the revocation; 0 if it was revoked before.
+	Revision int64 `json:"-"`
+}
+
+// Revoke declares that a key is not to be trusted any more. It signs nothing from
+// the beginning of the call on: if it is current another key takes over, without a
+// gap. Then what it signed is sealed, the private key is destroyed, and the
+// revocation is written. What is revoked is never trusted again; revoking it again
+// changes nothing and leaves no event.
+//
+// A receipt by the key passes from then on only as part of a pack that was sealed
+// before; a pack by it only with a later pack of the chain by another key. A current
+// directory key can't be revoked while no other can take over: the root is needed.
+//
+// While that is sealed other keys may be changed. Whoever revokes the same key meanwhile
+// seals as well, and one of them revokes it.
+func (s *Service) Revoke(ctx context.Context, keyID string, q Revocation, by sealer.Ref) (Revoked, error) {
+	row, err := s.Known(ctx, keyID)
+	if err != nil {
+		return Revoked{}, err
+	}
+	if row.RevokedAt != nil {
+		return Revoked{Key: *row.View(s.db.Now())}, nil
+	}
+	v, err := s.revoke(ctx, row, q, by)
+	if err != nil {
+		return Revoked{}, fmt.Errorf("cannot revoke the key %s: %w", keyID, err)
+	}
+	s.cfg.Logger.Warn("a signing key was revoked", "keyId", keyID, "purpose", row.Purpose, "nodeId", row.Node)
+	return v, nil
+}
+
+func (s *Service) revoke(ctx context.Context, row *Key, q Revocation, by sealer.Ref) (v Revoked, err error) {
+	g := s.keys.of(row.role())
+	if g != nil {
+		v.Successor, err = s.replace(ctx, g, row, by)
+	} else if q.OutOfUse != nil {
+		v.Successor, err = q.OutOfUse(ctx)
+	}
+	if err != nil {
+		return Revoked{}, err
+	}
+	if v.Unsealed, err = q.SealAll(ctx, row.KeyID, row.Purpose); err != nil {
+		return Revoked{}, err
+	}
+	done, err := s.keys.administer(ctx, "revoking the key "+row.KeyID)
+	if err != nil {
+		return Revoked{}, err
+	}
+	defer done()
+	if g != nil {
+		if k := g.find(row.KeyID); k != nil {
+			s.keys.destroy(g, k)
+		}
+	}
+	after, err := s.writeRevocation(context.WithoutCancel(ctx), g, row.KeyID, q.Reason, by)
+	if err != nil {
+		return Revoked{}, err
+	}
+	v.Key, v.Revision = *after.View(s.db.Now()), after.revision
+	return v, nil
+}
+
+// SealAll seals what the keys signed that are about to be revoked. What can't be sealed is an
+// error, unless the revocation is forced.
+func (q *Revocation) SealAll(ctx context.Context, keyID, purpose string) (unsealed []Unsealed, err error) {
+	if q.Seal == nil {
+		return nil, nil
+	}
+	if unsealed, err = q.Seal(ctx, keyID, purpose); err == nil && !q.Force {
+		err = refusal(unsealed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("it is out of use, but what it signed can't be sealed: %w", err)
+	}
+	return unsealed, nil
+}
+
+// replace has another key take over from one of a role of this process, if it is
+// current, before it is revoked.
+func (s *Service) replace(ctx context.Context, g *ring, row *Key, by sealer.Ref) (successor *SigningKey, err error) {
+	done, err := s.keys.administer(ctx, "replacing the key "+row.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if g.current().signer.KeyID == row.KeyID {
+		v, err := s.rotate(ctx, g, by)
+		if err != nil {
+			return nil, err
+		}
+		if v.Waiting != nil {
+			return nil, api.Conflict("the root has to delegate to the key " + v.Waiting.KeyID + " first: the directory needs a signature")
+		}
+		successor = v.Key
+	}
+	if g.role.overlaps() {
+		err = s.keys.leave(ctx, row.KeyID)
+	}
+	return successor, err
+}
+
+// mostNamed is how many tenants a refusal names.
+const mostNamed = 10
+
+// refusal says which tenants are in the way of a revocation; nil if none is.
+func refusal(unsealed []Unsealed) error {
+	if len(unsealed) == 0 {
+		return nil
+	}
+	var named []string
+	for _, u := range unsealed[:min(len(unsealed), mostNamed)] {
+		named = append(named, u.TenantID+" ("+u.Reason+")")
+	}
+	if more := len(unsealed) - mostNamed; more > 0 {
+		named = append(named, fmt.Sprintf("%d more", more))
+	}
+	told := *api.From(unsealed[0].Err)
+	told.Message = "the key signs nothing any more, but is not revoked, as these tenants can't be sealed: " + strings.Join(named, ", ") +
+		"; forced, it is revoked all the same, and what it signed of theirs since their last pack can't be proven"
+	return &told
+}
+
+// writeRevocation dates the revocation after everything that was signed with the
+// key, and after every pack that was sealed and every directory that was issued.
+func (s *Service) writeRevocation(ctx context.Context, g *ring, keyID, reason string, by sealer.Ref) (row *Key, err error) {
+	err = s.Stop(ctx, func(tx *store.Tx) error {
+		all, err := list(ctx, tx)
+		if err != nil {
+			return err
+		}
+		// What others have changed of it since is not undone.
+		i := slices.IndexFunc(all, func(k Key) bool { return k.KeyID == keyID })
+		if i < 0 {
+			return errUnknownKey
+		}
+		row = &all[i]
+		if row.RevokedAt != nil {
+			return nil
+		}
+		at, err := s.afterAll(ctx, tx, all)
+		if err != nil {
+			return err
+		}
+		if g != nil {
+			at = latest(at, nextMilli(g.after()))
+		}
+		return revokeAt(ctx, tx, row, at, reason, by)
+	})
+	return row, err
+}
+
+// Stop is store.DB's for a change that revokes keys: no directory is signed meanwhile.
+func (s *Service) Stop(ctx context.Context, fn func(tx *store.Tx) error) error {
+	s.keys.change.Lock()
+	defer s.keys.change.Unlock()
+	return s.db.Stop(ctx, fn)
+}
+
+// RevokeAll revokes all keys of a node in a change by Stop, and returns those that were
+// not before.
+func (s *Service) RevokeAll(ctx context.Context, tx *store.Tx, nodeID, reason string, by sealer.Ref) (keyIDs []string, err error) {
+	all, err := list(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.afterAll(ctx, tx, all)
+	if err != nil {
+		return nil, err
+	}
+	keyIDs = []string{}
+	for i := range all {
+		if k := &all[i]; k.Node == nodeID && k.RevokedAt == nil {
+			keyIDs = append(keyIDs, k.KeyID)
+			if err := revokeAt(ctx, tx, k, at, reason, by); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return keyIDs, nil
+}
+
+// afterAll is a moment after every pack that was sealed and every directory that was
+// issued.
+func (s *Service) afterAll(ctx context.Context, tx *store.Tx, all []Key) (at time.Time, err error) {
+	if at, err = s.cfg.LastSeal(ctx, tx); err != nil {
+		return at, err
+	}
+	return nextMilli(latest(at, issue(tx.Now(), all))), nil
+}
+
+// revokeAt writes a revocation, and tells of it.
+func revokeAt(ctx context.Context, tx *store.Tx, row *Key, at time.Time, reason string, by sealer.Ref) (err error) {
+	row.RevokedAt = &at
+	if row.revision, err = tx.Revision(ctx); err != nil {
+		return err
+	}
+	if err := updateKey(ctx, tx, row); err != nil {
+		return err
+	}
+	told := row.describe()
+	told["reason"] = reason
+	return emit(ctx, tx, "key.revoked", row, by, told)
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

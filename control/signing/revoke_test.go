@@ -1,0 +1,185 @@
+package signing
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+	"muniment/sealer/keyfile"
+)
+
+// TestRevokeCurrentKey follows the order of a revocation.
+func TestRevokeCurrentKey(t *testing.T) {
+	p := newPlace(t)
+	r, stop := p.mustStart(t)
+	signer := r.mustPackSigner(t)
+	sealedAt := time.Time{}
+	seal := func(_ context.Context, keyID, purpose string) ([]Unsealed, error) {
+		require.Equal(t, []string{signer.KeyID, sealer.PurposePack}, []string{keyID, purpose})
+		require.NotEqual(t, signer.KeyID, r.mustPackSigner(t).KeyID, "it is out of use")
+		d := r.verified(t)
+		_, code := d.Find(signer.KeyID, sealer.PurposePack, p.now)
+		require.Empty(t, code, "it is not revoked yet")
+		sealedAt = d.IssuedAt
+		return nil, nil
+	}
+	v, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Reason: "lost laptop", Seal: seal}, operator)
+	require.NoError(t, err)
+	require.Equal(t, "REVOKED", v.Key.State)
+	require.Equal(t, "ACTIVE", v.Successor.State)
+
+	d := r.verified(t)
+	require.True(t, d.IssuedAt.After(sealedAt), "a directory with a change in it is issued later than those without")
+	_, code := d.Find(signer.KeyID, sealer.PurposePack, p.now)
+	require.Equal(t, sealer.KeyRevoked, code)
+	_, code = d.FindSealed(signer.KeyID, sealer.PurposePack, p.now, sealedAt)
+	require.Empty(t, code, "sealed before")
+	_, code = d.FindSealed(signer.KeyID, sealer.PurposePack, p.now, d.IssuedAt)
+	require.Equal(t, sealer.KeyRevoked, code, "sealed after")
+
+	told := r.events(t)
+	again, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) { panic("not again") }}, operator)
+	require.NoError(t, err)
+	require.Equal(t, v.Key, again.Key)
+	require.Equal(t, told, r.events(t), "revoking twice leaves no event")
+	require.Equal(t, []string{"key.rotated", "key.revoked"}, told[len(told)-2:])
+	stop()
+
+	r, _ = p.mustStart(t)
+	require.Equal(t, v.Successor.KeyID, r.mustPackSigner(t).KeyID)
+}
+
+func TestRevocationWaitsForTheSeal(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	keyID := r.mustPackSigner(t).KeyID
+	away := errors.New("the warehouse is away")
+	_, err := r.Revoke(t.Context(), keyID, Revocation{Force: true, Seal: func(context.Context, string, string) ([]Unsealed, error) { return nil, away }}, operator)
+	require.ErrorIs(t, err, away)
+	p.now = p.now.Add(time.Second)
+	require.NotEqual(t, keyID, r.mustPackSigner(t).KeyID, "out of use all the same")
+	_, code := r.verified(t).Find(keyID, sealer.PurposePack, p.now.Add(-time.Second))
+	require.Empty(t, code)
+
+	v, err := r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) { return nil, nil }}, operator)
+	require.NoError(t, err, "the second try goes on where the first one ended")
+	require.Nil(t, v.Successor)
+	require.Equal(t, "REVOKED", v.Key.State)
+}
+
+// TestForcedRevocation: what is in the way is named, and forced it is no more in the way.
+func TestForcedRevocation(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	keyID := r.mustPackSigner(t).KeyID
+	var unsealed []Unsealed
+	for i := range mostNamed + 2 {
+		unsealed = append(unsealed, Unsealed{fmt.Sprintf("tnt_%d", i), "held", api.Unavailable(api.Quarantined, "held", time.Minute)})
+	}
+	q := Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) { return unsealed, nil }}
+	_, err := r.Revoke(t.Context(), keyID, q, operator)
+	refused := api.From(err)
+	require.Equal(t, api.Quarantined, refused.Reason)
+	require.Contains(t, refused.Message, "tnt_0 (held), tnt_1 (held)")
+	require.Contains(t, refused.Message, "tnt_9 (held), 2 more;")
+	_, code := r.verified(t).Find(keyID, sealer.PurposePack, p.now)
+	require.NotEqual(t, sealer.KeyRevoked, code)
+
+	q.Force = true
+	v, err := r.Revoke(t.Context(), keyID, q, operator)
+	require.NoError(t, err)
+	require.Equal(t, "REVOKED", v.Key.State)
+	require.Equal(t, unsealed, v.Unsealed)
+}
+
+func TestRevokedPackKeyStopsSealsAtWork(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	atWork := r.mustPackSigner(t)
+	v, err := r.Revoke(t.Context(), atWork.KeyID, Revocation{}, operator)
+	require.NoError(t, err)
+	require.Equal(t, v.Successor.KeyID, r.mustPackSigner(t).KeyID)
+	_, err = atWork.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
+	require.ErrorIs(t, err, keyfile.ErrDestroyed)
+	require.NoFileExists(t, packRole.path(p.keys(), atWork.KeyID))
+}
+
+// TestRevokeKeyOfAnAbsentNode: the directory that says so is newer than those before,
+// in the same millisecond.
+func TestRevokeKeyOfAnAbsentNode(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	keyID := r.admit(t, "nod_a", sealer.PurposeReceipt)
+	before := r.verified(t)
+	v, err := r.Revoke(t.Context(), keyID, Revocation{}, operator)
+	require.NoError(t, err)
+	require.Nil(t, v.Successor)
+	require.True(t, v.Key.RevokedAt.After(before.IssuedAt))
+	require.True(t, r.verified(t).IssuedAt.After(before.IssuedAt))
+}
+
+// TestRevokeDirectoryKey needs the root, so that the directory that says so is signed.
+func TestRevokeDirectoryKey(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	old := r.directory.ring().current().signer.KeyID
+	secret, safe := filepath.Join(p.keys(), rootSecretFile), filepath.Join(t.TempDir(), "safe")
+	require.NoError(t, os.Rename(secret, safe))
+	_, err := r.Revoke(t.Context(), old, Revocation{}, operator)
+	require.Equal(t, api.StateConflict, api.From(err).Code)
+	require.Len(t, r.verified(t).Keys, 5)
+
+	require.NoError(t, os.Rename(safe, secret))
+	v, err := r.Revoke(t.Context(), old, Revocation{}, operator)
+	require.NoError(t, err)
+	require.NotNil(t, v.Successor)
+	_, code := r.verified(t).Find(old, sealer.PurposeDirectory, p.now)
+	require.Equal(t, sealer.KeyRevoked, code)
+	require.NoFileExists(t, directoryRole.path(p.keys(), old))
+
+	_, err = r.Revoke(t.Context(), "0123", Revocation{}, operator)
+	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
+}
+
+// holdChange makes a change, and has others wait for its commit for a moment.
+func (r *Service) holdChange(t *testing.T, fn func(tx *store.Tx) error) (ended <-chan error) {
+	ctx, held, done := context.WithoutCancel(t.Context()), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- r.db.Change(ctx, func(tx *store.Tx) error {
+			err := fn(tx)
+			close(held)
+			<-time.After(100 * time.Millisecond)
+			return err
+		})
+	}()
+	<-held
+	return done
+}
+
+// TestRevocationKeepsWhatChangesMeanwhile: the end of a window that another process
+// writes at the same time stays.
+func TestRevocationKeepsWhatChangesMeanwhile(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	keyID, end := r.mustPackSigner(t).KeyID, p.now.Add(time.Hour)
+	ended := r.holdChange(t, func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE signing_keys SET not_after = $1 WHERE key_id = $2`, store.At(end), keyID)
+		return err
+	})
+	row, err := r.writeRevocation(t.Context(), nil, keyID, "", operator)
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
+	require.NotNil(t, row.RevokedAt)
+	require.NotNil(t, row.NotAfter)
+	require.Equal(t, end, *row.NotAfter)
+}

@@ -1,0 +1,273 @@
+package statement
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/settle"
+	"muniment/control/settle/rate"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/pipeline/conform"
+	"muniment/sealer"
+)
+
+func (h *fixture) mustCorrect(id string) Statement {
+	h.t.Helper()
+	s, err := h.correct(h.t.Context(), tenantID, id, byKey)
+	require.NoError(h.t, err)
+	return s
+}
+
+func (h *fixture) issued(id string) Statement {
+	h.t.Helper()
+	s, err := h.issue(h.t.Context(), tenantID, id, byKey)
+	require.NoError(h.t, err)
+	return s
+}
+
+func (h *fixture) document(id string) sealer.Statement {
+	h.t.Helper()
+	s, err := h.read(id).document()
+	require.NoError(h.t, err)
+	return s
+}
+
+// TestCorrectionTakesItsCourse: what came late and what disputes have changed is stated by a chain
+// of corrections, by the rules of the first statement.
+func TestCorrectionTakesItsCourse(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	disputed := h.play("rgh_b", on(1))
+	draft := h.mustDraft(asked(0, 3))
+	_, err := h.correct(t.Context(), tenantID, draft.ID, byKey)
+	conflict(t, err, "statement is DRAFT: there is nothing to correct before it is ISSUED")
+	first := h.issued(draft.ID)
+	require.Equal(t, []any{"3", (*string)(nil), (*string)(nil)}, []any{first.Total, first.Corrects, first.Difference})
+	document := h.read(first.ID).Document
+	_, err = h.correct(t.Context(), tenantID, first.ID, byKey)
+	conflict(t, err, "nothing has changed since "+first.ID)
+
+	// A rule that is made later rates nothing of the period, and one that is changed not otherwise.
+	h.rule("EUR", "9")
+	h.reprice("100")
+	_, err = h.correct(t.Context(), tenantID, first.ID, byKey)
+	conflict(t, err, "nothing has changed")
+
+	h.play("rgh_a", on(2))
+	h.play("rgh_c", on(2)) // which no rule rates there
+	h.play("rgh_a", on(3)) // behind the period
+	h.dispute("dsp_1", "", 0, disputed)
+	one := h.mustCorrect(first.ID)
+	require.Equal(t, []any{Draft, "2", "2", int64(2), first.ID, "-1", first.From, first.To}, []any{one.State, one.Total, one.HeldAmount, one.Receipts, *one.Corrects, *one.Difference, one.From, one.To})
+	c := h.document(one.ID).Correction
+	rule := h.document(first.ID).Lines
+	require.Equal(t, []sealer.StatementChange{
+		{Amount: "1", MeteringBasis: "dwell", Reason: "LATE", Receipts: 1, RightID: "rgh_a", RuleID: rule[0].RuleID},
+		{Amount: "-2", MeteringBasis: "dwell", Reason: "DISPUTE", Receipts: -1, RightID: "rgh_b", RuleID: rule[1].RuleID},
+	}, c.Changes)
+	payees := []sealer.StatementPayee{{Amount: "-0.75", CounterpartyID: h.studio, Name: "Studio North"}, {Amount: "-0.25", CounterpartyID: h.agency, Name: "Agency South"}}
+	slices.SortFunc(payees, func(a, b sealer.StatementPayee) int {
+		return map[bool]int{true: -1, false: 1}[a.CounterpartyID < b.CounterpartyID]
+	})
+	require.Equal(t, payees, c.Payees)
+	require.Equal(t, sealer.StatementPrevious{AsOf: h.document(first.ID).AsOf, SHA256: *first.SHA256, StatementID: first.ID, Total: "3"}, c.Previous)
+	require.Equal(t, []any{first.ID, h.document(first.ID).AsOf}, []any{c.Of, c.Rules})
+	require.Equal(t, []sealer.StatementUnrated{{Impressions: "1", MeteringBasis: "dwell", QuantityMs: h.document(one.ID).Unrated[0].QuantityMs, Reason: "NO_RULE", Receipts: 1, RightID: "rgh_c"}}, h.document(one.ID).Unrated)
+	b, err := h.behind(t.Context(), h.read(one.ID), line{})
+	require.NoError(t, err)
+	behind, _, err := b.page(t.Context(), h.warehouse, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, behind, 2, "by the first rules, too")
+	_, err = h.correct(t.Context(), tenantID, one.ID, byKey)
+	conflict(t, err, "statement is DRAFT")
+
+	// Of several drafts one is issued. The next correction goes on from there, whichever it is asked of.
+	other := h.mustCorrect(first.ID)
+	h.issued(one.ID)
+	_, err = h.issue(t.Context(), tenantID, other.ID, byKey)
+	conflict(t, err, "the correction "+one.ID+" was issued since this one was drafted: draft it again")
+	_, err = h.correct(t.Context(), tenantID, first.ID, byKey)
+	conflict(t, err, "nothing has changed since "+one.ID)
+	h.resolve("dsp_1", "REJECTED")
+	two := h.mustCorrect(one.ID)
+	require.Equal(t, []string{"4", first.ID, "2"}, []string{two.Total, *two.Corrects, *two.Difference})
+	require.Equal(t, one.ID, h.document(two.ID).Correction.Previous.StatementID)
+	h.dispute("dsp_2", "rgh_a", 1)
+	_, err = h.issue(t.Context(), tenantID, two.ID, byKey)
+	conflict(t, err, "disputes were opened or resolved")
+	h.resolve("dsp_2", "REJECTED")
+	h.issued(two.ID)
+	settled, err := h.settle(t.Context(), tenantID, two.ID, "transfer 9", byKey)
+	require.NoError(t, err)
+	require.Equal(t, []string{"transfer 9", "2"}, []string{*settled.Reference, *settled.Difference})
+
+	// What was upheld takes away from what is settled, too.
+	h.dispute("dsp_3", "rgh_a", 1)
+	h.resolve("dsp_3", "UPHELD")
+	three := h.issued(h.mustCorrect(two.ID).ID)
+	require.Equal(t, []string{"3", "0", "-1"}, []string{three.Total, three.HeldAmount, *three.Difference})
+	require.Equal(t, document, h.read(first.ID).Document, "what was issued stays")
+	for _, id := range []string{first.ID, one.ID, two.ID, three.ID} {
+		difference, err := h.Restate(t.Context(), tenantID, id)
+		require.NoError(t, err)
+		require.Nil(t, difference, "computed again by the first rules, each has the same amounts")
+	}
+	agrees := h.reconcile(0, 3)
+	require.Len(t, agrees.Statements, 4)
+	require.Empty(t, agrees.Differences)
+	require.Equal(t, []any{(*string)(nil), &first.ID}, []any{agrees.Statements[0].Corrects, agrees.Statements[3].Corrects})
+	require.Equal(t, Issued, h.read(first.ID).State)
+
+	page, _, err := list(t.Context(), h.db.Read(), tenantID, filter{corrects: first.ID}, store.Slice{Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, page, 4)
+	discarded, err := h.discard(t.Context(), tenantID, other.ID, byKey)
+	require.NoError(t, err)
+	require.Equal(t, "-1", *discarded.Difference)
+	_, err = h.correct(t.Context(), tenantID, other.ID, byKey)
+	conflict(t, err, "statement is DISCARDED")
+	for _, foreign := range [][2]string{{"tnt_b", first.ID}, {tenantID, "stm_none"}} {
+		_, err = h.correct(t.Context(), foreign[0], foreign[1], byKey)
+		require.True(t, store.IsNone(err), "%v", err)
+	}
+}
+
+// TestRemovedRowsAreNoCorrection: what is gone from the warehouse is not taken back from those who
+// were paid.
+func TestRemovedRowsAreNoCorrection(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	held := h.play("rgh_a", on(1))
+	h.dispute("dsp_1", "", 0, held)
+	first := h.mustIssue(asked(0, 2))
+	h.play("rgh_b", on(1))
+	h.mustCorrect(first.ID)
+	h.cfg.Warehouse = new(conform.MemoryWarehouse)
+	_, err := h.correct(t.Context(), tenantID, first.ID, byKey)
+	conflict(t, err, "the warehouse no longer gives the amounts of "+first.ID)
+}
+
+// TestPagesOfACorrection: people and spreadsheets get what has changed, and why.
+func TestPagesOfACorrection(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	disputed := h.play("rgh_b", on(1))
+	first := h.mustIssue(asked(0, 3))
+	h.play("rgh_a", on(2))
+	h.dispute("dsp_1", "", 0, disputed)
+	one := h.issued(h.mustCorrect(first.ID).ID)
+	document := h.document(one.ID)
+	rules := []string{document.Correction.Changes[0].RuleID, document.Correction.Changes[1].RuleID}
+	text, err := asHTML(&one, &document)
+	require.NoError(t, err)
+	for _, want := range []string{
+		"<h1>Correction</h1>", "Corrects statement <code>" + first.ID + "</code>", "What is due is the difference to that statement", "<strong>2 EUR</strong>", "<strong>1 EUR</strong>", "<strong>−1 EUR</strong>",
+		"<td>came late</td>", "<td>dispute opened or resolved</td>", `<td class="n">&#43;1</td>`, `<td class="n">−2</td>`, `<td class="n">−0.75</td>`, "Who is paid in all",
+	} {
+		require.Contains(t, string(text), want)
+	}
+	table, err := asCSV(&document)
+	require.NoError(t, err)
+	require.Contains(t, string(table), one.ID+",LATE,rgh_a,dwell,"+rules[0]+",,,1,,,1,,,,EUR\n")
+	require.Contains(t, string(table), one.ID+",DISPUTE,rgh_b,dwell,"+rules[1]+",,,-1,,,-2,,,,EUR\n")
+	document = h.document(first.ID)
+	text, err = asHTML(&first, &document)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "Correct")
+	require.NotContains(t, string(text), "in all")
+
+	h.resolve("dsp_1", "REJECTED")
+	two := h.mustCorrect(one.ID)
+	document = h.document(two.ID)
+	text, err = asHTML(&two, &document)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "the correction before this one, <code>"+one.ID+"</code>")
+}
+
+// rule makes one for everything, which goes before all others.
+func (h *fixture) rule(currency, price string) {
+	h.t.Helper()
+	require.NoError(h.t, h.db.Change(h.t.Context(), func(tx *store.Tx) error {
+		_, err := settle.CreateRule(h.t.Context(), tx, settle.Rule{
+			TenantID: tenantID, Unit: rate.Event, Price: price, Currency: currency, Priority: 100, EffectiveFrom: on(0), Shares: []settle.Share{{CounterpartyID: h.studio, Bps: 10_000}},
+		}, byKey)
+		return err
+	}))
+}
+
+// reprice changes all rules.
+func (h *fixture) reprice(price string) {
+	h.t.Helper()
+	h.change(`UPDATE settlement_rules SET price = $2, revision = revision + 1 WHERE tenant_id = $1`, tenantID, price)
+}
+
+// TestHeldAmountIsCorrected: where nothing is paid otherwise, what is held may be.
+func TestHeldAmountIsCorrected(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	disputed := h.play("rgh_a", on(1))
+	h.dispute("dsp_1", "", 0, disputed)
+	first := h.mustIssue(asked(0, 2))
+	require.Equal(t, []string{"0", "1"}, []string{first.Total, first.HeldAmount})
+	h.resolve("dsp_1", "UPHELD")
+	s := h.issued(h.mustCorrect(first.ID).ID)
+	require.Equal(t, []string{"0", "0", "0"}, []string{s.Total, s.HeldAmount, *s.Difference})
+	require.Empty(t, h.document(s.ID).Correction.Changes)
+}
+
+// TestCorrectionOfOne shows what one counterparty gets more.
+func TestCorrectionOfOne(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_b", on(1))
+	ask := asked(0, 2)
+	ask.CounterpartyID = &h.agency
+	first := h.mustIssue(ask)
+	h.play("rgh_b", on(1))
+	s := h.mustCorrect(first.ID)
+	require.Equal(t, []string{"1", "0.5", h.agency}, []string{s.Total, *s.Difference, *s.CounterpartyID})
+	require.Equal(t, "0.5", h.document(s.ID).Correction.Changes[0].Amount)
+	require.NotContains(t, h.read(s.ID).Document, h.studio)
+}
+
+// TestCorrectionsOverlapNothing: periods are held against first statements, and a correction takes
+// no period.
+func TestCorrectionsOverlapNothing(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	first := h.mustIssue(asked(0, 2))
+	h.play("rgh_a", on(1))
+	corrected := h.issued(h.mustCorrect(first.ID).ID)
+	dollars := asked(0, 2)
+	dollars.Currency = "USD"
+	other := h.mustIssue(dollars) // states the end of the log that the first one states
+	require.Equal(t, first.PackID, other.PackID)
+	require.NotEqual(t, first.PackID, corrected.PackID)
+	_, err := h.issue(t.Context(), tenantID, h.mustDraft(asked(1, 3)).ID, byKey)
+	conflict(t, err, "overlaps with that of "+first.ID)
+}
+
+// TestOneOfManyCorrectionsWins has callers issue corrections of one statement at once.
+func TestOneOfManyCorrectionsWins(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	first := h.mustIssue(asked(0, 2))
+	h.play("rgh_a", on(1))
+	drafts := make([]Statement, 8)
+	for i := range drafts {
+		drafts[i] = h.mustCorrect(first.ID)
+	}
+	errs := make([]error, 2*len(drafts))
+	var callers sync.WaitGroup
+	for i := range errs {
+		callers.Go(func() { _, errs[i] = h.issue(t.Context(), tenantID, drafts[i%len(drafts)].ID, byKey) })
+	}
+	callers.Wait()
+	require.Len(t, slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil }), 1)
+	for _, err := range errs {
+		if err != nil {
+			require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package statement
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"muniment/sealer"
+)
+
+//go:embed page.css
+var style string
+
+//go:embed page.html
+var pageText string
+
+// pagePolicy lets the page load and run nothing; its one style is allowed by its hash.
+var pagePolicy = func() string {
+	sum := sha256.Sum256([]byte(style))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}()
+
+var page = template.Must(template.New("statement").Funcs(template.FuncMap{
+	"style":   func() template.CSS { return template.CSS(style) },
+	"day":     day,
+	"moment":  func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") },
+	"grouped": grouped,
+	"signed":  signed,
+	"percent": func(bps int64) string {
+		return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", float64(bps)/100), "0"), ".") + " %"
+	},
+	"seconds": func(ms int64) string {
+		return grouped(strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", ms/1000, ms%1000), "0"), "."))
+	},
+	"unit": func(u string) string { return units[u] },
+}).Parse(pageText))
+
+// units are how people read a price.
+var units = map[string]string{"EVENT": "per receipt", "IMPRESSION": "per impression", "CPM": "per 1,000 impressions", "MS": "per millisecond", "SECOND": "per second"}
+
+// day is a moment as people read it: its date alone, where it is the first of one.
+func day(t time.Time) string {
+	t = t.UTC()
+	if t.Equal(t.Truncate(24 * time.Hour)) {
+		return t.Format("2 January 2006")
+	}
+	return t.Format("2 January 2006, 15:04:05")
+}
+
+// grouped puts commas into the whole part of a decimal.
+func grouped(n any) string {
+	text := fmt.Sprint(n)
+	sign := ""
+	if strings.HasPrefix(text, "-") {
+		sign, text = "−", text[1:]
+	}
+	whole, part, fraction := strings.Cut(text, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if fraction {
+		whole += "." + part
+	}
+	return sign + whole
+}
+
+// signed is grouped, with a plus above zero.
+func signed(n any) string {
+	text := grouped(n)
+	if text == "0" || strings.HasPrefix(text, "−") {
+		return text
+	}
+	return "+" + text
+}
+
+// view is what the page shows.
+type view struct {
+	*Statement
+	Document sealer.Statement
+	// Payee is whose statement it is; empty for one of all.
+	Payee string
+	Names map[string]string
+}
+
+// asHTML is the page of a statement.
+func asHTML(s *Statement, document *sealer.Statement) ([]byte, error) {
+	v := view{Statement: s, Document: *document, Names: map[string]string{}}
+	for _, p := range document.Payees {
+		v.Names[p.CounterpartyID] = p.Name
+	}
+	if id := document.CounterpartyID; id != nil {
+		if v.Payee = v.Names[*id]; v.Payee == "" {
+			v.Payee = *id
+		}
+	}
+	var b bytes.Buffer
+	err := page.Execute(&b, v)
+	return b.Bytes(), err
+}

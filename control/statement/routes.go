@@ -1,0 +1,255 @@
+package statement
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"muniment/control/route"
+	"muniment/control/settle/rate"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/sealer"
+)
+
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
+	const read, write = route.Scope(api.SettlementRead), route.Scope(api.SettlementWrite)
+	const tag = "Settlement"
+	route.Add(a, route.Operation{ID: "get-settlement", Method: http.MethodGet, Path: "/v1/settlement", Tag: tag, Access: read, Heavy: true,
+		Summary: "What receipts are worth, by the rules as they are now",
+		Description: "Rates what is loaded. The answer moves as receipts arrive and rules and disputes change; a statement does not. " +
+			"Minimums and caps are for statements and dry runs."}, s.getSettlement)
+	route.Add(a, route.Operation{ID: "reconcile-settlement", Method: http.MethodGet, Path: "/v1/settlement/reconciliation", Tag: tag, Access: read, Heavy: true,
+		Summary: "Whether packs, warehouse and statements of a period agree",
+		Description: "Compares what the headers of packs count with the rows of the same entries, and computes each issued statement anew. " +
+			"`muniment verify` proves the same offline, from the packs alone. 503 `WAREHOUSE_BEHIND` while the warehouse lacks what is sealed."}, s.getReconciliation)
+	route.Add(a, route.Operation{ID: "dry-run-settlement-rule", Method: http.MethodPost, Path: "/v1/settlement/rules/dry-run", Tag: tag, Access: read, Heavy: true,
+		Summary:     "What a rule would have paid",
+		Description: "Rates a period by the rules as they are now and the given one, in which it is asked by its priority and its match as if it had been made now. Nothing is kept."}, s.postDryRun)
+	route.Add(a, route.Operation{ID: "draft-statement", Method: http.MethodPost, Path: "/v1/settlement/statements", Tag: tag, Access: write, Heavy: true,
+		Summary: "Draft a statement",
+		Description: "Seals the log, and states what the packs hold of the period. " +
+			"503 `WAREHOUSE_BEHIND` means that not all is sealed yet: send the request again."}, s.post)
+	route.Add(a, route.Operation{ID: "list-statements", Method: http.MethodGet, Path: "/v1/settlement/statements", Tag: tag, Access: read,
+		Summary: "List the statements, newest first"}, s.getAll)
+	route.AddDataOrFile(a, route.Operation{ID: "get-statement", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}", Tag: tag, Access: read,
+		Summary: "Get a statement", Errors: []int{http.StatusConflict},
+		Description: "As `json`, in the envelope: `data.statement` is its record, `data.document` what is signed. As `csv` its lines and adjustments, a share each, and the changes of a correction; as `html` a page for people; " +
+			"as `signed` the two lines that `muniment verify` takes, once it is ISSUED.",
+		Files: []string{typeCSV, typeHTML, typeSigned}}, s.get)
+	route.Add(a, route.Operation{ID: "list-statement-receipts", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}/receipts", Tag: tag, Access: read, Heavy: true,
+		Summary: "List the receipts behind the lines of a statement"}, s.getReceipts)
+	route.Add(a, route.Operation{ID: "issue-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/issue", Tag: tag, Access: write,
+		Summary: "Issue a DRAFT: sign and freeze it"}, s.postIssue)
+	route.Add(a, route.Operation{ID: "discard-statement", Method: http.MethodDelete, Path: "/v1/settlement/statements/{statementId}", Tag: tag, Access: write,
+		Summary: "Discard a DRAFT", Description: "Its document is deleted; its record stays, DISCARDED."}, s.deleteStatement)
+	route.Add(a, route.Operation{ID: "correct-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/correct", Tag: tag, Access: write, Heavy: true,
+		Summary: "Draft a correction of a statement that is ISSUED or SETTLED",
+		Description: "Seals the log, and states the period once more, in full: with what was late and the disputes of now, by the rules of the first statement. The draft is issued, settled, " +
+			"discarded and shown as any other; once it is ISSUED, its difference is what to pay. The correction of a correction corrects the same first statement. 409 if nothing has changed. " +
+			"503 `WAREHOUSE_BEHIND` means that not all is sealed yet: send the request again."}, s.postCorrect)
+	route.Add(a, route.Operation{ID: "settle-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/settle", Tag: tag, Access: write,
+		Summary: "Note that an ISSUED statement was paid"}, s.postSettle)
+}
+
+// The answers about statements.
+type (
+	// StatementData is the answer about one statement.
+	StatementData struct {
+		Statement Statement `json:"statement"`
+	}
+	// StatementList is one page of statements.
+	StatementList struct {
+		Statements []Statement `json:"statements"`
+		NextCursor *string     `json:"nextCursor"`
+	}
+)
+
+// NewStatement is the body of a request for a draft.
+type NewStatement struct {
+	From           route.Time `json:"from" doc:"Of renderedAt, at or after it."`
+	To             route.Time `json:"to" doc:"Of renderedAt, before it; not in the future."`
+	Currency       string     `json:"currency" minLength:"3" maxLength:"3" doc:"Three capital letters." example:"EUR"`
+	CounterpartyID *string    `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"Whose shares to state; absent: those of all."`
+}
+
+type draftInput struct{ Body NewStatement }
+
+func (d *drafter) post(ctx context.Context, in *draftInput) (StatementData, error) {
+	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	from, to, err := period(asked.From, asked.To)
+	if err != nil {
+		return StatementData{}, err
+	}
+	switch {
+	case to.After(d.db.Now()):
+		return StatementData{}, api.InvalidField("to", "must not be in the future")
+	case !rate.IsCurrency(asked.Currency):
+		return StatementData{}, errCurrency
+	}
+	made, err := d.draft(ctx, Statement{
+		TenantID: caller.TenantID, From: from, To: to, Currency: asked.Currency, CounterpartyID: asked.CounterpartyID,
+	}, store.ByKey(caller.ID))
+	return StatementData{made}, err
+}
+
+// errCurrency refuses what no rule can be in.
+var errCurrency = api.InvalidField("currency", "must be three capital letters")
+
+// period reads both ends of one.
+func period(fromText, toText route.Time) (from, to store.Instant, err error) {
+	if from, err = route.Given("from", &fromText); err != nil {
+		return from, to, err
+	}
+	if to, err = route.Given("to", &toText); err == nil && !from.Before(to.Time) {
+		err = api.InvalidField("to", "must be later than from")
+	}
+	return from, to, err
+}
+
+type listInput struct {
+	route.Page
+	State          string `query:"state" enum:"DRAFT,DISCARDED,ISSUED,SETTLED" doc:"Only statements in this state."`
+	Currency       string `query:"currency" maxLength:"3" doc:"Only statements in this currency."`
+	CounterpartyID string `query:"counterpartyId" maxLength:"64" doc:"Only statements of this counterparty."`
+	Corrects       string `query:"corrects" maxLength:"64" doc:"Only corrections of this statement, the first one of its period."`
+}
+
+func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return StatementList{}, err
+	}
+	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.State, in.Currency, in.CounterpartyID, in.Corrects}, slice)
+	return StatementList{page, route.Cursor(next)}, err
+}
+
+type getInput struct {
+	StatementID string `path:"statementId"`
+	Format      string `query:"format" enum:"json,csv,html,signed" default:"json" doc:"How to answer."`
+}
+
+// StatementDocument is a statement with its document.
+type StatementDocument struct {
+	Statement Statement       `json:"statement"`
+	Document  json.RawMessage `json:"document" doc:"What is signed, or of a DRAFT would be: RFC 8785 text. Null once it is DISCARDED, or where a restored database lacks it."`
+}
+
+// The media types of files.
+const (
+	typeCSV    = "text/csv"
+	typeHTML   = "text/html"
+	typeSigned = "application/x-ndjson"
+
+	charset = "; charset=utf-8" // of those for people
+)
+
+func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f *route.File, err error) {
+	found, err := statements.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.StatementID)
+	if err != nil {
+		return d, nil, err
+	}
+	if found.Document == "" && in.Format == "json" {
+		return StatementDocument{found.Statement, nil}, nil, nil
+	}
+	document, err := found.document()
+	if err != nil {
+		return d, nil, err
+	}
+	var text []byte
+	switch in.Format {
+	case "csv":
+		f = &route.File{Name: found.ID + ".csv", Type: typeCSV + charset}
+		text, err = asCSV(&document)
+	case "html":
+		f = &route.File{Type: typeHTML + charset, Header: map[string]string{"Content-Security-Policy": pagePolicy}}
+		text, err = asHTML(&found.Statement, &document)
+	case "signed":
+		if found.State == Draft {
+			return d, nil, api.Conflict("statement is DRAFT: nothing is signed until it is issued")
+		}
+		f = &route.File{Name: found.ID + ".statement", Type: typeSigned}
+		text = []byte(found.Document)
+	default:
+		signed, _, _ := strings.Cut(found.Document, "\n")
+		return StatementDocument{found.Statement, json.RawMessage(signed)}, nil, nil
+	}
+	if err != nil {
+		return d, nil, err
+	}
+	f.Size, f.Open = int64(len(text)), func(context.Context) (func(io.Writer), error) {
+		return func(to io.Writer) { _, _ = to.Write(text) }, nil
+	}
+	return d, f, nil
+}
+
+// asCSV is a row for each share of a line or an adjustment, and for each change of a correction.
+func asCSV(s *sealer.Statement) ([]byte, error) {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	_ = w.Write([]string{"statementId", "kind", "rightId", "meteringBasis", "ruleId", "unit", "price", "receipts", "impressions", "quantityMs",
+		"amount", "counterpartyId", "bps", "share", "currency"})
+	for _, l := range s.Lines {
+		for _, share := range l.Shares {
+			_ = w.Write([]string{s.StatementID, "LINE", l.RightID, l.MeteringBasis, l.RuleID, l.Unit, l.Price, fmt.Sprint(l.Receipts), l.Impressions, fmt.Sprint(l.QuantityMs),
+				l.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount, s.Currency})
+		}
+	}
+	for _, a := range s.Adjustments {
+		for _, share := range a.Shares {
+			_ = w.Write([]string{s.StatementID, a.Reason, "", "", a.RuleID, "", "", "", "", "", a.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount, s.Currency})
+		}
+	}
+	if s.Correction != nil {
+		for _, c := range s.Correction.Changes {
+			_ = w.Write([]string{s.StatementID, c.Reason, c.RightID, c.MeteringBasis, c.RuleID, "", "", fmt.Sprint(c.Receipts), "", "", c.Amount, "", "", "", s.Currency})
+		}
+	}
+	w.Flush()
+	return b.Bytes(), w.Error()
+}
+
+type statementInput struct {
+	StatementID string `path:"statementId"`
+}
+
+func (s *Service) postIssue(ctx context.Context, in *statementInput) (StatementData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	issued, err := s.issue(ctx, caller.TenantID, in.StatementID, store.ByKey(caller.ID))
+	return StatementData{issued}, err
+}
+
+func (d *drafter) postCorrect(ctx context.Context, in *statementInput) (StatementData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	made, err := d.correct(ctx, caller.TenantID, in.StatementID, store.ByKey(caller.ID))
+	return StatementData{made}, err
+}
+
+func (s *Service) deleteStatement(ctx context.Context, in *statementInput) (StatementData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	discarded, err := s.discard(ctx, caller.TenantID, in.StatementID, store.ByKey(caller.ID))
+	return StatementData{discarded}, err
+}
+
+// Payment says how a statement was paid.
+type Payment struct {
+	Reference string `json:"reference" minLength:"1" maxLength:"256" doc:"Of the payment. Kept in the audit log for good: no place for personal data."`
+}
+
+type settleInput struct {
+	StatementID string `path:"statementId"`
+	Body        Payment
+}
+
+func (s *Service) postSettle(ctx context.Context, in *settleInput) (StatementData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	settled, err := s.settle(ctx, caller.TenantID, in.StatementID, in.Body.Reference, store.ByKey(caller.ID))
+	return StatementData{settled}, err
+}

@@ -1,0 +1,400 @@
+package statement
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"muniment/control/dispute"
+	"muniment/control/route"
+	"muniment/control/settle"
+	"muniment/control/settle/rate"
+	"muniment/control/store"
+	"muniment/gateway/auth"
+	"muniment/sealer"
+)
+
+// Line is a line of a settlement, in the currency of its rule.
+type Line struct {
+	CampaignID    *string `json:"campaignId,omitempty" nullable:"true" doc:"With by=campaign: one that the right's scope lists; null for a right in none."`
+	RightID       string  `json:"rightId"`
+	MeteringBasis string  `json:"meteringBasis" doc:"The tier at which they are metered."`
+	RuleID        string  `json:"ruleId" doc:"The rule that rates them."`
+	Unit          string  `json:"unit" enum:"EVENT,IMPRESSION,CPM,MS,SECOND" doc:"What the price is of."`
+	Price         string  `json:"price" doc:"Decimal, of one unit."`
+	Currency      string  `json:"currency" doc:"Three capital letters."`
+	Receipts      int64   `json:"receipts"`
+	Impressions   string  `json:"impressions" doc:"Decimal: how many they stand for."`
+	QuantityMs    int64   `json:"quantityMs"`
+	Amount        string  `json:"amount" doc:"Decimal: the price times what it is of, rounded once to six digits behind the point, half to even."`
+	Shares        []Share `json:"shares" doc:"Who gets it: together the amount."`
+}
+
+// Share is a counterparty's part.
+type Share struct {
+	CounterpartyID string `json:"counterpartyId" doc:"Who gets it."`
+	Bps            int64  `json:"bps" doc:"Basis points: 10,000 are all."`
+	Amount         string `json:"amount" doc:"Decimal."`
+}
+
+// Total are the sums of one currency.
+type Total struct {
+	Currency   string  `json:"currency" doc:"Three capital letters."`
+	Amount     string  `json:"amount" doc:"Decimal: the sum of the lines, each right once."`
+	HeldAmount string  `json:"heldAmount" doc:"Decimal: what receipts under open disputes would add."`
+	Payees     []Payee `json:"payees" doc:"Who gets it, by counterpartyId."`
+}
+
+// Payee is what a counterparty gets.
+type Payee struct {
+	CounterpartyID string `json:"counterpartyId" doc:"Who gets it."`
+	Name           string `json:"name" doc:"As it is now."`
+	Amount         string `json:"amount" doc:"Decimal: the sum of its shares."`
+}
+
+// Unrated counts metered receipts that no rule rates.
+type Unrated struct {
+	RightID       string `json:"rightId"`
+	MeteringBasis string `json:"meteringBasis" doc:"The tier at which they are metered."`
+	Reason        string `json:"reason" enum:"NO_RULE,AMOUNT_TOO_LARGE" doc:"Why."`
+	Receipts      int64  `json:"receipts"`
+	Impressions   string `json:"impressions" doc:"Decimal: how many they stand for."`
+	QuantityMs    int64  `json:"quantityMs"`
+}
+
+// SchemaName is for the document, as are those below.
+func (Line) SchemaName() string    { return "SettlementLine" }
+func (Share) SchemaName() string   { return "SettlementLineShare" }
+func (Total) SchemaName() string   { return "SettlementTotal" }
+func (Payee) SchemaName() string   { return "SettlementPayee" }
+func (Unrated) SchemaName() string { return "SettlementUnrated" }
+
+// rater rates what is loaded by the rules as they are now.
+type rater struct{ *core }
+
+// Settlement is a page of what a period is worth.
+type Settlement struct {
+	From       store.Instant `json:"from" nullable:"true" doc:"The window as asked for; null is open."`
+	To         store.Instant `json:"to" nullable:"true"`
+	AsOf       *string       `json:"asOf" doc:"The log position that the answer holds for: what stands before it is counted. Null while nothing is loaded."`
+	Lines      []Line        `json:"lines" doc:"Those of this page."`
+	Totals     []Total       `json:"totals" doc:"By currency, over all lines and not over the page."`
+	Unrated    []Unrated     `json:"unrated" doc:"On the first page."`
+	NextCursor *string       `json:"nextCursor"`
+}
+
+type settlementInput struct {
+	route.Window
+	Currency string `query:"currency" maxLength:"3" doc:"Only what is paid in it."`
+	By       string `query:"by" enum:"right,campaign" default:"right" doc:"A line for each right, or one for each campaign that a right's scope lists: a right in several shows in each. Totals count it once."`
+	route.AsOf
+	route.Page
+}
+
+func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlement, error) {
+	tenantID := auth.PrincipalFrom(ctx).TenantID
+	slice, err := in.Slice()
+	if err == nil && in.Currency != "" && !rate.IsCurrency(in.Currency) {
+		err = errCurrency
+	}
+	if err != nil {
+		return Settlement{}, err
+	}
+	first := 0
+	if slice.Behind != "" { // a cursor stands for one asOf; another beside it is refused
+		asOf, row, ok := strings.Cut(slice.Behind, " ")
+		if first, err = strconv.Atoi(row); !ok || err != nil || first <= 0 || in.AsOf.AsOf != "" && in.AsOf.AsOf != asOf {
+			return Settlement{}, route.BadCursor()
+		}
+		in.AsOf.AsOf = asOf
+	}
+	answer := Settlement{Lines: []Line{}, Totals: []Total{}, Unrated: []Unrated{}}
+	if answer.From, answer.To, err = in.Bounds(); err != nil {
+		return answer, err
+	}
+	at, err := in.Position(ctx, r.cfg.Warehouse, r.cfg.Log, tenantID)
+	if err != nil {
+		return answer, err
+	}
+	if at != nil {
+		answer.AsOf = new(at.String())
+	}
+	rules, err := settle.Rules(ctx, r.db.Read(), tenantID, store.Instant{})
+	if err != nil {
+		return answer, err
+	}
+	records, err := settle.Records(rules)
+	if err != nil {
+		return answer, err
+	}
+	l, err := r.load(ctx, tenantID, answer.From, answer.To, at, records)
+	if err != nil {
+		return answer, err
+	}
+	currencies := currenciesOf(rules)
+	if in.Currency != "" {
+		currencies = []string{in.Currency}
+	}
+	p, err := l.rated(records, plainly, currencies)
+	if err != nil {
+		return answer, err
+	}
+	answer.Totals = p.totals()
+	lines := []Line{}
+	for i := range p.statements {
+		lines = append(lines, linesOf(&p.statements[i])...)
+	}
+	if in.By == "campaign" {
+		if lines, err = r.byCampaign(ctx, tenantID, lines, first+in.Limit+1); err != nil {
+			return answer, err
+		}
+	}
+	if first == 0 {
+		answer.Unrated = append(answer.Unrated, p.unrated...)
+	}
+	rest := lines[min(first, len(lines)):]
+	page, next := store.Cut(rest[:min(len(rest), in.Limit+1)], in.Limit, func(Line) string { return fmt.Sprintf("%s %d", *answer.AsOf, first+in.Limit) })
+	answer.Lines, answer.NextCursor = append(answer.Lines, page...), route.Cursor(next)
+	return answer, nil
+}
+
+// projection is what rules make of a period now: a statement for each currency.
+type projection struct {
+	statements []sealer.Statement
+	unrated    []Unrated
+}
+
+// forever bounds a window that is open.
+var forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// loaded is what is loaded of a period: sums of receipts that no rule distinguishes.
+type loaded struct {
+	counted
+	from, to time.Time
+	names    []sealer.StatementPayee
+}
+
+func (r *rater) load(ctx context.Context, tenantID string, from, to store.Instant, asOf *sealer.Position, rules []sealer.SettlementRule) (l loaded, err error) {
+	l.from, l.to = from.Time, to.Time
+	if from.IsZero() {
+		l.from = time.UnixMilli(0).UTC()
+	}
+	if to.IsZero() {
+		l.to = forever
+	}
+	holding, err := dispute.Holding(ctx, r.db.Read(), tenantID)
+	if err != nil {
+		return l, err
+	}
+	if l.names, err = r.names(ctx, tenantID); err != nil {
+		return l, err
+	}
+	edges, err := settle.Edges(rules)
+	if err != nil {
+		return l, err
+	}
+	l.counted, err = count(ctx, r.cfg.Warehouse, question{tenantID, l.from, l.to, asOf, edges, touching(holding, l.from, l.to, r.db.Now())})
+	return l, err
+}
+
+// names are those of all who may be paid.
+func (c *core) names(ctx context.Context, tenantID string) (names []sealer.StatementPayee, err error) {
+	list, err := settle.Counterparties(ctx, c.db.Read(), tenantID)
+	for _, p := range list {
+		names = append(names, sealer.StatementPayee{CounterpartyID: p.ID, Name: p.Name})
+	}
+	return names, err
+}
+
+// rated rates what is loaded.
+func (l *loaded) rated(rules []sealer.SettlementRule, by sealer.Rating, currencies []string) (p projection, err error) {
+	var all []*sealer.Statement
+	for _, currency := range currencies {
+		all = append(all, &sealer.Statement{Currency: currency, From: sealer.Moment{Time: l.from}, To: sealer.Moment{Time: l.to}, Payees: slices.Clone(l.names)})
+	}
+	if err := sealer.Settle(by, rules, slices.Values(l.free), slices.Values(l.held), all...); err != nil {
+		return p, tooLarge(err)
+	}
+	for _, s := range all {
+		p.statements, p.unrated = append(p.statements, *s), nil
+		for _, u := range s.Unrated { // those of all currencies, each time
+			p.unrated = append(p.unrated, Unrated{u.RightID, u.MeteringBasis, u.Reason, u.Receipts, u.Impressions, u.QuantityMs})
+		}
+	}
+	return p, nil
+}
+
+// currenciesOf are those of rules. Without rules it is one that no rule has, so that all receipts
+// are unrated.
+func currenciesOf(rules []settle.Rule) []string {
+	all := map[string]bool{}
+	for _, rule := range rules {
+		all[rule.Currency] = true
+	}
+	if len(all) == 0 {
+		return []string{""}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// plainly rates without minimums and caps, which are for what is billed at once.
+var plainly = sealer.Rating{Rate: settle.Rate, Adjust: func(sealer.SettlementRule, []sealer.SettlementLine, time.Time, time.Time) (string, []string, error) {
+	return "", nil, nil
+}}
+
+// only rates as all rules do, and keeps what one of them makes.
+func only(ruleID string) sealer.Rating {
+	return sealer.Rating{
+		Rate: func(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
+			lines, unrated, err := settle.Rate(rules, receipts)
+			return slices.DeleteFunc(lines, func(l sealer.SettlementLine) bool { return l.RuleID != ruleID }), unrated, err
+		},
+		Adjust: func(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (string, []string, error) {
+			if rule.ID() != ruleID {
+				return "", nil, nil
+			}
+			return settle.Adjust(rule, lines, from, to)
+		},
+	}
+}
+
+func linesOf(s *sealer.Statement) (lines []Line) {
+	for _, l := range s.Lines {
+		line := Line{
+			RightID: l.RightID, MeteringBasis: l.MeteringBasis, RuleID: l.RuleID, Unit: l.Unit, Price: l.Price, Currency: s.Currency,
+			Receipts: l.Receipts, Impressions: l.Impressions, QuantityMs: l.QuantityMs, Amount: l.Amount,
+		}
+		for _, share := range l.Shares {
+			line.Shares = append(line.Shares, Share{share.CounterpartyID, share.Bps, share.Amount})
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func totalOf(s *sealer.Statement) Total {
+	t := Total{Currency: s.Currency, Amount: s.Total, HeldAmount: s.HeldAmount, Payees: []Payee{}}
+	for _, p := range s.Payees {
+		t.Payees = append(t.Payees, Payee{p.CounterpartyID, p.Name, p.Amount})
+	}
+	return t
+}
+
+// DryRun is a rule, and the period that it would have paid for.
+type DryRun struct {
+	Rule settle.NewRule `json:"rule" doc:"As it would be created."`
+	From route.Time     `json:"from" doc:"Of renderedAt, at or after it."`
+	To   route.Time     `json:"to" doc:"Of renderedAt, before it."`
+}
+
+// DryRunData is what it would have paid.
+type DryRunData struct {
+	From  store.Instant `json:"from" doc:"As asked for."`
+	To    store.Instant `json:"to" doc:"As asked for."`
+	AsOf  *string       `json:"asOf" doc:"The log position that the answer holds for. Null while nothing is loaded."`
+	Lines []Line        `json:"lines" doc:"Those that the rule would make."`
+	// Adjustment is its minimum's or its cap's.
+	Adjustment string  `json:"adjustment" doc:"Decimal: what its minimum would add to the lines, or, below zero, its cap take off."`
+	Total      Total   `json:"total" doc:"What it would pay: lines and adjustment."`
+	Before     []Total `json:"before" doc:"What all rules pay without it, by currency, without minimums and caps."`
+	After      []Total `json:"after" doc:"The same with it."`
+}
+
+type dryRunInput struct{ Body DryRun }
+
+func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, err error) {
+	tenantID := auth.PrincipalFrom(ctx).TenantID
+	if d.From, d.To, err = period(in.Body.From, in.Body.To); err != nil {
+		return d, err
+	}
+	proposed, err := settle.Propose(ctx, r.db.Read(), tenantID, "rule", &in.Body.Rule, r.db.Now())
+	if err != nil {
+		return d, err
+	}
+	at, err := route.AsOf{}.Position(ctx, r.cfg.Warehouse, r.cfg.Log, tenantID)
+	if err != nil {
+		return d, err
+	}
+	if at != nil {
+		d.AsOf = new(at.String())
+	}
+	now, err := settle.Rules(ctx, r.db.Read(), tenantID, store.Instant{})
+	if err != nil {
+		return d, err
+	}
+	with := append(slices.Clone(now), proposed)
+	rules, err := settle.Records(with)
+	if err != nil {
+		return d, err
+	}
+	l, err := r.load(ctx, tenantID, d.From, d.To, at, rules)
+	if err != nil {
+		return d, err
+	}
+	var p [3]projection
+	for i, how := range []struct {
+		rules      []sealer.SettlementRule
+		by         sealer.Rating
+		currencies []string
+	}{{rules[:len(now)], plainly, currenciesOf(now)}, {rules, plainly, currenciesOf(with)}, {rules, only(proposed.ID), []string{proposed.Currency}}} {
+		if p[i], err = l.rated(how.rules, how.by, how.currencies); err != nil {
+			return d, err
+		}
+	}
+	own := &p[2].statements[0]
+	d.Lines, d.Total, d.Adjustment = append([]Line{}, linesOf(own)...), totalOf(own), "0"
+	for _, a := range own.Adjustments {
+		d.Adjustment = a.Amount
+	}
+	d.Before, d.After = p[0].totals(), p[1].totals()
+	return d, nil
+}
+
+// totals are those of each currency.
+func (p *projection) totals() []Total {
+	totals := []Total{}
+	for i := range p.statements {
+		if s := &p.statements[i]; s.Currency != "" {
+			totals = append(totals, totalOf(s))
+		}
+	}
+	return totals
+}
+
+// byCampaign repeats each line for each campaign that its right lists, up to so many lines.
+func (r *rater) byCampaign(ctx context.Context, tenantID string, lines []Line, limit int) ([]Line, error) {
+	repeated := []Line{}
+	for some := range slices.Chunk(lines, rightsAtOnce) {
+		rights := make([]string, 0, len(some))
+		for _, l := range some {
+			rights = append(rights, l.RightID)
+		}
+		slices.Sort(rights)
+		of, err := r.cfg.Campaigns(ctx, tenantID, slices.Compact(rights))
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range some {
+			for _, campaign := range of[l.RightID] {
+				in := l
+				in.CampaignID = &campaign
+				repeated = append(repeated, in)
+			}
+			if len(of[l.RightID]) == 0 {
+				repeated = append(repeated, l)
+			}
+			if len(repeated) >= limit {
+				return repeated, nil
+			}
+		}
+	}
+	return repeated, nil
+}
+
+// rightsAtOnce is of how many lines the campaigns are looked up at once.
+const rightsAtOnce = 200

@@ -1,0 +1,56 @@
+-- +goose Up
+
+-- DSAR jobs (dsar.go). What may name a person is in data_subject_id, requested_by and
+-- request_notes, and in the notes below. collection counts how often collecting has begun:
+-- what an earlier one made is of no use. download_secret signs the links to the bundle.
+CREATE TABLE dsar_jobs (
+    job_id            TEXT   PRIMARY KEY,
+    tenant_id         TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    org_id            TEXT   NOT NULL,
+    state             TEXT   NOT NULL,
+    kind              TEXT   NOT NULL,
+    data_subject_id   TEXT,
+    window_start      BIGINT,
+    window_end        BIGINT,
+    campaign_ids      TEXT   NOT NULL,
+    substrates        TEXT   NOT NULL,
+    format            TEXT   NOT NULL,
+    requested_by      TEXT   NOT NULL,
+    request_notes     TEXT,
+    queued_at         BIGINT,
+    collection        BIGINT NOT NULL,
+    rows_collected    BIGINT NOT NULL,
+    rows_expected     BIGINT NOT NULL,
+    bytes_packaged    BIGINT NOT NULL,
+    last_heartbeat_at BIGINT,
+    worker_id         TEXT,
+    bundle_store_key  TEXT,
+    bundle_size_bytes BIGINT NOT NULL,
+    bundle_sha256     TEXT,
+    bundle_expires_at BIGINT,
+    downloaded_at     BIGINT,
+    downloaded_by     TEXT,
+    download_secret   TEXT,
+    failure_code      TEXT,
+    created_at        BIGINT NOT NULL,
+    updated_at        BIGINT NOT NULL,
+    revision          BIGINT NOT NULL
+);
+CREATE INDEX dsar_jobs_by_tenant ON dsar_jobs (tenant_id, job_id);
+CREATE INDEX dsar_jobs_by_state ON dsar_jobs (tenant_id, state, job_id);
+CREATE INDEX dsar_jobs_by_end ON dsar_jobs (bundle_expires_at) WHERE bundle_store_key IS NOT NULL;
+
+CREATE TABLE dsar_timeline (
+    job_id     TEXT   NOT NULL REFERENCES dsar_jobs (job_id),
+    entry      BIGINT NOT NULL,
+    tenant_id  TEXT   NOT NULL,
+    at         BIGINT NOT NULL,
+    actor      TEXT   NOT NULL,
+    from_state TEXT, -- NULL: the job was created
+    to_state   TEXT   NOT NULL,
+    notes      TEXT,
+    PRIMARY KEY (job_id, entry)
+);
+
+-- What is held of a person.
+CREATE INDEX held_rows_by_person ON held_rows (tenant_id, data_subject_id, held_id) WHERE data_subject_id <> '';

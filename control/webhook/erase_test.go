@@ -1,0 +1,72 @@
+package webhook
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/roomtest"
+	"muniment/control/store"
+)
+
+// TestPersonsAreErased from what receivers have answered, however these spell the name, and
+// nothing else is changed: not by the attempt at hand either, which knows the answers of before.
+func TestPersonsAreErased(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	r := newReceiver(t)
+	s.queueing()
+	w := s.hook(r, "right.*")
+	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
+	s.awaitDelivery(w, func(*Delivery) bool { return true })
+	erase := func(tenant, person string) {
+		require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := Tables.ErasePerson(t.Context(), tx, tenant, person, "hash")
+			return err
+		}))
+	}
+	answered := func(with string) {
+		r.answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, with)
+		})
+		_, err := s.resend(t.Context(), tenantID, w.ID, s.delivery(w).ID, byKey)
+		require.NoError(t, err)
+		require.Equal(t, 1, s.due())
+	}
+	const quoted = `Ann "A\n" <ann@example.org> & Söhne`
+	for _, c := range []struct{ person, answer string }{
+		{"ann@example.org", "whom? ann@example.org"},
+		{"5", "5"}, {`"`, `a "b"`}, {"[", "["}, {"%", "100 %"}, {`\`, `\`},
+		{quoted, "whom? " + quoted},
+		{quoted, `{"person":"Ann \"A\\n\" <ann@example.org> & S\u00f6hne"}`},
+		{quoted, `{"person":"Ann \"A\\n\" \u003cann@example.org\u003e \u0026 Söhne"}`},
+		{"😀", `{"person":"\ud83d\ude00"}`},
+	} {
+		answered("100% [\"a\"] \\ 5 of before")
+		answered(c.answer)
+		answered("later")
+		was := s.delivery(w)
+		last := len(was.Attempts) - 2
+		erase("tnt_b", c.person)
+		erase(tenantID, "a stranger")
+		require.Equal(t, was, s.delivery(w), c.answer)
+
+		s.clock.Advance(time.Hour)
+		var held []ended
+		require.NoError(t, s.begin(t.Context(), func(w *Webhook, d Delivery) {
+			held = append(held, ended{webhook: w, was: d, outcome: s.attempt(t.Context(), w, &d)})
+		}))
+		require.Len(t, held, 1)
+		erase(tenantID, c.person)
+		s.write(t.Context(), held)
+		s.workers.end(&held[0])
+		now := s.delivery(w)
+		require.Len(t, now.Attempts, last+2)
+		require.Equal(t, "hash", *now.Attempts[last].BodyExcerpt, c.answer)
+		now.Attempts[last].BodyExcerpt = was.Attempts[last].BodyExcerpt
+		require.Equal(t, was.Attempts[last:], now.Attempts[last:], c.answer)
+	}
+}

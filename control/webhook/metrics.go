@@ -1,0 +1,75 @@
+package webhook
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/pipeline"
+)
+
+type metrics struct {
+	attempts *prometheus.CounterVec
+	pending  prometheus.Gauge
+	behind   *behind
+}
+
+func newMetrics() metrics {
+	return metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muniment_webhook_attempts_total", Help: "Attempts to send to webhooks, by what came of them: delivered, retried, or failed for good.",
+		}, []string{"result"}),
+		pending: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "muniment_webhook_pending_deliveries", Help: "Deliveries that wait for an attempt, of all processes together; counted once a minute.",
+		}),
+		behind: &behind{since: map[int32]time.Time{}},
+	}
+}
+
+func (m *metrics) register(r prometheus.Registerer) error {
+	for _, result := range results {
+		m.attempts.WithLabelValues(result)
+	}
+	lag := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "muniment_webhook_queue_lag_seconds", Help: "For how long this process has not reached the end of some partition while it queues events for webhooks; 0 in processes that do not.",
+	}, m.behind.seconds)
+	return pipeline.Register(r, m.attempts, m.pending, lag)
+}
+
+// results are what comes of an attempt, by the state in which it leaves the delivery.
+var results = map[DeliveryState]string{Delivered: "delivered", Pending: "retried", Failed: "failed"}
+
+// count counts an attempt.
+func (m *metrics) count(e *ended) {
+	if e.outcome != nil {
+		m.attempts.WithLabelValues(results[e.next.State]).Inc()
+	}
+}
+
+// behind knows since when each partition was not looked through to its end.
+type behind struct {
+	mu    sync.Mutex
+	since map[int32]time.Time
+}
+
+// reach notes that a partition was looked through, to its end or not.
+func (b *behind) reach(partition int32, end bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, known := b.since[partition]; end {
+		delete(b.since, partition)
+	} else if !known {
+		b.since[partition] = time.Now()
+	}
+}
+
+func (b *behind) seconds() float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	longest := time.Duration(0)
+	for _, since := range b.since {
+		longest = max(longest, time.Since(since))
+	}
+	return longest.Seconds()
+}

@@ -1,0 +1,39 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"muniment/control/store"
+	"muniment/sealer"
+)
+
+// Replay applies the newest event of a webhook for store.Replay: in a database that is older
+// than the event nothing is sent to whom events were not to be sent any more. A secret that was
+// rotated since is the old one again, which receivers notice.
+func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	if e.Subject.Kind != webhooks.Noun {
+		return false, nil
+	}
+	was, err := webhooks.Find(ctx, tx, e.TenantID, e.Subject.ID)
+	if store.IsNone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if e.Type == eventDeleted {
+		return true, remove(ctx, tx, was)
+	}
+	var said Webhook
+	if err := json.Unmarshal(e.Data, &said); err != nil {
+		return false, fmt.Errorf("cannot read the record of the webhook: %w", err)
+	}
+	if said.Revision <= was.Revision {
+		return false, nil
+	}
+	next := *was
+	next.URL, next.Events, next.Description, next.State, next.StateReason, next.UpdatedAt = said.URL, said.Events, said.Description, said.State, said.StateReason, said.UpdatedAt
+	return true, webhooks.Update(ctx, tx, was, &next)
+}

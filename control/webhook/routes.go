@@ -1,0 +1,249 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+
+	"muniment/control/route"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
+	const read, write = route.Scope(api.WebhooksRead), route.Scope(api.WebhooksWrite)
+	route.Add(a, route.Operation{ID: "create-webhook", Method: http.MethodPost, Path: "/v1/webhooks", Tag: "Webhooks", Access: write,
+		Summary:     "Send events to a URL; the secret is shown only once",
+		Description: messages}, s.post)
+	route.Add(a, route.Operation{ID: "list-webhooks", Method: http.MethodGet, Path: "/v1/webhooks", Tag: "Webhooks", Access: read,
+		Summary: "List the webhooks, newest first"}, s.getAll)
+	route.Add(a, route.Operation{ID: "get-webhook", Method: http.MethodGet, Path: "/v1/webhooks/{webhookId}", Tag: "Webhooks", Access: read,
+		Summary: "Get a webhook"}, s.get)
+	route.Add(a, route.Operation{ID: "change-webhook", Method: http.MethodPatch, Path: "/v1/webhooks/{webhookId}", Tag: "Webhooks", Access: write,
+		Summary:     "Change, pause or resume a webhook",
+		Description: "What is absent stays as it is. What waits while it is `PAUSED` or `DISABLED` is sent when it is `ACTIVE` again."}, s.patch)
+	route.Add(a, route.Operation{ID: "delete-webhook", Method: http.MethodDelete, Path: "/v1/webhooks/{webhookId}", Tag: "Webhooks", Access: write,
+		Summary: "Delete a webhook, with all that waits for it"}, s.delete)
+	route.Add(a, route.Operation{ID: "rotate-webhook-secret", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/rotate-secret", Tag: "Webhooks", Access: write,
+		Summary:     "Give a webhook another secret, which is shown this once",
+		Description: "For a day everything is signed by the secret before as well, as a further signature of the same header."}, s.postRotate)
+	route.Add(a, route.Operation{ID: "test-webhook", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/test", Tag: "Webhooks", Access: write,
+		Summary:     "Send a test event",
+		Description: "The event `webhook.tested` is sent like any other, whatever types the webhook has. Its delivery shows the result."}, s.postTest)
+	route.Add(a, route.Operation{ID: "recover-webhook", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/recover", Tag: "Webhooks", Access: write, Heavy: true,
+		Summary: "Send everything that a webhook has not received", Errors: []int{http.StatusServiceUnavailable},
+		Description: "Deliveries of events of the stretch that have `FAILED` are sent again under their ids, and events that were never queued, as while the webhook was `DISABLED`, are sent now; " +
+			"of deliveries that ended longer ago than they are kept nothing is known, so those events are sent once more. With `dryRun` they are only counted. " +
+			"Receipts that were never queued are left out: `GET /v1/receipts` lists them."}, s.postRecover)
+	route.Add(a, route.Operation{ID: "list-webhook-deliveries", Method: http.MethodGet, Path: "/v1/webhooks/{webhookId}/deliveries", Tag: "Webhooks", Access: read,
+		Summary:     "List what was sent to a webhook, or is to be, the newest first",
+		Description: "`DELIVERED` ones are kept for 7 days, others for 30."}, s.getDeliveries)
+	route.Add(a, route.Operation{ID: "resend-webhook-delivery", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/deliveries/{deliveryId}/resend", Tag: "Webhooks", Access: write,
+		Summary: "Send a delivery again now, under its id, with all attempts that the schedule has"}, s.postResend)
+}
+
+// messages describes what receivers get.
+const messages = "Each event is a POST of `{\"type\", \"timestamp\", \"tenantId\", \"webhookId\", \"data\": {\"event\"}}`, where `event` stands as in proof packs, without anything that names a person; " +
+	"of `delivery.recorded` `data` has `events` instead, up to 500. Headers are those of the Standard Webhooks specification: `webhook-id` is the delivery's id, the same in every attempt; " +
+	"`webhook-timestamp` are the seconds of the attempt, while `timestamp` is the event's time; `webhook-signature` has signatures of `{webhook-id}.{webhook-timestamp}.{body}`, with a blank between them:\n\n" +
+	"- `v1,` and the base64 of HMAC-SHA256, its key the base64 behind `whsec_` in the secret, decoded; after a rotation two, of which one has to be good.\n" +
+	"- `v1a,` and the base64 of an Ed25519 signature by a key of the purpose `webhook_signing` in `/.well-known/muniment/keys.json`. It signs for all webhooks, so compare `webhookId` with your own.\n\n" +
+	"2xx within 15 seconds takes a delivery. Everything else, a redirect too, is tried again after 5 s, 5 and 30 min, 2, 5, 10 and 10 h, or later if `Retry-After` asks for it, for 10 h at most; then it is `FAILED`. " +
+	"410, five days of failures, or more than 100,000 deliveries that wait have the webhook `DISABLED`.\n\n" +
+	"An event comes at least once: leave out a `webhook-id` that you have taken. Up to 16 messages are on their way at once, so events come only roughly in the order of the log."
+
+// The answers about webhooks.
+type (
+	// WebhookData is the answer about one webhook.
+	WebhookData struct {
+		Webhook Webhook `json:"webhook"`
+	}
+	// WebhookList is one page of webhooks.
+	WebhookList struct {
+		Webhooks   []Webhook `json:"webhooks" doc:"The webhooks of this page."`
+		NextCursor *string   `json:"nextCursor"`
+	}
+	// CreatedWebhook shows the secret.
+	CreatedWebhook struct {
+		Webhook Webhook `json:"webhook"`
+		Secret  string  `json:"secret" doc:"What receivers verify signatures of the kind v1 by; it can't be shown again."`
+	}
+	// RotatedWebhook shows the new secret.
+	RotatedWebhook struct {
+		Webhook       Webhook       `json:"webhook"`
+		Secret        string        `json:"secret" doc:"The new secret; it can't be shown again."`
+		PreviousUntil store.Instant `json:"previousUntil" doc:"Until when the secret before signs as well."`
+	}
+)
+
+// NewWebhook is the body of a request for a webhook.
+type NewWebhook struct {
+	URL         string   `json:"url" minLength:"1" maxLength:"2048" doc:"Where events are sent: https, without user info and fragment. Kept in the audit log for good: no place for secrets." example:"https://receiver.example/muniment"`
+	Events      []string `json:"events" minItems:"1" maxItems:"50" maxLength:"64" pattern:"^[a-z][a-z_]*\\.(\\*|[a-z][a-z_]*)$" doc:"Types of events, or all of a noun. delivery.recorded has to be named, and comes in batches." example:"[\"right.*\",\"offer.accepted\"]"`
+	Description *string  `json:"description,omitempty" nullable:"true" maxLength:"256" doc:"What it is for. Kept in the audit log for good: no place for personal data."`
+}
+
+type newWebhookInput struct{ Body NewWebhook }
+
+func (s *Service) post(ctx context.Context, in *newWebhookInput) (CreatedWebhook, error) {
+	caller := auth.PrincipalFrom(ctx)
+	asked := Webhook{TenantID: caller.TenantID, URL: in.Body.URL, Events: in.Body.Events}
+	if in.Body.Description != nil {
+		asked.Description = *in.Body.Description
+	}
+	made, err := s.create(ctx, asked, store.ByKey(caller.ID))
+	return CreatedWebhook{made, made.Secret}, err
+}
+
+func (s *Service) getAll(ctx context.Context, in *struct{ route.Page }) (WebhookList, error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return WebhookList{}, err
+	}
+	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, slice)
+	return WebhookList{page, route.Cursor(next)}, err
+}
+
+type webhookInput struct {
+	WebhookID string `path:"webhookId"`
+}
+
+func (s *Service) get(ctx context.Context, in *webhookInput) (WebhookData, error) {
+	w, err := webhooks.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.WebhookID)
+	if err != nil {
+		return WebhookData{}, err
+	}
+	return WebhookData{*w}, nil
+}
+
+// WebhookChange is the body of a change.
+type WebhookChange struct {
+	URL         *string  `json:"url,omitempty" minLength:"1" maxLength:"2048" doc:"Another URL."`
+	Events      []string `json:"events,omitempty" minItems:"1" maxItems:"50" maxLength:"64" pattern:"^[a-z][a-z_]*\\.(\\*|[a-z][a-z_]*)$" doc:"Other types of events."`
+	Description *string  `json:"description,omitempty" maxLength:"256" doc:"Another description."`
+	State       *State   `json:"state,omitempty" enum:"ACTIVE,PAUSED,DISABLED" doc:"Another state."`
+}
+
+type changeInput struct {
+	WebhookID string `path:"webhookId"`
+	Body      WebhookChange
+}
+
+func (s *Service) patch(ctx context.Context, in *changeInput) (WebhookData, error) {
+	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	w, err := s.change(ctx, caller.TenantID, in.WebhookID, store.ByKey(caller.ID), func(next *Webhook) {
+		if asked.URL != nil {
+			next.URL = *asked.URL
+		}
+		if asked.Events != nil {
+			next.Events = asked.Events
+		}
+		if asked.Description != nil {
+			next.Description = *asked.Description
+		}
+		if asked.State != nil {
+			next.State = *asked.State
+		}
+	})
+	return WebhookData{w}, err
+}
+
+func (s *Service) delete(ctx context.Context, in *webhookInput) (WebhookData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	gone, err := s.remove(ctx, caller.TenantID, in.WebhookID, store.ByKey(caller.ID))
+	return WebhookData{gone}, err
+}
+
+func (s *Service) postRotate(ctx context.Context, in *webhookInput) (RotatedWebhook, error) {
+	caller := auth.PrincipalFrom(ctx)
+	w, err := s.rotate(ctx, caller.TenantID, in.WebhookID, store.ByKey(caller.ID))
+	return RotatedWebhook{w, w.Secret, w.PreviousUntil}, err
+}
+
+// The answers about deliveries.
+type (
+	// DeliveryData is the answer about one delivery.
+	DeliveryData struct {
+		Delivery Delivery `json:"delivery"`
+	}
+	// DeliveryList is one page of deliveries.
+	DeliveryList struct {
+		Deliveries []Delivery `json:"deliveries" doc:"The deliveries of this page."`
+		NextCursor *string    `json:"nextCursor"`
+	}
+	// RecoveryData is the answer to a recovery.
+	RecoveryData struct {
+		Recovery Recovery `json:"recovery"`
+	}
+)
+
+// SchemaName is for the document, as are those below.
+func (Delivery) SchemaName() string     { return "WebhookDelivery" }
+func (Attempt) SchemaName() string      { return "WebhookAttempt" }
+func (DeliveryData) SchemaName() string { return "WebhookDeliveryData" }
+func (DeliveryList) SchemaName() string { return "WebhookDeliveryList" }
+func (Recovery) SchemaName() string     { return "WebhookRecovery" }
+func (RecoveryData) SchemaName() string { return "WebhookRecoveryData" }
+func (NewRecovery) SchemaName() string  { return "NewWebhookRecovery" }
+
+func (s *Service) postTest(ctx context.Context, in *webhookInput) (DeliveryData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	d, err := s.test(ctx, caller.TenantID, in.WebhookID, store.ByKey(caller.ID))
+	return DeliveryData{d}, err
+}
+
+// NewRecovery is the body of a request for a recovery.
+type NewRecovery struct {
+	Since  route.Time  `json:"since" doc:"Events of this time or later."`
+	Until  *route.Time `json:"until,omitempty" nullable:"true" doc:"Exclusive; absent: until now."`
+	DryRun *bool       `json:"dryRun,omitempty" nullable:"true" doc:"Count only."`
+}
+
+type recoverInput struct {
+	WebhookID string `path:"webhookId"`
+	Body      NewRecovery
+}
+
+func (s *Service) postRecover(ctx context.Context, in *recoverInput) (body RecoveryData, err error) {
+	caller := auth.PrincipalFrom(ctx)
+	span := stretch{WebhookID: in.WebhookID}
+	if span.Since, err = route.Given("since", &in.Body.Since); err != nil {
+		return body, err
+	}
+	if span.Until, err = route.Given("until", in.Body.Until); err != nil {
+		return body, err
+	}
+	if !span.Until.IsZero() && !span.Since.Before(span.Until.Time) {
+		return body, api.InvalidField("until", "must be after since")
+	}
+	body.Recovery, err = s.recover(ctx, caller.TenantID, span, in.Body.DryRun != nil && *in.Body.DryRun, store.ByKey(caller.ID))
+	return body, err
+}
+
+type deliveriesInput struct {
+	route.Page
+	WebhookID string `path:"webhookId"`
+	State     string `query:"state" enum:"PENDING,DELIVERED,FAILED" doc:"Only deliveries in this state."`
+}
+
+func (s *Service) getDeliveries(ctx context.Context, in *deliveriesInput) (body DeliveryList, err error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return body, err
+	}
+	if _, err := webhooks.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.WebhookID); err != nil {
+		return body, err
+	}
+	page, next, err := listDeliveries(ctx, s.db.Read(), in.WebhookID, in.State, slice)
+	return DeliveryList{page, route.Cursor(next)}, err
+}
+
+func (s *Service) postResend(ctx context.Context, in *struct {
+	WebhookID  string `path:"webhookId"`
+	DeliveryID string `path:"deliveryId"`
+}) (DeliveryData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	d, err := s.resend(ctx, caller.TenantID, in.WebhookID, in.DeliveryID, store.ByKey(caller.ID))
+	return DeliveryData{d}, err
+}

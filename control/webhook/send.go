@@ -1,0 +1,239 @@
+package webhook
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"muniment/control/store"
+	"muniment/sealer"
+)
+
+const (
+	// claimTerm is after how long an attempt is considered lost.
+	claimTerm = 30 * time.Second
+	// lookEvery is how often a process looks for due attempts without being woken.
+	lookEvery = 500 * time.Millisecond
+	// hooksAtOnce is for how many webhooks one transaction takes attempts, and writeAtOnce how
+	// many outcomes one writes.
+	hooksAtOnce, writeAtOnce = 64, 256
+	// putOff is for how long an attempt is put off that could not even begin.
+	putOff = 5 * time.Second
+	// writeRetry and writeTries are how an outcome is written while the database fails. One
+	// that can't be written is lost: the receiver gets the same again.
+	writeRetry, writeTries = 500 * time.Millisecond, 20
+)
+
+// sender makes the attempts.
+type sender struct {
+	*core
+	client  *client
+	workers workers
+}
+
+// ended is an attempt with its outcome; nil where it could not begin.
+type ended struct {
+	webhook   *Webhook
+	was, next Delivery
+	outcome   *outcome
+}
+
+// Run makes the attempts that are due, until ctx is done. Any number of processes do.
+func (s *sender) Run(ctx context.Context) error {
+	outcomes := make(chan ended, writeAtOnce)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		s.writeAll(context.WithoutCancel(ctx), outcomes)
+	}()
+	var attempts sync.WaitGroup
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for failing := false; ctx.Err() == nil; {
+		err := s.begin(ctx, func(w *Webhook, d Delivery) {
+			attempts.Go(func() { outcomes <- ended{webhook: w, was: d, outcome: s.attempt(ctx, w, &d)} })
+		})
+		if err != nil && !failing && ctx.Err() == nil {
+			s.cfg.Logger.Error("cannot look for webhooks' attempts, retrying", "err", err)
+		}
+		failing = err != nil
+		select {
+		case <-s.woken:
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	attempts.Wait() // they end with ctx
+	close(outcomes)
+	<-written
+	return nil
+}
+
+// begin takes the attempts that are due and may begin, and begins them.
+func (s *sender) begin(ctx context.Context, do func(*Webhook, Delivery)) error {
+	now := store.At(s.db.Now())
+	due, err := listDue(ctx, s.db.Read(), now)
+	if err != nil {
+		return err
+	}
+	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+	for some := range slices.Chunk(due, hooksAtOnce) {
+		places, taken := make([]int, len(some)), make([][]Delivery, len(some))
+		for i := range some {
+			places[i] = s.workers.take(&some[i])
+		}
+		err := s.db.Transact(ctx, func(tx *sql.Tx) (err error) {
+			for i := range some {
+				if places[i] > 0 && err == nil {
+					taken[i], err = claim(ctx, tx, s.db.SkipLocked(), some[i].ID, places[i], now)
+				}
+			}
+			return err
+		})
+		for i := range some {
+			if err != nil {
+				taken[i] = nil
+			}
+			s.workers.release(&some[i], places[i], taken[i])
+			for _, d := range taken[i] {
+				do(&some[i], d)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attempt sends a delivery once.
+func (s *sender) attempt(ctx context.Context, w *Webhook, d *Delivery) *outcome {
+	events, err := s.events(ctx, w, d)
+	if errors.Is(err, errGone) {
+		return &outcome{attempt: Attempt{At: store.At(s.db.Now()), Error: new(err.Error())}, lost: true}
+	}
+	var signer *sealer.Signer
+	if err == nil {
+		signer, err = s.cfg.Keys.Signer(ctx, sealer.PurposeWebhook)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			s.cfg.Logger.Warn("cannot begin an attempt at a webhook; it is put off", "deliveryId", d.ID, "webhookId", w.ID, "err", err)
+		}
+		return nil
+	}
+	began, body := s.db.Now(), d.appendBody(nil, events)
+	signature, err := sign(d.ID, began, body, w.secrets(began), signer)
+	if err != nil {
+		s.cfg.Logger.Error("cannot begin an attempt at a webhook; it is put off", "deliveryId", d.ID, "webhookId", w.ID, "err", err)
+		return nil
+	}
+	o := s.client.post(ctx, w.URL, d.ID, began, body, signature)
+	if ctx.Err() != nil && !o.taken() {
+		return nil // the process stops
+	}
+	o.attempt.At, o.attempt.DurationMs = store.At(began), s.db.Now().Sub(began).Milliseconds()
+	return o
+}
+
+// writeAll records outcomes as they come, as many at once as have come meanwhile.
+func (s *sender) writeAll(ctx context.Context, outcomes <-chan ended) {
+	for first := range outcomes {
+		some := []ended{first}
+		for more := true; more && len(some) < writeAtOnce; {
+			select {
+			case e, ok := <-outcomes:
+				if more = ok; ok {
+					some = append(some, e)
+				}
+			default:
+				more = false
+			}
+		}
+		s.write(ctx, some)
+		for i := range some {
+			s.workers.end(&some[i])
+		}
+		s.wake()
+	}
+}
+
+func (s *sender) write(ctx context.Context, some []ended) {
+	now := s.db.Now()
+	for i := range some {
+		e := &some[i]
+		if e.outcome != nil {
+			e.next = e.was.after(*e.outcome, now)
+		} else {
+			e.next = e.was
+			e.next.NextAttemptAt = store.At(now.Add(putOff))
+		}
+	}
+	var err error
+	for range writeTries {
+		if err = s.db.Transact(ctx, func(tx *sql.Tx) error { return writeOutcomes(ctx, tx, some, now) }); err == nil {
+			break
+		}
+		pause(ctx, writeRetry)
+	}
+	if err != nil {
+		s.cfg.Logger.Error("cannot write down how attempts at webhooks went: they will be repeated", "attempts", len(some), "err", err)
+		return
+	}
+	for i := range some {
+		s.metrics.count(&some[i])
+		if err := s.judge(ctx, &some[i], now); err != nil {
+			s.cfg.Logger.Error("cannot disable a webhook that fails", "webhookId", some[i].webhook.ID, "err", err)
+		}
+	}
+}
+
+// writeOutcomes writes what became of deliveries, and then of webhooks, in one order in all
+// processes, which is that of an erasure as well.
+func writeOutcomes(ctx context.Context, tx *sql.Tx, some []ended, now time.Time) error {
+	fails := map[string]bool{}
+	for i := range some { // as they came: the last says whether a webhook fails
+		if e := &some[i]; e.outcome != nil && !e.outcome.lost {
+			fails[e.webhook.ID] = !e.outcome.taken()
+		}
+	}
+	for _, e := range slices.SortedFunc(slices.Values(some), func(a, b ended) int { return strings.Compare(a.was.ID, b.was.ID) }) {
+		if err := e.next.write(ctx, tx); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(fails)) {
+		if err := setFailing(ctx, tx, id, fails[id], store.At(now)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Why the service disables a webhook.
+const (
+	reasonGone    = "GONE"    // the receiver answered 410
+	reasonFailing = "FAILING" // for failFor
+	reasonBacklog = "BACKLOG" // too much waits for it
+)
+
+// judge disables a webhook whose receiver is gone, or fails for too long.
+func (s *sender) judge(ctx context.Context, e *ended, now time.Time) error {
+	switch {
+	case e.outcome == nil || e.outcome.taken():
+		return nil
+	case e.outcome.gone():
+		return s.disable(ctx, e.webhook.ID, reasonGone, func(w *Webhook) bool { return w.URL == e.webhook.URL })
+	case !e.webhook.FailingSince.IsZero() && now.Sub(e.webhook.FailingSince.Time) >= failFor:
+		return s.disable(ctx, e.webhook.ID, reasonFailing, func(w *Webhook) bool {
+			return !w.FailingSince.IsZero() && now.Sub(w.FailingSince.Time) >= failFor
+		})
+	}
+	return nil
+}

@@ -1,0 +1,470 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/roomtest"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// TestEventsAreSent to the webhooks that want them, once, signed, as they are in the log.
+func TestEventsAreSent(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	some, other := newReceiver(t), newReceiver(t)
+	s.queueing()
+	s.run(s.Run)
+	w := s.hook(some, "right.*")
+	s.hook(other, "offer.accepted")
+	first := s.emit("right.revoked", map[string]string{"id": "rgh_a"})
+	s.emit("basis.created", map[string]string{"id": "bas_a"})
+	accepted := s.emit("offer.accepted", map[string]string{"id": "ofr_a"})
+
+	m := some.await(t, 1)[0]
+	require.True(t, api.IsID(api.PrefixWebhookDelivery, m.id))
+	require.Equal(t, "right.revoked", m.Type)
+	require.Equal(t, sealer.FormatTime(noon), m.Timestamp)
+	require.Equal(t, tenantID, m.TenantID)
+	require.Equal(t, w.ID, m.WebhookID)
+	e, err := sealer.ParseEvent(m.Data.Event)
+	require.NoError(t, err)
+	require.Equal(t, first, e.EventID)
+	m.verify(t, w.Secret)
+	require.Equal(t, noon.Unix(), unixTime(t, m.at).Unix())
+	require.Contains(t, string(other.await(t, 1)[0].Data.Event), accepted)
+
+	d := s.awaitDelivery(w, func(d *Delivery) bool { return d.State == Delivered })
+	require.Equal(t, m.id, d.ID)
+	require.Equal(t, first, d.EventID)
+	require.Equal(t, 200, *d.Attempts[0].Status)
+	require.True(t, d.NextAttemptAt.IsZero())
+	require.Len(t, some.messages(), 1)
+
+	rotated, err := s.rotate(t.Context(), tenantID, w.ID, byKey)
+	require.NoError(t, err)
+	tested, err := s.test(t.Context(), tenantID, w.ID, byKey)
+	require.NoError(t, err)
+	m = some.await(t, 2)[1]
+	require.Equal(t, tested.ID, m.id, "a test is sent whatever types the webhook has")
+	require.Equal(t, eventTested, m.Type)
+	m.verify(t, rotated.Secret, w.Secret)
+	s.clock.Advance(overlap)
+	_, err = s.resend(t.Context(), tenantID, w.ID, tested.ID, byKey)
+	require.NoError(t, err)
+	m = some.await(t, 3)[2]
+	require.Equal(t, tested.ID, m.id)
+	m.verify(t, rotated.Secret)
+}
+
+// due begins the attempts that are due now, makes them one by one and writes them down.
+func (s *fixture) due() (n int) {
+	var all []ended
+	require.NoError(s.t, s.begin(s.t.Context(), func(w *Webhook, d Delivery) { all = append(all, ended{webhook: w, was: d}) }))
+	for i := range all {
+		all[i].outcome = s.attempt(s.t.Context(), all[i].webhook, &all[i].was)
+	}
+	if len(all) > 0 {
+		s.write(s.t.Context(), all)
+	}
+	for i := range all {
+		s.workers.end(&all[i])
+	}
+	return len(all)
+}
+
+// TestSchedule: attempts come when the schedule says, and end with it.
+func TestSchedule(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	r := newReceiver(t)
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not now", http.StatusInternalServerError) })
+	s.queueing()
+	w := s.hook(r, "right.*")
+	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
+	s.awaitDelivery(w, func(*Delivery) bool { return true })
+	var d *Delivery
+	total := time.Duration(0)
+	for i := 0; ; i++ {
+		require.Equal(t, 1, s.due())
+		d = s.delivery(w)
+		require.Len(t, d.Attempts, i+1)
+		require.Equal(t, 500, *d.Attempts[i].Status)
+		require.Equal(t, "not now\n", *d.Attempts[i].BodyExcerpt)
+		require.Zero(t, s.due(), "the next is not due yet")
+		if i == len(delays) {
+			break
+		}
+		wait := d.NextAttemptAt.Sub(s.clock.Now())
+		require.InDelta(t, delays[i].Seconds(), wait.Seconds(), delays[i].Seconds()/10+0.001)
+		total += wait
+		s.clock.Advance(wait - time.Millisecond)
+		require.Zero(t, s.due())
+		s.clock.Advance(time.Millisecond)
+	}
+	require.Equal(t, Failed, d.State)
+	require.InDelta(t, 27.6, total.Hours(), 2.8)
+	require.Equal(t, noon, s.mustFind(t, w.ID).FailingSince.Time)
+	ids := map[string]bool{}
+	for _, m := range r.messages() {
+		ids[m.id] = true
+		m.verify(t, w.Secret)
+	}
+	require.Equal(t, map[string]bool{d.ID: true}, ids, "each attempt has the same id")
+	require.Equal(t, r.messages()[0].body, r.messages()[7].body)
+
+	r.answers(nil)
+	found, err := s.recover(t.Context(), tenantID, stretch{WebhookID: w.ID, Since: store.At(noon)}, true, byKey)
+	require.NoError(t, err)
+	require.Equal(t, Recovery{Count: 1, DryRun: true}, found)
+	_, err = s.resend(t.Context(), tenantID, w.ID, d.ID, byKey)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.due())
+	require.Equal(t, Delivered, s.delivery(w).State)
+	require.True(t, s.mustFind(t, w.ID).FailingSince.IsZero())
+}
+
+// TestRetryAfter is honoured where it is later than the schedule, within a bound.
+func TestRetryAfter(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"":    0,
+		"x":   0,
+		"-1":  0,
+		"120": 2 * time.Minute,
+		noon.Add(time.Hour).Format(http.TimeFormat):  time.Hour,
+		noon.Add(-time.Hour).Format(http.TimeFormat): 0,
+		"99999999999999999999":                       0,
+	} {
+		require.Equal(t, want, retryAfter(text, noon), text)
+	}
+	refused := 429
+	for asks, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, 1000 * time.Hour: longestDelay} {
+		d := Delivery{}.after(outcome{attempt: Attempt{Status: &refused}, retryAfter: asks}, noon)
+		require.Equal(t, noon.Add(want), d.NextAttemptAt.Time)
+	}
+	d := Delivery{}.after(outcome{attempt: Attempt{Status: &refused}, retryAfter: time.Second}, noon)
+	require.InDelta(t, 5, d.NextAttemptAt.Sub(noon).Seconds(), 0.51)
+}
+
+// TestHostileReceivers: whatever they do, they get the event once they have recovered, others
+// are sent theirs meanwhile, and little is read of what they answer.
+func TestHostileReceivers(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	s.client.http.Timeout = 2 * time.Second
+	trap := newReceiver(t)
+	unblock := make(chan struct{})
+	t.Cleanup(func() { close(unblock) })
+	wrote := make(chan int64, 1)
+	hostile := map[string]http.HandlerFunc{
+		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"hang": func(_ http.ResponseWriter, req *http.Request) {
+			select {
+			case <-unblock:
+			case <-req.Context().Done():
+			}
+		},
+		"redirect": func(w http.ResponseWriter, req *http.Request) {
+			http.Redirect(w, req, trap.URL, http.StatusTemporaryRedirect)
+		},
+		"10 GB": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			piece, n := []byte(strings.Repeat("x", 1<<16)), int64(0)
+			for n < 10<<30 {
+				m, err := w.Write(piece)
+				n += int64(m)
+				if err != nil {
+					break
+				}
+			}
+			wrote <- n
+		},
+		"early close": func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) },
+		"header":      func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("x", strings.Repeat("x", 1<<20)) },
+	}
+	receivers, hooks := map[string]*receiver{}, map[string]Webhook{}
+	for name, answer := range hostile {
+		receivers[name] = newReceiver(t)
+		receivers[name].answers(answer)
+		hooks[name] = s.hook(receivers[name], "right.*")
+	}
+	good := newReceiver(t)
+	s.hook(good, "right.*")
+	s.queueing()
+	s.run(s.Run)
+	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
+	good.await(t, 1)
+	for name, w := range hooks {
+		d := s.awaitDelivery(w, func(d *Delivery) bool { return len(d.Attempts) == 1 })
+		require.Equal(t, Pending, d.State, name)
+		require.InDelta(t, 5, d.NextAttemptAt.Sub(d.UpdatedAt.Time).Seconds(), 0.51, name)
+		if d.Attempts[0].BodyExcerpt != nil {
+			require.LessOrEqual(t, len(*d.Attempts[0].BodyExcerpt), maxExcerpt, name)
+		}
+	}
+	require.Less(t, <-wrote, int64(64<<20), "what the system buffers, not 10 GB")
+	for _, r := range receivers {
+		r.answers(nil)
+	}
+	s.clock.Advance(6 * time.Second)
+	s.wake()
+	for name, w := range hooks {
+		d := s.awaitDelivery(w, func(d *Delivery) bool { return d.State == Delivered })
+		require.Len(t, d.Attempts, 2, name)
+	}
+	require.Empty(t, trap.messages(), "no redirect is followed")
+}
+
+// TestGoneDisables: so does a receiver that fails for days, and nothing is sent any more.
+func TestGoneDisables(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	gone, failing := newReceiver(t), newReceiver(t)
+	gone.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
+	failing.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	s.queueing()
+	a, b := s.hook(gone, "offer.*"), s.hook(failing, "right.*")
+	s.emit("offer.accepted", map[string]string{"id": "ofr_a"})
+	s.awaitDelivery(a, func(*Delivery) bool { return true })
+	require.Equal(t, 1, s.due())
+	require.Equal(t, Disabled, s.mustFind(t, a.ID).State)
+	require.Equal(t, reasonGone, *s.mustFind(t, a.ID).StateReason)
+	_, err := s.resend(t.Context(), tenantID, a.ID, s.delivery(a).ID, byKey)
+	requireCode(t, api.StateConflict, err)
+
+	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
+	s.awaitDelivery(b, func(*Delivery) bool { return true })
+	require.Equal(t, 1, s.due())
+	for s.clock.Now().Before(noon.Add(failFor)) {
+		require.Equal(t, Active, s.mustFind(t, b.ID).State)
+		s.clock.Advance(24 * time.Hour)
+		if s.delivery(b).State == Failed {
+			_, err := s.resend(t.Context(), tenantID, b.ID, s.delivery(b).ID, byKey)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, s.due())
+	}
+	require.Equal(t, Disabled, s.mustFind(t, b.ID).State)
+	require.Equal(t, reasonFailing, *s.mustFind(t, b.ID).StateReason)
+	require.Zero(t, s.due())
+	require.Equal(t, 2, s.disabled(), "each has one event")
+
+	failing.answers(nil)
+	again, err := s.change(t.Context(), tenantID, b.ID, byKey, func(next *Webhook) { next.State = Active })
+	require.NoError(t, err)
+	require.Nil(t, again.StateReason)
+	require.True(t, again.FailingSince.IsZero())
+	s.clock.Advance(24 * time.Hour)
+	require.Equal(t, 1, s.due(), "what waited goes on")
+	require.Equal(t, Delivered, s.delivery(b).State)
+}
+
+// disabled counts the events of that type.
+func (s *fixture) disabled() (n int) {
+	require.NoError(s.t, s.db.Drain(s.t.Context(), tenantID))
+	first, end, err := s.log.Bounds(s.t.Context(), 0)
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.log.Scan(s.t.Context(), first, end, func(e sealer.Entry) error {
+		if strings.Contains(string(e.Event), `"type":"webhook.disabled"`) {
+			n++
+		}
+		return nil
+	}))
+	return n
+}
+
+// TestAttemptIsLost: what a process was sending when it died is sent again, under its id, once
+// it is taken for lost; and what comes of the first attempt later changes nothing.
+func TestAttemptIsLost(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	r := newReceiver(t)
+	s.queueing()
+	w := s.hook(r, "right.*")
+	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
+	s.awaitDelivery(w, func(*Delivery) bool { return true })
+	dead := s.another(nil)
+	var lost []ended
+	require.NoError(t, dead.begin(t.Context(), func(w *Webhook, d Delivery) {
+		lost = append(lost, ended{webhook: w, was: d, outcome: dead.attempt(t.Context(), w, &d)})
+	}))
+	require.Len(t, lost, 1)
+	require.Len(t, r.messages(), 1)
+	s.clock.Advance(claimTerm - time.Millisecond)
+	require.Zero(t, s.due())
+	s.clock.Advance(time.Millisecond)
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	require.Equal(t, 1, s.due())
+	dead.write(t.Context(), lost)
+	d := s.delivery(w)
+	require.Equal(t, Pending, d.State)
+	require.Len(t, d.Attempts, 1)
+	require.Equal(t, r.messages()[0].id, r.messages()[1].id)
+}
+
+// TestTwoProcesses send each event once while both live.
+func TestTwoProcesses(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	r := newReceiver(t)
+	s.queueing()
+	s.run(s.Run)
+	s.run(s.another(nil).Run)
+	w := s.hook(r, "right.*")
+	var sent []string
+	for range 100 {
+		sent = append(sent, s.emit("right.revoked", map[string]string{"id": "rgh_a"}))
+	}
+	r.await(t, len(sent))
+	require.Eventually(t, func() bool {
+		waits, err := listWaiting(t.Context(), s.db.Read())
+		require.NoError(t, err)
+		return len(waits) == 0
+	}, 20*time.Second, time.Millisecond)
+	var got []string
+	for _, m := range r.messages() {
+		e, err := sealer.ParseEvent(m.Data.Event)
+		require.NoError(t, err)
+		got = append(got, e.EventID)
+		m.verify(t, w.Secret)
+	}
+	require.ElementsMatch(t, sent, got)
+}
+
+// TestPausedWaits and goes on, without an event missing.
+func TestPausedWaits(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	r := newReceiver(t)
+	s.queueing()
+	w := s.hook(r, "right.*")
+	_, err := s.change(t.Context(), tenantID, w.ID, byKey, func(next *Webhook) { next.State = Paused })
+	require.NoError(t, err)
+	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
+	s.awaitDelivery(w, func(*Delivery) bool { return true })
+	require.Zero(t, s.due())
+	_, err = s.change(t.Context(), tenantID, w.ID, byKey, func(next *Webhook) { next.State = Active })
+	require.NoError(t, err)
+	require.Equal(t, 1, s.due())
+	require.Len(t, r.messages(), 1)
+}
+
+// TestQueueIsBegunAgain: an event that came while no process queued is sent, and none twice.
+func TestQueueIsBegunAgain(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	r := newReceiver(t)
+	w := s.hook(r, "right.*")
+	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
+	var sent []string
+	job := s.job()
+	for range 3 {
+		sent = append(sent, s.emit("right.revoked", map[string]string{"id": "rgh_a"}))
+		require.NoError(t, s.db.Drain(t.Context(), tenantID))
+		for range 2 {
+			p, err := s.pass(t.Context(), job, 0)
+			require.NoError(t, err)
+			require.True(t, p.atEnd)
+		}
+	}
+	page, _, err := listDeliveries(t.Context(), s.db.Read(), w.ID, "PENDING", store.Slice{Limit: 50})
+	require.NoError(t, err)
+	var queued []string
+	for _, d := range page {
+		queued = append(queued, d.EventID)
+	}
+	slices.Reverse(queued)
+	require.ElementsMatch(t, sent, queued)
+}
+
+// TestPassesAreBounded: however many webhooks each event is queued for, one transaction writes
+// little, and nothing is left out.
+func TestPassesAreBounded(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
+	roomtest.Fill(t, s.db, maxWebhooks, "webhooks", `webhook_id, tenant_id, url, events, description, state, secret, previous_secret, created_at, updated_at, revision`,
+		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', 'ACTIVE', '', '', 0, 0, 0`)
+	const events = 10_000/maxWebhooks + 1
+	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
+		for range events {
+			at := tx.Now()
+			e := sealer.Event{EventID: api.NewID(api.PrefixEvent, at), At: at, TenantID: tenantID, Type: "right.revoked", Actor: byKey, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}
+			if err := tx.EmitRecord(t.Context(), e, struct{}{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, s.db.Drain(t.Context(), tenantID))
+	job := s.job()
+	queued := func() (n int64) {
+		all, err := listWaiting(t.Context(), s.db.Read())
+		require.NoError(t, err)
+		for _, w := range all {
+			n += w.count
+		}
+		return n
+	}
+	p, err := s.pass(t.Context(), job, 0)
+	require.NoError(t, err)
+	require.False(t, p.atEnd)
+	require.EqualValues(t, (events-1)*maxWebhooks, queued())
+	p, err = s.pass(t.Context(), job, 0)
+	require.NoError(t, err)
+	require.True(t, p.atEnd)
+	require.EqualValues(t, events*maxWebhooks, queued())
+}
+
+// TestPlaces: each webhook of a tenant may have an attempt at hand. While receivers of a hundred
+// tenants hang, however often it is tried again, other tenants' get theirs, and batches take
+// little memory.
+func TestPlaces(t *testing.T) {
+	for _, kind := range []string{"right.revoked", TypeDelivery} {
+		c := &workers{tenants: map[string]int{}, hooks: map[string]*slots{}}
+		take := func(hook, tenant string) (taken []*ended) {
+			w := &Webhook{ID: hook, TenantID: tenant, Events: []string{"right.*", kind}}
+			for range c.take(w) {
+				taken = append(taken, &ended{webhook: w, was: Delivery{EventType: kind}})
+			}
+			return taken
+		}
+		hang := map[int][]*ended{}
+		for round := range 10 {
+			all := 0
+			for tenant := range 100 {
+				for _, e := range hang[tenant] {
+					c.end(e)
+				}
+				hang[tenant] = nil
+				for hook := range maxWebhooks {
+					hang[tenant] = append(hang[tenant], take(fmt.Sprint(tenant, " ", hook), fmt.Sprint(tenant))...)
+				}
+				if all += len(hang[tenant]); round+tenant == 0 && kind != TypeDelivery {
+					require.Len(t, hang[tenant], maxWebhooks)
+				}
+			}
+			require.Less(t, all*weight(kind), atOnce)
+		}
+		require.Len(t, take("whk_", "tnt_"), 1, kind)
+	}
+}
+
+// TestDeletedWebhook: nothing more is sent to it, and nothing waits.
+func TestDeletedWebhook(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	r := newReceiver(t)
+	s.queueing()
+	w := s.hook(r, "right.*")
+	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
+	s.awaitDelivery(w, func(*Delivery) bool { return true })
+	_, err := s.remove(t.Context(), tenantID, w.ID, byKey)
+	require.NoError(t, err)
+	require.Zero(t, s.due())
+	waits, err := listWaiting(t.Context(), s.db.Read())
+	require.NoError(t, err)
+	require.Empty(t, waits)
+	s.clock.Advance(keepOthers + time.Millisecond)
+	require.NoError(t, s.Sweep(t.Context()))
+	require.Empty(t, s.deliveries(w))
+}

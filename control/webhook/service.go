@@ -1,0 +1,275 @@
+package webhook
+
+import (
+	"context"
+	"crypto/x509"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// Keys signs.
+type Keys interface {
+	// Signer is control's current key of a purpose.
+	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
+}
+
+// Warehouse has the events that the log holds no more. Its contract is pipeline.Warehouse's.
+type Warehouse interface {
+	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
+	Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error)
+	Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error)
+}
+
+// Config of the service. DB, Log, Warehouse, Keys and Egress are required.
+type Config struct {
+	DB        *store.DB
+	Log       pipeline.Reader
+	Warehouse Warehouse
+	Keys      Keys
+	Egress    *Egress
+	// Roots verify receivers' certificates; nil: the system's roots.
+	Roots *x509.CertPool
+	// Logger; nil is slog.Default.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil leaves them unregistered.
+	Registerer prometheus.Registerer
+}
+
+// Service is safe for concurrent use.
+type Service struct {
+	*core
+	*queuer
+	*sender
+	*recoverer
+}
+
+// core is what all parts of the service use.
+type core struct {
+	cfg     Config
+	db      *store.DB
+	woken   chan struct{}
+	metrics metrics
+}
+
+// New returns the service. It starts nothing.
+func New(cfg Config) (*Service, error) {
+	if cfg.DB == nil || cfg.Log == nil || cfg.Warehouse == nil || cfg.Keys == nil || cfg.Egress == nil {
+		return nil, errors.New("cannot open the webhooks: DB, Log, Warehouse, Keys or Egress is missing")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	c := &core{cfg: cfg, db: cfg.DB, woken: make(chan struct{}, 1), metrics: newMetrics()}
+	if err := c.metrics.register(cfg.Registerer); err != nil {
+		return nil, fmt.Errorf("cannot open the webhooks: %w", err)
+	}
+	s := &sender{core: c, client: newClient(cfg.Egress, cfg.Roots), workers: workers{tenants: map[string]int{}, hooks: map[string]*slots{}}}
+	return &Service{c, &queuer{c}, s, &recoverer{c}}, nil
+}
+
+// wake makes this process look for due attempts.
+func (c *core) wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+// disable disables a webhook, unless it was changed meanwhile.
+func (c *core) disable(ctx context.Context, id, reason string, still func(*Webhook) bool) error {
+	return c.db.Change(ctx, func(tx *store.Tx) error {
+		was, err := store.One(ctx, tx, "the webhook "+id, webhooks.Scan, webhooks.Select()+` WHERE webhook_id = $1`, id)
+		if err != nil || was == nil || was.State == Disabled || !still(was) {
+			return err
+		}
+		next := *was
+		next.State, next.StateReason = Disabled, &reason
+		return revise(ctx, tx, was, &next, eventDisabled, store.BySystem())
+	})
+}
+
+// create writes a webhook, with the requested fields filled in.
+func (s *Service) create(ctx context.Context, made Webhook, by sealer.Ref) (Webhook, error) {
+	if err := made.check(s.cfg.Egress); err != nil {
+		return made, err
+	}
+	err := s.db.Change(ctx, func(tx *store.Tx) error {
+		if err := hasSpace(ctx, tx, made.TenantID); err != nil {
+			return err
+		}
+		now := store.At(tx.Now())
+		made.ID, made.Events, made.State = api.NewID(api.PrefixWebhook, now.Time), distinct(made.Events), Active
+		made.Secret, made.CreatedAt, made.UpdatedAt = newSecret(), now, now
+		return webhooks.Create(ctx, tx, eventCreated, &made, by, nil)
+	})
+	return made, err
+}
+
+// change changes a webhook. What leaves it as it is makes no event.
+func (s *Service) change(ctx context.Context, tenantID, id string, by sealer.Ref, edit func(next *Webhook)) (next Webhook, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		was, err := webhooks.Find(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		next = *was
+		edit(&next)
+		next.Events = distinct(next.Events)
+		if next.URL == was.URL && next.Description == was.Description && next.State == was.State && slices.Equal(next.Events, was.Events) {
+			return nil
+		}
+		if err := next.check(s.cfg.Egress); err != nil {
+			return err
+		}
+		if next.State != was.State {
+			next.StateReason, next.FailingSince = nil, store.Instant{}
+			if err := setFailing(ctx, tx.Tx, id, false, store.Instant{}); err != nil {
+				return err
+			}
+		}
+		return revise(ctx, tx, was, &next, eventChanged, by)
+	})
+	return next, err
+}
+
+// revise writes a changed webhook, and emits its event.
+func revise(ctx context.Context, tx *store.Tx, was, next *Webhook, event string, by sealer.Ref) error {
+	next.UpdatedAt = store.At(tx.Now())
+	if err := webhooks.Update(ctx, tx, was, next); err != nil {
+		return err
+	}
+	return webhooks.Emit(ctx, tx, event, next, by, nil)
+}
+
+// rotate gives a webhook another secret.
+func (s *Service) rotate(ctx context.Context, tenantID, id string, by sealer.Ref) (next Webhook, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		was, err := webhooks.Find(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		next = *was
+		next.rotate(tx.Now())
+		return revise(ctx, tx, was, &next, eventRotated, by)
+	})
+	return next, err
+}
+
+// remove deletes a webhook. Its deliveries are no longer sent, and Sweep deletes them.
+func (s *Service) remove(ctx context.Context, tenantID, id string, by sealer.Ref) (gone Webhook, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		was, err := webhooks.Find(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		gone = *was
+		gone.UpdatedAt = store.At(tx.Now())
+		if gone.Revision, err = tx.Revision(ctx); err != nil {
+			return err
+		}
+		if err := remove(ctx, tx, &gone); err != nil {
+			return err
+		}
+		return webhooks.Emit(ctx, tx, eventDeleted, &gone, by, nil)
+	})
+	return gone, err
+}
+
+// test sends a test event to a webhook.
+func (s *Service) test(ctx context.Context, tenantID, id string, by sealer.Ref) (d Delivery, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		w, err := active(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		now := tx.Now()
+		d = newDelivery(w, api.NewID(api.PrefixEvent, now), eventTested, now, now)
+		if err := insert(ctx, tx.Tx, []Delivery{d}); err != nil {
+			return err
+		}
+		return emit(ctx, tx, w, d.EventID, now, eventTested, by, map[string]any{"webhookId": id, "deliveryId": d.ID})
+	})
+	return d, err
+}
+
+// resend sends a delivery again.
+func (s *Service) resend(ctx context.Context, tenantID, id, deliveryID string, by sealer.Ref) (d Delivery, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		w, err := active(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		was, err := findDelivery(ctx, tx, id, deliveryID)
+		if err != nil {
+			return err
+		}
+		d = *was
+		if err := again(ctx, tx.Tx, &d, store.At(tx.Now())); err != nil {
+			return err
+		}
+		return emit(ctx, tx, w, "", time.Time{}, eventResent, by, map[string]any{"webhookId": id, "deliveryId": deliveryID})
+	})
+	if err == nil {
+		s.wake()
+	}
+	return d, err
+}
+
+// active finds a webhook to which something is to be sent now.
+func active(ctx context.Context, tx *store.Tx, tenantID, id string) (*Webhook, error) {
+	w, err := webhooks.Find(ctx, tx, tenantID, id)
+	if err == nil && w.State != Active {
+		err = api.Conflict("the webhook is " + string(w.State) + ", not ACTIVE")
+	}
+	return w, err
+}
+
+// emit emits an event of a webhook whose record does not change.
+func emit(ctx context.Context, tx *store.Tx, w *Webhook, eventID string, at time.Time, kind string, by sealer.Ref, record any) error {
+	return tx.EmitRecord(ctx, sealer.Event{EventID: eventID, At: at, TenantID: w.TenantID, Type: kind, Actor: by, Subject: sealer.Ref{Kind: "webhook", ID: w.ID}}, record)
+}
+
+// maxWaiting is how many deliveries may wait for a webhook; beyond it is disabled.
+const maxWaiting = 100_000
+
+// Sweep deletes old deliveries, counts those that wait, and disables webhooks for which too many
+// do.
+func (s *Service) Sweep(ctx context.Context) error {
+	now := s.db.Now()
+	for state, keep := range map[DeliveryState]time.Duration{Delivered: keepDelivered, Failed: keepOthers, Pending: keepOthers} {
+		for more := true; more; {
+			err := s.db.Transact(ctx, func(tx *sql.Tx) (err error) {
+				more, err = forget(ctx, tx, state, now.Add(-keep))
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	all, err := listWaiting(ctx, s.db.Read())
+	if err != nil {
+		return err
+	}
+	var pending int64
+	for _, w := range all {
+		if pending += w.count; w.count > maxWaiting {
+			if err := s.disable(ctx, w.webhookID, reasonBacklog, func(*Webhook) bool { return true }); err != nil {
+				return err
+			}
+		}
+	}
+	s.metrics.pending.Set(float64(pending))
+	return nil
+}

@@ -1,0 +1,55 @@
+package webhook
+
+import (
+	"crypto"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"muniment/sealer"
+)
+
+// sign is the header webhook-signature of the Standard Webhooks specification: v1 by each of
+// the secrets, and v1a by control's key.
+func sign(id string, at time.Time, body []byte, secrets []string, signer *sealer.Signer) (string, error) {
+	message := fmt.Appendf(nil, "%s.%s.%s", id, unix(at), body)
+	var all []string
+	for _, secret := range secrets {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+		if err != nil {
+			return "", fmt.Errorf("cannot read the secret of a webhook: %w", err)
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write(message) // never fails
+		all = append(all, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	signature, err := signer.Key.Sign(nil, message, crypto.Hash(0))
+	if err != nil {
+		return "", fmt.Errorf("cannot sign for a webhook: %w", err)
+	}
+	return strings.Join(append(all, "v1a,"+base64.StdEncoding.EncodeToString(signature)), " "), nil
+}
+
+func unix(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }
+
+// appendBody appends what is sent. Events stand in it as they stand in the log, so that
+// their proofs hold.
+func (d *Delivery) appendBody(dst []byte, events [][]byte) []byte {
+	dst = fmt.Appendf(dst, `{"type":%q,"timestamp":%q,"tenantId":%q,"webhookId":%q,"data":`, d.EventType, d.EventAt, d.tenantID, d.WebhookID)
+	if d.EventType != TypeDelivery {
+		dst = append(append(dst, `{"event":`...), events[0]...)
+		return append(dst, "}}"...)
+	}
+	dst = append(dst, `{"events":[`...)
+	for i, e := range events {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, e...)
+	}
+	return append(dst, "]}}"...)
+}

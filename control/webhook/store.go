@@ -1,0 +1,36 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+var webhooks = store.Records[Webhook]{Noun: "webhook", Table: "webhooks"}
+
+// Sections are the data of this package in an export of the tenant: no secrets.
+var Sections = []store.Section{webhooks.Section("webhooks")}
+
+// list lists the tenant's webhooks, newest first.
+func list(ctx context.Context, q store.Querier, tenantID string, s store.Slice) (page []Webhook, next string, err error) {
+	return webhooks.Page(ctx, q, tenantID, store.Where{}, s)
+}
+
+// hasSpace refuses a webhook more than a tenant may have.
+func hasSpace(ctx context.Context, tx *store.Tx, tenantID string) error {
+	n, err := store.Count(ctx, tx, "webhooks", `SELECT COUNT(*) FROM webhooks WHERE tenant_id = $1`, tenantID)
+	if err == nil && n >= maxWebhooks {
+		err = api.Conflict(fmt.Sprintf("the tenant has %d webhooks, which is all that it may have: delete one", n))
+	}
+	return err
+}
+
+// remove deletes a webhook's row.
+func remove(ctx context.Context, tx *store.Tx, w *Webhook) error {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM webhooks WHERE tenant_id = $1 AND webhook_id = $2`, w.TenantID, w.ID); err != nil {
+		return fmt.Errorf("cannot delete the webhook %s: %w", w.ID, err)
+	}
+	return nil
+}

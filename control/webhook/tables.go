@@ -1,0 +1,11 @@
+package webhook
+
+import "muniment/control/store"
+
+// Tables are those of this package. A receiver's answer may name a person, so it is kept only as
+// long as the delivery, and an erasure removes it.
+var Tables = store.Tables{
+	{Name: "webhook_deliveries", Related: []string{"attempts"}, EraseText: erase},
+	{Name: "webhooks"},
+	{Name: "webhook_cursors", Outlives: "it is no tenant's"},
+}

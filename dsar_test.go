@@ -1,0 +1,159 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/sealer/verify"
+)
+
+// exported is a DSAR job as tests read it.
+type exported struct {
+	ID, State string
+	Delivery  *struct {
+		BundleSHA256, BundleURL, DownloadedAt, DownloadedBy string
+		BundleSizeBytes                                     int64
+	}
+	Failure  *struct{ Code string }
+	Progress struct{ WorkerID string }
+}
+
+// export makes a job and runs it.
+func (s *service) export(body map[string]any) string {
+	s.t.Helper()
+	var made struct{ Job exported }
+	s.post("/v1/compliance/dsar", body, &made)
+	s.post("/v1/compliance/dsar/"+made.Job.ID+"/run", nil, nil)
+	return strings.Replace(made.Job.ID, ":", "%3A", 1) // as some clients write it
+}
+
+// await waits until a job is as it should be, whoever has to be asked again for it.
+func (s *service) await(id string, holds func(j exported) bool) (j exported) {
+	s.t.Helper()
+	until(s.t, func() bool {
+		var got struct{ Job exported }
+		err := s.client.Do(s.t.Context(), "GET", "/v1/compliance/dsar/"+id, nil, &got)
+		j = got.Job
+		return err == nil && holds(j)
+	}, "the export %s: %+v", id, &j)
+	return j
+}
+
+// exported waits for the end of a job.
+func (s *service) exported(id string) exported {
+	s.t.Helper()
+	return s.await(id, func(j exported) bool { return j.State == "READY" || j.State == "FAILED" })
+}
+
+func TestBundleOfAService(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	bundleOfAPerson(t, s, s.log)
+}
+
+// bundleOfAPerson: what is known of a person is asked for, made, downloaded once by a link
+// without a key, and verified offline. It says nothing of anybody else, nor does a log of the person.
+func bundleOfAPerson(t *testing.T, s *service, log func() string) {
+	for _, subject := range []string{"ann", "bob", "ann"} {
+		s.post("/v1/delivery", map[string]any{"rightId": s.rights["DOOH"], "spatialAnchorId": "screen-7", "dwellMs": 8000, "dataSubjectId": subject, "telemetry": map[string]any{"viewable": subject == "ann"}}, nil)
+	}
+	require.Equal(t, 3, s.metered())
+	id := s.export(map[string]any{"scope": map[string]any{"kind": "DATA_SUBJECT", "dataSubjectId": "ann"}, "format": "CSV"})
+	require.Equal(t, "READY", s.exported(id).State)
+	var link struct {
+		BundleURL string
+		Job       exported
+	}
+	s.get("/v1/compliance/dsar/"+id+"/bundle", &link)
+	require.Equal(t, link.BundleURL, link.Job.Delivery.BundleURL)
+	require.True(t, strings.HasPrefix(link.BundleURL, s.client.API+"/downloads/"))
+
+	ask := func(url string) *http.Response {
+		resp, err := http.Get(url)
+		require.NoError(t, err)
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	for i := range link.BundleURL[len(s.client.API+"/downloads/"):] { // a link that was changed is none
+		at := len(s.client.API+"/downloads/") + i
+		if i%7 == 0 && link.BundleURL[at] != '.' {
+			bad := link.BundleURL[:at] + string('A'+(link.BundleURL[at]+1)%26) + link.BundleURL[at+1:]
+			if bad != link.BundleURL {
+				require.Equal(t, 404, ask(bad).StatusCode)
+			}
+		}
+	}
+	resp := ask(link.BundleURL)
+	require.Equal(t, 200, resp.StatusCode)
+	for name, want := range map[string]string{
+		"Content-Type": "application/zip", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff",
+	} {
+		require.Equal(t, want, resp.Header.Get(name), name)
+	}
+	require.True(t, strings.HasPrefix(resp.Header.Get("Content-Disposition"), "attachment; "))
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	j := s.await(id, func(j exported) bool { return j.Delivery.DownloadedBy != "" })
+	require.EqualValues(t, len(text), j.Delivery.BundleSizeBytes)
+	require.Empty(t, j.Delivery.BundleURL)
+	require.Equal(t, 404, ask(link.BundleURL).StatusCode, "it is used up")
+	s.awaitEvent("dsar.downloaded")
+
+	file := filepath.Join(t.TempDir(), "bundle.zip")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	var out bytes.Buffer
+	require.Equal(t, verify.ExitSound, verify.Files(context.Background(), verify.Options{Files: []string{file}, Root: filepath.Join(s.data, "keys", "root.vkey")}, &out), out.String())
+	r, err := zip.NewReader(bytes.NewReader(text), int64(len(text)))
+	require.NoError(t, err)
+	for _, f := range r.File {
+		in, err := f.Open()
+		require.NoError(t, err)
+		section, err := io.ReadAll(in)
+		require.NoError(t, err)
+		require.NotContains(t, string(section), "bob", f.Name)
+		if f.Name == "deliveries.csv" {
+			require.Contains(t, string(section), `""viewable"":true`)
+			require.NotContains(t, string(section), `""viewable"":false`)
+			records, err := csv.NewReader(bytes.NewReader(section)).ReadAll()
+			require.NoError(t, err)
+			require.Len(t, records, 3)
+		}
+	}
+	said := log()
+	for _, secret := range []string{link.BundleURL[len(s.client.API+"/downloads/"):], "ann"} {
+		require.NotContains(t, said, `"`+secret+`"`)
+		require.NotContains(t, said, "/downloads/"+secret)
+	}
+}
+
+func TestWorkersKilled(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	workersKilled(t, s, times(1, 50), func(string) {
+		s.server.Kill()
+		s.startAgain()
+	})
+}
+
+// workersKilled: whenever a process is killed while it exports, it hands over, and each job ends.
+func workersKilled(t *testing.T, s *service, kills int, kill func(id string)) {
+	for range 50 {
+		s.post("/v1/delivery", map[string]any{"rightId": s.rights["DOOH"], "spatialAnchorId": "screen-7", "dwellMs": 8000, "dataSubjectId": "ann"}, nil)
+	}
+	for range kills {
+		id := s.export(map[string]any{"scope": map[string]any{"kind": "TENANT_FULL"}, "format": "PARQUET"})
+		kill(id)
+		j := s.exported(id)
+		require.True(t, j.State == "READY" || j.Failure.Code != "", "%+v", j)
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"muniment/control/webhook"
+	"muniment/gateway/api"
+	"muniment/gateway/certs"
+)
+
+// logFlags are those of every command that serves.
+type logFlags struct {
+	Log      string     `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
+	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+}
+
+// logger writes to standard error; a server's first line names its addresses.
+func (f *logFlags) logger() *slog.Logger {
+	options := &slog.HandlerOptions{Level: f.LogLevel}
+	if f.Log == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// keysFlags are those of every process that answers deliveries.
+type keysFlags struct {
+	IdempotencyEntries int `default:"5000000" help:"How many idempotency keys and rows of batches are remembered, the newest of 24h, in 50 to 80 bytes of memory each and 24 on the disk: ${default} last for 24h at 58 deliveries a second with a key, for 83 minutes at 1,000." placeholder:"N"`
+	rowFlags
+}
+
+// rowFlags are those of every process that decides on rows of batches.
+type rowFlags struct {
+	RowAge time.Duration `default:"720h" help:"How long ago the play of a row of a batch may be, at most ${default}: the same for all gateways and control processes."`
+}
+
+// Validate refuses an age for which nodes may have dropped the row's mapping.
+func (f *rowFlags) Validate() error {
+	if f.RowAge <= 0 || f.RowAge > api.MaxRowAge {
+		return fmt.Errorf("--row-age must be more than 0, and at most %v", api.MaxRowAge)
+	}
+	return nil
+}
+
+// Validate refuses what would fail only once the process runs.
+func (f *keysFlags) Validate() error {
+	if f.IdempotencyEntries < 1 {
+		return errors.New("--idempotency-entries must be at least 1")
+	}
+	return f.rowFlags.Validate()
+}
+
+// checkpointFolder is where a data folder keeps checkpoints of its idempotency keys.
+const checkpointFolder = "idempotency"
+
+// profilingFlags are those of a process that makes no admin token of its own.
+type profilingFlags struct {
+	AdminTokenFile certs.PasswordFile `help:"File of a token that opens /debug/pprof on the address for operators, as Authorization: Bearer TOKEN. Default: nothing opens it." placeholder:"FILE" type:"path"`
+}
+
+// token reads the file; it is empty where there is none.
+func (f *profilingFlags) token() (string, error) {
+	read := f.AdminTokenFile.Password()
+	if read == nil {
+		return "", nil
+	}
+	token, err := read()
+	if err != nil {
+		return "", fmt.Errorf("--admin-token-file: %w", err)
+	}
+	return token, nil
+}
+
+// exportFlags say where the bundles of DSAR jobs are kept, and for how long.
+type exportFlags struct {
+	Bundles    string        `help:"Where bundles of exports are kept: a folder, or the URL of a bucket, as s3://NAME?region=REGION, which all control processes share; default: the folder bundles of --data." placeholder:"PLACE"`
+	BundleKeep time.Duration `default:"168h" help:"How long a bundle is kept."`
+}
+
+// Validate refuses what would fail only once the service runs.
+func (f *exportFlags) Validate() error {
+	if f.BundleKeep <= 0 {
+		return errors.New("--bundle-keep must be more than 0")
+	}
+	return nil
+}
+
+// sealFlags say when tenants are sealed by themselves.
+type sealFlags struct {
+	SealEvery time.Duration `default:"1h" help:"How old an event may be before its tenant is sealed by itself; 0 is never. Not those of the sandbox's visitors."`
+	SealAt    int           `default:"100000" help:"How many events of a tenant may be in no proof pack before it is sealed by itself; 0 is any number." placeholder:"N"`
+}
+
+// Validate refuses what would fail only once the service runs.
+func (f *sealFlags) Validate() error {
+	if f.SealEvery < 0 || f.SealAt < 0 {
+		return errors.New("--seal-every and --seal-at must not be negative")
+	}
+	return nil
+}
+
+// webhookFlags say where webhooks may lead.
+type webhookFlags struct {
+	Allow []string `help:"Ranges of addresses, as 10.0.0.0/8, and names of hosts that webhooks may lead to besides the public internet, at any port; for development, and for receivers of your own. May be repeated." placeholder:"CIDR|HOST"`
+}
+
+// Validate refuses what is neither.
+func (f webhookFlags) Validate() error {
+	if _, err := webhook.NewEgress(f.Allow); err != nil {
+		return fmt.Errorf("--webhook-allow: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/certs"
+	"muniment/gateway/certs/certstest"
+)
+
+// certified is control behind TLS, which lets nodes of an authority join, and the config of one that
+// has a certificate.
+func certified(t *testing.T) (h *controlFixture, config func(dir string, pair certstest.Pair) Config, authority *certstest.Authority) {
+	t.Helper()
+	authority, transport := certstest.New(t), certstest.New(t)
+	nodeCA, err := certs.NewAuthorities(certs.Options{Use: "joining"}, authority.File, transport.File)
+	require.NoError(t, err)
+	h = newControl(t, func(c *node.Config) { c.NodeCA = nodeCA.Source() })
+	own := transport.Issue(t, certstest.Leaf{})
+	secure := httptest.NewUnstartedServer(h.server.Config.Handler)
+	secure.TLS, err = certs.Server(certs.Options{Use: "nodes"}, certs.ServerFlags{Cert: own.Cert, Key: own.Key, HandlerCA: nodeCA})
+	require.NoError(t, err)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	plain, err := certs.NewClient(certs.Options{Use: "nodes"}, certs.ClientFlags{CA: transport.File})
+	require.NoError(t, err)
+	return h, func(dir string, pair certstest.Pair) Config {
+		return Config{Dir: dir, Control: secure.URL, Client: plain.HTTP(), Certificate: func() (*http.Client, string, error) {
+			client, leaf, err := certs.NewFixed(certs.Options{Use: "joining"}, certs.ClientFlags{CA: transport.File, Cert: pair.Cert, Key: pair.Key})
+			if err != nil {
+				return nil, "", err
+			}
+			hash := sha256.Sum256(leaf.Raw)
+			return client.HTTP(), hex.EncodeToString(hash[:]), nil
+		}}
+	}, authority
+}
+
+// TestFirstStartByCertificate needs no invitation, and the certificate only until the node has joined,
+// whatever got lost on the way.
+func TestFirstStartByCertificate(t *testing.T) {
+	h, config, authority := certified(t)
+	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
+	dir := t.TempDir()
+	var asked atomic.Int64
+	h.setFault(func(path string) trouble {
+		if path == api.PathJoin && asked.Add(1) == 1 {
+			return lost
+		}
+		return none
+	})
+	n, err := Open(t.Context(), config(dir, pair))
+	require.NoError(t, err)
+	require.Equal(t, int64(2), asked.Load())
+	require.Len(t, h.keys(n.ID()), 1)
+	require.NoError(t, n.Close())
+
+	require.NoError(t, os.Remove(pair.Cert))
+	again, err := Open(t.Context(), config(dir, pair))
+	require.NoError(t, err)
+	require.Equal(t, n.ID(), again.ID())
+	require.Equal(t, uint64(2), again.Epoch())
+	require.NoError(t, again.Close())
+	require.Equal(t, int64(2), asked.Load())
+	require.Equal(t, 1, h.count()["node.joined"])
+}
+
+func TestCertificateErrorsSayWhatToDo(t *testing.T) {
+	h, config, authority := certified(t)
+	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
+	cfg := config(t.TempDir(), pair)
+	cfg.Invitation = "inv_x.y"
+	_, err := Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "not by both")
+	_, err = Open(t.Context(), h.config(t.TempDir()))
+	require.ErrorContains(t, err, "neither an invitation nor a certificate")
+	_, err = Open(t.Context(), config(t.TempDir(), certstest.Pair{Cert: "none", Key: "none"}))
+	require.ErrorContains(t, err, "cannot join by a certificate: ")
+	refused := func(dir string, pair certstest.Pair, says string) {
+		t.Helper()
+		_, err := Open(t.Context(), config(dir, pair))
+		require.ErrorContains(t, err, says)
+		require.NotContains(t, err.Error(), "invitation is used up")
+	}
+	refused(t.TempDir(), authority.Issue(t, certstest.Leaf{}), "it has 0 URIs")
+	refused(t.TempDir(), certstest.New(t).Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}}), "it is not of an authority in control's --node-ca")
+
+	dir := t.TempDir()
+	n, err := Open(t.Context(), config(dir, pair))
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+	refused(t.TempDir(), pair, "the name edge-0 belongs to the node "+n.ID())
+	_, err = h.nodes.Expel(t.Context(), n.ID(), node.Expulsion{AbandonSpool: true}, store.ByOperator())
+	require.NoError(t, err)
+	refused(dir, pair, "move "+dir+" away (only that, not the spool beside it), and start the node again")
+	refused(t.TempDir(), pair, "muniment node unbar edge-0")
+	_, err = h.nodes.Unbar(t.Context(), "edge-0", store.ByOperator())
+	require.NoError(t, err)
+	n, err = Open(t.Context(), config(t.TempDir(), pair))
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+}
+
+// TestRestoredControlCertifiesAgain: it has forgotten the node, which joins again by itself.
+func TestRestoredControlCertifiesAgain(t *testing.T) {
+	h, config, authority := certified(t)
+	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
+	dir := t.TempDir()
+	n, err := Open(t.Context(), config(dir, pair))
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		for _, table := range []string{"node_names", "node_credentials", "nodes"} {
+			if _, err := tx.ExecContext(t.Context(), `DELETE FROM `+table); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	again, err := Open(t.Context(), config(dir, pair))
+	require.NoError(t, err)
+	require.Equal(t, n.ID(), again.ID())
+	require.Len(t, h.keys(n.ID()), 1)
+	require.NoError(t, again.Close())
+}

@@ -1,0 +1,258 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"golang.org/x/net/http/httpguts"
+
+	"muniment/gateway/api"
+	"muniment/gateway/issue"
+)
+
+const reachControl = "reach control"
+
+var (
+	errControlAway = api.Unavailable(api.ControlUnavailable, "the control service can't be reached", time.Second)
+	errControlBusy = api.Unavailable(api.Overloaded, "the control service has too many requests in hand", time.Second)
+	errBadHost     = &api.Error{Code: api.BadRequest, Message: "the Host header, or the host of an absolute URI, is missing or malformed"}
+	errBadPath     = &api.Error{Code: api.BadRequest, Message: "the path of the URI is missing or malformed"}
+)
+
+// unreachable is a failure to open a connection to control.
+type unreachable struct{ error }
+
+func (u unreachable) Unwrap() error { return u.error }
+
+// proxy forwards requests to control.
+type proxy struct {
+	cfg      *Config
+	draining context.Context // done when answers that have no end of their own must end
+	client   *fasthttp.HostClient
+	streams  *streams
+	inHand   atomic.Int64 // requests that control is answering
+	trouble  issue.Outage
+}
+
+func newProxy(cfg *Config, draining context.Context) *proxy {
+	p := &proxy{cfg: cfg, draining: draining, streams: newStreams(cfg.MaxStreams)}
+	p.client = &fasthttp.HostClient{
+		Addr: "control",
+		Dial: func(string) (net.Conn, error) {
+			c, err := cfg.DialControl()
+			if err != nil {
+				return nil, unreachable{err}
+			}
+			return &controlConn{Conn: c, silence: cfg.ControlTimeout}, nil
+		},
+		MaxConns: cfg.MaxForwards + p.streams.most,
+		// Below any server's own idle timeout, so that a request does not meet a
+		// connection that is being closed.
+		MaxIdleConnDuration:           5 * time.Second,
+		StreamResponseBody:            true,
+		DisablePathNormalizing:        true,
+		NoDefaultUserAgentHeader:      true,
+		DisableHeaderNamesNormalizing: true,
+		SecureErrorLogMessage:         true,
+	}
+	return p
+}
+
+// controlConn bounds the silence between two reads instead of the whole answer,
+// which may be a stream.
+type controlConn struct {
+	net.Conn
+	silence time.Duration
+}
+
+func (c *controlConn) Read(b []byte) (int, error) {
+	if err := c.Conn.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+// forward sends the request to control and relays its answer.
+func (p *proxy) forward(ctx *fasthttp.RequestCtx) error {
+	defer p.inHand.Add(-1)
+	if p.inHand.Add(1) > int64(p.cfg.MaxForwards) {
+		return errControlBusy
+	}
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	if err := p.prepare(ctx, req); err != nil {
+		fasthttp.ReleaseResponse(resp)
+		return err
+	}
+	if err := p.client.Do(req, resp); err != nil {
+		fasthttp.ReleaseResponse(resp)
+		if !connectionFailed(err) {
+			return fmt.Errorf("cannot forward a request: %w", err)
+		}
+		p.trouble.Begins(p.cfg.Logger, reachControl, err)
+		return errControlAway
+	}
+	p.trouble.Ends(p.cfg.Logger, reachControl)
+	return p.relay(ctx, resp)
+}
+
+// connectionFailed says whether opening, reading or writing the connection to control has
+// failed. Other errors are of a message that can't be sent or understood.
+func connectionFailed(err error) bool {
+	var dial unreachable
+	var network interface{ Timeout() bool } // of package net and of fasthttp
+	return errors.As(err, &dial) || errors.As(err, &network) || errors.Is(err, fasthttp.ErrConnectionClosed) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
+
+// hopByHop headers belong to one connection (RFC 9110, section 7.6.1). Length and
+// coding of the body are set anew.
+func hopByHop(name string) bool {
+	switch strings.ToLower(name) {
+	case "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
+		"transfer-encoding", "upgrade", "content-length", "expect":
+		return true
+	}
+	return false
+}
+
+// claimedOrigin headers say where a request comes from. A caller may write anything there:
+// see originOf.
+func claimedOrigin(name string) bool {
+	name = strings.ToLower(name)
+	return name == "forwarded" || name == "x-real-ip" || strings.HasPrefix(name, "x-forwarded-")
+}
+
+// named says whether the Connection header lists the name.
+func named(connection, name string) bool {
+	for option := range strings.SplitSeq(connection, ",") {
+		if strings.EqualFold(strings.TrimSpace(option), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// prepare copies the request as control is to receive it. The error is 400, for requests that
+// control's server would refuse before a handler is reached, without the envelope.
+func (p *proxy) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) error {
+	from, to := &ctx.Request.Header, &req.Header
+	to.DisableNormalizing()
+	to.SetMethodBytes(from.Method())
+	// Set, not parsed: a path that begins with // would be read as a host.
+	uri := fasthttp.URI{DisablePathNormalizing: true}
+	uri.SetHostBytes(ctx.Host())
+	uri.SetPathBytes(ctx.Request.URI().PathOriginal())
+	uri.SetQueryStringBytes(ctx.Request.URI().QueryString())
+	if len(uri.Host()) == 0 || !httpguts.ValidHostHeader(string(uri.Host())) {
+		return errBadHost
+	}
+	target := string(uri.RequestURI())
+	if _, err := url.ParseRequestURI(target); err != nil || target[0] != '/' && target != "*" {
+		return errBadPath
+	}
+	req.SetURI(&uri)
+	connection := string(from.Peek(fasthttp.HeaderConnection))
+	for k, v := range from.All() {
+		name := string(k)
+		if hopByHop(name) || claimedOrigin(name) || named(connection, name) || strings.EqualFold(name, fasthttp.HeaderHost) ||
+			strings.EqualFold(name, api.HeaderRequestID) {
+			continue
+		}
+		to.AddBytesKV(k, v)
+	}
+	to.Set(forwardedFor, originOf(ctx, p.cfg.TrustedProxies))
+	to.Set(api.HeaderForwardedProto, schemeOf(ctx, p.cfg.TrustedProxies))
+	to.SetBytesV(api.HeaderRequestID, ctx.Response.Header.Peek(api.HeaderRequestID))
+	req.SetBodyRaw(ctx.Request.Body())
+	return nil
+}
+
+// relay copies control's answer. A short body is read at once; a long one is streamed, at the
+// client's pace.
+func (p *proxy) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) error {
+	if resp.BodyStream() == nil { // HEAD, 204, 304: nothing follows the header
+		defer fasthttp.ReleaseResponse(resp)
+		p.relayHeader(ctx, resp)
+		if n := resp.Header.ContentLength(); n > 0 {
+			ctx.Response.Header.SetContentLength(n)
+		}
+		return nil
+	}
+	body := &relayed{resp: resp, streams: p.streams, to: string(resp.Header.Peek(api.HeaderTenant))}
+	if body.to == "" {
+		body.to = subnet(ctx.RemoteAddr()).String()
+	}
+	if n := resp.Header.ContentLength(); n >= 0 && n <= heldAnswer {
+		defer fasthttp.ReleaseResponse(resp)
+		if err := p.relayHeld(ctx, resp, n); err != nil {
+			return errors.Join(err, resp.CloseBodyStream())
+		}
+		p.relayHeader(ctx, resp)
+		return resp.CloseBodyStream()
+	}
+	if !p.streams.take(body.to) {
+		return errors.Join(errStreamsBusy, resp.CloseBodyStream())
+	}
+	p.relayHeader(ctx, resp)
+	var stream io.ReadCloser = body
+	if bytes.HasPrefix(resp.Header.ContentType(), []byte("text/event-stream")) {
+		stream = p.endless(stream)
+		ctx.Response.ImmediateHeaderFlush = true
+	}
+	ctx.SetBodyStream(stream, max(resp.Header.ContentLength(), -1))
+	return nil
+}
+
+func (p *proxy) relayHeld(ctx *fasthttp.RequestCtx, resp *fasthttp.Response, n int) error {
+	if n == 0 {
+		return nil
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(resp.BodyStream(), text); err != nil {
+		p.trouble.Begins(p.cfg.Logger, reachControl, err)
+		return errControlAway
+	}
+	ctx.SetBody(text)
+	return nil
+}
+
+func (p *proxy) relayHeader(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) {
+	to := &ctx.Response.Header
+	ctx.SetStatusCode(resp.StatusCode())
+	connection := string(resp.Header.Peek(fasthttp.HeaderConnection))
+	for k, v := range resp.Header.All() {
+		name := string(k)
+		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) ||
+			strings.EqualFold(name, api.HeaderTenant) {
+			continue
+		}
+		if strings.EqualFold(name, fasthttp.HeaderContentType) {
+			to.SetContentTypeBytes(v)
+			continue
+		}
+		to.AddBytesKV(k, v)
+	}
+}
+
+// endless ends a stream that has no end of its own when the gateway drains.
+func (p *proxy) endless(body io.ReadCloser) io.ReadCloser {
+	pr, pw := io.Pipe()
+	stop := context.AfterFunc(p.draining, func() { pw.Close() })
+	go func() {
+		defer stop()
+		defer body.Close()
+		_, err := io.Copy(pw, body)
+		pw.CloseWithError(err)
+	}()
+	return pr
+}

@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/sandbox"
+	"muniment/gateway/api"
+)
+
+// withControl starts a control server.
+func withControl(t *testing.T, h http.HandlerFunc) func(*settings) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := &http.Server{Handler: h}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(ln)
+	}()
+	t.Cleanup(func() {
+		server.Close()
+		<-done
+	})
+	return func(c *settings) {
+		c.DialControl = func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+	}
+}
+
+func TestForwardedRequestAsControlSeesIt(t *testing.T) {
+	var seen *http.Request
+	var body []byte
+	w := newWorld(t, withControl(t, func(rw http.ResponseWriter, r *http.Request) {
+		seen = r
+		body, _ = io.ReadAll(r.Body)
+		rw.Header().Set("X-Own", "yes")
+		rw.Header().Set("Connection", "X-Hop")
+		rw.Header().Set("X-Hop", "no")
+		rw.Header().Set("X-Request-Id", "control's")
+		rw.Header().Add("Set-Cookie", "a=1")
+		rw.Header().Add("Set-Cookie", "b=2")
+		rw.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(rw, "short")
+	}))
+	r := w.raw("PUT /v1/a%2Fb//c/../d?x=%20&y HTTP/1.1\r\nHost: api.example\r\nAuthorization: Bearer k\r\nX-Request-Id: id-1\r\nConnection: X-Drop\r\nX-Drop: 1\r\n" +
+		"X-Forwarded-For: 6.6.6.6\r\nx-forwarded-proto: https\r\nX-Real-IP: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nTE: trailers\r\nProxy-Authorization: p\r\nAccept: a\r\nAccept: b\r\n" +
+		"Content-Type: text/x\r\nContent-Length: 4\r\n\r\nbody")
+	require.Equal(t, http.StatusTeapot, r.status)
+	require.Equal(t, "short", r.body)
+	require.Equal(t, "yes", r.header.Get("X-Own"))
+	require.Empty(t, r.header.Get("X-Hop"))
+	require.Equal(t, []string{"id-1"}, r.header.Values("X-Request-Id"))
+	require.Equal(t, []string{"a=1", "b=2"}, r.header.Values("Set-Cookie"))
+	require.Equal(t, []string{"5"}, r.header.Values("Content-Length"))
+	require.Len(t, r.header.Values("Content-Type"), 1)
+
+	require.Equal(t, "PUT", seen.Method)
+	require.Equal(t, "/v1/a%2Fb//c/../d?x=%20&y", seen.RequestURI)
+	require.Equal(t, "api.example", seen.Host)
+	require.Equal(t, "body", string(body))
+	require.Equal(t, http.Header{
+		"Authorization": {"Bearer k"}, "X-Request-Id": {"id-1"}, "X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Proto": {"http"}, "Accept": {"a", "b"},
+		"Content-Type": {"text/x"}, "Content-Length": {"4"},
+	}, seen.Header)
+}
+
+func TestControlAway(t *testing.T) {
+	w := newWorld(t, nil)
+	r := w.raw("GET /v1/rights HTTP/1.1\r\nHost: m\r\nX-Request-Id: req-1\r\n\r\n")
+	require.Equal(t, 503, r.status)
+	require.Equal(t, "1", r.header.Get("Retry-After"))
+	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"the control service can't be reached","contractVersion":"v1.0",`+
+		`"reason":"CONTROL_UNAVAILABLE","requestId":"req-1"}`+"\n", r.body)
+	require.Equal(t, 200, w.post(w.body()).status, "deliveries go on without control")
+}
+
+// TestErrorsUnderTheSandbox: what the gateway answers in the place of the sandbox is in the
+// sandbox's envelope.
+func TestErrorsUnderTheSandbox(t *testing.T) {
+	w := newWorld(t, func(c *settings) { c.RenderError = sandbox.RenderError })
+	for _, c := range []struct {
+		path, headers string
+		status        int
+		body          string
+	}{
+		{"/api/sandbox/tenant?x=1", "", 503, `{"ok":false,"error":"HANDLER_ERROR","message":"INTERNAL_ERROR: the control service can't be reached"}`},
+		{"http://m/api/sandbox/tenant?x=1", "", 503, `{"ok":false,"error":"HANDLER_ERROR"`},
+		{"/%61pi/sandbox/tenant", "", 503, `{"ok":false,"error":"HANDLER_ERROR"`},
+		{"/api/sandbox/tenant", "Content-Length: 10737418240\r\n", 413, `{"ok":false,"error":"INVALID_BODY","message":"the body is larger than this route takes"}`},
+		{"/api/sandbox/tenant", "X: " + strings.Repeat("x", 16<<10) + "\r\n", 431, `{"ok":false,"error":"BAD_REQUEST"`}, // nobody has read the path
+		{"/api/sandboxes", "", 503, `{"ok":false,"error":"INTERNAL_ERROR","message":"the control service can't be reached","contractVersion":"v1.0"`},
+	} {
+		r := w.raw("POST " + c.path + " HTTP/1.1\r\nHost: m\r\n" + c.headers + "\r\n")
+		require.Equal(t, c.status, r.status, r.body)
+		require.True(t, strings.HasPrefix(r.body, c.body), r.body)
+		if c.status == 503 {
+			require.Equal(t, "1", r.header.Get("Retry-After"))
+		}
+	}
+}
+
+func TestControlBusy(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	serve := withControl(t, func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-leave
+	})
+	w := newWorld(t, func(c *settings) { serve(c); c.MaxForwards = 1 })
+	first := make(chan reply, 1)
+	go func() { first <- w.raw("GET /a HTTP/1.1\r\nHost: m\r\n\r\n") }()
+	<-entered
+	r := w.raw("GET /b HTTP/1.1\r\nHost: m\r\n\r\n")
+	require.Equal(t, 503, r.status)
+	require.Contains(t, r.body, `"reason":"OVERLOADED"`)
+	close(leave)
+	require.Equal(t, 200, (<-first).status)
+}
+
+func TestSilentControl(t *testing.T) {
+	leave := make(chan struct{})
+	serve := withControl(t, func(http.ResponseWriter, *http.Request) { <-leave })
+	w := newWorld(t, func(c *settings) { serve(c); c.ControlTimeout = 30 * time.Millisecond })
+	r := w.raw("POST /a HTTP/1.1\r\nHost: m\r\nContent-Length: 0\r\n\r\n")
+	close(leave)
+	require.Equal(t, 503, r.status)
+}
+
+func TestForwardedBodyLimit(t *testing.T) {
+	w := newWorld(t, withControl(t, func(rw http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(rw, n)
+	}))
+	send := func(n int) reply {
+		return w.raw(fmt.Sprintf("POST /v1/bases HTTP/1.1\r\nHost: m\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n)))
+	}
+	require.Equal(t, "1048576", send(maxBody).body)
+	r := send(maxBody + 1)
+	require.Equal(t, 413, r.status)
+	requireEnvelope(t, r)
+}
+
+func TestLargeAnswersAreStreamed(t *testing.T) {
+	const size = 48 << 20
+	w := newWorld(t, withControl(t, func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sized" {
+			rw.Header().Set("Content-Length", fmt.Sprint(size))
+		}
+		block := make([]byte, 64<<10)
+		for range size / len(block) {
+			if _, err := rw.Write(block); err != nil {
+				return
+			}
+		}
+	}))
+	for _, path := range []string{"/sized", "/chunked"} {
+		resp, err := http.Get("http://" + w.addr + path)
+		require.NoError(t, err)
+		n, err := io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		require.NoError(t, err)
+		require.Equal(t, int64(size), n)
+	}
+	resp, err := http.Head("http://" + w.addr + "/sized")
+	require.NoError(t, err)
+	resp.Body.Close()
+	require.Equal(t, int64(size), resp.ContentLength)
+}
+
+func TestEventsArriveAsTheyHappen(t *testing.T) {
+	next := make(chan string)
+	w := newWorld(t, withControl(t, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		rw.WriteHeader(200)
+		rw.(http.Flusher).Flush()
+		for {
+			select {
+			case e := <-next:
+				fmt.Fprintf(rw, "data: %s\n\n", e)
+				rw.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	resp, err := http.Get("http://" + w.addr + "/api/playground/events")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for _, e := range []string{"one", "two"} {
+		next <- e
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "data: "+e+"\n", line)
+		_, err = lines.ReadString('\n')
+		require.NoError(t, err)
+	}
+	// A drain ends the stream properly: the client sees its end, not a broken body.
+	w.stop()
+	_, err = lines.ReadString('\n')
+	require.Equal(t, io.EOF, err)
+}
+
+func TestControlThatDiesWhileItAnswers(t *testing.T) {
+	serve := withControl(t, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Length", "1000000")
+		_, _ = io.WriteString(rw, strings.Repeat("half", 100_000))
+		rw.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	w := newWorld(t, serve)
+	resp, err := http.Get("http://" + w.addr + "/x")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	_, err = io.ReadAll(resp.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
+func TestForwardedNames(t *testing.T) {
+	for _, name := range []string{"Connection", "TRANSFER-ENCODING", "te", "Upgrade"} {
+		require.True(t, hopByHop(name), name)
+	}
+	require.False(t, hopByHop(api.HeaderIdempotencyKey))
+	require.True(t, named("close, X-a ,b", "x-A"))
+	require.False(t, named("close", ""))
+	var _ net.Conn = (*controlConn)(nil)
+}

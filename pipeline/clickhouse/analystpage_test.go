@@ -1,0 +1,229 @@
+package clickhouse
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+)
+
+// thePage is what analysts read.
+const thePage = "../../deploy/analysts.md"
+
+// section is a part of the page under a heading.
+func section(t *testing.T, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile(thePage)
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(text), "\n"+heading+"\n")
+	require.True(t, found, heading)
+	if end := regexp.MustCompile(`(?m)^` + strings.Repeat("#", strings.Count(heading, "#")) + ` `).FindStringIndex(rest); end != nil {
+		rest = rest[:end[0]]
+	}
+	return rest
+}
+
+// fenced are the blocks of a language.
+func fenced(text, language string) (blocks []string) {
+	for _, match := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, match[1])
+	}
+	return blocks
+}
+
+// play is a delivery of the page's example.
+type play struct {
+	right, substrate, rendered, issued, reason, basis string
+	ms, impressions                                   int64
+	completion, anchor, node, key, idempotency        string
+}
+
+// plays are two days of three rights.
+var plays = []play{
+	{"rgh_ctv", "CTV", "01 08:00:00", "01 08:00:01", "METERED", "viewable", 10_000, 10_000, "complete", "lobby-1", "nod_a", "sig_1", ""},
+	{"rgh_ctv", "CTV", "01 08:30:00", "01 08:30:02", "METERED", "viewable", 5_000, 10_000, "midpoint", "lobby-1", "nod_a", "sig_1", "twice"},
+	{"rgh_ctv", "CTV", "01 09:00:00", "01 09:00:03", "NOT_VIEWABLE", "none", 0, 0, "complete", "lobby-2", "nod_a", "sig_1", ""},
+	{"rgh_ctv", "CTV", "01 08:30:00", "01 08:31:00", "METERED", "viewable", 5_000, 10_000, "midpoint", "lobby-1", "nod_b", "sig_2", "twice"},
+	{"rgh_dooh", "DOOH", "01 20:00:00", "01 22:00:00", "METERED", "gross", 30_000, 25_000, "none", "mall-1", "nod_b", "sig_2", ""},
+	{"rgh_dooh", "DOOH", "02 20:00:00", "02 20:00:01", "METERED", "gross", 20_000, 25_000, "none", "mall-1", "nod_b", "sig_2", ""},
+	{"rgh_audio", "AUDIO", "02 08:15:00", "02 08:15:01", "BELOW_AUDIBLE_BAR", "none", 0, 0, "none", "mall-2", "nod_a", "sig_1", ""},
+	{"rgh_ctv", "CTV", "02 08:45:00", "02 08:45:01", "METERED", "viewable", 15_000, 10_000, "started", "lobby-2", "nod_a", "sig_3", ""},
+}
+
+// forThePage is a warehouse with the rows of the page's example, of the analyst's tenant, and
+// the same once more of another.
+func forThePage(t *testing.T) *Warehouse {
+	const name = "analyst_test"
+	cfg := onServer(t, variable(t, native), name)
+	dropped(t, cfg, name)
+	_, err := Migrate(t.Context(), cfg, false)
+	require.NoError(t, err)
+	w := mustOpen(t, cfg)
+	var rows []pipeline.Row
+	for _, tenant := range []string{"tnt_a", "tnt_b"} {
+		event := func(kind, subject, data string) {
+			r := delivery(tenant, int64(len(rows)), midnight.Add(10*time.Hour), "")
+			r.Type, r.Delivery, r.SubjectID = kind, nil, subject
+			var err error
+			r.Event, err = json.Marshal(map[string]any{"data": json.RawMessage(data)})
+			require.NoError(t, err)
+			rows = append(rows, r)
+		}
+		rule := func(kind, id string, change map[string]any) { event(kind, id, string(record(t, id, change))) }
+		share := func(counterparty string, bps int) any {
+			return map[string]any{"bps": bps, "counterpartyId": counterparty}
+		}
+		named := func(name, value string) any { return map[string]any{"basisId": nil, name: value} }
+		event("right.issued", "rgh_ctv", `{"id":"rgh_ctv","scope":{"campaigns":["spring"]},"substrate":"CTV"}`)
+		event("right.issued", "rgh_dooh", `{"id":"rgh_dooh","scope":{"campaigns":["spring","autumn"]},"substrate":"DOOH"}`)
+		event("right.issued", "rgh_audio", `{"id":"rgh_audio","scope":{},"substrate":"AUDIO"}`)
+		rule("settlement_rule.created", "rul_view", map[string]any{"price": "0.5", "match": named("meteringBasis", "viewable")})
+		rule("settlement_rule.created", "rul_dooh", map[string]any{
+			"price": "8", "unit": "CPM", "currency": "EUR", "match": named("substrate", "DOOH"), "shares": []any{share("cpy_publisher", 10_000)},
+		})
+		rule("settlement_rule.changed", "rul_view", map[string]any{
+			"price": "0.15", "match": named("meteringBasis", "viewable"), "shares": []any{share("cpy_publisher", 7_000), share("cpy_platform", 3_000)},
+		})
+		event(pipeline.TypeRefusals, "nod_a", `{"counts":[{"count":2,"rightId":"rgh_ctv","rule":"messaging-optout"},
+			{"count":1,"rightId":"rgh_dooh","rule":"licensed-region-mismatch"},{"count":1,"rightId":"rgh_dooh","rule":"substrate-not-covered"}]}`)
+		for _, p := range plays {
+			moment := func(text string) time.Time {
+				at, err := time.Parse(time.DateTime, "2026-12-"+text)
+				require.NoError(t, err)
+				return at
+			}
+			r := delivery(tenant, int64(len(rows)), moment(p.issued), p.idempotency)
+			r.Node = p.node
+			d := r.Delivery
+			d.RightID, d.Substrate, d.RenderedAt, d.Reason, d.MeteringBasis, d.Metered = p.right, p.substrate, moment(p.rendered), p.reason, p.basis, p.reason == "METERED"
+			d.QuantityMs, d.Impressions, d.Completion, d.SpatialAnchorID, d.SigningKeyID = p.ms, p.impressions, p.completion, p.anchor, p.key
+			rows = append(rows, r)
+		}
+	}
+	require.NoError(t, w.Load(t.Context(), batch(rows)))
+	return w
+}
+
+// Each query of the page, asked by an analyst, has the answer that stands below it.
+func TestThePagesQueries(t *testing.T) {
+	forThePage(t)
+	conn := asAnalyst(t)
+	queries := section(t, "## Queries")
+	asked, answers := fenced(queries, "sql"), fenced(queries, "text")
+	require.Len(t, asked, 11)
+	require.Len(t, answers, len(asked))
+	for i, query := range asked {
+		rows, err := conn.Query(t.Context(), query)
+		require.NoError(t, err, query)
+		got := strings.Join(rows.Columns(), " ") + "\n"
+		require.NoError(t, rows.Close())
+		rows, err = conn.Query(t.Context(), "SELECT formatRow('TSV', *) FROM ("+query+")")
+		require.NoError(t, err, query)
+		for rows.Next() {
+			var line string
+			require.NoError(t, rows.Scan(&line))
+			got += strings.Join(strings.Fields(line), " ") + "\n"
+		}
+		require.NoError(t, rows.Err())
+		require.NoError(t, rows.Close())
+		want := ""
+		for line := range strings.Lines(answers[i]) {
+			want += strings.Join(strings.Fields(line), " ") + "\n"
+		}
+		require.Equal(t, want, got, query)
+	}
+}
+
+// The page lists the columns that the views have.
+func TestThePagesColumns(t *testing.T) {
+	w := mustOpen(t, fresh(t, variable(t, native)))
+	rows, err := w.conn.Query(t.Context(), `SELECT table, name, type FROM system.columns
+		WHERE database = currentDatabase() AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND engine = 'View') ORDER BY table, position`)
+	require.NoError(t, err)
+	defer rows.Close()
+	have := map[string][]string{}
+	for rows.Next() {
+		var view, name, kind string
+		require.NoError(t, rows.Scan(&view, &name, &kind))
+		if kind == "LowCardinality(String)" { // for who asks, a String
+			kind = "String"
+		}
+		have[view] = append(have[view], name+" "+kind)
+	}
+	require.NoError(t, rows.Err())
+	require.Len(t, have, 5)
+	for view, columns := range have {
+		var listed []string
+		for _, match := range regexp.MustCompile("(?m)^\\| `(.*?)` \\| `(.*?)` \\|").FindAllStringSubmatch(section(t, "### "+view), -1) {
+			listed = append(listed, match[1]+" "+match[2])
+		}
+		require.Equal(t, columns, listed, view)
+	}
+}
+
+// aged is a warehouse with a rule and two deliveries, one of which and the rule are years old.
+func aged(t *testing.T) (w *Warehouse, database string, now time.Time) {
+	cfg := fresh(t, variable(t, native))
+	w, now = mustOpen(t, cfg), time.Now().UTC().Truncate(time.Second)
+	long := time.Date(2020, 1, 15, 12, 0, 0, 0, time.UTC)
+	rule := ruleRow(t, "tnt_a", 1, "settlement_rule.created", record(t, "rul_1", map[string]any{"effectiveFrom": "2020-01-01T00:00:00.000Z"}))
+	rule.EventID, rule.At = "evt_rule", long
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{delivery("tnt_a", 0, long, "long ago"), rule, delivery("tnt_a", 2, now, "now")})))
+	opt, err := cfg.options()
+	require.NoError(t, err)
+	return w, opt.Auth.Database, now
+}
+
+// requireAged requires that the old delivery is gone, and neither the rule nor what is young.
+func requireAged(t *testing.T, w *Warehouse, now time.Time) {
+	t.Helper()
+	require.Equal(t, map[string]int64{"settlement_rule.created": 1, "delivery.recorded": 1}, twoColumns(t, w.conn, `SELECT type, toInt64(count()) FROM events GROUP BY type`))
+	require.Equal(t, map[string]int64{now.Format(time.DateOnly): 1}, twoColumns(t, w.conn, `SELECT toString(toDate(at)), toInt64(count()) FROM private_parts GROUP BY at`))
+	require.Equal(t, map[string]int64{now.Format(time.DateOnly): 1}, twoColumns(t, w.conn, `SELECT toString(toDate(at)), toInt64(count()) FROM idempotency_keys GROUP BY at`))
+	require.Equal(t, map[string]int64{"rul_1": 1}, twoColumns(t, w.conn, `SELECT rule_id, receipts FROM settlement_lines`), "the old rule rates what is left")
+}
+
+// What the page says of retention deletes old deliveries, and no rule.
+func TestThePagesRetention(t *testing.T) {
+	blocks := fenced(section(t, "## Retention"), "sql")
+	require.Len(t, blocks, 2)
+	run := func(w *Warehouse, database, block string) {
+		block = strings.NewReplacer("muniment.", quoted(database)+".", "'muniment'", "'"+database+"'", "202511", "202001", "2025-11-30", "2020-01-15").Replace(block)
+		for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(block), ";"), ";") {
+			require.NoError(t, w.conn.Exec(t.Context(), statement+" SETTINGS mutations_sync = 2"), statement)
+		}
+	}
+	t.Run("by age", func(t *testing.T) {
+		w, database, now := aged(t)
+		run(w, database, blocks[0])
+		requireAged(t, w, now)
+	})
+	t.Run("by hand", func(t *testing.T) {
+		w, database, now := aged(t)
+		run(w, database, blocks[1])
+		requireAged(t, w, now)
+	})
+}
+
+// The questions for sizes can be asked of any warehouse.
+func TestThePagesSizes(t *testing.T) {
+	w, database, _ := aged(t)
+	text := section(t, "## A billion receipts a month")
+	asked, answers := fenced(text, "sql"), fenced(text, "text")
+	require.Len(t, asked, 2)
+	require.Len(t, answers, len(asked))
+	for i, query := range asked {
+		query = strings.NewReplacer("muniment.", quoted(database)+".", "'muniment'", "'"+database+"'").Replace(query)
+		rows, err := w.conn.Query(t.Context(), query)
+		require.NoError(t, err, query)
+		header, _, _ := strings.Cut(answers[i], "\n")
+		require.Equal(t, strings.Fields(header), rows.Columns())
+		require.NoError(t, rows.Close())
+	}
+}

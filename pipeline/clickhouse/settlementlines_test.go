@@ -1,0 +1,167 @@
+package clickhouse
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/settle"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// ruleRow is the row of an event of a rule.
+func ruleRow(t *testing.T, tenant string, offset int64, event string, record []byte) pipeline.Row {
+	t.Helper()
+	r := delivery(tenant, offset, midnight, "")
+	r.Type, r.Delivery = event, nil
+	var err error
+	r.Event, err = json.Marshal(map[string]any{"data": json.RawMessage(record), "type": event})
+	require.NoError(t, err)
+	return r
+}
+
+// record is that of a rule, as events have it, with some members changed.
+func record(t *testing.T, id string, change map[string]any) []byte {
+	t.Helper()
+	members := map[string]any{
+		"cap": nil, "createdAt": "2026-11-01T00:00:00.000Z", "currency": "USD", "effectiveFrom": "2026-11-01T00:00:00.000Z", "effectiveUntil": nil, "id": id,
+		"match":   map[string]any{"basisId": nil, "completion": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil},
+		"minimum": nil, "price": "0.5", "priority": 0, "revision": 1, "shares": []any{map[string]any{"bps": 10_000, "counterpartyId": "cpy_a"}},
+		"state": "ACTIVE", "unit": "EVENT", "updatedAt": "2026-11-01T00:00:00.000Z",
+	}
+	for name, value := range change {
+		members[name] = value
+	}
+	text, err := json.Marshal(members)
+	require.NoError(t, err)
+	return text
+}
+
+// drawRule draws the record of a rule that begins and ends around midnight.
+func drawRule(t *testing.T, random *rand.Rand, id string) []byte {
+	some := func(values ...any) any { return values[random.IntN(len(values))] }
+	moment := func(from int) string {
+		return midnight.Add(time.Duration(from+random.IntN(10)) * time.Minute).Format("2006-01-02T15:04:05.000Z")
+	}
+	shares, left := []any{}, 10_000
+	for i := range random.IntN(4) {
+		bps := 1 + random.IntN(left/2)
+		shares = append(shares, map[string]any{"bps": bps, "counterpartyId": fmt.Sprint("cpy_", (i+random.IntN(2)*5)*7%10)})
+		left -= bps
+	}
+	shares = append(shares, map[string]any{"bps": left, "counterpartyId": "cpy_last"})
+	return record(t, id, map[string]any{
+		"match": map[string]any{
+			"rightId": some(nil, nil, "rgh_0", "rgh_1"), "basisId": some(nil, nil, "bas_1", "bas_2"), "substrate": some(nil, nil, "CTV", "DOOH"),
+			"meteringBasis": some(nil, nil, "viewable", "gross"), "completion": some(nil, nil, "none", "complete"),
+		},
+		"unit":     some("EVENT", "MS", "SECOND", "IMPRESSION", "CPM"),
+		"price":    some("0", "0.000000001", "0.0000015", "0.5", "12.345678901", "9223372036.854775807"),
+		"priority": random.IntN(3), "shares": shares,
+		"effectiveFrom": some("2026-01-01T00:00:00.000Z", moment(-10)), "effectiveUntil": some(nil, "9999-12-31T00:00:00.000Z", moment(0)),
+	})
+}
+
+// drawDelivery draws a delivery around midnight, of one day or the next.
+func drawDelivery(random *rand.Rand, tenant string, offset int64) pipeline.Row {
+	r := delivery(tenant, offset, midnight.Add(time.Duration(random.IntN(25)-12)*time.Minute), []string{"", "", "key 1"}[random.IntN(3)])
+	d := r.Delivery
+	d.RenderedAt = r.At
+	d.RightID, d.BasisID, d.Substrate = fmt.Sprint("rgh_", random.IntN(3)), fmt.Sprint("bas_", 1+random.IntN(3)), []string{"CTV", "DOOH"}[random.IntN(2)]
+	d.MeteringBasis, d.Completion = []string{"viewable", "gross"}[random.IntN(2)], []string{"none", "complete", "midpoint"}[random.IntN(3)]
+	d.QuantityMs, d.Impressions = []int64{random.Int64N(20_000), random.Int64N(1 << 36)}[random.IntN(2)], 1+random.Int64N(1_000_000)
+	if random.IntN(8) == 0 {
+		d.Metered, d.Reason, d.MeteringBasis, d.QuantityMs, d.Impressions, d.Completion = false, "BELOW_DWELL", "none", 0, 0, "none"
+	}
+	return r
+}
+
+// linesOf is what the view says of a tenant, as texts.
+func linesOf(t *testing.T, w *Warehouse, tenant string) (lines []string) {
+	t.Helper()
+	// Rating counts what is unrated for one reason together, whichever rules would have rated it.
+	rows, err := w.conn.Query(t.Context(), `SELECT toString(day), right_id, metering_basis, if(unrated = '', rule_id, unrated) AS by,
+			sum(receipts), sum(quantity_ms), toInt64(sum(impressions) * 10000), toString(amount), arrayMap(s -> toString(s), shares)
+		FROM settlement_lines WHERE tenant_id = ? GROUP BY day, right_id, metering_basis, by, amount, shares`, tenant)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var day, right, basis, rule, amount string
+		var receipts, ms, impressions int64
+		var shares []string
+		require.NoError(t, rows.Scan(&day, &right, &basis, &rule, &receipts, &ms, &impressions, &amount, &shares))
+		lines = append(lines, lineText(day, right, basis, rule, receipts, ms, impressions, amount, shares))
+	}
+	require.NoError(t, rows.Err())
+	return lines
+}
+
+func lineText(day, right, basis, rule string, receipts, ms, impressions int64, amount string, shares []string) string {
+	return fmt.Sprintln(day, right, basis, rule, receipts, ms, impressions, amount, shares)
+}
+
+// The view rates each day as the sealing of packs does, to the last millionth.
+func TestSettlementLinesAreRated(t *testing.T) {
+	w := mustOpen(t, fresh(t, variable(t, native)))
+	random := rand.New(rand.NewPCG(7, 1))
+	const worlds = 40
+	var rows []pipeline.Row
+	want := map[string][]string{}
+	seen := map[string]int{}
+	for world := range worlds {
+		tenant, offset := fmt.Sprintf("tnt_%02d", world), int64(len(rows))
+		records := map[string][]byte{}
+		for n := range random.IntN(12) { // some are events of one rule: the last one counts
+			id, event := fmt.Sprint("rul_", random.IntN(8)), "settlement_rule.created"
+			if records[id] != nil {
+				event = "settlement_rule.changed"
+			}
+			records[id] = drawRule(t, random, id)
+			rows = append(rows, ruleRow(t, tenant, offset+int64(n), event, records[id]))
+		}
+		var rules []sealer.SettlementRule
+		for _, record := range records {
+			rules = append(rules, sealer.SettlementRule{Record: record})
+		}
+		days, repeated := map[string][]sealer.Metered{}, false
+		for range random.IntN(40) {
+			r := drawDelivery(random, tenant, int64(len(rows)))
+			rows = append(rows, r)
+			d := r.Delivery
+			duplicate := d.Idempotency != "" && repeated
+			repeated = repeated || d.Idempotency != ""
+			if d.Metered && !duplicate {
+				day := d.RenderedAt.Format(time.DateOnly)
+				days[day] = append(days[day], sealer.Metered{
+					RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion,
+					RenderedAt: d.RenderedAt, Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
+				})
+			}
+		}
+		for day, metered := range days {
+			lines, unrated, err := settle.Rate(rules, slices.Values(metered))
+			require.NoError(t, err)
+			for _, l := range lines {
+				seen["line"]++
+				want[tenant] = append(want[tenant], lineText(day, l.RightID, l.MeteringBasis, l.RuleID, l.Receipts, l.QuantityMs, l.Impressions, l.Amount, l.Shares))
+			}
+			for _, u := range unrated {
+				seen[u.Reason]++
+				want[tenant] = append(want[tenant], lineText(day, u.RightID, u.MeteringBasis, u.Reason, u.Receipts, u.QuantityMs, u.Impressions, "0", nil))
+			}
+		}
+	}
+	require.NoError(t, w.Load(t.Context(), batch(rows)))
+	for tenant, lines := range want {
+		require.ElementsMatch(t, lines, linesOf(t, w, tenant), tenant)
+	}
+	for _, what := range []string{"line", "NO_RULE", "AMOUNT_TOO_LARGE"} {
+		require.Positive(t, seen[what], what)
+	}
+}

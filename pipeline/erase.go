@@ -1,0 +1,190 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"muniment/sealer"
+)
+
+// SubjectKey is the secret key of the hashes of references to persons. A plain hash of an
+// e-mail address could be found by hashing guesses, and the hash of an erased person stands
+// in events that are kept for ever.
+type SubjectKey [32]byte
+
+// Hash names an erased person of a tenant: base64url HMAC-SHA256(key, tenantID ‖ 0 ‖
+// subject). The hash of the empty subject is empty.
+func (k SubjectKey) Hash(tenantID, subject string) string {
+	if subject == "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, k[:])
+	mac.Write([]byte(tenantID))
+	mac.Write([]byte{0})
+	mac.Write([]byte(subject))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Tombstone says that a person was erased: the private parts of the tenant's events that name
+// the person and are not younger than Until are gone for good.
+type Tombstone struct {
+	TenantID string
+	// SubjectHash is the person, as SubjectKey.Hash has it.
+	SubjectHash string
+	// Until is compared with the events' own times, in whole milliseconds.
+	Until time.Time
+}
+
+// Eraser is the half of a Warehouse that erasure needs.
+type Eraser interface {
+	// Erase stores tombstones for ever, and deletes the private parts that they cover, with
+	// their salts: when it returns nil, no byte of these is in the warehouse's files, and
+	// none comes back, whatever is loaded before, meanwhile and later, again and in any
+	// order. Of a quarantined record, whose time can't be trusted, all that names the person
+	// is deleted. After an error any of it may be done; the call is repeated until it
+	// succeeds. The events, and all that is computed from them, stay.
+	//
+	// key is the key of the hashes, the same in every call; with another one the call fails
+	// with ErrOtherKey. Rows that name persons can be loaded after the first call, which may
+	// have no tombstones (see ErrErasedUnknown).
+	Erase(ctx context.Context, key SubjectKey, list []Tombstone) error
+	// CountSubject counts what Erase would delete of a person, of all times.
+	CountSubject(ctx context.Context, tenantID, subjectHash string) (SubjectCount, error)
+}
+
+// SubjectCount is how much a warehouse holds of a person: events with a private part that
+// names the person, and quarantined records.
+type SubjectCount struct{ PrivateParts, Quarantined int64 }
+
+var (
+	// ErrErasedUnknown refuses a batch with a row that names a person before the first
+	// Erase: the warehouse may be a new one, which is filled from the log. The loader tries
+	// again.
+	ErrErasedUnknown = errors.New("warehouse doesn't know yet which persons were erased")
+	// ErrOtherKey: the hashes of a warehouse are of another key. The warehouse belongs to
+	// another service, or the key was lost.
+	ErrOtherKey = errors.New("warehouse knows erased persons by another key")
+)
+
+// DataSubject is the person that the row's private part names; empty for none.
+func (r *Row) DataSubject() string { return sealer.DataSubject(r.Private) }
+
+// Erased is the set of erased persons, as an engine keeps it in memory. It is immutable.
+type Erased struct {
+	Key SubjectKey
+	// until is the youngest tombstone of each person, by tenant and hash, in milliseconds.
+	until map[[2]string]int64
+}
+
+// NewErased gathers tombstones.
+func NewErased(key SubjectKey, list []Tombstone) *Erased {
+	e := &Erased{Key: key, until: make(map[[2]string]int64, len(list))}
+	for _, t := range list {
+		person := [2]string{t.TenantID, t.SubjectHash}
+		if have, ok := e.until[person]; !ok || have < t.Until.UnixMilli() {
+			e.until[person] = t.Until.UnixMilli()
+		}
+	}
+	return e
+}
+
+// Len is how many persons were erased.
+func (e *Erased) Len() int { return len(e.until) }
+
+// Covers reports whether a tombstone would change nothing.
+func (e *Erased) Covers(t Tombstone) bool {
+	until, ok := e.until[[2]string{t.TenantID, t.SubjectHash}]
+	return ok && until >= t.Until.UnixMilli()
+}
+
+// Private returns what is to be kept of a row's private part, nothing for an erased person,
+// and the hash of the person that it names. With a nil Erased a row that names a person is
+// ErrErasedUnknown.
+func (e *Erased) Private(r *Row) (private []byte, subjectHash string, err error) {
+	subject := r.DataSubject()
+	switch {
+	case subject == "":
+		return r.Private, "", nil
+	case e == nil:
+		return nil, "", ErrErasedUnknown
+	}
+	subjectHash = e.Key.Hash(r.TenantID, subject)
+	if until, ok := e.until[[2]string{r.TenantID, subjectHash}]; ok && r.At.UnixMilli() <= until {
+		return nil, "", nil
+	}
+	return r.Private, subjectHash, nil
+}
+
+// Record returns what is to be kept of a quarantined record: all of it, or all but the
+// private part and an event that names an erased person. Such a record need not be sound, so
+// every text at the place of a reference counts as one.
+func (e *Erased) Record(s Quarantined) (record []byte, err error) {
+	subjects := subjectsIn(s.Record)
+	if len(subjects) == 0 {
+		return s.Record, nil
+	}
+	if e == nil {
+		return nil, ErrErasedUnknown
+	}
+	if !e.any(s.TenantID, subjects) {
+		return s.Record, nil
+	}
+	r, err := sealer.ParseRecord(s.Record)
+	if err != nil {
+		return nil, nil // where in it the person is named is unknown
+	}
+	r.Private = nil
+	if e.any(s.TenantID, subjectsIn(r.Event)) {
+		r.Event = nil
+	}
+	return sealer.AppendRecord(nil, &r), nil
+}
+
+// Names reports whether a quarantined record names a person of a tenant. A record without a
+// readable tenant may be of any tenant.
+func (k SubjectKey) Names(s Quarantined, tenantID, subjectHash string) bool {
+	return (s.TenantID == tenantID || s.TenantID == "") && k.names(subjectsIn(s.Record), tenantID, subjectHash)
+}
+
+func (k SubjectKey) names(subjects []string, tenantID, subjectHash string) bool {
+	return slices.ContainsFunc(subjects, func(subject string) bool { return k.Hash(tenantID, subject) == subjectHash })
+}
+
+func (e *Erased) any(tenantID string, subjects []string) bool {
+	for _, subject := range subjects {
+		if _, ok := e.until[[2]string{tenantID, e.Key.Hash(tenantID, subject)}]; ok {
+			return true
+		}
+	}
+	if tenantID != "" {
+		return false
+	}
+	for person := range e.until {
+		if e.Key.names(subjects, person[0], person[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// subjectsIn lists the texts behind each name of the field, in bytes of any kind.
+func subjectsIn(b []byte) (subjects []string) {
+	for {
+		_, behind, found := bytes.Cut(b, []byte(`"dataSubject":`))
+		if !found {
+			return subjects
+		}
+		b = behind
+		var subject string
+		if json.NewDecoder(bytes.NewReader(b)).Decode(&subject) == nil && subject != "" {
+			subjects = append(subjects, subject)
+		}
+	}
+}

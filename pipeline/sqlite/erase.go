@@ -1,0 +1,245 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muniment/pipeline"
+)
+
+// Erase implements pipeline.Eraser. Storing the tombstones and deleting what they cover is one
+// transaction; then it empties the write-ahead log.
+func (w *Warehouse) Erase(ctx context.Context, key pipeline.SubjectKey, list []pipeline.Tombstone) error {
+	done, err := w.done(ctx, key, list)
+	if err == nil && !done {
+		w.emptied.Store(false)
+		err = w.change(ctx, func(l *load) error {
+			if err := l.notice(pipeline.Batch{}); err != nil {
+				return err
+			}
+			defer l.forget() // the cache of erased persons is outdated, committed or not
+			return l.erase(key, list)
+		})
+		if err == nil {
+			err = w.emptyLog(ctx)
+		}
+		w.emptied.Store(err == nil)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot erase from the warehouse: %w", err)
+	}
+	return nil
+}
+
+// done reports whether an earlier call of this process has done all of it: Erase is called
+// again and again.
+func (w *Warehouse) done(ctx context.Context, key pipeline.SubjectKey, list []pipeline.Tombstone) (bool, error) {
+	if !w.emptied.Load() {
+		return false, nil
+	}
+	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	erased, err := readErased(ctx, tx)
+	if err != nil || erased == nil || erased.Key != key {
+		return false, err
+	}
+	return !slices.ContainsFunc(list, func(t pipeline.Tombstone) bool { return !erased.Covers(t) }), nil
+}
+
+func (l *load) erase(key pipeline.SubjectKey, list []pipeline.Tombstone) error {
+	have, ok, err := subjectKey(l.ctx, l.Tx)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		if err := l.exec(`INSERT INTO subject_key (key) VALUES (?)`, key[:]); err != nil {
+			return err
+		}
+	case have != key:
+		return pipeline.ErrOtherKey
+	}
+	for _, t := range list {
+		var until int64
+		err := l.QueryRowContext(l.ctx, `SELECT until FROM tombstones WHERE tenant_id = ? AND subject_hash = ?`, t.TenantID, t.SubjectHash).Scan(&until)
+		if err == nil && until >= t.Until.UnixMilli() {
+			continue // its transaction has deleted what it covers
+		}
+		if err := none(err); err != nil {
+			return err
+		}
+		err = l.exec(`INSERT OR REPLACE INTO tombstones (tenant_id, subject_hash, until) VALUES (?, ?, ?)`, t.TenantID, t.SubjectHash, t.Until.UnixMilli())
+		if err != nil {
+			return err
+		}
+		texts, err := textsOf(l.ctx, l.Tx, key, t, l.unsearched)
+		if err != nil {
+			return err
+		}
+		for _, text := range texts {
+			if err := l.exec(`UPDATE texts SET private = NULL WHERE text = ?`, text); err != nil {
+				return err
+			}
+		}
+	}
+	return l.eraseQuarantined(key, list)
+}
+
+// eraseQuarantined deletes from the quarantined records, which are few, what the tombstones
+// cover.
+func (l *load) eraseQuarantined(key pipeline.SubjectKey, list []pipeline.Tombstone) error {
+	erased := pipeline.NewErased(key, list)
+	all, err := collect(l.ctx, l.Tx, scanQuarantined, `SELECT `+quarantinedColumns+` FROM set_aside`)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		record, err := erased.Record(s)
+		if err != nil || len(record) == len(s.Record) {
+			continue
+		}
+		if err := l.exec(`UPDATE set_aside SET record = ? WHERE (log_partition, generation, position) = (?, ?, ?)`,
+			verbatim(record), int64(s.Position.Partition), int64(s.Position.Generation), s.Position.Offset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emptyLog moves the write-ahead log into the file, and empties it. It waits for running
+// queries.
+func (w *Warehouse) emptyLog(ctx context.Context) error {
+	for {
+		var busy, frames, moved int
+		if err := w.write.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &moved); err != nil {
+			return fmt.Errorf("cannot empty the write-ahead log: %w", err)
+		}
+		if busy == 0 {
+			return nil
+		}
+		if err := pipeline.Pause(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// CountSubject implements pipeline.Eraser.
+func (w *Warehouse) CountSubject(ctx context.Context, tenantID, subjectHash string) (n pipeline.SubjectCount, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot count what names a person: %w", err)
+		}
+	}()
+	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return n, err
+	}
+	defer tx.Rollback()
+	key, ok, err := subjectKey(ctx, tx)
+	if err != nil || !ok {
+		return n, err
+	}
+	texts, err := textsOf(ctx, tx, key, pipeline.Tombstone{TenantID: tenantID, SubjectHash: subjectHash, Until: instant(never.first)}, w.writer.unsearched)
+	if err != nil {
+		return n, err
+	}
+	n.PrivateParts = int64(len(texts))
+	err = each(ctx, tx, func(scan func(...any) error) error {
+		s, err := scanQuarantined(scan)
+		if err == nil && key.Names(s, tenantID, subjectHash) {
+			n.Quarantined++
+		}
+		return err
+	}, `SELECT `+quarantinedColumns+` FROM set_aside`)
+	return n, err
+}
+
+// textsOf lists the texts with a private part that a tombstone covers.
+func textsOf(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pipeline.Tombstone, unsearched bool) (texts []int64, err error) {
+	var tenant int64
+	if err := tx.QueryRowContext(ctx, `SELECT tenant FROM tenants WHERE tenant_id = ?`, t.TenantID).Scan(&tenant); err != nil {
+		return nil, none(err)
+	}
+	look := func(where string, args ...any) error {
+		return each(ctx, tx, func(scan func(...any) error) error {
+			var text int64
+			r := pipeline.Row{}
+			if err := scan(&text, &r.Private); err != nil {
+				return err
+			}
+			if key.Hash(t.TenantID, r.DataSubject()) == t.SubjectHash {
+				texts = append(texts, text)
+			}
+			return nil
+		}, `SELECT text, x.private FROM events AS e CROSS JOIN texts AS x USING (text)
+			WHERE e.tenant = ? AND e.at <= ? AND x.private IS NOT NULL`+where, append([]any{tenant, t.Until.UnixMilli()}, args...)...)
+	}
+	if unsearched {
+		return texts, look("")
+	}
+	blocks, err := collect(ctx, tx, func(scan func(...any) error) (b block, err error) {
+		err = scan(&b.generation, &b.number)
+		return b, err
+	}, marked+` GROUP BY 1, 2`, tenant, markOf(t.SubjectHash))
+	for _, b := range blocks {
+		if err == nil {
+			err = look(` AND e.generation = ? AND e.position >= ? AND e.position < ?`, b.generation, b.number*blockRows, (b.number+1)*blockRows)
+		}
+	}
+	return texts, err
+}
+
+// subjectKey is the key of the persons' hashes; ok is false before the first Erase.
+func subjectKey(ctx context.Context, tx *sql.Tx) (key pipeline.SubjectKey, ok bool, err error) {
+	var b []byte
+	err = tx.QueryRowContext(ctx, `SELECT key FROM subject_key`).Scan(&b)
+	if errors.Is(err, sql.ErrNoRows) {
+		return key, false, nil
+	}
+	return key, copy(key[:], b) == len(key), err
+}
+
+// hashOfSubject is the hash of the person that q selects; empty for none.
+func hashOfSubject(ctx context.Context, tx *sql.Tx, q pipeline.EventQuery) (string, error) {
+	if q.DataSubject == "" {
+		return "", nil
+	}
+	key, _, err := subjectKey(ctx, tx)
+	return key.Hash(q.TenantID, q.DataSubject), err
+}
+
+// leaveOut removes the private parts of erased persons from the rows that were picked.
+func (l *load) leaveOut(b pipeline.Batch) (err error) {
+	if l.erased == nil {
+		if l.erased, err = readErased(l.ctx, l.Tx); err != nil {
+			return fmt.Errorf("cannot read the erased persons: %w", err)
+		}
+	}
+	for _, n := range l.rows {
+		if n.private, n.subject, err = l.erased.Private(n.Row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readErased reads which persons were erased; nil if that is not known.
+func readErased(ctx context.Context, tx *sql.Tx) (*pipeline.Erased, error) {
+	key, ok, err := subjectKey(ctx, tx)
+	if err != nil || !ok {
+		return nil, err
+	}
+	list, err := collect(ctx, tx, func(scan func(...any) error) (t pipeline.Tombstone, err error) {
+		var until int64
+		err = scan(&t.TenantID, &t.SubjectHash, &until)
+		t.Until = instant(until)
+		return t, err
+	}, `SELECT tenant_id, subject_hash, until FROM tombstones`)
+	return pipeline.NewErased(key, list), err
+}

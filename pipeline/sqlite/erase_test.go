@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/pipeline/conform"
+)
+
+// files are those of a folder in which a text stands.
+func files(tb testing.TB, folder, text string) (list []string) {
+	tb.Helper()
+	all, err := filepath.Glob(filepath.Join(folder, "*"))
+	require.NoError(tb, err)
+	for _, file := range all {
+		b, err := os.ReadFile(file)
+		require.NoError(tb, err)
+		if bytes.Contains(b, []byte(text)) {
+			list = append(list, filepath.Base(file))
+		}
+	}
+	return list
+}
+
+// TestEraseLeavesNoByte in the file and its write-ahead log, wherever the private parts stood:
+// small, of many pages, replaced by a copy at a lower position, and retracted.
+func TestEraseLeavesNoByte(t *testing.T) {
+	folder := t.TempDir()
+	w := mustOpen(t, filepath.Join(folder, "warehouse.db"))
+	key := pipeline.SubjectKey{4}
+	require.NoError(t, w.Erase(t.Context(), key, nil))
+	const subject, marker = "ada@example.org", "telemetry-of-ada"
+	var rows []pipeline.Row
+	for i := range int64(300) {
+		telemetry := fmt.Sprintf(`{"beamId":"%s","n":%d}`, strings.Repeat(marker, 1+int(i%50)*40), i)
+		if i%3 == 0 {
+			rows = append(rows, conform.Shown("tnt_a", i+1, subject, telemetry))
+		} else {
+			rows = append(rows, conform.Shown("tnt_a", i+1, "bob", `{"beamId":"bobs"}`))
+		}
+	}
+	load := func(from int64, rows ...pipeline.Row) {
+		require.NoError(t, w.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(from), Rows: rows, Next: rows[len(rows)-1].Position.Next()}))
+	}
+	load(1, rows...)
+	moved := rows[3]
+	moved.Position = conform.Place(0)
+	load(0, moved)
+	require.NotEmpty(t, files(t, folder, subject))
+	require.NotEmpty(t, files(t, folder, marker))
+
+	until := rows[len(rows)-1].At
+	stones := []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: key.Hash("tnt_a", subject), Until: until}}
+	require.NoError(t, w.Erase(t.Context(), key, stones))
+	load(0, append([]pipeline.Row{moved}, rows...)...)
+	require.Empty(t, files(t, folder, subject))
+	require.Empty(t, files(t, folder, marker))
+	require.NotEmpty(t, files(t, folder, "bobs"))
+	require.NoError(t, w.Close())
+	require.Empty(t, files(t, folder, marker), "after a checkpoint")
+}
+
+// TestEraseWaitsForAnswers: a running query may still read what was in the file.
+func TestEraseWaitsForAnswers(t *testing.T) {
+	folder := t.TempDir()
+	w := mustOpen(t, filepath.Join(folder, "warehouse.db"))
+	key := pipeline.SubjectKey{4}
+	require.NoError(t, w.Erase(t.Context(), key, nil))
+	row := conform.Shown("tnt_a", 0, "ada@example.org", `{}`)
+	require.NoError(t, w.Load(t.Context(), pipeline.Batch{Partition: 3, From: row.Position, Rows: []pipeline.Row{row}, Next: row.Position.Next()}))
+	question, err := w.read.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, question.QueryRow(`SELECT COUNT(*) FROM texts`).Scan(&n))
+	done := make(chan error)
+	go func() {
+		done <- w.Erase(t.Context(), key, []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: key.Hash("tnt_a", "ada@example.org"), Until: row.At.Add(time.Hour)}})
+	}()
+	require.Eventually(t, func() bool {
+		one, err := w.Event(t.Context(), "tnt_a", row.EventID)
+		return err == nil && len(one.Private) == 0
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, question.Rollback())
+	require.NoError(t, <-done)
+	require.Empty(t, files(t, folder, "ada@example.org"))
+}

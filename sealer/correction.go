@@ -1,0 +1,191 @@
+package sealer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// StatementCorrection makes a statement a correction: it restates a period in full, up to a later
+// end of the log and with the disputes of then, but by the rules by which it was stated first.
+type StatementCorrection struct {
+	// Changes are what became of lines and adjustments; by rightId, meteringBasis, ruleId and reason.
+	Changes []StatementChange `json:"changes"`
+	// Difference is the statement's total less that of Previous.
+	Difference string `json:"difference"`
+	// Of is the first statement of the period.
+	Of string `json:"of"`
+	// Payees are who gets more or less than by Previous, and how much; by counterpartyId.
+	Payees []StatementPayee `json:"payees"`
+	// Previous is Of, or the newest correction of it that was issued.
+	Previous StatementPrevious `json:"previous"`
+	// Rules names the pack up to which Of states the log. The rules are those that the log holds there.
+	Rules StatementAsOf `json:"rules"`
+}
+
+// StatementPrevious is what a correction repeats of the statement before it.
+type StatementPrevious struct {
+	AsOf        StatementAsOf `json:"asOf"`
+	SHA256      string        `json:"sha256"`
+	StatementID string        `json:"statementId"`
+	Total       string        `json:"total"`
+}
+
+// StatementChange is what became of a line, or, without a right, of what a rule's minimum or cap
+// makes, for one reason. A line that is in one of both statements alone counts as nothing in the other.
+type StatementChange struct {
+	// Amount is the difference of the shares that are shown; it may be negative, as Receipts may.
+	Amount        string `json:"amount"`
+	MeteringBasis string `json:"meteringBasis"`
+	Reason        string `json:"reason"` // DISPUTE or LATE
+	Receipts      int64  `json:"receipts"`
+	RightID       string `json:"rightId"`
+	RuleID        string `json:"ruleId"`
+}
+
+// The reasons of changes.
+const (
+	// ChangedByDispute: up to the end of the log that the previous statement states, the disputes
+	// of now make that of it.
+	ChangedByDispute = "DISPUTE"
+	// ChangedLate: what stands behind that end makes that of it.
+	ChangedLate = "LATE"
+)
+
+// Correct computes changes, difference and payees of the correction that s is, once it is settled:
+// all else has to be there, with the names of payees. then is s as it would be up to the end of the
+// log that the previous statement states. ErrAmount says that amounts can't be subtracted.
+func (s *Statement) Correct(previous, then *Statement) error {
+	c := s.Correction
+	disputed, err := Changes(previous, then, ChangedByDispute)
+	if err != nil {
+		return err
+	}
+	late, err := Changes(then, s, ChangedLate)
+	if err != nil {
+		return err
+	}
+	c.Changes = append(append([]StatementChange{}, disputed...), late...)
+	slices.SortFunc(c.Changes, compareChanges)
+	names, payees := make(map[string]string), sums{}
+	for _, p := range c.Payees {
+		names[p.CounterpartyID] = p.Name
+	}
+	for _, p := range s.Payees {
+		err = errors.Join(err, payees.add(p.CounterpartyID, p.Amount))
+	}
+	for _, p := range previous.Payees {
+		err = errors.Join(err, payees.subtract(p.CounterpartyID, p.Amount))
+	}
+	c.Payees = []StatementPayee{}
+	for _, id := range slices.Sorted(maps.Keys(payees)) {
+		if payees[id] != 0 {
+			c.Payees = append(c.Payees, StatementPayee{Amount: formatMicros(payees[id]), CounterpartyID: id, Name: names[id]})
+		}
+	}
+	difference := sums{}
+	err = errors.Join(err, difference.add("", s.Total), difference.subtract("", previous.Total))
+	if c.Difference = formatMicros(difference[""]); err != nil {
+		return err
+	}
+	return s.checkCorrection() // which adds up once more, in another order
+}
+
+// Changes are the changes between two statements of one period, all for the given reason, in
+// the order of StatementCorrection.Changes.
+func Changes(before, after *Statement, reason string) (changes []StatementChange, err error) {
+	type counted struct {
+		amounts  sums
+		receipts int64
+	}
+	all := make(map[StatementChange]*counted) // by what is left without amount and receipts
+	add := func(rightID, meteringBasis, ruleID string, receipts int64, shares []StatementShare, to func(sums, string) error) {
+		key := StatementChange{RightID: rightID, MeteringBasis: meteringBasis, RuleID: ruleID, Reason: reason}
+		if all[key] == nil {
+			all[key] = &counted{amounts: sums{}}
+		}
+		all[key].receipts += receipts
+		for _, share := range shares {
+			err = errors.Join(err, to(all[key].amounts, share.Amount))
+		}
+	}
+	more := func(s sums, amount string) error { return s.add("", amount) }
+	less := func(s sums, amount string) error { return s.subtract("", amount) }
+	for _, l := range after.Lines {
+		add(l.RightID, l.MeteringBasis, l.RuleID, l.Receipts, l.Shares, more)
+	}
+	for _, l := range before.Lines {
+		add(l.RightID, l.MeteringBasis, l.RuleID, -l.Receipts, l.Shares, less)
+	}
+	for _, a := range after.Adjustments {
+		add("", "", a.RuleID, 0, a.Shares, more)
+	}
+	for _, a := range before.Adjustments {
+		add("", "", a.RuleID, 0, a.Shares, less)
+	}
+	for change, n := range all {
+		if amount := n.amounts[""]; amount != 0 || n.receipts != 0 {
+			change.Amount, change.Receipts = formatMicros(amount), n.receipts
+			changes = append(changes, change)
+		}
+	}
+	slices.SortFunc(changes, compareChanges)
+	return changes, err
+}
+
+func compareChanges(a, b StatementChange) int {
+	return cmp.Or(strings.Compare(a.RightID, b.RightID), strings.Compare(a.MeteringBasis, b.MeteringBasis), strings.Compare(a.RuleID, b.RuleID), strings.Compare(a.Reason, b.Reason))
+}
+
+// checkCorrection asks that what a correction says of itself agrees with the statement.
+func (s *Statement) checkCorrection() error {
+	c := s.Correction
+	if c == nil {
+		return nil
+	}
+	p := &c.Previous
+	if _, err := DecodeBase64(p.SHA256, 32); err != nil {
+		return err
+	}
+	switch {
+	case c.Of == "" || p.StatementID == "" || c.Of == s.StatementID || p.StatementID == s.StatementID:
+		return errors.New("it corrects no other statement")
+	case c.Rules.TreeSize > p.AsOf.TreeSize || p.AsOf.TreeSize > s.AsOf.TreeSize:
+		return errors.New("it states an earlier end of the log than what it corrects")
+	case c.Of == p.StatementID && c.Rules != p.AsOf:
+		return errors.New("its rules are of another end of the log than the first statement states")
+	}
+	total := sums{}
+	if err := errors.Join(total.add("total", s.Total), total.subtract("total", p.Total)); err != nil {
+		return err
+	}
+	for i, change := range c.Changes {
+		switch {
+		case change.Reason != ChangedByDispute && change.Reason != ChangedLate:
+			return fmt.Errorf("change %d is for %q, which is no reason", i, change.Reason)
+		case change.Amount == "0" && change.Receipts == 0:
+			return fmt.Errorf("change %d is none", i)
+		case i > 0 && compareChanges(c.Changes[i-1], change) >= 0:
+			return errors.New("its changes are in another order, or there twice")
+		}
+		if err := total.add("changes", change.Amount); err != nil {
+			return fmt.Errorf("change %d: %w", i, err)
+		}
+	}
+	for i, payee := range c.Payees {
+		if payee.Amount == "0" || i > 0 && payee.CounterpartyID <= c.Payees[i-1].CounterpartyID || s.CounterpartyID != nil && *s.CounterpartyID != payee.CounterpartyID {
+			return fmt.Errorf("%s gets nothing more or less, is there twice, in another order, or not whose statement it is", payee.CounterpartyID)
+		}
+		if err := total.add("payees", payee.Amount); err != nil {
+			return err
+		}
+	}
+	if difference := formatMicros(total["total"]); c.Difference != difference || total["changes"] != total["total"] || total["payees"] != total["total"] {
+		return fmt.Errorf("its total differs by %s from the one before: it says %s, its changes make %s, its payees get %s",
+			difference, c.Difference, formatMicros(total["changes"]), formatMicros(total["payees"]))
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package verify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"os"
+	"slices"
+
+	"muniment/sealer"
+)
+
+// packFile is a file with a pack. header is empty if it can't be read.
+type packFile struct {
+	report *FileReport
+	header sealer.PackHeader
+}
+
+// openPack reads a pack's header, and the directory in it: the newest directory
+// has to be known before the first pack is judged.
+func (v *verification) openPack(f *FileReport) *packFile {
+	p := &packFile{report: f}
+	file, err := os.Open(f.File)
+	if err != nil {
+		return p // log opens it again, and reports this
+	}
+	defer file.Close()
+	if r, err := sealer.ReadPack(file); err == nil {
+		p.header = *r.Header()
+		v.trust.learn(p.header.Directory) // the verdict comes with the pack's others
+	}
+	return p
+}
+
+// log verifies packs of one log in the order of their leaves.
+func (v *verification) log(ctx context.Context, packs []*packFile) {
+	slices.SortStableFunc(packs, func(a, b *packFile) int {
+		return cmp.Or(cmp.Compare(a.header.FirstIndex, b.header.FirstIndex),
+			cmp.Compare(a.header.TreeSize, b.header.TreeSize))
+	})
+	h := sealer.NewHistory() // of the sound packs that end before the one to be judged
+	var last *packCheck      // that is sound, of which h does not know yet
+	var whole []*packCheck   // what is not says nothing of others: anybody can have written it
+	for _, p := range packs {
+		if last != nil && last.header.TreeSize <= p.header.FirstIndex {
+			h.Join(last.ledger)
+			last = nil
+		}
+		c := v.pack(ctx, p.report, h)
+		p.report.pack = c
+		if !c.whole() {
+			c.forget()
+			continue
+		}
+		c.link(whole)
+		whole = append(whole, c)
+		switch {
+		case !c.failed():
+			last.forget()
+			last = c // if it is one that is given twice, in place of that
+		case last != nil && last.failed(): // the two are a fork
+			last.forget()
+			last = nil
+			fallthrough
+		default:
+			c.forget()
+		}
+	}
+	named := make(map[sealer.PackRef]bool) // by the sound packs behind
+	for _, p := range slices.Backward(packs) {
+		c := p.report.pack
+		if c.header != nil {
+			c.settle(named[c.header.Ref()])
+			if !c.failed() && c.header.Previous != nil {
+				named[*c.header.Previous] = true
+			}
+		}
+		p.report.add(c.verdicts...)
+		v.learnPack(p.report, c)
+	}
+}
+
+// learnPack notes what a sound pack proves about its log.
+func (v *verification) learnPack(f *FileReport, c *packCheck) {
+	if c.header == nil || c.failed() {
+		return
+	}
+	h, k := c.header, v.known(sealer.Origin(c.header.TenantID))
+	k.learn(f, h.TreeSize, h.RootHash, h.SealedAt)
+	if h.Previous != nil {
+		k.learn(f, h.FirstIndex, h.Previous.RootHash, h.SealedAt)
+	}
+	k.spans = append(k.spans, spanOf(c.ledger, f, c.before, h.SealedAt))
+}
+
+// needsLeaves reports whether a given file may need single leaves of packs, or roots of sizes
+// that no pack ends with.
+func (v *verification) needsLeaves() bool { return v.expected || !v.proofs.empty() }
+
+// pack verifies the pack that a file holds.
+func (v *verification) pack(ctx context.Context, f *FileReport, h *sealer.History) *packCheck {
+	c := &packCheck{trust: v.trust, rate: v.rating.Rate, statements: v.statements, leaves: v.needsLeaves()}
+	c.seen = func(index int, d *sealer.RecordedDelivery) {
+		v.sight(f, d, c.header.SealedAt, "entry %d of pack %s", index, c.header.PackID)
+	}
+	file, err := os.Open(f.File)
+	if err == nil {
+		err = c.run(ctx, file, h)
+		file.Close()
+	}
+	f.conduct = c.conduct
+	if err != nil {
+		f.unreadable(err)
+	}
+	return c
+}
+
+// whole reports whether the pack is what its key has signed. Its totals, and what it states of
+// earlier packs, may be wrong all the same.
+func (c *packCheck) whole() bool {
+	return c.header != nil && !slices.ContainsFunc(c.verdicts, func(v Verdict) bool {
+		switch v.Code {
+		case sealer.EntryRepeated, DuplicatesMismatch, MeteringMismatch, SettlementMismatch:
+			return false
+		}
+		return !v.OK
+	})
+}
+
+// forget drops what the ledger has noted for later packs.
+func (c *packCheck) forget() {
+	if c != nil && c.ledger != nil {
+		c.ledger.Forget()
+	}
+}
+
+// link compares the pack with those before it in the order of leaves.
+func (c *packCheck) link(before []*packCheck) {
+	h := c.header
+	var last *sealer.PackHeader // of those that reach furthest
+	for _, p := range before {
+		b := p.header
+		switch {
+		case bytes.Equal(p.text, c.text): // given twice
+		case h.FirstIndex < b.TreeSize: // either of them may be the fork
+			c.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, b.PackID)
+			p.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, h.PackID)
+		case h.FirstIndex == b.TreeSize && *h.Previous != b.Ref():
+			c.fail(ConsistencyMismatch, "it names %s with root %s as previous, not %s with root %s; the header of one has the hash %s, that of the other %s",
+				h.Previous.PackID, h.Previous.RootHash, b.PackID, b.RootHash, h.Previous.HeaderHash, b.Ref().HeaderHash)
+		}
+		if last == nil || last.TreeSize < b.TreeSize {
+			last = b
+		}
+	}
+	if last != nil && last.TreeSize < h.FirstIndex {
+		c.pass(ChainGap, "leaves %d to %d, after pack %s, are in no sound file", last.TreeSize, h.FirstIndex-1, last.PackID)
+	}
+}
+
+// settle decides about a key that was revoked after sealedAt. Only a later pack of
+// the same log, by another key, proves that this one is as old as it says.
+func (c *packCheck) settle(vouched bool) {
+	switch {
+	case !c.revoked:
+	case vouched:
+		c.pass(ChainVouched, "key %s was revoked later; the next pack builds on this one", c.header.SigningKeyID)
+	default:
+		c.fail(sealer.KeyRevoked, "the pack is signed by key %s, and nothing proves that it was signed before the revocation", c.header.SigningKeyID)
+	}
+}

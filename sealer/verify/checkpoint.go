@@ -1,0 +1,142 @@
+package verify
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"muniment/sealer"
+)
+
+// head is a signed checkpoint that came with evidence.
+type head struct {
+	sealer.Checkpoint
+	// key has signed it.
+	key *sealer.Key
+	// revoked is set if the key was revoked after SealedAt. As a thief of the key can write any
+	// SealedAt, something else has to vouch for the head.
+	revoked bool
+}
+
+// openHead opens a signed checkpoint of any log with the keys of d. A code says why it
+// can't be trusted.
+func openHead(d *sealer.Directory, text string) (head, sealer.Code, error) {
+	origin, _, _ := strings.Cut(text, "\n")
+	keys, err := signers(d, text, origin)
+	if err == nil {
+		err = sealer.CheckOrigin(origin)
+	}
+	if err != nil {
+		return head{}, FormatInvalid, fmt.Errorf("no signed checkpoint: %w", err)
+	}
+	code := sealer.KeyUnknown
+	for _, key := range keys {
+		if !sealer.PurposeOf(key.Purpose).Packs {
+			code = sealer.KeyPurpose
+			continue
+		}
+		pub, err := key.Public()
+		if err != nil {
+			return head{}, sealer.KeyUnknown, err
+		}
+		h := head{key: key}
+		if h.Checkpoint, err = sealer.OpenCheckpoint(text, origin, pub); err != nil {
+			return head{}, checkpointFault(err), err
+		}
+		code = h.judge(d)
+		return h, code, nil
+	}
+	return head{}, code, fmt.Errorf("the checkpoint of %s is signed by another key", origin)
+}
+
+// signers are the keys of d with the key hash of a note's first signature, which must be by name.
+func signers(d *sealer.Directory, text, name string) (keys []*sealer.Key, err error) {
+	_, signatures, _ := strings.Cut(text, "\n\n")
+	id, err := firstKeyHash(signatures, name)
+	if err != nil {
+		return nil, err
+	}
+	for i := range d.Keys {
+		pub, err := d.Keys[i].Public()
+		if err != nil {
+			continue
+		}
+		vkey, err := note.NewEd25519VerifierKey(name, pub)
+		if err != nil {
+			continue
+		}
+		if v, err := note.NewVerifier(vkey); err == nil && v.KeyHash() == id {
+			keys = append(keys, &d.Keys[i])
+		}
+	}
+	return keys, nil
+}
+
+// checkpointFault is the code of a note that can't be opened: its signature or its form is wrong.
+func checkpointFault(err error) sealer.Code {
+	if _, ok := errors.AsType[*note.InvalidSignatureError](err); ok {
+		return sealer.SignatureInvalid
+	}
+	return FormatInvalid
+}
+
+// firstKeyHash is the id of the key in the first signature line, which must be by
+// name.
+func firstKeyHash(signatures, name string) (uint32, error) {
+	line, _, _ := strings.Cut(signatures, "\n")
+	text, ok := strings.CutPrefix(line, "— "+name+" ")
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if !ok || err != nil || len(raw) < 4 {
+		return 0, errors.New("the first signature is not by the log")
+	}
+	return binary.BigEndian.Uint32(raw), nil
+}
+
+// latest is the last millisecond at which the head may have been signed.
+func (h *head) latest() time.Time { return h.SealedAt.Add(time.Second - time.Millisecond) }
+
+// judge checks that the key may have signed. SealedAt is cut to the second, and may so be just
+// before the key's window.
+func (h *head) judge(d *sealer.Directory) sealer.Code {
+	at := h.SealedAt
+	if h.key.NotBefore.Truncate(time.Second).Equal(at) {
+		at = h.key.NotBefore
+	}
+	_, code := d.Find(h.key.KeyID, h.key.Purpose, at)
+	if code == sealer.KeyRevoked {
+		_, code = d.FindSealed(h.key.KeyID, h.key.Purpose, at, h.latest())
+		h.revoked = code == ""
+	}
+	return code
+}
+
+// ofSandbox says whether the head is of a log of the sandbox.
+func (h *head) ofSandbox() bool { return sealer.PurposeOf(h.key.Purpose).Sandbox }
+
+// receipts is the purpose of the keys that sign the receipts under the head.
+func (h *head) receipts() string { return sealer.ReceiptPurpose(h.ofSandbox()) }
+
+// checkpoint judges a signed checkpoint that a file holds, whose key may be revoked
+// and then needs something else that proves it. by is when it stood at the latest.
+func (v *verification) checkpoint(f *FileReport, h *head) (by time.Time, ok bool) {
+	by, known := v.known(h.Origin).vouch(h.Size, h.Root)
+	switch {
+	case !h.revoked:
+		if at := h.latest(); !known || at.Before(by) {
+			by = at
+		}
+		f.pass(CheckpointOK, "signed note of %s, size %d, sealed at %s", h.Origin, h.Size, sealer.FormatTime(h.SealedAt))
+	case known:
+		f.pass(ChainVouched, "key %s was revoked later; a later checkpoint builds on this one", h.key.KeyID)
+		f.pass(CheckpointOK, "signed note of %s, size %d, sealed by %s", h.Origin, h.Size, sealer.FormatTime(by))
+	default:
+		f.fail(sealer.KeyRevoked, "the checkpoint is signed by key %s, and nothing proves that it was signed before the revocation", h.key.KeyID)
+		return by, false
+	}
+	return by, true
+}

@@ -1,0 +1,204 @@
+package verify
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/sealer"
+)
+
+// Options are those of the verify command.
+type Options struct {
+	// Files are receipts, packs, proofs, checkpoints, exports and key directories, in
+	// any order. Packs of one log are verified as a chain.
+	Files []string
+	// Keys is a file with a key directory. Under Root it must be signed, and adds
+	// newer revocations; without Root it is the anchor, a weaker one.
+	Keys string
+	// Root is a C2SP vkey, or a file that holds one.
+	Root string
+	// Expect is a file with a checkpoint that was held outside: a note, or anything
+	// that holds one. It is taken on trust, and the files must prove that its log has
+	// grown from there. Empty for none.
+	Expect string
+	// Bound is how long after a stop a node may still sign, by its own clock: the service's
+	// lease bound, and how far that clock may be ahead. Zero is DefaultBound.
+	Bound time.Duration
+	// NoSandbox refuses what rests on a key of the sandbox.
+	NoSandbox bool
+	// Rating recomputes settlements and statements. Without it packs with settlement rules are not
+	// sound.
+	Rating sealer.Rating
+	// JSON asks for a Report instead of text.
+	JSON bool
+}
+
+// DefaultBound is the service's default lease bound of 30 s and the minute that the clock of
+// a node may be ahead of control's. No honest receipt is later than that after a stop if its
+// node's clock keeps within the minute; otherwise one may be.
+const DefaultBound = 90 * time.Second
+
+// Exit statuses of the verify command.
+const (
+	ExitSound      = 0 // every check passed
+	ExitUnsound    = 1 // a check failed
+	ExitUnreadable = 2 // a file can't be read, or there is nothing to trust
+)
+
+// garbagePercent bounds the memory of a verification. What it keeps of millions of entries
+// holds no pointers, so frequent collections are cheap.
+const garbagePercent = 15
+
+// Files is the body of the verify command: it verifies files offline,
+// writes what it found, and returns the exit status.
+func Files(ctx context.Context, o Options, stdout io.Writer) int {
+	defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
+	w := bufio.NewWriter(stdout)
+	defer w.Flush()
+	t, err := readTrust(o.Root, o.Keys)
+	if err != nil {
+		if o.JSON {
+			writeJSON(w, Report{Files: []FileReport{}, Message: err.Error()})
+		} else {
+			fmt.Fprintf(w, "muniment verify: %s\n", shown(err.Error()))
+		}
+		return ExitUnreadable
+	}
+	r := verifyFiles(ctx, t, &o)
+	if o.JSON {
+		writeJSON(w, r)
+	} else {
+		writeText(w, t, &r)
+	}
+	for i := range r.Files {
+		if r.Files[i].stuck {
+			return ExitUnreadable
+		}
+	}
+	if !r.OK {
+		return ExitUnsound
+	}
+	return ExitSound
+}
+
+// writeJSON writes a report for programs. As it may be shown on a screen too, it escapes what is
+// no visible character.
+func writeJSON(w *bufio.Writer, r Report) {
+	text, err := json.Marshal(r, jsontext.WithIndent("  "), jsontext.AllowInvalidUTF8(true)) // as names of files may be
+	if err != nil {
+		panic(err) // it is plain data
+	}
+	for _, c := range string(text) {
+		switch {
+		case c == '\n', strconv.IsGraphic(c):
+			_, _ = w.WriteRune(c) // on a broken pipe there is no reader for the error
+		case c > 0xffff:
+			high, low := utf16.EncodeRune(c)
+			fmt.Fprintf(w, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(w, `\u%04x`, c)
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+// writeText writes a report for people.
+func writeText(w io.Writer, t *trust, r *Report) {
+	if t.root != "" {
+		fmt.Fprintf(w, "Trusting root key %s\n", t.root)
+	} else {
+		fmt.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, for whoever wrote that file can forge everything below\n", shown(t.file))
+	}
+	unsound, sandboxed := 0, 0
+	for i := range r.Files {
+		f := &r.Files[i]
+		fmt.Fprintf(w, "\n%s: %s\n", shown(f.File), shown(f.describe()))
+		for _, v := range f.Verdicts {
+			mark := "ok  "
+			if !v.OK {
+				mark = "FAIL"
+			}
+			fmt.Fprintf(w, "  %s  %-21s %s%s\n", mark, v.Code, f.place(v), shown(v.Message))
+		}
+		if !f.ok() {
+			unsound++
+		}
+		if f.sandboxed() {
+			sandboxed++
+		}
+	}
+	switch {
+	case unsound == 0:
+		fmt.Fprintf(w, "\nSound: %s.\n", count(len(r.Files), "file"))
+	default:
+		fmt.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", unsound, count(len(r.Files), "file"))
+	}
+	if sandboxed > 0 {
+		fmt.Fprintf(w, "Of a sandbox: %s. Anyone can make such evidence, under any names.\n", count(sandboxed, "file"))
+	}
+}
+
+// shown is text that may come from a file, as one line of visible characters: a
+// file must not be able to write verdicts of its own onto the auditor's screen.
+func shown(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strconv.IsGraphic(r) && r != utf8.RuneError {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+// describe says in a few words what a file is.
+func (f *FileReport) describe() string {
+	switch {
+	case f.Kind == kindPack && f.pack != nil && f.pack.header != nil:
+		h := f.pack.header
+		return fmt.Sprintf("proof pack %s of %s, %s, sealed %s",
+			h.PackID, h.TenantID, count(h.Count, "entry"), sealer.FormatTime(h.SealedAt))
+	case f.Kind == kindPack:
+		return "proof pack, of which not even the header can be read"
+	}
+	return kindNames[f.Kind]
+}
+
+// place says where in the file a verdict points.
+func (f *FileReport) place(v Verdict) string {
+	if v.Index == nil {
+		return ""
+	}
+	return fmt.Sprintf("entry %d (line %d of a bundle): ", *v.Index, *v.Index+2)
+}
+
+// count writes a number with its noun: "1 entry", "2,000 entries".
+func count(n int, noun string) string {
+	if n != 1 {
+		if stem, ok := strings.CutSuffix(noun, "ry"); ok {
+			noun = stem + "rie"
+		}
+		noun += "s"
+	}
+	return grouped(int64(n)) + " " + noun
+}
+
+// grouped writes n, which is not negative, with a comma at each thousand.
+func grouped(n int64) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
+}

@@ -1,0 +1,162 @@
+package verify
+
+import (
+	"slices"
+	"time"
+	"unique"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/sealer"
+)
+
+// Events that stop a right or an API key, or end that, and the one that makes a right.
+const (
+	rightIssued    = "right.issued"
+	rightSuspended = "right.suspended"
+	rightResumed   = "right.resumed"
+	rightRevoked   = "right.revoked"
+	apiKeyRevoked  = "key.revoked"
+
+	subjectKeys   = "key"
+	subjectRights = "right"
+)
+
+// keptID is an id that does not keep its event's text in memory.
+type keptID = unique.Handle[string]
+
+// rightMove is an event that changed a right, or made it.
+type rightMove struct {
+	right    keptID
+	revision int64 // of the right's record from then on
+	kind     string
+	leaf     uint64
+	at       time.Time
+}
+
+// keyStop is the revocation of an API key.
+type keyStop struct {
+	key keptID
+	at  time.Time
+}
+
+// decision is what a delivery was decided by.
+type decision struct {
+	right, key keptID // key is zero if no API key asked for it
+	revision   int64
+}
+
+// decided is a delivery with its decision.
+type decided struct {
+	decision
+	leaf uint64
+	at   time.Time
+}
+
+// noted is a delivery as a conduct keeps it. There may be millions, so decisions that they share
+// are kept once.
+type noted struct {
+	decision, entry uint32 // in the list of decisions, and in the file
+	at              int64  // in milliseconds
+}
+
+// conduct is what the entries of one file say of rights, API keys, disputes, statements and
+// erasures.
+type conduct struct {
+	tenantID   string
+	first      uint64 // leaf
+	single     bool   // a proof of one event
+	entries    uint64
+	moves      []rightMove
+	parents    map[keptID][]keptID // named by events of a right
+	keys       []keyStop
+	deliveries []noted
+	decisions  []decision
+	places     map[decision]uint32 // in decisions
+	seals      []seal
+	tombstones []tombstone
+	statements []statementIssued
+	disputes   []disputed
+}
+
+// seal is the size of the log at the end of a pack, and when that was sealed. The log holds what
+// control had committed by then.
+type seal struct {
+	size uint64
+	at   time.Time
+}
+
+func newConduct(tenantID string, first uint64) *conduct {
+	return &conduct{tenantID: tenantID, first: first, parents: make(map[keptID][]keptID), places: make(map[decision]uint32)}
+}
+
+// note notes the next entry.
+func (c *conduct) note(f *sealer.Finding) {
+	leaf, e := c.first+c.entries, &f.Event
+	c.entries++
+	switch {
+	case f.Code != "": // the file fails, and is not asked
+	case f.Delivery != nil:
+		d := decision{right: unique.Make(f.Delivery.RightID), revision: f.Delivery.RightRevision}
+		if e.Actor.Kind == subjectKeys {
+			d.key = unique.Make(e.Actor.ID)
+		}
+		c.deliver(d, e.At)
+	case e.Subject.Kind == subjectKeys && e.Type == apiKeyRevoked:
+		c.keys = append(c.keys, keyStop{unique.Make(e.Subject.ID), e.At})
+	case e.Type == sealer.TypeErased:
+		c.noteErasure(leaf, e)
+	case e.Type == statementIssuedEvent, e.Type == disputeOpened, e.Type == disputeResolved:
+		c.noteMoney(leaf, e)
+	case e.Subject.Kind == subjectRights:
+		c.noteRight(leaf, e)
+	}
+}
+
+// deliver notes a delivery, the last entry.
+func (c *conduct) deliver(d decision, at time.Time) {
+	place, known := c.places[d]
+	if !known {
+		place = uint32(len(c.decisions))
+		c.places[d], c.decisions = place, append(c.decisions, d)
+	}
+	c.deliveries = append(c.deliveries, noted{place, uint32(c.entries - 1), at.UnixMilli()})
+}
+
+// close frees what only further entries would need.
+func (c *conduct) close() { c.places, c.deliveries = nil, slices.Clone(c.deliveries) }
+
+// delivery is the i-th delivery.
+func (c *conduct) delivery(i int) *decided {
+	d := &c.deliveries[i]
+	return &decided{c.decisions[d.decision], c.first + uint64(d.entry), time.UnixMilli(d.at).UTC()}
+}
+
+// sealed notes when a pack was sealed, unless it is full: part of what control had committed by
+// then may be in the next.
+func (c *conduct) sealed(entries, size uint64, at time.Time) {
+	if entries < sealer.MaxPackEntries {
+		c.seals = append(c.seals, seal{size, at})
+	}
+}
+
+func (c *conduct) noteRight(leaf uint64, e *sealer.Event) {
+	switch e.Type {
+	case rightIssued, rightSuspended, rightResumed, rightRevoked:
+	default:
+		return
+	}
+	var record map[string]jsontext.Value
+	if json.Unmarshal(e.Data, &record) != nil {
+		return
+	}
+	right := unique.Make(e.Subject.ID)
+	var parent string
+	if json.Unmarshal(record["parentRightId"], &parent) == nil && parent != "" {
+		c.parents[right] = append(c.parents[right], unique.Make(parent))
+	}
+	if revision, ok := wholeNumber(record["revision"]); ok {
+		c.moves = append(c.moves, rightMove{right, revision, e.Type, leaf, e.At})
+	}
+}

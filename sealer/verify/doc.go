@@ -1,0 +1,88 @@
+// Package verify is the auditor's half of package sealer: it judges receipts, events, proofs,
+// checkpoints, packs, exports, statements, certificates of erasure and DSAR bundles, offline. The
+// formats, and what each check asks, are in the package comment of sealer.
+//
+// # What it promises
+//
+//   - Each file gets verdicts: a Code, whether the check passed, and a message for people. The
+//     codes are part of the format: scripts match on them. Messages may change.
+//   - Files are judged together: packs of one log prove each other, and packs, proofs and exports
+//     prove receipts. The order in which they are given changes nothing.
+//   - It trusts one thing, a root key, or, weaker, a file with keys. Whatever else it reads may be
+//     forged, of any size, and made to mislead: no file can crash it, make it read without bounds, or
+//     write to the auditor's screen.
+//
+// It has no clock and no network, and writes no files. Packs and exports are streamed; of their
+// entries it keeps some 50 bytes each.
+//
+// # Stops
+//
+// A right that is suspended or revoked, or that derives from such a right, and an API key that
+// is revoked, allow no delivery. A log has these types of events about
+// that, with the right or the key as subject:
+//
+//	right.issued, right.suspended, right.resumed, right.revoked    subject.kind right
+//	key.revoked                                                    subject.kind key
+//
+// The data of an event of a right has the revision of the right's record from then on, n, and
+// parentRightId, the right that it derives from, or null. A member in another form is ignored, and an
+// event without a revision moves no right. One counter gives the revisions of all rights of
+// a service, in the order of the changes. rightRevision of a delivery is the revision of its own
+// right when it was decided, and never that of an ancestor. If its actor.kind is "key", the
+// API key actor.id has asked for it.
+//
+// All moments are the events' at, of control's clock, and issuedAt, of a node's clock. A node
+// learns of a stop at the latest when its lease on the state of all rights runs out. So a
+// delivery is late for a stop if issuedAt is after the stop's at by more than the bound, which
+// is 90 s unless another is given: the service's own bound, 30 s by default, and the
+// minute that a node's clock may be ahead. A node whose clock is further ahead than that makes
+// honest deliveries that are late.
+//
+// A verifier takes the events and deliveries of all sound packs, exports and inclusion proofs of
+// one log that are at hand, in whatever order, and asks of each delivery in them, and of the
+// event beside a receipt that is sound:
+//
+//   - Whether it is late for the revocation of its API key (apikey.revoked).
+//   - Whether rightRevision lies within a stop of its right (right.stopped): it is the revision
+//     of a suspension or a revocation; it is above that of a revocation; or it is between a
+//     suspension and the next move of the right, that is a resumption, and no leaf between the
+//     two is missing. If the last move of the right below rightRevision is a suspension, and
+//     there is no such resumption, the right was resumed before the delivery, or was stopped. It
+//     was stopped (right.stopped) if a resumption would be at hand: if a pack was sealed later
+//     than issuedAt by more than the bound and one hour, and no leaf from the suspension to the
+//     end of that pack is missing. Else the resumption may be in a leaf that is not at hand, or
+//     come into the log after the delivery, as they have different writers: that is remarked
+//     (right.unproven).
+//   - Whether it is late for a stop of its right with a revision above rightRevision. Clocks
+//     may be to blame: that is remarked (right.late).
+//   - For each ancestor: if right.issued of the delivery's own right has rightRevision, whether
+//     that lies within a stop of the ancestor, as above, since nothing is derived from a right
+//     that is stopped. Other revisions may: a right can be resumed while its ancestor is
+//     stopped. So all else goes by time. If it is late for a revocation of the ancestor, it
+//     fails where that has no revision above rightRevision (right.stopped), and else is remarked
+//     (right.late). If it is late for a suspension: with a next move of the ancestor that is not
+//     another suspension it is remarked if it was issued before that one's at (right.late); else
+//     that the end of the suspension is not at hand is remarked (right.unproven).
+//
+// The hour is for this: control's events reach the log in the order of their commits, and
+// sealing first waits for them. The resumption was committed before the delivery was decided, so
+// a pack that is sealed an hour later holds it; an hour is far more than the clocks or the
+// relays of a service that goes on may differ. A pack counts with its sealedAt, and a checkpoint
+// of an export with the second that it states. But a pack of 100,000 entries may have been cut
+// off, and the rest of what was there when it was sealed be in the next: it does not count, nor
+// does a checkpoint of an export that is of 100,000 leaves or more above the one before it there,
+// or above 0 if it is the first.
+//
+// Of a right's moves the next one is that with the next higher revision; of moves with equal
+// revisions the last one is that whose type, and then whose leaf, is the highest, and the
+// first the other way round. Of several codes a delivery has the first of apikey.revoked,
+// right.stopped, right.late and right.unproven. The end of a basis or of a right's window is
+// no stop. A file with a delivery that fails is not sound for what rests on it.
+//
+// # Decisions
+//
+//   - An edit of control's database that makes a stopped right ACTIVE again gives it some revision:
+//     that of the stop, an earlier one, or one that no event of the log has made. The first fails,
+//     and so does the last, for a suspended right as soon as a pack is sealed an hour later. An
+//     earlier one is remarked, because an honest node's clock can look the same.
+package verify

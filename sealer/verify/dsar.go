@@ -1,0 +1,289 @@
+package verify
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+
+	"muniment/sealer"
+)
+
+// dsarCheck is the verification of one DSAR bundle.
+type dsarCheck struct {
+	*FileReport
+	manifest  sealer.DSARManifest
+	signed    []byte // what the signature is over
+	signature []byte
+}
+
+// withBundle opens a bundle and calls fn, whose error becomes format.invalid.
+func (c *dsarCheck) withBundle(fn func(file *os.File, size int64, r *zip.Reader) error) {
+	file, err := os.Open(c.File)
+	if err != nil {
+		c.unreadable(err)
+		return
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		c.unreadable(err)
+		return
+	}
+	r, err := zip.NewReader(file, info.Size())
+	if err == nil {
+		err = fn(file, info.Size(), r)
+	}
+	if err != nil {
+		c.fail(FormatInvalid, "%v", err)
+	}
+}
+
+// open reads the manifest, and the directory in it.
+func (c *dsarCheck) open(v *verification) {
+	c.withBundle(func(_ *os.File, _ int64, r *zip.Reader) error {
+		if len(r.File) == 0 || r.File[len(r.File)-1].Name != sealer.DSARManifestName {
+			return errors.New(sealer.DSARManifestName + " is not its last file")
+		}
+		w, err := r.File[len(r.File)-1].Open()
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		text, err := io.ReadAll(io.LimitReader(w, sealer.MaxDSARManifestBytes+1))
+		if err == nil && len(text) > sealer.MaxDSARManifestBytes {
+			err = errTooLarge
+		}
+		if err != nil {
+			return err
+		}
+		if c.manifest, c.signed, c.signature, err = sealer.ParseDSARManifest(text); err != nil {
+			return fmt.Errorf("%s: %w", sealer.DSARManifestName, err)
+		}
+		v.trust.learn(c.manifest.Directory) // the verdict is for when all are known
+		return nil
+	})
+}
+
+// verify judges a bundle, once all directories are known.
+func (c *dsarCheck) verify(ctx context.Context, v *verification) {
+	if !c.ok() {
+		return
+	}
+	verdict := v.trust.directory(c.manifest.Directory, false)
+	if c.add(verdict); !verdict.OK {
+		return
+	}
+	if v.trust.newer == nil {
+		c.noDirectory()
+		return
+	}
+	createdAt, _ := sealer.ParseTime(c.manifest.CreatedAt) // it was read before
+	key, code := packKey(v.trust.newer, c.manifest.SigningKeyID, createdAt)
+	switch {
+	case code != "":
+		c.fail(code, "the manifest is signed by key %s at %s", c.manifest.SigningKeyID, c.manifest.CreatedAt)
+		return
+	case !ed25519.Verify(key, c.signed, c.signature):
+		c.fail(sealer.SignatureInvalid, "the manifest is not what key %s has signed", c.manifest.SigningKeyID)
+		return
+	}
+	c.pass(SignatureOK, "the manifest of %s, of %s", c.manifest.JobID, c.manifest.CreatedAt)
+	if k := v.trust.newer.Key(c.manifest.SigningKeyID); k.Purpose == sealer.PurposeSandbox {
+		c.noteSandbox(k.KeyID)
+	}
+	c.withBundle(func(file *os.File, size int64, r *zip.Reader) error {
+		if err := canonicalZip(file, size, r); err != nil {
+			return err
+		}
+		return c.files(ctx, file, r)
+	})
+}
+
+// packKey is the key for packs, or for a sandbox, that may have signed at a moment.
+func packKey(d *sealer.Directory, keyID string, at time.Time) (ed25519.PublicKey, sealer.Code) {
+	key, code := d.Find(keyID, sealer.PurposePack, at)
+	if code == sealer.KeyPurpose {
+		return d.Find(keyID, sealer.PurposeSandbox, at)
+	}
+	return key, code
+}
+
+// files compares each file with what the manifest states.
+func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) error {
+	if len(r.File) != len(c.manifest.Files)+1 {
+		return fmt.Errorf("%d files beside the manifest, which lists %d", len(r.File)-1, len(c.manifest.Files))
+	}
+	var rows int64
+	for i, want := range c.manifest.Files {
+		if err := ctx.Err(); err != nil {
+			c.unreadable(err)
+			return nil
+		}
+		f := r.File[i]
+		if f.Name != want.Name {
+			return fmt.Errorf("file %d is %q, and %q in the manifest", i, f.Name, want.Name)
+		}
+		got, err := readSection(file, f, c.manifest.Format)
+		switch {
+		case err != nil:
+			c.fail(FileMismatch, "%s: %v", want.Name, err)
+		case got.Rows != want.Rows && got.SHA256 == want.SHA256:
+			c.fail(CountMismatch, "%s: %d rows, the manifest states %d", want.Name, got.Rows, want.Rows)
+		case got != want:
+			c.fail(FileMismatch, "%s: its bytes are not those of the manifest", want.Name)
+		}
+		rows += want.Rows
+	}
+	if c.ok() {
+		c.pass(FilesOK, "%s with %d rows, each as the manifest states", count(len(c.manifest.Files), "file"), rows)
+	}
+	return nil
+}
+
+// readSection reads a file of a bundle through.
+func readSection(file io.ReaderAt, f *zip.File, format string) (got sealer.DSARFile, err error) {
+	raw, err := f.OpenRaw()
+	if err != nil {
+		return got, err
+	}
+	packed := sha256.New()
+	packedBytes, err := io.Copy(packed, raw)
+	if err != nil {
+		return got, err
+	}
+	text, err := f.Open()
+	if err != nil {
+		return got, err
+	}
+	defer text.Close()
+	plain := sha256.New()
+	in := io.TeeReader(text, plain)
+	rows, err := countRows(in, format)
+	if err == nil && format == "PARQUET" {
+		rows, err = parquetRows(file, f)
+	}
+	if err == nil {
+		_, err = io.Copy(io.Discard, in)
+	}
+	return sealer.DSARFile{
+		Bytes: int64(f.UncompressedSize64), // reading to the end has found no others
+		Name:  f.Name, PackedBytes: packedBytes, PackedSHA256: sealer.Hash(packed.Sum(nil)).String(), Rows: rows, SHA256: sealer.Hash(plain.Sum(nil)).String(),
+	}, err
+}
+
+// countRows counts the rows of a text format; of others it returns 0.
+func countRows(in io.Reader, format string) (rows int64, err error) {
+	switch format {
+	case "CSV":
+		r := csv.NewReader(in)
+		r.ReuseRecord = true
+		for rows = -1; ; rows++ { // the first names the columns
+			if _, err := r.Read(); err == io.EOF {
+				return rows, nil
+			} else if err != nil {
+				return 0, err
+			}
+		}
+	case "JSON", "NDJSON": // a row a line
+		buffer := bufio.NewReaderSize(in, 1<<16)
+		for {
+			part, err := buffer.ReadSlice('\n')
+			rows += int64(bytes.Count(part, []byte("\n")))
+			if err == io.EOF {
+				break
+			}
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+				return 0, err
+			}
+		}
+		if format == "JSON" { // within brackets, each on a line of its own
+			rows -= 2
+		}
+		return rows, nil
+	}
+	return 0, nil
+}
+
+// parquetRows counts the rows of a file that is stored as it is. The reader panics at some
+// files that are none.
+func parquetRows(file io.ReaderAt, f *zip.File) (rows int64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("no Parquet file: %v", p)
+		}
+	}()
+	at, err := f.DataOffset()
+	if err != nil {
+		return 0, err
+	}
+	p, err := parquet.OpenFile(io.NewSectionReader(file, at, int64(f.CompressedSize64)), int64(f.CompressedSize64))
+	if err != nil {
+		return 0, err
+	}
+	return p.NumRows(), nil
+}
+
+// What the entries of a bundle have: sizes behind the bytes, and a version.
+const (
+	bundleFlags   = 0x8
+	bundleVersion = 20
+)
+
+// canonicalZip checks that a zip file has no byte that does not follow from the files in it.
+func canonicalZip(file io.ReaderAt, size int64, r *zip.Reader) error {
+	same := &comparer{want: bufio.NewReaderSize(io.NewSectionReader(file, 0, size), 1<<16)}
+	again := zip.NewWriter(same)
+	for _, f := range r.File {
+		w, err := again.CreateRaw(&zip.FileHeader{
+			Name: f.Name, Method: f.Method, Flags: bundleFlags, CreatorVersion: bundleVersion, ReaderVersion: bundleVersion,
+			CRC32: f.CRC32, CompressedSize64: f.CompressedSize64, UncompressedSize64: f.UncompressedSize64,
+		})
+		if err != nil {
+			return err
+		}
+		raw, err := f.OpenRaw()
+		if err == nil {
+			_, err = io.Copy(w, raw)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := again.Close(); err != nil {
+		return err
+	}
+	if _, err := same.want.Peek(1); err != io.EOF {
+		return errNotTheZip
+	}
+	return nil
+}
+
+var errNotTheZip = errors.New("it is not the zip file that holds these files and nothing else")
+
+// comparer compares what is written with what is wanted.
+type comparer struct {
+	want   *bufio.Reader
+	buffer []byte
+}
+
+func (c *comparer) Write(p []byte) (int, error) {
+	if cap(c.buffer) < len(p) {
+		c.buffer = make([]byte, len(p))
+	}
+	want := c.buffer[:len(p)]
+	if _, err := io.ReadFull(c.want, want); err != nil || !bytes.Equal(want, p) {
+		return 0, errNotTheZip
+	}
+	return len(p), nil
+}

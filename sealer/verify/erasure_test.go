@@ -1,0 +1,88 @@
+package verify
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/sealer"
+	"muniment/sealer/sealertest"
+)
+
+// erasure appends a tombstone to the archive and returns its certificate.
+func (a *archive) erasure(key string, change ...func(*sealer.ErasureCertificate)) []byte {
+	a.TB.Helper()
+	a.Now = a.Now.Add(time.Second)
+	c := sealer.ErasureCertificate{
+		ErasureID: "era_0", TenantID: a.Tenant, SubjectHash: "hash", EventID: a.ID("evt_"), Until: a.Now, CompletedAt: a.Now.Add(time.Second),
+		PrivateParts: 7, SetAside: 1, Rows: 2, Bundles: 3, LogGoneBy: a.Now.Add(9 * 24 * time.Hour), CopiesGoneBy: a.Now.Add(24 * time.Hour),
+	}
+	event, err := sealer.AppendEvent(nil, &sealer.Event{
+		EventID: c.EventID, TenantID: a.Tenant, Type: sealer.TypeErased, At: a.Now, Actor: sealer.Ref{Kind: "key", ID: "key_fixture"}, Subject: sealer.Ref{Kind: "erasure", ID: c.ErasureID},
+		Data: fmt.Appendf(nil, `{"subjectHash":"hash","until":"%s"}`, sealer.FormatTime(c.Until)),
+	})
+	require.NoError(a.TB, err)
+	a.keep([][]byte{event})
+	for _, f := range change {
+		f(&c)
+	}
+	text, err := sealer.SignErasure(&c, sealertest.PrivateKey(key))
+	require.NoError(a.TB, err)
+	return []byte(text)
+}
+
+func TestCertificateOfErasure(t *testing.T) {
+	a := newArchive(t, 3)
+	good := a.erasure("pack")
+	other := a.erasure("pack", func(c *sealer.ErasureCertificate) { c.SubjectHash = "another" })
+	leaf := len(a.events) - 2
+	proven := []file{{"certificate", good}, {"proof", a.proofAnswer(leaf, a.home(leaf))}}
+	codes := func(r Report) (codes []sealer.Code) {
+		for _, v := range r.Files[0].Verdicts {
+			codes = append(codes, v.Code)
+		}
+		return codes
+	}
+	for _, files := range [][]file{
+		proven, {proven[1], proven[0]},
+		{proven[0], {"pack", sealertest.Bundle(t, a.packs[1], a.events[leaf:leaf+1])}},
+		{proven[0], {"export", a.export(leaf, 1)}},
+	} {
+		r := a.verify(a.Directory(), nil, files...)
+		require.True(t, r.OK, "%+v", r.Files)
+	}
+	require.Equal(t, []sealer.Code{SignatureOK, InclusionOK}, codes(a.verify(a.Directory(), nil, proven...)))
+	require.Equal(t, []sealer.Code{SignatureOK, ErasureUnproven}, codes(a.verify(a.Directory(), nil, proven[0])))
+
+	leaf++
+	for about, c := range map[string]struct {
+		files []file
+		code  sealer.Code
+	}{
+		"of a node's key":    {[]file{{"certificate", a.erasure("nod_a")}}, sealer.KeyPurpose},
+		"of a stranger":      {[]file{{"certificate", a.erasure("stranger")}}, sealer.KeyUnknown},
+		"before the key":     {[]file{{"certificate", a.erasure("pack", func(c *sealer.ErasureCertificate) { c.CompletedAt = sealertest.Epoch.AddDate(-1, 0, 0) })}}, sealer.KeyOutsideWindow},
+		"altered":            {[]file{{"certificate", bytes.Replace(good, []byte(`"privateParts":7`), []byte(`"privateParts":8`), 1)}}, sealer.SignatureInvalid},
+		"of another note":    {[]file{{"certificate", bytes.Replace(good, []byte(`"note":"Backups`), []byte(`"note":"backups`), 1)}}, FormatInvalid},
+		"with another event": {[]file{{"certificate", other}, {"proof", a.proofAnswer(leaf, a.home(leaf))}}, sealer.EntryAltered},
+	} {
+		r := a.verify(a.Directory(), nil, c.files...)
+		require.Equal(t, c.code, fails(r)[0][0], about)
+	}
+	// A checkpoint and a certificate are never taken for each other, though one key signs both.
+	_, err := sealer.ParseErasure(a.packs[0].Header.Checkpoint)
+	require.Error(t, err)
+	_, err = sealer.OpenCheckpoint(string(good), sealer.Origin(a.Tenant), sealertest.Public(a.PackKey))
+	require.Error(t, err)
+}
+
+// TestCertificateOfErasureBitByBit: no byte of it can be another.
+func TestCertificateOfErasureBitByBit(t *testing.T) {
+	a := newArchive(t, 3)
+	good := a.erasure("pack")
+	require.True(t, a.verify(a.Directory(), nil, file{"certificate", good}).OK)
+	a.flips(good)
+}

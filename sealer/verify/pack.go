@@ -1,0 +1,345 @@
+package verify
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"time"
+
+	"muniment/sealer"
+)
+
+// packCheck is the verification of one pack.
+type packCheck struct {
+	trust *trust
+	rate  sealer.Rate
+	// inspect overrides how an entry is examined; nil for Inspector.Inspect.
+	inspect func(*sealer.Inspector, []byte) sealer.Finding
+	// statements, by tenant, count what the pack has of their periods.
+	statements map[string][]*statementFile
+	// leaves is set if the leaves are going to be asked for.
+	leaves bool
+	// seen is called with each delivery and its place in the pack.
+	seen func(index int, d *sealer.RecordedDelivery)
+
+	header   *sealer.PackHeader // nil if the file is no pack
+	text     []byte             // of the header
+	verdicts []Verdict
+	// signed is set if the header is what the pack's key has signed.
+	signed bool
+	// revoked is set if all that speaks against the pack's key is a revocation
+	// after sealedAt: then a later pack of the chain may vouch for this one.
+	revoked bool
+	before  *sealer.Tree // of the log before the first entry
+	ledger  *sealer.Ledger
+	conduct *conduct
+}
+
+func (c *packCheck) pass(code sealer.Code, format string, args ...any) {
+	c.verdicts = append(c.verdicts, Verdict{Code: code, OK: true, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *packCheck) fail(code sealer.Code, format string, args ...any) {
+	c.verdicts = append(c.verdicts, Verdict{Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// failed reports whether a check has failed.
+func (c *packCheck) failed() bool {
+	return slices.ContainsFunc(c.verdicts, func(v Verdict) bool { return !v.OK })
+}
+
+// run verifies the pack that r holds. known is what is known of its log before it; nil for
+// nothing. The error is one of reading r or of ctx; what is wrong with the pack is in the
+// verdicts. Receipts are checked on all processors; a bundle is streamed.
+func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History) error {
+	in := &source{Reader: r}
+	p, err := sealer.ReadPack(in)
+	if err != nil {
+		c.fail(FormatInvalid, "%v", err)
+		return in.err
+	}
+	c.header, c.text = p.Header(), p.HeaderText()
+
+	verdict := c.trust.directory(c.header.Directory, false)
+	c.verdicts = append(c.verdicts, verdict)
+	if !verdict.OK {
+		return nil // without keys nothing else can be checked
+	}
+	directory := c.trust.newer
+	pub, receipts := c.key(directory)
+	c.beside(p.KeyBeside(), directory)
+	c.before = c.consistency()
+	c.ledger = sealer.NewLedger(c.header.TenantID, c.header.FirstIndex, c.before, known)
+	c.conduct = newConduct(c.header.TenantID, c.header.FirstIndex)
+	c.conduct.sealed(uint64(c.header.Count), c.header.TreeSize, c.header.SealedAt)
+	c.ledger.Claim, c.ledger.Settles, c.ledger.Keeps = claimOf(c.header), true, c.leaves
+	c.ledger.Adopt(c.header.Rules())
+	if err := c.entries(ctx, p, &sealer.Inspector{Directory: directory, Purpose: receipts, SealedAt: c.header.SealedAt}); err != nil {
+		c.fail(FormatInvalid, "%v", err)
+		return errors.Join(in.err, ctx.Err())
+	}
+	c.signatures(p, pub)
+	if c.signed && directory.OfSandbox(c.header.SigningKeyID) {
+		c.verdicts = append(c.verdicts, sandboxKey(c.header.SigningKeyID))
+	}
+	c.checkpoint(pub)
+	c.tree()
+	c.faults()
+	c.metering()
+	c.settlement()
+	for _, s := range c.statements[c.header.TenantID] {
+		s.take(c)
+	}
+	c.ledger.Close()
+	c.conduct.close()
+	return nil
+}
+
+// key finds the pack's key, nil if it must not have signed, and the purpose that
+// its receipts' keys must have.
+func (c *packCheck) key(d *sealer.Directory) (pub ed25519.PublicKey, receipts string) {
+	h := c.header
+	sandbox := d.OfSandbox(h.SigningKeyID)
+	purpose, receipts := sealer.PackPurpose(sandbox), sealer.ReceiptPurpose(sandbox)
+	pub, code := d.Find(h.SigningKeyID, purpose, h.SealedAt)
+	if code == sealer.KeyRevoked {
+		pub, code = d.FindSealed(h.SigningKeyID, purpose, h.SealedAt, h.SealedAt)
+		c.revoked = code == ""
+	}
+	if code != "" {
+		c.fail(code, "the pack is signed by key %s at %s", h.SigningKeyID, sealer.FormatTime(h.SealedAt))
+	}
+	return pub, receipts
+}
+
+// beside compares the key that came with the pack with the trusted keys. It proves nothing, but
+// its end or revocation counts: an answer may be newer than the keys at hand.
+func (c *packCheck) beside(k *sealer.Key, d *sealer.Directory) {
+	if k == nil {
+		return
+	}
+	h, known := c.header, d.Key(k.KeyID)
+	switch {
+	case k.KeyID != h.SigningKeyID:
+		c.fail(KeyMismatch, "the key beside the pack is %s, the pack is signed by %s", k.KeyID, h.SigningKeyID)
+	case known == nil: // said before
+	case k.Algorithm != known.Algorithm || k.PublicKey != known.PublicKey || k.Purpose != known.Purpose || !k.NotBefore.Equal(known.NotBefore),
+		contradicts(k.NotAfter, known.NotAfter), contradicts(k.RevokedAt, known.RevokedAt):
+		c.fail(KeyMismatch, "the key %s beside the pack is not as the keys at hand have it", k.KeyID)
+	case k.NotAfter != nil && !h.SealedAt.Before(*k.NotAfter):
+		c.fail(sealer.KeyOutsideWindow, "by the answer the key %s signed no more from %s on", k.KeyID, sealer.FormatTime(*k.NotAfter))
+	case k.RevokedAt == nil || known.RevokedAt != nil:
+	case h.SealedAt.Before(*k.RevokedAt):
+		c.revoked = true
+	default:
+		c.fail(sealer.KeyRevoked, "by the answer the key %s was revoked at %s", k.KeyID, sealer.FormatTime(*k.RevokedAt))
+	}
+}
+
+// contradicts reports whether both moments are known and differ.
+func contradicts(a, b *time.Time) bool { return a != nil && b != nil && !a.Equal(*b) }
+
+// consistency checks the proof from the previous tree and returns that tree, an
+// empty one if the proof is no good.
+func (c *packCheck) consistency() *sealer.Tree {
+	h := c.header
+	if h.Previous == nil {
+		if len(h.Consistency) != 0 {
+			c.fail(ConsistencyMismatch, "the first pack of a log has a consistency proof")
+		}
+		return sealer.NewTree()
+	}
+	err := sealer.VerifyConsistency(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.RootHash, h.Consistency)
+	if err == nil {
+		var before *sealer.Tree
+		if before, err = h.Before(); err == nil {
+			c.pass(ConsistencyOK, "extends the tree of %d leaves that %s ended with", h.FirstIndex, h.Previous.PackID)
+			return before
+		}
+	}
+	c.fail(ConsistencyMismatch, "the log does not extend that of %s: %v", h.Previous.PackID, err)
+	return sealer.NewTree()
+}
+
+// entries folds all entries into the ledger.
+func (c *packCheck) entries(ctx context.Context, p *sealer.PackReader, in *sealer.Inspector) error {
+	inspect := in.Inspect
+	if c.inspect != nil {
+		inspect = func(text []byte) sealer.Finding { return c.inspect(in, text) }
+	}
+	workers := sealer.NewWorkers(runtime.GOMAXPROCS(0), inspect, func(f sealer.Finding) {
+		if c.seen != nil && f.Delivery != nil && f.Code == "" {
+			c.seen(c.ledger.Entries, f.Delivery)
+		}
+		c.ledger.Fold(f)
+		c.conduct.note(&f)
+	})
+	defer workers.Wait()
+	for n := 0; ; n++ {
+		event, err := p.Next()
+		switch {
+		case err == io.EOF:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case n == c.header.Count:
+			return fmt.Errorf("%w: more than %d entries", sealer.ErrNotCanonical, n)
+		}
+		workers.Add(event)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *packCheck) signatures(p *sealer.PackReader, pub ed25519.PublicKey) {
+	h := c.header
+	c.signed = pub != nil && ed25519.Verify(pub, c.text, p.Signature())
+	switch {
+	case pub == nil: // said before
+	case !c.signed:
+		c.fail(sealer.SignatureInvalid, "the header is not what key %s signed", h.SigningKeyID)
+	case !slices.ContainsFunc(c.ledger.Faults, func(f sealer.Fault) bool { return !aboutContent(f.Code) }):
+		c.pass(SignatureOK, "header by key %s, and %s", h.SigningKeyID, count(c.ledger.Deliveries, "receipt"))
+	}
+}
+
+// aboutContent reports whether a fault is one of the entry's content, not of its signature.
+func aboutContent(code sealer.Code) bool {
+	switch code {
+	case sealer.EntryAltered, sealer.EntryRepeated, sealer.EntryAfterSeal, sealer.WitnessMismatch, sealer.TenantMismatch:
+		return true
+	}
+	return false
+}
+
+func (c *packCheck) checkpoint(pub ed25519.PublicKey) {
+	h := c.header
+	if pub == nil {
+		return
+	}
+	origin := sealer.Origin(h.TenantID)
+	point, err := sealer.OpenCheckpoint(h.Checkpoint, origin, pub)
+	switch {
+	case err != nil:
+		c.fail(CheckpointMismatch, "%v", err)
+	case point != sealer.Checkpoint{Origin: origin, Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Truncate(time.Second)}:
+		c.fail(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, sealer.FormatTime(point.SealedAt))
+	default:
+		c.pass(CheckpointOK, "signed note of %s, size %d", origin, h.TreeSize)
+	}
+}
+
+func (c *packCheck) tree() {
+	h, l := c.header, c.ledger
+	switch {
+	case l.Entries != h.Count:
+		c.fail(CountMismatch, "%s, the header states %d", count(l.Entries, "entry"), h.Count)
+	case l.Tree.Root() != h.RootHash:
+		c.fail(RootMismatch, "the entries make root %s, the header states %s", l.Tree.Root(), h.RootHash)
+	default:
+		c.pass(InclusionOK, "leaves %d to %d under root %s", h.FirstIndex, h.TreeSize-1, h.RootHash)
+	}
+}
+
+// maxFaults bounds how many faulty entries are named.
+const maxFaults = 100
+
+func (c *packCheck) faults() {
+	if len(c.ledger.Faults) == 0 {
+		c.pass(WitnessOK, "every receipt stands in the event that it was signed for")
+	}
+	c.verdicts = append(c.verdicts, namedFaults(entryVerdicts(c.ledger.Faults))...)
+}
+
+// entryVerdicts are the faults of entries as verdicts.
+func entryVerdicts(faults []sealer.Fault) []Verdict {
+	list := make([]Verdict, len(faults))
+	for i := range faults {
+		list[i] = Verdict{Code: faults[i].Code, Index: &faults[i].Index, Message: faults[i].Message}
+	}
+	return list
+}
+
+// namedFaults are the first faults, the last of which counts those left out.
+func namedFaults(faults []Verdict) []Verdict {
+	if n := len(faults) - maxFaults; n > 0 {
+		faults = slices.Clone(faults[:maxFaults])
+		faults[maxFaults-1].Message += fmt.Sprintf("; and %s more", count(n, "fault"))
+	}
+	return faults
+}
+
+// metering compares duplicates and rows, unless entries are missing from them
+// because they are at fault themselves.
+func (c *packCheck) metering() {
+	h, l := c.header, c.ledger
+	if len(l.Faults) > 0 || l.Entries != h.Count {
+		return
+	}
+	c.duplicates()
+	rows := l.Meter.Rows()
+	if !slices.Equal(rows, h.Metering) {
+		c.fail(MeteringMismatch, "%s", differingRow(rows, h.Metering))
+	} else {
+		var receipts, quantity, impressions int64
+		for _, r := range rows {
+			receipts, quantity, impressions = receipts+r.Receipts, quantity+r.QuantityMs, impressions+r.Impressions
+		}
+		c.pass(MeteringOK, "%s recomputed: %s, %s ms billed, impressions: %s", count(len(rows), "row"), count(int(receipts), "receipt"),
+			grouped(quantity), sealer.FormatImpressions(impressions))
+	}
+	c.unproven()
+}
+
+// differingRow describes the first row that is not the same.
+func differingRow(computed, stated []sealer.MeterRow) string {
+	for i := range max(len(computed), len(stated)) {
+		switch {
+		case i >= len(computed):
+			return "the header states a row that no entry makes: " + describeRow(&stated[i])
+		case i >= len(stated):
+			return "the header lacks the row " + describeRow(&computed[i])
+		case computed[i] != stated[i]:
+			return fmt.Sprintf("the entries make the row %s; the header states %s", describeRow(&computed[i]), describeRow(&stated[i]))
+		}
+	}
+	return "no row differs"
+}
+
+// describeRow is the row as people read it.
+func describeRow(r *sealer.MeterRow) string {
+	return fmt.Sprintf("right %s, substrate %s, basis %s, metering basis %s, reason %s: %s, %s ms, impressions: %s",
+		r.RightID, r.Substrate, r.BasisID, r.MeteringBasis, r.Reason, count(int(r.Receipts), "receipt"), grouped(r.QuantityMs), sealer.FormatImpressions(r.Impressions))
+}
+
+// claimOf is the Ledger.Claim of a header: its list of duplicates.
+func claimOf(h *sealer.PackHeader) func(*sealer.Event, uint64) (uint64, bool) {
+	firsts := make(map[uint64]uint64, len(h.Duplicates))
+	for _, d := range h.Duplicates {
+		firsts[d.Leaf] = d.First
+	}
+	return func(_ *sealer.Event, leaf uint64) (uint64, bool) {
+		first, ok := firsts[leaf]
+		return first, ok
+	}
+}
+
+// source remembers why reading failed, so that a broken disk is not taken for a
+// broken pack.
+type source struct {
+	io.Reader
+	err error
+}
+
+func (s *source) Read(b []byte) (int, error) {
+	n, err := s.Reader.Read(b)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}

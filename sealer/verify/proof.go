@@ -1,0 +1,295 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"muniment/sealer"
+)
+
+// proofFiles are the files that hold neither packs nor receipts nor keys, read but
+// not judged yet: all directories have to be known first.
+type proofFiles struct {
+	checkpoints   []*headFile
+	consistencies []*consistencyFile
+	inclusions    []*inclusionFile
+	events        []*eventFile
+	exports       []*exportCheck
+}
+
+func (p *proofFiles) empty() bool {
+	return len(p.checkpoints)+len(p.consistencies)+len(p.inclusions)+len(p.events)+len(p.exports) == 0
+}
+
+// headFile is a file with one signed checkpoint.
+type headFile struct {
+	*FileReport
+	note string
+	head head
+	good bool // the signature holds, but for a revocation
+}
+
+// inclusionFile is an inclusion proof. A bare tlog-proof gets its event from
+// another file.
+type inclusionFile struct {
+	headFile
+	proof sealer.InclusionProof
+	event []byte
+}
+
+// eventFile is the text of an event that some proof is about.
+type eventFile struct {
+	*FileReport
+	text []byte
+	leaf sealer.Hash
+	// place says where the leaf was found, in proof or pack by; empty until it was.
+	place string
+	by    *FileReport
+}
+
+// consistencyFile is a consistency proof; the embedded head is the later one.
+type consistencyFile struct {
+	headFile
+	proof sealer.ConsistencyProof
+	from  headFile
+}
+
+// open reads a file, whose kind is known by its beginning.
+func (p *proofFiles) open(v *verification, f *FileReport, text []byte) {
+	var err error
+	switch f.Kind {
+	case kindCheckpoint:
+		c := &headFile{FileReport: f}
+		if c.note, err = readNote(string(text)); err == nil {
+			p.checkpoints = append(p.checkpoints, c)
+		}
+	case kindConsistency:
+		c := &consistencyFile{headFile: headFile{FileReport: f}}
+		if c.proof, err = sealer.ParseConsistencyProof([]byte(unwrap(string(text)))); err == nil {
+			c.note, c.from = c.proof.To, headFile{FileReport: f, note: c.proof.From}
+			p.consistencies = append(p.consistencies, c)
+		}
+	case kindProof:
+		i := &inclusionFile{headFile: headFile{FileReport: f}}
+		if i.event, i.proof, err = readInclusion(string(text)); err == nil {
+			i.note = i.proof.Checkpoint
+			p.inclusions = append(p.inclusions, i)
+		}
+	case kindEvent:
+		event := []byte(unwrap(string(text)))
+		p.events = append(p.events, &eventFile{FileReport: f, text: event, leaf: sealer.LeafHash(event)})
+	case kindExport:
+		e := &exportCheck{FileReport: f}
+		if err = e.open(v); err == nil {
+			p.exports = append(p.exports, e)
+		}
+	}
+	if err != nil && !f.stuck {
+		f.fail(FormatInvalid, "%v", err)
+	}
+}
+
+// readInclusion reads an inclusion proof of either form; event is nil for a bare
+// tlog-proof.
+func readInclusion(text string) (event []byte, p sealer.InclusionProof, err error) {
+	if text[0] == '{' {
+		return sealer.ParseProvenEvent(unwrap(text))
+	}
+	p, err = sealer.ParseInclusionProof(oneNewline(text))
+	return nil, p, err
+}
+
+// verify judges all of them, first those that prove others.
+func (p *proofFiles) verify(ctx context.Context, v *verification) {
+	for _, e := range p.exports {
+		e.add(v.trust.directory(e.header.Directory, false))
+	}
+	d := v.trust.newer
+	if d == nil {
+		p.noDirectory()
+		return
+	}
+	for _, c := range p.checkpoints {
+		c.sign(v, d)
+	}
+	for _, i := range p.inclusions {
+		i.sign(v, d)
+	}
+	for _, c := range p.consistencies {
+		c.sign(v, d)
+		c.from.sign(v, d)
+	}
+	for _, e := range p.exports {
+		e.sign(v, d)
+	}
+	// From the newest back: what proves the later checkpoint proves the earlier.
+	slices.SortStableFunc(p.consistencies, func(a, b *consistencyFile) int { return cmp.Compare(b.head.Size, a.head.Size) })
+	for _, c := range p.consistencies {
+		c.verify(v)
+	}
+	for _, e := range p.exports {
+		e.verify(ctx, v)
+	}
+	for _, c := range p.checkpoints {
+		if c.good {
+			v.checkpoint(c.FileReport, &c.head)
+		}
+	}
+	for _, i := range p.inclusions {
+		i.verify(v, p.events)
+	}
+	for _, e := range p.events {
+		e.verify(v)
+	}
+}
+
+// noDirectory notes for all files that there are no keys.
+func (p *proofFiles) noDirectory() {
+	for _, f := range p.checkpoints {
+		f.noDirectory()
+	}
+	for _, f := range p.consistencies {
+		f.noDirectory()
+	}
+	for _, f := range p.inclusions {
+		f.noDirectory()
+	}
+	for _, f := range p.events {
+		f.noDirectory()
+	}
+	for _, f := range p.exports {
+		f.noDirectory()
+	}
+}
+
+// sign verifies the signatures of the checkpoint and who made them. A checkpoint
+// that needs nothing else is learned.
+func (c *headFile) sign(v *verification, d *sealer.Directory) {
+	h, code, err := openHead(d, c.note)
+	switch {
+	case err != nil:
+		c.fail(code, "%v", err)
+		return
+	case code != "" && !h.revoked:
+		c.fail(code, "the checkpoint of %s is signed by key %s at %s", h.Origin, h.key.KeyID, sealer.FormatTime(h.SealedAt))
+		return
+	}
+	c.head, c.good = h, true
+	if h.ofSandbox() {
+		c.noteSandbox(h.key.KeyID)
+	}
+	if !h.revoked {
+		v.known(h.Origin).learn(c.FileReport, h.Size, h.Root, h.latest())
+	}
+}
+
+// verify judges a consistency proof, and learns the earlier root from it.
+func (c *consistencyFile) verify(v *verification) {
+	if !c.good || !c.from.good {
+		return
+	}
+	to, from := &c.head, &c.from.head
+	if to.Origin != from.Origin {
+		c.fail(sealer.TenantMismatch, "checkpoints of %s and %s are of two logs", from.Origin, to.Origin)
+		return
+	}
+	by, ok := v.checkpoint(c.FileReport, to)
+	if err := sealer.VerifyConsistency(from.Size, to.Size, from.Root, to.Root, c.proof.Hashes); err != nil {
+		c.fail(ConsistencyMismatch, "the tree of %d leaves does not extend that of %d: %v", to.Size, from.Size, err)
+		return
+	}
+	if ok {
+		v.known(from.Origin).learn(c.FileReport, from.Size, from.Root, by)
+		v.checkpoint(c.FileReport, from)
+	}
+	c.pass(ConsistencyOK, "the tree of %d leaves extends that of %d", to.Size, from.Size)
+}
+
+// verify judges an inclusion proof and the event that it is about.
+func (i *inclusionFile) verify(v *verification, events []*eventFile) {
+	if !i.good {
+		return
+	}
+	by, ok := v.checkpoint(i.FileReport, &i.head)
+	if i.event == nil {
+		if i.event = i.choose(events); i.event == nil {
+			i.fail(EventMissing, "the event of leaf %d was not given", i.proof.Index)
+			return
+		}
+	}
+	if err := i.leads(sealer.LeafHash(i.event)); err != nil {
+		i.fail(InclusionMismatch, "the event is not leaf %d of %d: %v", i.proof.Index, i.head.Size, err)
+	} else {
+		i.pass(InclusionOK, "leaf %d under root %s", i.proof.Index, i.head.Root)
+	}
+	if !ok {
+		return // nothing says when the event stood there
+	}
+	in := &sealer.Inspector{Directory: v.trust.newer, Purpose: i.head.receipts(), SealedAt: by}
+	f := in.Inspect(i.event)
+	i.conduct = newConduct(f.Event.TenantID, i.proof.Index)
+	i.conduct.single = true
+	i.conduct.note(&f)
+	switch {
+	case f.Code != "":
+		i.fail(f.Code, "%v", f.Err)
+	case sealer.Origin(f.Event.TenantID) != i.head.Origin:
+		i.fail(sealer.TenantMismatch, "event %s is of %s", f.Event.EventID, f.Event.TenantID)
+	case f.Delivery != nil:
+		i.pass(WitnessOK, "the receipt stands in the event that it was signed for")
+		i.pass(SignatureOK, "receipt %s, signed by key %s at %s", f.Delivery.Receipt.ReceiptID, f.Delivery.KeyID, sealer.FormatTime(f.Delivery.Receipt.IssuedAt))
+		v.sight(i.FileReport, f.Delivery, by, "leaf %d of %s, as %s proves", i.proof.Index, i.head.Origin, i.File)
+	default:
+		i.pass(WitnessOK, "event %s, %s, carries no receipt", f.Event.EventID, f.Event.Type)
+	}
+}
+
+// leads is nil if the proof leads from a leaf to the checkpoint.
+func (i *inclusionFile) leads(leaf sealer.Hash) error {
+	return sealer.VerifyInclusion(i.proof.Index, i.head.Size, leaf, i.head.Root, i.proof.Hashes)
+}
+
+// choose picks the event that a bare proof is about: the one that it leads from, or
+// the only one.
+func (i *inclusionFile) choose(events []*eventFile) []byte {
+	for _, e := range events {
+		if i.leads(e.leaf) == nil {
+			e.place, e.by = fmt.Sprintf("leaf %d of %s, as %s proves", i.proof.Index, i.head.Origin, i.File), i.FileReport
+			return e.text
+		}
+	}
+	if len(events) == 1 {
+		return events[0].text
+	}
+	return nil
+}
+
+// verify judges an event by the proof, pack or export that holds it.
+func (e *eventFile) verify(v *verification) {
+	event, _, err := sealer.ReadEvent(e.text)
+	if err != nil {
+		code := sealer.EntryAltered
+		if errors.Is(err, sealer.ErrWitness) {
+			code = sealer.WitnessMismatch
+		}
+		e.fail(code, "%v", err)
+		return
+	}
+	origin := sealer.Origin(event.TenantID)
+	for _, s := range v.known(origin).spans {
+		if at := slices.Index(s.leaves, e.leaf); at >= 0 && e.place == "" {
+			e.place, e.by = fmt.Sprintf("leaf %d of %s, as %s holds it", s.before.Size()+uint64(at), origin, s.file.File), s.file
+		}
+	}
+	if e.place == "" {
+		e.fail(InclusionMismatch, "nothing that was given proves event %s", event.EventID)
+		return
+	}
+	e.pass(InclusionOK, "%s", e.place)
+	if i := slices.IndexFunc(e.by.Verdicts, func(v Verdict) bool { return v.Code == KeySandbox }); i >= 0 {
+		e.add(e.by.Verdicts[i])
+	}
+}

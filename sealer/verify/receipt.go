@@ -1,0 +1,261 @@
+package verify
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/sealer"
+)
+
+// signedReceipt is a receipt as a caller holds it: the data of an answer that has one, or
+// the whole answer.
+type signedReceipt struct {
+	receipt   sealer.Receipt
+	text      []byte // canonical
+	keyID     string
+	signature []byte
+
+	// What the signature does not cover; nil if it is missing.
+	substrate *string
+	metering  *sealer.RecordedMetering
+	event     []byte // canonical
+	// unsigned names members that nothing can prove.
+	unsigned []string
+}
+
+// errNoReceipt says that a JSON text holds no receipt.
+var errNoReceipt = errors.New("no receipt with its signature")
+
+// answerVersion is the contract version of the answers with a receipt.
+const answerVersion = "v1.0"
+
+// readReceipt finds receipt and signature in an HTTP answer or its data. Spacing
+// and order are free there; what was signed is the receipt's canonical form.
+func readReceipt(text []byte) (*signedReceipt, error) {
+	var in answerReader
+	at, data, err := in.answer(text, answerVersion)
+	if err != nil {
+		return nil, err
+	}
+	if data["receipt"] == nil && data["signature"] == nil {
+		return nil, errNoReceipt
+	}
+	in.some(at, data, []string{"receipt", "signature"}, "substrate", "metering", "event", "position", "sealed")
+	if in.fault != nil {
+		return nil, in.fault
+	}
+	r := &signedReceipt{text: in.canonical(at+"/receipt", data["receipt"])}
+	r.keyID, r.signature = in.signature(at+"/signature", data["signature"])
+	r.beside(&in, at, data)
+	if in.fault != nil {
+		return nil, in.fault
+	}
+	r.receipt, err = sealer.ParseReceipt(r.text)
+	return r, err
+}
+
+// holdsReceipt reports whether an answer that begins with an event has a receipt: else it is a proof.
+func holdsReceipt(text []byte) bool {
+	var in answerReader
+	_, data, err := in.answer(text, answerVersion)
+	return err == nil && (data["receipt"] != nil || data["signature"] != nil)
+}
+
+// beside reads the other members of the answer.
+func (r *signedReceipt) beside(in *answerReader, at string, data map[string]jsontext.Value) {
+	if v, there := data["substrate"]; there {
+		substrate := in.name(at+"/substrate", v)
+		r.substrate = &substrate
+	}
+	if v, there := data["metering"]; there {
+		m, err := sealer.ParseMetering(in.canonical(at+"/metering", v))
+		if err != nil {
+			in.fail(at+"/metering", "%v", err)
+		}
+		r.metering = &m
+	}
+	if v, there := data["event"]; there {
+		in.members(at+"/event", v)
+		r.event = in.canonical(at+"/event", v)
+	}
+	if v, there := data["position"]; there {
+		in.name(at+"/position", v)
+		r.unsigned = append(r.unsigned, "position")
+	}
+	if v, there := data["sealed"]; there && v.Kind() != 'n' {
+		sealed := in.members(at+"/sealed", v)
+		in.exactly(at+"/sealed", sealed, "packId", "leafIndex")
+		if _, err := sealer.ParseID(sealer.PackPrefix, in.name(at+"/sealed/packId", sealed["packId"])); err != nil {
+			in.fail(at+"/sealed/packId", "%v", err)
+		}
+		in.integer(at+"/sealed/leafIndex", sealed["leafIndex"])
+		r.unsigned = append(r.unsigned, "sealed")
+	}
+}
+
+// whatInstead describes what is wrong with a JSON text that holds no receipt.
+func whatInstead(text []byte) string {
+	type data struct {
+		Pack    jsontext.Value `json:"pack"`
+		Entries jsontext.Value `json:"entries"`
+	}
+	var answer struct {
+		data
+		Data data `json:"data"`
+	}
+	_ = json.Unmarshal(text, &answer) // an error leaves all empty
+	if answer.Pack != nil || answer.Entries != nil || answer.Data.Pack != nil || answer.Data.Entries != nil {
+		return "a proof pack in another spelling: save what was answered as it is, every byte counts"
+	}
+	return "no receipt with its signature, and nothing else that can be verified"
+}
+
+// sighted is where a file holds a receipt of another file.
+type sighted struct {
+	file  *FileReport
+	place string
+	// by is the latest moment at which the receipt can have come there.
+	by       time.Time
+	delivery *sealer.RecordedDelivery
+}
+
+// verify judges the receipt by the keys of d; in is where files hold it.
+func (r *signedReceipt) verify(d *sealer.Directory, in []*sighted) []Verdict {
+	var verdicts []Verdict
+	fail := func(code sealer.Code, about string) { verdicts = append(verdicts, Verdict{Code: code, Message: about}) }
+	if err := sealer.CheckReceipt(&r.receipt); err != nil {
+		fail(FormatInvalid, err.Error())
+	}
+	event, code, err := r.eventBeside()
+	if err != nil {
+		fail(code, err.Error())
+	}
+	var sealedAt *time.Time
+	if best := r.best(in); best != nil {
+		v := r.inclusion(best)
+		verdicts = append(verdicts, v)
+		if v.OK {
+			sealedAt, event = &best.by, best.delivery
+		}
+	}
+	sandbox := d.OfSandbox(r.keyID)
+	purpose := sealer.ReceiptPurpose(sandbox)
+	pub, code := d.Find(r.keyID, purpose, r.receipt.IssuedAt)
+	if sealedAt != nil {
+		pub, code = d.FindSealed(r.keyID, purpose, r.receipt.IssuedAt, *sealedAt)
+	}
+	about := fmt.Sprintf("receipt %s, signed by key %s at %s", r.receipt.ReceiptID, r.keyID, sealer.FormatTime(r.receipt.IssuedAt))
+	switch {
+	case code != "":
+		fail(code, about)
+		return verdicts
+	case !ed25519.Verify(pub, r.text, r.signature):
+		fail(sealer.SignatureInvalid, about)
+		return verdicts
+	}
+	verdicts = append(verdicts, Verdict{Code: SignatureOK, OK: true, Message: about})
+	if sandbox {
+		verdicts = append(verdicts, sandboxKey(r.keyID))
+	}
+	failed := slices.ContainsFunc(verdicts, func(v Verdict) bool { return !v.OK })
+	if names := r.uncovered(event != nil); len(names) > 0 && !failed {
+		message := fmt.Sprintf("the signature does not cover what the file says of %s", strings.Join(names, " and "))
+		if event == nil {
+			message += ": give the pack, a proof or an export with the receipt as well to have metering and substrate checked"
+		}
+		verdicts = append(verdicts, Verdict{Code: ReceiptUncovered, OK: true, Message: message})
+	}
+	return verdicts
+}
+
+// eventBeside checks the event that an answer has beside the receipt; nil if there is none.
+// The receipt's witness binds it, so that what it says is covered by the signature.
+func (r *signedReceipt) eventBeside() (*sealer.RecordedDelivery, sealer.Code, error) {
+	if r.event == nil {
+		return nil, "", nil
+	}
+	d, err := sealer.ReadDelivery(r.event)
+	switch {
+	case errors.Is(err, sealer.ErrWitness):
+		return nil, sealer.WitnessMismatch, err
+	case err != nil:
+		return nil, sealer.EntryAltered, err
+	case !r.stands(&d):
+		return nil, sealer.EntryAltered, errors.New("the event beside it is of another receipt")
+	}
+	if name := r.contradicts(&d); name != "" {
+		return nil, sealer.EntryAltered, fmt.Errorf("the event beside it states another %s", name)
+	}
+	return &d, "", nil
+}
+
+// contradicts names the member in which the file and the event differ; empty if none does.
+func (r *signedReceipt) contradicts(d *sealer.RecordedDelivery) string {
+	switch {
+	case r.metering != nil && !r.metering.Equal(&d.RecordedMetering):
+		return "metering"
+	case r.substrate != nil && *r.substrate != d.Substrate:
+		return "substrate"
+	}
+	return ""
+}
+
+// uncovered names the members that neither the signature nor an event covers.
+func (r *signedReceipt) uncovered(event bool) (names []string) {
+	if r.metering != nil && !event {
+		names = append(names, "metering")
+	}
+	if r.substrate != nil && !event {
+		names = append(names, "substrate")
+	}
+	return append(names, r.unsigned...)
+}
+
+// best picks the file to judge the receipt by: one that contradicts it, else the sound one that
+// proves it oldest, else any; nil if there is none.
+func (r *signedReceipt) best(in []*sighted) *sighted {
+	var best *sighted
+	for _, s := range in {
+		switch {
+		case best == nil, !r.says(s):
+			best = s
+		case !r.says(best):
+		case s.file.ok() && (!best.file.ok() || s.by.Before(best.by)):
+			best = s
+		}
+	}
+	return best
+}
+
+// says reports whether that file holds this receipt.
+func (r *signedReceipt) says(s *sighted) bool { return r.stands(s.delivery) }
+
+// stands reports whether a delivery holds the receipt, under the same signature.
+func (r *signedReceipt) stands(d *sealer.RecordedDelivery) bool {
+	return bytes.Equal(d.ReceiptText, r.text) && d.KeyID == r.keyID && bytes.Equal(d.Signature, r.signature)
+}
+
+// inclusion judges the receipt by the file that holds its id.
+func (r *signedReceipt) inclusion(in *sighted) Verdict {
+	v := Verdict{Code: InclusionOK, OK: true, Message: in.place}
+	switch other := r.contradicts(in.delivery); {
+	case !in.file.ok():
+		v.Code, v.OK = InclusionMismatch, false
+		v.Message += ", which is not sound itself"
+	case !r.says(in):
+		v.Code, v.OK = sealer.EntryAltered, false
+		v.Message += " says something else"
+	case other != "":
+		v.Code, v.OK = sealer.EntryAltered, false
+		v.Message += " states another " + other
+	}
+	return v
+}

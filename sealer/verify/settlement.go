@@ -1,0 +1,120 @@
+package verify
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"muniment/sealer"
+)
+
+// settlement compares the header's with what rules and entries make, unless entries are at
+// fault, or the header is not signed: a service has few rules, a forger may write so many that
+// rating takes hours.
+func (c *packCheck) settlement() {
+	h, l := c.header, c.ledger
+	if !c.signed || len(l.Faults) > 0 || l.Entries != h.Count {
+		return
+	}
+	computed, err := l.Settlement(c.rate)
+	if err != nil {
+		c.fail(SettlementMismatch, "%v", err)
+		return
+	}
+	if computed != nil || h.Settlement != nil {
+		if fault := differs(computed, h.Settlement); fault != "" {
+			c.fail(SettlementMismatch, "%s", fault)
+			return
+		}
+		lines := h.Settlement.Lines
+		rated, unrated := settledReceipts(h.Settlement)
+		c.pass(SettlementOK, "%s recomputed by %s: %s rated, %s not", count(len(lines), "line"), count(len(computed.Rules), "rule"),
+			count(int(rated), "receipt"), grouped(unrated))
+	}
+	if !l.Complete() {
+		c.pass(SettlementUnproven, "that there are %s in leaves that no pack at hand holds, and no others, is the header's word: give those packs as well to have it checked",
+			count(l.UnprovenRules(), "rule"))
+	}
+}
+
+// differs describes the first thing that a header states otherwise; one of them may be nil.
+func differs(computed, stated *sealer.Settlement) string {
+	leaves := func(rules []sealer.SettlementRule) (list []uint64) {
+		for _, r := range rules {
+			list = append(list, r.Leaf)
+		}
+		return list
+	}
+	var made, listed []sealer.SettlementRule
+	if computed != nil {
+		made = computed.Rules
+	}
+	if stated != nil {
+		listed = stated.Rules
+	}
+	for i := range min(len(made), len(listed)) {
+		if made[i].Leaf == listed[i].Leaf && !bytes.Equal(made[i].Record, listed[i].Record) {
+			return fmt.Sprintf("the event of leaf %d holds another rule than the header", made[i].Leaf)
+		}
+	}
+	if a, b := leaves(made), leaves(listed); !slices.Equal(a, b) {
+		return fmt.Sprintf("the log holds rules at leaves %v, the header states %v", a, b)
+	}
+	if i := unequal(computed.Lines, stated.Lines, sameLine); i >= 0 {
+		return differing("line", i, computed.Lines, stated.Lines, describeLine)
+	}
+	if i := unequal(computed.Unrated, stated.Unrated, func(a, b sealer.Unrated) bool { return a == b }); i >= 0 {
+		return differing("count of unrated receipts", i, computed.Unrated, stated.Unrated, describeUnrated)
+	}
+	return ""
+}
+
+// unequal is the place of the first difference, −1 if there is none.
+func unequal[T any](a, b []T, same func(a, b T) bool) int {
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) || !same(a[i], b[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// differing describes the difference in place i.
+func differing[T any](what string, i int, computed, stated []T, describe func(*T) string) string {
+	switch {
+	case i >= len(computed):
+		return fmt.Sprintf("the header states a %s that nothing makes: %s", what, describe(&stated[i]))
+	case i >= len(stated):
+		return fmt.Sprintf("the header lacks the %s %s", what, describe(&computed[i]))
+	}
+	return fmt.Sprintf("the entries make the %s %s; the header states %s", what, describe(&computed[i]), describe(&stated[i]))
+}
+
+// describeLine is the line as people read it.
+func describeLine(l *sealer.SettlementLine) string {
+	return fmt.Sprintf("right %s, metering basis %s, rule %s: %s, %s ms, impressions: %s, amount %s, shares %s",
+		l.RightID, l.MeteringBasis, l.RuleID, count(int(l.Receipts), "receipt"), grouped(l.QuantityMs), sealer.FormatImpressions(l.Impressions), l.Amount, strings.Join(l.Shares, " and "))
+}
+
+// describeUnrated is the count as people read it.
+func describeUnrated(u *sealer.Unrated) string {
+	return fmt.Sprintf("right %s, metering basis %s, reason %s: %s, %s ms, impressions: %s",
+		u.RightID, u.MeteringBasis, u.Reason, count(int(u.Receipts), "receipt"), grouped(u.QuantityMs), sealer.FormatImpressions(u.Impressions))
+}
+
+func sameLine(a, b sealer.SettlementLine) bool {
+	return a.RuleID == b.RuleID && a.RightID == b.RightID && a.MeteringBasis == b.MeteringBasis && a.Receipts == b.Receipts &&
+		a.QuantityMs == b.QuantityMs && a.Impressions == b.Impressions && a.Amount == b.Amount && slices.Equal(a.Shares, b.Shares)
+}
+
+// settledReceipts counts the receipts in lines, and the others.
+func settledReceipts(s *sealer.Settlement) (rated, unrated int64) {
+	for i := range s.Lines {
+		rated += s.Lines[i].Receipts
+	}
+	for i := range s.Unrated {
+		unrated += s.Unrated[i].Receipts
+	}
+	return rated, unrated
+}

@@ -1,0 +1,326 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/settle/rate"
+	"muniment/sealer"
+	"muniment/sealer/sealertest"
+)
+
+// testAdjust is adjusting as the service has it.
+func testAdjust(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (string, []string, error) {
+	r, err := rate.ParseRule(rule.Record)
+	if err != nil {
+		return "", nil, err
+	}
+	var sum rate.Money
+	for _, l := range lines {
+		m, err := rate.ParseMoney(l.Amount)
+		if err != nil {
+			return "", nil, err
+		}
+		sum += m
+	}
+	adjustment, parts := r.Adjust(sum)
+	if adjustment == 0 || !r.EffectiveFrom.Before(to) {
+		return "", nil, nil
+	}
+	var shares []string
+	for _, p := range parts {
+		shares = append(shares, p.String())
+	}
+	return adjustment.String(), shares, nil
+}
+
+var testRating = sealer.Rating{Rate: sealertest.Rate, Adjust: testAdjust}
+
+// books is a log with rules, deliveries and a dispute, and a statement of all of it.
+type books struct {
+	*world
+	events    [][][]byte // of each pack
+	sealed    []*sealer.SealedPack
+	packs     [][]byte
+	receipt   string // is disputed
+	statement sealer.Statement
+}
+
+func newBooks(t *testing.T) *books {
+	w := newWorld(t)
+	b := &books{world: w}
+	first := slices.Concat(w.Run(8), [][]byte{
+		w.rule(ruleCreated, w.record(1)),
+		w.rule(ruleCreated, w.record(2, `"rightId":null`, `"rightId":"rgh_1"`, `"unit":"SECOND"`, `"unit":"EVENT"`, `"minimum":null`, `"minimum":"5"`)),
+	})
+	b.pack(first)
+	disputed, err := sealer.ParseEvent(first[2])
+	require.NoError(t, err)
+	b.receipt = "rcp_" + strings.TrimPrefix(disputed.EventID, "evt_")
+	opened, err := sealer.AppendEvent(nil, &sealer.Event{
+		EventID: w.ID("evt_"), TenantID: w.Tenant, Type: disputeOpened, At: w.Now, Actor: sealer.Ref{Kind: "key", ID: "key_fixture"}, Subject: sealer.Ref{Kind: "dispute", ID: "dsp_1"},
+		Data: []byte(`{"receiptIds":["` + b.receipt + `"],"rightId":null,"window":null}`),
+	})
+	require.NoError(t, err)
+	b.pack(append(w.Run(9), opened))
+	b.statement = sealer.Statement{
+		AsOf: b.asOf(2), Currency: "EUR", From: sealer.Moment{Time: sealertest.Epoch}, To: sealer.Moment{Time: w.Now.Add(time.Hour)}, IssuedAt: sealer.Moment{Time: w.Now},
+		Excluded:    []sealer.StatementExclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{b.receipt}, State: sealer.ExclusionHeld}},
+		StatementID: "stm_1", TenantID: w.Tenant, V: 1,
+	}
+	require.Len(t, b.settle(&b.statement, 2), 1)
+	return b
+}
+
+// pack seals the next one.
+func (b *books) pack(events [][]byte) {
+	b.TB.Helper()
+	p := b.Seal(events)
+	b.events, b.sealed, b.packs = append(b.events, events), append(b.sealed, p), append(b.packs, sealertest.Bundle(b.TB, p, events))
+}
+
+// asOf is the end of the n-th pack, from 1 on.
+func (b *books) asOf(n int) sealer.StatementAsOf {
+	h := b.sealed[n-1].Header
+	return sealer.StatementAsOf{PackID: h.PackID, RootHash: h.RootHash.String(), TreeSize: h.TreeSize}
+}
+
+// everybody is all who may be paid.
+var everybody = []sealer.StatementPayee{{CounterpartyID: "cp_studio", Name: "Studio"}, {CounterpartyID: "cp_agency", Name: "Agency"}}
+
+// settle computes a statement from the first n packs, by the rules of the first two, and returns
+// what is held.
+func (b *books) settle(s *sealer.Statement, n int) (held []sealer.Metered) {
+	b.TB.Helper()
+	out, err := newExclusions(s.Excluded)
+	require.NoError(b.TB, err)
+	var free []sealer.Metered
+	repeats := make(map[uint64]bool)
+	leaf := uint64(0)
+	for i, p := range b.sealed[:n] {
+		for _, d := range p.Header.Duplicates {
+			repeats[d.Leaf] = true
+		}
+		for _, text := range b.events[i] {
+			repeated := repeats[leaf]
+			leaf++
+			d, err := sealer.ReadDelivery(text)
+			if err != nil || !d.Metered || repeated {
+				continue
+			}
+			m := sealer.Metered{
+				RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.Basis, Completion: d.Completion, RenderedAt: d.Receipt.RenderedAt,
+				Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
+			}
+			id, err := sealer.ParseID("rcp_", d.Receipt.ReceiptID)
+			require.NoError(b.TB, err)
+			switch out.receipts[id] {
+			case sealer.ExclusionHeld:
+				held = append(held, m)
+			case "":
+				free = append(free, m)
+			}
+		}
+	}
+	s.Payees = everybody
+	require.NoError(b.TB, sealer.Settle(testRating, b.sealed[1].Header.Rules(), slices.Values(free), slices.Values(held), s))
+	return held
+}
+
+// verify signs a statement and verifies it with packs.
+func (b *books) verify(s *sealer.Statement, packs ...[]byte) Report {
+	b.TB.Helper()
+	return b.verifyText(b.signed(s), packs...)
+}
+
+// signed is a statement as a file, however wrong it is.
+func (b *books) signed(s *sealer.Statement) []byte {
+	b.TB.Helper()
+	text, err := s.Text()
+	require.NoError(b.TB, err)
+	signature, err := sign(b.PackKey, text)
+	require.NoError(b.TB, err)
+	return slices.Concat(text, []byte("\n"), signatureLine(sealer.KeyID(sealertest.Public(b.PackKey)), signature), []byte("\n"))
+}
+
+// clone is a statement of its own.
+func clone(t *testing.T, s *sealer.Statement) (c sealer.Statement) {
+	t.Helper()
+	text, err := s.Text()
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &c))
+	return c
+}
+
+func (b *books) verifyText(signed []byte, packs ...[]byte) (r Report) {
+	b.TB.Helper()
+	dir := b.TB.TempDir()
+	o := Options{Root: b.VKey, Rating: testRating, JSON: true}
+	for i, text := range append([][]byte{signed}, packs...) {
+		o.Files = append(o.Files, filepath.Join(dir, string(rune('a'+i))))
+		require.NoError(b.TB, os.WriteFile(o.Files[i], text, 0o600))
+	}
+	var out bytes.Buffer
+	Files(context.Background(), o, &out)
+	require.NoError(b.TB, json.Unmarshal(out.Bytes(), &r, json.MatchCaseInsensitiveNames(true)))
+	return r
+}
+
+func codesOf(f FileReport) (codes []sealer.Code) {
+	for _, v := range f.Verdicts {
+		codes = append(codes, v.Code)
+	}
+	return codes
+}
+
+func TestStatement(t *testing.T) {
+	b := newBooks(t)
+	s := &b.statement
+	require.NotEmpty(t, s.Lines)
+	require.Len(t, s.Adjustments, 1)
+	require.NotEqual(t, "0", s.HeldAmount)
+	r := b.verify(s, b.packs...)
+	require.True(t, r.OK, "%+v", r.Files)
+	require.Equal(t, []sealer.Code{SignatureOK, StatementUnproven, StatementOK}, codesOf(r.Files[0]), "the event of its issue is not sealed")
+	require.Contains(t, codesOf(b.verify(s, b.packs[1]).Files[0]), StatementUnproven)
+	require.NotContains(t, codesOf(b.verify(s, b.packs[1]).Files[0]), StatementOK)
+
+	// What it says is found, though its own key has signed it again.
+	raise := func(amount *string) { // the last micro-unit of something
+		n, err := parseMicros(*amount)
+		require.NoError(t, err)
+		*amount = formatMicros(n + 1)
+	}
+	for name, c := range map[string]struct {
+		change func(s *sealer.Statement)
+		want   sealer.Code
+	}{
+		"a price":       {func(s *sealer.Statement) { s.Lines[0].Price = "9" }, StatementRule},
+		"a unit":        {func(s *sealer.Statement) { s.Lines[0].Unit = "MS" }, StatementRule},
+		"a rule's leaf": {func(s *sealer.Statement) { s.Lines[0].RuleLeaf++ }, StatementRule},
+		"receipts":      {func(s *sealer.Statement) { s.Lines[0].Receipts++ }, StatementReceipts},
+		"milliseconds":  {func(s *sealer.Statement) { s.Lines[0].QuantityMs-- }, StatementReceipts},
+		"impressions":   {func(s *sealer.Statement) { s.Lines[0].Impressions = "99" }, StatementReceipts},
+		"an amount": {func(s *sealer.Statement) {
+			raise(&s.Lines[0].Amount)
+			raise(&s.Lines[0].Shares[0].Amount)
+			raise(&s.Payees[1].Amount)
+			raise(&s.Total)
+		}, StatementAmount},
+		"a share": {func(s *sealer.Statement) {
+			one, two := s.Lines[0].Shares[0], s.Lines[0].Shares[1]
+			s.Lines[0].Shares[0].Amount, s.Lines[0].Shares[1].Amount = two.Amount, one.Amount
+			a, err := parseMicros(one.Amount)
+			require.NoError(t, err)
+			z, err := parseMicros(two.Amount)
+			require.NoError(t, err)
+			for i := range s.Payees {
+				n, err := parseMicros(s.Payees[i].Amount)
+				require.NoError(t, err)
+				if s.Payees[i].CounterpartyID == one.CounterpartyID {
+					s.Payees[i].Amount = formatMicros(n + z - a)
+				} else {
+					s.Payees[i].Amount = formatMicros(n + a - z)
+				}
+			}
+		}, StatementShares},
+		"what is held":       {func(s *sealer.Statement) { raise(&s.HeldAmount) }, StatementTotal},
+		"a total":            {func(s *sealer.Statement) { raise(&s.Total) }, FormatInvalid},
+		"a dispute":          {func(s *sealer.Statement) { s.Excluded[0].ReceiptIDs = []string{sealertest.Named("rcp_", "another")} }, StatementExcluded},
+		"an upheld dispute":  {func(s *sealer.Statement) { s.Excluded[0].State = sealer.ExclusionUpheld }, StatementExcluded},
+		"the end of the log": {func(s *sealer.Statement) { s.AsOf.TreeSize-- }, StatementLog},
+		"nothing left out":   {func(s *sealer.Statement) { s.Excluded = []sealer.StatementExclusion{} }, StatementReceipts},
+		"another order":      {func(s *sealer.Statement) { slices.Reverse(s.Lines) }, FormatInvalid},
+	} {
+		changed := clone(t, &b.statement)
+		c.change(&changed)
+		r := b.verify(&changed, b.packs...)
+		require.Contains(t, failures(r.Files[0].Verdicts), c.want, "%s: %+v", name, r.Files[0].Verdicts)
+	}
+}
+
+// TestStatementIsSigned: a byte that was changed is found.
+func TestStatementIsSigned(t *testing.T) {
+	b := newBooks(t)
+	signed, err := sealer.SignStatement(&b.statement, b.PackKey)
+	require.NoError(t, err)
+	require.True(t, b.verifyText(signed, b.packs...).OK)
+	for at := 0; at < len(signed); at += 37 {
+		changed := bytes.Clone(signed)
+		changed[at] ^= 1
+		require.False(t, b.verifyText(changed).OK, "byte %d", at)
+	}
+}
+
+// event seals one more event in a pack of its own.
+func (b *books) event(kind string, subject sealer.Ref, data string) []byte {
+	b.TB.Helper()
+	b.Now = b.Now.Add(time.Second)
+	event, err := sealer.AppendEvent(nil, &sealer.Event{
+		EventID: b.ID("evt_"), TenantID: b.Tenant, Type: kind, At: b.Now, Actor: sealer.Ref{Kind: "key", ID: "key_fixture"}, Subject: subject, Data: []byte(data),
+	})
+	require.NoError(b.TB, err)
+	return sealertest.Bundle(b.TB, b.Seal([][]byte{event}), [][]byte{event})
+}
+
+// TestStatementOfAnotherDispute holds what is left out against what the log says of disputes: one
+// that is resolved is not held, and one that is not left out was rejected.
+func TestStatementOfAnotherDispute(t *testing.T) {
+	dispute := sealer.Ref{Kind: "dispute", ID: "dsp_1"}
+	for name, c := range map[string]struct {
+		outcome string      // of dsp_1, before the issue
+		state   string      // as the statement has it; empty: it is not left out
+		issued  bool        // the event of the issue is at hand
+		code    sealer.Code // empty: sound
+		remark  sealer.Code
+	}{
+		"open, held":                   {"", sealer.ExclusionHeld, true, "", ""},
+		"open, billed":                 {"", "", true, StatementExcluded, ""},
+		"open, billed, and not proven": {"", "", false, "", StatementUnproven},
+		"rejected, billed":             {"REJECTED", "", true, "", ""},
+		"rejected, held":               {"REJECTED", sealer.ExclusionHeld, true, StatementExcluded, ""},
+		"upheld, billed":               {"UPHELD", "", false, StatementExcluded, ""},
+		"upheld, held":                 {"UPHELD", sealer.ExclusionHeld, true, StatementExcluded, ""},
+		"upheld":                       {"UPHELD", sealer.ExclusionUpheld, true, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBooks(t)
+			packs := b.packs
+			if c.outcome != "" {
+				packs = append(packs, b.event(disputeResolved, dispute, `{"outcome":"`+c.outcome+`"}`))
+			}
+			s := &b.statement
+			s.IssuedAt = sealer.Moment{Time: b.Now}
+			s.Excluded[0].State = c.state
+			if c.state == "" {
+				s.Excluded = []sealer.StatementExclusion{}
+			}
+			text, err := s.Text()
+			require.NoError(t, err)
+			if c.issued {
+				sum := sha256.Sum256(text)
+				packs = append(packs, b.event(statementIssuedEvent, sealer.Ref{Kind: "statement", ID: s.StatementID}, `{"sha256":"`+base64.RawURLEncoding.EncodeToString(sum[:])+`"}`))
+			}
+			verdicts := b.verify(s, packs...).Files[0].Verdicts
+			if c.code == "" {
+				require.NotContains(t, failures(verdicts), StatementExcluded, "%+v", verdicts)
+			} else {
+				require.Contains(t, failures(verdicts), c.code, "%+v", verdicts)
+			}
+			if c.remark != "" {
+				require.Contains(t, codesOf(FileReport{Verdicts: verdicts}), c.remark)
+			}
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package verify
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"muniment/sealer"
+)
+
+// trust is what verification rests on: a root key, or else a file with keys.
+type trust struct {
+	root string // vkey; empty for the weaker anchor
+	file string // that the weaker anchor was read from
+	// newer is the directory that decides, of those that are trusted; nil before
+	// there is one.
+	newer *sealer.Directory
+	// text is the last directory that came with evidence, read and fault the result of reading it.
+	// Packs of one log mostly hold the same.
+	text  []byte
+	read  *sealer.Directory
+	fault error
+}
+
+// errNoAnchor says that there is nothing to trust.
+var errNoAnchor = errors.New("nothing to trust: give --root with the root key, or --keys with a key directory")
+
+// readTrust makes the anchor out of the command's options. root is a vkey or the
+// name of a file that holds one, keys the name of a file.
+func readTrust(root, keys string) (*trust, error) {
+	if root == "" && keys == "" {
+		return nil, errNoAnchor
+	}
+	t := new(trust)
+	if root != "" {
+		vkey, err := readRoot(root)
+		if err != nil {
+			return nil, err
+		}
+		t.root = vkey
+	}
+	if keys == "" {
+		return t, nil
+	}
+	text, err := readSmall(keys)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read keys: %w", err)
+	}
+	if t.root != "" {
+		t.newer, err = sealer.VerifyDirectory(bytes.TrimSuffix(text, []byte("\n")), t.root)
+	} else {
+		t.file = keys
+		t.newer, err = readKeys(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s: %w", keys, err)
+	}
+	return t, nil
+}
+
+// readSmall reads a file that is read at once.
+func readSmall(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxSmallBytes+1))
+	if err == nil && len(text) > maxSmallBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxSmallBytes)
+	}
+	return text, err
+}
+
+func readRoot(root string) (string, error) {
+	if _, err := note.NewVerifier(root); err == nil {
+		if _, err := sealer.ReadRoot(root); err != nil {
+			return "", fmt.Errorf("cannot use root key: %w", err)
+		}
+		return root, nil
+	}
+	text, err := readSmall(root)
+	if err != nil {
+		return "", fmt.Errorf("cannot use root key: neither a C2SP vkey nor a readable file: %w", err)
+	}
+	vkey := strings.TrimSpace(string(text))
+	if _, err := sealer.ReadRoot(vkey); err != nil {
+		return "", fmt.Errorf("cannot use root key of %s: %w", root, err)
+	}
+	return vkey, nil
+}
+
+// learn reads a directory that came with the evidence. Under a root key it is
+// verified, and from then on the one that outranks all others decides about keys.
+// Without a root it proves nothing, and need only be well-formed.
+func (t *trust) learn(text []byte) {
+	if t.text != nil && bytes.Equal(t.text, text) {
+		return
+	}
+	t.text = bytes.Clone(text)
+	if t.root == "" {
+		t.read, t.fault = sealer.ReadDirectory(text)
+		return
+	}
+	t.read, t.fault = sealer.VerifyDirectory(text, t.root)
+	if t.fault == nil && (t.newer == nil || t.read.Outranks(t.newer)) {
+		t.newer = t.read
+	}
+}
+
+// directory learns a directory that came with the evidence and judges it by what is
+// known. In a pack or an export one of a revoked directory key is passed over, as
+// they are judged by the keys of the one that decides; by itself it is refused.
+func (t *trust) directory(text []byte, byItself bool) Verdict {
+	t.learn(text)
+	d := t.read
+	switch {
+	case t.fault != nil:
+		return Verdict{Code: DirectoryInvalid, Message: t.fault.Error()}
+	case t.root == "":
+		return Verdict{Code: AnchorKeys, OK: true, Message: fmt.Sprintf(
+			"keys are taken from %s on trust; the directory of %s in here is not checked against a root key", t.file, sealer.FormatTime(d.IssuedAt))}
+	}
+	// Only the directory that decides may revoke: a thief must not revoke a later key.
+	if k := t.newer.Key(d.SigningKeyID()); k != nil && k.RevokedAt != nil {
+		v := Verdict{Code: DirectoryIgnored, OK: true, Message: fmt.Sprintf(
+			"the directory key %s is revoked: that of the directory of %s, delegated to later, decides", k.KeyID, sealer.FormatTime(t.newer.IssuedAt))}
+		if byItself {
+			v.Code, v.OK = DirectoryRevoked, false
+		}
+		return v
+	}
+	name, _, _ := strings.Cut(t.root, "+")
+	return Verdict{Code: DirectoryOK, OK: true,
+		Message: fmt.Sprintf("%s, as of %s, under root key %s", count(len(d.Keys), "key"), sealer.FormatTime(d.IssuedAt), name)}
+}

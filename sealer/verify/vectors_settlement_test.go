@@ -1,0 +1,109 @@
+package verify
+
+import (
+	"strings"
+
+	"muniment/sealer"
+	"muniment/sealer/sealertest"
+)
+
+// settlement has a log with settlement rules, and lies about what they make.
+func (v *vectors) settlement() {
+	w := newWorld(v.t)
+	w.Tenant = sealertest.TenantID("settled")
+	keep := v.w
+	v.w = w // the lies are signed by its keys
+	defer func() { v.w = keep }()
+	one, two, first, second := w.settled()
+	settled1 := v.put("good/settled-1.ndjson", sealertest.Bundle(v.t, one, first))
+	settled2 := v.put("good/settled-2.ndjson", sealertest.Bundle(v.t, two, second))
+	amended := [][]byte{
+		w.rule("settlement_rule.retired", w.record(2, `"effectiveUntil":null`, `"effectiveUntil":"`+sealer.FormatTime(w.Now)+`"`, "ACTIVE", "RETIRED")),
+		w.rule(ruleCreated, w.record(3, `"meteringBasis":null`, `"meteringBasis":"viewable"`, `"substrate":null`, `"substrate":"CTV"`, `"priority":0`, `"priority":2`,
+			`"0.125"`, `"9223372036.854775807"`, "SECOND", "MS")),
+	}
+	amended = append(amended,
+		w.rule(ruleCreated, w.record(4, `"rightId":null`, `"rightId":"rgh_0"`, `"completion":null`, `"completion":"complete"`, `"SECOND"`, `"IMPRESSION"`, `"priority":0`, `"priority":3`)),
+		w.rule(ruleCreated, w.record(5, `"rightId":null`, `"rightId":"rgh_2"`, `"SECOND"`, `"CPM"`, `"0.125"`, `"12.5"`, `"minimum":null`, `"minimum":"0.5"`, `"cap":null`, `"cap":"250"`)))
+	amended = append(amended, w.Run(12)...)
+	settled3 := v.put("good/settled-3.ndjson", sealertest.Bundle(v.t, w.Seal(amended), amended))
+	v.good("settlement", "a pack with one settlement rule, which stands behind most of the receipts that it rates", settled1)
+	v.good("settlement, older rule", "the second rule is for one right, the first is in the pack before, which is not given", settled2)
+	v.good("settlements of a log", "in the third pack a rule has been retired, and one has a price of which not every amount can be told; one is per impression, one per thousand, with a minimum and a cap that change no line", settled3, settled1, settled2)
+
+	lie := func(name, about string, change func(*sealer.PackHeader)) {
+		v.bad(name, about+"; signed by the pack's own key", w.resign(two, second, func(h *sealer.PackHeader) {
+			h.Settlement = cloneSettlement(h.Settlement)
+			change(h)
+		}), SettlementMismatch)
+	}
+	rule := func(h *sealer.PackHeader, i int, old, new string) {
+		r := &h.Settlement.Rules[i]
+		r.Record = []byte(strings.Replace(string(r.Record), old, new, 1))
+	}
+	lie("lie-settlement-amount", "an amount is a millionth higher", func(h *sealer.PackHeader) { h.Settlement.Lines[0].Amount = "0.750001" })
+	lie("lie-settlement-share", "a millionth of a share went to the other", func(h *sealer.PackHeader) {
+		h.Settlement.Lines[0].Shares = []string{"0.500024", "0.249976"}
+	})
+	lie("lie-settlement-line", "a line is missing", func(h *sealer.PackHeader) { h.Settlement.Lines = h.Settlement.Lines[1:] })
+	lie("lie-settlement-unrated", "the receipts of a line are called unrated", func(h *sealer.PackHeader) { unrate(h.Settlement) })
+	lie("lie-settlement-twice", "a line stands there twice", func(h *sealer.PackHeader) {
+		h.Settlement.Lines = append(h.Settlement.Lines, h.Settlement.Lines[len(h.Settlement.Lines)-1])
+	})
+	lie("lie-settlement-price", "the price of a rule is not that of its event", func(h *sealer.PackHeader) { rule(h, 1, "0.000003", "0.000004") })
+	lie("lie-settlement-unit", "the unit of a rule is none", func(h *sealer.PackHeader) { rule(h, 0, "SECOND", "HOUR") })
+	lie("lie-settlement-member", "a rule has a unit too many", func(h *sealer.PackHeader) { rule(h, 0, `"unit":"SECOND"`, `"unit":"SECOND","unit2":"MS"`) })
+	lie("lie-settlement-rule", "a rule of the pack is missing", func(h *sealer.PackHeader) { h.Settlement.Rules = h.Settlement.Rules[:1] })
+	lie("lie-settlement-none", "there is no settlement", func(h *sealer.PackHeader) { h.Settlement = nil })
+
+	forged := v.put("bad/settled-forged.ndjson", w.forgedRule(v.t, two, second))
+	v.good("older rule forged, alone", "the record of the older rule is not that of its event: by itself it can't be told", forged)
+	v.cases = append(v.cases, vector{
+		Name: "older rule forged", About: "the pack before tells it",
+		Files: []string{settled1, forged}, Exit: ExitUnsound, Failures: [][]sealer.Code{nil, {SettlementMismatch}},
+	})
+}
+
+// together are packs that are sound by themselves, of which one contradicts another.
+func (v *vectors) together() {
+	v.w = newWorld(v.t)
+	w := v.w
+	w.Tenant = sealertest.TenantID("together")
+	first := append(w.Run(3), w.rule(ruleCreated, w.record(1)))
+	one := v.put("good/together-1.ndjson", sealertest.Bundle(v.t, w.Seal(first), first))
+	second := [][]byte{w.Note("right.suspended"), w.rule(ruleCreated, w.record(2))}
+	p := w.Seal(second)
+	two := v.put("good/together-2.ndjson", sealertest.Bundle(v.t, p, second))
+	again := v.put("good/together-2.json", sealer.AppendPackObject(nil, p, second))
+	tree, previous, rules := w.Tree, w.Previous, w.Rules
+	third := w.Run(3)
+	p = w.Seal(third)
+	three := v.put("good/together-3.ndjson", sealertest.Bundle(v.t, p, third))
+	v.good("a pack in both forms", "the second of three packs is given twice", one, two, again, three)
+	v.good("a gap with a rule", "the second of three packs, which is not given, holds a settlement rule", one, three)
+
+	bad := func(name, about, file string, text []byte, codes ...sealer.Code) {
+		file = v.put("bad/"+file+".ndjson", text)
+		for _, before := range [][]string{{one}, {one, two, again}} {
+			what := name + ", behind a gap"
+			if len(before) > 1 {
+				what = name + ", behind a pack in both forms"
+			}
+			files := append(before, file)
+			failures := make([][]sealer.Code, len(files))
+			failures[len(before)] = codes
+			v.cases = append(v.cases, vector{Name: what, About: about, Files: files, Exit: ExitUnsound, Failures: failures})
+		}
+	}
+	bad("another rule", "a settlement rule of the first pack is another in the third", "together-rule", w.forgedRule(v.t, p, third), SettlementMismatch)
+	bad("a rule less", "a settlement rule of the first pack is missing in the third", "together-rule-missing", w.resign(p, third, func(h *sealer.PackHeader) {
+		h.Settlement.Rules = h.Settlement.Rules[1:]
+	}), SettlementMismatch)
+	w.Tree, w.Previous, w.Rules = tree, previous, rules
+	third = append(w.Run(2), first[1])
+	bad("an event repeated", "an event of the first pack stands in the third again", "together-event", sealertest.Bundle(v.t, w.Seal(third), third), sealer.EntryRepeated)
+	w.Tree, w.Previous, w.Rules = tree, previous, rules
+	third = [][]byte{w.Delivery(4, "order 1")}
+	bad("a repetition billed", "a delivery of the third pack repeats one of the first, and is metered", "together-billed", sealertest.Bundle(v.t, w.Seal(third), third),
+		DuplicatesMismatch, MeteringMismatch, SettlementMismatch)
+}

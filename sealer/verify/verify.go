@@ -1,0 +1,199 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"muniment/sealer"
+)
+
+// verification verifies many files together: packs of one log prove each other,
+// and packs, proofs and exports prove receipts.
+type verification struct {
+	trust *trust
+	// expected is set if a checkpoint was held outside.
+	expected bool
+	files    []FileReport
+	wanted   map[string][]*sighted // by receipt id; empty until it was seen
+	logs     map[string]*known     // by origin
+	packs    map[string][]*packFile
+	proofs   proofFiles
+	bundles  []*dsarCheck
+	// directories are judged once all are known.
+	directories []directoryFile
+	// stopped is by tenant, once all but the receipts are judged.
+	stopped map[string]*stopped
+	// receipts are the files with a receipt.
+	receipts map[*FileReport]*signedReceipt
+	erasures []*erasureFile
+	// statements are by tenant.
+	statements map[string][]*statementFile
+	rating     sealer.Rating
+}
+
+// directoryFile is a file that holds a key directory.
+type directoryFile struct {
+	*FileReport
+	text []byte
+}
+
+// verifyFiles verifies the files that the options name in one go, and reports in their
+// order.
+func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
+	v := verification{
+		trust: t, rating: o.Rating, expected: o.Expect != "", files: make([]FileReport, len(o.Files)), wanted: make(map[string][]*sighted), logs: make(map[string]*known),
+		packs: make(map[string][]*packFile), receipts: make(map[*FileReport]*signedReceipt),
+		statements: make(map[string][]*statementFile),
+	}
+	for i, name := range o.Files {
+		v.files[i] = FileReport{File: name, Kind: kindUnknown, Verdicts: []Verdict{}}
+		v.open(&v.files[i])
+	}
+	for _, d := range v.directories {
+		d.add(v.trust.directory(d.text, true))
+	}
+	for tenantID, list := range v.statements {
+		for _, s := range list {
+			s.findRules(v.packs[tenantID])
+		}
+	}
+	for _, tenantID := range slices.Sorted(maps.Keys(v.packs)) {
+		v.log(ctx, v.packs[tenantID])
+	}
+	v.proofs.verify(ctx, &v)
+	for _, b := range v.bundles {
+		b.verify(ctx, &v)
+	}
+	for _, origin := range slices.Sorted(maps.Keys(v.logs)) {
+		v.logs[origin].forks()
+	}
+	v.stops(o.Bound)
+	for i := range v.files {
+		f := &v.files[i]
+		v.judge(f, v.receipts[f])
+	}
+	for _, e := range v.erasures {
+		e.verify(&v)
+	}
+	for _, tenantID := range slices.Sorted(maps.Keys(v.statements)) {
+		list := v.statements[tenantID]
+		for _, s := range list {
+			s.authenticate(&v)
+		}
+		others := byText(list)
+		for _, s := range list {
+			if s.signed {
+				s.verify(&v, others)
+			}
+		}
+	}
+	if o.NoSandbox {
+		v.refuseSandbox()
+	}
+	report := Report{OK: true, Files: v.files}
+	if o.Expect != "" {
+		report.Files = append(report.Files, v.expect(o.Expect))
+	}
+	for i := range report.Files {
+		report.OK = report.OK && report.Files[i].ok()
+	}
+	return report
+}
+
+// open reads what a file holds, as far as it can be read at once.
+func (v *verification) open(f *FileReport) {
+	text, err := f.open()
+	switch {
+	case errors.Is(err, errTooLarge), errors.Is(err, sealer.ErrNotCanonical):
+		f.fail(FormatInvalid, "%v", err)
+	case err != nil:
+		f.unreadable(err)
+	case f.Kind == kindPack:
+		p := v.openPack(f)
+		v.packs[p.header.TenantID] = append(v.packs[p.header.TenantID], p)
+	case f.Kind == kindBundle:
+		c := &dsarCheck{FileReport: f}
+		c.open(v)
+		v.bundles = append(v.bundles, c)
+	case f.Kind == kindDirectory:
+		text = bytes.TrimSuffix(text, []byte("\n")) // as under --keys
+		v.trust.learn(text)
+		v.directories = append(v.directories, directoryFile{f, text})
+	case f.Kind == kindUnknown, f.Kind == kindProof && holdsReceipt(text):
+		if r := v.receipt(f, text); r != nil {
+			v.receipts[f] = r
+		}
+	case f.Kind == kindErasure:
+		v.openErasure(f, text)
+	case f.Kind == kindStatement:
+		v.openStatement(f, text)
+	default:
+		v.proofs.open(v, f, text)
+	}
+}
+
+// refuseSandbox fails the files that rest on a key of the sandbox.
+func (v *verification) refuseSandbox() {
+	for i := range v.files {
+		verdicts := v.files[i].Verdicts
+		for n := range verdicts {
+			if verdicts[n].Code == KeySandbox {
+				verdicts[n].OK = false
+			}
+		}
+	}
+}
+
+// receipt reads the receipt that a file holds; nil if it holds none.
+func (v *verification) receipt(f *FileReport, text []byte) *signedReceipt {
+	r, err := readReceipt(text)
+	switch {
+	case errors.Is(err, errNoReceipt):
+		f.add(Verdict{Code: FormatInvalid, Message: whatInstead(text)})
+		return nil
+	case err != nil:
+		f.add(Verdict{Code: FormatInvalid, Message: err.Error()})
+		return nil
+	}
+	f.Kind = kindReceipt
+	v.wanted[r.receipt.ReceiptID] = []*sighted{}
+	return r
+}
+
+// judge verifies a receipt, once all packs are.
+func (v *verification) judge(f *FileReport, r *signedReceipt) {
+	switch {
+	case r == nil:
+	case v.trust.newer == nil:
+		f.noDirectory()
+	default:
+		f.add(r.verify(v.trust.newer, v.wanted[r.receipt.ReceiptID])...)
+		v.compareWithStops(f, r)
+	}
+}
+
+// compareWithStops judges the event beside a sound receipt as that of a proof.
+func (v *verification) compareWithStops(f *FileReport, r *signedReceipt) {
+	event, _, _ := r.eventBeside()
+	if event == nil || !f.ok() {
+		return
+	}
+	if s := v.stopped[event.Event.TenantID]; s != nil {
+		f.conduct = newConduct(event.Event.TenantID, 0)
+		f.conduct.single = true
+		f.conduct.note(&sealer.Finding{Event: event.Event, Delivery: event})
+		s.judge(f)
+	}
+}
+
+// sight notes that a file holds a delivery. by is the latest moment at which it came there.
+func (v *verification) sight(f *FileReport, d *sealer.RecordedDelivery, by time.Time, place string, args ...any) {
+	if list, asked := v.wanted[d.Receipt.ReceiptID]; asked {
+		v.wanted[d.Receipt.ReceiptID] = append(list, &sighted{f, fmt.Sprintf(place, args...), by, d})
+	}
+}

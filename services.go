@@ -1,0 +1,237 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"path/filepath"
+	"time"
+
+	"muniment/control"
+	"muniment/control/beacon"
+	"muniment/control/challenge"
+	"muniment/control/dispute"
+	"muniment/control/dsar"
+	"muniment/control/erasure"
+	"muniment/control/event"
+	"muniment/control/ingest"
+	"muniment/control/meter"
+	"muniment/control/node"
+	"muniment/control/offer"
+	"muniment/control/proof"
+	"muniment/control/right"
+	"muniment/control/sandbox"
+	"muniment/control/settle"
+	"muniment/control/signing"
+	"muniment/control/statement"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/control/webhook"
+	"muniment/gateway/auth"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// services are those of control.
+type services struct {
+	keys       *signing.Service
+	nodes      *node.Service
+	rights     *right.Service
+	offers     *offer.Service
+	challenges *challenge.Service
+	disputes   *dispute.Service
+
+	packs      *proof.Service
+	events     *event.Service
+	metering   *meter.Service
+	settlement *settle.Service
+	statements *statement.Service
+	hooks      *webhook.Service
+
+	tenants  *tenant.Service
+	ingest   *ingest.Service
+	beacons  *beacon.Service
+	exports  *dsar.Service
+	erased   *erasure.Service
+	visitors *sandbox.Service // nil without a sandbox
+}
+
+// all are the services whose operations and tables control has.
+func (s *services) all() []control.Service {
+	all := []control.Service{
+		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.erased, s.exports,
+	}
+	if s.visitors != nil {
+		all = append(all, s.visitors)
+	}
+	return all
+}
+
+// openRights opens what says who may deliver what.
+func (p *plane) openRights(ctx context.Context) (err error) {
+	cfg := &p.cfg
+	p.keys, err = signing.New(ctx, signing.Config{
+		DB: cfg.DB, LastSeal: proof.LastSeal, Dir: filepath.Join(cfg.Data, "keys"), Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	if p.nodes, err = node.New(ctx, node.Config{DB: cfg.DB, Keys: p.keys, Bound: cfg.Bound, NodeCA: cfg.NodeCA, OwnNodes: cfg.Embedded, Logger: cfg.Logger}); err != nil {
+		return err
+	}
+	if p.rights, err = right.New(right.Config{DB: cfg.DB, Nodes: p.nodes}); err != nil {
+		return err
+	}
+	if p.offers, err = offer.New(offer.Config{DB: cfg.DB, Registerer: cfg.Registerer}); err != nil {
+		return err
+	}
+	if p.challenges, err = challenge.New(challenge.Config{DB: cfg.DB, Nodes: p.nodes}); err != nil {
+		return err
+	}
+	p.disputes, err = dispute.New(dispute.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, HeldAmount: func(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
+		amounts, err := p.statements.HeldAmount(ctx, tenantID, x)
+		if err != nil && ctx.Err() == nil { // the dispute is answered all the same
+			cfg.Logger.WarnContext(ctx, "cannot say what a dispute holds", "tenantId", tenantID, "disputeId", x.ID, "err", err)
+		}
+		return amounts, err
+	}})
+	return err
+}
+
+// openEvidence opens what proves, counts and settles deliveries.
+func (p *plane) openEvidence(context.Context) (err error) {
+	cfg := &p.cfg
+	p.packs, err = proof.New(proof.Config{
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rate, Dir: filepath.Join(cfg.Data, "packs"),
+		Tenants: func(ctx context.Context) ([]string, error) {
+			return p.tenants.TenantIDs(ctx, sealer.PackPurpose(false))
+		},
+		SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	if err != nil {
+		return err
+	}
+	if p.events, err = event.New(event.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Logger: cfg.Logger}); err != nil {
+		return err
+	}
+	if p.metering, err = meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log, Campaigns: p.rights.Campaigns, Logger: cfg.Logger}); err != nil {
+		return err
+	}
+	if p.settlement, err = settle.New(settle.Config{DB: cfg.DB}); err != nil {
+		return err
+	}
+	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Campaigns: p.rights.Campaigns, Purpose: tenant.PackPurpose})
+	if err != nil {
+		return err
+	}
+	egress, err := webhook.NewEgress(cfg.Webhook.Allow)
+	if err != nil {
+		return err
+	}
+	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer})
+	return err
+}
+
+// openTenants opens what tenants have besides, and what holds personal data.
+func (p *plane) openTenants(ctx context.Context) (err error) {
+	cfg := &p.cfg
+	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Counters: tenant.Counters{
+		Bases: p.rights.CountBases, Rights: p.rights.CountRights, Offers: p.offers.Count, Challenges: p.challenges.Count,
+		ProofPacks: p.packs.CountPacks, Events: p.events.Count,
+	}})
+	if err != nil {
+		return err
+	}
+	if p.beacons, err = beacon.New(beacon.Config{DB: cfg.DB, Keys: p.keys}); err != nil {
+		return err
+	}
+	if p.ingest, err = ingest.New(ingest.Config{DB: cfg.DB, Nodes: p.nodes, Deliver: p.deliverHeld, RowAge: cfg.RowAge, Logger: cfg.Logger}); err != nil {
+		return err
+	}
+	bundles, err := dsar.OpenBundles(ctx, cmp.Or(cfg.Exports.Bundles, filepath.Join(cfg.Data, "bundles")))
+	if err != nil {
+		return err
+	}
+	p.exports, err = dsar.New(dsar.Config{
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Bundles: bundles, Keep: cfg.Exports.BundleKeep, Logger: cfg.Logger,
+		Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
+	})
+	if err != nil {
+		return err
+	}
+	p.erased, err = erasure.New(ctx, erasure.Config{
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Keys: p.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Bundles: p.exports, LogKeep: cfg.LogKept,
+		CopiesKeep: keptFor(segment.LeastKeep),
+	})
+	return err
+}
+
+// openSandbox opens the sandbox, if there is to be one.
+func (p *plane) openSandbox(ctx context.Context) (err error) {
+	cfg := &p.cfg
+	if cfg.Sandbox.Tenants == 0 {
+		return nil
+	}
+	p.visitors, err = sandbox.New(ctx, sandbox.Config{
+		DB: cfg.DB, Tables: control.Tables, Keys: p.keys,
+		Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			return p.Ask(ctx, caller, method, target, body)
+		},
+		Deliver: p.deliverSandbox, CountPacks: p.packs.CountPacks, DropPacks: p.packs.Drop, MaxTenants: int64(cfg.Sandbox.Tenants),
+		Bytes: cfg.Sandbox.Bytes, MinFree: cfg.Sandbox.Free, Free: func() (int64, error) { return store.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
+		Limits: cfg.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
+	})
+	return err
+}
+
+// sweeps are what control does from time to time.
+func (s *services) sweeps() []control.Sweep {
+	all := []control.Sweep{
+		{Name: "expire offers", Every: time.Second, Do: s.offers.Expire},
+		{Name: "renew the directory key", Every: time.Minute, Do: s.keys.Renew},
+		{Name: "announce erasures to the warehouse", Every: 10 * time.Second, Do: s.erased.Announce},
+		{Name: "expire held rows", Every: time.Minute, Do: s.ingest.Expire},
+		{Name: "queue the webhooks' scan of the log", Every: 10 * time.Minute, Do: s.hooks.Enqueue},
+		{Name: "look after the webhooks' deliveries", Every: time.Minute, Do: s.hooks.Sweep},
+		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
+		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},
+	}
+	if every := s.packs.DueEvery(); every > 0 {
+		all = append(all, control.Sweep{Name: "seal what is due", Every: every, Do: s.packs.SealDue})
+	}
+	if s.visitors != nil {
+		all = append(all, control.Sweep{Name: "drop the sandbox's idle tenants", Every: time.Minute, Do: s.visitors.Evict})
+	}
+	return all
+}
+
+// workers do the jobs.
+func (s *services) workers() []control.Worker {
+	return []control.Worker{
+		{Kind: proof.DropJob, Do: s.packs.RunDrop, AtOnce: 1},
+		{Kind: ingest.ReplayJob, Do: s.ingest.Replay, Attempts: ingest.ReplayAttempts},
+		{Kind: erasure.EraseJob, Do: s.erased.Erase, Attempts: erasure.EraseAttempts},
+		{Kind: webhook.QueueJob, Do: s.hooks.Queue, AtOnce: 1, Attempts: math.MaxInt},
+		{Kind: webhook.RecoverJob, Do: s.hooks.Recover},
+		{Kind: dsar.ExportJob, Do: s.exports.Export, Failed: s.exports.GiveUp, AtOnce: 1, Attempts: dsar.Attempts},
+	}
+}
+
+// replays are the services whose records are restored from events that are newer than the
+// database.
+func replays() []store.Replay {
+	return []store.Replay{
+		{Kinds: []string{"right"}, Newest: true, Final: right.IsRevoked, Apply: right.Replay},
+		{Kinds: []string{"offer"}, Newest: true, Apply: offer.Replay},
+		{Kinds: []string{"challenge"}, Newest: true, Apply: challenge.Replay},
+		{Kinds: []string{"dispute"}, Newest: true, Apply: dispute.Replay},
+		{Kinds: []string{"counterparty", "settlement_rule"}, Newest: true, Apply: settle.Replay},
+		{Kinds: []string{"statement"}, Newest: true, Apply: statement.Replay},
+		{Kinds: []string{"webhook"}, Newest: true, Apply: webhook.Replay},
+		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},
+		{Kinds: []string{"signing_key"}, Apply: signing.Replay},
+		{Kinds: []string{"node"}, Apply: node.Replay},
+		{Kinds: []string{"erasure"}, Apply: erasure.Replay},
+		{Kinds: []string{"tenant", "sandbox"}, Apply: sandbox.Replay(control.Tables)},
+	}
+}

@@ -1,0 +1,16 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestWebhooksOnTheStack tells the story of TestWebhookOfAService on two control processes, of
+// which one is killed while both send.
+func TestWebhooksOnTheStack(t *testing.T) {
+	t.Setenv("MUNIMENT_WEBHOOK_ALLOW", "127.0.0.1")
+	s, c := scaledOut(t)
+	s.settle()
+	hooks(t, s, len(c.Controls), func() { c.Controls[0].Kill() }, func() { require.NoError(t, c.StartControl(t.Context(), 0)) })
+}
