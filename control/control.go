@@ -31,7 +31,7 @@
 // deliveries, which the gateway answers, nor to operators, nodes and the sandbox's own routes.
 //
 // What the services declare is also the OpenAPI document at /openapi.json, together with the
-// routes that the gateway answers itself (edge.go), and at /openapi-3.0.json; /docs is a page that
+// routes that the gateway answers itself (document.go), and at /openapi-3.0.json; /docs is a page that
 // shows it. All are written once, in New, and are public.
 //
 // Control also relays the outbox to the log (Run), and is the source of rights and keys for the
@@ -53,14 +53,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/control/challenge"
+	"muniment/control/dispute"
+	"muniment/control/dsar"
+	"muniment/control/erasure"
 	"muniment/control/ingest"
 	"muniment/control/node"
+	"muniment/control/offer"
 	"muniment/control/proof"
+	"muniment/control/right"
 	"muniment/control/route"
 	"muniment/control/sandbox"
+	"muniment/control/settle"
 	"muniment/control/signing"
+	"muniment/control/statement"
 	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/control/webhook"
 )
 
 // Service adds operations to the API.
@@ -209,3 +218,8 @@ func (c *Control) Run(ctx context.Context) error {
 }
 
 func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Relay(ctx, c.cfg.Log) }
+
+// Tables are those of all services, what refers to others before them.
+var Tables = slices.Concat(
+	webhook.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
+)

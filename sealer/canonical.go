@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/oklog/ulid/v2"
 )
 
 // ErrNotCanonical says that a text is not the RFC 8785 form that its place asks
@@ -162,4 +164,107 @@ func isBase64(s string, n int) bool {
 	}
 	decoded, err := base64url.Decode(raw[:], text[:copy(text[:], s)])
 	return err == nil && decoded == n
+}
+
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// AppendTime appends t as RFC 3339 in UTC with exactly three decimals; what is
+// finer than a millisecond is cut off. The year must be 1 to 9999.
+func AppendTime(dst []byte, t time.Time) []byte {
+	t = t.UTC()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	millis := t.Nanosecond() / int(time.Millisecond)
+	dst = appendTwo(dst, year/100)
+	dst = append(appendTwo(dst, year%100), '-')
+	dst = append(appendTwo(dst, int(month)), '-')
+	dst = append(appendTwo(dst, day), 'T')
+	dst = append(appendTwo(dst, hour), ':')
+	dst = append(appendTwo(dst, minute), ':')
+	dst = append(appendTwo(dst, second), '.')
+	return append(appendTwo(dst, millis/10), byte('0'+millis%10), 'Z')
+}
+
+func appendTwo(dst []byte, n int) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
+
+// FormatTime returns what AppendTime appends.
+func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
+
+// ParseTime reads exactly the form that AppendTime writes, of the years 1 to 9999.
+func ParseTime(s string) (time.Time, error) {
+	t, err := time.Parse(timeLayout, s)
+	// time.Parse also takes a comma before the decimals, a sign among them, and more of them.
+	var spelling [len(timeLayout)]byte
+	if err != nil || t.Year() == 0 || string(AppendTime(spelling[:0], t)) != s {
+		return time.Time{}, fmt.Errorf("%q is no time of the form %s", s, timeLayout)
+	}
+	return t, nil
+}
+
+// Moment is a time as JSON has it here, in the one spelling of FormatTime.
+type Moment struct{ time.Time }
+
+// MarshalJSON implements json.Marshaler.
+func (m Moment) MarshalJSON() ([]byte, error) { return appendQuotedTime(nil, m.Time), nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *Moment) UnmarshalJSON(text []byte) (err error) {
+	s := scanner{text: string(text)}
+	m.Time = s.time()
+	return s.end()
+}
+
+// Prefixes of ids.
+const (
+	eventPrefix   = "evt_"
+	ReceiptPrefix = "rcp_"
+	PackPrefix    = "ppk_"
+	tenantPrefix  = "tnt_"
+)
+
+// originPrefix begins the name of every log of ours.
+const originPrefix = "muniment/"
+
+// systemTenant owns the events of nodes and operators. It is the one tenant whose id
+// has no ULID.
+const systemTenant = "tnt_system"
+
+// ParseID reads prefix + ULID in its one spelling.
+func ParseID(prefix, id string) (ulid.ULID, error) {
+	text, ok := strings.CutPrefix(id, prefix)
+	u, err := ulid.ParseStrict(text)
+	if !ok || err != nil || u.String() != text {
+		return ulid.ULID{}, fmt.Errorf("%q is no id of the form %s + ULID", id, prefix)
+	}
+	return u, nil
+}
+
+// checkTenant asks that id is that of a tenant.
+func checkTenant(id string) error {
+	if id == systemTenant {
+		return nil
+	}
+	_, err := ParseID(tenantPrefix, id)
+	return err
+}
+
+// CheckOrigin asks that origin names the log of a tenant.
+func CheckOrigin(origin string) error {
+	tenantID, ok := strings.CutPrefix(origin, originPrefix)
+	if !ok {
+		return fmt.Errorf("%q is no origin of the form %s + tenant", origin, originPrefix)
+	}
+	return checkTenant(tenantID)
+}
+
+// checkID asks that id is prefix + a ULID of the moment at, to the millisecond.
+func checkID(prefix, id string, at time.Time) (ulid.ULID, error) {
+	u, err := ParseID(prefix, id)
+	if err != nil {
+		return u, err
+	}
+	if int64(u.Time()) != at.UnixMilli() {
+		return u, fmt.Errorf("id %s is of %s, not of %s", id, FormatTime(u.Timestamp()), FormatTime(at))
+	}
+	return u, nil
 }

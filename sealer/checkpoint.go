@@ -3,10 +3,16 @@ package sealer
 import (
 	"crypto"
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/transparency-dev/formats/log"
+	tlogproof "github.com/transparency-dev/formats/proof"
 	"golang.org/x/mod/sumdb/note"
 )
 
@@ -101,4 +107,262 @@ func ParseCheckpoint(body string) (Checkpoint, error) {
 		return Checkpoint{}, ErrNotCanonical
 	}
 	return c, CheckOrigin(c.Origin)
+}
+
+// noteSigner signs C2SP notes with a key that may live outside this process.
+type noteSigner struct {
+	note.Verifier
+	key crypto.Signer
+}
+
+// Sign signs the text of a note.
+func (s noteSigner) Sign(msg []byte) ([]byte, error) { return sign(s.key, msg) }
+
+// newNoteSigner signs notes as name.
+func newNoteSigner(name string, key crypto.Signer) (note.Signer, error) {
+	pub, err := publicKey(key)
+	if err != nil {
+		return nil, err
+	}
+	v, err := newNoteVerifier(name, pub)
+	if err != nil {
+		return nil, err
+	}
+	return noteSigner{v, key}, nil
+}
+
+// newNoteVerifier verifies notes that pub signed as name.
+func newNoteVerifier(name string, pub ed25519.PublicKey) (note.Verifier, error) {
+	vkey, err := note.NewEd25519VerifierKey(name, pub)
+	if err != nil {
+		return nil, err
+	}
+	return note.NewVerifier(vkey)
+}
+
+// openNote returns a note that all of vs signed, in their order. Signatures of
+// others, such as witnesses, may stand behind theirs, one of each; their spelling is
+// strict as well.
+func openNote(text string, vs ...note.Verifier) (*note.Note, error) {
+	n, err := note.Open([]byte(text), note.VerifierList(vs...))
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range vs {
+		if len(n.Sigs) <= i || n.Sigs[i].Name != v.Name() || n.Sigs[i].Hash != v.KeyHash() {
+			return nil, fmt.Errorf("signature %d is not by %s", i, v.Name())
+		}
+	}
+	type signer struct {
+		name string
+		hash uint32
+	}
+	signed := make(map[signer]bool)
+	for _, s := range slices.Concat(n.Sigs, n.UnverifiedSigs) {
+		if signed[signer{s.Name, s.Hash}] {
+			return nil, fmt.Errorf("two signatures by %s: %w", s.Name, ErrNotCanonical)
+		}
+		signed[signer{s.Name, s.Hash}] = true
+		raw, err := base64.StdEncoding.Strict().DecodeString(s.Base64)
+		if err != nil || base64.StdEncoding.EncodeToString(raw) != s.Base64 {
+			return nil, fmt.Errorf("signature by %s: %w", s.Name, ErrNotCanonical)
+		}
+	}
+	// Writing it again with the same signatures must give the same bytes.
+	same, err := note.Sign(n)
+	if err != nil || string(same) != text {
+		return nil, errors.Join(err, ErrNotCanonical)
+	}
+	return n, nil
+}
+
+// sealName is the name of the signature that says when a checkpoint was sealed: a
+// C2SP cosignature/v1, which is a timestamp and an Ed25519 signature over
+//
+//	cosignature/v1
+//	time SECONDS
+//	the lines of the checkpoint
+//
+// It is the same for all logs, for it names who sealed, not what.
+const sealName = "muniment/sealed"
+
+// lastSecond is where the years of four digits end.
+const lastSecond = 253402300800
+
+// sealVerifier verifies cosignatures by one key.
+type sealVerifier struct{ pub ed25519.PublicKey }
+
+func newSealVerifier(pub ed25519.PublicKey) note.Verifier { return sealVerifier{pub} }
+
+func (v sealVerifier) Name() string { return sealName }
+
+func (v sealVerifier) KeyHash() uint32 {
+	sum := sha256.Sum256(append([]byte(sealName+"\n\x04"), v.pub...))
+	return binary.BigEndian.Uint32(sum[:])
+}
+
+func (v sealVerifier) Verify(msg, sig []byte) bool {
+	if len(sig) != 8+ed25519.SignatureSize {
+		return false
+	}
+	at := binary.BigEndian.Uint64(sig)
+	return at < lastSecond && ed25519.Verify(v.pub, cosigned(msg, at), sig[8:])
+}
+
+// sealSigner makes cosignatures of one moment.
+type sealSigner struct {
+	sealVerifier
+	key crypto.Signer
+	at  uint64
+}
+
+func newSealSigner(key crypto.Signer, at time.Time) (note.Signer, error) {
+	pub, err := publicKey(key)
+	if err != nil {
+		return nil, err
+	}
+	if at.Unix() < 0 || at.Unix() >= lastSecond {
+		return nil, fmt.Errorf("sealed at %s", FormatTime(at))
+	}
+	return sealSigner{sealVerifier{pub}, key, uint64(at.Unix())}, nil
+}
+
+func (s sealSigner) Sign(msg []byte) ([]byte, error) {
+	sig, err := sign(s.key, cosigned(msg, s.at))
+	if err != nil {
+		return nil, err
+	}
+	return append(binary.BigEndian.AppendUint64(nil, s.at), sig...), nil
+}
+
+// cosigned is what a cosignature signs.
+func cosigned(msg []byte, at uint64) []byte {
+	return fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", at, msg)
+}
+
+// sealedAt reads the moment out of a cosignature that was verified.
+func sealedAt(s note.Signature) (time.Time, error) {
+	raw, err := base64.StdEncoding.DecodeString(s.Base64)
+	if err != nil || len(raw) < 12 {
+		return time.Time{}, fmt.Errorf("cosignature: %w", ErrNotCanonical)
+	}
+	return time.Unix(int64(binary.BigEndian.Uint64(raw[4:])), 0).UTC(), nil
+}
+
+// InclusionProof leads from an event to a signed checkpoint of its log.
+type InclusionProof struct {
+	// Index is the leaf of the event.
+	Index uint64
+	// Hashes are the RFC 6962 inclusion proof.
+	Hashes []Hash
+	// Checkpoint is the signed note, verbatim.
+	Checkpoint string
+}
+
+// Text is the C2SP tlog-proof, https://c2sp.org/tlog-proof. It has no extra line,
+// for nothing would vouch for what stands in it.
+func (p *InclusionProof) Text() string {
+	hashes := make([][len(Hash{})]byte, len(p.Hashes))
+	for i, h := range p.Hashes {
+		hashes[i] = h
+	}
+	return string(tlogproof.TLogProof{Index: p.Index, Hashes: hashes, Checkpoint: []byte(p.Checkpoint)}.Marshal())
+}
+
+// ParseInclusionProof reads exactly what Text writes. It verifies nothing.
+func ParseInclusionProof(text string) (InclusionProof, error) {
+	p, err := parseInclusionProof(text)
+	if err != nil {
+		return InclusionProof{}, fmt.Errorf("cannot read inclusion proof: %w", err)
+	}
+	return p, nil
+}
+
+func parseInclusionProof(text string) (p InclusionProof, err error) {
+	var parsed tlogproof.TLogProof
+	if err := parsed.Unmarshal([]byte(text)); err != nil {
+		return p, err
+	}
+	p = InclusionProof{Index: parsed.Index, Checkpoint: string(parsed.Checkpoint)}
+	for _, h := range parsed.Hashes {
+		p.Hashes = append(p.Hashes, h)
+	}
+	if p.Text() != text {
+		return p, ErrNotCanonical
+	}
+	return p, nil
+}
+
+// ConsistencyProof shows that one checkpoint of a log extends another.
+type ConsistencyProof struct {
+	// Hashes are the RFC 6962 consistency proof between the two sizes.
+	Hashes []Hash
+	// From and To are the signed notes, verbatim.
+	From, To string
+}
+
+// Append appends the canonical text: {"consistency":[…],"from":NOTE,"to":NOTE}.
+func (p *ConsistencyProof) Append(dst []byte) []byte {
+	dst = append(dst, `{"consistency":`...)
+	dst = appendHashes(dst, p.Hashes)
+	dst = append(dst, `,"from":`...)
+	dst = AppendString(dst, p.From)
+	dst = append(dst, `,"to":`...)
+	dst = AppendString(dst, p.To)
+	return append(dst, '}')
+}
+
+// ParseConsistencyProof reads exactly what Append writes. It verifies nothing.
+func ParseConsistencyProof(text []byte) (p ConsistencyProof, err error) {
+	s := scanner{text: string(text)}
+	s.lit(`{"consistency":`)
+	p.Hashes = s.hashes()
+	s.lit(`,"from":`)
+	p.From = s.name()
+	s.lit(`,"to":`)
+	p.To = s.name()
+	s.lit(`}`)
+	if err := s.end(); err != nil {
+		return ConsistencyProof{}, fmt.Errorf("cannot read consistency proof: %w", err)
+	}
+	return p, nil
+}
+
+func appendHashes(dst []byte, list []Hash) []byte {
+	dst = append(dst, '[')
+	for i, h := range list {
+		dst = appendComma(dst, i)
+		dst = appendHash(dst, h)
+	}
+	return append(dst, ']')
+}
+
+func (s *scanner) hashes() (list []Hash) {
+	s.list(func() { list = append(list, s.hash()) })
+	return list
+}
+
+// ParseProvenEvent reads {"event":…,"proof":…}, as the service answers with it. The event is
+// verbatim: it is the leaf. It verifies nothing.
+func ParseProvenEvent(text string) (event []byte, p InclusionProof, err error) {
+	s := scanner{text: text}
+	s.lit(`{"event":`)
+	event = []byte(s.object())
+	s.lit(`,"proof":`)
+	proof := s.name()
+	s.lit(`}`)
+	if err := s.end(); err != nil {
+		return nil, p, fmt.Errorf("cannot read inclusion proof: %w", err)
+	}
+	p, err = ParseInclusionProof(proof)
+	return event, p, err
+}
+
+// ParseNote reads {"checkpoint":NOTE}, as the service answers with it. It verifies nothing.
+func ParseNote(text string) (note string, err error) {
+	s := scanner{text: text}
+	s.lit(headerStart)
+	note = s.name()
+	s.lit(`}`)
+	return note, s.end()
 }

@@ -1,8 +1,16 @@
 package sealer
 
 import (
+	"archive/zip"
 	"bufio"
+	"bytes"
+	"compress/flate"
+	"crypto"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"strconv"
 )
@@ -121,4 +129,186 @@ func (e *ExportReader) Next() ([]byte, error) {
 	}
 	e.read++
 	return event, nil
+}
+
+// A DSAR bundle is a zip file: a file a section, all in one format, and behind them
+// manifest.json, which is signed:
+//
+//	{"manifest":{…},"signature":{"algorithm":"ed25519","keyId":…,"value":…}}
+//
+// The signature, by a key for packs, is over the RFC 8785 text of the manifest, which
+// states of each file its name, how many rows, how many bytes, and their SHA-256, as well
+// as those of the bytes that it takes in the zip file. All else of a zip file follows from that,
+// so each byte is covered: entries have no time, comment or extra field, flags 8 and version 20
+// alone, and stand one behind the other in the order of the manifest, manifest.json last.
+
+// DSARManifest is what a bundle states about itself.
+type DSARManifest struct {
+	// AsOf is the log position before which everything is in the bundle.
+	AsOf      string          `json:"asOf"`
+	CreatedAt string          `json:"createdAt"`
+	Directory json.RawMessage `json:"directory"` // the signed key directory, verbatim
+	Files     []DSARFile      `json:"files"`
+	Format    string          `json:"format"` // JSON, CSV, NDJSON or PARQUET
+	JobID     string          `json:"jobId"`
+	Kind      string          `json:"kind"` // of the job
+	// Pending counts, by node, what was promised, to any tenant, and was in the node's spool
+	// alone: the bundle may lack some of it.
+	Pending map[string]int64 `json:"pending"`
+	// SigningKeyID names the key of the signature, of PurposePack or, for a sandbox,
+	// PurposeSandbox.
+	SigningKeyID string `json:"signingKeyId"`
+	TenantID     string `json:"tenantId"`
+	Version      int    `json:"v"` // 1
+}
+
+// DSARFile is a section of a bundle.
+type DSARFile struct {
+	Bytes        int64  `json:"bytes"`
+	Name         string `json:"name"`
+	PackedBytes  int64  `json:"packedBytes"`
+	PackedSHA256 string `json:"packedSha256"` // base64url, as is the other
+	Rows         int64  `json:"rows"`
+	SHA256       string `json:"sha256"`
+}
+
+const (
+	DSARManifestName     = "manifest.json"
+	MaxDSARManifestBytes = 16 << 20
+)
+
+// sum counts and hashes what is written through it.
+type sum struct {
+	to   io.Writer
+	n    int64
+	hash hash.Hash
+}
+
+func newSum(to io.Writer) *sum { return &sum{to: to, hash: sha256.New()} }
+
+func (s *sum) Write(p []byte) (int, error) {
+	n, err := s.to.Write(p)
+	s.n += int64(n)
+	s.hash.Write(p[:n])
+	return n, err
+}
+
+func (s *sum) text() string { return base64url.EncodeToString(s.hash.Sum(nil)) }
+
+// DSARWriter writes a bundle. What it holds in memory doesn't grow with the rows.
+type DSARWriter struct {
+	zip    *zip.Writer
+	whole  *sum
+	packed *sum // of the file that is being written
+	plain  *sum
+	rows   int64
+	files  []DSARFile
+	name   string
+}
+
+// NewDSARWriter begins a bundle.
+func NewDSARWriter(w io.Writer) *DSARWriter {
+	b := &DSARWriter{whole: newSum(w), files: []DSARFile{}}
+	b.zip = zip.NewWriter(b.whole)
+	begin := func(pack func(io.Writer) (io.WriteCloser, error)) zip.Compressor {
+		return func(w io.Writer) (io.WriteCloser, error) {
+			b.end() // the file before is complete only now
+			b.packed = newSum(w)
+			return pack(b.packed)
+		}
+	}
+	b.zip.RegisterCompressor(zip.Deflate, begin(func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) }))
+	b.zip.RegisterCompressor(zip.Store, begin(func(w io.Writer) (io.WriteCloser, error) { return stored{w}, nil }))
+	return b
+}
+
+type stored struct{ io.Writer }
+
+func (stored) Close() error { return nil }
+
+// File begins the next file; what was written to the one before it stays as it is. One that is
+// packed already is stored as it is.
+func (b *DSARWriter) File(name string, packed bool) (io.Writer, error) {
+	method := zip.Deflate
+	if packed {
+		method = zip.Store
+	}
+	w, err := b.zip.CreateHeader(&zip.FileHeader{Name: name, Method: method})
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin %s: %w", name, err)
+	}
+	b.plain, b.rows, b.name = newSum(w), 0, name
+	return b.plain, nil
+}
+
+// Rows adds to the rows of the file that is being written.
+func (b *DSARWriter) Rows(n int64) { b.rows += n }
+
+// Bytes is how long the bundle is by now, but for what is buffered.
+func (b *DSARWriter) Bytes() int64 { return b.whole.n }
+
+// end notes what the file before the next one has become.
+func (b *DSARWriter) end() {
+	if b.plain != nil {
+		b.files = append(b.files, DSARFile{Bytes: b.plain.n, Name: b.name, PackedBytes: b.packed.n, PackedSHA256: b.packed.text(), Rows: b.rows, SHA256: b.plain.text()})
+		b.plain = nil
+	}
+}
+
+// Close ends the bundle with its manifest, of which the caller has filled in all but the files,
+// and returns its length and its SHA-256 in base64url. It does not close the writer underneath.
+func (b *DSARWriter) Close(m DSARManifest, signer *Signer) (bytes int64, digest string, err error) {
+	w, err := b.zip.CreateHeader(&zip.FileHeader{Name: DSARManifestName, Method: zip.Store})
+	if err != nil {
+		return 0, "", err
+	}
+	m.Files, m.SigningKeyID, m.Version = b.files, signer.KeyID, 1
+	text, err := Canonical(m)
+	if err != nil {
+		return 0, "", err
+	}
+	signature, err := signer.Key.Sign(nil, text, crypto.Hash(0))
+	if err != nil {
+		return 0, "", fmt.Errorf("cannot sign the manifest: %w", err)
+	}
+	whole := append([]byte(`{"manifest":`), text...)
+	whole = append(appendSignature(append(whole, `,"signature":`...), signer.KeyID, signature), '}')
+	if _, err = w.Write(whole); err == nil {
+		err = b.zip.Close()
+	}
+	return b.whole.n, b.whole.text(), err
+}
+
+// ParseDSARManifest reads manifest.json, which has one spelling, and returns what the signature is
+// over as well. It verifies nothing.
+func ParseDSARManifest(text []byte) (m DSARManifest, signed, signature []byte, err error) {
+	s := scanner{text: string(text)}
+	s.lit(`{"manifest":`)
+	from := s.at
+	s.object()
+	signed = text[from:s.at]
+	s.lit(`,"signature":`)
+	keyID, signature := s.signature()
+	s.lit(`}`)
+	if err = s.end(); err != nil {
+		return m, nil, nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(signed))
+	d.DisallowUnknownFields()
+	if err = d.Decode(&m); err != nil {
+		return m, nil, nil, err
+	}
+	again, err := Canonical(m)
+	switch {
+	case err != nil:
+	case !bytes.Equal(again, signed):
+		err = ErrNotCanonical
+	case m.Version != 1:
+		err = fmt.Errorf("version %d", m.Version)
+	case keyID != m.SigningKeyID:
+		err = errors.New("signed by another key than it says")
+	default:
+		_, err = ParseTime(m.CreatedAt)
+	}
+	return m, signed, signature, err
 }

@@ -1,13 +1,16 @@
 package sealer
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -81,4 +84,239 @@ func publicKey(key crypto.Signer) (ed25519.PublicKey, error) {
 // sign signs msg itself, not a hash of it.
 func sign(key crypto.Signer, msg []byte) ([]byte, error) {
 	return key.Sign(nil, msg, crypto.Hash(0))
+}
+
+// ReadPublicKey reads an Ed25519 public key, 32 bytes in base64url, in its one spelling. It
+// refuses a key of small order, and one that is not the canonical encoding of its point.
+func ReadPublicKey(text string) (ed25519.PublicKey, error) {
+	pub, err := DecodeBase64(text, ed25519.PublicKeySize)
+	if err == nil {
+		err = checkPoint(pub)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pub, nil
+}
+
+// ReadRoot reads a root key, a C2SP vkey, with the same demands on its public key.
+func ReadRoot(vkey string) (note.Verifier, error) {
+	root, err := note.NewVerifier(vkey)
+	if err != nil {
+		return nil, err
+	}
+	parts := strings.SplitN(vkey, "+", 3)
+	key, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
+	if err != nil || len(key) != 1+ed25519.PublicKeySize {
+		return nil, errors.New("its key is no Ed25519 public key")
+	}
+	if err := checkPoint(key[1:]); err != nil {
+		return nil, err
+	}
+	return root, nil
+}
+
+// smallOrder are the y-coordinates of the eight points whose order divides 8, little-endian.
+// Signatures by such a key can be made for any message by anybody.
+var smallOrder = [][]byte{
+	{31: 0x00},          // order 4
+	{0: 0x01, 31: 0x00}, // the identity
+	{ // order 2: −1
+		0xec, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+		0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+	},
+	{ // order 8
+		0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
+		0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
+	},
+	{ // order 8
+		0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f,
+		0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
+	},
+}
+
+// fieldPrime is 2^255 − 19, little-endian: a canonical y-coordinate is smaller.
+var fieldPrime = []byte{
+	0xed, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+}
+
+// checkPoint refuses the encodings of points of small order, whatever their sign bit, and
+// all y-coordinates that are not reduced.
+func checkPoint(pub []byte) error {
+	y := bytes.Clone(pub)
+	y[31] &= 0x7f
+	for _, small := range smallOrder {
+		if bytes.Equal(y, small) {
+			return fmt.Errorf("the public key %s is of small order: anybody can sign with it", base64url.EncodeToString(pub))
+		}
+	}
+	for i := 31; i >= 0 && y[i] >= fieldPrime[i]; i-- {
+		if i == 0 || y[i] > fieldPrime[i] {
+			return fmt.Errorf("the public key %s is no canonical encoding of a point", base64url.EncodeToString(pub))
+		}
+	}
+	return nil
+}
+
+// Purposes of keys. A key signs for one purpose only, so that a signature made
+// for one place is worth nothing in another.
+const (
+	PurposeReceipt   = "receipt_signing"
+	PurposePack      = "proof_pack_signing"
+	PurposeDirectory = "directory_signing"
+	PurposeWebhook   = "webhook_signing"
+	PurposeBeacon    = "beacon_signing"
+	// PurposeSandbox signs receipts and packs of sandbox tenants.
+	PurposeSandbox = "sandbox_proof_signing"
+)
+
+// Purpose is what keys of a purpose sign.
+type Purpose struct {
+	Name string
+	// Receipts, Packs with their checkpoints, and Directories are what evidence rests on.
+	Receipts, Packs, Directories bool
+	// Sandbox: of tenants of the sandbox, and of no others. It proves itself only.
+	Sandbox bool
+}
+
+// purposes is the table. Receipts and packs each have one row of the sandbox, and one of all
+// others. A verifier has no use for keys that sign no evidence. A purpose with which control signs
+// needs a row in package control/signing as well.
+var purposes = [...]Purpose{
+	{Name: PurposeReceipt, Receipts: true},
+	{Name: PurposePack, Packs: true},
+	{Name: PurposeDirectory, Directories: true},
+	{Name: PurposeWebhook},
+	{Name: PurposeBeacon},
+	{Name: PurposeSandbox, Receipts: true, Packs: true, Sandbox: true},
+}
+
+// PurposeOf is the row of a purpose, without a name if there is none.
+func PurposeOf(name string) Purpose {
+	return purposeThat(func(p *Purpose) bool { return p.Name == name })
+}
+
+// PackPurpose is that of the keys that sign packs and checkpoints.
+func PackPurpose(sandbox bool) string {
+	return purposeThat(func(p *Purpose) bool { return p.Packs && p.Sandbox == sandbox }).Name
+}
+
+// ReceiptPurpose is that of the keys that sign receipts.
+func ReceiptPurpose(sandbox bool) string {
+	return purposeThat(func(p *Purpose) bool { return p.Receipts && p.Sandbox == sandbox }).Name
+}
+
+func purposeThat(is func(*Purpose) bool) Purpose {
+	for i := range purposes {
+		if is(&purposes[i]) {
+			return purposes[i]
+		}
+	}
+	return Purpose{}
+}
+
+// OfSandbox says whether a key signs for the sandbox, as far as d knows.
+func (d *Directory) OfSandbox(keyID string) bool {
+	k := d.Key(keyID)
+	return k != nil && PurposeOf(k.Purpose).Sandbox
+}
+
+// delegationHeader is the first line of a delegation, so that the root can't be
+// made to delegate by a note meant for something else.
+const delegationHeader = "muniment/directory-key.v1"
+
+// Delegate lets key sign directories that are issued from notBefore on and before
+// notAfter. It returns a C2SP signed note by the root of five lines:
+// "muniment/directory-key.v1", key id, public key in base64url, notBefore and
+// notAfter. The root must not give two keys the same notBefore: that is what orders
+// them.
+func Delegate(root note.Signer, key ed25519.PublicKey, notBefore, notAfter time.Time) (string, error) {
+	d := Delegation{key, notBefore, notAfter}
+	said, err := note.Sign(&note.Note{Text: d.text()}, root)
+	if err == nil {
+		_, err = parseDelegation(string(said)) // what can't be read must not be used
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot delegate to directory key %s: %w", KeyID(key), err)
+	}
+	return string(said), nil
+}
+
+// Delegation is what the root says in a delegation: Key may sign directories that
+// are issued at NotBefore ≤ t < NotAfter.
+type Delegation struct {
+	Key                 ed25519.PublicKey
+	NotBefore, NotAfter time.Time
+}
+
+func (d *Delegation) text() string {
+	return strings.Join([]string{
+		delegationHeader, KeyID(d.Key), base64url.EncodeToString(d.Key), FormatTime(d.NotBefore), FormatTime(d.NotAfter), "",
+	}, "\n")
+}
+
+// covers reports whether a directory may be issued at t.
+func (d *Delegation) covers(t time.Time) bool { return !t.Before(d.NotBefore) && t.Before(d.NotAfter) }
+
+// ReadDelegation reads what Delegate returned, strictly, and verifies that the
+// root key, a C2SP vkey, has signed it.
+func ReadDelegation(text, rootVkey string) (*Delegation, error) {
+	root, err := ReadRoot(rootVkey)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read root key: %w", err)
+	}
+	d, err := parseDelegation(text)
+	if err == nil {
+		err = checkRoot(text, root)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read delegation: %w", err)
+	}
+	return d, nil
+}
+
+// parseDelegation reads a delegation. It verifies no signature.
+func parseDelegation(text string) (*Delegation, error) {
+	said := delegationLines(text)
+	lines := strings.Split(said, "\n")
+	if len(lines) != 6 || lines[0] != delegationHeader {
+		return nil, errors.New("the delegation is not for a directory key")
+	}
+	key, err := ReadPublicKey(lines[2])
+	if err != nil {
+		return nil, err
+	}
+	d := &Delegation{Key: key}
+	if d.NotBefore, err = ParseTime(lines[3]); err != nil {
+		return nil, err
+	}
+	if d.NotAfter, err = ParseTime(lines[4]); err != nil {
+		return nil, err
+	}
+	switch {
+	case d.text() != said:
+		return nil, ErrNotCanonical
+	case !d.NotBefore.Before(d.NotAfter):
+		return nil, errors.New("the delegation ends before it begins")
+	}
+	return d, nil
+}
+
+// delegationLines is what a delegation says: the note up to the blank line.
+func delegationLines(text string) string {
+	said, _, _ := strings.Cut(text, "\n\n")
+	return said + "\n"
+}
+
+// checkRoot asks that the root has signed the delegation.
+func checkRoot(delegation string, root note.Verifier) error {
+	said, err := openNote(delegation, root)
+	if err == nil && said.Text != delegationLines(delegation) {
+		err = ErrNotCanonical
+	}
+	if err != nil {
+		return fmt.Errorf("delegation by the root: %w", err)
+	}
+	return nil
 }

@@ -1,12 +1,14 @@
 package sealer
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"muniment/gate"
 )
@@ -222,4 +224,107 @@ func ReadEvent(text []byte) (Event, *RecordedDelivery, error) {
 		return Event{}, nil, err
 	}
 	return e.Event, d, nil
+}
+
+// DeliveryParts are raw JSON texts of a delivery.recorded event; they alias it.
+type DeliveryParts struct{ Receipt, Signature, Metering, Substrate []byte }
+
+var (
+	errNoDelivery = errors.New("not the text of a " + TypeDelivery + " event")
+
+	deliveryEnd = []byte(`,"type":"` + TypeDelivery + `","v":1}`)
+	toMetering  = []byte(`,"metering":`)
+	toReceipt   = []byte(`,"receipt":`)
+	toRight     = []byte(`},"rightId":`)
+	toSignature = []byte(`,"signature":`)
+	toSubstrate = []byte(`},"substrate":`)
+	toEventID   = []byte(`},"eventId":`)
+)
+
+// SplitDelivery cuts the parts that an HTTP answer shows out of an event's text
+// and refuses other events. It allocates nothing and checks nothing else: the
+// text must be one that SealDelivery wrote or ReadDelivery accepted.
+//
+// It may search for member names because a quotation mark inside a JSON string
+// always has a backslash before it: `,"receipt":` can't stand inside one.
+func SplitDelivery(event []byte) (DeliveryParts, error) {
+	var p DeliveryParts
+	_, rest, ok1 := bytes.Cut(event, toMetering)
+	metering, rest, ok2 := bytes.Cut(rest, toReceipt)
+	receipt, rest, ok3 := cutObject(rest, toRight)
+	_, rest, ok4 := bytes.Cut(rest, toSignature)
+	signature, rest, ok5 := cutObject(rest, toSubstrate)
+	substrate, _, ok6 := bytes.Cut(rest, toEventID)
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && bytes.HasSuffix(event, deliveryEnd)) {
+		return p, errNoDelivery
+	}
+	return DeliveryParts{receipt, signature, metering, substrate}, nil
+}
+
+// cutObject cuts an object off: sep begins with its last brace, of which there are far
+// fewer to look at than commas.
+func cutObject(text, sep []byte) (object, rest []byte, found bool) {
+	i := bytes.Index(text, sep)
+	if i < 0 {
+		return nil, nil, false
+	}
+	return text[:i+1], text[i+len(sep):], true
+}
+
+// RowIdentity says which row of a vendor's report a delivery is: all deliveries with one
+// identity are the same play, whenever they are sent. The zero value is that of a delivery
+// that is no row.
+type RowIdentity struct {
+	// Hash is base64url SHA-256(tenantId ‖ 1 ‖ what names the row, as it was sent).
+	Hash string
+	// Day is the UTC day of the play, as in 2026-10-24, where that is part of what names the
+	// row; empty for a row with an id of its own.
+	Day string
+}
+
+// dayLayout is the one spelling of a day, of the years 1 to 9999.
+const dayLayout = "2006-01-02"
+
+// check accepts none as well.
+func (i RowIdentity) check() error {
+	switch {
+	case i == RowIdentity{}:
+		return nil
+	case !isHash(i.Hash):
+		return errors.New("identity hash is no base64url SHA-256")
+	case i.Day != "" && !isDay(i.Day):
+		return errors.New("identity day is no day of the form " + dayLayout)
+	}
+	return nil
+}
+
+func isDay(s string) bool {
+	t, err := time.Parse(dayLayout, s)
+	return err == nil && t.Year() > 0
+}
+
+func (i RowIdentity) append(dst []byte) []byte {
+	dst = append(dst, '{')
+	if i.Day != "" {
+		dst = append(dst, `"day":`...)
+		dst = append(AppendString(dst, i.Day), ',')
+	}
+	dst = append(dst, `"hash":`...)
+	return append(AppendString(dst, i.Hash), '}')
+}
+
+// readIdentity reads what RowIdentity.append writes.
+func readIdentity(s *scanner) (i RowIdentity) {
+	s.lit(`{`)
+	if s.has(`"day":`) {
+		if i.Day = s.str(); !isDay(i.Day) {
+			s.fail("a day")
+		}
+		s.lit(`,`)
+	}
+	s.lit(`"hash":`)
+	hash := s.hash()
+	i.Hash = hash.String()
+	s.lit(`}`)
+	return i
 }

@@ -1,8 +1,16 @@
 package sealer
 
 import (
+	"crypto"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"muniment/gate"
 )
 
 // MaxDwellMs is the longest dwell that a receipt may state, two years and a bit.
@@ -85,4 +93,296 @@ func readReceipt(s *scanner) (r Receipt) {
 	r.Witness = s.nullStr()
 	s.lit(`}`)
 	return r
+}
+
+const (
+	// TypeDelivery is the type of the event that carries a receipt.
+	TypeDelivery = "delivery.recorded"
+	// TypeRefusals is the type of the event that counts a tenant's deliveries that the gate
+	// refused, with nothing of what was observed: data.counts is a list of {count,
+	// rule, rightId?}. rightId is missing where the node had too many counts to keep.
+	TypeRefusals = "gate.refusals"
+	// Algorithm is the only signature algorithm, RFC 8032.
+	Algorithm = "ed25519"
+
+	subjectRight = "right"
+)
+
+// Delivery is what a delivery.recorded event says beside the receipt. Its strings
+// may be borrowed from a request's buffer.
+type Delivery struct {
+	TenantID      string
+	Actor         Ref
+	RightID       string
+	RightRevision int64
+	BasisID       string
+	// Substrate is the effective one, under whose rules it was decided.
+	Substrate gate.Substrate
+	Metering  gate.Metering
+	// Idempotency is base64url SHA-256(tenantId ‖ 0 ‖ key); empty without a key.
+	Idempotency string
+	// Identity is that of a row of a batch, which has no Idempotency.
+	Identity RowIdentity
+	// Multiplier is the impressions of the play in ten-thousandths, at most MaxMultiplier;
+	// 0: none was given, which counts as one impression. What is not metered makes none.
+	Multiplier int64
+	// PrivateCommitment is Commit of the private part; empty for none.
+	PrivateCommitment string
+}
+
+// Signer seals deliveries for one node. It is safe for concurrent use if its key is.
+type Signer struct {
+	// KeyID is KeyID of the key's public half.
+	KeyID string
+	// Node is the id of the node, as it stands in each witness.
+	Node string
+	// Key is an Ed25519 key.
+	Key crypto.Signer
+}
+
+// SealDelivery signs the receipt and appends the canonical text of its
+// delivery.recorded event to dst.
+//
+// It first sets r.Witness to "edge:<node>:<hash>", the hash being base64url
+// SHA-256 over the event's canonical text without data.receipt and
+// data.signature. The signature covers the receipt with its witness, and so
+// tenant, right, revision, gate and metering too: a receipt can't be moved under
+// another event. The event's id is "evt_" + the ULID of the receipt, its moment
+// is IssuedAt.
+//
+// An error means that dst was not extended: the receipt is out of its bounds (id
+// not of IssuedAt, rendered after it, dwell not within 0 to MaxDwellMs, strings
+// no UTF-8), the delivery is (a malformed hash or day, Identity beside Idempotency,
+// Multiplier not within 0 to MaxMultiplier), or the key failed.
+func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, error) {
+	if err := CheckReceipt(r); err != nil {
+		return dst, fmt.Errorf("cannot seal delivery: %w", err)
+	}
+	e := Event{
+		EventID:           eventPrefix + r.ReceiptID[len(ReceiptPrefix):],
+		TenantID:          d.TenantID,
+		Type:              TypeDelivery,
+		At:                r.IssuedAt,
+		Actor:             d.Actor,
+		Subject:           Ref{subjectRight, d.RightID},
+		PrivateCommitment: d.PrivateCommitment,
+	}
+	if err := e.checkText(); err != nil { // the id is the receipt's, and that is right
+		return dst, fmt.Errorf("cannot seal delivery: %w", err)
+	}
+	if err := d.check(); err != nil {
+		return dst, fmt.Errorf("cannot seal delivery: %w", err)
+	}
+
+	// Write the event as the witness hashes it; then put receipt and signature into
+	// their places, before and behind the members of the right.
+	start := len(dst)
+	dst = d.appendDecision(e.appendHead(dst))
+	receipt := len(dst)
+	dst = d.appendRight(dst)
+	right := len(dst) - receipt
+	dst = e.appendTail(d.appendSubstrate(dst))
+	sum := sha256.Sum256(dst[start:])
+	var text [128]byte
+	witness := string(appendWitness(text[:0], s.Node, sum))
+	r.Witness = &witness
+
+	var buf [512]byte
+	rest := append(buf[:0], dst[receipt:]...)
+	dst = append(dst[:receipt], `,"receipt":`...)
+	receipt = len(dst)
+	dst = AppendReceipt(dst, r)
+	signature, err := sign(s.Key, dst[receipt:])
+	if err != nil {
+		return dst[:start], fmt.Errorf("cannot sign receipt: %w", err)
+	}
+	dst = append(dst, rest[:right]...)
+	dst = append(dst, `,"signature":`...)
+	dst = appendSignature(dst, s.KeyID, signature)
+	return append(dst, rest[right:]...), nil
+}
+
+// check asks for what the event doesn't check.
+func (d *Delivery) check() error {
+	switch {
+	case !utf8.ValidString(d.BasisID) || d.BasisID == "":
+		return errors.New("basis is empty or no UTF-8")
+	case d.Idempotency != "" && !isHash(d.Idempotency):
+		return errors.New("idempotency hash is no base64url SHA-256")
+	case d.Idempotency != "" && d.Identity != RowIdentity{}:
+		return errors.New("an identity beside an idempotency hash")
+	case d.Multiplier < 0 || d.Multiplier > MaxMultiplier:
+		return fmt.Errorf("a multiplier of %d ten-thousandths", d.Multiplier)
+	}
+	return d.Identity.check()
+}
+
+// CheckReceipt asks for the bounds of a receipt, but for its witness.
+func CheckReceipt(r *Receipt) error {
+	if _, err := checkID(ReceiptPrefix, r.ReceiptID, r.IssuedAt); err != nil {
+		return err
+	}
+	switch {
+	case !(r.DwellMs >= 0 && r.DwellMs <= MaxDwellMs): // catches NaN too
+		return fmt.Errorf("dwellMs %v is not within 0 and %d", r.DwellMs, int64(MaxDwellMs))
+	case r.IssuedAt.UnixMilli() < r.RenderedAt.UnixMilli():
+		return fmt.Errorf("issued at %s, before it was rendered at %s", FormatTime(r.IssuedAt), FormatTime(r.RenderedAt))
+	case r.SpatialAnchorID == "":
+		return errors.New("spatialAnchorId is empty")
+	case !utf8.ValidString(r.SpatialAnchorID),
+		r.SpatialPlacementID != nil && !utf8.ValidString(*r.SpatialPlacementID),
+		r.CorrelationID != nil && !utf8.ValidString(*r.CorrelationID):
+		return errors.New("a string is no UTF-8")
+	}
+	if !isBase64(r.Nonce, nonceBytes) {
+		return fmt.Errorf("nonce %q is not %d bytes in base64url", r.Nonce, nonceBytes)
+	}
+	return nil
+}
+
+const nonceBytes = 16
+
+// The members of data in their order: appendDecision, receipt, appendRight,
+// signature, appendSubstrate.
+
+func (d *Delivery) appendDecision(dst []byte) []byte {
+	dst = append(dst, `{"basisId":`...)
+	dst = AppendString(dst, d.BasisID)
+	dst = append(dst, `,"gate":{"ruleset":`...)
+	dst = AppendString(dst, gate.RulesetHash())
+	dst = append(dst, `,"version":`...)
+	dst = AppendString(dst, gate.Version)
+	dst = append(dst, '}')
+	if d.Idempotency != "" {
+		dst = append(dst, `,"idempotency":`...)
+		dst = AppendString(dst, d.Idempotency)
+	}
+	if d.Identity != (RowIdentity{}) {
+		dst = d.Identity.append(append(dst, `,"identity":`...))
+	}
+	m := &d.Metering
+	dst = append(dst, `,"metering":{"basis":`...)
+	dst = AppendString(dst, m.Basis.String())
+	dst = append(dst, `,"completion":`...)
+	dst = AppendString(dst, m.Completion.String())
+	dst = append(dst, `,"impressions":"`...)
+	dst = AppendImpressions(dst, CountImpressions(m.Metered, d.Multiplier))
+	dst = append(dst, `","metered":`...)
+	dst = strconv.AppendBool(dst, m.Metered)
+	dst = append(dst, `,"quantityMs":`...)
+	dst = strconv.AppendInt(dst, m.QuantityMs, 10)
+	dst = append(dst, `,"reason":`...)
+	dst = AppendString(dst, m.Reason.String())
+	dst = append(dst, `,"reasons":`...)
+	dst = m.Reasons.AppendJSON(dst)
+	return append(dst, '}')
+}
+
+func (d *Delivery) appendRight(dst []byte) []byte {
+	dst = append(dst, `,"rightId":`...)
+	dst = AppendString(dst, d.RightID)
+	dst = append(dst, `,"rightRevision":`...)
+	return strconv.AppendInt(dst, d.RightRevision, 10)
+}
+
+func (d *Delivery) appendSubstrate(dst []byte) []byte {
+	dst = append(dst, `,"substrate":`...)
+	dst = AppendString(dst, d.Substrate.String())
+	return append(dst, '}')
+}
+
+// appendSignature appends {"algorithm":…,"keyId":…,"value":…}.
+func appendSignature(dst []byte, keyID string, signature []byte) []byte {
+	dst = append(dst, `{"algorithm":"`+Algorithm+`","keyId":`...)
+	dst = AppendString(dst, keyID)
+	dst = append(dst, `,"value":"`...)
+	dst = base64url.AppendEncode(dst, signature)
+	return append(dst, `"}`...)
+}
+
+func appendWitness(dst []byte, node string, sum Hash) []byte {
+	dst = append(dst, "edge:"...)
+	dst = append(dst, node...)
+	dst = append(dst, ':')
+	return base64url.AppendEncode(dst, sum[:])
+}
+
+// RecordedDelivery is a delivery.recorded event, taken apart.
+type RecordedDelivery struct {
+	Event   Event
+	Receipt Receipt
+	// ReceiptText is what was signed; it aliases the event's text.
+	ReceiptText []byte
+	KeyID       string
+	Signature   []byte
+
+	RightID       string
+	RightRevision int64
+	BasisID       string
+	Substrate     string
+	RecordedMetering
+	// Idempotency and Identity are as in Delivery; at most one is there.
+	Idempotency string
+	Identity    RowIdentity
+	// Node is the node that the witness names.
+	Node string
+}
+
+const (
+	// Impression is one impression. Multipliers and impressions are counted in
+	// ten-thousandths, so that sums are exact.
+	Impression = 10_000
+	// MaxMultiplier is the most impressions of one delivery.
+	MaxMultiplier = 10_000 * Impression
+)
+
+// CountImpressions is what a delivery makes: its multiplier, or one impression where none was
+// given; nothing if it is not metered.
+func CountImpressions(metered bool, multiplier int64) int64 {
+	switch {
+	case !metered:
+		return 0
+	case multiplier == 0:
+		return Impression
+	}
+	return multiplier
+}
+
+// AppendImpressions appends n ten-thousandths, which must not be negative, as a decimal in
+// its one spelling: 0, 0.5, 12.
+func AppendImpressions(dst []byte, n int64) []byte {
+	dst = strconv.AppendInt(dst, n/Impression, 10)
+	part := n % Impression
+	if part == 0 {
+		return dst
+	}
+	dst = append(dst, '.')
+	for unit := int64(Impression / 10); part > 0; unit /= 10 {
+		dst = append(dst, byte('0'+part/unit))
+		part %= unit
+	}
+	return dst
+}
+
+// FormatImpressions returns what AppendImpressions appends.
+func FormatImpressions(n int64) string { return string(AppendImpressions(nil, n)) }
+
+// ParseImpressions reads exactly what AppendImpressions writes.
+func ParseImpressions(s string) (int64, error) {
+	whole, part, _ := strings.Cut(s, ".")
+	n, err := strconv.ParseInt(whole+(part + "0000")[:max(4, len(part))], 10, 64)
+	var spelling [24]byte
+	if err != nil || n < 0 || string(AppendImpressions(spelling[:0], n)) != s {
+		return 0, fmt.Errorf("%q is no decimal of at most four digits behind the point, without needless zeros", s)
+	}
+	return n, nil
+}
+
+// impressions consumes a quoted decimal.
+func (s *scanner) impressions() int64 {
+	n, err := ParseImpressions(s.str())
+	if err != nil {
+		s.fail("impressions")
+	}
+	return n
 }

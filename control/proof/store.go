@@ -277,3 +277,11 @@ type exported struct {
 var Sections = []store.Section{store.SectionOf("proofPacks", func(row store.Row) (p exported, err error) {
 	return p, row.Scan(&p.ID, &p.FirstIndex, &p.Count, &p.RootHash, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256)
 }, `SELECT pack_id, first_index, entries, root_hash, sealed_at, signing_key_id, bytes, sha256 FROM proof_packs WHERE tenant_id = $1 ORDER BY sequence`)}
+
+// Tables are those of this package.
+var Tables = store.Tables{
+	{Name: "proof_packs"},
+	{Name: "proof_turns"},
+	{Name: "proof_heads", Outlives: "no log may ever sign another head"},
+	{Name: "proof_roots", Outlives: "no log may ever sign two roots of one size"},
+}

@@ -72,3 +72,11 @@ func touch(ctx context.Context, tx *store.Tx, tenantID string, at store.Instant)
 	_, err := tx.ExecContext(ctx, `UPDATE sandbox_tenants SET seen_at = $2 WHERE tenant_id = $1 AND seen_at < $2`, tenantID, at)
 	return err
 }
+
+// Tables are those of this package. Windows and what was logged are forgotten in time.
+var Tables = store.Tables{
+	{Name: "sandbox_tenants"},
+	{Name: "sandbox_windows", Outlives: "an address is no tenant's"},
+	{Name: "sandbox_log", Outlives: "the log keeps what it holds of a tenant"},
+	{Name: "sandbox_secret", Outlives: "all visitors share it"},
+}

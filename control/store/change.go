@@ -189,3 +189,84 @@ func Affected(result sql.Result, err error) (bool, error) {
 	n, err := result.RowsAffected()
 	return n > 0, err
 }
+
+// maxTransactions is how many transactions of Transact a process runs on PostgreSQL at a time.
+const maxTransactions = 4
+
+// Transact runs fn in a transaction that is no change of state: it takes no revision and emits
+// nothing, so on PostgreSQL it doesn't wait for changes, nor do they wait for it. fn must lock the
+// rows that it reads and then writes. When fn fails, the transaction is rolled back and fn's error
+// is returned unchanged. While PostgreSQL is unavailable the error is the same as Change's.
+func (db *engine) Transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	return db.unavailable(db.diskFull(db.transact(ctx, fn)))
+}
+
+func (db *engine) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	pool := db.write
+	if db.pg != nil {
+		pool = db.pg.transactions
+	}
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("cannot begin a transaction: %w", err)
+	}
+	defer tx.Rollback() // without effect after the commit
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := db.commit(tx); err != nil {
+		return fmt.Errorf("cannot commit a transaction: %w", err)
+	}
+	return nil
+}
+
+// SkipLocked ends a query of rows that a transaction of Transact is going to write: rows that
+// another transaction has locked are left out. On SQLite, where transactions run one at a time, it
+// is empty.
+func (db *engine) SkipLocked() string {
+	if db.pg == nil {
+		return ""
+	}
+	return ` FOR UPDATE SKIP LOCKED`
+}
+
+// Shared says whether other processes may use the database: true on PostgreSQL; a SQLite file
+// belongs to one process.
+func (db *engine) Shared() bool { return db.pg != nil }
+
+// notes are messages between processes that are no changes.
+type notes struct{ *engine }
+
+// Note runs a statement that is for other processes and is no change of state: it takes no revision
+// and doesn't wait for changes. Once it is committed it wakes all who wait for Noted, in every
+// process.
+func (db *notes) Note(ctx context.Context, statement string, args ...any) error {
+	if err := db.note(ctx, statement, args); err != nil {
+		return fmt.Errorf("cannot write a note: %w", err)
+	}
+	db.noted.raise()
+	return nil
+}
+
+func (db *notes) note(ctx context.Context, statement string, args []any) error {
+	if db.pg == nil {
+		_, err := db.write.ExecContext(ctx, statement, args...)
+		return err
+	}
+	tx, err := db.pg.notes.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // without effect after the commit
+	if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
+		return err
+	}
+	if err := db.notify(ctx, tx, channelNotes); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Noted returns a channel that is closed by the next note of any process, or sooner. Get the
+// channel before reading, so that no note is missed.
+func (db *notes) Noted() <-chan struct{} { return db.noted.wait() }

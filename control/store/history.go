@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -189,4 +192,181 @@ func (db *reconciler) restored(ctx context.Context, h History, m missed, eventTy
 // keys, or the database itself.
 func (tx *Tx) EmitSystem(ctx context.Context, eventType string, by, subject sealer.Ref, record any) error {
 	return tx.EmitRecord(ctx, sealer.Event{TenantID: api.SystemTenant, Type: eventType, Actor: by, Subject: subject}, record)
+}
+
+// HighWater returns the newest position of a partition that SetHighWater recorded; ok is false if
+// there is none. A partition that ends before it has lost records.
+func (db *reconciler) HighWater(ctx context.Context, partition int32) (p sealer.Position, ok bool, err error) {
+	marks, err := highWater(ctx, db.read)
+	p, ok = marks[partition]
+	return p, ok, err
+}
+
+// execer is the writing connection or a change.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Positions of each partition of the log that are kept.
+const (
+	logMarks  = "log"   // up to which the log is durable
+	stopMarks = "stops" // up to which a start has checked the database for the log's stops
+)
+
+// highWater returns the marks, by partition.
+func highWater(ctx context.Context, q Querier) (map[int32]sealer.Position, error) {
+	return positions(ctx, q, logMarks)
+}
+
+// positions returns the positions recorded under a name, by partition.
+func positions(ctx context.Context, q Querier, name string) (map[int32]sealer.Position, error) {
+	texts, err := List(ctx, q, "positions of the log", Text, `SELECT position FROM high_water WHERE name = $1 OR name LIKE $2`, name, name+"/%")
+	marks := map[int32]sealer.Position{}
+	for _, text := range texts {
+		p, err := sealer.ParsePosition(text)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read positions of the log: %w", err)
+		}
+		marks[p.Partition] = p
+	}
+	return marks, err
+}
+
+// markName is the name of a partition's position.
+func markName(name string, partition int32) string {
+	if partition == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s/%d", name, partition)
+}
+
+// SetHighWater records that the log is durable up to each of the positions, at most one per
+// partition. A mark never falls: a position before it is ignored.
+func (db *reconciler) SetHighWater(ctx context.Context, ends ...sealer.Position) error {
+	return db.Change(ctx, func(tx *Tx) error { return tx.setHighWater(ctx, ends...) })
+}
+
+func (tx *Tx) setHighWater(ctx context.Context, ends ...sealer.Position) error {
+	return tx.setPositions(ctx, logMarks, ends...)
+}
+
+func (tx *Tx) setPositions(ctx context.Context, name string, ends ...sealer.Position) error {
+	marks, err := positions(ctx, tx, name)
+	if err != nil {
+		return err
+	}
+	for _, p := range higher(ends, marks) {
+		_, err = tx.ExecContext(ctx, `INSERT INTO high_water (name, position) VALUES ($1, $2)
+			ON CONFLICT (name) DO UPDATE SET position = excluded.position`, markName(name, p.Partition), p.String())
+		if err != nil {
+			return fmt.Errorf("cannot record a position of the log: %w", err)
+		}
+	}
+	return nil
+}
+
+// higher returns the positions that move a mark.
+func higher(ends []sealer.Position, marks map[int32]sealer.Position) (moved []sealer.Position) {
+	for _, p := range ends {
+		if mark, known := marks[p.Partition]; !known || p.Compare(mark) > 0 {
+			moved = append(moved, p)
+		}
+	}
+	return moved
+}
+
+// followEvery is how often the mark follows the log. The loss of a record older than this is
+// detected.
+const followEvery = time.Second
+
+// Follow records every second how far each partition of the log is durable, until ctx is done, and
+// then once more. A failure, such as a full disk or a partition without a leader, is logged once
+// and retried; the only cost is a mark that lags behind.
+func (db *reconciler) Follow(ctx context.Context, log Reader) error {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for failing := false; ; {
+		err := db.follow(context.WithoutCancel(ctx), log)
+		if err != nil && !failing {
+			db.cfg.Logger.Error("cannot record how far the log is durable", "err", err)
+		}
+		failing = err != nil
+		if ctx.Err() != nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+func (db *reconciler) follow(ctx context.Context, log Reader) error {
+	n, err := log.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	// All at once: a partition without a leader takes the log's whole timeout.
+	all, faults := make([]sealer.Position, n), make([]error, n)
+	var reading sync.WaitGroup
+	for partition := range all {
+		reading.Go(func() { _, all[partition], faults[partition] = log.Bounds(ctx, int32(partition)) })
+	}
+	reading.Wait()
+	var ends []sealer.Position
+	for partition, end := range all {
+		if faults[partition] == nil {
+			ends = append(ends, end)
+		}
+	}
+	marks, err := highWater(ctx, db.read)
+	if err == nil && len(higher(ends, marks)) > 0 {
+		err = db.SetHighWater(ctx, ends...)
+	}
+	return errors.Join(append(faults, err)...)
+}
+
+// ErrWentBack says that the database holds an older state than this process has seen, or has
+// another incarnation: it was restored, or replaced, under a running process. The process no longer
+// answers from it; a start checks it against the log.
+var ErrWentBack = errors.New("the database has gone back to an older state: restart control, which checks it against the log")
+
+// A database only moves forward. A process remembers the newest revision that it has seen
+// committed, and rejects any later read that is older: otherwise a restored database would give out
+// numbers a second time, and publish a revoked right as active.
+
+// seen is the newest revision that was committed before the call.
+func (db *engine) seen() int64 { return db.newest.Load() }
+
+// forward checks what a read found that began after seen(). Once it has failed, it always fails.
+func (db *engine) forward(seen, revision int64, incarnation string) error {
+	if revision < seen || incarnation != db.incarnation {
+		if db.back.CompareAndSwap(false, true) {
+			db.cfg.Logger.Error("the database has gone back", "err", ErrWentBack, "seen", seen, "revision", revision,
+				"incarnation", incarnation, "expected", db.incarnation)
+		}
+	}
+	if db.back.Load() {
+		return ErrWentBack
+	}
+	db.saw(revision)
+	return nil
+}
+
+// saw records that a revision is committed.
+func (db *engine) saw(revision int64) {
+	for seen := db.newest.Load(); revision > seen && !db.newest.CompareAndSwap(seen, revision); {
+		seen = db.newest.Load()
+	}
+}
+
+// state reads the newest revision and the incarnation, and refuses a database that went back.
+func (db *engine) state(ctx context.Context, q Querier, seen int64) (revision int64, err error) {
+	var incarnation string
+	err = q.QueryRowContext(ctx, `SELECT value, (SELECT id FROM incarnations ORDER BY epoch DESC LIMIT 1)
+		FROM counters WHERE name = 'revision'`).Scan(&revision, &incarnation)
+	if err != nil {
+		return 0, err
+	}
+	return revision, db.forward(seen, revision, incarnation)
 }

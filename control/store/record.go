@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -9,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -226,4 +228,132 @@ func (t text) Scan(column any) error {
 		return fmt.Errorf("a %T is no text", column)
 	}
 	return t.read(s)
+}
+
+// InEvent reads, for Replay.Apply, the record that an event holds (said), and the one that the
+// database has (was). said is nil if the event holds no record of this kind, or one of a tenant that
+// the database does not know; was is nil if the database has none.
+func (k *Records[R]) InEvent(ctx context.Context, tx *Tx, e *sealer.Event) (was, said *R, err error) {
+	if e.Subject.Kind != k.Noun || revisionOf(e) == 0 {
+		return nil, nil, nil
+	}
+	known, err := One(ctx, tx, "the tenant "+e.TenantID, Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1`, e.TenantID)
+	if err != nil || known == nil {
+		return nil, nil, err
+	}
+	said = new(R)
+	if err := json.Unmarshal(e.Data, said); err != nil {
+		return nil, nil, fmt.Errorf("cannot read the record of the %s: %w", k.Noun, err)
+	}
+	c := columnsOf(said)
+	*at[string](c, "tenant_id") = e.TenantID
+	if c.id() != e.Subject.ID {
+		return nil, nil, nil
+	}
+	if was, err = k.Find(ctx, tx, e.TenantID, e.Subject.ID); IsNone(err) {
+		return nil, said, nil
+	}
+	return was, said, err
+}
+
+// NewerInEvent is InEvent, but said is nil also if the database's record is as new as the event's, or newer.
+func (k *Records[R]) NewerInEvent(ctx context.Context, tx *Tx, e *sealer.Event) (was, said *R, err error) {
+	was, said, err = k.InEvent(ctx, tx, e)
+	if err == nil && was != nil && *at[int64](columnsOf(said), "revision") <= *at[int64](columnsOf(was), "revision") {
+		said = nil
+	}
+	return was, said, err
+}
+
+// Restore replaces was by said, as InEvent has read both: with said's own revision, and without an
+// event. It is not published.
+func (k *Records[R]) Restore(ctx context.Context, tx *Tx, was, said *R) error {
+	if was != nil {
+		return k.replace(ctx, tx, was, said)
+	}
+	return k.add(ctx, tx, said)
+}
+
+// Section is one kind of a tenant's data, for exports. The members of its rows as JSON are its
+// columns.
+type Section struct {
+	Name string
+	// Row is an empty row.
+	Row any
+	// Each calls take for each of the tenant's rows, which take must not keep.
+	Each func(ctx context.Context, q Querier, tenantID string, take func(row any) error) error
+}
+
+// Section returns all records of a tenant, oldest first.
+func (k *Records[R]) Section(name string) Section {
+	return SectionOf(name, k.Scan, k.Select()+" WHERE tenant_id = $1 ORDER BY "+columnsOf(new(R))[0].name)
+}
+
+// SectionOf returns the rows that a query finds for the tenant $1.
+func SectionOf[R any](name string, scan func(Row) (R, error), query string) Section {
+	return Section{name, *new(R), func(ctx context.Context, q Querier, tenantID string, take func(row any) error) error {
+		return Each(ctx, q, name+" of "+tenantID, scan, func(r R) error { return take(r) }, query, tenantID)
+	}}
+}
+
+// Instant is a time as records hold it: UTC, in whole milliseconds. In a column it is a BIGINT of
+// milliseconds, in JSON the format of sealer.FormatTime, so a record looks the same in responses
+// and in events. The zero Instant is NULL in a column and null in JSON.
+type Instant struct{ time.Time }
+
+// At makes an Instant. The zero time makes the zero Instant.
+func At(t time.Time) Instant {
+	if t.IsZero() {
+		return Instant{}
+	}
+	return Instant{t.UTC().Truncate(time.Millisecond)}
+}
+
+// String formats the time as JSON does, and the zero Instant as "-".
+func (i Instant) String() string {
+	if i.IsZero() {
+		return "-"
+	}
+	return sealer.FormatTime(i.Time)
+}
+
+// MarshalJSON writes the time, or null.
+func (i Instant) MarshalJSON() ([]byte, error) {
+	if i.IsZero() {
+		return []byte("null"), nil
+	}
+	dst := sealer.AppendTime([]byte{'"'}, i.Time)
+	return append(dst, '"'), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (i *Instant) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*i = Instant{}
+		return nil
+	}
+	t, err := sealer.ParseTime(string(bytes.Trim(text, `"`)))
+	*i = At(t)
+	return err
+}
+
+// Value returns the time as a column holds it.
+func (i Instant) Value() (driver.Value, error) {
+	if i.IsZero() {
+		return nil, nil
+	}
+	return i.UnixMilli(), nil
+}
+
+// Scan reads what Value wrote.
+func (i *Instant) Scan(column any) error {
+	switch column := column.(type) {
+	case nil:
+		*i = Instant{}
+	case int64:
+		*i = Instant{time.UnixMilli(column).UTC()}
+	default:
+		return fmt.Errorf("a %T is not a time", column)
+	}
+	return nil
 }

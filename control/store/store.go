@@ -24,8 +24,7 @@
 // opens or changes keys (keylock.go).
 //
 // A stop (a suspension, revocation or expulsion) can be recorded although the disk is full, because
-// a reserve is kept for it. If it still can't be recorded, no node gets a lease (stop.go,
-// reserve.go).
+// a reserve is kept for it. If it still can't be recorded, no node gets a lease (stop.go).
 //
 // Database and log hold one history between them. If one of them is an older copy, the start
 // detects it (history.go), and it also detects a stop that was removed from the database
@@ -40,7 +39,7 @@
 //
 //	migrations/0015_dispute.sql  CREATE TABLE disputes (…), and an index for whatever it refers to
 //	control/dispute/tables.go    var Tables = store.Tables{{Name: "disputes"}}, with the columns that may name a person, if any: Person: []string{…}
-//	control/tables.go            dispute.Tables, before the tables that it refers to
+//	control/control.go           dispute.Tables, before the tables that it refers to
 //
 // Dropping a tenant deletes its rows by tenant_id, unless Table.Outlives says why they stay. An
 // erasure removes a person from the columns that are listed. A table that no service lists fails

@@ -72,3 +72,144 @@ func (f *FileReport) noDirectory() {
 	f.stuck = true
 	f.fail(sealer.KeyUnknown, "no key directory: give the service's /.well-known/muniment/keys.json as a further file or by --keys, or a pack that holds one")
 }
+
+// Codes of checks that passed.
+const (
+	// DirectoryOK: the key directory is signed by its directory key, to which the
+	// root key has delegated.
+	DirectoryOK sealer.Code = "directory.ok"
+	// SignatureOK: every signature is by a key that was valid when it signed.
+	SignatureOK sealer.Code = "signature.ok"
+	// CheckpointOK: the signed checkpoint is by a valid key, and states the pack's
+	// size and root.
+	CheckpointOK sealer.Code = "checkpoint.ok"
+	// ConsistencyOK: a tree extends the one that it has to.
+	ConsistencyOK sealer.Code = "consistency.ok"
+	// InclusionOK: every entry is the leaf that its place in the tree asks for.
+	InclusionOK sealer.Code = "inclusion.ok"
+	// WitnessOK: every receipt stands in the event that it was signed for.
+	WitnessOK sealer.Code = "witness.ok"
+	// MeteringOK: the rows are what the entries and the list of duplicates add up to.
+	MeteringOK sealer.Code = "metering.ok"
+	// FilesOK: each file of a bundle is what the signed manifest states.
+	FilesOK sealer.Code = "files.ok"
+	// StatementOK: a statement is what the packs and the rules in them make of the period.
+	StatementOK sealer.Code = "statement.ok"
+	// SettlementOK: rules, lines and counts are what the rules make of the entries.
+	SettlementOK sealer.Code = "settlement.ok"
+)
+
+// Codes of remarks. They are no failure, but say what a check rests on; KeySandbox is one
+// where evidence of the sandbox is refused (Options.NoSandbox).
+const (
+	// AnchorKeys: keys were taken from a file on trust, not from a root key.
+	AnchorKeys sealer.Code = "anchor.keys"
+	// KeySandbox: a key of the sandbox has signed it. It is as sound as any other, but
+	// anyone can make such evidence, with rights and organisations of any name.
+	KeySandbox sealer.Code = "key.sandbox"
+	// RightLate: a delivery was decided on a state of its right from before a stop, and issued
+	// later than that by more than the bound. Clocks may be to blame.
+	RightLate sealer.Code = "right.late"
+	// RightUnproven: a delivery was decided behind a suspension, and no given file shows that
+	// the right was resumed. The resumption may be in another file, or not be sealed yet.
+	RightUnproven sealer.Code = "right.unproven"
+	// ReceiptUncovered: the file states more than the receipt, which nothing at hand proves:
+	// the signature covers the event, and that is not here.
+	ReceiptUncovered sealer.Code = "receipt.uncovered"
+	// DirectoryIgnored: the key of the directory in a pack or an export was revoked;
+	// another directory, whose key was delegated to later, decides.
+	DirectoryIgnored sealer.Code = "directory.ignored"
+	// DuplicatesUnproven: the given packs don't hold all earlier leaves; which deliveries repeat
+	// one of the others, if any, is the header's word.
+	DuplicatesUnproven sealer.Code = "duplicates.unproven"
+	// SettlementUnproven: the given packs don't hold all earlier leaves; which settlement rules
+	// stand in the others, if any, is the header's word.
+	SettlementUnproven sealer.Code = "settlement.unproven"
+	// ErasureUnproven: no given file holds the tombstone of a certificate of erasure.
+	ErasureUnproven sealer.Code = "erasure.unproven"
+	// StatementUnproven: something that a statement rests on is in none of the given files.
+	StatementUnproven sealer.Code = "statement.unproven"
+	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later
+	// one of the log, by another key, builds on it.
+	ChainVouched sealer.Code = "chain.vouched"
+	// ChainGap: packs between two given ones were not given, or not as they were signed.
+	ChainGap sealer.Code = "chain.gap"
+)
+
+// Codes of failures. Those of keys and of single entries are sealer's.
+const (
+	// FormatInvalid: not the format, or not its one canonical spelling.
+	FormatInvalid sealer.Code = "format.invalid"
+	// DirectoryInvalid: the directory is not signed under the root key.
+	DirectoryInvalid sealer.Code = "directory.invalid"
+	// DirectoryRevoked: the directory's own key is listed as revoked by a directory
+	// whose key was delegated to later.
+	DirectoryRevoked sealer.Code = "directory.revoked"
+	// KeyMismatch: the key beside a pack is not the one that signed it, or is not what
+	// the keys at hand say of it.
+	KeyMismatch sealer.Code = "key.mismatch"
+	// CountMismatch: more or fewer entries than the header states.
+	CountMismatch sealer.Code = "count.mismatch"
+	// RightStopped: a delivery was decided on a revision at which its right, or one that it
+	// derives from, was suspended or revoked.
+	RightStopped sealer.Code = "right.stopped"
+	// APIKeyRevoked: the API key that asked for a delivery had been revoked before, by more
+	// than the bound.
+	APIKeyRevoked sealer.Code = "apikey.revoked"
+	// RootMismatch: the entries are not the leaves under the root.
+	RootMismatch sealer.Code = "root.mismatch"
+	// EventMissing: a proof is of an event that was not given.
+	EventMissing sealer.Code = "event.missing"
+	// InclusionMismatch: a proof does not lead from its event to its checkpoint, or
+	// the file that holds a receipt is not sound itself.
+	InclusionMismatch sealer.Code = "inclusion.mismatch"
+	// CheckpointMismatch: the checkpoint states another log, size, root or time.
+	CheckpointMismatch sealer.Code = "checkpoint.mismatch"
+	// ConsistencyMismatch: a tree does not extend the one that it has to.
+	ConsistencyMismatch sealer.Code = "consistency.mismatch"
+	// ConsistencyUnproven: what was given does not prove a root of the size of the
+	// checkpoint that was held outside.
+	ConsistencyUnproven sealer.Code = "consistency.unproven"
+	// Rollback: the log is shorter than a checkpoint of it that was held outside.
+	Rollback sealer.Code = "rollback"
+	// ChainFork: two files hold different leaves, or roots, of one place in a log.
+	ChainFork sealer.Code = "chain.fork"
+	// MeteringMismatch: the rows are not what the entries add up to.
+	MeteringMismatch sealer.Code = "metering.mismatch"
+	// DuplicatesMismatch: the list of duplicates is not that of the entries.
+	DuplicatesMismatch sealer.Code = "duplicates.mismatch"
+	// FileMismatch: a file of a bundle is not what the manifest states.
+	FileMismatch sealer.Code = "file.mismatch"
+	// StatementLog: the pack up to which a statement states is not as the statement names it.
+	StatementLog sealer.Code = "statement.log"
+	// StatementReceipts: a statement counts other receipts than the packs hold.
+	StatementReceipts sealer.Code = "statement.receipts"
+	// StatementRule: a statement has a price, a unit, a minimum or a cap that is not the rule's.
+	StatementRule sealer.Code = "statement.rule"
+	// StatementAmount: the amount of a line is not what its rule makes.
+	StatementAmount sealer.Code = "statement.amount"
+	// StatementShares: the shares of a line are not what its rule makes.
+	StatementShares sealer.Code = "statement.share"
+	// StatementTotal: what payees get, or what is held, is not what the lines add up to.
+	StatementTotal sealer.Code = "statement.total"
+	// StatementExcluded: a statement leaves out receipts for a dispute that the log does not know
+	// so.
+	StatementExcluded sealer.Code = "statement.excluded"
+	// StatementCorrected: what a correction says of the statement before it, of its rules or of what
+	// has changed is not so.
+	StatementCorrected sealer.Code = "statement.correction"
+	// SettlementMismatch: the settlement is not what the rules make of the entries.
+	SettlementMismatch sealer.Code = "settlement.mismatch"
+)
+
+// InputUnreadable: a file can't be read from disk.
+const InputUnreadable sealer.Code = "input.unreadable"
+
+// Verdict is the outcome of one check.
+type Verdict struct {
+	Code sealer.Code `json:"code"`
+	OK   bool        `json:"ok"`
+	// Index counts the entries of a pack or an export from 0; nil for what is no entry.
+	Index   *int   `json:"index"`
+	Message string `json:"message,omitempty"`
+}

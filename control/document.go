@@ -1,7 +1,12 @@
 package control
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"path"
+	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -9,6 +14,79 @@ import (
 	"muniment/gate"
 	"muniment/gateway/api"
 )
+
+// schemaName is how the OpenAPI document calls a type: as the type says itself (route.Named), or
+// as Go does, without its package. The sandbox's begin with Sandbox. The envelope around T, or
+// around TData, is TResponse. Two types of one name keep control from starting: huma panics.
+func schemaName(t reflect.Type, hint string) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return "" // is written where it is used
+	}
+	name, zero := t.Name(), reflect.Zero(t).Interface()
+	if strings.HasPrefix(name, "Body[") {
+		data, _ := t.FieldByName("Data")
+		return ofSandbox(t, strings.TrimSuffix(schemaName(data.Type, hint), "Data")+"Response")
+	}
+	if verbatim, ok := zero.(interface{ Of() reflect.Type }); ok {
+		return schemaName(verbatim.Of(), hint)
+	}
+	if named, ok := zero.(route.Named); ok {
+		name = named.SchemaName()
+	}
+	if name == "" {
+		name = hint
+	}
+	return ofSandbox(t, strings.ToUpper(name[:1])+name[1:])
+}
+
+func ofSandbox(t reflect.Type, name string) string {
+	if path.Base(t.PkgPath()) == "sandbox" && !strings.HasPrefix(name, "Sandbox") {
+		return "Sandbox" + name
+	}
+	return name
+}
+
+// examples are, by operation, what a caller sent to a running service and what it
+// was answered.
+type examples map[string]struct {
+	Request json.RawMessage `json:"request"`
+	Answer  json.RawMessage `json:"answer"`
+}
+
+func readExamples() (examples, error) {
+	text, err := page.ReadFile("page/examples.json")
+	if err != nil {
+		return nil, err
+	}
+	var all examples
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("cannot read the examples: %w", err)
+	}
+	return all, nil
+}
+
+// illustrate gives an operation its examples.
+func (all examples) illustrate(op object) {
+	e := all[op["operationId"].(string)]
+	exemplify(op["requestBody"], e.Request)
+	for status, response := range op["responses"].(object) {
+		if strings.HasPrefix(status, "2") {
+			exemplify(response, e.Answer)
+		}
+	}
+}
+
+// exemplify gives a body, if it may be JSON, its example, if there is one.
+func exemplify(holder any, example json.RawMessage) {
+	body, _ := holder.(object)
+	content, _ := body["content"].(object)
+	if media, ok := content[jsonType].(object); ok && example != nil {
+		media["example"] = example
+	}
+}
 
 // The routes that the gateway answers itself, for the document.
 
