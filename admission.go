@@ -11,15 +11,15 @@ import (
 	"muniment/pipeline"
 )
 
-// What admission goes by.
+// Parameters of admission.
 const (
 	// admissionBound is how many records may wait to be loaded before deliveries are delayed:
 	// seconds of work for a loader that has the processor.
 	admissionBound = 20_000
-	// admissionMost is the longest that a request waits.
+	// admissionMost is the longest delay of a request.
 	admissionMost = 500 * time.Millisecond
-	// admissionBurst is how much of the time that no delivery used is kept: for that long
-	// deliveries come at once.
+	// admissionBurst is how much unused time is credited: deliveries worth that much are
+	// admitted at once.
 	admissionBurst = 10 * time.Millisecond
 	// admissionLook is how often the loader's position is read, admissionWindow the time over
 	// which its rate is measured. A loader that has not advanced for that long delays nothing.

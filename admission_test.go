@@ -72,9 +72,9 @@ func (s *simulated) deliver(ctx context.Context, callers int, pause, during time
 	for range callers {
 		all.Go(func() {
 			for time.Since(began) < during && ctx.Err() == nil {
-				asked := time.Now()
+				sent := time.Now()
 				s.Admit(ctx, 1)
-				if waited := int64(time.Since(asked)); waited > most.Load() {
+				if waited := int64(time.Since(sent)); waited > most.Load() {
 					most.Store(waited)
 				}
 				s.end.Add(1)
@@ -138,7 +138,7 @@ func TestALoaderThatStandsDelaysNobody(t *testing.T) {
 	})
 }
 
-// TestAdmissionOfMany is one wait for all of them, and keeps nobody else longer than the
+// TestAdmissionOfMany is one wait for all of them, and delays no other caller longer than the
 // most.
 func TestAdmissionOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,15 +18,15 @@ import (
 
 // write is a call of an operation that writes, and the events that it leaves, in their
 // order, each as "<type> <kind>:<id> by <kind>:<id>": what it is about, and who did it,
-// the caller's key if nobody is named. {names} in them stand for ids, from the first
+// the caller's key if no actor is named. {names} in them stand for ids, from the first
 // event on that has them.
 type write struct {
 	operation string
 	events    []string
 	makes     map[string]string // names of what it makes, by where the answer has their ids
 	body      string            // the document's example unless it has one of its own
-	again     int               // the status of the same call once more, which leaves nothing; 0 doesn't ask
-	toAll     bool              // nobody is refused
+	again     int               // the status of the same call once more, which leaves nothing; 0 makes no second call
+	toAll     bool              // no caller is refused
 }
 
 const (
@@ -131,7 +131,7 @@ var writes = []write{
 	{operation: "create-basis", events: []string{"basis.created basis:{basisId}"}, makes: one("basisId", "basis.id")},
 }
 
-// visits are the writes of a visitor of the sandbox, whose key nobody holds.
+// visits are the writes of a visitor of the sandbox, whose key no caller has.
 var visits = []write{
 	{
 		operation: "sandbox-provision", toAll: true,
@@ -194,7 +194,7 @@ var visits = []write{
 
 // TestEveryWriteLeavesItsEvents calls every operation of the document that writes, as a
 // tenant or as a visitor of the sandbox: it leaves its events in the tenant's log, of
-// whom and about what they are, in order and once, and a refused call of it leaves none.
+// the subject and the actor, in order and once, and a refused call of it leaves none.
 func TestEveryWriteLeavesItsEvents(t *testing.T) {
 	t.Parallel()
 	auditWrites(t, shared(t))
@@ -244,7 +244,7 @@ type audited struct {
 	t       *testing.T
 	url     string
 	key     string // of a tenant
-	narrow  string // another one of the tenant, without any scope that is asked for
+	narrow  string // another one of the tenant, without any scope that is required
 	visitor bool   // of the sandbox, with a cookie in place of a key
 	cookie  string
 	ids     map[string]string
@@ -310,16 +310,16 @@ func (a *audited) writes(operations []operation, calls []write) {
 	t.Logf("%d writes that left %d events, %d calls that write nothing", len(calls), len(a.seen), refusals)
 }
 
-// loadTries is how often a test asks again for what was not loaded in time, ten seconds each.
+// loadTries is how often a test repeats a request for what was not loaded in time, ten seconds each.
 const loadTries = 12
 
 // notLoaded says that an operation was not waited for long enough to be loaded.
-func notLoaded(answer told) bool {
+func notLoaded(answer response) bool {
 	return answer.status == http.StatusServiceUnavailable &&
 		(strings.Contains(answer.body, "the warehouse has not loaded all") || strings.Contains(answer.body, "the log or the warehouse does not answer"))
 }
 
-func (a *audited) call(o operation) told {
+func (a *audited) call(o operation) response {
 	if o.id == "erase" {
 		o.body = confirmed(a.t, a.url, a.key, "nobody")
 	}
@@ -369,7 +369,7 @@ func (a *audited) refusals(o operation) (n int) {
 	return n
 }
 
-// expect waits for the next events, and asks that they are these and all that there are.
+// expect waits for the next events, and requires that they are these and no others.
 func (a *audited) expect(about string, events ...string) {
 	a.t.Helper()
 	if len(events) == 0 {

@@ -22,7 +22,7 @@ func TestBatchesOverKills(t *testing.T) {
 	batchesOverKills(t, s, func() []string { return []string{s.client.API} }, func() { s.server.Kill() }, func() { s.start() })
 }
 
-// batchesOverKills tells the story on one or more nodes: each batch is sent three times, besides
+// batchesOverKills runs on one or more nodes: each batch is sent three times, besides
 // what a kill cut off, and each time to another node than before.
 func batchesOverKills(t *testing.T, s *service, nodes func() []string, kill, start func()) {
 	const size, kills = 40, 2

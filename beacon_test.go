@@ -24,7 +24,7 @@ func TestBeaconOfAService(t *testing.T) {
 	})
 }
 
-// beacons tells the story, with a start of whoever answers the player.
+// beacons runs the scenario, restarting the process that answers the player.
 func beacons(t *testing.T, s *service, again func()) {
 	var made struct {
 		APIKey string

@@ -34,7 +34,7 @@ type controlCmd struct {
 	clickhouseFlags
 	rowFlags
 
-	Data   string        `default:"./muniment-data" help:"Folder of signing keys and proof packs, which all control processes share; made when it is missing." type:"path"`
+	Data   string        `default:"./muniment-data" help:"Folder of signing keys and proof packs, which all control processes share; created if it is missing." type:"path"`
 	Listen string        `default:"127.0.0.1:8081" help:"Address that gateways forward API requests to."`
 	Nodes  string        `default:"127.0.0.1:8082" help:"Address that gateways get rights and keys from."`
 	Admin  string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
@@ -124,7 +124,7 @@ func (c *controlCmd) serve(p *process) error {
 	return nil
 }
 
-// openEngines opens what control stands on. It waits for the database and the log.
+// openEngines opens the engines of control. It waits for the database and the log.
 func (c *controlCmd) openEngines(p *process, waits *awaited) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
 	database, err := c.databaseFlags.config(p.logger, p.registry)
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *controlCmd) openEngines(p *process, waits *awaited) (db *store.DB, log 
 	return db, log, warehouse, c.reconcile(p.ctx, waits, p.logger, db, log)
 }
 
-// noted makes a note of a check that does not make the process unready.
+// noted shows a check in /readyz without making the process unready.
 func noted(name string, ready func(context.Context) error) gateway.Note {
 	return gateway.Note{Name: name, Status: func(ctx context.Context) (string, error) { return "ready", ready(ctx) }}
 }

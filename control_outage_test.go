@@ -35,7 +35,7 @@ func TestControlOutageOnTheStack(t *testing.T) {
 		t.Helper()
 		until(t, func() bool { return callers.since(at)[kind] >= 500 }, "%v", callers.since(at))
 	}
-	// A gateway that is held still for the bound refuses until it has asked once more.
+	// A gateway that is stopped for the lease bound refuses until its next feed request.
 	requireOnly := func(at time.Time, kinds ...string) {
 		t.Helper()
 		require.Subset(t, kinds, slices.Collect(maps.Keys(callers.since(at))), "what else was answered")

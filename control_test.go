@@ -41,18 +41,18 @@ func TestControlProcessesOnTheStack(t *testing.T) {
 	client := system.Client{API: first.api, Key: createTenant(t, s.data).APIKey}
 	rightID := issueRights(t, client)["DOOH"]
 	nodeID, view := second.follow(t, s)
-	var revoked, told struct{ Propagation node.Propagation }
+	var revoked, response struct{ Propagation node.Propagation }
 	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/revoke", map[string]any{}, &revoked))
 	require.Len(t, revoked.Propagation.Nodes, 1)
 	require.Equal(t, nodeID, revoked.Propagation.Nodes[0].NodeID)
 	for _, p := range []*launched{first, second} {
 		of := system.Client{API: p.api, Key: client.Key}
 		until(t, func() bool {
-			err := of.Do(t.Context(), "GET", "/v1/rights/"+rightID+"/propagation", nil, &told)
-			return err == nil && len(told.Propagation.Nodes) == 1 && told.Propagation.Nodes[0].AppliedRevision >= revoked.Propagation.Revision
+			err := of.Do(t.Context(), "GET", "/v1/rights/"+rightID+"/propagation", nil, &response)
+			return err == nil && len(response.Propagation.Nodes) == 1 && response.Propagation.Nodes[0].AppliedRevision >= revoked.Propagation.Revision
 		})
-		require.True(t, told.Propagation.Applied)
-		require.Equal(t, revoked.Propagation.Revision, told.Propagation.Revision)
+		require.True(t, response.Propagation.Applied)
+		require.Equal(t, revoked.Propagation.Revision, response.Propagation.Revision)
 	}
 	until(t, func() bool { return view.Fresh() == nil })
 
@@ -63,7 +63,7 @@ func TestControlProcessesOnTheStack(t *testing.T) {
 }
 
 // TestControlSealsOnTheStack has two processes and a loader on the engines, and seals
-// at either process what the other is asked for: the packs are one chain, by keys that
+// at either process what the other was requested to do: the packs are one chain, by keys that
 // the root vouches for.
 func TestControlSealsOnTheStack(t *testing.T) {
 	s := newScaled(t)
@@ -110,8 +110,8 @@ func TestDatabaseAwayOnTheStack(t *testing.T) {
 
 	wire.Cut()
 	for _, try := range []func() (*http.Response, error){
-		func() (*http.Response, error) { return ask(t, client, "GET", "/v1/rights/"+rightID) },
-		func() (*http.Response, error) { return ask(t, client, "POST", "/v1/rights/"+rightID+"/suspend") },
+		func() (*http.Response, error) { return do(t, client, "GET", "/v1/rights/"+rightID) },
+		func() (*http.Response, error) { return do(t, client, "POST", "/v1/rights/"+rightID+"/suspend") },
 	} {
 		resp, err := try()
 		require.NoError(t, err)
@@ -123,8 +123,8 @@ func TestDatabaseAwayOnTheStack(t *testing.T) {
 		require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	}
 	p.awaitReady(t, http.StatusServiceUnavailable)
-	_, told := p.ready()
-	require.Contains(t, told, `"notReady":[{"name":"database"`)
+	_, response := p.ready()
+	require.Contains(t, response, `"notReady":[{"name":"database"`)
 	late := s.launch(t) // one that starts meanwhile waits
 	resp, err := http.Get(late.api + "/v1/rights")
 	require.NoError(t, err)
@@ -158,9 +158,9 @@ func TestDatabaseRestoredOnTheStack(t *testing.T) {
 		require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/revoke", map[string]any{}, nil))
 	}
 	stateOf := func(client system.Client, rightID string) string {
-		var told struct{ Right struct{ State string } }
-		require.NoError(t, client.Do(t.Context(), "GET", "/v1/rights/"+rightID, nil, &told))
-		return told.Right.State
+		var response struct{ Right struct{ State string } }
+		require.NoError(t, client.Do(t.Context(), "GET", "/v1/rights/"+rightID, nil, &response))
+		return response.Right.State
 	}
 	nodeID, credential := second.join(t, s)
 	revoke(before)
@@ -189,8 +189,11 @@ func TestDatabaseRestoredOnTheStack(t *testing.T) {
 	storetest.Replace(t, backup, s.data)
 	wire.Restore()
 	for _, p := range []*launched{first, second} {
-		until(t, func() bool { _, told := p.ready(); return strings.Contains(told, "gone back to an older state") })
-		resp, err := ask(t, system.Client{API: p.api, Key: key.APIKey}, "GET", "/v1/rights/"+after)
+		until(t, func() bool {
+			_, response := p.ready()
+			return strings.Contains(response, "gone back to an older state")
+		})
+		resp, err := do(t, system.Client{API: p.api, Key: key.APIKey}, "GET", "/v1/rights/"+after)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
@@ -268,7 +271,7 @@ func TestControlTLSOnTheStack(t *testing.T) {
 	p.stop(t)
 }
 
-func ask(t *testing.T, client system.Client, method, path string) (*http.Response, error) {
+func do(t *testing.T, client system.Client, method, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(t.Context(), method, client.API+path, nil)
 	require.NoError(t, err)
 	req.Header.Set("Authorization", "Bearer "+client.Key)

@@ -125,8 +125,8 @@ func check(t *testing.T, acknowledged map[string]string, count map[string]int, e
 	require.Equal(t, acknowledged[id.ReceiptID], string(parts.Receipt))
 }
 
-// TestKillWhileOffersExpire kills the server as soon as it has told of the first of many
-// offers that have expired at once, while it was away. In the end it has told of each once.
+// TestKillWhileOffersExpire kills the server as soon as it has logged the first of many
+// offers that have expired at once, while it was down. In the end it has logged each once.
 func TestKillWhileOffersExpire(t *testing.T) {
 	t.Parallel()
 	offers := times(60, 300)
@@ -140,7 +140,7 @@ func TestKillWhileOffersExpire(t *testing.T) {
 	_, err = db.ExecContext(t.Context(), "UPDATE offers SET expires_at = 0")
 	require.NoError(t, errors.Join(err, db.Close()))
 	h.start()
-	told := func() (ids []string) {
+	response := func() (ids []string) {
 		var list struct {
 			Events []struct {
 				Event struct{ Subject struct{ ID string } }
@@ -153,23 +153,23 @@ func TestKillWhileOffersExpire(t *testing.T) {
 		}
 		return ids
 	}
-	until(t, func() bool { return len(told()) > 0 })
-	before := len(told())
+	until(t, func() bool { return len(response()) > 0 })
+	before := len(response())
 	h.server.Kill()
 	h.start()
-	until(t, func() bool { return len(told()) >= offers })
+	until(t, func() bool { return len(response()) >= offers })
 	h.stop()
-	h.start() // nothing is told once more
-	ids := told()
+	h.start() // no event is repeated
+	ids := response()
 	require.Len(t, ids, offers)
 	slices.Sort(ids)
 	require.Len(t, slices.Compact(ids), offers)
-	t.Logf("%d of %d were told when it was killed", before, offers)
+	t.Logf("%d of %d were logged when it was killed", before, offers)
 }
 
 // TestKillWhileVisitorsCome kills the server again and again while visitors of the
 // sandbox come. Every tenant that was made for one is among those that are evicted when
-// nobody uses them.
+// they are not used.
 func TestKillWhileVisitorsCome(t *testing.T) {
 	t.Parallel()
 	const visitors = 16

@@ -14,7 +14,7 @@ import (
 
 // errNotSandboxed says that a tenant is not one of the sandbox, or not any more: its key may
 // still be valid at the node.
-var errNotSandboxed = errors.New("the tenant is none of the sandbox")
+var errNotSandboxed = errors.New("the tenant is not one of the sandbox")
 
 // deliverSandbox is sandbox.Deliver: a 503 while the sandbox has no node.
 func (p *plane) deliverSandbox(ctx context.Context, tenantID, keyID string, body []byte) (answer []byte, err error) {

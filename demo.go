@@ -19,7 +19,7 @@ type demoCmd struct {
 	Seed       uint64 `default:"1" help:"Seed of the traffic."`
 	Keep       string `placeholder:"DIR" help:"Run in this new folder, and keep it."`
 
-	Stack      bool     `help:"Run 3 gateways, 2 loaders and 2 control processes on engines that run already; what it makes there stays."`
+	Stack      bool     `help:"Run 3 gateways, 2 loaders and 2 control processes on running engines; what it creates there is kept."`
 	Kafka      []string `group:"Kafka:" help:"With --stack: some brokers." placeholder:"HOST:PORT"`
 	ClickHouse string   `name:"clickhouse" group:"ClickHouse:" help:"With --stack: any database of the server." placeholder:"URL"`
 	Database   string   `group:"PostgreSQL:" help:"With --stack: any database of the PostgreSQL server." placeholder:"URL"`
@@ -27,9 +27,9 @@ type demoCmd struct {
 	clickhouseHop
 	databaseHop
 
-	PartsCert string `group:"TLS of the processes:" help:"With --stack: each listener shows this certificate, for 127.0.0.1 (PEM)." placeholder:"FILE" type:"path"`
+	PartsCert string `group:"TLS of the processes:" help:"With --stack: each listener presents this certificate, for 127.0.0.1 (PEM)." placeholder:"FILE" type:"path"`
 	PartsKey  string `group:"TLS of the processes:" help:"Its key (PEM)." placeholder:"FILE" type:"path"`
-	PartsCA   string `group:"TLS of the processes:" help:"Authorities that vouch for it (PEM)." placeholder:"FILE" type:"path"`
+	PartsCA   string `group:"TLS of the processes:" help:"Authorities that issued it (PEM)." placeholder:"FILE" type:"path"`
 }
 
 // Validate refuses half a stack, and a demo too short to kill a server in.

@@ -188,7 +188,7 @@ func TestOlderDatabaseOfANegotiation(t *testing.T) {
 	}
 	status, answer := h.deliver(h.client.Key, "MOBILE")
 	require.Equal(t, http.StatusConflict, status, answer)
-	require.Equal(t, "ACCEPTED", must("POST", open+"/accept", nil).State, "nobody had closed it")
+	require.Equal(t, "ACCEPTED", must("POST", open+"/accept", nil).State, "it was not closed")
 	packs := sealAndExport(t, h.client)
 	h.stop()
 	verifyPacks(t, h.data, packs)
@@ -218,7 +218,7 @@ func TestOlderDatabaseOfTheSandbox(t *testing.T) {
 	h.accepting()
 
 	v.url = h.server.API
-	a := v.asks("GET", "/tenant", "")
+	a := v.send("GET", "/tenant", "")
 	require.Equal(t, 404, a.status, a.body)
 	h.stop()
 	require.Contains(t, h.systemEvents()["database.rollback_accepted"], `"reapplied":3`)
@@ -259,8 +259,8 @@ func TestWarehouseOfAnotherAge(t *testing.T) {
 	require.Equal(t, 30, h.metered())
 }
 
-// TestMissingPack takes a sealed pack away: nobody is kept from delivering and
-// sealing, and whoever asks for it is told.
+// TestMissingPack removes a sealed pack: delivering and sealing go on, and a request for the
+// pack gets an error that says so.
 func TestMissingPack(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
@@ -283,7 +283,7 @@ func TestMissingPack(t *testing.T) {
 	until(t, func() bool { return strings.Contains(h.log(), "cannot open pack "+list.Packs[0].ID) })
 }
 
-// TestDamagedLogNamesTheNextStep: whoever is woken by it reads what to do.
+// TestDamagedLogNamesTheNextStep: the error tells the operator what to do.
 func TestDamagedLogNamesTheNextStep(t *testing.T) {
 	t.Parallel()
 	h := newService(t)

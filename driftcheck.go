@@ -18,7 +18,7 @@ import (
 // drift.
 const driftJob = "drift.check"
 
-// driftCheck returns what does the job, and what queues it.
+// driftCheck returns the worker of the job, and the sweep that queues it.
 func driftCheck(cfg planeConfig, packs *proof.Service, statements *statement.Service) (control.Worker, control.Sweep, error) {
 	checker, err := drift.New(drift.Config{
 		Log: cfg.Log, Loaded: cfg.Warehouse.Resume, Auditor: cfg.Warehouse,

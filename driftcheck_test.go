@@ -78,7 +78,7 @@ func TestDriftOfAService(t *testing.T) {
 	s.agrees()
 	change(`DELETE FROM events WHERE class = 0 AND position = (SELECT MAX(position) FROM events WHERE class = 0)`)
 	until(t, shows("muniment_metering_drift", 3), "a row is missing, and its pack and statement are apart")
-	require.Contains(t, s.log(), "log, warehouse, packs and statements are apart")
+	require.Contains(t, s.log(), "log, warehouse, packs and statements disagree")
 }
 
 // TestDriftOfStatementsOnTheStack: a statement whose rows somebody has changed in ClickHouse is found.
@@ -138,9 +138,9 @@ func (s *service) statedForDrift() (statementID string) {
 	s.t.Helper()
 	now := time.Now()
 	s.registerRules(now.Add(-2 * time.Hour))
-	ask := asked(now.Add(-time.Hour), now)
-	ask["to"] = time.Now().UTC().Format(time.RFC3339Nano)
-	made := s.draft(ask)
+	request := periodOf(now.Add(-time.Hour), now)
+	request["to"] = time.Now().UTC().Format(time.RFC3339Nano)
+	made := s.draft(request)
 	s.post("/v1/settlement/statements/"+made.ID+"/issue", nil, nil)
 	return made.ID
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExportsOnTheStack tells the stories of exports on two gateways, two control processes and
+// TestExportsOnTheStack runs the scenarios of exports on two gateways, two control processes and
 // a loader. Whichever process has begun an export is killed, and another does it.
 func TestExportsOnTheStack(t *testing.T) {
 	s, c := scaledOut(t)

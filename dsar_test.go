@@ -37,7 +37,7 @@ func (s *service) export(body map[string]any) string {
 	return strings.Replace(made.Job.ID, ":", "%3A", 1) // as some clients write it
 }
 
-// await waits until a job is as it should be, whoever has to be asked again for it.
+// await waits until a job is as it should be, repeating requests as needed.
 func (s *service) await(id string, holds func(j exported) bool) (j exported) {
 	s.t.Helper()
 	until(s.t, func() bool {
@@ -61,7 +61,7 @@ func TestBundleOfAService(t *testing.T) {
 	bundleOfAPerson(t, s, s.log)
 }
 
-// bundleOfAPerson: what is known of a person is asked for, made, downloaded once by a link
+// bundleOfAPerson: the data of a person is requested, exported, downloaded once by a link
 // without a key, and verified offline. It says nothing of anybody else, nor does a log of the person.
 func bundleOfAPerson(t *testing.T, s *service, log func() string) {
 	for _, subject := range []string{"ann", "bob", "ann"} {
@@ -78,7 +78,7 @@ func bundleOfAPerson(t *testing.T, s *service, log func() string) {
 	require.Equal(t, link.BundleURL, link.Job.Delivery.BundleURL)
 	require.True(t, strings.HasPrefix(link.BundleURL, s.client.API+"/downloads/"))
 
-	ask := func(url string) *http.Response {
+	do := func(url string) *http.Response {
 		resp, err := http.Get(url)
 		require.NoError(t, err)
 		t.Cleanup(func() { resp.Body.Close() })
@@ -89,11 +89,11 @@ func bundleOfAPerson(t *testing.T, s *service, log func() string) {
 		if i%7 == 0 && link.BundleURL[at] != '.' {
 			bad := link.BundleURL[:at] + string('A'+(link.BundleURL[at]+1)%26) + link.BundleURL[at+1:]
 			if bad != link.BundleURL {
-				require.Equal(t, 404, ask(bad).StatusCode)
+				require.Equal(t, 404, do(bad).StatusCode)
 			}
 		}
 	}
-	resp := ask(link.BundleURL)
+	resp := do(link.BundleURL)
 	require.Equal(t, 200, resp.StatusCode)
 	for name, want := range map[string]string{
 		"Content-Type": "application/zip", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff",
@@ -106,7 +106,7 @@ func bundleOfAPerson(t *testing.T, s *service, log func() string) {
 	j := s.await(id, func(j exported) bool { return j.Delivery.DownloadedBy != "" })
 	require.EqualValues(t, len(text), j.Delivery.BundleSizeBytes)
 	require.Empty(t, j.Delivery.BundleURL)
-	require.Equal(t, 404, ask(link.BundleURL).StatusCode, "it is used up")
+	require.Equal(t, 404, do(link.BundleURL).StatusCode, "it is used up")
 	s.awaitEvent("dsar.downloaded")
 
 	file := filepath.Join(t.TempDir(), "bundle.zip")

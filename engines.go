@@ -16,7 +16,7 @@ import (
 	"muniment/pipeline/kafka"
 )
 
-// The flags that say where an engine is, for every command that uses it, with the files of
+// The flags with an engine's address, for every command that uses it, with the files of
 // certificates and passwords for it. No password is a flag: it is read from a file, or is part
 // of a URL.
 
@@ -113,7 +113,7 @@ const (
 	checkPause = 5 * time.Millisecond
 )
 
-// awaited is what a process waits for before it serves, as a check for /readyz.
+// awaited is a check for /readyz: what a process waits for before it serves.
 type awaited struct{ reason atomic.Pointer[error] }
 
 func newAwaited(first error) *awaited {

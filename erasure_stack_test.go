@@ -12,7 +12,7 @@ import (
 	"muniment/control/store/storetest"
 )
 
-// TestErasureOnTheStack tells the story of an erasure on two gateways, two control processes and
+// TestErasureOnTheStack runs the scenario of an erasure on two gateways, two control processes and
 // a loader. What is searched are all files of both databases, whose server's write-ahead log is
 // its operator's, and the processes' folders and logs, but for the gateways' copies. Kafka loses
 // what it holds by its retention, which kafka.Log.Kept has certificates say.

@@ -29,7 +29,7 @@ import (
 	"muniment/sealer"
 )
 
-// confirmed asks for the erasure of a person, and returns the body that confirms it.
+// confirmed requests the erasure of a person, and returns the body that confirms it.
 func confirmed(t *testing.T, url, key, person string) string {
 	t.Helper()
 	a := call(t, url, key, operation{method: http.MethodPost, path: "/v1/compliance/erase", body: fmt.Sprintf(`{"dataSubjectId":%q}`, person)})
@@ -108,7 +108,7 @@ func unpacked(text []byte) (all []byte) {
 type erasing struct {
 	*service
 	stores   map[string]func(text string) (files []string)
-	links    []string // to bundles that tell of the person
+	links    []string // to bundles with data of the person
 	receipts int
 	metering string
 }
@@ -139,7 +139,7 @@ func (s *erasing) begin() {
 		"dataSubjectId": person, "telemetry": map[string]any{"coverageCellId": personsMark},
 	}}}, nil)
 	until(t, func() bool { return s.metered() == s.receipts }, "all is loaded")
-	for scope, tells := range map[string]bool{
+	for scope, named := range map[string]bool{
 		fmt.Sprintf(`{"kind":"DATA_SUBJECT","dataSubjectId":%q}`, person): true,
 		fmt.Sprintf(`{"kind":"DATA_SUBJECT","dataSubjectId":%q}`, other):  false,
 		`{"kind":"TENANT_FULL"}`: true,
@@ -152,7 +152,7 @@ func (s *erasing) begin() {
 		require.Equal(t, "READY", s.exported(id).State)
 		var link struct{ BundleURL string }
 		s.get("/v1/compliance/dsar/"+id+"/bundle", &link)
-		if tells {
+		if named {
 			s.links = append(s.links, link.BundleURL)
 		}
 	}
@@ -249,15 +249,15 @@ func TestErasureIsKilled(t *testing.T) {
 		for i, name := range some {
 			bodies[i] = confirmed(t, s.client.API, s.client.Key, name)
 		}
-		var asked sync.WaitGroup
+		var requests sync.WaitGroup
 		for i, body := range bodies {
-			asked.Go(func() {
+			requests.Go(func() {
 				var answer struct{ Erasure erasureOf }
 				s.post("/v1/compliance/erase", json.RawMessage(body), &answer)
 				begun[i] = answer.Erasure
 			})
 		}
-		asked.Wait()
+		requests.Wait()
 		s.server.Kill()
 		s.startAgain()
 		for i, name := range some {

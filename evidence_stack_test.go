@@ -48,9 +48,9 @@ func TestSandboxOnTheStack(t *testing.T) {
 	c.Front, err = system.NewBalancer(hostPort(c.Controls[1].API))
 	require.NoError(t, err)
 	require.NoError(t, c.AddGateway(t.Context()))
-	turns := &inTurn{sent: make([]int, 2)}
+	alternating := &inTurn{sent: make([]int, 2)}
 	for _, url := range c.APIs() {
-		turns.hosts = append(turns.hosts, hostPort(url))
+		alternating.hosts = append(alternating.hosts, hostPort(url))
 	}
 
 	operations := operationsOf(t, c.Gateways[0], true)
@@ -60,7 +60,7 @@ func TestSandboxOnTheStack(t *testing.T) {
 	done := map[string]bool{}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".http"), func(t *testing.T) {
-			p := player{c.Gateways[0].API, &http.Client{Transport: turns, Jar: newJar(t)}, map[string]any{"key": "none"}, reached{operations: done, codes: map[string]bool{}, states: map[string]bool{}}}
+			p := player{c.Gateways[0].API, &http.Client{Transport: alternating, Jar: newJar(t)}, map[string]any{"key": "none"}, reached{operations: done, codes: map[string]bool{}, states: map[string]bool{}}}
 			p.play(t, file)
 		})
 	}
@@ -69,22 +69,22 @@ func TestSandboxOnTheStack(t *testing.T) {
 		require.True(t, done[o.method+" "+path], "%s %s never succeeded", o.method, path)
 	}
 
-	visitor := newSaver(t, c.Gateways[0].API, turns)
+	visitor := newSaver(t, c.Gateways[0].API, alternating)
 	packs, keys := visitor.evidence()
 	require.Len(t, visitor.signers, 2, "each process has a node of its own")
 	strangers(t, packs, keys)
-	require.InDelta(t, turns.sent[0], turns.sent[1], 1)
-	t.Logf("%d requests of visitors, half of them through each control process", turns.sent[0]+turns.sent[1])
-	expelledOnTheStack(t, c, visitor, turns, packs)
+	require.InDelta(t, alternating.sent[0], alternating.sent[1], 1)
+	t.Logf("%d requests of visitors, half of them through each control process", alternating.sent[0]+alternating.sent[1])
+	expelledOnTheStack(t, c, visitor, alternating, packs)
 }
 
 // expelledOnTheStack puts out the sandbox's node of one control process, asked for through
 // the other, which started last: it signs nothing more, and another takes its place. Then that process is
-// killed, and its node put out, which nobody can ask any more. What they signed is
+// killed, and its node removed, which no request can reach any more. What they signed is
 // verified by strangers all the time.
-func expelledOnTheStack(t *testing.T, c *system.Cluster, visitor *saver, turns *inTurn, packs []string) {
+func expelledOnTheStack(t *testing.T, c *system.Cluster, visitor *saver, alternating *inTurn, packs []string) {
 	through := func(i int) (keyID string) {
-		turns.hosts = []string{hostPort(c.Gateways[i].API)}
+		alternating.hosts = []string{hostPort(c.Gateways[i].API)}
 		pack, keyID := visitor.play(`{"eventCount":1}`, 1)
 		packs = append(packs, pack)
 		return keyID
@@ -108,8 +108,8 @@ func expelledOnTheStack(t *testing.T, c *system.Cluster, visitor *saver, turns *
 			c.Controls[0].Kill()
 			expel = append(expel, "--force")
 		}
-		told := muniment(t, expel...)
-		require.Contains(t, told, k.NodeID+" is expelled since ")
+		response := muniment(t, expel...)
+		require.Contains(t, response, k.NodeID+" was expelled at ")
 		out[k.NodeID] = true
 		require.Equal(t, "REVOKED", keyOf(k.KeyID).State)
 		if !alive {

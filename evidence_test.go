@@ -18,12 +18,12 @@ type saver struct {
 	signers map[string]bool // key ids of the demo's receipts
 }
 
-// newSaver asks a service through a transport; nil is the usual one.
+// newSaver sends requests to a service through a transport; nil is the default one.
 func newSaver(t *testing.T, url string, through http.RoundTripper) *saver {
 	return &saver{browser{t: t, url: url, client: http.Client{Transport: through}}, t.TempDir(), map[string]bool{}}
 }
 
-// save asks the sandbox, reads the data of a success, and returns the file of the answer.
+// save sends a request to the sandbox, reads the data of a success, and returns the file of the response.
 func (s *saver) save(name, method, path, body string, data any) (file string) {
 	s.t.Helper()
 	file = filepath.Join(s.dir, name)

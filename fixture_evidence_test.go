@@ -50,7 +50,7 @@ func plays(t *testing.T, client system.Client) (plays, duplicates int) {
 	return metering.Totals.Receipts - metering.Totals.Duplicates, metering.Totals.Duplicates
 }
 
-// seal seals a tenant's events, all of them. Whom the loader keeps waiting is told to try
+// seal seals a tenant's events, all of them. If the loader is behind, the response says to try
 // again. The answer of the last call goes to sealed.
 func seal(t *testing.T, client system.Client, sealed any) {
 	t.Helper()

@@ -65,7 +65,7 @@ func (s *stream) end() []load.Answer {
 	return s.answers
 }
 
-// callers deliver, each on a connection that it keeps, and remember what they are told.
+// callers deliver, each on a connection that it keeps, and remember the responses.
 type callers struct {
 	t       *testing.T
 	cancel  context.CancelFunc
@@ -76,7 +76,7 @@ type callers struct {
 }
 
 type answer struct {
-	asked   time.Time
+	sent    time.Time
 	kind    string // status and reason, or why there is none
 	receipt string // id of one that was acknowledged
 }
@@ -91,7 +91,7 @@ func startCallers(t *testing.T, n int, url, key, rightID string) *callers {
 	for range n {
 		c.running.Go(func() {
 			for ctx.Err() == nil {
-				a := answer{asked: time.Now()}
+				a := answer{sent: time.Now()}
 				req, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/v1/delivery", strings.NewReader(body))
 				req.Header.Set("Authorization", "Bearer "+key)
 				resp, err := client.Do(req)
@@ -116,20 +116,20 @@ func startCallers(t *testing.T, n int, url, key, rightID string) *callers {
 	return c
 }
 
-// since counts the answers to what was asked after a moment, by their kind.
+// since counts the answers to requests sent after a moment, by their kind.
 func (c *callers) since(at time.Time) map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := map[string]int{}
 	for _, a := range c.answers {
-		if a.asked.After(at) {
+		if a.sent.After(at) {
 			n[a.kind]++
 		}
 	}
 	return n
 }
 
-// await waits until something that is asked from now on is answered so, and says how long
+// await waits until a request that is sent from now on is answered so, and returns how long
 // that took.
 func (c *callers) await(kind string, limit time.Duration) time.Duration {
 	c.t.Helper()

@@ -74,7 +74,7 @@ func openSandbox(t *testing.T, data string, log pipeline.Log, warehouse *sqlite.
 	return &sandboxProcess{t, ctl, db, log, warehouse, data, stop}
 }
 
-// call asks control as a tenant, or as an operator.
+// call sends a request to control as a tenant, or as an operator.
 func (h *sandboxProcess) call(key, method, path, body string) []byte {
 	h.t.Helper()
 	r := httptest.NewRequestWithContext(h.t.Context(), method, path, strings.NewReader(body))
@@ -216,10 +216,10 @@ type roundTrip func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (r roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return r(q) }
 
-// identities are those of another process, which reaches control by ask.
-func (h *sandboxProcess) identities(folder string, ask roundTrip, invite func(context.Context) (node.Invitation, error)) *localnode.Identities {
+// identities are those of another process, which reaches control through a round tripper.
+func (h *sandboxProcess) identities(folder string, do roundTrip, invite func(context.Context) (node.Invitation, error)) *localnode.Identities {
 	identities := h.ctl.identities("a node", folder, invite)
-	identities.Client = &http.Client{Transport: ask}
+	identities.Client = &http.Client{Transport: do}
 	return &identities
 }
 

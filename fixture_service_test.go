@@ -23,7 +23,7 @@ import (
 
 // service is a running one, in either mode. The contract is the same in both, to the
 // letter: the scripts, the matrices of scopes and of foreign ids, and the audit of all
-// writes are asked of both, without an exception for either. What differs is
+// writes are checked in both, without an exception for either. What differs is
 //
 //   - how long an event takes into the log that callers read, and so how long a seal
 //     waits: a gateway's batch, Kafka and the loader's batch lie in between;
@@ -228,15 +228,15 @@ func delivery(rightID string) string {
 	return fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, rightID)
 }
 
-// told is an answer, without what differs between any two.
-type told struct {
+// response is a response, without the headers that differ between any two.
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
 // cookie is the one that an answer gives, or else the one that there was.
-func (a told) cookie(before string) string {
+func (a response) cookie(before string) string {
 	if given := (&http.Response{Header: a.header}).Cookies(); len(given) > 0 {
 		return given[0].Name + "=" + given[0].Value
 	}
@@ -244,12 +244,12 @@ func (a told) cookie(before string) string {
 }
 
 // call sends the operation with a key, or with none.
-func call(t *testing.T, url, key string, o operation, headers ...string) told {
+func call(t *testing.T, url, key string, o operation, headers ...string) response {
 	t.Helper()
 	return callBy(t, http.DefaultClient, url, key, o, headers...)
 }
 
-func callBy(t *testing.T, client *http.Client, url, key string, o operation, headers ...string) told {
+func callBy(t *testing.T, client *http.Client, url, key string, o operation, headers ...string) response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), o.method, url+o.path, strings.NewReader(o.body))
 	require.NoError(t, err)
@@ -267,10 +267,10 @@ func callBy(t *testing.T, client *http.Client, url, key string, o operation, hea
 	require.NoError(t, err)
 	resp.Header.Del("Date")
 	checkStatus(t, url, o.method, o.path, resp.StatusCode)
-	return told{resp.StatusCode, resp.Header, string(text)}
+	return response{resp.StatusCode, resp.Header, string(text)}
 }
 
-// post and get ask for a success of the tenant.
+// post and get require a success of the tenant.
 func (s *service) post(path string, body, data any) {
 	s.t.Helper()
 	require.NoError(s.t, s.client.Do(s.t.Context(), http.MethodPost, path, body, data))

@@ -83,7 +83,7 @@ func registerOn(t *testing.T, c *system.Cluster) (client system.Client, rights m
 }
 
 // scaledOut is two gateways, two control processes and a loader. A request goes to any of
-// the gateways, and on to any of control's processes, whoever had the one before.
+// the gateways, and on to any of control's processes, whichever had the one before.
 func scaledOut(t *testing.T) (*service, *system.Cluster) {
 	limits(t)
 	c := cluster(t, system.Size{Gateways: 2, Loaders: 1, Controls: 2, Partitions: 4})
@@ -118,7 +118,7 @@ func limits(t *testing.T) {
 	t.Setenv("MUNIMENT_SANDBOX_BURST", "200")
 }
 
-// anyAddress is one that nobody else asks from. Of IPv6 addresses the limits count the
+// anyAddress is one that no other request comes from. Of IPv6 addresses the limits count the
 // first half.
 func anyAddress() string {
 	return fmt.Sprintf("2001:db8:%x:%x::1", rand.N(1<<16), rand.N(1<<16))
@@ -263,9 +263,9 @@ func selected(statement string) (text string, err error) {
 	return string(b), err
 }
 
-// TestStackIsInTheName holds the names of the tests here against what they ask for: who gets to
+// TestStackIsInTheName holds the names of the tests here against what they use: who gets to
 // onTheStack, through whatever functions, has OnTheStack behind its name, or is a trial of a
-// fault, and nobody else has.
+// fault, and no other test has.
 func TestStackIsInTheName(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	require.NoError(t, err)

@@ -151,7 +151,7 @@ func launch(t *testing.T, args ...string) *launched {
 	return p
 }
 
-// ready asks /readyz.
+// ready requests /readyz.
 func (p *launched) ready() (status int, text string) {
 	resp, err := http.Get(p.admin + "/readyz")
 	if err != nil {
@@ -181,7 +181,7 @@ func (p *launched) awaitNote(t *testing.T, said string) (status int) {
 	return status
 }
 
-// stop tells the process to end, which is a success.
+// stop signals the process to end, which is a success.
 func (p *launched) stop(t *testing.T) {
 	t.Helper()
 	http.DefaultClient.CloseIdleConnections() // or it waits for a last request on each

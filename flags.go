@@ -15,7 +15,7 @@ import (
 // logFlags are those of every command that serves.
 type logFlags struct {
 	Log      string     `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
-	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	LogLevel slog.Level `default:"info" help:"Lowest level that is logged: debug, info, warn or error."`
 }
 
 // logger writes to standard error; a server's first line names its addresses.
@@ -35,7 +35,7 @@ type keysFlags struct {
 
 // rowFlags are those of every process that decides on rows of batches.
 type rowFlags struct {
-	RowAge time.Duration `default:"720h" help:"How long ago the play of a row of a batch may be, at most ${default}: the same for all gateways and control processes."`
+	RowAge time.Duration `default:"720h" help:"Highest age of the play of a row of a batch, at most ${default}: the same for all gateways and control processes."`
 }
 
 // Validate refuses an age for which nodes may have dropped the row's mapping.
@@ -59,7 +59,7 @@ const checkpointFolder = "idempotency"
 
 // profilingFlags are those of a process that makes no admin token of its own.
 type profilingFlags struct {
-	AdminTokenFile certs.PasswordFile `help:"File of a token that opens /debug/pprof on the address for operators, as Authorization: Bearer TOKEN. Default: nothing opens it." placeholder:"FILE" type:"path"`
+	AdminTokenFile certs.PasswordFile `help:"File of a token that opens /debug/pprof on the address for operators, as Authorization: Bearer TOKEN. Default: it is closed." placeholder:"FILE" type:"path"`
 }
 
 // token reads the file; it is empty where there is none.
@@ -89,10 +89,10 @@ func (f *exportFlags) Validate() error {
 	return nil
 }
 
-// sealFlags say when tenants are sealed by themselves.
+// sealFlags configure when tenants are sealed automatically.
 type sealFlags struct {
-	SealEvery time.Duration `default:"1h" help:"How old an event may be before its tenant is sealed by itself; 0 is never. Not those of the sandbox's visitors."`
-	SealAt    int           `default:"100000" help:"How many events of a tenant may be in no proof pack before it is sealed by itself; 0 is any number." placeholder:"N"`
+	SealEvery time.Duration `default:"1h" help:"How old an event may be before its tenant is sealed automatically; 0 is never. Not those of the sandbox's visitors."`
+	SealAt    int           `default:"100000" help:"How many unsealed events a tenant may have before it is sealed automatically; 0 is any number." placeholder:"N"`
 }
 
 // Validate refuses what would fail only once the service runs.

@@ -39,7 +39,7 @@ func TestGateExamples(t *testing.T) {
 			e.Right["scope"] = map[string]any{}
 		}
 		require.NoError(t, s.client.Do(t.Context(), "POST", "/v1/rights", e.Right, &made), substrate)
-		deliver := func(body map[string]any) told {
+		deliver := func(body map[string]any) response {
 			body["rightId"] = made.Right.ID
 			text, err := json.Marshal(body)
 			require.NoError(t, err)

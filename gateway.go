@@ -36,22 +36,22 @@ type gatewayCmd struct {
 	profilingFlags
 	keysFlags
 
-	Data           string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: what is in the spool was promised." type:"path"`
+	Data           string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: the records in its spool were acknowledged." type:"path"`
 	Listen         string        `default:"127.0.0.1:8080" help:"Address of the API."`
 	Admin          string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health."`
 	Control        string        `required:"" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries." placeholder:"HOST:PORT"`
 	Nodes          string        `required:"" help:"Where control, or such a balancer, listens for nodes. Over http only on this machine." placeholder:"URL"`
-	Invitation     string        `help:"What lets the node join: muniment node invite. Of no use once it has." placeholder:"TOKEN"`
-	NodeCert       string        `help:"Certificate chain (PEM) by which the node joins, in place of an invitation: of an authority in control's --node-ca, with the URI muniment://node/NAME. Of no use once it has." placeholder:"FILE" type:"path"`
+	Invitation     string        `help:"Invitation with which the node joins, from muniment node invite. Not used once it has joined." placeholder:"TOKEN"`
+	NodeCert       string        `help:"Certificate chain (PEM) by which the node joins, in place of an invitation: of an authority in control's --node-ca, with the URI muniment://node/NAME. Not used once it has joined." placeholder:"FILE" type:"path"`
 	NodeKey        string        `help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
 	Bound          time.Duration `default:"30s" help:"How long the node signs without news of rights."`
-	AckTimeout     time.Duration `default:"2s" help:"How long a record waits for Kafka before the node's own disk makes the promise."`
+	AckTimeout     time.Duration `default:"2s" help:"How long a record waits for Kafka before it is written to the node's own disk instead."`
 	SpoolBytes     int64         `default:"8589934592" help:"Size of the spool, in bytes. When it is full, deliveries are refused."`
 	CopyBytes      int64         `default:"4294967296" help:"Size of the copies, in bytes, from which retries of the last day are answered."`
-	TenantCap      int           `help:"How many deliveries of one tenant may be in flight, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+	TenantCap      int           `help:"Most deliveries of one tenant in flight; more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
 	TrustedProxies int           `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by the address there. With 0 the header is ignored." placeholder:"N"`
 	RotateEvery    time.Duration `default:"2160h" help:"Age at which the node rotates its signing key."`
-	DrainDelay     time.Duration `help:"How long a stopping node goes on accepting connections, for balancers to take notice."`
+	DrainDelay     time.Duration `help:"How long a stopping node still accepts connections, so that balancers can remove it."`
 
 	TLS        certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the API:"`
 	AdminTLS   certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
@@ -158,7 +158,7 @@ func (c *gatewayCmd) serve(p *process) error {
 	})
 }
 
-// nodeLog is the log of a node: what is promised is in Kafka or in the spool, and the node
+// nodeLog is the log of a node: acknowledged records are in Kafka or in the spool, and the node
 // has copies of its own records.
 type nodeLog struct {
 	topic   *kafka.Log

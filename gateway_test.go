@@ -51,7 +51,7 @@ func TestControlInClear(t *testing.T) {
 }
 
 // TestGatewayWaitsForControl: meanwhile its port refuses, so that a balancer goes to
-// another node, and operators are told what it waits for.
+// another node, and /readyz shows operators what it waits for.
 func TestGatewayWaitsForControl(t *testing.T) {
 	t.Parallel()
 	gateway := func(listen string) []string {
@@ -93,7 +93,7 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 	require.NoError(t, err)
 	nodeID := list.Keys[slices.IndexFunc(list.Keys, func(k signing.SigningKey) bool { return strings.HasPrefix(k.NodeID, "nod_") })].NodeID
 	_, err = members.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
-	require.ErrorContains(t, err, "its spool may hold receipts") // and it is asked to leave when it is back
+	require.ErrorContains(t, err, "its spool may hold receipts") // and it is ordered to leave when it is back
 	p = start()
 	p.awaitNote(t, "was asked to leave")
 	_, err = net.Dial("tcp", hostPort(p.api))
@@ -104,7 +104,7 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 }
 
 // TestGatewayKilledAsItJoins kills the process at one request after the other of its first
-// start, before control has heard it or before the answer is there, and starts it again
+// start, before control receives the request or before the response arrives, and starts it again
 // with another invitation each time. It ends as one node with one key.
 func TestGatewayKilledAsItJoins(t *testing.T) {
 	t.Parallel()
@@ -113,8 +113,8 @@ func TestGatewayKilledAsItJoins(t *testing.T) {
 	to, err := url.Parse(at)
 	require.NoError(t, err)
 	type moment struct {
-		path  string
-		heard bool // by control
+		path    string
+		arrived bool // by control
 	}
 	kills := []moment{{api.PathStart, false}, {api.PathJoin, false}, {api.PathJoin, true}, {api.PathStart, false}, {api.PathStart, true}}
 	var next atomic.Pointer[moment]
@@ -126,14 +126,14 @@ func TestGatewayKilledAsItJoins(t *testing.T) {
 			forward.ServeHTTP(w, q)
 			return
 		}
-		if m.heard {
+		if m.arrived {
 			forward.ServeHTTP(httptest.NewRecorder(), q)
 		}
-		_, _ = io.Copy(io.Discard, q.Body) // or nobody notices that the process is gone
+		_, _ = io.Copy(io.Discard, q.Body) // or the server does not notice that the process is gone
 		select {
 		case hangs <- struct{}{}:
 			<-q.Context().Done()
-		case <-q.Context().Done(): // it asks again
+		case <-q.Context().Done(): // it sends the request again
 		}
 		panic(http.ErrAbortHandler)
 	}))

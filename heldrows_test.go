@@ -12,12 +12,12 @@ import (
 )
 
 // TestHeldRowsAreDelivered sends rows before their mapping is there: they wait, and are
-// delivered once it is, each once, whoever sends them again. A player that is remapped has its
+// delivered once it is, each once, also if they are sent again. A player that is remapped has its
 // plays before the change on the old right and those after it on the new one, whatever the
 // order in which they come. The key that sent them has been rotated meanwhile.
 func TestHeldRowsAreDelivered(t *testing.T) { heldRows(t, shared(t), true) }
 
-// heldRows tells the story. Of several nodes each knows its own deliveries alone, and that of
+// heldRows runs the scenario. Of several nodes each knows its own deliveries alone, and that of
 // control is one of them: what comes again may be accepted again, and is metered once.
 func heldRows(t *testing.T, s *service, oneNode bool) {
 	owner := settleIn(t, s.server)

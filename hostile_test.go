@@ -80,7 +80,7 @@ func operationsOf(t *testing.T, server *system.Server, visitors bool) (all []ope
 		if id == "create-dsar-job" {
 			o.body = newExport
 		}
-		if id == "open-dispute" { // which names receipts or a right: control's TestDisputes asks for foreign receipts
+		if id == "open-dispute" { // which names receipts or a right: control's TestDisputes requests foreign receipts
 			o.body = newDispute
 		}
 		if id == "ingest-batch" { // that of the document is of a day that is too long ago some time
@@ -122,7 +122,7 @@ var plain = []string{"meteringBasis",
 // of what was observed. receiptIds of a dispute exclude its rightId.
 var free = regexp.MustCompile(`OrgId$|^(beam|bvlosWaiver|correlation|coverageCell|dataSubject|groundStation|org|row|tax|spatialAnchor|spatialPlacement|vendor)Id$|^(campaign|receipt)Ids$`)
 
-// open are the routes that ask for no key.
+// open are the routes that require no key.
 var open = []string{"/.well-known/muniment/keys.json", "/docs", "/docs/gate", "/gate.json", "/openapi.json", "/openapi-3.0.json", "/v1", "/v1/healthz"}
 
 // resource finds the names in paths and bodies.
@@ -171,8 +171,8 @@ type refusal struct {
 	KeyScopes                []string
 }
 
-// refused asks for the envelope of an error.
-func (a told) refused(t *testing.T, status int, code api.Code, about string) refusal {
+// refused requires the envelope of an error.
+func (a response) refused(t *testing.T, status int, code api.Code, about string) refusal {
 	t.Helper()
 	require.Equal(t, status, a.status, "%s: %s", about, a.body)
 	var r refusal
@@ -251,14 +251,14 @@ func TestHostileReferences(t *testing.T) {
 	t.Parallel()
 	server := shared(t).server
 	tenant := settleIn(t, server)
-	asked := 0
+	requests := 0
 	for _, o := range operations(t, server) {
 		route, query, _ := strings.Cut(o.path, "?")
 		for _, bad := range []string{"%00", "x%00", "%ff", "%c0%80", "%ed%a0%80"} {
 			for _, m := range resource.FindAllStringSubmatch(route, -1) {
 				hostile := o.with(map[string]string{m[1]: bad}).with(tenant.ids)
 				call(t, server.API, tenant.client.Key, hostile).refused(t, 404, api.ResourceNotFound, o.method+" "+hostile.path)
-				asked++
+				requests++
 			}
 			names := append(slices.Clone(o.filters), "cursor")
 			for _, m := range resource.FindAllStringSubmatch(query, -1) {
@@ -269,12 +269,12 @@ func TestHostileReferences(t *testing.T) {
 				if name != "cursor" || strings.Contains(o.id, "list-") {
 					hostile.path = route + "?" + name + "=" + bad
 					call(t, server.API, tenant.client.Key, hostile.with(tenant.ids)).refused(t, 422, api.ValidationFailed, o.method+" "+hostile.path)
-					asked++
+					requests++
 				}
 			}
 		}
 	}
-	require.NotZero(t, asked)
+	require.NotZero(t, requests)
 }
 
 // crowd is how many callers attack at once.
@@ -287,7 +287,7 @@ type attacker struct {
 }
 
 // attack opens connections, sends each the text, and returns them open. Who is slow to
-// send may be cut off before all of it is gone, as the answer is: hear tells.
+// send may be cut off before all of it is sent: readStatus finds that.
 func attack(t *testing.T, server *system.Server, n int, text string) []attacker {
 	t.Helper()
 	var all []attacker
@@ -304,8 +304,8 @@ func attack(t *testing.T, server *system.Server, n int, text string) []attacker 
 	return all
 }
 
-// hear reads the status of an answer; the connection must be closed behind it.
-func (a attacker) hear(t *testing.T) int {
+// readStatus reads the status of a response; the connection must be closed after it.
+func (a attacker) readStatus(t *testing.T) int {
 	t.Helper()
 	resp, err := http.ReadResponse(a.in, nil)
 	require.NoError(t, err)
@@ -342,12 +342,12 @@ func TestRefusedUnread(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.status != 0 {
-				// What waits for something waits each time: the fastest of a hundred tells,
+				// What waits for something waits each time: the fastest of a hundred counts,
 				// whatever else this machine does.
 				fastest := time.Minute
 				for round := 0; round < 10 || round < 100 && fastest > 50*time.Millisecond; round++ {
 					began := time.Now()
-					require.Equal(t, c.status, attack(t, server, 1, c.text)[0].hear(t))
+					require.Equal(t, c.status, attack(t, server, 1, c.text)[0].readStatus(t))
 					fastest = min(fastest, time.Since(began))
 				}
 				require.LessOrEqual(t, fastest, 50*time.Millisecond)
@@ -357,7 +357,7 @@ func TestRefusedUnread(t *testing.T) {
 			most := resident(t, server)
 			for _, a := range all {
 				if c.status != 0 {
-					require.Equal(t, c.status, a.hear(t))
+					require.Equal(t, c.status, a.readStatus(t))
 				}
 				most = max(most, resident(t, server))
 			}
@@ -399,7 +399,7 @@ func TestHeaderBombs(t *testing.T) {
 		for range times(2, crowd/100) {
 			all := attack(t, server, 100, text)
 			for _, a := range all {
-				require.Equal(t, status, a.hear(t), "%.60q", text)
+				require.Equal(t, status, a.readStatus(t), "%.60q", text)
 				require.NoError(t, a.conn.Close())
 			}
 		}

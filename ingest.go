@@ -17,8 +17,8 @@ import (
 	"muniment/gateway/upload"
 )
 
-// apiKey names the variable that holds the API key: as a flag it would be shown to everybody
-// who lists processes.
+// apiKey names the variable that holds the API key: as a flag it would be visible to every user
+// of the machine who lists processes.
 const apiKey = "MUNIMENT_API_KEY"
 
 type ingestCmd struct {
@@ -33,14 +33,14 @@ type ingestCmd struct {
 
 	Results     string        `help:"Folder for the results files, a line for each row; default: beside each file, as FILE.results.ndjson." placeholder:"DIR" type:"path"`
 	Again       bool          `help:"Send rows again that were rejected."`
-	Concurrency int           `default:"4" help:"How many batches are in hand at once."`
-	RetryFor    time.Duration `default:"15m" help:"How long a batch is tried that the service can't take."`
+	Concurrency int           `default:"4" help:"How many batches are sent at once."`
+	RetryFor    time.Duration `default:"15m" help:"How long to retry a batch that the service can't accept."`
 	JSON        bool          `help:"Show progress as JSON objects, one a line; the last one has done: true."`
 }
 
-// Help is behind the one of the flags.
+// Help is shown with the help of the flags.
 func (c *ingestCmd) Help() string {
-	return "The results file is also what a run that was interrupted goes on from: run the same command again. A row that is sent twice counts once."
+	return "An interrupted run continues from the results file: run the same command again. A row that is sent twice counts once."
 }
 
 // Validate refuses what can't be sent.
@@ -54,7 +54,7 @@ func (c *ingestCmd) Validate() error {
 	return nil
 }
 
-// Run uploads. It fails unless every row was taken.
+// Run uploads. It fails unless every row was accepted.
 func (c *ingestCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
@@ -114,7 +114,7 @@ func (c *ingestCmd) key() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// transport is how the service is reached: by the proxy of the environment, if there is one.
+// transport reaches the service, through the proxy of the environment if there is one.
 func (c *ingestCmd) transport() (http.RoundTripper, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = c.Concurrency

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestIngestOnTheStack tells the stories of batches, held rows and beacons on two gateways, two
+// TestIngestOnTheStack runs the scenarios of batches, held rows and beacons on two gateways, two
 // control processes and a loader. One of the gateways is killed and started again.
 func TestIngestOnTheStack(t *testing.T) {
 	s, c := scaledOut(t)

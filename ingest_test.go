@@ -56,7 +56,7 @@ func TestIngest(t *testing.T) {
 		require.NoError(t, cmd.Process.Kill())
 		require.Error(t, cmd.Wait(), "it was still at work")
 	}
-	done := func() (told struct{ Accepted, Duplicate, Rejected, Skipped int }) {
+	done := func() (response struct{ Accepted, Duplicate, Rejected, Skipped int }) {
 		out, err := upload().Output()
 		require.NoError(t, err)
 		printed := strings.Split(strings.TrimSpace(string(out)), "\n")
@@ -116,7 +116,7 @@ func TestIngestFormats(t *testing.T) {
 	}
 	plays := write("plays.csv", table.String())
 	document := write("ads.json", fmt.Sprintf(`{"venue_id":"venue-0042","advertisement":[{"id":"a","length_in_seconds":15,"display_time":%d},{"id":"b","length_in_seconds":15}]}`, day.Add(time.Hour).Unix()))
-	upload := func(args ...string) (told struct{ Accepted, Duplicate, Rejected, Skipped int }, err error) {
+	upload := func(args ...string) (response struct{ Accepted, Duplicate, Rejected, Skipped int }, err error) {
 		cmd := exec.Command("muniment", append([]string{"ingest", "--url", s.client.API, "--json"}, args...)...)
 		cmd.Env = append(os.Environ(), apiKey+"="+s.client.Key)
 		out, err := cmd.Output()
@@ -124,15 +124,15 @@ func TestIngestFormats(t *testing.T) {
 		return parse[struct{ Accepted, Duplicate, Rejected, Skipped int }](t, printed[len(printed)-1]), err
 	}
 	asTable := []string{"--option", "column.playedAt=Start", "--option", "column.dwellSeconds=Length", "--option", "tz=UTC", plays}
-	told, err := upload(asTable...)
+	response, err := upload(asTable...)
 	require.NoError(t, err)
-	require.Equal(t, []int{1500, 0}, []int{told.Accepted, told.Rejected})
-	told, err = upload(asTable...)
+	require.Equal(t, []int{1500, 0}, []int{response.Accepted, response.Rejected})
+	response, err = upload(asTable...)
 	require.NoError(t, err)
-	require.Equal(t, 1500, told.Skipped)
+	require.Equal(t, 1500, response.Skipped)
 
-	told, err = upload("--format", "vistar", document)
+	response, err = upload("--format", "vistar", document)
 	require.Error(t, err, "not every row was taken")
-	require.Equal(t, []int{1, 1}, []int{told.Accepted, told.Rejected})
+	require.Equal(t, []int{1, 1}, []int{response.Accepted, response.Rejected})
 	require.Contains(t, string(read(t, document+".results.ndjson")), `advertisement[1].display_time`)
 }

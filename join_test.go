@@ -92,7 +92,7 @@ func TestJoiningFlags(t *testing.T) {
 
 	control := []string{"control", "--database", "postgres://127.0.0.1:1/none", "--kafka", "127.0.0.1:1", "--clickhouse", "clickhouse://127.0.0.1:1/none", "--data", t.TempDir(),
 		"--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--node-ca", authority.File}
-	require.Contains(t, fails(t, control...), "TLS for nodes: to ask for client certificates, the listener needs a certificate of its own")
+	require.Contains(t, fails(t, control...), "TLS for nodes: to require client certificates, the listener needs a certificate of its own")
 	secure := append(control, "--nodes-tls-cert", pair.Cert, "--nodes-tls-key", pair.Key)
 	require.Contains(t, fails(t, append(secure, "--nodes-tls-client-ca", authority.File)...), "hold the same authority")
 	require.Contains(t, fails(t, append(secure, "--node-ca", filepath.Join(t.TempDir(), "none"))...), "cannot read certificate files")
@@ -118,7 +118,7 @@ func TestJoinByCertificateOnTheStack(t *testing.T) {
 	_, rest, _ := strings.Cut(said, "belongs to the node ")
 	nodeID, _, _ := strings.Cut(rest, ",")
 	admin := []string{"--data", s.data, "--admin", hostPort(c.admin)}
-	require.Contains(t, muniment(t, append([]string{"node", "expel", nodeID, "--force"}, admin...)...), "no node joins as edge-0 any more, until muniment node unbar edge-0")
+	require.Contains(t, muniment(t, append([]string{"node", "expel", nodeID, "--force"}, admin...)...), "no node can join as edge-0 until you run muniment node unbar edge-0")
 	require.Contains(t, fails(t, gateway("edge-0")...), "the name edge-0 is barred")
 	require.Contains(t, muniment(t, append([]string{"node", "unbar", "edge-0"}, admin...)...), "another node may join as edge-0")
 	third := launch(t, gateway("edge-0")...)

@@ -217,7 +217,7 @@ func TestRootOffline(t *testing.T) {
 	require.Len(t, list.Keys, 1)
 	another := muniment(t, "key", "create", "--data", data, "--tenant", made.TenantID, "--label", "another", "--scope", "rights:read", "--key-only")
 	require.True(t, strings.HasPrefix(another, "mun_test_"))
-	require.Contains(t, muniment(t, "key", "revoke", "--data", data, made.KeyID), "is revoked since")
+	require.Contains(t, muniment(t, "key", "revoke", "--data", data, made.KeyID), "was revoked at")
 	id := "key_" + strings.Split(another, "_")[2]
 	rotated := muniment(t, "key", "rotate", "--data", data, "--key-only", id)
 	require.Contains(t, muniment(t, "key", "revoke", "--data", data, id), "Its successor key_"+strings.Split(rotated, "_")[2]+" still works: revoke it too")

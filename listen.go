@@ -92,8 +92,7 @@ func urlOf(address net.Addr, cfg *tls.Config) string {
 	return "https://" + address.String()
 }
 
-// handshakes keeps failed handshakes out of the log: any stranger who can connect could fill
-// it.
+// handshakes keeps failed handshakes out of the log: anyone who can connect could fill it.
 type handshakes struct{ io.Writer }
 
 func (w handshakes) Write(line []byte) (int, error) {

@@ -139,13 +139,13 @@ func (w *teller) ofPersons() {
 	person := w.plant("person")
 	w.send("POST", "/v1/delivery", w.bearer, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":8000,"dataSubjectId":%q,"telemetry":%s}`, w.rights["DOOH"], person, w.telemetry("")))
 	const exports, erase = "/v1/compliance/dsar", "/v1/compliance/erase"
-	ask := func(scope string) string {
+	do := func(scope string) string {
 		answer := w.send("POST", exports, w.bearer, fmt.Sprintf(`{"scope":%s,"requestedBy":%q,"requestNotes":%q,"format":%q}`, scope, w.plant("who asks"), w.plant("notes"), w.plant("format of an export")))
 		return parse[struct{ Data struct{ Job exported } }](w.t, answer).Data.Job.ID
 	}
 	scope := fmt.Sprintf(`{"kind":"DATA_SUBJECT","dataSubjectId":%q}`, person)
-	cancelled, id := ask(scope), ask(scope)
-	require.Empty(w.t, ask(`{"kind":"`+w.plant("kind of export")+`"}`))
+	cancelled, id := do(scope), do(scope)
+	require.Empty(w.t, do(`{"kind":"`+w.plant("kind of export")+`"}`))
 	w.send("POST", exports+"/"+cancelled+"/cancel", w.bearer, fmt.Sprintf(`{"reason":%q}`, w.plant("reason")))
 	w.send("POST", exports+"/"+cancelled+"/cancel", w.bearer, fmt.Sprintf(`{"reason":%q}`, w.plant("reason of a conflict")))
 	w.send("GET", exports+"/dsar%3A"+w.plant("job"), w.bearer, "")

@@ -100,8 +100,8 @@ func (s secrets) search(t *testing.T, log string) {
 	}
 }
 
-// TestLogsHoldNoSecrets tells a service every secret there is, in good requests and in all that
-// is refused, and looks for them, and for those that it tells itself, in what it logs at debug
+// TestLogsHoldNoSecrets sends a service every kind of secret, in good requests and in refused
+// ones, and looks for them, and for those that the service returns, in what it logs at debug
 // level, through a kill and a stop.
 func TestLogsHoldNoSecrets(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,7 @@ type commands struct {
 	Control  controlCmd  `cmd:"" variables:"all" help:"Run one of the control processes of a service on more than one machine."`
 	Gateway  gatewayCmd  `cmd:"" variables:"all" help:"Run an edge node of a service on more than one machine."`
 	Pipeline pipelineCmd `cmd:"" variables:"all" help:"Load the event log into the warehouse: any number of processes share the work."`
-	Migrate  migrateCmd  `cmd:"" variables:"all" help:"Make the topic and the tables of a service on more than one machine, or let them grow."`
+	Migrate  migrateCmd  `cmd:"" variables:"all" help:"Create or migrate the topic and the tables of a service on more than one machine."`
 	Tenant   struct {
 		running
 		tenant.TenantCommands
@@ -63,8 +63,8 @@ type commands struct {
 		running
 		proof.QuarantineCommands
 	} `cmd:"" help:"List quarantined records, which can't be verified and hold sealing, and release them."`
-	Root    signing.RootCommands `cmd:"" help:"Make a root key, and delegate by it; offline."`
-	Backup  backupCmd            `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
+	Root    signing.RootCommands `cmd:"" help:"Create a root key and delegate with it; offline."`
+	Backup  backupCmd            `cmd:"" help:"Copy a data folder as of one point in time; its server may run."`
 	Restore restoreCmd           `cmd:"" help:"Make a data folder from a backup, once all of it is verified."`
 	Ingest  ingestCmd            `cmd:"" help:"Upload files of plays, in batches; an interrupted upload can be continued."`
 	Verify  verifyCmd            `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
@@ -93,8 +93,8 @@ func main() {
 // the flag's name. The processes of a service (variables:"all") read a variable for every flag
 // that is not declared env:"-". Commands that use its engines (variables:"engines") read those
 // that say where the engines are. All other commands read only the variables that their flags
-// declare: what is set for a server must not set the flag of the same name of a command that is
-// typed beside it.
+// declare: a variable for a server must not set the flag of the same name of another command
+// in the same shell.
 func declaredVariables() kong.Option {
 	return kong.PostBuild(func(k *kong.Kong) error {
 		for _, command := range k.Model.Children {
@@ -125,16 +125,16 @@ func interrupted() (context.Context, context.CancelFunc) {
 type verifyCmd struct {
 	Files []string `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first)."`
 	Root  once     `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
-	Keys  once     `help:"A weaker anchor: a key directory, or the answer of the sandbox's runtime-keys, that is believed as it is; one alone." placeholder:"FILE"`
+	Keys  once     `help:"A weaker anchor: a key directory, or the response of the sandbox's runtime-keys, that is trusted as it is. At most one." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 
 	Bound     time.Duration `default:"90s" help:"Longest delay between a stop and the last honest receipt: the service's --bound, and a minute for clock differences."`
 	NoSandbox bool          `help:"Refuse what is signed by a key of the sandbox: anyone can make such evidence."`
 
-	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since; one alone." placeholder:"FILE"`
+	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since. At most one." placeholder:"FILE"`
 }
 
-// Validate refuses what is no bound.
+// Validate refuses a --bound that is not positive.
 func (c *verifyCmd) Validate() error {
 	if c.Bound <= 0 {
 		return errors.New("--bound must be greater than 0")
@@ -155,7 +155,7 @@ func (o *once) Decode(ctx *kong.DecodeContext) error {
 	}
 	switch {
 	case *o != "":
-		return errors.New("it is given twice, and one alone decides")
+		return errors.New("it is given twice, but must be given once")
 	case value == "":
 		return errors.New("it is empty")
 	}
@@ -177,7 +177,7 @@ func (c *verifyCmd) Run() error {
 	return nil
 }
 
-// adminFile is what a running server leaves in its data folder, mode 0600, for administrative
+// adminFile is what a running server writes to its data folder, mode 0600, for administrative
 // commands: its address and its token.
 const adminFile = "admin.json"
 
@@ -194,7 +194,7 @@ type running struct {
 	Admin string `env:"MUNIMENT_ADMIN" help:"Address of its admin listener; default: what the data folder says." placeholder:"ADDR"`
 
 	AdminCA   string `env:"MUNIMENT_ADMIN_CA" help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path"`
-	AdminCert string `env:"MUNIMENT_ADMIN_CERT" help:"Certificate to show it (PEM)." placeholder:"FILE" type:"path"`
+	AdminCert string `env:"MUNIMENT_ADMIN_CERT" help:"Certificate to present to it (PEM)." placeholder:"FILE" type:"path"`
 	AdminKey  string `env:"MUNIMENT_ADMIN_KEY" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
 }
 

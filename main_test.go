@@ -98,18 +98,18 @@ func TestReadmeSession(t *testing.T) {
 	require.Contains(t, said, `"receipts":1`, "metering")
 	_, said, verdict := strings.Cut(said, "Sound: 1 file.")
 	require.True(t, verdict, "of the pack")
-	for _, told := range []string{`"status":"accepted"`, `AUTOMOTIVE_SPEED_EXCEEDED`, `"status":"unmapped"`, `"state":"HELD"`, `"vendorId":"8"`} {
-		require.Contains(t, said, told, "plays in bulk")
+	for _, response := range []string{`"status":"accepted"`, `AUTOMOTIVE_SPEED_EXCEEDED`, `"status":"unmapped"`, `"state":"HELD"`, `"vendorId":"8"`} {
+		require.Contains(t, said, response, "plays in bulk")
 	}
-	for _, told := range []string{`"field":"shares","message":"must add up`, `"price":"0.006"`, `"state":"RETIRED"`} {
-		require.Contains(t, said, told, "rules and who is paid")
+	for _, response := range []string{`"field":"shares","message":"must add up`, `"price":"0.006"`, `"state":"RETIRED"`} {
+		require.Contains(t, said, response, "rules and who is paid")
 	}
-	for _, told := range []string{`"state":"ISSUED"`, "statement.ok", `"state":"SETTLED"`} {
-		require.Contains(t, said, told, "statements")
+	for _, response := range []string{`"state":"ISSUED"`, "statement.ok", `"state":"SETTLED"`} {
+		require.Contains(t, said, response, "statements")
 	}
 	require.NotContains(t, said, "statement.unproven")
-	for _, told := range []string{`"holderOrgId":"org_transit"`, `"state":"UPHELD"`, `"state":"REVOKED"`, `"rebound":false`, `"refused":true`} {
-		require.Contains(t, said, told)
+	for _, response := range []string{`"holderOrgId":"org_transit"`, `"state":"UPHELD"`, `"state":"REVOKED"`, `"rebound":false`, `"refused":true`} {
+		require.Contains(t, said, response)
 	}
 	_, said, verdict = strings.Cut(said, "Sound: 1 file.")
 	require.True(t, verdict, "of the visitor's pack")
@@ -118,10 +118,10 @@ func TestReadmeSession(t *testing.T) {
 	for _, code := range []string{"signature.ok", "inclusion.ok", "checkpoint.ok", "consistency.ok", "witness.ok"} {
 		require.Contains(t, said, code)
 	}
-	for _, told := range []string{
-		"is revoked since", "on every live node", "signs from", "is valid until", "backed up to", "checkpoint.json: tenant tnt_", "restored ",
+	for _, response := range []string{
+		"was revoked at", "on every live node", "signs from", "is valid until", "backed up to", "checkpoint.json: tenant tnt_", "restored ",
 	} {
-		require.Contains(t, after, told)
+		require.Contains(t, after, response)
 	}
 	require.NoFileExists(t, filepath.Join(dir, "muniment-data", "keys", "root.skey"))
 }
@@ -157,7 +157,7 @@ func TestReadmeNamesRealTargets(t *testing.T) {
 	require.Regexp(t, `(?s)^# Muniment\n\n`+"```sh\nmake demo .*\nmake test ", string(readme), "the README starts with two commands")
 }
 
-// curl does what the README's session asks of the real one: -s, -X, -H, -d, -o, and
+// curl does what the README's session uses of the real one: -s, -X, -H, -d, -o, and
 // -c and -b with a file of cookies.
 func curl(args []string) error {
 	method, url, body, file, jar := "", "", "", "", ""

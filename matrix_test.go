@@ -78,7 +78,7 @@ func settleIn(t *testing.T, server *system.Server) owner {
 	return o
 }
 
-// TestForeignResources asks for everything that one tenant has with the key of
+// TestForeignResources requests everything that one tenant has with the key of
 // another. Every answer has the status, headers and bytes of that for an unknown id.
 func TestForeignResources(t *testing.T) { foreignResources(t, shared(t)) }
 
@@ -88,7 +88,7 @@ var position = regexp.MustCompile(`"asOf":"[^"]*"`)
 func foreignResources(t *testing.T, s *service) {
 	server := s.server
 	victim, stranger := settleIn(t, server), settleIn(t, server)
-	state := func() (all []told) {
+	state := func() (all []response) {
 		for _, path := range []string{"/v1/rights/{rightId}", "/v1/offers/{offerId}", "/v1/challenges/{challengeId}", "/v1/disputes/{disputeId}", "/v1/settlement/statements/{statementId}", "/v1/api-keys/{keyId}"} {
 			all = append(all, call(t, server.API, victim.client.Key, operation{method: "GET", path: path}.with(victim.ids)))
 		}
@@ -96,16 +96,16 @@ func foreignResources(t *testing.T, s *service) {
 	}
 	before := state()
 
-	ask := func(o operation, name, id string) told {
+	try := func(o operation, name, id string) response {
 		return call(t, server.API, stranger.client.Key, o.with(map[string]string{name: id}).with(stranger.ids))
 	}
-	asked := 0
+	requests := 0
 	for _, o := range operations(t, server) {
 		about := o.method + " " + o.path
 		for _, name := range o.names() {
 			for _, kind := range resources[name] {
 				theirs := victim.ids[kind]
-				foreign := ask(o, name, theirs)
+				foreign := try(o, name, theirs)
 				switch {
 				case o.id == "ingest-batch": // each of its rows is refused by itself
 					require.Contains(t, foreign.body, `"error":{"error":"RESOURCE_NOT_FOUND"`, about)
@@ -115,22 +115,22 @@ func foreignResources(t *testing.T, s *service) {
 				default:
 					foreign.refused(t, 404, api.ResourceNotFound, about)
 				}
-				require.Equal(t, ask(o, name, unknown(theirs)), foreign, about)
-				// Nor does the time tell, as far as that goes: the fastest of a hundred are of
+				require.Equal(t, try(o, name, unknown(theirs)), foreign, about)
+				// Nor does the time differ, as far as that can be measured: the fastest of a hundred are of
 				// one order. A right that the node has met before is spared one look-up.
 				var fastest [2]time.Duration
 				alike := func() bool { return max(fastest[0], fastest[1]) < 3*min(fastest[0], fastest[1]) }
 				for round := 0; round < 5 || round < 100 && !alike(); round++ {
 					for i, id := range []string{theirs, unknown(theirs)} {
 						began := time.Now()
-						ask(o, name, id)
+						try(o, name, id)
 						if took := time.Since(began); fastest[i] == 0 || took < fastest[i] {
 							fastest[i] = took
 						}
 					}
 				}
 				require.True(t, alike(), "%s: %v", about, fastest)
-				asked++
+				requests++
 			}
 		}
 		if len(o.names()) == 0 && o.method == "GET" {
@@ -145,15 +145,15 @@ func foreignResources(t *testing.T, s *service) {
 			narrow := o
 			narrow.path += "?" + name + "={" + name + "}"
 			for _, kind := range resources[name] {
-				foreign, none := ask(narrow, name, victim.ids[kind]), ask(narrow, name, unknown(victim.ids[kind]))
+				foreign, none := try(narrow, name, victim.ids[kind]), try(narrow, name, unknown(victim.ids[kind]))
 				require.Equal(t, 200, foreign.status, "%s: %s", narrow.path, foreign.body)
 				none.body, foreign.body = position.ReplaceAllString(none.body, ""), position.ReplaceAllString(foreign.body, "")
 				require.Equal(t, none, foreign, narrow.path)
-				asked++
+				requests++
 			}
 		}
 	}
-	t.Logf("%d references, each to a foreign and to an unknown id", asked)
+	t.Logf("%d references, each to a foreign and to an unknown id", requests)
 
 	require.Equal(t, before, state(), "nothing has happened to what is the victim's")
 	var metering struct{ Totals struct{ Receipts int } }
@@ -161,7 +161,7 @@ func foreignResources(t *testing.T, s *service) {
 	require.Equal(t, 1, metering.Totals.Receipts)
 }
 
-// TestForeignResourcesOfTheSandbox asks with one visitor's cookie for everything that
+// TestForeignResourcesOfTheSandbox requests with one visitor's cookie everything that
 // another has, and that a tenant with a key has.
 func TestForeignResourcesOfTheSandbox(t *testing.T) {
 	t.Parallel()
@@ -177,12 +177,12 @@ func foreignInSandbox(t *testing.T, s *service) {
 	settle := func() (cookie string, ids map[string]string) {
 		ids = map[string]string{}
 		for _, id := range []string{"sandbox-provision", "sandbox-inspect", "sandbox-propose-offer", "sandbox-open-challenge", "sandbox-run-demo"} {
-			ask := func() told {
+			try := func() response {
 				return call(t, server.API, "", all[id].with(ids), "Cookie", cookie, "X-Forwarded-For", anyAddress())
 			}
-			a := ask()
+			a := try()
 			for i := 0; i < loadTries && notLoaded(a); i++ {
-				a = ask()
+				a = try()
 			}
 			require.Equal(t, 200, a.status, "%s: %s", id, a.body)
 			cookie = a.cookie(cookie)
@@ -198,26 +198,26 @@ func foreignInSandbox(t *testing.T, s *service) {
 	cookie, own := settle()
 	_, visitors := settle()
 	tenants := settleIn(t, server).ids
-	asked := 0
+	requests := 0
 	for _, o := range all {
 		about := o.method + " " + o.path
 		for _, name := range o.names() {
 			require.Contains(t, own, name, about)
 			for _, theirs := range []string{visitors[name], tenants[name]} {
-				ask := func(id string) told {
+				try := func(id string) response {
 					return call(t, server.API, "", o.with(map[string]string{name: id}).with(own), "Cookie", cookie, "X-Forwarded-For", anyAddress())
 				}
-				foreign, none := ask(theirs), ask(unknown(theirs))
+				foreign, none := try(theirs), try(unknown(theirs))
 				require.Equal(t, 404, foreign.status, "%s: %s", about, foreign.body)
 				require.Equal(t, none, foreign, about)
-				asked++
+				requests++
 			}
 		}
 	}
-	t.Logf("%d references of %d operations, each to a foreign and to an unknown id", asked, len(all))
+	t.Logf("%d references of %d operations, each to a foreign and to an unknown id", requests, len(all))
 }
 
-// TestScopeMatrix asks every operation with keys of each scope alone, of all scopes but
+// TestScopeMatrix calls every operation with keys of each scope alone, of all scopes but
 // one, and of the wildcard. A key without any scope can't be made. What the document
 // declares decides, and nothing else does.
 func TestScopeMatrix(t *testing.T) {

@@ -27,7 +27,7 @@ type migrateCmd struct {
 	Replication int           `default:"3" help:"Brokers that keep a partition."`
 	Retention   time.Duration `default:"168h" help:"How long the topic keeps a record."`
 
-	DryRun bool `help:"Change nothing, and say what would be done."`
+	DryRun bool `help:"Change nothing; print what would be done."`
 	JSON   bool `help:"Print one JSON object."`
 }
 
@@ -50,8 +50,8 @@ type migration struct {
 	Change string `json:"change"`
 }
 
-// Run migrates the engines that were named, and stops at the first that fails: what is
-// done stays, and running it again goes on there.
+// Run migrates the named engines, and stops at the first that fails: what is
+// done stays, and another run continues from there.
 func (c *migrateCmd) Run(out io.Writer) error {
 	ctx, stop := interrupted()
 	defer stop()

@@ -79,7 +79,7 @@ func TestDocumentedOperations(t *testing.T) {
 	const delivery = `{"rightId": "{rightId}", "spatialAnchorId": "dash-1", "spatialPlacementId": "center-display",
 		"correlationId": "play-0001", "dwellMs": 8200, "telemetry": {"speedMph": %d, "viewable": true, "appState": "foreground", "completionState": "complete"}}`
 	d.visit("observe-delivery", "", fmt.Sprintf(delivery, 0))
-	refused := d.ask("observe-delivery", "", fmt.Sprintf(delivery, 65))
+	refused := d.do("observe-delivery", "", fmt.Sprintf(delivery, 65))
 	require.Equal(t, 412, refused.status, refused.body)
 
 	d.visit("create-mapping", "", `{"vendor": "broadsign", "idType": "display_unit_id", "vendorId": "20077",
@@ -122,7 +122,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.anew("jobId", "create-dsar-job", `{"scope": {"kind": "DATA_SUBJECT", "dataSubjectId": "subject-0815"}, "requestNotes": "asked for by letter"}`)
 	d.visit("list-dsar-jobs", "?state=REQUESTED", "")
 	d.visit("run-dsar-job", "", "")
-	until(d.t, func() bool { return strings.Contains(d.ask("get-dsar-job", "", "").body, `"READY"`) }, "the export is READY")
+	until(d.t, func() bool { return strings.Contains(d.do("get-dsar-job", "", "").body, `"READY"`) }, "the export is READY")
 	d.visit("get-dsar-job", "", "")
 	link := d.visit("get-dsar-bundle", "", "")
 	d.ids["token"] = regexp.MustCompile(`/downloads/([\w.-]+)`).FindStringSubmatch(link)[1]
@@ -149,7 +149,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("export-events", "", "")
 	d.visit("get-metering", "?bucket=day&timeZone=Europe/Berlin&by=placement,campaign", "")
 
-	// A node that stops tells what it has refused, and a seal waits until that is loaded.
+	// A node that stops records what it has refused, and a seal waits until that is loaded.
 	h.stop()
 	h.start()
 	d.server = h.server
@@ -163,7 +163,7 @@ func TestDocumentedOperations(t *testing.T) {
 		{"rowId": "play-0003", "rightId": "{rightId}", "spatialAnchorId": "dash-1", "playedAt": %[1]q, "dwellMs": 8200, "telemetry": {"speedMph": 65}}], "vendor": "acme"}`, played))
 
 	d.visit("erase", "", confirmed(t, d.server.API, d.key, "visitor-0001"))
-	until(t, func() bool { return strings.Contains(d.ask("get-erasure", "", "").body, `"COMPLETED"`) }, "the person is erased")
+	until(t, func() bool { return strings.Contains(d.do("get-erasure", "", "").body, `"COMPLETED"`) }, "the person is erased")
 	d.visit("get-erasure", "", "")
 	d.visit("list-erasures", "", "")
 
@@ -192,7 +192,7 @@ func (d *day) statement(rule string) {
 	d.visit("reconcile-settlement", "?from=2026-11-01T00:00:00Z&to="+now, "")
 	d.visit("list-statement-receipts", "?rightId={rightId}&ruleId={ruleId}&meteringBasis=viewable", "")
 	d.visit("settle-statement", "", `{"reference": "transfer of 2026-12-03, 4711"}`)
-	late := d.ask("ingest-batch", "", fmt.Sprintf(`{"rows": [{"rowId": "play-0004", "rightId": "{rightId}", "spatialAnchorId": "dash-1", "playedAt": %q, "dwellMs": 600000,
+	late := d.do("ingest-batch", "", fmt.Sprintf(`{"rows": [{"rowId": "play-0004", "rightId": "{rightId}", "spatialAnchorId": "dash-1", "playedAt": %q, "dwellMs": 600000,
 		"telemetry": {"speedMph": 0, "viewable": true, "appState": "foreground", "completionState": "complete"}}]}`, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)))
 	require.Contains(d.t, late.body, `"status":"accepted"`)
 	d.sealAll()
@@ -237,7 +237,7 @@ func (d *day) sandbox() {
 	d.visit("sandbox-list-proof-packs", "", "")
 	d.visit("sandbox-get-proof-pack", "", "")
 	d.visit("sandbox-get-runtime-keys", "", "")
-	until(d.t, func() bool { return strings.Contains(d.ask("sandbox-inspect", "", "").body, `"pack.sealed"`) }, "all events are loaded")
+	until(d.t, func() bool { return strings.Contains(d.do("sandbox-inspect", "", "").body, `"pack.sealed"`) }, "all events are loaded")
 	d.visit("sandbox-inspect", "", "")
 	d.visit("sandbox-revoke-right", "", `{"rightId": "{rightId}", "reason": "the campaign is over"}`)
 	d.visit("sandbox-reset", "", "")
@@ -301,13 +301,13 @@ func document(t *testing.T, server *system.Server) map[string]documented {
 }
 
 // named are the statuses that the document names: that of the first service that a test
-// asked, as all are one program.
+// called, as all are one program.
 var named struct {
 	sync.Mutex
 	operations routetest.Operations
 }
 
-// checkStatus asks that the document names the status that an operation answered with. It
+// checkStatus requires that the document names the status of an operation's response. It
 // passes over what is answered while no service has answered with its document.
 func checkStatus(t *testing.T, url, method, target string, status int) {
 	t.Helper()
@@ -367,8 +367,8 @@ type day struct {
 	cookie  string // of the sandbox
 }
 
-// ask calls an operation. Ids come from the answers so far.
-func (d *day) ask(id, query, body string) told {
+// do calls an operation. Ids come from the answers so far.
+func (d *day) do(id, query, body string) response {
 	d.t.Helper()
 	o, ok := d.known[id]
 	require.True(d.t, ok, "the document has no operation %s", id)
@@ -404,10 +404,10 @@ var confirmation = regexp.MustCompile(`("confirmationToken":")[\w-]+`)
 // downloadLink is what of a link to a bundle an example must not show.
 var downloadLink = regexp.MustCompile(`http[^"]*/downloads/[\w.-]+`)
 
-// visit asks for an answer of 200, and keeps it as an example.
+// visit requires a response of 200, and keeps it as an example.
 func (d *day) visit(id, query, body string) string {
 	d.t.Helper()
-	a := d.ask(id, query, body)
+	a := d.do(id, query, body)
 	require.Equal(d.t, 200, a.status, "%s: %s", id, a.body)
 	var e example
 	if strings.HasPrefix(body, "{") {
@@ -452,7 +452,7 @@ func (d *day) anew(name, id, body string) {
 	d.ids[name] = ofOurs[name].FindString(string(d.visited[id].Answer))
 }
 
-// end asks that nothing was left out, and that the examples are of this service.
+// end requires that nothing was left out, and that the examples are of this service.
 func (d *day) end() {
 	for id := range d.known {
 		require.Contains(d.t, d.visited, id, "an operation was not called")

@@ -17,7 +17,7 @@ import (
 )
 
 // sendRaw sends a head as it is, without its last blank line, on a connection of its own.
-func sendRaw(t *testing.T, url, head string) told {
+func sendRaw(t *testing.T, url, head string) response {
 	t.Helper()
 	c, err := net.Dial("tcp", hostPort(url))
 	require.NoError(t, err)
@@ -29,11 +29,11 @@ func sendRaw(t *testing.T, url, head string) told {
 	require.NoError(t, err)
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	return told{resp.StatusCode, resp.Header, string(text)}
+	return response{resp.StatusCode, resp.Header, string(text)}
 }
 
-// requireEnvelope asks for a refusal in the contract's envelope that names its request.
-func requireEnvelope(t *testing.T, a told) {
+// requireEnvelope requires a refusal in the contract's envelope that names its request.
+func requireEnvelope(t *testing.T, a response) {
 	t.Helper()
 	var r refusal
 	require.NoError(t, json.Unmarshal([]byte(a.body), &r), "%q", a.body)
@@ -44,7 +44,7 @@ func requireEnvelope(t *testing.T, a told) {
 	require.Equal(t, a.header.Get("X-Request-Id"), r.RequestID)
 }
 
-// TestEveryErrorIsInTheEnvelope asks for what Go's HTTP server would answer by itself, of
+// TestEveryErrorIsInTheEnvelope sends what Go's HTTP server would answer by itself, of
 // the API and, as far as a handler is reached, of the address for operators.
 func TestEveryErrorIsInTheEnvelope(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestAdminListeners(t *testing.T) {
 			"--database", "postgres://u:p@"+nowhere+"/db", "--data", t.TempDir(), "--listen", anywhere, "--nodes", anywhere, "--admin", anywhere), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			get := func(path, host, headers string) told {
+			get := func(path, host, headers string) response {
 				return sendRaw(t, c.admin, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\n"+headers)
 			}
 			_, port, err := net.SplitHostPort(hostPort(c.admin))
@@ -133,5 +133,5 @@ func TestRefusedAtStart(t *testing.T) {
 	w := httptest.NewRecorder()
 	refuseAtStart(w, r)
 	require.Equal(t, 503, w.Code)
-	requireEnvelope(t, told{w.Code, w.Header(), w.Body.String()})
+	requireEnvelope(t, response{w.Code, w.Header(), w.Body.String()})
 }

@@ -141,9 +141,9 @@ func TestFaultDrain(t *testing.T) {
 	})
 	away, took := back.Sub(gone), time.Since(back)
 	under := tr.answered.Load() - before
-	told := fmt.Sprintf("capacity %.0f/s; Kafka held for %.1f s under %.0f/s, %.0f records in the spool; drained in %.1f s under %.0f/s",
+	response := fmt.Sprintf("capacity %.0f/s; Kafka held for %.1f s under %.0f/s, %.0f records in the spool; drained in %.1f s under %.0f/s",
 		capacity, away.Seconds(), float64(during)/away.Seconds(), spooled, took.Seconds(), float64(under)/took.Seconds())
-	t.Log(told)
+	t.Log(response)
 	require.Less(t, took, 2*away)
 	tr.more(int64(capacity))
 	tr.end(half)
@@ -151,7 +151,7 @@ func TestFaultDrain(t *testing.T) {
 
 	tr.Loaders = append(tr.Loaders, nil)
 	require.NoError(t, tr.StartLoader(t.Context(), 0))
-	audit := tr.balance("%s", told)
+	audit := tr.balance("%s", response)
 	require.Zero(t, audit.Retried, "deliveries that were refused")
 }
 
@@ -196,7 +196,7 @@ func (tr *trial) inOrder(w *tide) {
 	}
 }
 
-// Kafka is away until the spool is at its cap: deliveries are refused and told when to
+// Kafka is away until the spool is at its cap: deliveries are refused with the time when to
 // come again, and are taken when Kafka is back.
 func TestFaultSpoolFull(t *testing.T) {
 	tr := newTrial(t)

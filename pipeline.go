@@ -13,8 +13,8 @@ import (
 	"muniment/sealer"
 )
 
-// pipelineCmd is one of any number of loader processes. It has no state: the warehouse knows
-// where to go on.
+// pipelineCmd is one of any number of loader processes. It has no state: the warehouse has
+// the position from which to continue.
 type pipelineCmd struct {
 	logFlags
 	kafkaFlags
@@ -26,7 +26,7 @@ type pipelineCmd struct {
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
 	Group          string        `help:"Consumer group whose members share the partitions; default: muniment.pipeline. and the topic." placeholder:"NAME"`
-	SessionTimeout time.Duration `default:"10s" help:"How long the partitions of a loader that died stay unloaded; brokers refuse less than 6s."`
+	SessionTimeout time.Duration `default:"10s" help:"How long the partitions of a dead loader stay unloaded; brokers refuse less than 6s."`
 	FromAll        bool          `help:"Load every partition, without a consumer group: for a service with one loader."`
 	BatchSize      int           `default:"5000" help:"Most records of one batch."`
 }
@@ -101,7 +101,7 @@ func (c *pipelineCmd) serve(p *process) error {
 	operators.Set(gateway.Admin{
 		Gatherer: p.registry, Token: token,
 		Checks: append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
-		Notes:  []gateway.Note{{Name: "loaders", Status: fleet.Tell}},
+		Notes:  []gateway.Note{{Name: "loaders", Status: fleet.Status}},
 	}.Handler())
 	p.parts().run("the loaders", fleet.Run)
 	p.wait()

@@ -24,7 +24,7 @@ import (
 	"muniment/sealer"
 )
 
-// A loader whose warehouse is away waits for it, says so, and stops when it is told.
+// A loader whose warehouse is away waits for it, says so, and stops on a signal.
 func TestPipelineWaitsForItsWarehouse(t *testing.T) {
 	t.Parallel()
 	cfg := eventTopic(t)
@@ -71,7 +71,7 @@ func sealedDelivery(t *testing.T, tenant string, n int) sealer.Record {
 	return sealer.Record{TenantID: tenant, EventID: "evt_" + id.String(), Node: "nod_1", Epoch: 1, Seq: uint64(n + 1), Event: event, Private: private}
 }
 
-// TestLoadersComeAndGoOnTheStack: four loaders under load, every two seconds another one is told
+// TestLoadersComeAndGoOnTheStack: four loaders under load, every two seconds another one is signalled
 // to stop, killed, or held still until its partitions are others' and then let go on.
 // Each record that was acknowledged is in the warehouse, once, and is a duplicate if it has
 // the key of another.

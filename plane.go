@@ -25,7 +25,7 @@ import (
 	"muniment/pipeline/segment"
 )
 
-// planeConfig is what the control plane is made of.
+// planeConfig configures the control plane.
 type planeConfig struct {
 	DB  *store.DB
 	Log pipeline.Log
@@ -134,7 +134,7 @@ func (p *plane) serveNodes(on *parts) {
 	})
 }
 
-// run has control work until the process ends.
+// run starts control's background work, until the process ends.
 func (p *plane) run(background *parts) {
 	background.run("the outbox relay", p.Run)
 	background.run("the webhooks", p.hooks.Run)
@@ -151,11 +151,11 @@ func (p *plane) notes(log pipeline.Reader, warehouse pipeline.Sink) []gateway.No
 	return []gateway.Note{
 		{Name: "warehouse", Status: func(ctx context.Context) (string, error) { return loadedUpTo(ctx, log, warehouse) }},
 		{Name: "sealing", Status: p.packs.Holds},
-		{Name: "delegation", Status: p.keys.Delegated},
+		{Name: "delegation", Status: p.keys.DelegationStatus},
 	}
 }
 
-// loadedUpTo names the position behind what is loaded of each partition.
+// loadedUpTo names the position after the last loaded record of each partition.
 func loadedUpTo(ctx context.Context, log pipeline.Reader, warehouse pipeline.Sink) (string, error) {
 	n, err := log.Partitions(ctx)
 	var ends []string

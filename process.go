@@ -18,8 +18,8 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// process is what a server command runs in: its log, its metrics, its listeners, the parts
-// that work in it, and what has to be closed. It ends with SIGINT or SIGTERM, or when a part
+// process is the runtime of a server command: its log, its metrics, its listeners, its
+// background parts, and what it must close. It ends with SIGINT or SIGTERM, or when a part
 // fails.
 type process struct {
 	name     string // in the log
@@ -37,8 +37,8 @@ type process struct {
 	closers []func() error // of what is open, in the order of opening
 }
 
-// run has a command serve in a process until that ends. What was given to process.atEnd is
-// called once serve has returned, the last first.
+// run calls serve with a process, and once serve has returned the functions that were given to
+// process.atEnd, the last first.
 func (f *logFlags) run(name string, serve func(*process) error) error {
 	signalled, stop := interrupted()
 	defer stop()
@@ -70,8 +70,8 @@ func newRegistry() *prometheus.Registry {
 	return registry
 }
 
-// atEnd has closer called when the process ends, before all that was given sooner. Its error
-// is the process's if there is no other.
+// atEnd registers closer to be called when the process ends, before those registered earlier.
+// Its error is the process's if there is no other.
 func (p *process) atEnd(closer func() error) { p.closers = append(p.closers, closer) }
 
 // wait returns when a process that serves is to end.
@@ -158,8 +158,8 @@ func (p *process) listen(name, flag, address string, flags certs.ServerFlags) (*
 // url is where the port can be reached.
 func (l *port) url() string { return urlOf(l.Addr(), l.tls) }
 
-// operate answers operators from now on: a probe of /livez must not kill a process that
-// starts slowly. ready says what the process is waiting for. Set replaces the handler once
+// operate serves operators from now on: a probe of /livez must not kill a process that
+// starts slowly. ready reports what the process is waiting for. Set replaces the handler once
 // the process has started.
 func (p *process) operate(admin *port, token string, ready func(context.Context) error) *switchable {
 	operators := newSwitch(gateway.Admin{Gatherer: p.registry, Token: token, Checks: []gateway.Check{{Name: "start", Ready: ready}}}.Handler())
@@ -167,7 +167,7 @@ func (p *process) operate(admin *port, token string, ready func(context.Context)
 	return operators
 }
 
-// parts work beside what a process serves, and end after it.
+// parts are background tasks of a process, and end after its listeners.
 type parts struct {
 	ctx  context.Context
 	halt context.CancelFunc

@@ -85,7 +85,7 @@ func bothWays(client, server net.Conn, up, down func()) {
 	upward.Wait()
 }
 
-// batchTap is in front of ClickHouse, and holds a batch in the middle when it is told to.
+// batchTap is in front of ClickHouse, and holds a batch in the middle on request.
 type batchTap struct {
 	*relay
 	next atomic.Pointer[heldBatch]

@@ -35,8 +35,8 @@ func newOnSmallDisk(t *testing.T, mebibytes int, flags ...string) (h *service, d
 	return h, disk
 }
 
-// TestStopsOnAFullDisk: whoever has a right or a key to stop is not kept from it by a
-// disk that others have filled, and nobody delivers on what is left for that.
+// TestStopsOnAFullDisk: a full disk does not keep an operator from stopping a right or a key,
+// and no delivery uses the space that is reserved for that.
 func TestStopsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	h, disk := newOnSmallDisk(t, 256)

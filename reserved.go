@@ -11,9 +11,9 @@ import (
 	"muniment/sealer"
 )
 
-// reservedLog is the log of an embedded service for deliveries: it takes nothing while what is
-// left of the disk is reserved for stops. A delivery may need no more space in the log, whose
-// segments are allocated ahead, but it will in the warehouse.
+// reservedLog is the log of an embedded service for deliveries: it refuses records while only
+// the space that is reserved for stops is free. A delivery may need no more space in the log,
+// whose segments are allocated ahead, but it will in the warehouse.
 type reservedLog struct {
 	*segment.Log
 	db *store.DB
@@ -35,8 +35,8 @@ func (l reservedLog) AppendAll(ctx context.Context, rs []*sealer.Record) (at []s
 	return l.Log.AppendAll(ctx, rs)
 }
 
-// reservedSink is the warehouse for the loader of an embedded service: what the log holds
-// can wait.
+// reservedSink is the warehouse for the loader of an embedded service: loading pauses while
+// only the reserved space is free.
 type reservedSink struct {
 	*sqlite.Warehouse
 	db *store.DB

@@ -52,8 +52,8 @@ func TestRestoreIsHeldAgainstAPack(t *testing.T) {
 		require.Equal(t, made.Expected[0].RootHash, e.RootHash)
 	}
 
-	// The restored service seals other entries at a size that was signed: whoever holds
-	// either pack can tell.
+	// The restored service seals other entries at a size that was signed: anyone who has
+	// both packs can prove it.
 	other := h.elsewhere(data)
 	other.start()
 	other.receipts(9)
@@ -101,7 +101,7 @@ func altered(t *testing.T, file, old, new string) string {
 	return to
 }
 
-// TestRestoreRefusesWhatIsNotWhole harms each file of a backup in turn.
+// TestRestoreRefusesWhatIsNotWhole damages each file of a backup, one at a time.
 func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
@@ -235,7 +235,7 @@ func damage(text []byte) {
 	clear(text[from:min(from+8192, len(text)-10)])
 }
 
-// private checks that nobody but its owner can read a folder, whatever he shares.
+// private checks that only its owner can read a folder, whatever the umask is.
 func private(t *testing.T, dir string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {

@@ -80,7 +80,7 @@ func (a *attempts) until(t *testing.T, what string, enough int, of *int) {
 
 // TestNoReceiptOnARevokedRight revokes right after right, itself, by its parent, and by
 // a challenge, while clients pace 1,000 deliveries a second on it, all of which send one
-// more in the moment in which the revocation is told to be applied. What was begun after
+// more at the moment at which the revocation is reported as applied. What was begun after
 // that is never answered with a receipt, and the log holds no receipt that was.
 func TestNoReceiptOnARevokedRight(t *testing.T) {
 	t.Parallel()
@@ -101,10 +101,10 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 	// stop returns once it is acknowledged and applied: the answer waits for that, but not
 	// for ever.
 	stop := func(right, path string, body map[string]any) {
-		var told struct{ Propagation struct{ Applied bool } }
-		h.post(path, body, &told)
+		var response struct{ Propagation struct{ Applied bool } }
+		h.post(path, body, &response)
 		until(t, func() bool {
-			return told.Propagation.Applied || h.client.Do(t.Context(), "GET", "/v1/rights/"+right+"/propagation", nil, &told) == nil && told.Propagation.Applied
+			return response.Propagation.Applied || h.client.Do(t.Context(), "GET", "/v1/rights/"+right+"/propagation", nil, &response) == nil && response.Propagation.Applied
 		})
 	}
 	// Each makes a right, and returns how it is revoked.
@@ -171,7 +171,7 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 		case http.StatusConflict:
 		case http.StatusOK:
 			require.False(t, late, "%s was begun %v after the revocation was acknowledged, and answered with a receipt: %s", x.on.id, x.begun.Sub(x.on.acknowledged), x.answer)
-			var told struct {
+			var response struct {
 				Data struct {
 					Receipt struct {
 						ReceiptID, CorrelationID string
@@ -179,8 +179,8 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 					}
 				}
 			}
-			require.NoError(t, json.Unmarshal(x.answer, &told))
-			r := told.Data.Receipt
+			require.NoError(t, json.Unmarshal(x.answer, &response))
+			r := response.Data.Receipt
 			require.Equal(t, strconv.Itoa(i), r.CorrelationID)
 			require.False(t, r.IssuedAt.After(x.on.acknowledged), "%s is issued after the acknowledgement at %v", x.answer, x.on.acknowledged)
 			receipts[r.ReceiptID] = i
@@ -202,7 +202,7 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 		require.NoError(t, err)
 		x := tried.all[number]
 		require.Equal(t, x.on.id, d.RightID)
-		require.False(t, x.begun.After(x.on.acknowledged), "the log holds a receipt that was asked for %v after the acknowledgement", x.begun.Sub(x.on.acknowledged))
+		require.False(t, x.begun.After(x.on.acknowledged), "the log holds a receipt that was requested %v after the acknowledgement", x.begun.Sub(x.on.acknowledged))
 		require.False(t, d.Receipt.IssuedAt.After(x.on.acknowledged), "the log holds a receipt that was issued after the acknowledgement")
 		if x.status == http.StatusOK {
 			require.Equal(t, number, receipts[d.Receipt.ReceiptID])

@@ -34,9 +34,9 @@ type onRecord struct {
 
 type onGateway struct{ addr, right string }
 
-// deliver asks a gateway, and notes by which state of the right it decided.
+// deliver sends a delivery to a gateway, and records by which state of the right it was decided.
 func (o *onRecord) deliver(addr, right string) (status int) {
-	asked := time.Now()
+	sent := time.Now()
 	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, right)
 	req, _ := http.NewRequest(http.MethodPost, "http://"+addr+"/v1/delivery", strings.NewReader(body))
 	req.Header.Set("Authorization", "Bearer "+o.client.Key)
@@ -45,7 +45,7 @@ func (o *onRecord) deliver(addr, right string) (status int) {
 		return 0
 	}
 	defer resp.Body.Close()
-	var told struct {
+	var response struct {
 		Reason, Message string
 		Data            struct {
 			Receipt struct {
@@ -54,24 +54,24 @@ func (o *onRecord) deliver(addr, right string) (status int) {
 			}
 		}
 	}
-	if json.NewDecoder(resp.Body).Decode(&told) != nil {
+	if json.NewDecoder(resp.Body).Decode(&response) != nil {
 		return 0
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch receipt := told.Data.Receipt; resp.StatusCode {
+	switch receipt := response.Data.Receipt; resp.StatusCode {
 	case http.StatusOK:
 		o.history.Decided(right, api.RightActive, receipt.IssuedAt, time.Now())
 		o.receipts[onGateway{addr, right}]++
 		o.ids = append(o.ids, receipt.ReceiptID)
 	case http.StatusConflict:
 		for _, state := range []api.RightState{api.RightSuspended, api.RightRevoked} {
-			if strings.HasSuffix(told.Message, string(state)) {
-				o.history.Decided(right, state, asked, time.Now())
+			if strings.HasSuffix(response.Message, string(state)) {
+				o.history.Decided(right, state, sent, time.Now())
 			}
 		}
 	case http.StatusServiceUnavailable:
-		if told.Reason == string(api.RightsStale) {
+		if response.Reason == string(api.RightsStale) {
 			o.stale[addr]++
 		}
 	}
@@ -81,11 +81,11 @@ func (o *onRecord) deliver(addr, right string) (status int) {
 // change is the operator's.
 func (o *onRecord) change(right, verb string, to api.RightState) (applied bool) {
 	o.Helper()
-	var told struct{ Propagation struct{ Applied bool } }
+	var response struct{ Propagation struct{ Applied bool } }
 	called := time.Now()
-	require.NoError(o, o.client.Do(o.Context(), "POST", "/v1/rights/"+right+"/"+verb, map[string]any{}, &told))
+	require.NoError(o, o.client.Do(o.Context(), "POST", "/v1/rights/"+right+"/"+verb, map[string]any{}, &response))
 	// Of a right that goes on nothing is promised to be known everywhere.
-	applied = told.Propagation.Applied && to != api.RightActive
+	applied = response.Propagation.Applied && to != api.RightActive
 	o.history.Changed(right, to, called, time.Now(), applied)
 	return applied
 }

@@ -102,10 +102,10 @@ func TestSandboxNodeAskedToLeave(t *testing.T) {
 	require.NotEqual(t, first, second)
 	h.stop()
 
-	// The successor is asked while it is not there.
+	// The successor gets the request while it is not there.
 	h = openSandbox(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
 	_, err = h.ctl.nodes.Expel(t.Context(), second, node.Expulsion{}, store.ByOperator())
-	require.ErrorContains(t, err, "does not ask for the feed")
+	require.ErrorContains(t, err, "does not poll the feed")
 	h.stop()
 
 	h = openSandbox(t, data, log, warehouse, sandboxAlone)
@@ -128,15 +128,15 @@ func TestSandboxNodeKilledAsItJoined(t *testing.T) {
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
 	h := openSandbox(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
-	// joining has another process join, which is told answer when it asks to.
+	// joining has another process join, whose request gets the given answer.
 	joining := func(answer func(*http.Request) (*http.Response, error)) *localnode.Identities {
-		ask := func(q *http.Request) (*http.Response, error) {
+		do := func(q *http.Request) (*http.Response, error) {
 			if q.URL.Path == api.PathJoin {
 				return answer(q)
 			}
 			return h.answer(q)
 		}
-		return h.identities("sandbox", ask, h.ctl.nodes.InviteSandbox)
+		return h.identities("sandbox", do, h.ctl.nodes.InviteSandbox)
 	}
 
 	s := joining(func(*http.Request) (*http.Response, error) {
@@ -147,10 +147,10 @@ func TestSandboxNodeKilledAsItJoined(t *testing.T) {
 		require.ErrorContains(t, err, "cannot join")
 	}
 	require.Equal(t, 1, h.invitations())
-	for i, heard := range []bool{false, true} { // by control
+	for i, arrived := range []bool{false, true} { // by control
 		ctx, kill := context.WithCancel(t.Context())
 		_, err := joining(func(q *http.Request) (*http.Response, error) {
-			if heard {
+			if arrived {
 				_, err := h.answer(q)
 				require.NoError(t, err)
 			}

@@ -95,7 +95,7 @@ func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 	require.Equal(t, verify.ExitUnsound, exit, report.String())
 }
 
-// TestRevocationSealsForWhomTheKeySigned: whoever revokes a key waits for the tenants that
+// TestRevocationSealsForWhomTheKeySigned: the revocation of a key waits for the tenants that
 // it signed for, and not for as many visitors as strangers care to make.
 func TestRevocationSealsForWhomTheKeySigned(t *testing.T) {
 	t.Parallel()

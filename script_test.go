@@ -137,8 +137,8 @@ func (p *player) play(t *testing.T, file string) {
 	}
 }
 
-// ask sends a request of a script and reads the answer.
-func (p *player) ask(t *testing.T, x exchange, at string) (*http.Response, []byte) {
+// do sends a request of a script and reads the response.
+func (p *player) do(t *testing.T, x exchange, at string) (*http.Response, []byte) {
 	req, err := http.NewRequestWithContext(t.Context(), x.method, p.url+p.fill(t, x.target, at), strings.NewReader(p.fill(t, x.body, at)))
 	require.NoError(t, err, at)
 	if x.replays() {
@@ -159,9 +159,9 @@ func (p *player) ask(t *testing.T, x exchange, at string) (*http.Response, []byt
 }
 
 func (p *player) send(t *testing.T, x exchange, at string) {
-	resp, text := p.ask(t, x, at)
-	for i := 0; i < loadTries && x.status == http.StatusOK && notLoaded(told{resp.StatusCode, resp.Header, string(text)}); i++ {
-		resp, text = p.ask(t, x, at)
+	resp, text := p.do(t, x, at)
+	for i := 0; i < loadTries && x.status == http.StatusOK && notLoaded(response{resp.StatusCode, resp.Header, string(text)}); i++ {
+		resp, text = p.do(t, x, at)
 	}
 	require.Equal(t, x.status, resp.StatusCode, "%s: %s", at, text)
 	for name := range x.wantHeader {
@@ -201,8 +201,8 @@ func (p *player) again(t *testing.T, x exchange, resp *http.Response, text, at s
 	same := x
 	same.header = maps.Clone(x.header)
 	same.header.Set(api.HeaderIdempotencyKey, resp.Request.Header.Get(api.HeaderIdempotencyKey))
-	again, retold := p.ask(t, same, at)
-	require.Equal(t, text, string(retold), "%s: sent again", at)
+	again, replayedBody := p.do(t, same, at)
+	require.Equal(t, text, string(replayedBody), "%s: sent again", at)
 	require.Equal(t, http.StatusOK, again.StatusCode, at)
 	require.Equal(t, "true", again.Header.Get(api.HeaderReplayed), at)
 	require.Equal(t, resp.Header.Get("Content-Type"), again.Header.Get("Content-Type"), at)
@@ -220,7 +220,7 @@ func (p *player) fill(t *testing.T, text, at string) string {
 	})
 }
 
-// match asks that got has all that want has.
+// match requires that got has all that want has.
 func (p *player) match(t *testing.T, want, got any, at string) {
 	switch want := want.(type) {
 	case map[string]any:
@@ -253,7 +253,7 @@ func (p *player) match(t *testing.T, want, got any, at string) {
 	}
 }
 
-// matchText asks for a text with names in it.
+// matchText requires a text with names in it.
 func (p *player) matchText(t *testing.T, want, got, at string) {
 	pattern, end, taken := "^", 0, []string{}
 	for _, in := range inBraces.FindAllStringSubmatchIndex(want, -1) {

@@ -47,8 +47,8 @@ func TestOneKeyOneReceipt(t *testing.T) {
 	require.Equal(t, 1, h.metered())
 }
 
-// TestOneEnvelope asks the gateway and control for the same refusal: its bytes don't
-// tell who answered, and text in it stands as it is.
+// TestOneEnvelope makes the gateway and control refuse the same request: the bytes don't show
+// which of them answered, and text in them is not escaped.
 func TestOneEnvelope(t *testing.T) {
 	t.Parallel()
 	server := shared(t).server
@@ -62,12 +62,12 @@ func TestOneEnvelope(t *testing.T) {
 	require.Equal(t, gateway, refusal(http.MethodGet, "/v1/rights"))
 }
 
-// TestReadiness asks a server how it is while its warehouse can't be written: the
-// loader falls behind, which is told, and keeps no request away.
+// TestReadiness requests /readyz while the warehouse can't be written: the loader falls behind,
+// which /readyz shows, and no request is refused for it.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
-	ask := func() (behind int, warehouse string) {
+	do := func() (behind int, warehouse string) {
 		notes := h.notes()
 		require.Equal(t, "loader", notes[0].Name)
 		require.Equal(t, "warehouse", notes[1].Name)
@@ -77,7 +77,7 @@ func TestReadiness(t *testing.T) {
 		return behind, notes[1].Note
 	}
 	require.Regexp(t, ", for 729 days$", h.note("delegation"))
-	caughtUp := func() bool { behind, _ := ask(); return behind == 0 }
+	caughtUp := func() bool { behind, _ := do(); return behind == 0 }
 	until(t, caughtUp)
 
 	db, err := sql.Open("sqlite", filepath.Join(h.data, "warehouse.db")+"?_pragma=busy_timeout(10000)&_txlock=immediate")
@@ -85,15 +85,15 @@ func TestReadiness(t *testing.T) {
 	defer db.Close()
 	held, err := db.Begin()
 	require.NoError(t, err)
-	_, before := ask()
+	_, before := do()
 	require.Contains(t, before, "loaded up to ")
 	h.receipts(3)
-	behind, warehouse := ask()
+	behind, warehouse := do()
 	require.GreaterOrEqual(t, behind, 3)
 	require.Equal(t, before, warehouse)
 	require.NoError(t, held.Rollback())
 	until(t, caughtUp)
-	_, after := ask()
+	_, after := do()
 	require.NotEqual(t, before, after)
 }
 
@@ -148,13 +148,13 @@ func untilGone(addr string, request []byte, answered func()) error {
 	}
 }
 
-func untilClosed(conn net.Conn, asked time.Time, request []byte, answered func()) error {
+func untilClosed(conn net.Conn, sent time.Time, request []byte, answered func()) error {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for {
 		_, err := conn.Write(request)
-		quiet := time.Since(asked) // for as long at most: it was answered, too
-		asked = time.Now()
+		quiet := time.Since(sent) // for as long at most: it was answered, too
+		sent = time.Now()
 		var resp *http.Response
 		if err == nil {
 			resp, err = http.ReadResponse(in, nil)

@@ -32,7 +32,7 @@ import (
 	"muniment/sealer"
 )
 
-// services are those of control.
+// services are the services of control.
 type services struct {
 	keys       *signing.Service
 	nodes      *node.Service
@@ -67,7 +67,7 @@ func (s *services) all() []control.Service {
 	return all
 }
 
-// openRights opens what says who may deliver what.
+// openRights opens the services that decide who may deliver what.
 func (p *plane) openRights(ctx context.Context) (err error) {
 	cfg := &p.cfg
 	p.keys, err = signing.New(ctx, signing.Config{
@@ -98,7 +98,7 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 	return err
 }
 
-// openEvidence opens what proves, counts and settles deliveries.
+// openEvidence opens the services that prove, count and settle deliveries.
 func (p *plane) openEvidence(context.Context) (err error) {
 	cfg := &p.cfg
 	p.packs, err = proof.New(proof.Config{
@@ -132,7 +132,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	return err
 }
 
-// openTenants opens what tenants have besides, and what holds personal data.
+// openTenants opens the tenants' other services, and those with personal data.
 func (p *plane) openTenants(ctx context.Context) (err error) {
 	cfg := &p.cfg
 	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Counters: tenant.Counters{
@@ -166,7 +166,7 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	return err
 }
 
-// openSandbox opens the sandbox, if there is to be one.
+// openSandbox opens the sandbox, if it is enabled.
 func (p *plane) openSandbox(ctx context.Context) (err error) {
 	cfg := &p.cfg
 	if cfg.Sandbox.Tenants == 0 {
@@ -174,8 +174,8 @@ func (p *plane) openSandbox(ctx context.Context) (err error) {
 	}
 	p.visitors, err = sandbox.New(ctx, sandbox.Config{
 		DB: cfg.DB, Tables: control.Tables, Keys: p.keys,
-		Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
-			return p.Ask(ctx, caller, method, target, body)
+		Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			return p.Call(ctx, caller, method, target, body)
 		},
 		Deliver: p.deliverSandbox, CountPacks: p.packs.CountPacks, DropPacks: p.packs.Drop, MaxTenants: int64(cfg.Sandbox.Tenants),
 		Bytes: cfg.Sandbox.Bytes, MinFree: cfg.Sandbox.Free, Free: func() (int64, error) { return store.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
@@ -184,7 +184,7 @@ func (p *plane) openSandbox(ctx context.Context) (err error) {
 	return err
 }
 
-// sweeps are what control does from time to time.
+// sweeps are control's periodic tasks.
 func (s *services) sweeps() []control.Sweep {
 	all := []control.Sweep{
 		{Name: "expire offers", Every: time.Second, Do: s.offers.Expire},

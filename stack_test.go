@@ -14,7 +14,7 @@ import (
 
 // The scaled service on the real engines. make test-stack starts them and says where.
 
-// TestStoryOnTheStack tells the demo's story on three gateways, two loaders and two
+// TestStoryOnTheStack runs the demo's story on three gateways, two loaders and two
 // control processes, one of each killed in the middle.
 func TestStoryOnTheStack(t *testing.T) {
 	e := engines(t)
@@ -23,7 +23,7 @@ func TestStoryOnTheStack(t *testing.T) {
 	require.Regexp(t, `metered \+ suppressed \+ duplicates +[\d,]+  =`, out)
 }
 
-// TestContractOnTheStack asks the scaled service what the embedded one is asked. Most of
+// TestContractOnTheStack runs the embedded service's checks on the scaled one. Most of
 // it waits until something is loaded, and may wait together; not so what compares times.
 func TestContractOnTheStack(t *testing.T) {
 	s, _ := scaledOut(t)
@@ -38,7 +38,7 @@ func TestContractOnTheStack(t *testing.T) {
 	}
 }
 
-// TestRollingRestartOnTheStack restarts each gateway in turn behind a plain balancer, under load:
+// TestRollingRestartOnTheStack restarts one gateway after the other behind a plain balancer, under load:
 // no request fails.
 func TestRollingRestartOnTheStack(t *testing.T) {
 	c := cluster(t, system.Size{Gateways: 3, Loaders: 1, Controls: 2, Partitions: 3})

@@ -18,7 +18,7 @@ import (
 	"muniment/gateway/certs/certstest"
 )
 
-// The scaled service on engines that speak TLS alone and ask for passwords: make
+// The scaled service on engines that speak only TLS and require passwords: make
 // test-stack-tls starts them and says where.
 
 // secureEngines holds, for each engine, the flags that reach it.
@@ -48,7 +48,7 @@ func secureStack(t *testing.T, clickhouse, database string) secureEngines {
 
 func (e secureEngines) all() []string { return slices.Concat(e.kafka, e.clickhouse, e.database) }
 
-// TestStoryOverTLS tells the story of TestStoryOnTheStack once more, with TLS and
+// TestStoryOverTLS runs the story of TestStoryOnTheStack again, with TLS and
 // passwords on every hop: to the engines, between the processes, to their callers.
 func TestStoryOverTLS(t *testing.T) {
 	e := secureStack(t, "default", "postgres")
@@ -62,7 +62,7 @@ func TestStoryOverTLS(t *testing.T) {
 
 // TestWrongCredentials: each command says what is wrong with a certificate, a name or a
 // password, of each hop that it has. What can only end the command ends it; what may
-// be mended elsewhere is what /readyz tells.
+// be repaired elsewhere is what /readyz shows.
 func TestWrongCredentials(t *testing.T) {
 	own := "muniment_" + strings.ToLower(rand.Text()[:12])
 	e := secureStack(t, own, own)
@@ -71,7 +71,7 @@ func TestWrongCredentials(t *testing.T) {
 	require.NoError(t, os.WriteFile(wrong, []byte("wrong\n"), 0o600))
 	topic := []string{"--topic", own}
 	// The stack's ClickHouse ends itself when it has refused a password, and is started
-	// again: whoever comes meanwhile is told something else.
+	// again: a connection meanwhile gets another error.
 	says := func(want string, arg ...string) {
 		var last strings.Builder
 		until(t, func() bool {
@@ -86,12 +86,12 @@ func TestWrongCredentials(t *testing.T) {
 
 	const unknown, name = "certificate signed by unknown authority", "certificate is valid for localhost, not other.example"
 	hops := []struct {
-		engine  string
-		flags   []string
-		file    string
-		refusal string // of the password
-		plain   string // what a client hears without flags: PostgreSQL's encrypts as it likes
-		nobody  string // one without a password
+		engine     string
+		flags      []string
+		file       string
+		refusal    string // of the password
+		plain      string // the error of a client without flags: PostgreSQL's encrypts as it likes
+		noPassword string // one without a password
 	}{
 		{"kafka", e.kafka, "--kafka-sasl-password-file", "SASL Authentication failed", "a broker hung up", "a broker hung up"},
 		{"clickhouse", e.clickhouse, "--clickhouse-password-file", "Authentication failed", "cannot migrate ClickHouse", "Authentication failed"},
@@ -104,21 +104,21 @@ func TestWrongCredentials(t *testing.T) {
 		says(c.refusal, append(hop, c.file, wrong)...)
 		says("cannot read the password: open "+dir, append(hop, c.file, filepath.Join(dir, "none"))...)
 		says(c.plain, slices.Concat(migrate, c.flags[:2])...)
-		says(c.nobody, slices.Concat(migrate, c.flags[:4])...)
+		says(c.noPassword, slices.Concat(migrate, c.flags[:4])...)
 	}
 	says("--kafka-sasl-mechanism is missing", slices.Concat(migrate, e.kafka, []string{"--kafka-sasl-mechanism", ""})...)
 	says("needs --kafka-sasl-user", slices.Concat(migrate, e.kafka, []string{"--kafka-sasl-user", ""})...)
 
-	tells := func(want string, args ...string) {
+	prints := func(want string, args ...string) {
 		p := launch(t, args...)
 		p.awaitNote(t, want)
 		p.kill()
 	}
 	loader := slices.Concat([]string{"pipeline", "--admin", "127.0.0.1:0", "--from-all"}, topic, e.kafka, e.clickhouse)
 	for _, c := range hops[:2] {
-		tells(unknown, append(loader, "--"+c.engine+"-ca", stranger.File)...)
-		tells(name, append(loader, "--"+c.engine+"-server-name", "other.example")...)
-		tells(c.refusal, append(loader, c.file, wrong)...)
+		prints(unknown, append(loader, "--"+c.engine+"-ca", stranger.File)...)
+		prints(name, append(loader, "--"+c.engine+"-server-name", "other.example")...)
+		prints(c.refusal, append(loader, c.file, wrong)...)
 	}
 
 	pair := stranger.Issue(t, certstest.Leaf{})
@@ -126,16 +126,16 @@ func TestWrongCredentials(t *testing.T) {
 	control := slices.Concat([]string{"control", "--data", data, "--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--tls-cert", pair.Cert, "--tls-key", pair.Key, "--nodes-tls-cert", pair.Cert, "--nodes-tls-key", pair.Key}, topic, e.all())
 	for _, c := range hops {
-		tells(unknown, append(control, "--"+c.engine+"-ca", stranger.File)...)
-		tells(name, append(control, "--"+c.engine+"-server-name", "other.example")...)
+		prints(unknown, append(control, "--"+c.engine+"-ca", stranger.File)...)
+		prints(name, append(control, "--"+c.engine+"-server-name", "other.example")...)
 		if c.engine == "database" {
 			says(c.refusal, append(control, c.file, wrong)...)
 		} else {
-			tells(c.refusal, append(control, c.file, wrong)...)
+			prints(c.refusal, append(control, c.file, wrong)...)
 		}
 	}
 
-	// A node on control that is trusted by none but those who ask for that.
+	// A node on control that only clients with the right flags trust.
 	p := launch(t, control...)
 	p.awaitReady(t, http.StatusOK)
 	n := 0
@@ -147,12 +147,12 @@ func TestWrongCredentials(t *testing.T) {
 			"--control-ca", stranger.File, "--nodes-ca", stranger.File}, topic, e.kafka, more)
 	}
 	other := certstest.New(t).File
-	tells(unknown, gateway("--nodes-ca", other)...)
-	tells("not other.example", gateway("--nodes-server-name", "other.example")...)
-	tells(unknown, gateway("--control-ca", other)...)
-	tells("not other.example", gateway("--control-server-name", "other.example")...)
-	tells(name, gateway("--kafka-server-name", "other.example")...)
-	tells(hops[0].refusal, gateway(hops[0].file, wrong)...)
+	prints(unknown, gateway("--nodes-ca", other)...)
+	prints("not other.example", gateway("--nodes-server-name", "other.example")...)
+	prints(unknown, gateway("--control-ca", other)...)
+	prints("not other.example", gateway("--control-server-name", "other.example")...)
+	prints(name, gateway("--kafka-server-name", "other.example")...)
+	prints(hops[0].refusal, gateway(hops[0].file, wrong)...)
 	says("--nodes must begin with https://", gateway("--nodes", strings.Replace(p.nodes, "https", "http", 1))...)
 	says("TLS for api: a certificate needs its key", gateway("--tls-cert", pair.Cert)...)
 }
@@ -169,7 +169,7 @@ func TestNoSecretHasADefault(t *testing.T) {
 		for _, flag := range command.Flags {
 			if secret.MatchString(flag.Name) {
 				seen++
-				require.False(t, flag.HasDefault, "%s --%s is %q without being told", command.Path(), flag.Name, flag.Default)
+				require.False(t, flag.HasDefault, "%s --%s is %q by default", command.Path(), flag.Name, flag.Default)
 			}
 			require.NotContains(t, flag.Default, "@", flag.Name)
 		}

@@ -23,9 +23,9 @@ func TestStatementsOfAnOlderDatabase(t *testing.T) {
 	s.registerRules(now.Add(-2 * time.Hour))
 	var opened struct{ Dispute struct{ ID string } }
 	s.post("/v1/disputes", map[string]any{"receiptIds": ids[:1], "reason": "not shown"}, &opened)
-	ask := asked(now.Add(-time.Hour), now)
-	ask["to"] = time.Now().UTC().Format(time.RFC3339Nano)
-	draft := s.draft(ask)
+	request := periodOf(now.Add(-time.Hour), now)
+	request["to"] = time.Now().UTC().Format(time.RFC3339Nano)
+	draft := s.draft(request)
 	require.EqualValues(t, 4, draft.Receipts)
 	var before struct{ Statement stated }
 	path := "/v1/settlement/statements/" + draft.ID
@@ -38,10 +38,10 @@ func TestStatementsOfAnOlderDatabase(t *testing.T) {
 	var after struct{ Statement stated }
 	s.get(path, &after)
 	require.Equal(t, before.Statement, after.Statement)
-	for _, asks := range []string{path + "?format=signed", path + "?format=csv", path + "/receipts"} {
-		require.ErrorContains(t, s.client.Do(t.Context(), http.MethodGet, asks, nil, nil), "the signed file that was handed out is the proof", asks)
+	for _, target := range []string{path + "?format=signed", path + "?format=csv", path + "/receipts"} {
+		require.ErrorContains(t, s.client.Do(t.Context(), http.MethodGet, target, nil, nil), "the signed file that was handed out is the proof", target)
 	}
-	require.ErrorContains(t, s.client.Do(t.Context(), http.MethodPost, "/v1/settlement/statements", ask, nil), "lacks its pack")
+	require.ErrorContains(t, s.client.Do(t.Context(), http.MethodPost, "/v1/settlement/statements", request, nil), "lacks its pack")
 	var rules struct {
 		Rules    []struct{ ID string }
 		Disputes []struct{ ID, State string }

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// TestStatementsOnTheStack tells the story of a statement on two gateways, two control processes, a
+// TestStatementsOnTheStack runs the scenario of a statement on two gateways, two control processes, a
 // loader, ClickHouse and PostgreSQL.
 func TestStatementsOnTheStack(t *testing.T) {
 	s, _ := scaledOut(t)

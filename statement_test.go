@@ -78,8 +78,8 @@ func (s *service) registerRules(from time.Time) (payees []string) {
 	return payees
 }
 
-// asked is a period as a request has it.
-func asked(from, to time.Time) map[string]any {
+// periodOf is a period as a request has it.
+func periodOf(from, to time.Time) map[string]any {
 	return map[string]any{"from": from.UTC().Format(time.RFC3339), "to": to.UTC().Format(time.RFC3339), "currency": "EUR"}
 }
 
@@ -110,12 +110,12 @@ func statementOfAService(t *testing.T, s *service, rows int) {
 	s.seal()
 
 	// A dispute holds a window of a right; the amount is released when it is rejected.
-	whole := s.draft(asked(from, to))
+	whole := s.draft(periodOf(from, to))
 	require.Equal(t, "0", whole.HeldAmount)
 	var opened struct{ Dispute struct{ ID string } }
 	s.post("/v1/disputes", map[string]any{"rightId": s.rights["DOOH"], "reason": "not shown",
 		"window": map[string]any{"from": from.UTC().Format(time.RFC3339), "to": from.Add(24 * time.Hour).UTC().Format(time.RFC3339)}}, &opened)
-	held := s.draft(asked(from, to))
+	held := s.draft(periodOf(from, to))
 	require.Equal(t, whole.Total, added(t, held.Total, held.HeldAmount))
 	require.NotEqual(t, "0", held.HeldAmount)
 	require.ErrorContains(t, s.client.Do(t.Context(), http.MethodPost, "/v1/settlement/statements/"+whole.ID+"/issue", nil, nil), "draft it again")
@@ -123,7 +123,7 @@ func statementOfAService(t *testing.T, s *service, rows int) {
 	var issued struct{ Statement stated }
 	s.post("/v1/settlement/statements/"+held.ID+"/issue", nil, &issued)
 	require.Equal(t, "ISSUED", issued.Statement.State)
-	again := s.draft(asked(from.Add(time.Hour), to))
+	again := s.draft(periodOf(from.Add(time.Hour), to))
 	require.ErrorContains(t, s.client.Do(t.Context(), http.MethodPost, "/v1/settlement/statements/"+again.ID+"/issue", nil, nil), "overlaps")
 
 	// Late rows, copies and the dispute's end change nothing of what was issued.

@@ -37,12 +37,12 @@ type trial struct {
 	loads      []*tide
 }
 
-// The usual load: a trial's clients together ask at most 300 times a second.
+// The usual load: a trial's clients together send at most 300 requests a second.
 const (
 	trialTenants = 3 // unless a test sets trial.tenants
 	trialClients = 4 // of each tenant
 	trialPause   = 40 * time.Millisecond
-	trialAgain   = 5 // one delivery in so many is asked of two gateways
+	trialAgain   = 5 // one delivery in so many is sent to two gateways
 )
 
 // trialDeliveries of a tenant are more than any load gets done.
@@ -181,7 +181,7 @@ func (tr *trial) balance(what string, args ...any) *demo.Balance {
 			require.Zero(tr, drift)
 		}
 	}
-	tr.Logf("%s: %d acknowledged, 0 missing, 0 counted twice, drift 0; %d acknowledged twice and counted once, %d recorded but never told, %d copies in the log, %d deliveries sent again; %d metered, %d suppressed, %d ms",
+	tr.Logf("%s: %d acknowledged, 0 missing, 0 counted twice, drift 0; %d acknowledged twice and counted once, %d recorded but never acknowledged, %d copies in the log, %d deliveries sent again; %d metered, %d suppressed, %d ms",
 		fmt.Sprintf(what, args...), audit.Acknowledged, audit.Repeated, audit.Unanswered, audit.Copies, audit.Retried, audit.Metered, audit.Suppressed, audit.QuantityMs)
 	return audit
 }

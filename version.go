@@ -14,7 +14,7 @@ import (
 // a tag. Else the version is what the Go toolchain has put into the binary.
 var version string
 
-// build is which program this is.
+// build identifies this program.
 type build struct {
 	Version string `json:"version"`
 	// Revision is the commit, with "-dirty" behind it if the work tree had changes.
@@ -22,7 +22,7 @@ type build struct {
 	GoVersion string `json:"goVersion"`
 }
 
-// String is how errors and the command line name it.
+// String is the form in errors and on the command line.
 func (b build) String() string {
 	return fmt.Sprintf("%s (revision %s, %s)", b.Version, b.Revision, b.GoVersion)
 }

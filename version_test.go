@@ -27,29 +27,29 @@ func TestBuildOf(t *testing.T) {
 		{"of a tag", "", of("v1.2.0", "vcs.revision", "c9f006e", "vcs.modified", "false"), "v1.2.0 (revision c9f006e, go1.26.8)"},
 		{"of a changed work tree", "", of("v1.2.1-0.20261121040000-c9f006e+dirty", "vcs.revision", "c9f006e", "vcs.modified", "true"),
 			"v1.2.1-0.20261121040000-c9f006e+dirty (revision c9f006e-dirty, go1.26.8)"},
-		{"as the linker was told", "v1.2.0-3-gc9f006e", of("(devel)", "vcs.revision", "c9f006e"), "v1.2.0-3-gc9f006e (revision c9f006e, go1.26.8)"},
+		{"as the linker sets it", "v1.2.0-3-gc9f006e", of("(devel)", "vcs.revision", "c9f006e"), "v1.2.0-3-gc9f006e (revision c9f006e, go1.26.8)"},
 		{"without git", "", of("(devel)"), "devel (revision unknown, go1.26.8)"},
-		{"without git, as the linker was told", "v1.2.0", of(""), "v1.2.0 (revision unknown, go1.26.8)"},
+		{"without git, as the linker sets it", "v1.2.0", of(""), "v1.2.0 (revision unknown, go1.26.8)"},
 		{"of which nothing is known", "", nil, "devel (revision unknown, " + runtime.Version() + ")"},
 	} {
 		require.Equal(t, c.want, buildOf(c.linked, c.info).String(), c.name)
 	}
 }
 
-// TestVersion asks for the version wherever it is shown.
+// TestVersion requests the version wherever it is shown.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	b := parse[build](t, muniment(t, "version", "--json"))
 	require.Equal(t, "muniment "+b.String()+"\n", muniment(t, "version"))
 
 	s := shared(t).server
-	ask := func(url, path string) string { return call(t, url, "", operation{method: "GET", path: path}).body }
+	do := func(url, path string) string { return call(t, url, "", operation{method: "GET", path: path}).body }
 	contract := parse[struct {
 		Data struct{ Version, ContractVersion string }
-	}](t, ask(s.API, "/v1"))
+	}](t, do(s.API, "/v1"))
 	require.Equal(t, b.Version, contract.Data.Version)
 	require.Equal(t, "v1.0", contract.Data.ContractVersion)
-	require.Contains(t, ask(s.Admin, "/metrics"), "\nmuniment_build_info{"+
+	require.Contains(t, do(s.Admin, "/metrics"), "\nmuniment_build_info{"+
 		`goversion="`+b.GoVersion+`",revision="`+b.Revision+`",version="`+b.Version+`"} 1`+"\n")
 }
 

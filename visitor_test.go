@@ -23,16 +23,16 @@ type browser struct {
 	cookie string
 }
 
-// asks asks the sandbox.
-func (v *browser) asks(method, path, body string) told {
+// send sends a request to the sandbox.
+func (v *browser) send(method, path, body string) response {
 	v.t.Helper()
 	return callBy(v.t, &v.client, v.url, "", operation{method: method, path: "/api/sandbox" + path, body: body}, "Cookie", v.cookie)
 }
 
-// does asks the sandbox, and reads the data of a success. The text is the whole answer.
+// does sends a request to the sandbox, and reads the data of a success. The text is the whole response.
 func (v *browser) does(method, path, body string, data any) (text string) {
 	v.t.Helper()
-	a := v.asks(method, path, body)
+	a := v.send(method, path, body)
 	require.Equal(v.t, 200, a.status, a.body)
 	v.cookie = a.cookie(v.cookie)
 	require.NoError(v.t, json.Unmarshal([]byte(a.body), &struct{ Data any }{data}))
@@ -125,7 +125,7 @@ func TestSandboxDemo(t *testing.T) {
 	require.NotEmpty(t, inspected.Packs[0].Settlement[0].Lines, "the seed's rule rates what was billed")
 }
 
-// TestSandboxCountsEvents: the first answer knows of every event, as does the first inspection.
+// TestSandboxCountsEvents: the first response counts every event, as does the first inspection.
 func TestSandboxCountsEvents(t *testing.T) {
 	t.Parallel()
 	v := &browser{t: t, url: shared(t).server.API}
@@ -142,7 +142,7 @@ func TestSandboxCountsEvents(t *testing.T) {
 	require.Len(t, inspected.Events, 17)
 }
 
-// TestSandboxOtherSites: a gateway tells control where a request comes from, as the browser says.
+// TestSandboxOtherSites: a gateway forwards to control where a request comes from, as the browser states it.
 func TestSandboxOtherSites(t *testing.T) {
 	t.Parallel()
 	server := shared(t).server
@@ -170,7 +170,7 @@ func TestSandboxTakesWhatItCounts(t *testing.T) {
 	started := h.taken(made.TenantID)
 	runs := 0
 	for {
-		a := v.asks("POST", "/run-demo", `{"eventCount":100}`)
+		a := v.send("POST", "/run-demo", `{"eventCount":100}`)
 		if a.status != 200 {
 			require.Equal(t, 503, a.status, a.body)
 			require.Contains(t, a.body, "all the space that a visitor gets")

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWebhooksOnTheStack tells the story of TestWebhookOfAService on two control processes, of
+// TestWebhooksOnTheStack runs TestWebhookOfAService on two control processes, of
 // which one is killed while both send.
 func TestWebhooksOnTheStack(t *testing.T) {
 	t.Setenv("MUNIMENT_WEBHOOK_ALLOW", "127.0.0.1")

@@ -21,7 +21,7 @@ import (
 	"muniment/sealer"
 )
 
-// trustReceivers has all services that are started trust hookReceivers: no test has one whom the
+// trustReceivers has all services that are started trust hookReceivers: no test has one that the
 // system's roots matter to.
 func trustReceivers() (file string, err error) {
 	f, err := os.CreateTemp("", "muniment-receivers")
@@ -85,7 +85,7 @@ func (r *hookReceiver) answers(with http.HandlerFunc) {
 	r.answer = with
 }
 
-// verify checks a message as the README tells receivers to: by either of the secrets, and by the
+// verify checks a message as the README describes for receivers: by either of the secrets, and by the
 // keys that the service publishes.
 func (m *hooked) verify(t *testing.T, directory []byte, secrets ...string) {
 	t.Helper()
@@ -135,7 +135,7 @@ func TestWebhookOfAService(t *testing.T) {
 	require.Contains(t, s.log(), "muniment is ready")
 }
 
-// hooks tells the story on a number of processes that send, of which one is killed and started
+// hooks runs the scenario on a number of processes that send, of which one is killed and started
 // again.
 func hooks(t *testing.T, s *service, processes int, kill, start func()) {
 	r := newHookReceiver(t)

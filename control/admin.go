@@ -14,8 +14,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// operatorRoutes are what an operator may do: the tenants' part, and the signing
-// keys, whose revocation concerns the packs of all tenants.
+// operatorRoutes adds the operations for operators: those of the services, and those on nodes and
+// signing keys, whose revocation needs a seal of all tenants.
 func (c *Control) operatorRoutes(a route.API) {
 	c.cfg.Tenants.OperatorRoutes(a)
 	if c.cfg.Packs != nil {
@@ -25,21 +25,21 @@ func (c *Control) operatorRoutes(a route.API) {
 		c.cfg.Sandbox.OperatorRoutes(a)
 	}
 	route.Add(a, route.Operation{ID: "invite-node", Method: http.MethodPost, Path: "/admin/nodes/invitations", Tag: "Operator", Access: route.Operator{},
-		Summary: "Invite one node to join, within an hour; the token is shown this once"}, func(ctx context.Context, _ *struct{}) (node.Invitation, error) {
+		Summary: "Invite one node to join within an hour; the token is shown only once"}, func(ctx context.Context, _ *struct{}) (node.Invitation, error) {
 		return c.cfg.Nodes.Invite(ctx, store.ByOperator())
 	})
 	route.Add(a, route.Operation{ID: "expel-node", Method: http.MethodPost, Path: "/admin/nodes/{nodeId}/expel", Tag: "Operator", Access: route.Operator{},
-		Summary: "Put a node out for good, once what it signed is sealed"}, c.expelNode)
+		Summary: "Permanently remove a node, after what it signed is sealed"}, c.expelNode)
 	route.Add(a, route.Operation{ID: "unbar-node-name", Method: http.MethodPost, Path: "/admin/nodes/unbar", Tag: "Operator", Access: route.Operator{},
-		Summary: "Let another node join by a certificate under the name of one that was expelled"}, c.unbarNodeName)
+		Summary: "Allow another node to join by a certificate with the name of an expelled node"}, c.unbarNodeName)
 	route.Add(a, route.Operation{ID: "list-signing-keys", Method: http.MethodGet, Path: "/admin/signing-keys", Tag: "Operator", Access: route.Operator{},
 		Summary: "List every key that ever signed, oldest first"}, c.signingKeys)
 	route.Add(a, route.Operation{ID: "rotate-signing-key", Method: http.MethodPost, Path: "/admin/signing-keys/{keyId}/rotate", Tag: "Operator", Access: route.Operator{},
-		Summary: "Let a new key take over from a current one"}, c.rotateSigningKey)
+		Summary: "Replace a current signing key by a new one"}, c.rotateSigningKey)
 	route.Add(a, route.Operation{ID: "revoke-signing-key", Method: http.MethodPost, Path: "/admin/signing-keys/{keyId}/revoke", Tag: "Operator", Access: route.Operator{},
-		Summary: "Declare that a key is not to be trusted any more"}, c.revokeSigningKey)
+		Summary: "Revoke a signing key, so that verifiers no longer trust it"}, c.revokeSigningKey)
 	route.Add(a, route.Operation{ID: "delegate-to-signing-key", Method: http.MethodPost, Path: "/admin/signing-keys/delegations", Tag: "Operator", Access: route.Operator{},
-		Summary: "Hand in the root's delegation to the directory key that waits"}, c.delegate)
+		Summary: "Submit the root's delegation to the directory key that waits for it"}, c.delegate)
 }
 
 func (c *Control) signingKeys(ctx context.Context, _ *struct{}) (signing.SigningKeys, error) {
@@ -57,8 +57,8 @@ func (c *Control) rotateSigningKey(ctx context.Context, in *signingKeyInput) (si
 type revokeInput struct {
 	KeyID string `path:"keyId"`
 	Body  *struct {
-		Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
-		Force  bool   `json:"force,omitempty" doc:"Seal what can be sealed, and revoke although some tenants can't be: unsealed in the answer names them."`
+		Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept permanently in the audit log: must not contain personal data."`
+		Force  bool   `json:"force,omitempty" doc:"Revoke the key even if some tenants can't be sealed first; unsealed in the response names them."`
 	} // may be absent
 }
 
@@ -73,10 +73,10 @@ func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (signin
 type expelInput struct {
 	NodeID string `path:"nodeId" maxLength:"64"`
 	Body   *struct {
-		Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
-		Force  bool   `json:"force,omitempty" doc:"Expel it although it did not say that what it signed is in the log, or some tenants can't be sealed."`
+		Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept permanently in the audit log: must not contain personal data."`
+		Force  bool   `json:"force,omitempty" doc:"Expel the node even if it did not report that everything it signed is in the log, or if some tenants can't be sealed."`
 
-		AbandonSpool bool `json:"abandonSpool,omitempty" doc:"Give up what is in the spool of a node that is silent: seals name it no more."`
+		AbandonSpool bool `json:"abandonSpool,omitempty" doc:"Give up the records in the spool of a node that does not respond: seals no longer list them."`
 	} // may be absent
 }
 
@@ -99,9 +99,8 @@ func (c *Control) unbarNodeName(ctx context.Context, in *unbarInput) (node.Unbar
 }
 
 // sealAll seals what is new of every tenant that keys of the purpose sign for, so that no pack
-// rests on the key alone. A tenant that can't be sealed doesn't prevent the sealing of others.
-// Anyone can create tenants of the sandbox, so only the sandbox's keys wait for them, and these
-// wait for no others.
+// depends on the key alone. It continues after a tenant that can't be sealed. Anyone can create
+// tenants of the sandbox, so they are sealed only for keys of the sandbox, for which no others are.
 func (c *Control) sealAll(ctx context.Context, keyID, purpose string) (unsealed []signing.Unsealed, err error) {
 	if c.cfg.Packs == nil {
 		return nil, nil
@@ -116,15 +115,15 @@ func (c *Control) sealAll(ctx context.Context, keyID, purpose string) (unsealed 
 			return nil, ctx.Err()
 		}
 		if errors.Is(err, tenant.ErrNone) {
-			continue // one of the sandbox, which is gone since
+			continue // a tenant of the sandbox, which was dropped meanwhile
 		}
 		if err != nil {
-			c.cfg.Logger.Error("a tenant can't be sealed before a key is revoked", "tenantId", id, "keyId", keyID, "err", err)
+			c.cfg.Logger.Error("cannot seal a tenant before a key is revoked", "tenantId", id, "keyId", keyID, "err", err)
 			unsealed = append(unsealed, signing.Unsealed{TenantID: id, Reason: api.From(err).Message, Err: err})
 		}
 	}
-	// A checkpoint states its time in seconds: a revocation in the same second would leave the
-	// order open.
+	// A checkpoint has its time in seconds: verifiers could not tell whether a revocation in the
+	// same second came before it.
 	now := c.cfg.DB.Now()
 	select {
 	case <-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now)):

@@ -44,7 +44,7 @@ func byKey(known auth.Keys, now func() time.Time) authenticator {
 		case route.Public:
 			return anyone
 		case route.Own:
-			return access.Let // nil admits no caller, and control does not start
+			return access.Let // control does not start if it is nil
 		case route.Scope:
 			return func(ctx huma.Context) (context.Context, error) {
 				caller, inside := ctx.Context().Value(inProcess{}).(auth.Principal)

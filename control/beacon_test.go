@@ -15,17 +15,17 @@ import (
 	"muniment/sealer"
 )
 
-// TestBeacons: what a beacon says, who vouches for it, and what is refused.
+// TestBeacons: the content of a beacon, its signature, and what is refused.
 func TestBeacons(t *testing.T) {
 	h := newFixture(t)
 	tenantID, key := h.tenant("delivery:write", "rights:write", "rights:read")
 	_, stranger := h.tenant("delivery:write")
 	rightID := h.right(key, h.basis(key))
-	ask := func(key, rightID, expires, most string) answer {
+	create := func(key, rightID, expires, most string) answer {
 		return h.call(key, "POST", "/v1/delivery/beacons", fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"screen-\"7\"","expiresAt":%q,"maxReceiptsPerHour":%s}`, rightID, expires, most))
 	}
 	in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }
-	made := ask(key, rightID, in(90*24*time.Hour-time.Minute), "120").ok()
+	made := create(key, rightID, in(90*24*time.Hour-time.Minute), "120").ok()
 	address := get[string](t, made, "url")
 	base, token, found := strings.Cut(address, api.PathBeacon)
 	require.True(t, found)
@@ -39,9 +39,9 @@ func TestBeacons(t *testing.T) {
 	require.True(t, b.SignedBy(current))
 
 	events := h.events(tenantID)
-	told := events[len(events)-1]
-	require.Equal(t, []any{"beacon.created", sealer.Ref{Kind: "right", ID: rightID}, store.ByKey(b.KeyID)}, []any{told.Type, told.Subject, told.Actor})
-	require.JSONEq(t, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"screen-\"7\"","expiresAt":%q,"maxReceiptsPerHour":120,"keyId":%q}`, rightID, sealer.FormatTime(b.ExpiresAt), b.KeyID), string(told.Data))
+	created := events[len(events)-1]
+	require.Equal(t, []any{"beacon.created", sealer.Ref{Kind: "right", ID: rightID}, store.ByKey(b.KeyID)}, []any{created.Type, created.Subject, created.Actor})
+	require.JSONEq(t, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"screen-\"7\"","expiresAt":%q,"maxReceiptsPerHour":120,"keyId":%q}`, rightID, sealer.FormatTime(b.ExpiresAt), b.KeyID), string(created.Data))
 
 	// The gateway says whether it was called over TLS.
 	req := httptest.NewRequest("POST", "http://api.example/v1/delivery/beacons", strings.NewReader(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","expiresAt":%q,"maxReceiptsPerHour":1}`, rightID, in(time.Hour))))
@@ -51,14 +51,14 @@ func TestBeacons(t *testing.T) {
 	h.control.Handler().ServeHTTP(rec, req)
 	require.Contains(t, rec.Body.String(), `"url":"https://api.example/beacon/`)
 
-	ask(key, rightID, in(-time.Second), "1").refused(422, api.ValidationFailed)
-	ask(key, rightID, in(90*24*time.Hour+time.Minute), "1").refused(422, api.ValidationFailed)
-	ask(key, rightID, "soon", "1").refused(422, api.ValidationFailed)
-	ask(key, rightID, in(time.Hour), "0").refused(422, api.ValidationFailed)
-	ask(key, api.NewID(api.PrefixRight, time.Now()), in(time.Hour), "1").refused(404, api.ResourceNotFound)
-	ask(stranger, rightID, in(time.Hour), "1").refused(404, api.ResourceNotFound)
+	create(key, rightID, in(-time.Second), "1").refused(422, api.ValidationFailed)
+	create(key, rightID, in(90*24*time.Hour+time.Minute), "1").refused(422, api.ValidationFailed)
+	create(key, rightID, "soon", "1").refused(422, api.ValidationFailed)
+	create(key, rightID, in(time.Hour), "0").refused(422, api.ValidationFailed)
+	create(key, api.NewID(api.PrefixRight, time.Now()), in(time.Hour), "1").refused(404, api.ResourceNotFound)
+	create(stranger, rightID, in(time.Hour), "1").refused(404, api.ResourceNotFound)
 	h.call(key, "POST", "/v1/rights/"+rightID+"/suspend", `{"reason":"x"}`).ok()
-	ask(key, rightID, in(time.Hour), "1").refused(409, api.StateConflict)
+	create(key, rightID, in(time.Hour), "1").refused(409, api.StateConflict)
 	h.call(key, "POST", "/v1/rights/"+rightID+"/resume", "").ok()
 
 	// A rotation leaves beacons as they are, and a revocation ends them: nodes learn both.
@@ -69,7 +69,7 @@ func TestBeacons(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, old.NotAfter.IsZero())
 	require.True(t, b.SignedBy(old))
-	later, err := api.ReadBeacon(strings.SplitN(get[string](t, ask(key, rightID, in(time.Hour), "1").ok(), "url"), api.PathBeacon, 2)[1])
+	later, err := api.ReadBeacon(strings.SplitN(get[string](t, create(key, rightID, in(time.Hour), "1").ok(), "url"), api.PathBeacon, 2)[1])
 	require.NoError(t, err)
 	require.Equal(t, rotated.Key.KeyID, later.SigningKeyID)
 	_, err = h.nodes.Revoke(t.Context(), b.SigningKeyID, signing.Revocation{Reason: "stolen"}, by)

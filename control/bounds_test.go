@@ -22,8 +22,8 @@ var freeJSON = map[string]string{
 	"telemetry": "the gateway takes bodies of 64 KiB",
 }
 
-// TestEveryBodyIsBounded asks of every array, map and string that a caller, an operator
-// or a node may send that its schema says how large it may be.
+// TestEveryBodyIsBounded: the schema of every array, map and string that a caller, an operator or a
+// node may send has a limit.
 func TestEveryBodyIsBounded(t *testing.T) {
 	h, _, _ := openService(t)
 	bodies := 0

@@ -91,7 +91,7 @@ func TestJoinByCertificate(t *testing.T) {
 	require.NoError(t, err)
 	key := keys.Keys[len(keys.Keys)-1]
 	require.Equal(t, n.id, key.NodeID)
-	require.Equal(t, sealer.PurposeReceipt, key.Purpose, "whatever was asked for")
+	require.Equal(t, sealer.PurposeReceipt, key.Purpose, "whatever was requested")
 
 	// The answer was lost, or the node was restarted, and its certificate renewed meanwhile.
 	require.Equal(t, first, get[string](t, h.joinOver(chain, q).ok(), "notBefore"))
@@ -100,7 +100,7 @@ func TestJoinByCertificate(t *testing.T) {
 	require.Equal(t, events, h.events(api.SystemTenant))
 	require.Equal(t, 1., get[float64](t, n.start(h).ok(), "epoch"))
 
-	// It has that name for good, and a node that was invited has none.
+	// It keeps that name, and a node that was invited has none.
 	other := named(t, authority, "edge-1")
 	require.Contains(t, h.joinOver(other, n.certified(other)).refused(409, api.StateConflict), "not as edge-1")
 	invited := newNewcomer(t)
@@ -145,16 +145,16 @@ func TestJoinByCertificateIsRefused(t *testing.T) {
 		require.Contains(t, h.joinOver(chain, newNewcomer(t).certified(chain)).refused(401, api.AuthInvalid), c.says, name)
 	}
 	foreign := named(t, transport, "edge-0")
-	require.Contains(t, h.joinOver(foreign, newNewcomer(t).certified(foreign)).refused(401, api.AuthInvalid), "it is not of an authority in control's --node-ca")
+	require.Contains(t, h.joinOver(foreign, newNewcomer(t).certified(foreign)).refused(401, api.AuthInvalid), "it was not issued by an authority in control's --node-ca")
 
 	// A request that somebody has seen is of no use to them.
 	chain, theirs, n := named(t, authority, "edge-0"), named(t, authority, "thief"), newNewcomer(t)
 	seen := n.certified(chain)
-	require.Contains(t, h.joinOver(theirs, seen).refused(422, api.ValidationFailed), "the request is for another connection")
+	require.Contains(t, h.joinOver(theirs, seen).refused(422, api.ValidationFailed), "the request was made for another connection")
 	renewed := named(t, authority, "edge-0")
-	require.Contains(t, h.joinOver(renewed, seen).refused(422, api.ValidationFailed), "the request is for another connection")
-	require.Contains(t, h.joinOver(nil, seen).refused(401, api.AuthInvalid), "the connection showed none")
-	require.Contains(t, h.join(seen).refused(401, api.AuthInvalid), "the connection showed none")
+	require.Contains(t, h.joinOver(renewed, seen).refused(422, api.ValidationFailed), "the request was made for another connection")
+	require.Contains(t, h.joinOver(nil, seen).refused(401, api.AuthInvalid), "the connection presented none")
+	require.Contains(t, h.join(seen).refused(401, api.AuthInvalid), "the connection presented none")
 	moved := seen
 	moved.CertificateHash = n.certified(theirs).CertificateHash
 	require.Contains(t, h.joinOver(theirs, moved).refused(422, api.ValidationFailed), `"field":"signature"`)
@@ -183,7 +183,7 @@ func TestJoinByCertificateIsRefused(t *testing.T) {
 }
 
 // TestNameOfALiveNode belongs to that node, until its lease has ended: then another may take it, and
-// the one before signs nothing any more.
+// the one before signs nothing more.
 func TestNameOfALiveNode(t *testing.T) {
 	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the database's clock
 	authority, now, ran := certstest.New(t), time.Now(), time.Duration(0)
@@ -199,7 +199,7 @@ func TestNameOfALiveNode(t *testing.T) {
 		t.Helper()
 		require.Contains(t, h.joinOver(chain, n.certified(chain)).refused(409, api.StateConflict), "the name edge-0 belongs to the node "+by.id)
 	}
-	held(second, first) // it may be about to ask for the feed
+	held(second, first) // it may be about to poll the feed
 	pass(20 * time.Second)
 	poll(first)
 	pass(30 * time.Second)
@@ -224,15 +224,15 @@ func TestNameOfALiveNode(t *testing.T) {
 		_, err := tx.ExecContext(t.Context(), `DELETE FROM node_credentials WHERE node_id = $1`, first.id)
 		return err
 	}))
-	require.Contains(t, h.joinOver(chain, first.certified(chain)).refused(409, api.StateConflict), "the node is to leave, and the name edge-0 belongs to the node "+second.id)
+	require.Contains(t, h.joinOver(chain, first.certified(chain)).refused(409, api.StateConflict), "the node is leaving, and the name edge-0 now belongs to the node "+second.id)
 	h.admin("POST", "/admin/nodes/"+first.id+"/expel", `{"force":true}`).ok()
 	pass(time.Minute)
-	require.Contains(t, h.joinOver(chain, third.certified(chain)).refused(403, api.AuthInvalid), "is barred, as its node "+first.id+" was expelled", "its certificate may be a thief's")
+	require.Contains(t, h.joinOver(chain, third.certified(chain)).refused(403, api.AuthInvalid), "is barred because its node "+first.id+" was expelled", "its certificate may be a thief's")
 	second.start(h).ok()
 	require.Equal(t, first.id, get[string](t, h.admin("POST", "/admin/nodes/unbar", `{"name":"edge-0"}`).ok(), "nodeId"))
 	held(third, second) // it has just started
 
-	// A control process that was started knows of no lease, and so of none that has ended.
+	// A control process that has just started knows no lease, and so none that has ended.
 	pass(time.Minute)
 	require.NoError(t, h.db.Close())
 	h = newFixtureOn(t, dir, cfg, func() time.Time { return now })
@@ -256,7 +256,7 @@ func TestNameOfAnExpelledNode(t *testing.T) {
 	require.Equal(t, "node.expelled", expelled.Type)
 	barred := func() {
 		t.Helper()
-		require.Contains(t, h.joinOver(chain, newNewcomer(t).certified(chain)).refused(403, api.AuthInvalid), "an operator lifts that by muniment node unbar edge-0")
+		require.Contains(t, h.joinOver(chain, newNewcomer(t).certified(chain)).refused(403, api.AuthInvalid), "an operator can lift the bar with muniment node unbar edge-0")
 	}
 	barred()
 	require.Contains(t, h.joinOver(chain, n.certified(chain)).refused(403, api.AuthInvalid), "was expelled")

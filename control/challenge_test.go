@@ -62,7 +62,7 @@ func TestChallenges(t *testing.T) {
 	require.Len(t, get[[]any](t, page, "challenges"), 3)
 	require.Len(t, get[[]any](t, h.call(key, "GET", "/v1/challenges?limit=3&cursor="+get[string](t, page, "nextCursor"), "").ok(), "challenges"), 1)
 
-	var told []string
+	var seen []string
 	for _, e := range h.events(tenantID) {
 		var data struct{ ActingOrgID, AssertedBy string }
 		require.NoError(t, json.Unmarshal(e.Data, &data))
@@ -70,11 +70,11 @@ func TestChallenges(t *testing.T) {
 			require.Equal(t, "org_acme", data.AssertedBy, "%s: the tenant's organisation, whichever side the key acts for", e.Type)
 		}
 		if e.Subject.Kind == "challenge" || e.Subject.Kind == "right" {
-			told = append(told, strings.TrimSpace(e.Type+" "+data.ActingOrgID))
+			seen = append(seen, strings.TrimSpace(e.Type+" "+data.ActingOrgID))
 		}
 	}
 	require.Equal(t, []string{
 		"right.issued", "challenge.opened org_c", "challenge.opened org_c", "challenge.overturned org_acme",
 		"challenge.opened org_c", "challenge.withdrawn org_c", "challenge.opened org_c", "right.suspended", "challenge.upheld org_acme", "right.revoked",
-	}, told)
+	}, seen)
 }

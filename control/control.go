@@ -1,15 +1,14 @@
 // Package control is the control process: it serves the operations of all services.
 //
-// A service adds its operations to the API (Service, package route); control knows nothing of what
-// they do. It gives every request an id, authenticates the caller by the operation's Access, and
-// reads the body strictly: JSON by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid
-// UTF-8 or U+0000, no trailing bytes, at most 32 levels deep, 1 MiB long, and 10,000 names and
-// values. Every list and every text has a bound of its own in its schema. Unknown members are
-// accepted, unless they are one edit away from a known one. Names are exact in case, and the header
-// Content-Type is ignored. Under /v1 an unknown query parameter is refused: it may be a misspelt
-// filter. All errors use the contract's envelope. A fault of the service is logged, at most once a
-// second for each operation, and answered with a fixed text; refusals are only counted. At debug
-// level each request is a line of the log.
+// A service adds its operations to the API (Service, package route); control does not depend on
+// what they do. It gives every request an id, authenticates the caller by the operation's Access,
+// and reads the body strictly, as I-JSON (RFC 7493): no name twice, no invalid UTF-8 or U+0000, no
+// trailing bytes, at most 32 levels deep, 1 MiB long, and 10,000 names and values. Every list and
+// every text has a limit of its own in its schema. Unknown members are accepted, unless they are
+// one edit away from a known one. Names are case-sensitive, and the header Content-Type is ignored.
+// Under /v1 an unknown query parameter is refused: it may be a misspelt filter. All errors use the
+// contract's envelope. An internal fault is logged, at most once a second for each operation, and
+// its response has a fixed text; refusals are only counted. At debug level each request is logged.
 //
 // There are three handlers, each on a listener or a part of one: for keys and visitors, for
 // operators, and for nodes. Control doesn't start with an operation whose access its handler can't
@@ -18,28 +17,28 @@
 //
 // A tenant has a limit of requests in flight (limit.go), a lower one for operations that are Heavy.
 //
-// A POST under /v1 may have an Idempotency-Key (idempotency.go). The same request with the same
-// key, of the same API key and to the same path, gets the bytes of the first response again for 24
-// hours, with the header "Idempotent-Replayed: true", and has no second effect, also after kill -9
+// A POST under /v1 may have an Idempotency-Key (idempotency.go). For 24 hours the same request with
+// the same key, by the same API key and to the same path, gets the bytes of the first response
+// again, with the header "Idempotent-Replayed: true", and has no second effect, even after kill -9
 // (store/idempotency.go). Only responses of 200 are kept; a refusal frees the key. Another body or
 // query is 409. So is a request while the first is running, with Retry-After. After a minute the
 // first is considered lost: if it had no effect the next one runs, otherwise it is 409 without
-// Retry-After, as it is for a response of more than 1 MiB. Answers are kept encrypted under keys
-// derived from the Idempotency-Key and the API key. A tenant may use 100,000 keys and 256 MiB of
-// answers in 24 hours, then a further key is 429. On a full disk no key is taken; an operation that
-// Stops something is carried out without it, and all others are 503. This does not apply to
-// deliveries, which the gateway answers, nor to operators, nodes and the sandbox's own routes.
+// Retry-After, as it is if the response was longer than 1 MiB. Responses are kept encrypted under
+// keys derived from the Idempotency-Key and the API key. A tenant may use 100,000 keys and 256 MiB
+// of responses in 24 hours; a further key is 429. On a full disk no key can be kept: an operation
+// that Stops something runs without it, and all others are 503. This does not apply to deliveries,
+// which the gateway serves, nor to operators, nodes and the sandbox's own routes.
 //
-// What the services declare is also the OpenAPI document at /openapi.json, together with the
-// routes that the gateway answers itself (document.go), and at /openapi-3.0.json; /docs is a page that
-// shows it. All are written once, in New, and are public.
+// The operations that the services declare, and those that the gateway serves itself (document.go),
+// are documented at /openapi.json, at /openapi-3.0.json, and as a page at /docs. All are public, and
+// are written once, in New.
 //
 // Control also relays the outbox to the log (Run), and is the source of rights and keys for the
 // nodes: Source in this process, Nodes over HTTP. Background work of services is a Sweep, which
 // runs periodically, or a Worker, which does the jobs that changes have queued (store/jobs.go).
 //
-// huma keeps two settings per process, how errors are made and whether names are
-// compared in exact case; New sets them, the same for every Control.
+// huma keeps two settings per process: how errors are made, and whether names are case-sensitive.
+// New sets them, to the same values for every Control.
 package control
 
 import (
@@ -84,16 +83,16 @@ type Config struct {
 	Nodes *node.Service
 	// Tenants creates tenants for the admin listener.
 	Tenants *tenant.Service
-	// Ingest holds rows for the nodes; nil leaves that out.
+	// Ingest holds rows for the nodes; nil leaves that operation out.
 	Ingest *ingest.Service
 	// Packs seals before a signing key is revoked; nil seals nothing.
 	Packs *proof.Service
 	// Sandbox lets operators rotate the secret of its cookies, and counts requests to unknown
 	// paths; nil: there is no sandbox.
 	Sandbox *sandbox.Service
-	// Services are all services that the API has, Keys and Tenants among them.
+	// Services are all services of the API, Keys and Tenants among them.
 	Services []Service
-	// Log is where Run relays the outbox to.
+	// Log is the log to which Run relays the outbox.
 	Log store.Appender
 	// Sweeps and Workers are the background work of services, which Run runs.
 	Sweeps  []Sweep
@@ -155,7 +154,7 @@ func New(cfg Config) (*Control, error) {
 		Sweep{Name: "forget old idempotency keys", Every: time.Minute, Do: cfg.DB.ForgetKeys},
 		Sweep{Name: "forget old failed jobs", Every: time.Hour, Do: cfg.DB.ForgetJobs},
 	)
-	speakOurErrors()
+	useContractErrors()
 	c := &Control{
 		cfg:   cfg,
 		door:  newDoor(cfg, seconds, byKey(keys{cfg.DB}, cfg.Now)),
@@ -182,8 +181,8 @@ func New(cfg Config) (*Control, error) {
 	return c, nil
 }
 
-// Handler serves every route of the services. It expects one trusted hop before it,
-// the gateway, and authenticates for itself.
+// Handler serves every route of the services. It expects one trusted hop before it, the gateway,
+// but authenticates requests itself.
 func (c *Control) Handler() http.Handler { return c.door }
 
 // Admin serves /admin/…, for holders of the admin token, on a listener that is not public.
@@ -219,7 +218,7 @@ func (c *Control) Run(ctx context.Context) error {
 
 func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Relay(ctx, c.cfg.Log) }
 
-// Tables are those of all services, what refers to others before them.
+// Tables are the tables of all services; a table that refers to another comes before it.
 var Tables = slices.Concat(
 	webhook.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
 )

@@ -252,7 +252,7 @@ func send(t *testing.T, to http.Handler, key, method, path, body string, headers
 	return answer{t, w.Code, w.Header(), strings.TrimSpace(string(text))}
 }
 
-// documents are those of the handlers that a test has asked, nil of one that has none.
+// documents are the documents of the handlers that a test has called, nil for one that has none.
 var documents sync.Map
 
 // documentOf is what a handler's own document says of its operations.

@@ -107,16 +107,16 @@ func TestDisputes(t *testing.T) {
 	require.Len(t, listed("limit=1"), 1)
 	require.Empty(t, get[[]any](t, h.call(stranger, "GET", "/v1/disputes?receiptId="+mine, "").ok(), "disputes"))
 
-	var told []string
+	var seen []string
 	for _, e := range h.events(tenantID) {
 		if e.Subject.Kind == "dispute" {
 			var data struct{ ActingOrgID, AssertedBy string }
 			require.NoError(t, json.Unmarshal(e.Data, &data))
 			require.Equal(t, "org_acme", data.AssertedBy, e.Type)
-			told = append(told, e.Type+" "+data.ActingOrgID)
+			seen = append(seen, e.Type+" "+data.ActingOrgID)
 		}
 	}
 	require.Equal(t, []string{
 		"dispute.opened org_acme", "dispute.opened org_c", "dispute.investigation_started org_acme", "dispute.responded org_d", "dispute.resolved org_acme",
-	}, told)
+	}, seen)
 }

@@ -22,11 +22,11 @@ var page embed.FS
 type docs struct {
 	document, catalogue []byte
 	page, gatePage      html
-	// older makes the document in OpenAPI 3.0, when it is asked for first.
+	// older returns the document in OpenAPI 3.0, which the first request makes.
 	older func() ([]byte, error)
 }
 
-// html is a page, and the policy under which it runs.
+// html is a page with its Content-Security-Policy.
 type html struct {
 	text   []byte
 	policy string
@@ -40,7 +40,7 @@ type docsAnswer struct {
 	Body         []byte
 }
 
-// Routes adds them to the API. write has to come before the first request.
+// Routes adds the pages to the API. Call write before the first request.
 func (d *docs) Routes(a route.API) {
 	add := func(op route.Operation, answer func() (docsAnswer, error)) {
 		op.Method, op.Tag, op.Access = http.MethodGet, tagService, route.Public{}
@@ -68,12 +68,12 @@ func (d *docs) Routes(a route.API) {
 	addPage(route.Operation{ID: "get-docs", Path: "/docs", Summary: "Read this document as a page"}, &d.page)
 	addJSON(route.Operation{ID: "get-gate", Path: "/gate.json", Summary: "Get the constraint gate's rules",
 		Description: "The catalogue of the gate, without an envelope: substrates, rules that refuse, reasons for which nothing is billed, limits, telemetry fields and sources, " +
-			"written from the tables that the gate decides by; and for each substrate a delivery that is billed and one that each of its rules refuses. `/docs/gate` shows it as a page.",
+			"generated from the gate's own tables. For each substrate it has a delivery that is billed, and one that is refused for each rule. `/docs/gate` shows it as a page.",
 	}, func() ([]byte, error) { return d.catalogue, nil })
 	addPage(route.Operation{ID: "get-gate-page", Path: "/docs/gate", Summary: "Read the constraint gate's rules as a page"}, &d.gatePage)
 }
 
-// write makes documents and pages of what the API has declared and of the gate's tables.
+// write makes documents and pages from what the API has declared and from the gate's tables.
 func (d *docs) write(declared *huma.OpenAPI) (err error) {
 	if d.document, err = document(declared); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (d *docs) write(declared *huma.OpenAPI) (err error) {
 	return err
 }
 
-// pagePolicy lets a page load nothing but from this service, and run nothing but what is in it.
+// pagePolicy allows a page to connect to this service alone, and to run only its own script.
 func pagePolicy(style, script string) string {
 	return "default-src 'none'; connect-src 'self'; img-src data:; style-src " + hashSource(style) + "; script-src " + hashSource(script) +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

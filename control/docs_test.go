@@ -46,7 +46,7 @@ func TestGatePage(t *testing.T) {
 	served := h.call("", "GET", "/gate.json", "")
 	require.Equal(t, 200, served.status, "without a key")
 	require.Equal(t, "application/json", served.header.Get("Content-Type"))
-	var told struct {
+	var catalogue struct {
 		gate.Catalogue
 		Examples []struct {
 			Right    struct{ Substrate gate.Substrate }
@@ -57,9 +57,9 @@ func TestGatePage(t *testing.T) {
 			}
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(served.text), &told))
-	require.Equal(t, gate.NewCatalogue(), told.Catalogue, "nothing is lost on the way")
-	require.Len(t, told.Examples, gate.Substrates)
+	require.NoError(t, json.Unmarshal([]byte(served.text), &catalogue))
+	require.Equal(t, gate.NewCatalogue(), catalogue.Catalogue, "the catalogue is complete")
+	require.Len(t, catalogue.Examples, gate.Substrates)
 
 	page := html.UnescapeString(h.call("", "GET", "/docs/gate", "").text)
 	ids := map[string]bool{}
@@ -70,7 +70,7 @@ func TestGatePage(t *testing.T) {
 	for _, m := range regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		require.True(t, ids[m[1]], "a link leads to %s, which is nowhere", m[1])
 	}
-	for i, e := range told.Examples {
+	for i, e := range catalogue.Examples {
 		require.True(t, ids[e.Right.Substrate.String()], e.Right.Substrate)
 		require.True(t, e.Metering.Metered, e.Right.Substrate)
 		var codes []string
@@ -78,9 +78,9 @@ func TestGatePage(t *testing.T) {
 			codes = append(codes, r.Code)
 			require.Contains(t, r.Violations, r.Code, e.Right.Substrate)
 		}
-		require.Equal(t, told.Substrates[i].Refusals, codes, e.Right.Substrate)
+		require.Equal(t, catalogue.Substrates[i].Refusals, codes, e.Right.Substrate)
 	}
-	for _, r := range told.Refusals {
+	for _, r := range catalogue.Refusals {
 		require.True(t, ids[r.Code], r.Code)
 		require.Contains(t, page, r.Reference)
 		for _, c := range r.Conditions {
@@ -90,14 +90,14 @@ func TestGatePage(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range told.Suppressions {
+	for _, s := range catalogue.Suppressions {
 		require.True(t, ids[s.Reason], s.Reason)
 		require.Contains(t, page, s.Reference)
 	}
-	for _, f := range told.Fields {
+	for _, f := range catalogue.Fields {
 		require.Contains(t, page, f.Meaning)
 	}
-	for _, l := range told.Limits {
+	for _, l := range catalogue.Limits {
 		require.Contains(t, page, l.Meaning)
 	}
 }

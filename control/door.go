@@ -27,22 +27,22 @@ import (
 type door struct {
 	mux *http.ServeMux
 	api huma.API
-	// elsewhere adds to the document what other processes serve, and serves nothing.
+	// elsewhere documents what other processes serve, and serves nothing itself.
 	elsewhere huma.API
 	db        *store.DB
 	now       func() time.Time
 	logger    *slog.Logger
 	seconds   *prometheus.HistogramVec
 	faults    *faults
-	sandbox   *sandbox.Service // counts what is asked of it that is not there; may be nil
+	sandbox   *sandbox.Service // counts requests to its unknown paths; may be nil
 	// authenticate admits callers, by the operation's access.
 	authenticate authenticator
-	// undeclared are the operations that say nothing about who may call them here.
+	// undeclared has an error for each operation whose access the handler can't check.
 	undeclared []error
 }
 
-// A list that is required is never null; one that may be left out may be (acceptNull). It is
-// huma's one setting for all of a process.
+// A required list is never null; an optional one may be (acceptNull). huma has this setting once
+// per process.
 func init() { huma.DefaultArrayNullable = false }
 
 // newDoor returns a handler with an authenticator.
@@ -67,7 +67,7 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 	inner := humago.New(d.mux, c)
 	group := huma.NewGroup(inner)
 	group.UseSimpleModifier(func(op *huma.Operation) {
-		op.MaxBodyBytes, op.BodyReadTimeout = -1, -1 // readBody has done both
+		op.MaxBodyBytes, op.BodyReadTimeout = -1, -1 // readBody enforces both
 		if authenticate(route.Of(op).Access) == nil {
 			d.undeclared = append(d.undeclared, fmt.Errorf("operation %q declares no access that this listener grants", op.OperationID))
 		}
@@ -77,13 +77,13 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 	return d
 }
 
-// exchange is what belongs to one request and its answer.
+// exchange is the state of one request and its response.
 type exchange struct {
 	requestID string
 	logger    *slog.Logger
 	faults    *faults
 	operation *huma.Operation // nil until the request has reached one
-	schemas   huma.Registry   // that its body's schema refers to
+	schemas   huma.Registry   // has the schemas to which the body's schema refers
 	body      []byte          // kept for operations that look for further faults
 }
 
@@ -106,8 +106,8 @@ func (x *exchange) fault(message string, attrs ...any) {
 	x.faults.log(x.logger, x.operationID(), message, attrs...)
 }
 
-// ServeHTTP gives the request its id and calls its operation. It answers itself if there is none,
-// or if the operation panics.
+// ServeHTTP gives the request its id and calls its operation. It responds itself if there is no
+// operation, or if the operation panics.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := d.now()
 	id := r.Header.Get(api.HeaderRequestID)
@@ -118,31 +118,30 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults, schemas: d.api.OpenAPI().Components.Schemas}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
-	answer := &answerWriter{ResponseWriter: w}
-	defer d.observe(x, r, answer, began)
-	defer x.recover(answer, r)
+	response := &responseWriter{ResponseWriter: w}
+	defer d.observe(x, r, response, began)
+	defer x.recover(response, r)
 
-	// The mux would answer an unclean path by a redirection, and no id has what the
-	// database can't look for.
+	// The mux would redirect an unclean path, and the database can't store every character.
 	if path.Clean(r.URL.Path) != r.URL.Path || !store.Storable(r.URL.Path) {
-		d.refuseUnmatched(answer, r, unknownPath())
+		d.refuseUnmatched(response, r, unknownPath())
 		return
 	}
 	if h, pattern := d.mux.Handler(r); pattern == "" {
 		var p probe
 		h.ServeHTTP(&p, r)
 		if p.status == http.StatusMethodNotAllowed {
-			answer.Header().Set("Allow", p.Header().Get("Allow"))
-			d.refuseUnmatched(answer, r, &api.Error{Code: api.BadRequest, HTTPStatus: p.status, Message: "the path does not have this method"})
+			response.Header().Set("Allow", p.Header().Get("Allow"))
+			d.refuseUnmatched(response, r, &api.Error{Code: api.BadRequest, HTTPStatus: p.status, Message: "the path does not have this method"})
 			return
 		}
-		d.refuseUnmatched(answer, r, unknownPath())
+		d.refuseUnmatched(response, r, unknownPath())
 		return
 	}
-	d.mux.ServeHTTP(answer, r)
+	d.mux.ServeHTTP(response, r)
 }
 
-// refuseUnmatched answers requests without an operation. In the sandbox they count towards the
+// refuseUnmatched responds to requests without an operation. In the sandbox they count towards the
 // limits.
 func (d *door) refuseUnmatched(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if d.sandbox != nil && sandbox.Owns(r.URL.Path) {
@@ -160,15 +159,15 @@ func unknownPath() *api.Error {
 	return &api.Error{Code: api.ResourceNotFound, Message: "there is nothing under this path"}
 }
 
-// recover answers for a handler that panicked. If the response has begun, it is aborted, so that it
-// can't be taken for a complete one.
-func (x *exchange) recover(w *answerWriter, r *http.Request) {
+// recover responds for a handler that panicked. If the response has begun, it is aborted, so that
+// it can't be taken for a complete one.
+func (x *exchange) recover(w *responseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	if err, ok := p.(error); ok && (errors.Is(err, http.ErrAbortHandler) || r.Context().Err() != nil) {
-		panic(http.ErrAbortHandler) // the caller is gone
+		panic(http.ErrAbortHandler) // the caller has disconnected
 	}
 	x.fault("a handler panicked", "err", fmt.Sprint(p), "method", r.Method, "stack", string(debug.Stack()))
 	if w.status != 0 {
@@ -177,20 +176,20 @@ func (x *exchange) recover(w *answerWriter, r *http.Request) {
 	writeError(w, r, api.From(errors.New("panic")))
 }
 
-// answerWriter knows the status of an answer that has begun.
-type answerWriter struct {
+// responseWriter records the status of a response that has begun.
+type responseWriter struct {
 	http.ResponseWriter
 	status int // 0: not begun
 }
 
-func (w *answerWriter) WriteHeader(status int) {
+func (w *responseWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *answerWriter) Write(b []byte) (int, error) {
+func (w *responseWriter) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
@@ -198,9 +197,9 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 }
 
 // Unwrap is for http.ResponseController.
-func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// probe takes the mux's own answer, to see what it would have been.
+// probe records the status and headers of the mux's own response, and discards its body.
 type probe struct {
 	header http.Header
 	status int

@@ -11,8 +11,8 @@ import (
 	"muniment/control/store"
 )
 
-// TestDroppedWhileRead drops tenants that are being read: each is answered whole, until
-// the record, or the key, is not known any more.
+// TestDroppedWhileRead drops tenants that are being read: each response is complete, until the record
+// or the key no longer exists.
 func TestDroppedWhileRead(t *testing.T) {
 	h := newFixture(t)
 	for range 25 {

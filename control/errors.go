@@ -20,13 +20,13 @@ import (
 	"muniment/gateway/api"
 )
 
-// ourErrors guards the settings that huma keeps per process.
-var ourErrors sync.Once
+// humaSettings guards the settings that huma keeps per process.
+var humaSettings sync.Once
 
-// speakOurErrors makes huma use the contract's errors, and validate names in exact case, as the
+// useContractErrors makes huma use the contract's errors, and compare names case-sensitively, as the
 // decoder does. The settings hold no state.
-func speakOurErrors() {
-	ourErrors.Do(func() {
+func useContractErrors() {
+	humaSettings.Do(func() {
 		huma.ValidateStrictCasing = true
 		huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 			return translate(status, message, errs, nil)
@@ -37,19 +37,19 @@ func speakOurErrors() {
 				errs = append(errs, x.furtherFaults(ctx.Context())...)
 			}
 			e := translate(status, message, errs, x)
-			var answer huma.StatusError = e
+			var response huma.StatusError = e
 			if refuse := route.Of(ctx.Operation()).Refuse; refuse != nil {
-				answer = refuse(e, errs)
+				response = refuse(e, errs)
 			}
-			if ok && isFault(answer, e) {
+			if ok && isFault(response, e) {
 				x.fault("a request failed", "err", errors.Join(errs...))
 			}
-			return answer
+			return response
 		}
 	})
 }
 
-// translate makes the contract's error of one of huma's. x may be nil.
+// translate turns an error of huma into the contract's. x may be nil.
 func translate(status int, message string, errs []error, x *exchange) *api.Error {
 	for _, err := range errs {
 		if _, ok := errors.AsType[*api.Error](err); ok {
@@ -60,7 +60,7 @@ func translate(status int, message string, errs []error, x *exchange) *api.Error
 	case store.Away(err):
 		return api.Unavailable(api.DatabaseUnavailable, "control's database does not answer", time.Second)
 	case errors.Is(err, store.ErrWentBack):
-		return api.Unavailable(api.DatabaseUnavailable, "control's database has gone back to an older state: an operator has to look", time.Minute)
+		return api.Unavailable(api.DatabaseUnavailable, "control's database was replaced by an older copy: an operator has to resolve this", time.Minute)
 	case status == http.StatusInternalServerError && store.Unreachable(err):
 		return api.Unavailable(api.EngineUnavailable, "the log or the warehouse does not answer", time.Second)
 	}
@@ -83,14 +83,14 @@ func translate(status int, message string, errs []error, x *exchange) *api.Error
 	return api.From(errors.Join(errs...))
 }
 
-// faultsOf reads huma's validation errors. It names a fault by the field, without
-// the part of the request that the field is in, and never repeats its value. What is wrong
-// with the items of a list that is itself at fault is left out: huma looks at all of them.
+// faultsOf reads huma's validation errors. It names a fault by the field, without the part of the
+// request that the field is in, and never repeats its value. If a list itself is at fault, faults of
+// its items, all of which huma reports, are left out.
 //
-// What huma finds wrong with an object where one may be is that it lacks a member. huma says
-// which in the message alone: x knows them.
+// A fault of an object is that a member is missing. huma names the member only in its message, so
+// the names come from x.absent.
 func faultsOf(errs []error, x *exchange) (faults []api.ValidationError) {
-	list, named := "", map[string]int{} // how many members were named, by the object's place
+	list, named := "", map[string]int{} // how many missing members were named, by the object's location
 	found := map[string]bool{}
 	for _, err := range errs {
 		if f, ok := errors.AsType[furtherFault](err); ok && !found[f.Field] {
@@ -108,7 +108,7 @@ func faultsOf(errs []error, x *exchange) (faults []api.ValidationError) {
 			f, named[d.Location] = api.MissingField(strings.TrimPrefix(field+"."+absent[n], ".")), n+1
 		}
 		if found[f.Field] {
-			continue // one fault a field
+			continue // one fault per field
 		}
 		found[f.Field] = true
 		faults = append(faults, f)
@@ -116,7 +116,7 @@ func faultsOf(errs []error, x *exchange) (faults []api.ValidationError) {
 	return faults
 }
 
-// furtherFaults are those that the operation finds in a body which its schema has refused.
+// furtherFaults are the faults that the operation finds in a body that its schema has refused.
 func (x *exchange) furtherFaults(ctx context.Context) (errs []error) {
 	if x == nil || x.body == nil {
 		return nil
@@ -132,8 +132,8 @@ type furtherFault api.ValidationError
 
 func (f furtherFault) Error() string { return f.Field + ": " + f.Message }
 
-// absent are the required members that an object of the body lacks, in the order in which huma
-// finds them; none of anything else.
+// absent lists the required members that an object of the body lacks, in the order in which huma
+// finds them. It is empty if d is not about such an object.
 func (x *exchange) absent(d *huma.ErrorDetail) (names []string) {
 	object, ok := d.Value.(map[string]any)
 	place, inBody := strings.CutPrefix(d.Location, "body")
@@ -162,7 +162,7 @@ func (x *exchange) absent(d *huma.ErrorDetail) (names []string) {
 	return names
 }
 
-// resolve is the schema that another one refers to, or itself.
+// resolve returns the schema that another one refers to, or that one itself.
 func resolve(known huma.Registry, schema *huma.Schema) *huma.Schema {
 	if schema != nil && schema.Ref != "" {
 		return known.SchemaFromRef(schema.Ref)
@@ -187,7 +187,7 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 	return &e, nil
 }
 
-// writeError answers requests that huma doesn't handle.
+// writeError responds to requests that huma doesn't handle.
 func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if x, ok := exchangeOf(r.Context()); ok {
 		e.RequestID = x.requestID
@@ -206,10 +206,10 @@ func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	}
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // the caller may be gone
+	_, _ = w.Write(text) // the caller may have disconnected
 }
 
-// faultEvery is how often a fault of one operation is logged at most.
+// faultEvery is the least time between two log lines about faults of one operation.
 const faultEvery = time.Second
 
 // faults logs internal faults. However often an operation fails, it is logged once in faultEvery,
@@ -227,7 +227,7 @@ type faults struct {
 // faultLine is the newest line about an operation.
 type faultLine struct {
 	at         time.Time
-	suppressed int // since then
+	suppressed int // faults since then that were not logged
 }
 
 func (f *faults) log(to *slog.Logger, operation, message string, attrs ...any) {
@@ -258,10 +258,10 @@ func (f *faults) due(operation string) (suppressed int, due bool) {
 	return suppressed, true
 }
 
-// isFault says whether a response, made of e, is an internal fault that is not logged elsewhere. A
-// 503 is deliberate, as when the sandbox is full, or is logged where an outage begins; an
-// unavailable engine of a read is only logged here.
-func isFault(answer huma.StatusError, e *api.Error) bool {
-	status := answer.GetStatus()
+// isFault says whether a response, made from e, is an internal fault that is not logged elsewhere. A
+// 503 is deliberate, for example when the sandbox is full, or is logged where an outage begins; but
+// a read that can't reach an engine is only logged here.
+func isFault(response huma.StatusError, e *api.Error) bool {
+	status := response.GetStatus()
 	return status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable || e.Reason == api.EngineUnavailable
 }

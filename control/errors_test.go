@@ -17,12 +17,12 @@ import (
 // TestWhichEngineIsAway: an engine that can't be reached is not taken for the database,
 // which its calls know.
 func TestWhichEngineIsAway(t *testing.T) {
-	told := func(err error) api.Reason {
+	reason := func(err error) api.Reason {
 		return translate(http.StatusInternalServerError, "", []error{fmt.Errorf("cannot answer: %w", err)}, nil).Reason
 	}
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	require.Equal(t, api.EngineUnavailable, told(refused))
-	require.Empty(t, told(syscall.ENOENT))
+	require.Equal(t, api.EngineUnavailable, reason(refused))
+	require.Empty(t, reason(syscall.ENOENT))
 
 	path, url := storetest.Place(t, t.TempDir())
 	if url == "" {
@@ -35,6 +35,6 @@ func TestWhichEngineIsAway(t *testing.T) {
 	defer db.Close()
 	wire.Cut()
 	_, err = store.One(t.Context(), db.Read(), "a tenant", store.Text, `SELECT tenant_id FROM tenants`)
-	require.Equal(t, api.DatabaseUnavailable, told(err))
-	require.Equal(t, api.DatabaseUnavailable, told(db.Ready(t.Context())))
+	require.Equal(t, api.DatabaseUnavailable, reason(err))
+	require.Equal(t, api.DatabaseUnavailable, reason(db.Ready(t.Context())))
 }

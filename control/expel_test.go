@@ -31,20 +31,20 @@ func TestExpelNode(t *testing.T) {
 	start().ok()
 	refused := expel(n.id, `{"reason":"not needed"}`).refused(409, api.StateConflict)
 	require.Contains(t, refused, "its spool may hold receipts")
-	require.Contains(t, refused, "for good: it signs nothing more")
+	require.Contains(t, refused, "it permanently stops signing")
 	events := h.events(api.SystemTenant)
-	told := events[len(events)-1]
-	require.Equal(t, "node.recalled", told.Type)
-	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, told.Subject)
-	require.JSONEq(t, `{"nodeId":"`+n.id+`","reason":"not needed"}`, string(told.Data))
+	last := events[len(events)-1]
+	require.Equal(t, "node.recalled", last.Type)
+	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, last.Subject)
+	require.JSONEq(t, `{"nodeId":"`+n.id+`","reason":"not needed"}`, string(last.Data))
 	keys, err := h.keys.SigningKeys(t.Context())
 	require.NoError(t, err)
 	for _, k := range keys.Keys {
 		require.Equal(t, k.NodeID == n.id, k.Leaving)
 	}
 	expel(n.id, "").refused(409, api.StateConflict)
-	require.Equal(t, events, h.events(api.SystemTenant), "asked once")
-	recalled := told
+	require.Equal(t, events, h.events(api.SystemTenant), "recalled once")
+	recalled := last
 	start().ok()
 	require.Contains(t, n.enrol(h, credential, newNewcomer(t).key, time.Now()).refused(409, api.StateConflict), "is to leave")
 
@@ -53,9 +53,9 @@ func TestExpelNode(t *testing.T) {
 	require.Equal(t, "REVOKED", get[string](t, get[[]any](t, v, "keys")[0].(map[string]any), "state"))
 	require.Equal(t, []string{"key.revoked", "node.expelled"}, h.newest(api.SystemTenant, 2))
 	events = h.events(api.SystemTenant)
-	told = events[len(events)-1]
-	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, told.Subject)
-	require.Contains(t, string(told.Data), `"reason":"stolen"`)
+	last = events[len(events)-1]
+	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, last.Subject)
+	require.Contains(t, string(last.Data), `"reason":"stolen"`)
 	require.Contains(t, start().refused(403, api.AuthInvalid), "the node "+n.id+" was expelled")
 	h.join(n.request(invitation)).refused(401, api.AuthInvalid)
 	require.Contains(t, h.join(n.request(h.invite())).refused(403, api.AuthInvalid), "was expelled")
@@ -88,7 +88,7 @@ func TestExpelNode(t *testing.T) {
 		}
 		for _, changed := range []bool{true, false} {
 			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-				again, err := node.Replay(t.Context(), tx, &told)
+				again, err := node.Replay(t.Context(), tx, &last)
 				require.Equal(t, changed, again, before)
 				return err
 			}))
@@ -109,8 +109,8 @@ func TestExpelNode(t *testing.T) {
 	h.join(n.request(h.invite())).refused(403, api.AuthInvalid)
 }
 
-// TestLeavingNodeGetsNoKey: a node that was asked to leave enrols none, and is refused, though
-// all its keys were revoked before or are since.
+// TestLeavingNodeGetsNoKey: a node that is to leave can't enrol a key, even if
+// all its keys were revoked before, or are revoked later.
 func TestLeavingNodeGetsNoKey(t *testing.T) {
 	for _, first := range []string{"revoked", "leaving"} {
 		t.Run(first+" first", func(t *testing.T) {
@@ -132,11 +132,11 @@ func TestLeavingNodeGetsNoKey(t *testing.T) {
 				revoke()
 			}
 			expelled := false
-			ask := func() {
+			expel := func() {
 				_, err := h.nodes.Expel(t.Context(), n.id, node.Expulsion{Revocation: signing.Revocation{Seal: func(_ context.Context, _, purpose string) ([]signing.Unsealed, error) {
 					require.Equal(t, sealer.PurposeReceipt, purpose)
-					told := n.enrolVouched(h, credential, next, nil, time.Now().Add(time.Second)).refused(409, api.StateConflict)
-					require.Contains(t, told, "is to leave")
+					message := n.enrolVouched(h, credential, next, nil, time.Now().Add(time.Second)).refused(409, api.StateConflict)
+					require.Contains(t, message, "is to leave")
 					v := start()
 					require.True(t, v.Last)
 					require.Len(t, v.SigningKeys, 1)
@@ -145,11 +145,11 @@ func TestLeavingNodeGetsNoKey(t *testing.T) {
 				}}}, store.ByOperator())
 				expelled = err == nil
 			}
-			ask()
+			expel()
 			if first == "leaving" {
 				require.False(t, expelled)
 				revoke()
-				ask()
+				expel()
 			}
 			require.True(t, expelled)
 			keys, err := h.keys.SigningKeys(t.Context())
@@ -174,21 +174,21 @@ func TestLeavingNodeDisownsNothing(t *testing.T) {
 	require.False(t, end.Before(signed))
 }
 
-// TestNodesTellOfTheirSpools with each question.
-func TestNodesTellOfTheirSpools(t *testing.T) {
+// TestNodesReportTheirSpools with each question.
+func TestNodesReportTheirSpools(t *testing.T) {
 	h := newFixtureOn(t, t.TempDir(), node.Config{Clock: func() time.Duration { return 0 }})
-	ask := func(credential, spooled string) answer {
+	poll := func(credential, spooled string) answer {
 		return send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":`+spooled+`}`)
 	}
 	n, other := newNewcomer(t), newNewcomer(t)
 	credential := h.admit(n, h.invite())
-	ask(credential, "5").ok()
-	ask(h.admit(other, h.invite()), "0").ok()
+	poll(credential, "5").ok()
+	poll(h.admit(other, h.invite()), "0").ok()
 	live, silent, err := h.nodes.Spooled(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{n.id: 5}, live)
 	require.Empty(t, silent)
-	ask(credential, "-1").refused(422, api.ValidationFailed)
+	poll(credential, "-1").refused(422, api.ValidationFailed)
 }
 
 // TestAbandonSpool: what was left in the spool of a node that is lost is named until an

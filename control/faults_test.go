@@ -138,7 +138,7 @@ func TestRequestsAreLoggedForDebug(t *testing.T) {
 	tenantID, key := p.tenant()
 	v, visited := p.visit()
 	p.call(key, "GET", "/v1/rights?limit=7", "").ok()
-	require.NotContains(t, p.logged.String(), "msg=request", "unless it is asked for")
+	require.NotContains(t, p.logged.String(), "msg=request", "only at debug level")
 	logged := new(bytes.Buffer)
 	p.reopen(func(cfg *control.Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -22,7 +22,7 @@ type gateCatalogue struct {
 	Examples []gateExample `json:"examples"`
 }
 
-// gateExample is a delivery on one substrate, which is metered as it says.
+// gateExample is a delivery on one substrate, with its metering.
 type gateExample struct {
 	Right struct {
 		Substrate gate.Substrate  `json:"substrate"`
@@ -34,11 +34,12 @@ type gateExample struct {
 		Basis      string `json:"basis"`
 		QuantityMs int64  `json:"quantityMs"`
 	} `json:"metering"`
-	// Refused has the example of each rule of the substrate.
+	// Refused has an example for each rule of the substrate.
 	Refused []refusedExample `json:"refused"`
 }
 
-// refusedExample is what the rule with this code refuses. Violations are the codes of all.
+// refusedExample is a delivery that the rule with this code refuses. Violations has the codes of
+// all rules that refuse it.
 type refusedExample struct {
 	Code       string          `json:"code"`
 	Delivery   api.Observation `json:"delivery"`
@@ -64,14 +65,14 @@ func newGateCatalogue() gateCatalogue {
 	return c
 }
 
-// observation is an example as the body of a delivery, under a right of any id.
+// observation is an example as the body of a delivery, with an arbitrary right.
 func observation(e *gate.Example, telemetry json.RawMessage) api.Observation {
 	return api.Observation{
 		RightID: "rgh_01M7Y45MG0YQ2E2D8Z1V5K3T9B", SpatialAnchorID: e.Anchor, DwellMs: e.DwellMs, SpatialPlacementID: &e.Placement, Telemetry: telemetry,
 	}
 }
 
-// decide is what the gate says of an example.
+// decide is the gate's decision on an example.
 func decide(e *gate.Example, telemetry json.RawMessage) (m gate.Metering, codes []string) {
 	var observed gate.Telemetry
 	right, err := gate.ParseRight(e.Substrate, []byte(e.Scope))
@@ -98,7 +99,7 @@ func (c *gateCatalogue) json() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// page shows the catalogue.
+// page renders the catalogue in the page's template.
 func (c *gateCatalogue) page(text, style, script string) ([]byte, error) {
 	examples := map[gate.Substrate]*gateExample{}
 	for i := range c.Examples {
@@ -128,7 +129,7 @@ func (c *gateCatalogue) page(text, style, script string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// where lists substrates, or the few that are missing.
+// where lists substrates, or names the few that are missing.
 func where(list []gate.Substrate) string {
 	var in, out []string
 	for s := range gate.Substrate(gate.Substrates) {
@@ -147,7 +148,7 @@ func where(list []gate.Substrate) string {
 	return strings.Join(in, ", ")
 }
 
-// condition is what follows "when".
+// condition is the text that follows "when".
 func condition(c gate.Condition) string {
 	text := strings.Join(c.When, " and ")
 	switch unless := strings.Join(c.Unless, " or "); {

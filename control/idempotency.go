@@ -26,39 +26,39 @@ import (
 )
 
 const (
-	// maxKept is the longest answer that is kept for retries, in bytes: all that are known
-	// to be longer are streamed, and none of those is of a POST.
+	// maxKept is the longest response that is kept for retries, in bytes. Responses that are
+	// known to be longer are streamed, and no POST has one.
 	maxKept = 1 << 20
-	// keepWait bounds how long the end of an attempt may take to write down.
+	// keepWait limits the time to record the end of an attempt.
 	keepWait = 5 * time.Second
 )
 
-// takesKey says whether requests of the operation may have an Idempotency-Key: those
-// that API keys may POST.
+// takesKey says whether requests of the operation may have an Idempotency-Key: they are POSTs with
+// an API key.
 func takesKey(op *huma.Operation) bool {
 	_, scoped := route.Of(op).Access.(route.Scope)
 	return scoped && op.Method == http.MethodPost
 }
 
-// describeKey says in the document that an operation takes an Idempotency-Key.
+// describeKey adds the Idempotency-Key to an operation in the document.
 func describeKey(op *huma.Operation) {
 	shortest, longest := 1, api.MaxIdempotencyKey
 	op.Parameters = append(op.Parameters, &huma.Param{
 		Name: api.HeaderIdempotencyKey, In: "header",
-		Description: "Visible ASCII. A retry with the same key and body gets the first answer again, for 24 hours; with another body it is 409.",
+		Description: "Visible ASCII. For 24 hours a retry with the same key and body gets the first response again; with another body it is 409.",
 		Schema:      &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest, Pattern: "^[!-~]*$", Examples: []any{"play-0001"}},
 	})
-	answer := op.Responses["200"]
-	if answer.Headers == nil {
-		answer.Headers = map[string]*huma.Header{}
+	success := op.Responses["200"]
+	if success.Headers == nil {
+		success.Headers = map[string]*huma.Header{}
 	}
-	answer.Headers[api.HeaderReplayed] = &huma.Header{
-		Description: "true when this is the first answer again", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}},
+	success.Headers[api.HeaderReplayed] = &huma.Header{
+		Description: "true if this is the first response again", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}},
 	}
 }
 
-// once is the middleware that answers requests with one Idempotency-Key once: see
-// package control.
+// once is the middleware that runs requests with the same Idempotency-Key only once: see package
+// control.
 func (d *door) once(ctx huma.Context, next func(huma.Context)) {
 	r, _ := humago.Unwrap(ctx)
 	keys := r.Header.Values(api.HeaderIdempotencyKey)
@@ -71,13 +71,13 @@ func (d *door) once(ctx huma.Context, next func(huma.Context)) {
 		d.refuse(ctx, err)
 		return
 	}
-	attempt, answer, err := d.db.Attempt(ctx.Context(), request.KeyedRequest)
+	attempt, kept, err := d.db.Attempt(ctx.Context(), request.KeyedRequest)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Reason == api.StorageFull && route.Of(ctx.Operation()).Stops {
-		next(ctx) // no space to keep a key must not keep in force what the request would stop
+		next(ctx) // a full disk must not prevent a stop
 		return
 	}
-	if err == nil && answer != nil {
-		err = request.replay(ctx, *answer)
+	if err == nil && kept != nil {
+		err = request.replay(ctx, *kept)
 	}
 	if err != nil {
 		d.refuse(ctx, err)
@@ -87,13 +87,12 @@ func (d *door) once(ctx huma.Context, next func(huma.Context)) {
 	}
 }
 
-// attempt answers a request that has its key for itself.
+// attempt runs a request that has claimed its key, and keeps the response or releases the key.
 func (d *door) attempt(ctx huma.Context, next func(huma.Context), request *keyedRequest, a *store.Attempt) {
-	w := &heldAnswer{plainContext: huma.WithContext(ctx, store.WithAttempt(ctx.Context(), a))}
+	w := &heldResponse{plainContext: huma.WithContext(ctx, store.WithAttempt(ctx.Context(), a))}
 	kept := false
 	end := func(do func(context.Context) error) {
-		// The caller may be gone, or have been answered at length: the key has to be free
-		// for his next attempt all the same.
+		// The request's context may have ended, but the key must be free for the next attempt.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx.Context()), keepWait)
 		defer cancel()
 		if err := do(ctx); err != nil {
@@ -101,7 +100,7 @@ func (d *door) attempt(ctx huma.Context, next func(huma.Context), request *keyed
 			if x, ok := exchangeOf(ctx); ok {
 				logger = x.logger
 			}
-			logger.Warn("cannot note how a request with an Idempotency-Key ended: a retry is refused", "err", err)
+			logger.Warn("cannot record the end of a request with an Idempotency-Key: retries are refused", "err", err)
 		}
 	}
 	defer func() {
@@ -117,15 +116,15 @@ func (d *door) attempt(ctx huma.Context, next func(huma.Context), request *keyed
 	w.send()
 }
 
-// keyedRequest is a request with an Idempotency-Key, and what protects its answer.
+// keyedRequest is a request with an Idempotency-Key, and the cipher for its response.
 type keyedRequest struct {
 	store.KeyedRequest
 	aead cipher.AEAD
 }
 
-// readKeyed reads a request's key. Everything that is kept of the request is hashed or
-// encrypted under the key and the caller's API key: the database holds neither, so that
-// it alone doesn't give away an answer that shows a secret, nor which key was used.
+// readKeyed reads a request's key. Everything that is kept of the request is hashed or encrypted
+// under keys derived from the Idempotency-Key and the caller's API key. The database has neither, so
+// it alone reveals neither a secret in a response nor which key was used.
 func readKeyed(ctx huma.Context, r *http.Request, keys []string) (*keyedRequest, error) {
 	if len(keys) > 1 || !api.Printable(keys[0], api.MaxIdempotencyKey) {
 		return nil, api.ErrIdempotencyKey
@@ -133,7 +132,7 @@ func readKeyed(ctx huma.Context, r *http.Request, keys []string) (*keyedRequest,
 	var body []byte
 	if ctx.Operation().RequestBody != nil {
 		var err error
-		if body, err = io.ReadAll(r.Body); err != nil { // readBody has put it there
+		if body, err = io.ReadAll(r.Body); err != nil { // which readBody has replaced
 			return nil, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -150,11 +149,11 @@ func readKeyed(ctx huma.Context, r *http.Request, keys []string) (*keyedRequest,
 	}
 	block, err := aes.NewCipher(secret[32:])
 	if err != nil {
-		return nil, fmt.Errorf("cannot encrypt the answer to an Idempotency-Key: %w", err)
+		return nil, fmt.Errorf("cannot encrypt the response to an Idempotency-Key: %w", err)
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		return nil, fmt.Errorf("cannot encrypt the answer to an Idempotency-Key: %w", err)
+		return nil, fmt.Errorf("cannot encrypt the response to an Idempotency-Key: %w", err)
 	}
 	return &keyedRequest{store.KeyedRequest{
 		TenantID:    auth.PrincipalFrom(ctx.Context()).TenantID,
@@ -163,50 +162,50 @@ func readKeyed(ctx huma.Context, r *http.Request, keys []string) (*keyedRequest,
 	}, aead}, nil
 }
 
-// seal makes the text that is kept of an answer.
-func (k *keyedRequest) seal(answer []byte) string {
-	return base64.RawURLEncoding.EncodeToString(k.aead.Seal(nil, nil, answer, []byte(k.KeyHash)))
+// seal encrypts a response as it is kept.
+func (k *keyedRequest) seal(response []byte) string {
+	return base64.RawURLEncoding.EncodeToString(k.aead.Seal(nil, nil, response, []byte(k.KeyHash)))
 }
 
-// replay answers as the first request was answered. All answers of 200 are JSON.
+// replay sends the first response again. All responses of 200 are JSON.
 func (k *keyedRequest) replay(ctx huma.Context, kept string) error {
 	sealed, err := base64.RawURLEncoding.DecodeString(kept)
 	if err != nil {
-		return fmt.Errorf("cannot read the answer kept for an Idempotency-Key: %w", err)
+		return fmt.Errorf("cannot read the response kept for an Idempotency-Key: %w", err)
 	}
-	answer, err := k.aead.Open(nil, nil, sealed, []byte(k.KeyHash))
+	response, err := k.aead.Open(nil, nil, sealed, []byte(k.KeyHash))
 	if err != nil {
-		return fmt.Errorf("cannot decrypt the answer kept for an Idempotency-Key: %w", err)
+		return fmt.Errorf("cannot decrypt the response kept for an Idempotency-Key: %w", err)
 	}
 	ctx.SetHeader(api.HeaderReplayed, "true")
 	ctx.SetHeader("Content-Type", jsonType)
 	ctx.SetStatus(http.StatusOK)
-	_, _ = ctx.BodyWriter().Write(answer) // the caller may be gone
+	_, _ = ctx.BodyWriter().Write(response) // the caller may have disconnected
 	return nil
 }
 
 type plainContext huma.Context
 
-// heldAnswer holds an answer back until it is kept.
-type heldAnswer struct {
+// heldResponse holds a response back until it is kept.
+type heldResponse struct {
 	plainContext
 	status int
 	body   bytes.Buffer
 }
 
 // Unwrap is for humago.Unwrap.
-func (w *heldAnswer) Unwrap() huma.Context { return w.plainContext }
+func (w *heldResponse) Unwrap() huma.Context { return w.plainContext }
 
-func (w *heldAnswer) SetStatus(status int) { w.status = status }
+func (w *heldResponse) SetStatus(status int) { w.status = status }
 
-func (w *heldAnswer) Status() int { return w.status }
+func (w *heldResponse) Status() int { return w.status }
 
-func (w *heldAnswer) BodyWriter() io.Writer { return &w.body }
+func (w *heldResponse) BodyWriter() io.Writer { return &w.body }
 
-// send lets go of the answer.
-func (w *heldAnswer) send() {
+// send sends the response.
+func (w *heldResponse) send() {
 	if w.status != 0 {
 		w.plainContext.SetStatus(w.status)
 	}
-	_, _ = w.plainContext.BodyWriter().Write(w.body.Bytes()) // the caller may be gone
+	_, _ = w.plainContext.BodyWriter().Write(w.body.Bytes()) // the caller may have disconnected
 }

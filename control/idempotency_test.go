@@ -83,7 +83,7 @@ type notebook struct {
 func newNotebook(t *testing.T) *notebook {
 	t.Helper()
 	b := &notebook{dir: t.TempDir()}
-	began := time.Now() // the clock stands still but for wait
+	began := time.Now() // only wait moves the clock
 	b.fixture = newFixtureOn(t, b.dir, node.Config{}, func() time.Time { return began.Add(time.Duration(b.ahead.Load())) })
 	b.service = &noted{db: b.db}
 	cfg := b.config()
@@ -109,7 +109,7 @@ func (b *notebook) notes() int64 {
 	return n
 }
 
-// replayed asks for the bytes of the first answer.
+// replayed requires the bytes of the first response.
 func (a answer) replayed(first answer) {
 	a.t.Helper()
 	require.Equal(a.t, first.text, a.text)
@@ -119,7 +119,7 @@ func (a answer) replayed(first answer) {
 	require.Empty(a.t, first.header.Get(api.HeaderReplayed))
 }
 
-// conflict asks for 409 with the words, and with Retry-After or without.
+// conflict requires a 409 with the words, with Retry-After if again.
 func (a answer) conflict(words string, again bool) {
 	a.t.Helper()
 	require.Contains(a.t, a.refused(409, api.StateConflict), words)
@@ -215,8 +215,7 @@ func TestOneOfManyWithOneIdempotencyKey(t *testing.T) {
 	}
 }
 
-// TestAnswerLost: a retry after a change whose response was lost is told so, and
-// changes nothing.
+// TestAnswerLost: a retry after a change whose response was lost is refused, and changes nothing.
 func TestAnswerLost(t *testing.T) {
 	for name, after := range map[string]func(ctx context.Context, leave func()) error{
 		"the answer panics": func(context.Context, func()) error { panic("broken") },
@@ -305,8 +304,7 @@ func TestStalledBeforeTheChange(t *testing.T) {
 	b.write("k", "two").replayed(second)
 }
 
-// TestKeptAnswersAreEncrypted: neither a new API key nor an Idempotency-Key stands in the
-// database.
+// TestKeptAnswersAreEncrypted: neither a new API key nor an Idempotency-Key is in the database.
 func TestKeptAnswersAreEncrypted(t *testing.T) {
 	b := newNotebook(t)
 	create := func(key string) answer {
@@ -361,14 +359,14 @@ func TestEveryPostTakesAnIdempotencyKey(t *testing.T) {
 	}
 }
 
-// TestInsideRequestsTakeNoIdempotencyKey: the sandbox acts for its visitors by itself.
+// TestInsideRequestsTakeNoIdempotencyKey: the sandbox's own requests to /v1 have none.
 func TestInsideRequestsTakeNoIdempotencyKey(t *testing.T) {
 	b := newNotebook(t)
 	var caller auth.Principal
 	b.service.before = func(ctx context.Context) error { caller = auth.PrincipalFrom(ctx); return nil }
 	b.write("k", "one").ok()
 	for range 2 {
-		status, text, err := b.control.Ask(t.Context(), caller, "POST", "/v1/notes", []byte(`{"text":"one"}`))
+		status, text, err := b.control.Call(t.Context(), caller, "POST", "/v1/notes", []byte(`{"text":"one"}`))
 		require.NoError(t, err)
 		require.Equal(t, 200, status, string(text))
 	}

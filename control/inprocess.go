@@ -10,12 +10,12 @@ import (
 	"muniment/gateway/auth"
 )
 
-// inProcess is the context key of a caller within this process. No request from outside has it.
+// inProcess is the context key of a caller within this process. Requests from outside never have it.
 type inProcess struct{}
 
-// Ask answers a request as if its caller had sent it with a key, with the same checks and the same
-// response. An error means that there was no complete response.
-func (c *Control) Ask(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, answer []byte, err error) {
+// Call serves a request as if the caller had sent it with its API key, with the same checks and the
+// same response. An error means that there was no complete response.
+func (c *Control) Call(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, response []byte, err error) {
 	r, err := http.NewRequestWithContext(context.WithValue(ctx, inProcess{}, caller), method, target, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, fmt.Errorf("cannot request %s %s: %w", method, target, err)

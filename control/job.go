@@ -12,28 +12,29 @@ import (
 	"muniment/control/store"
 )
 
-// Worker does the jobs of one kind, in every process that has it: see store's jobs.go for
-// what a job is, and how to add one.
+// Worker does the jobs of one kind, in every process that has it: store/jobs.go says what a job is,
+// and how to add one.
 type Worker struct {
-	// Kind is that of the jobs.
+	// Kind is the kind of the jobs.
 	Kind string
-	// Do does a job. It may have been begun before: job.Progress says how far. Once ctx is done it
-	// returns soon: the process stops, or has lost the lease. What it writes in a change, it writes
-	// behind job.Hold. An error has it done again later; a JobFailure says more.
+	// Do does a job, of which an earlier attempt may have done a part: see job.Progress. It must
+	// return soon after ctx is done, which means that the process stops or has lost the lease. In
+	// each change it calls job.Hold before it writes. After an error the job is retried later; a
+	// JobFailure says more.
 	Do func(ctx context.Context, job *store.Job) error
 	// Failed records, in the change that fails a job, what this means for the service; nil writes
 	// nothing.
 	Failed func(ctx context.Context, tx *store.Tx, job *store.Job, code string) error
 	// AtOnce is how many jobs this process does at a time. Default 4.
 	AtOnce int
-	// Attempts is how often a job is begun at most. Default 10.
+	// Attempts is the most attempts at a job. Default 10.
 	Attempts int
 }
 
-// JobFailure is an error with a code, which the job keeps.
+// JobFailure is an error with a code, which is stored with the job.
 type JobFailure struct {
 	Code string
-	// Final gives the job up, however many attempts are left.
+	// Final fails the job even if attempts are left.
 	Final bool
 	Err   error
 }
@@ -46,15 +47,15 @@ const (
 	jobLease = 30 * time.Second
 	// lookForJobs is how often a worker polls for jobs.
 	lookForJobs = time.Second
-	// stopJobs is how long a stop waits for jobs to return, and endJob for the database to
-	// take down how one ended.
+	// stopJobs is how long a stop waits for jobs to return, and endJob how long it may take to
+	// record the end of one.
 	stopJobs = 10 * time.Second
 	endJob   = 3 * time.Second
 )
 
 func (w *Worker) validate() error {
 	if w.Kind == "" || w.Do == nil || w.AtOnce < 0 || w.Attempts < 0 {
-		return fmt.Errorf("the worker %q has no Kind or no Do, or less than none of something", w.Kind)
+		return fmt.Errorf("the worker %q has no Kind or no Do, or a negative AtOnce or Attempts", w.Kind)
 	}
 	if w.AtOnce == 0 {
 		w.AtOnce = 4
@@ -65,15 +66,16 @@ func (w *Worker) validate() error {
 	return nil
 }
 
-// retryAfter is the delay after an attempt: from 1 s on twice as long each time, 10 minutes
-// at most; and up to a half less, so that what failed together is not tried together.
+// retryAfter is the delay after an attempt: 1 s after the first, doubled after each further one, at
+// most 10 minutes, and shortened at random by up to a half, so that jobs that failed together are
+// not retried together.
 func retryAfter(attempt int) time.Duration {
 	d := min(time.Second<<min(attempt-1, 10), 10*time.Minute)
 	return d - rand.N(d/2)
 }
 
-// work does the jobs of a kind until ctx is done. Jobs that run for too long then are left to end
-// with their leases.
+// work does the jobs of a kind until ctx is done. A job that does not return within stopJobs after
+// that is left to others once its lease ends.
 func (c *Control) work(ctx context.Context, w Worker) error {
 	tick := time.NewTicker(lookForJobs)
 	defer tick.Stop()
@@ -117,16 +119,17 @@ func (c *Control) stopJobs(busy *sync.WaitGroup, kind string) {
 	select {
 	case <-ended:
 	case <-time.After(stopJobs):
-		c.cfg.Logger.Error("jobs do not stop; others may begin them once their leases are over", "worker", kind)
+		c.cfg.Logger.Error("jobs did not stop in time: other processes may repeat them once their leases end", "worker", kind)
 	}
 }
 
-// do does a job and writes down how it ended. What can't be written down ends with the lease.
+// do does a job and records its end. If that can't be recorded, the job is repeated once its lease
+// ends.
 func (c *Control) do(ctx context.Context, w Worker, job *store.Job) {
 	logger := c.cfg.Logger.With("kind", job.Kind, "jobId", job.ID, "tenantId", job.TenantID, "attempt", job.Attempts)
 	var err error
 	if job.Attempts > w.Attempts {
-		err = &JobFailure{Code: store.JobWorkerLost, Final: true, Err: errors.New("each process that has begun it was lost")}
+		err = &JobFailure{Code: store.JobWorkerLost, Final: true, Err: errors.New("the process of every attempt was lost")}
 	} else {
 		err = keeping(ctx, w, job)
 	}
@@ -142,7 +145,7 @@ func (c *Control) do(ctx context.Context, w Worker, job *store.Job) {
 	case stopping:
 		err = job.Release(ctx)
 	case failure.Final || job.Attempts >= w.Attempts:
-		logger.Error("a job failed for good", "code", failure.Code, "err", err)
+		logger.Error("a job failed and is not retried", "code", failure.Code, "err", err)
 		var also func(context.Context, *store.Tx) error
 		if w.Failed != nil {
 			also = func(ctx context.Context, tx *store.Tx) (err error) {
@@ -158,11 +161,11 @@ func (c *Control) do(ctx context.Context, w Worker, job *store.Job) {
 		err = job.Retry(ctx, failure.Code, retryAfter(job.Attempts))
 	}
 	if err != nil {
-		logger.Warn("the end of a job could not be recorded: the next holder of its lease repeats it", "err", err)
+		logger.Warn("cannot record the end of a job: the next holder of its lease repeats it", "err", err)
 	}
 }
 
-// keeping does a job while the lease is kept. The error is ErrStale if it was lost.
+// keeping does a job and renews its lease meanwhile. The error is ErrStale if the lease was lost.
 func keeping(ctx context.Context, w Worker, job *store.Job) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
@@ -181,16 +184,16 @@ func keeping(ctx context.Context, w Worker, job *store.Job) (err error) {
 	return w.Do(ctx, job)
 }
 
-// recovered is deferred around a service's work: a panic in one job must not end the process, which
-// would begin it again.
+// recovered is deferred around a service's work: a panic in a job must not end the process, since
+// the job would be repeated and end the next one, too.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 	}
 }
 
-// keep keeps the lease until ctx is done, or cancels it: when another process has the job,
-// and when one may have it, as the database has not answered for so long.
+// keep renews the lease until ctx is done. It cancels ctx when another process has the job, and when
+// another may have it because the database has not answered for jobLease.
 func keep(ctx context.Context, cancel context.CancelCauseFunc, job *store.Job) {
 	tick := time.NewTicker(jobLease / 3)
 	defer tick.Stop()
@@ -214,19 +217,19 @@ func keep(ctx context.Context, cancel context.CancelCauseFunc, job *store.Job) {
 	}
 }
 
-// Sweep is periodic work of a service: it does what there is to do by now. Any number of processes
-// do it at once, so each of its changes has to look again whether there is something to do. What
-// has to be done once, and finished, is a job.
+// Sweep is periodic work of a service: it does everything that is due. Several processes may do it
+// at once, so each of its changes has to check again that there is something to do. Work that must
+// be done once and finished is a job.
 type Sweep struct {
-	// Name says in the log what fails.
+	// Name is the sweep's name in the log.
 	Name string
 	// Every is the time between two beginnings; more than 0.
 	Every time.Duration
-	// Do does what there is to do by now, and returns soon once its context is done.
+	// Do does everything that is due, and returns soon after its context is done.
 	Do func(context.Context) error
 }
 
-// repeat runs a sweep until ctx is done. A failure is logged once and retried.
+// repeat runs a sweep until ctx is done. Of repeated failures only the first is logged.
 func (c *Control) repeat(ctx context.Context, s Sweep) error {
 	ticker := time.NewTicker(s.Every)
 	defer ticker.Stop()
@@ -244,7 +247,8 @@ func (c *Control) repeat(ctx context.Context, s Sweep) error {
 	}
 }
 
-// logFailing logs that something begins to fail, or works again.
+// logFailing logs the first of repeated failures, and the first success after them. It returns
+// whether err is a failure.
 func (c *Control) logFailing(failing bool, err error, what, name string) bool {
 	switch {
 	case err != nil && !failing:

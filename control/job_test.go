@@ -116,7 +116,7 @@ func TestJobIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestGivingUpPanics: it is tried again as what was lost, and the process goes on.
+// TestGivingUpPanics: the job is retried like one whose process was lost, and the process survives.
 func TestGivingUpPanics(t *testing.T) {
 	inWorkshop(t, func(s *workshop) {
 		var codes []string
@@ -180,14 +180,13 @@ func TestJobIsGivenUp(t *testing.T) {
 				require.Equal(t, store.JobFailed, job.State)
 				require.Equal(t, c.code, job.Code)
 				require.Equal(t, c.attempts, job.Attempts)
-				require.Equal(t, 1, s.logged("a job failed for good"))
+				require.Equal(t, 1, s.logged("a job failed and is not retried"))
 			})
 		})
 	}
 }
 
-// TestJobIsTakenOver once the process that had it can't have it any more: not from one that
-// is alive.
+// TestJobIsTakenOver once the lease of its process has ended, and not from a process that renews it.
 func TestJobIsTakenOver(t *testing.T) {
 	inWorkshop(t, func(s *workshop) {
 		s.enqueue("")
@@ -223,8 +222,8 @@ func TestJobIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestWorkerStops: what it does is given back, and was no attempt; who does not listen is
-// left behind.
+// TestWorkerStops: a stop releases jobs without counting an attempt, and does not wait for a job that
+// does not return.
 func TestWorkerStops(t *testing.T) {
 	inWorkshop(t, func(s *workshop) {
 		deaf := make(chan struct{})
@@ -245,15 +244,15 @@ func TestWorkerStops(t *testing.T) {
 		synctest.Wait()
 		fire()
 		require.Equal(t, stopJobs, time.Since(began))
-		require.Equal(t, 1, s.logged("jobs do not stop"))
+		require.Equal(t, 1, s.logged("jobs did not stop in time"))
 		require.Equal(t, store.JobLeased, s.jobs()[0].State)
 		close(deaf)
 		synctest.Wait()
 	})
 }
 
-// TestWorkerIsBounded, goes on with the next as soon as it can, and one that is stuck keeps
-// no other lane waiting.
+// TestWorkerIsBounded: a worker does AtOnce jobs at a time, continues with the next as soon as one
+// ends, and a job that hangs does not delay the others.
 func TestWorkerIsBounded(t *testing.T) {
 	inWorkshop(t, func(s *workshop) {
 		var mu sync.Mutex

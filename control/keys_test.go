@@ -55,7 +55,7 @@ func TestRotateAPIKey(t *testing.T) {
 	snapshot, err := store.Newest(t.Context(), h.db, api.Keys, oldID)
 	require.NoError(t, err)
 	require.True(t, snapshot.ExpiresAt.Equal(end))
-	require.Contains(t, h.call(key, "POST", "/v1/api-keys/"+oldID+"/rotate", "").refused(409, api.StateConflict), nextID+" took over")
+	require.Contains(t, h.call(key, "POST", "/v1/api-keys/"+oldID+"/rotate", "").refused(409, api.StateConflict), "its successor is "+nextID)
 
 	// Without an overlap the old one ends at once.
 	third := h.call(next, "POST", "/v1/api-keys/"+nextID+"/rotate", `{"overlapSeconds":0}`).ok()
@@ -63,15 +63,15 @@ func TestRotateAPIKey(t *testing.T) {
 	h.call(get[string](t, third, "apiKey"), "GET", "/v1/tenant", "").ok()
 
 	require.Equal(t, []string{"tenant.created", "key.created", "key.rotated", "key.rotated"}, h.newest(tenantID, 4))
-	told := h.events(tenantID)[2]
-	require.Equal(t, sealer.Ref{Kind: "key", ID: oldID}, told.Subject)
-	require.Contains(t, string(told.Data), `"successor":{"createdAt"`)
-	require.NotContains(t, string(told.Data), next[len(next)-52:len(next)-9], "no secret in an event")
-	require.NotContains(t, string(told.Data), "ecretHash")
+	rotated := h.events(tenantID)[2]
+	require.Equal(t, sealer.Ref{Kind: "key", ID: oldID}, rotated.Subject)
+	require.Contains(t, string(rotated.Data), `"successor":{"createdAt"`)
+	require.NotContains(t, string(rotated.Data), next[len(next)-52:len(next)-9], "no secret in an event")
+	require.NotContains(t, string(rotated.Data), "ecretHash")
 }
 
-// TestKeyInForce: who took over in rotations goes on for a key, and nobody for one that was
-// revoked or has ended by itself.
+// TestKeyInForce: the work of a key continues under its successor, and not if it was revoked or has
+// expired without one.
 func TestKeyInForce(t *testing.T) {
 	h := newFixture(t)
 	_, first := h.tenant("keys:write", "rights:read")
@@ -83,13 +83,13 @@ func TestKeyInForce(t *testing.T) {
 		return get[string](t, made, "apiKey"), get[string](t, made, "key", "keyId")
 	}
 	second, secondID := rotate(first, firstID, "3600")
-	require.Equal(t, firstID, h.inForce(firstID, now), "it works on")
+	require.Equal(t, firstID, h.inForce(firstID, now), "it still works")
 	require.Equal(t, secondID, h.inForce(firstID, now.Add(2*time.Hour)))
 	third, thirdID := rotate(second, secondID, "0")
 	require.Equal(t, thirdID, h.inForce(firstID, now.Add(2*time.Hour)))
 
 	h.call(third, "DELETE", "/v1/api-keys/"+thirdID, "").ok()
-	require.Equal(t, firstID, h.inForce(firstID, now.Add(2*time.Hour)), "who went on is revoked")
+	require.Equal(t, firstID, h.inForce(firstID, now.Add(2*time.Hour)), "the last successor is revoked")
 	require.Equal(t, secondID, h.inForce(secondID, now.Add(2*time.Hour)))
 
 	_, key := h.tenant("keys:write", "rights:read")
@@ -132,7 +132,7 @@ func TestRotateAPIKeyRefuses(t *testing.T) {
 	rotate(key, "key_00000000000000000000000000", "").refused(404, api.ResourceNotFound)
 }
 
-// TestSuccessorLivesAsLong: a rotation does not turn a key with an end into one
+// TestSuccessorLivesAsLong: a rotation does not change a key with an end into one
 // without, nor does an overlap lengthen a life.
 func TestSuccessorLivesAsLong(t *testing.T) {
 	h := newFixture(t)
@@ -287,7 +287,7 @@ func TestKeyMakesNoneOnceItHasEnded(t *testing.T) {
 	require.NoError(t, err)
 	h.admin("POST", "/admin/api-keys/"+me+"/revoke", "").ok()
 	for path, body := range map[string]string{"/v1/api-keys": `{"label":"late"}`, "/v1/api-keys/" + other + "/rotate": ""} {
-		status, text, err := h.control.Ask(t.Context(), auth.Principal{Key: letIn}, "POST", path, []byte(body))
+		status, text, err := h.control.Call(t.Context(), auth.Principal{Key: letIn}, "POST", path, []byte(body))
 		require.NoError(t, err)
 		require.Equal(t, 401, status, string(text))
 	}
@@ -328,11 +328,11 @@ func TestRevokeNamesMadeKeys(t *testing.T) {
 			"first": stolenID, "of the first": first, "of the gone": gone, "rotated by the thief": stolenID,
 		}[made["label"].(string)], made["createdBy"])
 	}
-	require.Equal(t, revoked, revoke(stolenID), "asked again they are named again")
+	require.Equal(t, revoked, revoke(stolenID), "a second revocation names them again")
 	require.Equal(t, []string{"of the first"}, labels(revoke(first)))
 	require.ElementsMatch(t, []string{"rotated by the thief", "of the gone", "of the first"}, labels(h.admin("POST", "/admin/api-keys/"+stolenID+"/revoke", "").ok()))
 
-	// Who made it stands in each record, and in its event.
+	// Each record, and its event, has the creator.
 	me := get[map[string]any](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key")["keyId"]
 	require.Equal(t, me, get[string](t, h.call(key, "GET", "/v1/api-keys/"+stolenID, "").ok(), "key", "createdBy"))
 	require.Equal(t, "operator", get[string](t, h.call(key, "GET", "/v1/api-keys/"+me.(string), "").ok(), "key", "createdBy"))

@@ -29,15 +29,15 @@ const (
 )
 
 var (
-	errLimit      = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in hand", RetryAfter: time.Second}
-	errHeavyLimit = &api.Error{Code: api.RateLimited, Message: "this tenant has too many exports in hand", RetryAfter: time.Second}
-	errVisitors   = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many requests in hand", RetryAfter: time.Second}
+	errLimit      = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight", RetryAfter: time.Second}
+	errHeavyLimit = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight that read much of its log", RetryAfter: time.Second}
+	errVisitors   = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many requests in flight", RetryAfter: time.Second}
 )
 
 // limiter counts the requests in flight of each tenant that has any.
 type limiter struct {
 	each     inFlight
-	together inFlight // zero: no bound
+	together inFlight // zero: no limit
 
 	mu    sync.Mutex
 	held  map[string]inFlight
@@ -46,8 +46,8 @@ type limiter struct {
 
 type inFlight struct{ all, heavy int }
 
-// admitLimited is the middleware that refuses a tenant more than its limit, whatever key it
-// uses. It names the tenant to the gateway, which bounds long answers by it.
+// admitLimited is the middleware that enforces the limits of a tenant, over all its keys. Its
+// response header names the tenant to the gateway, which limits long responses by tenant.
 func admitLimited(d *door) func(huma.Context, func(huma.Context)) {
 	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
 	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
@@ -59,7 +59,7 @@ func admitLimited(d *door) func(huma.Context, func(huma.Context)) {
 		} else if visited, _ := op.Access.(route.Own); visited.Tenant != nil {
 			s, tenantID = visitors, visited.Tenant(ctx.Context())
 		} else {
-			next(ctx) // no tenant's
+			next(ctx) // it belongs to no tenant
 			return
 		}
 		if tenantID != "" {

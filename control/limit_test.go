@@ -41,7 +41,7 @@ func TestTenantLimit(t *testing.T) {
 	_, other := h.tenant()
 
 	var waiting sync.WaitGroup
-	ask := func(key, path string, n int) {
+	hold := func(key, path string, n int) {
 		for range n {
 			waiting.Go(func() { h.call(key, "GET", path, "") })
 			<-s.begun
@@ -59,10 +59,10 @@ func TestTenantLimit(t *testing.T) {
 		require.Equal(t, "1", a.header.Get("Retry-After"))
 	}
 	for range 2 {
-		ask(greedy, "/v1/slow-and-heavy", 8)
+		hold(greedy, "/v1/slow-and-heavy", 8)
 		refused(second, "/v1/slow-and-heavy")
-		ask(other, "/v1/slow-and-heavy", 1)
-		ask(second, "/v1/slow", 56)
+		hold(other, "/v1/slow-and-heavy", 1)
+		hold(second, "/v1/slow", 56)
 		refused(greedy, "/v1/slow")
 		refused(greedy, "/v1/slow-and-heavy")
 		refused(second, "/v1/tenant")

@@ -121,8 +121,8 @@ func newStage(t *testing.T, seed uint64) *stage {
 // random is a source of chance for one of the doers.
 func (s *stage) random(doer int) *rand.Rand { return rand.New(rand.NewPCG(s.seed, uint64(doer))) }
 
-// play lets everybody act for a time. Then nothing goes wrong any more, and every stop
-// is applied by all nodes.
+// play lets all actors act for a time. After that there are no more faults, and all nodes apply every
+// stop.
 func (s *stage) play(length time.Duration) {
 	var nodes, doers sync.WaitGroup
 	life, end := context.WithCancel(s.t.Context())
@@ -145,7 +145,7 @@ func (s *stage) play(length time.Duration) {
 	for _, n := range actors {
 		n.wire.set(func() { n.wire.calm = true })
 	}
-	rest(life, 3*linearBound) // the last that was killed is back, and the last answer on its way is there
+	pause(life, 3*linearBound) // the last that was killed is back, and the last answer on its way is there
 	for i, id := range s.rights {
 		if states[i] == api.RightSuspended {
 			s.change(id, "resume", api.RightActive)
@@ -154,7 +154,7 @@ func (s *stage) play(length time.Duration) {
 			require.True(s.t, s.change(id, "suspend", api.RightSuspended), "a stop was not applied, and nothing was wrong")
 		}
 	}
-	rest(life, linearBound)
+	pause(life, linearBound)
 }
 
 // operate suspends and resumes a right, and may revoke it in the end.
@@ -183,8 +183,8 @@ func (s *stage) operate(ctx context.Context, r *rand.Rand, id string) (state api
 // change is true when it is a stop, and was applied by all nodes.
 func (s *stage) change(id, verb string, to api.RightState) bool {
 	called := time.Now()
-	told := s.fixture.call(s.key, "POST", "/v1/rights/"+id+"/"+verb, "").ok()
-	applied := to != api.RightActive && get[bool](s.t, told, "propagation", "applied")
+	response := s.fixture.call(s.key, "POST", "/v1/rights/"+id+"/"+verb, "").ok()
+	applied := to != api.RightActive && get[bool](s.t, response, "propagation", "applied")
 	s.history.Changed(id, to, called, time.Now(), applied)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +204,7 @@ func upTo(r *rand.Rand, most time.Duration) time.Duration {
 }
 
 // rest waits, and is false when ctx has ended first.
-func rest(ctx context.Context, d time.Duration) bool {
+func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true
@@ -252,26 +252,25 @@ func (n *actor) live(ctx context.Context) {
 		source, err := snapshot.NewRemote("https://control.internal", n.credential, &http.Client{Transport: n.wire})
 		require.NoError(n.s.t, err)
 		view, err := snapshot.New(snapshot.Config{
-			Source: source, NodeID: "nod_x", Bound: linearBound, Capacity: 2, // so that it must ask again and again
+			Source: source, NodeID: "nod_x", Bound: linearBound, Capacity: 2, // so that it has to request snapshots again and again
 			Clock: func() time.Duration { return time.Since(n.s.began) + n.skew },
 		})
 		require.NoError(n.s.t, err)
 		var work sync.WaitGroup
 		work.Go(func() { _ = view.Run(life) })
 		work.Go(func() {
-			for rest(life, upTo(n.r, 300*time.Millisecond)) {
+			for pause(life, upTo(n.r, 300*time.Millisecond)) {
 				n.decide(life, view, n.s.rights[n.r.IntN(len(n.s.rights))])
 			}
 		})
 		work.Wait()
 		view.Close()
 		kill()
-		rest(ctx, upTo(n.r, linearBound))
+		pause(ctx, upTo(n.r, linearBound))
 	}
 }
 
-// decide asks what a delivery asks, in its order: the moment of issue, the lease, the
-// right.
+// decide reads what a delivery reads, in its order: the time of issue, the lease, the right.
 func (n *actor) decide(ctx context.Context, view *snapshot.View, id string) {
 	s := n.s
 	n.wire.stopped(ctx)
@@ -297,14 +296,14 @@ func (n *actor) decide(ctx context.Context, view *snapshot.View, id string) {
 		}
 		return
 	}
-	told := api.From(err)
-	if told.Reason == api.RightsStale { // control had to be asked
+	refused := api.From(err)
+	if refused.Reason == api.RightsStale { // it could not read the right from control
 		return
 	}
-	require.Equal(s.t, api.StateConflict, told.Code, err)
+	require.Equal(s.t, api.StateConflict, refused.Code, err)
 	s.tally.refusals++
 	for _, state := range []api.RightState{api.RightSuspended, api.RightRevoked} {
-		if strings.HasSuffix(told.Message, string(state)) { // else it is an ancestor that is stopped
+		if strings.HasSuffix(refused.Message, string(state)) { // else it is an ancestor that is stopped
 			saw(id, state)
 		}
 	}
@@ -313,7 +312,7 @@ func (n *actor) decide(ctx context.Context, view *snapshot.View, id string) {
 // suffer cuts the node off, stops it, kills it.
 func (n *actor) suffer(ctx context.Context, r *rand.Rand) {
 	w := n.wire
-	for rest(ctx, upTo(r, 12*linearBound)) {
+	for pause(ctx, upTo(r, 12*linearBound)) {
 		kind := r.IntN(3)
 		n.s.mu.Lock()
 		switch kind {
@@ -328,19 +327,19 @@ func (n *actor) suffer(ctx context.Context, r *rand.Rand) {
 		switch kind {
 		case 0:
 			w.set(func() { w.cut = true })
-			rest(ctx, upTo(r, time.Second))
+			pause(ctx, upTo(r, time.Second))
 			for range 3 { // now is when a lease counts
 				select {
 				case n.s.haste <- struct{}{}:
 				default:
 				}
 			}
-			rest(ctx, upTo(r, 3*linearBound))
+			pause(ctx, upTo(r, 3*linearBound))
 			w.set(func() { w.cut = false })
 		case 1:
 			goes := make(chan struct{})
 			w.set(func() { w.goes = goes })
-			rest(ctx, upTo(r, 3*linearBound))
+			pause(ctx, upTo(r, 3*linearBound))
 			close(goes)
 		case 2:
 			n.mu.Lock()
@@ -350,10 +349,9 @@ func (n *actor) suffer(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// wire leads from a node to control. It is slow, loses questions and answers, and can
-// be cut: what is on its way back then may still arrive, late. It also knows when the
-// node is stopped: nothing happens there then but that its clock goes on, and a time
-// that has run out meanwhile is as good as the answer that has come meanwhile.
+// wire connects a node with control. It is slow, loses requests and responses, and can be cut; a
+// response that is on its way may still arrive later. It can also stop the node, whose clock still
+// runs: after that a timeout and a response that have both come meanwhile are in no order.
 type wire struct {
 	to http.Handler
 
@@ -402,7 +400,7 @@ func (w *wire) pass(mayArrive bool) (d time.Duration, lost bool) {
 func (w *wire) RoundTrip(q *http.Request) (*http.Response, error) {
 	ctx := q.Context()
 	d, lost := w.pass(false)
-	if !rest(ctx, d) || lost {
+	if !pause(ctx, d) || lost {
 		return nil, cmp.Or(ctx.Err(), errWire)
 	}
 	var body []byte
@@ -410,17 +408,17 @@ func (w *wire) RoundTrip(q *http.Request) (*http.Response, error) {
 		body, _ = io.ReadAll(q.Body) // of a bytes.Reader
 		q.Body.Close()
 	}
-	asked := q.Clone(ctx)
-	asked.Body = io.NopCloser(bytes.NewReader(body))
-	told := httptest.NewRecorder()
-	w.to.ServeHTTP(told, asked)
+	forwarded := q.Clone(ctx)
+	forwarded.Body = io.NopCloser(bytes.NewReader(body))
+	recorder := httptest.NewRecorder()
+	w.to.ServeHTTP(recorder, forwarded)
 	d, lost = w.pass(true)
-	if !rest(ctx, d) || lost {
+	if !pause(ctx, d) || lost {
 		return nil, cmp.Or(ctx.Err(), errWire)
 	}
 	w.mu.Lock()
 	goes := w.goes
 	w.mu.Unlock()
 	<-goes
-	return told.Result(), nil
+	return recorder.Result(), nil
 }

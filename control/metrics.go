@@ -13,11 +13,11 @@ import (
 	"muniment/gateway/auth"
 )
 
-// newMetrics measures requests by operation and status, both of which are few.
+// newMetrics returns the histogram of requests by operation and status.
 func newMetrics(to prometheus.Registerer) (*prometheus.HistogramVec, error) {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "muniment_control_request_duration_seconds",
-		Help:    "Time to answer a request to control, refused ones among them; operation " + unmatched + ": it has no such path or method.",
+		Help:    "Time to answer a request to control, refused ones included. The operation " + unmatched + " stands for unknown paths and methods.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"operation", "status"})
 	if to == nil {
@@ -29,7 +29,7 @@ func newMetrics(to prometheus.Registerer) (*prometheus.HistogramVec, error) {
 // unmatched is the operation, and the route, of requests that match none.
 const unmatched = "unmatched"
 
-// noteOperation is the outermost middleware: it says which operation a request has reached.
+// noteOperation is the outermost middleware: it records which operation a request has reached.
 func noteOperation(ctx huma.Context, next func(huma.Context)) {
 	if x, ok := exchangeOf(ctx.Context()); ok {
 		x.operation = ctx.Operation()
@@ -37,16 +37,16 @@ func noteOperation(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// observe counts and times a request once it is answered, and logs it for an operator who wants to see
-// each. Neither its path nor its query is logged: callers write what they like there.
-func (d *door) observe(x *exchange, r *http.Request, w *answerWriter, began time.Time) {
+// observe counts and times a request after its response, and logs it at debug level. Neither its path
+// nor its query is logged: a caller can put anything into them.
+func (d *door) observe(x *exchange, r *http.Request, w *responseWriter, began time.Time) {
 	took := d.now().Sub(began)
 	operation, route := x.operationID(), unmatched
 	if x.operation != nil {
 		route = x.operation.Path
 	}
 	status := w.status
-	if status == 0 { // a panic that was not answered: the caller is gone
+	if status == 0 { // a panic without a response, since the caller has disconnected
 		status = http.StatusInternalServerError
 	}
 	d.seconds.WithLabelValues(operation, strconv.Itoa(status)).Observe(took.Seconds())

@@ -43,7 +43,7 @@ func TestRightsOffersAndChallengesAgainstAModel(t *testing.T) {
 			"challenge": m.challenge, "uphold": m.resolve("uphold"), "overturn": m.resolve("overturn"), "back down": m.resolve("back down"),
 			"wait": func() { m.wait(rapid.IntRange(1, 3).Draw(t, "hours")) }, "expire": m.expire,
 		}
-		// Some are asked for more often, so that there is something for the others.
+		// Some are requested more often, so that there is something for the others.
 		names := append(slices.Sorted(maps.Keys(operations)), "issue", "propose", "propose", "propose", "counter", "accept", "accept", "challenge")
 		for _, name := range rapid.SliceOfN(rapid.SampledFrom(names), 8, 30).Draw(t, "operations") {
 			operations[name]()
@@ -122,8 +122,8 @@ type model struct {
 	done         map[string]int // answers, by operation and status
 }
 
-// ask sends a request whose answer has a status. Its data are nil unless that is 200.
-func (m *model) ask(operation string, status int, path, body string) map[string]any {
+// send sends a request, and requires the status of the response. The data are nil unless it is 200.
+func (m *model) send(operation string, status int, path, body string) map[string]any {
 	a := m.h.call(m.key, "POST", path, body)
 	require.Equal(m, status, a.status, "%s: %s", operation, a.text)
 	m.done[fmt.Sprint(operation, " ", status)]++
@@ -162,7 +162,7 @@ func (m *model) right() *modelRight {
 }
 
 func (m *model) issue() {
-	data := m.ask("issue", 200, "/v1/rights", fmt.Sprintf(
+	data := m.send("issue", 200, "/v1/rights", fmt.Sprintf(
 		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US","CA"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, m.basisID))
 	m.add(data["right"].(map[string]any), "org_acme", nil, modelScope{regions: `["US","CA"]`})
 }
@@ -180,7 +180,7 @@ func (m *model) derive() {
 	if !valid {
 		status = 422
 	}
-	data := m.ask("derive", status, "/v1/rights", fmt.Sprintf(
+	data := m.send("derive", status, "/v1/rights", fmt.Sprintf(
 		`{"basisId":%q,"substrate":"CTV","effectiveFrom":%q,"parentRightId":%q%s}`, m.basisID, m.in(0), p.id, scope))
 	if data != nil {
 		m.add(data["right"].(map[string]any), "org_acme", p, granted)
@@ -193,7 +193,7 @@ func (m *model) move(verb string) func() {
 		to, ok := map[string]string{
 			"suspend ACTIVE": "SUSPENDED", "resume SUSPENDED": "ACTIVE", "revoke ACTIVE": "REVOKED", "revoke SUSPENDED": "REVOKED", "revoke REVOKED": "REVOKED",
 		}[verb+" "+r.state]
-		m.ask(verb, allowed(ok), "/v1/rights/"+r.id+"/"+verb, "")
+		m.send(verb, allowed(ok), "/v1/rights/"+r.id+"/"+verb, "")
 		if ok && to != r.state {
 			r.state = to
 			m.emit(map[string]string{"suspend": "right.suspended", "resume": "right.resumed", "revoke": "right.revoked"}[verb], r.id)
@@ -228,7 +228,7 @@ func (m *model) propose() {
 	if !valid || o.from == o.to || o.from != r.holder && o.to != r.holder {
 		status = 422
 	}
-	data := m.ask("propose", status, "/v1/offers", fmt.Sprintf(`{"rightId":%q,"fromOrgId":%q,"toOrgId":%q%s}`, r.id, o.from, o.to, members))
+	data := m.send("propose", status, "/v1/offers", fmt.Sprintf(`{"rightId":%q,"fromOrgId":%q,"toOrgId":%q%s}`, r.id, o.from, o.to, members))
 	if data != nil {
 		m.offered(o, data)
 	}
@@ -267,7 +267,7 @@ func (m *model) counter() {
 	if m.stands(o) && !valid {
 		status = 422
 	}
-	data := m.ask("counter", status, "/v1/offers/"+o.id+"/counter", `{"termsRef":null`+members+`}`)
+	data := m.send("counter", status, "/v1/offers/"+o.id+"/counter", `{"termsRef":null`+members+`}`)
 	if data != nil {
 		o.state = "COUNTERED"
 		m.emit("offer.countered", o.id)
@@ -282,7 +282,7 @@ func (m *model) accept() {
 	if o == nil {
 		return
 	}
-	data := m.ask("accept", allowed(m.stands(o) && o.of.free()), "/v1/offers/"+o.id+"/accept", "")
+	data := m.send("accept", allowed(m.stands(o) && o.of.free()), "/v1/offers/"+o.id+"/accept", "")
 	if data == nil {
 		return
 	}
@@ -309,7 +309,7 @@ func (m *model) refuse(verb, to string) func() {
 		if o == nil {
 			return
 		}
-		if m.ask(verb, allowed(m.stands(o)), "/v1/offers/"+o.id+"/"+verb, "") != nil {
+		if m.send(verb, allowed(m.stands(o)), "/v1/offers/"+o.id+"/"+verb, "") != nil {
 			o.state = to
 			m.emit(map[string]string{"withdraw": "offer.withdrawn", "reject": "offer.rejected"}[verb], o.id)
 		}
@@ -318,7 +318,7 @@ func (m *model) refuse(verb, to string) func() {
 
 func (m *model) challenge() {
 	r := m.right()
-	data := m.ask("challenge", allowed(r.state == "ACTIVE"), "/v1/challenges", fmt.Sprintf(`{"rightId":%q,"challengerOrgId":"org_c","reason":"ours"}`, r.id))
+	data := m.send("challenge", allowed(r.state == "ACTIVE"), "/v1/challenges", fmt.Sprintf(`{"rightId":%q,"challengerOrgId":"org_c","reason":"ours"}`, r.id))
 	if data != nil {
 		c := &modelChallenge{data["challenge"].(map[string]any)["id"].(string), "OPEN", r}
 		m.challenges = append(m.challenges, c)
@@ -339,7 +339,7 @@ func (m *model) resolve(how string) func() {
 			return
 		}
 		c := rapid.SampledFrom(m.challenges).Draw(m.T, "challenge")
-		if m.ask(how, allowed(c.state == "OPEN"), "/v1/challenges/"+c.id+"/"+verb, body) == nil {
+		if m.send(how, allowed(c.state == "OPEN"), "/v1/challenges/"+c.id+"/"+verb, body) == nil {
 			return
 		}
 		c.state = to
@@ -421,16 +421,16 @@ func (m *model) check() {
 
 	events, err := store.List(context.Background(), m.h.db.Read(), "the outbox", store.Text, `SELECT event FROM outbox WHERE seq > $1 ORDER BY epoch, seq`, m.start)
 	require.NoError(m, err)
-	var told []string
+	var emitted []string
 	last := int64(0)
 	for _, text := range events {
 		e, err := sealer.ParseEvent([]byte(text))
 		require.NoError(m, err)
-		told = append(told, e.Type+" "+e.Subject.ID)
+		emitted = append(emitted, e.Type+" "+e.Subject.ID)
 		var record struct{ Revision int64 }
 		require.NoError(m, json.Unmarshal(e.Data, &record))
 		require.GreaterOrEqual(m, record.Revision, last, "revisions rise in the order of the events")
 		last = record.Revision
 	}
-	require.Equal(m, m.emitted, told, "each change has one event, and there is no other")
+	require.Equal(m, m.emitted, emitted, "each change has one event, and there is no other")
 }

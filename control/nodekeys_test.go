@@ -13,7 +13,7 @@ import (
 	"muniment/sealer"
 )
 
-// enrol asks for a next key of the node, in force from a moment on, for which the one
+// enrol enrols a next key of the node, in force from a time on, for which the one
 // that it joined with vouches.
 func (n newcomer) enrol(h *fixture, credential string, key ed25519.PrivateKey, from time.Time) answer {
 	h.t.Helper()
@@ -52,7 +52,7 @@ func TestNodeKeys(t *testing.T) {
 	other := newNewcomer(t)
 	foreign := h.admit(other, h.invite())
 	id := func(key ed25519.PrivateKey) string { return sealer.KeyID(key.Public().(ed25519.PublicKey)) }
-	told := func(a answer) (k api.SigningKey) {
+	keyOf := func(a answer) (k api.SigningKey) {
 		text, err := json.Marshal(a.ok())
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(text, &k))
@@ -73,19 +73,19 @@ func TestNodeKeys(t *testing.T) {
 	require.Empty(t, ending(credential, id(n.key)))
 
 	from := time.Now().UTC().Truncate(time.Millisecond).Add(5 * time.Second)
-	first := told(n.enrol(h, credential, next, from))
+	first := keyOf(n.enrol(h, credential, next, from))
 	require.Equal(t, api.SigningKey{KeyID: id(next), NotBefore: from}, first)
 	require.Equal(t, "key.rotated", h.newest(api.SystemTenant, 1)[0])
-	require.Equal(t, first, told(n.enrol(h, credential, next, from.Add(time.Second))), "the same key once more changes nothing")
+	require.Equal(t, first, keyOf(n.enrol(h, credential, next, from.Add(time.Second))), "the same key once more changes nothing")
 	require.Len(t, ending(credential, id(n.key), id(next)), 1, "the feed says that the old one ends")
 	require.Empty(t, ending(foreign, id(n.key)), "and to no other node")
 
 	h.retire(foreign, id(n.key), from).refused(404, api.ResourceNotFound)
 	// A node can't disown what it signed before the next key.
-	old := told(h.retire(credential, id(n.key), from.Add(-time.Hour)))
+	old := keyOf(h.retire(credential, id(n.key), from.Add(-time.Hour)))
 	require.Equal(t, from, old.NotAfter)
 	require.Equal(t, "key.retired", h.newest(api.SystemTenant, 1)[0])
-	require.Equal(t, old, told(h.retire(credential, id(n.key), from.Add(time.Minute))), "a window only gets shorter")
+	require.Equal(t, old, keyOf(h.retire(credential, id(n.key), from.Add(time.Minute))), "a window only gets shorter")
 
 	// A node that starts gets what the directory says of its keys.
 	body, err := json.Marshal(api.StartRequest{SigningKeys: []string{id(n.key), id(next), id(other.key)}})
@@ -103,8 +103,8 @@ func TestStolenCredential(t *testing.T) {
 	steal := func(vouchers ...ed25519.PrivateKey) {
 		t.Helper()
 		for _, voucher := range vouchers {
-			told := n.enrolVouched(h, credential, thief, voucher, time.Now().Add(10*time.Second)).refused(409, api.StateConflict)
-			require.Contains(t, told, "is not vouched for")
+			message := n.enrolVouched(h, credential, thief, voucher, time.Now().Add(10*time.Second)).refused(409, api.StateConflict)
+			require.Contains(t, message, "is not vouched for")
 		}
 	}
 	steal(nil, thief)
@@ -127,9 +127,9 @@ func TestRevokeKeyOfANodeThatHasGone(t *testing.T) {
 	}
 	gone, back := newNewcomer(t), newNewcomer(t)
 	h.join(gone.request(h.invite())).ok()
-	told := revoke(gone.key, "").refused(409, api.StateConflict)
-	require.Contains(t, told, gone.id)
-	require.Contains(t, told, "its spool may hold receipts")
+	message := revoke(gone.key, "").refused(409, api.StateConflict)
+	require.Contains(t, message, gone.id)
+	require.Contains(t, message, "its spool may hold receipts")
 	require.Equal(t, "REVOKED", get[string](t, revoke(gone.key, `{"force":true}`).ok(), "key", "state"))
 
 	credential := h.admit(back, h.invite())

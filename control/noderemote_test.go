@@ -128,11 +128,11 @@ func TestNodeRoutesAskForTheCredential(t *testing.T) {
 		if route[1] == api.PathSnapshots+"/mapping" {
 			body = `{"ids":["vid_1"]}`
 		}
-		ask := func(as string) answer { return send(t, h.control.Nodes(), as, route[0], route[1], body) }
-		ask(credential).ok()
-		ask("").refused(401, api.AuthRequired)
+		request := func(as string) answer { return send(t, h.control.Nodes(), as, route[0], route[1], body) }
+		request(credential).ok()
+		request("").refused(401, api.AuthRequired)
 		for _, bad := range []string{key, adminToken, id, id + ".", otherID + "." + secret, credential + "x", credential[:len(credential)-1]} {
-			ask(bad).refused(401, api.AuthInvalid)
+			request(bad).refused(401, api.AuthInvalid)
 		}
 		h.call(credential, route[0], route[1], body).refused(404, api.ResourceNotFound) // not on the public listener
 	}

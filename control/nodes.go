@@ -13,18 +13,18 @@ import (
 	"muniment/gateway/auth"
 )
 
-// nodeRoutes are the operations for nodes in processes of their own: Source, over HTTP.
+// nodeRoutes adds the operations for nodes in processes of their own, with Source over HTTP.
 func (c *Control) nodeRoutes(a route.API) {
 	source := c.Source()
 	operation := func(access route.Access, id, method, path, summary string) route.Operation {
 		return route.Operation{ID: id, Method: method, Path: path, Summary: summary, Tag: "Nodes", Access: access}
 	}
-	invited, node := route.Public{}, route.Node{} // the invitation or the certificate is the credential of who joins
-	route.Add(a, operation(invited, "join", http.MethodPost, api.PathJoin, "Present a node for the first time"),
+	invited, node := route.Public{}, route.Node{} // a node joins with an invitation or a certificate
+	route.Add(a, operation(invited, "join", http.MethodPost, api.PathJoin, "Join as a node"),
 		func(ctx context.Context, in *struct{ Body api.JoinRequest }) (api.Joined, error) {
 			return c.cfg.Nodes.Join(ctx, in.Body, shownBy(ctx))
 		})
-	route.Add(a, operation(node, "start", http.MethodPost, api.PathStart, "Count a start of the node"),
+	route.Add(a, operation(node, "start", http.MethodPost, api.PathStart, "Report a start of the node"),
 		func(ctx context.Context, in *struct {
 			Body *api.StartRequest // may be absent
 		}) (api.Started, error) {
@@ -42,9 +42,9 @@ func (c *Control) nodeRoutes(a route.API) {
 		func(ctx context.Context, in *struct{ Body api.RetireRequest }) (api.SigningKey, error) {
 			return c.cfg.Keys.RetireKey(ctx, nodeFrom(ctx), in.Body)
 		})
-	route.Add(a, operation(node, "feed", http.MethodPost, api.PathFeed, "Ask for what came after a revision"),
+	route.Add(a, operation(node, "feed", http.MethodPost, api.PathFeed, "Get the changes after a revision"),
 		func(ctx context.Context, in *struct{ Body api.FeedRequest }) (api.Feed, error) {
-			in.Body.NodeID = nodeFrom(ctx) // a node speaks for itself
+			in.Body.NodeID = nodeFrom(ctx) // a node polls only for itself
 			f, err := source.Feed(ctx, in.Body)
 			f.At = c.cfg.DB.Now()
 			return f, err
@@ -64,7 +64,7 @@ func (c *Control) nodeRoutes(a route.API) {
 			return source.Snapshots(ctx, in.Kind, in.Body.IDs)
 		})
 	if rows := c.cfg.Ingest; rows != nil {
-		route.Add(a, operation(node, "hold", http.MethodPost, api.PathHold, "Hold rows of batches that no mapping knows"),
+		route.Add(a, operation(node, "hold", http.MethodPost, api.PathHold, "Hold rows of batches whose ids have no mapping"),
 			func(ctx context.Context, in *struct{ Body api.HoldRequest }) (held api.Held, err error) {
 				held.Results, err = rows.Hold(ctx, in.Body)
 				return held, err
@@ -81,14 +81,14 @@ func nodeFrom(ctx context.Context) string {
 
 type shownKey struct{}
 
-// shownBy returns the certificates that the client of a public operation has shown for its
-// connection. Only TLS has verified that it has the first one's key; nobody has verified the rest.
+// shownBy returns the certificates that the client of a public operation has sent for its
+// connection. TLS has verified only that the client has the first one's key.
 func shownBy(ctx context.Context) []*x509.Certificate {
 	shown, _ := ctx.Value(shownKey{}).([]*x509.Certificate)
 	return shown
 }
 
-// byNode lets in nodes that have joined.
+// byNode admits nodes that have joined, and any caller to public operations.
 func byNode(known *node.Service) authenticator {
 	return func(access route.Access) admission {
 		switch access.(type) {

@@ -100,8 +100,8 @@ func TestJoin(t *testing.T) {
 	require.Equal(t, []string{"node.invited", "node.joined", "key.enrolled"}, h.newest(api.SystemTenant, 3))
 }
 
-// TestJoinAgain is asked for by a node that did not get the answer, or was killed: nothing
-// changes, and the answer is the same.
+// TestJoinAgain: a node that did not get the response, or was killed, joins again. Nothing changes,
+// and the response is the same.
 func TestJoinAgain(t *testing.T) {
 	ahead := new(atomic.Int64) // of the clock
 	h := newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
@@ -113,31 +113,31 @@ func TestJoinAgain(t *testing.T) {
 	require.Equal(t, 1., get[float64](t, n.start(h).ok(), "epoch"))
 	require.Equal(t, first, join(n, invitation))
 	fresh := h.invite()
-	told := h.newest(api.SystemTenant, 4)
+	events := h.newest(api.SystemTenant, 4)
 	require.Equal(t, first, join(n, fresh))
-	require.Equal(t, told, h.newest(api.SystemTenant, 4), "nothing was enrolled again")
+	require.Equal(t, events, h.newest(api.SystemTenant, 4), "nothing was enrolled again")
 	require.Equal(t, 2., get[float64](t, n.start(h).ok(), "epoch"), "the credential is what it was")
 
 	h.join(newNewcomer(t).request(fresh)).refused(401, api.AuthInvalid) // the node has used it up
 	other := h.invite()
 	ahead.Store(int64(time.Hour))
-	require.Equal(t, first, join(n, invitation), "it took the node so long to ask again")
+	require.Equal(t, first, join(n, invitation), "even after an hour")
 	require.Equal(t, first, join(n, fresh))
 	h.join(n.request(other)).refused(401, api.AuthInvalid)
 	h.join(newNewcomer(t).request(other)).refused(401, api.AuthInvalid)
 	require.Equal(t, 3., get[float64](t, n.start(h).ok(), "epoch"))
 }
 
-// TestJoinAfterRestore: a restored database has learnt the node's keys from the log, but not
-// the node. It joins once more, with the newest of them and no other, and what was said of
-// that key stays; no other joins by the node's name, and who was put out stays out.
+// TestJoinAfterRestore: a restored database has the node's keys from the log, but not the node. The
+// node joins again, with the newest of them and no other, whose record is kept. No other joins with
+// the node's name, and an expelled node stays expelled.
 func TestJoinAfterRestore(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(h *fixture, n newcomer, key string)
 		status int
 	}{
 		"in force": {func(*fixture, newcomer, string) {}, 200},
-		"asked to leave": {func(h *fixture, n newcomer, _ string) {
+		"is to leave": {func(h *fixture, n newcomer, _ string) {
 			h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
 		}, 200},
 		"out of use": {func(h *fixture, n newcomer, key string) {
@@ -171,8 +171,8 @@ func TestJoinAfterRestore(t *testing.T) {
 					}))
 				}
 			}
-			told := h.key(newest.keyID())
-			require.Equal(t, lost.key(newest.keyID()), told)
+			key := h.key(newest.keyID())
+			require.Equal(t, lost.key(newest.keyID()), key)
 			unknown := map[bool]int{false: 401, true: 403}[name == "expelled"]
 			require.Equal(t, unknown, n.start(h).status)
 
@@ -187,14 +187,14 @@ func TestJoinAfterRestore(t *testing.T) {
 				require.Equal(t, refused, h.join(q).status)
 			}
 			require.Equal(t, c.status, h.join(newest.request(invitation)).status)
-			require.Equal(t, told, h.key(newest.keyID()))
+			require.Equal(t, key, h.key(newest.keyID()))
 			if c.status != 200 {
 				require.Equal(t, unknown, n.start(h).status)
 				return
 			}
 			require.Equal(t, []string{"node.invited", "node.joined"}, h.newest(api.SystemTenant, 2))
 			started := n.start(h).ok()
-			require.Equal(t, name == "asked to leave", started["last"] == true)
+			require.Equal(t, name == "is to leave", started["last"] == true)
 			require.Equal(t, 409, h.join(stranger.request(h.invite())).status)
 		})
 	}
@@ -212,9 +212,8 @@ func (h *fixture) key(id string) signing.SigningKey {
 	return list.Keys[i]
 }
 
-// TestLeakedInvitation is in the hands of a thief, and with it all that the node
-// sent: neither lets him in, nor has control tell him anything that lets him in, nor
-// takes from the node what it has.
+// TestLeakedInvitation: a thief has the invitation and everything that the node sent. These neither
+// let the thief join, nor make control return anything that does, nor change the node.
 func TestLeakedInvitation(t *testing.T) {
 	h := newFixture(t)
 	n, thief := newNewcomer(t), newNewcomer(t)
@@ -222,15 +221,14 @@ func TestLeakedInvitation(t *testing.T) {
 	h.join(seen).ok()
 	before := h.newest(api.SystemTenant, 3)
 
-	// What was seen once more: a moment that the directory shows to everyone.
+	// The same request again returns only a time that is in the public directory.
 	require.Equal(t, []string{"notBefore"}, slices.Collect(maps.Keys(h.join(seen).ok())))
 
-	// By his own name; by the node's with a key or a credential of his own, which he can
-	// sign for as himself only.
+	// With the thief's own name; or with the node's, and a key or a credential of the thief's.
 	theirs := thief
 	theirs.id = n.id
 	h.join(thief.request(seen.Invitation)).refused(401, api.AuthInvalid)
-	require.Contains(t, h.join(theirs.request(seen.Invitation)).refused(409, api.StateConflict), "is known already")
+	require.Contains(t, h.join(theirs.request(seen.Invitation)).refused(409, api.StateConflict), "is already known")
 	forged := seen
 	forged.CredentialHash = thief.request("").CredentialHash
 	h.join(forged).refused(422, api.ValidationFailed)
@@ -238,8 +236,8 @@ func TestLeakedInvitation(t *testing.T) {
 	h.join(forged).refused(422, api.ValidationFailed)
 	theirs.start(h).refused(401, api.AuthInvalid)
 
-	// With an invitation that nobody has used he is somebody, but not the node. Nor is
-	// anything of the node changed by its own key: what joined stays as it joined.
+	// With an unused invitation the thief may join, but not as the node. Nor does the node's own
+	// key change anything about a node that has joined.
 	fresh := h.invite()
 	h.join(theirs.request(fresh)).refused(409, api.StateConflict)
 	forged = seen
@@ -310,17 +308,17 @@ func TestOneInvitationAtSeveralProcesses(t *testing.T) {
 	}
 }
 
-// TestStrangerTakesNoTurn: who has no invitation does not hold up the changes of others, nor
-// wait for them, and the response names no node.
-func TestStrangerTakesNoTurn(t *testing.T) {
+// TestStrangerDelaysNoChange: a request without a valid invitation neither delays the changes of
+// others nor waits for them, and the response names no node.
+func TestStrangerDelaysNoChange(t *testing.T) {
 	h := newFixture(t)
 	n, invitation := newNewcomer(t), h.invite()
 	h.admit(n, invitation)
 	h.admin("POST", "/admin/nodes/"+n.id+"/expel", `{"force":true}`).ok()
 	stranger, _ := api.NewBearer(api.NewID("inv_", time.Now()))
-	asked := []api.JoinRequest{newNewcomer(t).request(stranger), n.request(stranger), n.request(invitation)}
-	require.NoError(t, h.db.Change(t.Context(), func(*store.Tx) error { // it has the turn
-		for _, q := range asked {
+	requests := []api.JoinRequest{newNewcomer(t).request(stranger), n.request(stranger), n.request(invitation)}
+	require.NoError(t, h.db.Change(t.Context(), func(*store.Tx) error { // no other change can run meanwhile
+		for _, q := range requests {
 			require.NotContains(t, h.join(q).refused(401, api.AuthInvalid), "was expelled")
 		}
 		return nil
@@ -393,12 +391,12 @@ func TestJoinRefusesWhatIsForged(t *testing.T) {
 		}
 		tampered = append(tampered, good.Invitation[:i]+string(c)+good.Invitation[i+1:])
 	}
-	var told []string
+	var messages []string
 	for _, invitation := range append(tampered, "", ".", id, id+".", "."+secret, good.Invitation+"A", strings.ToLower(id)+"."+secret) {
-		told = append(told, h.join(newNewcomer(t).request(invitation)).refused(401, api.AuthInvalid))
+		messages = append(messages, h.join(newNewcomer(t).request(invitation)).refused(401, api.AuthInvalid))
 	}
-	for _, one := range told {
-		require.Equal(t, told[0], one)
+	for _, one := range messages {
+		require.Equal(t, messages[0], one)
 	}
 	h.join(good).ok()
 }

@@ -94,19 +94,19 @@ func TestOffers(t *testing.T) {
 	}
 	require.ElementsMatch(t, []any{"REJECTED", "WITHDRAWN", "ACCEPTED", "COUNTERED"}, states)
 
-	var told []string
+	var seen []string
 	for _, e := range h.events(tenantID) {
 		var data struct{ ActingOrgID, AssertedBy string }
 		require.NoError(t, json.Unmarshal(e.Data, &data))
 		if e.Subject.Kind == "offer" {
-			told = append(told, e.Type+" "+data.ActingOrgID)
+			seen = append(seen, e.Type+" "+data.ActingOrgID)
 			require.Equal(t, "org_acme", data.AssertedBy, "%s: the tenant's organisation, whichever side the key acts for", e.Type)
 		}
 	}
 	require.Equal(t, []string{
 		"offer.proposed org_acme", "offer.countered org_b", "offer.proposed org_b", "offer.accepted org_acme",
 		"offer.proposed org_acme", "offer.withdrawn org_acme", "offer.proposed org_acme", "offer.rejected org_b",
-	}, told)
+	}, seen)
 }
 
 // TestOfferedScopeInherits: an offer shows the scope that accepting it grants, in which what
@@ -118,7 +118,7 @@ func TestOfferedScopeInherits(t *testing.T) {
 		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US","CA"],"channels":["lobby"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, h.basis(key))).ok()
 	rightID := get[string](t, issued, "right", "id")
 	whole := `{"channels":["lobby"],"regions":["US","CA"]}`
-	for asked, granted := range map[string]string{
+	for requested, granted := range map[string]string{
 		``:                             whole,
 		`,"scope":null`:                whole,
 		`,"scope":{}`:                  whole,
@@ -126,12 +126,12 @@ func TestOfferedScopeInherits(t *testing.T) {
 		`,"scope":{"regions":["CA"]}`:  `{"channels":["lobby"],"regions":["CA"]}`,
 		`,"scope":{"x-floor":"first"}`: `{"channels":["lobby"],"regions":["US","CA"],"x-floor":"first"}`,
 	} {
-		made := h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b"%s}`, rightID, asked)).ok()
-		require.JSONEq(t, granted, scopeOf(t, made, "offer"), "propose %s", asked)
-		counter := h.call(key, "POST", "/v1/offers/"+get[string](t, made, "offer", "id")+"/counter", `{"termsRef":null`+asked+`}`).ok()
-		require.JSONEq(t, granted, scopeOf(t, counter, "offer"), "counter %s", asked)
+		made := h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b"%s}`, rightID, requested)).ok()
+		require.JSONEq(t, granted, scopeOf(t, made, "offer"), "propose %s", requested)
+		counter := h.call(key, "POST", "/v1/offers/"+get[string](t, made, "offer", "id")+"/counter", `{"termsRef":null`+requested+`}`).ok()
+		require.JSONEq(t, granted, scopeOf(t, counter, "offer"), "counter %s", requested)
 		accepted := h.call(key, "POST", "/v1/offers/"+get[string](t, counter, "offer", "id")+"/accept", "").ok()
-		require.JSONEq(t, granted, scopeOf(t, accepted, "right"), "accept %s", asked)
+		require.JSONEq(t, granted, scopeOf(t, accepted, "right"), "accept %s", requested)
 	}
 }
 

@@ -20,12 +20,11 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// document writes the OpenAPI document of everything that a caller of the service
-// can reach: what the services have declared, and what the gateway answers itself.
+// document writes the OpenAPI document of everything that callers can reach: what the services have
+// declared, and what the gateway serves itself.
 //
-// What the services can't know is put in here, into a copy, so that the schemas by
-// which requests are checked stay as they are: error envelopes, closed lists, and
-// examples.
+// It adds what the declarations don't have, such as error envelopes, closed lists and examples. It
+// adds them to a copy, since requests are validated by the declared schemas.
 func document(declared *huma.OpenAPI) (text []byte, err error) {
 	for _, item := range declared.Paths {
 		if item.Post != nil && takesKey(item.Post) {
@@ -46,11 +45,11 @@ func document(declared *huma.OpenAPI) (text []byte, err error) {
 	if d["info"], err = info(); err != nil {
 		return nil, err
 	}
-	d["servers"] = []any{object{"url": "/", "description": "Wherever this document came from."}}
+	d["servers"] = []any{object{"url": "/", "description": "The server of this document."}}
 	components := d["components"].(object)
 	components["securitySchemes"] = object{route.Bearer: object{
 		"type": "http", "scheme": "bearer", "bearerFormat": "mun_<env>_<id>_<secret>_<crc>",
-		"description": "An API key. It carries named scopes; each operation says which one it needs. `*` passes every check.",
+		"description": "An API key. It has named scopes; each operation names the one that it needs. `*` passes every check.",
 	}}
 	if declared.Paths[sandbox.Base+"/tenant"] != nil {
 		components["securitySchemes"].(object)[sandbox.SecurityScheme] = object{
@@ -91,8 +90,8 @@ func document(declared *huma.OpenAPI) (text []byte, err error) {
 	return json.MarshalIndent(d, "", " ")
 }
 
-// downgrade writes the document in OpenAPI 3.0, which has no scopes beside a bearer scheme, nothing
-// beside a $ref, and less to say about the service.
+// downgrade writes the document in OpenAPI 3.0, which has no scopes for a bearer scheme, no members
+// beside a $ref, and no info.summary.
 func downgrade(document []byte) ([]byte, error) {
 	var d object
 	if err := json.Unmarshal(document, &d); err != nil {
@@ -146,25 +145,25 @@ func info() (object, error) {
 var tagNotes = []struct{ name, note string }{
 	{tagDelivery, "The hot path: an observation in, a signed receipt out."},
 	{"Rights", "What may be delivered, where and until when. Suspension and revocation reach every node."},
-	{"Offers", "What one organisation asks of another about a right, and the right that comes of it. Both sides live in one tenant, and a key of the tenant may act for either: in the events `actingOrgId` is the side that it acted for, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
-	{"Challenges", "What an organisation says against a right, and what came of it. A key of the tenant may act for the challenger: in the events `actingOrgId` is who acted, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
-	{"Disputes", "What an organisation says against deliveries before they are paid for. They are held out of settlement until the dispute is resolved. A key of the tenant may act for any side: in the events `actingOrgId` is who acted, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
-	{"Bases", "The legal bases that rights rest on."},
-	{"Compliance", "What is known of a person, handed over; and exports of all that a tenant has."},
+	{"Offers", "One organisation's offer to another about a right, and the right that results from it. Both sides belong to one tenant, and a key of the tenant may act for either: in the events `actingOrgId` is the side for which it acted, and `assertedBy` the tenant's organisation, which asserts this."},
+	{"Challenges", "An organisation's objection to a right, and its outcome. A key of the tenant may act for the challenger: in the events `actingOrgId` is the organisation for which it acted, and `assertedBy` the tenant's organisation, which asserts this."},
+	{"Disputes", "An organisation's objection to deliveries before they are paid for. They are held out of settlement until the dispute is resolved. A key of the tenant may act for any side: in the events `actingOrgId` is the organisation for which it acted, and `assertedBy` the tenant's organisation, which asserts this."},
+	{"Bases", "The legal bases of rights."},
+	{"Compliance", "Exports of all data about a person, and of all data of a tenant; and erasure of persons."},
 	{"Mappings", "Vendors' ids mapped to rights and anchors, so that rows of batches may use them; and the rows that wait for a mapping."},
 	{"Receipts", "Receipts by id, and the proof that one is in the tenant's log."},
 	{"Proof packs", "Sealed slices of the tenant's log, for a stranger to verify offline."},
-	{"Events", "The tenant's audit log, in the order in which it happened."},
-	{"Metering", "What was billed and what was refused, by right and stretch of time."},
-	{"Settlement", "Who is paid, and what receipts are worth to them."},
-	{"Webhooks", "URLs to which events are sent, signed by the Standard Webhooks specification, until they are taken."},
+	{"Events", "The tenant's audit log, in the order of the events."},
+	{"Metering", "What was billed and what was refused, by right and period."},
+	{"Settlement", "Who is paid for receipts, and how much."},
+	{"Webhooks", "URLs to which events are sent until they are accepted, signed by the Standard Webhooks specification."},
 	{"Tenant", "The tenant and its API keys."},
-	{"Sandbox", "A place to try it all, without a key: a cookie names the visitor's tenant."},
-	{"Verification", "What a verifier needs to trust."},
+	{"Sandbox", "A sandbox without API keys: a cookie names the visitor's tenant."},
+	{"Verification", "The keys by which verifiers check signatures."},
 	{tagService, "Health, versions and this document."},
 }
 
-// tags are the chapters that have operations. One that has no note here comes last.
+// tags lists the chapters that have operations. A chapter without a note comes last.
 func tags(used map[string]bool) (list []any) {
 	used = maps.Clone(used)
 	for _, t := range tagNotes {
@@ -192,14 +191,13 @@ const schemaPrefix = "#/components/schemas/"
 // reference is a $ref to one of the components.
 func reference(kind, name string) object { return object{"$ref": "#/components/" + kind + "/" + name} }
 
-// complete puts in what every operation has: its refusals, and descriptions of ids
-// in its path.
+// complete adds what every operation has: its error responses, and descriptions of ids in its path.
 func complete(op object, declared *huma.Operation) {
 	params, _ := op["parameters"].([]any)
 	for _, p := range params {
 		p := p.(object)
 		if schema, ok := p["schema"].(object); ok {
-			delete(schema, "description") // the parameter has it
+			delete(schema, "description") // the parameter has the same one
 		}
 		if p["in"] == "path" && p["description"] == nil {
 			p["description"] = "The " + strings.TrimSuffix(p["name"].(string), "Id") + "'s id."
@@ -245,9 +243,8 @@ func operationsOf(api *huma.OpenAPI) map[string]*huma.Operation {
 	return all
 }
 
-// refine puts into the schemas what their Go types can't say: lists that are
-// closed, and what is in texts that are handed on verbatim, which the bodies of
-// requests have none of.
+// refine adds to the schemas what Go types can't express: closed lists, and the types of members
+// with verbatim JSON. These are only in responses; bodies has the schemas of requests.
 func refine(schemas object, bodies map[string]bool) {
 	var substrates []string
 	for s := range gate.Substrate(gate.Substrates) {
@@ -258,7 +255,7 @@ func refine(schemas object, bodies map[string]bool) {
 		"pack": {"type": []any{"object", "null"}}, "row": {"type": []any{"object", "null"}}, "receipt": reference("schemas", "Receipt"), "signature": reference("schemas", "Signature"),
 	}
 	for of, s := range schemas {
-		delete(s.(object), "additionalProperties") // true everywhere, as it is unless said
+		delete(s.(object), "additionalProperties") // true everywhere, which is the default
 		properties, _ := s.(object)["properties"].(object)
 		for name, p := range properties {
 			p := p.(object)
@@ -295,8 +292,8 @@ func refine(schemas object, bodies map[string]bool) {
 	maps.Copy(property("Observation", "telemetry"), reference("schemas", "Telemetry"))
 }
 
-// acceptNull says of a body what is true of its reader: a member that may be left out
-// may be null as well, also in the objects of a body.
+// acceptNull allows null for every optional member of a body and of the objects in it, as the reader
+// of bodies does.
 func acceptNull(op, schemas object) {
 	body, _ := op["requestBody"].(object)
 	content, _ := body["content"].(object)
@@ -337,7 +334,7 @@ func typesOf(schema object) (types []string) {
 	return types
 }
 
-// prune leaves out schemas that nothing refers to, such as huma's own error.
+// prune removes schemas that nothing refers to, such as huma's own error.
 func prune(d object) {
 	schemas := d["components"].(object)["schemas"].(object)
 	reached := map[string]bool{}

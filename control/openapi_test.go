@@ -36,10 +36,10 @@ func openService(t *testing.T) (h *fixture, registered *huma.OpenAPI, document m
 	h = newFixture(t)
 	var r registrar
 	cfg := h.config()
-	// Without the service of trouble; the two that answer from a warehouse are not asked.
+	// Without the service of trouble, and without requests to the two services on a warehouse.
 	visitors, err := sandbox.New(t.Context(), sandbox.Config{
-		DB: h.db, Tables: control.Tables, Keys: h.keys, Deliver: noDelivery, Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
-			return h.control.Ask(ctx, caller, method, target, body)
+		DB: h.db, Tables: control.Tables, Keys: h.keys, Deliver: noDelivery, Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			return h.control.Call(ctx, caller, method, target, body)
 		}, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 	})
 	require.NoError(t, err)
@@ -107,8 +107,8 @@ func TestDocumentHasEveryRoute(t *testing.T) {
 	require.NotContains(t, strings.Join(listed, "\n"), "/admin/", "operators have a listener of their own")
 }
 
-// TestDocumentTellsTheScope asks each operation with a key that has another scope.
-func TestDocumentTellsTheScope(t *testing.T) {
+// TestDocumentNamesTheScope sends each operation a key with another scope.
+func TestDocumentNamesTheScope(t *testing.T) {
 	h, _, document := openService(t)
 	_, narrow := h.tenant(api.DisputesRead.String())
 	_, narrower := h.tenant(api.SettlementRead.String())
@@ -300,7 +300,7 @@ func TestDocumentTellsRefusals(t *testing.T) {
 	_, _, document := openService(t)
 	v := validator{t, get[map[string]any](t, document, "components", "schemas")}
 	responses := get[map[string]any](t, document, "components", "responses")
-	told := map[string]bool{}
+	documented := map[string]bool{}
 	used := map[string]bool{}
 	for _, o := range operations(t, document) {
 		for status, response := range o.text["responses"].(map[string]any) {
@@ -321,11 +321,11 @@ func TestDocumentTellsRefusals(t *testing.T) {
 			require.Contains(t, codes, media["example"].(map[string]any)["error"], name)
 			for _, code := range codes {
 				if strings.HasPrefix(name, "Sandbox") {
-					told["sandbox "+code.(string)] = true
+					documented["sandbox "+code.(string)] = true
 					require.True(t, strings.HasPrefix(o.path, sandbox.Base+"/"), "%s has an answer of the sandbox", o.path)
 					continue
 				}
-				told[code.(string)] = true
+				documented[code.(string)] = true
 				if n != 408 && n != 413 && n != 431 && n != 503 {
 					require.Equal(t, n, api.Code(code.(string)).Status(), name)
 				}
@@ -335,10 +335,10 @@ func TestDocumentTellsRefusals(t *testing.T) {
 	}
 	require.Len(t, used, len(responses), "every answer is used")
 	for _, code := range api.Codes() {
-		require.True(t, told[string(code)], "no answer has the code %s", code)
+		require.True(t, documented[string(code)], "no answer has the code %s", code)
 	}
 	for _, code := range sandbox.Codes() {
-		require.True(t, told["sandbox "+string(code)], "no answer of the sandbox has the code %s", code)
+		require.True(t, documented["sandbox "+string(code)], "no answer of the sandbox has the code %s", code)
 	}
 	for _, o := range operations(t, document) {
 		require.Contains(t, o.text["responses"], "431", o.path)

@@ -27,7 +27,7 @@ import (
 type stallingLog struct{ memoryLog }
 
 func (l *stallingLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
-	if rand.IntN(20) == 0 && !rest(ctx, upTo(rand.New(rand.NewPCG(rand.Uint64(), 0)), 300*time.Millisecond)) {
+	if rand.IntN(20) == 0 && !pause(ctx, upTo(rand.New(rand.NewPCG(rand.Uint64(), 0)), 300*time.Millisecond)) {
 		return sealer.Position{}, ctx.Err()
 	}
 	return l.memoryLog.Append(ctx, r)
@@ -44,13 +44,13 @@ func (e either) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // sighting is what a node said of a right once it had applied a revision.
 type sighting struct {
-	applied, revision int64 // revision 0: a stopped right does not tell its own
+	applied, revision int64 // revision 0: the refusal of a stopped right does not have it
 	state             api.RightState
 }
 
 // TestTwoProcessesCommit changes rights at two control processes at once, while three
-// nodes ask either of them and the relay stands still at random: no node applies less
-// than before or answers by less than it applied, and all end at the database's state.
+// nodes poll either of them and the relay pauses at random: no node goes back to an older revision,
+// nor decides by an older one than it applied, and all end at the database's state.
 // MUNIMENT_TEST_FULL makes it a minute.
 func TestTwoProcessesCommit(t *testing.T) {
 	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
@@ -122,7 +122,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 		case api.From(err).Code == api.StateConflict:
 			s.state = api.RightState(err.Error()[strings.LastIndexByte(err.Error(), ' ')+1:])
 		default:
-			return s, false // control could not be asked
+			return s, false // control could not be reached
 		}
 		return s, s.applied > 0
 	}
@@ -134,7 +134,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 	looks := 0
 	for i := range views {
 		doers.Go(func() {
-			for rest(ctx, time.Millisecond) {
+			for pause(ctx, time.Millisecond) {
 				id := rights[rand.IntN(len(rights))]
 				if s, ok := look(i, id); ok {
 					mu.Lock()

@@ -13,17 +13,17 @@ import (
 )
 
 // TestUnknownQueryParameters sends every operation under /v1 a parameter that it does not
-// have: the answer names it, and those that there are.
+// have: the response names it, and the known ones.
 func TestUnknownQueryParameters(t *testing.T) {
 	h, _, document := openService(t)
 	_, key := h.tenant("*")
-	asked := 0
+	requests := 0
 	for _, o := range operations(t, document) {
 		route := o.method + " " + o.path
 		if !strings.HasPrefix(o.path, "/v1/") || slices.Contains(edge, route) {
 			continue
 		}
-		asked++
+		requests++
 		var has []string
 		for _, p := range optional(o.text["parameters"]) {
 			if p := p.(map[string]any); p["in"] == "query" {
@@ -41,7 +41,7 @@ func TestUnknownQueryParameters(t *testing.T) {
 				h.call(key, o.method, path+query, "").refused(422, api.ValidationFailed), route+query)
 		}
 	}
-	require.Greater(t, asked, 40)
+	require.Greater(t, requests, 40)
 
 	both := h.call(key, "GET", "/v1/rights?state=&nope=1", "").refused(422, api.ValidationFailed)
 	require.Contains(t, both, `{"field":"nope",`)

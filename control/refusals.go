@@ -22,29 +22,29 @@ type refusal struct {
 const headersTooLarge = "HeadersTooLarge"
 
 var refusalTable = []refusal{
-	{400, "BadRequest", "The request, its query, or its body as JSON, can't be read, or the body has too many parts.", []api.Code{api.BadRequest},
+	{400, "BadRequest", "The request, its query or its JSON body can't be read, or the body has too many names and values.", []api.Code{api.BadRequest},
 		&api.Error{Code: api.BadRequest, Message: "the body is not valid JSON"}},
 	{401, "Unauthorized", "The Authorization header is missing or malformed, or its key is not valid.",
 		[]api.Code{api.AuthRequired, api.AuthInvalid}, &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}},
 	{403, "Forbidden", "The key lacks the operation's scope.", []api.Code{api.ScopeMissing}, api.Missing(api.DeliveryWrite, api.Scopes(api.RightsRead|api.AuditRead))},
-	{404, "NotFound", "There is no such thing in this tenant. Another tenant's is answered alike.", []api.Code{api.ResourceNotFound}, api.NotFound("right")},
+	{404, "NotFound", "This tenant has no such resource. A resource of another tenant gets the same response.", []api.Code{api.ResourceNotFound}, api.NotFound("right")},
 	{408, "RequestTimeout", "The request did not arrive in time.", []api.Code{api.BadRequest},
 		&api.Error{Code: api.BadRequest, HTTPStatus: 408, Message: "the request did not arrive in time"}},
-	{409, "Conflict", "The state of the resource forbids it.", []api.Code{api.StateConflict}, api.Conflict("the right is no longer in effect")},
+	{409, "Conflict", "The state of the resource does not allow it.", []api.Code{api.StateConflict}, api.Conflict("the right is no longer in effect")},
 	{412, "PreconditionFailed", "The constraint gate refuses the delivery. Nothing was signed.", []api.Code{api.PreconditionFailed}, refusedDelivery()},
-	{413, "ContentTooLarge", "The body is longer than the route takes.", []api.Code{api.BadRequest}, api.TooLarge("the body is larger than this route takes")},
+	{413, "ContentTooLarge", "The body is too long.", []api.Code{api.BadRequest}, api.TooLarge("the body is larger than this route takes")},
 	{422, "Invalid", "A field is missing, wrong-typed, out of range, or given twice.", []api.Code{api.ValidationFailed},
 		api.Invalid(api.MissingField("rightId"), api.ValidationError{Field: "telemetry.speedMph", Message: "must be a number from 0 to 1000000000"})},
-	{429, "RateLimited", "Too many requests of this tenant are in hand.", []api.Code{api.RateLimited},
+	{429, "RateLimited", "The tenant has too many requests in flight.", []api.Code{api.RateLimited},
 		&api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}},
 	{431, headersTooLarge, "The request's line and headers are larger than 8 KiB.", []api.Code{api.BadRequest},
 		&api.Error{Code: api.BadRequest, HTTPStatus: 431, Message: "the headers are larger than 8 KiB"}},
 	{500, "InternalError", "A fault of the service.", []api.Code{api.InternalError}, &api.Error{Code: api.InternalError, Message: "internal error"}},
-	{503, "Unavailable", "The service can't answer now; `reason` says why. Nothing was promised.", []api.Code{api.InternalError},
+	{503, "Unavailable", "The service is unavailable; `reason` says why. Nothing was promised.", []api.Code{api.InternalError},
 		api.Unavailable(api.RightsStale, "this node has had no news of rights for too long", time.Second)},
 }
 
-// refusedDelivery is the answer to a car at 65 mph, with the gate's violations.
+// refusedDelivery is the response for a car at 65 mph, with the gate's violations.
 func refusedDelivery() *api.Error {
 	limit := 5.0
 	text, err := json.Marshal([]gate.Violation{{
@@ -53,7 +53,7 @@ func refusedDelivery() *api.Error {
 		Message: "vehicle speed 65 mph; visual renders need < 5 mph", Reference: "NHTSA 78 FR 24817",
 	}})
 	if err != nil {
-		panic(err) // a constant
+		panic(err) // cannot happen: the value is constant
 	}
 	return &api.Error{
 		Code: api.PreconditionFailed, Message: gate.ConstraintMessage(gate.Automotive, 1), Substrate: gate.Automotive.String(),
@@ -61,10 +61,10 @@ func refusedDelivery() *api.Error {
 	}
 }
 
-// refusalNames are the answers' names by status, of /v1 or of the sandbox.
-func refusalNames(visited bool) map[int]string {
+// refusalNames are the names of the error responses by status, of /v1 or of the sandbox.
+func refusalNames(ofSandbox bool) map[int]string {
 	names := map[int]string{}
-	if visited {
+	if ofSandbox {
 		for _, r := range sandbox.Refusals() {
 			names[r.Status] = r.Name
 		}
@@ -78,9 +78,9 @@ func refusalNames(visited bool) map[int]string {
 	return names
 }
 
-// refusals is the answers that components hold, one for each status of either envelope. All of
-// an envelope have one schema, as generators make a type of each; an extension says which codes a
-// status has.
+// refusals are the error responses of the document's components, one for each status of either
+// envelope. All responses of an envelope have one schema, since generators make a type of each
+// schema; the extension x-error-codes has the codes of a status.
 func refusals() object {
 	all := object{}
 	for _, r := range sandbox.Refusals() {

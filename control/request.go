@@ -31,15 +31,15 @@ const (
 	maxBody = 1 << 20
 	// maxDepth is how deep a body may nest.
 	maxDepth = 32
-	// maxParts is how many names and values a body may have: read, each takes many times
-	// its own length.
+	// maxParts is how many names and values a body may have: each takes many times its length
+	// in memory.
 	maxParts = 10_000
 	// bodyTimeout is how long a body may take to arrive.
 	bodyTimeout = 10 * time.Second
 )
 
-// readBody reads and checks the body of an operation that takes one, before huma
-// holds it against the operation's schema. A body that is no JSON is the operation's to check.
+// readBody reads and checks the body of an operation that has one, before huma validates it by the
+// operation's schema. If the body is not JSON (route.Operation.Text), the operation checks it.
 func (d *door) readBody(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Operation().RequestBody == nil {
 		next(ctx)
@@ -70,7 +70,7 @@ func (d *door) readBody(ctx huma.Context, next func(huma.Context)) {
 func receive(ctx huma.Context) ([]byte, error) {
 	r, w := humago.Unwrap(ctx)
 	deadlines := http.NewResponseController(w)
-	// Where there is no connection there is nothing to wait for.
+	// A request within this process has no connection, and so no deadline.
 	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	_ = deadlines.SetReadDeadline(time.Time{})
@@ -81,16 +81,16 @@ func receive(ctx huma.Context) ([]byte, error) {
 		return nil, &api.Error{Code: api.BadRequest, HTTPStatus: http.StatusRequestTimeout, Message: "the body did not arrive in time"}
 	}
 	if err != nil {
-		return nil, &api.Error{Code: api.BadRequest, Message: "the body did not arrive whole"}
+		return nil, &api.Error{Code: api.BadRequest, Message: "the body did not arrive completely"}
 	}
 	return body, nil
 }
 
-// check requires one JSON value, strictly. A name that is given twice is a fault of the body's
-// fields, and so are U+0000 and a number out of range; anything else means that it is no JSON.
+// check requires one strictly valid JSON value. A duplicate name, U+0000 and a number out of range
+// are faults of a field; any other error means that the body is not JSON.
 func check(body []byte) error {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return nil // whether a body must be there is the operation's to say
+		return nil // the operation's schema says whether a body is required
 	}
 	d := jsontext.NewDecoder(bytes.NewBuffer(body)) // which it does not copy
 	for parts := 0; ; {
@@ -122,25 +122,25 @@ func check(body []byte) error {
 			return &api.Error{Code: api.BadRequest, Message: fmt.Sprintf("the body nests deeper than %d levels", maxDepth)}
 		}
 		if d.StackDepth() == 0 && len(bytes.TrimSpace(body[d.InputOffset():])) > 0 {
-			return &api.Error{Code: api.BadRequest, Message: "the body goes on behind its JSON value"}
+			return &api.Error{Code: api.BadRequest, Message: "the body has data after its JSON value"}
 		}
 	}
 }
 
-// checkFields refuses a member that is one edit, or its case, away from one that the
-// operation has and the body does not: passed over as unknown, a misspelt limit would be
-// none. Where empty fields are missing it also refuses a body that is no object, and one in
-// which a required field is absent, null or an empty text.
+// checkFields refuses a member whose name differs only by case or one edit from a name that the
+// operation has and the body does not: if a misspelt limit were ignored as unknown, there would be
+// no limit. If the operation sets EmptyIsMissing, it also refuses a body that is not an object, and
+// one in which a required field is absent, null or an empty string.
 func (d *door) checkFields(op *huma.Operation, body []byte) error {
 	text, emptyIsMissing := bytes.TrimSpace(body), route.Of(op).EmptyIsMissing
 	if len(text) == 0 {
-		return nil // whether a body must be there is the operation's to say
+		return nil // the operation's schema says whether a body is required
 	}
 	if text[0] != '{' {
 		if emptyIsMissing {
 			return &api.Error{Code: api.BadRequest, Message: "the body must be an object"}
 		}
-		return nil // as the schema has it
+		return nil // the schema decides
 	}
 	var fields map[string]jsontext.Value
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -159,7 +159,7 @@ func (d *door) checkFields(op *huma.Operation, body []byte) error {
 	return nil
 }
 
-// maxMisspelt is the longest name that is looked at: no operation has one as long.
+// maxMisspelt is the longest name that is compared: no operation has a longer one.
 const maxMisspelt = 64
 
 func misspelt(fields map[string]jsontext.Value, schema *huma.Schema) (faults []api.ValidationError) {
@@ -177,7 +177,7 @@ func misspelt(fields map[string]jsontext.Value, schema *huma.Schema) (faults []a
 	return faults
 }
 
-// fieldOf spells a JSON pointer (RFC 6901) as field names are: scope.regions.
+// fieldOf turns a JSON pointer (RFC 6901) into a field name such as scope.regions.
 func fieldOf(p jsontext.Pointer) string {
 	var names []string
 	for name := range p.Tokens() {
@@ -186,10 +186,10 @@ func fieldOf(p jsontext.Pointer) string {
 	return strings.Join(names, ".")
 }
 
-// unmarshal decodes what check has passed. Names match in exact case only.
+// unmarshal decodes what check has accepted. Names are case-sensitive.
 func unmarshal(text []byte, v any) error { return json.Unmarshal(text, v, whole) }
 
-// whole reads integers in all their spellings: to JSON Schema, 12.0 is one.
+// whole reads integers in all spellings: JSON Schema has 12.0 as an integer, too.
 var whole = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(wholeNumber[int]), json.UnmarshalFromFunc(wholeNumber[int64]),
 ))
@@ -214,10 +214,10 @@ func wholeNumber[T int | int64](d *jsontext.Decoder, n *T) error {
 	return nil
 }
 
-// readQuery refuses parameters that the database can't look for, those that are required and
-// not there, and those that are there but empty, where nothing empty is one of their values: huma would take them for absent,
-// and so a list for one without a filter. For the same reason it refuses, under /v1, a query
-// that can't be read and parameters that the operation does not have.
+// readQuery refuses parameters with text that the database can't store, required parameters that are
+// missing, and empty parameters that may not be empty: huma would treat these as absent, and list
+// without the filter. For the same reason it refuses, under /v1, a query that can't be read and
+// parameters that the operation does not have.
 func (d *door) readQuery(ctx huma.Context, next func(huma.Context)) {
 	u := ctx.URL()
 	given, err := url.ParseQuery(u.RawQuery)
@@ -251,7 +251,7 @@ func (d *door) readQuery(ctx huma.Context, next func(huma.Context)) {
 	if strict {
 		faults = append(faults, unknownParameters(given, known)...)
 	}
-	if len(faults) == 0 { // what was sent may be a misspelt name of what is absent
+	if len(faults) == 0 { // otherwise a misspelt name would be reported as missing, too
 		faults = absent
 	}
 	if len(faults) > 0 {

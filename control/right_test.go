@@ -89,14 +89,14 @@ func TestIssuedScope(t *testing.T) {
 	require.Contains(t, issue(`,"scope":{"regions":["US"],"labels":{"team":7}}`).refused(422, api.ValidationFailed), `"field":"scope.labels"`)
 
 	parent := fmt.Sprintf(`,"parentRightId":%q`, h.right(key, basisID)) // in the regions US and CA
-	for asked, granted := range map[string]string{
+	for requested, granted := range map[string]string{
 		``:                            `{"regions":["US","CA"]}`,
 		`,"scope":{}`:                 `{"regions":["US","CA"]}`,
 		`,"scope":"sublet"`:           `{"description":"sublet","regions":["US","CA"]}`,
 		`,"scope":{"regions":["CA"]}`: `{"regions":["CA"]}`,
 	} {
-		issued := issue(parent + asked).ok()
-		require.JSONEq(t, granted, scopeOf(t, issued, "right"), asked)
+		issued := issue(parent + requested).ok()
+		require.JSONEq(t, granted, scopeOf(t, issued, "right"), requested)
 	}
 	require.Contains(t, issue(parent+`,"scope":{"regions":["MX"]}`).refused(422, api.ValidationFailed), `"field":"scope.regions"`)
 	require.Contains(t, issue(parent+`,"scope":{"region":["US"]}`).refused(422, api.ValidationFailed), `"field":"scope.region"`)
@@ -127,7 +127,7 @@ func TestDerivedRights(t *testing.T) {
 	require.Equal(t, []any{root, child}, ids("lineage"))
 	require.Equal(t, []any{grandchild}, ids("derived"))
 
-	// Stopping the root stops all under it, without a word written to them.
+	// Stopping the root stops all rights under it, without writing to them.
 	h.call(key, "POST", "/v1/rights/"+root+"/suspend", "").ok()
 	of := func(id string) map[string]any {
 		return get[map[string]any](t, h.call(key, "GET", "/v1/rights/"+id, "").ok(), "right")

@@ -32,7 +32,7 @@ func TestSandboxIsFull(t *testing.T) {
 	second, _ := p.visit()
 	late := &visitor{playground: p}
 	refused := late.send("POST", "/tenant", "")
-	require.Contains(t, told(t, refused, 503, sandbox.HandlerError), isFull)
+	require.Contains(t, refusal(t, refused, 503, sandbox.HandlerError), isFull)
 	require.Equal(t, "3660", refused.header.Get("Retry-After"), "when the first may be dropped, as use is noted to the minute")
 	require.Empty(t, late.cookie)
 	require.Contains(t, first.send("POST", "/tenant", "").text, `"rebound":true`)
@@ -73,12 +73,12 @@ func TestSandboxMakesSpace(t *testing.T) {
 	left.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
 }
 
-// TestSandboxIsClosed: without a sandbox there is nothing in its place.
+// TestSandboxIsClosed: without a sandbox its paths do not exist.
 func TestSandboxIsClosed(t *testing.T) {
 	h := newFixture(t)
 	for _, route := range []string{"POST /tenant", "GET /tenant", "GET /runtime-keys", "POST /run-demo"} {
 		method, path, _ := strings.Cut(route, " ")
-		told(t, h.call("", method, "/api/sandbox"+path, ""), 404, sandbox.HandlerError)
+		refusal(t, h.call("", method, "/api/sandbox"+path, ""), 404, sandbox.HandlerError)
 	}
 	require.NotContains(t, h.call("", "GET", "/openapi.json", "").text, `"/api/sandbox`)
 	h.admin("POST", "/admin/sandbox/rotate-secret", "").refused(404, api.ResourceNotFound)
@@ -90,22 +90,22 @@ func TestSandboxLimits(t *testing.T) {
 	now := time.Now()
 	p := openPlayground(t, newFixture(t), sandbox.Config{Now: func() time.Time { return now }})
 	v := &visitor{playground: p}
-	ask := func(hops string) answer { return v.send("GET", "/tenant", "", "X-Forwarded-For", hops) }
+	request := func(hops string) answer { return v.send("GET", "/tenant", "", "X-Forwarded-For", hops) }
 	for range 10 {
-		told(t, ask("198.51.100.1"), 404, sandbox.NoTenant)
+		refusal(t, request("198.51.100.1"), 404, sandbox.NoTenant)
 		now = now.Add(100 * time.Millisecond)
 	}
-	refused := ask("198.51.100.1")
-	told(t, refused, 429, sandbox.RateLimited)
+	refused := request("198.51.100.1")
+	refusal(t, refused, 429, sandbox.RateLimited)
 	require.Equal(t, "9", refused.header.Get("Retry-After"))
-	require.Equal(t, 429, ask("198.51.100.9, 198.51.100.1").status, "only the last hop's word counts")
-	require.Equal(t, 404, ask("198.51.100.2").status)
+	require.Equal(t, 429, request("198.51.100.9, 198.51.100.1").status, "only the last hop counts")
+	require.Equal(t, 404, request("198.51.100.2").status)
 	now = now.Add(9*time.Second - time.Millisecond)
-	refused = ask("198.51.100.1")
+	refused = request("198.51.100.1")
 	require.Equal(t, 429, refused.status)
 	require.Equal(t, "1", refused.header.Get("Retry-After"), "rounded up")
 	now = now.Add(time.Millisecond)
-	require.Equal(t, 404, ask("198.51.100.1").status)
+	require.Equal(t, 404, request("198.51.100.1").status)
 	require.Equal(t, 404, v.send("GET", "/tenant", "").status, "of the connection's address")
 }
 
@@ -118,46 +118,46 @@ func TestSandboxLimitsOfAllProcesses(t *testing.T) {
 		h := newFixtureOn(t, dir, node.Config{}, func() time.Time { return now })
 		doors = append(doors, &visitor{playground: openPlayground(t, h, sandbox.Config{Shared: true})})
 	}
-	ask := func(i int) answer { return doors[i%2].send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.1") }
+	request := func(i int) answer { return doors[i%2].send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.1") }
 	for i := range 10 {
-		told(t, ask(i), 404, sandbox.NoTenant)
+		refusal(t, request(i), 404, sandbox.NoTenant)
 		now = now.Add(100 * time.Millisecond)
 	}
 	for i := range 2 {
-		refused := ask(i)
-		told(t, refused, 429, sandbox.RateLimited)
+		refused := request(i)
+		refusal(t, refused, 429, sandbox.RateLimited)
 		require.Equal(t, "9", refused.header.Get("Retry-After"))
 	}
 	now = now.Add(9*time.Second - time.Millisecond)
 	for i := range 2 {
-		require.Equal(t, 429, ask(i).status)
+		require.Equal(t, 429, request(i).status)
 	}
 	now = now.Add(time.Millisecond)
-	require.Equal(t, 404, ask(1).status)
-	require.Equal(t, 429, ask(0).status, "the second of the first ten is younger than 10 s")
+	require.Equal(t, 404, request(1).status)
+	require.Equal(t, 429, request(0).status, "the second of the first ten is younger than 10 s")
 	for i := range 189 {
 		now = now.Add(10 * time.Second)
-		require.Equal(t, 404, ask(i).status)
+		require.Equal(t, 404, request(i).status)
 	}
 	now = now.Add(10 * time.Second)
-	refused := ask(0)
+	refused := request(0)
 	require.Equal(t, 429, refused.status, "the 201st within the hour")
 	require.Equal(t, strconv.Itoa(3600-1910), refused.header.Get("Retry-After"))
 }
 
-// TestVisitorLimit: one visitor, or a crowd of them, has so much in hand at a time, and of what
-// holds whole tenants in memory less.
+// TestVisitorLimit: the requests in flight of one visitor, and of all visitors together, are
+// limited, with lower limits for requests that hold whole tenants in memory.
 func TestVisitorLimit(t *testing.T) {
 	h := newFixture(t)
 	begun, answer := make(chan struct{}), make(chan struct{})
 	var p *playground
 	held := false
-	p = openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}, Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+	p = openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}, Call: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 		if held && target == "/v1/tenant" {
 			begun <- struct{}{}
 			<-answer
 		}
-		return p.ask(ctx, of, method, target, body)
+		return p.callWithoutLog(ctx, of, method, target, body)
 	}})
 	var visitors []*visitor
 	for range 9 {
@@ -165,7 +165,7 @@ func TestVisitorLimit(t *testing.T) {
 		visitors = append(visitors, v)
 	}
 	var waiting sync.WaitGroup
-	ask := func(v *visitor, path string, n int) {
+	hold := func(v *visitor, path string, n int) {
 		for range n {
 			waiting.Go(func() { v.send("GET", path, "") })
 			<-begun
@@ -174,24 +174,24 @@ func TestVisitorLimit(t *testing.T) {
 	refused := func(v *visitor, path string) {
 		t.Helper()
 		a := v.send("GET", path, "")
-		told(t, a, 429, sandbox.RateLimited)
+		refusal(t, a, 429, sandbox.RateLimited)
 		require.Equal(t, "1", a.header.Get("Retry-After"))
 	}
 	held = true
 	for i, v := range visitors[:8] {
 		switch {
 		case i < 3:
-			ask(v, "/inspect", 2)
+			hold(v, "/inspect", 2)
 			refused(v, "/inspect")
-			ask(v, "/tenant", 6)
+			hold(v, "/tenant", 6)
 		default:
 			refused(v, "/inspect")
-			ask(v, "/tenant", 8)
+			hold(v, "/tenant", 8)
 		}
 		refused(v, "/tenant")
 	}
 	refused(visitors[8], "/tenant")
-	told(t, (&visitor{playground: p}).send("POST", "/tenant", ""), 429, sandbox.RateLimited)
+	refusal(t, (&visitor{playground: p}).send("POST", "/tenant", ""), 429, sandbox.RateLimited)
 	require.Equal(t, 200, p.call("", "GET", "/api/sandbox/runtime-keys", "").status, "whose size is not a visitor's")
 	_, key := p.tenant()
 	p.call(key, "GET", "/v1/bases", "").ok()
@@ -203,7 +203,7 @@ func TestVisitorLimit(t *testing.T) {
 	require.Eventually(t, func() bool { return visitors[8].send("GET", "/inspect", "").status == 200 }, time.Minute, time.Millisecond)
 }
 
-// TestSandboxAnswersAreBounded: who writes long scopes is not answered with all of them.
+// TestSandboxAnswersAreBounded: a response does not have all of a visitor's long scopes.
 func TestSandboxAnswersAreBounded(t *testing.T) {
 	p := newPlayground(t)
 	v, tenant := p.visit()
@@ -223,7 +223,7 @@ func TestSandboxAnswersAreBounded(t *testing.T) {
 		for _, r := range list(t, part, "rights") {
 			listed = append(listed, r["id"].(string))
 		}
-		require.Equal(t, i == 0, len(list(t, part, "bases")) == 3, "a part has the lists that go on")
+		require.Equal(t, i == 0, len(list(t, part, "bases")) == 3, "a part has only the lists that continue")
 		require.Equal(t, tenant["tenantId"], get[string](t, part, "tenant", "tenantId"))
 	}
 	require.Equal(t, last, listed[0], "newest first, through all parts")
@@ -237,23 +237,23 @@ func TestSandboxAnswersAreBounded(t *testing.T) {
 	require.InDelta(t, 2<<20, len(rights)*16_000, 1<<20)
 }
 
-// TestSandboxListsTheNewestPacks: of more packs than it lists.
+// TestSandboxListsTheNewestPacks: a visitor has more packs than are listed.
 func TestSandboxListsTheNewestPacks(t *testing.T) {
 	const packs = 1203
 	var p *playground
 	p = openPlayground(t, newFixture(t), sandbox.Config{
 		CountPacks: func(context.Context, string) (int64, error) { return packs, nil },
-		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+		Call: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			if id, one := strings.CutPrefix(target, "/v1/proof-packs/ppk_"); one {
 				return 200, fmt.Appendf(nil, `{"data":{"header":{"n":%s}}}`, id), nil
 			}
 			query, listed := strings.CutPrefix(target, "/v1/proof-packs?")
 			if !listed {
-				return p.ask(ctx, of, method, target, body)
+				return p.callWithoutLog(ctx, of, method, target, body)
 			}
-			asked, err := url.ParseQuery(query)
+			parameters, err := url.ParseQuery(query)
 			require.NoError(t, err)
-			seen, err := route.Page{Cursor: asked.Get("cursor")}.Slice()
+			seen, err := route.Page{Cursor: parameters.Get("cursor")}.Slice()
 			require.NoError(t, err)
 			n, err := strconv.Atoi("0" + seen.Behind)
 			require.NoError(t, err)
@@ -315,8 +315,8 @@ func TestSandboxClockAhead(t *testing.T) {
 	v.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
 }
 
-// TestSandboxCountsBesideChanges: strangers have no turn among the changes, such as the
-// revocation of a right.
+// TestSandboxCountsBesideChanges: counting visitors' requests does not wait for a store.DB.Change,
+// nor delay one such as the revocation of a right.
 func TestSandboxCountsBesideChanges(t *testing.T) {
 	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
 		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has one writer
@@ -334,43 +334,43 @@ func TestSandboxCountsBesideChanges(t *testing.T) {
 		v.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
 		return nil
 	}))
-	var asked sync.WaitGroup
+	var requests sync.WaitGroup
 	var accepted atomic.Int64
 	for range 40 {
-		asked.Go(func() {
+		requests.Go(func() {
 			if v.send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.7").status == 404 {
 				accepted.Add(1)
 			}
 		})
 	}
-	asked.Wait()
+	requests.Wait()
 	require.EqualValues(t, 10, accepted.Load(), "of forty at once")
 }
 
-// TestSandboxPackTooLong: one that strangers made long is not read into memory.
+// TestSandboxPackTooLong: a pack that visitors made too long is not read into memory.
 func TestSandboxPackTooLong(t *testing.T) {
 	var p *playground
 	size := 8<<20 + 1
-	var asked []string
+	var requested []string
 	p = openPlayground(t, newFixture(t), sandbox.Config{
-		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
-			rest, packs := strings.CutPrefix(target, "/v1/proof-packs/ppk_1")
+		Call: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			suffix, packs := strings.CutPrefix(target, "/v1/proof-packs/ppk_1")
 			if !packs {
-				return p.ask(ctx, of, method, target, body)
+				return p.callWithoutLog(ctx, of, method, target, body)
 			}
-			asked = append(asked, rest)
-			if rest == "" {
+			requested = append(requested, suffix)
+			if suffix == "" {
 				return 200, fmt.Appendf(nil, `{"data":{"header":{},"summary":{"bytes":%d,"sha256":"of it"}}}`, size), nil
 			}
 			return 404, []byte(`{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"the file"}`), nil
 		},
 	})
 	v, _ := p.visit()
-	told := v.isRefused(422, sandbox.HandlerError, "GET", "/proof-packs/ppk_1", "")
-	require.Contains(t, told, "the pack has 8388609 bytes, and the sandbox hands out 8388608 at most")
-	require.Contains(t, told, "the SHA-256 of it")
-	require.Equal(t, []string{""}, asked)
+	message := v.isRefused(422, sandbox.HandlerError, "GET", "/proof-packs/ppk_1", "")
+	require.Contains(t, message, "the pack has 8388609 bytes, and the sandbox sends packs of at most 8388608")
+	require.Contains(t, message, "the SHA-256 of it")
+	require.Equal(t, []string{""}, requested)
 	size--
 	v.isRefused(404, sandbox.HandlerError, "GET", "/proof-packs/ppk_1", "")
-	require.Equal(t, []string{"", "", "/bundle"}, asked)
+	require.Equal(t, []string{"", "", "/bundle"}, requested)
 }

@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	takenAll = "the tenant has taken all the space that a visitor gets"
+	takenAll = "the tenant has used all the space that a visitor has"
 	isFull   = "the sandbox is full"
 )
 
-// writesUntilRefused issues rights with long scopes, of which each takes some 85 KB, and
-// returns how many fitted, and what was answered then.
+// writesUntilRefused issues rights with long scopes, each of about 85 KB, and returns how many fitted
+// and the message of the refusal.
 func (v *visitor) writesUntilRefused(basis any) (written int, refused string) {
 	v.t.Helper()
 	body := fmt.Sprintf(`{"basisId":%q,"substrate":"AUDIO","scope":%q,"effectiveFrom":"2026-06-01T00:00:00Z"}`, basis, strings.Repeat("x", 16_000))
 	for ; ; written++ {
-		require.Less(v.t, written, 100, "nothing bounds a visitor")
+		require.Less(v.t, written, 100, "a visitor is not limited")
 		a := v.send("POST", "/rights/issue", body)
 		if a.status != 200 {
-			refused := told(v.t, a, 503, sandbox.HandlerError)
+			refused := refusal(v.t, a, 503, sandbox.HandlerError)
 			require.Equal(v.t, strings.Contains(refused, takenAll), a.header.Get("Retry-After") == "", "waiting does not help the tenant alone")
 			return written, refused
 		}
 	}
 }
 
-// TestSandboxBudgetOfATenant: one visitor can't take the space of all.
+// TestSandboxBudgetOfATenant: one visitor can't use all the space.
 func TestSandboxBudgetOfATenant(t *testing.T) {
 	p := openPlayground(t, newFixture(t), sandbox.Config{Bytes: 64 * 400_000, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	v, tenant := p.visit()
@@ -61,9 +61,9 @@ func TestSandboxBudgetOfATenant(t *testing.T) {
 	v.does("GET", "/tenant", "")
 }
 
-// TestSandboxBudget: all visitors together take so much and no more, whatever process they
-// come to and however often those start. For more, idle tenants go, and what they left in
-// the log counts as long as it is there.
+// TestSandboxBudget: the space of all visitors together is limited, over all processes and restarts.
+// Idle tenants are dropped to make space, and what they have in the log counts until the log deletes
+// it.
 func TestSandboxBudget(t *testing.T) {
 	now := time.Now()
 	dir := t.TempDir()
@@ -78,12 +78,12 @@ func TestSandboxBudget(t *testing.T) {
 	var all []*visitor
 	refused := ""
 	for refused == "" {
-		require.Less(t, len(all), 100, "nothing bounds visitors")
+		require.Less(t, len(all), 100, "visitors are not limited")
 		now = now.Add(time.Millisecond)
 		v := &visitor{playground: p, from: fmt.Sprintf("192.0.2.%d", len(all))}
 		a := v.send("POST", "/tenant", "")
 		if a.status != 200 {
-			refused = told(t, a, 503, sandbox.HandlerError)
+			refused = refusal(t, a, 503, sandbox.HandlerError)
 			break
 		}
 		all = append(all, v)
@@ -95,7 +95,7 @@ func TestSandboxBudget(t *testing.T) {
 	require.Contains(t, refused, isFull)
 	require.InDelta(t, 50, len(all), 20)
 	late := &visitor{playground: open(), from: "198.51.100.1"}
-	require.Contains(t, late.isRefused(503, sandbox.HandlerError, "POST", "/tenant", ""), isFull, "after a start as well")
+	require.Contains(t, late.isRefused(503, sandbox.HandlerError, "POST", "/tenant", ""), isFull, "after a restart, too")
 	require.Empty(t, dropped)
 
 	now = now.Add(2 * time.Hour)
@@ -103,7 +103,7 @@ func TestSandboxBudget(t *testing.T) {
 	require.NotEmpty(t, dropped)
 	all[0].isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
 	before := len(dropped)
-	for range 9 { // each drops one or more in turn, and all leave something in the log
+	for range 9 { // each drops one or more, and all leave something in the log
 		(&visitor{playground: late.playground}).does("POST", "/tenant", "")
 	}
 	require.Greater(t, len(dropped), before)
@@ -121,8 +121,8 @@ func TestSandboxBudget(t *testing.T) {
 	require.Zero(t, taken())
 }
 
-// TestSandboxStopsFirst: while the disk has little space left, visitors write nothing, and
-// everybody else goes on.
+// TestSandboxStopsFirst: while the disk has little space left, visitors can write nothing, and all
+// other callers can.
 func TestSandboxStopsFirst(t *testing.T) {
 	free := int64(1000)
 	p := openPlayground(t, newFixture(t), sandbox.Config{MinFree: 1000, Free: func() (int64, error) { return free, nil }, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
@@ -134,7 +134,7 @@ func TestSandboxStopsFirst(t *testing.T) {
 		"/challenges/open": fmt.Sprintf(`{"rightId":%q,"reason":"ours"}`, list(t, tenant, "rights")[0]["id"]),
 	} {
 		a := v.send("POST", path, body)
-		require.Contains(t, told(t, a, 503, sandbox.HandlerError), nearly)
+		require.Contains(t, refusal(t, a, 503, sandbox.HandlerError), nearly)
 		require.Equal(t, "60", a.header.Get("Retry-After"))
 	}
 	require.Contains(t, (&visitor{playground: p}).isRefused(503, sandbox.HandlerError, "POST", "/tenant", ""), nearly)
@@ -146,7 +146,7 @@ func TestSandboxStopsFirst(t *testing.T) {
 	v.does("POST", "/tenant", "")
 }
 
-// TestSandboxCountsWhoIsGone: a reset under a run of the demo hides nothing of it.
+// TestSandboxCountsWhoIsGone: a run of the demo counts even if the tenant is reset meanwhile.
 func TestSandboxCountsWhoIsGone(t *testing.T) {
 	var v *visitor
 	delivered := 0
@@ -167,12 +167,12 @@ func TestSandboxCountsWhoIsGone(t *testing.T) {
 	require.Greater(t, left, int64(100*1500))
 }
 
-// delivers answers each delivery with a receipt.
+// delivers issues a receipt for each delivery.
 func delivers(context.Context, string, string, []byte) ([]byte, error) {
 	return []byte(`{"data":{"receipt":{},"signature":{},"metering":{}}}`), nil
 }
 
-// fillsTheLog runs demos of 154,624 bytes in the log each, and resets whatever takes too much,
+// fillsTheLog runs demos of 154,624 bytes in the log each, with a reset whenever the tenant is full,
 // until the log has no space left for the visitor.
 func (v *visitor) fillsTheLog() (runs int, refused answer) {
 	v.t.Helper()
@@ -188,12 +188,12 @@ func (v *visitor) fillsTheLog() (runs int, refused answer) {
 		if a.status == 429 || a.status == 503 {
 			return runs, a
 		}
-		require.Less(v.t, runs, 20, "nothing bounds an address")
+		require.Less(v.t, runs, 20, "an address is not limited")
 	}
 }
 
-// TestSandboxBudgetOfAnAddress: a client that makes tenant after tenant takes the space of one in
-// the log, and closes the sandbox to no other.
+// TestSandboxBudgetOfAnAddress: a client that creates tenant after tenant uses one address's part of
+// the log, and does not close the sandbox to others.
 func TestSandboxBudgetOfAnAddress(t *testing.T) {
 	now := time.Now().Truncate(time.Hour).Add(10 * time.Minute)
 	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
@@ -201,16 +201,16 @@ func TestSandboxBudgetOfAnAddress(t *testing.T) {
 	})
 	v := &visitor{playground: p, from: "2001:db8:1:2::3"}
 	n, a := v.fillsTheLog()
-	require.Contains(t, told(t, a, 429, sandbox.RateLimited), "this address has taken all the space in the log")
+	require.Contains(t, refusal(t, a, 429, sandbox.RateLimited), "this IP address has used all the space in the log")
 	require.Equal(t, 4, n)
 	left := func(v *visitor) string {
 		a := v.send("POST", "/run-demo", `{"eventCount":100}`)
-		told(t, a, 429, sandbox.RateLimited)
+		refusal(t, a, 429, sandbox.RateLimited)
 		return a.header.Get("Retry-After")
 	}
 	now = now.Add(time.Hour)
 	v.does("POST", "/tenant", "")
-	require.Equal(t, strconv.Itoa(48*3600-10*60), left(v), "until the hour has left in which it began")
+	require.Equal(t, strconv.Itoa(48*3600-10*60), left(v), "until the log has deleted the hour in which it began")
 	neighbour := &visitor{playground: p, from: "2001:db8:1:2:4:5:6:7"}
 	neighbour.does("POST", "/tenant", "")
 	left(neighbour)
@@ -231,8 +231,8 @@ func TestSandboxBudgetOfAnAddress(t *testing.T) {
 	require.Equal(t, 4, n)
 }
 
-// TestSandboxLogEvictsNobody: no tenant goes for space that only the log can give.
-func TestSandboxLogEvictsNobody(t *testing.T) {
+// TestSandboxLogEvictsNoTenant: no tenant is dropped for space that only the log can free.
+func TestSandboxLogEvictsNoTenant(t *testing.T) {
 	now := time.Now().Truncate(time.Hour)
 	const bytes = 64 * 720_000
 	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
@@ -251,7 +251,7 @@ func TestSandboxLogEvictsNobody(t *testing.T) {
 	late := &visitor{playground: p}
 	for range 3 {
 		a := late.send("POST", "/tenant", "")
-		require.Contains(t, told(t, a, 503, sandbox.HandlerError), isFull)
+		require.Contains(t, refusal(t, a, 503, sandbox.HandlerError), isFull)
 		require.Equal(t, strconv.Itoa(49*3600), a.header.Get("Retry-After"))
 	}
 	var tenants int

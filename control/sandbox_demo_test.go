@@ -46,7 +46,7 @@ func TestSandboxDemoRefuses(t *testing.T) {
 		v.isRefused(422, sandbox.HandlerError, "POST", "/run-demo", body)
 	}
 	a := v.send("POST", "/run-demo", "")
-	told(t, a, 503, sandbox.HandlerError)
+	refusal(t, a, 503, sandbox.HandlerError)
 	require.Equal(t, "1", a.header.Get("Retry-After"))
 	for _, r := range list(t, tenant, "rights") {
 		v.does("POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, r["id"]))
@@ -58,7 +58,7 @@ func TestSandboxDemoRefuses(t *testing.T) {
 func TestSandboxDemoNamesItsPack(t *testing.T) {
 	var p *playground
 	p = openPlayground(t, newFixture(t), sandbox.Config{
-		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+		Call: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			answers := map[string]string{
 				"/v1/proof-packs/seal":     `{"data":{"packs":[],"pack":{"packId":"ppk_other","metering":["other"],"settlement":[]},"pending":[]}}`,
 				"/v1/receipts/rcp_1":       `{"data":{"sealed":{"packId":"ppk_ours","leafIndex":7}}}`,
@@ -67,7 +67,7 @@ func TestSandboxDemoNamesItsPack(t *testing.T) {
 			if text, own := answers[target]; own {
 				return 200, []byte(text), nil
 			}
-			return p.ask(ctx, of, method, target, body)
+			return p.callWithoutLog(ctx, of, method, target, body)
 		},
 		Deliver: func(context.Context, string, string, []byte) ([]byte, error) {
 			return []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
@@ -82,10 +82,10 @@ func TestSandboxDemoNamesItsPack(t *testing.T) {
 
 // TestSandboxKeyRevokedMeanwhile: a run of the demo ends where an operator stops it.
 func TestSandboxKeyRevokedMeanwhile(t *testing.T) {
-	asked := 0
+	deliveries := 0
 	p := openPlayground(t, newFixture(t), sandbox.Config{
 		Deliver: func(context.Context, string, string, []byte) ([]byte, error) {
-			if asked++; asked < 3 {
+			if deliveries++; deliveries < 3 {
 				return []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
 			}
 			return nil, auth.ErrInvalid
@@ -93,7 +93,7 @@ func TestSandboxKeyRevokedMeanwhile(t *testing.T) {
 	})
 	v, _ := p.visit()
 	v.isRefused(410, sandbox.TenantEvicted, "POST", "/run-demo", `{"eventCount":100}`)
-	require.Equal(t, 3, asked)
+	require.Equal(t, 3, deliveries)
 }
 
 // TestSandboxDemoFindsItsRights behind many long ones on a substrate that it doesn't play on,
@@ -103,16 +103,16 @@ func TestSandboxDemoFindsItsRights(t *testing.T) {
 	played := map[string]bool{}
 	p = openPlayground(t, newFixture(t), sandbox.Config{
 		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
-		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+		Call: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			if target == "/v1/proof-packs/seal" {
 				return 200, []byte(`{"data":{"packs":[],"pack":{"packId":"ppk_1","metering":[],"settlement":[]},"pending":[]}}`), nil
 			}
-			return p.ask(ctx, of, method, target, body)
+			return p.callWithoutLog(ctx, of, method, target, body)
 		},
 		Deliver: func(_ context.Context, _, _ string, body []byte) ([]byte, error) {
-			var asked struct{ RightID string }
-			require.NoError(t, json.Unmarshal(body, &asked))
-			played[asked.RightID] = true
+			var delivery struct{ RightID string }
+			require.NoError(t, json.Unmarshal(body, &delivery))
+			played[delivery.RightID] = true
 			return nil, api.Conflict("no")
 		},
 	})

@@ -24,7 +24,7 @@ var sandboxBodies = map[string]string{
 	"/constraint-demo":    `{"scenario":"automotive-speed"}`,
 }
 
-// TestSandboxEmptyFieldsAreMissing: null and "" say no more of a required field than nothing.
+// TestSandboxEmptyFieldsAreMissing: null and "" in a required field count as missing.
 func TestSandboxEmptyFieldsAreMissing(t *testing.T) {
 	p := newPlayground(t)
 	v, _ := p.visit()
@@ -49,7 +49,7 @@ func TestSandboxEmptyFieldsAreMissing(t *testing.T) {
 	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/suspend", `{"rightId":" ","reason":""}`)
 }
 
-// TestSandboxBodiesAreObjects, whatever the operation takes.
+// TestSandboxBodiesAreObjects for every operation.
 func TestSandboxBodiesAreObjects(t *testing.T) {
 	p := newPlayground(t)
 	v, _ := p.visit()
@@ -66,7 +66,7 @@ func TestSandboxBodiesAreObjects(t *testing.T) {
 	}
 }
 
-// TestSandboxUnknownPathsAreLimited: who asks for what is not there uses up what he may ask.
+// TestSandboxUnknownPathsAreLimited: requests to unknown paths count towards the limits.
 func TestSandboxUnknownPathsAreLimited(t *testing.T) {
 	now := time.Now()
 	p := openPlayground(t, newFixture(t), sandbox.Config{Now: func() time.Time { return now }})
@@ -77,7 +77,7 @@ func TestSandboxUnknownPathsAreLimited(t *testing.T) {
 	v.isRefused(405, sandbox.HandlerError, "DELETE", "/tenant", "")
 	for range 2 {
 		refused := v.send("GET", "/nothing", "")
-		told(t, refused, 429, sandbox.RateLimited)
+		refusal(t, refused, 429, sandbox.RateLimited)
 		require.Equal(t, "10", refused.header.Get("Retry-After"))
 	}
 	v.isRefused(429, sandbox.RateLimited, "DELETE", "/tenant", "")
@@ -103,7 +103,7 @@ func TestSandboxRefusesOtherSites(t *testing.T) {
 	}
 	for _, headers := range foreign {
 		for _, path := range paths {
-			require.Equal(t, "BAD_REQUEST: the request comes from another site", told(t, v.send("POST", path, sandboxBodies[path], headers...), 403, sandbox.HandlerError), path)
+			require.Equal(t, "BAD_REQUEST: the request comes from another site", refusal(t, v.send("POST", path, sandboxBodies[path], headers...), 403, sandbox.HandlerError), path)
 		}
 		require.Equal(t, 200, v.send("GET", "/tenant", "", headers...).status, "reading changes nothing, and the browser keeps the answer from the page")
 	}

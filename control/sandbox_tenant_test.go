@@ -203,9 +203,9 @@ func TestSandboxRotation(t *testing.T) {
 	at, err := p.sandbox.RotateSecret(t.Context(), store.ByOperator())
 	require.NoError(t, err)
 	events := h.events(api.SystemTenant)
-	told := events[len(events)-1]
-	require.Equal(t, "sandbox.secret_rotated", told.Type)
-	require.Equal(t, at.UTC(), told.At.UTC(), "the log, the answer and the database name one moment")
+	last := events[len(events)-1]
+	require.Equal(t, "sandbox.secret_rotated", last.Type)
+	require.Equal(t, at.UTC(), last.At.UTC(), "the log, the answer and the database name one moment")
 	v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
 	require.Contains(t, v.send("POST", "/tenant", "").text, `"rebound":false`)
 	v.does("GET", "/tenant", "")
@@ -233,10 +233,10 @@ func TestSandboxKeyRevoked(t *testing.T) {
 	v.does("GET", "/tenant", "")
 }
 
-// feedOfAll asks for all of the feed.
+// feedOfAll selects the whole feed.
 var feedOfAll = api.FeedRequest{After: 1}
 
-// tablesOfTenants asks for the tables whose rows belong to tenants.
+// tablesOfTenants selects the tables whose rows belong to tenants.
 func tablesOfTenants(db *store.DB) string {
 	if strings.HasPrefix(fmt.Sprintf("%T", db.Read().Driver()), "*stdlib") {
 		return `SELECT table_name FROM information_schema.columns WHERE column_name = 'tenant_id' AND table_schema = 'public'`
@@ -251,9 +251,9 @@ func TestSandboxDroppedUnderARequest(t *testing.T) {
 	lost := errors.New("the tenant is none of the sandbox")
 	p = openPlayground(t, newFixture(t), sandbox.Config{
 		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
-		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+		Call: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			drop()
-			return p.ask(ctx, of, method, target, body)
+			return p.callWithoutLog(ctx, of, method, target, body)
 		},
 		Deliver: func(context.Context, string, string, []byte) ([]byte, error) { return nil, lost },
 	})

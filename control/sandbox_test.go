@@ -37,8 +37,8 @@ func openPlayground(t *testing.T, h *fixture, cfg sandbox.Config) *playground {
 	if cfg.Deliver == nil {
 		cfg.Deliver = noDelivery
 	}
-	if cfg.Ask == nil {
-		cfg.Ask = p.ask
+	if cfg.Call == nil {
+		cfg.Call = p.callWithoutLog
 	}
 	var err error
 	h.sandbox, err = sandbox.New(t.Context(), cfg)
@@ -54,14 +54,15 @@ func noDelivery(context.Context, string, string, []byte) ([]byte, error) {
 	return nil, api.Unavailable(api.Draining, "there is no node", time.Second)
 }
 
-// ask answers for the services of the log, which this fixture does without: it is empty.
-func (p *playground) ask(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+// callWithoutLog is control's Call, except for the services of the log, which this fixture does not
+// have: for them the log is empty.
+func (p *playground) callWithoutLog(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 	for _, list := range []string{"events", "packs"} {
 		if strings.HasPrefix(strings.Replace(target, "proof-", "", 1), "/v1/"+list+"?") {
 			return 200, fmt.Appendf(nil, `{"data":{%q:[],"nextCursor":null}}`, list), nil
 		}
 	}
-	return p.control.Ask(ctx, caller, method, target, body)
+	return p.control.Call(ctx, caller, method, target, body)
 }
 
 // hold keeps a tenant from being dropped, as something else refers to it.
@@ -90,7 +91,7 @@ func (p *playground) visit() (v *visitor, tenant map[string]any) {
 	return v, v.does("POST", "/tenant", "")
 }
 
-// send asks the sandbox, and keeps the cookie that comes with the answer.
+// send sends a request to the sandbox, and keeps the cookie of the response.
 func (v *visitor) send(method, path, body string, headers ...string) answer {
 	v.t.Helper()
 	if v.cookie != "" {
@@ -114,22 +115,22 @@ func (v *visitor) does(method, path, body string) map[string]any {
 	v.t.Helper()
 	a := v.send(method, path, body)
 	require.Equal(v.t, 200, a.status, a.text)
-	var told struct {
+	var envelope struct {
 		OK   bool
 		Data map[string]any
 	}
-	require.NoError(v.t, json.Unmarshal([]byte(a.text), &told))
-	require.True(v.t, told.OK)
-	return told.Data
+	require.NoError(v.t, json.Unmarshal([]byte(a.text), &envelope))
+	require.True(v.t, envelope.OK)
+	return envelope.Data
 }
 
 // isRefused is send with an error, and its message.
 func (v *visitor) isRefused(status int, code sandbox.Code, method, path, body string) string {
 	v.t.Helper()
-	return told(v.t, v.send(method, path, body), status, code)
+	return refusal(v.t, v.send(method, path, body), status, code)
 }
 
-func told(t *testing.T, a answer, status int, code sandbox.Code) string {
+func refusal(t *testing.T, a answer, status int, code sandbox.Code) string {
 	t.Helper()
 	require.Equal(t, status, a.status, a.text)
 	var e map[string]any
@@ -158,7 +159,7 @@ func TestSandboxSpellsAllErrors(t *testing.T) {
 	}
 	for path, allowed := range map[string]string{"/tenant": "GET, HEAD, POST", "/runtime-keys": "GET, HEAD", "/proof-packs/x": "GET, HEAD", "/run-demo": "POST"} {
 		a := v.send("DELETE", path, "")
-		require.Equal(t, "BAD_REQUEST: the path does not have this method", told(t, a, 405, sandbox.HandlerError), path)
+		require.Equal(t, "BAD_REQUEST: the path does not have this method", refusal(t, a, 405, sandbox.HandlerError), path)
 		require.Equal(t, allowed, a.header.Get("Allow"), path)
 	}
 	p.call("", "GET", "/api/sandboxes", "").refused(404, api.ResourceNotFound)
@@ -259,8 +260,7 @@ func TestSandboxOffers(t *testing.T) {
 	v.isRefused(422, sandbox.HandlerError, "POST", "/offers/propose", strings.Replace(propose, "org_b", tenant["orgId"].(string), 1))
 }
 
-// TestFirstOffer is what a stranger sends first: an offer on a right of the seed, with no
-// word of its limits.
+// TestFirstOffer is the offer that a new visitor sends: on a right of the seed, without a scope.
 func TestFirstOffer(t *testing.T) {
 	p := newPlayground(t)
 	v, tenant := p.visit()

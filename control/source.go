@@ -10,22 +10,22 @@ import (
 	"muniment/gateway/api"
 )
 
-// feedWait is how long a poll of the feed waits for news. Nodes renew their lease
-// by polling, so it stays well below the lease's bound.
+// feedWait is how long a poll of the feed waits for a commit. Nodes renew their lease by polling, so
+// it is much shorter than the lease's bound.
 const feedWait = 500 * time.Millisecond
 
-// Source is where a node in this process gets its feed from.
+// Source serves the feed to a node in this process.
 type Source struct {
 	db    *store.DB
 	keys  *signing.Service
 	nodes *node.Service
 }
 
-// Source answers nodes from the primary database.
+// Source returns the feed of the primary database.
 func (c *Control) Source() *Source { return &Source{c.cfg.DB, c.cfg.Keys, c.cfg.Nodes} }
 
-// Feed answers at once when the database's newest revision is not req.After, else
-// at the next commit or after half a second. It takes note of the node's poll first.
+// Feed returns at once if the database's newest revision is not req.After, and otherwise after the
+// next commit or feedWait. It first records the node's poll.
 func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
 	if err := s.nodes.Polled(ctx, req.NodeID, req.After, req.Spooled); err != nil {
 		return api.Feed{}, err
@@ -51,8 +51,8 @@ func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error
 	}
 }
 
-// withKeys adds what the directory says of the node's keys. It is read after the rest:
-// a key that was revoked before the answer is revoked in it.
+// withKeys adds the node's keys that have an end or are revoked. It reads them last, so that a key
+// that was revoked before the response is revoked in it.
 func (s *Source) withKeys(ctx context.Context, f api.Feed, req api.FeedRequest) (_ api.Feed, err error) {
 	if len(req.SigningKeys) > 0 {
 		f.SigningKeys, err = s.keys.EndingKeys(ctx, req.NodeID, req.SigningKeys)

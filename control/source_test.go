@@ -34,8 +34,8 @@ func TestSuspensionTellsOfANodeThatDoesNotFollow(t *testing.T) {
 }
 
 // TestRevocationWaitsForTheNodes has a node that follows the feed: it has applied
-// the revocation, be it asked for or that of an upheld challenge, when the caller is
-// answered. Only the node's next poll, which the commit wakes, can show it.
+// a revocation, requested or by an upheld challenge, when the caller gets the response. Only the
+// node's next poll, which the commit wakes, can show it.
 func TestRevocationWaitsForTheNodes(t *testing.T) {
 	for name, revoke := range map[string]func(h *fixture, key, rightID string) answer{
 		"revoked": func(h *fixture, key, rightID string) answer {
@@ -67,8 +67,8 @@ func TestRevocationWaitsForTheNodes(t *testing.T) {
 			require.Equal(t, map[string]any{"revision": revision, "applied": true, "nodes": []any{
 				map[string]any{"nodeId": "nod_a", "appliedRevision": revision, "live": true},
 			}}, get[map[string]any](t, revoked, "propagation"))
-			told := h.call(key, "GET", "/v1/rights/"+rightID+"/propagation", "").ok()
-			require.Equal(t, get[map[string]any](t, revoked, "propagation"), get[map[string]any](t, told, "propagation"))
+			shown := h.call(key, "GET", "/v1/rights/"+rightID+"/propagation", "").ok()
+			require.Equal(t, get[map[string]any](t, revoked, "propagation"), get[map[string]any](t, shown, "propagation"))
 			cancel()
 			require.ErrorIs(t, <-done, context.Canceled)
 		})

@@ -24,12 +24,12 @@ func TestCursorsOfASettlement(t *testing.T) {
 }
 
 // TestStatementsOfNothing: without a delivery there is nothing to state, and what is wrong with
-// a request is told before that.
+// a request is reported before that.
 func TestStatementsOfNothing(t *testing.T) {
 	h := newFixture(t)
 	_, key := h.tenant()
 	for body, want := range map[string]string{
-		`{"from":"2026-01-01","to":"2026-02-01","currency":"EUR"}`:                                   "nothing was delivered yet",
+		`{"from":"2026-01-01","to":"2026-02-01","currency":"EUR"}`:                                   "nothing has been delivered yet",
 		`{"from":"2026-01-01","to":"2026-02-01","currency":"eur"}`:                                   `"field":"currency"`,
 		`{"from":"2026-01-01","to":"2026-01-01","currency":"EUR"}`:                                   `"field":"to"`,
 		`{"from":"2026-01-01","to":"9026-01-01","currency":"EUR"}`:                                   `"field":"to"`,

@@ -62,7 +62,7 @@ func TestAPIKeys(t *testing.T) {
 
 	// No caller grants what it lacks.
 	require.Equal(t, `{"contractVersion":"v1.0","error":"SCOPE_MISSING","keyScopes":["rights:read","rights:write","keys:write"],`+
-		`"message":"a key can't give scopes that it lacks","ok":false,"requiredScopes":["audit:read"]}`,
+		`"message":"a key can't grant scopes that it lacks","ok":false,"requiredScopes":["audit:read"]}`,
 		h.call(key, "POST", "/v1/api-keys", `{"label":"x","scopes":["rights:read","audit:read"]}`).refused(403, api.ScopeMissing))
 	h.call(key, "POST", "/v1/api-keys", `{"label":"x","scopes":["*"]}`).refused(403, api.ScopeMissing)
 	require.Contains(t, h.call(key, "POST", "/v1/api-keys", `{"label":"x","scopes":["no:scope"]}`).refused(422, api.ValidationFailed), `"field":"scopes"`)
@@ -93,8 +93,8 @@ func TestAPIKeys(t *testing.T) {
 	require.Equal(t, []string{"tenant.created", "key.created", "key.created", "key.created", "key.revoked"}, types)
 }
 
-// TestOtherTenantsRecordsLookLikeNone asks for every record of one tenant with the
-// key of another: the answer has the bytes of the answer for an unknown id.
+// TestOtherTenantsRecordsLookLikeNone requests every record of one tenant with the key of another:
+// the response has the bytes of that for an unknown id.
 func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 	h := newFixture(t)
 	_, key := h.tenant()
@@ -139,7 +139,7 @@ func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 		{"POST", "/v1/rights", fmt.Sprintf(right, "%s", "null"), basisID, "bas_00000000000000000000000000"},
 		{"POST", "/v1/rights", fmt.Sprintf(right, strangersBasis, `"%s"`), rightID, "rgh_00000000000000000000000000"},
 	} {
-		ask := func(key, id string) answer {
+		request := func(key, id string) answer {
 			path, body := c.path, c.body
 			if strings.Contains(path, "%s") {
 				path = fmt.Sprintf(path, id)
@@ -148,7 +148,7 @@ func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 			}
 			return h.call(key, c.method, path, body, "X-Request-Id", "same")
 		}
-		foreign, none := ask(stranger, c.mine), ask(stranger, c.unknown)
+		foreign, none := request(stranger, c.mine), request(stranger, c.unknown)
 		foreign.refused(404, api.ResourceNotFound)
 		require.Equal(t, none.text, foreign.text, "%s %s", c.method, c.path)
 		require.Equal(t, none.header, foreign.header, "%s %s", c.method, c.path)
@@ -183,16 +183,16 @@ func TestSandboxTenant(t *testing.T) {
 	h := newFixture(t)
 	made, err := h.tenants.Create(t.Context(), tenant.Request{Org: "visitor", Sandbox: true})
 	require.NoError(t, err)
-	asked := send(t, h.control.Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","sandbox":true,"Sandbox":true}`).ok()
+	created := send(t, h.control.Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","sandbox":true,"Sandbox":true}`).ok()
 
-	for tenantID, want := range map[string]bool{made.TenantID: true, get[string](t, asked, "tenantId"): false, "tnt_none": false} {
+	for tenantID, want := range map[string]bool{made.TenantID: true, get[string](t, created, "tenantId"): false, "tnt_none": false} {
 		is, err := h.tenants.IsSandbox(t.Context(), tenantID)
 		require.NoError(t, err)
 		require.Equal(t, want, is, tenantID)
 	}
 
 	rotated := h.call(made.APIKey, "POST", "/v1/api-keys/"+made.KeyID+"/rotate", "").ok()
-	for keyID, want := range map[string]bool{made.KeyID: true, get[string](t, rotated, "key", "keyId"): true, get[string](t, asked, "keyId"): false} {
+	for keyID, want := range map[string]bool{made.KeyID: true, get[string](t, rotated, "key", "keyId"): true, get[string](t, created, "keyId"): false} {
 		key, err := store.Newest(t.Context(), h.db, api.Keys, keyID)
 		require.NoError(t, err)
 		require.Equal(t, want, key.Sandbox, keyID)

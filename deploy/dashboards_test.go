@@ -40,7 +40,7 @@ func dashboards(t *testing.T) (list []dashboard) {
 }
 
 // TestDashboards holds the form of the dashboards, and that their metrics exist;
-// whether Prometheus answers their queries is asked in live_test.go.
+// live_test.go checks whether Prometheus answers their queries.
 func TestDashboards(t *testing.T) {
 	all := registered(t)
 	rules(t, all)

@@ -42,8 +42,8 @@ import (
 	"muniment/sealer"
 )
 
-// TestLive lets a real Prometheus scrape a service at work, and asks it what the
-// dashboards and the rules ask: each answer holds data, with the labels that its
+// TestLive lets a real Prometheus scrape a service at work, and runs the queries of the
+// dashboards and the rules: each result has data, with the labels that its
 // legend shows. The service is muniment up, which must be built, and beside it the
 // parts that only a process of the scaled service has.
 func TestLive(t *testing.T) {
@@ -248,7 +248,7 @@ type series struct {
 
 var inLegend = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// require waits until a query is answered, with data if that is asked.
+// require waits until a query is answered, with data if wanted.
 func (p promServer) require(t *testing.T, where, expr, legend string, data bool) {
 	t.Helper()
 	var last string

@@ -67,7 +67,7 @@ func (f field) describe() Field {
 		most := float64(maxNumber)
 		one.Type, one.Max = "number", &most
 		if s.min >= 0 {
-			least := s.min // nobody else's hands on the table
+			least := s.min // a copy, so that callers can't change the table
 			one.Min = &least
 		}
 	case text:
@@ -81,7 +81,7 @@ func (f field) describe() Field {
 	return one
 }
 
-// readersOf are the rows whose terms ask for a fact of each field.
+// readersOf returns, for each field, the rows with a term that has a fact of the field.
 func readersOf() (names [fieldCount][]string) {
 	facts := readings()
 	add := func(row string, terms []term) {

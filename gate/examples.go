@@ -71,7 +71,7 @@ func merged(telemetry json.RawMessage, patch string) json.RawMessage {
 
 func membersOf(object string) (members map[string]json.RawMessage) {
 	if err := json.Unmarshal([]byte(object), &members); err != nil {
-		panic(fmt.Sprintf("an example of the tables is no JSON object: %s: %v", object, err))
+		panic(fmt.Sprintf("an example of the tables is not a JSON object: %s: %v", object, err))
 	}
 	return members
 }

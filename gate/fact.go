@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// fact is one yes-or-no reading that some row of a table asks for. A boolean
-// field has a fact for true and one for false, so that neither means absent; an
-// enumeration has one for each value a row names; a number has one for each
-// threshold. What no row asks for has none.
+// fact is one yes-or-no reading that some row of a table uses. A boolean field
+// has a fact for true and one for false, so that neither means absent; an
+// enumeration has one for each value that a row names; a number has one for each
+// threshold. What no row uses has none.
 type fact uint8
 
 const (
@@ -81,7 +81,7 @@ const (
 )
 
 // factSet holds facts; the zero set states nothing. noFact takes a bit that no
-// row asks for, which spares the decoder a branch.
+// row uses, which spares the decoder a branch.
 type factSet uint64
 
 func setOf(list []fact) factSet {

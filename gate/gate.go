@@ -18,8 +18,8 @@
 //     of operating at all. That is Remote ID, so DRONE is the only substrate that
 //     refuses empty telemetry. Where evidence of safety or consent is missing
 //     elsewhere, the render passes and earns nothing.
-//   - Of two contradicting fields the worse one is believed.
-//   - What the server knows of the right may tighten a rule, never loosen it.
+//   - Of two contradicting fields the worse one decides.
+//   - What the right says may tighten a rule, never loosen it.
 //   - All violations are reported, in the order of the table.
 //   - Minor mode only adds violations and only removes data.
 //   - A right for ANY is under every rule for which there is explicit evidence,

@@ -84,7 +84,7 @@ const (
 	BasisNone      Basis = iota // not billed
 	BasisGross                  // shown, with no claim that reached the bar of viewability
 	BasisViewable               // viewable for long enough
-	BasisAudible                // heard for long enough
+	BasisAudible                // audible for long enough
 	BasisDelivered              // delivered: there is no dwell to measure
 
 	basisCount

@@ -33,7 +33,7 @@ type Right struct {
 func ParseRight(s Substrate, scope []byte) (Right, error) {
 	r := Right{Substrate: s}
 	if s >= Substrates {
-		return Right{}, fmt.Errorf("%v is no substrate", s)
+		return Right{}, fmt.Errorf("%v is not a substrate", s)
 	}
 	if len(bytes.TrimSpace(scope)) == 0 {
 		return r, nil

@@ -51,5 +51,5 @@ func TestParseRightRefusesLimitsItCannotRead(t *testing.T) {
 		require.ErrorContains(t, err, "cannot read scope: ", scope)
 	}
 	_, err := ParseRight(Substrates, nil)
-	require.EqualError(t, err, "Substrate(24) is no substrate")
+	require.EqualError(t, err, "Substrate(24) is not a substrate")
 }

@@ -2,7 +2,7 @@ package gate
 
 // rules is the table of refusals. Its order is the order in which violations are
 // reported. All facts of a term must hold and none of its None; a rule fires
-// when one of its terms does. A term that asks for minorTrue is a tightening for
+// when one of its terms does. A term with minorTrue is a stricter rule for
 // minors.
 var rules = []rule{{
 	Code: "LICENSED_REGION_MISMATCH", ID: "licensed-region-mismatch", On: everywhere,

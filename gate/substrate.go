@@ -64,7 +64,7 @@ func ParseSubstrate(name string) (Substrate, bool) {
 // MarshalText writes the name in the contract.
 func (s Substrate) MarshalText() ([]byte, error) {
 	if s >= Substrates {
-		return nil, fmt.Errorf("%v is no substrate", s)
+		return nil, fmt.Errorf("%v is not a substrate", s)
 	}
 	return []byte(substrateNames[s]), nil
 }
@@ -73,7 +73,7 @@ func (s Substrate) MarshalText() ([]byte, error) {
 func (s *Substrate) UnmarshalText(text []byte) error {
 	p, ok := ParseSubstrate(string(text))
 	if !ok {
-		return fmt.Errorf("%q is no substrate", text)
+		return fmt.Errorf("%q is not a substrate", text)
 	}
 	*s = p
 	return nil

@@ -75,7 +75,7 @@ func TestNoRuleIsInvisibleToAnyByAccident(t *testing.T) {
 }
 
 func TestTermsAreSound(t *testing.T) {
-	var asked factSet
+	var used factSet
 	check := func(name string, set surfaces, terms []term) {
 		for _, term := range terms {
 			all, none := setOf(term.All), setOf(term.None)
@@ -83,7 +83,7 @@ func TestTermsAreSound(t *testing.T) {
 			require.False(t, none.has(minorTrue), "%s loosens for minors", name)
 			require.Zero(t, term.Only&^set, "%s holds where its row does not", name)
 			require.Len(t, append(all.list(), none.list()...), len(term.All)+len(term.None), "%s repeats a fact", name)
-			asked |= all | none
+			used |= all | none
 		}
 	}
 	for i := range rules {
@@ -93,13 +93,13 @@ func TestTermsAreSound(t *testing.T) {
 		check(suppressions[i].Reason.String(), suppressions[i].On, suppressions[i].Terms)
 	}
 	for i := range keeping {
-		asked |= setOf(keeping[i].when.All) | setOf(keeping[i].when.None)
+		used |= setOf(keeping[i].when.All) | setOf(keeping[i].when.None)
 	}
 	require.LessOrEqual(t, int(factCount), 64, "facts fill one word")
 	for f, name := range factNames() {
 		if fact(f) != noFact {
 			require.NotEmpty(t, name, "fact %d is stated by nothing", f)
-			require.True(t, asked.has(fact(f)), "%s is asked for by no row", name)
+			require.True(t, used.has(fact(f)), "%s is used by no row", name)
 		}
 	}
 }

@@ -3,9 +3,9 @@ package gate
 // Every number that draws a line. They are part of the ruleset's hash.
 const (
 	// drivingMph is the speed from which a car counts as driven: at 5.0 exactly it
-	// does. Guidance asks for Park, or without Park for "below 5 mph"; telemetry
-	// has no gear, so this is the most lenient line that can be defended. A right
-	// may draw a lower one, down to standing still.
+	// does. Guidance requires Park, or without Park "below 5 mph". Telemetry has no
+	// gear, so this is the highest threshold that complies. A right may set a lower
+	// one, down to standing still.
 	drivingMph = 5
 
 	// deepFadeDb is the weather attenuation above which a link that is not

@@ -34,9 +34,6 @@ type Note struct {
 	Status func(ctx context.Context) (string, error)
 }
 
-// probeTime bounds how long /readyz waits for its parts, all of which it asks concurrently.
-const probeTime = time.Second
-
 // Admin configures the handler of the admin listener, which is for operators only
 // and must not be reachable from outside.
 type Admin struct {
@@ -80,9 +77,76 @@ func (a Admin) Handler() http.Handler {
 	})
 }
 
+func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {
+	type part struct {
+		Name   string `json:"name"`
+		Reason string `json:"reason"`
+	}
+	type note struct {
+		Name string `json:"name"`
+		Note string `json:"note"`
+	}
+	var answer struct {
+		Ready    bool   `json:"ready"`
+		NotReady []part `json:"notReady,omitempty"`
+		Notes    []note `json:"notes,omitempty"`
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), probeTime)
+	defer cancel()
+	faults, notes := make([]error, len(a.Checks)), make([]note, len(a.Notes))
+	var probes sync.WaitGroup
+	for i, c := range a.Checks {
+		probes.Go(func() {
+			_, faults[i] = inTime(ctx, func() (string, error) { return "", c.Ready(ctx) })
+		})
+	}
+	for i, n := range a.Notes {
+		probes.Go(func() {
+			text, err := inTime(ctx, func() (string, error) { return n.Status(ctx) })
+			if err != nil {
+				text = err.Error()
+			}
+			notes[i] = note{n.Name, text}
+		})
+	}
+	probes.Wait()
+	for i, err := range faults {
+		if err != nil {
+			answer.NotReady = append(answer.NotReady, part{a.Checks[i].Name, err.Error()})
+		}
+	}
+	answer.Ready, answer.Notes = len(answer.NotReady) == 0, notes
+	status := http.StatusOK
+	if !answer.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, answer)
+}
+
+// probeTime bounds how long /readyz waits for its parts, which it checks concurrently.
+const probeTime = time.Second
+
+// inTime calls probe and waits for it until ctx is done. A call that hangs is left running, so
+// that it does not make /readyz hang.
+func inTime(ctx context.Context, probe func() (string, error)) (string, error) {
+	var text string
+	var err error
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		text, err = probe()
+	}()
+	select {
+	case <-answered:
+		return text, err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
 var errUnknownPath = &api.Error{Code: api.ResourceNotFound, Message: "no such path, or not with this method"}
 
-// protected asks for the admin token.
+// protected requires the admin token.
 func (a Admin) protected(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := auth.AdminToken(r.Header.Get("Authorization"), a.Token); err != nil {
@@ -110,68 +174,10 @@ func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	_, _ = w.Write(body) // the client may have gone
 }
 
-func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {
-	type part struct {
-		Name   string `json:"name"`
-		Reason string `json:"reason"`
-	}
-	type note struct {
-		Name string `json:"name"`
-		Note string `json:"note"`
-	}
-	var answer struct {
-		Ready    bool   `json:"ready"`
-		NotReady []part `json:"notReady,omitempty"`
-		Notes    []note `json:"notes,omitempty"`
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), probeTime)
-	defer cancel()
-	faults, notes := make([]error, len(a.Checks)), make([]note, len(a.Notes))
-	var asked sync.WaitGroup
-	for i, c := range a.Checks {
-		asked.Go(func() {
-			_, faults[i] = inTime(ctx, func() (string, error) { return "", c.Ready(ctx) })
-		})
-	}
-	for i, n := range a.Notes {
-		asked.Go(func() {
-			text, err := inTime(ctx, func() (string, error) { return n.Status(ctx) })
-			if err != nil {
-				text = err.Error()
-			}
-			notes[i] = note{n.Name, text}
-		})
-	}
-	asked.Wait()
-	for i, err := range faults {
-		if err != nil {
-			answer.NotReady = append(answer.NotReady, part{a.Checks[i].Name, err.Error()})
-		}
-	}
-	answer.Ready, answer.Notes = len(answer.NotReady) == 0, notes
-	status := http.StatusOK
-	if !answer.Ready {
-		status = http.StatusServiceUnavailable
-	}
-	writeJSON(w, status, answer)
-}
-
-// inTime calls ask and waits until ctx is done. A call that hangs is left running: it must not
-// make the probe hang.
-func inTime(ctx context.Context, ask func() (string, error)) (string, error) {
-	var text string
-	var err error
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		text, err = ask()
-	}()
-	select {
-	case <-answered:
-		return text, err
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", contentJSON)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }
 
 // ControlReady returns nil when control answers in time, on a connection as requests use it. Any
@@ -194,12 +200,6 @@ func (g *Gateway) ControlReady(ctx context.Context) error {
 		return fmt.Errorf("it answers %s", resp.Status)
 	}
 	return nil
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", contentJSON)
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }
 
 var errForeignHost = &api.Error{

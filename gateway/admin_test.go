@@ -71,7 +71,7 @@ func admin(t *testing.T) {
 	require.Equal(t, 404, status)
 }
 
-// TestReadinessDoesNotHang asks parts that never answer: all that is well is still
+// TestReadinessDoesNotHang checks parts that never answer: all that is well is still
 // found to be so.
 func TestReadinessDoesNotHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,17 +84,17 @@ func TestReadinessDoesNotHang(t *testing.T) {
 			Checks:   []Check{{"log", hang}, {"control", hang}, {"gateway", context.Context.Err}},
 			Notes:    []Note{{"warehouse", func(ctx context.Context) (string, error) { return "", hang(ctx) }}},
 		}.Handler()
-		asked := time.Now()
+		began := time.Now()
 		status, body := get(t, h, "/readyz")
 		require.Equal(t, 503, status)
 		const late = `"context deadline exceeded"}`
 		require.Equal(t, `{"ready":false,"notReady":[{"name":"log","reason":`+late+`,{"name":"control","reason":`+late+`],`+
 			`"notes":[{"name":"warehouse","note":`+late+"]}\n", body)
-		require.Equal(t, probeTime, time.Since(asked))
+		require.Equal(t, probeTime, time.Since(began))
 	})
 }
 
-// TestReadinessLeavesWhatHangs asks parts that go on when their time is over.
+// TestReadinessLeavesWhatHangs checks parts that go on when their time is over.
 func TestReadinessLeavesWhatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -103,15 +103,15 @@ func TestReadinessLeavesWhatHangs(t *testing.T) {
 			Gatherer: prometheus.NewRegistry(),
 			Notes:    []Note{{"warehouse", func(context.Context) (string, error) { <-release; return "", nil }}},
 		}.Handler()
-		asked := time.Now()
+		began := time.Now()
 		status, body := get(t, h, "/readyz")
 		require.Equal(t, 200, status)
 		require.Equal(t, `{"ready":true,"notes":[{"name":"warehouse","note":"context deadline exceeded"}]}`+"\n", body)
-		require.Equal(t, probeTime, time.Since(asked))
+		require.Equal(t, probeTime, time.Since(began))
 	})
 }
 
-// TestControlReady asks a control that is well, slow, broken, and away.
+// TestControlReady probes a control that is well, slow, broken, and unreachable.
 func TestControlReady(t *testing.T) {
 	var status atomic.Int32
 	leave := make(chan struct{})
@@ -129,24 +129,24 @@ func TestControlReady(t *testing.T) {
 		dial := c.DialControl
 		c.DialControl = func() (net.Conn, error) {
 			if away.Load() {
-				return nil, errors.New("nobody is there")
+				return nil, errors.New("no route to host")
 			}
 			return dial()
 		}
 	})
-	ask := func(within time.Duration) error {
+	do := func(within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		return w.gateway.ControlReady(ctx)
 	}
 	for code, ready := range map[int32]bool{200: true, 404: true, 429: true, 500: false, 503: false} {
 		status.Store(code)
-		require.Equal(t, ready, ask(time.Minute) == nil, code)
+		require.Equal(t, ready, do(time.Minute) == nil, code)
 	}
 	status.Store(0)
-	require.ErrorIs(t, ask(time.Millisecond), context.DeadlineExceeded)
+	require.ErrorIs(t, do(time.Millisecond), context.DeadlineExceeded)
 	away.Store(true)
-	require.ErrorContains(t, ask(time.Minute), "nobody is there")
+	require.ErrorContains(t, do(time.Minute), "no route to host")
 }
 
 func TestCounters(t *testing.T) {
@@ -184,20 +184,20 @@ func TestRefusalsAreWritten(t *testing.T) {
 	require.Empty(t, w.log.All())
 	require.NoError(t, w.end())
 
-	told := map[string]string{}
+	events := map[string]string{}
 	for _, e := range w.log.All() {
 		event, err := sealer.ParseEvent(e.Event)
 		require.NoError(t, err)
 		require.Equal(t, "gate.refusals", event.Type)
 		require.Equal(t, sealer.Ref{Kind: "node", ID: "nod_1"}, event.Actor)
 		require.Equal(t, sealer.Ref{Kind: "tenant", ID: event.TenantID}, event.Subject)
-		told[event.TenantID] = string(event.Data)
+		events[event.TenantID] = string(event.Data)
 	}
 	const window = `"from":"2026-11-21T04:00:00.123Z","to":"2026-11-21T04:00:00.123Z"}`
 	require.Equal(t, map[string]string{
 		"tnt_a": fmt.Sprintf(`{"counts":[{"count":3,"rightId":%q,"rule":"automotive-speed"},{"count":3,"rightId":%q,"rule":"licensed-region-mismatch"}],`, car, car) + window,
 		"tnt_b": fmt.Sprintf(`{"counts":[{"count":1,"rightId":%q,"rule":"drone-remote-id-missing"}],`, drone) + window,
-	}, told)
+	}, events)
 }
 
 func TestConfigNamesTheBadField(t *testing.T) {

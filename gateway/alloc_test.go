@@ -85,7 +85,7 @@ func TestFramingAllocatesNothing(t *testing.T) {
 		}
 	}
 	check() // the first run grows the buffers
-	// The least of some runs: whoever else allocates meanwhile is counted too.
+	// The least of some runs: what other goroutines allocate meanwhile is counted too.
 	least := testing.AllocsPerRun(200, check)
 	for n := 0; n < 10 && least > 0; n++ {
 		least = min(least, testing.AllocsPerRun(200, check))

@@ -32,7 +32,7 @@ func TestBodyInPieces(t *testing.T) {
 		}
 		require.Equal(t, 200, readReply(t, s.in).status, "pieces of %d", size)
 	}
-	require.Equal(t, 200, s.ask(request(w.token, w.body())).status)
+	require.Equal(t, 200, s.do(request(w.token, w.body())).status)
 }
 
 func TestPipelinedBodies(t *testing.T) {

@@ -168,14 +168,14 @@ func readDwell(text string) (dwell float64, ok bool) {
 }
 
 // beaconRates limit the receipts of each beacon to its maxReceiptsPerHour in any hour. Each
-// node counts for itself, and starts again at zero: n nodes issue up to n times as many. Receipts
+// node counts by itself, from zero at its start: n nodes issue up to n times as many. Receipts
 // are counted in steps of two minutes, the current one and those of the hour before it, so a
 // beacon that is always at its limit gets a thirtieth less.
 //
 // At most maxRates beacons are counted at a time, in 22 MiB, and one tenant's are at most half of
-// them. A beacon above these bounds is not limited, and its plays are issued: a play that is not
-// recorded is lost for good, while the limit is for a URL that falls into the wrong hands. A
-// beacon without a receipt for an hour is no longer counted.
+// them. A beacon above these bounds is not limited: a play that is not recorded can't be
+// recorded later, while the limit only protects against the abuse of a leaked URL. A beacon
+// without a receipt for an hour is no longer counted.
 type beaconRates struct {
 	mu      sync.Mutex
 	all     map[rateKey]*beaconRate

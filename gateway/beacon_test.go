@@ -51,7 +51,7 @@ func (s beaconSigner) token(t *testing.T, w *world, edit func(*api.Beacon)) stri
 	return token
 }
 
-// call asks for a beacon, and asks that the answer is the image, whatever becomes of it. It
+// call requests a beacon, and requires that the response is the image, whatever the outcome. It
 // returns the one outcome that was counted.
 func (w *world) call(method, target string) string {
 	w.t.Helper()

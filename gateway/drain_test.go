@@ -176,9 +176,9 @@ func TestLeaseEnds(t *testing.T) {
 	r := w.post(w.body())
 	require.Equal(t, 503, r.status)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
-	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has not heard from control for too long to decide a delivery",`+
+	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has had no response from control for too long to decide a delivery",`+
 		`"contractVersion":"v1.0","reason":"RIGHTS_STALE","requestId":"req-1"}`+"\n", r.body)
-	require.ErrorContains(t, w.gateway.Ready(), "not heard")
+	require.ErrorContains(t, w.gateway.Ready(), "no response")
 
 	w.control.Fail(nil)
 	require.Eventually(t, func() bool { return w.gateway.Ready() == nil }, time.Minute, time.Millisecond)

@@ -147,7 +147,7 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// serverLog takes fasthttp's log lines. Their arguments may quote what a caller
+// serverLog receives fasthttp's log lines. Their arguments may quote what a caller
 // sent, an Authorization header included, so only the constant format is kept.
 type serverLog struct{ log *slog.Logger }
 
@@ -155,7 +155,7 @@ func (l serverLog) Printf(format string, _ ...any) {
 	l.log.Debug("http server reports", "format", format)
 }
 
-// Run rebuilds what the log knows of Idempotency-Keys, then listens, and serves until ctx is done, then
+// Run rebuilds the index of Idempotency-Keys from the log, listens, serves until ctx is done, then
 // drains and returns nil. Any other return is a failure to start or of the listener. A
 // gateway runs once.
 //

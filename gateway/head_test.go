@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnswersWithoutBody asks for answers that have none, each followed by another request
+// TestAnswersWithoutBody requests responses that have no body, each followed by another request
 // on the same connection: what comes next must begin where they end.
 func TestAnswersWithoutBody(t *testing.T) { everyTransport(t, answersWithoutBody) }
 

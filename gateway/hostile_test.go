@@ -37,7 +37,7 @@ func (w *world) session() *session {
 	return &session{w, c, bufio.NewReader(c)}
 }
 
-func (s *session) ask(text string) reply {
+func (s *session) do(text string) reply {
 	s.w.t.Helper()
 	_, err := io.WriteString(s.conn, text)
 	require.NoError(s.w.t, err)
@@ -50,8 +50,8 @@ func mended(token string) string {
 	return fmt.Sprintf("%s_%08x", body, crc32.ChecksumIEEE([]byte(body)))
 }
 
-// TestTamperedKeys asks with 10,000 keys that are nearly right. None is let in, and
-// no answer tells how near it was.
+// TestTamperedKeys sends requests with 10,000 keys that are nearly right. None is let in, and
+// no response shows how near it was.
 func TestTamperedKeys(t *testing.T) {
 	w := newWorld(t, nil)
 	expired := w.control.PutKey(t, 10, "tnt_a", api.EveryScope, false)
@@ -94,12 +94,12 @@ func TestTamperedKeys(t *testing.T) {
 		func() string { return unknown },
 	}
 	s := w.session()
-	ask := func(token string) reply {
-		r := s.ask(request(token, w.body()))
+	do := func(token string) reply {
+		r := s.do(request(token, w.body()))
 		r.header.Del("Date")
 		return r
 	}
-	want := ask("nonsense")
+	want := do("nonsense")
 	require.Equal(t, 401, want.status)
 	require.Contains(t, want.body, `"error":"AUTH_INVALID"`)
 	tried := 0
@@ -109,9 +109,9 @@ func TestTamperedKeys(t *testing.T) {
 			continue // a change into the same, or no key at all, which is AUTH_REQUIRED
 		}
 		tried++
-		require.Equal(t, want, ask(token), token)
+		require.Equal(t, want, do(token), token)
 	}
-	require.Equal(t, 200, ask(w.token).status)
+	require.Equal(t, 200, do(w.token).status)
 	require.Len(t, w.log.All(), 1)
 }
 
@@ -137,7 +137,7 @@ func TestClockThatJumps(t *testing.T) {
 	s := w.session()
 	var issued []float64
 	for i := range 1000 {
-		got := s.ask(request(w.token, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":%d}`, right, i)))
+		got := s.do(request(w.token, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":%d}`, right, i)))
 		if got.status == 503 {
 			require.Contains(t, got.body, `"reason":"NO_SIGNING_KEY"`)
 			continue
@@ -194,12 +194,12 @@ func TestHostileJSON(t *testing.T) {
 		{"comment", "/**/" + w.body(), 400},
 		{"single quotes", `{'rightId':1}`, 400},
 	} {
-		got := s.ask(request(w.token, c.body))
+		got := s.do(request(w.token, c.body))
 		require.Equal(t, c.status, got.status, "%s: %s", c.name, got.body)
 		requireEnvelope(t, got)
 	}
 	require.Empty(t, w.log.All())
-	require.Equal(t, 200, s.ask(request(w.token, w.body())).status, "the connection is as good as before")
+	require.Equal(t, 200, s.do(request(w.token, w.body())).status, "the connection is as good as before")
 }
 
 // TestNothingOfARequestIsLeftInTheNext interleaves deliveries with all members and
@@ -209,14 +209,14 @@ func TestNothingOfARequestIsLeftInTheNext(t *testing.T) {
 	s := w.session()
 	for range 50 {
 		full := strings.TrimSuffix(w.body(), "}") + `,"spatialPlacementId":"p","correlationId":"c","dataSubjectId":"s","telemetry":{"beamId":"b","eyeTrackingConsent":true,"dwellInViewMs":7}}`
-		require.Equal(t, 200, s.ask(request(w.token, full, "Idempotency-Key: "+rand.Text())).status)
-		require.Equal(t, 422, s.ask(request(w.token, `{"correlationId":"of a refused one","telemetry":{"beamId":"x"}}`)).status)
+		require.Equal(t, 200, s.do(request(w.token, full, "Idempotency-Key: "+rand.Text())).status)
+		require.Equal(t, 422, s.do(request(w.token, `{"correlationId":"of a refused one","telemetry":{"beamId":"x"}}`)).status)
 		var got struct {
 			Data struct {
 				Receipt struct{ SpatialPlacementID, CorrelationID *string }
 			}
 		}
-		require.NoError(t, json.Unmarshal([]byte(s.ask(request(w.token, w.body())).body), &got))
+		require.NoError(t, json.Unmarshal([]byte(s.do(request(w.token, w.body())).body), &got))
 		require.Nil(t, got.Data.Receipt.SpatialPlacementID)
 		require.Nil(t, got.Data.Receipt.CorrelationID)
 		all := w.log.All()

@@ -74,7 +74,7 @@ func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) 
 		return readDocument(ctx, format, text, b)
 	}
 	if query.Has("format") {
-		return api.InvalidField("format", "is none of "+strings.Join(adapter.Names(), ", "))
+		return api.InvalidField("format", "must be one of "+strings.Join(adapter.Names(), ", "))
 	}
 	for other := range query.All() {
 		return api.InvalidField(strings.ToValidUTF8(string(other), "�"), "is an unknown parameter")

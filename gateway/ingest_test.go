@@ -285,12 +285,12 @@ func TestABatchThatIsNotDurable(t *testing.T) {
 
 // TestHeldRows: what no mapping knows is held before the answer says so.
 func TestHeldRows(t *testing.T) {
-	var asked []api.HoldRequest
+	var holds []api.HoldRequest
 	answer := func(n int, row api.HeldRow) api.HeldResult { return api.HeldResult{HeldID: fmt.Sprint("hld_", n)} }
 	var away error
 	w := newWorld(t, func(c *settings) {
 		c.Hold = func(_ context.Context, req api.HoldRequest) (results []api.HeldResult, err error) {
-			asked = append(asked, req)
+			holds = append(holds, req)
 			for n, row := range req.Rows {
 				results = append(results, answer(n, row))
 			}
@@ -304,14 +304,14 @@ func TestHeldRows(t *testing.T) {
 	got := w.ingested(w.send("application/json", body))
 	require.Equal(t, []string{"unmapped", "accepted", "unmapped", "rejected"}, statuses(got))
 	require.Equal(t, []string{"hld_0", "hld_1"}, []string{got.Results[0].HeldID, got.Results[2].HeldID})
-	require.Len(t, asked, 1)
-	require.Equal(t, []string{"tnt_a", issuetest.KeyID(1), "a", "b"}, []string{asked[0].TenantID, asked[0].KeyID, asked[0].Rows[0].VendorID, asked[0].Rows[1].VendorID})
+	require.Len(t, holds, 1)
+	require.Equal(t, []string{"tnt_a", issuetest.KeyID(1), "a", "b"}, []string{holds[0].TenantID, holds[0].KeyID, holds[0].Rows[0].VendorID, holds[0].Rows[1].VendorID})
 
 	twice := inJSON(row("a"), row("a"), w.row("1", ""), row("a"))
 	got = w.ingested(w.send("application/json", twice))
 	require.Equal(t, []string{"unmapped", "duplicate", "duplicate", "duplicate"}, statuses(got))
 	require.Equal(t, []string{"hld_0", "hld_0", "", "hld_0"}, []string{got.Results[0].HeldID, got.Results[1].HeldID, got.Results[2].HeldID, got.Results[3].HeldID})
-	require.Len(t, asked[1].Rows, 1)
+	require.Len(t, holds[1].Rows, 1)
 
 	answer = func(n int, row api.HeldRow) api.HeldResult {
 		if row.VendorID == "a" {
@@ -342,7 +342,7 @@ func TestHeldRows(t *testing.T) {
 
 	w.restart(nil)
 	got = w.ingested(w.send("application/json", body))
-	require.Equal(t, api.ControlUnavailable, got.Results[0].Error.Reason, "there is nobody to hold it")
+	require.Equal(t, api.ControlUnavailable, got.Results[0].Error.Reason, "no control can hold it")
 }
 
 // TestBatchesLeaveSingleDeliveriesAlone: a tenant whose batches hang has them wait for each
@@ -456,14 +456,14 @@ func TestHostileRows(t *testing.T) {
 	} {
 		rows = append(rows, bad, w.row(fmt.Sprint(len(rows)), ""))
 	}
-	got := w.ingested(s.ask(batchRequest(w.token, "application/json", inJSON(rows...))))
+	got := w.ingested(s.do(batchRequest(w.token, "application/json", inJSON(rows...))))
 	for n, r := range got.Results {
 		require.Equal(t, n%2 == 1, r.Status == "accepted", "%d: %v", n, r.Error)
 		require.Equal(t, n%2 == 0, r.Error != nil)
 	}
 	require.Len(t, w.log.All(), len(rows)/2)
-	require.Equal(t, 200, s.ask(request(w.token, w.body())).status)
-	require.Equal(t, []string{"rejected"}, statuses(w.ingested(s.ask(batchRequest(w.token, "application/json", inJSON(`{}`))))))
+	require.Equal(t, 200, s.do(request(w.token, w.body())).status)
+	require.Equal(t, []string{"rejected"}, statuses(w.ingested(s.do(batchRequest(w.token, "application/json", inJSON(`{}`))))))
 }
 
 // TestAFaultOfARowIsItsOwn: it is logged, and its text is not shown.
@@ -479,7 +479,7 @@ func TestAFaultOfARowIsItsOwn(t *testing.T) {
 	require.Equal(t, api.RowError{Code: api.InternalError, Message: "internal error"}, *got.Results[0].Error)
 }
 
-// TestABatchIsDrained: one in hand is answered, later ones are told to go elsewhere.
+// TestABatchIsDrained: one in progress is answered, later ones get 503 and a closed connection.
 func TestABatchIsDrained(t *testing.T) {
 	w := newWorld(t, nil)
 	release := w.log.Halt()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,13 +14,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"muniment/gateway/api"
-)
-
-const (
-	// These bound the second step of a close: a client that stalls for a second while it sends,
-	// or sends a batch that is too long, still gets its answer.
-	lingerTime  = 2 * time.Second
-	lingerBytes = 2 * maxBatchBody
 )
 
 // listener hands connections to fasthttp and counts them, also those that
@@ -72,11 +64,6 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-func isTemporary(err error) bool {
-	var t interface{ Temporary() bool }
-	return errors.As(err, &t) && t.Temporary()
-}
-
 // admit counts the connection, or returns why it is refused. A refused connection counts, too,
 // until its 503 is sent; above twice the bound connections are not counted and get none.
 func (l *listener) admit(c *conn) (refusal string, counted bool) {
@@ -102,20 +89,6 @@ func (l *listener) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.conns)
-}
-
-// subnet is what the limit on streams of one address counts by: IPv6 customers own a /64.
-func subnet(a net.Addr) netip.Addr {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	if ip.Is6() {
-		p, _ := ip.Prefix(64) // fails for bit counts out of range only
-		return p.Addr()
-	}
-	return ip
 }
 
 // stop ends Accept. Connections that the kernel has and Accept has not taken are reset:
@@ -167,6 +140,11 @@ func (l *listener) all() []*conn {
 		all = append(all, c)
 	}
 	return all
+}
+
+func isTemporary(err error) bool {
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
 }
 
 // conn is a client's connection. Each of its writes has its own deadline, so that
@@ -245,6 +223,13 @@ func (c *conn) Close() error {
 	}
 	return c.Conn.Close()
 }
+
+const (
+	// These bound the second step of a close: a client that stalls for a second while it sends,
+	// or sends a batch that is too long, still gets its answer.
+	lingerTime  = 2 * time.Second
+	lingerBytes = 2 * maxBatchBody
+)
 
 // refuse answers 503 without reading the request. front is the connection, or TLS
 // over it.

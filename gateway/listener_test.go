@@ -21,7 +21,7 @@ func (c *timed) SetWriteDeadline(t time.Time) error { c.write = t; c.calls++; re
 func (c *timed) Read(b []byte) (int, error)         { return len(b), nil }
 func (c *timed) Write(b []byte) (int, error)        { return len(b), nil }
 
-// TestDeadlinesAreSetSeldom: whatever is asked for holds, or ends a little early, and
+// TestDeadlinesAreSetSeldom: each requested deadline holds, or ends a little early, and
 // a busy connection sets its deadlines a few times, not three times a request.
 func TestDeadlinesAreSetSeldom(t *testing.T) {
 	synctest.Test(t, deadlinesAreSetSeldom)

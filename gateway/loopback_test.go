@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLoopbackOnly: who listens elsewhere is reached by names that nobody knows here.
+// TestLoopbackOnly: a listener on another address may be reached by any name.
 func TestLoopbackOnly(t *testing.T) {
 	answers := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	for listens, checked := range map[string]bool{

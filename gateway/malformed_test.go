@@ -60,7 +60,7 @@ func TestMalformedRequests(t *testing.T) {
 	require.NotContains(t, logged.String(), reachControl)
 }
 
-// TestForwardedTargetIsNotReadAnew: a path may look like an authority to whoever parses it
+// TestForwardedTargetIsNotReadAnew: a path may look like an authority to a server that parses it
 // a second time.
 func TestForwardedTargetIsNotReadAnew(t *testing.T) {
 	var target, host string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -255,4 +256,18 @@ func (p *proxy) endless(body io.ReadCloser) io.ReadCloser {
 		pw.CloseWithError(err)
 	}()
 	return pr
+}
+
+// subnet is what the limit on streams of one address counts by: IPv6 customers own a /64.
+func subnet(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	if ip.Is6() {
+		p, _ := ip.Prefix(64) // fails for bit counts out of range only
+		return p.Addr()
+	}
+	return ip
 }

@@ -27,7 +27,7 @@ func TestSignerIsBorrowed(t *testing.T) {
 				return nil, nil, errors.New("the key has ended")
 			}
 			if !at.Equal(today) {
-				return nil, nil, fmt.Errorf("asked for %v", at)
+				return nil, nil, fmt.Errorf("requested for %v", at)
 			}
 			out.Add(1)
 			borrowed.Add(1)

@@ -34,14 +34,14 @@ func TestATenantAboveItsBoundIsDelayed(t *testing.T) {
 	greedy.leave()
 	delay, ok := s.enter(greedy, at.Add(200*time.Millisecond))
 	require.True(t, ok)
-	require.Zero(t, delay, "alone on the node it waits for nobody")
+	require.Zero(t, delay, "alone on the node it does not wait")
 
 	delay, ok = s.enter(good, at.Add(300*time.Millisecond))
 	require.True(t, ok)
 	require.Zero(t, delay, "within its bound it never waits")
 	good.leave()
 
-	// Beside another one: as many turns as are in hand.
+	// Beside another one: as many deliveries as are free.
 	for inHand := int64(1); inHand <= s.cap; inHand++ {
 		greedy.inHand.Store(inHand - 1)
 		delay, ok = s.enter(greedy, at.Add(399*time.Millisecond))

@@ -88,7 +88,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 	said := out.String()[len(before):]
 	require.Equal(t, 1, strings.Count(said, "\n"), said)
 	require.Contains(t, said, "status=200", "the good one's")
-	require.Equal(t, 1, testutil.CollectAndCount(w.gateway.metrics.requests), "nobody was answered but the good one")
+	require.Equal(t, 1, testutil.CollectAndCount(w.gateway.metrics.requests), "only the good client was answered")
 }
 
 // TestHalfOpenHandshakesDoNotHoldTheDrainUp as they are no requests.
@@ -153,11 +153,11 @@ func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 	_, err = io.WriteString(c, request(w.token, strings.Repeat(" ", 200_000))) // a reset would destroy the answer
 	require.NoError(t, err)
 	r := bufio.NewReader(c)
-	told := readReply(t, r)
-	require.Equal(t, 400, told.status)
-	require.True(t, told.closes)
-	require.Contains(t, told.body, "this port speaks TLS: use https")
-	requireEnvelope(t, told)
+	got := readReply(t, r)
+	require.Equal(t, 400, got.status)
+	require.True(t, got.closes)
+	require.Contains(t, got.body, "this port speaks TLS: use https")
+	requireEnvelope(t, got)
 	_, err = r.ReadByte()
 	require.Equal(t, io.EOF, err)
 
@@ -168,7 +168,7 @@ func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 	require.NoError(t, err)
 	text, err := io.ReadAll(c)
 	require.NoError(t, err)
-	require.Empty(t, text, "who speaks neither is told nothing")
+	require.Empty(t, text, "a client that speaks neither gets no response")
 	require.Empty(t, w.log.All())
 }
 

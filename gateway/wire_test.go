@@ -19,7 +19,7 @@ import (
 	"muniment/gateway/issue/issuetest"
 )
 
-// requireEnvelope asks for the contract's error envelope.
+// requireEnvelope requires the contract's error envelope.
 func requireEnvelope(t *testing.T, r reply) {
 	t.Helper()
 	var e struct {
@@ -40,7 +40,7 @@ func requireEnvelope(t *testing.T, r reply) {
 }
 
 // TestHostileFraming sends what a body decoder never sees. Every answer must come at
-// once, in the envelope, without its being asked for the rest.
+// once, in the envelope, without reading what is left.
 func TestHostileFraming(t *testing.T) { everyTransport(t, hostileFraming) }
 
 func hostileFraming(t *testing.T, transport func(*settings)) {
@@ -94,7 +94,7 @@ func hostileFraming(t *testing.T, transport func(*settings)) {
 	require.Empty(t, w.log.All())
 }
 
-// TestUnreadInputIsNoReset sends a body that nobody reads: the connection must end
+// TestUnreadInputIsNoReset sends a body that is not read: the connection must end
 // behind the answer, not be reset.
 func TestUnreadInputIsNoReset(t *testing.T) { everyTransport(t, unreadInputIsNoReset) }
 

@@ -33,7 +33,7 @@ func (k SubjectKey) Hash(tenantID, subject string) string {
 }
 
 // Tombstone says that a person was erased: the private parts of the tenant's events that name
-// the person and are not younger than Until are gone for good.
+// the person and are not younger than Until are permanently deleted.
 type Tombstone struct {
 	TenantID string
 	// SubjectHash is the person, as SubjectKey.Hash has it.

@@ -173,8 +173,8 @@ func (f *Fleet) Lag(ctx context.Context) (records int64, err error) {
 	return records, err
 }
 
-// Tell describes the fleet in a line, for operators.
-func (f *Fleet) Tell(ctx context.Context) (string, error) {
+// Status describes the fleet in a line, for operators.
+func (f *Fleet) Status(ctx context.Context) (string, error) {
 	partitions := f.Partitions()
 	if len(partitions) == 0 {
 		return "no partition is assigned to this process", nil

@@ -149,7 +149,7 @@ func TestFleetLoadsAllPartitions(t *testing.T) {
 		}
 		requireFleetLag(t, f, 0)
 		require.NoError(t, f.Ready(t.Context()))
-		text, err := f.Tell(t.Context())
+		text, err := f.Status(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "partitions [0 1 2], 0 records behind the log", text)
 		for partition, want := range []int64{7, 7, 6} {
@@ -187,7 +187,7 @@ func TestFleetFollowsItsAssignment(t *testing.T) {
 			Loader: pipeline.LoaderConfig{Log: log, Warehouse: &w, Registerer: reg}, Assignment: by,
 		})
 		requireNoMetrics(t, reg)
-		text, err := f.Tell(t.Context())
+		text, err := f.Status(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "no partition is assigned to this process", text)
 

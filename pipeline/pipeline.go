@@ -114,7 +114,7 @@ var (
 	// ErrFull: there is no space for the record now; nothing was written. The caller may
 	// retry later.
 	ErrFull = errors.New("log is full")
-	// ErrFailed: the log has failed for good (a failed fsync); the process must
+	// ErrFailed: the log has failed permanently (a failed fsync); the process must
 	// stop and start again.
 	ErrFailed = errors.New("log has failed")
 	// ErrClosed: the log was closed.

@@ -87,9 +87,9 @@ type Sink interface {
 var (
 	// ErrNoEvent: the tenant has no such event.
 	ErrNoEvent = errors.New("no such event")
-	// ErrAhead refuses a batch that begins behind what is loaded of its partition. The
+	// ErrAhead refuses a batch that begins after the loaded records of its partition. The
 	// loader calls Resume again: the warehouse may have been replaced by an older copy.
-	ErrAhead = errors.New("batch begins behind what is loaded")
+	ErrAhead = errors.New("batch begins after the end of what is loaded")
 )
 
 // Row is one event as the warehouse holds it.
@@ -290,7 +290,7 @@ type MeterRow struct {
 	Impressions int64
 }
 
-// Sealed is the line as the header of a pack has it, without what that doesn't tell apart.
+// Sealed is the row as in the header of a pack, which has fewer names.
 func (r *MeterRow) Sealed() sealer.MeterRow {
 	return sealer.MeterRow{
 		RightID: r.RightID, Substrate: r.Substrate, BasisID: r.BasisID, MeteringBasis: r.MeteringBasis, Reason: r.Reason,

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// PackConfig is what a pack is built from, beside its entries.
+// PackConfig is what a pack is built from, besides its entries.
 type PackConfig struct {
-	// PackID and TenantID name the pack and whose log it is a slice of.
+	// PackID names the pack; TenantID the tenant whose log it is a slice of.
 	PackID, TenantID string
 	// Before is the tree of the log before the first entry: SealedPack.Tree of the
 	// pack before, or NewTree. It is not changed.
 	Before *Tree
 	// Previous is the pack before; nil for the first.
 	Previous *PackRef
-	// SealedAt must not be before any of the entries.
+	// SealedAt must not be earlier than any entry.
 	SealedAt time.Time
 	// Directory is a signed key directory as SignDirectory returns it. It must list
 	// Key, with a PackPurpose, and the keys of all receipts, with the ReceiptPurpose of
@@ -29,12 +29,12 @@ type PackConfig struct {
 	Directory []byte
 	// Key is the Ed25519 key that signs the pack.
 	Key crypto.Signer
-	// Earlier names, for entries that repeat a delivery of an earlier pack, the
-	// lowest such leaf by event id. Repetitions within the pack are found anyway. Repeats adds
-	// what becomes known later.
+	// Earlier has, by event id, the entries that repeat a delivery of an earlier pack, with
+	// the lowest leaf that they repeat. The builder itself finds repetitions within the pack;
+	// Repeats adds what becomes known later.
 	Earlier map[string]uint64
 	// Rules are the settlement rules of the log before the first entry: those of the
-	// header of the pack before. Rules among the entries are found anyway.
+	// header of the pack before. The builder itself finds rules among the entries.
 	Rules []SettlementRule
 	// Rate rates the pack. It may be nil as long as there are no rules.
 	Rate Rate
@@ -42,9 +42,8 @@ type PackConfig struct {
 	Workers int
 }
 
-// PackBuilder builds one pack out of its entries, in one pass and without
-// keeping them. It belongs to one goroutine; others verify each receipt before it stands
-// under a checkpoint.
+// PackBuilder builds one pack from its entries, in one pass and without keeping them. It
+// belongs to one goroutine. It verifies every receipt, on other goroutines, before it signs.
 type PackBuilder struct {
 	cfg     PackConfig
 	ledger  *Ledger
@@ -78,7 +77,7 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 		return nil, fmt.Errorf("key %s: %s", KeyID(pub), code)
 	}
 	if p := cfg.Previous; p != nil && (p.TreeSize != cfg.Before.Size() || p.RootHash != cfg.Before.Root()) {
-		return nil, fmt.Errorf("%s, the previous, does not end with the tree before", p.PackID)
+		return nil, fmt.Errorf("the previous pack %s does not end with the given tree", p.PackID)
 	}
 	cfg.Before = cfg.Before.Clone()
 	b := &PackBuilder{cfg: cfg, earlier: maps.Clone(cfg.Earlier), ledger: NewLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, nil)}
@@ -97,7 +96,7 @@ func (b *PackBuilder) claim(event *Event, _ uint64) (first uint64, ok bool) {
 	return first, ok
 }
 
-// Repeats adds to Earlier an entry that Add has not taken yet.
+// Repeats adds an entry to Earlier. It must be called before Add of that entry.
 func (b *PackBuilder) Repeats(eventID string, first uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,9 +106,8 @@ func (b *PackBuilder) Repeats(eventID string, first uint64) {
 	b.earlier[eventID] = first
 }
 
-// Add takes the next entry, the text of an event verbatim. The builder reads it
-// until Seal returns, so it must not be changed; it is not kept beyond. Seal
-// returns what is wrong with an entry.
+// Add adds the next entry, the text of an event verbatim. The text must not be changed until
+// Seal returns. What is wrong with an entry, Seal returns as its error.
 func (b *PackBuilder) Add(event []byte) {
 	b.added++
 	if b.added <= MaxPackEntries {
@@ -117,13 +115,13 @@ func (b *PackBuilder) Add(event []byte) {
 	}
 }
 
-// Abort gives the pack up. It does nothing after Seal.
+// Abort stops the goroutines of a pack that is not sealed. It does nothing after Seal.
 func (b *PackBuilder) Abort() { b.workers.Wait() }
 
-// Seal ends the pack and signs it. It fails, naming the first, if an entry is not
-// what it has to be: canonical, of this tenant, of an id of its own, not of a moment
-// after the seal, a delivery with its own witness and a valid signature; and if what
-// Earlier says can't be so.
+// Seal ends the pack and signs it. It fails if an entry is not canonical, is of another
+// tenant, repeats an event id or is later than SealedAt, if a delivery has another event's
+// witness or an invalid signature, or if Earlier contradicts itself. The error names the first
+// such entry.
 func (b *PackBuilder) Seal() (*SealedPack, error) {
 	p, err := b.seal()
 	if err != nil {
@@ -139,14 +137,14 @@ func (b *PackBuilder) seal() (*SealedPack, error) {
 		f := l.Faults[0]
 		return nil, fmt.Errorf("entry %d: %s: %s", f.Index, f.Code, f.Message)
 	}
-	// The log would hold such a pack for good, and every verifier would refuse it.
+	// Every verifier would refuse such a pack, and a sealed pack stays in the log.
 	if fault := l.Contradiction(); fault != "" {
-		return nil, fmt.Errorf("what is known of earlier packs contradicts itself: %s", fault)
+		return nil, fmt.Errorf("the duplicates of earlier packs contradict each other: %s", fault)
 	}
 	return b.sign()
 }
 
-// sign signs what was added, as it is.
+// sign signs the pack of the entries that were added.
 func (b *PackBuilder) sign() (*SealedPack, error) {
 	l := b.ledger
 	pub, err := publicKey(b.cfg.Key)
@@ -181,12 +179,12 @@ func (b *PackBuilder) sign() (*SealedPack, error) {
 		return nil, err
 	}
 	text := h.Append(nil)
-	// What can't be read again must not be signed.
+	// No header is signed that readers refuse.
 	if h, err = parsePackHeader(text); err != nil {
 		return nil, err
 	}
 	if len(text) > maxHeaderBytes {
-		return nil, fmt.Errorf("a header of %d bytes, of which %d are the most", len(text), maxHeaderBytes)
+		return nil, fmt.Errorf("the header has %d bytes, more than %d", len(text), maxHeaderBytes)
 	}
 	signature, err := sign(b.cfg.Key, text)
 	if err != nil {
@@ -195,7 +193,7 @@ func (b *PackBuilder) sign() (*SealedPack, error) {
 	return &SealedPack{Header: h, HeaderText: text, Signature: signature, Tree: l.Tree, before: b.cfg.Before}, nil
 }
 
-// Finding is what is known of an entry of a pack without its neighbours.
+// Finding is the result of examining one entry of a pack by itself.
 type Finding struct {
 	leaf     Hash
 	Event    Event
@@ -205,14 +203,14 @@ type Finding struct {
 	Err  error
 }
 
-// Inspector examines entries. It is pure: a finding depends on these fields and
-// the text only, so any number of goroutines may use one.
+// Inspector examines entries. A finding depends on these fields and the text only.
+// It is safe for concurrent use.
 type Inspector struct {
 	Directory *Directory
-	// Purpose is that of the keys which may have signed receipts.
+	// Purpose is the purpose of the keys that may sign receipts.
 	Purpose string
-	// SealedAt is the moment by which all entries stood under a checkpoint. None is
-	// younger: or else the moment is false, on which rests what revocations mean.
+	// SealedAt is the moment by which a checkpoint covered all entries. An entry that is
+	// younger shows that this moment is false, so no revocation could be judged by it.
 	SealedAt time.Time
 }
 
@@ -230,7 +228,7 @@ func (in *Inspector) Inspect(text []byte) Finding {
 	}
 	if f.Code == "" && f.Event.At.After(in.SealedAt) {
 		f.Code = EntryAfterSeal
-		f.Err = fmt.Errorf("event %s is of %s, it was sealed at %s", f.Event.EventID, FormatTime(f.Event.At), FormatTime(in.SealedAt))
+		f.Err = fmt.Errorf("event %s is of %s, but was sealed at %s", f.Event.EventID, FormatTime(f.Event.At), FormatTime(in.SealedAt))
 	}
 	return f
 }
@@ -246,8 +244,8 @@ func (in *Inspector) checkSignature(d *RecordedDelivery) (Code, error) {
 	return "", nil
 }
 
-// Workers inspect entries on several goroutines and fold the findings in the order of
-// the entries, on one goroutine. A few hundred entries are in memory at a time.
+// Workers inspect entries on several goroutines and fold the findings on one, in the order of
+// the entries. A few hundred entries are in memory at a time.
 type Workers struct {
 	inspect func(text []byte) Finding
 	open    *batch
@@ -295,7 +293,7 @@ func NewWorkers(n int, inspect func([]byte) Finding, fold func(Finding)) *Worker
 	return w
 }
 
-// Add hands over one entry; its text must not change until Wait returns.
+// Add adds one entry, whose text must not change until Wait returns.
 func (w *Workers) Add(text []byte) {
 	if w.open == nil {
 		w.open = &batch{done: make(chan struct{})}
@@ -313,8 +311,8 @@ func (w *Workers) flush() {
 	}
 }
 
-// Wait returns when everything is folded and all goroutines have ended. Only its
-// first call does anything.
+// Wait returns when everything is folded and all goroutines have ended. Further calls do
+// nothing.
 func (w *Workers) Wait() {
 	if w.jobs == nil {
 		return
@@ -327,11 +325,11 @@ func (w *Workers) Wait() {
 	w.jobs = nil
 }
 
-// Code names what was checked and how it came out. The list is closed and part
-// of the format: scripts match on it.
+// Code names a check and its result. The list is closed and part of the format: scripts
+// match on it.
 type Code string
 
-// Codes of what is wrong with a key, or with an entry. Package verify has all others.
+// Codes of faults of a key or an entry. Package verify has all others.
 const (
 	// SignatureInvalid: the signature is not that of the named key over this text.
 	SignatureInvalid Code = "signature.invalid"
@@ -344,13 +342,13 @@ const (
 	KeyOutsideWindow Code = "key.outside_window"
 	// KeyRevoked: the key is revoked, and nothing proves the signature older.
 	KeyRevoked Code = "key.revoked"
-	// EntryAltered: an entry contradicts itself or is no canonical event.
+	// EntryAltered: an entry contradicts itself or is not a canonical event.
 	EntryAltered Code = "entry.altered"
-	// EntryRepeated: an event id stands twice in the log.
+	// EntryRepeated: an event id is twice in the log.
 	EntryRepeated Code = "entry.repeated"
-	// EntryAfterSeal: an entry is of a moment after its seal.
+	// EntryAfterSeal: an entry is later than its seal.
 	EntryAfterSeal Code = "entry.after_seal"
-	// WitnessMismatch: a receipt was moved under another event.
+	// WitnessMismatch: a receipt was moved to another event.
 	WitnessMismatch Code = "witness.mismatch"
 	// TenantMismatch: an entry is of another tenant than its pack.
 	TenantMismatch Code = "tenant.mismatch"

@@ -15,17 +15,17 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// ErrNotCanonical says that a text is not the RFC 8785 form that its place asks
-// for: another order, spacing or spelling, a member too many or too few, or no
-// JSON at all.
+// ErrNotCanonical says that a text is not in the one form that is accepted in its
+// place: another order, spacing or encoding, a member too many or too few, or
+// invalid JSON.
 var ErrNotCanonical = errors.New("not canonical")
 
 // Canonical returns the RFC 8785 text of v. A []byte or jsontext.Value is taken
 // as JSON text, anything else is marshalled first.
 //
-// Refused are duplicate names, invalid UTF-8, lone surrogates, and numbers that
-// no float64 holds, such as 1e400: a canonicaliser that rounded them to the
-// largest float64 would let two different texts share one hash.
+// It refuses duplicate names, invalid UTF-8, lone surrogates, and numbers outside
+// the range of float64, such as 1e400: a canonicaliser that rounded them to the
+// largest float64 would give two different texts one hash.
 func Canonical(v any) ([]byte, error) {
 	var text jsontext.Value
 	switch v := v.(type) {
@@ -73,7 +73,7 @@ func isCanonical(text []byte) bool {
 	return v.Canonicalize() == nil && bytes.Equal(v, text)
 }
 
-// AppendNumber appends a finite f as RFC 8785 asks: ECMAScript's
+// AppendNumber appends a finite f as RFC 8785 requires: by ECMAScript's
 // Number::toString, the shortest digits that read back as f.
 func AppendNumber(dst []byte, f float64) []byte {
 	if f == 0 {
@@ -93,9 +93,8 @@ func AppendNumber(dst []byte, f float64) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s, which must be valid UTF-8, as RFC 8785 asks: the two
-// characters and the controls that JSON must escape in their shortest form, all
-// else as it is.
+// AppendString appends s, which must be valid UTF-8, as RFC 8785 requires: quotation
+// mark, backslash and control characters with their shortest escape, all else unescaped.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	plain := 0
@@ -142,11 +141,11 @@ func appendQuotedTime(dst []byte, t time.Time) []byte {
 	return append(dst, '"')
 }
 
-// base64url is the one spelling of bytes in our JSON: URL alphabet, no padding,
+// base64url is the one encoding of bytes in our JSON: URL alphabet, no padding,
 // and unused bits zero, so that no two texts mean the same bytes.
 var base64url = base64.RawURLEncoding.Strict()
 
-// DecodeBase64 decodes n bytes from their one spelling.
+// DecodeBase64 decodes n bytes, and accepts only what base64url encodes them to.
 func DecodeBase64(s string, n int) ([]byte, error) {
 	// The decoder skips line breaks; the length leaves no room for them.
 	if b, err := base64url.DecodeString(s); err == nil && len(b) == n && len(s) == base64url.EncodedLen(n) {
@@ -155,7 +154,7 @@ func DecodeBase64(s string, n int) ([]byte, error) {
 	return nil, fmt.Errorf("%q is not %d bytes in base64url: %w", s, n, ErrNotCanonical)
 }
 
-// isBase64 reports whether decodeBase64 would take s, without an allocation. n is
+// isBase64 reports whether DecodeBase64 accepts s, without an allocation. n is
 // at most 48.
 func isBase64(s string, n int) bool {
 	var text, raw [64]byte
@@ -168,8 +167,8 @@ func isBase64(s string, n int) bool {
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// AppendTime appends t as RFC 3339 in UTC with exactly three decimals; what is
-// finer than a millisecond is cut off. The year must be 1 to 9999.
+// AppendTime appends t as RFC 3339 in UTC with exactly three decimals, truncated to
+// the millisecond. The year must be 1 to 9999.
 func AppendTime(dst []byte, t time.Time) []byte {
 	t = t.UTC()
 	year, month, day := t.Date()
@@ -193,15 +192,15 @@ func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 // ParseTime reads exactly the form that AppendTime writes, of the years 1 to 9999.
 func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(timeLayout, s)
-	// time.Parse also takes a comma before the decimals, a sign among them, and more of them.
-	var spelling [len(timeLayout)]byte
-	if err != nil || t.Year() == 0 || string(AppendTime(spelling[:0], t)) != s {
-		return time.Time{}, fmt.Errorf("%q is no time of the form %s", s, timeLayout)
+	// time.Parse also accepts a comma before the decimals, a sign among them, and more of them.
+	var again [len(timeLayout)]byte
+	if err != nil || t.Year() == 0 || string(AppendTime(again[:0], t)) != s {
+		return time.Time{}, fmt.Errorf("%q is not a time of the form %s", s, timeLayout)
 	}
 	return t, nil
 }
 
-// Moment is a time as JSON has it here, in the one spelling of FormatTime.
+// Moment is a time whose JSON form is that of FormatTime.
 type Moment struct{ time.Time }
 
 // MarshalJSON implements json.Marshaler.
@@ -225,21 +224,20 @@ const (
 // originPrefix begins the name of every log of ours.
 const originPrefix = "muniment/"
 
-// systemTenant owns the events of nodes and operators. It is the one tenant whose id
-// has no ULID.
+// systemTenant owns the events of nodes and operators. Only its id has no ULID.
 const systemTenant = "tnt_system"
 
-// ParseID reads prefix + ULID in its one spelling.
+// ParseID reads prefix + ULID, the ULID in upper case.
 func ParseID(prefix, id string) (ulid.ULID, error) {
 	text, ok := strings.CutPrefix(id, prefix)
 	u, err := ulid.ParseStrict(text)
 	if !ok || err != nil || u.String() != text {
-		return ulid.ULID{}, fmt.Errorf("%q is no id of the form %s + ULID", id, prefix)
+		return ulid.ULID{}, fmt.Errorf("%q is not an id of the form %s + ULID", id, prefix)
 	}
 	return u, nil
 }
 
-// checkTenant asks that id is that of a tenant.
+// checkTenant checks that id is the id of a tenant.
 func checkTenant(id string) error {
 	if id == systemTenant {
 		return nil
@@ -248,16 +246,16 @@ func checkTenant(id string) error {
 	return err
 }
 
-// CheckOrigin asks that origin names the log of a tenant.
+// CheckOrigin checks that origin names the log of a tenant.
 func CheckOrigin(origin string) error {
 	tenantID, ok := strings.CutPrefix(origin, originPrefix)
 	if !ok {
-		return fmt.Errorf("%q is no origin of the form %s + tenant", origin, originPrefix)
+		return fmt.Errorf("%q is not an origin of the form %s + tenant", origin, originPrefix)
 	}
 	return checkTenant(tenantID)
 }
 
-// checkID asks that id is prefix + a ULID of the moment at, to the millisecond.
+// checkID checks that id is prefix + a ULID of the moment at, to the millisecond.
 func checkID(prefix, id string, at time.Time) (ulid.ULID, error) {
 	u, err := ParseID(prefix, id)
 	if err != nil {

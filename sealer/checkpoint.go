@@ -35,9 +35,9 @@ func (c *Checkpoint) text() string {
 	return string(log.Checkpoint{Origin: c.Origin, Size: c.Size, Hash: c.Root[:]}.Marshal())
 }
 
-// SignCheckpoint returns c, whose origin must be of Origin, as a C2SP signed note with two signatures by key: that
-// of the log, under the origin's name, and a C2SP cosignature/v1 under the name
-// muniment/sealed, which states SealedAt, of which the fraction of a second is cut.
+// SignCheckpoint returns c as a C2SP signed note with two signatures by key: that of the log,
+// under the origin's name, and a C2SP cosignature/v1 under the name muniment/sealed, which
+// states SealedAt, truncated to the second. The origin must be one that Origin returns.
 func SignCheckpoint(c Checkpoint, key crypto.Signer) (string, error) {
 	text, err := c.sign(key)
 	if err != nil {
@@ -62,8 +62,8 @@ func (c *Checkpoint) sign(key crypto.Signer) (string, error) {
 	return string(text), err
 }
 
-// OpenCheckpoint reads a signed checkpoint of origin and verifies that pub
-// signed it, twice. Extension lines are refused, further signatures are not.
+// OpenCheckpoint reads a signed checkpoint of origin and verifies both signatures by pub.
+// It refuses extension lines, but accepts further signatures.
 func OpenCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, error) {
 	c, err := openCheckpoint(text, origin, pub)
 	if err != nil {
@@ -86,21 +86,21 @@ func openCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, err
 	case err != nil:
 		return Checkpoint{}, err
 	case c.Origin != origin:
-		return Checkpoint{}, fmt.Errorf("it is of %s", c.Origin)
+		return Checkpoint{}, fmt.Errorf("it is a checkpoint of %s", c.Origin)
 	}
 	c.SealedAt, err = sealedAt(signed.Sigs[1])
 	return c, err
 }
 
-// ParseCheckpoint reads the three lines of a checkpoint, without SealedAt, which stands in a
-// signature. It verifies nothing.
+// ParseCheckpoint reads the three lines of a checkpoint. SealedAt stays zero, because only a
+// signature states it. It verifies nothing.
 func ParseCheckpoint(body string) (Checkpoint, error) {
 	var parsed log.Checkpoint
 	if _, err := parsed.Unmarshal([]byte(body)); err != nil {
 		return Checkpoint{}, err
 	}
 	if len(parsed.Hash) != len(Hash{}) {
-		return Checkpoint{}, fmt.Errorf("a root of %d bytes", len(parsed.Hash))
+		return Checkpoint{}, fmt.Errorf("the root has %d bytes, want %d", len(parsed.Hash), len(Hash{}))
 	}
 	c := Checkpoint{Origin: parsed.Origin, Size: parsed.Size, Root: Hash(parsed.Hash)}
 	if c.text() != body {
@@ -109,147 +109,7 @@ func ParseCheckpoint(body string) (Checkpoint, error) {
 	return c, CheckOrigin(c.Origin)
 }
 
-// noteSigner signs C2SP notes with a key that may live outside this process.
-type noteSigner struct {
-	note.Verifier
-	key crypto.Signer
-}
-
-// Sign signs the text of a note.
-func (s noteSigner) Sign(msg []byte) ([]byte, error) { return sign(s.key, msg) }
-
-// newNoteSigner signs notes as name.
-func newNoteSigner(name string, key crypto.Signer) (note.Signer, error) {
-	pub, err := publicKey(key)
-	if err != nil {
-		return nil, err
-	}
-	v, err := newNoteVerifier(name, pub)
-	if err != nil {
-		return nil, err
-	}
-	return noteSigner{v, key}, nil
-}
-
-// newNoteVerifier verifies notes that pub signed as name.
-func newNoteVerifier(name string, pub ed25519.PublicKey) (note.Verifier, error) {
-	vkey, err := note.NewEd25519VerifierKey(name, pub)
-	if err != nil {
-		return nil, err
-	}
-	return note.NewVerifier(vkey)
-}
-
-// openNote returns a note that all of vs signed, in their order. Signatures of
-// others, such as witnesses, may stand behind theirs, one of each; their spelling is
-// strict as well.
-func openNote(text string, vs ...note.Verifier) (*note.Note, error) {
-	n, err := note.Open([]byte(text), note.VerifierList(vs...))
-	if err != nil {
-		return nil, err
-	}
-	for i, v := range vs {
-		if len(n.Sigs) <= i || n.Sigs[i].Name != v.Name() || n.Sigs[i].Hash != v.KeyHash() {
-			return nil, fmt.Errorf("signature %d is not by %s", i, v.Name())
-		}
-	}
-	type signer struct {
-		name string
-		hash uint32
-	}
-	signed := make(map[signer]bool)
-	for _, s := range slices.Concat(n.Sigs, n.UnverifiedSigs) {
-		if signed[signer{s.Name, s.Hash}] {
-			return nil, fmt.Errorf("two signatures by %s: %w", s.Name, ErrNotCanonical)
-		}
-		signed[signer{s.Name, s.Hash}] = true
-		raw, err := base64.StdEncoding.Strict().DecodeString(s.Base64)
-		if err != nil || base64.StdEncoding.EncodeToString(raw) != s.Base64 {
-			return nil, fmt.Errorf("signature by %s: %w", s.Name, ErrNotCanonical)
-		}
-	}
-	// Writing it again with the same signatures must give the same bytes.
-	same, err := note.Sign(n)
-	if err != nil || string(same) != text {
-		return nil, errors.Join(err, ErrNotCanonical)
-	}
-	return n, nil
-}
-
-// sealName is the name of the signature that says when a checkpoint was sealed: a
-// C2SP cosignature/v1, which is a timestamp and an Ed25519 signature over
-//
-//	cosignature/v1
-//	time SECONDS
-//	the lines of the checkpoint
-//
-// It is the same for all logs, for it names who sealed, not what.
-const sealName = "muniment/sealed"
-
-// lastSecond is where the years of four digits end.
-const lastSecond = 253402300800
-
-// sealVerifier verifies cosignatures by one key.
-type sealVerifier struct{ pub ed25519.PublicKey }
-
-func newSealVerifier(pub ed25519.PublicKey) note.Verifier { return sealVerifier{pub} }
-
-func (v sealVerifier) Name() string { return sealName }
-
-func (v sealVerifier) KeyHash() uint32 {
-	sum := sha256.Sum256(append([]byte(sealName+"\n\x04"), v.pub...))
-	return binary.BigEndian.Uint32(sum[:])
-}
-
-func (v sealVerifier) Verify(msg, sig []byte) bool {
-	if len(sig) != 8+ed25519.SignatureSize {
-		return false
-	}
-	at := binary.BigEndian.Uint64(sig)
-	return at < lastSecond && ed25519.Verify(v.pub, cosigned(msg, at), sig[8:])
-}
-
-// sealSigner makes cosignatures of one moment.
-type sealSigner struct {
-	sealVerifier
-	key crypto.Signer
-	at  uint64
-}
-
-func newSealSigner(key crypto.Signer, at time.Time) (note.Signer, error) {
-	pub, err := publicKey(key)
-	if err != nil {
-		return nil, err
-	}
-	if at.Unix() < 0 || at.Unix() >= lastSecond {
-		return nil, fmt.Errorf("sealed at %s", FormatTime(at))
-	}
-	return sealSigner{sealVerifier{pub}, key, uint64(at.Unix())}, nil
-}
-
-func (s sealSigner) Sign(msg []byte) ([]byte, error) {
-	sig, err := sign(s.key, cosigned(msg, s.at))
-	if err != nil {
-		return nil, err
-	}
-	return append(binary.BigEndian.AppendUint64(nil, s.at), sig...), nil
-}
-
-// cosigned is what a cosignature signs.
-func cosigned(msg []byte, at uint64) []byte {
-	return fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", at, msg)
-}
-
-// sealedAt reads the moment out of a cosignature that was verified.
-func sealedAt(s note.Signature) (time.Time, error) {
-	raw, err := base64.StdEncoding.DecodeString(s.Base64)
-	if err != nil || len(raw) < 12 {
-		return time.Time{}, fmt.Errorf("cosignature: %w", ErrNotCanonical)
-	}
-	return time.Unix(int64(binary.BigEndian.Uint64(raw[4:])), 0).UTC(), nil
-}
-
-// InclusionProof leads from an event to a signed checkpoint of its log.
+// InclusionProof proves that an event is under a signed checkpoint of its log.
 type InclusionProof struct {
 	// Index is the leaf of the event.
 	Index uint64
@@ -260,7 +120,7 @@ type InclusionProof struct {
 }
 
 // Text is the C2SP tlog-proof, https://c2sp.org/tlog-proof. It has no extra line,
-// for nothing would vouch for what stands in it.
+// because no signature would cover that.
 func (p *InclusionProof) Text() string {
 	hashes := make([][len(Hash{})]byte, len(p.Hashes))
 	for i, h := range p.Hashes {
@@ -342,7 +202,7 @@ func (s *scanner) hashes() (list []Hash) {
 	return list
 }
 
-// ParseProvenEvent reads {"event":…,"proof":…}, as the service answers with it. The event is
+// ParseProvenEvent reads {"event":…,"proof":…}, as the service returns it. The event is
 // verbatim: it is the leaf. It verifies nothing.
 func ParseProvenEvent(text string) (event []byte, p InclusionProof, err error) {
 	s := scanner{text: text}
@@ -358,11 +218,150 @@ func ParseProvenEvent(text string) (event []byte, p InclusionProof, err error) {
 	return event, p, err
 }
 
-// ParseNote reads {"checkpoint":NOTE}, as the service answers with it. It verifies nothing.
+// ParseNote reads {"checkpoint":NOTE}, as the service returns it. It verifies nothing.
 func ParseNote(text string) (note string, err error) {
 	s := scanner{text: text}
 	s.lit(headerStart)
 	note = s.name()
 	s.lit(`}`)
 	return note, s.end()
+}
+
+// noteSigner signs C2SP notes with a key that may live outside this process.
+type noteSigner struct {
+	note.Verifier
+	key crypto.Signer
+}
+
+// Sign signs the text of a note.
+func (s noteSigner) Sign(msg []byte) ([]byte, error) { return sign(s.key, msg) }
+
+// newNoteSigner signs notes as name.
+func newNoteSigner(name string, key crypto.Signer) (note.Signer, error) {
+	pub, err := publicKey(key)
+	if err != nil {
+		return nil, err
+	}
+	v, err := newNoteVerifier(name, pub)
+	if err != nil {
+		return nil, err
+	}
+	return noteSigner{v, key}, nil
+}
+
+// newNoteVerifier verifies notes that pub signed as name.
+func newNoteVerifier(name string, pub ed25519.PublicKey) (note.Verifier, error) {
+	vkey, err := note.NewEd25519VerifierKey(name, pub)
+	if err != nil {
+		return nil, err
+	}
+	return note.NewVerifier(vkey)
+}
+
+// openNote returns a note that all of vs signed, in their order. Signatures of others,
+// such as witnesses, may follow theirs, one of each; their base64 is read strictly as well.
+func openNote(text string, vs ...note.Verifier) (*note.Note, error) {
+	n, err := note.Open([]byte(text), note.VerifierList(vs...))
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range vs {
+		if len(n.Sigs) <= i || n.Sigs[i].Name != v.Name() || n.Sigs[i].Hash != v.KeyHash() {
+			return nil, fmt.Errorf("signature %d is not by %s", i, v.Name())
+		}
+	}
+	type signer struct {
+		name string
+		hash uint32
+	}
+	signed := make(map[signer]bool)
+	for _, s := range slices.Concat(n.Sigs, n.UnverifiedSigs) {
+		if signed[signer{s.Name, s.Hash}] {
+			return nil, fmt.Errorf("two signatures by %s: %w", s.Name, ErrNotCanonical)
+		}
+		signed[signer{s.Name, s.Hash}] = true
+		raw, err := base64.StdEncoding.Strict().DecodeString(s.Base64)
+		if err != nil || base64.StdEncoding.EncodeToString(raw) != s.Base64 {
+			return nil, fmt.Errorf("signature by %s: %w", s.Name, ErrNotCanonical)
+		}
+	}
+	// Serialised again with the same signatures, the note must give the same bytes.
+	again, err := note.Sign(n)
+	if err != nil || string(again) != text {
+		return nil, errors.Join(err, ErrNotCanonical)
+	}
+	return n, nil
+}
+
+// sealName is the name of the signature that states when a checkpoint was sealed: a
+// C2SP cosignature/v1, which is a timestamp and an Ed25519 signature over
+//
+//	cosignature/v1
+//	time SECONDS
+//	the lines of the checkpoint
+//
+// It is the same for all logs, because it names the signer, not the log.
+const sealName = "muniment/sealed"
+
+// lastSecond is the first second after the year 9999.
+const lastSecond = 253402300800
+
+// sealVerifier verifies cosignatures by one key.
+type sealVerifier struct{ pub ed25519.PublicKey }
+
+func newSealVerifier(pub ed25519.PublicKey) note.Verifier { return sealVerifier{pub} }
+
+func (v sealVerifier) Name() string { return sealName }
+
+func (v sealVerifier) KeyHash() uint32 {
+	sum := sha256.Sum256(append([]byte(sealName+"\n\x04"), v.pub...))
+	return binary.BigEndian.Uint32(sum[:])
+}
+
+func (v sealVerifier) Verify(msg, sig []byte) bool {
+	if len(sig) != 8+ed25519.SignatureSize {
+		return false
+	}
+	at := binary.BigEndian.Uint64(sig)
+	return at < lastSecond && ed25519.Verify(v.pub, cosigned(msg, at), sig[8:])
+}
+
+// sealSigner makes cosignatures of one moment.
+type sealSigner struct {
+	sealVerifier
+	key crypto.Signer
+	at  uint64
+}
+
+func newSealSigner(key crypto.Signer, at time.Time) (note.Signer, error) {
+	pub, err := publicKey(key)
+	if err != nil {
+		return nil, err
+	}
+	if at.Unix() < 0 || at.Unix() >= lastSecond {
+		return nil, fmt.Errorf("%s is not a time of the years 1970 to 9999", at.UTC().Format(time.RFC3339))
+	}
+	return sealSigner{sealVerifier{pub}, key, uint64(at.Unix())}, nil
+}
+
+func (s sealSigner) Sign(msg []byte) ([]byte, error) {
+	sig, err := sign(s.key, cosigned(msg, s.at))
+	if err != nil {
+		return nil, err
+	}
+	return append(binary.BigEndian.AppendUint64(nil, s.at), sig...), nil
+}
+
+// cosigned is what a cosignature signs.
+func cosigned(msg []byte, at uint64) []byte {
+	return fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", at, msg)
+}
+
+// sealedAt reads the timestamp of a verified cosignature.
+func sealedAt(s note.Signature) (time.Time, error) {
+	raw, err := base64.StdEncoding.DecodeString(s.Base64)
+	if err != nil || len(raw) < 12 {
+		return time.Time{}, fmt.Errorf("cosignature: %w", ErrNotCanonical)
+	}
+	return time.Unix(int64(binary.BigEndian.Uint64(raw[4:])), 0).UTC(), nil
 }

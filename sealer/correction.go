@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// StatementCorrection makes a statement a correction: it restates a period in full, up to a later
-// end of the log and with the disputes of then, but by the rules by which it was stated first.
+// StatementCorrection makes a statement a correction: one that restates a period in full, up to
+// a later end of the log and with the disputes as of then, but by the rules of the first statement.
 type StatementCorrection struct {
-	// Changes are what became of lines and adjustments; by rightId, meteringBasis, ruleId and reason.
+	// Changes are the differences of lines and adjustments; by rightId, meteringBasis, ruleId and reason.
 	Changes []StatementChange `json:"changes"`
 	// Difference is the statement's total less that of Previous.
 	Difference string `json:"difference"`
 	// Of is the first statement of the period.
 	Of string `json:"of"`
-	// Payees are who gets more or less than by Previous, and how much; by counterpartyId.
+	// Payees are the counterparties that get more or less than by Previous, and how much; by counterpartyId.
 	Payees []StatementPayee `json:"payees"`
 	// Previous is Of, or the newest correction of it that was issued.
 	Previous StatementPrevious `json:"previous"`
-	// Rules names the pack up to which Of states the log. The rules are those that the log holds there.
+	// Rules names the pack at whose end the log holds the rules: that of AsOf in the first statement.
 	Rules StatementAsOf `json:"rules"`
 }
 
@@ -34,8 +34,8 @@ type StatementPrevious struct {
 	Total       string        `json:"total"`
 }
 
-// StatementChange is what became of a line, or, without a right, of what a rule's minimum or cap
-// makes, for one reason. A line that is in one of both statements alone counts as nothing in the other.
+// StatementChange is the difference of a line for one reason; without a right, that of a rule's
+// adjustment. A line that is in only one of the two statements counts as zero in the other.
 type StatementChange struct {
 	// Amount is the difference of the shares that are shown; it may be negative, as Receipts may.
 	Amount        string `json:"amount"`
@@ -48,16 +48,16 @@ type StatementChange struct {
 
 // The reasons of changes.
 const (
-	// ChangedByDispute: up to the end of the log that the previous statement states, the disputes
-	// of now make that of it.
+	// ChangedByDispute: the disputes as of now change it, for the log up to the end of the
+	// previous statement.
 	ChangedByDispute = "DISPUTE"
-	// ChangedLate: what stands behind that end makes that of it.
+	// ChangedLate: the events after that end change it.
 	ChangedLate = "LATE"
 )
 
-// Correct computes changes, difference and payees of the correction that s is, once it is settled:
-// all else has to be there, with the names of payees. then is s as it would be up to the end of the
-// log that the previous statement states. ErrAmount says that amounts can't be subtracted.
+// Correct computes changes, difference and payees of the correction s, which must be settled and
+// otherwise complete, including the names of payees. then is s as it would be at the end of the
+// log that the previous statement states. It returns ErrAmount if a difference is too large.
 func (s *Statement) Correct(previous, then *Statement) error {
 	c := s.Correction
 	disputed, err := Changes(previous, then, ChangedByDispute)
@@ -91,7 +91,7 @@ func (s *Statement) Correct(previous, then *Statement) error {
 	if c.Difference = formatMicros(difference[""]); err != nil {
 		return err
 	}
-	return s.checkCorrection() // which adds up once more, in another order
+	return s.checkCorrection()
 }
 
 // Changes are the changes between two statements of one period, all for the given reason, in
@@ -140,7 +140,7 @@ func compareChanges(a, b StatementChange) int {
 	return cmp.Or(strings.Compare(a.RightID, b.RightID), strings.Compare(a.MeteringBasis, b.MeteringBasis), strings.Compare(a.RuleID, b.RuleID), strings.Compare(a.Reason, b.Reason))
 }
 
-// checkCorrection asks that what a correction says of itself agrees with the statement.
+// checkCorrection checks that a correction is consistent and agrees with the statement.
 func (s *Statement) checkCorrection() error {
 	c := s.Correction
 	if c == nil {
@@ -152,7 +152,7 @@ func (s *Statement) checkCorrection() error {
 	}
 	switch {
 	case c.Of == "" || p.StatementID == "" || c.Of == s.StatementID || p.StatementID == s.StatementID:
-		return errors.New("it corrects no other statement")
+		return errors.New("it does not name another statement that it corrects")
 	case c.Rules.TreeSize > p.AsOf.TreeSize || p.AsOf.TreeSize > s.AsOf.TreeSize:
 		return errors.New("it states an earlier end of the log than what it corrects")
 	case c.Of == p.StatementID && c.Rules != p.AsOf:
@@ -165,11 +165,11 @@ func (s *Statement) checkCorrection() error {
 	for i, change := range c.Changes {
 		switch {
 		case change.Reason != ChangedByDispute && change.Reason != ChangedLate:
-			return fmt.Errorf("change %d is for %q, which is no reason", i, change.Reason)
+			return fmt.Errorf("change %d has the unknown reason %q", i, change.Reason)
 		case change.Amount == "0" && change.Receipts == 0:
-			return fmt.Errorf("change %d is none", i)
+			return fmt.Errorf("change %d changes nothing", i)
 		case i > 0 && compareChanges(c.Changes[i-1], change) >= 0:
-			return errors.New("its changes are in another order, or there twice")
+			return errors.New("its changes are out of order or listed twice")
 		}
 		if err := total.add("changes", change.Amount); err != nil {
 			return fmt.Errorf("change %d: %w", i, err)

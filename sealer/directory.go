@@ -15,7 +15,7 @@ type Directory struct {
 	// Keys hold each key id once; the directory key is among them.
 	Keys     []Key
 	IssuedAt time.Time
-	// SnapshotID is the issuer's name for this state of the directory.
+	// SnapshotID is how the issuer names this state of the directory.
 	SnapshotID string
 	// Delegation is what Delegate returned.
 	Delegation string
@@ -28,7 +28,7 @@ type Directory struct {
 //
 //	{"delegation":…,"issuedAt":…,"keys":[…],"signature":{…},"snapshotId":…}
 //
-// The signature is over the same object without its member signature. It fails
+// The signature is over the same object without its member signature. SignDirectory fails
 // when Delegation is for another key, a key is malformed, or an id is twice there.
 func SignDirectory(d *Directory, key crypto.Signer) ([]byte, error) {
 	text, err := d.sign(key)
@@ -48,7 +48,7 @@ func (d *Directory) sign(key crypto.Signer) ([]byte, error) {
 		return nil, err
 	}
 	text := d.append(nil, func(dst []byte) []byte { return appendSignature(dst, KeyID(pub), signature) })
-	// What can't be read again must not be published.
+	// No directory is published that readers refuse.
 	if _, err := ReadDirectory(text); err != nil {
 		return nil, err
 	}
@@ -103,9 +103,9 @@ func appendNullTime(dst []byte, t *time.Time) []byte {
 	return appendQuotedTime(dst, *t)
 }
 
-// ReadDirectory reads a signed directory strictly and verifies that the
-// directory key which its delegation names has signed it. It does not check who
-// delegated: see VerifyDirectory.
+// ReadDirectory reads a signed directory strictly and verifies its signature by the directory
+// key that its delegation names. It does not verify the delegation's signature: see
+// VerifyDirectory.
 func ReadDirectory(text []byte) (*Directory, error) {
 	d, err := readDirectory(text)
 	if err != nil {
@@ -114,7 +114,7 @@ func ReadDirectory(text []byte) (*Directory, error) {
 	return d, nil
 }
 
-// VerifyDirectory is ReadDirectory, and verifies that the root key, a C2SP vkey,
+// VerifyDirectory reads as ReadDirectory does, and verifies that the root key, a C2SP vkey,
 // has delegated to the directory key for the moment of issue.
 func VerifyDirectory(text []byte, rootVkey string) (*Directory, error) {
 	root, err := ReadRoot(rootVkey)
@@ -170,8 +170,8 @@ func readDirectory(text []byte) (*Directory, error) {
 	return d, d.checkDelegation(pub)
 }
 
-// NewDirectory is an unsigned directory, of keys that are taken on trust.
-// No key id may be there twice.
+// NewDirectory returns an unsigned directory of keys that are taken on trust. It fails if a
+// key id is there twice.
 func NewDirectory(keys []Key, issuedAt time.Time, snapshotID string) (*Directory, error) {
 	d := &Directory{Keys: keys, IssuedAt: issuedAt, SnapshotID: snapshotID}
 	return d, d.index()
@@ -190,7 +190,7 @@ func (d *Directory) index() error {
 	return nil
 }
 
-// checkDelegation asks that the delegation is for pub at the moment of issue.
+// checkDelegation checks that the delegation is for pub at the moment of issue.
 func (d *Directory) checkDelegation(pub ed25519.PublicKey) error {
 	to, err := parseDelegation(d.Delegation)
 	switch {
@@ -208,10 +208,10 @@ func (d *Directory) checkDelegation(pub ed25519.PublicKey) error {
 // SigningKeyID names the key that signed a directory which was read.
 func (d *Directory) SigningKeyID() string { return KeyID(d.delegated.Key) }
 
-// Outranks reports whether d decides where it differs from other, both being under
-// one root key: if its key was delegated to later, and of one delegation, if it was
-// issued later. The order of delegations is the root's own word, while a thief of a
-// directory key writes any time of issue and any list. Both must have been read.
+// Outranks reports whether d decides where it differs from other, both being under one root
+// key: the directory whose key was delegated to later does; of one delegation, the one that was
+// issued later. Only the root can sign delegations, while a thief of a directory key can write
+// any issuedAt and any list. Both directories must have been read.
 func (d *Directory) Outranks(other *Directory) bool {
 	if c := d.delegated.NotBefore.Compare(other.delegated.NotBefore); c != 0 {
 		return c > 0
@@ -238,7 +238,7 @@ func readKey(s *scanner) (k Key) {
 	return k
 }
 
-// readAnsweredKey consumes a key as the sandbox answers with it, in an order of its own.
+// readAnsweredKey consumes a key as the sandbox returns it, whose members are in another order.
 func readAnsweredKey(s *scanner) (k Key) {
 	s.lit(`{"keyId":`)
 	k.KeyID = s.name()
@@ -258,17 +258,16 @@ func readAnsweredKey(s *scanner) (k Key) {
 	return k
 }
 
-// Find returns the public key that may have signed for purpose at the moment at.
-// If there is none it says why: KeyUnknown, KeyPurpose, KeyOutsideWindow or
-// KeyRevoked. From the end of its delegation on the directory vouches for no key. A
-// revoked key is refused whatever the moment is, because a thief of the key can write
-// any; see FindSealed.
+// Find returns the public key if it may have signed for purpose at the moment at, and
+// otherwise KeyUnknown, KeyPurpose, KeyOutsideWindow or KeyRevoked. After the end of its
+// delegation the directory is valid for no key. A revoked key is refused at every moment,
+// because a thief of the key can write any; see FindSealed.
 func (d *Directory) Find(keyID, purpose string, at time.Time) (ed25519.PublicKey, Code) {
 	return d.find(keyID, purpose, at, nil)
 }
 
-// FindSealed is Find for a signature that is known to have stood under a
-// checkpoint of sealedAt: a key revoked only after that passes.
+// FindSealed is Find for a signature that a checkpoint of sealedAt covers: a key that was
+// revoked only after that is accepted.
 func (d *Directory) FindSealed(keyID, purpose string, at, sealedAt time.Time) (ed25519.PublicKey, Code) {
 	return d.find(keyID, purpose, at, &sealedAt)
 }
@@ -306,4 +305,10 @@ func (d *Directory) Key(keyID string) *Key {
 		}
 	}
 	return nil
+}
+
+// OfSandbox reports whether d lists a key as one of the sandbox.
+func (d *Directory) OfSandbox(keyID string) bool {
+	k := d.Key(keyID)
+	return k != nil && PurposeOf(k.Purpose).Sandbox
 }

@@ -32,15 +32,15 @@ type Event struct {
 	PrivateCommitment string
 }
 
-// AppendEvent appends the canonical text of e. It fails when Data is no
-// canonical object, when a string is empty or no UTF-8, when the id is not of the
+// AppendEvent appends the canonical text of e. It fails when Data is not a
+// canonical object, when a string is empty or not UTF-8, when the id is not of the
 // moment At, or when the text is longer than MaxEventBytes.
 func AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	if err := e.check(); err != nil {
 		return dst, fmt.Errorf("cannot write event: %w", err)
 	}
 	if len(e.Data) == 0 || e.Data[0] != '{' || !isCanonical(e.Data) {
-		return dst, fmt.Errorf("cannot write event: data is no object in RFC 8785 form: %w", ErrNotCanonical)
+		return dst, fmt.Errorf("cannot write event: data is not an object in RFC 8785 form: %w", ErrNotCanonical)
 	}
 	start := len(dst)
 	dst = e.appendHead(dst)
@@ -52,10 +52,10 @@ func AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	return dst, nil
 }
 
-// checkLength asks that an event can be a line of a pack.
+// checkLength checks that an event fits in a line of a pack.
 func checkLength(event []byte) error {
 	if len(event) > MaxEventBytes {
-		return fmt.Errorf("an event of %d bytes, of which %d are the most", len(event), MaxEventBytes)
+		return fmt.Errorf("the event has %d bytes, more than %d", len(event), MaxEventBytes)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (e *Event) appendHead(dst []byte) []byte {
 	return append(dst, `,"data":`...)
 }
 
-// appendTail appends what comes behind data.
+// appendTail appends what comes after data.
 func (e *Event) appendTail(dst []byte) []byte {
 	dst = append(dst, `,"eventId":`...)
 	dst = AppendString(dst, e.EventID)
@@ -96,7 +96,7 @@ func appendRef(dst []byte, r Ref) []byte {
 	return append(dst, '}')
 }
 
-// check asks for all that an event must have beside its data.
+// check checks all of an event except its data.
 func (e *Event) check() error {
 	if _, err := checkID(eventPrefix, e.EventID, e.At); err != nil {
 		return err
@@ -104,8 +104,8 @@ func (e *Event) check() error {
 	return e.checkText()
 }
 
-// checkText is check for an event whose id is known to be right. Its errors hold no
-// string of the event, which may so stay on the caller's stack.
+// checkText is check for an event whose id was checked already. Its errors hold no string of
+// the event, so that the event can stay on the caller's stack.
 func (e *Event) checkText() error {
 	for _, f := range [...]struct{ name, value string }{
 		{"tenantId", e.TenantID}, {"type", e.Type},
@@ -113,17 +113,17 @@ func (e *Event) checkText() error {
 		{"subject.kind", e.Subject.Kind}, {"subject.id", e.Subject.ID},
 	} {
 		if f.value == "" || !utf8.ValidString(f.value) {
-			return errors.New(f.name + " is empty or no UTF-8")
+			return errors.New(f.name + " is empty or not UTF-8")
 		}
 	}
 	if c := e.PrivateCommitment; c != "" && !isHash(c) {
-		return errors.New("privateCommitment " + strconv.Quote(c) + " is no base64url SHA-256")
+		return errors.New("privateCommitment " + strconv.Quote(c) + " is not a base64url SHA-256")
 	}
 	return nil
 }
 
-// ParseEvent reads exactly what AppendEvent writes; another spelling is
-// ErrNotCanonical. Data aliases b, the strings don't.
+// ParseEvent reads exactly what AppendEvent writes; any other form is ErrNotCanonical.
+// Data aliases b, the strings don't.
 func ParseEvent(b []byte) (Event, error) {
 	v, err := parseEnvelope(b)
 	if err == nil && !isCanonical(v.Data) {
@@ -135,11 +135,11 @@ func ParseEvent(b []byte) (Event, error) {
 	return v.Event, nil
 }
 
-// envelope is an event whose data is only delimited yet.
+// envelope is an event whose data is not parsed yet.
 type envelope struct {
 	Event
-	text   string // a copy of the whole, which the event's strings are cut from
-	dataAt int    // where data begins in it
+	text   string // a copy of the whole, of which the event's strings are substrings
+	dataAt int    // where data begins in text
 }
 
 func parseEnvelope(b []byte) (e envelope, err error) {
@@ -184,9 +184,9 @@ func readRef(s *scanner) (r Ref) {
 	return r
 }
 
-// Position is where a record stands in the event log. Positions of one
-// partition are ordered; two partitions have no common order. It is opaque to
-// callers of the service: they get it as text and may only hand it back.
+// Position is the place of a record in the event log. Positions of one partition are
+// ordered; two partitions have no common order. It is opaque to callers of the service:
+// they receive it as text and may only send it back.
 type Position struct {
 	// Generation rises whenever a log is recreated or restored, so that an
 	// offset of a log that no longer exists can't be mistaken for one that does.
@@ -205,7 +205,7 @@ func (p Position) Compare(q Position) int {
 	return cmp.Compare(p.Offset, q.Offset)
 }
 
-// Next is the position right behind p.
+// Next is the position right after p.
 func (p Position) Next() Position { p.Offset++; return p }
 
 // String is the text form, the one ParsePosition reads: "generation.partition.offset".
@@ -227,7 +227,7 @@ func ParsePosition(s string) (Position, error) {
 	o, err3 := strconv.ParseUint(off, 10, 63)
 	p = Position{Generation: uint32(g), Partition: int32(n), Offset: int64(o)}
 	if !ok || !ok2 || errors.Join(err1, err2, err3) != nil || p.String() != s {
-		return Position{}, fmt.Errorf("%q is no log position", s)
+		return Position{}, fmt.Errorf("%q is not a log position", s)
 	}
 	return p, nil
 }
@@ -237,7 +237,7 @@ func ParsePosition(s string) (Position, error) {
 type Record struct {
 	TenantID string
 	EventID  string
-	// Node, Epoch and Seq only serve to notice gaps: a node counts Seq from 1 in
+	// Node, Epoch and Seq only serve to detect gaps: a node counts Seq from 1 in
 	// each epoch, and starts a new epoch with each start.
 	Node  string
 	Epoch uint64
@@ -256,11 +256,11 @@ type Entry struct {
 
 const recordVersion = 1
 
-// ErrRecord says that bytes are no encoded record.
+// ErrRecord says that bytes are not an encoded record.
 var ErrRecord = errors.New("not a record")
 
 // AppendRecord appends the binary form of r: a version byte 1, then tenant,
-// event id, node, event and private part, each behind its length, with epoch
+// event id, node, event and private part, each after its length, with epoch
 // and seq between node and event. Lengths, epoch and seq are unsigned varints
 // in their shortest form.
 func AppendRecord(dst []byte, r *Record) []byte {

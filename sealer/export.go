@@ -18,8 +18,8 @@ import (
 // ExportHeader begins an audit export: a run of sealed events of one log, verbatim,
 // with what anchors it in signed checkpoints.
 type ExportHeader struct {
-	// After are the roots of the perfect subtrees behind the last entry, up to the
-	// size of the last checkpoint; Before those in front of the first. See ProveRange.
+	// After are the roots of the perfect subtrees after the last entry, up to the size of the
+	// last checkpoint; Before those before the first. See ProveRange.
 	After, Before []Hash
 	// Checkpoints are the signed notes of the packs that the entries were sealed in,
 	// in their order.
@@ -36,8 +36,8 @@ type ExportHeader struct {
 // exportStart is how an export begins.
 const exportStart = `{"after":`
 
-// Append appends the canonical text, the first line of the export. Behind it stand
-// the entries, each line ended by one newline, and nothing else.
+// Append appends the canonical text, the first line of the export. After it come the
+// entries, each line ended by one newline, and nothing else.
 func (h *ExportHeader) Append(dst []byte) []byte {
 	dst = append(dst, exportStart...)
 	dst = appendHashes(dst, h.After)
@@ -81,7 +81,7 @@ func ParseExportHeader(text []byte) (h ExportHeader, err error) {
 	s.lit(`,"v":1}`)
 	err = s.end()
 	if err == nil && (h.Count == 0 || len(h.Checkpoints) == 0) {
-		err = fmt.Errorf("%d entries under %d checkpoints", h.Count, len(h.Checkpoints))
+		err = fmt.Errorf("it has %d entries and %d checkpoints", h.Count, len(h.Checkpoints))
 	}
 	if err != nil {
 		return ExportHeader{}, fmt.Errorf("cannot read export: %w", err)
@@ -96,7 +96,7 @@ type ExportReader struct {
 	read   uint64
 }
 
-// ReadExport begins to read an export and returns once the header is read.
+// ReadExport reads the header of an export and returns the reader of its entries.
 func ReadExport(r io.Reader) (*ExportReader, error) {
 	e := &ExportReader{lines: bufio.NewReaderSize(r, 1<<16)}
 	text, err := readLine(e.lines, maxHeaderBytes)
@@ -110,39 +110,39 @@ func ReadExport(r io.Reader) (*ExportReader, error) {
 // Header returns the header.
 func (e *ExportReader) Header() *ExportHeader { return &e.header }
 
-// Next returns the text of the next entry, which the caller owns; io.EOF behind
-// the last that the header counts, where the file has to end.
+// Next returns the text of the next entry, which the caller owns; io.EOF after the last that
+// the header counts, where the file must end.
 func (e *ExportReader) Next() ([]byte, error) {
 	if e.read == e.header.Count {
 		switch _, err := e.lines.Peek(1); err {
 		case io.EOF:
 			return nil, io.EOF
 		case nil:
-			return nil, fmt.Errorf("%w: more behind the last entry", ErrNotCanonical)
+			return nil, fmt.Errorf("%w: more after the last entry", ErrNotCanonical)
 		default:
 			return nil, err
 		}
 	}
 	event, err := readLine(e.lines, MaxEventBytes)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read export behind entry %d: %w", e.read, noEOF(err))
+		return nil, fmt.Errorf("cannot read export after entry %d: %w", e.read, noEOF(err))
 	}
 	e.read++
 	return event, nil
 }
 
-// A DSAR bundle is a zip file: a file a section, all in one format, and behind them
+// A DSAR bundle is a zip file: one file a section, all in one format, and after them
 // manifest.json, which is signed:
 //
 //	{"manifest":{…},"signature":{"algorithm":"ed25519","keyId":…,"value":…}}
 //
-// The signature, by a key for packs, is over the RFC 8785 text of the manifest, which
-// states of each file its name, how many rows, how many bytes, and their SHA-256, as well
-// as those of the bytes that it takes in the zip file. All else of a zip file follows from that,
-// so each byte is covered: entries have no time, comment or extra field, flags 8 and version 20
-// alone, and stand one behind the other in the order of the manifest, manifest.json last.
+// The signature, by a key for packs, is over the RFC 8785 text of the manifest. For each file
+// that states its name, its number of rows, and length and SHA-256 of its bytes, both plain and
+// as compressed in the zip file. All else of the zip file follows from that, so each byte is
+// covered: entries have no time, comment or extra field, only flags 8 and version 20, and
+// follow each other in the order of the manifest, manifest.json last.
 
-// DSARManifest is what a bundle states about itself.
+// DSARManifest describes a bundle.
 type DSARManifest struct {
 	// AsOf is the log position before which everything is in the bundle.
 	AsOf      string          `json:"asOf"`
@@ -152,8 +152,8 @@ type DSARManifest struct {
 	Format    string          `json:"format"` // JSON, CSV, NDJSON or PARQUET
 	JobID     string          `json:"jobId"`
 	Kind      string          `json:"kind"` // of the job
-	// Pending counts, by node, what was promised, to any tenant, and was in the node's spool
-	// alone: the bundle may lack some of it.
+	// Pending counts, by node, the acknowledged records of all tenants that were only in the
+	// node's spool: the bundle may lack some of them.
 	Pending map[string]int64 `json:"pending"`
 	// SigningKeyID names the key of the signature, of PurposePack or, for a sandbox,
 	// PurposeSandbox.
@@ -167,7 +167,7 @@ type DSARFile struct {
 	Bytes        int64  `json:"bytes"`
 	Name         string `json:"name"`
 	PackedBytes  int64  `json:"packedBytes"`
-	PackedSHA256 string `json:"packedSha256"` // base64url, as is the other
+	PackedSHA256 string `json:"packedSha256"` // base64url, as SHA256
 	Rows         int64  `json:"rows"`
 	SHA256       string `json:"sha256"`
 }
@@ -177,7 +177,7 @@ const (
 	MaxDSARManifestBytes = 16 << 20
 )
 
-// sum counts and hashes what is written through it.
+// sum counts and hashes the bytes that are written through it.
 type sum struct {
 	to   io.Writer
 	n    int64
@@ -195,7 +195,7 @@ func (s *sum) Write(p []byte) (int, error) {
 
 func (s *sum) text() string { return base64url.EncodeToString(s.hash.Sum(nil)) }
 
-// DSARWriter writes a bundle. What it holds in memory doesn't grow with the rows.
+// DSARWriter writes a bundle. Its memory doesn't grow with the rows.
 type DSARWriter struct {
 	zip    *zip.Writer
 	whole  *sum
@@ -226,8 +226,8 @@ type stored struct{ io.Writer }
 
 func (stored) Close() error { return nil }
 
-// File begins the next file; what was written to the one before it stays as it is. One that is
-// packed already is stored as it is.
+// File begins the next file; the one before must not be written to any more. A file that is
+// packed already is stored uncompressed.
 func (b *DSARWriter) File(name string, packed bool) (io.Writer, error) {
 	method := zip.Deflate
 	if packed {
@@ -241,13 +241,13 @@ func (b *DSARWriter) File(name string, packed bool) (io.Writer, error) {
 	return b.plain, nil
 }
 
-// Rows adds to the rows of the file that is being written.
+// Rows adds n to the number of rows of the file that is being written.
 func (b *DSARWriter) Rows(n int64) { b.rows += n }
 
-// Bytes is how long the bundle is by now, but for what is buffered.
+// Bytes is how many bytes of the bundle were written so far, without those in buffers.
 func (b *DSARWriter) Bytes() int64 { return b.whole.n }
 
-// end notes what the file before the next one has become.
+// end adds the file that is complete to the manifest's list.
 func (b *DSARWriter) end() {
 	if b.plain != nil {
 		b.files = append(b.files, DSARFile{Bytes: b.plain.n, Name: b.name, PackedBytes: b.packed.n, PackedSHA256: b.packed.text(), Rows: b.rows, SHA256: b.plain.text()})
@@ -255,8 +255,9 @@ func (b *DSARWriter) end() {
 	}
 }
 
-// Close ends the bundle with its manifest, of which the caller has filled in all but the files,
-// and returns its length and its SHA-256 in base64url. It does not close the writer underneath.
+// Close ends the bundle with its manifest, and returns the bundle's length and its SHA-256 in
+// base64url. The caller has set all of m but Files, SigningKeyID and Version. It does not close
+// the underlying writer.
 func (b *DSARWriter) Close(m DSARManifest, signer *Signer) (bytes int64, digest string, err error) {
 	w, err := b.zip.CreateHeader(&zip.FileHeader{Name: DSARManifestName, Method: zip.Store})
 	if err != nil {
@@ -279,8 +280,8 @@ func (b *DSARWriter) Close(m DSARManifest, signer *Signer) (bytes int64, digest 
 	return b.whole.n, b.whole.text(), err
 }
 
-// ParseDSARManifest reads manifest.json, which has one spelling, and returns what the signature is
-// over as well. It verifies nothing.
+// ParseDSARManifest reads manifest.json strictly, and also returns the signed text and its
+// signature. It verifies nothing.
 func ParseDSARManifest(text []byte) (m DSARManifest, signed, signature []byte, err error) {
 	s := scanner{text: string(text)}
 	s.lit(`{"manifest":`)
@@ -304,9 +305,9 @@ func ParseDSARManifest(text []byte) (m DSARManifest, signed, signature []byte, e
 	case !bytes.Equal(again, signed):
 		err = ErrNotCanonical
 	case m.Version != 1:
-		err = fmt.Errorf("version %d", m.Version)
+		err = fmt.Errorf("unknown version %d", m.Version)
 	case keyID != m.SigningKeyID:
-		err = errors.New("signed by another key than it says")
+		err = errors.New("signed by another key than it names")
 	default:
 		_, err = ParseTime(m.CreatedAt)
 	}

@@ -13,24 +13,23 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// History is what has to be known of a log's entries to judge a later one: their event ids,
-// idempotency hashes and identities, and the settlement rules. It takes 48 bytes an entry.
+// History is what a verifier must know of a log's entries to judge a later one: their event
+// ids, idempotency hashes and identities, and the settlement rules. It takes 48 bytes an entry.
 //
-// The entries of a pack are noted in a history of their own, above that of the packs
-// before it. If the pack is sound, its history is joined with that; else it is dropped.
+// The entries of a pack are recorded in a history of their own, above that of the packs before
+// it. If the pack is sound, the two are joined; else the pack's own is dropped.
 type History struct {
-	below  *History // of the entries before, only read; nil if none are known
-	secret [16]byte // that digests are made with, one for all
+	below  *History // of the entries before, read-only; nil if none are known
+	secret [16]byte // key of the digests, the same in all histories of a log
 	ids    sorted[ulid.ULID]
-	// seen are the deliveries with a key that are younger than all of theirs before, so that
-	// leaves and times of one key rise together; late are the others, which are never the
-	// lowest that something repeats. Those of joined packs are forgotten.
+	// seen are the deliveries with a key that are younger than all earlier ones of that key, so
+	// that leaves and times of one key rise together. late are the others, which are never the
+	// lowest that a delivery repeats; those of joined packs are dropped.
 	seen sorted[sighting]
 	late []sighting
 	// known are the leaves that were joined, rising, with gaps in between.
 	known []leafRange
-	// rules are those of the log at the size settled, by id: of leaves that are known, or
-	// by the word of a header.
+	// rules are those of the log at the size settled, by id, from known leaves or from a header.
 	rules   map[string]SettlementRule
 	settled uint64
 }
@@ -43,8 +42,8 @@ type leafRange struct{ first, end uint64 }
 type sighting struct {
 	key  digest
 	leaf uint64
-	// at is in milliseconds. The deliveries of an identity repeat the lowest, whenever they
-	// are: so they are all of one moment here.
+	// at is in milliseconds; 0 for an identity, whose deliveries repeat the lowest at any
+	// distance in time.
 	at int64
 }
 
@@ -60,7 +59,7 @@ func (h *History) digest(key []byte) digest {
 // keyed reports whether a delivery can be a duplicate.
 func (d *RecordedDelivery) keyed() bool { return d.Idempotency != "" || d.Identity != RowIdentity{} }
 
-// sighting is that of the delivery at leaf; ok is false without a key.
+// sighting returns that of the delivery at leaf; ok is false if it has no key.
 func (h *History) sighting(leaf uint64, d *RecordedDelivery) (s sighting, ok bool) {
 	s = sighting{leaf: leaf, at: d.Event.At.UnixMilli()}
 	text := d.Idempotency
@@ -84,10 +83,10 @@ func (s *sighting) compare(t *sighting) int {
 	return cmp.Or(bytes.Compare(s.key[:], t.key[:]), cmp.Compare(s.leaf, t.leaf))
 }
 
-// NewHistory is what is known of a log before any of its packs was read.
+// NewHistory returns the empty history of a log.
 func NewHistory() *History { return newHistory(nil) }
 
-// newHistory begins to note entries above those that are known, which may be nil.
+// newHistory returns a history of entries above below, which may be nil.
 func newHistory(below *History) *History {
 	h := &History{below: below, rules: make(map[string]SettlementRule)}
 	h.ids.compare = func(a, b *ulid.ULID) int { return bytes.Compare(a[:], b[:]) }
@@ -101,7 +100,7 @@ func newHistory(below *History) *History {
 	return h
 }
 
-// Join adds what a ledger has noted above h, and takes it from there.
+// Join adds the history that a ledger has collected above h. The ledger loses it.
 func (h *History) Join(l *Ledger) {
 	above, first, end := l.history, l.first, l.Tree.Size()
 	l.history = nil
@@ -125,7 +124,7 @@ func (h *History) complete(leaf uint64) bool {
 	return leaf == 0 || h != nil && len(h.known) == 1 && h.known[0] == leafRange{0, leaf}
 }
 
-// repeated notes an event id and reports whether it stood before.
+// repeated adds an event id and reports whether it was there before.
 func (h *History) repeated(eventID string) bool {
 	id, err := ParseID(eventPrefix, eventID)
 	if err != nil {
@@ -144,7 +143,7 @@ func (h *History) repeated(eventID string) bool {
 	return false
 }
 
-// first notes the delivery at leaf and returns the lowest leaf that makes it a
+// first adds the delivery at leaf and returns the lowest leaf that makes it a
 // duplicate.
 func (h *History) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool) {
 	s, ok := h.sighting(leaf, d)
@@ -156,7 +155,7 @@ func (h *History) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool
 	return first, ok
 }
 
-// sight notes a delivery at a leaf behind all others.
+// sight adds a delivery at a leaf above all others.
 func (h *History) sight(s sighting) {
 	p := h.seen.search(func(t *sighting) bool { return t.compare(&s) < 0 })
 	if last := h.seen.before(p); last != nil && last.key == s.key && last.at >= s.at {
@@ -196,7 +195,7 @@ func (h *History) sightings() []sighting {
 	return all
 }
 
-// amend notes the rule whose record the event at leaf holds, in place of the one of its id.
+// amend replaces the rule with the id of record, which is the data of the event at leaf.
 func (h *History) amend(leaf uint64, record []byte) error {
 	id, err := ruleID(record)
 	if err != nil {
@@ -211,19 +210,19 @@ func (h *History) byLeaf() []SettlementRule {
 	return slices.SortedFunc(maps.Values(h.rules), func(a, b SettlementRule) int { return cmp.Compare(a.Leaf, b.Leaf) })
 }
 
-// sorted is a set of records without pointers, in their order, in blocks: 1.5 million of
-// them cost what they hold, and the garbage collector has nothing to look at.
+// sorted is a sorted set of records without pointers, in blocks, so that millions of records
+// have no overhead each and the garbage collector does not scan them.
 type sorted[T any] struct {
 	compare func(a, b *T) int
 	blocks  [][]T // none is empty
 	count   int
 }
 
-// blockRecords is the most records of a block. One more moves half of them, so that an
-// insertion costs less than a search does.
+// blockRecords is the most records of a block, small enough for an insertion to cost less than
+// a search. A fuller block is split in two.
 const blockRecords = 512
 
-// place is where a record stands, or would stand.
+// place is where a record is, or would be inserted.
 type place struct{ block, in int }
 
 // search returns the place of the first record that is not below, which is true for the
@@ -247,7 +246,7 @@ func (s *sorted[T]) find(record *T) (place, bool) {
 	return p, there != nil && s.compare(there, record) == 0
 }
 
-// at is the record at a place; nil behind the last.
+// at is the record at a place; nil after the last.
 func (s *sorted[T]) at(p place) *T {
 	if p.block == len(s.blocks) {
 		return nil
@@ -270,7 +269,7 @@ func (s *sorted[T]) before(p place) *T {
 // insert puts a record in at the place that search returned for it.
 func (s *sorted[T]) insert(p place, record T) {
 	s.count++
-	if p.block == len(s.blocks) { // as most are, of those that rise
+	if p.block == len(s.blocks) { // the usual case, for records that rise
 		if p.block == 0 || len(s.blocks[p.block-1]) == blockRecords {
 			s.blocks = append(s.blocks, []T{record})
 			return
@@ -302,14 +301,14 @@ func (s *sorted[T]) each(fn func(*T)) {
 	}
 }
 
-// merge takes in the records of another set, except those that keep is false for: it is
-// asked of each record of either that comes behind another, with that one. What it makes
-// is as long as it has to be, and a block that nothing falls into stays as it is.
+// merge adds the records of another set. keep is called with each two neighbours of the
+// result; if it returns false, the second is dropped. A block into which no record falls stays
+// as it is; the new blocks have no spare capacity.
 func (s *sorted[T]) merge(with *sorted[T], keep func(before, record *T) bool) {
 	m := merger[T]{keep: keep, open: make([]T, 0, 2*blockRecords)}
 	var from place
 	for i, b := range s.blocks {
-		s.blocks[i] = nil // not both, the old and the new, have to be in memory
+		s.blocks[i] = nil // so that the old and the new block are not both in memory
 		to := place{len(with.blocks), 0}
 		if i+1 < len(s.blocks) {
 			last := &b[len(b)-1]
@@ -330,7 +329,7 @@ func (s *sorted[T]) merge(with *sorted[T], keep func(before, record *T) bool) {
 		}
 		m.close()
 	}
-	for ; with.at(from) != nil; from = with.next(from) { // there was no block
+	for ; with.at(from) != nil; from = with.next(from) { // if s was empty
 		m.add(with.at(from))
 	}
 	m.close()
@@ -344,12 +343,12 @@ func (s *sorted[T]) next(p place) place {
 	return p
 }
 
-// merger makes blocks of records that rise.
+// merger builds blocks from records that rise.
 type merger[T any] struct {
 	keep   func(before, record *T) bool
 	blocks [][]T
 	count  int
-	open   []T // of the next block
+	open   []T // the records of the next block
 }
 
 func (m *merger[T]) last() *T {
@@ -379,13 +378,13 @@ func (m *merger[T]) whole(b []T) {
 	m.count += len(b)
 }
 
-// take makes a block of the first open records.
+// take builds a block of the first n open records.
 func (m *merger[T]) take(n int) {
 	m.whole(append(make([]T, 0, n), m.open[:n]...))
 	m.open = m.open[:copy(m.open, m.open[n:])]
 }
 
-// close makes blocks of what is open, of about the same length.
+// close builds blocks of about equal length from the open records.
 func (m *merger[T]) close() {
 	if n := len(m.open); n > blockRecords {
 		m.take(n / 2)

@@ -24,7 +24,7 @@ type Key struct {
 	// NotBefore ≤ moment of signing < NotAfter; a nil NotAfter is open.
 	NotBefore time.Time
 	NotAfter  *time.Time
-	// RevokedAt is set once the key is no longer to be trusted at all.
+	// RevokedAt is set once the key must no longer be trusted.
 	RevokedAt *time.Time
 	Purpose   string
 }
@@ -40,8 +40,8 @@ func NewKey(pub ed25519.PublicKey, purpose string, notBefore time.Time) Key {
 	}
 }
 
-// KeyID names a public key by itself: the first 16 bytes of its SHA-256 in
-// lower-case hex. An id can't be given to another key.
+// KeyID derives the id from the public key: the first 16 bytes of its SHA-256 in
+// lower-case hex. So no other key can have that id.
 func KeyID(pub ed25519.PublicKey) string {
 	sum := sha256.Sum256(pub)
 	return hex.EncodeToString(sum[:16])
@@ -59,35 +59,65 @@ func (k *Key) Public() (ed25519.PublicKey, error) {
 	return pub, nil
 }
 
-// GenerateRoot makes the root key of a key directory: the signing half as C2SP
-// skey, to be kept offline, and the verifying half as C2SP vkey, the one thing
-// that a verifier has to be given. The name must be without spaces and "+".
-func GenerateRoot(name string) (skey, vkey string, err error) {
-	skey, vkey, err = note.GenerateKey(rand.Reader, name)
-	if err == nil {
-		_, err = note.NewSigner(skey) // refuses a name that no note can bear
-	}
-	if err != nil {
-		return "", "", fmt.Errorf("cannot generate root key: %w", err)
-	}
-	return skey, vkey, nil
+// Purposes of keys. A key signs for one purpose only, so that a signature made
+// for one purpose is not valid for another.
+const (
+	PurposeReceipt   = "receipt_signing"
+	PurposePack      = "proof_pack_signing"
+	PurposeDirectory = "directory_signing"
+	PurposeWebhook   = "webhook_signing"
+	PurposeBeacon    = "beacon_signing"
+	// PurposeSandbox signs receipts and packs of sandbox tenants.
+	PurposeSandbox = "sandbox_proof_signing"
+)
+
+// Purpose says what keys of a purpose sign.
+type Purpose struct {
+	Name string
+	// Packs includes checkpoints.
+	Receipts, Packs, Directories bool
+	// Sandbox: the keys sign for tenants of the sandbox only.
+	Sandbox bool
 }
 
-// publicKey returns the public half of an Ed25519 signer.
-func publicKey(key crypto.Signer) (ed25519.PublicKey, error) {
-	if pub, ok := key.Public().(ed25519.PublicKey); ok && len(pub) == ed25519.PublicKeySize {
-		return pub, nil
+// purposes has one row a purpose. Receipts and packs each have one row for the sandbox, and one
+// for all other tenants. Keys without any flag sign nothing that a verifier checks. A purpose with
+// which control signs needs a row in package control/signing as well.
+var purposes = [...]Purpose{
+	{Name: PurposeReceipt, Receipts: true},
+	{Name: PurposePack, Packs: true},
+	{Name: PurposeDirectory, Directories: true},
+	{Name: PurposeWebhook},
+	{Name: PurposeBeacon},
+	{Name: PurposeSandbox, Receipts: true, Packs: true, Sandbox: true},
+}
+
+// PurposeOf returns the row of a purpose, or the zero Purpose if there is none.
+func PurposeOf(name string) Purpose {
+	return purposeThat(func(p *Purpose) bool { return p.Name == name })
+}
+
+// PackPurpose returns the purpose of the keys that sign packs and checkpoints.
+func PackPurpose(sandbox bool) string {
+	return purposeThat(func(p *Purpose) bool { return p.Packs && p.Sandbox == sandbox }).Name
+}
+
+// ReceiptPurpose returns the purpose of the keys that sign receipts.
+func ReceiptPurpose(sandbox bool) string {
+	return purposeThat(func(p *Purpose) bool { return p.Receipts && p.Sandbox == sandbox }).Name
+}
+
+func purposeThat(is func(*Purpose) bool) Purpose {
+	for i := range purposes {
+		if is(&purposes[i]) {
+			return purposes[i]
+		}
 	}
-	return nil, errors.New("not an Ed25519 key")
+	return Purpose{}
 }
 
-// sign signs msg itself, not a hash of it.
-func sign(key crypto.Signer, msg []byte) ([]byte, error) {
-	return key.Sign(nil, msg, crypto.Hash(0))
-}
-
-// ReadPublicKey reads an Ed25519 public key, 32 bytes in base64url, in its one spelling. It
-// refuses a key of small order, and one that is not the canonical encoding of its point.
+// ReadPublicKey reads an Ed25519 public key, 32 bytes in base64url. It refuses a key of
+// small order, and one that is not the canonical encoding of its point.
 func ReadPublicKey(text string) (ed25519.PublicKey, error) {
 	pub, err := DecodeBase64(text, ed25519.PublicKeySize)
 	if err == nil {
@@ -99,25 +129,26 @@ func ReadPublicKey(text string) (ed25519.PublicKey, error) {
 	return pub, nil
 }
 
-// ReadRoot reads a root key, a C2SP vkey, with the same demands on its public key.
-func ReadRoot(vkey string) (note.Verifier, error) {
-	root, err := note.NewVerifier(vkey)
-	if err != nil {
-		return nil, err
+// checkPoint refuses the encodings of points of small order, whatever their sign bit, and
+// all y-coordinates that are not reduced.
+func checkPoint(pub []byte) error {
+	y := bytes.Clone(pub)
+	y[31] &= 0x7f
+	for _, small := range smallOrder {
+		if bytes.Equal(y, small) {
+			return fmt.Errorf("the public key %s is of small order: anyone can sign with it", base64url.EncodeToString(pub))
+		}
 	}
-	parts := strings.SplitN(vkey, "+", 3)
-	key, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
-	if err != nil || len(key) != 1+ed25519.PublicKeySize {
-		return nil, errors.New("its key is no Ed25519 public key")
+	for i := 31; i >= 0 && y[i] >= fieldPrime[i]; i-- {
+		if i == 0 || y[i] > fieldPrime[i] {
+			return fmt.Errorf("the public key %s is not the canonical encoding of a point", base64url.EncodeToString(pub))
+		}
 	}
-	if err := checkPoint(key[1:]); err != nil {
-		return nil, err
-	}
-	return root, nil
+	return nil
 }
 
 // smallOrder are the y-coordinates of the eight points whose order divides 8, little-endian.
-// Signatures by such a key can be made for any message by anybody.
+// Anyone can make a signature by such a key for any message.
 var smallOrder = [][]byte{
 	{31: 0x00},          // order 4
 	{0: 0x01, 31: 0x00}, // the identity
@@ -141,109 +172,38 @@ var fieldPrime = []byte{
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
 }
 
-// checkPoint refuses the encodings of points of small order, whatever their sign bit, and
-// all y-coordinates that are not reduced.
-func checkPoint(pub []byte) error {
-	y := bytes.Clone(pub)
-	y[31] &= 0x7f
-	for _, small := range smallOrder {
-		if bytes.Equal(y, small) {
-			return fmt.Errorf("the public key %s is of small order: anybody can sign with it", base64url.EncodeToString(pub))
-		}
-	}
-	for i := 31; i >= 0 && y[i] >= fieldPrime[i]; i-- {
-		if i == 0 || y[i] > fieldPrime[i] {
-			return fmt.Errorf("the public key %s is no canonical encoding of a point", base64url.EncodeToString(pub))
-		}
-	}
-	return nil
-}
-
-// Purposes of keys. A key signs for one purpose only, so that a signature made
-// for one place is worth nothing in another.
-const (
-	PurposeReceipt   = "receipt_signing"
-	PurposePack      = "proof_pack_signing"
-	PurposeDirectory = "directory_signing"
-	PurposeWebhook   = "webhook_signing"
-	PurposeBeacon    = "beacon_signing"
-	// PurposeSandbox signs receipts and packs of sandbox tenants.
-	PurposeSandbox = "sandbox_proof_signing"
-)
-
-// Purpose is what keys of a purpose sign.
-type Purpose struct {
-	Name string
-	// Receipts, Packs with their checkpoints, and Directories are what evidence rests on.
-	Receipts, Packs, Directories bool
-	// Sandbox: of tenants of the sandbox, and of no others. It proves itself only.
-	Sandbox bool
-}
-
-// purposes is the table. Receipts and packs each have one row of the sandbox, and one of all
-// others. A verifier has no use for keys that sign no evidence. A purpose with which control signs
-// needs a row in package control/signing as well.
-var purposes = [...]Purpose{
-	{Name: PurposeReceipt, Receipts: true},
-	{Name: PurposePack, Packs: true},
-	{Name: PurposeDirectory, Directories: true},
-	{Name: PurposeWebhook},
-	{Name: PurposeBeacon},
-	{Name: PurposeSandbox, Receipts: true, Packs: true, Sandbox: true},
-}
-
-// PurposeOf is the row of a purpose, without a name if there is none.
-func PurposeOf(name string) Purpose {
-	return purposeThat(func(p *Purpose) bool { return p.Name == name })
-}
-
-// PackPurpose is that of the keys that sign packs and checkpoints.
-func PackPurpose(sandbox bool) string {
-	return purposeThat(func(p *Purpose) bool { return p.Packs && p.Sandbox == sandbox }).Name
-}
-
-// ReceiptPurpose is that of the keys that sign receipts.
-func ReceiptPurpose(sandbox bool) string {
-	return purposeThat(func(p *Purpose) bool { return p.Receipts && p.Sandbox == sandbox }).Name
-}
-
-func purposeThat(is func(*Purpose) bool) Purpose {
-	for i := range purposes {
-		if is(&purposes[i]) {
-			return purposes[i]
-		}
-	}
-	return Purpose{}
-}
-
-// OfSandbox says whether a key signs for the sandbox, as far as d knows.
-func (d *Directory) OfSandbox(keyID string) bool {
-	k := d.Key(keyID)
-	return k != nil && PurposeOf(k.Purpose).Sandbox
-}
-
-// delegationHeader is the first line of a delegation, so that the root can't be
-// made to delegate by a note meant for something else.
-const delegationHeader = "muniment/directory-key.v1"
-
-// Delegate lets key sign directories that are issued from notBefore on and before
-// notAfter. It returns a C2SP signed note by the root of five lines:
-// "muniment/directory-key.v1", key id, public key in base64url, notBefore and
-// notAfter. The root must not give two keys the same notBefore: that is what orders
-// them.
-func Delegate(root note.Signer, key ed25519.PublicKey, notBefore, notAfter time.Time) (string, error) {
-	d := Delegation{key, notBefore, notAfter}
-	said, err := note.Sign(&note.Note{Text: d.text()}, root)
+// GenerateRoot generates the root key of a key directory: the signing half as C2SP
+// skey, to be kept offline, and the verifying half as C2SP vkey, the one thing
+// that a verifier must be given. The name must not contain spaces or "+".
+func GenerateRoot(name string) (skey, vkey string, err error) {
+	skey, vkey, err = note.GenerateKey(rand.Reader, name)
 	if err == nil {
-		_, err = parseDelegation(string(said)) // what can't be read must not be used
+		_, err = note.NewSigner(skey) // refuses a name that is invalid in a note
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot delegate to directory key %s: %w", KeyID(key), err)
+		return "", "", fmt.Errorf("cannot generate root key: %w", err)
 	}
-	return string(said), nil
+	return skey, vkey, nil
 }
 
-// Delegation is what the root says in a delegation: Key may sign directories that
+// ReadRoot reads a root key, a C2SP vkey, and checks its public key as ReadPublicKey does.
+func ReadRoot(vkey string) (note.Verifier, error) {
+	root, err := note.NewVerifier(vkey)
+	if err != nil {
+		return nil, err
+	}
+	parts := strings.SplitN(vkey, "+", 3)
+	key, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
+	if err != nil || len(key) != 1+ed25519.PublicKeySize {
+		return nil, errors.New("its key is not an Ed25519 public key")
+	}
+	if err := checkPoint(key[1:]); err != nil {
+		return nil, err
+	}
+	return root, nil
+}
+
+// Delegation is the content of a delegation by the root: Key may sign directories that
 // are issued at NotBefore ≤ t < NotAfter.
 type Delegation struct {
 	Key                 ed25519.PublicKey
@@ -258,6 +218,27 @@ func (d *Delegation) text() string {
 
 // covers reports whether a directory may be issued at t.
 func (d *Delegation) covers(t time.Time) bool { return !t.Before(d.NotBefore) && t.Before(d.NotAfter) }
+
+// delegationHeader is the first line of a delegation, so that no other note that the root
+// signs can be taken for one.
+const delegationHeader = "muniment/directory-key.v1"
+
+// Delegate lets key sign directories that are issued from notBefore on and before
+// notAfter. It returns a C2SP signed note by the root of five lines:
+// "muniment/directory-key.v1", key id, public key in base64url, notBefore and
+// notAfter. The root must not give two keys the same notBefore, because delegations are
+// ordered by it.
+func Delegate(root note.Signer, key ed25519.PublicKey, notBefore, notAfter time.Time) (string, error) {
+	d := Delegation{key, notBefore, notAfter}
+	text, err := note.Sign(&note.Note{Text: d.text()}, root)
+	if err == nil {
+		_, err = parseDelegation(string(text)) // no delegation is issued that readers refuse
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot delegate to directory key %s: %w", KeyID(key), err)
+	}
+	return string(text), nil
+}
 
 // ReadDelegation reads what Delegate returned, strictly, and verifies that the
 // root key, a C2SP vkey, has signed it.
@@ -278,8 +259,8 @@ func ReadDelegation(text, rootVkey string) (*Delegation, error) {
 
 // parseDelegation reads a delegation. It verifies no signature.
 func parseDelegation(text string) (*Delegation, error) {
-	said := delegationLines(text)
-	lines := strings.Split(said, "\n")
+	signed := delegationLines(text)
+	lines := strings.Split(signed, "\n")
 	if len(lines) != 6 || lines[0] != delegationHeader {
 		return nil, errors.New("the delegation is not for a directory key")
 	}
@@ -295,7 +276,7 @@ func parseDelegation(text string) (*Delegation, error) {
 		return nil, err
 	}
 	switch {
-	case d.text() != said:
+	case d.text() != signed:
 		return nil, ErrNotCanonical
 	case !d.NotBefore.Before(d.NotAfter):
 		return nil, errors.New("the delegation ends before it begins")
@@ -303,20 +284,33 @@ func parseDelegation(text string) (*Delegation, error) {
 	return d, nil
 }
 
-// delegationLines is what a delegation says: the note up to the blank line.
+// delegationLines is the text of the note: all up to the blank line before the signatures.
 func delegationLines(text string) string {
-	said, _, _ := strings.Cut(text, "\n\n")
-	return said + "\n"
+	lines, _, _ := strings.Cut(text, "\n\n")
+	return lines + "\n"
 }
 
-// checkRoot asks that the root has signed the delegation.
+// checkRoot checks that the root has signed the delegation.
 func checkRoot(delegation string, root note.Verifier) error {
-	said, err := openNote(delegation, root)
-	if err == nil && said.Text != delegationLines(delegation) {
+	signed, err := openNote(delegation, root)
+	if err == nil && signed.Text != delegationLines(delegation) {
 		err = ErrNotCanonical
 	}
 	if err != nil {
 		return fmt.Errorf("delegation by the root: %w", err)
 	}
 	return nil
+}
+
+// publicKey returns the public half of an Ed25519 signer.
+func publicKey(key crypto.Signer) (ed25519.PublicKey, error) {
+	if pub, ok := key.Public().(ed25519.PublicKey); ok && len(pub) == ed25519.PublicKeySize {
+		return pub, nil
+	}
+	return nil, errors.New("not an Ed25519 key")
+}
+
+// sign signs msg itself, not a hash of it.
+func sign(key crypto.Signer, msg []byte) ([]byte, error) {
+	return key.Sign(nil, msg, crypto.Hash(0))
 }

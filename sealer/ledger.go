@@ -12,19 +12,19 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// Ledger folds the entries of one pack, in their order: leaves, totals,
-// duplicates, settlement rules, and every fault. PackBuilder signs what comes out of it, package
-// verify compares it with what was signed. It belongs to one goroutine.
+// Ledger folds the entries of one pack, in their order, into the tree, totals, duplicates and
+// settlement rules, and collects every fault. PackBuilder signs the result, package verify
+// compares it with what was signed. It belongs to one goroutine.
 type Ledger struct {
 	// Claim, Settles and Keeps are set before the first Fold.
 	//
-	// Claim says what else than the history names an entry a duplicate: the
-	// builder's knowledge of earlier packs, or the header that is verified.
+	// Claim returns the earlier leaf that an entry repeats, if that is known from elsewhere than
+	// the history: the builder's Earlier, or the header that is verified.
 	Claim func(e *Event, leaf uint64) (first uint64, ok bool)
-	// Settles keeps Rated, Keeps keeps Leaves.
+	// Settles makes the ledger keep Rated, Keeps makes it keep Leaves.
 	Settles, Keeps bool
 
-	// What the entries have made so far, only to be read.
+	// The results so far, read-only.
 
 	Tree       *Tree // of the log
 	Entries    int
@@ -32,13 +32,13 @@ type Ledger struct {
 	Meter      Meter
 	Rated      []Rated     // the metered receipts that repeat none
 	Duplicates []Duplicate // by rising leaf
-	Deliveries int         // those at fault are not counted
+	Deliveries int         // without those that have a fault
 	Faults     []Fault     // by rising index
 
 	tenantID  string
 	first     uint64   // leaf
-	history   *History // that the entries are noted in
-	ruleFault error    // of a rule that can't be read
+	history   *History // of these entries, above the known one
+	ruleFault error    // set if a rule can't be read
 }
 
 // Fault is what is wrong with an entry.
@@ -48,13 +48,39 @@ type Fault struct {
 	Message string
 }
 
-// NewLedger begins at leaf first, where the log is the tree before, and known is what is known
-// of it; nil for nothing.
+// Rated is what a ledger keeps of a metered receipt. It is small, as a pack may have 100,000.
+type Rated struct {
+	Row         *MeterRow
+	Completion  string // one of few constants
+	RenderedAt  int64  // in milliseconds
+	QuantityMs  int64
+	Impressions int64     // in ten-thousandths
+	ID          ulid.ULID // of the receipt and its event
+}
+
+// A delivery is a duplicate if a lower leaf holds a delivery with the same identity, however
+// old; or one with the same idempotency hash that is at most DuplicateWindow older, by the
+// events' own times, or younger, as a clock may be ahead. A warehouse decides by the same rule
+// while it loads (pipeline.Sink): the order of leaves is that of the events' lowest positions.
+// A duplicate is kept as evidence and metered zero, with ReasonDuplicate and BasisNone in
+// place of its own reason and basis.
+const (
+	DuplicateWindow = 24 * time.Hour
+	ReasonDuplicate = "DUPLICATE"
+	BasisNone       = "none"
+)
+
+// Duplicate names two leaves of one log: that of a repetition, and the lowest one that it
+// repeats.
+type Duplicate struct{ Leaf, First uint64 }
+
+// NewLedger returns a ledger of the entries from leaf first on. before is the tree of the log
+// up to there, and known what is known of the earlier entries, nil for nothing.
 func NewLedger(tenantID string, first uint64, before *Tree, known *History) *Ledger {
 	return &Ledger{tenantID: tenantID, history: newHistory(known), Tree: before.Clone(), first: first}
 }
 
-// Fold takes the next entry, as an Inspector has found it.
+// Fold adds the next entry, with what an Inspector found.
 func (l *Ledger) Fold(f Finding) {
 	leaf := l.Next()
 	l.Entries++
@@ -69,7 +95,7 @@ func (l *Ledger) Fold(f Finding) {
 	case f.Event.TenantID != l.tenantID:
 		l.fault(TenantMismatch, fmt.Sprintf("event %s is of %s", f.Event.EventID, f.Event.TenantID))
 	case l.history.repeated(f.Event.EventID):
-		l.fault(EntryRepeated, fmt.Sprintf("event %s stands in the log before", f.Event.EventID))
+		l.fault(EntryRepeated, fmt.Sprintf("event %s is already in the log", f.Event.EventID))
 	}
 	if f.Delivery == nil {
 		if isRule(&f.Event) {
@@ -89,7 +115,7 @@ func (l *Ledger) Fold(f Finding) {
 	}
 	row := l.Meter.Add(f.Delivery, duplicate)
 	if l.Settles && f.Delivery.Metered && !duplicate {
-		id, _ := ParseID(eventPrefix, f.Event.EventID) // it was checked
+		id, _ := ParseID(eventPrefix, f.Event.EventID) // the Inspector has checked it
 		l.Rated = append(l.Rated, Rated{row, f.Delivery.Completion, f.Delivery.Receipt.RenderedAt.UnixMilli(), f.Delivery.QuantityMs, f.Delivery.Impressions, id})
 	}
 }
@@ -97,121 +123,27 @@ func (l *Ledger) Fold(f Finding) {
 // Next is the leaf of the next entry.
 func (l *Ledger) Next() uint64 { return l.first + uint64(l.Entries) }
 
-// Unknown reports whether the leaf is an earlier one, of which the history knows nothing.
+// Unknown reports whether the leaf is before the first and not in the history.
 func (l *Ledger) Unknown(leaf uint64) bool { return leaf < l.first && !l.history.below.holds(leaf) }
 
-// Complete reports whether the history knows all entries before the first.
+// Complete reports whether the history has all entries before the first.
 func (l *Ledger) Complete() bool { return l.history.below.complete(l.first) }
 
 // Keyed counts the deliveries that can be duplicates.
 func (l *Ledger) Keyed() int { return l.history.seen.count + len(l.history.late) }
 
-// Forget drops what was noted for a History to join.
+// Forget drops the history of these entries; no History can join them then.
 func (l *Ledger) Forget() { l.history = nil }
 
-// Close drops what only the verdicts on the pack itself need.
+// Close frees what only the verdicts on the pack itself need.
 func (l *Ledger) Close() { l.Claim, l.Rated, l.Duplicates, l.Meter = nil, nil, nil, Meter{} }
 
-// fault notes what is wrong with the entry that was folded last.
+// fault records a fault of the entry that was folded last.
 func (l *Ledger) fault(code Code, message string) {
 	l.Faults = append(l.Faults, Fault{code, l.Entries - 1, message})
 }
 
-// keyedDelivery is a delivery of the pack with a key.
-type keyedDelivery struct {
-	sighting
-	first uint64 // that it repeats; its own leaf if it repeats none
-}
-
-// Contradiction says where the duplicates of leaves that are not at hand contradict each
-// other; empty if they don't. A leaf holds one event, with one key. And an earlier leaf
-// that a delivery repeats is at most DuplicateWindow older: so every delivery of that key
-// which is not younger repeats it as well, or one before it. Of one identity all are of one
-// moment, and none is younger.
-func (l *Ledger) Contradiction() (fault string) {
-	note := func(f string) {
-		if fault == "" || f < fault { // the same one at every time
-			fault = f
-		}
-	}
-	firsts := make(map[uint64]uint64, len(l.Duplicates)) // by leaf
-	for _, d := range l.Duplicates {
-		firsts[d.Leaf] = d.First
-	}
-	keys := make(map[uint64]digest) // of leaves that are not at hand
-	all, same := l.history.sightings(), []keyedDelivery(nil)
-	for i := range all {
-		s := all[i]
-		first, duplicate := firsts[s.leaf]
-		if !duplicate {
-			first = s.leaf
-		}
-		if other, listed := keys[first]; listed && other != s.key {
-			note(fmt.Sprintf("leaf %d is listed as what deliveries of two idempotency keys or rows repeat", first))
-		}
-		if l.Unknown(first) {
-			keys[first] = s.key
-		}
-		same = append(same, keyedDelivery{s, first})
-		if i+1 < len(all) && all[i+1].key == s.key {
-			continue
-		}
-		if f := l.missed(same); f != "" {
-			note(f)
-		}
-		same = same[:0]
-	}
-	return fault
-}
-
-// missed finds, among deliveries of one key, one that does not repeat a leaf that it has to.
-func (l *Ledger) missed(same []keyedDelivery) string {
-	slices.SortFunc(same, func(a, b keyedDelivery) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.first, b.first)) })
-	var lowest *keyedDelivery // of those from the youngest on, that repeats a leaf that is not at hand
-	for i := range same {
-		d := &same[i]
-		if lowest != nil && d.first > lowest.first {
-			return fmt.Sprintf("leaf %d is listed as what leaf %d repeats, but not as what leaf %d does, which has the same idempotency key and is not younger, or is the same row",
-				lowest.first, lowest.leaf, d.leaf)
-		}
-		if l.Unknown(d.first) {
-			lowest = d
-		}
-	}
-	return ""
-}
-
-// ruleEvents begins the types of the events whose data is the record of a settlement rule.
-const ruleEvents = "settlement_rule."
-
-// isRule reports whether an event has the record of a settlement rule.
-func isRule(e *Event) bool { return strings.HasPrefix(e.Type, ruleEvents) }
-
-// ruleID is the id in the record of a rule.
-func ruleID(record []byte) (string, error) {
-	var r struct {
-		ID string `json:"id"`
-	}
-	if err := json.Unmarshal(record, &r); err != nil {
-		return "", err
-	}
-	if r.ID == "" {
-		return "", errors.New("it has no id")
-	}
-	return r.ID, nil
-}
-
-// Rated is what a ledger keeps of a metered receipt: a pack may have 100,000.
-type Rated struct {
-	Row         *MeterRow
-	Completion  string // one of few constants
-	RenderedAt  int64  // in milliseconds
-	QuantityMs  int64
-	Impressions int64     // in ten-thousandths
-	ID          ulid.ULID // of the receipt and its event
-}
-
-// Settlement is what rate makes of what was folded; nil without rules.
+// Settlement rates the receipts that were folded; nil without rules.
 func (l *Ledger) Settlement(rate Rate) (*Settlement, error) {
 	switch {
 	case l.ruleFault != nil:
@@ -219,7 +151,7 @@ func (l *Ledger) Settlement(rate Rate) (*Settlement, error) {
 	case len(l.history.rules) == 0:
 		return nil, nil
 	case rate == nil:
-		return nil, errors.New("there are settlement rules, and nothing to rate with")
+		return nil, errors.New("there are settlement rules, but no Rate was given")
 	}
 	s := &Settlement{Rules: l.history.byLeaf()}
 	var err error
@@ -240,7 +172,7 @@ func (l *Ledger) Settlement(rate Rate) (*Settlement, error) {
 	return s, err
 }
 
-// receipts counts those in lines and the unrated.
+// receipts counts the receipts in lines and in unrated.
 func (s *Settlement) receipts() (n int64) {
 	for i := range s.Lines {
 		n += s.Lines[i].Receipts
@@ -251,8 +183,8 @@ func (s *Settlement) receipts() (n int64) {
 	return n
 }
 
-// Adopt takes a header's word for the rules of leaves that lie between the packs at hand
-// and this one: all others are known.
+// Adopt trusts a header for the rules of leaves between the known packs and this one. Rules of
+// other leaves are known from their events.
 func (l *Ledger) Adopt(rules []SettlementRule) {
 	for _, r := range rules {
 		if l.history.settled <= r.Leaf && r.Leaf < l.first {
@@ -261,14 +193,14 @@ func (l *Ledger) Adopt(rules []SettlementRule) {
 	}
 }
 
-// amend notes a rule, or that it can't be read.
+// amend records a rule, or that it can't be read.
 func (l *Ledger) amend(leaf uint64, record []byte) {
 	if l.ruleFault == nil {
 		l.ruleFault = l.history.amend(leaf, record)
 	}
 }
 
-// UnprovenRules counts the rules whose events are in no pack at hand.
+// UnprovenRules counts the rules whose events are in none of the known packs.
 func (l *Ledger) UnprovenRules() (n int) {
 	for _, r := range l.history.rules {
 		if l.Unknown(r.Leaf) {
@@ -278,23 +210,89 @@ func (l *Ledger) UnprovenRules() (n int) {
 	return n
 }
 
-// A delivery is a duplicate if another with the same identity stands at a lower leaf, however
-// old that is; or another with the same idempotency hash that is at most DuplicateWindow
-// older, by the events' own times: also if it is younger, by a clock ahead. First is the
-// lowest such leaf. It is the rule by which a
-// warehouse decides as it loads (pipeline.Sink), for leaves are events at their lowest
-// positions, in that order.
-// A duplicate is kept as evidence and metered zero, with ReasonDuplicate and
-// basis BasisNone in place of its own.
-const (
-	DuplicateWindow = 24 * time.Hour
-	ReasonDuplicate = "DUPLICATE"
-	BasisNone       = "none"
-)
+// ruleEvents is the prefix of the types of events whose data is the record of a settlement rule.
+const ruleEvents = "settlement_rule."
 
-// Duplicate names two leaves of one log: a repetition, and the delivery that it
-// repeats.
-type Duplicate struct{ Leaf, First uint64 }
+// isRule reports whether the data of an event is the record of a settlement rule.
+func isRule(e *Event) bool { return strings.HasPrefix(e.Type, ruleEvents) }
+
+// ruleID returns the id in the record of a rule.
+func ruleID(record []byte) (string, error) {
+	var r struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(record, &r); err != nil {
+		return "", err
+	}
+	if r.ID == "" {
+		return "", errors.New("it has no id")
+	}
+	return r.ID, nil
+}
+
+// Contradiction describes where the claimed duplicates of unknown leaves contradict each
+// other; empty if they don't. A leaf holds one event, with one key. An earlier leaf that a
+// delivery repeats is at most DuplicateWindow older: so every delivery of that key which is
+// not younger repeats that leaf as well, or a lower one. For an identity time does not count:
+// all its deliveries repeat the same leaf.
+func (l *Ledger) Contradiction() (fault string) {
+	note := func(f string) {
+		if fault == "" || f < fault { // so that the result does not depend on the order of a map
+			fault = f
+		}
+	}
+	firsts := make(map[uint64]uint64, len(l.Duplicates)) // by leaf
+	for _, d := range l.Duplicates {
+		firsts[d.Leaf] = d.First
+	}
+	keys := make(map[uint64]digest) // of unknown leaves
+	all, same := l.history.sightings(), []keyedDelivery(nil)
+	for i := range all {
+		s := all[i]
+		first, duplicate := firsts[s.leaf]
+		if !duplicate {
+			first = s.leaf
+		}
+		if other, listed := keys[first]; listed && other != s.key {
+			note(fmt.Sprintf("leaf %d is listed as repeated by deliveries of two idempotency keys or rows", first))
+		}
+		if l.Unknown(first) {
+			keys[first] = s.key
+		}
+		same = append(same, keyedDelivery{s, first})
+		if i+1 < len(all) && all[i+1].key == s.key {
+			continue
+		}
+		if f := l.missed(same); f != "" {
+			note(f)
+		}
+		same = same[:0]
+	}
+	return fault
+}
+
+// keyedDelivery is a delivery of the pack with an idempotency hash or identity.
+type keyedDelivery struct {
+	sighting
+	first uint64 // the leaf that it repeats; its own if it repeats none
+}
+
+// missed describes a delivery, among those of one key, that must repeat a leaf and does not.
+func (l *Ledger) missed(same []keyedDelivery) string {
+	slices.SortFunc(same, func(a, b keyedDelivery) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.first, b.first)) })
+	var lowest *keyedDelivery // from the youngest on, the one that repeats the lowest unknown leaf
+	for i := range same {
+		d := &same[i]
+		if lowest != nil && d.first > lowest.first {
+			return fmt.Sprintf("leaf %d is listed as repeated by leaf %d, but not by leaf %d, which has the same idempotency key and is not younger, or is the same row",
+				lowest.first, lowest.leaf, d.leaf)
+		}
+		if l.Unknown(d.first) {
+			lowest = d
+		}
+	}
+	return ""
+}
 
 // MeterRow adds up the deliveries that share its five names.
 type MeterRow struct {
@@ -318,14 +316,14 @@ func (r *MeterRow) compare(q *MeterRow) int {
 	)
 }
 
-// Meter adds up recorded metering decisions. The zero value is ready to use.
+// Meter adds up recorded metering decisions. Its zero value is ready to use.
 type Meter struct {
 	rows map[meterKey]*MeterRow
 }
 
 type meterKey struct{ right, substrate, basis, meteringBasis, reason string }
 
-// Add counts d, as a duplicate if it is one, and returns the row that it counts in.
+// Add counts d, as a duplicate or not, and returns the row in which it is counted.
 func (m *Meter) Add(d *RecordedDelivery, duplicate bool) *MeterRow {
 	k := meterKey{d.RightID, d.Substrate, d.BasisID, d.Basis, d.Reason}
 	quantity, impressions := d.QuantityMs, d.Impressions
@@ -337,7 +335,7 @@ func (m *Meter) Add(d *RecordedDelivery, duplicate bool) *MeterRow {
 		if m.rows == nil {
 			m.rows = make(map[meterKey]*MeterRow)
 		}
-		// The names alias the text of a whole event, which must not live on in a total.
+		// The names alias the text of a whole event, which a total must not keep in memory.
 		for _, s := range []*string{&k.right, &k.substrate, &k.basis, &k.meteringBasis, &k.reason} {
 			*s = strings.Clone(*s)
 		}

@@ -57,7 +57,7 @@ func (h *PackHeader) Ref() PackRef {
 	return PackRef{sha256.Sum256(h.Append(nil)), h.PackID, h.RootHash, h.TreeSize}
 }
 
-// Append appends the canonical text, which the signature of the pack is over.
+// Append appends the canonical text, which the pack's signature covers.
 func (h *PackHeader) Append(dst []byte) []byte {
 	dst = append(dst, `{"checkpoint":`...)
 	dst = AppendString(dst, h.Checkpoint)
@@ -147,8 +147,8 @@ func (r *MeterRow) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// ParsePackHeader reads the canonical text of a header and checks what it says
-// about itself: sizes, order of lists. It verifies no signature.
+// ParsePackHeader reads the canonical text of a header and checks that it is consistent:
+// sizes, order of lists. It verifies no signature.
 func ParsePackHeader(text []byte) (PackHeader, error) {
 	h, err := parsePackHeader(text)
 	if err != nil {
@@ -244,34 +244,34 @@ func readPackRef(s *scanner) *PackRef {
 	return r
 }
 
-// check asks that the header agrees with itself.
+// check checks that the header is consistent.
 func (h *PackHeader) check() error {
 	switch {
 	case h.Count < 1 || h.Count > MaxPackEntries:
-		return fmt.Errorf("a pack of %d entries", h.Count)
+		return fmt.Errorf("the pack has %d entries, want 1 to %d", h.Count, MaxPackEntries)
 	case h.TreeSize != h.FirstIndex+uint64(h.Count):
-		return fmt.Errorf("%d entries from leaf %d on make no tree of %d", h.Count, h.FirstIndex, h.TreeSize)
+		return fmt.Errorf("%d entries from leaf %d on do not make a tree of %d leaves", h.Count, h.FirstIndex, h.TreeSize)
 	case (h.Previous == nil) != (h.FirstIndex == 0), h.Previous != nil && h.Previous.TreeSize != h.FirstIndex:
 		return fmt.Errorf("the previous pack does not end at leaf %d", h.FirstIndex)
 	}
 	for i, d := range h.Duplicates {
 		if d.First >= d.Leaf || d.Leaf < h.FirstIndex || d.Leaf >= h.TreeSize ||
 			(i > 0 && d.Leaf <= h.Duplicates[i-1].Leaf) {
-			return fmt.Errorf("duplicate %d of leaf %d is out of place", d.Leaf, d.First)
+			return fmt.Errorf("duplicate %d of leaf %d is out of range or order", d.Leaf, d.First)
 		}
 	}
 	return h.Settlement.check(h.TreeSize)
 }
 
-// SealedPack is what PackBuilder.Seal returns: a pack without its entries, which
-// go to a BundleWriter once more.
+// SealedPack is what PackBuilder.Seal returns: a pack without its entries. The caller passes
+// those to a BundleWriter once more.
 type SealedPack struct {
 	Header PackHeader
 	// HeaderText is the canonical text of Header, the bytes that are signed.
 	HeaderText []byte
 	// Signature is by the key that Header.SigningKeyID names.
 	Signature []byte
-	// Tree is the tree of the log as the pack ends. The next pack begins with it.
+	// Tree is the tree of the log at the end of the pack. The next pack begins with it.
 	Tree *Tree
 
 	before *Tree

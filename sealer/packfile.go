@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// MaxEventBytes is the longest event: one that is longer is neither written nor
-	// read, so no log holds what no pack could.
+	// MaxEventBytes is the most bytes of an event. A longer one is neither written nor read,
+	// so that every event of a log fits in a pack.
 	MaxEventBytes = 1 << 20
-	// maxHeaderBytes is the longest header: 100,000 rows of metering, as many duplicates,
-	// and as many lines of settlement fit.
+	// maxHeaderBytes is the most bytes of a header. 100,000 rows of metering, as many
+	// duplicates and as many lines of settlement fit.
 	maxHeaderBytes = 80 << 20
 	// maxObjectBytes bounds the one-object form, which is held in memory.
 	maxObjectBytes = 256 << 20
@@ -30,7 +30,7 @@ type BundleWriter struct {
 	err  error
 }
 
-// NewBundleWriter begins a bundle of p.
+// NewBundleWriter writes the header of p to w and returns the writer of its entries.
 func NewBundleWriter(w io.Writer, p *SealedPack) *BundleWriter {
 	b := &BundleWriter{w: bufio.NewWriterSize(w, 1<<16), pack: p, tree: p.before.Clone()}
 	b.line(p.HeaderText)
@@ -44,12 +44,12 @@ func (b *BundleWriter) Add(event []byte) error {
 	return b.err
 }
 
-// Close ends the bundle with its signature; it does not close or sync the writer
-// underneath. It fails if the entries are not the sealed ones.
+// Close ends the bundle with its signature. It does not close or sync the underlying writer.
+// It fails if the entries are not the sealed ones.
 func (b *BundleWriter) Close() error {
 	h := &b.pack.Header
 	if b.tree.Size() != h.TreeSize || b.tree.Root() != h.RootHash {
-		b.err = errors.Join(b.err, errors.New("the entries written are not those that were sealed"))
+		b.err = errors.Join(b.err, errors.New("the written entries are not the sealed ones"))
 	}
 	if b.err == nil {
 		b.line(signatureLine(h.SigningKeyID, b.pack.Signature))
@@ -87,21 +87,21 @@ func AppendPackObject(dst []byte, p *SealedPack, entries [][]byte) []byte {
 	return append(dst, '}')
 }
 
-// PackReader reads a pack of any form, strictly: whatever is not the one spelling of
-// a pack is ErrNotCanonical. A bundle is streamed, and may be compressed with zstd.
+// PackReader reads a pack of any form, strictly: it fails with ErrNotCanonical where a text is
+// not what a writer writes. A bundle is streamed, and may be compressed with zstd.
 type PackReader struct {
 	header     PackHeader
 	headerText []byte
 	signature  []byte
-	beside     *Key // that the sandbox's answer names; nil in other forms
+	beside     *Key // from the sandbox's response; nil in other forms
 
 	lines   *bufio.Reader // of a bundle
-	entries []string      // left of an object
+	entries []string      // of an object, those not read yet
 	read    int
 }
 
-// ReadPack begins to read a pack and returns once the header is read. The header
-// is only parsed; nothing is verified.
+// ReadPack reads the header of a pack and returns the reader of its entries. The header is
+// only parsed; nothing is verified.
 func ReadPack(r io.Reader) (*PackReader, error) {
 	p := new(PackReader)
 	err := p.begin(bufio.NewReaderSize(r, 1<<16))
@@ -111,7 +111,7 @@ func ReadPack(r io.Reader) (*PackReader, error) {
 	return p, nil
 }
 
-// How the forms of a pack begin. In an answer of the sandbox a pack stands beside a key.
+// How the forms of a pack begin. In a response of the sandbox a key follows the pack.
 const (
 	headerStart = `{"checkpoint":`
 	objectStart = `{"entries":[`
@@ -119,7 +119,7 @@ const (
 	answerStart = `{"ok":true,"data":`
 )
 
-// inObject says whether a file that begins so holds a pack as one object.
+// inObject reports whether a file with this start holds a pack as one object.
 func inObject(start []byte) bool {
 	rest, _ := bytes.CutPrefix(start, []byte(answerStart))
 	rest, inside := bytes.CutPrefix(rest, []byte(besideStart))
@@ -151,7 +151,7 @@ func (p *PackReader) readObject(r io.Reader) error {
 		return err
 	}
 	if len(text) > maxObjectBytes {
-		return fmt.Errorf("an object of more than %d bytes", maxObjectBytes)
+		return fmt.Errorf("the object has more than %d bytes", maxObjectBytes)
 	}
 	s := scanner{text: string(text)}
 	answer, beside := s.has(answerStart), s.has(besideStart)
@@ -185,31 +185,31 @@ func (p *PackReader) readObject(r io.Reader) error {
 
 func (p *PackReader) setSignature(keyID string, signature []byte) error {
 	if keyID != p.header.SigningKeyID {
-		return fmt.Errorf("signed by key %s, the header names %s", keyID, p.header.SigningKeyID)
+		return fmt.Errorf("signed by key %s, but the header names %s", keyID, p.header.SigningKeyID)
 	}
 	p.signature = signature
 	return nil
 }
 
-// Header returns the header; HeaderText its text, which is what was signed.
+// Header returns the header.
 func (p *PackReader) Header() *PackHeader { return &p.header }
 
-// KeyBeside is the key that an answer of the sandbox has beside the pack; nil in other forms.
+// KeyBeside returns the key that a response of the sandbox has besides the pack; nil in other forms.
 func (p *PackReader) KeyBeside() *Key { return p.beside }
 
-// HeaderText returns the canonical text of the header.
+// HeaderText returns the canonical text of the header, which the signature covers.
 func (p *PackReader) HeaderText() []byte { return p.headerText }
 
-// Signature returns the signature over HeaderText; nil until Next returned io.EOF.
+// Signature returns the signature over HeaderText; nil until Next has returned io.EOF.
 func (p *PackReader) Signature() []byte { return p.signature }
 
-// Next returns the text of the next entry, which the caller owns; io.EOF behind
-// the last, once the signature and the end of the file are read. How many there
-// have to be is for the caller to compare with the header.
+// Next returns the text of the next entry, which the caller owns; io.EOF after the last, once
+// the signature and the end of the file are read. The caller must compare the number of
+// entries with the header.
 func (p *PackReader) Next() ([]byte, error) {
 	event, err := p.next()
 	if err != nil && err != io.EOF {
-		return nil, fmt.Errorf("cannot read pack %s behind entry %d: %w", p.header.PackID, p.read, err)
+		return nil, fmt.Errorf("cannot read pack %s after entry %d: %w", p.header.PackID, p.read, err)
 	}
 	p.read++
 	return event, err
@@ -243,7 +243,7 @@ func (p *PackReader) next() ([]byte, error) {
 	switch _, err := p.lines.Peek(1); err {
 	case io.EOF:
 	case nil:
-		return nil, fmt.Errorf("%w: more behind the signature", ErrNotCanonical)
+		return nil, fmt.Errorf("%w: more after the signature", ErrNotCanonical)
 	default:
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (p *PackReader) next() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// readLine reads one line, whose newline it takes off. The last one has it too.
+// readLine reads one line and returns it without its newline, which the last line must have too.
 func readLine(lines *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
@@ -274,7 +274,7 @@ func readLine(lines *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// noEOF makes the end of a file a fault.
+// noEOF returns ErrNotCanonical for the end of a file.
 func noEOF(err error) error {
 	if err == io.ErrUnexpectedEOF || err == io.EOF {
 		return fmt.Errorf("%w: the file ends too early", ErrNotCanonical)
@@ -282,19 +282,19 @@ func noEOF(err error) error {
 	return err
 }
 
-// zstdStart begins a file that is compressed with zstd (RFC 8878).
+// zstdStart is the start of a file that is compressed with zstd (RFC 8878).
 var zstdStart = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
-// maxWindowBytes is how far back a compressed file may refer, and so what reading it needs in
-// memory: as much as any reader of the content coding has to provide (RFC 9659).
+// maxWindowBytes is the largest window of a compressed file, and so the memory for reading it:
+// what every decoder of the content coding must support (RFC 9659).
 const maxWindowBytes = 8 << 20
 
-// Uncompressed reads a file that may be compressed with zstd, as a download is if its reader
-// accepts that. The caller bounds what is read of it.
+// Uncompressed returns a reader of a file that may be compressed with zstd, as a download is
+// if the client accepts that. The caller must limit how much it reads.
 func Uncompressed(r *bufio.Reader) (*bufio.Reader, error) {
 	start, err := r.Peek(len(zstdStart))
 	if err != nil || !bytes.Equal(start, zstdStart) {
-		return r, nil // whatever it is, its reader says so
+		return r, nil // the caller meets the same error
 	}
 	in, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindowBytes))
 	if err != nil {
@@ -303,7 +303,7 @@ func Uncompressed(r *bufio.Reader) (*bufio.Reader, error) {
 	return bufio.NewReaderSize(unpacked{in}, 1<<16), nil
 }
 
-// unpacked names what is wrong with the compression.
+// unpacked reports faults of the compression as ErrNotCanonical.
 type unpacked struct{ io.Reader }
 
 func (u unpacked) Read(p []byte) (int, error) {

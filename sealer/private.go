@@ -13,16 +13,16 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Private is the part of a record that erasure deletes. The event holds only its
-// commitment: without the salt it reveals nothing, so every proof
-// stays valid and says nothing about the erased person.
+// Private is the part of a record that erasure deletes. The event holds only its commitment,
+// which reveals nothing without the salt. So every proof stays valid after an erasure, and
+// reveals nothing about the erased person.
 type Private struct {
 	// Salt is 128 random bits, fresh for every record.
 	Salt [16]byte
 	// DataSubject is the caller's reference to a person; empty for none.
 	DataSubject string
-	// Notes are what an audit event has to keep out of its data, as a person may be named
-	// there: an RFC 8785 object; nil for none.
+	// Notes are free text of an audit event, which may name a person: an RFC 8785 object; nil
+	// for none.
 	Notes []byte
 	// Telemetry is the consent-projected telemetry, an RFC 8785 object; nil for none.
 	Telemetry []byte
@@ -32,7 +32,7 @@ type Private struct {
 	RequestHash string
 }
 
-// AppendPrivate appends the canonical text of p. What p lacks is left out; the
+// AppendPrivate appends the canonical text of p. Empty members are omitted; the
 // salt is always there:
 //
 //	{"attentionMs":…,"dataSubject":…,"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
@@ -67,7 +67,7 @@ func AppendPrivate(dst []byte, p *Private) []byte {
 	return append(dst, '}')
 }
 
-// SubjectField is how a private part that names a person says so, byte for byte. It stands
+// SubjectField is the member by which a private part names a person, byte for byte. It is
 // before the salt.
 func SubjectField(dataSubject string) []byte { return appendSubject(nil, dataSubject) }
 
@@ -125,11 +125,11 @@ func readPrivateHead(s *scanner) Private {
 	return p
 }
 
-// DataSubject is the reference to a person in a private part that ParsePrivate reads; empty
-// for none. It reads no more than that.
+// DataSubject returns the reference to a person in a private part that ParsePrivate accepts;
+// empty for none. It parses no further than that member.
 func DataSubject(private []byte) string {
 	if !bytes.Contains(private, []byte(`"dataSubject":`)) {
-		return "" // as in most
+		return ""
 	}
 	s := scanner{text: string(private)}
 	return readPrivateHead(&s).DataSubject
@@ -140,15 +140,13 @@ func Commit(salt [16]byte, private []byte) string {
 	return string(AppendCommitment(nil, append(salt[:], private...)))
 }
 
-// AppendCommitment appends Commit of a salt and a private part that stand one
-// behind the other already.
+// AppendCommitment appends Commit of a salt and the private part that follows it in salted.
 func AppendCommitment(dst, salted []byte) []byte {
 	sum := sha256.Sum256(salted)
 	return base64url.AppendEncode(dst, sum[:])
 }
 
-// CheckPrivate asks that private is a private part and that commitment is its
-// Commit.
+// CheckPrivate checks that private is a private part and that commitment is its Commit.
 func CheckPrivate(private []byte, commitment string) error {
 	p, err := ParsePrivate(private)
 	if err != nil {
@@ -163,17 +161,17 @@ func CheckPrivate(private []byte, commitment string) error {
 // isHash reports whether s is a base64url SHA-256.
 func isHash(s string) bool { return isBase64(s, sha256.Size) }
 
-// erasureHeader is the first line of a certificate of erasure, by which it is no other note,
-// and erasureName is whose signature it bears.
+// erasureHeader is the first line of a certificate of erasure, so that no other note can be
+// taken for one. erasureName is the name of its signature.
 const (
 	erasureHeader = "muniment/erasure.v1"
 	erasureName   = "muniment/erasure"
 )
 
-// TypeErased is the type of the event that is the tombstone of a person.
+// TypeErased is the type of the event that records an erasure: the tombstone of a person.
 const TypeErased = "subject.erased"
 
-// ErasureCertificate says that a person was erased, without a name.
+// ErasureCertificate states that a person was erased, without naming the person.
 type ErasureCertificate struct {
 	ErasureID string
 	TenantID  string
@@ -183,15 +181,15 @@ type ErasureCertificate struct {
 	// Until is the time up to which events are covered.
 	Until       time.Time
 	CompletedAt time.Time
-	// What was found and deleted: private parts, quarantined records, rows of the
-	// database and bundles.
+	// How many were found and deleted: private parts, quarantined records, rows of the
+	// database, and bundles.
 	PrivateParts, SetAside, Rows, Bundles int64
-	// LogGoneBy and CopiesGoneBy are when the log, and the nodes' copies of it, have lost what
-	// is covered, by their age.
+	// LogGoneBy and CopiesGoneBy are when the covered events will have aged out of the log and of
+	// the nodes' copies.
 	LogGoneBy, CopiesGoneBy time.Time
 }
 
-// backupsNote is what every certificate says of what it can't vouch for.
+// backupsNote is in every certificate. It is signed text: do not edit it.
 const backupsNote = "Backups that are kept elsewhere, and the write-ahead log of a database server, still hold what was erased: whoever keeps them has to delete them, or to restore them with the tombstones."
 
 // append appends the canonical text.
@@ -226,7 +224,7 @@ func SignErasure(c *ErasureCertificate, key crypto.Signer) (string, error) {
 		text, err = note.Sign(&note.Note{Text: erasureHeader + "\n" + string(c.append(nil)) + "\n"}, signer)
 	}
 	if err == nil {
-		_, err = ParseErasure(string(text)) // what can't be read must not be handed out
+		_, err = ParseErasure(string(text)) // no certificate is issued that readers refuse
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot sign the certificate of erasure %s: %w", c.ErasureID, err)
@@ -234,7 +232,7 @@ func SignErasure(c *ErasureCertificate, key crypto.Signer) (string, error) {
 	return string(text), nil
 }
 
-// OpenErasure verifies that pub signed a certificate that ParseErasure reads.
+// OpenErasure verifies that pub signed a certificate that ParseErasure accepts.
 func OpenErasure(text string, pub ed25519.PublicKey) error {
 	v, err := newNoteVerifier(erasureName, pub)
 	if err == nil {
@@ -243,12 +241,12 @@ func OpenErasure(text string, pub ed25519.PublicKey) error {
 	return err
 }
 
-// ParseErasure reads what a certificate says. It verifies nothing.
+// ParseErasure reads a certificate. It verifies nothing.
 func ParseErasure(text string) (c ErasureCertificate, err error) {
 	rest, ok := strings.CutPrefix(text, erasureHeader+"\n")
 	body, signatures, ok2 := strings.Cut(rest, "\n\n")
 	if !ok || !ok2 || signatures == "" {
-		return c, errors.New("it is no certificate of erasure")
+		return c, errors.New("not a certificate of erasure")
 	}
 	s := scanner{text: body}
 	s.lit(`{"completedAt":`)

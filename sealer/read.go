@@ -13,21 +13,42 @@ import (
 	"muniment/gate"
 )
 
-// ErrWitness says that a receipt's witness is not that of the event around it:
-// the receipt was moved, or something of the event was changed.
+// ErrWitness says that a receipt's witness is not that of the event that holds it:
+// the receipt was moved, or the event was changed.
 var ErrWitness = errors.New("witness does not match the event")
 
 // ReasonMetered is the reason of a delivery that is billed.
 const ReasonMetered = "METERED"
 
-// ReadDelivery takes a delivery.recorded event apart and checks all that can be
-// checked without a key: the text is canonical (ErrNotCanonical), the witness is
-// that of this event (ErrWitness), event and receipt share their ULID and moment,
-// the subject is the right, the metering agrees with itself and with the dwell.
+// RecordedDelivery is a parsed delivery.recorded event.
+type RecordedDelivery struct {
+	Event   Event
+	Receipt Receipt
+	// ReceiptText is the signed text; it aliases the event's text.
+	ReceiptText []byte
+	KeyID       string
+	Signature   []byte
+
+	RightID       string
+	RightRevision int64
+	BasisID       string
+	Substrate     string
+	RecordedMetering
+	// Idempotency and Identity are as in Delivery; at most one is set.
+	Idempotency string
+	Identity    RowIdentity
+	// Node is the node that the witness names.
+	Node string
+}
+
+// ReadDelivery parses a delivery.recorded event and checks all that can be checked without a
+// key: the text is canonical (ErrNotCanonical), the witness is that of this event (ErrWitness),
+// event and receipt share their ULID and moment, the subject is the right, the metering is
+// consistent and agrees with the dwell.
 func ReadDelivery(event []byte) (RecordedDelivery, error) {
 	e, err := parseEnvelope(event)
 	if err == nil && e.Type != TypeDelivery {
-		err = fmt.Errorf("an event of type %s", e.Type)
+		err = fmt.Errorf("the event is of type %s", e.Type)
 	}
 	if err == nil {
 		var d *RecordedDelivery
@@ -38,7 +59,7 @@ func ReadDelivery(event []byte) (RecordedDelivery, error) {
 	return RecordedDelivery{}, fmt.Errorf("cannot read delivery: %w", err)
 }
 
-// delivery goes on where parseEnvelope stopped.
+// delivery parses the data that parseEnvelope has delimited.
 func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	d := &RecordedDelivery{Event: e.Event}
 	s := scanner{text: e.text[:e.dataAt+len(e.Data)], at: e.dataAt}
@@ -92,7 +113,7 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	return d, nil
 }
 
-// RecordedMetering is the member metering of a delivery.
+// RecordedMetering is the member metering of a delivery's data.
 type RecordedMetering struct {
 	Metered    bool
 	Reason     string
@@ -104,7 +125,7 @@ type RecordedMetering struct {
 	Impressions int64
 }
 
-// Equal reports whether both say the same.
+// Equal reports whether both are the same.
 func (m *RecordedMetering) Equal(o *RecordedMetering) bool {
 	return m.Basis == o.Basis && m.Completion == o.Completion && m.Impressions == o.Impressions && m.Metered == o.Metered &&
 		m.QuantityMs == o.QuantityMs && m.Reason == o.Reason && slices.Equal(m.Reasons, o.Reasons)
@@ -161,7 +182,7 @@ func (d *RecordedDelivery) checkWitness(sum Hash) error {
 }
 
 // check compares what an event states twice. The moments of event and receipt need no
-// comparison: each is that of its ULID, and they share it.
+// comparison: each is that of the ULID, which they share.
 func (d *RecordedDelivery) check() error {
 	r, e := &d.Receipt, &d.Event
 	switch {
@@ -185,19 +206,18 @@ func (d *RecordedDelivery) check() error {
 	return nil
 }
 
-// CheckRecord asks that the parts of a record agree, as a loader needs it:
-// headers with the event, the private part with its commitment, and for a
-// delivery the witness with the event. It returns the event, and the delivery
-// when it is one; both alias the record. A private part that is gone is no
-// fault: erasure removes it. Signatures are not checked here.
+// CheckRecord checks, for a loader, that the parts of a record agree: headers with the event,
+// the private part with its commitment, and for a delivery the witness with the event. It
+// returns the event, and the delivery if it is one; both alias the record. A missing private
+// part is not a fault, because erasure removes it. It does not verify signatures.
 func CheckRecord(r *Record) (Event, *RecordedDelivery, error) {
 	e, d, err := ReadEvent(r.Event)
 	switch {
 	case err != nil:
 	case e.TenantID != r.TenantID:
-		err = fmt.Errorf("header names tenant %s, the event %s", r.TenantID, e.TenantID)
+		err = fmt.Errorf("the header names tenant %s, the event %s", r.TenantID, e.TenantID)
 	case e.EventID != r.EventID:
-		err = fmt.Errorf("header names event %s, the event %s", r.EventID, e.EventID)
+		err = fmt.Errorf("the header names event %s, the event %s", r.EventID, e.EventID)
 	case len(r.Private) != 0:
 		err = CheckPrivate(r.Private, e.PrivateCommitment)
 	}
@@ -207,7 +227,7 @@ func CheckRecord(r *Record) (Event, *RecordedDelivery, error) {
 	return e, d, nil
 }
 
-// ReadEvent reads any event: a delivery as ReadDelivery does, which is nil for all others.
+// ReadEvent reads any event, a delivery as ReadDelivery does. For others the delivery is nil.
 func ReadEvent(text []byte) (Event, *RecordedDelivery, error) {
 	e, err := parseEnvelope(text)
 	if err != nil {
@@ -241,9 +261,9 @@ var (
 	toEventID   = []byte(`},"eventId":`)
 )
 
-// SplitDelivery cuts the parts that an HTTP answer shows out of an event's text
-// and refuses other events. It allocates nothing and checks nothing else: the
-// text must be one that SealDelivery wrote or ReadDelivery accepted.
+// SplitDelivery returns the parts of an event's text that an HTTP response shows, and refuses
+// other events. It allocates nothing and checks nothing else: the text must be one that
+// SealDelivery wrote or ReadDelivery accepted.
 //
 // It may search for member names because a quotation mark inside a JSON string
 // always has a backslash before it: `,"receipt":` can't stand inside one.
@@ -261,8 +281,8 @@ func SplitDelivery(event []byte) (DeliveryParts, error) {
 	return DeliveryParts{receipt, signature, metering, substrate}, nil
 }
 
-// cutObject cuts an object off: sep begins with its last brace, of which there are far
-// fewer to look at than commas.
+// cutObject returns the object before sep and what comes after sep. sep begins with the last
+// brace of the object, because a text has far fewer braces to search through than commas.
 func cutObject(text, sep []byte) (object, rest []byte, found bool) {
 	i := bytes.Index(text, sep)
 	if i < 0 {
@@ -271,9 +291,9 @@ func cutObject(text, sep []byte) (object, rest []byte, found bool) {
 	return text[:i+1], text[i+len(sep):], true
 }
 
-// RowIdentity says which row of a vendor's report a delivery is: all deliveries with one
-// identity are the same play, whenever they are sent. The zero value is that of a delivery
-// that is no row.
+// RowIdentity identifies the row of a vendor's report that a delivery is: all deliveries with
+// one identity are the same play, whenever they are sent. The zero value is for a delivery that
+// is not a row.
 type RowIdentity struct {
 	// Hash is base64url SHA-256(tenantId ‖ 1 ‖ what names the row, as it was sent).
 	Hash string
@@ -282,18 +302,18 @@ type RowIdentity struct {
 	Day string
 }
 
-// dayLayout is the one spelling of a day, of the years 1 to 9999.
+// dayLayout is the form of a day, of the years 1 to 9999.
 const dayLayout = "2006-01-02"
 
-// check accepts none as well.
+// check accepts the zero value as well.
 func (i RowIdentity) check() error {
 	switch {
 	case i == RowIdentity{}:
 		return nil
 	case !isHash(i.Hash):
-		return errors.New("identity hash is no base64url SHA-256")
+		return errors.New("identity hash is not a base64url SHA-256")
 	case i.Day != "" && !isDay(i.Day):
-		return errors.New("identity day is no day of the form " + dayLayout)
+		return errors.New("identity day is not a day of the form " + dayLayout)
 	}
 	return nil
 }

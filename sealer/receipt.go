@@ -18,7 +18,7 @@ import (
 // below 2^53, up to which every JSON reader counts exactly.
 const MaxDwellMs = 1 << 36
 
-// Receipt is what a caller holds in hand: ten fields, the tenth being the
+// Receipt is what a caller keeps as evidence of a delivery: ten fields, the tenth being the
 // constant version "1". Its strings may be borrowed from a request's buffer and
 // then live as long as that. They must be valid UTF-8.
 type Receipt struct {
@@ -108,7 +108,7 @@ const (
 	subjectRight = "right"
 )
 
-// Delivery is what a delivery.recorded event says beside the receipt. Its strings
+// Delivery is what a delivery.recorded event states besides the receipt. Its strings
 // may be borrowed from a request's buffer.
 type Delivery struct {
 	TenantID      string
@@ -123,8 +123,9 @@ type Delivery struct {
 	Idempotency string
 	// Identity is that of a row of a batch, which has no Idempotency.
 	Identity RowIdentity
-	// Multiplier is the impressions of the play in ten-thousandths, at most MaxMultiplier;
-	// 0: none was given, which counts as one impression. What is not metered makes none.
+	// Multiplier is the impressions of the play in ten-thousandths, at most MaxMultiplier.
+	// 0 means that none was given, and counts as one impression. A delivery that is not
+	// metered has no impressions.
 	Multiplier int64
 	// PrivateCommitment is Commit of the private part; empty for none.
 	PrivateCommitment string
@@ -150,10 +151,10 @@ type Signer struct {
 // another event. The event's id is "evt_" + the ULID of the receipt, its moment
 // is IssuedAt.
 //
-// An error means that dst was not extended: the receipt is out of its bounds (id
-// not of IssuedAt, rendered after it, dwell not within 0 to MaxDwellMs, strings
-// no UTF-8), the delivery is (a malformed hash or day, Identity beside Idempotency,
-// Multiplier not within 0 to MaxMultiplier), or the key failed.
+// On an error dst is not extended. It fails if the receipt is out of bounds (the id is
+// not of IssuedAt, RenderedAt is after IssuedAt, the dwell is not within 0 to MaxDwellMs,
+// a string is not UTF-8), if the delivery is (a malformed hash or day, both Identity and
+// Idempotency, Multiplier not within 0 to MaxMultiplier), or if the key fails.
 func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, error) {
 	if err := CheckReceipt(r); err != nil {
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
@@ -167,15 +168,15 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 		Subject:           Ref{subjectRight, d.RightID},
 		PrivateCommitment: d.PrivateCommitment,
 	}
-	if err := e.checkText(); err != nil { // the id is the receipt's, and that is right
+	if err := e.checkText(); err != nil { // CheckReceipt has checked the id
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
 	}
 	if err := d.check(); err != nil {
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
 	}
 
-	// Write the event as the witness hashes it; then put receipt and signature into
-	// their places, before and behind the members of the right.
+	// Write the event as the witness hashes it; then insert receipt and signature
+	// before and after the members of the right.
 	start := len(dst)
 	dst = d.appendDecision(e.appendHead(dst))
 	receipt := len(dst)
@@ -202,22 +203,22 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 	return append(dst, rest[right:]...), nil
 }
 
-// check asks for what the event doesn't check.
+// check checks what Event.check does not.
 func (d *Delivery) check() error {
 	switch {
 	case !utf8.ValidString(d.BasisID) || d.BasisID == "":
-		return errors.New("basis is empty or no UTF-8")
+		return errors.New("basis is empty or not UTF-8")
 	case d.Idempotency != "" && !isHash(d.Idempotency):
-		return errors.New("idempotency hash is no base64url SHA-256")
+		return errors.New("idempotency hash is not a base64url SHA-256")
 	case d.Idempotency != "" && d.Identity != RowIdentity{}:
-		return errors.New("an identity beside an idempotency hash")
+		return errors.New("both an identity and an idempotency hash are set")
 	case d.Multiplier < 0 || d.Multiplier > MaxMultiplier:
-		return fmt.Errorf("a multiplier of %d ten-thousandths", d.Multiplier)
+		return fmt.Errorf("multiplier is %d ten-thousandths, want 0 to %d", d.Multiplier, MaxMultiplier)
 	}
 	return d.Identity.check()
 }
 
-// CheckReceipt asks for the bounds of a receipt, but for its witness.
+// CheckReceipt checks the bounds of a receipt, except its witness.
 func CheckReceipt(r *Receipt) error {
 	if _, err := checkID(ReceiptPrefix, r.ReceiptID, r.IssuedAt); err != nil {
 		return err
@@ -232,7 +233,7 @@ func CheckReceipt(r *Receipt) error {
 	case !utf8.ValidString(r.SpatialAnchorID),
 		r.SpatialPlacementID != nil && !utf8.ValidString(*r.SpatialPlacementID),
 		r.CorrelationID != nil && !utf8.ValidString(*r.CorrelationID):
-		return errors.New("a string is no UTF-8")
+		return errors.New("a string is not UTF-8")
 	}
 	if !isBase64(r.Nonce, nonceBytes) {
 		return fmt.Errorf("nonce %q is not %d bytes in base64url", r.Nonce, nonceBytes)
@@ -307,27 +308,6 @@ func appendWitness(dst []byte, node string, sum Hash) []byte {
 	return base64url.AppendEncode(dst, sum[:])
 }
 
-// RecordedDelivery is a delivery.recorded event, taken apart.
-type RecordedDelivery struct {
-	Event   Event
-	Receipt Receipt
-	// ReceiptText is what was signed; it aliases the event's text.
-	ReceiptText []byte
-	KeyID       string
-	Signature   []byte
-
-	RightID       string
-	RightRevision int64
-	BasisID       string
-	Substrate     string
-	RecordedMetering
-	// Idempotency and Identity are as in Delivery; at most one is there.
-	Idempotency string
-	Identity    RowIdentity
-	// Node is the node that the witness names.
-	Node string
-}
-
 const (
 	// Impression is one impression. Multipliers and impressions are counted in
 	// ten-thousandths, so that sums are exact.
@@ -336,7 +316,7 @@ const (
 	MaxMultiplier = 10_000 * Impression
 )
 
-// CountImpressions is what a delivery makes: its multiplier, or one impression where none was
+// CountImpressions is how many impressions a delivery counts as: its multiplier, or one where none was
 // given; nothing if it is not metered.
 func CountImpressions(metered bool, multiplier int64) int64 {
 	switch {
@@ -348,8 +328,8 @@ func CountImpressions(metered bool, multiplier int64) int64 {
 	return multiplier
 }
 
-// AppendImpressions appends n ten-thousandths, which must not be negative, as a decimal in
-// its one spelling: 0, 0.5, 12.
+// AppendImpressions appends n ten-thousandths, which must not be negative, as the shortest
+// decimal: 0, 0.5, 12.
 func AppendImpressions(dst []byte, n int64) []byte {
 	dst = strconv.AppendInt(dst, n/Impression, 10)
 	part := n % Impression
@@ -371,9 +351,9 @@ func FormatImpressions(n int64) string { return string(AppendImpressions(nil, n)
 func ParseImpressions(s string) (int64, error) {
 	whole, part, _ := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(whole+(part + "0000")[:max(4, len(part))], 10, 64)
-	var spelling [24]byte
-	if err != nil || n < 0 || string(AppendImpressions(spelling[:0], n)) != s {
-		return 0, fmt.Errorf("%q is no decimal of at most four digits behind the point, without needless zeros", s)
+	var again [24]byte
+	if err != nil || n < 0 || string(AppendImpressions(again[:0], n)) != s {
+		return 0, fmt.Errorf("%q is not a decimal of at most four digits after the point, without needless zeros", s)
 	}
 	return n, nil
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scanner reads a canonical text of known shape from left to right. A canonical
-// object has one spelling, so its format is a row of literals with values
-// between them, and reading it strictly is matching that row. After the first
-// fault every read returns zero and fault stays set.
+// scanner reads a canonical text of known shape from left to right. A canonical object has
+// one encoding: a row of literals with values between them. To read it strictly is to match
+// that row. After the first fault every read returns zero and fault stays set.
 type scanner struct {
 	text  string
 	at    int
@@ -44,7 +43,7 @@ func (s *scanner) has(l string) bool {
 	return true
 }
 
-// end asks that nothing follows, and returns the first fault.
+// end checks that nothing follows, and returns the first fault.
 func (s *scanner) end() error {
 	if s.at != len(s.text) {
 		s.fail("the end")
@@ -52,7 +51,7 @@ func (s *scanner) end() error {
 	return s.fault
 }
 
-// str consumes a string and returns what it says.
+// str consumes a string and returns its value.
 func (s *scanner) str() string {
 	s.lit(`"`)
 	if s.fault != nil {
@@ -78,7 +77,7 @@ func (s *scanner) str() string {
 	return ""
 }
 
-// unescape checks the spelling of a string's inside and returns its meaning.
+// unescape checks that a string, raw without its quotes, has the shortest escapes, and returns its value.
 func (s *scanner) unescape(raw string, escaped bool) string {
 	if !utf8.ValidString(raw) {
 		s.fail("UTF-8")
@@ -141,7 +140,7 @@ func (s *scanner) bool() bool {
 	return false
 }
 
-// number consumes a number in ECMAScript's spelling.
+// number consumes a number in ECMAScript's form.
 func (s *scanner) number() float64 {
 	if s.fault != nil {
 		return 0
@@ -149,8 +148,8 @@ func (s *scanner) number() float64 {
 	rest := s.text[s.at:]
 	raw := rest[:len(rest)-len(strings.TrimLeft(rest, "+-.0123456789e"))]
 	f, err := strconv.ParseFloat(raw, 64)
-	var spelling [32]byte
-	if err != nil || string(AppendNumber(spelling[:0], f)) != raw {
+	var again [32]byte
+	if err != nil || string(AppendNumber(again[:0], f)) != raw {
 		s.fail("a number")
 		return 0
 	}
@@ -158,7 +157,7 @@ func (s *scanner) number() float64 {
 	return f
 }
 
-// maxInteger is the largest integer that every JSON reader keeps exactly.
+// maxInteger is the largest integer that every JSON reader represents exactly.
 const maxInteger = 1 << 53
 
 // integer consumes a whole number of 0 to 2^53.
@@ -253,8 +252,8 @@ func (s *scanner) object() string {
 	return ""
 }
 
-// endOfString is where the quotation mark stands that ends the string whose inside begins
-// at from, or the end of the text or behind it.
+// endOfString is the index of the quotation mark that ends the string whose contents begin at
+// from; without one, the length of the text or more.
 func endOfString(text string, from int) int {
 	for from < len(text) {
 		n := strings.IndexByte(text[from:], '"')
@@ -266,7 +265,7 @@ func endOfString(text string, from int) int {
 		if escape < 0 {
 			return quote
 		}
-		from += escape + 2 // what is escaped may be a quotation mark
+		from += escape + 2 // the escaped character may be a quotation mark
 	}
 	return from
 }

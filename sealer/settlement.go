@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Settlement is what settlement rules make of a pack's metered receipts. The amounts are
-// decimals in their one spelling, in the currency of the line's rule.
+// Settlement is the result of rating a pack's metered receipts by the settlement rules.
+// Amounts are decimals without needless zeros, in the currency of the line's rule.
 type Settlement struct {
 	// Lines are sorted by right, metering basis and rule, byte by byte.
 	Lines []SettlementLine
-	// Rules are all that the log holds at the end of the pack, by rising leaf.
+	// Rules are all rules that the log holds at the end of the pack, by rising leaf.
 	Rules []SettlementRule
-	// Unrated counts the receipts that no line holds; sorted by right, metering basis and
+	// Unrated counts the receipts that are in no line; sorted by right, metering basis and
 	// reason.
 	Unrated []Unrated
 }
 
-// SettlementLine is what one rule makes of the receipts of one right and metering basis.
+// SettlementLine rates the receipts of one right and metering basis by one rule.
 type SettlementLine struct {
 	RuleID, RightID, MeteringBasis string
 	Receipts, QuantityMs           int64
@@ -50,16 +50,16 @@ type Unrated struct {
 // Metered is what is rated: a metered receipt, or the sums of several with the same names.
 type Metered struct {
 	RightID, BasisID, Substrate, MeteringBasis, Completion string
-	// RenderedAt is when it was rendered; of several receipts, any moment of a stretch of time that
-	// holds all of them, and in which no rule begins or ends.
+	// RenderedAt is when the receipt was rendered; of several receipts, any moment of a period
+	// that covers all of them and in which no rule begins or ends.
 	RenderedAt time.Time
 	// Receipts are at least 1, Impressions in ten-thousandths.
 	Receipts, QuantityMs, Impressions int64
 }
 
-// Rate makes lines and counts, sorted as Settlement has them, of rules and metered
-// receipts; what it means is in the package comment. It is handed in because prices are no
-// format: control/settle has it. It must be pure. An error is a rule that can't be read.
+// Rate computes lines and counts, sorted as in Settlement, from rules and metered receipts, as
+// the package comment defines. It is a parameter because prices are not part of the format;
+// control/settle implements it. It must be pure. It fails if a rule can't be read.
 type Rate func(rules []SettlementRule, receipts iter.Seq[Metered]) ([]SettlementLine, []Unrated, error)
 
 // rules are those of a settlement that may be nil.
@@ -199,7 +199,7 @@ func readUnrated(s *scanner) (u Unrated) {
 	return u
 }
 
-// check asks that the rules are some, in the order of their leaves, in a log of a size.
+// check checks that there are rules, in the order of their leaves, in a log of the given size.
 func (s *Settlement) check(size uint64) error {
 	if s == nil {
 		return nil
@@ -209,7 +209,7 @@ func (s *Settlement) check(size uint64) error {
 	}
 	for i, r := range s.Rules {
 		if r.Leaf >= size || i > 0 && r.Leaf <= s.Rules[i-1].Leaf {
-			return fmt.Errorf("the settlement rule of leaf %d is out of place", r.Leaf)
+			return fmt.Errorf("the settlement rule of leaf %d is out of range or order", r.Leaf)
 		}
 	}
 	return nil
@@ -221,13 +221,13 @@ func (r *SettlementRule) ID() string {
 	return id
 }
 
-// micro is a unit of money in millionths, in which amounts are added up.
+// micro is a unit of money in millionths. Amounts are added up in millionths.
 const micro = 1_000_000
 
-// ErrAmount says that a sum is more than an amount can be.
-var ErrAmount = errors.New("the sum of amounts is more than an amount can be")
+// ErrAmount says that a sum is above the largest amount.
+var ErrAmount = errors.New("the sum of amounts is above the largest amount")
 
-// parseMicros reads an amount in its one spelling, which may be negative.
+// parseMicros reads exactly what formatMicros writes.
 func parseMicros(s string) (int64, error) {
 	digits, minus := strings.CutPrefix(s, "-")
 	whole, part, _ := strings.Cut(digits, ".")
@@ -237,12 +237,12 @@ func parseMicros(s string) (int64, error) {
 		v = -v
 	}
 	if err != nil || formatMicros(v) != s {
-		return 0, fmt.Errorf("%q is no amount: a decimal of at most six digits behind the point, without needless zeros", s)
+		return 0, fmt.Errorf("%q is not an amount: a decimal of at most six digits after the point, without needless zeros", s)
 	}
 	return v, nil
 }
 
-// formatMicros is the one spelling of an amount.
+// formatMicros returns an amount as the shortest decimal.
 func formatMicros(n int64) string {
 	sign := ""
 	if n < 0 {
@@ -256,7 +256,7 @@ func formatMicros(n int64) string {
 	return s
 }
 
-// addMicros adds, unless the sum is more than an amount can be.
+// addMicros returns a + b, or ErrAmount.
 func addMicros(a, b int64) (int64, error) {
 	if b > 0 && a > math.MaxInt64-b || b < 0 && a < -math.MaxInt64-b {
 		return 0, ErrAmount

@@ -68,7 +68,7 @@ func (s *sorted[T]) list() (all []T) {
 	return all
 }
 
-// requireSorted asks that blocks are neither empty nor too long, and that records rise.
+// requireSorted checks that blocks are neither empty nor too long, and that records rise.
 func requireSorted(t *testing.T, s *sorted[int]) {
 	t.Helper()
 	count := 0

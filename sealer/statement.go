@@ -18,29 +18,29 @@ import (
 // MaxStatementBytes bounds the file of a statement.
 const MaxStatementBytes = 16 << 20
 
-// Statement says what the receipts of a period came to, in one currency. Its RFC 8785 text is
-// signed. Amounts are decimals of at most six digits behind the point, in their one spelling;
-// those of Adjustments may be negative.
+// Statement is the settlement of a period, in one currency. Its RFC 8785 text is signed.
+// Amounts are decimals of at most six digits after the point, without needless zeros; those of
+// Adjustments may be negative.
 type Statement struct {
-	// Adjustments are what minimums and caps of rules add to the lines, or take off; by ruleId.
+	// Adjustments are the amounts that minimums of rules add and caps subtract; by ruleId.
 	Adjustments []StatementAdjustment `json:"adjustments"`
 	AsOf        StatementAsOf         `json:"asOf"`
-	// Correction is what it corrects, and how; nil: it states its period for the first time.
+	// Correction is nil in the first statement of a period.
 	Correction *StatementCorrection `json:"correction"`
-	// CounterpartyID limits the statement to the shares of one counterparty. nil: it shows all.
+	// CounterpartyID limits the statement to the shares of one counterparty. nil means all.
 	CounterpartyID *string `json:"counterpartyId"`
 	Currency       string  `json:"currency"`
-	// Excluded are the receipts that are not in the lines, as they are or were disputed; by disputeId.
+	// Excluded are the receipts that are not in the lines because of disputes; by disputeId.
 	Excluded []StatementExclusion `json:"excluded"`
 	// From ≤ renderedAt < To of each receipt.
 	From Moment `json:"from"`
-	// HeldAmount is what Total would be more if the receipts were not held.
+	// HeldAmount is by how much Total would be larger if no receipts were held.
 	HeldAmount string `json:"heldAmount"`
 	IssuedAt   Moment `json:"issuedAt"`
 	// Lines are those of rules in Currency, in which CounterpartyID has a share; by rightId,
 	// meteringBasis and ruleId.
 	Lines []StatementLine `json:"lines"`
-	// Payees are who gets Total; by counterpartyId.
+	// Payees are the counterparties that get Total; by counterpartyId.
 	Payees      []StatementPayee `json:"payees"`
 	StatementID string           `json:"statementId"`
 	TenantID    string           `json:"tenantId"`
@@ -52,15 +52,15 @@ type Statement struct {
 	V       int                `json:"v"`
 }
 
-// StatementAsOf names the pack up to whose end the tenant's log is stated. The rules are those
-// that the log holds there, but of a correction.
+// StatementAsOf names the pack up to whose end a statement covers the tenant's log. The rules
+// are those that the log holds there, except in a correction.
 type StatementAsOf struct {
 	PackID   string `json:"packId"`
 	RootHash string `json:"rootHash"`
 	TreeSize uint64 `json:"treeSize"`
 }
 
-// StatementLine is what one rule makes of the receipts of one right and metering basis.
+// StatementLine rates the receipts of one right and metering basis by one rule.
 type StatementLine struct {
 	Amount        string `json:"amount"`
 	Impressions   string `json:"impressions"`
@@ -84,7 +84,7 @@ type StatementShare struct {
 	CounterpartyID string `json:"counterpartyId"`
 }
 
-// StatementAdjustment is what a rule's minimum adds to its lines, or its cap takes off.
+// StatementAdjustment is the amount that a rule's minimum adds to its lines, or its cap subtracts.
 type StatementAdjustment struct {
 	Amount   string           `json:"amount"`
 	Reason   string           `json:"reason"` // MINIMUM or CAP
@@ -99,14 +99,14 @@ const (
 	AdjustedCap     = "CAP"
 )
 
-// StatementExclusion names receipts: those of ReceiptIDs, or all that a right has rendered in
+// StatementExclusion names receipts: those of ReceiptIDs, or all of a right with
 // From ≤ renderedAt < To.
 type StatementExclusion struct {
 	DisputeID  string   `json:"disputeId"`
 	From       *string  `json:"from"`
 	ReceiptIDs []string `json:"receiptIds"`
 	RightID    *string  `json:"rightId"`
-	// State is HELD while the dispute is open, UPHELD once it was.
+	// State is HELD while the dispute is open, UPHELD once it was upheld.
 	State string  `json:"state"`
 	To    *string `json:"to"`
 }
@@ -134,17 +134,17 @@ type StatementUnrated struct {
 	RightID       string `json:"rightId"`
 }
 
-// Adjust is what the minimum and the cap of a rule make of its lines in a period: amount, empty
-// for nothing, and the rule's shares of it, in their order. It is handed in, and pure, as Rate is.
+// Adjust applies the minimum and the cap of a rule to its lines in a period. It returns the
+// amount, empty for none, and the rule's shares of it, in their order. It must be pure, as Rate.
 type Adjust func(rule SettlementRule, lines []SettlementLine, from, to time.Time) (amount string, shares []string, err error)
 
-// Rating is how statements are computed.
+// Rating computes statements.
 type Rating struct {
 	Rate   Rate
 	Adjust Adjust
 }
 
-// terms are what a statement repeats of a rule.
+// terms are the members of a rule that a statement repeats.
 type terms struct {
 	ID       string `json:"id"`
 	Currency string `json:"currency"`
@@ -158,9 +158,9 @@ type terms struct {
 }
 
 // Settle computes lines, adjustments, payees, unrated, total and held amount of statements about
-// one period: all else has to be there, with the names of payees. receipts are those of the period
-// that are stated, held those that are held out; sums of equal ones will do. ErrAmount says that
-// amounts can't be added up.
+// one period. The caller has set all else, including the names of payees. receipts are those of
+// the period that are stated, held those that are held; equal ones may be summed. It returns
+// ErrAmount if a sum is too large.
 func Settle(by Rating, rules []SettlementRule, receipts, held iter.Seq[Metered], statements ...*Statement) error {
 	parsed := make([]terms, len(rules))
 	for i, r := range rules {
@@ -223,7 +223,7 @@ func (s *Statement) settle(by Rating, rules []terms, r ratedBy) error {
 	for _, l := range r.lines {
 		i, known := slices.BinarySearchFunc(rules, l.RuleID, func(t terms, id string) int { return strings.Compare(t.ID, id) })
 		if !known {
-			return fmt.Errorf("a line of %s, which is no rule", l.RuleID)
+			return fmt.Errorf("a line names the unknown rule %s", l.RuleID)
 		}
 		t := &rules[i]
 		shares, err := s.shares(t, l.Shares, payees)
@@ -276,8 +276,8 @@ func (s *Statement) settle(by Rating, rules []terms, r ratedBy) error {
 	return nil
 }
 
-// shares are the parts of a line that the statement shows: none of a rule in another currency.
-// They are added to what the payees get.
+// shares returns the parts of a line that the statement shows, none for a rule in another
+// currency, and adds them to payees.
 func (s *Statement) shares(t *terms, parts []string, payees sums) (shown []StatementShare, err error) {
 	if t.Currency != s.Currency || len(parts) != len(t.Shares) {
 		return nil, nil
@@ -302,7 +302,7 @@ func (s *Statement) Text() ([]byte, error) { return Canonical(s) }
 func SignStatement(s *Statement, key crypto.Signer) ([]byte, error) {
 	text, err := s.Text()
 	if err == nil {
-		_, err = ParseStatement(text) // what can't be read must not be handed out
+		_, err = ParseStatement(text) // no statement is issued that readers refuse
 	}
 	var pub []byte
 	if err == nil {
@@ -318,8 +318,8 @@ func SignStatement(s *Statement, key crypto.Signer) ([]byte, error) {
 	return slices.Concat(text, []byte("\n"), signatureLine(KeyID(pub), signature), []byte("\n")), nil
 }
 
-// ParseStatement reads the text of a statement, and adds it up. It verifies no signature, and
-// nothing that rests on other files.
+// ParseStatement reads the text of a statement and checks its sums. It verifies no signature,
+// and nothing that depends on other files.
 func ParseStatement(text []byte) (s Statement, err error) {
 	if err = json.Unmarshal(text, &s, json.RejectUnknownMembers(true)); err == nil {
 		var again []byte
@@ -336,20 +336,20 @@ func ParseStatement(text []byte) (s Statement, err error) {
 	return s, nil
 }
 
-// check asks that the statement agrees with itself.
+// check checks that the statement is consistent.
 func (s *Statement) check() error {
 	if s.V != 1 || !s.From.Before(s.To.Time) || checkTenant(s.TenantID) != nil {
-		return errors.New("its version, tenant or period is none")
+		return errors.New("its version, tenant or period is invalid")
 	}
 	payees := sums{}
 	if !slices.IsSortedFunc(s.Lines, func(a, b StatementLine) int {
 		return cmp.Or(strings.Compare(a.RightID, b.RightID), strings.Compare(a.MeteringBasis, b.MeteringBasis), strings.Compare(a.RuleID, b.RuleID))
 	}) {
-		return errors.New("its lines are in another order")
+		return errors.New("its lines are out of order")
 	}
 	for i := 1; i < len(s.Excluded); i++ {
 		if s.Excluded[i].DisputeID <= s.Excluded[i-1].DisputeID {
-			return errors.New("what it leaves out is in another order, or there twice")
+			return errors.New("its exclusions are out of order or listed twice")
 		}
 	}
 	for i, l := range s.Lines {
@@ -381,7 +381,7 @@ func (s *Statement) check() error {
 	return s.checkCorrection()
 }
 
-// addUp adds shares to what payees get. They make up the amount, unless those of others are left out.
+// addUp adds shares to payees. They must add up to amount, unless the statement omits shares of others.
 func (s *Statement) addUp(amount string, shares []StatementShare, payees sums) error {
 	whole, err := parseMicros(amount)
 	if err != nil {

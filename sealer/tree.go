@@ -37,8 +37,6 @@ func (h *Hash) UnmarshalText(text []byte) (err error) {
 // LeafHash is the RFC 6962 leaf hash of an event's text: SHA-256(0x00 ‖ event).
 func LeafHash(event []byte) Hash { return Hash(rfc6962.DefaultHasher.HashLeaf(event)) }
 
-var ranges = compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
-
 // Tree is the state of a tenant's Merkle log: the roots of the perfect subtrees
 // that its leaves fall into, a few dozen hashes for any size. It is not safe
 // for concurrent use.
@@ -82,6 +80,26 @@ func (t *Tree) Append(leaf Hash) {
 	if err := t.nodes.Append(leaf[:], nil); err != nil {
 		panic(err) // only for a range that does not begin at 0
 	}
+}
+
+// AppendNodes adds a leaf hash on the right, and appends to row the hashes of the
+// nodes that it completes, beginning with its own.
+func (t *Tree) AppendNodes(row []byte, leaf Hash) []byte {
+	err := t.nodes.Append(leaf[:], func(_ compact.NodeID, hash []byte) { row = append(row, hash...) })
+	if err != nil {
+		panic(err) // only for a range that does not begin at 0
+	}
+	return row
+}
+
+// Extend appends all leaves up to size, given only the roots of their subtrees: after, as
+// ProveRange returns it.
+func (t *Tree) Extend(size uint64, after []Hash) error {
+	leaves, err := ranges.NewRange(t.Size(), size, bare(after))
+	if err != nil {
+		return err
+	}
+	return t.nodes.AppendRange(leaves, nil)
 }
 
 // Root is the tree's root hash; of the empty tree, SHA-256 of nothing.
@@ -128,72 +146,12 @@ func (t *Tree) Consistency(leaves []Hash) ([]Hash, error) {
 	return list, nil
 }
 
-// VerifyConsistency checks an RFC 6962 consistency proof between two sizes of
-// one log.
-func VerifyConsistency(size1, size2 uint64, root1, root2 Hash, list []Hash) error {
-	return proof.VerifyConsistency(rfc6962.DefaultHasher, size1, size2, bare(list), root1[:], root2[:])
-}
-
-// treeBefore returns the tree of size1 leaves out of a consistency proof to
-// size2: the proof's nodes over old leaves are exactly the old tree's perfect
-// subtrees, except for a size of a power of two, whose only subtree is the root.
-// The proof is proven by this alone: who appends the new leaves and gets the new
-// root has both roots and all that is between them.
-func treeBefore(size1, size2 uint64, root1 Hash, list []Hash) (*Tree, error) {
-	if size1 == 0 {
-		return NewTree(), nil
-	}
-	state := []Hash{root1}
-	if size1&(size1-1) != 0 {
-		need, err := proof.Consistency(size1, size2)
-		if err != nil {
-			return nil, err
-		}
-		if state, err = oldNodes(need, size1, list); err != nil {
-			return nil, err
-		}
-	}
-	t, err := RestoreTree(size1, state)
-	if err != nil {
-		return nil, err
-	}
-	if t.Root() != root1 {
-		return nil, fmt.Errorf("the proof's nodes make another root than that of size %d", size1)
-	}
-	return t, nil
-}
-
-// oldNodes picks the nodes over leaves below size, from left to right.
-func oldNodes(need proof.Nodes, size uint64, list []Hash) ([]Hash, error) {
-	byID := make(map[compact.NodeID]Hash)
-	_, from, to := need.Ephem() // need.IDs[from:to] are one hash of the proof
-	next := 0
-	for i, id := range need.IDs {
-		if next == len(list) {
-			return nil, fmt.Errorf("a proof of %d hashes is too short", len(list))
-		}
-		byID[id] = list[next]
-		if i+1 <= from || i+1 >= to {
-			next++
-		}
-	}
-	var state []Hash
-	for _, id := range compact.RangeNodes(0, size, nil) {
-		h, ok := byID[id]
-		if !ok {
-			return nil, fmt.Errorf("the proof lacks a node over old leaves")
-		}
-		state = append(state, h)
-	}
-	return state, nil
-}
-
 // Node is the root of a perfect subtree of a log: the one with Index, counted from
 // 0 and from the left, among those of 2^Level leaves. Its hash never changes.
 //
-// A log's nodes have one order, in which they come to be: behind each leaf stand
-// the nodes that it completes, from the lowest up. So the hashes of a log can be
-// kept in one row that only grows, and any of them is found by arithmetic.
+// A log's nodes are ordered by when they are complete: each leaf is followed by the nodes that
+// it completes, from the lowest up. So the hashes of a log can be kept in one row that only
+// grows, and the place of each is found by arithmetic.
 type Node struct {
 	Level uint
 	Index uint64
@@ -202,21 +160,11 @@ type Node struct {
 // Last is the leaf that completes the node.
 func (n Node) Last() uint64 { return (n.Index+1)<<n.Level - 1 }
 
-// Place is where the node's hash stands in the row of the log's hashes.
+// Place is the index of the node's hash in the row of the log's hashes.
 func (n Node) Place() uint64 { return NodeCount(n.Last()) + uint64(n.Level) }
 
 // NodeCount is how many hashes the row of a log of size leaves has.
 func NodeCount(size uint64) uint64 { return 2*size - uint64(bits.OnesCount64(size)) }
-
-// AppendNodes adds a leaf hash on the right, and appends to row the hashes of the
-// nodes that it completes, itself the first.
-func (t *Tree) AppendNodes(row []byte, leaf Hash) []byte {
-	err := t.nodes.Append(leaf[:], func(_ compact.NodeID, hash []byte) { row = append(row, hash...) })
-	if err != nil {
-		panic(err) // only for a range that does not begin at 0
-	}
-	return row
-}
 
 // NodeReader returns the hash of a node.
 type NodeReader func(Node) (Hash, error)
@@ -247,7 +195,34 @@ func ProveConsistency(size1, size2 uint64, read NodeReader) ([]Hash, error) {
 	return nil, fmt.Errorf("cannot prove consistency of %d and %d: %w", size1, size2, err)
 }
 
-// Before returns the tree that the pack was built on, out of its consistency proof.
+// ProveRange returns what proves that count leaves, from first on, are in the tree of size
+// leaves: the roots of the perfect subtrees that cover the leaves before and after them, each
+// from left to right.
+func ProveRange(first, count, size uint64, read NodeReader) (before, after []Hash, err error) {
+	if first+count > size {
+		return nil, nil, fmt.Errorf("cannot prove leaves %d to %d of %d", first, first+count, size)
+	}
+	if before, err = readNodes(compact.RangeNodes(0, first, nil), read); err == nil {
+		after, err = readNodes(compact.RangeNodes(first+count, size, nil), read)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot prove leaves %d to %d of %d: %w", first, first+count, size, err)
+	}
+	return before, after, nil
+}
+
+// VerifyInclusion checks the RFC 6962 inclusion proof of a leaf in a tree.
+func VerifyInclusion(index, size uint64, leaf, root Hash, list []Hash) error {
+	return proof.VerifyInclusion(rfc6962.DefaultHasher, index, size, leaf[:], bare(list), root[:])
+}
+
+// VerifyConsistency checks an RFC 6962 consistency proof between two sizes of
+// one log.
+func VerifyConsistency(size1, size2 uint64, root1, root2 Hash, list []Hash) error {
+	return proof.VerifyConsistency(rfc6962.DefaultHasher, size1, size2, bare(list), root1[:], root2[:])
+}
+
+// Before returns the tree that the pack was built on, from its consistency proof.
 func (h *PackHeader) Before() (*Tree, error) {
 	if h.Previous == nil {
 		return NewTree(), nil
@@ -259,7 +234,60 @@ func (h *PackHeader) Before() (*Tree, error) {
 	return t, nil
 }
 
-// gather reads what a proof needs and folds it into the proof's hashes.
+// treeBefore returns the tree of size1 leaves from a consistency proof to size2: the
+// proof's nodes over old leaves are exactly the old tree's perfect subtrees, except for a size
+// of a power of two, whose only subtree is the root. A caller that appends the new leaves and
+// gets the new root has so verified the whole proof.
+func treeBefore(size1, size2 uint64, root1 Hash, list []Hash) (*Tree, error) {
+	if size1 == 0 {
+		return NewTree(), nil
+	}
+	state := []Hash{root1}
+	if size1&(size1-1) != 0 {
+		need, err := proof.Consistency(size1, size2)
+		if err != nil {
+			return nil, err
+		}
+		if state, err = oldNodes(need, size1, list); err != nil {
+			return nil, err
+		}
+	}
+	t, err := RestoreTree(size1, state)
+	if err != nil {
+		return nil, err
+	}
+	if t.Root() != root1 {
+		return nil, fmt.Errorf("the proof's nodes do not make the root of size %d", size1)
+	}
+	return t, nil
+}
+
+// oldNodes picks the nodes over leaves below size, from left to right.
+func oldNodes(need proof.Nodes, size uint64, list []Hash) ([]Hash, error) {
+	byID := make(map[compact.NodeID]Hash)
+	_, from, to := need.Ephem() // need.IDs[from:to] are one hash of the proof
+	next := 0
+	for i, id := range need.IDs {
+		if next == len(list) {
+			return nil, fmt.Errorf("a proof of %d hashes is too short", len(list))
+		}
+		byID[id] = list[next]
+		if i+1 <= from || i+1 >= to {
+			next++
+		}
+	}
+	var state []Hash
+	for _, id := range compact.RangeNodes(0, size, nil) {
+		h, ok := byID[id]
+		if !ok {
+			return nil, fmt.Errorf("the proof lacks a node over old leaves")
+		}
+		state = append(state, h)
+	}
+	return state, nil
+}
+
+// gather reads the nodes of a proof and folds them into the proof's hashes.
 func gather(need proof.Nodes, read NodeReader) ([]Hash, error) {
 	hashes, err := readNodes(need.IDs, read)
 	if err != nil {
@@ -288,7 +316,7 @@ func readNodes(ids []compact.NodeID, read NodeReader) ([]Hash, error) {
 	return hashes, nil
 }
 
-// bare are the hashes as slices; they alias list.
+// bare returns the hashes as slices, which alias list.
 func bare(list []Hash) [][]byte {
 	hashes := make([][]byte, len(list))
 	for i := range list {
@@ -297,33 +325,4 @@ func bare(list []Hash) [][]byte {
 	return hashes
 }
 
-// VerifyInclusion checks the RFC 6962 inclusion proof of a leaf in a tree.
-func VerifyInclusion(index, size uint64, leaf, root Hash, list []Hash) error {
-	return proof.VerifyInclusion(rfc6962.DefaultHasher, index, size, leaf[:], bare(list), root[:])
-}
-
-// ProveRange returns what proves the leaves from first on, count of them, to be in
-// the tree of size leaves: the roots of the perfect subtrees that the leaves before
-// them and behind them fall into, each from left to right.
-func ProveRange(first, count, size uint64, read NodeReader) (before, after []Hash, err error) {
-	if first+count > size {
-		return nil, nil, fmt.Errorf("cannot prove leaves %d to %d of %d", first, first+count, size)
-	}
-	if before, err = readNodes(compact.RangeNodes(0, first, nil), read); err == nil {
-		after, err = readNodes(compact.RangeNodes(first+count, size, nil), read)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot prove leaves %d to %d of %d: %w", first, first+count, size, err)
-	}
-	return before, after, nil
-}
-
-// Extend appends all leaves up to size, of which only the roots of the subtrees are
-// known that they fall into: after, as ProveRange returns it.
-func (t *Tree) Extend(size uint64, after []Hash) error {
-	rest, err := ranges.NewRange(t.Size(), size, bare(after))
-	if err != nil {
-		return err
-	}
-	return t.nodes.AppendRange(rest, nil)
-}
+var ranges = compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}

@@ -29,7 +29,7 @@ import (
 // Bare is the server that the product is measured against: fasthttp, the
 // gateway's own decoder, the receipt's canonical bytes, one Ed25519 signature.
 // With a log it also appends what it answers, and answers when that is durable; a
-// topic's are of as many tenants as the scaled service is measured with, in turn.
+// topic's are of as many tenants as the scaled service is measured with, round robin.
 // It knows no keys, rights, rules or retries.
 type Bare struct {
 	Listen string `required:"" help:"Address that it serves."`

@@ -26,7 +26,7 @@ import (
 // Batched is what a server makes of batches, beside single deliveries and bare signatures.
 type Batched struct {
 	Variant Variant
-	// Rounds are of single deliveries and of batches in turn, Rows of each batch.
+	// Rounds alternate single deliveries and batches; Rows is the size of each batch.
 	Rows, Connections int
 	Single, Batch     Median
 	// Signing is how many Ed25519 signatures all processors make in a second.
@@ -59,7 +59,7 @@ const (
 // batched measures a server's batches.
 func (c *Comparison) batched(ctx context.Context, t *target) (*Batched, error) {
 	b := &Batched{Variant: t.variant, Rows: batchRows, Connections: batchConnections, MemoryRows: memoryRows, MemoryConnections: memoryBatches}
-	if c.quick { // no more than take turns without waiting, and few signatures: other work has the machine
+	if c.quick { // no more than the tenant limit admits without a delay, and few signatures: other work has the machine
 		b.Rows, b.Connections, b.MemoryRows, b.MemoryConnections = 20, 4, 20, 4
 	}
 	fmt.Fprintf(c.Out, "batches of %d rows, (%s)\n", b.Rows, t.variant)
@@ -185,7 +185,7 @@ func (t *target) checkBatch(answer []byte, rows int) error {
 	return t.check(fmt.Appendf(nil, `{"data":{"receipt":%s,"signature":%s}}`, first.Receipt, first.Signature))
 }
 
-// besideBatches measures paced deliveries, without batches and during them, in turns.
+// besideBatches measures paced deliveries, without batches and during them, alternating.
 func (c *Comparison) besideBatches(ctx context.Context, t *target, b *Batched) error {
 	window := besideWindow
 	if c.quick {

@@ -178,12 +178,12 @@ func (c *StackComparison) bareTopic() string { return c.cluster.Topic + "_bare" 
 // register makes the tenants, a few at a time.
 func (c *StackComparison) register(ctx context.Context) ([]*load.Tenant, error) {
 	all, failures := make([]*load.Tenant, stackTenants), make([]error, stackTenants)
-	turns := make(chan struct{}, 4)
+	slots := make(chan struct{}, 4)
 	var making sync.WaitGroup
 	for i := range all {
 		making.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			all[i], failures[i] = load.Register(ctx, c.Exe, c.cluster.Operator(), c.cluster.APIs()[0])
 		})
 	}

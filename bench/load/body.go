@@ -25,7 +25,7 @@ func Bodies(n int, seed uint64, rights map[string]string) ([][]byte, error) {
 	for _, p := range profiles {
 		substrate, ok := gate.ParseSubstrate(p.Substrate)
 		if !ok {
-			return nil, fmt.Errorf("%q is no substrate", p.Substrate)
+			return nil, fmt.Errorf("%q is not a substrate", p.Substrate)
 		}
 		scope, err := json.Marshal(p.Scope)
 		if err != nil {

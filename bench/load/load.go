@@ -35,7 +35,7 @@ type Load struct {
 	// Pause is how long a client waits between two deliveries.
 	Pause time.Duration
 	// Every, if set, is how far apart the deliveries of a client are due, however long it
-	// waited for their answers: one that is late is sent at once. Clients take turns.
+	// waited for their answers: one that is late is sent at once. Clients alternate.
 	Every time.Duration
 	// Again, if set, has one delivery in so many sent once more after a 200, byte for byte and
 	// with the same idempotency key, to the next of Addrs: as a client does that lost the

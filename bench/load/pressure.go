@@ -18,7 +18,7 @@ import (
 // the machine with the server that it measures.
 type Pressure struct {
 	Addr        string
-	Senders     []Sender // connections take turns in being one of them
+	Senders     []Sender // connections use them round robin
 	Connections int
 	Rows        int // of each batch; 0: single deliveries
 	// Answers count from warm after the start on, for the given time, or until one of each

@@ -60,9 +60,9 @@ func TestPressure(t *testing.T) {
 // TestRefusedBatches: those that a server has no room for yet are sent again, and don't count.
 func TestRefusedBatches(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int32
+	var requests atomic.Int32
 	addr := serveHTTP(t, func(ctx *fasthttp.RequestCtx) {
-		switch asked.Add(1) {
+		switch requests.Add(1) {
 		case 1:
 			ctx.SetStatusCode(fasthttp.StatusTooManyRequests)
 		case 2:
@@ -73,8 +73,8 @@ func TestRefusedBatches(t *testing.T) {
 	var callers atomic.Uint32
 	got, err := p.Run(t.Context(), &callers)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, asked.Load(), int32(3))
-	require.EqualValues(t, asked.Load()-2, got.Total)
+	require.GreaterOrEqual(t, requests.Load(), int32(3))
+	require.EqualValues(t, requests.Load()-2, got.Total)
 }
 
 func serveHTTP(t *testing.T, handler fasthttp.RequestHandler) string {

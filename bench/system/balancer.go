@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Balancer passes TCP connections on to its backends in turn, and passes over one
+// Balancer passes TCP connections on to its backends round robin, and skips one
 // that refuses: a plain balancer of layer 4, which knows nothing of HTTP and checks
 // no health. Safe for concurrent use.
 type Balancer struct {

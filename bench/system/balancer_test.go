@@ -27,7 +27,7 @@ func TestBalancerPassesOverABackendThatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, balancer.Close()) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	ask := func() string {
+	do := func() string {
 		resp, err := client.Get("http://" + balancer.Addr())
 		require.NoError(t, err)
 		defer resp.Body.Close()
@@ -35,22 +35,22 @@ func TestBalancerPassesOverABackendThatIsGone(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	heard := map[string]int{}
+	received := map[string]int{}
 	for range 10 {
-		heard[ask()]++
+		received[do()]++
 	}
-	require.Equal(t, map[string]int{"a": 5, "b": 5}, heard)
+	require.Equal(t, map[string]int{"a": 5, "b": 5}, received)
 
 	first.Close()
 	for range 4 {
-		require.Equal(t, "b", ask())
+		require.Equal(t, "b", do())
 	}
 	_, c := named(t, "c")
 	balancer.Set(c)
-	require.Equal(t, "c", ask())
+	require.Equal(t, "c", do())
 }
 
-// TestBalancerHandsOnAHalfClose: a client that has said all may still hear the answer.
+// TestBalancerHandsOnAHalfClose: a client that has closed its side still gets the response.
 func TestBalancerHandsOnAHalfClose(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -61,8 +61,8 @@ func TestBalancerHandsOnAHalfClose(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		heard, _ := io.ReadAll(conn)
-		_, _ = conn.Write(append([]byte("heard "), heard...))
+		received, _ := io.ReadAll(conn)
+		_, _ = conn.Write(append([]byte("heard "), received...))
 	}()
 	balancer, err := NewBalancer(ln.Addr().String())
 	require.NoError(t, err)

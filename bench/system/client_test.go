@@ -9,18 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWarehouseIsWaitedFor: an operation that needs it is asked again until it has caught
+// TestWarehouseIsWaitedFor: an operation that needs it is sent again until it has caught
 // up, and no other refusal is.
 func TestWarehouseIsWaitedFor(t *testing.T) {
-	asked := 0
+	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked++
+		requests++
 		reason := "LOG_UNAVAILABLE"
 		switch {
-		case asked == 3:
+		case requests == 3:
 			_, _ = io.WriteString(w, `{"ok":true,"data":{"n":7}}`)
 			return
-		case asked < 3:
+		case requests < 3:
 			reason = "WAREHOUSE_BEHIND"
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -31,7 +31,7 @@ func TestWarehouseIsWaitedFor(t *testing.T) {
 	var got struct{ N int }
 	require.NoError(t, client.Do(t.Context(), "POST", "/", map[string]any{}, &got))
 	require.Equal(t, 7, got.N)
-	require.Equal(t, 3, asked)
+	require.Equal(t, 3, requests)
 	require.ErrorContains(t, client.Do(t.Context(), "POST", "/", nil, nil), "LOG_UNAVAILABLE")
-	require.Equal(t, 4, asked)
+	require.Equal(t, 4, requests)
 }

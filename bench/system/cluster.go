@@ -36,7 +36,7 @@ type Engines struct {
 type Certificates struct {
 	// Cert and Key are what each listener shows: good for 127.0.0.1.
 	Cert, Key string
-	// CA is whom the parts trust as each other, and we as them.
+	// CA is the authority that the parts and their clients trust.
 	CA string
 }
 

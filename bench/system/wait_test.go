@@ -9,12 +9,12 @@ import (
 
 func TestUntilEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	asked := 0
+	requests := 0
 	require.ErrorIs(t, Until(ctx, func() (bool, error) {
-		if asked++; asked == 2 {
+		if requests++; requests == 2 {
 			cancel()
 		}
 		return false, nil
 	}), context.Canceled)
-	require.Equal(t, 2, asked)
+	require.Equal(t, 2, requests)
 }

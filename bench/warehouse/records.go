@@ -18,7 +18,7 @@ import (
 
 // author writes the records of a log as nodes do: event, witness, private part and its
 // commitment, 1.5 KB together. Only what an Ed25519 signature would be is noise, as a
-// warehouse checks none. Tenants take turns, and a thousand records come in a second. Two
+// warehouse checks none. Tenants alternate, and a thousand records come in a second. Two
 // authors of the same start and tenants write the same.
 type author struct {
 	random  *rand.ChaCha8

@@ -66,7 +66,7 @@ type way struct {
 	prepare func(context.Context, []pipeline.Batch) ([]func(context.Context) error, error)
 }
 
-// ways are those of one warehouse and one size of a group, which take turns.
+// ways are those of one warehouse and one size of a group, which alternate.
 type ways struct {
 	warehouse string
 	group     int
@@ -116,7 +116,7 @@ func (c *RowCost) Run(ctx context.Context) (_ *RowCosts, err error) {
 	return report, nil
 }
 
-// compare lets the ways of one warehouse take turns.
+// compare alternates the ways of one warehouse.
 func (c *RowCost) compare(ctx context.Context, report *RowCosts, group int, begin time.Time,
 	open func(context.Context, *RowCosts, int) (*ways, error)) (err error) {
 	w, err := open(ctx, report, group)

@@ -83,7 +83,7 @@ func (f *sqliteFiles) file(name string) string {
 	return filepath.Join(f.dir, strings.NewReplacer(" ", "_", ",", "").Replace(name)+".db")
 }
 
-// openFile opens a file with what the product asks for when it writes.
+// openFile opens a file with the pragmas that the product writes with.
 func openFile(path string) (*sql.DB, error) {
 	dsn := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{"_txlock": {"immediate"}, "_pragma": {
 		"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "wal_autocheckpoint(8000)", "journal_size_limit(67108864)", "cache_size(-65536)",

@@ -26,7 +26,7 @@ type Settlement struct {
 	Out    io.Writer
 	// Rows in all; a tenth of them are the month's.
 	Rows int
-	// Rounds is how often each is measured, in turns.
+	// Rounds is how often each is measured, alternating.
 	Rounds int
 	// Keep is a database that is made, or was before, and stays; empty: one that is dropped.
 	Keep string
@@ -225,7 +225,7 @@ func (s *Settlement) age(ctx context.Context) error {
 	return nil
 }
 
-// compare measures in turns.
+// compare measures both, alternating.
 func (s *Settlement) compare(ctx context.Context) error {
 	if err := resetPeak(); err != nil {
 		return err

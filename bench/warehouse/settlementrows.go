@@ -31,7 +31,7 @@ type generated struct {
 
 const (
 	months = 4
-	inTurn = 10        // rows after which tenants take turns again
+	inTurn = 10        // rows of a tenant before those of the next
 	atOnce = 2_500_000 // rows of an insert
 )
 
@@ -117,11 +117,11 @@ func (g *generated) with(first, last int) string {
 		begins = append(begins, fmt.Sprint(month(m).UnixMilli()))
 		lasts = append(lasts, fmt.Sprint(month(m+1).Sub(month(m)).Milliseconds()))
 	}
-	turns := (last - first) / inTurn
+	cycles := (last - first) / inTurn
 	return fmt.Sprintf(`WITH [%s] AS begins, [%s] AS lasts, number - %d AS k, if(k < %[4]d, 0, intDiv(k - %[4]d, %[5]d) + 1) AS tenant,
 		toUInt64(if(tenant = 0, %[3]d + intDiv(k, 4) * %[6]d + k %% 4, %[3]d + intDiv((k - %[4]d) %% %[5]d, 2) * %[6]d + 2 + 2 * tenant + k %% 2)) AS n,
 		cityHash64(n) AS h, cityHash64(h) AS g, h %% %[7]d AS of_right, %[8]s, `,
-		strings.Join(begins, ", "), strings.Join(lasts, ", "), first, 4*turns, 2*turns, inTurn, rightsOfEach, g.came("n", "came", perMonth))
+		strings.Join(begins, ", "), strings.Join(lasts, ", "), first, 4*cycles, 2*cycles, inTurn, rightsOfEach, g.came("n", "came", perMonth))
 }
 
 // came is the moment of a row, in milliseconds.
@@ -175,7 +175,7 @@ func (g *generated) events(first, last int, chosen string) string {
 		fmt.Sprintf(" SETTINGS max_block_size = %d, min_insert_block_size_rows = %[1]d, min_insert_block_size_bytes = 0, max_insert_threads = 1", atOnce)
 }
 
-// duplicates inserts what says that some of the rows are, of the tenant's row one turn before.
+// duplicates inserts what says that some of the rows are, of the tenant's row one cycle before.
 func (g *generated) duplicates(first, last int) string {
 	return `INSERT INTO duplicates (tenant_id, event_id, generation, log_partition, position, first_event_id, first_generation, first_position) ` +
 		g.with(first, last) + fmt.Sprintf("n - %d AS of, ", inTurn) + g.came("of", "first_came", g.rows/months) + `

@@ -34,8 +34,8 @@ type Challenge struct {
 	TenantID        string        `json:"-" db:"tenant_id"`
 	RightID         string        `json:"rightId" db:"right_id" doc:"The right that is challenged."`
 	ChallengerOrgID string        `json:"challengerOrgId" db:"challenger_org_id" doc:"The organisation that challenges it."`
-	Reason          string        `json:"reason" db:"reason" doc:"What the challenger says."`
-	Resolution      *string       `json:"resolution" db:"resolution,moves" doc:"What was said when it was resolved or withdrawn."`
+	Reason          string        `json:"reason" db:"reason" doc:"The challenger's reason."`
+	Resolution      *string       `json:"resolution" db:"resolution,moves" doc:"The text given when it was resolved or withdrawn."`
 	State           State         `json:"state" db:"state,moves" enum:"OPEN,UPHELD,OVERTURNED,WITHDRAWN"`
 	CreatedAt       store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt       store.Instant `json:"updatedAt" db:"updated_at,moves"`

@@ -46,12 +46,12 @@ func TestTransitions(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	asked := Challenge{RightID: "rgh_a", ChallengerOrgID: "org_c", Reason: "ours"}
-	made, err := open(asked, api.RightActive, now)
+	requested := Challenge{RightID: "rgh_a", ChallengerOrgID: "org_c", Reason: "ours"}
+	made, err := open(requested, api.RightActive, now)
 	require.NoError(t, err)
 	require.Equal(t, Challenge{RightID: "rgh_a", ChallengerOrgID: "org_c", Reason: "ours", State: Open, CreatedAt: now, UpdatedAt: now}, made)
 	for _, state := range []api.RightState{api.RightSuspended, api.RightRevoked} {
-		_, err := open(asked, state, now)
+		_, err := open(requested, state, now)
 		require.Equal(t, api.StateConflict, api.From(err).Code)
 		require.Contains(t, err.Error(), string(state))
 	}

@@ -27,9 +27,9 @@ func (s *Service) Routes(a route.API) {
 		Summary: "Withdraw a challenge, for its challenger"}, s.postWithdraw)
 }
 
-// The answers about challenges.
+// The responses about challenges.
 type (
-	// ChallengeData is the answer about one challenge.
+	// ChallengeData is the response about one challenge.
 	ChallengeData struct {
 		Challenge Challenge `json:"challenge"`
 	}
@@ -38,7 +38,7 @@ type (
 		Challenges []Challenge `json:"challenges"`
 		NextCursor *string     `json:"nextCursor"`
 	}
-	// ResolvedChallenge is the answer to a resolution: in force here at once; propagation says at
+	// ResolvedChallenge is the response to a resolution: in force here at once; propagation says at
 	// which nodes.
 	ResolvedChallenge struct {
 		Challenge   Challenge        `json:"challenge"`
@@ -51,15 +51,15 @@ type (
 type NewChallenge struct {
 	RightID         string      `json:"rightId" minLength:"1" maxLength:"64" doc:"The right to challenge."`
 	ChallengerOrgID route.OrgID `json:"challengerOrgId" doc:"The organisation that challenges it."`
-	Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log permanently: no place for personal data."`
 }
 
 type openInput struct{ Body NewChallenge }
 
 func (s *Service) post(ctx context.Context, in *openInput) (ChallengeData, error) {
-	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	caller, requested := auth.PrincipalFrom(ctx), in.Body
 	made, err := s.open(ctx, Challenge{
-		TenantID: caller.TenantID, RightID: asked.RightID, ChallengerOrgID: string(asked.ChallengerOrgID), Reason: asked.Reason,
+		TenantID: caller.TenantID, RightID: requested.RightID, ChallengerOrgID: string(requested.ChallengerOrgID), Reason: requested.Reason,
 	}, caller.OrgID, store.ByKey(caller.ID))
 	return ChallengeData{made}, err
 }
@@ -89,10 +89,10 @@ func (s *Service) get(ctx context.Context, in *struct {
 	return ChallengeData{*c}, nil
 }
 
-// ChallengeResolution says how a challenge ends.
+// ChallengeResolution is the body of a request to resolve a challenge.
 type ChallengeResolution struct {
 	Upheld     bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
-	Resolution *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Resolution *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log permanently: no place for personal data."`
 }
 
 type resolveInput struct {
@@ -120,9 +120,9 @@ func (s *Service) postResolve(ctx context.Context, in *resolveInput) (ResolvedCh
 	return ResolvedChallenge{closed, of, s.nodes.Await(ctx, of.Revision)}, nil
 }
 
-// ChallengeWithdrawal says why a challenge ends.
+// ChallengeWithdrawal is the body of a request to withdraw a challenge.
 type ChallengeWithdrawal struct {
-	Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Becomes the resolution. Kept in the audit log for good: no place for personal data."`
+	Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Becomes the resolution. Kept in the audit log permanently: no place for personal data."`
 }
 
 type withdrawInput struct {

@@ -12,9 +12,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// TestSequences plays random operations on a right's challenges that no database holds, and
-// foresees each by a model: the states alone. The right's own state is taken as its service
-// has it: it can be revoked in every state.
+// TestSequences applies random operations to a right's challenges in memory, and compares them with a
+// model of their states. The right can be revoked in every state.
 func TestSequences(t *testing.T) {
 	rapidtest.Check(t, 2_000, 100_000, func(t *rapid.T) {
 		var opened []Challenge

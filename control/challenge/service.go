@@ -34,14 +34,14 @@ const prefix api.Prefix = "chg_"
 
 // open writes a new challenge, with the requested fields filled in. tenantOrgID is the tenant's
 // organisation, which asserts that the challenger challenges.
-func (s *Service) open(ctx context.Context, asked Challenge, tenantOrgID string, by sealer.Ref) (made Challenge, err error) {
+func (s *Service) open(ctx context.Context, requested Challenge, tenantOrgID string, by sealer.Ref) (made Challenge, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		of, err := right.Find(ctx, tx, asked.TenantID, asked.RightID)
+		of, err := right.Find(ctx, tx, requested.TenantID, requested.RightID)
 		if err != nil {
 			return err
 		}
 		now := store.At(tx.Now())
-		if made, err = open(asked, of.State, now); err != nil {
+		if made, err = open(requested, of.State, now); err != nil {
 			return err
 		}
 		made.ID = api.NewID(prefix, now.Time)

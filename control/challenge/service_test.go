@@ -48,7 +48,7 @@ func (s *Service) do(ctx context.Context, id string, a Action) (Challenge, right
 	return s.close(ctx, closing{tenantID: tenantID, id: id, action: a, resolution: new("why"), tenantOrgID: "org_a", by: byKey})
 }
 
-func (s *Service) told(t *testing.T) (list []string) {
+func (s *Service) logged(t *testing.T) (list []string) {
 	t.Helper()
 	for _, e := range roomtest.Events(t, s.db) {
 		var data struct{ ActingOrgID, AssertedBy string }
@@ -81,7 +81,7 @@ func TestUpholdRevokesInOneChange(t *testing.T) {
 	require.Equal(t, closed.Revision, of.Revision, "one change")
 	snapshot, err := store.Newest(t.Context(), r.db, api.Rights, rightID)
 	require.NoError(t, err)
-	require.Equal(t, api.RightRevoked, snapshot.State, "nodes are told")
+	require.Equal(t, api.RightRevoked, snapshot.State, "nodes get the new state")
 
 	// The right is revoked already: it stays as it was, without another event.
 	_, again, err := r.do(t.Context(), third.ID, Uphold)
@@ -97,7 +97,7 @@ func TestUpholdRevokesInOneChange(t *testing.T) {
 		"challenge.opened " + first.ID + " org_c", "challenge.opened " + second.ID + " org_c", "challenge.opened " + third.ID + " org_c",
 		"challenge.overturned " + first.ID + " org_a", "challenge.upheld " + second.ID + " org_a", "right.revoked " + rightID + " ",
 		"challenge.upheld " + third.ID + " org_a",
-	}, r.told(t))
+	}, r.logged(t))
 }
 
 // TestOneOfManyResolutionsWins has callers resolve and withdraw one challenge at once,
@@ -128,7 +128,7 @@ func TestOneOfManyResolutionsWins(t *testing.T) {
 	of, err := right.Find(t.Context(), services[0].db.Read(), tenantID, rightID)
 	require.NoError(t, err)
 	require.Equal(t, closed.State == Upheld, of.State == api.RightRevoked)
-	require.Len(t, services[0].told(t), map[bool]int{true: 3, false: 2}[closed.State == Upheld])
+	require.Len(t, services[0].logged(t), map[bool]int{true: 3, false: 2}[closed.State == Upheld])
 }
 
 // TestStaleRecordLoses is the race that changes which run one at a time hide.
@@ -171,7 +171,7 @@ func TestLists(t *testing.T) {
 	require.EqualValues(t, 3, n)
 }
 
-// TestReplay brings an older database to what the log says became of its challenges.
+// TestReplay brings the challenges of an older database to the log's state.
 func TestReplay(t *testing.T) {
 	r := newService(t, t.TempDir())
 	replay := func(e sealer.Event) (changed bool) {

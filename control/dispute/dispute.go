@@ -1,33 +1,32 @@
-// Package dispute owns disputes: what an organisation says against deliveries that were
-// receipted, before they are paid for.
+// Package dispute owns disputes: objections of an organisation to deliveries that have receipts,
+// raised before they are paid for.
 //
-// A dispute is about receipts, up to 1,000, or about a right and a window of renderedAt, which
-// takes in every delivery on that right that was shown then, also one that arrives later; none on
-// rights that are derived from it. Receipts must be in the warehouse when the dispute is opened:
-// one that is not loaded yet is refused as unknown, and its caller tries again. The right may be
-// in any state.
+// A dispute is about up to 1,000 receipts, or about a right and a window of renderedAt. The window
+// covers every delivery on that right that was rendered in it, late ones included, but no delivery
+// on derived rights. Receipts must be in the warehouse when the dispute is opened: a receipt that is
+// not loaded yet is refused as unknown, and the caller retries. The right may be in any state.
 //
-// It moves along the table of transitions below, each move being one change: record, revision
-// and audit event, or nothing. It is resolved from any state but RESOLVED, which is final. A
-// caller who loses a race gets STATE_CONFLICT. Evidence is given with the opening and with the
-// response; it is not changed later.
+// A dispute moves along the table of transitions below. Each move is one change of record, revision
+// and audit event. It can be resolved from any state but RESOLVED, which is final. A caller that
+// loses a race gets STATE_CONFLICT. Evidence is submitted when the dispute is opened and with a
+// response; it never changes later.
 //
-// What a dispute is about is held out of settlement while it is unresolved, and for good once
-// it is UPHELD (Holding). Two disputes may be about one receipt: Parts counts it once. The
-// receipts, their events and their proofs stay as they are.
+// Settlement leaves out disputed deliveries while the dispute is unresolved, and permanently once it
+// is UPHELD (Holding). If two disputes are about one receipt, Parts counts it once. Receipts, their
+// events and their proofs are not changed.
 //
-// A tenant has 1,000 unresolved disputes at most: each statement reads all of them at once, into
-// memory, so a caller that opens disputes in a loop must not make every statement slower.
+// A tenant has at most 1,000 unresolved disputes: each statement reads all of them into memory, so
+// a caller that opens disputes in a loop must not slow down every statement.
 //
-// All sides live in one tenant, and a key of the tenant may act for any: the event names who
-// raised a dispute or answered it as actingOrgId, and otherwise the tenant's organisation. That
-// is as asserted, and assertedBy names who asserts it: always the tenant's organisation.
+// All organisations are in one tenant, and a key of the tenant may act for any. The event names, as
+// actingOrgId, the organisation that raised the dispute or responded to it; for other moves the
+// tenant's organisation. This is asserted by the tenant's organisation, which assertedBy names.
 //
-// Replay brings the disputes of a restored older database to the state that the log has. One of them
-// may be about a right that the database does not have any more.
+// In a database restored from an older copy, Replay brings the disputes to the log's state. Such a
+// dispute may name a right that the database lacks.
 //
-// reason, resolution and evidence are the caller's texts and part of events that are never
-// erased: they are no place for personal data, and the API says so.
+// reason, resolution and evidence are the caller's texts and part of events that are never erased,
+// so they must hold no personal data; the API says so.
 package dispute
 
 import (
@@ -44,34 +43,34 @@ import (
 // Dispute is the record of a dispute.
 type Dispute struct {
 	DisputeSummary `db:"*"`
-	Evidence       []Evidence `json:"evidence" db:"evidence,moves" doc:"What was put forward, oldest first."`
+	Evidence       []Evidence `json:"evidence" db:"evidence,moves" doc:"The submitted evidence, oldest first."`
 }
 
-// DisputeSummary is the record without its evidence: with it a page of a list would be too long.
+// DisputeSummary is the record without its evidence, which would make a page of a list too long.
 type DisputeSummary struct {
 	ID            string        `json:"id" db:"dispute_id"`
 	TenantID      string        `json:"-" db:"tenant_id"`
-	ReceiptIDs    []string      `json:"receiptIds" db:"receipt_ids" doc:"The receipts that are disputed; empty where it is about a right and a window."`
-	RightID       *string       `json:"rightId" db:"right_id" doc:"The right whose deliveries are disputed; null where it is about receipts."`
-	Window        Window        `json:"window" db:"*" doc:"When they were shown; null where it is about receipts."`
-	RaisedByOrgID string        `json:"raisedByOrgId" db:"raised_by_org_id" doc:"The organisation that disputes them."`
-	Reason        string        `json:"reason" db:"reason" doc:"What it says."`
-	Outcome       *Outcome      `json:"outcome" db:"outcome,moves" enum:"UPHELD,REJECTED" nullable:"true" doc:"How it was resolved; null until it is. UPHELD excludes the deliveries from settlement for good."`
-	Resolution    *string       `json:"resolution" db:"resolution,moves" doc:"What was said when it was resolved."`
+	ReceiptIDs    []string      `json:"receiptIds" db:"receipt_ids" doc:"The disputed receipts; empty if the dispute is about a right and a window."`
+	RightID       *string       `json:"rightId" db:"right_id" doc:"The right whose deliveries are disputed; null if the dispute is about receipts."`
+	Window        Window        `json:"window" db:"*" doc:"When the deliveries were rendered; null if the dispute is about receipts."`
+	RaisedByOrgID string        `json:"raisedByOrgId" db:"raised_by_org_id" doc:"The organisation that raised the dispute."`
+	Reason        string        `json:"reason" db:"reason" doc:"The reason that it gave."`
+	Outcome       *Outcome      `json:"outcome" db:"outcome,moves" enum:"UPHELD,REJECTED" nullable:"true" doc:"How it was resolved; null until it is. UPHELD excludes the deliveries from settlement permanently."`
+	Resolution    *string       `json:"resolution" db:"resolution,moves" doc:"The text given with the resolution."`
 	State         State         `json:"state" db:"state,moves" enum:"OPEN,INVESTIGATING,RESPONDED,RESOLVED"`
 	CreatedAt     store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt     store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision      int64         `json:"revision" db:"revision,moves"`
 }
 
-// Window is a stretch of renderedAt. The zero Window is none: null in JSON.
+// Window is an interval of renderedAt. The zero Window means none, and is null in JSON.
 type Window struct {
 	_    struct{}      `nullable:"true"`
-	From store.Instant `json:"from" db:"window_from" doc:"At or after it."`
-	To   store.Instant `json:"to" db:"window_to" doc:"Before it."`
+	From store.Instant `json:"from" db:"window_from" doc:"Start of the window."`
+	To   store.Instant `json:"to" db:"window_to" doc:"End of the window, exclusive."`
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (Window) SchemaName() string { return "DisputeWindow" }
 
 // MarshalJSON writes the window, or null.
@@ -83,18 +82,18 @@ func (w Window) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(w))
 }
 
-// Evidence is one thing that was put forward.
+// Evidence is one piece of submitted evidence.
 type Evidence struct {
-	At         store.Instant `json:"at" doc:"When it was put forward."`
-	ByOrgID    string        `json:"byOrgId" doc:"The organisation that did."`
-	Text       string        `json:"text" doc:"What it says."`
+	At         store.Instant `json:"at" doc:"When it was submitted."`
+	ByOrgID    string        `json:"byOrgId" doc:"The organisation that submitted it."`
+	Text       string        `json:"text" doc:"The evidence."`
 	References []string      `json:"references" doc:"Where to find more."`
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (Evidence) SchemaName() string { return "DisputeEvidence" }
 
-// State is how far a dispute is.
+// State is the state of a dispute.
 type State string
 
 // The states.
@@ -105,7 +104,7 @@ const (
 	Resolved      State = "RESOLVED"
 )
 
-// Outcome is how a dispute was resolved.
+// Outcome is the outcome of a resolved dispute.
 type Outcome string
 
 // The outcomes.
@@ -114,7 +113,7 @@ const (
 	Rejected Outcome = "REJECTED"
 )
 
-// Action moves a dispute on.
+// Action moves a dispute from state to state.
 type Action string
 
 // The actions.
@@ -124,7 +123,7 @@ const (
 	Resolve     Action = "resolve"
 )
 
-// transitions are all that there are.
+// transitions lists every move. Any other is refused.
 var transitions = store.Steps[Action, State]{
 	Investigate: {From: store.From(Open), To: Investigating, Event: "dispute.investigation_started"},
 	Respond:     {From: store.From(Investigating), To: Responded, Event: "dispute.responded"},
@@ -137,14 +136,14 @@ const (
 	maxWindow   = 400 * 24 * time.Hour
 	// maxEvidence and maxReferences bound lists; maxText and maxReference texts, in bytes.
 	maxEvidence, maxReferences, maxText, maxReference = 20, 20, 4096, 256
-	// maxWritten bounds all evidence as it is written, so that the event of a text of control
-	// characters, each of which is six bytes there, is not too long for the log.
+	// maxWritten bounds a dispute's evidence as JSON, in which a control character has six bytes: so
+	// its event fits in the log.
 	maxWritten = 256 << 10
 	// maxUnresolved bounds the unresolved disputes of a tenant.
 	maxUnresolved = 1000
 )
 
-// open settles a new dispute, of which the caller has filled in what was asked for.
+// open completes and checks a new dispute. The caller has set the requested fields.
 func open(d Dispute, now store.Instant) (Dispute, error) {
 	if err := d.checkSubject(); err != nil {
 		return Dispute{}, err
@@ -153,12 +152,12 @@ func open(d Dispute, now store.Instant) (Dispute, error) {
 	return d, nil
 }
 
-// checkSubject says what is wrong with what the dispute is about.
+// checkSubject checks receipts, right and window.
 func (d *Dispute) checkSubject() error {
 	byRight, windowed := d.RightID != nil, d.Window != Window{}
 	switch {
 	case len(d.ReceiptIDs) > 0 && (byRight || windowed):
-		return api.InvalidField("receiptIds", "excludes rightId and window: a dispute is about either")
+		return api.InvalidField("receiptIds", "can't be combined with rightId and window")
 	case len(d.ReceiptIDs) > maxReceipts:
 		return api.InvalidField("receiptIds", fmt.Sprintf("has more than %d receipts: dispute a right and a window, or open several disputes", maxReceipts))
 	case len(d.ReceiptIDs) > 0:
@@ -171,7 +170,7 @@ func (d *Dispute) checkSubject() error {
 		}
 		return nil
 	case !byRight && !windowed:
-		return api.InvalidField("receiptIds", "is required, or rightId with window")
+		return api.InvalidField("receiptIds", "is required, unless rightId and window are given")
 	case !byRight:
 		return api.InvalidField("rightId", "is required with window")
 	case d.Window.From.IsZero() || d.Window.To.IsZero():
@@ -184,7 +183,7 @@ func (d *Dispute) checkSubject() error {
 	return nil
 }
 
-// append adds evidence to what there is, which is left as it is.
+// append adds evidence. The existing evidence is not changed.
 func (d *Dispute) append(more []Evidence) error {
 	var faults []api.ValidationError
 	fault := func(message, field string, at ...any) {
@@ -192,14 +191,14 @@ func (d *Dispute) append(more []Evidence) error {
 	}
 	for i, e := range more {
 		if len(e.Text) > maxText {
-			fault(fmt.Sprintf("must be of at most %d bytes", maxText), "evidence[%d].text", i)
+			fault(fmt.Sprintf("must have at most %d bytes", maxText), "evidence[%d].text", i)
 		}
 		if len(e.References) > maxReferences {
 			fault(fmt.Sprintf("must have at most %d references", maxReferences), "evidence[%d].references", i)
 		}
 		for n, reference := range e.References {
 			if !isReference(reference) {
-				fault(fmt.Sprintf("must be of 1 to %d bytes without control characters", maxReference), "evidence[%d].references[%d]", i, n)
+				fault(fmt.Sprintf("must have 1 to %d bytes without control characters", maxReference), "evidence[%d].references[%d]", i, n)
 			}
 		}
 	}
@@ -208,14 +207,14 @@ func (d *Dispute) append(more []Evidence) error {
 	}
 	all := append(append([]Evidence{}, d.Evidence...), more...)
 	if len(all) > maxEvidence {
-		return api.InvalidField("evidence", fmt.Sprintf("a dispute has at most %d, and this one has %d", maxEvidence, len(d.Evidence)))
+		return api.InvalidField("evidence", fmt.Sprintf("a dispute has at most %d pieces of evidence, and this one has %d", maxEvidence, len(d.Evidence)))
 	}
 	written, err := sealer.Canonical(all)
 	if err != nil {
 		return err
 	}
 	if len(written) > maxWritten {
-		return api.InvalidField("evidence", fmt.Sprintf("all of a dispute's must be of at most %d bytes as JSON: refer to what is longer", maxWritten))
+		return api.InvalidField("evidence", fmt.Sprintf("all evidence of a dispute must have at most %d bytes as JSON: refer to longer documents instead", maxWritten))
 	}
 	d.Evidence = all
 	return nil

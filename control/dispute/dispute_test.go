@@ -16,7 +16,7 @@ var now = store.At(time.Date(2026, 11, 23, 4, 0, 0, 0, time.UTC))
 
 func at(day int) store.Instant { return store.At(now.AddDate(0, 0, day)) }
 
-// TestTransitions is the whole table.
+// TestTransitions repeats the whole table.
 func TestTransitions(t *testing.T) {
 	want := map[string]State{
 		"investigate OPEN":      Investigating,
@@ -77,12 +77,12 @@ func TestOpen(t *testing.T) {
 		{"a long window", nil, new("rgh_a"), Window{From: at(0), To: store.At(at(400).Add(time.Millisecond))}, "window.to"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asked := Dispute{DisputeSummary: DisputeSummary{ReceiptIDs: c.ids, RightID: c.rightID, Window: c.window, Reason: "why"}}
-			made, err := open(asked, now)
+			requested := Dispute{DisputeSummary: DisputeSummary{ReceiptIDs: c.ids, RightID: c.rightID, Window: c.window, Reason: "why"}}
+			made, err := open(requested, now)
 			if c.field == "" {
 				require.NoError(t, err)
-				asked.State, asked.CreatedAt, asked.UpdatedAt = Open, now, now
-				require.Equal(t, asked, made)
+				requested.State, requested.CreatedAt, requested.UpdatedAt = Open, now, now
+				require.Equal(t, requested, made)
 				return
 			}
 			require.Equal(t, api.ValidationFailed, api.From(err).Code)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Exclusion is what one dispute keeps out of settlement: receipts, or the deliveries of a right
-// in a window.
+// Exclusion is what one dispute excludes from settlement: receipts, or the deliveries on a right in
+// a window.
 type Exclusion struct {
 	ID         string
 	State      State
@@ -17,7 +17,7 @@ type Exclusion struct {
 	Window     Window
 }
 
-// exclusion is what the dispute keeps out of settlement, unless it was rejected.
+// exclusion returns what the dispute excludes from settlement, unless it was rejected.
 func (d *DisputeSummary) exclusion() Exclusion {
 	x := Exclusion{ID: d.ID, State: d.State, ReceiptIDs: d.ReceiptIDs, Window: d.Window}
 	if d.Outcome != nil {
@@ -29,21 +29,22 @@ func (d *DisputeSummary) exclusion() Exclusion {
 	return x
 }
 
-// excludes says whether it keeps anything out.
+// excludes reports whether it excludes anything.
 func (x *Exclusion) excludes() bool { return x.Held() || x.Outcome == Upheld }
 
-// Held says whether it may still end without excluding anything.
+// Held reports whether the dispute is unresolved, so the exclusion may still end.
 func (x *Exclusion) Held() bool { return x.State != Resolved }
 
-// Excluded are the exclusions of a tenant. Several may be about the same deliveries.
+// Excluded are the exclusions of a tenant. Several may cover the same deliveries.
 type Excluded []Exclusion
 
-// Parts are what exclusions cover together. A receipt by its id may also be one of a right in a
-// window, which only its delivery shows: Has.
+// Parts is the union of exclusions. A receipt in ReceiptIDs may also be in a window, which only its
+// delivery shows (Has).
 type Parts struct {
-	// Windows are disjoint, don't touch, and stand in the order of time, by the id of the right.
+	// Windows maps a right's id to its windows, which are disjoint, don't touch, and are sorted by
+	// time.
 	Windows map[string][]Window
-	// ReceiptIDs are in ascending order, each there once.
+	// ReceiptIDs are sorted and unique.
 	ReceiptIDs []string
 }
 
@@ -64,7 +65,7 @@ func (all Excluded) Parts() Parts {
 	return p
 }
 
-// merge makes one window of those that overlap or touch.
+// merge joins windows that overlap or touch.
 func merge(windows []Window) []Window {
 	slices.SortFunc(windows, func(a, b Window) int { return a.From.Compare(b.From.Time) })
 	merged := windows[:1]
@@ -80,7 +81,7 @@ func merge(windows []Window) []Window {
 	return merged
 }
 
-// Has says whether a delivery is excluded.
+// Has reports whether a delivery is excluded.
 func (p *Parts) Has(receiptID, rightID string, renderedAt time.Time) bool {
 	if _, named := slices.BinarySearchFunc(p.ReceiptIDs, receiptID, strings.Compare); named {
 		return true

@@ -11,7 +11,7 @@ import (
 	"muniment/control/rapidtest"
 )
 
-// TestParts: what several disputes are about is there once.
+// TestParts: deliveries that several disputes cover appear once.
 func TestParts(t *testing.T) {
 	all := Excluded{
 		{ID: "dsp_1", ReceiptIDs: []string{"rcp_b", "rcp_a"}},
@@ -37,8 +37,8 @@ func TestParts(t *testing.T) {
 	require.False(t, none.Has("rcp_a", "rgh_a", at(1).Time))
 }
 
-// TestPartsAgainstAModel: a delivery is excluded if any dispute is about it, and the parts are
-// as few as can be.
+// TestPartsAgainstAModel: a delivery is excluded if any dispute covers it, and there are as few parts
+// as possible.
 func TestPartsAgainstAModel(t *testing.T) {
 	receipts, rights := []string{"rcp_a", "rcp_b", "rcp_c", "rcp_d"}, []string{"rgh_a", "rgh_b"}
 	const days = 12

@@ -11,14 +11,14 @@ import (
 	"muniment/gateway/auth"
 )
 
-// TestHeldAmount: a dispute is priced while it is unresolved and once it is upheld, and comes to
-// nothing once it is rejected. Each of two about one receipt is priced by itself.
+// TestHeldAmount: a dispute has an amount while it is unresolved and once it is upheld, and none once
+// it is rejected. Two disputes about one receipt both have its amount.
 func TestHeldAmount(t *testing.T) {
 	r := newService(t, t.TempDir())
-	var asked []Exclusion
+	var requested []Exclusion
 	r.heldAmount = func(_ context.Context, of string, x *Exclusion) ([]Amount, error) {
 		require.Equal(t, tenantID, of)
-		asked = append(asked, *x)
+		requested = append(requested, *x)
 		return []Amount{{"EUR", "7"}}, nil
 	}
 	ids := r.loaded().receipts(2)
@@ -33,7 +33,7 @@ func TestHeldAmount(t *testing.T) {
 	}
 	require.Equal(t, []Amount{{"EUR", "7"}}, held(first.ID))
 	require.Equal(t, []Amount{{"EUR", "7"}}, held(second.ID))
-	require.Equal(t, []Exclusion{{ID: first.ID, State: Open, ReceiptIDs: ids}, {ID: second.ID, State: Open, ReceiptIDs: ids[:1]}}, asked)
+	require.Equal(t, []Exclusion{{ID: first.ID, State: Open, ReceiptIDs: ids}, {ID: second.ID, State: Open, ReceiptIDs: ids[:1]}}, requested)
 	upheld, rejected := Upheld, Rejected
 	for id, outcome := range map[string]*Outcome{first.ID: &upheld, second.ID: &rejected} {
 		_, err := r.move(t.Context(), move{tenantID: tenantID, id: id, action: Resolve, outcome: outcome, byOrgID: "org_c", tenantOrgID: "org_c", by: byKey})

@@ -15,23 +15,23 @@ func (r *Service) Routes(a route.API) {
 	const read, write = route.Scope(api.DisputesRead), route.Scope(api.DisputesWrite)
 	route.Add(a, route.Operation{ID: "open-dispute", Method: http.MethodPost, Path: "/v1/disputes", Tag: "Disputes", Access: write, Heavy: true,
 		Summary: "Dispute receipts, or the deliveries of a right in a window",
-		Description: "Either receiptIds, or rightId with window. What is disputed is held out of settlement until the dispute is resolved, and for good if it is UPHELD. " +
-			"404 if a receipt is not in the warehouse, which may be some seconds behind. A tenant has 1,000 unresolved disputes at most.", Errors: []int{http.StatusNotFound}}, r.post)
+		Description: "Name either receiptIds, or rightId with window. Settlement leaves out the disputed deliveries until the dispute is resolved, and permanently if it is UPHELD. " +
+			"The response is 404 if a receipt is not in the warehouse, which may be some seconds behind. A tenant has at most 1,000 unresolved disputes.", Errors: []int{http.StatusNotFound}}, r.post)
 	route.Add(a, route.Operation{ID: "list-disputes", Method: http.MethodGet, Path: "/v1/disputes", Tag: "Disputes", Access: read,
 		Summary: "List the disputes without their evidence, newest first"}, r.getAll)
 	route.Add(a, route.Operation{ID: "get-dispute", Method: http.MethodGet, Path: "/v1/disputes/{disputeId}", Tag: "Disputes", Access: read, Heavy: true,
-		Summary: "Get a dispute with its evidence and what it holds out"}, r.get)
+		Summary: "Get a dispute with its evidence and the amount that it holds"}, r.get)
 	route.Add(a, route.Operation{ID: "investigate-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/investigate", Tag: "Disputes", Access: write,
 		Summary: "Begin to investigate a dispute that is OPEN"}, r.postInvestigate)
 	route.Add(a, route.Operation{ID: "respond-to-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/respond", Tag: "Disputes", Access: write,
 		Summary: "Respond with evidence to a dispute that is INVESTIGATING"}, r.postRespond)
 	route.Add(a, route.Operation{ID: "resolve-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/resolve", Tag: "Disputes", Access: write,
-		Summary: "Uphold a dispute, which excludes its deliveries from settlement for good, or reject it"}, r.postResolve)
+		Summary: "Uphold or reject a dispute"}, r.postResolve)
 }
 
-// The answers about disputes.
+// The responses about disputes.
 type (
-	// DisputeData is the answer about one dispute.
+	// DisputeData is the response about one dispute.
 	DisputeData struct {
 		Dispute Dispute `json:"dispute"`
 	}
@@ -42,7 +42,7 @@ type (
 	// PricedDispute is a dispute with the amount that it holds.
 	PricedDispute struct {
 		Dispute
-		HeldAmount []Amount `json:"heldAmount" nullable:"true" doc:"By currency: what its deliveries are worth by the rules as they are now, without minimums and caps; null while that can't be computed, as the warehouse is away. A delivery under several disputes counts in each. Once it is RESOLVED: what UPHELD excludes for good; nothing if it was REJECTED."`
+		HeldAmount []Amount `json:"heldAmount" nullable:"true" doc:"What its deliveries are worth by the current rules, by currency, without minimums and caps; null while it can't be computed, for example because the warehouse is unavailable. A delivery under several disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED."`
 	}
 	// Amount is money in one currency.
 	Amount struct {
@@ -56,36 +56,37 @@ type (
 	}
 )
 
-// NewDispute asks for a dispute.
+// NewDispute is the body of a request for a dispute.
 type NewDispute struct {
-	ReceiptIDs    []string      `json:"receiptIds,omitempty" maxItems:"1000" maxLength:"64" doc:"The receipts to dispute, each once. Excludes rightId and window."`
-	RightID       *string       `json:"rightId,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"The right whose deliveries are disputed, not those of rights derived from it; requires window."`
-	Window        *NewWindow    `json:"window,omitempty" doc:"When they were shown, 400 days at most; requires rightId."`
-	RaisedByOrgID *route.OrgID  `json:"raisedByOrgId,omitempty" nullable:"true" doc:"The organisation that disputes them. Default: the tenant's."`
-	Reason        string        `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	Evidence      []NewEvidence `json:"evidence,omitempty" maxItems:"20" doc:"What is put forward with it."`
+	ReceiptIDs    []string      `json:"receiptIds,omitempty" maxItems:"1000" maxLength:"64" doc:"The receipts to dispute, each once. Can't be combined with rightId and window."`
+	RightID       *string       `json:"rightId,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"The right whose deliveries are disputed, without those on derived rights; requires window."`
+	Window        *NewWindow    `json:"window,omitempty" doc:"When the deliveries were rendered, at most 400 days; requires rightId."`
+	RaisedByOrgID *route.OrgID  `json:"raisedByOrgId,omitempty" nullable:"true" doc:"The organisation that raises the dispute. Default: the tenant's."`
+	Reason        string        `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log permanently: no place for personal data."`
+	Evidence      []NewEvidence `json:"evidence,omitempty" maxItems:"20" doc:"Evidence to submit with it."`
 }
 
-// NewWindow is when what is to be disputed was shown.
+// NewWindow is the requested window of a dispute.
 type NewWindow struct {
 	_    struct{}   `nullable:"true"`
-	From route.Time `json:"from" doc:"At or after it."`
-	To   route.Time `json:"to" doc:"Before it."`
+	From route.Time `json:"from" doc:"Start of the window."`
+	To   route.Time `json:"to" doc:"End of the window, exclusive."`
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (NewWindow) SchemaName() string { return "NewDisputeWindow" }
 
-// NewEvidence is put forward.
+// NewEvidence is evidence in a request.
 type NewEvidence struct {
-	Text       string   `json:"text" minLength:"1" maxLength:"4096" doc:"What it says, of up to 4096 bytes. Kept in the audit log for good: no place for personal data."`
-	References []string `json:"references,omitempty" maxItems:"20" minLength:"1" maxLength:"256" doc:"Where to find more: URLs, or names of documents, of up to 256 bytes. Kept in the audit log for good: no place for personal data." example:"[\"https://example.com/invalid-traffic/2026-11\"]"`
+	Text       string   `json:"text" minLength:"1" maxLength:"4096" doc:"The evidence, up to 4096 bytes. Kept in the audit log permanently: no place for personal data."`
+	References []string `json:"references,omitempty" maxItems:"20" minLength:"1" maxLength:"256" doc:"Where to find more: URLs or names of documents, each up to 256 bytes. Kept in the audit log permanently: no place for personal data." example:"[\"https://example.com/invalid-traffic/2026-11\"]"`
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (NewEvidence) SchemaName() string { return "NewDisputeEvidence" }
 
-// dispute is what is asked for, for an organisation unless another is named.
+// dispute returns the requested dispute. orgID raises it unless the request names another
+// organisation.
 func (n *NewDispute) dispute(tenantID, orgID string) (d Dispute, err error) {
 	d.TenantID, d.ReceiptIDs, d.RightID, d.RaisedByOrgID, d.Reason = tenantID, append([]string{}, n.ReceiptIDs...), n.RightID, given(n.RaisedByOrgID, orgID), n.Reason
 	if n.Window == nil {
@@ -98,7 +99,7 @@ func (n *NewDispute) dispute(tenantID, orgID string) (d Dispute, err error) {
 	return d, err
 }
 
-// given is the organisation that a caller names, or else another.
+// given returns the organisation that a caller names, or orgID if there is none.
 func given(named *route.OrgID, orgID string) string {
 	if named != nil {
 		return string(*named)
@@ -110,11 +111,11 @@ type openInput struct{ Body NewDispute }
 
 func (r *Service) post(ctx context.Context, in *openInput) (DisputeData, error) {
 	caller := auth.PrincipalFrom(ctx)
-	asked, err := in.Body.dispute(caller.TenantID, caller.OrgID)
+	requested, err := in.Body.dispute(caller.TenantID, caller.OrgID)
 	if err != nil {
 		return DisputeData{}, err
 	}
-	made, err := r.open(ctx, asked, in.Body.Evidence, caller.OrgID, store.ByKey(caller.ID))
+	made, err := r.open(ctx, requested, in.Body.Evidence, caller.OrgID, store.ByKey(caller.ID))
 	return DisputeData{made}, err
 }
 
@@ -138,7 +139,7 @@ type disputePath struct {
 	DisputeID string `path:"disputeId"`
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (Amount) SchemaName() string { return "DisputedAmount" }
 
 func (r *Service) get(ctx context.Context, in *disputePath) (PricedDisputeData, error) {
@@ -148,15 +149,16 @@ func (r *Service) get(ctx context.Context, in *disputePath) (PricedDisputeData, 
 	}
 	priced := PricedDispute{*d, []Amount{}}
 	if x := d.exclusion(); x.excludes() {
-		if priced.HeldAmount, err = r.heldAmount(ctx, d.TenantID, &x); err != nil { // who handles a dispute needs it all the same
+		if priced.HeldAmount, err = r.heldAmount(ctx, d.TenantID, &x); err != nil { // return the dispute without the amount
 			priced.HeldAmount = nil
 		}
 	}
 	return PricedDisputeData{priced}, nil
 }
 
-// asked moves a dispute of the caller's, for the tenant's organisation unless another acts.
-func (r *Service) asked(ctx context.Context, id string, a Action, how move) (DisputeData, error) {
+// moveAs moves a dispute of the caller's tenant. The tenant's organisation acts unless how names
+// another.
+func (r *Service) moveAs(ctx context.Context, id string, a Action, how move) (DisputeData, error) {
 	caller := auth.PrincipalFrom(ctx)
 	how.tenantID, how.id, how.action, how.tenantOrgID, how.by = caller.TenantID, id, a, caller.OrgID, store.ByKey(caller.ID)
 	if how.byOrgID == "" {
@@ -167,34 +169,34 @@ func (r *Service) asked(ctx context.Context, id string, a Action, how move) (Dis
 }
 
 func (r *Service) postInvestigate(ctx context.Context, in *disputePath) (DisputeData, error) {
-	return r.asked(ctx, in.DisputeID, Investigate, move{})
+	return r.moveAs(ctx, in.DisputeID, Investigate, move{})
 }
 
-// NewResponse says what is put forward against a dispute, or for it.
+// NewResponse is the body of a response to a dispute.
 type NewResponse struct {
 	ByOrgID  *route.OrgID  `json:"byOrgId,omitempty" nullable:"true" doc:"The organisation that responds. Default: the tenant's."`
-	Evidence []NewEvidence `json:"evidence" minItems:"1" maxItems:"20" doc:"What is put forward."`
+	Evidence []NewEvidence `json:"evidence" minItems:"1" maxItems:"20" doc:"The evidence to submit."`
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (NewResponse) SchemaName() string { return "NewDisputeResponse" }
 
 func (r *Service) postRespond(ctx context.Context, in *struct {
 	DisputeID string `path:"disputeId"`
 	Body      NewResponse
 }) (DisputeData, error) {
-	return r.asked(ctx, in.DisputeID, Respond, move{byOrgID: given(in.Body.ByOrgID, ""), evidence: in.Body.Evidence})
+	return r.moveAs(ctx, in.DisputeID, Respond, move{byOrgID: given(in.Body.ByOrgID, ""), evidence: in.Body.Evidence})
 }
 
-// DisputeResolution says how a dispute ends.
+// DisputeResolution is the body of a request to resolve a dispute.
 type DisputeResolution struct {
-	Outcome    Outcome `json:"outcome" enum:"UPHELD,REJECTED" doc:"UPHELD excludes the deliveries from settlement for good; REJECTED lets them be settled."`
-	Resolution *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Outcome    Outcome `json:"outcome" enum:"UPHELD,REJECTED" doc:"UPHELD excludes the deliveries from settlement permanently; REJECTED includes them again."`
+	Resolution *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log permanently: no place for personal data."`
 }
 
 func (r *Service) postResolve(ctx context.Context, in *struct {
 	DisputeID string `path:"disputeId"`
 	Body      DisputeResolution
 }) (DisputeData, error) {
-	return r.asked(ctx, in.DisputeID, Resolve, move{outcome: &in.Body.Outcome, resolution: in.Body.Resolution})
+	return r.moveAs(ctx, in.DisputeID, Resolve, move{outcome: &in.Body.Outcome, resolution: in.Body.Resolution})
 }

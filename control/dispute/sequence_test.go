@@ -13,8 +13,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// TestSequences plays random operations on a dispute that no database holds, and foresees each
-// by a model: its state, and how much evidence there is.
+// TestSequences applies random operations to a dispute in memory, and compares it with a model: its
+// state, and the number of its evidence.
 func TestSequences(t *testing.T) {
 	rapidtest.Check(t, 2_000, 100_000, func(t *rapid.T) {
 		clock := now

@@ -16,7 +16,7 @@ import (
 
 // Warehouse has the deliveries.
 type Warehouse interface {
-	// Event is that of pipeline.Warehouse.
+	// Event has the contract of pipeline.Warehouse.
 	Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error)
 }
 
@@ -24,8 +24,8 @@ type Warehouse interface {
 type Config struct {
 	DB        *store.DB
 	Warehouse Warehouse
-	// HeldAmount is what the deliveries that a dispute excludes are worth now, by currency;
-	// a currency in which nothing comes of them is left out.
+	// HeldAmount returns what the deliveries that a dispute excludes are worth now, by currency,
+	// without amounts of 0.
 	HeldAmount func(ctx context.Context, tenantID string, x *Exclusion) ([]Amount, error)
 }
 
@@ -46,27 +46,26 @@ func New(cfg Config) (*Service, error) {
 
 const prefix api.Prefix = "dsp_"
 
-// open writes a new dispute, of which the caller has filled in what was asked for, with the
-// evidence that was given. tenantOrgID is the tenant's organisation, which asserts that
-// another one disputes.
-func (r *Service) open(ctx context.Context, asked Dispute, evidence []NewEvidence, tenantOrgID string, by sealer.Ref) (made Dispute, err error) {
-	if err := asked.checkSubject(); err != nil {
+// open writes a new dispute with its evidence. The caller has set the requested fields. tenantOrgID
+// is the tenant's organisation, which asserts who raised the dispute.
+func (r *Service) open(ctx context.Context, requested Dispute, evidence []NewEvidence, tenantOrgID string, by sealer.Ref) (made Dispute, err error) {
+	if err := requested.checkSubject(); err != nil {
 		return made, err
 	}
-	if err := r.requireReceipts(ctx, asked.TenantID, asked.ReceiptIDs); err != nil {
+	if err := r.requireReceipts(ctx, requested.TenantID, requested.ReceiptIDs); err != nil {
 		return made, err
 	}
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		if asked.RightID != nil {
-			if _, err := right.Find(ctx, tx, asked.TenantID, *asked.RightID); err != nil {
+		if requested.RightID != nil {
+			if _, err := right.Find(ctx, tx, requested.TenantID, *requested.RightID); err != nil {
 				return err
 			}
 		}
-		if err := hasSpace(ctx, tx, asked.TenantID); err != nil {
+		if err := hasSpace(ctx, tx, requested.TenantID); err != nil {
 			return err
 		}
 		now := store.At(tx.Now())
-		if made, err = open(asked, now); err != nil {
+		if made, err = open(requested, now); err != nil {
 			return err
 		}
 		if err := made.append(entries(evidence, made.RaisedByOrgID, now)); err != nil {
@@ -81,10 +80,10 @@ func (r *Service) open(ctx context.Context, asked Dispute, evidence []NewEvidenc
 	return made, err
 }
 
-// lookups is how many receipts of one request are looked for at once.
+// lookups is how many receipts of one request are looked up concurrently.
 const lookups = 16
 
-// requireReceipts refuses receipts that the warehouse does not have, and names the first.
+// requireReceipts returns RESOURCE_NOT_FOUND for the first receipt that the warehouse lacks.
 func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []string) error {
 	for some := range slices.Chunk(ids, lookups) {
 		var has [lookups]bool
@@ -96,7 +95,7 @@ func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []st
 		looking.Wait()
 		for i, id := range some {
 			if errs[i] != nil {
-				return fmt.Errorf("cannot look for the receipt %s: %w", id, errs[i])
+				return fmt.Errorf("cannot look up the receipt %s: %w", id, errs[i])
 			}
 			if !has[i] {
 				missing := api.NotFound("receipt")
@@ -119,14 +118,14 @@ func (r *Service) hasReceipt(ctx context.Context, tenantID, id string) (bool, er
 	return row.Delivery != nil, err
 }
 
-// move is how a dispute of a tenant is to be moved, and by whom.
+// move is a requested move of a dispute.
 type move struct {
 	tenantID, id string
 	action       Action
-	// evidence is what a response puts forward, for byOrgID.
+	// evidence is submitted by byOrgID with a response.
 	evidence []NewEvidence
 	byOrgID  string
-	// outcome and resolution are those of a resolution.
+	// outcome and resolution are set when resolving.
 	outcome    *Outcome
 	resolution *string
 	// tenantOrgID is the tenant's organisation, which asserts who acts.
@@ -152,7 +151,7 @@ func (r *Service) move(ctx context.Context, how move) (moved Dispute, err error)
 	return moved, err
 }
 
-// entries are what an organisation puts forward now.
+// entries returns evidence in the form of the record, submitted now.
 func entries(given []NewEvidence, byOrgID string, now store.Instant) (list []Evidence) {
 	for _, e := range given {
 		list = append(list, Evidence{At: now, ByOrgID: byOrgID, Text: e.Text, References: append([]string{}, e.References...)})

@@ -72,9 +72,9 @@ func ofRight(id string, window Window) Dispute {
 	return Dispute{DisputeSummary: DisputeSummary{TenantID: tenantID, ReceiptIDs: []string{}, RightID: &id, Window: window, RaisedByOrgID: "org_c", Reason: "never shown"}}
 }
 
-func (r *Service) mustOpen(t *testing.T, asked Dispute, evidence ...NewEvidence) Dispute {
+func (r *Service) mustOpen(t *testing.T, requested Dispute, evidence ...NewEvidence) Dispute {
 	t.Helper()
-	d, err := r.open(t.Context(), asked, evidence, "org_a", byKey)
+	d, err := r.open(t.Context(), requested, evidence, "org_a", byKey)
 	require.NoError(t, err)
 	return d
 }
@@ -185,14 +185,14 @@ func TestUnresolvedDisputesAreBounded(t *testing.T) {
 	roomtest.Fill(t, r.db, maxUnresolved+1, "disputes", `tenant_id, raised_by_org_id, reason, evidence, created_at, updated_at, revision, receipt_ids, dispute_id, state, outcome`,
 		`'tnt_a', 'org_b', 'why', '[]', 0, 0, 0, '', 'dsp_' || CAST(i AS TEXT),
 		CASE WHEN i <= 2 THEN 'RESOLVED' WHEN i % 3 = 0 THEN 'OPEN' WHEN i % 3 = 1 THEN 'INVESTIGATING' ELSE 'RESPONDED' END, CASE WHEN i <= 2 THEN 'UPHELD' ELSE NULL END`)
-	asked := ofRight("rgh_a", Window{From: at(0), To: at(1)})
-	last := r.mustOpen(t, asked)
-	_, err := r.open(t.Context(), asked, nil, "org_a", byKey)
+	requested := ofRight("rgh_a", Window{From: at(0), To: at(1)})
+	last := r.mustOpen(t, requested)
+	_, err := r.open(t.Context(), requested, nil, "org_a", byKey)
 	conflict(t, err)
 	require.ErrorContains(t, err, "1000 unresolved disputes")
 	_, err = r.do(t.Context(), last.ID, Resolve)
 	require.NoError(t, err)
-	r.mustOpen(t, asked)
+	r.mustOpen(t, requested)
 }
 
 // TestOneOfManyResolutionsWins has callers move one dispute at once, through two processes
@@ -302,7 +302,7 @@ func TestHolding(t *testing.T) {
 	require.Empty(t, none)
 }
 
-// TestReplay brings an older database to what the log says became of its disputes.
+// TestReplay brings the disputes of an older database to the log's state.
 func TestReplay(t *testing.T) {
 	r := newService(t, t.TempDir())
 	replay := func(e sealer.Event) (changed bool) {
@@ -320,7 +320,7 @@ func TestReplay(t *testing.T) {
 		resolved, err = r.do(t.Context(), d.ID, a)
 		require.NoError(t, err)
 	}
-	// The copy is from before; or it was edited, and is as new as it likes.
+	// The copy is older, or it was edited and claims to be newer.
 	for steps, becomes := range map[int]func(context.Context, *store.Tx, *Dispute, *Dispute) error{3: disputes.Restore, 1: disputes.Update} {
 		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return becomes(t.Context(), tx, &resolved, &d) }))
 		replayed := 0

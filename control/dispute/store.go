@@ -17,7 +17,7 @@ var (
 	summaries = store.Records[DisputeSummary]{Noun: "dispute", Table: "disputes"}
 )
 
-// filter keeps the disputes that have each given value.
+// filter selects the disputes that have each given value.
 type filter struct{ rightID, receiptID, state string }
 
 // list lists the tenant's disputes, newest first.
@@ -31,16 +31,16 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, s sto
 	return summaries.Page(ctx, q, tenantID, w, s)
 }
 
-// hasSpace refuses a dispute more than a tenant may have unresolved.
+// hasSpace returns STATE_CONFLICT if the tenant has the maximum of unresolved disputes already.
 func hasSpace(ctx context.Context, tx *store.Tx, tenantID string) error {
 	n, err := store.Count(ctx, tx, "unresolved disputes", `SELECT COUNT(*) FROM disputes WHERE tenant_id = $1 AND state IN ('OPEN', 'INVESTIGATING', 'RESPONDED')`, tenantID)
 	if err == nil && n >= maxUnresolved {
-		err = api.Conflict(fmt.Sprintf("the tenant has %d unresolved disputes, which is all that it may have: resolve one", n))
+		err = api.Conflict(fmt.Sprintf("the tenant has the maximum of %d unresolved disputes: resolve one", n))
 	}
 	return err
 }
 
-// insertReceipts writes by which receipts a dispute is found.
+// insertReceipts writes the rows by which a dispute is found for a receipt.
 func insertReceipts(ctx context.Context, tx *store.Tx, d *Dispute) error {
 	if len(d.ReceiptIDs) == 0 {
 		return nil
@@ -56,8 +56,7 @@ func insertReceipts(ctx context.Context, tx *store.Tx, d *Dispute) error {
 	return nil
 }
 
-// Holding are the tenant's disputes that exclude deliveries from settlement: those that are
-// unresolved, and those that were UPHELD, oldest first.
+// Holding lists the exclusions of the tenant's unresolved and UPHELD disputes, oldest first.
 func Holding(ctx context.Context, q store.Querier, tenantID string) (Excluded, error) {
 	return store.List(ctx, q, "the disputes of "+tenantID+" that exclude deliveries", func(row store.Row) (x Exclusion, err error) {
 		d, err := summaries.Scan(row)
@@ -65,9 +64,8 @@ func Holding(ctx context.Context, q store.Querier, tenantID string) (Excluded, e
 	}, summaries.Select()+` WHERE tenant_id = $1 AND (state <> 'RESOLVED' OR outcome = 'UPHELD') ORDER BY dispute_id`, tenantID)
 }
 
-// Replay applies the newest event of a dispute for store.Replay: one that was resolved is so, whatever
-// the database says; an older one is brought to where it was, and one that the database lacks is there
-// again, or a statement would bill what it holds out.
+// Replay applies the newest event of a dispute for store.Replay. It also writes a dispute that the
+// database lacks: otherwise a statement would bill the disputed deliveries.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	was, said, err := disputes.InEvent(ctx, tx, e)
 	if err != nil || said == nil {
@@ -82,5 +80,5 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return true, insertReceipts(ctx, tx, said)
 }
 
-// Sections are what an export of the tenant has of this package.
+// Sections are this package's data in an export of the tenant.
 var Sections = []store.Section{disputes.Section("disputes")}

@@ -50,12 +50,12 @@ func BenchmarkExport(b *testing.B) {
 	})
 	for _, f := range []Format{NDJSON, JSON, CSV, Parquet} {
 		b.Run(string(f), func(b *testing.B) {
-			asked := full()
-			asked.Format = f
+			requested := full()
+			requested.Format = f
 			debug.FreeOSMemory()
 			above := memoryAbove(b)
 			for b.Loop() {
-				require.GreaterOrEqual(b, h.export(asked).Progress.RowsCollected, int64(n))
+				require.GreaterOrEqual(b, h.export(requested).Progress.RowsCollected, int64(n))
 			}
 			took := b.Elapsed() / time.Duration(b.N)
 			b.ReportMetric(float64(n)/took.Seconds(), "rows/s")

@@ -18,11 +18,11 @@ import (
 
 var _ = s3blob.Scheme
 
-// Bundles is where bundles are kept: a folder, or a bucket that all processes share.
+// Bundles stores bundles: in a folder, or in a bucket that all processes share.
 type Bundles struct{ bucket *blob.Bucket }
 
-// OpenBundles opens a place of bundles: a folder, which is made when it is missing, or the URL
-// of a bucket, as s3://name?region=eu-central-1.
+// OpenBundles opens a folder, which it creates if it is missing, or the URL of a bucket, such as
+// s3://name?region=eu-central-1.
 func OpenBundles(ctx context.Context, place string) (*Bundles, error) {
 	var b *blob.Bucket
 	var err error
@@ -37,14 +37,14 @@ func OpenBundles(ctx context.Context, place string) (*Bundles, error) {
 	return &Bundles{b}, nil
 }
 
-// Close gives the place back.
+// Close closes the folder or bucket.
 func (b *Bundles) Close() error { return b.bucket.Close() }
 
-// write writes an object of what fill writes. When it returns nil, the object survives a crash
-// of the machine; after an error there is none.
+// write writes an object with the content that fill writes. When it returns nil, the object survives
+// a crash of the machine; after an error there is no object.
 func (b *Bundles) write(ctx context.Context, key string, fill func(io.Writer) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // of what is not closed yet, nothing becomes an object
+	defer cancel() // an object that is not closed yet is discarded
 	var file *os.File
 	w, err := b.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: bundleType, BeforeWrite: func(as func(any) bool) error {
 		as(&file) // of a folder
@@ -70,7 +70,7 @@ func (b *Bundles) write(ctx context.Context, key string, fill func(io.Writer) er
 
 const bundleType = "application/zip"
 
-// remove deletes an object, if it is there.
+// remove deletes an object if it exists.
 func (b *Bundles) remove(ctx context.Context, key string) error {
 	if err := b.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 		return fmt.Errorf("cannot delete the bundle %s: %w", key, err)

@@ -21,11 +21,11 @@ import (
 	"muniment/sealer"
 )
 
-// configuration are the records of a tenant that are no person's.
+// configuration is the sections with a tenant's records that are about no person.
 var configuration = slices.Concat(tenant.Sections, right.Sections, offer.Sections, challenge.Sections, dispute.Sections, ingest.Sections, settle.Sections, statement.Sections, proof.Sections, webhook.Sections, erasure.Sections)
 
-// deliveryRow is a delivery with its private part. event and private are verbatim: who has
-// them can verify receipt, witness and commitment.
+// deliveryRow is a delivery with its private part. event and private are verbatim, so their holder
+// can verify receipt, witness and commitment.
 type deliveryRow struct {
 	EventID            string        `json:"eventId"`
 	ReceiptID          string        `json:"receiptId"`
@@ -50,7 +50,7 @@ type deliveryRow struct {
 	Private            canonical     `json:"private"`
 }
 
-// canonical is a JSON text as RFC 8785 spells it.
+// canonical is an RFC 8785 JSON text.
 type canonical []byte
 
 // eventRow is any other event.
@@ -67,7 +67,7 @@ type eventRow struct {
 	Private       canonical     `json:"private"`
 }
 
-// deliveryOf is the row of a delivery.
+// deliveryOf converts a row of the warehouse into a delivery.
 func deliveryOf(row *pipeline.Row) (d deliveryRow, err error) {
 	_, recorded, err := sealer.CheckRecord(&row.Record)
 	if err != nil {
@@ -109,25 +109,25 @@ func eventOf(row *pipeline.Row) eventRow {
 	return e
 }
 
-// collection is the collecting of one job, as of one moment.
+// collection collects the data of one job, as of one moment.
 type collection struct {
 	*Service
 	job   *Job
 	asOf  sealer.Position
-	q     store.Querier // one state of the database
+	q     store.Querier // a snapshot of the database
 	begin func(name string, like any) error
 	take  func(row any) error
-	// kept are the rights that a slice is of; nil: all.
+	// kept are the rights that a slice selects; nil: all.
 	kept map[string]bool
 }
 
-// records reads the sections of the database, in one state of it.
+// records reads the sections of the database from one snapshot.
 func (c *collection) records(ctx context.Context) error {
 	steps := []func(context.Context) error{c.heldRows, c.jobs}
 	switch c.job.Scope.Kind {
 	case TenantFull:
 		steps = append(steps, c.configuration)
-	case TenantSlice: // which held rows are in it depends on the rights
+	case TenantSlice: // the held rows depend on the rights
 		steps = []func(context.Context) error{c.rights, c.heldRows}
 	}
 	for _, step := range steps {
@@ -138,7 +138,7 @@ func (c *collection) records(ctx context.Context) error {
 	return nil
 }
 
-// query is for all that the job is about.
+// query returns the warehouse query for the job's data. few reports that it selects few rows.
 func (c *collection) query() (q pipeline.EventQuery, few bool) {
 	q.TenantID = c.job.TenantID
 	if subject := c.job.Scope.DataSubjectID; subject != nil {
@@ -168,12 +168,13 @@ func (c *collection) deliveries(ctx context.Context) error {
 	})
 }
 
-// of says whether a slice is of a substrate.
+// of reports whether a slice selects a substrate.
 func (s *Scope) of(substrate string) bool {
 	return len(s.Substrates) == 0 || slices.Contains(s.Substrates, gate.Any.String()) || slices.Contains(s.Substrates, substrate)
 }
 
-// events are those that are no delivery. Of a slice of some rights they are those about these.
+// events collects the events other than deliveries. For a slice by rights these are the events about
+// its rights.
 func (c *collection) events(ctx context.Context) error {
 	if err := c.begin("events", eventRow{}); err != nil {
 		return err
@@ -189,7 +190,7 @@ func (c *collection) events(ctx context.Context) error {
 	})
 }
 
-// heldRows have no right yet, so a slice of some rights has none.
+// heldRows collects held rows. They have no right yet, so a slice by rights has none.
 func (c *collection) heldRows(ctx context.Context) error {
 	if err := c.begin("heldRows", ingest.HeldPerson{}); err != nil || c.kept != nil {
 		return err
@@ -206,7 +207,7 @@ func (c *collection) heldRows(ctx context.Context) error {
 	})
 }
 
-// jobs are the DSAR jobs, or those about the person.
+// jobs collects the DSAR jobs, or those about the person.
 func (c *collection) jobs(ctx context.Context) error {
 	if err := c.begin("dsarJobs", View{}); err != nil {
 		return err
@@ -247,7 +248,8 @@ func (c *collection) configuration(ctx context.Context) error {
 	return nil
 }
 
-// rights are those of a slice: whose scope lists one of its campaigns, on one of its substrates.
+// rights selects the rights of a slice: on one of its substrates, with one of its campaigns in their
+// scope.
 func (c *collection) rights(ctx context.Context) error {
 	if err := c.begin("rights", right.Right{}); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"muniment/sealer"
 )
 
-// sort is what a column holds. A document is a JSON text; so is each list and structure.
+// sort is the type of a column. A document is a JSON text; so is each list and structure.
 type sort int
 
 const (
@@ -27,7 +27,7 @@ type column struct {
 	index []int
 }
 
-// columnsOf are the columns of a row's type: its members as JSON.
+// columnsOf returns the columns of a row's type: its JSON members.
 func columnsOf(row any) []column { return columnsIn(reflect.TypeOf(row), nil) }
 
 func columnsIn(t reflect.Type, at []int) (all []column) {
@@ -68,7 +68,7 @@ func sortOf(t reflect.Type) sort {
 	return document
 }
 
-// cell is the value of a column in a row: a string, an int64, a float64, a bool, or nil.
+// cell returns the value of a column in a row: a string, an int64, a float64, a bool, or nil.
 func (c *column) cell(row reflect.Value) (any, error) {
 	v := row.FieldByIndex(c.index)
 	if v.Type() == instant {

@@ -23,7 +23,7 @@ import (
 	"muniment/gateway/auth"
 )
 
-// linkLife is how long a link may be used.
+// linkLife is how long a link is valid.
 const linkLife = 15 * time.Minute
 
 const pathDownloads = "/downloads/"
@@ -31,29 +31,29 @@ const pathDownloads = "/downloads/"
 func (s *Service) downloadRoutes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-dsar-bundle", Method: http.MethodGet, Path: "/v1/compliance/dsar/{jobId}/bundle", Tag: "Compliance", Access: route.Scope(api.AuditRead),
 		Summary: "Get a link to the bundle of a DSAR job", Errors: []int{http.StatusConflict},
-		Description: "The link works for 15 minutes, without a key, until the bundle was downloaded whole by any link to it. 409 unless the job is READY, and once its bundle is deleted. " +
-			"The bundle is a zip file for muniment verify: a file a section, and a signed manifest of them."}, s.getBundle)
+		Description: "The link works without an API key for 15 minutes, or until the bundle was downloaded completely by any link to it. The response is 409 unless the job is READY and its bundle still exists. " +
+			"The bundle is a zip file for muniment verify: a file for each section, and a signed manifest of them."}, s.getBundle)
 	route.AddFile(a, route.Operation{ID: "download-bundle", Method: http.MethodGet, Path: pathDownloads + "{token}", Tag: "Compliance",
 		Access:  route.Own{Let: s.let, Tenant: func(ctx context.Context) string { return linked(ctx).TenantID }, Security: []map[string][]string{}},
 		Summary: "Download a bundle by its link", Heavy: true, Content: route.Content{Type: bundleType, Note: "The bundle"}}, s.download)
 }
 
-// BundleLink is the answer about a bundle.
+// BundleLink is the response about a bundle.
 type BundleLink struct {
-	Job       View          `json:"job" doc:"With the link in its delivery."`
-	BundleURL string        `json:"bundleUrl" doc:"Anyone who has it can download the bundle: keep it out of logs."`
+	Job       View          `json:"job" doc:"The job, with the link in its delivery."`
+	BundleURL string        `json:"bundleUrl" doc:"Anyone who has this link can download the bundle: keep it out of logs."`
 	ExpiresAt store.Instant `json:"expiresAt" doc:"The end of the link."`
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (BundleLink) SchemaName() string { return "DSARBundleLink" }
 
 type bundleInput struct {
-	route.Origin        // the link is where its maker has called
+	route.Origin        // the link has the origin of the request for it
 	JobID        string `path:"jobId"`
 }
 
-var errNoBundle = api.Conflict("there is no bundle: the job is not READY, or its bundle was deleted")
+var errNoBundle = api.Conflict("no bundle available: the job is not READY, or its bundle was deleted")
 
 func (s *Service) getBundle(ctx context.Context, in *bundleInput) (l BundleLink, err error) {
 	caller := auth.PrincipalFrom(ctx)
@@ -75,10 +75,10 @@ func (s *Service) getBundle(ctx context.Context, in *bundleInput) (l BundleLink,
 	return l, nil
 }
 
-// newSecret is one for the links to a bundle.
+// newSecret returns a secret for the links to a bundle.
 func newSecret() *string { return new(rand.Text() + rand.Text()) }
 
-// token is what a link says: job and key without their prefixes, and its end.
+// token is the content of a link: job and key without their prefixes, and its expiry.
 type token struct {
 	job, key string
 	until    store.Instant
@@ -91,7 +91,8 @@ func (t *token) sign(secret string) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// readToken reads what sign writes; whether it is signed is seen with the secret.
+// readToken parses the output of sign. It does not verify the signature, which requires the job's
+// secret.
 func readToken(text string) (t token, ok bool) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 4 || len(text) > 256 {
@@ -101,7 +102,7 @@ func readToken(text string) (t token, ok bool) {
 	return token{parts[0], parts[1], store.Instant{Time: time.UnixMilli(ms).UTC()}}, err == nil
 }
 
-// link is one that is in force, in the context of its request.
+// link is a valid link, in the context of its request.
 type link struct {
 	*Job
 	keyID string
@@ -111,9 +112,9 @@ type linkKey struct{}
 
 func linked(ctx context.Context) link { return ctx.Value(linkKey{}).(link) }
 
-var errNoLink = &api.Error{Code: api.ResourceNotFound, Message: "this link is not, or no longer, in force: get another from /v1/compliance/dsar/{jobId}/bundle"}
+var errNoLink = &api.Error{Code: api.ResourceNotFound, Message: "this link is invalid or has expired: get a new one from /v1/compliance/dsar/{jobId}/bundle"}
 
-// let admits a caller with a link.
+// let authenticates a caller by a link.
 func (s *Service) let(c huma.Context) (context.Context, error) {
 	text := c.Param("token")
 	t, ok := readToken(text)
@@ -139,7 +140,7 @@ func (s *Service) download(ctx context.Context, _ *struct {
 	name := "dsar-" + strings.TrimPrefix(l.ID, string(prefix)) + ".zip"
 	return &route.File{Name: name, Size: l.Bundle.Bytes, Open: func(ctx context.Context) (func(io.Writer), error) {
 		in, err := s.cfg.Bundles.bucket.NewReader(ctx, *l.Bundle.StoreKey, nil)
-		if gcerrors.Code(err) == gcerrors.NotFound { // as after a restore: backups have no bundles
+		if gcerrors.Code(err) == gcerrors.NotFound { // for example after a restore: backups have no bundles
 			return nil, errNoLink
 		}
 		if err != nil {
@@ -155,13 +156,13 @@ func (s *Service) download(ctx context.Context, _ *struct {
 				err = s.downloaded(context.WithoutCancel(ctx), l)
 			}
 			if err != nil {
-				s.cfg.Logger.Info("a download broke off", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
+				s.cfg.Logger.Info("a download was not completed", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
 			}
 		}, nil
 	}}, nil
 }
 
-// opened records that a caller begins to read a bundle, while its links are in force.
+// opened records that a download begins, and fails if the bundle's links have ended.
 func (s *Service) opened(ctx context.Context, l link) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Open, store.ByKey(l.keyID), "", func(next *Job) error {
@@ -174,14 +175,14 @@ func (s *Service) opened(ctx context.Context, l link) error {
 	})
 }
 
-// downloaded writes down that a bundle was sent to its last byte, which uses up all its links.
+// downloaded records that a bundle was sent to its last byte, which ends all its links.
 func (s *Service) downloaded(ctx context.Context, l link) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Download, store.ByKey(l.keyID), "", func(next *Job) error {
 			next.Bundle.DownloadedAt, next.Bundle.DownloadedBy = next.UpdatedAt, &l.keyID
-			if next.Bundle.Secret != nil { // or else it was made void meanwhile
+			if next.Bundle.Secret != nil { // nil: it was made void meanwhile
 				next.Bundle.Secret = newSecret()
 			}
 			return nil

@@ -39,7 +39,7 @@ func (h *fixture) serve() http.Handler {
 	return mux
 }
 
-// newLink asks for a link to a job's bundle.
+// newLink requests a link to a job's bundle.
 func newLink(t *testing.T, server http.Handler, v View) (path string) {
 	answer := httptest.NewRecorder()
 	server.ServeHTTP(answer, httptest.NewRequest("GET", "/v1/compliance/dsar/"+v.ID+"/bundle", nil))
@@ -75,8 +75,8 @@ func (s *short) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestDownloads: a download is an event before its first byte, and another with its last one,
-// which uses up all links. HEAD reads nothing, and uses up none.
+// TestDownloads: there is an event before the first byte of a download, and another after the last
+// one, which ends all links. HEAD reads nothing and ends no link.
 func TestDownloads(t *testing.T) {
 	h := newFixture(t, nil)
 	v := h.export(full())

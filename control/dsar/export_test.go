@@ -74,8 +74,8 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestHeldAsSent: a held row is exported whatever its telemetry says, which nobody has judged
-// yet: what canonical JSON has no place for is the text of it.
+// TestHeldAsSent: a held row is exported whatever its unchecked telemetry contains: values without a
+// canonical JSON form are exported as text.
 func TestHeldAsSent(t *testing.T) {
 	h := newFixture(t, nil)
 	sent := []string{`{"x":1e400}`, `{"x":1,"x":2}`, `"\ud800"`, `{"muted":true}`}
@@ -87,9 +87,9 @@ func TestHeldAsSent(t *testing.T) {
 		}))
 	}
 	for _, f := range []Format{JSON, CSV} {
-		asked := of("ann")
-		asked.Format = f
-		section := sections(t, h.bundle(h.export(asked)))["heldRows"]
+		requested := of("ann")
+		requested.Format = f
+		section := sections(t, h.bundle(h.export(requested)))["heldRows"]
 		var found []string
 		if f == CSV {
 			records, err := csv.NewReader(bytes.NewReader(section)).ReadAll()
@@ -116,7 +116,7 @@ func TestHeldAsSent(t *testing.T) {
 	}
 }
 
-// TestWhole: all that a tenant has includes its webhooks, without secrets, and who was erased.
+// TestWhole: the export of a whole tenant includes its webhooks, without secrets, and its erasures.
 func TestWhole(t *testing.T) {
 	h := newFixture(t, nil)
 	roomtest.Fill(t, h.db, 1, "webhooks", "webhook_id, tenant_id, url, events, description, state, secret, previous_secret, created_at, updated_at, revision",
@@ -124,9 +124,9 @@ func TestWhole(t *testing.T) {
 	roomtest.Fill(t, h.db, 1, "erasures", "erasure_id, tenant_id, subject_hash, until, event_id, requested_by, state, counts, certificate, created_at, updated_at, revision",
 		`'era_a', 'tnt_a', 'hash', 0, 'evt_a', 'key_a', 'COMPLETED', '{}', 'a signed note', 0, 0, 1`)
 	for _, f := range []Format{JSON, CSV} {
-		asked := full()
-		asked.Format = f
-		got := sections(t, h.bundle(h.export(asked)))
+		requested := full()
+		requested.Format = f
+		got := sections(t, h.bundle(h.export(requested)))
 		require.Contains(t, string(got["webhooks"]), "https://hooks.example")
 		require.NotContains(t, string(got["webhooks"]), "whsec")
 		require.Contains(t, string(got["erasures"]), "a signed note")
@@ -162,9 +162,9 @@ func TestSlices(t *testing.T) {
 		{5 * time.Hour, 0, nil, texts{"CTV", "ANY"}, func(delivery) bool { return true }},
 		{5 * time.Hour, 0, texts{"winter"}, nil, func(delivery) bool { return false }},
 	} {
-		asked := full()
-		asked.Scope = Scope{Kind: TenantSlice, WindowStart: store.At(now.Add(-c.from)), WindowEnd: store.At(now.Add(-c.to).Add(time.Minute)), CampaignIDs: append(texts{}, c.campaigns...), Substrates: append(texts{}, c.substrates...)}
-		got := sections(t, h.bundle(h.export(asked)))
+		requested := full()
+		requested.Scope = Scope{Kind: TenantSlice, WindowStart: store.At(now.Add(-c.from)), WindowEnd: store.At(now.Add(-c.to).Add(time.Minute)), CampaignIDs: append(texts{}, c.campaigns...), Substrates: append(texts{}, c.substrates...)}
+		got := sections(t, h.bundle(h.export(requested)))
 		var want, found []string
 		for _, d := range all {
 			// The rights of this test are on CTV: deliveries on another are not of them.
@@ -175,7 +175,7 @@ func TestSlices(t *testing.T) {
 		for _, r := range rowsOf(t, got["deliveries"]) {
 			found = append(found, r.CorrelationID)
 		}
-		require.ElementsMatch(t, want, found, "%+v", asked.Scope)
+		require.ElementsMatch(t, want, found, "%+v", requested.Scope)
 	}
 }
 
@@ -188,12 +188,12 @@ func TestFormats(t *testing.T) {
 		all = append(all, delivery{right: "rgh_a", substrate: gate.CTV, subject: fmt.Sprintf("@SUM(%d)", i), correlation: "line 1\nline, \"2\"", telemetry: `{"muted":false}`})
 	}
 	ids := h.deliver(all...)
-	asked := full()
-	asked.Scope.Kind = TenantFull
+	requested := full()
+	requested.Scope.Kind = TenantFull
 	var first []row
 	for _, f := range []Format{JSON, NDJSON, CSV, Parquet} {
-		asked.Format = f
-		v := h.export(asked)
+		requested.Format = f
+		v := h.export(requested)
 		name := h.bundle(v)
 		status, report := h.verified(name)
 		require.Equal(t, verify.ExitSound, status, report)
@@ -226,7 +226,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// flips asks that verify finds a flipped bit wherever it is.
+// flips requires that verify finds a flipped bit anywhere.
 func (h *fixture) flips(name string) {
 	text, err := os.ReadFile(name)
 	require.NoError(h.t, err)
@@ -248,7 +248,7 @@ func (h *fixture) flips(name string) {
 	}
 }
 
-// forgeries asks that verify finds a section that was replaced in a zip file like ours.
+// forgeries requires that verify finds a replaced section in a valid zip file.
 func (h *fixture) forgeries(name string) {
 	r, err := zip.OpenReader(name)
 	require.NoError(h.t, err)

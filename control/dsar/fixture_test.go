@@ -178,18 +178,18 @@ func (h *fixture) deliver(all ...delivery) (ids []string) {
 	return ids
 }
 
-// export asks for a job, runs it and does it, as a worker would.
-func (h *fixture) export(asked Job) View {
+// export requests a job and runs it as a worker would.
+func (h *fixture) export(requested Job) View {
 	h.t.Helper()
-	v := h.mustCreate(h.t, asked)
-	_, err := h.run(h.t.Context(), asked.TenantID, v.ID, byKey)
+	v := h.mustCreate(h.t, requested)
+	_, err := h.run(h.t.Context(), requested.TenantID, v.ID, byKey)
 	require.NoError(h.t, err)
 	job, err := h.db.Claim(h.t.Context(), ExportJob, time.Minute)
 	require.NoError(h.t, err)
 	require.NotNil(h.t, job)
 	require.NoError(h.t, h.Export(h.t.Context(), job))
 	require.NoError(h.t, job.Done(h.t.Context()))
-	_, v, err = find(h.t.Context(), h.db.Read(), asked.TenantID, v.ID)
+	_, v, err = find(h.t.Context(), h.db.Read(), requested.TenantID, v.ID)
 	require.NoError(h.t, err)
 	require.Equal(h.t, Ready, v.State)
 	return v

@@ -25,7 +25,7 @@ type sectionWriter interface {
 
 func (f Format) extension() string { return "." + strings.ToLower(string(f)) }
 
-// section begins a section whose rows are like one.
+// section begins a section whose rows have the type of like.
 func (f Format) section(w io.Writer, like any) sectionWriter {
 	columns := columnsOf(like)
 	switch f {
@@ -38,11 +38,10 @@ func (f Format) section(w io.Writer, like any) sectionWriter {
 	return &jsonSection{w: bufio.NewWriterSize(w, 1<<16), columns: columns, list: f == JSON}
 }
 
-// jsonSection has a row a line, as RFC 8785 spells it; where it is a list, within brackets on lines
-// of their own.
+// jsonSection writes each row as a line of RFC 8785 JSON. A list has brackets on their own lines.
 type jsonSection struct {
 	w       *bufio.Writer
-	columns []column // by their names
+	columns []column // sorted by name
 	line    []byte
 	list    bool
 	begun   bool
@@ -85,7 +84,7 @@ func (s *jsonSection) row(row any) error {
 	if !s.list {
 		s.line = append(s.line, '\n')
 	}
-	_, err := s.w.Write(s.line) // an error stays
+	_, err := s.w.Write(s.line)
 	return err
 }
 
@@ -99,7 +98,7 @@ func (s *jsonSection) close() error {
 	return s.w.Flush()
 }
 
-// csvSection is RFC 4180, with a line of names. A null is an empty text.
+// csvSection is RFC 4180 with a header line. Null is an empty text.
 type csvSection struct {
 	w       *csv.Writer
 	columns []column
@@ -111,7 +110,7 @@ func newCSV(w io.Writer, columns []column) *csvSection {
 	for i, c := range columns {
 		s.cells[i] = c.name
 	}
-	_ = s.w.Write(s.cells) // an error stays
+	_ = s.w.Write(s.cells) // s.w keeps the error
 	return s
 }
 
@@ -143,7 +142,7 @@ func (s *csvSection) close() error {
 	return s.w.Error()
 }
 
-// rowsAGroup is how many rows Parquet holds in memory; bytesAGroup ends a group of long ones.
+// rowsAGroup is how many rows Parquet holds in memory; bytesAGroup ends a group of long rows sooner.
 const (
 	rowsAGroup  = 10_000
 	bytesAGroup = 16 << 20
@@ -161,7 +160,7 @@ type parquetSection struct {
 func newParquet(w io.Writer, columns []column) *parquetSection {
 	group := parquet.Group{}
 	byName := map[string]column{}
-	// The library's own choice takes 32 MiB for its window.
+	// The library's default level has a window of 32 MiB.
 	options := []parquet.WriterOption{parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest})}
 	for _, c := range columns {
 		var node parquet.Node
@@ -178,7 +177,7 @@ func newParquet(w io.Writer, columns []column) *parquetSection {
 			node = parquet.JSON()
 		}
 		group[c.name], byName[c.name] = parquet.Optional(node), c
-		options = append(options, parquet.SkipPageBounds(c.name)) // whole texts, held to the end of the file
+		options = append(options, parquet.SkipPageBounds(c.name)) // the bounds are whole texts, held in memory to the end of the file
 	}
 	schema := parquet.NewSchema("row", group)
 	s := &parquetSection{w: parquet.NewGenericWriter[any](w, append(options, schema)...)}

@@ -8,7 +8,7 @@ import (
 	"muniment/sealer"
 )
 
-// Job is a DSAR job as it is kept. View is how it is answered.
+// Job is the record of a DSAR job. View is its form in responses.
 type Job struct {
 	ID           string        `db:"job_id"`
 	TenantID     string        `db:"tenant_id"`
@@ -23,28 +23,28 @@ type Job struct {
 	Collection int64    `db:"collection,moves"`
 	Progress   Progress `db:"*"`
 	Bundle     Bundle   `db:"*"`
-	// FailureCode is why it is FAILED. FAILED is final.
+	// FailureCode is why the job is FAILED.
 	FailureCode *string       `db:"failure_code,moves"`
 	CreatedAt   store.Instant `db:"created_at"`
 	UpdatedAt   store.Instant `db:"updated_at,moves"`
 	Revision    int64         `db:"revision,moves"`
-	notes       string        // of the move that is being made
+	notes       string        // the notes of the current move
 }
 
-// Scope says what a job exports.
+// Scope is what a job exports.
 type Scope struct {
-	Kind          Kind          `json:"kind" db:"kind" enum:"DATA_SUBJECT,TENANT_FULL,TENANT_SLICE" doc:"What sort of export it is."`
-	DataSubjectID *string       `json:"dataSubjectId" db:"data_subject_id" doc:"Of DATA_SUBJECT: whose data is exported."`
-	WindowStart   store.Instant `json:"windowStart" db:"window_start" nullable:"true" doc:"Of TENANT_SLICE: the first moment."`
-	WindowEnd     store.Instant `json:"windowEnd" db:"window_end" nullable:"true" doc:"Of TENANT_SLICE: the end, exclusive."`
-	CampaignIDs   texts         `json:"campaignIds" db:"campaign_ids" doc:"Only what rights whose scope lists one of these campaigns; empty: all."`
+	Kind          Kind          `json:"kind" db:"kind" enum:"DATA_SUBJECT,TENANT_FULL,TENANT_SLICE" doc:"The kind of export."`
+	DataSubjectID *string       `json:"dataSubjectId" db:"data_subject_id" doc:"For DATA_SUBJECT: the person whose data is exported."`
+	WindowStart   store.Instant `json:"windowStart" db:"window_start" nullable:"true" doc:"For TENANT_SLICE: start of the window."`
+	WindowEnd     store.Instant `json:"windowEnd" db:"window_end" nullable:"true" doc:"For TENANT_SLICE: end of the window, exclusive."`
+	CampaignIDs   texts         `json:"campaignIds" db:"campaign_ids" doc:"Only data about rights whose scope lists one of these campaigns; empty: all."`
 	Substrates    texts         `json:"substrates" db:"substrates" doc:"Only these substrates; empty, or with ANY: all."`
 }
 
-// texts are JSON in a column: unlike words, a campaign's id may have spaces.
+// texts is a list of texts that a column holds as JSON.
 type texts []string
 
-// Kind is what sort of export a job is.
+// Kind is the kind of an export.
 type Kind string
 
 // The kinds.
@@ -54,7 +54,7 @@ const (
 	TenantSlice Kind = "TENANT_SLICE"
 )
 
-// Format is that of a bundle's sections.
+// Format is the format of a bundle's sections.
 type Format string
 
 // The formats.
@@ -65,7 +65,7 @@ const (
 	Parquet Format = "PARQUET"
 )
 
-// formatOf is the format of a name, JSON where there is none of it.
+// formatOf returns the format with a name, or JSON for an unknown name.
 func formatOf(name string) Format {
 	if f := Format(name); slices.Contains([]Format{CSV, NDJSON, Parquet}, f) {
 		return f
@@ -73,7 +73,7 @@ func formatOf(name string) Format {
 	return JSON
 }
 
-// State is how far a job is.
+// State is the state of a job.
 type State string
 
 // The states. READY and FAILED are final.
@@ -93,18 +93,18 @@ const (
 	WorkerLost       = store.JobWorkerLost
 )
 
-// messages say what a code means.
+// messages explains the failure codes.
 var messages = map[string]string{
-	ManualCancel:     "the job was cancelled before a worker had begun it",
-	SourceReadFailed: "what is to be exported could not be read",
+	ManualCancel:     "the job was cancelled before a worker began it",
+	SourceReadFailed: "the data to be exported could not be read",
 	PackagingFailed:  "the bundle could not be written",
-	WorkerLost:       "each process that had begun the job was lost",
+	WorkerLost:       "every process that began the job was lost",
 }
 
 // Action moves a job.
 type Action string
 
-// The actions. Collecting begins again, from PACKAGING too, when a worker was lost.
+// The actions. Collecting restarts, also from PACKAGING, if a worker was lost.
 const (
 	Queue    Action = "queue"
 	Cancel   Action = "cancel"
@@ -118,7 +118,7 @@ const (
 	Expire   Action = "expire"
 )
 
-// transitions is the contract's table, with what it leaves open.
+// transitions is the contract's table, plus the moves that the contract leaves open.
 var transitions = store.Steps[Action, State]{
 	Queue:    {From: store.From(Requested), Event: "dsar.queued"},
 	Cancel:   {From: store.From(Requested), To: FailedJob, Event: "dsar.cancelled"},
@@ -132,46 +132,46 @@ var transitions = store.Steps[Action, State]{
 	Expire:   {From: store.From(Ready), Event: "dsar.expired"},
 }
 
-// Progress is how far a worker is.
+// Progress is the progress of a worker.
 type Progress struct {
-	RowsCollected   int64         `json:"rowsCollected" db:"rows_collected,moves" doc:"How many rows are in the bundle by now."`
-	RowsExpected    int64         `json:"rowsExpected" db:"rows_expected,moves" doc:"As far as is known: what has no count beforehand is added when it was read."`
-	BytesPackaged   int64         `json:"bytesPackaged" db:"bytes_packaged,moves" doc:"How much of the bundle is written."`
-	LastHeartbeatAt store.Instant `json:"lastHeartbeatAt" db:"last_heartbeat_at,moves" nullable:"true" doc:"When the worker last said how far it is."`
-	WorkerID        *string       `json:"workerId" db:"worker_id,moves" doc:"The process that is at work, or was."`
+	RowsCollected   int64         `json:"rowsCollected" db:"rows_collected,moves" doc:"How many rows are in the bundle so far."`
+	RowsExpected    int64         `json:"rowsExpected" db:"rows_expected,moves" doc:"How many rows are expected, as far as known: rows that can't be counted beforehand are added as they are read."`
+	BytesPackaged   int64         `json:"bytesPackaged" db:"bytes_packaged,moves" doc:"How many bytes of the bundle are written."`
+	LastHeartbeatAt store.Instant `json:"lastHeartbeatAt" db:"last_heartbeat_at,moves" nullable:"true" doc:"When the worker last reported its progress."`
+	WorkerID        *string       `json:"workerId" db:"worker_id,moves" doc:"The process that works on the job, or last did."`
 }
 
-// Bundle is what became of a job that is READY.
+// Bundle is the result of a READY job.
 type Bundle struct {
-	StoreKey     *string       `db:"bundle_store_key,moves"` // nil: it is deleted
+	StoreKey     *string       `db:"bundle_store_key,moves"` // nil: the bundle is deleted
 	Bytes        int64         `db:"bundle_size_bytes,moves"`
 	SHA256       *string       `db:"bundle_sha256,moves"`
 	ExpiresAt    store.Instant `db:"bundle_expires_at,moves"`
 	DownloadedAt store.Instant `db:"downloaded_at,moves"`
 	DownloadedBy *string       `db:"downloaded_by,moves"`
-	// Secret signs the links to it; nil: they have ended, as it is void.
+	// Secret signs the links to the bundle; nil: the bundle is void, which ended its links.
 	Secret *string `db:"download_secret,moves"`
 }
 
-// View is a DSAR job as it is answered.
+// View is a DSAR job in a response.
 type View struct {
-	ID           string        `json:"id" doc:"Begins with dsar: and may stand in a path as dsar%3A."`
+	ID           string        `json:"id" doc:"Begins with dsar:, which may be written as dsar%3A in paths."`
 	OrgID        string        `json:"orgId"`
 	State        State         `json:"state" enum:"REQUESTED,COLLECTING,PACKAGING,READY,FAILED" doc:"READY and FAILED are final."`
 	Scope        Scope         `json:"scope" doc:"What is exported."`
-	Format       Format        `json:"format" enum:"JSON,CSV,NDJSON,PARQUET" doc:"Of the sections of its bundle."`
-	RequestedBy  string        `json:"requestedBy" doc:"Who asked for it, as was said; the key's developer by default."`
-	RequestNotes *string       `json:"requestNotes" doc:"Why it was asked for."`
-	Progress     Progress      `json:"progress" doc:"How far the worker is."`
-	Delivery     *Delivery     `json:"delivery,omitempty" doc:"Once it is READY."`
-	Failure      *Failure      `json:"failure,omitempty" doc:"Once it is FAILED."`
-	Timeline     []Entry       `json:"timeline" doc:"Oldest first."`
+	Format       Format        `json:"format" enum:"JSON,CSV,NDJSON,PARQUET" doc:"The format of the bundle's sections."`
+	RequestedBy  string        `json:"requestedBy" doc:"The requester as stated in the request; by default the key's developer."`
+	RequestNotes *string       `json:"requestNotes" doc:"The reason of the request."`
+	Progress     Progress      `json:"progress" doc:"The worker's progress."`
+	Delivery     *Delivery     `json:"delivery,omitempty" doc:"The bundle, once the job is READY."`
+	Failure      *Failure      `json:"failure,omitempty" doc:"Why the job failed, once it is FAILED."`
+	Timeline     []Entry       `json:"timeline" doc:"The job's moves, oldest first."`
 	CreatedAt    store.Instant `json:"createdAt"`
 	UpdatedAt    store.Instant `json:"updatedAt"`
 	Revision     int64         `json:"revision"`
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (View) SchemaName() string     { return "DSARJob" }
 func (Scope) SchemaName() string    { return "DSARScope" }
 func (Progress) SchemaName() string { return "DSARProgress" }
@@ -182,32 +182,32 @@ func (Entry) SchemaName() string    { return "DSARTimelineEntry" }
 // Delivery is the bundle of a job.
 type Delivery struct {
 	BundleStoreKey  *string       `json:"bundleStoreKey" doc:"Null once the bundle is deleted."`
-	BundleSizeBytes int64         `json:"bundleSizeBytes" doc:"How long it is."`
+	BundleSizeBytes int64         `json:"bundleSizeBytes" doc:"The size of the bundle."`
 	BundleSHA256    string        `json:"bundleSha256" doc:"Base64url."`
-	BundleURL       *string       `json:"bundleUrl" doc:"In the answer of GET /v1/compliance/dsar/{jobId}/bundle."`
+	BundleURL       *string       `json:"bundleUrl" doc:"A link, only in the response of GET /v1/compliance/dsar/{jobId}/bundle."`
 	ExpiresAt       store.Instant `json:"expiresAt" doc:"When the bundle is deleted."`
-	DownloadedAt    store.Instant `json:"downloadedAt" nullable:"true" doc:"The last time it was downloaded whole."`
-	DownloadedBy    *string       `json:"downloadedBy" doc:"The API key that the link was made for."`
+	DownloadedAt    store.Instant `json:"downloadedAt" nullable:"true" doc:"When it was last downloaded completely."`
+	DownloadedBy    *string       `json:"downloadedBy" doc:"The API key that requested the link."`
 }
 
 // Failure is why a job failed.
 type Failure struct {
-	Code     string        `json:"code" enum:"MANUAL_CANCEL,SOURCE_READ_FAILED,PACKAGING_FAILED,WORKER_LOST" doc:"What went wrong."`
-	Message  string        `json:"message" doc:"For people; it may change."`
+	Code     string        `json:"code" enum:"MANUAL_CANCEL,SOURCE_READ_FAILED,PACKAGING_FAILED,WORKER_LOST" doc:"The failure code."`
+	Message  string        `json:"message" doc:"Explanation of the code; the text may change."`
 	FailedAt store.Instant `json:"failedAt" doc:"When it failed."`
-	WorkerID *string       `json:"workerId" doc:"The process whose work failed; null if none had begun."`
+	WorkerID *string       `json:"workerId" doc:"The process whose work failed; null if none began."`
 }
 
-// Entry is one of a timeline.
+// Entry is an entry of a timeline.
 type Entry struct {
 	At        store.Instant `json:"at" doc:"When."`
 	Actor     string        `json:"actor" doc:"An API key, or control."`
-	FromState *State        `json:"fromState" doc:"Null where the job was created."`
-	ToState   State         `json:"toState" doc:"The state from then on."`
-	Notes     *string       `json:"notes" doc:"What was noted, as the reason of a cancellation."`
+	FromState *State        `json:"fromState" doc:"The previous state; null when the job was created."`
+	ToState   State         `json:"toState" doc:"The new state."`
+	Notes     *string       `json:"notes" doc:"Notes, for example the reason of a cancellation."`
 }
 
-// view answers with a job, whose timeline is given.
+// view returns a job, with its timeline, in the form of responses.
 func (j *Job) view(timeline []Entry) View {
 	v := View{
 		ID: j.ID, OrgID: j.OrgID, State: j.State, Scope: j.Scope, Format: j.Format, RequestedBy: j.RequestedBy, RequestNotes: j.RequestNotes,
@@ -224,7 +224,7 @@ func (j *Job) view(timeline []Entry) View {
 	return v
 }
 
-// shown is what an event says of a job: nothing that may name a person.
+// shown is a job in the form of events, without anything that may name a person.
 type shown struct {
 	View
 	Scope        shownScope `json:"scope"`
@@ -238,8 +238,8 @@ type shownScope struct {
 	DataSubjectID *string `json:"dataSubjectId,omitempty"`
 }
 
-// hide is store.Records.Hide: the person, the requester and the notes are in the event's private
-// part.
+// hide implements store.Records.Hide: it puts the person, the requester and the notes into the
+// event's private part.
 func hide(j *Job) (any, sealer.Private, error) {
 	p := sealer.Private{AttentionMs: -1}
 	if j.Scope.DataSubjectID != nil {
@@ -254,7 +254,7 @@ func hide(j *Job) (any, sealer.Private, error) {
 	return &shown{View: j.view(nil), Scope: shownScope{Scope: j.Scope}}, p, err
 }
 
-// complete settles a new job, with the requested fields filled in.
+// complete completes and checks a new job. The caller has set the requested fields.
 func complete(j Job, now store.Instant) (Job, error) {
 	if err := j.Scope.check(); err != nil {
 		return j, err
@@ -263,8 +263,8 @@ func complete(j Job, now store.Instant) (Job, error) {
 	return j, nil
 }
 
-// check requires what a kind needs, and refuses what it would ignore: a caller that names a window
-// wants no more than that.
+// check requires the fields that a kind needs, and refuses those that it would ignore: a caller that
+// names a window must not get data outside of it.
 func (s *Scope) check() error {
 	var faults []api.ValidationError
 	fault := func(bad bool, field, message string) {
@@ -286,7 +286,7 @@ func (s *Scope) check() error {
 	missing(slice && s.WindowEnd.IsZero(), "windowEnd")
 	fault(!slice && !s.WindowStart.IsZero(), "windowStart", other)
 	fault(!slice && !s.WindowEnd.IsZero(), "windowEnd", other)
-	fault(slice && !s.WindowStart.IsZero() && !s.WindowEnd.IsZero() && !s.WindowStart.Before(s.WindowEnd.Time), "windowEnd", "must be behind windowStart")
+	fault(slice && !s.WindowStart.IsZero() && !s.WindowEnd.IsZero() && !s.WindowStart.Before(s.WindowEnd.Time), "windowEnd", "must be after windowStart")
 	fault(!slice && len(s.CampaignIDs) > 0, "campaignIds", other)
 	fault(!slice && len(s.Substrates) > 0, "substrates", other)
 	if len(faults) > 0 {

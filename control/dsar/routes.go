@@ -17,28 +17,28 @@ import (
 func (s *Service) Routes(a route.API) {
 	const read = route.Scope(api.AuditRead)
 	route.Add(a, route.Operation{ID: "create-dsar-job", Method: http.MethodPost, Path: "/v1/compliance/dsar", Tag: "Compliance", Access: read,
-		Summary: "Ask for an export of a person's data, or of the tenant's",
-		Description: "`DATA_SUBJECT` exports what is known of one person, without configuration; `TENANT_FULL` all that the tenant has; " +
-			"`TENANT_SLICE` what was played or happened in a window, if asked for of some campaigns and substrates. " +
-			fmt.Sprintf("The job is REQUESTED until it is run. A tenant may have %d active jobs: one more is 429.", ActiveLimit)}, s.post)
+		Summary: "Request an export of a person's data, or of the tenant's",
+		Description: "`DATA_SUBJECT` exports the data about one person, without configuration. `TENANT_FULL` exports all data of the tenant. " +
+			"`TENANT_SLICE` exports deliveries and events in a window, optionally of some campaigns and substrates only. " +
+			fmt.Sprintf("The job is REQUESTED until it is run. A tenant may have %d active jobs; one more is refused with 429.", ActiveLimit)}, s.post)
 	route.Add(a, route.Operation{ID: "list-dsar-jobs", Method: http.MethodGet, Path: "/v1/compliance/dsar", Tag: "Compliance", Access: read,
 		Summary: "List the DSAR jobs, newest first"}, s.getAll)
 	route.Add(a, route.Operation{ID: "get-dsar-job", Method: http.MethodGet, Path: "/v1/compliance/dsar/{jobId}", Tag: "Compliance", Access: read,
 		Summary: "Get a DSAR job"}, s.get)
 	route.Add(a, route.Operation{ID: "cancel-dsar-job", Method: http.MethodPost, Path: "/v1/compliance/dsar/{jobId}/cancel", Tag: "Compliance", Access: read,
-		Summary: "Cancel a DSAR job that no worker has begun", Description: "It becomes FAILED with the code `MANUAL_CANCEL`. Past REQUESTED it is 409."}, s.postCancel)
+		Summary: "Cancel a DSAR job that no worker has begun", Description: "The job becomes FAILED with the code `MANUAL_CANCEL`. The response is 409 if it is no longer REQUESTED."}, s.postCancel)
 	route.Add(a, route.Operation{ID: "run-dsar-job", Method: http.MethodPost, Path: "/v1/compliance/dsar/{jobId}/run", Tag: "Compliance", Access: read,
-		Summary: "Have a worker do a DSAR job", Description: "It stays REQUESTED, and may be cancelled, until a worker begins it. Past REQUESTED it is 409."}, s.postRun)
+		Summary: "Run a DSAR job", Description: "Queues the job. It stays REQUESTED, and may be cancelled, until a worker begins it. The response is 409 if it is no longer REQUESTED."}, s.postRun)
 	s.downloadRoutes(a)
 }
 
-// The answers about DSAR jobs.
+// The responses about DSAR jobs.
 type (
-	// JobData is the answer about one job.
+	// JobData is the response about one job.
 	JobData struct {
 		Job View `json:"job"`
 	}
-	// CreatedJob is the answer to a new job.
+	// CreatedJob is the response to a new job.
 	CreatedJob struct {
 		Job         View `json:"job" doc:"The new job."`
 		ActiveLimit int  `json:"activeLimit" doc:"How many jobs of the tenant may be active."`
@@ -50,7 +50,7 @@ type (
 	}
 )
 
-// SchemaName is for the document, as are those below.
+// SchemaName returns the schema name in the OpenAPI document; so do the methods below.
 func (JobData) SchemaName() string    { return "DSARJobData" }
 func (CreatedJob) SchemaName() string { return "CreatedDSARJob" }
 func (JobList) SchemaName() string    { return "DSARJobList" }
@@ -63,21 +63,21 @@ type NewJob struct {
 	RequestNotes *string  `json:"requestNotes,omitempty" nullable:"true" maxLength:"2048" doc:"Why, for the audit trail. In the private part of events only."`
 }
 
-// NewScope says what is asked for. What is not for its kind is refused.
+// NewScope is the requested scope. Fields that its kind ignores are refused.
 type NewScope struct {
-	Kind          Kind        `json:"kind" enum:"DATA_SUBJECT,TENANT_FULL,TENANT_SLICE" doc:"What sort of export it is."`
-	DataSubjectID *string     `json:"dataSubjectId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Of DATA_SUBJECT, which requires it: the person, as deliveries name them." example:"subject-0815"`
-	WindowStart   *route.Time `json:"windowStart,omitempty" nullable:"true" doc:"Of TENANT_SLICE, which requires it: the first moment. Deliveries are judged by when they were rendered, all else by when it happened."`
-	WindowEnd     *route.Time `json:"windowEnd,omitempty" nullable:"true" doc:"Of TENANT_SLICE, which requires it. Exclusive."`
-	CampaignIDs   []string    `json:"campaignIds,omitempty" nullable:"true" maxItems:"100" maxLength:"256" doc:"Of TENANT_SLICE: only what is about rights whose scope lists one of these campaigns."`
-	Substrates    []string    `json:"substrates,omitempty" nullable:"true" maxItems:"24" maxLength:"32" doc:"Of TENANT_SLICE: only what is about these substrates. ANY is all of them."`
+	Kind          Kind        `json:"kind" enum:"DATA_SUBJECT,TENANT_FULL,TENANT_SLICE" doc:"The kind of export."`
+	DataSubjectID *string     `json:"dataSubjectId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Required for DATA_SUBJECT: the person, as deliveries name them." example:"subject-0815"`
+	WindowStart   *route.Time `json:"windowStart,omitempty" nullable:"true" doc:"Required for TENANT_SLICE: start of the window. It selects deliveries by the time of their rendering, everything else by the time of its event."`
+	WindowEnd     *route.Time `json:"windowEnd,omitempty" nullable:"true" doc:"Required for TENANT_SLICE: end of the window, exclusive."`
+	CampaignIDs   []string    `json:"campaignIds,omitempty" nullable:"true" maxItems:"100" maxLength:"256" doc:"For TENANT_SLICE: only data about rights whose scope lists one of these campaigns."`
+	Substrates    []string    `json:"substrates,omitempty" nullable:"true" maxItems:"24" maxLength:"32" doc:"For TENANT_SLICE: only data about these substrates. ANY selects all."`
 }
 
-// SchemaName is for the document, as is that below.
+// SchemaName returns the schema name in the OpenAPI document; so do the methods below.
 func (NewJob) SchemaName() string   { return "NewDSARJob" }
 func (NewScope) SchemaName() string { return "NewDSARScope" }
 
-// job is what is asked for, by a caller.
+// job returns the job that a caller requests.
 func (n *NewJob) job(caller auth.Principal) (j Job, err error) {
 	s := n.Scope
 	j = Job{TenantID: caller.TenantID, OrgID: caller.OrgID, Format: JSON, RequestedBy: caller.DeveloperID, RequestNotes: n.RequestNotes,
@@ -96,7 +96,7 @@ func (n *NewJob) job(caller auth.Principal) (j Job, err error) {
 	}
 	for i, name := range s.Substrates {
 		if _, known := gate.ParseSubstrate(name); !known {
-			return j, api.InvalidField(fmt.Sprintf("scope.substrates[%d]", i), "is no substrate")
+			return j, api.InvalidField(fmt.Sprintf("scope.substrates[%d]", i), "is not a substrate")
 		}
 	}
 	return j, nil
@@ -106,11 +106,11 @@ type createInput struct{ Body NewJob }
 
 func (s *Service) post(ctx context.Context, in *createInput) (CreatedJob, error) {
 	caller := auth.PrincipalFrom(ctx)
-	asked, err := in.Body.job(caller)
+	requested, err := in.Body.job(caller)
 	if err != nil {
 		return CreatedJob{}, err
 	}
-	made, err := s.create(ctx, asked, store.ByKey(caller.ID))
+	made, err := s.create(ctx, requested, store.ByKey(caller.ID))
 	return CreatedJob{made, ActiveLimit}, err
 }
 
@@ -141,7 +141,7 @@ func (s *Service) list(ctx context.Context, tenantID, state string, slice store.
 	return list, next, err
 }
 
-// named is the input of what is about one job. Clients may write the colon of its id as %3A.
+// named is the input of operations on one job. Clients may write the colon of its id as %3A.
 type named struct {
 	JobID string `path:"jobId"`
 }
@@ -154,9 +154,9 @@ func (s *Service) get(ctx context.Context, in *named) (data JobData, err error) 
 	return data, err
 }
 
-// DSARCancellation says why a job is cancelled.
+// DSARCancellation is the body of a request to cancel a job.
 type DSARCancellation struct {
-	Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Noted in the timeline, and in the private part of the event."`
+	Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Recorded in the timeline, and in the private part of the event."`
 }
 
 type cancelInput struct {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// pageRows is how many rows of the warehouse are held at a time.
+	// pageRows is how many rows of the warehouse are held in memory.
 	pageRows = 1000
-	// stretch is how much of the log a page is looked for in: without a bound, a warehouse may
-	// sort all that is left for each page.
+	// stretch is how much of the log one query covers: without a bound, a warehouse may sort all
+	// remaining rows for each page.
 	stretch = 1 << 14
 )
 
-// spoolEvery is how often an export that waits for spools looks at them.
+// spoolEvery is how often an export that waits for spools polls them.
 const spoolEvery = 50 * time.Millisecond
 
-// spools waits until no live node has anything that it has promised in its spool alone, at most
-// for WaitFor, and counts by node what is left in spools.
+// spools waits, at most WaitFor, until the spools of live nodes have no acknowledged record that is
+// not in the log. It returns the number of such records by node, of silent nodes too.
 func (s *Service) spools(ctx context.Context) (pending map[string]int64, err error) {
 	pending = map[string]int64{}
 	if s.cfg.Nodes == nil {
@@ -51,10 +51,10 @@ func (s *Service) spools(ctx context.Context) (pending map[string]int64, err err
 	}
 }
 
-// catchUp waits until the warehouse has all that is in outbox and log of a tenant by now, and
-// returns the position behind that.
+// catchUp waits until the warehouse has everything that is in a tenant's outbox and log now, and
+// returns the position after it.
 func (s *Service) catchUp(ctx context.Context, tenantID string) (asOf sealer.Position, err error) {
-	drain, cancel := context.WithTimeoutCause(ctx, s.cfg.WaitFor, errors.New("the log has not taken the tenant's events"))
+	drain, cancel := context.WithTimeoutCause(ctx, s.cfg.WaitFor, errors.New("the log has not accepted the tenant's events"))
 	defer cancel()
 	if err := s.db.Drain(drain, tenantID); err != nil {
 		return asOf, errors.Join(err, context.Cause(drain))
@@ -64,14 +64,13 @@ func (s *Service) catchUp(ctx context.Context, tenantID string) (asOf sealer.Pos
 		return asOf, err
 	}
 	first, end, err := s.cfg.Log.Bounds(ctx, partition)
-	if err != nil || first.Compare(end) >= 0 { // what an empty log held is loaded: retention waits for it
+	if err != nil || first.Compare(end) >= 0 { // retention deletes only loaded records, so all of an empty log's are loaded
 		return end, err
 	}
 	return end, s.loaded(ctx, partition, end)
 }
 
-// loaded waits until the warehouse has all before a position, however far behind it is, as long
-// as it gets on.
+// loaded waits until the warehouse has everything before a position, as long as it makes progress.
 func (s *Service) loaded(ctx context.Context, partition int32, end sealer.Position) error {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
@@ -89,7 +88,7 @@ func (s *Service) loaded(ctx context.Context, partition int32, end sealer.Positi
 		select {
 		case <-poll.C:
 		case <-still.C:
-			return errors.Join(err, fmt.Errorf("the warehouse loads nothing more: it is at %s of %s", at, end))
+			return errors.Join(err, fmt.Errorf("the warehouse makes no progress: it is at %s of %s", at, end))
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
 		}
@@ -97,15 +96,15 @@ func (s *Service) loaded(ctx context.Context, partition int32, end sealer.Positi
 }
 
 // scan calls take for the rows before a position that a query selects, in the order of their
-// positions, and holds a page of them at a time. A query for few rows reads them page by
-// page, all others go through the log by stretches.
+// positions, and holds one page of them in memory. A query for few rows reads pages of its rows;
+// others read the log by stretches.
 func (s *Service) scan(ctx context.Context, q pipeline.EventQuery, asOf sealer.Position, few bool, take func(*pipeline.Row) error) error {
-	var at *sealer.Position // all before and here is taken
+	var at *sealer.Position // everything up to here, inclusive, was taken
 	for {
 		q.After, q.Before, q.Limit = at, &asOf, pageRows
 		switch {
 		case few:
-		case at == nil: // where it begins
+		case at == nil: // find the first row
 			q.Limit = 1
 		case at.Generation == asOf.Generation && at.Offset+stretch < asOf.Offset:
 			end := asOf
@@ -125,7 +124,7 @@ func (s *Service) scan(ctx context.Context, q pipeline.EventQuery, asOf sealer.P
 		if at = before(*q.Before); len(rows) > 0 {
 			continue
 		}
-		// Nothing here: on to the next row, wherever it is.
+		// This stretch is empty: continue at the next row, wherever it is.
 		q.After, q.Before, q.Limit = at, &asOf, 1
 		next, err := s.page(ctx, q, func(*pipeline.Row) error { return nil })
 		if err != nil || len(next) == 0 {
@@ -148,7 +147,7 @@ func (s *Service) page(ctx context.Context, q pipeline.EventQuery, take func(*pi
 	return rows, nil
 }
 
-// before is the position in front of one.
+// before returns the position before p.
 func before(p sealer.Position) *sealer.Position {
 	p.Offset--
 	return &p

@@ -24,8 +24,8 @@ func (l *late) Resume(context.Context, int32) (sealer.Position, bool, error) {
 	return sealer.Position{Offset: min(int64(time.Since(l.began)/l.every), l.upTo)}, true, nil
 }
 
-// TestLateWarehouse: an export waits for a warehouse that is hours behind, and gives up one that
-// loads nothing more.
+// TestLateWarehouse: an export waits for a warehouse that is hours behind, and fails if it makes no
+// progress.
 func TestLateWarehouse(t *testing.T) {
 	for upTo, fails := range map[int64]bool{1_000: false, 500: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestLateWarehouse(t *testing.T) {
 			began := time.Now()
 			err := r.loaded(t.Context(), 0, sealer.Position{Offset: 1_000})
 			if fails {
-				require.ErrorContains(t, err, "loads nothing more")
+				require.ErrorContains(t, err, "makes no progress")
 				require.Equal(t, 500*20*time.Second+30*time.Second, time.Since(began).Round(time.Second))
 				return
 			}
@@ -43,7 +43,7 @@ func TestLateWarehouse(t *testing.T) {
 	}
 }
 
-// spools is what nodes say that they hold, look by look.
+// spools are the spools of nodes, poll by poll.
 type spools struct {
 	looks []map[string]int64
 	dead  map[string]int64
@@ -57,7 +57,8 @@ func (s *spools) Spooled(context.Context) (live, silent map[string]int64, err er
 	return live, s.dead, nil
 }
 
-// TestSpools: an export waits for the spools of live nodes, but not for ever, and says what is left.
+// TestSpools: an export waits for the spools of live nodes for a bounded time, and counts what is
+// left.
 func TestSpools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Service{cfg: Config{WaitFor: 30 * time.Second}}

@@ -13,18 +13,18 @@ import (
 	"muniment/sealer"
 )
 
-// Keys signs manifests, and knows all keys.
+// Keys has the signing keys and the key directory.
 type Keys interface {
-	// Signer is control's current key of a purpose.
+	// Signer returns control's current key of a purpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
-	// Directory is the signed key directory, canonical JSON.
+	// Directory returns the signed key directory, canonical JSON.
 	Directory(ctx context.Context) ([]byte, error)
 }
 
-// Nodes knows of the spools of nodes. control/node implements it.
+// Nodes counts the records in the spools of nodes. control/node implements it.
 type Nodes interface {
-	// Spooled counts, by node, the records that were promised and were in the node's spool
-	// alone, by its newest word: those of nodes that are live, and of nodes that are silent.
+	// Spooled counts, by node, the acknowledged records that were only in the node's spool at its
+	// last poll: for nodes that are live, and for nodes that are silent.
 	Spooled(ctx context.Context) (live, silent map[string]int64, err error)
 }
 
@@ -32,18 +32,18 @@ type Nodes interface {
 type Config struct {
 	DB        *store.DB
 	Warehouse pipeline.Warehouse
-	// Log is only asked where a tenant is, and where that partition ends.
+	// Log is read only for a tenant's partition, and for that partition's end.
 	Log  pipeline.Reader
 	Keys Keys
-	// Nodes is asked what is not in the log yet; nil: no node has a spool.
+	// Nodes counts the records that are not in the log yet; nil: no node has a spool.
 	Nodes   Nodes
 	Bundles *Bundles
-	// Failed makes an error with a code that the job ends with, unless it is tried again.
+	// Failed wraps an error with the code that the job fails with if it is not retried.
 	Failed func(code string, err error) error
 	// Keep is how long a bundle is kept. Default 7 days.
 	Keep time.Duration
-	// WaitFor is how long a worker waits for spools, for the outbox, and for a warehouse that
-	// loads nothing more. Default 30 s.
+	// WaitFor is how long a worker waits for spools, for the outbox, and for a warehouse that makes
+	// no progress. Default 30 s.
 	WaitFor time.Duration
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
@@ -71,15 +71,15 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg: cfg, db: cfg.DB, workerID: api.NewID(prefixWorker, time.Now())}, nil
 }
 
-// ActiveLimit is how many jobs of a tenant may be active.
+// ActiveLimit bounds the active jobs of a tenant.
 const ActiveLimit = 5
 
-var errActive = &api.Error{Code: api.RateLimited, Message: "this tenant has as many active DSAR jobs as it may have: wait for one to end, or cancel one", RetryAfter: time.Minute}
+var errActive = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of active DSAR jobs: wait for one to end, or cancel one", RetryAfter: time.Minute}
 
 // create writes a new job, with the requested fields filled in.
-func (s *Service) create(ctx context.Context, asked Job, by sealer.Ref) (v View, err error) {
+func (s *Service) create(ctx context.Context, requested Job, by sealer.Ref) (v View, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		made, err := complete(asked, store.At(tx.Now()))
+		made, err := complete(requested, store.At(tx.Now()))
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (s *Service) cancel(ctx context.Context, tenantID, jobID, reason string, by
 	return v, err
 }
 
-// run queues a job for the workers. One that is queued already is left as it is.
+// run queues a job for the workers. It does nothing if the job is queued already.
 func (s *Service) run(ctx context.Context, tenantID, jobID string, by sealer.Ref) (v View, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		var j *Job

@@ -30,20 +30,20 @@ func newService(t *testing.T) *Service {
 	return &Service{db: roomtest.Open(t, t.TempDir(), nil)}
 }
 
-// full asks for all that the tenant has.
+// full is a request for all data of the tenant.
 func full() Job {
 	return Job{TenantID: tenantID, OrgID: "org_a", Format: JSON, RequestedBy: "dev_a", Scope: Scope{Kind: TenantFull, CampaignIDs: texts{}, Substrates: texts{}}}
 }
 
-// of asks for the data of a person.
+// of is a request for the data of a person.
 func of(subject string) Job {
 	j := full()
 	j.Scope.Kind, j.Scope.DataSubjectID = DataSubject, &subject
 	return j
 }
 
-func (s *Service) mustCreate(t require.TestingT, asked Job) View {
-	v, err := s.create(context.Background(), asked, byKey)
+func (s *Service) mustCreate(t require.TestingT, requested Job) View {
+	v, err := s.create(context.Background(), requested, byKey)
 	require.NoError(t, err)
 	return v
 }
@@ -88,8 +88,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestSequences: whatever is asked in whatever order, a job goes along the table, and its
-// timeline has each change of its state.
+// TestSequences: requests in any order move a job along the table, and its timeline has each change of
+// its state.
 func TestSequences(t *testing.T) {
 	all := []Action{Queue, Cancel, Collect, Recover, Package, Finish, Fail, Open, Download, Expire}
 	// Where each action leads from a state; what is not here is refused.
@@ -141,8 +141,8 @@ func TestSequences(t *testing.T) {
 	})
 }
 
-// TestActiveLimit: however many ask at once, exactly five get a job; each that ends frees space
-// for one.
+// TestActiveLimit: of any number of concurrent requests, exactly five get a job; each job that ends
+// makes space for one.
 func TestActiveLimit(t *testing.T) {
 	r := newService(t)
 	var mu sync.Mutex
@@ -214,13 +214,13 @@ func notesOf(v View) (notes []string) {
 	return notes
 }
 
-// TestEventsNameNobody: the person, who asked, and what was noted, stand in the private parts of
-// events alone, and erasure leaves nothing of them in the tables.
+// TestEventsNameNobody: the person, the requester and the notes are in the private parts of events
+// only, and erasure leaves nothing of them in the tables.
 func TestEventsNameNobody(t *testing.T) {
 	r := newService(t)
-	asked := of("ann@example.org")
-	asked.RequestedBy, asked.RequestNotes = "office of ann@example.org", new("ann@example.org phoned")
-	v := r.mustCreate(t, asked)
+	requested := of("ann@example.org")
+	requested.RequestedBy, requested.RequestNotes = "office of ann@example.org", new("ann@example.org phoned")
+	v := r.mustCreate(t, requested)
 	other := full()
 	other.RequestNotes = new("because of ann@example.org again")
 	kept := r.mustCreate(t, other)

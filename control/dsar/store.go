@@ -10,8 +10,7 @@ import (
 	"muniment/sealer"
 )
 
-// Tables are those of this package. A job about a person who is erased keeps nothing of what was
-// noted in it.
+// Tables lists this package's tables. Erasing a person clears the notes of the jobs about them.
 var Tables = store.Tables{
 	{Name: "dsar_timeline", Text: []string{"notes"}, Erase: `UPDATE dsar_timeline SET notes = $3
 		WHERE notes IS NOT NULL AND job_id IN (SELECT job_id FROM dsar_jobs WHERE tenant_id = $1 AND data_subject_id = $2)`},
@@ -38,12 +37,12 @@ func annotate(ctx context.Context, tx *store.Tx, j *Job, from *State, by sealer.
 		VALUES ($1, (SELECT COUNT(*) FROM dsar_timeline WHERE job_id = $1), $2, $3, $4, $5, $6, $7)`,
 		j.ID, j.TenantID, j.UpdatedAt, by.ID, from, j.State, text)
 	if err != nil {
-		return fmt.Errorf("cannot note what became of the DSAR job %s: %w", j.ID, err)
+		return fmt.Errorf("cannot write the timeline of the DSAR job %s: %w", j.ID, err)
 	}
 	return nil
 }
 
-// timelines are those of some jobs, by their ids.
+// timelines returns the timelines of jobs, by job id.
 func timelines(ctx context.Context, q store.Querier, some []Job) (map[string][]Entry, error) {
 	all := map[string][]Entry{}
 	if len(some) == 0 {
@@ -63,7 +62,7 @@ func timelines(ctx context.Context, q store.Querier, some []Job) (map[string][]E
 	return all, err
 }
 
-// views answers with jobs.
+// views returns jobs in the form of responses.
 func views(ctx context.Context, q store.Querier, some []Job) ([]View, error) {
 	lines, err := timelines(ctx, q, some)
 	if err != nil {
@@ -76,7 +75,7 @@ func views(ctx context.Context, q store.Querier, some []Job) ([]View, error) {
 	return list, nil
 }
 
-// find answers with one job.
+// find returns a job, and its form in responses.
 func find(ctx context.Context, q store.Querier, tenantID, jobID string) (*Job, View, error) {
 	j, err := jobs.Find(ctx, q, tenantID, jobID)
 	if err != nil {
@@ -89,8 +88,8 @@ func find(ctx context.Context, q store.Querier, tenantID, jobID string) (*Job, V
 	return j, list[0], nil
 }
 
-// move moves a job, with an entry in its timeline where that says so. What edit refuses does
-// not happen.
+// move moves a job, and adds an entry to its timeline if the state changes or a is Recover. An error
+// of edit prevents the move.
 func move(ctx context.Context, tx *store.Tx, tenantID, jobID string, a Action, by sealer.Ref, notes string, edit func(*Job) error) (next Job, err error) {
 	was, err := jobs.Find(ctx, tx, tenantID, jobID)
 	if err != nil {

@@ -25,10 +25,10 @@ var awkward = []string{
 }
 
 // collectedAs are the bundles of one moment of a job, one in each format.
-func (h *fixture) collectedAs(asked Job, formats ...Format) (files []string) {
+func (h *fixture) collectedAs(requested Job, formats ...Format) (files []string) {
 	h.t.Helper()
-	v := h.mustCreate(h.t, asked)
-	_, err := h.run(h.t.Context(), asked.TenantID, v.ID, byKey)
+	v := h.mustCreate(h.t, requested)
+	_, err := h.run(h.t.Context(), requested.TenantID, v.ID, byKey)
 	require.NoError(h.t, err)
 	job, err := h.db.Claim(h.t.Context(), ExportJob, time.Minute)
 	require.NoError(h.t, err)
@@ -89,9 +89,9 @@ func TestStrangersRead(t *testing.T) {
 		}
 		return nil
 	}))
-	asked := full()
-	asked.RequestNotes, asked.RequestedBy = &awkward[17], "=1+1"
-	files := h.collectedAs(asked, NDJSON, JSON, CSV, Parquet)
+	requested := full()
+	requested.RequestNotes, requested.RequestedBy = &awkward[17], "=1+1"
+	files := h.collectedAs(requested, NDJSON, JSON, CSV, Parquet)
 	for _, name := range files {
 		status, report := h.verified(name)
 		require.Equal(t, verify.ExitSound, status, report)
@@ -100,9 +100,9 @@ func TestStrangersRead(t *testing.T) {
 	delete(rows, "manifest")
 	for _, section := range rows {
 		for line := range bytes.Lines(section) {
-			spelt, err := sealer.Canonical(bytes.TrimSuffix(line, []byte("\n")))
+			canonical, err := sealer.Canonical(bytes.TrimSuffix(line, []byte("\n")))
 			require.NoError(t, err)
-			require.Equal(t, string(spelt)+"\n", string(line))
+			require.Equal(t, string(canonical)+"\n", string(line))
 		}
 	}
 	out, err := exec.Command(python, append([]string{"testdata/compare.py"}, files...)...).CombinedOutput()

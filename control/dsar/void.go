@@ -7,9 +7,9 @@ import (
 	"muniment/control/store"
 )
 
-// telling lists the tenant's jobs whose bundle, finished or not, may hold data of a person: those
+// naming lists the tenant's jobs whose bundle, finished or not, may hold data of a person: those
 // about that person, and those about no single person.
-func telling(ctx context.Context, q store.Querier, tenantID string, is func(dataSubjectID string) bool) (list []Job, err error) {
+func naming(ctx context.Context, q store.Querier, tenantID string, is func(dataSubjectID string) bool) (list []Job, err error) {
 	all, err := store.List(ctx, q, "the DSAR jobs with bundles of "+tenantID, jobs.Scan, jobs.Select()+`
 		WHERE tenant_id = $1 AND (bundle_store_key IS NOT NULL OR state IN ('COLLECTING', 'PACKAGING')) ORDER BY job_id`, tenantID)
 	for _, j := range all {
@@ -20,10 +20,10 @@ func telling(ctx context.Context, q store.Querier, tenantID string, is func(data
 	return list, err
 }
 
-// Count counts the tenant's bundles, finished or not, that may hold data of a person; is says
+// Count counts the tenant's bundles, finished or not, that may hold data of a person; is reports
 // whether a reference is the person's.
 func (s *Service) Count(ctx context.Context, tenantID string, is func(dataSubjectID string) bool) (int64, error) {
-	list, err := telling(ctx, s.db.Read(), tenantID, is)
+	list, err := naming(ctx, s.db.Read(), tenantID, is)
 	return int64(len(list)), err
 }
 
@@ -32,11 +32,11 @@ func (s *Service) Count(ctx context.Context, tenantID string, is func(dataSubjec
 func (s *Service) Void(ctx context.Context, tenantID string, is func(dataSubjectID string) bool) error {
 	var list []Job
 	err := s.db.Change(ctx, func(tx *store.Tx) (err error) {
-		if list, err = telling(ctx, tx, tenantID, is); err != nil {
+		if list, err = naming(ctx, tx, tenantID, is); err != nil {
 			return err
 		}
 		for i := range list {
-			// Links end at once; the file goes below.
+			// This ends the links; sweep deletes the file below.
 			_, err := tx.ExecContext(ctx, `UPDATE dsar_jobs SET collection = collection + 1, download_secret = NULL, bundle_expires_at = CASE WHEN bundle_store_key IS NULL THEN bundle_expires_at ELSE $2 END
 				WHERE job_id = $1`, list[i].ID, store.At(tx.Now()))
 			if err != nil {
@@ -51,7 +51,7 @@ func (s *Service) Void(ctx context.Context, tenantID string, is func(dataSubject
 		}
 	}
 	if err == nil {
-		err = s.sweep(ctx, tenantID+"/") // what is being written, or was left
+		err = s.sweep(ctx, tenantID+"/") // files that are being written, or were left behind
 	}
 	return err
 }

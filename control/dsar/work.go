@@ -20,14 +20,14 @@ import (
 	"muniment/sealer"
 )
 
-// Attempts is how often an export is begun at most.
+// Attempts bounds how often an export is begun.
 const Attempts = 5
 
 // heartbeat is how often a worker reports its progress.
 const heartbeat = time.Second
 
-// Export does a job of the kind ExportJob. It may have been begun before, by a process that is
-// gone: then everything is collected again, as the bundle is of one moment.
+// Export runs a job of the kind ExportJob. If a lost process has begun the job, Export collects
+// everything again, since a bundle is of one moment.
 func (s *Service) Export(ctx context.Context, job *store.Job) error {
 	var p payload
 	if err := job.Read(&p); err != nil {
@@ -42,7 +42,7 @@ func (s *Service) Export(ctx context.Context, job *store.Job) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errStale): // no failed attempt; other jobs come first
+	case errors.Is(err, errStale): // not a failed attempt; other jobs come first
 		return cmp.Or(job.Release(ctx), store.ErrStale)
 	case w.collecting:
 		return s.cfg.Failed(SourceReadFailed, err)
@@ -63,7 +63,7 @@ func (s *Service) GiveUp(ctx context.Context, tx *store.Tx, job *store.Job, code
 	if err != nil {
 		return err
 	}
-	if _, known := messages[code]; !known { // of a slip, which has no code
+	if _, known := messages[code]; !known { // an unexpected error has no code
 		code = SourceReadFailed
 		if j.State == Packaging {
 			code = PackagingFailed
@@ -76,8 +76,8 @@ func (s *Service) GiveUp(ctx context.Context, tx *store.Tx, job *store.Job, code
 	return err
 }
 
-// beginCollecting moves a job to COLLECTING, wherever an earlier worker has left it; nil if
-// there is nothing to do any more.
+// beginCollecting moves a job to COLLECTING from any state in which an earlier worker left it. It
+// returns nil if the job has ended.
 func (s *Service) beginCollecting(ctx context.Context, job *store.Job, jobID string) (j *Job, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		if err := job.Hold(ctx, tx); err != nil {
@@ -92,7 +92,7 @@ func (s *Service) beginCollecting(ctx context.Context, job *store.Job, jobID str
 		}
 		action, notes := Collect, ""
 		if was.State != Requested {
-			notes = "begun again"
+			notes = "restarted"
 		}
 		if was.State == Collecting {
 			action = Recover
@@ -108,21 +108,21 @@ func (s *Service) beginCollecting(ctx context.Context, job *store.Job, jobID str
 	return j, err
 }
 
-// work is what one worker does of one job.
+// work is the work of one worker on one job.
 type work struct {
 	*Service
 	job        *store.Job
 	of         *Job
-	collecting bool // what fails now is the source's fault
+	collecting bool // errors are failures to read the source
 	progress   Progress
 	beat       time.Time
 }
 
-// errStale says that the job has changed under the worker, as by an erasure: it is begun again.
-var errStale = errors.New("what was collected is of no use any more")
+// errStale means that the job was changed meanwhile, for example by an erasure, so it must restart.
+var errStale = errors.New("the collected data is outdated")
 
 func (w *work) run(ctx context.Context) error {
-	for n := range w.of.Collection { // of workers that are gone; a later one's may be finished
+	for n := range w.of.Collection { // delete what lost workers left; a later collection may be finished
 		if err := w.cfg.Bundles.remove(ctx, w.of.key(n)); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (w *work) run(ctx context.Context) error {
 	})
 	if err != nil {
 		if now, missing := jobs.Find(ctx, w.db.Read(), w.of.TenantID, w.of.ID); missing == nil && now.Collection != w.of.Collection && !errors.Is(err, store.ErrStale) {
-			return errStale // the erasure has deleted the file as well
+			return errStale // the erasure has deleted the file too
 		}
 		return err
 	}
@@ -149,15 +149,16 @@ func (w *work) run(ctx context.Context) error {
 	return err
 }
 
-// folder begins the keys of all bundles of a job.
+// folder is the prefix of the keys of all bundles of a job.
 func (j *Job) folder() string {
 	return j.TenantID + "/" + strings.TrimPrefix(j.ID, string(prefix)) + "-"
 }
 
-// key is that of the bundle of a collection.
+// key returns the key of a collection's bundle.
 func (j *Job) key(collection int64) string { return fmt.Sprintf("%s%d.zip", j.folder(), collection) }
 
-// move moves the job on, while it is this worker's, and what it has collected is of use.
+// move moves the job. It fails if this worker no longer has the lease, and with errStale if the
+// collected data is outdated.
 func (w *work) move(ctx context.Context, a Action, edit func(*Job) error) (next Job, err error) {
 	err = w.db.Change(ctx, func(tx *store.Tx) error {
 		if err := w.job.Hold(ctx, tx); err != nil {
@@ -197,7 +198,7 @@ func (w *work) fill(ctx context.Context, to io.Writer) (size int64, digest strin
 	if err != nil {
 		return 0, "", err
 	}
-	if manifest.Directory, err = w.cfg.Keys.Directory(ctx); err != nil { // which has the key
+	if manifest.Directory, err = w.cfg.Keys.Directory(ctx); err != nil { // read after Signer, so it has the key
 		return 0, "", err
 	}
 	manifest.CreatedAt = sealer.FormatTime(store.At(w.db.Now()).Time)
@@ -279,7 +280,7 @@ func (w *work) report(ctx context.Context) error {
 		result, err := tx.ExecContext(ctx, `UPDATE dsar_jobs SET rows_collected = $3, rows_expected = $4, bytes_packaged = $5, last_heartbeat_at = $6 WHERE job_id = $1 AND collection = $2`,
 			w.of.ID, w.of.Collection, p.RowsCollected, p.RowsExpected, p.BytesPackaged, p.LastHeartbeatAt)
 		if err != nil {
-			return fmt.Errorf("cannot say how far the DSAR job %s is: %w", w.of.ID, err)
+			return fmt.Errorf("cannot report the progress of the DSAR job %s: %w", w.of.ID, err)
 		}
 		if n, err := result.RowsAffected(); err != nil || n == 0 {
 			return errors.Join(err, errStale)
@@ -320,18 +321,17 @@ func (s *Service) expire(ctx context.Context, j *Job) error {
 	})
 }
 
-// Sweep deletes bundles that no job has: those of workers that were killed, and of attempts that
-// failed.
+// Sweep deletes bundles that belong to no job: those of killed workers and failed attempts.
 func (s *Service) Sweep(ctx context.Context) error { return s.sweep(ctx, "") }
 
-// bundleKey is the form of a bundle's key, and of what a folder holds of one that is being
-// written: the tenant, the job and the number of the collection. What is named otherwise is
-// another's.
+// bundleKey matches the keys of bundles, and of unfinished bundles in a folder: the tenant, the job
+// and the number of the collection. Objects with other names are not ours.
 var bundleKey = regexp.MustCompile(`^(tnt_[^/]+)/([0-9A-Z]+)-([0-9]+)\.zip(\.[0-9a-f]+\.tmp)?$`)
 
-// sweep does so in a tenant's folder, or in all. A job that is not known is one that a restored
-// database has forgotten, or of another service in the same place: a tenant's are deleted at once,
-// others when no bundle is kept for so long.
+// sweep deletes such bundles in a tenant's folder, or in all for "". The database may lack the job of
+// a bundle because it was restored, or because the bundle belongs to another service that shares the
+// bucket. In a tenant's folder such bundles are deleted at once, otherwise once they are older than
+// any bundle is kept.
 func (s *Service) sweep(ctx context.Context, folder string) error {
 	list := s.cfg.Bundles.bucket.List(&blob.ListOptions{Prefix: folder})
 	for {
@@ -365,7 +365,7 @@ func (s *Service) sweep(ctx context.Context, folder string) error {
 	}
 }
 
-// has says whether the object of a key is the job's bundle, or is to become it.
+// has reports whether the object with a key is the job's bundle, finished or not.
 func (j *Job) has(key, collection string) bool {
 	if j.State == Collecting || j.State == Packaging {
 		return collection == strconv.FormatInt(j.Collection, 10)
@@ -373,5 +373,5 @@ func (j *Job) has(key, collection string) bool {
 	return j.Bundle.StoreKey != nil && *j.Bundle.StoreKey == key
 }
 
-// prefixWorker names a process among the workers.
+// prefixWorker is the prefix of workers' ids.
 const prefixWorker api.Prefix = "wrk_"

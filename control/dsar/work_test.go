@@ -33,9 +33,9 @@ func TestProgress(t *testing.T) {
 		seen = append(seen, list...)
 		h.clock.advance(heartbeat)
 	}
-	asked := full()
-	asked.Scope.Kind = TenantFull
-	last := h.export(asked)
+	requested := full()
+	requested.Scope.Kind = TenantFull
+	last := h.export(requested)
 	rows := map[int64]bool{}
 	for i, j := range seen {
 		require.Equal(t, Collecting, j.State)
@@ -65,8 +65,8 @@ func (l *looked) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.
 	return l.Warehouse.Events(ctx, q)
 }
 
-// TestKills: wherever a worker is killed, another begins again, and the job ends READY with all
-// that belongs into it, or FAILED with a code; nothing is left of the workers that are gone.
+// TestKills: wherever a worker is killed, another restarts the job, which ends READY with complete
+// data, or FAILED with a code; no files of killed workers remain.
 func TestKills(t *testing.T) {
 	kills := 6
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
@@ -138,8 +138,8 @@ func TestKills(t *testing.T) {
 	t.Logf("%d jobs, %d workers killed", kills, killed)
 }
 
-// TestLateWorker: a worker that stood still while another has done its job takes nothing away
-// when it goes on.
+// TestLateWorker: a worker that was stalled while another finished its job deletes nothing when it
+// continues.
 func TestLateWorker(t *testing.T) {
 	h := newFixture(t, nil)
 	v := h.mustCreate(t, full())

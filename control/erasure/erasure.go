@@ -14,7 +14,7 @@
 // ahead than that says so in its log and its metrics; what it has dated later than the tombstone
 // stays until another erasure.
 //
-// The hash is keyed (pipeline.SubjectKey), because events are kept for good and a plain hash would
+// The hash is keyed (pipeline.SubjectKey), because events are permanent and a plain hash would
 // let the holder of a pack guess names. The key is made with the database, is in its backups, and
 // is sent to the warehouse together with all tombstones (Announce), periodically. Until it has them
 // a warehouse loads nothing that names a person. So neither a replay, a new warehouse, nor an older
@@ -43,7 +43,7 @@ import (
 
 const prefix api.Prefix = "era_"
 
-// State is how far an erasure is.
+// State is the state of an erasure.
 type State string
 
 // The states. There is no failed state: a job is retried until it succeeds.
@@ -52,24 +52,24 @@ const (
 	Completed State = "COMPLETED"
 )
 
-// Erasure is a record of one. Nothing in it names the person.
+// Erasure is the record of an erasure. Nothing in it names the person.
 type Erasure struct {
 	ID          string        `json:"id" db:"erasure_id"`
 	TenantID    string        `json:"tenantId" db:"tenant_id"`
-	SubjectHash string        `json:"subjectHash" db:"subject_hash" doc:"Stands for the person in events and records: a keyed hash, that of the same person in every erasure."`
-	Until       store.Instant `json:"until" db:"until" doc:"What names the person in events of up to this time is deleted, whenever they arrive: a minute after the request, as clocks of nodes may be ahead by that."`
+	SubjectHash string        `json:"subjectHash" db:"subject_hash" doc:"Represents the person in events and records: a keyed hash, the same one in every erasure of the person."`
+	Until       store.Instant `json:"until" db:"until" doc:"Personal data in events up to this time is deleted, whenever the events arrive. It is a minute after the request, because clocks of nodes may be ahead by that."`
 	EventID     string        `json:"eventId" db:"event_id" doc:"The event that is the tombstone: subject.erased."`
 	RequestedBy string        `json:"requestedBy" db:"requested_by" doc:"The API key that confirmed it."`
-	State       State         `json:"state" db:"state,moves" enum:"REQUESTED,COMPLETED" doc:"COMPLETED once nothing is left and the certificate is there."`
-	Counts      Counts        `json:"counts" db:"counts" doc:"What was found when it was confirmed."`
+	State       State         `json:"state" db:"state,moves" enum:"REQUESTED,COMPLETED" doc:"COMPLETED once everything is deleted and the certificate is signed."`
+	Counts      Counts        `json:"counts" db:"counts" doc:"What was found when the erasure was confirmed."`
 	Certificate *string       `json:"certificate" db:"certificate,moves" nullable:"true" doc:"A signed note for muniment verify, which names no person; null until it is COMPLETED."`
-	CompletedAt store.Instant `json:"completedAt" db:"completed_at,moves" nullable:"true" doc:"When it was COMPLETED; null until then."`
+	CompletedAt store.Instant `json:"completedAt" db:"completed_at,moves" nullable:"true" doc:"When it became COMPLETED; null until then."`
 	CreatedAt   store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt   store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision    int64         `json:"revision" db:"revision,moves"`
 }
 
-// Counts say how much of a person there is, by where it is kept.
+// Counts counts the data about a person, by where it is stored.
 type Counts struct {
 	PrivateParts int64 `json:"privateParts" doc:"Events in the warehouse with a private part that names the person."`
 	SetAside     int64 `json:"setAside" doc:"Quarantined records that name the person."`
@@ -79,14 +79,14 @@ type Counts struct {
 
 // Keys signs certificates.
 type Keys interface {
-	// Signer is the current key for packs, of a sealer.PackPurpose.
+	// Signer returns the current key of a sealer.PackPurpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
-	// Vouches says whether a signature by the key may still be committed by the change.
+	// Vouches reports whether the transaction may still commit a signature by the key.
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
 }
 
-// Bundles are files of exports that may hold data of persons. is says whether a reference is the
-// person's. Both may be called again, and after the references were replaced.
+// Bundles has files of exports that may hold data of persons. is reports whether a reference is the
+// person's. Both methods may be called again, also after references were replaced by hashes.
 type Bundles interface {
 	Count(ctx context.Context, tenantID string, is func(dataSubjectID string) bool) (int64, error)
 	// Void deletes them: when it returns nil, none of the tenant's bundles that were made so far
@@ -99,15 +99,14 @@ type Config struct {
 	DB        *store.DB
 	Warehouse pipeline.Eraser
 	Keys      Keys
-	// Purpose is the sealer.PackPurpose of a tenant.
+	// Purpose returns the sealer.PackPurpose of a tenant.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
-	// Tables are those of all services.
+	// Tables are the tables of all services.
 	Tables store.Tables
 	// Bundles; nil: there are none.
 	Bundles Bundles
-	// LogKeep and CopiesKeep are after how long the log and the nodes' copies have lost what
-	// was written at a moment. LogKeep fails for a log that keeps it for ever: then no certificate
-	// is signed.
+	// LogKeep and CopiesKeep are how long the log and the nodes' copies keep a record. LogKeep fails
+	// for a log that keeps records forever: then no certificate is signed.
 	LogKeep    func(ctx context.Context) (time.Duration, error)
 	CopiesKeep time.Duration
 }
@@ -119,10 +118,10 @@ type Service struct {
 	key pipeline.SubjectKey
 }
 
-// New opens the service, and makes the key of hashes if the database has none yet.
+// New returns the service. It creates the key of hashes if the database has none.
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Keys == nil || cfg.Purpose == nil || cfg.Tables == nil || cfg.LogKeep == nil || cfg.CopiesKeep == 0 {
-		return nil, errors.New("cannot open the service of erasures: DB, Warehouse, Keys, Purpose, Tables, LogKeep or CopiesKeep is missing")
+		return nil, errors.New("cannot open the erasures: DB, Warehouse, Keys, Purpose, Tables, LogKeep or CopiesKeep is missing")
 	}
 	if err := cfg.Tables.Unsample(ctx, cfg.DB); err != nil {
 		return nil, err
@@ -133,7 +132,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	return r, err
 }
 
-// Hash is what a person of a tenant is known by once erased.
+// Hash returns the hash that replaces the reference to an erased person of a tenant.
 func (s *Service) Hash(tenantID, dataSubjectID string) string {
 	return s.key.Hash(tenantID, dataSubjectID)
 }
@@ -144,7 +143,7 @@ func (s *Service) Announce(ctx context.Context) error {
 	return announce(ctx, s.db, s.key, s.cfg.Warehouse)
 }
 
-// Announce is Service.Announce for a database and a warehouse that are in no service yet.
+// Announce does the same as Service.Announce, before there is a service.
 func Announce(ctx context.Context, db *store.DB, warehouse pipeline.Eraser) error {
 	key, err := openKey(ctx, db)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"muniment/sealer"
 )
 
-// EraseJob is the kind of the jobs that Erase does, and EraseAttempts how often one is begun at
-// most: what was promised is never given up.
+// EraseJob is the kind of the jobs that Erase runs. EraseAttempts is so large that an erasure is
+// never given up.
 const (
 	EraseJob      = "erase"
 	EraseAttempts = 1 << 20
@@ -19,13 +19,13 @@ const (
 
 type payload struct {
 	ErasureID string `json:"erasureId"`
-	// Restored says that the database is an older copy, and may still name the person; Answers,
-	// that answers of webhooks' receivers did.
+	// Restored means that the database is an older copy, which may still name the person; Answers,
+	// that responses of webhooks' receivers did.
 	Restored bool `json:"restored"`
 	Answers  bool `json:"answers"`
 }
 
-// enqueue queues the work of an erasure.
+// enqueue queues the job of an erasure.
 func enqueue(ctx context.Context, tx *store.Tx, e *Erasure, p payload) error {
 	p.ErasureID = e.ID
 	_, err := tx.Enqueue(ctx, store.NewJob{Kind: EraseJob, TenantID: e.TenantID, Key: e.ID, Payload: p})
@@ -36,16 +36,17 @@ func (e *Erasure) tombstone() pipeline.Tombstone {
 	return pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: e.SubjectHash, Until: e.Until.Time}
 }
 
-// is says whether a reference is that of the erased person, by name or already by hash.
+// is returns a function that reports whether a reference is the erased person's, by name or already
+// by hash.
 func (s *Service) is(e *Erasure) func(dataSubjectID string) bool {
 	return func(dataSubjectID string) bool {
 		return dataSubjectID == e.SubjectHash || s.key.Hash(e.TenantID, dataSubjectID) == e.SubjectHash
 	}
 }
 
-// Erase does a job of the kind EraseJob. Each step may have been done before; the certificate
-// comes last. What control's tables said of the person is replaced already, so no bundle that
-// is begun from here on, and no event, has it from there.
+// Erase runs a job of the kind EraseJob. Every step may be repeated; the certificate comes last. The
+// references in control's tables are replaced before the job begins, so later bundles and events
+// don't get the name from there.
 func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 	var p payload
 	if err := job.Read(&p); err != nil {
@@ -53,7 +54,7 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 	}
 	e, err := erasures.Find(ctx, s.db.Read(), job.TenantID, p.ErasureID)
 	if store.IsNone(err) {
-		return nil // the tenant is gone, with all that it had
+		return nil // the tenant was deleted with all its data
 	}
 	if err != nil || e.State == Completed {
 		return err
@@ -68,7 +69,7 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 	}
 	logKeep, err := s.cfg.LogKeep(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot certify by when the log has lost an erased person: %w", err)
+		return fmt.Errorf("cannot certify when the log will have deleted an erased person's data: %w", err)
 	}
 	if p.Restored {
 		if err := s.eraseNames(ctx, job, e); err != nil {
@@ -81,7 +82,7 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 	if err := s.db.Scrub(ctx, s.cfg.Tables, p.Restored || e.Counts.Rows > 0, p.Restored || p.Answers); err != nil {
 		return err
 	}
-	if s.cfg.Bundles != nil { // last, as each attempt voids all that were begun before it
+	if s.cfg.Bundles != nil { // last, because each attempt voids all bundles that were begun before it
 		if err := s.cfg.Bundles.Void(ctx, e.TenantID, s.is(e)); err != nil {
 			return fmt.Errorf("cannot void the bundles of an erased person: %w", err)
 		}
@@ -89,7 +90,7 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 	return s.complete(ctx, job, e, signer, logKeep)
 }
 
-// eraseNames finds by the hash how a restored database names the person.
+// eraseNames finds the person's references in a restored database by their hash, and erases them.
 func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) error {
 	named, err := s.cfg.Tables.Persons(ctx, s.db.Read(), e.TenantID, s.is(e))
 	if err != nil {
@@ -114,11 +115,11 @@ func (s *Service) complete(ctx context.Context, job *store.Job, e *Erasure, sign
 		if err := job.Hold(ctx, tx); err != nil {
 			return err
 		}
-		if err := tx.ForgetAnswers(ctx, e.TenantID); err != nil { // of requests that were under way
+		if err := tx.ForgetAnswers(ctx, e.TenantID); err != nil { // of requests that were running
 			return err
 		}
 		if vouches, err := s.cfg.Keys.Vouches(ctx, tx, signer.KeyID); err != nil || !vouches {
-			return fmt.Errorf("cannot sign a certificate by the key %s, which leaves: %w", signer.KeyID, err)
+			return fmt.Errorf("cannot sign a certificate with the key %s, which is being revoked: %w", signer.KeyID, err)
 		}
 		next, now := *e, store.At(tx.Now())
 		next.State, next.CompletedAt, next.UpdatedAt = Completed, now, now

@@ -9,8 +9,8 @@ import (
 	"muniment/sealer"
 )
 
-// Replay applies an event of an erasure for store.Replay: a tombstone that the database does not
-// show is added, and its work is repeated on what was restored.
+// Replay applies an event of an erasure for store.Replay: it adds a tombstone that the database
+// lacks, and queues the erasure of the restored data.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	if e.Type != sealer.TypeErased {
 		return false, nil
@@ -25,7 +25,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	}
 	known, err := store.One(ctx, tx, "the tenant "+e.TenantID, store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1`, e.TenantID)
 	if err != nil || known == nil {
-		return true, err // the warehouse may still hold rows of a tenant that is gone
+		return true, err // the warehouse may still have rows of a deleted tenant
 	}
 	if err := tx.ForgetAnswers(ctx, e.TenantID); err != nil {
 		return false, err

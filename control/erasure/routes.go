@@ -16,23 +16,23 @@ func (s *Service) Routes(a route.API) {
 	const all = route.Scope(api.Wildcard)
 	route.Add(a, route.Operation{ID: "erase", Method: http.MethodPost, Path: "/v1/compliance/erase", Tag: "Compliance", Access: all,
 		Summary: "Erase a person", Errors: []int{http.StatusPreconditionFailed},
-		Description: "Deletes what names the person, and what was recorded of them beside that, wherever the service keeps it. Proofs, packs and totals stay as they are. It can't be undone.\n\n" +
-			"Without `confirmationToken` the answer is 412, with a token and a preview of what would go. The token holds for 10 minutes, for this person and this API key. " +
-			"With it the erasure begins, and the answer is its record; `GET /v1/compliance/erasures/{erasureId}` shows when it is COMPLETED, with a signed certificate.\n\n" +
-			"An erasure covers events of up to a minute after it, whenever they arrive, as clocks of nodes may be ahead by that. A person who comes again later is erased again. " +
-			"The log and the nodes' copies lose what is covered as they age; the certificate says by when. " +
-			"Answers that were kept for Idempotency-Keys of this tenant go as well."}, s.postErase)
+		Description: "Deletes all references to the person, and their private data, wherever the service stores them. Proofs, packs and totals don't change. It can't be undone.\n\n" +
+			"Without `confirmationToken` the response is 412, with a token and a preview of what would be deleted. The token is valid for 10 minutes, for this person and this API key. " +
+			"With the token the erasure begins, and the response is its record. `GET /v1/compliance/erasures/{erasureId}` shows when it is COMPLETED, with a signed certificate.\n\n" +
+			"An erasure covers events up to a minute after the request, whenever they arrive, because clocks of nodes may be ahead by that. Later data of the same person needs another erasure. " +
+			"The log and the nodes' copies delete the covered data as they age; the certificate states by when. " +
+			"Stored responses to requests with an Idempotency-Key of this tenant are deleted too."}, s.postErase)
 	route.Add(a, route.Operation{ID: "list-erasures", Method: http.MethodGet, Path: "/v1/compliance/erasures", Tag: "Compliance", Access: all,
 		Summary: "List the erasures, newest first"}, s.getErasures)
 	route.Add(a, route.Operation{ID: "get-erasure", Method: http.MethodGet, Path: "/v1/compliance/erasures/{erasureId}", Tag: "Compliance", Access: all,
 		Summary: "Get an erasure, and its certificate once it is COMPLETED"}, s.getErasure)
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (Counts) SchemaName() string { return "ErasureCounts" }
 
 type (
-	// ErasureData is the answer about one erasure.
+	// ErasureData is the response about one erasure.
 	ErasureData struct {
 		Erasure Erasure `json:"erasure"`
 	}
@@ -44,7 +44,7 @@ type (
 	// EraseRequest is a request for an erasure.
 	EraseRequest struct {
 		DataSubjectID     string  `json:"dataSubjectId" minLength:"1" maxLength:"256" doc:"The person, as deliveries name them."`
-		ConfirmationToken *string `json:"confirmationToken,omitempty" nullable:"true" maxLength:"100" doc:"That of an answer 412 to the same request."`
+		ConfirmationToken *string `json:"confirmationToken,omitempty" nullable:"true" maxLength:"100" doc:"The token of a 412 response to the same request."`
 	}
 )
 
@@ -56,31 +56,31 @@ func (s *Service) postErase(ctx context.Context, in *eraseInput) (ErasureData, e
 	if !store.Storable(person) {
 		return ErasureData{}, api.InvalidField("dataSubjectId", "must be UTF-8 without U+0000")
 	}
-	asked := Erasure{TenantID: caller.TenantID, SubjectHash: s.Hash(caller.TenantID, person), RequestedBy: caller.ID}
+	requested := Erasure{TenantID: caller.TenantID, SubjectHash: s.Hash(caller.TenantID, person), RequestedBy: caller.ID}
 	var err error
-	if asked.Counts, err = s.count(ctx, &asked, person); err != nil {
+	if requested.Counts, err = s.count(ctx, &requested, person); err != nil {
 		return ErasureData{}, err
 	}
 	now := s.db.Now()
 	if t := in.Body.ConfirmationToken; t == nil || !s.confirms(*t, caller.TenantID, caller.ID, person, now) {
 		refusal := &api.Error{
-			Code: api.PreconditionFailed, Message: "this would erase what the preview counts, and can't be undone: send it again with the confirmationToken, within 10 minutes",
-			ConfirmationToken: s.token(caller.TenantID, caller.ID, person, now.Add(tokenLife)), Preview: asked.Counts,
+			Code: api.PreconditionFailed, Message: "this would erase the data that the preview counts, and can't be undone: to confirm, repeat the request with the confirmationToken within 10 minutes",
+			ConfirmationToken: s.token(caller.TenantID, caller.ID, person, now.Add(tokenLife)), Preview: requested.Counts,
 		}
 		if t != nil {
-			refusal.Message = "the confirmationToken is not one for this person and this API key, or has expired: use the one of this answer"
+			refusal.Message = "the confirmationToken is not valid for this person and this API key, or has expired: use the one in this response"
 		}
 		return ErasureData{}, refusal
 	}
-	made, err := s.begin(ctx, asked, person)
+	made, err := s.begin(ctx, requested, person)
 	return ErasureData{made}, err
 }
 
-// begin writes the tombstone and its event, puts the hash in the place of the name in control's
-// tables, while it is known, and queues the work.
-func (s *Service) begin(ctx context.Context, asked Erasure, person string) (made Erasure, err error) {
+// begin writes the tombstone and its event, replaces the name by the hash in control's tables, while
+// the name is known, and queues the job.
+func (s *Service) begin(ctx context.Context, requested Erasure, person string) (made Erasure, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		made = asked
+		made = requested
 		now := store.At(tx.Now())
 		made.ID, made.EventID, made.State = api.NewID(prefix, now.Time), api.NewID(api.PrefixEvent, now.Time), Requested
 		made.Until, made.CreatedAt, made.UpdatedAt = store.At(now.Add(api.ClockSlack)), now, now
@@ -112,7 +112,7 @@ func (s *Service) begin(ctx context.Context, asked Erasure, person string) (made
 	return made, err
 }
 
-// count finds out how much there is of a person.
+// count counts the data about a person.
 func (s *Service) count(ctx context.Context, e *Erasure, person string) (c Counts, err error) {
 	found, err := s.cfg.Warehouse.CountSubject(ctx, e.TenantID, e.SubjectHash)
 	if err != nil {

@@ -113,7 +113,7 @@ func (s *stage) write(t *testing.T, statement string) {
 	}))
 }
 
-// erase asks for an erasure as a key does.
+// erase requests an erasure with an API key.
 func (s *stage) erase(t *testing.T, keyID, person, token string) (Erasure, *api.Error) {
 	in := &eraseInput{Body: EraseRequest{DataSubjectID: person}}
 	if token != "" {
@@ -156,7 +156,7 @@ func (s *stage) find(t *testing.T, id string) *Erasure {
 	return e
 }
 
-// left is how much there is of a person, and who stands in the table.
+// left counts the data about a person, and lists the persons in the table.
 func (s *stage) left(t *testing.T, person string) (c Counts, emails []string) {
 	t.Helper()
 	c, err := s.count(t.Context(), &Erasure{TenantID: tenantID, SubjectHash: s.Hash(tenantID, person)}, person)
@@ -250,7 +250,7 @@ func (f failing) Signer(ctx context.Context, purpose string) (*sealer.Signer, er
 
 func (f failing) Vouches(context.Context, *store.Tx, string) (bool, error) { return true, f.step() }
 
-// TestErasureGoesOn after it was killed at each of its steps, by another process.
+// TestErasureGoesOn: another process completes an erasure that was killed at any step.
 func TestErasureGoesOn(t *testing.T) {
 	for steps := 0; ; steps++ {
 		s := newStage(t)
@@ -282,8 +282,7 @@ func TestErasureGoesOn(t *testing.T) {
 	}
 }
 
-// TestErasureNamesNobody in its record, its certificate, its events, and in the database's
-// files.
+// TestErasureNamesNobody: record, certificate, events and the database's files don't contain the name.
 func TestErasureNamesNobody(t *testing.T) {
 	s := newStage(t)
 	const person = "ada.lovelace@example.org"
@@ -314,7 +313,7 @@ func TestErasureOfWhatWasDeletedBefore(t *testing.T) {
 	s.inNoFile(t, person)
 }
 
-// inNoFile asks that a text stands in no file of the database.
+// inNoFile requires that no file of the database contains a text.
 func (s *stage) inNoFile(t *testing.T, text string) {
 	t.Helper()
 	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
@@ -329,7 +328,7 @@ func (s *stage) inNoFile(t *testing.T, text string) {
 	}
 }
 
-// TestErasedTwice: a person who came again is erased by a tombstone of their own.
+// TestErasedTwice: later data of a person is erased by another tombstone.
 func TestErasedTwice(t *testing.T) {
 	s := newStage(t)
 	first := s.mustErase(t, "ada")
@@ -350,8 +349,8 @@ func TestErasedTwice(t *testing.T) {
 	require.Equal(t, []pipeline.Tombstone{second.tombstone()}, list)
 }
 
-// TestReplayErasesAnew: an older copy of the database learns of an erasure by its event, and
-// does it again on what it holds.
+// TestReplayErasesAnew: replaying the event of an erasure repeats the erasure in an older copy of the
+// database.
 func TestReplayErasesAnew(t *testing.T) {
 	s := newStage(t)
 	made := s.mustErase(t, "ada")

@@ -13,7 +13,7 @@ import (
 
 var erasures = store.Records[Erasure]{Noun: "erasure", Table: "erasures"}
 
-// openKey reads the key of hashes, and makes it where there is none.
+// openKey reads the key of hashes, and creates it if there is none.
 func openKey(ctx context.Context, db *store.DB) (key pipeline.SubjectKey, err error) {
 	const read = `SELECT subject_key FROM subject_key`
 	text, err := store.One(ctx, db.Read(), "the key of persons' hashes", store.Text, read)
@@ -28,7 +28,7 @@ func openKey(ctx context.Context, db *store.DB) (key pipeline.SubjectKey, err er
 		})
 	}
 	if err == nil && (text == nil || hex.DecodedLen(len(*text)) != len(key)) {
-		err = errors.New("the key of persons' hashes is missing or not of its length")
+		err = errors.New("the key of persons' hashes is missing or has the wrong length")
 	}
 	if err == nil {
 		_, err = hex.Decode(key[:], []byte(*text))
@@ -45,7 +45,7 @@ func listTombstones(ctx context.Context, q store.Querier) ([]pipeline.Tombstone,
 	}, `SELECT tenant_id, subject_hash, until FROM tombstones ORDER BY tenant_id, subject_hash`)
 }
 
-// bury writes a tombstone; new is false if it says nothing new.
+// bury writes a tombstone; isNew is false if the database already had one that covers it.
 func bury(ctx context.Context, tx *store.Tx, t pipeline.Tombstone) (isNew bool, err error) {
 	result, err := tx.ExecContext(ctx, `INSERT INTO tombstones (tenant_id, subject_hash, until) VALUES ($1, $2, $3)
 		ON CONFLICT (tenant_id, subject_hash) DO UPDATE SET until = excluded.until WHERE tombstones.until < excluded.until`,

@@ -2,7 +2,7 @@ package erasure
 
 import "muniment/control/store"
 
-// Tables are those of this package.
+// Tables lists this package's tables.
 var Tables = store.Tables{
 	{Name: "erasures"},
 	{Name: "tombstones", Outlives: "what was erased stays erased, whatever is loaded"},

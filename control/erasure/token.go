@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// tokenLife is how long a confirmation token holds.
+// tokenLife is how long a confirmation token is valid.
 const tokenLife = 10 * time.Minute
 
-// token confirms the erasure of a subject, by the API key that was shown what would go, until
-// a moment. It is kept nowhere: the moment in milliseconds, and a MAC of all that it is bound to.
+// token returns a token for the API key that got the preview, which confirms the erasure of a subject
+// until a moment. It is not stored: it is the moment in milliseconds, and a MAC over everything that
+// it is bound to.
 func (s *Service) token(tenantID, keyID, dataSubjectID string, until time.Time) string {
 	at := binary.BigEndian.AppendUint64(nil, uint64(until.UnixMilli()))
 	mac := hmac.New(sha256.New, s.key[:])
@@ -25,7 +26,7 @@ func (s *Service) token(tenantID, keyID, dataSubjectID string, until time.Time) 
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(at))
 }
 
-// confirms says whether a token is the one for these, and holds now.
+// confirms reports whether a token is valid for these arguments now.
 func (s *Service) confirms(token, tenantID, keyID, dataSubjectID string, now time.Time) bool {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(b) != 8+sha256.Size {

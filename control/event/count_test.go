@@ -13,13 +13,13 @@ import (
 	"muniment/sealer"
 )
 
-// asked is a warehouse that calls back when its resume position is read.
-type asked struct {
+// resumer is a warehouse that calls back when its resume position is read.
+type resumer struct {
 	pipeline.Warehouse
 	resume func()
 }
 
-func (a *asked) Resume(ctx context.Context, partition int32) (sealer.Position, bool, error) {
+func (a *resumer) Resume(ctx context.Context, partition int32) (sealer.Position, bool, error) {
 	a.resume()
 	return a.Warehouse.Resume(ctx, partition)
 }
@@ -33,7 +33,7 @@ func TestCountOfWhatIsDurable(t *testing.T) {
 	h.deliver(1)
 	h.Audit("basis.created")
 	h.Audit("right.issued")
-	h.reopen(proof.Config{Warehouse: &asked{h.Warehouse, sync.OnceFunc(h.Loaders[0].Resume)}}) // nothing is loaded unless it is waited for
+	h.reopen(proof.Config{Warehouse: &resumer{h.Warehouse, sync.OnceFunc(h.Loaders[0].Resume)}}) // nothing is loaded unless it is waited for
 	n, err := h.service.Count(t.Context(), h.Tenant)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, n)
@@ -42,7 +42,7 @@ func TestCountOfWhatIsDurable(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// TestCountBehind: a count is answered although the warehouse stays behind.
+// TestCountBehind: Count returns although the warehouse stays behind.
 func TestCountBehind(t *testing.T) {
 	h := build(t, proof.Config{WaitFor: 10 * time.Millisecond})
 	h.deliver(2)

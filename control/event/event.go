@@ -16,19 +16,19 @@ import (
 // LoggedEvent is an event of the tenant's log and its position. Its private part stays in the
 // warehouse.
 type LoggedEvent struct {
-	Position string          `json:"position" doc:"Opaque; may be handed back where a position is asked for."`
+	Position string          `json:"position" doc:"Opaque; usable wherever a position is a parameter."`
 	Event    json.RawMessage `json:"event" doc:"Verbatim: its canonical bytes are the leaf of the tenant's Merkle log."`
 }
 
 type eventsRequest struct {
-	Types       []string `query:"type,explode" maxItems:"50" doc:"Only events of these types, such as delivery.recorded; several are given one by one or separated by commas."`
+	Types       []string `query:"type,explode" maxItems:"50" doc:"Only events of these types, such as delivery.recorded; repeat the parameter, or separate values with commas."`
 	SubjectKind string   `query:"subjectKind" maxLength:"64" doc:"Only events about this kind of thing, such as right or key."`
 	SubjectID   string   `query:"subjectId" maxLength:"64" doc:"Only events about the thing with this id."`
 	ActorKind   string   `query:"actorKind" maxLength:"64" doc:"Only events caused by key, node, operator or system."`
 	ActorID     string   `query:"actorId" maxLength:"64" doc:"Only events caused by this actor."`
-	RightID     string   `query:"rightId" maxLength:"64" doc:"Only events about this right, its deliveries among them; short for subjectKind=right and subjectId."`
+	RightID     string   `query:"rightId" maxLength:"64" doc:"Only events about this right, including its deliveries; short for subjectKind=right and subjectId."`
 	route.Window
-	After  string `query:"after" maxLength:"64" doc:"Only events behind this position."`
+	After  string `query:"after" maxLength:"64" doc:"Only events after this position."`
 	Before string `query:"before" maxLength:"64" doc:"Only events before this position."`
 	Order  string `query:"order" enum:"asc,desc" default:"desc" doc:"desc: newest first. asc: oldest first; to continue a listing later, pass the position of its last event as after."`
 	route.AsOf
@@ -38,7 +38,7 @@ type eventsRequest struct {
 // eventList is the response to GET /v1/events.
 type eventList struct {
 	Events     []LoggedEvent `json:"events"`
-	AsOf       *string       `json:"asOf" doc:"The log position up to which the page looked; null while nothing is loaded."`
+	AsOf       *string       `json:"asOf" doc:"The log position up to which events were searched; null while nothing is loaded."`
 	NextCursor *string       `json:"nextCursor"`
 }
 
@@ -56,7 +56,7 @@ func (in *eventsRequest) query(tenantID string, partition int32, asOf *sealer.Po
 	}
 	if in.RightID != "" {
 		if q.SubjectKind != "" && q.SubjectKind != "right" || q.SubjectID != "" && q.SubjectID != in.RightID {
-			return q, api.InvalidField("rightId", "contradicts the subject")
+			return q, api.InvalidField("rightId", "contradicts subjectKind or subjectId")
 		}
 		q.SubjectKind, q.SubjectID = "right", in.RightID
 	}
@@ -101,8 +101,8 @@ func (in *eventsRequest) last() (*sealer.Position, error) {
 	return &at, nil
 }
 
-// nearer is the bound that leaves less: the lower of two for side −1, the higher for
-// +1. nil is no bound.
+// nearer returns the stricter of two bounds: the lower for side −1, the higher for +1. nil is no
+// bound.
 func nearer(a, b *sealer.Position, side int) *sealer.Position {
 	if a == nil || b != nil && b.Compare(*a) == side {
 		return b

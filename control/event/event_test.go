@@ -85,8 +85,8 @@ func TestEventsOverHTTP(t *testing.T) {
 		"asOf=now":     {"asOf", "is no position that the service has named"},
 		"from=noon":    {"from", "must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z"},
 		"from=2026-11-21T04:00:00Z&to=2026-11-21T04:00:00Z": {"to", "must be later than from"},
-		"rightId=rgh_a&subjectKind=key":                     {"rightId", "contradicts the subject"},
-		"rightId=rgh_a&subjectId=rgh_b":                     {"rightId", "contradicts the subject"},
+		"rightId=rgh_a&subjectKind=key":                     {"rightId", "contradicts subjectKind or subjectId"},
+		"rightId=rgh_a&subjectId=rgh_b":                     {"rightId", "contradicts subjectKind or subjectId"},
 	} {
 		script = append(script, exchange{tenant, "GET /v1/events?" + query, 422, fmt.Sprintf(
 			`{"ok":false,"error":"VALIDATION_FAILED","message":"%s: %s","field":"%[1]s","contractVersion":"v1.0"}`, want[0], want[1])})

@@ -15,13 +15,13 @@ import (
 )
 
 type exportRequest struct {
-	After string `query:"after" maxLength:"100" doc:"Position; only events behind it. Default: from the first event on."`
-	UpTo  string `query:"upTo" maxLength:"100" doc:"Position; only events up to it, itself included. Default: up to the newest sealed event."`
+	After string `query:"after" maxLength:"100" doc:"Position; only events after it. Default: from the first event on."`
+	UpTo  string `query:"upTo" maxLength:"100" doc:"Position; only events up to and including it. Default: up to the newest sealed event."`
 }
 
 var (
-	errNothingSealed = api.Conflict("no sealed event is in this run")
-	errNotAllSealed  = api.Conflict("an event of this run is in no proof pack yet: seal one first, or name a lower upTo")
+	errNothingSealed = api.Conflict("this range has no sealed event")
+	errNotAllSealed  = api.Conflict("an event of this range is in no proof pack yet: seal one first, or give a lower upTo")
 )
 
 func (s *Service) exportEvents(ctx context.Context, in *exportRequest) (*route.File, error) {
@@ -43,7 +43,7 @@ func (s *Service) exportEvents(ctx context.Context, in *exportRequest) (*route.F
 		})
 		return func(to io.Writer) {
 			if err := events.Write(to); err != nil {
-				s.logger.Info("an export broke off", "tenantId", caller.TenantID, "err", err)
+				s.logger.Info("an export was not sent completely", "tenantId", caller.TenantID, "err", err)
 			}
 		}, err
 	}}, nil
@@ -68,7 +68,7 @@ func (s *Service) leaves(ctx context.Context, tenantID string, in *exportRequest
 		err = errNothingSealed
 	}
 	if err == nil && upTo != nil && upTo.Compare(sealed) > 0 {
-		err = s.packs.AwaitLoaded(ctx, tenantID) // an event that is on its way must not be left out silently
+		err = s.packs.AwaitLoaded(ctx, tenantID) // a durable event that is not loaded yet must not be omitted silently
 	}
 	if err != nil {
 		return 0, 0, err
@@ -92,7 +92,7 @@ func (s *Service) leaves(ctx context.Context, tenantID string, in *exportRequest
 	return first, last, err
 }
 
-// leafOfNext is the leaf of the first event that a query finds.
+// leafOfNext returns the leaf of the first event that a query finds.
 func (s *Service) leafOfNext(ctx context.Context, query pipeline.EventQuery) (uint64, error) {
 	query.Limit = 1
 	rows, err := s.warehouse.Events(ctx, query)

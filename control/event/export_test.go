@@ -81,8 +81,8 @@ func TestEveryRunIsExported(t *testing.T) {
 
 func TestExportOverHTTP(t *testing.T) {
 	h := build(t)
-	none := `{"ok":false,"error":"STATE_CONFLICT","message":"no sealed event is in this run","contractVersion":"v1.0"}`
-	early := `{"ok":false,"error":"STATE_CONFLICT","message":"an event of this run is in no proof pack yet: seal one first, or name a lower upTo","contractVersion":"v1.0"}`
+	none := `{"ok":false,"error":"STATE_CONFLICT","message":"this range has no sealed event","contractVersion":"v1.0"}`
+	early := `{"ok":false,"error":"STATE_CONFLICT","message":"an event of this range is in no proof pack yet: seal one first, or give a lower upTo","contractVersion":"v1.0"}`
 	position := func(field string) string {
 		return `{"ok":false,"error":"VALIDATION_FAILED","message":"` + field + `: is no position that the service has named","field":"` + field + `","contractVersion":"v1.0"}`
 	}
@@ -105,7 +105,7 @@ func TestExportOverHTTP(t *testing.T) {
 	require.Len(t, entries, 3, "up to the newest sealed one")
 }
 
-// TestExportBehindTheWarehouse: an event on its way is not left out silently.
+// TestExportBehindTheWarehouse: a durable event that is not loaded yet is not omitted silently.
 func TestExportBehindTheWarehouse(t *testing.T) {
 	h := build(t)
 	h.deliver(2)
@@ -137,8 +137,8 @@ func TestExportOfDamagedPack(t *testing.T) {
 	require.Len(t, entries, 4, "the packs before are sound")
 }
 
-// TestExportIsRecorded: who exported events is in the log, which is nothing to seal by itself, and an
-// export that can't be recorded is refused.
+// TestExportIsRecorded: each export is an event, which is no reason to seal, and an export that can't
+// be recorded is refused.
 func TestExportIsRecorded(t *testing.T) {
 	h := build(t)
 	h.deliver(1)

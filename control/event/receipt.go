@@ -16,25 +16,25 @@ import (
 
 type receiptsRequest struct {
 	CorrelationID   string `query:"correlationId" maxLength:"512" doc:"Only receipts with this tracing id, byte for byte." example:"play-0001"`
-	SpatialAnchorID string `query:"spatialAnchorId" maxLength:"512" doc:"Only receipts of what was shown there." example:"screen-0042"`
+	SpatialAnchorID string `query:"spatialAnchorId" maxLength:"512" doc:"Only receipts of deliveries at this anchor." example:"screen-0042"`
 	RightID         string `query:"rightId" maxLength:"64" doc:"Only receipts of deliveries under this right."`
 	route.Window
 	route.AsOf
 	route.Page
 }
 
-// foundReceipt is a receipt in a list. Saved as it is, it is a file that muniment verify takes.
+// foundReceipt is a receipt in a list. Its JSON is a file that muniment verify accepts.
 type foundReceipt struct {
-	Receipt   json.RawMessage `json:"receipt" doc:"What is signed, verbatim."`
+	Receipt   json.RawMessage `json:"receipt" doc:"The signed content, verbatim."`
 	Signature json.RawMessage `json:"signature"`
 	Event     json.RawMessage `json:"event" doc:"Verbatim: its canonical bytes are the leaf of the tenant's Merkle log."`
-	Position  string          `json:"position" doc:"Of the event, opaque."`
+	Position  string          `json:"position" doc:"The event's position, opaque."`
 }
 
 // receiptList is the response to GET /v1/receipts.
 type receiptList struct {
 	Receipts   []foundReceipt `json:"receipts" doc:"The receipts of this page."`
-	AsOf       *string        `json:"asOf" doc:"The log position up to which the page looked; null while nothing is loaded."`
+	AsOf       *string        `json:"asOf" doc:"The log position up to which receipts were searched; null while nothing is loaded."`
 	NextCursor *string        `json:"nextCursor"`
 }
 
@@ -90,18 +90,18 @@ type receiptRequest struct {
 }
 
 type loggedReceipt struct {
-	Receipt   json.RawMessage `json:"receipt" doc:"What is signed, verbatim."`
+	Receipt   json.RawMessage `json:"receipt" doc:"The signed content, verbatim."`
 	Signature json.RawMessage `json:"signature"`
 	Event     json.RawMessage `json:"event" doc:"Verbatim: its canonical bytes are the leaf of the tenant's Merkle log."`
-	Position  string          `json:"position" doc:"Of the event, opaque."`
+	Position  string          `json:"position" doc:"The event's position, opaque."`
 	Sealed    *sealedLeaf     `json:"sealed" doc:"Null until a proof pack holds the event."`
 }
 
-// sealedLeaf is the place of an event among the sealed ones.
+// sealedLeaf is the pack and the leaf of a sealed event.
 type sealedLeaf struct {
 	_         struct{} `nullable:"true"`
 	PackID    string   `json:"packId"`
-	LeafIndex uint64   `json:"leafIndex" doc:"Of the tenant's Merkle log, from 0."`
+	LeafIndex uint64   `json:"leafIndex" doc:"Leaf index in the tenant's Merkle log, from 0."`
 }
 
 func (s *Service) getReceipt(ctx context.Context, in *receiptRequest) (loggedReceipt, error) {
@@ -126,7 +126,7 @@ func (s *Service) getReceipt(ctx context.Context, in *receiptRequest) (loggedRec
 
 type proofRequest struct {
 	ReceiptID  string `path:"receiptId"`
-	Checkpoint string `query:"checkpoint" enum:"pack,latest" default:"pack" doc:"pack: that of the pack which holds the receipt, and so the oldest; where the key of that pack is revoked, that of the first pack behind it whose key is not. latest: that of the tenant's newest pack."`
+	Checkpoint string `query:"checkpoint" enum:"pack,latest" default:"pack" doc:"pack: the checkpoint of the pack that holds the receipt, which is the oldest one possible; if that pack's key is revoked, the checkpoint of the first later pack whose key is not. latest: the checkpoint of the tenant's newest pack."`
 }
 
 // The order of the members is that of the file that muniment verify reads.
@@ -135,7 +135,7 @@ type inclusionProof struct {
 	Proof string          `json:"proof" doc:"C2SP tlog-proof."`
 }
 
-// errNotSealed refuses to prove what no pack holds.
+// errNotSealed refuses to prove a receipt that is in no pack.
 var errNotSealed = api.Conflict("no proof pack holds the receipt yet: seal one first")
 
 func (s *Service) proveReceipt(ctx context.Context, in *proofRequest) (inclusionProof, error) {

@@ -16,8 +16,8 @@ import (
 	"muniment/sealer"
 )
 
-// TestReceiptsAreFound asks for receipts by each filter, and by several; the last delivery
-// is another tenant's, and meets each of them.
+// TestReceiptsAreFound searches receipts by each filter, and by several; the last delivery belongs to
+// another tenant and matches all filters.
 func TestReceiptsAreFound(t *testing.T) {
 	h := build(t)
 	const query = "GET /v1/receipts?"
@@ -165,8 +165,8 @@ func TestForeignReceiptIsNotThere(t *testing.T) {
 	}
 }
 
-// TestReceiptsBehindTheWarehouse: what may be on its way is not said to be missing, nor
-// while the log does not say where it ends.
+// TestReceiptsBehindTheWarehouse: the response is not 404 while a receipt may not be loaded yet, or
+// while the log's end is unknown.
 func TestReceiptsBehindTheWarehouse(t *testing.T) {
 	h := build(t, proof.Config{WaitFor: 50 * time.Millisecond})
 	h.Loaders[0].Pause()
@@ -180,7 +180,7 @@ func TestReceiptsBehindTheWarehouse(t *testing.T) {
 	h.Loaders[0].Resume()
 }
 
-// endless is a log that does not say where it ends.
+// endless is a log whose Bounds fails.
 type endless struct{ pipeline.Reader }
 
 // Bounds implements pipeline.Reader.

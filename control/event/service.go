@@ -12,7 +12,7 @@
 // before it is served. Each export is an event of the tenant's log, committed before the first byte
 // is sent. If it can't be recorded, nothing is sent.
 //
-// Nothing is kept here.
+// This package stores nothing.
 package event
 
 import (

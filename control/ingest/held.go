@@ -14,29 +14,29 @@ import (
 // HeldState is the state of a held row.
 type HeldState string
 
-// The states. A row is REPLAYED with a receipt, or with the error that refused it: its caller
-// may send it again, and it is then judged like any other.
+// The states. A REPLAYED row has a receipt, or the error that refused it. The caller may send a
+// refused row again, and it is then processed like any other.
 const (
 	Held     HeldState = "HELD"
 	Replayed HeldState = "REPLAYED"
 	Expired  HeldState = "EXPIRED"
 )
 
-// keepEnded is how long a held row is listed whose wait has ended.
+// keepEnded is how long a row is listed after it was replayed or expired.
 const keepEnded = 7 * 24 * time.Hour
 
-// HeldRow is the record of a held row, as it is answered.
+// HeldRow is the record of a held row.
 type HeldRow struct {
 	ID         string          `json:"id"`
-	Vendor     string          `json:"vendor" doc:"Whose id it is."`
-	IDType     string          `json:"idType" doc:"Which of the vendor's kinds of ids it is."`
-	VendorID   string          `json:"vendorId" doc:"The id that no mapping knew."`
-	PlayedAt   store.Instant   `json:"playedAt" doc:"When it was shown."`
-	Row        json.RawMessage `json:"row" doc:"The row as it was sent, without dataSubjectId and telemetry; null once it waits no more."`
+	Vendor     string          `json:"vendor" doc:"The vendor that issued the id."`
+	IDType     string          `json:"idType" doc:"The vendor's type of id."`
+	VendorID   string          `json:"vendorId" doc:"The id, which had no mapping."`
+	PlayedAt   store.Instant   `json:"playedAt" doc:"When the content was played."`
+	Row        json.RawMessage `json:"row" doc:"The row as it was sent, without dataSubjectId and telemetry; null once it is no longer HELD."`
 	State      HeldState       `json:"state" enum:"HELD,REPLAYED,EXPIRED" doc:"REPLAYED once it was delivered, with its receiptId, or refused, with the error."`
-	ReceiptID  *string         `json:"receiptId" doc:"The receipt that it got."`
-	Error      *api.RowError   `json:"error,omitempty" doc:"Why it was refused when it was to be delivered. It may be sent again."`
-	ExpiresAt  store.Instant   `json:"expiresAt" doc:"When it is given up, as its play is too long ago to be delivered: 30 days after it, or as the operator has set. Of one that waits no more, when it is forgotten."`
+	ReceiptID  *string         `json:"receiptId" doc:"The row's receipt."`
+	Error      *api.RowError   `json:"error,omitempty" doc:"Why the delivery was refused. The row may be sent again."`
+	ExpiresAt  store.Instant   `json:"expiresAt" doc:"When a HELD row becomes too old to be delivered: 30 days after its play, or as the operator has configured. For other states: when the row is deleted."`
 	CreatedAt  store.Instant   `json:"createdAt"`
 	UpdatedAt  store.Instant   `json:"updatedAt"`
 	tenantID   string
@@ -51,24 +51,24 @@ type HeldRow struct {
 // personal is the personal data of a row.
 type personal struct{ dataSubjectID, telemetry string }
 
-// rowFields are the members that are kept of a row, beside what names its vendor's id and what
-// is personal; all others mean nothing. Each is kept as it was sent: the row that is delivered
-// must say the same, word for word.
+// rowFields are the members of a row that are stored besides the vendor's id and personal data; all
+// others have no meaning. Each is stored as it was sent, because the delivered row must have the
+// same content, byte for byte.
 var rowFields = []string{"rowId", "playedAt", "dwellMs", "spatialPlacementId", "correlationId", "multiplier"}
 
-// take makes a held row of what a node sends.
-func (s *Service) take(tenantID, keyID string, asked *api.HeldRow, now store.Instant) (h HeldRow, err error) {
-	if len(asked.Row) > api.MaxHeldRow {
+// take converts a row that a node sends into a held row.
+func (s *Service) take(tenantID, keyID string, requested *api.HeldRow, now store.Instant) (h HeldRow, err error) {
+	if len(requested.Row) > api.MaxHeldRow {
 		return h, api.InvalidField("row", textRule(api.MaxHeldRow))
 	}
 	h = HeldRow{
-		ID: api.NewID(api.PrefixHeld, now.Time), Vendor: asked.Vendor, IDType: asked.IDType, VendorID: asked.VendorID, PlayedAt: store.At(asked.PlayedAt),
-		State: Held, ExpiresAt: store.At(asked.PlayedAt.Add(s.cfg.RowAge)), CreatedAt: now, UpdatedAt: now,
-		tenantID: tenantID, keyID: keyID, identity: asked.Identity, content: asked.Content, vendorKey: api.VendorKey(tenantID, asked.Vendor, asked.IDType, asked.VendorID),
+		ID: api.NewID(api.PrefixHeld, now.Time), Vendor: requested.Vendor, IDType: requested.IDType, VendorID: requested.VendorID, PlayedAt: store.At(requested.PlayedAt),
+		State: Held, ExpiresAt: store.At(requested.PlayedAt.Add(s.cfg.RowAge)), CreatedAt: now, UpdatedAt: now,
+		tenantID: tenantID, keyID: keyID, identity: requested.Identity, content: requested.Content, vendorKey: api.VendorKey(tenantID, requested.Vendor, requested.IDType, requested.VendorID),
 	}
 	var row map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(asked.Row), &row); err != nil || row == nil {
-		return h, api.InvalidField("row", "is no row of a batch")
+	if err := json.Unmarshal([]byte(requested.Row), &row); err != nil || row == nil {
+		return h, api.InvalidField("row", "is not a row of a batch")
 	}
 	var text objectWriter
 	text.text("vendor", h.Vendor)
@@ -80,7 +80,7 @@ func (s *Service) take(tenantID, keyID string, asked *api.HeldRow, now store.Ins
 	h.writtenRow = text.String()
 	if subject, given := row["dataSubjectId"]; given {
 		if err := json.Unmarshal(subject, &h.personal.dataSubjectID); err != nil {
-			return h, api.InvalidField("row", "is no row of a batch")
+			return h, api.InvalidField("row", "is not a row of a batch")
 		}
 	}
 	h.personal.telemetry = string(row["telemetry"])
@@ -90,7 +90,7 @@ func (s *Service) take(tenantID, keyID string, asked *api.HeldRow, now store.Ins
 		}
 	}
 	if !now.Before(h.ExpiresAt.Time) {
-		return h, api.InvalidField("playedAt", "is too long ago for a row that no mapping knows")
+		return h, api.InvalidField("playedAt", "is too long ago for a row without a mapping")
 	}
 	return h, nil
 }
@@ -108,18 +108,18 @@ func (w *objectWriter) value(name string, value json.RawMessage) {
 }
 
 func (w *objectWriter) text(name, text string) {
-	quoted, _ := jsontext.AppendQuote(nil, text) // an error is the invalid UTF-8 that it has replaced
+	quoted, _ := jsontext.AppendQuote(nil, text) // the only error is invalid UTF-8, which it replaces
 	w.value(name, quoted)
 }
 
 func (w *objectWriter) String() string { return w.Builder.String() + "}" }
 
-// size is what the row takes of its tenant's quota.
+// size is what the row uses of its tenant's quota.
 func (h *HeldRow) size() int64 {
 	return int64(256 + len(h.Vendor) + len(h.IDType) + len(h.VendorID) + len(h.writtenRow) + len(h.personal.dataSubjectID) + len(h.personal.telemetry))
 }
 
-// whole is the text of the row as it was sent, with what is personal.
+// whole is the text of the row as it was sent, with its personal data.
 func (h *HeldRow) whole() []byte {
 	var text objectWriter
 	text.WriteString(strings.TrimSuffix(h.writtenRow, "}"))
@@ -130,8 +130,8 @@ func (h *HeldRow) whole() []byte {
 	return []byte(text.String())
 }
 
-// sameContent says whether a row has the same content as another of its identity, which is held, as
-// far as that is known.
+// sameContent reports whether a row has the same content as held, a row of the same identity, as
+// far as the content is still known.
 func (h *HeldRow) sameContent(held *HeldRow) bool {
 	return held.content == "" || h.content == held.content
 }

@@ -14,26 +14,25 @@ import (
 	"muniment/sealer"
 )
 
-// usage is what a tenant's rows in state HELD take.
+// usage is how much a tenant's HELD rows use of its quota.
 type usage struct{ rows, bytes int64 }
 
-// lockUsage reads a tenant's usage, and locks it until the transaction ends. So a transaction that
-// holds rows sees each earlier mapping, and one that creates a mapping sees each row that was held
-// before.
+// lockUsage reads a tenant's usage and locks it until the transaction ends. So a transaction that
+// holds rows sees every earlier mapping, and one that creates a mapping sees every earlier held row.
 func lockUsage(ctx context.Context, q store.Querier, tenantID string) (u usage, err error) {
 	err = q.QueryRowContext(ctx, `INSERT INTO held_usage (tenant_id, row_count, bytes) VALUES ($1, 0, 0)
 		ON CONFLICT (tenant_id) DO UPDATE SET row_count = held_usage.row_count RETURNING row_count, bytes`, tenantID).Scan(&u.rows, &u.bytes)
 	if err != nil {
-		return u, fmt.Errorf("cannot lock what %s holds: %w", tenantID, err)
+		return u, fmt.Errorf("cannot lock the usage of held rows of %s: %w", tenantID, err)
 	}
 	return u, nil
 }
 
-// setUsage writes what was locked.
+// setUsage writes the locked usage.
 func setUsage(ctx context.Context, tx *sql.Tx, tenantID string, u usage) error {
 	_, err := tx.ExecContext(ctx, `UPDATE held_usage SET row_count = $2, bytes = $3 WHERE tenant_id = $1`, tenantID, u.rows, u.bytes)
 	if err != nil {
-		return fmt.Errorf("cannot count what %s holds: %w", tenantID, err)
+		return fmt.Errorf("cannot write the usage of held rows of %s: %w", tenantID, err)
 	}
 	return nil
 }
@@ -58,7 +57,7 @@ func scanHeld(row store.Row) (h HeldRow, err error) {
 	return h, err
 }
 
-// insert writes a row. Its tenant has none of its identity.
+// insert writes a row. The tenant must not have another of its identity.
 func (h *HeldRow) insert(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO held_rows (`+heldColumns+`, bytes)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, '', '', $16, $17, $18, $19)`,
@@ -70,11 +69,11 @@ func (h *HeldRow) insert(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// forget deletes a row that waits no more.
+// forget deletes a row that is no longer HELD.
 func forget(ctx context.Context, tx *sql.Tx, tenantID, id string) error {
 	_, err := tx.ExecContext(ctx, `DELETE FROM held_rows WHERE tenant_id = $1 AND held_id = $2 AND state <> 'HELD'`, tenantID, id)
 	if err != nil {
-		return fmt.Errorf("cannot forget the held row %s: %w", id, err)
+		return fmt.Errorf("cannot delete the held row %s: %w", id, err)
 	}
 	return nil
 }
@@ -85,7 +84,7 @@ func findHeld(ctx context.Context, q store.Querier, tenantID string, of api.RowI
 		tenantID, of.Hash, of.Day)
 }
 
-// waits says whether rows are held that a mapping covers.
+// waits reports whether a mapping covers held rows.
 func waits(ctx context.Context, q store.Querier, m *Mapping) (bool, error) {
 	query, args := `SELECT held_id FROM held_rows WHERE state = 'HELD' AND vendor_key = $1 AND played_at >= $2`, []any{m.VendorKey, m.EffectiveFrom}
 	if !m.EffectiveUntil.IsZero() {
@@ -95,8 +94,8 @@ func waits(ctx context.Context, q store.Querier, m *Mapping) (bool, error) {
 	return found != nil, err
 }
 
-// mapped says whether a mapping covers a held row: the last that begins by its play, if it has
-// not ended.
+// mapped reports whether a mapping covers a held row: the last one that begins by the row's play, if
+// it had not ended then.
 func (h *HeldRow) mapped(ctx context.Context, q store.Querier) (bool, error) {
 	query := `SELECT mapping_id FROM mappings WHERE vendor_key = $1 AND ` + inForce + ` AND (effective_until IS NULL OR effective_until > $2)
 		AND effective_from = (SELECT MAX(effective_from) FROM mappings WHERE vendor_key = $1 AND ` + inForce + ` AND effective_from <= $2) LIMIT 1`
@@ -104,8 +103,8 @@ func (h *HeldRow) mapped(ctx context.Context, q store.Querier) (bool, error) {
 	return found != nil, err
 }
 
-// mark records that held rows of a vendor's id have a mapping. The mark is removed when the last of
-// them no longer waits.
+// mark records that a mapping covers held rows of a vendor's id. The mark is removed with the last
+// HELD row.
 func mark(ctx context.Context, tx *sql.Tx, tenantID, vendorKey string) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO held_mapped (tenant_id, vendor_key) VALUES ($1, $2) ON CONFLICT DO NOTHING`, tenantID, vendorKey)
 	if err != nil {
@@ -114,20 +113,20 @@ func mark(ctx context.Context, tx *sql.Tx, tenantID, vendorKey string) error {
 	return nil
 }
 
-// ofMappings joins the mappings of a vendor key k.vendor_key with the held rows that they
-// cover. As no mappings overlap, a row is there once at most.
+// ofMappings joins the mappings of a vendor key k.vendor_key with the held rows that they cover.
+// Mappings don't overlap, so each row appears at most once.
 const ofMappings = `mappings m CROSS JOIN held_rows h WHERE m.vendor_key = k.vendor_key AND (m.effective_until IS NULL OR m.effective_until > m.effective_from)
 	AND h.vendor_key = m.vendor_key AND h.state = 'HELD' AND h.played_at >= m.effective_from AND h.played_at < COALESCE(m.effective_until, 9223372036854775807)`
 
-// listMapped lists a tenant's held rows that a mapping covers, those of vendor keys behind one,
-// in their order; none that would expire by a moment.
+// listMapped lists a tenant's held rows that a mapping covers, in the order of vendor keys, from
+// those after behind on. It omits rows that expire by the given moment.
 func listMapped(ctx context.Context, q store.Querier, tenantID, behind string, by store.Instant, limit int) ([]HeldRow, error) {
 	return store.List(ctx, q, "the held rows that are mapped", scanHeld, `SELECT h.`+strings.ReplaceAll(heldColumns, ", ", ", h.")+`
 		FROM held_mapped k CROSS JOIN `+ofMappings+` AND h.expires_at > $3 AND k.tenant_id = $1 AND k.vendor_key > $2
 		ORDER BY k.vendor_key, m.effective_from, h.played_at LIMIT $4`, tenantID, behind, by, limit)
 }
 
-// heldFilter keeps the held rows that have each given value.
+// heldFilter selects the held rows that have each given value.
 type heldFilter struct{ vendorID, state string }
 
 // listHeld lists the tenant's held rows, newest first.
@@ -140,7 +139,7 @@ func listHeld(ctx context.Context, q store.Querier, tenantID string, f heldFilte
 		`SELECT `+heldColumns+` FROM held_rows`, "held_id", w)
 }
 
-// ended is how a held row's wait ends.
+// ended is the result of a held row.
 type ended struct {
 	id        string
 	state     HeldState
@@ -148,7 +147,8 @@ type ended struct {
 	refused   *api.RowError
 }
 
-// end ends the wait of rows of one tenant, and empties them. Those that wait no more are left.
+// end records the results of rows of one tenant and clears their content. It skips rows that are no
+// longer HELD.
 func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now store.Instant) error {
 	u, err := lockUsage(ctx, tx, tenantID)
 	if err != nil {
@@ -179,13 +179,13 @@ func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now sto
 	for key := range vendorKeys {
 		_, err := tx.ExecContext(ctx, `DELETE FROM held_mapped AS k WHERE tenant_id = $1 AND vendor_key = $2 AND NOT EXISTS (SELECT 1 FROM `+ofMappings+`)`, tenantID, key)
 		if err != nil {
-			return fmt.Errorf("cannot end the wait of the rows of %s: %w", key, err)
+			return fmt.Errorf("cannot record the results of held rows of %s: %w", key, err)
 		}
 	}
 	return setUsage(ctx, tx, tenantID, u)
 }
 
-// due is a held row to which something has to be done by now.
+// due is a held row that has expired, or is to be deleted.
 type due struct{ id, tenantID string }
 
 // listDue lists rows of all tenants, in a state, that expire by a moment.
@@ -194,16 +194,16 @@ func listDue(ctx context.Context, q store.Querier, state HeldState, now store.In
 		`SELECT held_id, tenant_id FROM held_rows WHERE state = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT $3`, state, now, limit)
 }
 
-// HeldPerson is a held row with its personal data. A value that can't be canonical JSON, such as
-// 1e400 in telemetry that was not checked yet, is a string of its text.
+// HeldPerson is a held row with its personal data. A value without a canonical JSON form, such as
+// 1e400 in unchecked telemetry, becomes a string of its text.
 type HeldPerson struct {
 	HeldRow
 	DataSubjectID string          `json:"dataSubjectId"`
 	Telemetry     json.RawMessage `json:"telemetry"`
 }
 
-// EachHeld calls take for each of the tenant's held rows, oldest first: those of one person,
-// or of all where that is empty.
+// EachHeld calls take for each of the tenant's held rows of a person, oldest first. An empty
+// dataSubjectID selects all rows.
 func EachHeld(ctx context.Context, q store.Querier, tenantID, dataSubjectID string, take func(HeldPerson) error) error {
 	query, args := `SELECT `+heldColumns+` FROM held_rows WHERE tenant_id = $1`, []any{tenantID}
 	if dataSubjectID != "" {
@@ -221,7 +221,7 @@ func canonicalOrText(value json.RawMessage) json.RawMessage {
 		return nil
 	}
 	if _, err := sealer.Canonical(map[string]any{"": value}); err != nil {
-		value, _ = jsontext.AppendQuote(nil, string(value)) // what is kept is UTF-8
+		value, _ = jsontext.AppendQuote(nil, string(value)) // stored text is UTF-8
 	}
 	return value
 }

@@ -17,7 +17,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// held is a row of a player, as a node sends it, played at noon. It tells of a person.
+// held is a row of a player, as a node sends it, played at noon. It names a person.
 func held(player string) api.HeldRow {
 	text := fmt.Sprintf(`{"vendor":"acme","idType":"player","vendorId":%q,"rowId":"play-%[1]s","playedAt":"2026-11-20T12:00:00Z","dwellMs":8.2e3,"spatialPlacementId":"","correlationId":null,"dataSubjectId":"ada@example.org","telemetry":{"gazeInView":  true}}`, player)
 	return api.HeldRow{Identity: api.RowIdentity{Hash: "hash of " + player}, Content: "content of " + player, Vendor: "acme", IDType: "player", VendorID: player, PlayedAt: noon, Row: text}
@@ -50,7 +50,7 @@ func (s *Service) rows(t require.TestingT) map[string]HeldRow {
 	}
 }
 
-// requireUsage holds what is counted against what is there.
+// requireUsage compares the recorded usage with the rows.
 func (s *Service) requireUsage(t require.TestingT) usage {
 	var counted, there usage
 	require.NoError(t, s.db.Read().QueryRowContext(context.Background(), `SELECT row_count, bytes FROM held_usage WHERE tenant_id = $1`, tenantID).Scan(&counted.rows, &counted.bytes))
@@ -58,7 +58,7 @@ func (s *Service) requireUsage(t require.TestingT) usage {
 	require.Equal(t, there, counted)
 	if there.rows == 0 {
 		require.NoError(t, s.db.Read().QueryRowContext(context.Background(), `SELECT COUNT(*) FROM held_mapped WHERE tenant_id = $1`, tenantID).Scan(&there.rows))
-		require.Zero(t, there.rows, "nobody looks for rows that are there no more")
+		require.Zero(t, there.rows, "no mark is left without held rows")
 	}
 	return there
 }
@@ -73,9 +73,9 @@ func TestHold(t *testing.T) {
 	require.Equal(t, int64(3), r.requireUsage(t).rows)
 
 	other, late, long, strange, nul := held("1"), held("late"), held("long"), held("strange"), held("nul")
-	spelled := held("1")
-	spelled.Row = strings.Replace(spelled.Row, "8.2e3", "8200", 1)
-	require.Equal(t, ids[:1], r.mustHold(t, spelled), "it says the same")
+	reformatted := held("1")
+	reformatted.Row = strings.Replace(reformatted.Row, "8.2e3", "8200", 1)
+	require.Equal(t, ids[:1], r.mustHold(t, reformatted), "the content is the same")
 	other.Content = "other content"
 	late.PlayedAt = noon.Add(-api.MaxRowAge)
 	long.Row = strings.Replace(long.Row, "play-", strings.Repeat("x", api.MaxHeldRow), 1)
@@ -88,7 +88,7 @@ func TestHold(t *testing.T) {
 		named string
 	}{
 		{api.StateConflict, ids[0]}, {api.ValidationFailed, "too long ago"}, {}, {api.ValidationFailed, "65536 bytes"},
-		{api.ValidationFailed, "no row"}, {api.ValidationFailed, "U+0000"}, {},
+		{api.ValidationFailed, "not a row"}, {api.ValidationFailed, "U+0000"}, {},
 	} {
 		if want.code == "" {
 			require.Nil(t, results[i].Err(), i)
@@ -107,7 +107,7 @@ func TestHold(t *testing.T) {
 	require.Equal(t, store.At(noon.Add(api.MaxRowAge)), h.ExpiresAt)
 	answered, err := json.Marshal(h)
 	require.NoError(t, err)
-	require.NotContains(t, string(answered), "ada@", "nobody is shown what tells of a person")
+	require.NotContains(t, string(answered), "ada@", "responses have no personal data")
 	require.NotContains(t, string(answered), "gaze")
 	require.Equal(t, `{"vendor":"acme","idType":"player","vendorId":"1","rowId":"play-1","playedAt":"2026-11-20T12:00:00Z","dwellMs":8.2e3,"spatialPlacementId":"","correlationId":null}`, string(h.Row))
 	require.Equal(t, held("1").Row, string(h.whole()), "what is delivered is what was sent, word for word")
@@ -124,16 +124,16 @@ func TestHeldRowsKeepWhatMatters(t *testing.T) {
 		`{"telemetry":null,"dataSubjectId":null}`:                        `{"vendor":"acme","idType":"player","vendorId":"1","telemetry":null}`,
 		`{}`: `{"vendor":"acme","idType":"player","vendorId":"1"}`,
 	} {
-		asked := held("1")
-		asked.Row = sent
-		h, err := r.take(tenantID, "key_a", &asked, at(0))
+		requested := held("1")
+		requested.Row = sent
+		h, err := r.take(tenantID, "key_a", &requested, at(0))
 		require.NoError(t, err)
 		require.Equal(t, want, string(h.whole()), sent)
 	}
 	for _, bad := range []string{``, `null`, `[]`, `{"dataSubjectId":1}`, `{`, `{"dataSubjectId":"a\u0000"}`} {
-		asked := held("1")
-		asked.Row = bad
-		_, err := r.take(tenantID, "key_a", &asked, at(0))
+		requested := held("1")
+		requested.Row = bad
+		_, err := r.take(tenantID, "key_a", &requested, at(0))
 		require.Equal(t, api.ValidationFailed, api.From(err).Code, bad)
 	}
 }
@@ -172,13 +172,13 @@ func TestHoldQuota(t *testing.T) {
 	}
 }
 
-// TestHoldBehindAMapping: a node that has not heard of a mapping yet holds what it covers, and
-// that is delivered all the same; so is what is held once more.
+// TestHoldBehindAMapping: a node that has not applied a mapping yet holds rows that it covers. They
+// are delivered nevertheless, also if they are held again.
 func TestHoldBehindAMapping(t *testing.T) {
 	n := newDeliverer()
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) { c.Deliver = n.deliver })
-	r.mustCreate(t, ask("1", rightA, -1, 0))
-	r.mustCreate(t, ask("2", rightA, -1, 1))
+	r.mustCreate(t, mappingFor("1", rightA, -1, 0))
+	r.mustCreate(t, mappingFor("2", rightA, -1, 1))
 	ids := r.mustHold(t, held("1"), held("2"))
 	require.NoError(t, r.work(t))
 	require.Equal(t, map[string]int{held("2").Row: 1}, n.delivered)
@@ -204,10 +204,10 @@ func TestHoldMeetsAMapping(t *testing.T) {
 	})
 	all.Go(func() {
 		for i := range players {
-			if _, err := b.create(context.Background(), ask(fmt.Sprint(i), rightA, -1, 0), byKey); err != nil {
+			if _, err := b.create(context.Background(), mappingFor(fmt.Sprint(i), rightA, -1, 0), byKey); err != nil {
 				t.Error(err)
 			}
-			if _, err := b.create(context.Background(), ask(fmt.Sprint(i), rightA, 0, 0), byKey); err != nil {
+			if _, err := b.create(context.Background(), mappingFor(fmt.Sprint(i), rightA, 0, 0), byKey); err != nil {
 				t.Error(err)
 			}
 		}
@@ -218,8 +218,8 @@ func TestHoldMeetsAMapping(t *testing.T) {
 	require.Zero(t, a.requireUsage(t).rows)
 }
 
-// TestExpire: who waited too long is not delivered, and forgotten a while later; so is who
-// was delivered.
+// TestExpire: a row that waited too long is not delivered, and is deleted later, as is a delivered
+// one.
 func TestExpire(t *testing.T) {
 	n := newDeliverer()
 	clock := roomtest.NewClock(noon.Add(time.Hour))
@@ -229,7 +229,7 @@ func TestExpire(t *testing.T) {
 		rows = append(rows, held(fmt.Sprint(i)))
 	}
 	ids := r.mustHold(t, rows...)
-	r.mustCreate(t, ask("0", rightA, -1, 1))
+	r.mustCreate(t, mappingFor("0", rightA, -1, 1))
 	require.NoError(t, r.work(t))
 	require.NoError(t, r.Expire(t.Context()))
 	require.Equal(t, int64(len(rows)-1), r.requireUsage(t).rows, "nothing is due yet")
@@ -238,7 +238,7 @@ func TestExpire(t *testing.T) {
 	require.NoError(t, r.Expire(t.Context()))
 	require.NotContains(t, r.rows(t), ids[0], "it was delivered long ago")
 	require.Len(t, r.rows(t), len(rows)-1)
-	r.mustCreate(t, ask("1", rightA, -1, 1))
+	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
 	require.NoError(t, r.work(t))
 	require.Len(t, n.delivered, 1, "what is about to expire is not begun")
 
@@ -250,7 +250,7 @@ func TestExpire(t *testing.T) {
 		require.Equal(t, personal{}, h.personal)
 		require.Nil(t, h.Row)
 	}
-	r.mustCreate(t, ask("2", rightA, -1, 1))
+	r.mustCreate(t, mappingFor("2", rightA, -1, 1))
 	require.NoError(t, r.work(t))
 	require.Len(t, n.delivered, 1)
 	clock.Set(noon.Add(api.MaxRowAge + keepEnded))
@@ -303,7 +303,7 @@ func TestErasedPersonIsInNoHeldRow(t *testing.T) {
 	guess := held("1")
 	guess.Content = "a guess"
 	require.Equal(t, append(ids, ids...), r.mustHold(t, held("1"), guess), "the caller's retry is none the wiser")
-	r.mustCreate(t, ask("1", rightA, -1, 1))
+	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
 	require.NoError(t, r.work(t))
 	require.Len(t, n.delivered, 1)
 	for text := range n.delivered {
@@ -311,7 +311,7 @@ func TestErasedPersonIsInNoHeldRow(t *testing.T) {
 	}
 }
 
-// TestHoldNeedsATenant: a node that names another's, or none, holds nothing.
+// TestHoldNeedsATenant: a request that names another tenant's key, or none, holds nothing.
 func TestHoldNeedsATenant(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	_, err := r.Hold(t.Context(), api.HoldRequest{TenantID: "tnt_none", KeyID: "key_a", Rows: []api.HeldRow{held("1")}})

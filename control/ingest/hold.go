@@ -8,12 +8,12 @@ import (
 	"muniment/gateway/api"
 )
 
-var errFull = &api.Error{Code: api.RateLimited, Message: "this tenant has as many rows waiting for mappings as it may have: make the mappings, then send the row again"}
+var errFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of rows that wait for mappings: create the mappings, then send the row again"}
 
-// Hold holds rows of one caller, and returns a result for each, in their order. They are on
-// disk when it returns, in pieces: after an error some may be held. One that is held already
-// stays as it is, and so does one that was delivered. If a mapping has come meanwhile, they are
-// delivered at once.
+// Hold holds rows of one caller and returns a result for each, in their order. They are durable when
+// it returns nil. It writes them in several transactions, so after an error some may be held; the
+// caller retries. Rows that are already held or delivered are not changed. If their mapping was
+// created meanwhile, they are queued for delivery at once.
 func (s *Service) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
 	results := make([]api.HeldResult, 0, len(q.Rows))
 	for left := q.Rows; len(left) > 0; {
@@ -27,7 +27,7 @@ func (s *Service) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult
 	return results, nil
 }
 
-// hold is Hold in one transaction.
+// hold holds rows in one transaction.
 func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.HeldRow) (results []api.HeldResult, err error) {
 	if err := s.db.Reserved(); err != nil {
 		return nil, err
@@ -73,15 +73,15 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 	return results, err
 }
 
-// holdOne holds a row within the quota. One of its identity that is there gives it its id: if that
-// waits no more and has no receipt, the row takes its place.
+// holdOne holds a row within the quota. An existing row of the same identity determines its id; it
+// is replaced if it is no longer HELD and has no receipt.
 func (s *Service) holdOne(ctx context.Context, tx *sql.Tx, h *HeldRow, u *usage) (delivered bool, err error) {
 	there, err := findHeld(ctx, tx, h.tenantID, h.identity)
 	switch {
 	case err != nil:
 		return false, err
 	case there != nil && there.State == Held && !h.sameContent(there):
-		return false, api.Conflict("a row of this identity and other content is held: " + there.ID)
+		return false, api.Conflict("a row with the same identity but other content is held: " + there.ID)
 	case there != nil && (there.State == Held || there.ReceiptID != nil):
 		h.ID = there.ID
 		return there.ReceiptID != nil, nil

@@ -21,63 +21,63 @@ import (
 
 // # Imports
 //
-// An import is CSV with a header line, or JSON lines (a line an object, as POST takes it): its
-// first byte decides which. Each line is independent, also in CSV, where a quoted field may not
-// continue in the next line, so a broken line does not affect others. A column or a member that no
-// mapping has is refused: it may be a misspelt one.
+// An import is CSV with a header line, or JSON lines (each an object as in POST); its first byte
+// decides which. Each line is independent. In CSV too: a quoted field may not continue on the next
+// line, so a broken line does not affect others. Unknown columns and members are refused, since they
+// may be misspelt.
 
 const (
 	// maxImport is the most lines of an import; control bounds its bytes.
 	maxImport = 5000
-	// maxColumns is more than a header has whose names are right.
+	// maxColumns exceeds the number of columns in a valid header.
 	maxColumns = 64
-	// importChange is how many lines are written in one change, which keeps all others waiting.
+	// importChange is how many lines one change writes; other changes wait for it.
 	importChange = 100
-	// importWait bounds how long an import waits for the log to take a change's events.
+	// importWait bounds how long an import waits until the log has a change's events.
 	importWait = 10 * time.Second
 )
 
-// ImportStatus is what became of a line.
+// ImportStatus is the status of an imported line.
 type ImportStatus string
 
-// Created and Unchanged lines are in force; Unchanged was there before, word for word.
+// Created and Unchanged mappings are in force. An Unchanged one existed before with equal fields.
 const (
 	Created   ImportStatus = "created"
 	Unchanged ImportStatus = "unchanged"
 	Refused   ImportStatus = "refused"
 )
 
-// ImportedRow is what became of a line.
+// ImportedRow is the result of a line.
 type ImportedRow struct {
 	Line      int           `json:"line" doc:"The line of the body, from 1; in CSV the header is line 1."`
-	Status    ImportStatus  `json:"status" enum:"created,unchanged,refused" doc:"unchanged: it was there before, word for word."`
-	MappingID string        `json:"mappingId,omitempty" doc:"The mapping; of a line that is refused the one that it would overlap."`
+	Status    ImportStatus  `json:"status" enum:"created,unchanged,refused" doc:"unchanged: an identical mapping existed already."`
+	MappingID string        `json:"mappingId,omitempty" doc:"The mapping; for a refused line, the mapping that it would overlap."`
 	Error     *api.RowError `json:"error,omitempty" doc:"Why the line is refused."`
 }
 
-// ImportCounts are how many lines there are of each status.
+// ImportCounts counts lines by status.
 type ImportCounts struct {
-	Created   int `json:"created" doc:"Mappings that were made."`
-	Unchanged int `json:"unchanged" doc:"Mappings that were there before."`
+	Created   int `json:"created" doc:"Mappings that were created."`
+	Unchanged int `json:"unchanged" doc:"Mappings that existed already."`
 	Refused   int `json:"refused" doc:"Lines that were refused."`
 }
 
-// Import is the answer to an import.
+// Import is the response to an import.
 type Import struct {
-	Rows   []ImportedRow `json:"rows" doc:"What became of each line, in their order; empty ones are left out."`
-	Counts ImportCounts  `json:"counts" doc:"How many lines there are of each status."`
+	Rows   []ImportedRow `json:"rows" doc:"The result of each line, in their order; empty lines are omitted."`
+	Counts ImportCounts  `json:"counts" doc:"The number of lines by status."`
 }
 
 func rowError(err error) *api.RowError { return new(api.From(err).OfRow()) }
 
-// importLine is a line as it was read.
+// importLine is a parsed line.
 type importLine struct {
-	number int
-	asked  Mapping
-	err    error
+	number    int
+	requested Mapping
+	err       error
 }
 
-// importAll makes a mapping of each line that can be one. An error means that nothing was made.
+// importAll creates a mapping for each valid line. An error means that it created none.
 func (s *Service) importAll(ctx context.Context, tenantID string, body []byte, by sealer.Ref) (Import, error) {
 	lines, err := readImport(tenantID, body)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Service) importAll(ctx context.Context, tenantID string, body []byte, b
 		if rows == nil && all.Counts.Created == 0 {
 			return Import{}, failed
 		}
-		if rows == nil { // what was made stays, and these lines may be sent again
+		if rows == nil { // earlier lines stay created, and these may be sent again
 			for i := range some {
 				rows = append(rows, ImportedRow{Line: some[i].number, Status: Refused, Error: rowError(failed)})
 			}
@@ -116,8 +116,8 @@ func (s *Service) importAll(ctx context.Context, tenantID string, body []byte, b
 	return all, nil
 }
 
-// importSome makes the mappings of some lines in one change, and waits for the log to have
-// taken their events. With rows, an error is about what comes next.
+// importSome creates the mappings of some lines in one change, and waits until the log has their
+// events. If rows is not nil, the lines are done, and an error ends the import after them.
 func (s *Service) importSome(ctx context.Context, tenantID string, lines []importLine, by sealer.Ref) (rows []ImportedRow, err error) {
 	made := 0
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
@@ -151,16 +151,17 @@ func (s *Service) importSome(ctx context.Context, tenantID string, lines []impor
 	return rows, nil
 }
 
-var errLogBehind = api.Unavailable(api.LogUnavailable, "the log does not take the mappings' events now: send the import again later", time.Second)
+var errLogBehind = api.Unavailable(api.LogUnavailable, "the log is not accepting the mappings' events: send the import again later", time.Second)
 
-// createLine makes the mapping of one line. An error is a fault of the service.
+// createLine creates the mapping of one line. row has the faults of the line; an error is one of the
+// service.
 func (b *making) createLine(ctx context.Context, tx *store.Tx, l *importLine, by sealer.Ref) (row ImportedRow, err error) {
 	row = ImportedRow{Line: l.number, Status: Refused}
 	if l.err != nil {
 		row.Error = rowError(l.err)
 		return row, nil
 	}
-	made, other, err := b.create(ctx, tx, l.asked, by)
+	made, other, err := b.create(ctx, tx, l.requested, by)
 	if other != nil {
 		row.MappingID = other.ID
 	}
@@ -177,9 +178,9 @@ func (b *making) createLine(ctx context.Context, tx *store.Tx, l *importLine, by
 	return row, nil
 }
 
-// readImport reads the lines of a body. What it can't read of a line, the line says.
+// readImport parses the lines of a body. A line that it can't parse holds the error.
 func readImport(tenantID string, body []byte) (lines []importLine, err error) {
-	body = bytes.TrimPrefix(body, []byte("\ufeff")) // as spreadsheets write it
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // spreadsheets write a byte order mark
 	var read func(line []byte) (Mapping, error)
 	if first := bytes.TrimLeft(body, " \t\r\n"); len(first) > 0 && first[0] == '{' {
 		read = readObject
@@ -200,8 +201,8 @@ func readImport(tenantID string, body []byte) (lines []importLine, err error) {
 			return nil, api.InvalidField("body", fmt.Sprintf("has more than %d lines: send them in several imports", maxImport))
 		}
 		l := importLine{number: number}
-		l.asked, l.err = read(line)
-		l.asked.TenantID = tenantID
+		l.requested, l.err = read(line)
+		l.requested.TenantID = tenantID
 		lines = append(lines, l)
 	}
 	if len(lines) == 0 {
@@ -212,8 +213,8 @@ func readImport(tenantID string, body []byte) (lines []importLine, err error) {
 
 // readObject reads a line of JSON.
 func readObject(line []byte) (Mapping, error) {
-	var asked NewMapping
-	err := json.Unmarshal(line, &asked, json.RejectUnknownMembers(true))
+	var requested NewMapping
+	err := json.Unmarshal(line, &requested, json.RejectUnknownMembers(true))
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			return Mapping{}, api.InvalidField(fieldOf(syntax.JSONPointer), "is given twice")
@@ -222,17 +223,17 @@ func readObject(line []byte) (Mapping, error) {
 	}
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		if errors.Is(err, json.ErrUnknownName) {
-			return Mapping{}, api.InvalidField(fieldOf(semantic.JSONPointer), "is no field of a mapping")
+			return Mapping{}, api.InvalidField(fieldOf(semantic.JSONPointer), "is not a field of a mapping")
 		}
 		return Mapping{}, api.InvalidField(fieldOf(semantic.JSONPointer), "is not of the right type")
 	}
 	if err != nil {
 		return Mapping{}, &api.Error{Code: api.BadRequest, Message: "the line is not valid JSON"}
 	}
-	return asked.mapping()
+	return requested.mapping()
 }
 
-// fieldOf spells a JSON pointer as field names are: target.rightId.
+// fieldOf converts a JSON pointer into a field name such as target.rightId.
 func fieldOf(p jsontext.Pointer) string {
 	if p == "" {
 		return "line"
@@ -240,7 +241,7 @@ func fieldOf(p jsontext.Pointer) string {
 	return strings.Join(slices.Collect(p.Tokens()), ".")
 }
 
-// columns are those of CSV, and the field of each.
+// columns are the CSV columns, each with its field.
 var columns = map[string]struct {
 	required bool
 	set      func(m *NewMapping, text string)
@@ -259,7 +260,8 @@ var columns = map[string]struct {
 	}},
 }
 
-// readHeader reads the names of CSV's columns, in any order, and returns what reads its rows.
+// readHeader parses the CSV header, whose columns may have any order, and returns the function that
+// parses the rows.
 func readHeader(line []byte) (func(line []byte) (Mapping, error), error) {
 	names, err := readFields(line)
 	if err != nil {
@@ -272,7 +274,7 @@ func readHeader(line []byte) (func(line []byte) (Mapping, error), error) {
 	for i, name := range names {
 		switch _, known := columns[name]; {
 		case !known:
-			faults = append(faults, api.ValidationError{Field: name, Message: "is no column of a mapping"})
+			faults = append(faults, api.ValidationError{Field: name, Message: "is not a column of a mapping"})
 		case slices.Contains(names[:i], name):
 			faults = append(faults, api.ValidationError{Field: name, Message: "is given twice"})
 		}
@@ -294,11 +296,11 @@ func readHeader(line []byte) (func(line []byte) (Mapping, error), error) {
 		if len(fields) != len(names) {
 			return Mapping{}, api.InvalidField("line", fmt.Sprintf("has %d fields, the header has %d", len(fields), len(names)))
 		}
-		var asked NewMapping
+		var requested NewMapping
 		for i, text := range fields {
-			columns[names[i]].set(&asked, text)
+			columns[names[i]].set(&requested, text)
 		}
-		return asked.mapping()
+		return requested.mapping()
 	}, nil
 }
 
@@ -306,7 +308,7 @@ func readHeader(line []byte) (func(line []byte) (Mapping, error), error) {
 func readFields(line []byte) ([]string, error) {
 	fields, err := csv.NewReader(bytes.NewReader(line)).Read()
 	if err != nil {
-		return nil, api.InvalidField("line", "is not valid CSV: it has a quote in the wrong place, or one that does not end on this line")
+		return nil, api.InvalidField("line", "is not valid CSV: a quote is misplaced, or not closed on this line")
 	}
 	return fields, nil
 }

@@ -23,8 +23,8 @@ func (s *Service) mustImport(t *testing.T, body string) Import {
 	return all
 }
 
-// told is a line's report in a few words: its number, status, and error.
-func told(all Import) (list []string) {
+// statuses reports each line in a few words: its number, status, and error.
+func statuses(all Import) (list []string) {
 	for _, row := range all.Rows {
 		text := fmt.Sprint(row.Line, " ", row.Status)
 		if row.Error != nil {
@@ -35,11 +35,11 @@ func told(all Import) (list []string) {
 	return list
 }
 
-// TestImportCSV: each line is judged by itself.
+// TestImportCSV: each line is processed independently.
 func TestImportCSV(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	r.relay(t)
-	there := r.mustCreate(t, ask("9", rightB, -1, 1))
+	there := r.mustCreate(t, mappingFor("9", rightB, -1, 1))
 	body := "\ufeff" + strings.ReplaceAll(header, "\n", "\r\n") +
 		"acme,player,1,rgh_a,wall,slot-3,2026-11-01,2026-12-01T00:00:00+01:00\r\n" +
 		"acme,player,2,rgh_a,wall,,20261101T120000Z,\r\n" +
@@ -60,21 +60,21 @@ func TestImportCSV(t *testing.T) {
 	want := []string{
 		"2 created", "3 created", "5 created",
 		"6 refused RESOURCE_NOT_FOUND no such right in this tenant",
-		"7 refused VALIDATION_FAILED line: is not valid CSV: it has a quote in the wrong place, or one that does not end on this line",
+		"7 refused VALIDATION_FAILED line: is not valid CSV: a quote is misplaced, or not closed on this line",
 		"8 refused VALIDATION_FAILED line: has 5 fields, the header has 8",
 		"9 refused VALIDATION_FAILED effectiveFrom: must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z",
 		"10 refused VALIDATION_FAILED idType: is missing",
 		"11 refused STATE_CONFLICT overlaps the mapping " + there.ID + " of this vendor id, which is in force from 2026-11-20T11:00:00.000Z until 2026-11-20T13:00:00.000Z",
 		"12 unchanged",
 		"13 refused STATE_CONFLICT overlaps the mapping %s of this vendor id, which is in force from 2026-11-01T12:00:00.000Z without an end",
-		"14 refused VALIDATION_FAILED vendorId: must be UTF-8 without U+0000, of at most 512 bytes",
-		"15 refused VALIDATION_FAILED vendorId: must be UTF-8 without U+0000, of at most 512 bytes",
+		"14 refused VALIDATION_FAILED vendorId: must be UTF-8 without U+0000, at most 512 bytes",
+		"15 refused VALIDATION_FAILED vendorId: must be UTF-8 without U+0000, at most 512 bytes",
 		"16 refused VALIDATION_FAILED effectiveUntil: must be after effectiveFrom",
 		"17 created",
 	}
 	all := r.mustImport(t, body)
 	want[10] = fmt.Sprintf(want[10], all.Rows[1].MappingID)
-	require.Equal(t, want, told(all))
+	require.Equal(t, want, statuses(all))
 	require.Equal(t, ImportCounts{4, 1, 10}, all.Counts)
 	require.Equal(t, there.ID, all.Rows[8].MappingID, "the one that it would overlap")
 	require.Equal(t, all.Rows[1].MappingID, all.Rows[9].MappingID)
@@ -119,21 +119,21 @@ func TestImportJSONLines(t *testing.T) {
 		line("9", ""))
 	require.Equal(t, []string{
 		"2 created", "3 created",
-		"4 refused VALIDATION_FAILED effectiveUntl: is no field of a mapping",
+		"4 refused VALIDATION_FAILED effectiveUntl: is not a field of a mapping",
 		"5 refused VALIDATION_FAILED vendor: is given twice",
 		"6 refused VALIDATION_FAILED target.spatialAnchorId: is not of the right type",
-		"7 refused VALIDATION_FAILED target.rightsId: is no field of a mapping",
+		"7 refused VALIDATION_FAILED target.rightsId: is not a field of a mapping",
 		"8 refused VALIDATION_FAILED line: is not of the right type",
 		"9 refused BAD_REQUEST the line is not valid JSON at byte 132",
 		"10 refused BAD_REQUEST the line is not valid JSON at byte 1",
-		"11 refused VALIDATION_FAILED target.target: is no field of a mapping",
-		"12 refused VALIDATION_FAILED vendorId: must be UTF-8 without U+0000, of at most 512 bytes",
+		"11 refused VALIDATION_FAILED target.target: is not a field of a mapping",
+		"12 refused VALIDATION_FAILED vendorId: must be UTF-8 without U+0000, at most 512 bytes",
 		"13 created",
-	}, told(all))
+	}, statuses(all))
 	require.Len(t, l.events, 3, "the log has the events when the answer is there")
 }
 
-// TestImportIsRefusedAsAWhole where nothing of it can be meant.
+// TestImportIsRefusedAsAWhole if it has no valid structure.
 func TestImportIsRefusedAsAWhole(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	r.relay(t)
@@ -143,7 +143,7 @@ func TestImportIsRefusedAsAWhole(t *testing.T) {
 		" \n":  "body: has no mappings",
 		header: "body: has no mappings",
 		strings.Replace(header, "vendorId", "vendorid", 1) + line:                "several fields are not valid",
-		strings.Replace(header, "effectiveUntil", "effectivUntil", 1) + line:     "effectivUntil: is no column of a mapping",
+		strings.Replace(header, "effectiveUntil", "effectivUntil", 1) + line:     "effectivUntil: is not a column of a mapping",
 		strings.Replace(header, "spatialPlacementId", "spatialAnchorId", 1) + "": "spatialAnchorId: is given twice",
 		line:                                "several fields are not valid",
 		"\"" + header:                       "line: is not valid CSV",
@@ -188,8 +188,8 @@ func TestImportWithoutADatabase(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// FuzzReadImport asks that any bytes are read, and each line by itself: what is in front of a
-// line or behind it changes nothing of it.
+// FuzzReadImport: any bytes can be read, and each line independently: lines before and after it
+// change nothing.
 func FuzzReadImport(f *testing.F) {
 	f.Add("acme,player,1,rgh_a,wall,,2026-11-01,", `a"b`)
 	f.Add(`{"vendor":"acme","idType":"player","vendorId":"1","target":{"rightId":"rgh_a","spatialAnchorId":"wall"},"effectiveFrom":"2026-11-01"}`, `{"`)
@@ -218,7 +218,7 @@ func FuzzReadImport(f *testing.F) {
 			require.Equal(t, alone == nil, between == nil)
 			return
 		}
-		require.Equal(t, alone.asked, between.asked)
+		require.Equal(t, alone.requested, between.requested)
 		require.Equal(t, fmt.Sprint(alone.err), fmt.Sprint(between.err))
 	})
 }

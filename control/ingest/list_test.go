@@ -11,8 +11,8 @@ import (
 	"muniment/control/store"
 )
 
-// TestListsHaveIndexes: whatever is asked of many mappings and held rows, the newest of them
-// are found without a look at the others, and so is what overlaps, and what waits.
+// TestListsHaveIndexes: every query on many mappings and held rows finds the newest without scanning
+// the others; so do the queries for overlaps and for waiting rows.
 func TestListsHaveIndexes(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	rows := 5_000
@@ -27,9 +27,9 @@ func TestListsHaveIndexes(t *testing.T) {
 		`'hld_' || CAST(i AS TEXT), 'tnt_a', 'key_a', CAST(i AS TEXT), '', '', 'vid_' || CAST(i % 300 AS TEXT), 'acme', 'player', CAST(i % 300 AS TEXT), i * 1000, '{}', '', '', 1,
 		CASE WHEN i % 700 = 9 THEN 'REPLAYED' ELSE 'HELD' END, '', '', i * 1000, 0, 0`)
 	roomtest.Fill(t, r.db, rows, "held_mapped", `tenant_id, vendor_key`, `'tnt_' || CASE WHEN i < 10 THEN 'a' ELSE 'b' END, 'vid_' || CAST(i AS TEXT)`)
-	plans := func(ask func(q store.Querier) error) string {
+	plans := func(requested func(q store.Querier) error) string {
 		t.Helper()
-		return roomtest.Plans(t, r.db, ask)
+		return roomtest.Plans(t, r.db, requested)
 	}
 	for f, index := range map[filter]string{
 		{}:                                 "mappings_by_tenant",
@@ -66,7 +66,7 @@ func TestListsHaveIndexes(t *testing.T) {
 		return err
 	}), "mappings_in_force")
 	for _, until := range []float64{0, 4} {
-		m := ask("7", rightA, 3, until)
+		m := mappingFor("7", rightA, 3, until)
 		m.VendorKey = "vid_7"
 		require.Contains(t, plans(func(q store.Querier) error {
 			_, err := waits(t.Context(), q, &m)

@@ -1,51 +1,49 @@
-// Package ingest owns the mappings that turn vendors' rows into deliveries, and the rows that wait
-// for one.
+// Package ingest owns the mappings from vendors' ids to rights, and the rows that wait for a
+// mapping.
 //
 // # Mappings
 //
-// A mapping says that plays of one id of a vendor, from a moment on and until another one, are
-// deliveries on a right, at an anchor. A vendor's id has at most one at any moment: one that would
-// overlap another is refused, and names it. So a play has one meaning, that of the moment at which
-// it was played, whenever its row arrives. A mapping is never changed. Retiring it ends its
-// validity now: plays before that still resolve. A player that moves is remapped by retiring its
-// mapping and creating another. Whether a delivery is allowed depends on its right alone: a mapping
-// may name a right that is not ACTIVE.
+// A mapping says that plays of a vendor's id, within a window of time, are deliveries on a right, at
+// an anchor. A vendor's id has at most one mapping at any moment: a mapping that would overlap
+// another is refused, and the error names the other. So the moment of a play determines its meaning,
+// whenever its row arrives. A mapping is never changed. Retiring it ends its window now; earlier
+// plays still resolve by it. To remap a player that moves, retire its mapping and create another.
+// Whether a delivery is allowed depends on its right alone: a mapping may name a right that is not
+// ACTIVE.
 //
 // Nodes get all windows of a vendor's id as one record of the feed (api.Mappings), so a node reads
-// an unknown id once. The record holds what has not ended longer than keepWindows ago, and has a
-// bound in bytes; a mapping that would not fit any more is refused.
+// an unknown id once. The record holds the windows that ended at most keepWindows ago, and its size
+// is bounded; a mapping that would exceed the bound is refused.
 //
-// A vendor's id is in audit events, which are never erased: it is for players and placements and
-// must not name a person. The API says so.
+// A vendor's id is in audit events, which are never erased. It identifies players and placements and
+// must not name a person; the API says so.
 //
-// There may be ten million mappings. The list of each filter reads an index that has the mapping's
-// id behind the filter's column (store.ListPage); total is a sum of counters that each change keeps
-// (mapping_totals), or of one vendor id's few rows. An overlap is found by one lookup in
-// mappings_in_force, which has the windows of each vendor's id in the order of time: as none
-// overlap, only the last that begins before the new one's end can. An import writes its rows in
-// changes of importChange each, and waits behind each until the log has its events: it never puts
-// more than that between another tenant's event and the log.
+// There may be ten million mappings. For each filter there is an index of the filter's column
+// followed by the mapping's id (store.ListPage). total is a sum of counters that each change updates
+// (mapping_totals), or counts the few rows of one vendor's id. One lookup in mappings_in_force, which
+// sorts the windows of a vendor's id by time, finds an overlap: as windows don't overlap, only the
+// last one that begins before the new one's end can overlap it. An import writes importChange rows in
+// each change, and waits after each until the log has its events, so other tenants' events wait for
+// at most that many.
 //
-// After a restore of an older database that an operator has accepted, a mapping may be in force
-// again that was retired since: unlike a right that is ACTIVE again it permits nothing, so the
-// log's events are not replayed.
+// The log's events about mappings are not replayed into a restored older database. A retired mapping
+// may be in force again there, but unlike an ACTIVE right it permits nothing.
 //
 // # Held rows
 //
-// A row whose vendor's id no mapping knows is held (HeldRow) until a mapping covers its play, or
-// until it is too old to be delivered. It is durable before the caller is answered. One identity is
-// held once. A tenant has a quota, of rows and bytes, which is checked in the transaction that
-// writes the row. When a mapping is made that covers held rows, the same change marks its vendor's
-// id (held_mapped) and queues a job. That looks at the rows of marked ids and at no others, and
-// delivers them on a node like rows of a batch, under the identity of the fields as they were sent;
-// so a row that is delivered twice, or that the caller also retries, is counted once. A row is
-// delivered under the key that sent it, or under its successor in a rotation (tenant.KeyInForce);
-// once that key is revoked or has expired, the row is refused. A refused row no longer waits: its
-// caller may send it again.
+// A row whose vendor's id has no mapping is held (HeldRow) until a mapping covers its play, or until
+// it is too old to be delivered. It is durable before the caller gets a response. Each identity is
+// held once. A tenant's quota, in rows and bytes, is checked in the transaction that writes the row.
+// A change that creates a mapping for held rows also marks the vendor's id (held_mapped) and queues a
+// job. The job reads the rows of marked ids only, and delivers them on a node like rows of a batch,
+// under the identity of the fields as they were sent. So a row that is delivered twice, or that the
+// caller also retries, is counted once. A row is delivered under the key that sent it, or under that
+// key's successor in a rotation (tenant.KeyInForce); once the key is revoked or has expired, the row
+// is refused. A refused row is no longer HELD: its caller may send it again.
 //
-// A held row may hold personal data: dataSubjectId, and telemetry, which may show whether a person
-// looked. They are in columns of their own, which are emptied when the row's wait ends, are
-// returned by no route, and are listed in store.Table for erasure.
+// A held row may contain personal data: dataSubjectId, and telemetry, which may show whether a person
+// looked. They have their own columns, which are cleared when the row is no longer HELD, are returned
+// by no route, and are listed in store.Table for erasure.
 package ingest
 
 import (
@@ -60,25 +58,25 @@ import (
 type Mapping struct {
 	ID       string `json:"id" db:"mapping_id"`
 	TenantID string `json:"-" db:"tenant_id"`
-	// VendorKey is api.VendorKey of the four.
+	// VendorKey is api.VendorKey of tenant, vendor, idType and vendorId.
 	VendorKey      string        `json:"-" db:"vendor_key"`
-	Vendor         string        `json:"vendor" db:"vendor" doc:"Whose id it is."`
-	IDType         string        `json:"idType" db:"id_type" doc:"Which of the vendor's kinds of ids it is."`
+	Vendor         string        `json:"vendor" db:"vendor" doc:"The vendor that issued the id."`
+	IDType         string        `json:"idType" db:"id_type" doc:"The vendor's type of id."`
 	VendorID       string        `json:"vendorId" db:"vendor_id" doc:"The id."`
 	Target         Target        `json:"target" db:"*"`
-	EffectiveFrom  store.Instant `json:"effectiveFrom" db:"effective_from" doc:"Plays from this moment on."`
-	EffectiveUntil store.Instant `json:"effectiveUntil" db:"effective_until,moves" nullable:"true" doc:"Exclusive; null is open. Of a mapping that was retired before it began, its beginning."`
-	State          State         `json:"state" db:"state,moves" enum:"ACTIVE,RETIRED" doc:"RETIRED once it was ended; earlier plays still resolve."`
+	EffectiveFrom  store.Instant `json:"effectiveFrom" db:"effective_from" doc:"Start of the window: plays at this moment or later resolve."`
+	EffectiveUntil store.Instant `json:"effectiveUntil" db:"effective_until,moves" nullable:"true" doc:"End of the window, exclusive; null is open. Equal to effectiveFrom if the mapping was retired before it began."`
+	State          State         `json:"state" db:"state,moves" enum:"ACTIVE,RETIRED" doc:"RETIRED once its window was ended; earlier plays still resolve."`
 	CreatedAt      store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt      store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision       int64         `json:"revision" db:"revision,moves"`
 }
 
-// Target is what a vendor's id is mapped to.
+// Target is the right and the anchor of a vendor's id.
 type Target struct {
 	RightID            string  `json:"rightId" db:"right_id" doc:"The right that its plays are deliveries on."`
-	SpatialAnchorID    string  `json:"spatialAnchorId" db:"spatial_anchor_id" doc:"Where it shows them."`
-	SpatialPlacementID *string `json:"spatialPlacementId" db:"spatial_placement_id" doc:"Placement within the anchor, of rows that name none."`
+	SpatialAnchorID    string  `json:"spatialAnchorId" db:"spatial_anchor_id" doc:"The anchor where the content is shown."`
+	SpatialPlacementID *string `json:"spatialPlacementId" db:"spatial_placement_id" doc:"The placement within the anchor, for rows that name none."`
 }
 
 // State is the state of a mapping.
@@ -104,17 +102,16 @@ var transitions = store.Steps[Action, State]{
 }
 
 const (
-	// keepWindows is how long a window stays known to nodes after its end: longer than rows may
-	// be late.
+	// keepWindows is how long nodes keep a window after its end: longer than rows may be late.
 	keepWindows = api.MaxRowAge + 15*24*time.Hour
 	// maxSnapshot bounds what nodes get of one vendor's id, in bytes of JSON: some 150 windows.
 	maxSnapshot = 32 << 10
-	// maxText bounds texts in bytes, as those of rows are, so that every row's id can be mapped;
-	// all of a mapping that an index holds together fits into one of PostgreSQL's.
+	// maxText bounds texts in bytes. It equals the bound of rows, so that every row's id can be
+	// mapped, and keeps index entries within PostgreSQL's limit.
 	maxText = 512
 )
 
-// settle makes a mapping of a request, or returns what is wrong with it.
+// settle completes a requested mapping, or returns VALIDATION_FAILED.
 func (m Mapping) settle(now store.Instant) (Mapping, error) {
 	var faults []api.ValidationError
 	for _, f := range []struct{ name, text string }{
@@ -130,7 +127,7 @@ func (m Mapping) settle(now store.Instant) (Mapping, error) {
 		faults = append(faults, tooLong(f.name, f.text)...)
 	}
 	if p := m.Target.SpatialPlacementID; p != nil {
-		if *p == "" { // as in a row
+		if *p == "" { // like an absent placement of a row
 			m.Target.SpatialPlacementID = nil
 		}
 		faults = append(faults, tooLong("target.spatialPlacementId", *p)...)
@@ -157,21 +154,21 @@ func tooLong(field, text string) []api.ValidationError {
 }
 
 func textRule(most int) string {
-	return fmt.Sprintf("must be UTF-8 without U+0000, of at most %d bytes", most)
+	return fmt.Sprintf("must be UTF-8 without U+0000, at most %d bytes", most)
 }
 
-// retire ends the validity at a moment, unless it has ended sooner.
+// retire ends the window now, unless it ended earlier.
 func (m *Mapping) retire(now store.Instant) {
 	end := now
 	if end.Before(m.EffectiveFrom.Time) {
-		end = m.EffectiveFrom // it never was in force
+		end = m.EffectiveFrom // it was never in force
 	}
 	if m.EffectiveUntil.IsZero() || end.Before(m.EffectiveUntil.Time) {
 		m.EffectiveUntil = end
 	}
 }
 
-// same says whether two mappings of a vendor's id say the same.
+// same reports whether two mappings of a vendor's id are equal.
 func (m *Mapping) same(other *Mapping) bool {
 	return m.Target.same(other.Target) && m.EffectiveFrom.Equal(other.EffectiveFrom.Time) && m.EffectiveUntil.Equal(other.EffectiveUntil.Time)
 }
@@ -187,7 +184,7 @@ func text(optional *string) string {
 	return *optional
 }
 
-// overlaps refuses a mapping beside one that it would overlap.
+// overlaps returns the error for a mapping that overlaps other.
 func (m *Mapping) overlaps(other *Mapping) error {
 	until := "without an end"
 	if !other.EffectiveUntil.IsZero() {

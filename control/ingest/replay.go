@@ -15,11 +15,12 @@ import (
 	"muniment/gateway/api"
 )
 
-// ReplayJob is the kind of the jobs that deliver a tenant's held rows that a mapping covers. It
-// runs until there are none: failed attempts do not end it, only the end of the rows' wait.
+// ReplayJob is the kind of the jobs that deliver a tenant's held rows that a mapping covers. A job
+// runs until there are none: failed attempts don't end it, since rows expire.
 const ReplayJob = "ingest.replay"
 
-// ReplayAttempts is how often it is begun at most: more than a row's wait has time for.
+// ReplayAttempts bounds the attempts of a ReplayJob. It exceeds the number of attempts that fit in
+// the time until rows expire.
 const ReplayAttempts = 1 << 20
 
 func replayJob(tenantID string) store.NewJob {
@@ -27,18 +28,18 @@ func replayJob(tenantID string) store.NewJob {
 }
 
 const (
-	// replayAtOnce is how many rows a node delivers in one wait.
+	// replayAtOnce is how many rows one call to Deliver has.
 	replayAtOnce = 200
-	// replayMargin keeps rows from being delivered while they expire, or their key does.
+	// replayMargin excludes rows that are about to expire, or whose key is.
 	replayMargin = 5 * time.Minute
-	// applyPause and applyTries are how the job waits for its node to apply a mapping.
+	// applyTries and applyPause bound how long the job waits for its node to apply a mapping.
 	applyPause = 100 * time.Millisecond
 	applyTries = 50
 )
 
-var errNotApplied = errors.New("the node that delivers held rows does not know their mapping yet")
+var errNotApplied = errors.New("the node that delivers held rows has not applied their mapping yet")
 
-// Replay does a job of the kind ReplayJob.
+// Replay runs a job of the kind ReplayJob.
 func (s *Service) Replay(ctx context.Context, job *store.Job) error {
 	for range applyTries {
 		left, err := s.replay(ctx, job)
@@ -56,7 +57,7 @@ func (s *Service) Replay(ctx context.Context, job *store.Job) error {
 	return errNotApplied
 }
 
-// replay goes through the tenant's held rows once. left says that the node did not know the
+// replay delivers the tenant's mapped held rows once. left reports that the node had not applied the
 // mapping of some.
 func (s *Service) replay(ctx context.Context, job *store.Job) (left bool, err error) {
 	for behind := ""; ; {
@@ -75,15 +76,15 @@ func (s *Service) replay(ctx context.Context, job *store.Job) (left bool, err er
 			if err != nil {
 				return left, err
 			}
-			// All rows that are before those are delivered.
+			// All earlier rows are delivered.
 			left, behind, rows = left || unmapped != "", max(behind, unmapped), rows[n:]
 		}
 	}
 }
 
-// deliver delivers rows of one key, and records the result of each. Rows without a result are left
-// for the next attempt: their identities make them the same deliveries. unmapped is the last vendor
-// key whose mapping the node does not know.
+// deliver delivers rows of one key, and records the result of each. Rows without a result stay for
+// the next attempt; their identities make them the same deliveries. unmapped is the last vendor key
+// whose mapping the node has not applied.
 func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (unmapped string, err error) {
 	texts := make([][]byte, len(rows))
 	for i := range rows {
@@ -98,7 +99,7 @@ func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (
 		all, err = slices.Repeat([]Delivered{{Err: refused}}, len(rows)), nil
 	}
 	if err == nil && len(all) != len(rows) {
-		err = fmt.Errorf("the node answers for %d rows of %d", len(all), len(rows))
+		err = fmt.Errorf("the node returned %d results for %d rows", len(all), len(rows))
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, err)
@@ -133,17 +134,16 @@ func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (
 	return unmapped, err
 }
 
-// again says whether a row that was refused may be accepted a moment later.
+// again reports whether a refused row may be accepted later.
 func again(refused *api.Error) bool {
 	status := refused.GetStatus()
 	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }
 
-// dueAtOnce is how many rows one transaction ends or forgets.
+// dueAtOnce is how many rows one transaction expires or deletes.
 const dueAtOnce = 200
 
-// Expire ends the wait of rows that are too old to be delivered, and deletes those whose wait ended
-// long ago.
+// Expire expires rows that are too old to be delivered, and deletes rows that ended keepEnded ago.
 func (s *Service) Expire(ctx context.Context) error {
 	now := store.At(s.db.Now())
 	err := s.sweep(ctx, Held, now, func(tx *sql.Tx, tenantID string, ids []string) error {
@@ -166,7 +166,7 @@ func (s *Service) Expire(ctx context.Context) error {
 	return err
 }
 
-// sweep has fn deal with all rows of a state that are due, by tenants.
+// sweep calls fn with all due rows of a state, tenant by tenant.
 func (s *Service) sweep(ctx context.Context, state HeldState, now store.Instant, fn func(tx *sql.Tx, tenantID string, ids []string) error) error {
 	for {
 		rows, err := listDue(ctx, s.db.Read(), state, now, dueAtOnce)

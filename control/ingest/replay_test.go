@@ -86,7 +86,7 @@ func (s *Service) work(t *testing.T) (last error) {
 	return last
 }
 
-// TestReplay: a mapping that is made delivers what waited for it, and nothing else.
+// TestReplay: creating a mapping delivers the rows that it covers, and nothing else.
 func TestReplay(t *testing.T) {
 	n := newDeliverer()
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) { c.Deliver = n.deliver })
@@ -95,16 +95,16 @@ func TestReplay(t *testing.T) {
 	require.NoError(t, r.work(t))
 	require.Empty(t, n.delivered)
 
-	r.mustCreate(t, ask("2", rightA, 1, 2)) // after its play
+	r.mustCreate(t, mappingFor("2", rightA, 1, 2)) // after its play
 	require.NoError(t, r.work(t))
 	require.Empty(t, n.delivered)
 
 	n.blind = 2
 	for _, player := range []string{"1", "3", "4"} {
-		r.mustCreate(t, ask(player, rightA, -1, 1))
+		r.mustCreate(t, mappingFor(player, rightA, -1, 1))
 	}
 	require.NoError(t, r.work(t))
-	require.Equal(t, map[string]int{held("1").Row: 1, held("3").Row: 1}, n.delivered, "whole, with what tells of a person")
+	require.Equal(t, map[string]int{held("1").Row: 1, held("3").Row: 1}, n.delivered, "complete, with personal data")
 	require.Equal(t, map[string]string{held("1").Row: "key_a", held("3").Row: "key_a"}, n.keys)
 	all := r.rows(t)
 	for i, want := range []struct {
@@ -124,22 +124,21 @@ func TestReplay(t *testing.T) {
 		require.Equal(t, want.refusal, h.Error, i)
 		require.Equal(t, want.answered, h.Row != nil, i)
 		if want.state == Replayed {
-			require.Equal(t, personal{}, h.personal, "nothing is left that tells of a person")
+			require.Equal(t, personal{}, h.personal, "no personal data is left")
 			require.Empty(t, h.writtenRow)
 		}
 	}
 	require.Equal(t, int64(1), r.requireUsage(t).rows)
 }
 
-// TestHoldAgain: what was delivered stays so, and what was refused waits once more for its mapping,
-// under its id.
+// TestHoldAgain: a delivered row stays delivered, and a refused one is HELD again under its id.
 func TestHoldAgain(t *testing.T) {
 	n := newDeliverer()
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) { c.Deliver, c.MaxHeldRows = n.deliver, 2 })
 	n.refuse["2"] = api.Conflict("the right is not ACTIVE: it is REVOKED")
 	ids := r.mustHold(t, held("1"), held("2"))
-	r.mustCreate(t, ask("1", rightA, -1, 1))
-	made := r.mustCreate(t, ask("2", rightA, -1, 1))
+	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
+	made := r.mustCreate(t, mappingFor("2", rightA, -1, 1))
 	require.NoError(t, r.work(t))
 	_, _, err := r.retire(t.Context(), tenantID, made.ID, byKey)
 	require.NoError(t, err)
@@ -161,7 +160,7 @@ func TestHoldAgain(t *testing.T) {
 
 	r.mustHold(t, held("3"), held("4"))
 	n.refuse["3"] = api.Conflict("no")
-	r.mustCreate(t, ask("3", rightA, -1, 1))
+	r.mustCreate(t, mappingFor("3", rightA, -1, 1))
 	require.NoError(t, r.work(t))
 	r.mustHold(t, held("5"))
 	results, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rows: []api.HeldRow{held("3")}})
@@ -176,7 +175,7 @@ func TestRowsOfARevokedKeyAreRefused(t *testing.T) {
 		c.Deliver = func(context.Context, string, string, [][]byte) ([]Delivered, error) { return nil, revoked }
 	})
 	ids := r.mustHold(t, held("1"))
-	r.mustCreate(t, ask("1", rightA, -1, 1))
+	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
 	require.NoError(t, r.work(t))
 	h := r.rows(t)[ids[0]]
 	require.Equal(t, Replayed, h.State)
@@ -208,7 +207,7 @@ func TestReplayOfAnImport(t *testing.T) {
 	require.Zero(t, r.requireUsage(t).rows)
 }
 
-// TestReplayGoesPastWhatWaits: many rows of an id that the node does not know yet keep no others.
+// TestReplayGoesPastWhatWaits: many rows of an id that the node does not know yet delay no others.
 func TestReplayGoesPastWhatWaits(t *testing.T) {
 	n := newDeliverer()
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) { c.Deliver = n.deliver })
@@ -227,7 +226,7 @@ func TestReplayGoesPastWhatWaits(t *testing.T) {
 	}
 	r.mustHold(t, all...)
 	for _, p := range players {
-		r.mustCreate(t, ask(p, rightA, -1, 1))
+		r.mustCreate(t, mappingFor(p, rightA, -1, 1))
 	}
 	job, err := r.db.Claim(t.Context(), ReplayJob, time.Minute)
 	require.NoError(t, err)
@@ -243,17 +242,17 @@ func TestReplayGoesPastWhatWaits(t *testing.T) {
 	require.Zero(t, r.requireUsage(t).rows)
 }
 
-// TestReplayIsBegunAgain: a process that is killed, between a delivery and what is written of
-// it too, leaves all to the next, and so does a node that can't deliver now.
+// TestReplayIsBegunAgain: the next process delivers what a killed one left, also if it was killed
+// between a delivery and recording it; likewise after a node could not deliver.
 func TestReplayIsBegunAgain(t *testing.T) {
 	n := newDeliverer()
 	dir, clock := t.TempDir(), roomtest.NewClock(noon.Add(time.Hour))
 	with := func(c *Config) { c.Deliver = n.deliver }
 	a, b := newService(t, dir, clock, with), newService(t, dir, clock, with)
 	ids := a.mustHold(t, held("1"), held("2"))
-	b.mustCreate(t, ask("1", rightA, -1, 0))
-	b.mustCreate(t, ask("2", rightA, -1, 1))
-	b.mustCreate(t, ask("1", rightA, 0, 1))
+	b.mustCreate(t, mappingFor("1", rightA, -1, 0))
+	b.mustCreate(t, mappingFor("2", rightA, -1, 1))
+	b.mustCreate(t, mappingFor("1", rightA, 0, 1))
 	n.crash = 1
 	job, err := a.db.Claim(t.Context(), ReplayJob, time.Minute)
 	require.NoError(t, err)

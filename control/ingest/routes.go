@@ -18,41 +18,41 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "create-mapping", Method: http.MethodPost, Path: "/v1/delivery/mappings", Tag: "Mappings", Access: write,
 		Summary: "Map a vendor's id to a right and an anchor", Errors: []int{http.StatusNotFound},
 		Description: "Plays of the id at or after `effectiveFrom` and before `effectiveUntil` are deliveries on the target's right, at its anchor, " +
-			"whenever their rows arrive. Rows that waited for the mapping are delivered now. " +
-			"A vendor's id has one meaning at a time: what would overlap another mapping of it is refused with 409, which names that one."}, s.postMapping)
+			"whenever their rows arrive. Held rows that the mapping covers are delivered now. " +
+			"A vendor's id has one mapping at a time: a mapping that would overlap another is refused with 409, and the message names the other."}, s.postMapping)
 	route.Add(a, route.Operation{ID: "list-mappings", Method: http.MethodGet, Path: "/v1/delivery/mappings", Tag: "Mappings", Access: write,
 		Summary: "List the mappings, newest first"}, s.getMappings)
 	route.Add(a, route.Operation{ID: "retire-mapping", Method: http.MethodDelete, Path: "/v1/delivery/mappings/{mappingId}", Tag: "Mappings", Access: write,
-		Summary:     "End a mapping's validity now",
-		Description: "Plays before now still resolve by it, whenever their rows arrive. Waits up to 2 s for every live node to know, and says so."}, s.deleteMapping)
+		Summary:     "Retire a mapping now",
+		Description: "Plays before now still resolve by it, whenever their rows arrive. Waits up to 2 s for every live node to apply it, and reports which nodes have."}, s.deleteMapping)
 	route.Add(a, route.Operation{ID: "import-mappings", Method: http.MethodPost, Path: "/v1/delivery/mappings/import", Tag: "Mappings", Access: write,
-		Summary: "Make many mappings, of CSV or of JSON lines", Heavy: true, Text: []string{"text/csv", "application/x-ndjson"},
+		Summary: "Import mappings from CSV or JSON lines", Heavy: true, Text: []string{"text/csv", "application/x-ndjson"},
 		Description: fmt.Sprintf("CSV begins with a header line, which names the columns in any order: vendor, idType, vendorId, rightId, spatialAnchorId, "+
-			"effectiveFrom, and if need be spatialPlacementId and effectiveUntil. Of JSON lines each is an object as `POST /v1/delivery/mappings` takes it. "+
-			"The first byte decides which of the two it is. At most %d lines and 1 MiB.\n\n"+
-			"Each line is judged by itself, and good ones are in force when the answer is there. "+
-			"It may be sent again: a mapping that is there already, word for word, is `unchanged`.", maxImport)}, s.postImport)
+			"effectiveFrom, and optionally spatialPlacementId and effectiveUntil. Each JSON line is an object as in `POST /v1/delivery/mappings`. "+
+			"The first byte decides between the two formats. At most %d lines and 1 MiB.\n\n"+
+			"Each line is processed independently. Mappings of valid lines are in force when the response arrives. "+
+			"An import may be repeated: an identical mapping that exists already is `unchanged`.", maxImport)}, s.postImport)
 	route.Add(a, route.Operation{ID: "list-held-rows", Method: http.MethodGet, Path: "/v1/delivery/held", Tag: "Mappings", Access: write,
-		Summary: "List the rows that wait for a mapping, or waited lately, newest first"}, s.getHeld)
+		Summary: "List the rows that wait for a mapping, or recently did, newest first"}, s.getHeld)
 }
 
-// SchemaName is for the document, as is that below.
+// SchemaName returns the schema name in the OpenAPI document; so do the methods below.
 func (HeldRow) SchemaName() string { return "HeldRow" }
 func (Target) SchemaName() string  { return "MappingTarget" }
 
-// The answers about mappings and held rows.
+// The responses about mappings and held rows.
 type (
-	// MappingData is the answer about one mapping.
+	// MappingData is the response about one mapping.
 	MappingData struct {
 		Mapping Mapping `json:"mapping"`
 	}
 	// MappingList is one page of mappings.
 	MappingList struct {
 		Mappings   []Mapping `json:"mappings" doc:"The mappings of this page."`
-		Total      int64     `json:"total" doc:"How many the filters keep, of all pages."`
+		Total      int64     `json:"total" doc:"The number of mappings that the filters select, over all pages."`
 		NextCursor *string   `json:"nextCursor"`
 	}
-	// RetiredMapping is the answer to a retirement: in force here at once; propagation says at
+	// RetiredMapping is the response to a retirement: in force here at once; propagation says at
 	// which nodes.
 	RetiredMapping struct {
 		Mapping     Mapping          `json:"mapping"`
@@ -67,25 +67,25 @@ type (
 
 // NewMapping is a request for a mapping.
 type NewMapping struct {
-	Vendor         string      `json:"vendor" minLength:"1" maxLength:"512" doc:"Whose id it is, as rows of batches name the vendor." example:"broadsign"`
-	IDType         string      `json:"idType" minLength:"1" maxLength:"512" doc:"Which of the vendor's kinds of ids it is." example:"display_unit_id"`
-	VendorID       string      `json:"vendorId" minLength:"1" maxLength:"512" doc:"The id. Kept in the audit log for good: it is for players and placements, and no place for what names a person." example:"20077"`
+	Vendor         string      `json:"vendor" minLength:"1" maxLength:"512" doc:"The vendor that issued the id, as rows of batches name it." example:"broadsign"`
+	IDType         string      `json:"idType" minLength:"1" maxLength:"512" doc:"The vendor's type of id." example:"display_unit_id"`
+	VendorID       string      `json:"vendorId" minLength:"1" maxLength:"512" doc:"The id of a player or placement. Kept in the audit log permanently: it must not name a person." example:"20077"`
 	Target         NewTarget   `json:"target" doc:"The right and anchor that it is mapped to."`
-	EffectiveFrom  route.Time  `json:"effectiveFrom" doc:"The first moment whose plays it is for; it may have passed."`
+	EffectiveFrom  route.Time  `json:"effectiveFrom" doc:"Start of the window: plays at this moment or later resolve; it may be in the past."`
 	EffectiveUntil *route.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: until it is retired."`
 }
 
-// NewTarget is what a vendor's id is to be mapped to.
+// NewTarget is the requested target of a mapping.
 type NewTarget struct {
 	RightID            string  `json:"rightId" minLength:"1" maxLength:"64" doc:"The right that its plays are deliveries on."`
-	SpatialAnchorID    string  `json:"spatialAnchorId" minLength:"1" maxLength:"512" doc:"Where it shows them." example:"screen-0042"`
-	SpatialPlacementID *string `json:"spatialPlacementId,omitempty" nullable:"true" maxLength:"512" doc:"Placement within the anchor, for rows that name none." example:"slot-3"`
+	SpatialAnchorID    string  `json:"spatialAnchorId" minLength:"1" maxLength:"512" doc:"The anchor where the content is shown." example:"screen-0042"`
+	SpatialPlacementID *string `json:"spatialPlacementId,omitempty" nullable:"true" maxLength:"512" doc:"The placement within the anchor, for rows that name none." example:"slot-3"`
 }
 
-// SchemaName is for the document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (NewTarget) SchemaName() string { return "NewMappingTarget" }
 
-// mapping is what is asked for, of no tenant yet.
+// mapping returns the requested mapping, without a tenant.
 func (n *NewMapping) mapping() (m Mapping, err error) {
 	m = Mapping{Vendor: n.Vendor, IDType: n.IDType, VendorID: n.VendorID, Target: Target(n.Target)}
 	if n.EffectiveFrom != "" {
@@ -101,12 +101,12 @@ type newMappingInput struct{ Body NewMapping }
 
 func (s *Service) postMapping(ctx context.Context, in *newMappingInput) (MappingData, error) {
 	caller := auth.PrincipalFrom(ctx)
-	asked, err := in.Body.mapping()
+	requested, err := in.Body.mapping()
 	if err != nil {
 		return MappingData{}, err
 	}
-	asked.TenantID = caller.TenantID
-	made, err := s.create(ctx, asked, store.ByKey(caller.ID))
+	requested.TenantID = caller.TenantID
+	made, err := s.create(ctx, requested, store.ByKey(caller.ID))
 	return MappingData{made}, err
 }
 
@@ -131,7 +131,7 @@ func (s *Service) getMappings(ctx context.Context, in *mappingsInput) (body Mapp
 			return err
 		}
 		body.Mappings = []Mapping{}
-		if body.Total == 0 { // an index may have many that one of the filters keeps
+		if body.Total == 0 { // avoid scanning an index for a filter that may select many
 			return nil
 		}
 		var next string

@@ -23,28 +23,27 @@ type Config struct {
 	// MaxHeldRows and MaxHeldBytes bound what is held for one tenant. Defaults 500,000 and
 	// 512 MiB.
 	MaxHeldRows, MaxHeldBytes int64
-	// RowAge is how long after its play a row is held: as long as nodes take it. Default, and
-	// at most, api.MaxRowAge.
+	// RowAge is how long after its play a row is held, and accepted by nodes. Default and maximum:
+	// api.MaxRowAge.
 	RowAge time.Duration
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
 }
 
-// Delivered is what became of a held row.
+// Delivered is the result of delivering a held row.
 type Delivered struct {
-	// ReceiptID is that of the row's receipt, or of the one that an earlier row of its identity
-	// got.
+	// ReceiptID is the id of the row's receipt, or of the receipt of an earlier row of its identity.
 	ReceiptID string
-	// Unmapped: the node does not know the mapping yet.
+	// Unmapped means that the node has not applied the mapping yet.
 	Unmapped bool
-	// Err refuses the row for good, unless its status is 429 or of the server's.
+	// Err refuses the row. It is final unless its status is 429 or 5xx.
 	Err *api.Error
 }
 
-// Deliver makes a node issue receipts for rows of one key, each the text of an api.Row, under their
-// identities, and returns a result for each. The same row may be delivered more than once: then it
-// is a duplicate of itself. After an error the results are unknown, unless it is an *api.Error that
-// refuses all rows for good.
+// Deliver lets a node issue receipts for rows of one key, each the text of an api.Row, under their
+// identities, and returns a result for each. A row may be delivered more than once: repetitions are
+// duplicates of the first. After an error the results are unknown, unless it is a final *api.Error,
+// which refuses all rows.
 type Deliver func(ctx context.Context, tenantID, keyID string, rows [][]byte) ([]Delivered, error)
 
 // Service is safe for concurrent use.
@@ -79,14 +78,14 @@ func New(cfg Config) (*Service, error) {
 }
 
 // create writes a mapping, with the requested fields filled in.
-func (s *Service) create(ctx context.Context, asked Mapping, by sealer.Ref) (made Mapping, err error) {
+func (s *Service) create(ctx context.Context, requested Mapping, by sealer.Ref) (made Mapping, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		batch, err := begin(ctx, tx, asked.TenantID)
+		batch, err := begin(ctx, tx, requested.TenantID)
 		if err != nil {
 			return err
 		}
 		var other *Mapping
-		made, other, err = batch.create(ctx, tx, asked, by)
+		made, other, err = batch.create(ctx, tx, requested, by)
 		if errors.Is(err, errThere) {
 			return made.overlaps(other)
 		}
@@ -98,7 +97,7 @@ func (s *Service) create(ctx context.Context, asked Mapping, by sealer.Ref) (mad
 	return made, err
 }
 
-// retire ends a mapping's validity, and waits a while for the nodes to know.
+// retire retires a mapping, and waits a bounded time for the nodes to apply it.
 func (s *Service) retire(ctx context.Context, tenantID, id string, by sealer.Ref) (retired Mapping, p node.Propagation, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) (err error) {
 		retired, err = retire(ctx, tx, tenantID, id, by)
@@ -110,12 +109,12 @@ func (s *Service) retire(ctx context.Context, tenantID, id string, by sealer.Ref
 	return retired, s.nodes.Await(ctx, retired.Revision), nil
 }
 
-// making is what one change makes: one mapping, or several of an import.
+// making is the state of a change that creates one mapping, or several of an import.
 type making struct {
 	tenantID string
 	held     bool            // the tenant holds rows
-	rights   map[string]bool // that are there
-	replay   bool            // held rows have got a mapping
+	rights   map[string]bool // known to exist
+	replay   bool            // a new mapping covers held rows
 }
 
 // begin locks the tenant's held rows until the change's end.
@@ -125,8 +124,8 @@ func begin(ctx context.Context, tx *store.Tx, tenantID string) (*making, error) 
 }
 
 // create writes one mapping. A refusal writes nothing, so the change may continue.
-func (b *making) create(ctx context.Context, tx *store.Tx, asked Mapping, by sealer.Ref) (made Mapping, other *Mapping, err error) {
-	if made, err = asked.settle(store.At(tx.Now())); err != nil {
+func (b *making) create(ctx context.Context, tx *store.Tx, requested Mapping, by sealer.Ref) (made Mapping, other *Mapping, err error) {
+	if made, err = requested.settle(store.At(tx.Now())); err != nil {
 		return made, nil, err
 	}
 	if err := b.findRight(ctx, tx, made.Target.RightID); err != nil {
@@ -156,7 +155,7 @@ func (b *making) findRight(ctx context.Context, tx *store.Tx, id string) error {
 	return nil
 }
 
-// end queues the delivery of held rows that have got a mapping.
+// end queues the delivery of held rows that a new mapping covers.
 func (b *making) end(ctx context.Context, tx *store.Tx) error {
 	if !b.replay {
 		return nil

@@ -42,7 +42,7 @@ func newService(t *testing.T, dir string, c *roomtest.Clock, change func(*Config
 	roomtest.Right(t, db, rightA, `{}`)
 	roomtest.Right(t, db, rightB, `{}`)
 	cfg := Config{DB: db, Nodes: roomtest.Alone{}, Deliver: func(context.Context, string, string, [][]byte) ([]Delivered, error) {
-		return nil, errors.New("nobody delivers")
+		return nil, errors.New("no delivery expected")
 	}}
 	if change != nil {
 		change(&cfg)
@@ -94,8 +94,8 @@ func at(hours float64) store.Instant {
 	return store.At(noon.Add(time.Duration(hours * float64(time.Hour))))
 }
 
-// ask asks for a mapping of a player, from an hour until another; until ≤ from is open.
-func ask(player, right string, from, until float64) Mapping {
+// mappingFor is a requested mapping of a player, from one hour to another; until ≤ from is open.
+func mappingFor(player, right string, from, until float64) Mapping {
 	m := Mapping{TenantID: tenantID, Vendor: "acme", IDType: "player", VendorID: player, Target: Target{RightID: right, SpatialAnchorID: "wall"}, EffectiveFrom: at(from)}
 	if until > from {
 		m.EffectiveUntil = at(until)
@@ -103,8 +103,8 @@ func ask(player, right string, from, until float64) Mapping {
 	return m
 }
 
-func (s *Service) mustCreate(t require.TestingT, asked Mapping) Mapping {
-	made, err := s.create(context.Background(), asked, byKey)
+func (s *Service) mustCreate(t require.TestingT, requested Mapping) Mapping {
+	made, err := s.create(context.Background(), requested, byKey)
 	require.NoError(t, err)
 	return made
 }
@@ -152,9 +152,9 @@ func TestOverlaps(t *testing.T) {
 		{[2]float64{0, open}, [2]float64{1000, open}, true},
 	} {
 		about, player := fmt.Sprint(c.first, c.second), fmt.Sprint(i)
-		first := r.mustCreate(t, ask(player, rightA, c.first[0], c.first[1]))
+		first := r.mustCreate(t, mappingFor(player, rightA, c.first[0], c.first[1]))
 		before := roomtest.Events(t, r.db)
-		_, err := r.create(t.Context(), ask(player, rightB, c.second[0], c.second[1]), byKey)
+		_, err := r.create(t.Context(), mappingFor(player, rightB, c.second[0], c.second[1]), byKey)
 		if !c.overlap {
 			require.NoError(t, err, about)
 			require.Equal(t, rightB, r.resolve(t, player, c.second[0]), about)
@@ -167,7 +167,7 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// TestRefusals: what is wrong with a mapping that is asked for.
+// TestRefusals: the faults of requested mappings.
 func TestRefusals(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	long := strings.Repeat("é", 300)
@@ -189,12 +189,12 @@ func TestRefusals(t *testing.T) {
 		"no beginning":       {func(m *Mapping) { m.EffectiveFrom = store.Instant{} }, "effectiveFrom"},
 		"ends as it begins":  {func(m *Mapping) { m.EffectiveUntil = m.EffectiveFrom }, "effectiveUntil"},
 		"ends before it":     {func(m *Mapping) { m.EffectiveUntil = at(-1) }, "effectiveUntil"},
-		"a right of nobody":  {func(m *Mapping) { m.Target.RightID = "rgh_none" }, ""},
+		"an unknown right":   {func(m *Mapping) { m.Target.RightID = "rgh_none" }, ""},
 		"a right of another": {func(m *Mapping) { m.TenantID = "tnt_b" }, ""},
 	} {
-		asked := ask("1", rightA, 0, 0)
-		c.edit(&asked)
-		_, err := r.create(t.Context(), asked, byKey)
+		requested := mappingFor("1", rightA, 0, 0)
+		c.edit(&requested)
+		_, err := r.create(t.Context(), requested, byKey)
 		require.Equal(t, c.field, api.From(err).Field, "%s: %v", name, err)
 		want := api.ValidationFailed
 		if c.field == "" {
@@ -215,17 +215,17 @@ func TestEveryRowsIDCanBeMapped(t *testing.T) {
 		require.NoError(t, err)
 		return hex.EncodeToString(text)
 	}
-	asked := ask("1", rightA, 0, 0)
-	asked.Vendor, asked.IDType, asked.VendorID = "https://"+longest()[8:], longest(), longest()
-	row := api.Row{PlayedAt: noon.Format(time.RFC3339), Vendor: asked.Vendor, IDType: asked.IDType, VendorID: asked.VendorID}
+	requested := mappingFor("1", rightA, 0, 0)
+	requested.Vendor, requested.IDType, requested.VendorID = "https://"+longest()[8:], longest(), longest()
+	row := api.Row{PlayedAt: noon.Format(time.RFC3339), Vendor: requested.Vendor, IDType: requested.IDType, VendorID: requested.VendorID}
 	held, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rows: []api.HeldRow{{
 		Identity: api.RowIdentity{Hash: "h"}, Vendor: row.Vendor, IDType: row.IDType, VendorID: row.VendorID, PlayedAt: noon, Row: string(row.AppendJSON(nil)),
 	}}})
 	require.NoError(t, err)
 	require.Nil(t, held[0].Error)
-	made, err := r.create(t.Context(), asked, byKey)
+	made, err := r.create(t.Context(), requested, byKey)
 	require.NoError(t, err)
-	require.Equal(t, asked.Vendor, made.Vendor)
+	require.Equal(t, requested.Vendor, made.Vendor)
 }
 
 // TestRetire: earlier plays still resolve, later ones don't, and one that never was in force
@@ -248,7 +248,7 @@ func TestRetire(t *testing.T) {
 	} {
 		clock.Set(noon)
 		before := len(roomtest.Events(t, r.db))
-		m := r.mustCreate(t, ask(name, rightA, c.from, c.until))
+		m := r.mustCreate(t, mappingFor(name, rightA, c.from, c.until))
 		clock.Set(at(c.retired).Time)
 		retired, p, err := r.retire(t.Context(), tenantID, m.ID, byKey)
 		require.NoError(t, err, name)
@@ -272,18 +272,18 @@ func TestRetire(t *testing.T) {
 			require.Equal(t, sealer.Ref{Kind: "mapping", ID: m.ID}, e.Subject)
 		}
 		require.Equal(t, []string{"mapping.created", "mapping.retired"}, types, name)
-		r.mustCreate(t, ask(name, rightB, c.end, c.end+1)) // its time is free
+		r.mustCreate(t, mappingFor(name, rightB, c.end, c.end+1)) // its time is free
 		require.Equal(t, rightB, r.resolve(t, name, c.end), name)
 	}
-	m := r.mustCreate(t, ask("1", rightA, 0, 0))
+	m := r.mustCreate(t, mappingFor("1", rightA, 0, 0))
 	for _, of := range [][2]string{{"tnt_b", m.ID}, {tenantID, "map_none"}} {
 		_, _, err := r.retire(t.Context(), of[0], of[1], byKey)
 		require.Equal(t, api.ResourceNotFound, api.From(err).Code)
 	}
 }
 
-// TestMappingsAgainstAModel plays random moves, on a clock that goes on. The model is a list
-// of windows, and whether any of them is another's is asked the long way.
+// TestMappingsAgainstAModel makes random moves on a running clock. The model is a list of windows,
+// which it compares one by one.
 func TestMappingsAgainstAModel(t *testing.T) {
 	clock := roomtest.NewClock(noon)
 	r := newService(t, t.TempDir(), clock, nil)
@@ -313,7 +313,7 @@ func TestMappingsAgainstAModel(t *testing.T) {
 				continue
 			}
 			hour := func(name string) float64 { return float64(rapid.IntRange(-6, 20).Draw(t, name)) / 2 }
-			asked := ask(rapid.SampledFrom(players).Draw(t, "player"), rapid.SampledFrom([]string{rightA, rightB}).Draw(t, "right"), hour("from"), hour("until"))
+			requested := mappingFor(rapid.SampledFrom(players).Draw(t, "player"), rapid.SampledFrom([]string{rightA, rightB}).Draw(t, "right"), hour("from"), hour("until"))
 			var other []string
 			for _, m := range model {
 				ends := func(m Mapping) time.Time {
@@ -322,11 +322,11 @@ func TestMappingsAgainstAModel(t *testing.T) {
 					}
 					return m.EffectiveUntil.Time
 				}
-				if m.VendorID == asked.VendorID && m.EffectiveFrom.Before(ends(m)) && m.EffectiveFrom.Before(ends(asked)) && asked.EffectiveFrom.Before(ends(m)) {
+				if m.VendorID == requested.VendorID && m.EffectiveFrom.Before(ends(m)) && m.EffectiveFrom.Before(ends(requested)) && requested.EffectiveFrom.Before(ends(m)) {
 					other = append(other, m.ID)
 				}
 			}
-			made, err := r.create(context.Background(), asked, byKey)
+			made, err := r.create(context.Background(), requested, byKey)
 			if len(other) > 0 {
 				require.Equal(t, api.StateConflict, api.From(err).Code)
 				require.True(t, slices.ContainsFunc(other, func(id string) bool { return strings.Contains(err.Error(), id) }), "%v names none of %v", err, other)
@@ -376,7 +376,7 @@ func TestOneOfManyOverlapsWins(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range errs {
 		all.Go(func() {
-			_, errs[i] = services[i%2].create(context.Background(), ask("1", rightA, float64(i), 20), byKey)
+			_, errs[i] = services[i%2].create(context.Background(), mappingFor("1", rightA, float64(i), 20), byKey)
 		})
 	}
 	all.Wait()
@@ -398,9 +398,9 @@ func TestWindowsAreBounded(t *testing.T) {
 	r := newService(t, t.TempDir(), clock, nil)
 	n := 0
 	for ; n < 1000; n++ {
-		asked := ask("1", rightA, float64(n), float64(n+1))
-		asked.Target.SpatialAnchorID = strings.Repeat("x", maxText)
-		_, err := r.create(t.Context(), asked, byKey)
+		requested := mappingFor("1", rightA, float64(n), float64(n+1))
+		requested.Target.SpatialAnchorID = strings.Repeat("x", maxText)
+		_, err := r.create(t.Context(), requested, byKey)
 		if err != nil {
 			conflict(t, err, fmt.Sprintf("this vendor id has %d mappings", n))
 			break
@@ -414,22 +414,22 @@ func TestWindowsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, len(s.Change.Snapshot), maxSnapshot)
 	require.Equal(t, rightA, r.resolve(t, "1", float64(n-1)), "what was there stays")
 	require.Equal(t, "", r.resolve(t, "1", float64(n)))
-	r.mustCreate(t, ask("2", rightA, 0, 0))
+	r.mustCreate(t, mappingFor("2", rightA, 0, 0))
 
 	clock.Set(at(10).Add(keepWindows))
-	r.mustCreate(t, ask("1", rightB, float64(n), 0))
+	r.mustCreate(t, mappingFor("1", rightB, float64(n), 0))
 	m, err := store.Newest(t.Context(), r.db, api.Mappings, key)
 	require.NoError(t, err)
 	require.Len(t, m.Windows, n-10+1)
 	require.Equal(t, at(10).Time, m.Windows[0].From)
-	_, err = r.create(t.Context(), ask("1", rightB, 3, 4), byKey)
+	_, err = r.create(t.Context(), mappingFor("1", rightB, 3, 4), byKey)
 	conflict(t, err, "overlaps") // it has ended, but it was in force
 }
 
 // TestEventIsTheRecord: the event's data is the record in the response.
 func TestEventIsTheRecord(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
-	m := r.mustCreate(t, ask("1", rightA, 0, 0))
+	m := r.mustCreate(t, mappingFor("1", rightA, 0, 0))
 	events := roomtest.Events(t, r.db)
 	require.Len(t, events, 1)
 	answered, err := json.Marshal(m)

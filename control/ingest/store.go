@@ -20,8 +20,8 @@ var mappings = store.Machine[Mapping, Action, State]{
 // retired before they began.
 const inForce = `(effective_until IS NULL OR effective_until > effective_from)`
 
-// publish has nodes get all windows of the mapping's vendor id that they may need, with the
-// revision of the mapping.
+// publish writes to the feed, under the mapping's revision, all windows of its vendor's id that
+// nodes may need.
 func publish(ctx context.Context, tx *store.Tx, m *Mapping) error {
 	windows, err := listWindows(ctx, tx, m.VendorKey, horizon(tx))
 	if err != nil {
@@ -30,7 +30,7 @@ func publish(ctx context.Context, tx *store.Tx, m *Mapping) error {
 	return store.Publish(ctx, tx, api.Mappings, snapshot(m, windows))
 }
 
-// horizon is until when windows have ended that nodes need no more.
+// horizon is the moment before which a window must have ended so that nodes no longer need it.
 func horizon(tx *store.Tx) store.Instant { return store.At(tx.Now().Add(-keepWindows)) }
 
 func snapshot(m *Mapping, windows []Mapping) *api.Mapping {
@@ -41,7 +41,7 @@ func snapshot(m *Mapping, windows []Mapping) *api.Mapping {
 	return s
 }
 
-// fits refuses a mapping with which nodes would get more of one vendor id than they take.
+// fits returns STATE_CONFLICT if the record of a vendor's id would exceed maxSnapshot.
 func fits(ctx context.Context, tx *store.Tx, m *Mapping) error {
 	windows, err := listWindows(ctx, tx, m.VendorKey, horizon(tx))
 	if err != nil {
@@ -49,22 +49,22 @@ func fits(ctx context.Context, tx *store.Tx, m *Mapping) error {
 	}
 	c, err := api.Mappings.Change(snapshot(m, append(windows, *m)))
 	if err == nil && len(c.Snapshot) > maxSnapshot {
-		err = api.Conflict(fmt.Sprintf("this vendor id has %d mappings that will be in force, are, or were within the last %d days: that is all that a node takes", len(windows), keepWindows/(24*time.Hour)))
+		err = api.Conflict(fmt.Sprintf("this vendor id has %d mappings that are or will be in force, or were within the last %d days: a node can't hold more", len(windows), keepWindows/(24*time.Hour)))
 	}
 	return err
 }
 
-// listWindows lists the windows of a vendor's id that end after a moment. None overlap, so all
-// of them begin after it but one at most.
+// listWindows lists the windows of a vendor's id that end after a moment. As windows don't overlap,
+// at most one of them begins before it.
 func listWindows(ctx context.Context, q store.Querier, vendorKey string, after store.Instant) ([]Mapping, error) {
 	return store.List(ctx, q, "the windows of "+vendorKey, mappings.Scan, mappings.Select()+` WHERE vendor_key = $1 AND `+inForce+`
 		AND effective_from >= COALESCE((SELECT MAX(effective_from) FROM mappings WHERE vendor_key = $1 AND `+inForce+` AND effective_from <= $2), 0)
 		AND (effective_until IS NULL OR effective_until > $2) ORDER BY effective_from`, vendorKey, after)
 }
 
-// lastBefore finds the window of a vendor's id that is the last to begin before a moment, or
-// of all for none; nil if there is none. As windows don't overlap, it is the one that a new
-// window which ends then would overlap if it overlaps any.
+// lastBefore finds the last window of a vendor's id that begins before end; nil if there is none. A
+// zero end has no bound. As windows don't overlap, this is the only one that a new window with this
+// end can overlap.
 func lastBefore(ctx context.Context, q store.Querier, vendorKey string, end store.Instant) (*Mapping, error) {
 	query, args := mappings.Select()+` WHERE vendor_key = $1 AND `+inForce, []any{vendorKey}
 	if !end.IsZero() {
@@ -73,8 +73,7 @@ func lastBefore(ctx context.Context, q store.Querier, vendorKey string, end stor
 	return store.One(ctx, q, "the windows of "+vendorKey, mappings.Scan, query+` ORDER BY effective_from DESC LIMIT 1`, args...)
 }
 
-// overlapped finds a mapping that one which is not there yet would overlap; nil if there is
-// none.
+// overlapped finds the existing mapping that a new one would overlap; nil if there is none.
 func overlapped(ctx context.Context, q store.Querier, m *Mapping) (*Mapping, error) {
 	other, err := lastBefore(ctx, q, m.VendorKey, m.EffectiveUntil)
 	if err != nil || other == nil {
@@ -86,7 +85,7 @@ func overlapped(ctx context.Context, q store.Querier, m *Mapping) (*Mapping, err
 	return other, nil
 }
 
-// filter keeps the mappings that have each given value.
+// filter selects the mappings that have each given value.
 type filter struct{ vendor, idType, vendorID, rightID, state string }
 
 func (f filter) where(w *store.Where) {
@@ -104,8 +103,8 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, s sto
 	return mappings.Page(ctx, q, tenantID, w, s)
 }
 
-// total counts the tenant's mappings that a filter keeps. Those of one vendor id are few; of
-// all others there are counters.
+// total counts the tenant's mappings that a filter selects. It counts the few rows of one vendor's
+// id; for other filters there are counters.
 func total(ctx context.Context, q store.Querier, tenantID string, f filter) (n int64, err error) {
 	query := `SELECT CAST(COALESCE(SUM(row_count), 0) AS BIGINT) FROM mapping_totals`
 	if f.vendorID != "" {
@@ -117,8 +116,8 @@ func total(ctx context.Context, q store.Querier, tenantID string, f filter) (n i
 	return w.Count(ctx, q, "the mappings of "+tenantID, query)
 }
 
-// count keeps the counters: by is 1 for a mapping that has come into its state, -1 for one that
-// has left it.
+// count updates the counters: by is 1 for a mapping that has entered the state, -1 for one that has
+// left it.
 func count(ctx context.Context, tx *store.Tx, m *Mapping, state State, by int) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO mapping_totals (tenant_id, vendor, id_type, right_id, state, row_count) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (tenant_id, vendor, id_type, right_id, state) DO UPDATE SET row_count = mapping_totals.row_count + excluded.row_count`,
@@ -129,11 +128,11 @@ func count(ctx context.Context, tx *store.Tx, m *Mapping, state State, by int) e
 	return nil
 }
 
-// errThere says that a mapping which is to be made is there already, word for word.
-var errThere = errors.New("the mapping is there")
+// errThere means that an identical mapping exists already.
+var errThere = errors.New("the mapping exists already")
 
-// create writes a mapping that is settled, unless it overlaps another. other is that one, or
-// the one that is there.
+// create writes a settled mapping, unless it overlaps another. other is the overlapped mapping, or
+// the identical one.
 func create(ctx context.Context, tx *store.Tx, m *Mapping, by sealer.Ref) (other *Mapping, err error) {
 	other, err = overlapped(ctx, tx, m)
 	switch {
@@ -156,7 +155,7 @@ func create(ctx context.Context, tx *store.Tx, m *Mapping, by sealer.Ref) (other
 	return nil, count(ctx, tx, m, Active, 1)
 }
 
-// retire ends the validity of a mapping of the tenant.
+// retire retires a mapping of the tenant.
 func retire(ctx context.Context, tx *store.Tx, tenantID, id string, by sealer.Ref) (Mapping, error) {
 	changed := false
 	next, err := mappings.Move(ctx, tx, store.Move[Mapping, Action]{TenantID: tenantID, ID: id, Action: Retire, By: by, Edit: func(next *Mapping) error {

@@ -2,7 +2,7 @@ package ingest
 
 import "muniment/control/store"
 
-// Tables are those of this package. Nodes get the mappings, by the vendor's id. Erasing a person
+// Tables lists this package's tables. Nodes get the mappings, by the vendor's id. Erasing a person
 // also removes the telemetry of their held rows, and what could confirm a guess at it: such a row
 // keeps only its identity.
 var Tables = store.Tables{

@@ -8,9 +8,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// calendar cuts time into buckets by the clocks of one zone. Buckets follow each
-// other without a gap: a day has 23 or 25 hours where clocks change, and an hour
-// that the clocks repeat is two buckets, which differ in their offset.
+// calendar divides time into buckets in one time zone. Buckets are contiguous: a day has 23 or 25
+// hours when the clocks change, and a repeated hour is two buckets, which differ in their offset.
 type calendar struct {
 	unit string
 	zone *time.Location
@@ -25,21 +24,21 @@ const (
 	month  = "month"
 )
 
-// newCalendar reads the unit, one of the five, and the IANA name of a zone. The
-// machine's own time zone has no name: an answer must not depend on it.
+// newCalendar checks the unit, one of the five, and the IANA name of a zone. "Local" is refused:
+// responses must not depend on the machine's time zone.
 func newCalendar(unit, zone string) (calendar, error) {
 	if zone == "" {
 		zone = "UTC"
 	}
 	at, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" || strings.HasPrefix(zone, "right/") || strings.HasPrefix(zone, "posix/") {
-		return calendar{}, api.InvalidField("timeZone", "is no IANA time zone, such as Europe/Berlin")
+		return calendar{}, api.InvalidField("timeZone", "is not an IANA time zone, such as Europe/Berlin")
 	}
 	return calendar{unit, at}, nil
 }
 
-// starts lists the starts of all buckets that have a part in from ≤ t < to. ok is
-// false when they are more than limit.
+// starts lists the starts of all buckets that overlap with from ≤ t < to. ok is false if there are
+// more than limit.
 func (c calendar) starts(from, to time.Time, limit int) (starts []time.Time, ok bool) {
 	for at := c.start(from); at.Before(to); at = c.next(at) {
 		if len(starts) == limit {
@@ -50,7 +49,7 @@ func (c calendar) starts(from, to time.Time, limit int) (starts []time.Time, ok 
 	return starts, true
 }
 
-// start is the start of the bucket that t is in.
+// start returns the start of the bucket that contains t.
 func (c calendar) start(t time.Time) time.Time {
 	t = t.In(c.zone)
 	var at time.Time
@@ -67,14 +66,14 @@ func (c calendar) start(t time.Time) time.Time {
 	case month:
 		at = c.midnight(y, m, 1)
 	}
-	// Where clocks were set back over midnight, t may show a date that is already over.
+	// When clocks are set back across midnight, t may show a date that has already ended.
 	for next := c.next(at); !next.After(t); next = c.next(at) {
 		at = next
 	}
 	return at
 }
 
-// next is the start of the bucket behind the one that starts at a time.
+// next returns the start of the bucket after the one that starts at at.
 func (c calendar) next(at time.Time) time.Time {
 	switch y, m, d := at.Date(); c.unit {
 	case day:
@@ -91,7 +90,7 @@ func (c calendar) next(at time.Time) time.Time {
 	return next
 }
 
-// length is that of a minute or an hour.
+// length is the length of a minute or an hour.
 func (c calendar) length() time.Duration {
 	if c.unit == minute {
 		return time.Minute
@@ -99,15 +98,15 @@ func (c calendar) length() time.Duration {
 	return time.Hour
 }
 
-// sinceWhole is what the clock shows beyond the whole minute or hour.
+// sinceWhole is the time since the last full minute or hour on the clock.
 func (c calendar) sinceWhole(t time.Time) time.Duration {
 	_, offset := t.Zone()
 	shown := t.Add(time.Duration(offset) * time.Second).UTC()
 	return shown.Sub(shown.Truncate(c.length()))
 }
 
-// offsetBegan is when the clocks were last set before t or at it; the zero time when
-// they never were.
+// offsetBegan returns when the clocks were last changed, at t or before; the zero time if they never
+// were.
 func offsetBegan(t time.Time) time.Time {
 	_, offset := t.Zone()
 	for {
@@ -122,8 +121,7 @@ func offsetBegan(t time.Time) time.Time {
 	}
 }
 
-// offsetEnds is when the clocks are set next after t; the zero time when they never
-// are.
+// offsetEnds returns when the clocks are next changed after t; the zero time if they never are.
 func offsetEnds(t time.Time) time.Time {
 	_, offset := t.Zone()
 	for {
@@ -138,9 +136,9 @@ func offsetEnds(t time.Time) time.Time {
 	}
 }
 
-// midnight is the first moment at which clocks show the date's 00:00 or later:
-// there are dates that begin at 01:00, some that begin twice, and in the Pacific
-// some that never were. time.Date doesn't say which of the two it picks.
+// midnight returns the first moment at which clocks show the date's 00:00 or later. Some dates begin
+// at 01:00, some begin twice, and some in the Pacific don't exist. time.Date is no help: it doesn't
+// specify which of two moments it returns.
 func (c calendar) midnight(y int, m time.Month, d int) time.Time {
 	shown := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 	at := shown.Add(-26 * time.Hour).In(c.zone) // surely before it

@@ -97,9 +97,9 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestBucketsCoverTime looks at random places of random zones: buckets follow each
-// other without a gap, each moment is in the bucket that starts last before it, and
-// within one bucket clocks show one minute, hour, day, week or month.
+// TestBucketsCoverTime checks random times in random zones: buckets are contiguous, each moment is in
+// the bucket that starts last before it, and within one bucket clocks show one minute, hour, day, week
+// or month.
 func TestBucketsCoverTime(t *testing.T) {
 	zones := []string{
 		"UTC", "Europe/Berlin", "Europe/Dublin", "America/New_York", "America/St_Johns", "America/Havana", "America/Sao_Paulo",

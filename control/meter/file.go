@@ -13,7 +13,7 @@ import (
 	"muniment/pipeline"
 )
 
-// The formats of the answer.
+// The formats of the response.
 const (
 	formatJSON   = "json"
 	formatCSV    = "csv"
@@ -25,14 +25,16 @@ const (
 	typeNDJSON = "application/x-ndjson"
 )
 
-// headerAsOf says of a file what asOf says of a page. It is absent while nothing is loaded.
+// headerAsOf is the header of a file that corresponds to asOf of a page. It is absent while nothing
+// is loaded.
 const headerAsOf = "Muniment-As-Of"
 
-// rowsAPage is how many rows of a file are read at once. The warehouse sums again for each page.
+// rowsAPage is how many rows of a file one query reads. The warehouse computes the sums again for
+// each page.
 const rowsAPage = 10_000
 
-// file is the answer with all rows. Its first page is read before the answer begins, so what
-// can't be read at all is an error like any other.
+// file is the response with all rows. Its first page is read before the response begins, so a
+// failure to read it is an ordinary error response.
 func (l *lines) file(format string) *route.File {
 	f := &route.File{Name: "metering." + format, Type: typeCSV, Size: route.UnknownSize, Header: map[string]string{}}
 	if format == formatNDJSON {
@@ -49,7 +51,7 @@ func (l *lines) file(format string) *route.File {
 		}
 		return func(to io.Writer) {
 			if err := l.write(ctx, to, format, rows); err != nil {
-				l.service.logger.InfoContext(ctx, "a metering file broke off", "tenantId", l.q.TenantID, "err", err)
+				l.service.logger.InfoContext(ctx, "a metering file was not sent completely", "tenantId", l.q.TenantID, "err", err)
 				panic(http.ErrAbortHandler)
 			}
 		}, err
@@ -57,7 +59,7 @@ func (l *lines) file(format string) *route.File {
 	return f
 }
 
-// next reads the page behind those that were read.
+// next reads the next page.
 func (l *lines) next(ctx context.Context) ([]pipeline.MeterRow, error) {
 	l.q.Limit = rowsAPage
 	rows, err := l.service.warehouse.Metering(ctx, l.q)
@@ -65,7 +67,7 @@ func (l *lines) next(ctx context.Context) ([]pipeline.MeterRow, error) {
 	return rows, err
 }
 
-// write writes the rows of the first page and of those behind it.
+// write writes rows, which are the first page, and then the following pages.
 func (l *lines) write(ctx context.Context, to io.Writer, format string, rows []pipeline.MeterRow) error {
 	buffer := bufio.NewWriterSize(to, 1<<16)
 	var put func(MeteringRow) error
@@ -95,22 +97,22 @@ func (l *lines) write(ctx context.Context, to io.Writer, format string, rows []p
 	return buffer.Flush()
 }
 
-// csv begins RFC 4180 with a line of names. Null is an empty cell.
+// csv begins a file of RFC 4180 with a header line. Null is an empty cell.
 func (l *lines) csv(to io.Writer) (put func(MeteringRow) error, end func() error) {
 	cells := []string{"rightId", "substrate", "basisId", "meteringBasis", "reason"}
 	if l.calendar.unit != "" {
 		cells = append([]string{"bucket"}, cells...)
 	}
 	for _, also := range []struct {
-		asked bool
+		query bool
 		name  string
 	}{{l.by.Anchor, "spatialAnchorId"}, {l.by.Placement, "spatialPlacementId"}, {l.by.campaign, "campaignId"}} {
-		if also.asked {
+		if also.query {
 			cells = append(cells, also.name)
 		}
 	}
 	w := csv.NewWriter(to)
-	_ = w.Write(append(cells, "receipts", "quantityMs", "impressions")) // an error stays
+	_ = w.Write(append(cells, "receipts", "quantityMs", "impressions")) // w keeps the error
 	return func(line MeteringRow) error {
 			cells = cells[:0]
 			if line.Bucket != nil {

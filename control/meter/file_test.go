@@ -50,7 +50,7 @@ func TestMeteringByMore(t *testing.T) {
 		var rows []json.RawMessage
 		pages := url.Values{"limit": {"1"}}
 		for { // of one row each
-			got := ask(b.server, tenant, "?"+query+"&"+pages.Encode())
+			got := get(b.server, tenant, "?"+query+"&"+pages.Encode())
 			require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
 			require.Equal(t, "application/json", got.Header().Get("Content-Type"))
 			var page struct {
@@ -89,7 +89,7 @@ func TestMeteringByMore(t *testing.T) {
 func TestMeteringFiles(t *testing.T) {
 	b := open(t)
 	const head = "rightId,substrate,basisId,meteringBasis,reason,receipts,quantityMs,impressions\n"
-	empty := ask(b.server, tenant, "?format=csv")
+	empty := get(b.server, tenant, "?format=csv")
 	require.Equal(t, 200, empty.Code)
 	require.Equal(t, head, empty.Body.String(), "nothing is loaded")
 	require.Equal(t, []string{`attachment; filename="metering.csv"`}, empty.Header()["Content-Disposition"])
@@ -112,7 +112,7 @@ func TestMeteringFiles(t *testing.T) {
 		"format=csv&rightId=rgh_c&bucket=hour":     "bucket," + head,
 		"format=csv&to=2026-11-21":                 head,
 	} {
-		got := ask(b.server, tenant, "?"+query)
+		got := get(b.server, tenant, "?"+query)
 		require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
 		require.Equal(t, want, got.Body.String(), query)
 		kind, extension := "text/csv", "csv"
@@ -129,7 +129,7 @@ func TestMeteringFiles(t *testing.T) {
 		more := b.end(tenant).Offset
 		b.load(t, tenant, at(metered("rgh_a", noon, 16), "screen 1", ""), at(metered("rgh_0", noon, 16), "screen 2", ""), at(metered("rgh_b", noon.AddDate(1, 0, 0), 1), "screen 3", ""))
 		require.NotEqual(t, b.end(tenant).Offset, more)
-		again := ask(b.server, tenant, "?"+query+"&asOf=1.0.4")
+		again := get(b.server, tenant, "?"+query+"&asOf=1.0.4")
 		require.Equal(t, want, again.Body.String(), query)
 		require.Equal(t, got.Header(), again.Header())
 		b = open(t)
@@ -155,17 +155,17 @@ func TestRefusedFiles(t *testing.T) {
 		"?cursor=MToxLjAuNC8wLzE":    `"message":"cursor: is no cursor of this list","field":"cursor"`, // 1.0.4/0/1
 		"?cursor=MToxLjAuNC8wLzAK":   `"message":"cursor: is no cursor of this list","field":"cursor"`,
 		"?format=csv&asOf=1.0.9":     `"message":"asOf: is no position that the service has named","field":"asOf"`,
-		"?format=csv&timeZone=UTC":   `"message":"timeZone: is of use with bucket only","field":"timeZone"`,
+		"?format=csv&timeZone=UTC":   `"message":"timeZone: requires bucket","field":"timeZone"`,
 		"?by=campaign&cursor=MTovLw": `"message":"cursor: is no cursor of this list","field":"cursor"`,
 		"?format=csv&bucket=minute&from=2026-01-01&to=2026-02-01": `"message":"bucket: the window has more than 12000 buckets of one minute: ` +
-			`narrow from and to, or take a larger bucket","field":"bucket"`,
+			`narrow from and to, or choose a larger bucket","field":"bucket"`,
 	} {
-		got := ask(b.server, tenant, query)
+		got := get(b.server, tenant, query)
 		require.Equal(t, 422, got.Code, "%s: %s", query, got.Body)
 		require.JSONEq(t, `{"ok":false,"error":"VALIDATION_FAILED",`+want+`,"contractVersion":"v1.0"}`, got.Body.String(), query)
 	}
-	require.Equal(t, 200, ask(b.server, tenant, "?by=campaign&cursor=MToxLjAuNC8wLzE").Code)
-	refusals := askAt(b.server, tenant, "/v1/metering/refusals?cursor=MToxLjAuNC8wLzE")
+	require.Equal(t, 200, get(b.server, tenant, "?by=campaign&cursor=MToxLjAuNC8wLzE").Code)
+	refusals := getAt(b.server, tenant, "/v1/metering/refusals?cursor=MToxLjAuNC8wLzE")
 	require.Equal(t, 422, refusals.Code, refusals.Body)
 }
 
@@ -174,7 +174,7 @@ func TestRefusedFiles(t *testing.T) {
 type long struct {
 	Warehouse
 	lines, fails int
-	asked        []pipeline.MeterQuery
+	queries      []pipeline.MeterQuery
 }
 
 func (w *long) Resume(context.Context, int32) (sealer.Position, bool, error) {
@@ -182,8 +182,8 @@ func (w *long) Resume(context.Context, int32) (sealer.Position, bool, error) {
 }
 
 func (w *long) Metering(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
-	w.asked = append(w.asked, q)
-	if len(w.asked) == w.fails {
+	w.queries = append(w.queries, q)
+	if len(w.queries) == w.fails {
 		return nil, errAway
 	}
 	rows := make([]pipeline.MeterRow, max(0, min(q.Limit, w.lines-q.Skip)))
@@ -193,8 +193,8 @@ func (w *long) Metering(_ context.Context, q pipeline.MeterQuery) ([]pipeline.Me
 	return rows, nil
 }
 
-// TestLongFiles: each page is read once, as of one position, and a page that can't be read
-// breaks the file off. What can't be begun is an error.
+// TestLongFiles: each page is read once, as of one position. A page that can't be read aborts the
+// file; if it is the first one, the response is an error.
 func TestLongFiles(t *testing.T) {
 	for _, c := range []struct{ lines, fails, pages int }{
 		{0, 0, 1}, {rowsAPage - 1, 0, 1}, {rowsAPage, 0, 2}, {2*rowsAPage + 3, 0, 3}, {2*rowsAPage + 3, 1, 1}, {2*rowsAPage + 3, 3, 3},
@@ -214,8 +214,8 @@ func TestLongFiles(t *testing.T) {
 				continue
 			}
 			require.Equal(t, 200, got.StatusCode)
-			require.Len(t, w.asked, c.pages)
-			for i, q := range w.asked {
+			require.Len(t, w.queries, c.pages)
+			for i, q := range w.queries {
 				require.Equal(t, rowsAPage*i, q.Skip)
 				require.Equal(t, &sealer.Position{Generation: 1, Offset: 7}, q.AsOf)
 			}
@@ -233,7 +233,7 @@ func TestLongFiles(t *testing.T) {
 	}
 }
 
-// TestFilesAreThePages compares the files with the pages of one question.
+// TestFilesAreThePages compares the files with the pages of one request.
 func TestFilesAreThePages(t *testing.T) {
 	b := open(t)
 	run := 0
@@ -253,7 +253,7 @@ func TestFilesAreThePages(t *testing.T) {
 		counted := map[string]int64{}
 		var totals MeteringTotals
 		for {
-			w := ask(b.server, id, "?"+query.Encode())
+			w := get(b.server, id, "?"+query.Encode())
 			require.Equal(rt, 200, w.Code, w.Body)
 			var page api.Body[Metering]
 			require.NoError(rt, json.Unmarshal(w.Body.Bytes(), &page))
@@ -274,14 +274,14 @@ func TestFilesAreThePages(t *testing.T) {
 		query.Del("cursor")
 		query.Set("format", "ndjson")
 		var file []MeteringRow
-		for line := range strings.Lines(ask(b.server, id, "?"+query.Encode()).Body.String()) {
+		for line := range strings.Lines(get(b.server, id, "?"+query.Encode()).Body.String()) {
 			var row MeteringRow
 			require.NoError(rt, json.Unmarshal([]byte(line), &row))
 			file = append(file, row)
 		}
 		require.Equal(rt, pages, file)
 		query.Set("format", "csv")
-		cells, err := csv.NewReader(ask(b.server, id, "?"+query.Encode()).Body).ReadAll()
+		cells, err := csv.NewReader(get(b.server, id, "?"+query.Encode()).Body).ReadAll()
 		require.NoError(rt, err)
 		require.Len(rt, cells, len(pages)+1)
 		anchor := slices.Index(cells[0], "spatialAnchorId")

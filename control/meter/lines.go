@@ -8,16 +8,16 @@ import (
 	"muniment/sealer"
 )
 
-// lines are the rows of one answer.
+// lines reads the lines of one response.
 type lines struct {
-	asked
+	query
 	service *Service
 	by      by
 	q       pipeline.MeterQuery // without a page
 }
 
-// cut gives the query its buckets. some is false when there is nothing to list; totals is nil
-// unless they were needed to know the buckets.
+// cut sets the query's buckets. some is false if there is nothing to list. totals is nil unless they
+// were needed to determine the buckets.
 func (l *lines) cut(ctx context.Context) (totals *pipeline.MeterTotals, some bool, err error) {
 	if l.asOf == nil {
 		return nil, false, nil
@@ -34,12 +34,11 @@ func (l *lines) cut(ctx context.Context) (totals *pipeline.MeterTotals, some boo
 	return totals, err == nil, err
 }
 
-// rightsAtOnce is of how many rows the campaigns are looked up at once: a right may have
-// thousands of them.
+// rightsAtOnce is for how many rows one query looks up campaigns: a right may have thousands of them.
 const rightsAtOnce = 500
 
-// each calls take, until it says that there should be no more, with every line of some rows: the
-// number of its row, and of its campaign among those of the right.
+// each calls take with every line of rows until take returns more = false. row is the index of the
+// line's row, campaign the index of its campaign among those of the right.
 func (l *lines) each(ctx context.Context, rows []pipeline.MeterRow, take func(row, campaign int, line MeteringRow) (more bool, err error)) error {
 	number := 0
 	for some := range slices.Chunk(rows, rightsAtOnce) {
@@ -70,7 +69,7 @@ func (l *lines) each(ctx context.Context, rows []pipeline.MeterRow, take func(ro
 	return nil
 }
 
-// campaigns are those of the rows' rights, where lines are by campaign.
+// campaigns returns the campaigns of the rows' rights if lines are by campaign.
 func (l *lines) campaigns(ctx context.Context, rows []pipeline.MeterRow) (map[string][]string, error) {
 	if !l.by.campaign {
 		return nil, nil
@@ -83,7 +82,7 @@ func (l *lines) campaigns(ctx context.Context, rows []pipeline.MeterRow) (map[st
 	return l.service.campaigns(ctx, l.q.TenantID, slices.Compact(rights))
 }
 
-// line is a row as it is answered, without a campaign.
+// line converts a row into a line of the response, without a campaign.
 func (l *lines) line(row pipeline.MeterRow) MeteringRow {
 	line := MeteringRow{
 		Bucket: l.bucket(row.Bucket), RightID: row.RightID, Substrate: row.Substrate, BasisID: row.BasisID, MeteringBasis: row.MeteringBasis, Reason: row.Reason,

@@ -1,40 +1,36 @@
-// Package meter answers what was metered, and what was refused.
+// Package meter serves sums of metered and of refused deliveries.
 //
-// GET /v1/metering sums a tenant's recorded metering decisions by right, substrate,
-// basis, metering basis and reason, and when asked to by stretches of renderedAt, anchor,
-// placement and campaign. It answers page by page, or with a file of all rows: CSV or NDJSON,
-// which is written while the warehouse is read, one page of rows in memory, all as of one
-// position. What goes wrong in the middle breaks the file off, so that it can't be taken for
-// a whole one.
-// GET /v1/metering/refusals sums what the gate refused by right, rule and hour.
+// GET /v1/metering sums a tenant's recorded metering decisions by right, substrate, basis, metering
+// basis and reason, and on request by buckets of renderedAt, anchor, placement and campaign. The
+// response is a page, or a file of all rows in CSV or NDJSON. A file is written while the warehouse
+// is read, with one page of rows in memory, all as of one position. An error in the middle aborts the
+// transfer, so a partial file can't be mistaken for a complete one.
 //
-// Nothing is decided here and nothing is kept. The gate decided each delivery
-// when it was made, the event records it, and the warehouse sums deduplicated
-// rows, so this service is right whenever the warehouse is, and an auditor gets the
-// same sums from the proof packs. A retry that another node answered, and a row that was
-// sent again, counts as DUPLICATE with quantity 0 and no impressions.
+// GET /v1/metering/refusals sums the gate's refusals by right, rule and hour.
 //
-// An answer says as of which log position it holds, by default all that is
-// loaded now. The same question with that asOf gives the same answer for ever,
-// which also keeps the pages of one listing consistent: the cursor carries it.
-// Totals are over all rows, not over the page.
+// This package decides nothing and stores nothing. The gate decided each delivery when it was made,
+// the event records the decision, and the warehouse sums deduplicated rows. So these sums are right
+// whenever the warehouse is, and an auditor gets the same ones from the proof packs. A retry that
+// another node accepted, and a row that was sent again, count as DUPLICATE with quantity 0 and no
+// impressions.
 //
-// Campaigns are those that the scope of a right lists (control/right), which is never changed:
-// they are put beside what the warehouse answers, not asked of it. A right of several campaigns
-// has its rows under each of them, one of none under null, so rows may add up to more than the
-// totals, which count each receipt once. A row keeps its right; nothing is summed over rights,
-// so no answer by campaign needs more memory than its page.
+// A response names the log position that it holds for, by default the end of what is loaded. The same
+// query with that asOf always has the same result. The cursor carries asOf, so the pages of a listing
+// are consistent. Totals are over all rows, not over the page.
 //
-// Buckets are cut here, by the clocks of an IANA time zone, and handed to the
-// warehouse as moments: no engine's idea of time zones is asked, and two engines
-// can't differ. The rules of the zones are the machine's, or the ones built into the
-// program where the machine has none. A bucket without deliveries has no row. A
-// question for more than maxBuckets is refused with 422; where the window is open,
-// its end is that of the data.
+// Campaigns come from the scopes of rights (control/right), which never change, not from the
+// warehouse. The rows of a right with several campaigns are repeated under each of them; those of a
+// right without campaigns are under null. So rows may sum to more than the totals, which count each
+// receipt once. Nothing is summed over rights, so a response by campaign needs no more memory than
+// its page.
 //
-// A node writes its refusal counts about once a minute, and they are counted at the time of the
-// event that reports them: a refusal may be reported in the hour after it happened, but never
-// twice.
+// Buckets are computed here, in an IANA time zone, and passed to the warehouse as moments, so the
+// engines' notions of time zones don't matter. The rules of the zones are the machine's, or those
+// built into the program if the machine has none. A bucket without deliveries has no row. A request
+// for more than maxBuckets is refused with 422; an open window ends where the data does.
+//
+// A node writes its refusal counts about once a minute. They count at the time of the event that
+// reports them: a refusal may be reported in the hour after it happened, but never twice.
 package meter
 
 import (
@@ -50,7 +46,7 @@ import (
 	"muniment/sealer"
 )
 
-// Warehouse is what metering needs of a pipeline.Warehouse, with its contract.
+// Warehouse has the methods of pipeline.Warehouse that metering needs, with their contract.
 type Warehouse interface {
 	Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
 	MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error)
@@ -63,10 +59,10 @@ type Warehouse interface {
 type Config struct {
 	// Warehouse holds the loaded deliveries. Required.
 	Warehouse Warehouse
-	// Log is only asked where a tenant is, and where that partition ends. Required.
-	Log route.Ended
-	// Campaigns are those of some rights of a tenant, at most rightsAtOnce: each once, in the order
-	// of their bytes, and the same whenever it is asked. A right of none may be left out. Required.
+	// Log is read only for a tenant's partition, and for that partition's end. Required.
+	Log route.LogBounds
+	// Campaigns returns the campaigns of at most rightsAtOnce rights of a tenant: each once, in byte
+	// order, and always the same. It may omit a right without campaigns. Required.
 	Campaigns func(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error)
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
@@ -75,7 +71,7 @@ type Config struct {
 // Service serves metering. It is safe for concurrent use.
 type Service struct {
 	warehouse Warehouse
-	log       route.Ended
+	log       route.LogBounds
 	campaigns func(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error)
 	logger    *slog.Logger
 }
@@ -88,12 +84,11 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg.Warehouse, cfg.Log, cfg.Campaigns, cmp.Or(cfg.Logger, slog.Default())}, nil
 }
 
-// maxBuckets bounds the work of one question: a year of hours, or eight days of
-// minutes.
+// maxBuckets bounds the work of one query: a year of hours, or eight days of minutes.
 const maxBuckets = 12_000
 
-// place is where the next page begins: at the row of that number in the ordered
-// answer as of a position, and there at the campaign of that number of its right.
+// place is where the next page begins: the index of a row in the ordered result as of a position, and
+// the index of a campaign of its right.
 type place struct {
 	asOf          sealer.Position
 	row, campaign int

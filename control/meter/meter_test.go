@@ -43,7 +43,7 @@ const (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// bench is a service over a SQLite warehouse that a test loads as it likes.
+// bench is a service over a SQLite warehouse that a test loads.
 type bench struct {
 	warehouse *sqlite.Warehouse
 	server    http.Handler
@@ -65,7 +65,7 @@ func (b *bench) PartitionOf(_ context.Context, tenantID string) (int32, error) {
 	return b.homes[tenantID], nil
 }
 
-// end is where the next delivery to a tenant stands.
+// end is the position of the next delivery to a tenant.
 func (b *bench) end(tenantID string) sealer.Position {
 	p := b.homes[tenantID]
 	return sealer.Position{Generation: 1, Partition: p, Offset: b.loaded[p]}
@@ -78,7 +78,7 @@ func (b *bench) Bounds(_ context.Context, p int32) (first, end sealer.Position, 
 }
 
 // serve serves the service's routes to whatever tenant the header Tenant names.
-func serve(t *testing.T, w Warehouse, log route.Ended) http.Handler {
+func serve(t *testing.T, w Warehouse, log route.LogBounds) http.Handler {
 	service, err := New(Config{Warehouse: w, Log: log, Campaigns: campaignsOfTests})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
@@ -121,11 +121,11 @@ func suppressed(right string, at time.Time) pipeline.Delivery {
 	return d
 }
 
-func ask(server http.Handler, tenantID, query string) *httptest.ResponseRecorder {
-	return askAt(server, tenantID, "/v1/metering"+query)
+func get(server http.Handler, tenantID, query string) *httptest.ResponseRecorder {
+	return getAt(server, tenantID, "/v1/metering"+query)
 }
 
-func askAt(server http.Handler, tenantID, path string) *httptest.ResponseRecorder {
+func getAt(server http.Handler, tenantID, path string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("GET", path, nil)
 	r.Header.Set("Tenant", tenantID)
 	w := httptest.NewRecorder()
@@ -140,7 +140,7 @@ func TestMeteringOverHTTP(t *testing.T) {
 		return fmt.Sprintf(`{"ok":true,"data":{"from":%s,"to":%s,"asOf":%s,"bucket":null,"timeZone":null,"rows":[%s],"totals":%s,"nextCursor":%s},
 			"contractVersion":"v1.0"}`, from, to, asOf, rows, totals, next)
 	}
-	require.JSONEq(t, answer("null", "null", "null", "", empty, "null"), ask(b.server, tenant, "").Body.String(), "nothing is loaded")
+	require.JSONEq(t, answer("null", "null", "null", "", empty, "null"), get(b.server, tenant, "").Body.String(), "nothing is loaded")
 
 	once := metered("rgh_a", noon, 1500)
 	once.Idempotency, once.Impressions = "h", 25_000
@@ -168,14 +168,14 @@ func TestMeteringOverHTTP(t *testing.T) {
 			`{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"viewable","reason":"METERED","receipts":1,"quantityMs":500,"impressions":"1"}`,
 			`{"receipts":1,"metered":1,"suppressed":0,"duplicates":0,"quantityMs":500,"impressions":"1"}`, "null"),
 	} {
-		got := ask(b.server, tenant, query)
+		got := get(b.server, tenant, query)
 		require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
 		require.JSONEq(t, want, got.Body.String(), query)
 	}
 }
 
-// TestBucketsOverHTTP asks for days where the clocks are set back: the day has 25
-// hours, and an answer that is cut by it says so.
+// TestBucketsOverHTTP requests days on which clocks are set back: such a day has 25 hours, and the
+// response shows the offsets.
 func TestBucketsOverHTTP(t *testing.T) {
 	b := open(t)
 	at := func(text string) time.Time {
@@ -210,7 +210,7 @@ func TestBucketsOverHTTP(t *testing.T) {
 		"bucket=month&timeZone=Europe/Berlin&asOf=1.0.2":            {{"2026-10-01T00:00:00+02:00", 3}},
 		"bucket=minute&from=2026-10-25T00:30:00Z&rightId=rgh_other": nil,
 	} {
-		got := ask(b.server, tenant, "?"+query)
+		got := get(b.server, tenant, "?"+query)
 		require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
 		var body api.Body[Metering]
 		require.NoError(t, json.Unmarshal(got.Body.Bytes(), &body))
@@ -225,7 +225,7 @@ func TestBucketsOverHTTP(t *testing.T) {
 	}
 	require.JSONEq(t, `{"ok":true,"data":{"from":null,"to":null,"asOf":"1.0.6","bucket":"month","timeZone":"Europe/Berlin","rows":[],
 		"totals":{"receipts":0,"metered":0,"suppressed":0,"duplicates":0,"quantityMs":0,"impressions":"0"},"nextCursor":null},"contractVersion":"v1.0"}`,
-		ask(b.server, stranger, "?bucket=month&timeZone=Europe/Berlin").Body.String())
+		get(b.server, stranger, "?bucket=month&timeZone=Europe/Berlin").Body.String())
 }
 
 // TestAnswersAreOfTheTenantsPartition has two tenants in different partitions.
@@ -234,7 +234,7 @@ func TestAnswersAreOfTheTenantsPartition(t *testing.T) {
 	b.homes[stranger] = 3
 	answer := func(tenantID, query string) (asOf string, receipts int64) {
 		t.Helper()
-		got := ask(b.server, tenantID, query)
+		got := get(b.server, tenantID, query)
 		require.Equal(t, 200, got.Code, got.Body)
 		var body api.Body[Metering]
 		require.NoError(t, json.Unmarshal(got.Body.Bytes(), &body))
@@ -245,7 +245,7 @@ func TestAnswersAreOfTheTenantsPartition(t *testing.T) {
 	}
 	refused := func(tenantID, query string) {
 		t.Helper()
-		got := ask(b.server, tenantID, query)
+		got := get(b.server, tenantID, query)
 		require.Equal(t, 422, got.Code, got.Body)
 		require.Contains(t, got.Body.String(), "is no position that the service has named")
 	}
@@ -285,24 +285,24 @@ func TestRefusedQuestions(t *testing.T) {
 		"?cursor=MToxLjAuMS8w":            `"message":"cursor: is no cursor of this list","field":"cursor"`, // row 0
 		"?cursor=MTp4":                    `"message":"cursor: is no cursor of this list","field":"cursor"`,
 		"?cursor=MToxLjAuMS8x&asOf=1.0.0": `"message":"cursor: is no cursor of this list","field":"cursor"`,
-		"?timeZone=Europe/Berlin":         `"message":"timeZone: is of use with bucket only","field":"timeZone"`,
-		"?bucket=day&timeZone=Berlin":     `"message":"timeZone: is no IANA time zone, such as Europe/Berlin","field":"timeZone"`,
+		"?timeZone=Europe/Berlin":         `"message":"timeZone: requires bucket","field":"timeZone"`,
+		"?bucket=day&timeZone=Berlin":     `"message":"timeZone: is not an IANA time zone, such as Europe/Berlin","field":"timeZone"`,
 		"?bucket=minute&from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z": `"message":"bucket: the window has more than 12000 buckets of one minute: ` +
-			`narrow from and to, or take a larger bucket","field":"bucket"`,
+			`narrow from and to, or choose a larger bucket","field":"bucket"`,
 	} {
-		got := ask(b.server, tenant, query)
+		got := get(b.server, tenant, query)
 		require.Equal(t, 422, got.Code, "%s: %s", query, got.Body)
 		require.JSONEq(t, `{"ok":false,"error":"VALIDATION_FAILED",`+want+`,"contractVersion":"v1.0"}`, got.Body.String(), query)
 	}
 	// A position that a warehouse under repair has not reached again.
-	got := ask(b.server, tenant, "?asOf=1.0.2")
+	got := get(b.server, tenant, "?asOf=1.0.2")
 	require.Equal(t, 503, got.Code)
 	require.JSONEq(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"the warehouse has not loaded that position yet",
 		"contractVersion":"v1.0","reason":"WAREHOUSE_BEHIND"}`, got.Body.String())
 }
 
-// TestPagesAreTheModel loads at random, asks for everything page by page while
-// more is loaded, and compares with sums made here.
+// TestPagesAreTheModel loads at random, requests everything page by page while more is loaded, and
+// compares with a model's sums.
 func TestPagesAreTheModel(t *testing.T) {
 	b := open(t)
 	run := 0
@@ -351,7 +351,7 @@ func TestPagesAreTheModel(t *testing.T) {
 
 		got := []MeteringRow{}
 		for {
-			w := ask(b.server, id, "?"+query.Encode())
+			w := get(b.server, id, "?"+query.Encode())
 			require.Equal(rt, 200, w.Code, w.Body)
 			var page api.Body[Metering]
 			require.NoError(rt, json.Unmarshal(w.Body.Bytes(), &page))
@@ -419,7 +419,7 @@ func text(r MeteringRow) string {
 	return strings.Join([]string{bucket, r.RightID, r.Substrate, r.BasisID, r.MeteringBasis, r.Reason}, " ")
 }
 
-// broken is a warehouse that is away.
+// broken is a warehouse that is unavailable.
 type broken struct{ Warehouse }
 
 var errAway = errors.New("warehouse at 10.0.0.7 is away")
@@ -429,7 +429,7 @@ func (broken) Resume(context.Context, int32) (sealer.Position, bool, error) {
 }
 
 func TestWarehouseAway(t *testing.T) {
-	require.Equal(t, 500, ask(serve(t, broken{}, new(bench)), tenant, "").Code)
+	require.Equal(t, 500, get(serve(t, broken{}, new(bench)), tenant, "").Code)
 	_, err := New(Config{})
 	require.ErrorContains(t, err, "Warehouse")
 }

@@ -11,7 +11,7 @@ import (
 	"muniment/sealer"
 )
 
-// Metering is the answer to GET /v1/metering.
+// Metering is the response to GET /v1/metering.
 type Metering struct {
 	Frame
 	Rows       []MeteringRow  `json:"rows"`
@@ -19,21 +19,21 @@ type Metering struct {
 	NextCursor *string        `json:"nextCursor"`
 }
 
-// MeteringRow is one line of the answer. All but its last three fields are its key.
+// MeteringRow is one line of the response. All but its last three fields are its key.
 type MeteringRow struct {
-	Bucket        *string `json:"bucket,omitempty" format:"date-time" doc:"Start of the bucket, with the zone's offset; absent when time is not cut."`
+	Bucket        *string `json:"bucket,omitempty" format:"date-time" doc:"Start of the bucket, with the zone's offset; absent without buckets."`
 	RightID       string  `json:"rightId"`
 	Substrate     string  `json:"substrate"`
 	BasisID       string  `json:"basisId"`
-	MeteringBasis string  `json:"meteringBasis" enum:"viewable,gross,audible,delivered,none" doc:"What the quantity is of."`
+	MeteringBasis string  `json:"meteringBasis" enum:"viewable,gross,audible,delivered,none" doc:"The tier at which the quantity is metered."`
 	Reason        string  `json:"reason" doc:"METERED, why it was suppressed, or DUPLICATE." example:"METERED"`
-	// A pointer to nil is null, and nil is absent.
+	// A pointer to nil is null; nil is absent.
 	SpatialAnchorID    *string  `json:"spatialAnchorId,omitempty" doc:"With by=anchor alone." example:"screen-0042"`
 	SpatialPlacementID **string `json:"spatialPlacementId,omitempty" nullable:"true" doc:"With by=placement alone; null for receipts without one." example:"slot-3"`
-	CampaignID         **string `json:"campaignId,omitempty" nullable:"true" doc:"With by=campaign alone: one of those that the right's scope lists; null if it lists none." example:"spring"`
+	CampaignID         **string `json:"campaignId,omitempty" nullable:"true" doc:"With by=campaign alone: a campaign that the right's scope lists; null if it lists none." example:"spring"`
 	Receipts           int64    `json:"receipts"`
 	QuantityMs         int64    `json:"quantityMs"`
-	Impressions        string   `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"A decimal: the multipliers of what is metered, 1 where none was given." example:"12.5"`
+	Impressions        string   `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"Decimal: the sum of the multipliers of metered receipts; a receipt without one counts 1." example:"12.5"`
 }
 
 // MeteringTotals are sums over all receipts, each counted once;
@@ -44,18 +44,18 @@ type MeteringTotals struct {
 	Suppressed  int64  `json:"suppressed"`
 	Duplicates  int64  `json:"duplicates"`
 	QuantityMs  int64  `json:"quantityMs"`
-	Impressions string `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"A decimal: the sum over all rows." example:"12.5"`
+	Impressions string `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"Decimal: the sum over all rows." example:"12.5"`
 }
 
-// MeteringQuestion is exported as Question is.
+// MeteringQuestion is exported for the same reason as Question.
 type MeteringQuestion struct {
 	Question
-	By     []string `query:"by,explode" maxItems:"10" doc:"Also sum by anchor, placement or campaign; several are given one by one or separated by commas."`
+	By     []string `query:"by,explode" maxItems:"10" doc:"Also sum by anchor, placement or campaign. Repeat the parameter, or separate values with commas."`
 	Format string   `query:"format" enum:"json,csv,ndjson" default:"json" doc:"json: a page in the envelope, with totals. csv, ndjson: a file of all rows, without limit and cursor."`
 	route.GivenPage
 }
 
-// by is what else rows are summed by.
+// by is what rows are summed by in addition.
 type by struct {
 	pipeline.MeterBy
 	campaign bool
@@ -87,7 +87,7 @@ func (s *Service) getMetering(ctx context.Context, in *MeteringQuestion) (body M
 	if l.by, err = in.by(); err != nil {
 		return body, nil, err
 	}
-	if l.asked, err = in.read(ctx, s, "", l.by.campaign); err != nil {
+	if l.query, err = in.read(ctx, s, "", l.by.campaign); err != nil {
 		return body, nil, err
 	}
 	l.q = pipeline.MeterQuery{
@@ -100,7 +100,7 @@ func (s *Service) getMetering(ctx context.Context, in *MeteringQuestion) (body M
 	return body, nil, err
 }
 
-// page is the answer with the rows of one page.
+// page returns the response with the rows of one page.
 func (l *lines) page(ctx context.Context, limit int) (Metering, error) {
 	body := Metering{Frame: l.frame(), Rows: []MeteringRow{}, Totals: MeteringTotals{Impressions: sealer.FormatImpressions(0)}}
 	totals, some, err := l.cut(ctx)
@@ -112,7 +112,7 @@ func (l *lines) page(ctx context.Context, limit int) (Metering, error) {
 	if err != nil {
 		return Metering{}, err
 	}
-	if totals == nil && l.row == 0 && len(rows) <= limit { // the page has all that there is
+	if totals == nil && l.row == 0 && len(rows) <= limit { // the page has all rows
 		totals = sum(rows)
 	}
 	if totals == nil {
@@ -141,7 +141,7 @@ func (l *lines) page(ctx context.Context, limit int) (Metering, error) {
 	return body, err
 }
 
-// sum adds up rows, where they are all there are.
+// sum computes the totals of rows, which must be all rows.
 func sum(rows []pipeline.MeterRow) *pipeline.MeterTotals {
 	var t pipeline.MeterTotals
 	for _, r := range rows {

@@ -7,7 +7,7 @@ import (
 	"muniment/pipeline"
 )
 
-// Refusals is the answer to GET /v1/metering/refusals.
+// Refusals is the response to GET /v1/metering/refusals.
 type Refusals struct {
 	Frame
 	Rows       []RefusalRow  `json:"rows"`
@@ -15,7 +15,7 @@ type Refusals struct {
 	NextCursor *string       `json:"nextCursor"`
 }
 
-// RefusalRow is one line of the answer. All but its last field are its key.
+// RefusalRow is one line of the response. All but its last field are its key.
 type RefusalRow struct {
 	Bucket   *string `json:"bucket" format:"date-time" doc:"Start of the bucket, with the zone's offset."`
 	RightID  *string `json:"rightId" doc:"Null where a node had too many counts to separate them by right."`

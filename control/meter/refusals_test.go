@@ -24,8 +24,8 @@ func (b *bench) refused(t *testing.T, tenantID, eventID string, at time.Time, co
 	require.NoError(t, b.warehouse.Load(context.Background(), pipeline.Batch{Partition: row.Partition, From: row.Position, Rows: []pipeline.Row{row}, Next: row.Next()}))
 }
 
-func askRefusals(b *bench, tenantID, query string) *httptest.ResponseRecorder {
-	return askAt(b.server, tenantID, "/v1/metering/refusals"+query)
+func getRefusals(b *bench, tenantID, query string) *httptest.ResponseRecorder {
+	return getAt(b.server, tenantID, "/v1/metering/refusals"+query)
 }
 
 func TestRefusalsOverHTTP(t *testing.T) {
@@ -37,9 +37,9 @@ func TestRefusalsOverHTTP(t *testing.T) {
 	row := func(bucket, right, rule string, n int) string {
 		return fmt.Sprintf(`{"bucket":"%s","rightId":%s,"rule":"%s","refusals":%d}`, bucket, right, rule, n)
 	}
-	require.JSONEq(t, answer("null", "null", "hour", "UTC", 0, "null"), askRefusals(b, tenant, "").Body.String(), "nothing is loaded")
+	require.JSONEq(t, answer("null", "null", "hour", "UTC", 0, "null"), getRefusals(b, tenant, "").Body.String(), "nothing is loaded")
 	b.load(t, tenant, metered("rgh_a", noon, 1))
-	require.JSONEq(t, answer("null", `"1.0.1"`, "hour", "UTC", 0, "null"), askRefusals(b, tenant, "").Body.String(), "nothing was refused")
+	require.JSONEq(t, answer("null", `"1.0.1"`, "hour", "UTC", 0, "null"), getRefusals(b, tenant, "").Body.String(), "nothing was refused")
 
 	speed := `{"count":3,"rightId":"rgh_a","rule":"automotive-speed"},{"count":1,"rightId":"rgh_b","rule":"automotive-speed"}`
 	b.refused(t, tenant, "evt_1", noon.Add(59*time.Minute+59*time.Second), speed)
@@ -64,11 +64,11 @@ func TestRefusalsOverHTTP(t *testing.T) {
 			row("2026-11-21T00:00:00+09:00", "null", "minor-immersion", 7), row("2026-11-21T00:00:00+09:00", `"rgh_a"`, "automotive-speed", 8),
 			row("2026-11-21T00:00:00+09:00", `"rgh_b"`, "automotive-speed", 1)),
 	} {
-		got := askRefusals(b, tenant, query)
+		got := getRefusals(b, tenant, query)
 		require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
 		require.JSONEq(t, want, got.Body.String(), query)
 	}
-	got := askRefusals(b, tenant, "?from=2020-01-01T00:00:00Z")
+	got := getRefusals(b, tenant, "?from=2020-01-01T00:00:00Z")
 	require.Equal(t, 422, got.Code)
 	require.Contains(t, got.Body.String(), "more than 12000 buckets of one hour")
 }

@@ -10,11 +10,11 @@ import (
 	"muniment/control/route"
 )
 
-// Commands are what "muniment node" does, in the form that kong reads.
+// Commands are the subcommands of "muniment node", as kong reads them.
 type Commands struct {
-	Invite InviteCommand `cmd:"" help:"Let one node in a process of its own join, within an hour."`
-	Expel  ExpelCommand  `cmd:"" help:"Put a node in a process of its own out for good, once what it signed is sealed."`
-	Unbar  UnbarCommand  `cmd:"" help:"Let another node join by a certificate under the name of one that was expelled."`
+	Invite InviteCommand `cmd:"" help:"Make an invitation that lets one node join within an hour."`
+	Expel  ExpelCommand  `cmd:"" help:"Permanently remove a node, after sealing what it signed."`
+	Unbar  UnbarCommand  `cmd:"" help:"Let another node join with a certificate that has an expelled node's name."`
 }
 
 // InviteCommand makes an invitation.
@@ -22,7 +22,7 @@ type InviteCommand struct {
 	JSON bool `help:"Print one JSON object."`
 }
 
-// Run asks the server.
+// Run sends the request to the server, and prints the invitation.
 func (c *InviteCommand) Run(server route.AdminClient, out io.Writer) error {
 	var v Invitation
 	if err := server.Do(http.MethodPost, "/admin/nodes/invitations", nil, &v); err != nil {
@@ -31,21 +31,21 @@ func (c *InviteCommand) Run(server route.AdminClient, out io.Writer) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(v)
 	}
-	_, err := fmt.Fprintf(out, "%s\n\nIt lets one node join until %s, and is not shown again.\n", v.Token, v.ExpiresAt)
+	_, err := fmt.Fprintf(out, "%s\n\nThis invitation lets one node join until %s. It is not shown again.\n", v.Token, v.ExpiresAt)
 	return err
 }
 
 // ExpelCommand expels a node.
 type ExpelCommand struct {
-	NodeID string `arg:"" help:"The node (muniment signing-key list)."`
-	Reason string `help:"Told in the audit log."`
-	Force  bool   `help:"Expel it although it did not say that what it signed is in the log, or some tenants can't be sealed, which the answer names."`
+	NodeID string `arg:"" help:"The node's id (muniment signing-key list)."`
+	Reason string `help:"Reason to record in the audit log."`
+	Force  bool   `help:"Expel the node even if it has not reported that everything it signed is in the log, or if some tenants can't be sealed. The output names these tenants."`
 
-	AbandonSpool bool `help:"Give up what is in its spool, which is lost: an event tells how many records that were by its last word, and seals name them no more. Also of a node that was expelled before."`
+	AbandonSpool bool `help:"Give up the records in the node's spool because they are lost. An event records how many the node last reported, and seals no longer list them. Also works on a node that is already expelled."`
 	JSON         bool `help:"Print one JSON object."`
 }
 
-// Run asks the server.
+// Run sends the request to the server, and prints what was done.
 func (c *ExpelCommand) Run(server route.AdminClient, out io.Writer) error {
 	var v Expelled
 	in := map[string]any{"reason": c.Reason, "force": c.Force, "abandonSpool": c.AbandonSpool}
@@ -56,36 +56,36 @@ func (c *ExpelCommand) Run(server route.AdminClient, out io.Writer) error {
 		return json.NewEncoder(out).Encode(v)
 	}
 	for _, u := range v.Unsealed {
-		fmt.Fprintf(out, "%s could not be sealed before: %s\n", u.TenantID, u.Reason)
+		fmt.Fprintf(out, "%s could not be sealed before the expulsion: %s\n", u.TenantID, u.Reason)
 	}
 	for _, k := range v.Keys {
-		fmt.Fprintf(out, "%s is revoked since %s\n", k.KeyID, k.RevokedAt)
+		fmt.Fprintf(out, "key %s was revoked at %s\n", k.KeyID, k.RevokedAt)
 	}
 	if v.Spooled > 0 {
-		fmt.Fprintf(out, "%d records are in its spool alone: seals name them until they are given up, by --abandon-spool\n", v.Spooled)
+		fmt.Fprintf(out, "%d records are only in the node's spool: seals list them until you give them up with --abandon-spool\n", v.Spooled)
 	}
 	if v.Name != "" {
-		fmt.Fprintf(out, "no node joins as %s any more, until muniment node unbar %s\n", v.Name, v.Name)
+		fmt.Fprintf(out, "no node can join as %s until you run muniment node unbar %s\n", v.Name, v.Name)
 	}
-	_, err := fmt.Fprintf(out, "%s is expelled since %s\n", v.NodeID, v.ExpelledAt)
+	_, err := fmt.Fprintf(out, "node %s was expelled at %s\n", v.NodeID, v.ExpelledAt)
 	return err
 }
 
-// UnbarCommand lifts the bar of a node's name.
+// UnbarCommand lifts the bar on a node's name.
 type UnbarCommand struct {
-	Name string `arg:"" help:"The name in the certificate."`
+	Name string `arg:"" help:"The node's name in the certificate."`
 	JSON bool   `help:"Print one JSON object."`
 }
 
-// Run asks the server.
+// Run sends the request to the server, and prints what was done.
 func (c *UnbarCommand) Run(server route.AdminClient, out io.Writer) error {
 	var v Unbarred
 	if err := server.Do(http.MethodPost, "/admin/nodes/unbar", map[string]string{"name": c.Name}, &v); err != nil {
-		return fmt.Errorf("cannot lift the bar: %w", err)
+		return fmt.Errorf("cannot lift the bar on the name: %w", err)
 	}
 	if c.JSON {
 		return json.NewEncoder(out).Encode(v)
 	}
-	_, err := fmt.Fprintf(out, "another node may join as %s, which was the name of %s\n", v.Name, v.NodeID)
+	_, err := fmt.Fprintf(out, "another node may join as %s, formerly the name of %s\n", v.Name, v.NodeID)
 	return err
 }

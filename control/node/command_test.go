@@ -14,7 +14,7 @@ import (
 )
 
 func TestInviteCommand(t *testing.T) {
-	members, stop := newPlace(t).mustStart(t)
+	members, stop := newFixture(t).mustStart(t)
 	defer stop()
 	v, err := members.Invite(t.Context(), store.ByOperator())
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestExpelCommand(t *testing.T) {
 	server := routetest.Admin{Operation: "POST /admin/nodes/nod_a/expel", Data: v}
 	var out bytes.Buffer
 	require.NoError(t, (&ExpelCommand{NodeID: "nod_a"}).Run(server, &out))
-	require.Equal(t, "tnt_a could not be sealed before: held\n0123 is revoked since "+day.String()+"\n7 records are in its spool alone: seals name them until they are given up, by --abandon-spool\nno node joins as edge-0 any more, until muniment node unbar edge-0\nnod_a is expelled since "+day.String()+"\n", out.String())
+	require.Equal(t, "tnt_a could not be sealed before the expulsion: held\nkey 0123 was revoked at "+day.String()+"\n7 records are only in the node's spool: seals list them until you give them up with --abandon-spool\nno node can join as edge-0 until you run muniment node unbar edge-0\nnode nod_a was expelled at "+day.String()+"\n", out.String())
 	require.ErrorContains(t, (&ExpelCommand{NodeID: "nod_b"}).Run(server, &out), "cannot expel the node")
 }
 
@@ -46,9 +46,9 @@ func TestUnbarCommand(t *testing.T) {
 	server := routetest.Admin{Operation: "POST /admin/nodes/unbar", Data: Unbarred{Name: "edge-0", NodeID: "nod_a"}}
 	var out bytes.Buffer
 	require.NoError(t, (&UnbarCommand{Name: "edge-0"}).Run(server, &out))
-	require.Equal(t, "another node may join as edge-0, which was the name of nod_a\n", out.String())
+	require.Equal(t, "another node may join as edge-0, formerly the name of nod_a\n", out.String())
 	out.Reset()
 	require.NoError(t, (&UnbarCommand{Name: "edge-0", JSON: true}).Run(server, &out))
 	require.JSONEq(t, `{"name":"edge-0","nodeId":"nod_a"}`, out.String())
-	require.ErrorContains(t, (&UnbarCommand{Name: "edge-0"}).Run(routetest.Admin{}, &out), "cannot lift the bar")
+	require.ErrorContains(t, (&UnbarCommand{Name: "edge-0"}).Run(routetest.Admin{}, &out), "cannot lift the bar on the name")
 }

@@ -19,53 +19,51 @@ import (
 
 // # Joining
 //
-// An operator makes an invitation, or control for a node of its own process, which lets one
-// node join, within an hour; or the node shows a certificate (certificate.go). The node brings the public half of a key that it made itself,
-// proves that it has the other half, and tells the hash of a credential, which it made as
-// well, for all that it asks later. Until its key is in the directory it has signed nothing.
-// How it leaves: expel.go.
+// An operator makes an invitation, which lets one node join within an hour; for a node in its
+// own process, control makes it. Or the node presents a certificate (certificate.go). The node
+// sends the public key of a key pair that it made itself, proves that it holds the private key,
+// and sends the hash of a credential that it made as well, for its later requests. It signs
+// nothing before its key is in the directory. expel.go describes how a node leaves.
 //
-// A node may be killed at any moment of this, and starts again: what it joins with is on
-// its disk before control hears of it. If control knows the credential, the node has
-// joined, and asks for nothing more; else it joins now, by that invitation or by another,
-// as the same node with the same key. A join that is asked for again changes nothing. So it
-// is with a node whose joining a restored database has forgotten: it joins once more, and
-// the key that the log has told of stays what it was.
+// A node may be killed at any point of this and started again, because it stores its key and
+// credential on disk before it sends them. If control knows the credential, the node has joined
+// and needs nothing more. Otherwise it joins now, by the same invitation or by another, as the
+// same node with the same key. Repeating a request to join changes nothing. If a restored
+// database has lost the node, it joins again, and its key keeps the state that the log records.
 //
-// So control hands out no secret. Who gets hold of an invitation that was used, or of a
-// whole request to join, can have that answered once more, by a moment that the directory
-// tells everybody. For another name, key or credential it takes a signature by that
-// very key, and an invitation that nobody has used; and what has joined is not changed by
-// anybody's request to join.
+// Control returns no secret to the node. An attacker with a used invitation, or with a complete
+// request to join, can only repeat that request, and receives a time that is public in the
+// directory. To join under another id, or with another key or credential, the attacker needs a
+// signature by that key and an unused invitation. No request to join changes a node that has
+// joined.
 
 // prefixInvitation begins an invitation's id.
 const prefixInvitation api.Prefix = "inv_"
 
-// invitationLife is how long an invitation is good for.
-const invitationLife = time.Hour
+// invitationTTL is how long an invitation is valid.
+const invitationTTL = time.Hour
 
 // Invitation lets one node join.
 type Invitation struct {
 	ID string `json:"invitationId"`
-	// Token is shown this once.
+	// Token is a secret, and is returned only once.
 	Token     string        `json:"token"`
 	ExpiresAt store.Instant `json:"expiresAt"`
 }
 
-// Invite makes an invitation.
+// Invite makes an invitation for a node that signs receipts of tenants outside the sandbox.
 func (r *Service) Invite(ctx context.Context, by sealer.Ref) (Invitation, error) {
 	return r.invite(ctx, sealer.PurposeReceipt, by)
 }
 
-// InviteSandbox makes an invitation for a node that issues the receipts of the sandbox's
-// tenants, and no others.
+// InviteSandbox makes an invitation for a node that signs only receipts of the sandbox's tenants.
 func (r *Service) InviteSandbox(ctx context.Context) (Invitation, error) {
 	return r.invite(ctx, sealer.PurposeSandbox, store.BySystem())
 }
 
 func (r *Service) invite(ctx context.Context, purpose string, by sealer.Ref) (v Invitation, err error) {
 	now := r.db.Now()
-	v = Invitation{ID: api.NewID(prefixInvitation, now), ExpiresAt: store.At(now.Add(invitationLife))}
+	v = Invitation{ID: api.NewID(prefixInvitation, now), ExpiresAt: store.At(now.Add(invitationTTL))}
 	token, hash := api.NewBearer(v.ID)
 	v.Token = token
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
@@ -73,8 +71,8 @@ func (r *Service) invite(ctx context.Context, purpose string, by sealer.Ref) (v 
 		if err != nil {
 			return err
 		}
-		told := map[string]any{"invitationId": v.ID, "expiresAt": sealer.FormatTime(v.ExpiresAt.Time), "purpose": purpose}
-		return tx.EmitSystem(ctx, "node.invited", by, sealer.Ref{Kind: "invitation", ID: v.ID}, told)
+		fields := map[string]any{"invitationId": v.ID, "expiresAt": sealer.FormatTime(v.ExpiresAt.Time), "purpose": purpose}
+		return tx.EmitSystem(ctx, "node.invited", by, sealer.Ref{Kind: "invitation", ID: v.ID}, fields)
 	})
 	if err != nil {
 		return Invitation{}, fmt.Errorf("cannot invite a node: %w", err)
@@ -82,48 +80,49 @@ func (r *Service) invite(ctx context.Context, purpose string, by sealer.Ref) (v 
 	return v, nil
 }
 
-// refusedJoin tells a stranger nothing about what was wrong.
-var refusedJoin = &api.Error{Code: api.AuthInvalid, Message: "the invitation is not valid: unknown, expired, or used by another node"}
+// errInvitation does not reveal to a stranger which of the three it is.
+var errInvitation = &api.Error{Code: api.AuthInvalid, Message: "the invitation is not valid: unknown, expired, or used by another node"}
 
-// permit is what lets one node join.
+// permit lets one node join: an invitation or a certificate.
 type permit interface {
-	// check returns what the keys of the node are for, and whether it has used the permit. It is an
-	// error if the permit is not good for that node.
+	// check returns the purpose of the node's keys, and whether the node has used the permit. The
+	// error is an api.Error if the permit does not let that node join.
 	check(ctx context.Context, from store.Querier, now time.Time, nodeID string) (purpose string, used bool, err error)
-	// use gives the permit to that node, which has not used it. again says that the node has joined by
-	// another one.
+	// use records that the node has used the permit. The caller has checked that it has not used it
+	// before. again is true if the node has already joined by another permit.
 	use(ctx context.Context, tx *store.Tx, nodeID string, again bool) error
-	// describe is what the event of the joining says of the permit.
+	// describe returns the fields of the permit for the event node.joined.
 	describe() map[string]any
 }
 
-// permitOf returns the permit of a request, which came over a connection that showed these
-// certificates.
-func (r *Service) permitOf(ctx context.Context, q api.JoinRequest, shown []*x509.Certificate) (permit, error) {
+// readPermit returns the permit of a request. presented are the client certificates of its
+// connection.
+func (r *Service) readPermit(ctx context.Context, q api.JoinRequest, presented []*x509.Certificate) (permit, error) {
 	if q.CertificateHash != "" {
-		return r.readCertificate(ctx, q, shown)
+		return r.readCertificate(ctx, q, presented)
 	}
-	return readToken(q.Invitation)
+	return readInvitation(q.Invitation)
 }
 
-// Join lets a node in: its key is in the directory when Join returns. shown are the certificates of
-// the client whose connection the request came over.
+// Join lets a node join: when Join returns, its key is in the directory. presented are the
+// client certificates of the request's connection.
 //
-// The same request once more, however late, is answered as the first time and changes
-// nothing. So is the same node with another invitation that is good, which is used up by it.
-func (r *Service) Join(ctx context.Context, q api.JoinRequest, shown []*x509.Certificate) (joined api.Joined, err error) {
-	key, err := presented(q)
+// Repeating the same request, however late, returns the same response and changes nothing. If
+// the same node sends another valid invitation, that is used up, and the response is the same.
+func (r *Service) Join(ctx context.Context, q api.JoinRequest, presented []*x509.Certificate) (joined api.Joined, err error) {
+	key, err := checkRequest(q)
 	if err == nil {
-		err = r.onTime(q.At)
+		err = r.checkClock(q.At)
 	}
 	if err != nil {
 		return joined, err
 	}
-	p, err := r.permitOf(ctx, q, shown)
+	p, err := r.readPermit(ctx, q, presented)
 	if err != nil {
 		return joined, err
 	}
-	// A stranger takes no turn of those that changes have, and is told of no node.
+	// Check in a read transaction first, so that requests without a valid permit never wait for
+	// the write lock, and learn nothing about existing nodes.
 	err = r.db.View(ctx, func(from store.Querier) error {
 		_, _, err := p.check(ctx, from, r.db.Now(), q.NodeID)
 		return err
@@ -141,13 +140,13 @@ func (r *Service) Join(ctx context.Context, q api.JoinRequest, shown []*x509.Cer
 		if err != nil || m != nil && !m.expelledAt.IsZero() {
 			return cmp.Or[error](err, errExpelled(q.NodeID))
 		}
-		row, err := sameNode(ctx, tx, q.NodeID, sealer.KeyID(key), q.CredentialHash)
+		row, err := joinedKey(ctx, tx, q.NodeID, sealer.KeyID(key), q.CredentialHash)
 		if err != nil {
 			return err
 		}
 		made = row == nil
 		switch {
-		case made && used: // with another key or credential
+		case made && used: // by the same node id with another key or credential
 			return errKnown
 		case !made && !used:
 			err = p.use(ctx, tx, q.NodeID, true)
@@ -169,8 +168,8 @@ func (r *Service) Join(ctx context.Context, q api.JoinRequest, shown []*x509.Cer
 	return joined, nil
 }
 
-// presented checks what a node says of itself.
-func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
+// checkRequest checks the node's own part of a request to join, and returns its key.
+func checkRequest(q api.JoinRequest) (ed25519.PublicKey, error) {
 	key, err := signing.ReadKey(q.PublicKey)
 	switch {
 	case !api.IsID(api.PrefixNode, q.NodeID):
@@ -183,18 +182,19 @@ func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
 	return key, signing.SignedBy(key, api.JoinText(q.NodeID, q.PublicKey, q.CredentialHash, q.Invitation, q.CertificateHash), q.Signature)
 }
 
-// token is the permit of an invitation.
+// token is the permit of a node that joins by an invitation.
 type token struct{ id, hash string }
 
-func readToken(text string) (permit, error) {
+func readInvitation(text string) (permit, error) {
 	id, hash, ok := api.ReadBearer(prefixInvitation, text)
 	if !ok {
-		return nil, refusedJoin
+		return nil, errInvitation
 	}
 	return token{id, hash}, nil
 }
 
-// check is permit's. What a node has used stays good for it.
+// check implements permit. An invitation stays valid for the node that has used it, even after it
+// has expired.
 func (i token) check(ctx context.Context, from store.Querier, now time.Time, nodeID string) (purpose string, used bool, err error) {
 	var known string
 	var expires store.Instant
@@ -202,11 +202,11 @@ func (i token) check(ctx context.Context, from store.Querier, now time.Time, nod
 	err = from.QueryRowContext(ctx, `SELECT secret_hash, expires_at, node_id, purpose FROM invitations WHERE invitation_id = $1`, i.id).Scan(&known, &expires, &usedBy, &purpose)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return "", false, refusedJoin
+		return "", false, errInvitation
 	case err != nil:
 		return "", false, err
 	case subtle.ConstantTimeCompare([]byte(known), []byte(i.hash)) != 1, !usedBy.Valid && !now.Before(expires.Time), usedBy.Valid && usedBy.String != nodeID:
-		return "", false, refusedJoin
+		return "", false, errInvitation
 	}
 	return purpose, usedBy.Valid, nil
 }
@@ -214,7 +214,7 @@ func (i token) check(ctx context.Context, from store.Querier, now time.Time, nod
 func (i token) use(ctx context.Context, tx *store.Tx, nodeID string, _ bool) error {
 	used, err := store.Affected(tx.ExecContext(ctx, `UPDATE invitations SET node_id = $1 WHERE invitation_id = $2 AND node_id IS NULL`, nodeID, i.id))
 	if err == nil && !used {
-		err = refusedJoin
+		err = errInvitation
 	}
 	return err
 }
@@ -223,9 +223,9 @@ func (i token) describe() map[string]any {
 	return map[string]any{"how": "invitation", "invitationId": i.id}
 }
 
-// sameNode is the key of a node that has joined with it and with that credential; nil if
-// there is none.
-func sameNode(ctx context.Context, tx *store.Tx, nodeID, keyID, credentialHash string) (*signing.Key, error) {
+// joinedKey returns the node's key if the node has joined with that key and that credential, nil
+// otherwise.
+func joinedKey(ctx context.Context, tx *store.Tx, nodeID, keyID, credentialHash string) (*signing.Key, error) {
 	known, err := store.One(ctx, tx, "the node "+nodeID, store.Text, `SELECT node_id FROM node_credentials WHERE node_id = $1 AND secret_hash = $2`, nodeID, credentialHash)
 	if err != nil || known == nil {
 		return nil, err
@@ -237,11 +237,11 @@ func sameNode(ctx context.Context, tx *store.Tx, nodeID, keyID, credentialHash s
 	return key, nil
 }
 
-// errKnown refuses a node that is not what control knows by its id or its key. Its field
-// tells a node that another permit would not help.
-var errKnown = &api.Error{Code: api.StateConflict, Field: "nodeId", Message: "the node's id or its key is known already, and is another node's, or has another key or credential"}
+// errKnown refuses a node whose id or key control already knows with other details. By its field
+// the node recognises that another permit would not help.
+var errKnown = &api.Error{Code: api.StateConflict, Field: "nodeId", Message: "the node's id or key is already known, and belongs to another node, or to this one with another key or credential"}
 
-// newcomer is a node that asks to join by a permit that nobody has used.
+// newcomer is a node that joins by an unused permit.
 type newcomer struct {
 	nodeID         string
 	key            ed25519.PublicKey
@@ -250,8 +250,8 @@ type newcomer struct {
 	credentialHash string
 }
 
-// admit writes the node, its key and its credential, and uses up the permit. m is what
-// is known of the node.
+// admit writes the node, its key and its credential, and uses up the permit. m is the node's
+// record, nil if there is none.
 func (n newcomer) admit(ctx context.Context, tx *store.Tx, m *member) (*signing.Key, error) {
 	known, err := n.knownKey(ctx, tx, m)
 	if err != nil {
@@ -273,17 +273,18 @@ func (n newcomer) admit(ctx context.Context, tx *store.Tx, m *member) (*signing.
 		return nil, err
 	}
 	by := sealer.Ref{Kind: "node", ID: n.nodeID}
-	told := n.permit.describe()
-	told["nodeId"] = n.nodeID
-	if err := tx.EmitSystem(ctx, "node.joined", by, by, told); err != nil || known != nil {
+	fields := n.permit.describe()
+	fields["nodeId"] = n.nodeID
+	if err := tx.EmitSystem(ctx, "node.joined", by, by, fields); err != nil || known != nil {
 		return known, err
 	}
 	return signing.Admit(ctx, tx, n.nodeID, n.purpose, n.key, by)
 }
 
-// knownKey is the newcomer's key if the directory has it: the database went back, and knows
-// the node's keys from the log (signing.Replay), though not the node itself. It has the newest
-// of them, which is in force and stays as it is. With any other key it could be somebody else.
+// knownKey returns the newcomer's key if the directory already has it, nil if neither the node
+// nor the key is known. The directory has it if an older database was restored and received the
+// node's keys from the log (signing.Replay), but not the node itself. Only the newest of these
+// keys proves that this is the same node; it must be in force, and stays unchanged.
 func (n newcomer) knownKey(ctx context.Context, tx *store.Tx, m *member) (*signing.Key, error) {
 	known, err := signing.Find(ctx, tx, sealer.KeyID(n.key))
 	if err != nil {
@@ -306,7 +307,7 @@ func (n newcomer) knownKey(ctx context.Context, tx *store.Tx, m *member) (*signi
 	return newest, nil
 }
 
-// Authenticate names the node that bears a credential.
+// Authenticate returns the id of the node that a credential belongs to.
 func (r *Service) Authenticate(ctx context.Context, credential string) (nodeID string, err error) {
 	invalid := &api.Error{Code: api.AuthInvalid, Message: "the node's credential is not valid"}
 	nodeID, hash, ok := api.ReadBearer(api.PrefixNode, credential)
@@ -331,10 +332,10 @@ func (r *Service) Authenticate(ctx context.Context, credential string) (nodeID s
 	return nodeID, nil
 }
 
-// Start counts a start of a node that has joined, and tells it what the directory says
-// of its keys.
+// Start counts a start of a node that has joined, and returns the directory's entries of its
+// keys.
 func (r *Service) Start(ctx context.Context, nodeID string, q api.StartRequest) (v api.Started, err error) {
-	if err := r.onTime(q.At); err != nil {
+	if err := r.checkClock(q.At); err != nil {
 		return v, err
 	}
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
@@ -347,19 +348,19 @@ func (r *Service) Start(ctx context.Context, nodeID string, q api.StartRequest) 
 		v.Last = m != nil && m.leaving
 	}
 	if err == nil {
-		v.SigningKeys, err = r.keys.Told(ctx, nodeID, q.SigningKeys, func(*signing.Key) bool { return true })
+		v.SigningKeys, err = r.keys.NodeKeys(ctx, nodeID, q.SigningKeys, func(*signing.Key) bool { return true })
 	}
 	if err != nil {
-		return api.Started{}, fmt.Errorf("cannot start the node %s: %w", nodeID, err)
+		return api.Started{}, fmt.Errorf("cannot record the start of the node %s: %w", nodeID, err)
 	}
 	return v, nil
 }
 
-// onTime refuses a node whose clock is too far ahead: what it dated would hold packs and
-// revocations to moments that have not come.
-func (r *Service) onTime(at time.Time) error {
+// checkClock refuses a node whose clock is too far ahead: packs and revocations could not be
+// dated before its receipts, and would lie in the future.
+func (r *Service) checkClock(at time.Time) error {
 	if now := r.db.Now(); at.Sub(now) > api.ClockSlack {
-		return api.Conflict(fmt.Sprintf("it is %s at the node, but %s here: set the node's clock", sealer.FormatTime(at), sealer.FormatTime(now)))
+		return api.Conflict(fmt.Sprintf("the node's clock shows %s, control's clock %s: set the node's clock", sealer.FormatTime(at), sealer.FormatTime(now)))
 	}
 	return nil
 }

@@ -11,18 +11,18 @@ import (
 	"muniment/control/store"
 )
 
-// poll is the newest word of a node.
+// poll is the newest poll of a node.
 type poll struct {
 	at      time.Duration // by Config.Clock
 	applied int64
 	spooled int64 // records in its spool
-	beat    int64 // of its row, where several processes share the database
+	beat    int64 // of its row, if several processes share the database
 
-	expelled bool // it can bring nothing more that is proven
-	gone     bool // it is expelled, and holds no lease whatever this process has seen
+	expelled bool // records that it still moves into the log can't be proven
+	gone     bool // it is expelled and holds no lease, even if this process saw its row change recently
 }
 
-// leases know how far each node has followed the feed, and which of them may hold a lease.
+// leases track how far each node has followed the feed, and which nodes may hold a lease.
 type leases struct {
 	cfg *Config
 	db  *store.DB
@@ -31,14 +31,14 @@ type leases struct {
 	seen  map[string]poll // by node id
 	moved chan struct{}   // closed by the next poll that reports another revision
 
-	shared *shared // nil: no other process has the database
+	writer *pollWriter // nil if no other process uses the database
 }
 
 func newLeases(ctx context.Context, cfg *Config) (*leases, error) {
 	l := &leases{cfg: cfg, db: cfg.DB, seen: map[string]poll{}, moved: make(chan struct{})}
 	if cfg.DB.Shared() {
-		l.shared = newShared(cfg)
-		_, err := l.look(ctx)
+		l.writer = newPollWriter(cfg)
+		_, err := l.readPolls(ctx)
 		return l, err
 	}
 	if cfg.OwnNodes {
@@ -54,17 +54,17 @@ func newLeases(ctx context.Context, cfg *Config) (*leases, error) {
 	return l, nil
 }
 
-// forget is how many bounds a silent node is still listed for, unless records are in
-// its spool.
-const forget = 100
+// forgetAfter is for how many lease bounds a silent node is still listed. A node with records in
+// its spool is always listed.
+const forgetAfter = 100
 
-// SchemaName is for the document, where names have no package before them.
+// SchemaName is the name in the OpenAPI document, where names have no package.
 func (State) SchemaName() string { return "NodeState" }
 
-// Propagation says how far the nodes have followed the feed to a revision.
+// Propagation is how far the nodes have followed the feed to a revision.
 type Propagation struct {
 	Revision int64 `json:"revision" doc:"The revision to be applied."`
-	// Applied is true when no node can sign by an older state any more.
+	// Applied is true when no node can sign by an older state.
 	Applied bool    `json:"applied" doc:"Every live node has applied it."`
 	Nodes   []State `json:"nodes"`
 }
@@ -76,14 +76,13 @@ type State struct {
 	Live            bool   `json:"live" doc:"It may hold a lease: it polled within the bound."`
 }
 
-// Polled records that a node has asked for what came after the revision applied, and
-// how many records are in its spool. Only once it has returned nil may the node be
-// answered: then whoever waits for the live nodes knows of this one, in every process of
-// control.
+// Polled records a node's poll of the feed: the revision that it has applied, and the number of
+// records in its spool. The caller must not answer the poll before Polled has returned nil: only
+// then does every control process that waits for live nodes wait for this one as well.
 func (l *leases) Polled(ctx context.Context, nodeID string, applied, spooled int64) error {
-	if l.shared != nil {
-		if err := l.shared.tell(ctx, nodeID, poll{applied: applied, spooled: spooled}); err != nil {
-			return fmt.Errorf("cannot take note of the node %s: %w", nodeID, err)
+	if l.writer != nil {
+		if err := l.writer.record(ctx, nodeID, poll{applied: applied, spooled: spooled}); err != nil {
+			return fmt.Errorf("cannot record the poll of the node %s: %w", nodeID, err)
 		}
 		return nil
 	}
@@ -106,28 +105,28 @@ func (l *leases) Polled(ctx context.Context, nodeID string, applied, spooled int
 }
 
 func (l *leases) forgotten(now time.Duration, p poll) bool {
-	return p.spooled == 0 && (now-p.at > forget*l.cfg.Bound || p.expelled && !l.mayHold(now, p))
+	return p.spooled == 0 && (now-p.at > forgetAfter*l.cfg.Bound || p.expelled && !l.mayHoldLease(now, p))
 }
 
-// mayHold says whether a node may hold a lease.
-func (l *leases) mayHold(now time.Duration, p poll) bool {
+// mayHoldLease reports whether a node may hold a lease, by its newest poll.
+func (l *leases) mayHoldLease(now time.Duration, p poll) bool {
 	return !p.gone && now-p.at <= l.lease()
 }
 
-// Spooled counts the records that nodes have promised and that were in their spools
-// alone, by the newest word of each node that has any. A live one is expected to bring
-// them into the log, of the others nobody knows; one that was expelled is none of the live.
+// Spooled counts, by node id, the promised records that were only in the node's spool at its
+// newest poll. A live node is expected to move them into the log; whether a silent one will is
+// unknown. An expelled node counts as silent.
 func (l *leases) Spooled(ctx context.Context) (live, silent map[string]int64, err error) {
 	polls, err := l.polls(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot tell what is in the spools of nodes: %w", err)
+		return nil, nil, fmt.Errorf("cannot read the polls of nodes: %w", err)
 	}
 	live, silent = map[string]int64{}, map[string]int64{}
 	now := l.cfg.Clock()
 	for id, p := range polls {
 		switch {
 		case p.spooled == 0:
-		case !p.expelled && l.mayHold(now, p):
+		case !p.expelled && l.mayHoldLease(now, p):
 			live[id] = p.spooled
 		default:
 			silent[id] = p.spooled
@@ -136,23 +135,23 @@ func (l *leases) Spooled(ctx context.Context) (live, silent map[string]int64, er
 	return live, silent, nil
 }
 
-// Propagation answers how far the nodes are now.
+// Propagation returns how far the nodes have followed the feed now.
 func (l *leases) Propagation(ctx context.Context, revision int64) (Propagation, error) {
 	polls, err := l.polls(ctx)
 	if err != nil {
-		return Propagation{}, fmt.Errorf("cannot tell how far the nodes are: %w", err)
+		return Propagation{}, fmt.Errorf("cannot read how far the nodes have followed the feed: %w", err)
 	}
 	return l.propagation(revision, polls), nil
 }
 
-// Await waits until every live node has applied the revision, at most for
-// Config.WaitFor or until ctx is done, and answers how far they are then. As long as
-// the database does not tell, it says that they have not.
+// Await waits until every live node has applied the revision, at most for Config.WaitFor or
+// until ctx is done, and returns how far they are then. If it can't read the polls, it logs that
+// and returns that the revision is not applied.
 func (l *leases) Await(ctx context.Context, revision int64) (p Propagation) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.WaitFor)
 	defer cancel()
 	for {
-		moved := l.news()
+		moved := l.advanced()
 		polls, err := l.polls(ctx)
 		if err == nil {
 			p = l.propagation(revision, polls)
@@ -164,7 +163,7 @@ func (l *leases) Await(ctx context.Context, revision int64) (p Propagation) {
 		case <-moved:
 		case <-ctx.Done():
 			if err != nil && p.Nodes == nil {
-				l.cfg.Logger.Warn("cannot tell how far the nodes are", "err", err)
+				l.cfg.Logger.Warn("cannot read how far the nodes have followed the feed", "err", err)
 				p = Propagation{Revision: revision, Nodes: []State{}}
 			}
 			return p
@@ -172,10 +171,10 @@ func (l *leases) Await(ctx context.Context, revision int64) (p Propagation) {
 	}
 }
 
-// news returns a channel that is closed by the next poll that reports another
-// revision, or sooner.
-func (l *leases) news() <-chan struct{} {
-	if l.shared != nil {
+// advanced returns a channel that is closed at the latest by the next poll that reports another
+// revision.
+func (l *leases) advanced() <-chan struct{} {
+	if l.writer != nil {
 		return l.db.Noted()
 	}
 	l.mu.Lock()
@@ -183,10 +182,10 @@ func (l *leases) news() <-chan struct{} {
 	return l.moved
 }
 
-// polls are the newest words of the nodes that are not forgotten.
+// polls returns the newest poll of each node that is listed.
 func (l *leases) polls(ctx context.Context) (map[string]poll, error) {
-	if l.shared != nil {
-		return l.look(ctx)
+	if l.writer != nil {
+		return l.readPolls(ctx)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +197,7 @@ func (l *leases) propagation(revision int64, polls map[string]poll) Propagation 
 	p := Propagation{Revision: revision, Applied: true, Nodes: []State{}}
 	for _, id := range slices.Sorted(maps.Keys(polls)) {
 		seen := polls[id]
-		s := State{NodeID: id, AppliedRevision: seen.applied, Live: l.mayHold(now, seen)}
+		s := State{NodeID: id, AppliedRevision: seen.applied, Live: l.mayHoldLease(now, seen)}
 		if s.Live && s.AppliedRevision < revision {
 			p.Applied = false
 		}
@@ -207,17 +206,17 @@ func (l *leases) propagation(revision int64, polls map[string]poll) Propagation 
 	return p
 }
 
-// lease is for how long after the newest word that is known of it a node may sign.
+// lease is how long after its newest recorded poll a node may sign.
 func (l *leases) lease() time.Duration {
-	if l.shared != nil {
-		return l.cfg.Bound + l.shared.renew
+	if l.writer != nil {
+		return l.cfg.Bound + l.writer.renew
 	}
 	return l.cfg.Bound
 }
 
-// spooledOf is what was in a node's spool by its last word.
+// spooledOf returns the number of records in a node's spool at its newest poll.
 func (l *leases) spooledOf(ctx context.Context, q store.Querier, nodeID string) (int64, error) {
-	if l.shared == nil {
+	if l.writer == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.seen[nodeID].spooled, nil
@@ -231,8 +230,8 @@ func (l *leases) spooledOf(ctx context.Context, q store.Querier, nodeID string) 
 	return *n, nil
 }
 
-// forgetSpool is abandon for what is in memory.
-func (l *leases) forgetSpool(nodeID string) {
+// clearSpooled sets a node's count of spooled records to 0 in memory, after abandon.
+func (l *leases) clearSpooled(nodeID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p, known := l.seen[nodeID]; known {
@@ -241,25 +240,24 @@ func (l *leases) forgetSpool(nodeID string) {
 	}
 }
 
-// isLive says whether the node may hold a lease.
+// isLive reports whether the node may hold a lease.
 func (l *leases) isLive(ctx context.Context, nodeID string) (bool, error) {
 	polls, err := l.polls(ctx)
 	if err != nil {
-		return false, fmt.Errorf("cannot tell whether the node is live: %w", err)
+		return false, fmt.Errorf("cannot determine whether the node is live: %w", err)
 	}
 	p, known := polls[nodeID]
-	return known && l.mayHold(l.cfg.Clock(), p), nil
+	return known && l.mayHoldLease(l.cfg.Clock(), p), nil
 }
 
-// expelled takes note that a node was expelled. left says that it holds no lease that it
-// would still sign by.
-func (l *leases) expelled(nodeID string, left bool) {
-	if l.shared != nil {
-		return // the database says so
+// markExpelled records in memory that a node was expelled. stopped is as in writeExpulsion.
+func (l *leases) markExpelled(nodeID string, stopped bool) {
+	if l.writer != nil {
+		return // readPolls reads it from the database
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p, known := l.seen[nodeID]; left || !known {
+	if p, known := l.seen[nodeID]; stopped || !known {
 		delete(l.seen, nodeID)
 	} else {
 		p.expelled = true

@@ -1,20 +1,21 @@
-// Package node is the membership of nodes that sign receipts: who has joined, how far each
-// node has followed the feed, and who was put out. Their keys, and all others, are
-// control/signing's; this package asks nodes for what they alone know of theirs (keys.go).
+// Package node keeps the membership of nodes that sign receipts: which nodes have joined, how
+// far each has followed the feed, and which were expelled. control/signing owns their keys;
+// this package requests from a node what only the node knows about its keys (keys.go).
 //
-// A node is live while its last poll of the feed is younger than the
-// lease's bound: only then can it hold a lease and sign. A poll also reports what
-// the node has applied. On a database of this process alone both are kept in memory:
-// after a start of control every node in another process counts as live, with nothing
-// applied, until it polls or the bound has passed, since it may still hold a lease that the
-// last process gave it. Processes that share a database tell each other by it
-// (polls.go). Time is taken from a clock that never steps: by the wall clock, setting
-// it forward would make a node look dead that may sign. None of it decides how long a
-// node signs: that is the node's own reckoning, and what is told here comes on top.
+// A node is live while its last poll of the feed is younger than the lease bound: only then
+// can it hold a lease and sign. A poll also reports what the node has applied. If no other
+// process uses the database, both are kept in memory. After control starts, each node in
+// another process then counts as live, with nothing applied, until it polls or the bound has
+// passed, because it may still hold a lease from the previous process. Processes that share a
+// database exchange polls through it (polls.go).
 //
-// There is one way to be a node (gateway/identity), in a process of its own or in one of
-// control's: it joins by an invitation (join.go) or a certificate (certificate.go), asks by its
-// credential, and may be put out for good (expel.go).
+// Time comes from a clock that never steps: with the wall clock, setting it forward would make
+// a node that may still sign look dead. The node alone decides, by its own clock, how long it
+// signs; this package only reports which nodes may be signing.
+//
+// There is one way to be a node (gateway/identity), in a process of its own or inside a control
+// process: it joins by an invitation (join.go) or a certificate (certificate.go),
+// authenticates with its credential, and may be permanently expelled (expel.go).
 package node
 
 import (
@@ -32,24 +33,24 @@ import (
 // Config of the service. DB and Keys are required.
 type Config struct {
 	DB *store.DB
-	// Keys has the keys of nodes, too.
+	// Keys holds the keys of nodes as well as control's own.
 	Keys *signing.Service
-	// Bound is the longest that a node signs after it last asked for the feed.
-	// Default 30 s.
+	// Bound is the lease bound: a node stops signing this long after its last poll of the
+	// feed. Default 30 s.
 	Bound time.Duration
-	// WaitFor is how long a suspension waits for the nodes. Default 2 s.
+	// WaitFor is how long Await waits for nodes to apply a revision. Default 2 s.
 	WaitFor time.Duration
-	// DrainFor is how long a rotation, a revocation or an expulsion waits for a node's word.
+	// DrainFor is how long a rotation, a revocation or an expulsion waits for a node to report.
 	// Default 15 s.
 	DrainFor time.Duration
-	// NodeCA returns the authorities by whose certificates nodes join. Default none: they join by
-	// invitations alone.
+	// NodeCA returns the authorities whose certificates let nodes join. Default none: nodes join
+	// by invitation only.
 	NodeCA func() *x509.CertPool
-	// Clock reads a clock that never steps. It may stand still while the machine is
-	// suspended: nodes count as live for longer then. Default Go's monotonic clock.
+	// Clock reads a clock that never steps. If it stands still while the machine is
+	// suspended, nodes count as live for longer. Default Go's monotonic clock.
 	Clock func() time.Duration
-	// OwnNodes says that all nodes run in this process, as those of an embedded service: none
-	// holds a lease that the last process gave it.
+	// OwnNodes is true if all nodes run in this process, as in an embedded service: no node
+	// holds a lease from a previous process.
 	OwnNodes bool
 	// Logger; default slog.Default.
 	Logger *slog.Logger
@@ -63,7 +64,7 @@ type Service struct {
 	keys *signing.Service
 }
 
-// New opens the service, and learns who may hold a lease.
+// New opens the service, and reads which nodes may hold a lease.
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Keys == nil {
 		return nil, errors.New("cannot open the nodes: DB or Keys is missing")

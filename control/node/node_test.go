@@ -14,30 +14,30 @@ import (
 	"muniment/control/store/storetest"
 )
 
-// place is a data folder with a clock.
-type place struct {
-	dir string
-	now time.Time
-	ran time.Duration // of the clock that never steps
+// fixture is a data folder with clocks.
+type fixture struct {
+	dir     string
+	now     time.Time     // the wall clock
+	elapsed time.Duration // the clock that never steps
 
 	ownNodes bool
 }
 
-func newPlace(t *testing.T) *place {
-	return &place{dir: t.TempDir(), now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}
+func newFixture(t *testing.T) *fixture {
+	return &fixture{dir: t.TempDir(), now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}
 }
 
-// mustStart opens the service as one start of control does; stop ends it.
-func (p *place) mustStart(t *testing.T) (r *Service, stop func()) {
+// mustStart opens the service as a start of control does; stop ends it.
+func (f *fixture) mustStart(t *testing.T) (r *Service, stop func()) {
 	t.Helper()
-	path, url := storetest.Place(t, p.dir)
-	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: func() time.Time { return p.now }})
+	path, url := storetest.Place(t, f.dir)
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: func() time.Time { return f.now }})
 	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	logger := slog.New(slog.DiscardHandler)
-	keys, err := signing.New(t.Context(), signing.Config{DB: db, Dir: filepath.Join(p.dir, "keys"), Logger: logger})
+	keys, err := signing.New(t.Context(), signing.Config{DB: db, Dir: filepath.Join(f.dir, "keys"), Logger: logger})
 	require.NoError(t, err)
-	r, err = New(t.Context(), Config{DB: db, Keys: keys, Bound: 30 * time.Second, OwnNodes: p.ownNodes, Clock: func() time.Duration { return p.ran }, Logger: logger})
+	r, err = New(t.Context(), Config{DB: db, Keys: keys, Bound: 30 * time.Second, OwnNodes: f.ownNodes, Clock: func() time.Duration { return f.elapsed }, Logger: logger})
 	require.NoError(t, err)
 	return r, func() { require.NoError(t, db.Close()) }
 }
@@ -51,14 +51,14 @@ func (r *Service) mustStartNode(t *testing.T, nodeID string) {
 	}))
 }
 
-// TestLiveNodes walks a clock through what is known of nodes.
+// TestLiveNodes: which nodes count as live, as time passes and control restarts.
 func TestLiveNodes(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // where processes share it: shared_test.go
-	p := newPlace(t)
-	r, stop := p.mustStart(t)
-	require.True(t, r.mustPropagation(t, 9).Applied, "without nodes there is nobody to wait for")
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // polls_test.go covers a shared database
+	f := newFixture(t)
+	r, stop := f.mustStart(t)
+	require.True(t, r.mustPropagation(t, 9).Applied, "there are no nodes to wait for")
 	r.mustStartNode(t, "nod_a")
-	require.True(t, r.mustPropagation(t, 9).Applied, "a node that has not asked holds no lease")
+	require.True(t, r.mustPropagation(t, 9).Applied, "a node that has not polled holds no lease")
 
 	r.mustPoll(t, "nod_a", 8)
 	require.Equal(t, Propagation{Revision: 9, Nodes: []State{{NodeID: "nod_a", AppliedRevision: 8, Live: true}}}, r.mustPropagation(t, 9))
@@ -66,70 +66,70 @@ func TestLiveNodes(t *testing.T) {
 	r.mustPoll(t, "nod_b", 10)
 	require.True(t, r.mustPropagation(t, 9).Applied)
 	require.False(t, r.mustPropagation(t, 10).Applied)
-	p.ran += 30 * time.Second
-	require.False(t, r.mustPropagation(t, 10).Applied, "a lease lasts to the end of the bound")
-	p.ran++
+	f.elapsed += 30 * time.Second
+	require.False(t, r.mustPropagation(t, 10).Applied, "a lease lasts until the bound has passed")
+	f.elapsed++
 	require.Equal(t, Propagation{Revision: 10, Applied: true, Nodes: []State{
 		{NodeID: "nod_a", AppliedRevision: 9}, {NodeID: "nod_b", AppliedRevision: 10},
 	}}, r.mustPropagation(t, 10), "no lease is left")
 	stop()
 
-	// Another process: what the last one granted may still be held.
-	r, stop = p.mustStart(t)
+	// After a restart nodes may still hold leases from the previous process.
+	r, stop = f.mustStart(t)
 	require.Equal(t, []State{{NodeID: "nod_a", Live: true}}, r.mustPropagation(t, 1).Nodes)
 	require.False(t, r.mustPropagation(t, 1).Applied)
 	stop()
-	p.ownNodes = true
-	r, stop = p.mustStart(t)
-	require.True(t, r.mustPropagation(t, 1).Applied, "unless all nodes are in this process, so their leases ended with the last")
+	f.ownNodes = true
+	r, stop = f.mustStart(t)
+	require.True(t, r.mustPropagation(t, 1).Applied, "leases of nodes in the previous process ended with it")
 	stop()
-	p.ownNodes = false
-	r, _ = p.mustStart(t)
-	p.ran += 31 * time.Second
-	require.True(t, r.mustPropagation(t, 1).Applied, "nor longer than the bound")
+	f.ownNodes = false
+	r, _ = f.mustStart(t)
+	f.elapsed += 31 * time.Second
+	require.True(t, r.mustPropagation(t, 1).Applied, "after the bound no such lease is left")
 	for range 2 {
-		p.ran += forget * 30 * time.Second
-		r.mustPoll(t, "nod_c", int64(p.ran))
+		f.elapsed += forgetAfter * 30 * time.Second
+		r.mustPoll(t, "nod_c", int64(f.elapsed))
 	}
-	require.Len(t, r.mustPropagation(t, 1).Nodes, 1, "who is silent for long is forgotten")
+	require.Len(t, r.mustPropagation(t, 1).Nodes, 1, "a node that is silent for long is no longer listed")
 }
 
-// TestLiveNodesWhenTheClockIsSet steps the wall clock, by which no lease runs, either
-// way: who is live stays so to the end of the bound, and no longer.
+// TestLiveNodesWhenTheClockIsSet steps the wall clock forward and back: a node stays live exactly
+// until the bound has passed.
 func TestLiveNodesWhenTheClockIsSet(t *testing.T) {
 	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
-		p := newPlace(t)
-		r, stop := p.mustStart(t)
+		f := newFixture(t)
+		r, stop := f.mustStart(t)
 		r.mustStartNode(t, "nod_a")
 		endsWithTheBound := func() {
-			p.ran += 30 * time.Second
+			f.elapsed += 30 * time.Second
 			require.False(t, r.mustPropagation(t, 2).Applied, "it may still hold a lease")
-			p.ran++
+			f.elapsed++
 			require.True(t, r.mustPropagation(t, 2).Applied)
 		}
 
 		r.mustPoll(t, "nod_a", 1)
-		p.now = p.now.Add(step)
+		f.now = f.now.Add(step)
 		endsWithTheBound()
 		stop()
 
-		r, _ = p.mustStart(t)
-		p.now = p.now.Add(step)
+		r, _ = f.mustStart(t)
+		f.now = f.now.Add(step)
 		endsWithTheBound()
 	}
 }
 
 func TestAwait(t *testing.T) {
-	p := newPlace(t)
-	r, _ := p.mustStart(t)
+	f := newFixture(t)
+	r, _ := f.mustStart(t)
 	r.cfg.WaitFor = time.Minute
 	r.mustPoll(t, "nod_a", 1)
-	gone, cancel := context.WithCancel(t.Context())
+	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.False(t, r.Await(gone, 2).Applied)
-	answer := make(chan Propagation)
-	go func() { answer <- r.Await(t.Context(), 2) }()
+	require.False(t, r.Await(cancelled, 2).Applied)
+	result := make(chan Propagation)
+	go func() { result <- r.Await(t.Context(), 2) }()
 	r.mustPoll(t, "nod_a", 2)
-	require.True(t, (<-answer).Applied)
+	require.True(t, (<-result).Applied)
 }

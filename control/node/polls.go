@@ -13,37 +13,37 @@ import (
 	"muniment/control/store"
 )
 
-// # Several processes of control
+// # Several control processes
 //
-// A node asks one process, and another one revokes. So where processes share a
-// database, each poll is a row of it before it is answered: a lease can only come
-// from an answer, so whoever reads the rows after a revocation was committed finds
-// every node that may hold an older one.
+// A node may poll one process while another one revokes. So processes that share a database
+// write each poll to it before they answer the poll. A node gets a lease only from an answer,
+// so a process that reads the rows after a revocation was committed finds each node that may
+// hold an older lease.
 //
-// A row is written when the node has applied something new, while anything is in its
-// spool, when another process has written something else, and else every tenth of the
-// bound: a row that stands still says that its node has not asked for longer than that.
-// When it was written is of no interest, as clocks of machines step and differ: a process
-// notes by its own clock, which never steps, when it first saw the row's beat. That is
-// after the node has asked, so the node counts as live for too long rather than too
-// short. Polls that come while a statement is on its way share the next one.
+// A poll is written if the node has applied something new, if there are records in its spool, if
+// another process has written a different poll of it, and otherwise every tenth of the lease
+// bound: if a row does not change for longer, its node has not polled. Rows have no time, because
+// the clocks of machines step and differ. Instead, each process records by its own clock, which
+// never steps, when it first saw the row's beat. That is after the poll, so a node may count as
+// live for too long, but never for too short. Polls that arrive while a statement runs share the
+// next one.
 
-// renewals is how often within the bound a node that applies nothing is written.
+// renewals is how often within the lease bound the row of an unchanged node is written.
 const renewals = 10
 
-// lookEvery is how often a process looks at the rows though nobody waits for them.
-const lookEvery = 500 * time.Millisecond
+// followEvery is how often Follow reads the rows.
+const followEvery = 500 * time.Millisecond
 
-// shared brings polls into the database.
-type shared struct {
-	db    *store.DB
-	clock func() time.Duration
-	renew time.Duration
-	turn  chan struct{} // one token: whoever has it writes
+// pollWriter writes polls to the database. Safe for concurrent use.
+type pollWriter struct {
+	db      *store.DB
+	clock   func() time.Duration
+	renew   time.Duration
+	writing chan struct{} // semaphore: one batch is written at a time
 
-	mu   sync.Mutex
-	told map[string]poll // what this process has written last; at is from before that
-	next *batch          // of polls that nobody writes yet; nil: none
+	mu      sync.Mutex
+	written map[string]poll // the last written by this process; at is from before the write
+	next    *batch          // polls that wait for the running statement; nil if there are none
 }
 
 // batch is the polls of one statement.
@@ -53,30 +53,31 @@ type batch struct {
 	err   error
 }
 
-func newShared(cfg *Config) *shared {
-	return &shared{db: cfg.DB, clock: cfg.Clock, renew: cfg.Bound / renewals, turn: make(chan struct{}, 1), told: map[string]poll{}}
+func newPollWriter(cfg *Config) *pollWriter {
+	return &pollWriter{db: cfg.DB, clock: cfg.Clock, renew: cfg.Bound / renewals, writing: make(chan struct{}, 1), written: map[string]poll{}}
 }
 
-// writeFor bounds a statement: who waits for it may not.
-const writeFor = 5 * time.Second
+// writeTimeout bounds a statement, because the contexts of the callers that wait for it may not.
+const writeTimeout = 5 * time.Second
 
-// tell returns once the database knows that the node has asked.
-func (s *shared) tell(ctx context.Context, nodeID string, p poll) error {
-	s.mu.Lock()
-	// A word about a spool goes back and forth: another process may have heard another since.
-	if t, known := s.told[nodeID]; known && t.applied == p.applied && t.spooled == 0 && p.spooled == 0 && s.clock()-t.at < s.renew {
-		s.mu.Unlock()
+// record returns nil once the node's poll is committed, or need not be written.
+func (w *pollWriter) record(ctx context.Context, nodeID string, p poll) error {
+	w.mu.Lock()
+	// The number of spooled records goes up and down, so another process may have written a different
+	// one since: always write it.
+	if t, known := w.written[nodeID]; known && t.applied == p.applied && t.spooled == 0 && p.spooled == 0 && w.clock()-t.at < w.renew {
+		w.mu.Unlock()
 		return nil
 	}
-	b, first := s.next, s.next == nil
+	b, first := w.next, w.next == nil
 	if first {
 		b = &batch{polls: map[string]poll{}, done: make(chan struct{})}
-		s.next = b
+		w.next = b
 	}
 	b.polls[nodeID] = p
-	s.mu.Unlock()
+	w.mu.Unlock()
 	if first {
-		go s.write(context.WithoutCancel(ctx), b) // whoever cannot wait goes, and the others have their answer
+		go w.write(context.WithoutCancel(ctx), b) // other callers wait for the batch even if this one is cancelled
 	}
 	select {
 	case <-b.done:
@@ -86,42 +87,44 @@ func (s *shared) tell(ctx context.Context, nodeID string, p poll) error {
 	}
 }
 
-// write waits for its turn, in which more polls join, and writes the batch.
-func (s *shared) write(ctx context.Context, b *batch) {
-	s.turn <- struct{}{}
-	defer func() { <-s.turn }()
+// write waits for the running statement, while polls are still added to the batch, and writes the
+// batch.
+func (w *pollWriter) write(ctx context.Context, b *batch) {
+	w.writing <- struct{}{}
+	defer func() { <-w.writing }()
 	defer close(b.done)
-	s.mu.Lock()
-	s.next = nil
-	at := s.clock()
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, writeFor)
+	w.mu.Lock()
+	w.next = nil
+	at := w.clock()
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	// In one order, so that processes don't lock each other out.
+	// All processes write in the same order, so that they don't deadlock.
 	var values []string
 	var args []any
 	for _, id := range slices.Sorted(maps.Keys(b.polls)) {
 		values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d)", len(args)+1, len(args)+2, len(args)+3, len(args)+4))
-		args = append(args, id, b.polls[id].applied, b.polls[id].spooled, rand.Int64N(1<<62)) // another than that of a row that was removed
+		args = append(args, id, b.polls[id].applied, b.polls[id].spooled, rand.Int64N(1<<62)) // the first beat must differ from that of a removed row
 	}
-	if b.err = s.db.Note(ctx, `INSERT INTO node_polls (node_id, applied, spooled, beat) VALUES `+strings.Join(values, ", ")+`
+	if b.err = w.db.Note(ctx, `INSERT INTO node_polls (node_id, applied, spooled, beat) VALUES `+strings.Join(values, ", ")+`
 		ON CONFLICT (node_id) DO UPDATE SET applied = excluded.applied, spooled = excluded.spooled, beat = node_polls.beat + 1, gone = 0`, args...); b.err != nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for id, p := range b.polls {
 		p.at = at
-		s.told[id] = p
+		w.written[id] = p
 	}
 }
 
-// read forgets what was written last of a node that has said something else elsewhere.
-func (s *shared) read(nodeID string, p poll) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t, known := s.told[nodeID]; known && (t.applied != p.applied || t.spooled != p.spooled) {
-		delete(s.told, nodeID)
+// observe takes a row that was read. If another process has written a different poll of the node,
+// the node's next poll here is written.
+func (w *pollWriter) observe(nodeID string, p poll) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t, known := w.written[nodeID]; known && (t.applied != p.applied || t.spooled != p.spooled) {
+		delete(w.written, nodeID)
 	}
 }
 
@@ -131,8 +134,8 @@ type row struct {
 	gone, expelled         bool
 }
 
-// look reads the rows, and notes whose beat is new.
-func (l *leases) look(ctx context.Context) (map[string]poll, error) {
+// readPolls reads the rows, and records when each beat was first seen.
+func (l *leases) readPolls(ctx context.Context) (map[string]poll, error) {
 	scan := func(from store.Row) (p row, err error) {
 		err = from.Scan(&p.nodeID, &p.applied, &p.spooled, &p.beat, &p.gone, &p.expelled)
 		return p, err
@@ -152,7 +155,7 @@ func (l *leases) look(ctx context.Context) (map[string]poll, error) {
 			p.at = old.at
 		}
 		l.seen[row.nodeID] = p
-		l.shared.read(row.nodeID, p)
+		l.writer.observe(row.nodeID, p)
 		if !l.forgotten(now, p) {
 			polls[row.nodeID] = p
 		}
@@ -160,9 +163,10 @@ func (l *leases) look(ctx context.Context) (map[string]poll, error) {
 	return polls, nil
 }
 
-// removeGone removes the rows of nodes that have been silent for so long that they are
-// not listed any more. An expelled one whose lease is over stays if its spool is to be
-// named, and whoever starts later is told that it is gone. Who asks at the same time stays.
+// removeGone deletes the rows of nodes that are no longer listed: they have been silent for long,
+// or are expelled. It keeps the row of an expelled node whose spool holds records, and marks it as gone
+// once its lease is over, so that a process that starts later does not count the node as live. It
+// keeps the row of a node that polls concurrently.
 func (l *leases) removeGone(ctx context.Context) error {
 	gone, mark := map[string]poll{}, map[string]poll{}
 	l.mu.Lock()
@@ -171,7 +175,7 @@ func (l *leases) removeGone(ctx context.Context) error {
 		switch {
 		case l.forgotten(now, p):
 			gone[id] = p
-		case p.expelled && !p.gone && !l.mayHold(now, p):
+		case p.expelled && !p.gone && !l.mayHoldLease(now, p):
 			mark[id] = p
 		}
 	}
@@ -194,24 +198,24 @@ func (l *leases) removeGone(ctx context.Context) error {
 	return nil
 }
 
-// Follow keeps an eye on the nodes until ctx is done; then it returns nil. Where
-// processes share a database a node that has gone counts as live until this process
-// has looked at it for the length of a lease; the row of one that is silent for long is
-// removed.
+// Follow reads the polls of nodes until ctx is done; then it returns nil. If processes share the
+// database, a node that stops polling counts as live until this process has seen its row
+// unchanged for the length of a lease, so each process must keep reading. Follow also removes
+// rows that are no longer needed.
 func (l *leases) Follow(ctx context.Context) error {
-	if l.shared == nil {
+	if l.writer == nil {
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for failing := false; ; {
-		_, err := l.look(ctx)
+		_, err := l.readPolls(ctx)
 		if err == nil {
 			err = l.removeGone(ctx)
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			l.cfg.Logger.Warn("cannot see which nodes are live", "err", err)
+			l.cfg.Logger.Warn("cannot read which nodes are live", "err", err)
 		}
 		failing = err != nil
 		select {

@@ -12,19 +12,19 @@ import (
 	"muniment/control/store"
 )
 
-// two opens the service in two processes. On SQLite, which has but one, they share its
-// handle.
-func (p *place) two(t *testing.T) (a, b *Service) {
+// two opens the service in two processes. SQLite allows only one process, so there both share a
+// database handle.
+func (f *fixture) two(t *testing.T) (a, b *Service) {
 	t.Helper()
-	a, _ = p.mustStart(t)
+	a, _ = f.mustStart(t)
 	if a.db.Shared() {
-		b, _ = p.mustStart(t)
+		b, _ = f.mustStart(t)
 		return a, b
 	}
 	b, err := New(t.Context(), a.cfg)
 	require.NoError(t, err)
 	for _, r := range []*Service{a, b} {
-		r.shared = newShared(&r.cfg)
+		r.writer = newPollWriter(&r.cfg)
 		clear(r.seen)
 	}
 	return a, b
@@ -42,11 +42,11 @@ func (r *Service) mustPropagation(t *testing.T, revision int64) Propagation {
 	return p
 }
 
-// TestEveryProcessSeesEveryNode has nodes ask one process, the other and both.
+// TestEveryProcessSeesEveryNode: nodes poll one process, the other, and both.
 func TestEveryProcessSeesEveryNode(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
-	require.True(t, a.mustPropagation(t, 2).Applied, "a node that has not asked holds no lease")
+	f := newFixture(t)
+	a, b := f.two(t)
+	require.True(t, a.mustPropagation(t, 2).Applied, "a node that has not polled holds no lease")
 	a.mustPoll(t, "nod_a", 1)
 	b.mustPoll(t, "nod_b", 2)
 	want := Propagation{Revision: 2, Nodes: []State{{NodeID: "nod_a", AppliedRevision: 1, Live: true}, {NodeID: "nod_b", AppliedRevision: 2, Live: true}}}
@@ -54,36 +54,35 @@ func TestEveryProcessSeesEveryNode(t *testing.T) {
 	require.Equal(t, want, b.mustPropagation(t, 2))
 	b.mustPoll(t, "nod_a", 2)
 	require.True(t, a.mustPropagation(t, 2).Applied)
-	third, _ := p.mustStart(t)
-	third.shared = newShared(&third.cfg)
-	require.Len(t, third.mustPropagation(t, 2).Nodes, 2, "a process that starts knows them too")
+	third, _ := f.mustStart(t)
+	third.writer = newPollWriter(&third.cfg)
+	require.Len(t, third.mustPropagation(t, 2).Nodes, 2, "a process that starts reads them")
 }
 
-// TestAwaitOfAnotherProcess: the one that revokes is woken by the one that was asked.
+// TestAwaitOfAnotherProcess: a process that waits is woken by polls of the other.
 func TestAwaitOfAnotherProcess(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
+	f := newFixture(t)
+	a, b := f.two(t)
 	a.cfg.WaitFor = time.Minute
 	b.mustPoll(t, "nod_b", 1)
-	answer := make(chan Propagation)
-	go func() { answer <- a.Await(t.Context(), 2) }()
+	result := make(chan Propagation)
+	go func() { result <- a.Await(t.Context(), 2) }()
 	b.mustPoll(t, "nod_a", 2)
 	b.mustPoll(t, "nod_b", 2)
 	require.Equal(t, Propagation{Revision: 2, Applied: true, Nodes: []State{
 		{NodeID: "nod_a", AppliedRevision: 2, Live: true}, {NodeID: "nod_b", AppliedRevision: 2, Live: true},
-	}}, <-answer, "who waits in vain is told of what was before")
+	}}, <-result)
 
-	gone, cancel := context.WithCancel(t.Context())
+	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.False(t, a.Await(gone, 3).Applied)
+	require.False(t, a.Await(cancelled, 3).Applied)
 }
 
-// TestSilentNode walks the clock: a node that asks is written now and then, and counts
-// as live to the end of the longest lease that it may hold, at the process that was
-// not asked.
+// TestSilentNode: not every poll of an unchanged node is written, and the process that it does not
+// poll counts it as live until the longest lease that it may hold has ended.
 func TestSilentNode(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
+	f := newFixture(t)
+	a, b := f.two(t)
 	live := func() bool { return a.mustPropagation(t, 1).Nodes[0].Live }
 	beat := func() (n int64) {
 		row := b.db.Read().QueryRowContext(t.Context(), `SELECT beat FROM node_polls WHERE node_id = 'nod_b'`)
@@ -93,50 +92,50 @@ func TestSilentNode(t *testing.T) {
 	b.mustPoll(t, "nod_b", 0)
 	require.True(t, live())
 	first := beat()
-	p.ran += 3*time.Second - 1
-	b.mustPoll(t, "nod_b", 0) // a lease from here on
-	require.Equal(t, first, beat(), "not worth a write")
-	p.ran += 30 * time.Second
-	require.True(t, live(), "the lease that was not written lasts until now")
-	p.ran += 2
+	f.elapsed += 3*time.Second - 1
+	b.mustPoll(t, "nod_b", 0) // its lease begins here
+	require.Equal(t, first, beat(), "the poll is not written")
+	f.elapsed += 30 * time.Second
+	require.True(t, live(), "the lease of the unwritten poll lasts until now")
+	f.elapsed += 2
 	require.False(t, live())
 	require.True(t, a.mustPropagation(t, 1).Applied)
 
 	b.mustPoll(t, "nod_b", 0)
 	require.Equal(t, first+1, beat())
-	require.True(t, live(), "back again")
+	require.True(t, live(), "it polls again")
 	b.mustPoll(t, "nod_b", 1)
-	require.Equal(t, first+2, beat(), "news is written at once")
+	require.Equal(t, first+2, beat(), "a new revision is written at once")
 	require.True(t, live())
-	p.ran += forget * 30 * time.Second
+	f.elapsed += forgetAfter * 30 * time.Second
 	require.Len(t, a.mustPropagation(t, 1).Nodes, 1)
-	p.ran++
-	require.Empty(t, a.mustPropagation(t, 1).Nodes, "who is silent for long is forgotten")
+	f.elapsed++
+	require.Empty(t, a.mustPropagation(t, 1).Nodes, "a node that is silent for long is no longer listed")
 }
 
-// TestPollsShareStatements: what comes while one is on its way goes with the next, and
-// nobody is told before his is written.
+// TestPollsShareStatements: polls that arrive while a statement runs are written by the next, and
+// none is answered before it is written.
 func TestPollsShareStatements(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
-	b.shared.turn <- struct{}{} // a statement is on its way
+	f := newFixture(t)
+	a, b := f.two(t)
+	b.writer.writing <- struct{}{} // a statement runs
 	const nodes = 50
-	var asked sync.WaitGroup
+	var polls sync.WaitGroup
 	answered := make(chan error, nodes)
 	for i := range nodes {
-		asked.Go(func() { answered <- b.Polled(t.Context(), fmt.Sprintf("nod_%02d", i), 7, 0) })
+		polls.Go(func() { answered <- b.Polled(t.Context(), fmt.Sprintf("nod_%02d", i), 7, 0) })
 	}
 	joined := func() bool {
-		b.shared.mu.Lock()
-		defer b.shared.mu.Unlock()
-		return b.shared.next != nil && len(b.shared.next.polls) == nodes
+		b.writer.mu.Lock()
+		defer b.writer.mu.Unlock()
+		return b.writer.next != nil && len(b.writer.next.polls) == nodes
 	}
 	require.Eventually(t, joined, time.Minute, time.Millisecond)
 	require.Empty(t, answered)
 	require.Empty(t, a.mustPropagation(t, 7).Nodes)
 	noted := b.db.Noted()
-	<-b.shared.turn
-	asked.Wait()
+	<-b.writer.writing
+	polls.Wait()
 	for range nodes {
 		require.NoError(t, <-answered)
 	}
@@ -146,11 +145,11 @@ func TestPollsShareStatements(t *testing.T) {
 	require.True(t, got.Applied)
 }
 
-// TestAwaitWithoutTheDatabase: a revocation that was committed is told of, but not as
-// applied, whatever was known before.
+// TestAwaitWithoutTheDatabase: Await returns that a revision is not applied, even if it has
+// returned before that it was.
 func TestAwaitWithoutTheDatabase(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
+	f := newFixture(t)
+	a, b := f.two(t)
 	a.cfg.WaitFor = time.Minute
 	b.mustPoll(t, "nod_b", 2)
 	require.True(t, a.Await(t.Context(), 2).Applied)
@@ -160,14 +159,14 @@ func TestAwaitWithoutTheDatabase(t *testing.T) {
 	_, err := a.Propagation(t.Context(), 2)
 	require.Error(t, err)
 	if b.db == a.db {
-		require.Error(t, b.Polled(t.Context(), "nod_b", 3, 0), "no node may be answered whose poll is not known")
+		require.Error(t, b.Polled(t.Context(), "nod_b", 3, 0), "a poll that was not written must not be answered")
 	}
 }
 
-// TestFollowSeesWhoHasGone: a process that nobody has asked knows who is live.
-func TestFollowSeesWhoHasGone(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
+// TestFollowSeesSilentNodes: a process that serves no requests knows when a node stops being live.
+func TestFollowSeesSilentNodes(t *testing.T) {
+	f := newFixture(t)
+	a, b := f.two(t)
 	b.mustPoll(t, "nod_b", 1)
 	ctx, stop := context.WithCancel(t.Context())
 	followed := make(chan error)
@@ -180,41 +179,42 @@ func TestFollowSeesWhoHasGone(t *testing.T) {
 	require.Eventually(t, seen, time.Minute, time.Millisecond)
 	stop()
 	require.NoError(t, <-followed)
-	p.ran += 33*time.Second + 1
+	f.elapsed += 33*time.Second + 1
 	require.True(t, a.mustPropagation(t, 2).Applied)
 }
 
-// TestWhoCannotWaitGoes: a node whose poll begins a statement does not have to wait for
-// the statement before.
-func TestWhoCannotWaitGoes(t *testing.T) {
-	p := newPlace(t)
-	_, b := p.two(t)
-	b.shared.turn <- struct{}{} // a statement is on its way
-	gone, cancel := context.WithCancel(t.Context())
+// TestCancelledPoll: a poll that begins a batch returns when its context is cancelled, without
+// waiting for the running statement.
+func TestCancelledPoll(t *testing.T) {
+	f := newFixture(t)
+	_, b := f.two(t)
+	b.writer.writing <- struct{}{} // a statement runs
+	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	told := make(chan error)
-	go func() { told <- b.Polled(gone, "nod_b", 7, 0) }()
+	returned := make(chan error)
+	go func() { returned <- b.Polled(cancelled, "nod_b", 7, 0) }()
 	select {
-	case err := <-told:
+	case err := <-returned:
 		require.ErrorIs(t, err, context.Canceled)
 	case <-time.After(time.Minute):
-		t.Error("it waits")
+		t.Error("it waits for the statement")
 	}
-	<-b.shared.turn
+	<-b.writer.writing
 	b.mustPoll(t, "nod_b", 7)
 }
 
-// TestWhoIsGoneForLongIsRemoved from the table, and is live when it comes back.
-func TestWhoIsGoneForLongIsRemoved(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
+// TestSilentNodeIsRemoved: the row of a node that is silent for long is deleted, and the node is
+// live again when it polls again.
+func TestSilentNodeIsRemoved(t *testing.T) {
+	f := newFixture(t)
+	a, b := f.two(t)
 	b.mustPoll(t, "nod_a", 1)
 	b.mustPoll(t, "nod_b", 1)
 	require.Len(t, a.mustPropagation(t, 1).Nodes, 2)
-	p.ran += forget * 30 * time.Second
+	f.elapsed += forgetAfter * 30 * time.Second
 	b.mustPoll(t, "nod_b", 1)
 	a.mustPropagation(t, 1)
-	p.ran++
+	f.elapsed++
 	ctx, stop := context.WithCancel(t.Context())
 	followed := make(chan error)
 	go func() { followed <- a.Follow(ctx) }()
@@ -233,11 +233,11 @@ func TestWhoIsGoneForLongIsRemoved(t *testing.T) {
 	}
 }
 
-// TestSpooled: every process knows what nodes have in their spools, and does not forget it
-// while they are silent.
+// TestSpooled: every process knows how many records are in the nodes' spools, also while the
+// nodes are silent.
 func TestSpooled(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
+	f := newFixture(t)
+	a, b := f.two(t)
 	require.NoError(t, b.removeGone(t.Context()))
 	spooled := func(nodeID string, n int64) {
 		t.Helper()
@@ -262,7 +262,7 @@ func TestSpooled(t *testing.T) {
 	is(map[string]int64{"nod_a": 3, "nod_b": 4}, none)
 	spooled("nod_b", 0)
 	is(map[string]int64{"nod_a": 3}, none)
-	p.ran += 2 * forget * 30 * time.Second
+	f.elapsed += 2 * forgetAfter * 30 * time.Second
 	is(none, map[string]int64{"nod_a": 3})
 	for _, r := range []*Service{a, b} {
 		require.NoError(t, r.removeGone(t.Context()))
@@ -273,11 +273,11 @@ func TestSpooled(t *testing.T) {
 	is(none, none)
 }
 
-// TestExpelledNodeWithASpool: no seal waits for what a node has that was forced out, each
-// names it, and a process that starts later does not take the node for a live one.
+// TestExpelledNodeWithASpool: the spool of an expelled node counts as silent, not as live, and a
+// process that starts later does not count the node as live.
 func TestExpelledNodeWithASpool(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
+	f := newFixture(t)
+	a, b := f.two(t)
 	change := func(query string, args ...any) {
 		t.Helper()
 		require.NoError(t, a.db.Change(t.Context(), func(tx *store.Tx) error {
@@ -302,11 +302,11 @@ func TestExpelledNodeWithASpool(t *testing.T) {
 	change(`INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision, expelled_at) VALUES ('nod_a', 1, 1, 1, 1, 1)`)
 	named := map[string]int64{"nod_a": 5}
 	is(a, true, named)
-	p.ran += 33*time.Second + 1
+	f.elapsed += 33*time.Second + 1
 	is(a, false, named)
 	require.NoError(t, a.removeGone(t.Context()))
-	third, _ := p.mustStart(t)
-	third.shared = newShared(&third.cfg)
+	third, _ := f.mustStart(t)
+	third.writer = newPollWriter(&third.cfg)
 	for _, r := range []*Service{a, third} {
 		is(r, false, named)
 		require.True(t, r.mustPropagation(t, 2).Applied)
@@ -319,24 +319,24 @@ func TestExpelledNodeWithASpool(t *testing.T) {
 	require.Zero(t, rows)
 }
 
-// TestSpooledByTurns: a node that asks one process and then another is known by its last
-// word, though it said the same to the first before.
-func TestSpooledByTurns(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
+// TestSpooledAtTwoProcesses: if a node polls two processes in turn, its last poll counts, even if
+// it repeats an earlier one.
+func TestSpooledAtTwoProcesses(t *testing.T) {
+	f := newFixture(t)
+	a, b := f.two(t)
 	is := func(n int64) {
 		t.Helper()
 		live, _, err := a.Spooled(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, n, live["nod_a"])
 	}
-	for _, said := range []int64{0, 7} {
-		require.NoError(t, a.Polled(t.Context(), "nod_a", 1, said))
-		require.NoError(t, b.Polled(t.Context(), "nod_a", 1, 7-said))
-		if said == 0 {
-			is(7) // Follow looks as well
+	for _, n := range []int64{0, 7} {
+		require.NoError(t, a.Polled(t.Context(), "nod_a", 1, n))
+		require.NoError(t, b.Polled(t.Context(), "nod_a", 1, 7-n))
+		if n == 0 {
+			is(7) // reads the row, as Follow would
 		}
-		require.NoError(t, a.Polled(t.Context(), "nod_a", 1, said))
-		is(said)
+		require.NoError(t, a.Polled(t.Context(), "nod_a", 1, n))
+		is(n)
 	}
 }

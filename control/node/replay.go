@@ -9,28 +9,30 @@ import (
 	"muniment/sealer"
 )
 
-// Replay applies each event of nodes for store.Replay: one that was asked to leave, or
-// expelled, stays so, and its name barred unless an operator has lifted that.
+// Replay applies one event about nodes to an older database, for store.Replay: a node that was
+// asked to leave or was expelled stays so, and the name of an expelled node stays barred unless
+// an operator has lifted the bar.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	switch e.Type {
 	case eventRecalled:
-		return recallAgain(ctx, tx, e)
+		return replayRecalled(ctx, tx, e)
 	case eventExpelled:
-		return expelAgain(ctx, tx, e)
+		return replayExpelled(ctx, tx, e)
 	case eventUnbarred:
-		return unbarAgain(ctx, tx, e)
+		return replayUnbarred(ctx, tx, e)
 	}
 	return false, nil
 }
 
-// hasNode says whether there is a node with a value in a column.
+// hasNode reports whether the node exists and has a value in the column.
 func hasNode(ctx context.Context, q store.Querier, nodeID, column string) (bool, error) {
 	id, err := store.One(ctx, q, "the node "+nodeID, store.Text, `SELECT node_id FROM nodes WHERE node_id = $1 AND `+column+` IS NOT NULL`, nodeID)
 	return id != nil, err
 }
 
-// recallAgain has a node leave that an older database would keep, or lets join yet.
-func recallAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+// replayRecalled marks the node as leaving. If the database does not have the node, it adds the
+// row.
+func replayRecalled(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	if known, err := hasNode(ctx, tx, e.Subject.ID, "leaving_at"); err != nil || known {
 		return false, err
 	}
@@ -41,19 +43,20 @@ func recallAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bo
 			e.Subject.ID, store.At(e.At), revision))
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot have the node %s leave again: %w", e.Subject.ID, err)
+		return false, fmt.Errorf("cannot replay that the node %s was asked to leave: %w", e.Subject.ID, err)
 	}
 	return changed, nil
 }
 
-// expelAgain puts a node out that an older database still knows, or lets join yet.
-func expelAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	var said struct {
+// replayExpelled expels the node, and bars its name. If the database does not have the node, it
+// adds the row: otherwise the node could join as a new one.
+func replayExpelled(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	var expulsion struct {
 		Epoch uint64 `json:"epoch"`
 		Name  string `json:"name"`
 	}
-	if err := json.Unmarshal(e.Data, &said); err != nil {
-		return false, fmt.Errorf("cannot read the record of the expulsion of the node %s: %w", e.Subject.ID, err)
+	if err := json.Unmarshal(e.Data, &expulsion); err != nil {
+		return false, fmt.Errorf("cannot read the event of the expulsion of the node %s: %w", e.Subject.ID, err)
 	}
 	if known, err := hasNode(ctx, tx, e.Subject.ID, "expelled_at"); err != nil || known {
 		return false, err
@@ -65,15 +68,27 @@ func expelAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed boo
 	changed, err = store.Affected(tx.ExecContext(ctx, `INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision, leaving_at, expelled_at) VALUES ($1, $4, $2, $2, $3, $2, $2)
 		ON CONFLICT (node_id) DO UPDATE SET expelled_at = excluded.expelled_at, revision = excluded.revision,
 			epoch = CASE WHEN nodes.epoch < excluded.epoch THEN excluded.epoch ELSE nodes.epoch END WHERE nodes.expelled_at IS NULL`,
-		e.Subject.ID, store.At(e.At), revision, said.Epoch))
+		e.Subject.ID, store.At(e.At), revision, expulsion.Epoch))
 	if err == nil && changed {
-		err = shutOut(ctx, tx, e.Subject.ID)
+		err = revokeAccess(ctx, tx, e.Subject.ID)
 	}
-	if err == nil && changed && said.Name != "" {
-		err = barAgain(ctx, tx, said.Name, e)
+	if err == nil && changed && expulsion.Name != "" {
+		_, err = tx.ExecContext(ctx, `INSERT INTO node_names (node_id, name, taken_at) VALUES ($1, $2, $3) ON CONFLICT (node_id) DO NOTHING`,
+			e.Subject.ID, expulsion.Name, store.At(e.At))
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot expel the node %s again: %w", e.Subject.ID, err)
+		return false, fmt.Errorf("cannot replay the expulsion of the node %s: %w", e.Subject.ID, err)
+	}
+	return changed, nil
+}
+
+// replayUnbarred lifts the bar on the name of an expelled node, whether the database had it or
+// replayExpelled has set it.
+func replayUnbarred(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	changed, err = store.Affected(tx.ExecContext(ctx, `DELETE FROM node_names WHERE node_id = $1
+		AND EXISTS (SELECT 1 FROM nodes n WHERE n.node_id = node_names.node_id AND n.expelled_at IS NOT NULL)`, e.Subject.ID))
+	if err != nil {
+		return false, fmt.Errorf("cannot replay that the bar on the name of the node %s was lifted: %w", e.Subject.ID, err)
 	}
 	return changed, nil
 }

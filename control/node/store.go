@@ -7,14 +7,14 @@ import (
 	"muniment/control/store"
 )
 
-// member is a node as the database has it.
+// member is a node's record in the database.
 type member struct {
 	nodeID     string
 	epoch      uint64
 	expelledAt store.Instant
 	leaving    bool   // it was asked to leave
 	joined     bool   // it has a credential
-	name       string // of the certificate by which it joined; "": by none, or another node has it since
+	name       string // in the certificate that it joined by; "" if it joined by an invitation, or the name was unbarred
 }
 
 // find returns a node, nil when there is none.
@@ -26,7 +26,8 @@ func find(ctx context.Context, q store.Querier, nodeID string) (*member, error) 
 		WHERE n.node_id = $1`, nodeID)
 }
 
-// startNode counts a start of the node, and makes its row at the first.
+// startNode counts a start of the node, and returns the number of starts. It creates the node's
+// row if there is none.
 func startNode(ctx context.Context, tx *store.Tx, nodeID string, now time.Time) (epoch uint64, err error) {
 	revision, err := tx.Revision(ctx)
 	if err != nil {
@@ -38,7 +39,7 @@ func startNode(ctx context.Context, tx *store.Tx, nodeID string, now time.Time) 
 	return epoch, err
 }
 
-// nodeIDs are those that were not expelled.
+// nodeIDs lists the nodes that were not expelled.
 func nodeIDs(ctx context.Context, q store.Querier) ([]string, error) {
 	return store.List(ctx, q, "the nodes", store.Text, `SELECT node_id FROM nodes WHERE expelled_at IS NULL ORDER BY node_id`)
 }

@@ -2,7 +2,7 @@ package node
 
 import "muniment/control/store"
 
-// Tables are those of this package: nodes are no tenant's.
+// Tables are the tables of this package. No row of them belongs to a tenant.
 var Tables = store.Tables{
 	{Name: "node_polls", Outlives: "nodes are the service's"},
 	{Name: "node_names", Outlives: "nodes are the service's"},

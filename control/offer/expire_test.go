@@ -35,15 +35,15 @@ func (s *Service) proposeMany(t *testing.T, n int) {
 	}))
 }
 
-// requireEachToldOnce asks for one offer.expired for each of n offers, by the system,
-// as it is kept.
-func (s *Service) requireEachToldOnce(t *testing.T, n int) {
+// requireEachLoggedOnce requires one offer.expired for each of n offers, by the system, with the
+// stored record.
+func (s *Service) requireEachLoggedOnce(t *testing.T, n int) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, e := range roomtest.Events(t, s.db) {
 		require.Equal(t, "offer.expired", e.Type)
 		require.Equal(t, store.BySystem(), e.Actor)
-		require.False(t, seen[e.Subject.ID], "%s was told twice", e.Subject.ID)
+		require.False(t, seen[e.Subject.ID], "%s has two events", e.Subject.ID)
 		seen[e.Subject.ID] = true
 		o, err := offers.Find(t.Context(), s.db.Read(), tenantID, e.Subject.ID)
 		require.NoError(t, err)
@@ -78,12 +78,12 @@ func TestExpireInBatches(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, min(10, n), n)
 		require.Equal(t, left, r.due(t))
-		r.requireEachToldOnce(t, 25-left)
+		r.requireEachLoggedOnce(t, 25-left)
 	}
 	n, err := r.expire(t.Context(), 10)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	r.requireEachToldOnce(t, 25)
+	r.requireEachLoggedOnce(t, 25)
 }
 
 // TestExpiryAge: the gauge rises until a pass has come to its end.
@@ -117,9 +117,8 @@ func TestExpiryAge(t *testing.T) {
 	is(0)
 }
 
-// TestTwoProcessesExpire has two jobs at once, each ended and begun again at random, as
-// if its process died in the middle of a batch or between two: nothing is lost, nothing
-// is told twice.
+// TestTwoProcessesExpire runs two jobs at once, each killed and restarted at random, in the middle of
+// a batch or between two: every offer gets exactly one event.
 func TestTwoProcessesExpire(t *testing.T) {
 	const many = 4 * batch
 	dir, c := t.TempDir(), &clock{at: now.Time}
@@ -148,12 +147,12 @@ func TestTwoProcessesExpire(t *testing.T) {
 		})
 	}
 	processes.Wait()
-	services[0].requireEachToldOnce(t, many)
+	services[0].requireEachLoggedOnce(t, many)
 	t.Logf("lives: %v", lives)
-	require.Greater(t, lives[0]+lives[1], 2, "nobody died in the middle of it")
+	require.Greater(t, lives[0]+lives[1], 2, "no process was killed in the middle of a batch")
 }
 
-// TestReplay brings an older database to what the log says became of its offers.
+// TestReplay brings the offers of an older database to the log's state.
 func TestReplay(t *testing.T) {
 	c := &clock{at: now.Time}
 	r := newService(t, t.TempDir(), c)
@@ -195,7 +194,7 @@ func TestReplay(t *testing.T) {
 	for id, closed := range of {
 		now, err := offers.Find(t.Context(), r.db.Read(), tenantID, id)
 		require.NoError(t, err)
-		require.Equal(t, closed, *now, "the record that was told, so that its hash stays what it was")
+		require.Equal(t, closed, *now, "the record of the event, so its hash is unchanged")
 		_, _, err = r.accept(t.Context(), tenantID, id, byTenant)
 		conflict(t, err)
 	}

@@ -10,8 +10,8 @@ import (
 	"muniment/control/store"
 )
 
-// TestFiltersHaveIndexes is as that of rights. A list of those that are EXPIRED looks at all
-// that are PROPOSED, some of which are due: nobody has written down yet that they are.
+// TestFiltersHaveIndexes is as that of rights. A list of EXPIRED offers also reads all
+// PROPOSED ones, some of which are due but not stored as EXPIRED yet.
 func TestFiltersHaveIndexes(t *testing.T) {
 	r := newService(t, t.TempDir(), &clock{at: now.Time})
 	roomtest.Right(t, r.db, "rgh_few", "{}")

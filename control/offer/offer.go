@@ -56,7 +56,7 @@ import (
 type Offer struct {
 	ID        string `json:"id" db:"offer_id"`
 	TenantID  string `json:"-" db:"tenant_id"`
-	RightID   string `json:"rightId" db:"right_id" doc:"The right of which a part is asked for."`
+	RightID   string `json:"rightId" db:"right_id" doc:"The right of which a part is requested."`
 	FromOrgID string `json:"fromOrgId" db:"from_org_id" doc:"The organisation that proposed it."`
 	ToOrgID   string `json:"toOrgId" db:"to_org_id" doc:"The organisation that may accept, counter or reject it."`
 	// Scope is an RFC 8785 object.
@@ -64,7 +64,7 @@ type Offer struct {
 	TermsRef        *string         `json:"termsRef" db:"terms_ref" doc:"Where the terms are; counter_of:<id> for a counter-offer."`
 	CounterTermsRef *string         `json:"counterTermsRef" db:"counter_terms_ref" doc:"The termsRef that was given with a counter-offer."`
 	ExpiresAt       store.Instant   `json:"expiresAt" db:"expires_at" doc:"The first moment at which it can't be accepted any more."`
-	CounteredBy     *string         `json:"counteredBy" db:"countered_by,moves" doc:"The counter-offer that took its place."`
+	CounteredBy     *string         `json:"counteredBy" db:"countered_by,moves" doc:"The counter-offer that replaced it."`
 	DerivedRightID  *string         `json:"derivedRightId" db:"derived_right_id,moves" doc:"The right that accepting it issued."`
 	State           State           `json:"state" db:"state,moves" enum:"PROPOSED,COUNTERED,WITHDRAWN,REJECTED,ACCEPTED,EXPIRED"`
 	StateReason     *string         `json:"stateReason" db:"state_reason,moves" doc:"The reason given with a withdrawal or rejection."`
@@ -151,13 +151,13 @@ func propose(o Offer, holder string, now store.Instant) (Offer, error) {
 	return o.begin(faults, now)
 }
 
-// counter completes the offer that replaces o, in the opposite direction; asked has its scope, its
-// termsRef and its end.
-func (o *Offer) counter(asked Offer, now store.Instant) (Offer, error) {
-	asked.TenantID, asked.RightID, asked.FromOrgID, asked.ToOrgID = o.TenantID, o.RightID, o.ToOrgID, o.FromOrgID
+// counter completes the offer that replaces o, in the opposite direction; requested has its scope,
+// termsRef and expiry.
+func (o *Offer) counter(requested Offer, now store.Instant) (Offer, error) {
+	requested.TenantID, requested.RightID, requested.FromOrgID, requested.ToOrgID = o.TenantID, o.RightID, o.ToOrgID, o.FromOrgID
 	terms := counterOf + o.ID
-	asked.TermsRef, asked.CounterTermsRef = &terms, asked.TermsRef
-	return asked.begin(nil, now)
+	requested.TermsRef, requested.CounterTermsRef = &terms, requested.TermsRef
+	return requested.begin(nil, now)
 }
 
 // begin sets the fields of every new offer.
@@ -183,7 +183,7 @@ func (o *Offer) beneficiary(holder string) string {
 	return o.FromOrgID
 }
 
-// contentHash is that of the record as it is answered.
+// contentHash is the hash of the record as in responses.
 func (o *Offer) contentHash() (string, error) {
 	text, err := sealer.Canonical(o)
 	if err != nil {

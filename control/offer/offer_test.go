@@ -73,7 +73,7 @@ func TestItsTimeHasCome(t *testing.T) {
 	require.True(t, changed)
 	require.Equal(t, Expired, next.State)
 	require.Equal(t, later(2*time.Hour), next.UpdatedAt)
-	require.Nil(t, next.actor(Expire), "nobody's organisation")
+	require.Nil(t, next.actor(Expire), "no organisation acts")
 	same, changed, err := offers.After(next, Expire, later(3*time.Hour))
 	require.NoError(t, err)
 	require.False(t, changed)
@@ -87,9 +87,9 @@ func TestItsTimeHasCome(t *testing.T) {
 func TestPropose(t *testing.T) {
 	const holder = "org_holder"
 	for _, c := range []struct {
-		name  string
-		asked Offer
-		field string // at fault; empty: none is
+		name      string
+		requested Offer
+		field     string // at fault; empty: none is
 	}{
 		{"by the holder", Offer{FromOrgID: holder, ToOrgID: "org_b"}, ""},
 		{"by the holder, unsaid", Offer{ToOrgID: "org_b"}, ""},
@@ -105,7 +105,7 @@ func TestPropose(t *testing.T) {
 		{"as if it were a counter-offer", Offer{ToOrgID: "org_b", TermsRef: new("counter_of:ofr_x")}, "termsRef"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			made, err := propose(c.asked, holder, now)
+			made, err := propose(c.requested, holder, now)
 			if c.field != "" {
 				require.Equal(t, api.ValidationFailed, api.From(err).Code, "%v", err)
 				require.Equal(t, c.field, api.From(err).Field)
@@ -115,9 +115,9 @@ func TestPropose(t *testing.T) {
 			require.Equal(t, Proposed, made.State)
 			require.Equal(t, now, made.CreatedAt)
 			require.Equal(t, now, made.UpdatedAt)
-			require.Equal(t, c.asked.TermsRef, made.TermsRef)
-			require.Equal(t, "org_b", made.beneficiary(holder), "the right is for whoever does not hold it")
-			if c.asked.ExpiresAt.IsZero() {
+			require.Equal(t, c.requested.TermsRef, made.TermsRef)
+			require.Equal(t, "org_b", made.beneficiary(holder), "the side that does not hold the right gets it")
+			if c.requested.ExpiresAt.IsZero() {
 				require.Equal(t, "2026-11-28T04:00:00.000Z", made.ExpiresAt.String(), "7 days")
 			}
 		})

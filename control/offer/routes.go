@@ -24,8 +24,8 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "counter-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/counter", Tag: "Offers", Access: write,
 		Summary: "Answer an offer with one in the opposite direction"}, s.postCounter)
 	route.Add(a, route.Operation{ID: "accept-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/accept", Tag: "Offers", Access: write,
-		Summary:     "Accept an offer, which issues the right that it asked for",
-		Description: "Also a key of the tenant that proposed the offer may do so, for the recipient. The event says it: `assertedBy` is the tenant's organisation, `actingOrgId` the recipient."}, s.postAccept)
+		Summary:     "Accept an offer, which issues the requested right",
+		Description: "A key of the tenant that proposed the offer may accept it for the recipient. The event records this: `assertedBy` is the tenant's organisation, `actingOrgId` the recipient."}, s.postAccept)
 	route.Add(a, route.Operation{ID: "withdraw-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/withdraw", Tag: "Offers", Access: write,
 		Summary: "Withdraw an offer, for its proposer"}, s.postClose(Withdraw))
 	route.Add(a, route.Operation{ID: "reject-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/reject", Tag: "Offers", Access: write,
@@ -35,9 +35,9 @@ func (s *Service) Routes(a route.API) {
 // byCaller returns the asserter of a request: the key and its tenant's organisation.
 func byCaller(caller auth.Principal) asserter { return asserter{&caller.OrgID, store.ByKey(caller.ID)} }
 
-// The answers about offers.
+// The responses about offers.
 type (
-	// OfferData is the answer about one offer.
+	// OfferData is the response about one offer.
 	OfferData struct {
 		Offer Offer `json:"offer"`
 	}
@@ -46,12 +46,12 @@ type (
 		Offers     []Offer `json:"offers"`
 		NextCursor *string `json:"nextCursor"`
 	}
-	// CounteredOffer is the answer to a counter-offer.
+	// CounteredOffer is the response to a counter-offer.
 	CounteredOffer struct {
 		Offer     Offer `json:"offer" doc:"The counter-offer."`
 		Countered Offer `json:"countered" doc:"The offer that it answers."`
 	}
-	// AcceptedOffer is the answer to an acceptance.
+	// AcceptedOffer is the response to an acceptance.
 	AcceptedOffer struct {
 		Offer Offer      `json:"offer"`
 		Right right.View `json:"right" doc:"The derived right; its contentHash is that of the offer."`
@@ -60,7 +60,7 @@ type (
 
 // NewOffer is a request for an offer.
 type NewOffer struct {
-	RightID   string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
+	RightID   string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is requested."`
 	FromOrgID route.OrgID     `json:"fromOrgId,omitempty" doc:"The organisation that proposes; the right's holder when absent."`
 	ToOrgID   route.OrgID     `json:"toOrgId" doc:"The organisation that may accept; one of the two holds the right."`
 	Scope     json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right. Never wider than the right's."`
@@ -76,18 +76,18 @@ type Terms struct {
 }
 
 func (s *Service) post(ctx context.Context, in *proposeInput) (OfferData, error) {
-	caller, asked := auth.PrincipalFrom(ctx), in.Body
-	until, err := route.Given("expiresAt", asked.ExpiresAt)
+	caller, requested := auth.PrincipalFrom(ctx), in.Body
+	until, err := route.Given("expiresAt", requested.ExpiresAt)
 	if err != nil {
 		return OfferData{}, err
 	}
-	scope, err := right.RequestedScope(asked.Scope)
+	scope, err := right.RequestedScope(requested.Scope)
 	if err != nil {
 		return OfferData{}, err
 	}
 	made, err := s.propose(ctx, Offer{
-		TenantID: caller.TenantID, RightID: asked.RightID, FromOrgID: string(asked.FromOrgID), ToOrgID: string(asked.ToOrgID),
-		Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until,
+		TenantID: caller.TenantID, RightID: requested.RightID, FromOrgID: string(requested.FromOrgID), ToOrgID: string(requested.ToOrgID),
+		Scope: scope, TermsRef: requested.TermsRef, ExpiresAt: until,
 	}, byCaller(caller))
 	return OfferData{made}, err
 }
@@ -136,17 +136,17 @@ type counterInput struct {
 }
 
 func (s *Service) postCounter(ctx context.Context, in *counterInput) (CounteredOffer, error) {
-	caller, asked := auth.PrincipalFrom(ctx), in.Body
-	until, err := route.Given("expiresAt", asked.ExpiresAt)
+	caller, requested := auth.PrincipalFrom(ctx), in.Body
+	until, err := route.Given("expiresAt", requested.ExpiresAt)
 	if err != nil {
 		return CounteredOffer{}, err
 	}
-	scope, err := right.RequestedScope(asked.Scope)
+	scope, err := right.RequestedScope(requested.Scope)
 	if err != nil {
 		return CounteredOffer{}, err
 	}
 	countered, made, err := s.counter(ctx, caller.TenantID, in.OfferID,
-		Offer{Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until}, byCaller(caller))
+		Offer{Scope: scope, TermsRef: requested.TermsRef, ExpiresAt: until}, byCaller(caller))
 	return CounteredOffer{made, countered}, err
 }
 

@@ -12,8 +12,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// TestSequences plays random operations on offers that no database holds, and foresees
-// each by a model: who asked whom, until when in milliseconds, and what came of it.
+// TestSequences applies random operations to offers in memory, and compares them with a model: the
+// sides, the expiry in milliseconds, and the state.
 func TestSequences(t *testing.T) {
 	type entry struct {
 		from, to string

@@ -40,7 +40,7 @@ func New(cfg Config) (*Service, error) {
 
 const prefix api.Prefix = "ofr_"
 
-// asserter is the caller of a move, who asserts for which organisation it is made.
+// asserter is the caller of a move, which asserts for which organisation the move is made.
 type asserter struct {
 	// orgID is the tenant's organisation; nil is the system, which acts for no side.
 	orgID *string
@@ -48,13 +48,13 @@ type asserter struct {
 }
 
 // propose writes a new offer, with the requested fields filled in.
-func (s *Service) propose(ctx context.Context, asked Offer, who asserter) (made Offer, err error) {
+func (s *Service) propose(ctx context.Context, requested Offer, who asserter) (made Offer, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		of, err := right.Find(ctx, tx, asked.TenantID, asked.RightID)
+		of, err := right.Find(ctx, tx, requested.TenantID, requested.RightID)
 		if err != nil {
 			return err
 		}
-		if made, err = propose(asked, of.HolderOrgID, store.At(tx.Now())); err != nil {
+		if made, err = propose(requested, of.HolderOrgID, store.At(tx.Now())); err != nil {
 			return err
 		}
 		made.ID = api.NewID(prefix, made.CreatedAt.Time)
@@ -88,10 +88,10 @@ func (s *Service) close(ctx context.Context, tenantID, id string, a Action, reas
 }
 
 // counter closes an offer and makes another in the opposite direction.
-func (s *Service) counter(ctx context.Context, tenantID, id string, asked Offer, who asserter) (countered, made Offer, err error) {
+func (s *Service) counter(ctx context.Context, tenantID, id string, requested Offer, who asserter) (countered, made Offer, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) (err error) {
 		countered, err = move(ctx, tx, tenantID, id, Counter, who, func(next *Offer) error {
-			if made, err = next.counter(asked, next.UpdatedAt); err != nil {
+			if made, err = next.counter(requested, next.UpdatedAt); err != nil {
 				return err
 			}
 			made.ID = api.NewID(prefix, next.UpdatedAt.Time)

@@ -91,8 +91,8 @@ func (s *Service) moveRight(t require.TestingT, id string, a right.Action) error
 	})
 }
 
-// told lists the events that no relay has taken yet, as "type subject".
-func told(t require.TestingT, db *store.DB) (list []string) {
+// logged lists the events that are not relayed yet, as "type subject".
+func logged(t require.TestingT, db *store.DB) (list []string) {
 	for _, e := range roomtest.Events(t, db) {
 		list = append(list, e.Type+" "+e.Subject.ID)
 	}
@@ -127,9 +127,9 @@ func TestAcceptIsOneChange(t *testing.T) {
 	require.Equal(t, issued, read)
 	require.Equal(t, []string{
 		"offer.proposed " + o.ID, "right.suspended " + rightID, "right.resumed " + rightID, "offer.accepted " + o.ID, "right.issued " + issued.ID,
-	}, told(t, r.db))
+	}, logged(t, r.db))
 
-	// Whoever has the event computes the right's contentHash.
+	// The right's contentHash can be computed from the event.
 	var data map[string]any
 	e := roomtest.Events(t, r.db)[3]
 	require.NoError(t, json.Unmarshal(e.Data, &data))
@@ -144,9 +144,8 @@ func TestAcceptIsOneChange(t *testing.T) {
 	require.Equal(t, hashOf(text), *issued.ContentHash)
 }
 
-// TestScopeIsSettledWhenProposed: what an offer inherits it has from when it was proposed, and
-// that is what its contentHash covers. Accepting grants it to the letter, or is refused, were
-// the right's scope another one by then.
+// TestScopeIsSettledWhenProposed: an offer inherits limits when it is proposed, and its contentHash
+// covers them. Accepting grants exactly these, or is refused if the right's scope were changed.
 func TestScopeIsSettledWhenProposed(t *testing.T) {
 	r := newService(t, t.TempDir(), &clock{at: now.Time})
 	sublet := Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`"sublet"`)}
@@ -201,7 +200,7 @@ func TestCounterIsOneChange(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, map[string]Offer{o.ID: countered, made.ID: made}[id], *read)
 	}
-	require.Equal(t, []string{"offer.proposed " + o.ID, "offer.countered " + o.ID, "offer.proposed " + made.ID}, told(t, r.db))
+	require.Equal(t, []string{"offer.proposed " + o.ID, "offer.countered " + o.ID, "offer.proposed " + made.ID}, logged(t, r.db))
 	var acted []string
 	for _, e := range roomtest.Events(t, r.db) {
 		var data struct{ ActingOrgID string }
@@ -212,11 +211,11 @@ func TestCounterIsOneChange(t *testing.T) {
 
 	_, issued, err := r.accept(t.Context(), tenantID, made.ID, byTenant)
 	require.NoError(t, err)
-	require.Equal(t, "org_b", issued.HolderOrgID, "whoever proposed: the right is for the side that has none")
+	require.Equal(t, "org_b", issued.HolderOrgID, "the side without the right gets it, whichever side proposed")
 }
 
-// TestOneOfManyAcceptsWins has 64 callers accept one offer, through two processes where
-// a database has several.
+// TestOneOfManyAcceptsWins: 64 callers accept one offer, through two processes if the database allows
+// several.
 func TestOneOfManyAcceptsWins(t *testing.T) {
 	dir, c := t.TempDir(), &clock{at: now.Time}
 	services := []*Service{newService(t, dir, c)}
@@ -240,7 +239,7 @@ func TestOneOfManyAcceptsWins(t *testing.T) {
 	var derived int
 	require.NoError(t, services[0].db.Read().QueryRow(`SELECT COUNT(*) FROM rights WHERE parent_right_id = $1`, rightID).Scan(&derived))
 	require.Equal(t, 1, derived)
-	require.Len(t, told(t, services[0].db), 3, "offer.proposed, offer.accepted, right.issued")
+	require.Len(t, logged(t, services[0].db), 3, "offer.proposed, offer.accepted, right.issued")
 }
 
 // TestAcceptAgainstRevoke lets an acceptance race a revocation of the offer's right:
@@ -335,7 +334,7 @@ func TestLists(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 5, n)
 
-	c.pass(lifetime - 4*time.Millisecond) // the first two are due, and nobody has written it down
+	c.pass(lifetime - 4*time.Millisecond) // the first two are due, but not stored as EXPIRED
 	require.Equal(t, made[3:], ids(filter{state: "EXPIRED"}, "", 10))
 	require.Equal(t, made[1:3], ids(filter{state: "PROPOSED"}, "", 10))
 	require.Equal(t, made[:1], ids(filter{state: "REJECTED"}, "", 10))

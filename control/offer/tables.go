@@ -2,5 +2,5 @@ package offer
 
 import "muniment/control/store"
 
-// Tables are those of this package.
+// Tables lists this package's tables.
 var Tables = store.Tables{{Name: "offers"}}

@@ -12,10 +12,10 @@ import (
 	"muniment/control/route"
 )
 
-// QuarantineCommands are what "muniment quarantine" does, in the form that kong reads.
+// QuarantineCommands declares the subcommands of "muniment quarantine" for kong.
 type QuarantineCommands struct {
 	List    ListCommand    `cmd:"" help:"List the records that hold sealing, and why."`
-	Release ReleaseCommand `cmd:"" help:"Release records for good, so that sealing continues without them; each release is an event."`
+	Release ReleaseCommand `cmd:"" help:"Permanently release records, so that sealing continues without them; each release is an event."`
 }
 
 // ListCommand lists quarantined records.
@@ -45,7 +45,7 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 		return err
 	}
 	if more := list.Total - int64(len(list.Records)); more > 0 {
-		fmt.Fprintf(out, "and %d more behind them\n", more)
+		fmt.Fprintf(out, "and %d more after them\n", more)
 	}
 	return nil
 }
@@ -55,18 +55,18 @@ type ReleaseCommand struct {
 	Position []string `arg:"" optional:"" help:"The records' positions (muniment quarantine list)."`
 	All      bool     `help:"Release every record that holds sealing."`
 	Reason   string   `required:"" help:"Kept in the audit log."`
-	JSON     bool     `help:"Print one JSON object a call, of up to 500 records."`
+	JSON     bool     `help:"Print one JSON object for each request, of up to 500 records."`
 }
 
 // Validate requires records.
 func (c *ReleaseCommand) Validate() error {
 	if c.All == (len(c.Position) > 0) {
-		return errors.New("name positions, or --all")
+		return errors.New("give positions or --all")
 	}
 	return nil
 }
 
-// Run sends requests to the server, some records at a time.
+// Run sends requests to the server, each for at most mostListed records.
 func (c *ReleaseCommand) Run(server route.AdminClient, out io.Writer) error {
 	for positions := range slices.Chunk(c.Position, mostListed) {
 		if err := c.release(server, out, positions); err != nil {

@@ -28,14 +28,14 @@ type draft struct {
 	old, next head
 	packID    string
 	began     time.Time
-	sealedAt  time.Time       // began, or that of the newest entry if it is later
-	first     sealer.Position // of the first entry
-	newest    time.Time       // of an entry
-	nodes     []byte          // that the entries complete
+	sealedAt  time.Time       // began, or the time of the newest entry if that is later
+	first     sealer.Position // position of the first entry
+	newest    time.Time       // latest time of an entry
+	nodes     []byte          // hashes of the nodes that the entries complete
 	scratch   scratch         // the entries, in their order
 
-	// promised is set once all entries were verified and the new root was
-	// promised. Only then may the key sign.
+	// promised is set once all entries were verified and the new root was promised. The key must
+	// not sign before.
 	promised bool
 	pack     *sealer.SealedPack
 	lines    Sum
@@ -44,7 +44,7 @@ type draft struct {
 
 func newDraft(s *session, old head) *draft {
 	began := s.now()
-	// A clock that was set back must not seal before the keys were made.
+	// If the clock was set back, sealedAt must still not precede the keys.
 	if began.Before(s.directory.IssuedAt) {
 		began = s.directory.IssuedAt
 	}
@@ -52,8 +52,7 @@ func newDraft(s *session, old head) *draft {
 	return &draft{session: s, old: old, next: next, packID: next.packID, began: began, scratch: scratch{dir: s.folder.name(s.tenantID, "")}}
 }
 
-// build reads the slice, verifies it, and signs it; news is false when there is
-// nothing to seal.
+// build reads, verifies and signs the slice; news is false if there is nothing to seal.
 func (d *draft) build(ctx context.Context) (news bool, err error) {
 	roots, err := promised(ctx, d.db.Read(), d.tenantID, d.old.tree.Size())
 	if err != nil {
@@ -80,7 +79,7 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		return false, err
 	}
 	defer builder.Abort()
-	if !news { // unless the slice is full of what isn't, and news wait behind it
+	if !news { // unless the slice is full of other events, and news may follow
 		if _, news, err = d.firstNews(ctx, d.tenantID, d.next.position, &d.end); err == nil && !news {
 			news, err = d.doubtful(ctx)
 		}
@@ -97,22 +96,22 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 	return true, err
 }
 
-// raggedFor is how old the newest entry of a pack may be that ends where the warehouse
-// happened to be. A verifier concludes from a pack that is not full that all is in it which
-// control had committed an hour before it was sealed: behind entries that are younger than
-// this the log holds nothing of that, as long as nothing takes half an hour to get into it.
+// raggedFor is the largest age of the newest entry of a pack that ends where the warehouse happens to
+// be. A verifier concludes that a pack that is not full contains everything that control committed an
+// hour before it was sealed. After an entry younger than raggedFor the log has no such event, as long
+// as no event takes half an hour to reach the log.
 const raggedFor = 30 * time.Minute
 
-// ragged says whether the slice ends where no pack may end.
+// ragged reports whether the slice ends where no pack may end.
 func (d *draft) ragged() bool {
 	return d.short && d.next.tree.Size()-d.old.tree.Size() < uint64(d.cfg.MaxEntries) && d.sealedAt.Sub(d.newest) > raggedFor
 }
 
-// previous is the header of the pack before, which is in the database.
+// previous reads the header of the previous pack from the database.
 func (d *draft) previous(ctx context.Context) (h sealer.PackHeader, err error) {
 	p, found, err := readPack(ctx, d.db.Read(), d.tenantID, d.old.packID)
 	if err == nil && !found {
-		err = fmt.Errorf("there is no pack %s, which the head names", d.old.packID)
+		err = fmt.Errorf("the head names pack %s, which does not exist", d.old.packID)
 	}
 	if err != nil {
 		return h, err
@@ -120,9 +119,9 @@ func (d *draft) previous(ctx context.Context) (h sealer.PackHeader, err error) {
 	return sealer.ParsePackHeader(p.Header)
 }
 
-// fill hands the slice to a builder of a pack sealed at a moment. A node's clock may
-// be ahead of this one: the pack is then sealed at the moment of its newest entry,
-// for none can be younger, and the slice is handed over once more.
+// fill passes the slice to the builder of a pack sealed at a moment. If a node's clock is ahead, the
+// pack has to be sealed at the moment of its newest entry, since no entry may be younger: fill then
+// passes the slice once more.
 func (d *draft) fill(ctx context.Context, config sealer.PackConfig, roots map[uint64]string, at time.Time) (b *sealer.PackBuilder, news bool, err error) {
 	d.sealedAt, config.SealedAt = at, at
 	if b, err = sealer.NewPackBuilder(config); err != nil {
@@ -166,8 +165,8 @@ func (d *draft) add(ctx context.Context, b *sealer.PackBuilder, roots map[uint64
 	return news, nil
 }
 
-// grow takes a row into the next head. On the way it meets the roots that seals
-// which did not finish have promised: this log has to have them too.
+// grow adds a row to the next head. It fails with errForked if the tree then has another root than
+// one that an unfinished seal has promised for its size.
 func (d *draft) grow(row *pipeline.Row, roots map[uint64]string) error {
 	if d.next.tree.Size() == d.old.tree.Size() {
 		d.first = row.Position
@@ -181,7 +180,7 @@ func (d *draft) grow(row *pipeline.Row, roots map[uint64]string) error {
 	return d.scratch.add(row.Event)
 }
 
-// isNews says whether an event makes something to seal.
+// isNews reports whether an event is a reason to seal.
 func isNews(row *pipeline.Row) bool {
 	switch row.Type {
 	case typeSealed, typeDownloaded, TypeExported, sealer.TypeRefusals:
@@ -190,11 +189,11 @@ func isNews(row *pipeline.Row) bool {
 	return true
 }
 
-// firstNews is the time of the first loaded event behind a position, and before another unless
-// that is nil, that makes something to seal; found is false if there is none.
+// firstNews returns the time of the first loaded event after a position, and before another unless
+// that is nil, that is a reason to seal; found is false if there is none.
 func (s *packer) firstNews(ctx context.Context, tenantID string, after sealer.Position, before *sealer.Position) (at time.Time, found bool, err error) {
-	for ask := firstRows; ; ask = pageRows {
-		rows, err := s.warehouse.Events(ctx, pipeline.EventQuery{TenantID: tenantID, After: &after, Before: before, Limit: ask})
+	for size := firstRows; ; size = pageRows {
+		rows, err := s.warehouse.Events(ctx, pipeline.EventQuery{TenantID: tenantID, After: &after, Before: before, Limit: size})
 		if err != nil {
 			return at, false, err
 		}
@@ -203,16 +202,15 @@ func (s *packer) firstNews(ctx context.Context, tenantID string, after sealer.Po
 				return rows[i].At, true, nil
 			}
 		}
-		if len(rows) < ask {
+		if len(rows) < size {
 			return at, false, nil
 		}
-		after = rows[ask-1].Position
+		after = rows[size-1].Position
 	}
 }
 
-// doubtful says whether the last pack needs one on top of it that vouches for it, as
-// its key is revoked or about to be. There is something to seal then: the event of
-// its sealing.
+// doubtful reports whether the last pack's key is revoked or about to be, so that another pack has to
+// vouch for it. There is always an entry for that pack: the event of the last sealing.
 func (d *draft) doubtful(ctx context.Context) (bool, error) {
 	if d.old.sequence == 0 || d.next.tree.Size() == d.old.tree.Size() {
 		return false, nil
@@ -222,7 +220,7 @@ func (d *draft) doubtful(ctx context.Context) (bool, error) {
 		(last.SigningKeyID == d.leaving || slices.Contains(revoked(d.directory), last.SigningKeyID)), err
 }
 
-// promisedKey signs for a pack, whose root it promises before it signs anything.
+// promisedKey is the signer of a pack. It promises the pack's root before it signs anything.
 type promisedKey struct {
 	crypto.Signer
 	promise func() error
@@ -235,8 +233,8 @@ func (k promisedKey) Sign(random io.Reader, message []byte, opts crypto.SignerOp
 	return k.Signer.Sign(random, message, opts)
 }
 
-// promise writes the new root to the database. The builder asks its key for a
-// signature only after it has verified every entry.
+// promise writes the new root to the database. The builder requests a
+// signature from its key only after it has verified every entry.
 func (d *draft) promise(ctx context.Context) error {
 	if d.promised {
 		return nil
@@ -254,8 +252,8 @@ func (d *draft) promise(ctx context.Context) error {
 	return err
 }
 
-// blame finds the rows that the builder could not verify and quarantines them; cause comes back if
-// it finds none.
+// blame finds the rows that the builder could not verify and quarantines them. It returns cause if
+// there are none.
 func (d *draft) blame(ctx context.Context, cause error) error {
 	var quarantined []pipeline.Quarantined
 	for p := range d.pages(ctx, d.old.position, d.next.position.Next(), d.cfg.MaxEntries) {
@@ -277,8 +275,7 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 	if err := d.refuseHeld(ctx, d.tenantID); err != nil {
 		return err
 	}
-	// All of them were released before, by a log that is loaded anew: they are no rows
-	// any more.
+	// All of them were released before the log was loaded again, so they are no longer rows.
 	for _, a := range quarantined {
 		if _, err := d.warehouse.Event(ctx, d.tenantID, a.EventID); !errors.Is(err, pipeline.ErrNoEvent) {
 			return errors.Join(cause, err)
@@ -287,7 +284,7 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 	return errMoved
 }
 
-// write makes the pack's file, and beside it that of its nodes.
+// write writes the pack's file and the file of its nodes.
 func (d *draft) write() (err error) {
 	d.lines, d.file, err = d.folder.write(d.tenantID, d.packID, func(w io.Writer) error {
 		bundle := sealer.NewBundleWriter(w, d.pack)
@@ -302,9 +299,8 @@ func (d *draft) write() (err error) {
 	return err
 }
 
-// commit moves the head: with it the pack is sealed. When it is certain that the
-// pack was not sealed, its file goes too; after a commit that failed to report
-// nothing is certain, and the file is left to the sweep.
+// commit moves the head, which seals the pack. If the pack was certainly not sealed, its file is
+// deleted. If the commit's result is unknown, the file stays for sweep to decide.
 func (d *draft) commit(ctx context.Context) error {
 	undecided := false
 	err := d.step("commit")
@@ -335,7 +331,7 @@ func (d *draft) move(ctx context.Context, tx *store.Tx) error {
 		return errLeft
 	}
 	if _, err := d.cfg.Purpose(ctx, tx, d.tenantID); err != nil {
-		return err // the tenant was dropped meanwhile, and a pack of it would stay for good
+		return err // the tenant was dropped meanwhile, and nothing would ever delete its pack
 	}
 	revision, err := tx.Revision(ctx)
 	if err != nil {
@@ -352,7 +348,7 @@ func (d *draft) move(ctx context.Context, tx *store.Tx) error {
 	})
 }
 
-// record is the sealed pack as the database keeps it.
+// record returns the database record of the sealed pack.
 func (d *draft) record(revision int64) Pack {
 	h := &d.pack.Header
 	return Pack{

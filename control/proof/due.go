@@ -14,7 +14,7 @@ import (
 // again.
 const dueTick = 10 * time.Second
 
-// schedule says which tenants SealDue has to check, and when. An idle tenant is checked once in
+// schedule determines which tenants SealDue has to check, and when. An idle tenant is checked once in
 // half of SealEvery, by two queries on its newest rows. After a restart all tenants are checked
 // once.
 type schedule struct {
@@ -24,9 +24,9 @@ type schedule struct {
 
 // plan is the schedule of one tenant.
 type plan struct {
-	next    time.Time     // when to look again
-	idle    time.Duration // how long after a look that found nothing new
-	oldest  time.Time     // of the events that no pack has, when they were looked at; zero for none
+	next    time.Time     // when to check again
+	idle    time.Duration // the delay after a check that found nothing new
+	oldest  time.Time     // of the events in no pack, at the last check; zero for none
 	failing bool
 }
 
@@ -41,13 +41,13 @@ func (s *packer) DueEvery() time.Duration {
 	return min(dueTick, max(time.Millisecond, s.cfg.SealEvery/10))
 }
 
-// SealDue seals what is new of each tenant of Config.Tenants that has had something to seal
-// for SealEvery, or SealAt events of it: a few tenants at a time, and each for WorkFor at
-// most; what is left is due again at the next call. Any number of processes may do it at once:
-// one of them seals a tenant at a time. Calls may not overlap in one process.
+// SealDue seals the new events of each tenant of Config.Tenants that has had some for SealEvery, or
+// has SealAt of them: a few tenants at a time, each for at most WorkFor. The rest is due again at the
+// next call. Any number of processes may call it at once, since one of them seals a tenant at a time.
+// Calls in one process must not overlap.
 //
-// A tenant without new events is checked ever more rarely, at last twice in SealEvery. So events
-// are sealed in time, but that there are SealAt of them may be noticed that late.
+// A tenant without new events is checked less and less often, down to twice in SealEvery. So events
+// are sealed in time by their age, but SealAt events may be noticed that late.
 func (s *packer) SealDue(ctx context.Context) error {
 	if err := s.db.Reserved(); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (s *packer) SealDue(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lookAt is look, unless the tenant's partition is known to be behind: then it stays due. It
-// returns only errors that concern all tenants.
+// lookAt calls look, unless the tenant's partition is known to be behind: then the tenant stays due.
+// It returns only errors that concern all tenants.
 func (s *packer) lookAt(ctx context.Context, tenantID string, behind *sync.Map) error {
 	partition, err := s.log.PartitionOf(ctx, tenantID)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *schedule) at(now time.Time, tenants []string, tick time.Duration) (due 
 	return due
 }
 
-// failed schedules a retry; fresh says that the tenant did not fail before.
+// failed schedules a retry; fresh reports that the tenant did not fail before.
 func (s *schedule) failed(tenantID string, next time.Time) (fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *schedule) oldest() (at time.Time) {
 	return at
 }
 
-// look seals a tenant if it is due, and plans the next check. own says that an error is of the
+// look seals a tenant if it is due, and plans the next check. own reports that an error comes from
 // sealing.
 func (s *packer) look(ctx context.Context, tenantID string) (own bool, err error) {
 	h, err := readHead(ctx, s.db.Read(), tenantID)
@@ -188,8 +188,8 @@ func (s *packer) look(ctx context.Context, tenantID string) (own bool, err error
 			return false, err
 		}
 		n -= int64(h.tree.Size())
-		// At the rate so far it takes so long until there are enough; half of that, in case the
-		// rate grows.
+		// Extrapolate when there will be enough at the rate so far, and check at half of that time,
+		// in case the rate grows.
 		if n >= at {
 			wait = 0
 		} else if since := now.Sub(oldest); n > 0 && since > 0 {

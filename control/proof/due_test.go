@@ -66,19 +66,19 @@ func TestManyEventsAreSealedByThemselves(t *testing.T) {
 	require.Len(t, deliveriesOf(h.check()), 30)
 }
 
-// TestIdleTenantsCostLittle counts the looks at a tenant to which nothing happens.
+// TestIdleTenantsCostLittle counts the checks of tenants without new events.
 func TestIdleTenantsCostLittle(t *testing.T) {
 	h := build(t, byItself(time.Hour, 100_000))
 	h.Deliver(deliveries(1)...)
 	h.seal()
-	asked := &looks{Warehouse: h.Warehouse}
-	h.service.warehouse = asked
+	counting := &looks{Warehouse: h.Warehouse}
+	h.service.warehouse = counting
 	day := 24 * time.Hour
 	for range day / dueTick {
 		require.NoError(t, h.service.SealDue(t.Context()))
 		h.Advance(dueTick)
 	}
-	require.Less(t, asked.n, 2*(2*24+10), "of two tenants, twice an hour each")
+	require.Less(t, counting.n, 2*(2*24+10), "of two tenants, twice an hour each")
 	require.Len(t, h.packs(), 1)
 }
 

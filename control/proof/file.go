@@ -29,7 +29,7 @@ const (
 // is complete and on disk before it has that name, and never changes after.
 type folder struct {
 	dir string
-	// step is called before each thing that can fail on its own, with its name; an error simulates
+	// step is called with the name of each operation that can fail, before it; an error simulates
 	// its failure.
 	step func(name string) error
 }
@@ -44,9 +44,8 @@ type Sum struct {
 	SHA256 string // base64url
 }
 
-// write makes the file of a pack out of the lines that fill writes. When
-// it returns nil, file and name survive a crash of the machine. After an error
-// nothing is left.
+// write writes the file of a pack with the lines that fill writes. When it returns nil, file and name
+// survive a crash of the machine. After an error there is no file.
 func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (lines, file Sum, err error) {
 	home := f.name(tenantID, "")
 	if err := keyfile.MakeDir(home); err != nil {
@@ -72,10 +71,10 @@ func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (line
 	return lines, file, nil
 }
 
-// window is how far back a pack's file may refer: what its readers need in memory.
+// window is the zstd window of a pack's file, which its readers need in memory.
 const window = 1 << 20
 
-// writeDraft writes a file and brings its bytes to disk.
+// writeDraft writes a file and syncs it.
 func (f folder) writeDraft(name string, fill func(io.Writer) error) (lines, packed Sum, err error) {
 	if err := f.step("create file"); err != nil {
 		return lines, packed, err
@@ -103,8 +102,8 @@ func (f folder) writeDraft(name string, fill func(io.Writer) error) (lines, pack
 	return in.sum(), out.sum(), errors.Join(err, file.Close())
 }
 
-// open opens the file of a sealed pack, at its beginning, after it has read all of
-// it: what isn't byte for byte what was written is refused.
+// open opens the file of a sealed pack, after it has read all of it and compared it with its hash. A
+// damaged file is refused.
 func (f folder) open(p Pack) (*os.File, error) {
 	file, err := os.Open(f.path(p.TenantID, p.ID))
 	if err != nil {
@@ -124,7 +123,7 @@ func (f folder) open(p Pack) (*os.File, error) {
 	return file, nil
 }
 
-// unpack reads the canonical lines out of a pack's file.
+// unpack returns a reader of the canonical lines in a pack's file.
 func unpack(file io.Reader) (io.Reader, error) {
 	return zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
 }
@@ -159,8 +158,8 @@ func (c *counter) Write(p []byte) (int, error) {
 
 func (c *counter) sum() Sum { return Sum{c.n, sealer.Hash(c.hash.Sum(nil)).String()} }
 
-// PackEvents hands over the events of all packs in a folder, verbatim: the log may hold
-// them no more. A folder that is not there holds none.
+// PackEvents calls take for the events of all packs in a folder, verbatim: the log may no longer have
+// them. A missing folder has none.
 func PackEvents(ctx context.Context, dir string, take func(event []byte) error) error {
 	names, err := fs.Glob(os.DirFS(dir), "*/"+string(api.PrefixPack)+"*"+packSuffix)
 	for _, name := range names {

@@ -23,7 +23,7 @@ const (
 type leases struct {
 	db      *store.DB
 	process string
-	shared  bool // there may be others
+	shared  bool // other processes may share the database
 }
 
 func newLeases(db *store.DB) leases { return leases{db, rand.Text(), db.Shared()} }

@@ -31,10 +31,10 @@ func newMetrics() *metrics {
 			Name: "muniment_proof_entries_total", Help: "Events in the proof packs sealed by this process.",
 		}),
 		forged: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_proof_forged_total", Help: "Quarantined records when they were about to be sealed, because they could not be verified.",
+			Name: "muniment_proof_forged_total", Help: "Records that were quarantined during sealing because they could not be verified.",
 		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "muniment_proof_seal_seconds", Help: "Time of a call to seal, waiting included.",
+			Name: "muniment_proof_seal_seconds", Help: "Duration of a call to seal, including waiting.",
 			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100},
 		}),
 	}
@@ -56,11 +56,11 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	return nil
 }
 
-// newUnsealedGauge is the age of the oldest event that no pack has, as SealDue has seen it: it
-// may be sealed since.
+// newUnsealedGauge is the age of the oldest event in no pack, as of SealDue's last check; it may be
+// sealed since.
 func newUnsealedGauge(r *Service) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "muniment_proof_unsealed_age_seconds", Help: "Age of the oldest event that is in no proof pack, as it was seen last.",
+		Name: "muniment_proof_unsealed_age_seconds", Help: "Age of the oldest event that is in no proof pack, as of the last check.",
 	}, func() float64 {
 		at := r.due.oldest()
 		if at.IsZero() {

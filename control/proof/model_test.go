@@ -31,9 +31,8 @@ type world struct {
 
 const auditKind = "tenant.test"
 
-// TestWhoCallsUntilMoreIsFalseHasAllSealed holds deliveries, events of control, loaders that
-// stand still, calls of several callers and processes, and crashes, in any order, against what
-// upTo promises.
+// TestWhoCallsUntilMoreIsFalseHasAllSealed runs deliveries, events of control, stalled loaders, calls
+// of several callers and processes, and crashes in any order, and checks the promise of upTo.
 func TestWhoCallsUntilMoreIsFalseHasAllSealed(t *testing.T) {
 	rapidtest.Check(t, 10, 1_000, func(rt *rapid.T) {
 		w := &world{rt: rt, cfg: Config{WaitFor: 15 * time.Millisecond, SpoolWait: time.Millisecond, WorkFor: time.Nanosecond,
@@ -167,7 +166,7 @@ func (w *world) crash(rt *rapid.T) {
 
 // twoAtOnce are two callers of two processes.
 func (w *world) twoAtOnce(*rapid.T) {
-	second := w.another() // that knows of no leases: the head decides
+	second := w.another() // without leases: the head decides
 	s := series{acked: len(w.acked)}
 	answers := [2]Sealed{}
 	errs := [2]error{}

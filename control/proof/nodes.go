@@ -34,7 +34,7 @@ type nodes struct {
 	// fresh rebuilds every file before it is read.
 	fresh bool
 	open  map[string]nodesFile // by pack id
-	last  Pack                 // looked up last
+	last  Pack                 // the pack that was looked up last
 }
 
 type nodesFile interface {
@@ -84,7 +84,7 @@ func (n *nodes) reader(ctx context.Context) sealer.NodeReader {
 	}
 }
 
-// file opens the file of a pack's nodes, and makes it if it has to.
+// file opens the file of a pack's nodes, and rebuilds it if necessary.
 func (n *nodes) file(p Pack) (nodesFile, error) {
 	if f, ok := n.open[p.ID]; ok {
 		return f, nil
@@ -103,8 +103,7 @@ func (n *nodes) file(p Pack) (nodesFile, error) {
 	return f, nil
 }
 
-// leaf finds the place of a leaf hash among those of a pack, whose hashes it reads
-// from the first on.
+// leaf finds the index of a leaf hash in a pack, by reading the pack's hashes from the first on.
 func (n *nodes) leaf(p Pack, leaf sealer.Hash) (index uint64, found bool, err error) {
 	file, err := n.file(p)
 	if err != nil {
@@ -152,19 +151,19 @@ func (n *nodes) rebuild(p Pack) (nodesFile, error) {
 	return memory{bytes.NewReader(row)}, nil
 }
 
-// memory is a file's content that needs no file.
+// memory is a nodesFile in memory.
 type memory struct{ *bytes.Reader }
 
 func (memory) Close() error { return nil }
 
-// saveNodes keeps a pack's nodes beside it.
+// saveNodes writes the file of a pack's nodes. A failure is logged only, since the file is a cache.
 func (a *archive) saveNodes(tenantID, packID string, row []byte) {
 	if err := a.folder.writeNodes(tenantID, packID, row); err != nil {
-		a.cfg.Logger.Warn("cannot keep the hashes of a pack", "packId", packID, "err", err)
+		a.cfg.Logger.Warn("cannot save the hashes of a pack", "packId", packID, "err", err)
 	}
 }
 
-// end is the leaf behind the pack's last.
+// end is the index after the pack's last leaf.
 func (p *Pack) end() uint64 { return p.FirstIndex + uint64(p.Count) }
 
 // nodes is how many nodes the pack's leaves complete.

@@ -15,8 +15,8 @@ type page struct {
 	err     error // instead of both
 }
 
-// pages are the tenant's rows behind after and before end, at most limit. The next page is
-// read while the caller is at work on one. After an error nothing follows.
+// pages iterates over the tenant's rows after after and before end, at most limit. It reads the next
+// page while the caller works on one. It stops after an error.
 func (s *session) pages(ctx context.Context, after, end sealer.Position, limit int) iter.Seq[page] {
 	return func(yield func(page) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -24,23 +24,23 @@ func (s *session) pages(ctx context.Context, after, end sealer.Position, limit i
 		go func() {
 			defer close(next)
 			for limit > 0 {
-				ask := min(limit, pageRows)
-				p := s.page(ctx, after, end, ask)
+				size := min(limit, pageRows)
+				p := s.page(ctx, after, end, size)
 				select {
 				case next <- p:
 				case <-ctx.Done():
 					return
 				}
-				if len(p.rows) < ask {
+				if len(p.rows) < size {
 					return
 				}
-				limit -= ask
-				after = p.rows[ask-1].Position
+				limit -= size
+				after = p.rows[size-1].Position
 			}
 		}()
 		defer func() {
 			cancel()
-			for range next { // until its reader has ended
+			for range next { // wait for the reader to end
 			}
 		}()
 		for p := range next {
@@ -54,7 +54,7 @@ func (s *session) pages(ctx context.Context, after, end sealer.Position, limit i
 	}
 }
 
-// page reads one.
+// page reads one page.
 func (s *session) page(ctx context.Context, after, end sealer.Position, limit int) (p page) {
 	p.rows, p.err = s.warehouse.Events(ctx, pipeline.EventQuery{TenantID: s.tenantID, After: &after, Before: &end, Limit: limit})
 	if n := len(p.rows); n > 0 {

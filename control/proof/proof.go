@@ -77,8 +77,8 @@
 // that is being sealed, and the schedule of SealDue. While the database is unavailable, the disk is
 // full, or the rest of it is reserved, the answer is 503 and nothing was changed.
 //
-// Non-goals here: events that are not sealed, and the operations on events and receipts (see control/event); what rules
-// mean (see control/settle); statements over packs.
+// Non-goals: unsealed events, and the operations on events and receipts (see control/event); the
+// meaning of rules (see control/settle); statements over packs (see control/statement).
 package proof
 
 import (
@@ -98,12 +98,12 @@ import (
 
 // Keys signs packs and has the key directory. control/signing implements it.
 type Keys interface {
-	// Signer is the current key for packs, of a sealer.PackPurpose.
+	// Signer returns the current key of a sealer.PackPurpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
-	// Vouches says whether a pack by the key may still be committed by the change.
+	// Vouches reports whether the transaction may still commit a pack signed by the key.
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
-	// Directory is the signed key directory, canonical JSON. It holds every key
-	// before that key's first use.
+	// Directory returns the signed key directory, canonical JSON. It has every key before that key's
+	// first use.
 	Directory(ctx context.Context) ([]byte, error)
 }
 
@@ -125,12 +125,12 @@ type Config struct {
 	Nodes Nodes
 	// Rate rates packs. It has to be the same in every process, and pure.
 	Rate sealer.Rate
-	// Purpose is the sealer.PackPurpose of a tenant, which says that of its receipts as well. It
-	// never changes. An error refuses to seal, as for a dropped tenant. It is read again in the
-	// change that moves the head. Default: no tenant is of the sandbox.
+	// Purpose returns the sealer.PackPurpose of a tenant, which determines the purpose of its receipts
+	// too. It never changes. An error refuses to seal, as for a dropped tenant. It is read again in
+	// the transaction that moves the head. Default: no tenant belongs to the sandbox.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
-	// Dir is the folder of the packs; it is made when it is missing. Several
-	// control processes on one database share it.
+	// Dir is the folder of the packs; it is created if it is missing. All control processes on one
+	// database share it.
 	Dir string
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -141,12 +141,12 @@ type Config struct {
 	// WaitFor is how long a seal waits for outbox, spools and warehouse together.
 	// Default 10 s.
 	WaitFor time.Duration
-	// WorkFor is how long SealSome works then. Default 20 s.
+	// WorkFor is how long SealSome works after waiting. Default 20 s.
 	WorkFor time.Duration
-	// SpoolWait is how much of that it waits for the spools of live nodes. Default 2 s.
+	// SpoolWait is how much of WaitFor a seal waits for the spools of live nodes. Default 2 s.
 	SpoolWait time.Duration
-	// Tenants lists the tenants that SealDue seals, once one of them has had something to seal for
-	// SealEvery, or has SealAt such events; 0 is never. Default: none.
+	// Tenants lists the tenants that SealDue seals. A tenant is sealed once it has had something to
+	// seal for SealEvery, or has SealAt such events; 0 means never. Default: none.
 	Tenants   func(ctx context.Context) ([]string, error)
 	SealEvery time.Duration
 	SealAt    int
@@ -162,23 +162,23 @@ const maxEntries = 100_000
 func (c *Config) validate() error {
 	switch {
 	case c.DB == nil:
-		return errors.New("no DB is given")
+		return errors.New("DB is missing")
 	case c.Warehouse == nil:
-		return errors.New("no Warehouse is given")
+		return errors.New("Warehouse is missing")
 	case c.Log == nil:
-		return errors.New("no Log is given")
+		return errors.New("Log is missing")
 	case c.Keys == nil:
-		return errors.New("no Keys is given")
+		return errors.New("Keys is missing")
 	case c.Rate == nil:
-		return errors.New("no Rate is given")
+		return errors.New("Rate is missing")
 	case c.Dir == "":
-		return errors.New("no Dir is given")
+		return errors.New("Dir is missing")
 	case c.WaitFor < 0 || c.WorkFor < 0 || c.SpoolWait < 0:
-		return errors.New("negative WaitFor, WorkFor or SpoolWait")
+		return errors.New("WaitFor, WorkFor and SpoolWait must not be negative")
 	case c.SealEvery < 0 || c.SealAt < 0:
-		return errors.New("negative SealEvery or SealAt")
+		return errors.New("SealEvery and SealAt must not be negative")
 	case c.MaxEntries < 0 || c.MaxEntries > maxEntries:
-		return fmt.Errorf("a MaxEntries of %d is not within 1 and %d", c.MaxEntries, maxEntries)
+		return fmt.Errorf("MaxEntries %d is not from 1 to %d", c.MaxEntries, maxEntries)
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -215,7 +215,7 @@ type Service struct {
 	*quarantine
 }
 
-// archive is what all parts of the service use: the packs, and the events that they are made of.
+// archive is shared by all parts of the service: the packs, and the events that they contain.
 type archive struct {
 	db        *store.DB
 	warehouse pipeline.Warehouse
@@ -225,12 +225,12 @@ type archive struct {
 	cfg       Config
 	metrics   *metrics
 	watch     spoolWatch
-	// step is called before each step of a seal that can fail on its own, with its
-	// name, and fails it by an error. Tests set it before the first seal.
+	// step is called with the name of each step of a seal that can fail, before it; an error fails
+	// the step. Tests set it before the first seal.
 	step func(name string) error
 }
 
-// New wires the service, makes its folder, and sweeps what crashed seals left there.
+// New returns the service. It creates the folder, and sweeps the files that crashed seals left there.
 func New(cfg Config) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs: %w", err)

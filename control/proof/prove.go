@@ -13,11 +13,11 @@ import (
 	"muniment/sealer"
 )
 
-// prover proves that a tenant's log holds an event, and that it grew.
+// prover proves that a tenant's log includes an event, and that one checkpoint extends another.
 type prover struct{ *archive }
 
-// LeafOf finds an event among the sealed ones: the pack that holds it, and its leaf. found is false
-// for an event behind the head. An event before the head that no pack holds is a fault.
+// LeafOf finds the pack that holds an event, and its leaf. found is false for an event after the
+// head. An event before the head that is in no pack is an error.
 func (s *prover) LeafOf(ctx context.Context, row pipeline.Row) (p Pack, index uint64, found bool, err error) {
 	p, found, err = packAt(ctx, s.db.Read(), row.TenantID, row.Position)
 	if err != nil || !found {
@@ -32,9 +32,9 @@ func (s *prover) LeafOf(ctx context.Context, row pipeline.Row) (p Pack, index ui
 	return p, index, found, err
 }
 
-// Inclusion proves that the log holds an event, under the checkpoint of the pack that holds it, or of
-// the first later pack whose key is not revoked; latest: of the tenant's newest pack. found is false
-// for an event behind the head.
+// Inclusion proves that the log includes an event, under the checkpoint of the pack that holds it, or
+// of the first later pack whose key is not revoked; with latest, of the tenant's newest pack. found
+// is false for an event after the head.
 func (s *prover) Inclusion(ctx context.Context, row pipeline.Row, latest bool) (proof sealer.InclusionProof, found bool, err error) {
 	under, index, found, err := s.LeafOf(ctx, row)
 	switch {
@@ -52,9 +52,9 @@ func (s *prover) Inclusion(ctx context.Context, row pipeline.Row, latest bool) (
 	return proof, true, err
 }
 
-// sound is the oldest pack from p on whose key is not revoked, since a checkpoint of a revoked key
-// alone proves nothing; p if there is none. The oldest, because it also has to be older than a
-// revocation of the key that signed the receipt.
+// sound returns the oldest pack from p on whose key is not revoked, or p if there is none. A
+// checkpoint by a revoked key alone proves nothing. It has to be the oldest because it also has to
+// precede a revocation of the key that signed the receipt.
 func (s *prover) sound(ctx context.Context, p Pack) (Pack, error) {
 	text, err := s.keys.Directory(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *prover) sound(ctx context.Context, p Pack) (Pack, error) {
 	return other, err
 }
 
-// revoked lists the keys of packs that are revoked, of tenants and of the sandbox.
+// revoked lists the revoked keys of packs, of tenants and of the sandbox.
 func revoked(d *sealer.Directory) (keyIDs []string) {
 	for i := range d.Keys {
 		if k := &d.Keys[i]; sealer.PurposeOf(k.Purpose).Packs && k.RevokedAt != nil {
@@ -81,7 +81,7 @@ func revoked(d *sealer.Directory) (keyIDs []string) {
 	return keyIDs
 }
 
-// newest is the tenant's newest pack, of which there must be one.
+// newest returns the tenant's newest pack. The tenant must have one.
 func (s *prover) newest(ctx context.Context, tenantID string) (Pack, error) {
 	h, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *prover) inclusion(ctx context.Context, under Pack, index uint64, leaf s
 	return proof, err
 }
 
-// checkpoint is the signed note that the pack's header holds.
+// checkpoint returns the signed note in the pack's header.
 func (p *Pack) checkpoint() (string, error) {
 	var h struct {
 		Checkpoint string `json:"checkpoint"`
@@ -128,7 +128,7 @@ func (s *prover) checkpointRoutes(a route.API) {
 		Description: "A C2SP signed note: a copy kept elsewhere shows later that the log was not rolled back (muniment verify --expect-checkpoint).", Errors: []int{http.StatusNotFound}}, s.getCheckpoint)
 	route.Add(a, route.Operation{ID: "prove-consistency", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}/consistency", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary:     "Prove that the log of a pack extends that of an earlier one",
-		Description: "RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."}, s.proveConsistency)
+		Description: "RFC 6962 consistency proof between the checkpoints of both packs. The whole response is a file for muniment verify."}, s.proveConsistency)
 }
 
 type checkpointData struct {

@@ -52,7 +52,7 @@ func (h *fixture) exported(first, last uint64) []byte {
 // get must succeed; it returns the answer and its data.
 func get(t tb, server http.Handler, path string) (answer []byte, data map[string]json.RawMessage) {
 	t.Helper()
-	got := ask(server, tenant, "GET "+path)
+	got := send(server, tenant, "GET "+path)
 	require.Equal(t, 200, got.Code, "%s: %s", path, got.Body)
 	var body struct{ Data map[string]json.RawMessage }
 	require.NoError(t, json.Unmarshal(got.Body.Bytes(), &body))
@@ -95,7 +95,7 @@ func TestConsistencyOverHTTP(t *testing.T) {
 		{tenant, "GET /v1/proof-packs/{none}/consistency?from={1}", 404, none},
 		{stranger, "GET /v1/proof-packs/{2}/consistency?from={1}", 404, none},
 	})
-	require.Equal(t, 422, ask(h.serve(), tenant, names.Replace("GET /v1/proof-packs/{2}/consistency")).Code)
+	require.Equal(t, 422, send(h.serve(), tenant, names.Replace("GET /v1/proof-packs/{2}/consistency")).Code)
 
 	// A pack of another tenant is none, also as from.
 	own := h.Tenant
@@ -126,7 +126,7 @@ func TestCheckpointOverHTTP(t *testing.T) {
 	}
 	packs := h.packs()
 	bundle := func(n int) []byte {
-		return ask(server, tenant, "GET /v1/proof-packs/"+packs[n].ID+"/bundle").Body.Bytes()
+		return send(server, tenant, "GET /v1/proof-packs/"+packs[n].ID+"/bundle").Body.Bytes()
 	}
 	for _, note := range held {
 		report, exit := h.Verify(note, bundle(0), bundle(1), bundle(2))
@@ -205,7 +205,7 @@ func TestDamagedNodesAreMadeAgain(t *testing.T) {
 			got, err := prove()
 			require.NoError(t, err, "%s: %s", about, what)
 			require.Equal(t, want[what], got, "%s: %s", about, what)
-			for _, p := range packs { // what a proof needs is made again, the rest is not met
+			for _, p := range packs { // a proof rebuilds what it needs, and doesn't read the others
 				text, err := os.ReadFile(name(p))
 				if again := bytes.Equal(text, whole[p.ID]); !again {
 					require.Equal(t, damage(bytes.Clone(whole[p.ID])), text, "%s: %s, %v", about, what, err)

@@ -20,25 +20,25 @@ import (
 	"muniment/sealer"
 )
 
-// Quarantined is a record that holds sealing, as an operator sees it.
+// Quarantined is a record that holds sealing, in a response to an operator.
 type Quarantined struct {
 	Position string `json:"position"`
 	TenantID string `json:"tenantId" doc:"The tenant that the record names; empty if it can't be read: the record then holds its whole partition."`
-	EventID  string `json:"eventId" doc:"What the record names; may be empty."`
+	EventID  string `json:"eventId" doc:"The event that the record names; may be empty."`
 	Reason   string `json:"reason" doc:"The check that failed."`
-	SHA256   string `json:"sha256" doc:"Of the record as the log has it, base64url."`
+	SHA256   string `json:"sha256" doc:"SHA-256 of the record in the log, base64url."`
 }
 
 // QuarantinedList is the response of a list.
 type QuarantinedList struct {
-	Records []Quarantined `json:"records" doc:"The first of them, in the order of their positions."`
-	Total   int64         `json:"total" doc:"How many hold sealing."`
+	Records []Quarantined `json:"records" doc:"The first records, in the order of their positions."`
+	Total   int64         `json:"total" doc:"How many records hold sealing."`
 }
 
 // Released is a record that no longer holds sealing.
 type Released struct {
 	Record   Quarantined `json:"record"`
-	TenantID string      `json:"tenantId" doc:"In whose log the event record.released is."`
+	TenantID string      `json:"tenantId" doc:"The tenant whose log has the event record.released."`
 }
 
 func newQuarantined(s pipeline.Quarantined) Quarantined {
@@ -67,7 +67,7 @@ func (q *quarantine) ListQuarantined(ctx context.Context, limit int) (Quarantine
 	return list, nil
 }
 
-// Holds says whether sealing is held, for the readiness report.
+// Holds describes whether sealing is held, for the readiness report.
 func (q *quarantine) Holds(ctx context.Context) (string, error) {
 	_, total, err := q.warehouse.Held(ctx, pipeline.HeldQuery{})
 	if total == 0 {
@@ -154,24 +154,24 @@ func (q *quarantine) awaitLoaded(ctx context.Context, all []Released) error {
 // mostListed is how many records a list holds.
 const mostListed = 500
 
-// OperatorRoutes adds what an operator may do to the API of the admin listener.
+// OperatorRoutes adds the operators' operations to the API of the admin listener.
 func (q *quarantine) OperatorRoutes(a route.API) {
 	route.Add(a, route.Operation{ID: "list-quarantined", Method: http.MethodGet, Path: "/admin/quarantine", Tag: "Operator", Access: route.Operator{},
 		Summary: "List the quarantined records that hold sealing"}, func(ctx context.Context, _ *struct{}) (QuarantinedList, error) {
 		return q.ListQuarantined(ctx, mostListed)
 	})
 	route.Add(a, route.Operation{ID: "release-quarantined", Method: http.MethodPost, Path: "/admin/quarantine/release", Tag: "Operator", Access: route.Operator{},
-		Summary: "Release quarantined records for good, all of them or none"}, q.postRelease)
+		Summary: "Permanently release quarantined records, all of them or none"}, q.postRelease)
 }
 
 type releaseRequest struct {
 	Body struct {
 		Positions []string `json:"positions" minItems:"1" maxItems:"500" maxLength:"64"`
-		Reason    string   `json:"reason" minLength:"1" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
+		Reason    string   `json:"reason" minLength:"1" maxLength:"512" doc:"Kept in the audit log permanently: no place for personal data."`
 	}
 }
 
-// Releases is the answer of a release.
+// Releases is the response to a release.
 type Releases struct {
 	Released []Released `json:"released"`
 }
@@ -181,7 +181,7 @@ func (q *quarantine) postRelease(ctx context.Context, in *releaseRequest) (Relea
 	for _, text := range in.Body.Positions {
 		at, err := sealer.ParsePosition(text)
 		if err != nil {
-			return Releases{}, api.InvalidField("positions", fmt.Sprintf("%q is no position of this log", text))
+			return Releases{}, api.InvalidField("positions", fmt.Sprintf("%q is not a position of this log", text))
 		}
 		if !slices.Contains(positions, at) {
 			positions = append(positions, at)
@@ -214,8 +214,8 @@ func (g *heldGauge) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// verify says why a row must not be sealed; nil if it may. Receipts have to be signed by keys of the
-// purpose. The builder of a pack checks the same of each entry, but names only the first that fails.
+// verify returns why a row must not be sealed, or nil. Receipts have to be signed by keys of the
+// purpose. The builder of a pack makes the same checks, but reports only the first entry that fails.
 func verify(row *pipeline.Row, keys *sealer.Directory, purpose string, sealedAt time.Time) error {
 	_, delivery, err := sealer.CheckRecord(&row.Record)
 	if err != nil || delivery == nil {
@@ -231,7 +231,7 @@ func verify(row *pipeline.Row, keys *sealer.Directory, purpose string, sealedAt 
 	return nil
 }
 
-// quarantinedOf is a row as it is kept when it can't be verified.
+// quarantinedOf converts a row that can't be verified into a quarantined record.
 func quarantinedOf(row *pipeline.Row, fault error) pipeline.Quarantined {
 	return pipeline.Quarantined{
 		Position: row.Position, TenantID: row.TenantID, EventID: row.EventID,
@@ -239,8 +239,8 @@ func quarantinedOf(row *pipeline.Row, fault error) pipeline.Quarantined {
 	}
 }
 
-// quarantineRows keeps what could not be verified of one tenant, and so holds its sealing
-// from now on. The position of its partition's loader stays where it is.
+// quarantineRows quarantines rows of one tenant that could not be verified, which holds its sealing
+// from now on. It doesn't change the position of the partition's loader.
 func (s *packer) quarantineRows(ctx context.Context, quarantined []pipeline.Quarantined) error {
 	partition := quarantined[0].Position.Partition
 	next, _, err := s.warehouse.Resume(ctx, partition)

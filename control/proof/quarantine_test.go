@@ -146,8 +146,8 @@ func TestReleaseOutlivesTheWarehouse(t *testing.T) {
 	require.Len(t, deliveriesOf(h.check()), 4)
 }
 
-// TestReleaseOfNobodysRecord: what names no tenant holds all, and its release is an
-// event of the operators'.
+// TestReleaseOfNobodysRecord: a record that names no tenant holds all tenants of its partition, and
+// its release is an event of tnt_system.
 func TestReleaseOfNobodysRecord(t *testing.T) {
 	h := build(t)
 	h.Deliver(deliveries(2)...)

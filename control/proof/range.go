@@ -14,10 +14,10 @@ import (
 	"muniment/sealer"
 )
 
-// Range is a run of a tenant's leaves, in the form that muniment verify reads: a header that proves
-// them, and the leaves as the packs' files hold them.
+// Range is a range of a tenant's leaves, in the form that muniment verify reads: a header that proves
+// them, and the leaves verbatim from the packs' files.
 type Range struct {
-	Bytes       int64 // of all that Write writes
+	Bytes       int64 // that Write writes
 	first, last uint64
 	folder      folder
 	header      []byte
@@ -69,8 +69,8 @@ func (r *Range) Write(w io.Writer) error {
 	return nil
 }
 
-// slice cuts the leaves out of the packs' files, each of which is read through and
-// compared with its hash.
+// slice finds the leaves in the packs' files, each of which it reads completely and compares with its
+// hash.
 func (s *prover) slice(ctx context.Context, tenantID string, r *Range) error {
 	first, found, err := packOf(ctx, s.db.Read(), tenantID, r.first)
 	if err == nil && !found {
@@ -150,8 +150,8 @@ func (s *prover) rangeHeader(ctx context.Context, tenantID string, r *Range) (*s
 	h := &sealer.ExportHeader{
 		Count: r.last - r.first + 1, Directory: directory, FirstIndex: r.first, TenantID: tenantID,
 	}
-	// The checkpoint of a revoked key is proven by the next one. The last has none behind
-	// it: another takes its place, which covers some leaves more.
+	// A checkpoint by a revoked key is proven by the next checkpoint. The last one has no successor
+	// here, so a later one replaces it, which covers some more leaves.
 	last, err := s.sound(ctx, r.slices[len(r.slices)-1].pack)
 	if err != nil {
 		return nil, err
@@ -177,8 +177,8 @@ func (s *prover) rangeHeader(ctx context.Context, tenantID string, r *Range) (*s
 	return h, err
 }
 
-// holds verifies what a range's header says: with the nodes over its leaves, it
-// has to make the root of the last pack.
+// holds verifies a range's header: its hashes and the nodes over its leaves must yield the root of
+// the last pack.
 func (n *nodes) holds(ctx context.Context, h *sealer.ExportHeader, last Pack) error {
 	tree, err := sealer.RestoreTree(h.FirstIndex, h.Before)
 	if err != nil {
@@ -198,7 +198,7 @@ func (n *nodes) holds(ctx context.Context, h *sealer.ExportHeader, last Pack) er
 	return err
 }
 
-// Span is a run of a tenant's packs, by what their headers say.
+// Span describes consecutive packs of a tenant by their headers.
 type Span struct {
 	// First and Last are the sequence numbers of its first and last pack, FirstID and LastID their ids.
 	First, Last     int64
@@ -210,8 +210,8 @@ type Span struct {
 	Metering []sealer.MeterRow
 }
 
-// SealedIn returns the sequence numbers of the first and the last pack of a tenant that were sealed in
-// from ≤ sealedAt < to, or, if one of some others is later, of that; 0 if there is none.
+// SealedIn returns the sequence numbers of a tenant's first and last pack with from ≤ sealedAt < to.
+// If one of the packs through is later, last is its number. 0 means that there is none.
 func (s *Service) SealedIn(ctx context.Context, tenantID string, from, to time.Time, through []string) (first, last int64, err error) {
 	others, args := "", []any{tenantID, store.At(from), store.At(to)}
 	for _, id := range through {
@@ -229,7 +229,7 @@ func (s *Service) SealedIn(ctx context.Context, tenantID string, from, to time.T
 	return first, last, nil
 }
 
-// Span are the packs of a tenant with sequence numbers from first to last.
+// Span returns the span of a tenant's packs with sequence numbers from first to last.
 func (s *Service) Span(ctx context.Context, tenantID string, first, last int64) (*Span, error) {
 	span := &Span{First: first, Last: last}
 	lines := map[sealer.MeterRow]int{}

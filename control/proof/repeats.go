@@ -16,7 +16,7 @@ import (
 	"muniment/sealer"
 )
 
-// mostEarlier is how many earlier packs a session remembers the entries of: some 2 MB each.
+// mostEarlier is for how many earlier packs a session keeps the entries in memory: some 2 MB each.
 const mostEarlier = 16
 
 // leaves are the leaves of a pack, by event id.
@@ -27,10 +27,10 @@ type eventLeaf struct {
 	leaf  uint64
 }
 
-// addRepeats gives the builder the duplicates of deliveries that earlier packs hold: the others it
-// finds itself.
+// addRepeats adds the duplicates of deliveries in earlier packs to the builder, which finds all
+// others itself.
 func (d *draft) addRepeats(ctx context.Context, b *sealer.PackBuilder, repeats []pipeline.Duplicate) error {
-	// Rows that are sent again repeat what is in many packs: each is read once.
+	// Rows that are sent again may repeat deliveries of many packs. Sorting reads each pack once.
 	repeats = slices.SortedFunc(slices.Values(repeats), func(a, b pipeline.Duplicate) int { return a.First.Compare(b.First) })
 	var p Pack
 	for _, dup := range repeats {
@@ -56,7 +56,7 @@ func (d *draft) addRepeats(ctx context.Context, b *sealer.PackBuilder, repeats [
 	return nil
 }
 
-// leafOf is the leaf of an event of a pack.
+// leafOf finds the leaf of an event in a pack.
 func (s *session) leafOf(p Pack, eventID string) (uint64, error) {
 	known, ok := s.earlier[p.ID]
 	if !ok {
@@ -104,8 +104,8 @@ func (s *session) leavesOf(p Pack) (all leaves, err error) {
 	return all, nil
 }
 
-// idOf is the id in the text of a sealed event. It is canonical: what is behind the member
-// eventId has no member of this name, and no text can hold its quotation marks.
+// idOf returns the id in the text of a sealed event. The text is canonical, so no later member is
+// named eventId, and quotation marks within values are escaped.
 func idOf(text []byte) string {
 	const name = `"eventId":"`
 	i := bytes.LastIndex(text, []byte(name))

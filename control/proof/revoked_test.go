@@ -13,7 +13,7 @@ import (
 )
 
 // TestRevokedPackKey revokes the key of all packs of a tenant that has nothing new:
-// whatever it is handed afterwards is sound.
+// all packs and proofs that it gets afterwards are sound.
 func TestRevokedPackKey(t *testing.T) {
 	h := build(t, Config{MaxEntries: 3})
 	h.Deliver(deliveries(4)...)
@@ -72,7 +72,7 @@ func TestSealMendsWhatARevocationLeft(t *testing.T) {
 	require.Len(t, h.packs(), 2)
 }
 
-// revokedButSound asks for everything that is made of packs of a revoked key.
+// revokedButSound requests everything that is derived from packs of a revoked key.
 func (h *fixture) revokedButSound(t *testing.T, old []Pack, ids []string) {
 	server := h.serve()
 	last := uint64(len(h.check()) - 1)

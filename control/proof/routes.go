@@ -19,22 +19,22 @@ import (
 // Routes adds the service's operations to the API.
 func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "seal-proof-packs", Method: http.MethodPost, Path: "/v1/proof-packs/seal", Tag: "Proof packs", Access: route.Scope(api.ProofWrite),
-		Summary: "Seal what was acknowledged before the call",
-		Description: "Answers within some 30 s, once the pack that it is at is done, with every pack sealed since the call began, or with the last one when nothing is new. While more is true, call again with the answer's upTo: " +
-			"once it is false, every event that was acknowledged into the log before the first call is in a pack. Events are sealed by themselves, too, when they are many or old. " +
-			"503 WAREHOUSE_BEHIND, when nothing new could be sealed as the warehouse lacks it, and LOG_UNAVAILABLE may be tried again, 503 QUARANTINED needs an operator."}, s.postSeal)
+		Summary: "Seal the events that were acknowledged before the call",
+		Description: "Responds within some 30 s, after completing a pack, with every pack sealed since the call began, or with the last one if nothing is new. While more is true, call again with the response's upTo: " +
+			"once it is false, every event that was acknowledged into the log before the first call is in a pack. Events are also sealed automatically when they are many or old. " +
+			"After 503 WAREHOUSE_BEHIND (the warehouse lacks the new events) or LOG_UNAVAILABLE, retry; 503 QUARANTINED needs an operator."}, s.postSeal)
 	route.Add(a, route.Operation{ID: "list-proof-packs", Method: http.MethodGet, Path: "/v1/proof-packs", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary: "List the proof packs, newest last"}, s.list)
 	route.Add(a, route.Operation{ID: "get-proof-pack", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary: "Get a pack's header and summary, and the keys it was made with",
-		Description: "header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest " +
+		Description: "header.duplicates lists deliveries that are not billed, as {leaf, first}: the delivery at leaf repeats that at first, which is the lowest " +
 			"leaf of the tenant's log with the same idempotency key, at most 24 h older, or younger. header.settlement is empty until the tenant has " +
-			"settlement rules. Then it has one element: rules, the records as their events have them; lines, what each rule makes of the " +
+			"settlement rules. Then it has one element: rules, the records as in their events; lines, the amount of each rule for the " +
 			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."}, s.get)
 	route.AddFile(a, route.Operation{ID: "download-proof-pack", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}/bundle", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary: "Download a pack as it was sealed", Heavy: true, Content: route.Content{Type: bundleType, Note: "The pack"},
-		Description: "NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed. Clients that accept the content coding zstd get it compressed, " +
-			"to about a quarter; muniment verify takes the file either way. That it was downloaded is an event of the log."}, s.download)
+		Description: "NDJSON of canonical lines: header, entries, signature, byte for byte as sealed. Clients that accept the content coding zstd get it compressed " +
+			"to about a quarter; muniment verify accepts both forms. The download is recorded as an event of the log."}, s.download)
 	s.checkpointRoutes(a)
 }
 
@@ -60,7 +60,7 @@ func (s *Service) postSeal(ctx context.Context, in *sealInput) (Sealed, error) {
 	return s.SealSome(ctx, caller.TenantID, upTo, store.ByKey(caller.ID))
 }
 
-// SchemaName is for the document, where names have no package before them.
+// SchemaName returns the schema name in the OpenAPI document, where names have no package prefix.
 func (Summary) SchemaName() string { return "ProofPack" }
 func (Sealed) SchemaName() string  { return "SealedPacks" }
 func (Pending) SchemaName() string { return "PendingEvents" }
@@ -77,7 +77,7 @@ type Summary struct {
 	Unrated      int64         `json:"unrated" doc:"Metered receipts of this pack that no settlement rule rates; 0 while the tenant has no rules."`
 	SigningKeyID string        `json:"signingKeyId"`
 	Bytes        int64         `json:"bytes" doc:"Size of the bundle."`
-	SHA256       string        `json:"sha256" doc:"Of the bundle, base64url."`
+	SHA256       string        `json:"sha256" doc:"SHA-256 of the bundle, base64url."`
 	SealedAt     store.Instant `json:"sealedAt"`
 	CreatedAt    store.Instant `json:"createdAt"`
 	UpdatedAt    store.Instant `json:"updatedAt"`
@@ -93,8 +93,8 @@ func (p *Pack) summary() Summary {
 	}
 }
 
-// CursorBehind is the cursor of the list of packs behind a tenant's n-th one; empty for
-// all of them.
+// CursorBehind returns the cursor of the list of packs after a tenant's n-th one; empty for the whole
+// list.
 func CursorBehind(n int64) string {
 	if n <= 0 {
 		return ""
@@ -137,9 +137,9 @@ type packRequest struct {
 }
 
 type proofPackData struct {
-	Header  json.RawMessage `json:"header" doc:"What is signed, verbatim."`
+	Header  json.RawMessage `json:"header" doc:"The signed header, verbatim."`
 	Summary Summary         `json:"summary"`
-	Keys    json.RawMessage `json:"keys" doc:"The key directory at the time of sealing, as its header has it."`
+	Keys    json.RawMessage `json:"keys" doc:"The key directory at the time of sealing, from the header."`
 }
 
 func (s *Service) get(ctx context.Context, in *packRequest) (proofPackData, error) {
@@ -156,7 +156,7 @@ func (s *Service) get(ctx context.Context, in *packRequest) (proofPackData, erro
 	return proofPackData{Header: p.Header, Summary: p.summary(), Keys: header.Directory}, nil
 }
 
-// find is the caller's pack of that id. A foreign one is not there.
+// find returns the caller's pack with an id; RESOURCE_NOT_FOUND for another tenant's.
 func (s *archive) find(ctx context.Context, packID string) (Pack, error) {
 	p, found, err := readPack(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, packID)
 	if err == nil && !found {
@@ -170,7 +170,7 @@ const bundleType = "application/x-ndjson"
 
 type downloadRequest struct {
 	PackID         string `path:"packId"`
-	AcceptEncoding string `header:"Accept-Encoding" maxLength:"1024" doc:"With zstd the file is sent compressed, as it is kept."`
+	AcceptEncoding string `header:"Accept-Encoding" maxLength:"1024" doc:"With zstd the file is sent compressed, as it is stored."`
 }
 
 func (s *Service) download(ctx context.Context, in *downloadRequest) (*route.File, error) {
@@ -203,15 +203,15 @@ func (s *Service) download(ctx context.Context, in *downloadRequest) (*route.Fil
 		}
 		return func(to io.Writer) {
 			defer file.Close()
-			if _, err := io.Copy(to, lines); err != nil { // a caller who leaves is the usual reason
-				s.cfg.Logger.Info("a download broke off", "packId", p.ID, "err", err)
+			if _, err := io.Copy(to, lines); err != nil { // usually the caller has disconnected
+				s.cfg.Logger.Info("a download was not completed", "packId", p.ID, "err", err)
 			}
 		}, nil
 	}
 	return answer, nil
 }
 
-// accepts says whether the header Accept-Encoding names a coding (RFC 9110, section 12.5.3).
+// accepts reports whether the header Accept-Encoding accepts a coding (RFC 9110, section 12.5.3).
 func accepts(header, coding string) bool {
 	for one := range strings.SplitSeq(header, ",") {
 		name, weight, _ := strings.Cut(one, ";")

@@ -38,8 +38,8 @@ func (h *fixture) serve() http.Handler {
 	return routetest.Declared(a.OpenAPI()).Watch(h.T, mux)
 }
 
-// ask sends "METHOD /path" for a tenant and returns status and body.
-func ask(server http.Handler, tenantID, request string) *httptest.ResponseRecorder {
+// send sends "METHOD /path" for a tenant and returns status and body.
+func send(server http.Handler, tenantID, request string) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(request, " ")
 	r := httptest.NewRequest(method, path, nil)
 	r.Header.Set("Tenant", tenantID)
@@ -70,7 +70,7 @@ func (h *fixture) script(t *testing.T, names *strings.Replacer, script []exchang
 	t.Helper()
 	server := h.serve()
 	for _, e := range script {
-		got := ask(server, e.tenant, names.Replace(e.request))
+		got := send(server, e.tenant, names.Replace(e.request))
 		require.Equal(t, e.status, got.Code, "%s: %s", e.request, got.Body)
 		require.JSONEq(t, names.Replace(e.answer), got.Body.String(), e.request)
 	}
@@ -135,9 +135,9 @@ func TestForeignPackIsNotThere(t *testing.T) {
 	h.seal()
 	server := h.serve()
 	for _, end := range []string{"", "/bundle"} {
-		foreign := ask(server, stranger, "GET /v1/proof-packs/"+h.packs()[0].ID+end)
-		unknown := ask(server, stranger, "GET /v1/proof-packs/ppk_01ARZ3NDEKTSV4RRFFQ69G5FAV"+end)
-		odd := ask(server, stranger, "GET /v1/proof-packs/..%2f"+tenant+"%2f"+h.packs()[0].ID+end)
+		foreign := send(server, stranger, "GET /v1/proof-packs/"+h.packs()[0].ID+end)
+		unknown := send(server, stranger, "GET /v1/proof-packs/ppk_01ARZ3NDEKTSV4RRFFQ69G5FAV"+end)
+		odd := send(server, stranger, "GET /v1/proof-packs/..%2f"+tenant+"%2f"+h.packs()[0].ID+end)
 		require.Equal(t, 404, foreign.Code)
 		require.Equal(t, unknown, foreign)
 		require.Equal(t, unknown, odd)
@@ -209,7 +209,7 @@ func TestBundleIsTheFile(t *testing.T) {
 func TestSealOverHTTPNamesTheCaller(t *testing.T) {
 	h := build(t)
 	h.Deliver(deliveries(1)...)
-	require.Equal(t, 200, ask(h.serve(), tenant, "POST /v1/proof-packs/seal").Code)
+	require.Equal(t, 200, send(h.serve(), tenant, "POST /v1/proof-packs/seal").Code)
 	pack := h.packs()[0]
 	h.Audit("right.issued")
 	h.seal()
@@ -222,8 +222,8 @@ func TestSealOverHTTPNamesTheCaller(t *testing.T) {
 		string(sealing.Data))
 }
 
-// TestDownloadIsRecorded: who downloaded a pack is in the log, which is nothing to seal by itself, and
-// a download that can't be recorded is refused.
+// TestDownloadIsRecorded: each download is an event, which is no reason to seal, and a download that
+// can't be recorded is refused.
 func TestDownloadIsRecorded(t *testing.T) {
 	h := build(t)
 	h.Deliver(deliveries(1)...)
@@ -231,11 +231,11 @@ func TestDownloadIsRecorded(t *testing.T) {
 	pack := h.packs()[0]
 	server := h.serve()
 	path := "/v1/proof-packs/" + pack.ID + "/bundle"
-	head, whole := ask(server, tenant, "HEAD "+path), ask(server, tenant, "GET "+path)
+	head, whole := send(server, tenant, "HEAD "+path), send(server, tenant, "GET "+path)
 	require.Equal(t, 200, whole.Code)
 	require.Equal(t, whole.Header(), head.Header())
 	require.Empty(t, head.Body.Bytes(), "and nothing was read")
-	require.Equal(t, 404, ask(server, tenant, "GET /v1/proof-packs/ppk_0/bundle").Code)
+	require.Equal(t, 404, send(server, tenant, "GET /v1/proof-packs/ppk_0/bundle").Code)
 	h.seal()
 	require.Len(t, h.packs(), 1, "nothing new")
 
@@ -249,7 +249,7 @@ func TestDownloadIsRecorded(t *testing.T) {
 	require.Equal(t, sealer.Ref{Kind: "key", ID: "key_test"}, e.Actor)
 
 	require.NoError(t, h.DB.Close())
-	require.GreaterOrEqual(t, ask(server, tenant, "GET "+path).Code, 500)
+	require.GreaterOrEqual(t, send(server, tenant, "GET "+path).Code, 500)
 }
 
 func TestRefusedSealOverHTTP(t *testing.T) {

@@ -140,7 +140,7 @@ func TestNoPackMixesPurposes(t *testing.T) {
 	}
 }
 
-// TestTenantWithoutAPurpose: nothing is sealed for who is not known.
+// TestTenantWithoutAPurpose: nothing is sealed for an unknown tenant.
 func TestTenantWithoutAPurpose(t *testing.T) {
 	h := build(t, Config{Purpose: func(context.Context, store.Querier, string) (string, error) { return "", api.NotFound("tenant") }})
 	h.Deliver(deliveries(1)...)
@@ -212,5 +212,5 @@ func TestDroppedTenant(t *testing.T) {
 	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error { return h.service.Drop(t.Context(), tx, "..") }))
 	job, err := h.DB.Claim(t.Context(), DropJob, time.Minute)
 	require.NoError(t, err)
-	require.ErrorContains(t, h.service.RunDrop(t.Context(), job), "is no tenant")
+	require.ErrorContains(t, h.service.RunDrop(t.Context(), job), "is not a tenant id")
 }

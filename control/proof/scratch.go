@@ -12,21 +12,21 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// scratchMemory is how much of a scratch is kept in memory: a call that finds nothing new
+// scratchMemory is how much of a scratch is kept in memory, so that a call that finds nothing new
 // needs no file.
 const scratchMemory = 1 << 20
 
-// scratch keeps the entries of a pack from when they are read until the pack's header, which
-// stands before them, is known. Most of it is in a file without a name, which is gone with
-// the process. It belongs to one goroutine and must be closed.
+// scratch stores the entries of a pack from when they are read until the pack's header, which
+// precedes them, is known. Most of it is in a file without a name, which ends with the process. It
+// belongs to one goroutine and must be closed.
 type scratch struct {
-	dir   string // of the file
+	dir   string // where the file is created
 	file  *os.File
 	w     *bufio.Writer
 	count int
 }
 
-// Write makes the file when the memory is full.
+// Write creates the file when the memory is full.
 func (s *scratch) Write(p []byte) (int, error) {
 	if s.file == nil {
 		if err := keyfile.MakeDir(s.dir); err != nil {
@@ -58,7 +58,7 @@ func (s *scratch) close() (err error) {
 	return err
 }
 
-// add takes the text of the next entry.
+// add appends the text of the next entry.
 func (s *scratch) add(event []byte) (err error) {
 	if s.w == nil {
 		s.w = bufio.NewWriterSize(s, scratchMemory)
@@ -70,7 +70,7 @@ func (s *scratch) add(event []byte) (err error) {
 	return err
 }
 
-// each hands over the entries, in their order. A text is valid only during its call.
+// each calls take for the entries, in their order. A text is valid only during its call.
 func (s *scratch) each(take func(event []byte) error) error {
 	if s.w == nil {
 		return nil

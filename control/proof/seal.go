@@ -13,21 +13,21 @@ import (
 
 // Sealed is the response of a seal.
 type Sealed struct {
-	Packs   []json.RawMessage `json:"packs" doc:"Headers of the packs sealed since the call began, oldest first, or of the last pack alone when nothing was new."`
-	Pack    json.RawMessage   `json:"pack" doc:"The newest of them; null while the tenant has none."`
+	Packs   []json.RawMessage `json:"packs" doc:"Headers of the packs sealed since the call began, oldest first, or of the last pack alone if nothing was new."`
+	Pack    json.RawMessage   `json:"pack" doc:"The header of the newest pack; null while the tenant has none."`
 	UpTo    string            `json:"upTo" doc:"Every event that was acknowledged into the log before the first call is before this position. Packs may go beyond it."`
 	More    bool              `json:"more" doc:"Something before upTo is in no pack yet: call again with this upTo."`
 	Pending []Pending         `json:"pending" doc:"Acknowledged events that are in no pack yet."`
 }
 
-// Pending counts what a node still holds in its spool, or the warehouse has not loaded.
+// Pending counts the records in a node's spool, or those that the warehouse has not loaded.
 type Pending struct {
-	NodeID string `json:"nodeId,omitempty" doc:"The node in whose spool alone they are: only a later call can seal them."`
-	Source string `json:"source,omitempty" enum:"warehouse" doc:"Instead of a node: what has not reached the warehouse yet. Counted are the records of the log before upTo, of whatever tenant."`
+	NodeID string `json:"nodeId,omitempty" doc:"The node whose spool alone has the events: only a later call can seal them."`
+	Source string `json:"source,omitempty" enum:"warehouse" doc:"warehouse, instead of a node: counts the records of the log before upTo, of all tenants, that the warehouse has not loaded yet."`
 	Count  int64  `json:"count"`
 }
 
-// sourceWarehouse is the source of what is not loaded.
+// sourceWarehouse is the source of records that are not loaded.
 const sourceWarehouse = "warehouse"
 
 // Values of retry-after.
@@ -44,17 +44,17 @@ type packer struct {
 	due     schedule
 }
 
-// SealSome seals what is new of a tenant, on behalf of by: it begins no pack that it might not
-// finish within WorkFor, and while the warehouse is behind, it seals what is loaded. upTo is that
-// of the previous call; nil for the first. Once More is false, every event that was acknowledged
-// before the first call is sealed. Failures that concern the caller are *api.Error. Any number of
-// goroutines and processes may call it; ctx ends the call between two steps, and what was sealed
-// until then stays sealed.
+// SealSome seals a tenant's new events, on behalf of by. It begins no pack that it might not finish
+// within WorkFor. While the warehouse is behind, it seals what is loaded. upTo is UpTo of the
+// previous call; nil for the first. Once More is false, every event that was acknowledged before the
+// first call is sealed. Errors that concern the caller are *api.Error. Any number of goroutines and
+// processes may call it. ctx ends the call between two steps; packs that were sealed until then stay
+// sealed.
 func (s *packer) SealSome(ctx context.Context, tenantID string, upTo *sealer.Position, by sealer.Ref) (Sealed, error) {
 	return s.timed(ctx, tenantID, request{upTo: upTo, workFor: s.cfg.WorkFor, spoolWait: s.cfg.SpoolWait, by: by})
 }
 
-// Vouch seals what is new of a tenant before a key is revoked. If the newest pack is signed by that
+// Vouch seals a tenant's new events before a key is revoked. If the newest pack is signed by that
 // key, it seals another one by the current key, with or without new events. It doesn't wait for
 // spools: the revocation has waited for those that matter.
 func (s *packer) Vouch(ctx context.Context, tenantID, keyID string, by sealer.Ref) error {
@@ -100,7 +100,7 @@ func (s *packer) seal(ctx context.Context, tenantID string, q request) (sealed S
 	upTo := reached.end
 	if err == nil && q.upTo != nil {
 		if upTo = *q.upTo; upTo.Compare(reached.end) > 0 {
-			err = api.InvalidField("upTo", "is behind the end of the log")
+			err = api.InvalidField("upTo", "is after the end of the log")
 		}
 	}
 	if err == nil {
@@ -128,7 +128,7 @@ func (s *packer) seal(ctx context.Context, tenantID string, q request) (sealed S
 	return sealed, fresh, err
 }
 
-// work seals packs, for at most workFor; more says that something before upTo is left.
+// work seals packs, for at most workFor; more reports that something before upTo is left.
 func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.Position) (more bool, err error) {
 	in, cancel := ctx, context.CancelFunc(func() {})
 	if workFor > 0 {
@@ -166,7 +166,7 @@ func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.P
 	return false, nil
 }
 
-// left says whether something before upTo is in no pack.
+// left reports whether something before upTo is in no pack.
 func (s *session) left(ctx context.Context, upTo sealer.Position) (bool, error) {
 	now, err := readHead(ctx, s.db.Read(), s.tenantID)
 	if err != nil {
@@ -226,19 +226,19 @@ func result(fresh bool, err error) string {
 	return resultNothing
 }
 
-// End is where a tenant's newest pack ends.
+// End is the end of a pack.
 type End struct {
 	PackID   string
 	RootHash string
 	TreeSize uint64
-	// Position is right behind its last entry: of the rows before it are its leaves, and those of
-	// all packs before.
+	// Position is right after its last entry: the rows before it are the leaves of this pack and of
+	// all earlier ones.
 	Position sealer.Position
-	// Rules are the settlement rules that the log holds there.
+	// Rules are the settlement rules that the log has there.
 	Rules []sealer.SettlementRule
 }
 
-// Head is how many leaves of a tenant are sealed, and the position of the last; 0 if none is.
+// Head returns how many leaves of a tenant are sealed, and the position of the last.
 func (s *packer) Head(ctx context.Context, tenantID string) (size uint64, last sealer.Position, err error) {
 	h, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil {
@@ -247,15 +247,15 @@ func (s *packer) Head(ctx context.Context, tenantID string) (size uint64, last s
 	return h.tree.Size(), h.position, nil
 }
 
-// SealToEnd is SealSome that fails if not all could be sealed, and returns the end of the newest
-// pack; nil if the tenant has none.
+// SealToEnd calls SealSome, fails if not everything could be sealed, and returns the end of the
+// newest pack; nil if the tenant has none.
 func (s *packer) SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) (*End, error) {
 	sealed, err := s.SealSome(ctx, tenantID, nil, by)
 	if err != nil {
 		return nil, err
 	}
 	if sealed.More {
-		return nil, api.Unavailable(api.WarehouseBehind, "not all events are sealed yet; what was sealed stays so: send the request again", time.Second)
+		return nil, api.Unavailable(api.WarehouseBehind, "not all events are sealed yet: send the request again to seal the rest", time.Second)
 	}
 	now, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil || now.sequence == 0 {
@@ -264,7 +264,7 @@ func (s *packer) SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) 
 	return s.EndOf(ctx, tenantID, now.packID)
 }
 
-// EndOf is the end of a pack of a tenant; RESOURCE_NOT_FOUND if it has none of that id.
+// EndOf returns the end of a tenant's pack; RESOURCE_NOT_FOUND if the tenant has none with that id.
 func (s *packer) EndOf(ctx context.Context, tenantID, packID string) (*End, error) {
 	p, found, err := readPack(ctx, s.db.Read(), tenantID, packID)
 	if err == nil && !found {

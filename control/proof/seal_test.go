@@ -217,7 +217,7 @@ func TestSlowerProcessBeginsAnew(t *testing.T) {
 	require.NoError(t, err)
 	group.Wait()
 	packs := headers(t, answer)
-	require.Len(t, packs, 2, "since it was asked, the other's pack and its own")
+	require.Len(t, packs, 2, "since the call began, the other's pack and its own")
 	require.Equal(t, []sealer.Duplicate{{Leaf: 4, First: 0}}, packs[1].Duplicates)
 	require.Len(t, h.files(), 3)
 	h.check()

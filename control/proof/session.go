@@ -15,11 +15,10 @@ const (
 	typeDownloaded = "pack.downloaded"
 )
 
-// TypeExported is the type of the event of an export, which is no reason to seal.
+// TypeExported is the type of the event of an export. It is no reason to seal.
 const TypeExported = "events.exported"
 
-// Pack is a sealed pack's row: what lists and the next seal need, without its
-// entries.
+// Pack is the database row of a sealed pack, without its entries.
 type Pack struct {
 	ID       string
 	TenantID string
@@ -34,17 +33,17 @@ type Pack struct {
 	First, Last  sealer.Position
 	SealedAt     store.Instant
 	SigningKeyID string
-	// Bytes and SHA256 (base64url) are of the pack's canonical lines; File of the file that
-	// holds them.
+	// Bytes and SHA256 (base64url) describe the pack's canonical lines, File the file that holds
+	// them.
 	Bytes  int64
 	SHA256 string
 	File   Sum
-	// Header is verbatim, as the file's first line has it; empty in a list of summaries.
+	// Header is the file's first line, verbatim; empty in a list of summaries.
 	Header json.RawMessage
 	counts counts
 }
 
-// counts are of what a header lists.
+// counts are the lengths of lists in a header.
 type counts struct{ duplicates, rated, unrated int64 }
 
 func countsOf(h *sealer.PackHeader) counts {
@@ -68,8 +67,8 @@ type session struct {
 	// leaving is the key that is about to be revoked; may be empty.
 	leaving string
 	by      sealer.Ref
-	// end is the position that the session seals up to, exclusive. short says that the log
-	// goes on there, and the warehouse doesn't yet.
+	// end is the position that the session seals up to, exclusive. short means that the log continues
+	// there, but the warehouse doesn't yet.
 	end   sealer.Position
 	short bool
 	// signer and directory belong together: the directory was read after signer, and
@@ -78,11 +77,11 @@ type session struct {
 	receipts      string // the purpose of the keys of receipts
 	directory     *sealer.Directory
 	directoryText []byte
-	// earlier are the entries of earlier packs that were looked at.
+	// earlier caches the entries of earlier packs.
 	earlier map[string]leaves // by pack id
 }
 
-// prepare reads what may be newer than the end of the log: keys and their directory.
+// prepare reads the signer and the key directory, which may be newer than the end of the log.
 func (s *session) prepare(ctx context.Context) error {
 	purpose, err := s.cfg.Purpose(ctx, s.db.Read(), s.tenantID)
 	if err != nil {
@@ -99,8 +98,8 @@ func (s *session) prepare(ctx context.Context) error {
 	return err
 }
 
-// sealNext seals one pack on the present head. more is false when nothing new is
-// left behind it; errMoved says that another process was faster.
+// sealNext seals one pack on the current head. more is false if no new events are left. errMoved
+// means that another process was faster.
 func (s *session) sealNext(ctx context.Context) (more bool, err error) {
 	old, err := readHead(ctx, s.db.Read(), s.tenantID)
 	if err != nil {

@@ -85,7 +85,7 @@ func TestSettlement(t *testing.T) {
 
 	h.forgetRules()
 	h.Deliver(deliveries(1)...)
-	require.Equal(t, third.Rules, h.seal()[0].Settlement.Rules, "the log is asked, not the database")
+	require.Equal(t, third.Rules, h.seal()[0].Settlement.Rules, "rules come from the log, not the database")
 	h.check()
 }
 

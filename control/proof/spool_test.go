@@ -17,12 +17,12 @@ type spools func() (live, silent map[string]int64, err error)
 
 func (s spools) Spooled(context.Context) (live, silent map[string]int64, err error) { return s() }
 
-// TestSealWaitsForSpools: what a live node brings into the log meanwhile is in the pack.
+// TestSealWaitsForSpools: the pack has what a live node writes to the log meanwhile.
 func TestSealWaitsForSpools(t *testing.T) {
 	var h *fixture
-	asked := 0
+	calls := 0
 	h = build(t, Config{SpoolWait: time.Minute, Nodes: spools(func() (live, silent map[string]int64, err error) {
-		switch asked++; asked {
+		switch calls++; calls {
 		case 1:
 			return map[string]int64{"nod_b": 2}, map[string]int64{}, nil
 		case 2:
@@ -35,7 +35,7 @@ func TestSealWaitsForSpools(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Pending{}, sealed.Pending)
 	require.Len(t, h.check(), 5)
-	require.Equal(t, 2, asked)
+	require.Equal(t, 2, calls)
 }
 
 // TestSealNamesWhatIsPending in the spools of nodes that do not drain them, or are silent:
@@ -68,12 +68,12 @@ func TestSealNamesWhatIsPending(t *testing.T) {
 	require.ErrorIs(t, err, away)
 }
 
-// TestSealsLookTogether: however many seals wait for spools, they are looked at once at a time.
+// TestSealsLookTogether: however many seals wait for spools, one poll at a time serves them.
 func TestSealsLookTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int64
+		var calls atomic.Int64
 		r := &archive{cfg: Config{Nodes: spools(func() (live, silent map[string]int64, err error) {
-			asked.Add(1)
+			calls.Add(1)
 			return map[string]int64{"nod_a": 3}, map[string]int64{"nod_b": 1}, nil
 		})}}
 		const seals = 100
@@ -87,7 +87,7 @@ func TestSealsLookTogether(t *testing.T) {
 			})
 		}
 		waiting.Wait()
-		require.LessOrEqual(t, asked.Load(), int64(seals+time.Second/spoolEvery), "each at first, and then all together")
+		require.LessOrEqual(t, calls.Load(), int64(seals+time.Second/spoolEvery), "each at first, and then all together")
 		synctest.Wait()
 	})
 }

@@ -13,14 +13,14 @@ import (
 	"muniment/sealer"
 )
 
-// errMoved says that another seal has moved the head since it was read.
+// errMoved means that another seal has moved the head since it was read.
 var errMoved = errors.New("the head of the log has moved")
 
-// errForked says that this log would get a second root of a size that it has, or
-// may have, signed a root of.
+// errForked means that the log would get a second root for a size of which it has, or may have,
+// signed another root.
 var errForked = errors.New("the log would fork")
 
-// head is what the next pack of a tenant is built on.
+// head is the head of a tenant's log, on which the next pack is built.
 type head struct {
 	sequence int64 // how many packs were sealed
 	packID   string
@@ -28,8 +28,8 @@ type head struct {
 	position sealer.Position // of the last sealed entry
 }
 
-// newHead is the head of a log without packs; its position is before all others, of
-// whatever partition.
+// newHead returns the head of a log without packs. Its position is before all others of any
+// partition.
 func newHead() head {
 	return head{tree: sealer.NewTree(), position: sealer.Position{Offset: -1}}
 }
@@ -64,8 +64,8 @@ func readHead(ctx context.Context, db *sql.DB, tenantID string) (head, error) {
 	return h, nil
 }
 
-// advance moves the head to next by compare-and-set, and adds the pack that it
-// moves to; errMoved unless the head is the one right before next.
+// advance moves the head to next by compare-and-set and adds the pack. It returns errMoved unless the
+// head is the direct predecessor of next.
 func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
 	hashes, err := json.Marshal(next.tree.State())
 	if err != nil {
@@ -94,8 +94,9 @@ func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
 	return err
 }
 
-// reserve promises the root of one size of a tenant's log. After it returned nil
-// that root may be signed; errForked when another root has this size.
+// reserve promises the root of one size of a tenant's log. After it has returned nil and the
+// transaction is committed, that root may be signed. It returns errForked if another root was
+// promised for this size.
 func reserve(ctx context.Context, tx *store.Tx, tenantID string, size uint64, root sealer.Hash, now time.Time) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO proof_roots (tenant_id, tree_size, root_hash, reserved_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (tenant_id, tree_size) DO NOTHING`, tenantID, int64(size), root.String(), store.At(now))
@@ -110,8 +111,8 @@ func reserve(ctx context.Context, tx *store.Tx, tenantID string, size uint64, ro
 	return err
 }
 
-// promised lists the roots of sizes above a head: those of seals that did not
-// finish, and may have signed them.
+// promised lists the roots of sizes above a head. They are from unfinished seals, which may have
+// signed them.
 func promised(ctx context.Context, db *sql.DB, tenantID string, above uint64) (map[uint64]string, error) {
 	rows, err := db.QueryContext(ctx, `SELECT tree_size, root_hash FROM proof_roots WHERE tenant_id = $1 AND tree_size > $2`, tenantID, int64(above))
 	if err != nil {
@@ -143,13 +144,13 @@ func listSummaries(ctx context.Context, db *sql.DB, tenantID string, after int64
 		WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3`, tenantID, after, limit)
 }
 
-// listPacks lists the tenant's packs behind a sequence number, in their order.
+// listPacks lists the tenant's packs after a sequence number, in their order.
 func listPacks(ctx context.Context, db *sql.DB, tenantID string, after int64, limit int) ([]Pack, error) {
 	return store.List(ctx, db, "the packs of "+tenantID, scanPack, `SELECT `+packColumns+` FROM proof_packs
 		WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3`, tenantID, after, limit)
 }
 
-// readPack reads one pack of a tenant; found is false when it has none of that id.
+// readPack reads one pack of a tenant; found is false if the tenant has none with that id.
 func readPack(ctx context.Context, db *sql.DB, tenantID, packID string) (p Pack, found bool, err error) {
 	return onePack(db.QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
 		WHERE tenant_id = $1 AND pack_id = $2`, tenantID, packID))
@@ -160,15 +161,15 @@ func (s *Service) CountPacks(ctx context.Context, tenantID string) (int64, error
 	return store.Count(ctx, s.db.Read(), "packs", `SELECT COUNT(*) FROM proof_packs WHERE tenant_id = $1`, tenantID)
 }
 
-// File is that of a sealed pack, below Config.Dir.
+// File is the file of a sealed pack, below Config.Dir.
 type File struct {
 	Name    string // with slashes
 	Bytes   int64
 	SHA256  string // base64url
-	Sandbox bool   // it is a visitor's, and is deleted with the visitor's tenant
+	Sandbox bool   // it belongs to a visitor, and is deleted with the visitor's tenant
 }
 
-// Files lists those of all sealed packs.
+// Files lists the files of all sealed packs.
 func Files(ctx context.Context, q store.Querier) ([]File, error) {
 	scan := func(row store.Row) (f File, err error) {
 		var tenantID, packID string
@@ -180,8 +181,8 @@ func Files(ctx context.Context, q store.Querier) ([]File, error) {
 		FROM proof_packs p LEFT JOIN tenants t ON t.tenant_id = p.tenant_id ORDER BY p.tenant_id, p.sequence`)
 }
 
-// RootAt is the root that was, or may have been, signed at a size of a tenant's log, empty
-// if there was none; size is how many entries are sealed.
+// RootAt returns the root that was, or may have been, signed for a size of a tenant's log; empty if
+// there was none. size is the number of sealed entries.
 func RootAt(ctx context.Context, q store.Querier, tenantID string, at uint64) (size uint64, root string, err error) {
 	var signed sql.NullString
 	err = q.QueryRowContext(ctx, `SELECT h.tree_size, r.root_hash FROM proof_heads h
@@ -192,9 +193,8 @@ func RootAt(ctx context.Context, q store.Querier, tenantID string, at uint64) (s
 	return size, signed.String, nil
 }
 
-// LastSeal is the latest moment that a proof pack states as that of its sealing; zero
-// without a pack. It may be ahead of this clock: a pack is never older than what is
-// in it, which nodes have dated.
+// LastSeal returns the latest sealedAt of a proof pack; zero without a pack. It may be ahead of this
+// process's clock, since a pack is not older than its entries, which nodes have dated.
 func LastSeal(ctx context.Context, q store.Querier) (time.Time, error) {
 	var at store.Instant
 	if err := q.QueryRowContext(ctx, `SELECT MAX(sealed_at) FROM proof_packs`).Scan(&at); err != nil {
@@ -210,15 +210,14 @@ func packAt(ctx context.Context, db *sql.DB, tenantID string, at sealer.Position
 		tenantID, int64(at.Generation), at.Offset))
 }
 
-// packOf finds the pack that holds a leaf; found is false for a leaf behind the head.
+// packOf finds the pack that holds a leaf; found is false for a leaf after the head.
 func packOf(ctx context.Context, db *sql.DB, tenantID string, leaf uint64) (p Pack, found bool, err error) {
 	p, found, err = onePack(db.QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
 		WHERE tenant_id = $1 AND first_index <= $2 ORDER BY first_index DESC LIMIT 1`, tenantID, int64(leaf)))
 	return p, found && leaf < p.end(), err
 }
 
-// packNotBy finds the first pack from a sequence number on that none of some keys has
-// signed.
+// packNotBy finds the first pack from a sequence number on that is signed by none of keyIDs.
 func packNotBy(ctx context.Context, db *sql.DB, tenantID string, from int64, keyIDs []string) (Pack, bool, error) {
 	other, args := "", []any{tenantID, from}
 	for _, id := range keyIDs {
@@ -229,8 +228,8 @@ func packNotBy(ctx context.Context, db *sql.DB, tenantID string, from int64, key
 		WHERE tenant_id = $1 AND sequence >= $2`+other+` ORDER BY sequence LIMIT 1`, args...))
 }
 
-// PackAfter reads the pack with the lowest id above one, of any tenant; found is false behind
-// the last. Ids rise with the moments at which packs were begun.
+// PackAfter reads the pack with the lowest id above packID, of any tenant; found is false if there is
+// none. Ids increase with the time at which packs were begun.
 func (s *Service) PackAfter(ctx context.Context, packID string) (p Pack, found bool, err error) {
 	return onePack(s.db.Read().QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
 		WHERE pack_id > $1 ORDER BY pack_id LIMIT 1`, packID))
@@ -261,7 +260,7 @@ func scanPack(row store.Row) (p Pack, err error) {
 	return p, err
 }
 
-// exported is a pack as an export of the tenant has it: its own file holds all of it.
+// exported is a pack in an export of the tenant. The pack's own file is not part of the export.
 type exported struct {
 	ID           string        `json:"packId"`
 	FirstIndex   int64         `json:"firstIndex"`
@@ -278,7 +277,7 @@ var Sections = []store.Section{store.SectionOf("proofPacks", func(row store.Row)
 	return p, row.Scan(&p.ID, &p.FirstIndex, &p.Count, &p.RootHash, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256)
 }, `SELECT pack_id, first_index, entries, root_hash, sealed_at, signing_key_id, bytes, sha256 FROM proof_packs WHERE tenant_id = $1 ORDER BY sequence`)}
 
-// Tables are those of this package.
+// Tables lists this package's tables.
 var Tables = store.Tables{
 	{Name: "proof_packs"},
 	{Name: "proof_turns"},

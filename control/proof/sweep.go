@@ -17,8 +17,8 @@ import (
 	"muniment/sealer"
 )
 
-// draftAge is how old a draft must be before it is swept. A seal that is still
-// writing a younger one would fail without it, and harm nothing.
+// draftAge is how old a draft must be before it is swept. If a seal still writes a swept draft, it
+// fails without harm.
 const draftAge = time.Hour
 
 // sweep deletes what crashed seals left in the folder: old drafts, nodes without a
@@ -71,14 +71,14 @@ func (s *Service) Drop(ctx context.Context, tx *store.Tx, tenantID string) error
 	return err
 }
 
-// RunDrop does a DropJob.
+// RunDrop runs a DropJob.
 func (s *Service) RunDrop(_ context.Context, job *store.Job) error {
 	var dropped droppedPacks
 	if err := job.Read(&dropped); err != nil {
 		return err
 	}
 	if !api.IsID(api.PrefixTenant, dropped.TenantID) { // else it would delete another folder
-		return fmt.Errorf("%q is no tenant", dropped.TenantID)
+		return fmt.Errorf("%q is not a tenant id", dropped.TenantID)
 	}
 	if err := os.RemoveAll(s.folder.name(dropped.TenantID, "")); err != nil {
 		return fmt.Errorf("cannot delete the packs of %s: %w", dropped.TenantID, err)
@@ -86,10 +86,9 @@ func (s *Service) RunDrop(_ context.Context, job *store.Job) error {
 	return nil
 }
 
-// superseded says whether a file is no pack and can never become one.
+// superseded reports whether a file is no pack and can never become one.
 func (s *Service) superseded(ctx context.Context, tenantID, packID string) (bool, error) {
-	// The head is read first: a pack that is committed between the two reads is
-	// beyond this head.
+	// The head is read first: a pack that is committed between the two reads is beyond this head.
 	h, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil {
 		return false, err
@@ -105,20 +104,20 @@ func (s *Service) superseded(ctx context.Context, tenantID, packID string) (bool
 	defer file.Close()
 	pack, err := sealer.ReadPack(file)
 	if err != nil {
-		// Whatever it is, it was complete once: an operator has to inspect it.
-		s.cfg.Logger.Error("a file among the packs is none", "tenantId", tenantID, "packId", packID, "err", err)
+		// A complete file that is no readable pack: an operator has to inspect it.
+		s.cfg.Logger.Error("a file in the folder of packs is not a pack", "tenantId", tenantID, "packId", packID, "err", err)
 		return false, nil
 	}
 	return pack.Header().TreeSize <= h.tree.Size(), nil
 }
 
-// isThere says whether a file exists, as far as that is known.
+// isThere reports whether a file exists. An error counts as existing.
 func isThere(name string) bool {
 	_, err := os.Lstat(name)
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// madeAt is the moment in a pack's id. What is no pack id is of no age.
+// madeAt returns the time in a pack's id; for an invalid id a time in the far future, so no age is reached.
 func madeAt(packID string) time.Time {
 	id, err := ulid.ParseStrict(strings.TrimPrefix(packID, string(api.PrefixPack)))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"muniment/sealer"
 )
 
-// some is one call of who can't wait.
+// some is one call with a short deadline.
 func (h *fixture) some(upTo string) Sealed {
 	h.T.Helper()
 	sealed, err := h.service.SealSome(h.T.Context(), h.Tenant, h.position(upTo), operator)
@@ -129,39 +129,39 @@ func TestUpToIsNoEnd(t *testing.T) {
 	require.Equal(t, 200, h.post(tenant, "/v1/proof-packs/seal", `{}`).Code)
 }
 
-// TestEachPackLooksAtItsOwnDuplicates counts what the warehouse is asked for.
+// TestEachPackLooksAtItsOwnDuplicates counts the queries to the warehouse.
 func TestEachPackLooksAtItsOwnDuplicates(t *testing.T) {
 	h := build(t)
-	asked := &asks{Warehouse: h.Warehouse}
+	counting := &countingWarehouse{Warehouse: h.Warehouse}
 	h.reopen(Config{MaxEntries: 10})
-	asked.Warehouse = h.Warehouse
-	h.service.warehouse = asked
+	counting.Warehouse = h.Warehouse
+	h.service.warehouse = counting
 	for range 4 {
 		h.Deliver(deliveries(9)...)
 		h.Deliver(delivery{Key: "again"})
 	}
 	h.seal()
 	require.Len(t, h.packs(), 4)
-	require.Zero(t, asked.events, "no event is looked up by its id")
-	for i, s := range asked.slices[1:] {
-		require.Equal(t, asked.slices[i][1], s[0], "each begins where the last has ended")
+	require.Zero(t, counting.events, "no event is looked up by its id")
+	for i, s := range counting.slices[1:] {
+		require.Equal(t, counting.slices[i][1], s[0], "each begins where the last has ended")
 	}
 	h.check()
 }
 
-// asks notes the slices that a warehouse is asked for the duplicates of.
-type asks struct {
+// countingWarehouse records the slices of duplicates that are read, and counts events that are.
+type countingWarehouse struct {
 	pipeline.Warehouse
 	slices [][2]sealer.Position
 	events int
 }
 
-func (a *asks) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+func (a *countingWarehouse) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
 	a.slices = append(a.slices, [2]sealer.Position{after, upTo})
 	return a.Warehouse.Duplicates(ctx, tenantID, after, upTo)
 }
 
-func (a *asks) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
+func (a *countingWarehouse) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
 	a.events++
 	return a.Warehouse.Event(ctx, tenantID, eventID)
 }

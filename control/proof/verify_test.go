@@ -105,8 +105,8 @@ func TestRecordQuarantinedByTheLoaderHolds(t *testing.T) {
 	require.Empty(t, h.packs())
 }
 
-// TestKeyRevokedBeforeSealing: what the key signed while it was good is not
-// sealed either, because its thief can date a receipt as he likes.
+// TestKeyRevokedBeforeSealing: receipts that the key signed before its revocation are not sealed
+// either, because a thief can backdate receipts.
 func TestKeyRevokedBeforeSealing(t *testing.T) {
 	h := build(t)
 	h.Deliver(deliveries(2)...)

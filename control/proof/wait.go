@@ -15,18 +15,18 @@ import (
 // pollEvery is how often a seal polls the warehouse.
 const pollEvery = 5 * time.Millisecond
 
-// errBehind refuses to answer from a warehouse that lacks acknowledged events.
+// errBehind refuses to use a warehouse that lacks acknowledged events.
 var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all acknowledged events yet", retrySoon)
 
 // reached is how far the warehouse has loaded a tenant's partition.
 type reached struct {
-	// end is the end of the log; loaded is behind the last record in the warehouse.
+	// end is the end of the log; loaded is after the last record in the warehouse.
 	end, loaded sealer.Position
-	first       sealer.Position // that the log still holds
-	known       bool            // the warehouse has answered
+	first       sealer.Position // the first position that the log still has
+	known       bool            // the warehouse was queried successfully
 }
 
-// short says that the warehouse lacks something.
+// short reports whether the warehouse lacks something.
 func (r reached) short() bool { return r.loaded.Compare(r.end) < 0 }
 
 // lacks counts the records before a position that the warehouse lacks.
@@ -52,7 +52,7 @@ func (a *archive) catchUp(parent context.Context, tenantID string, spoolWait tim
 	if err := a.drain(ctx, parent, tenantID); err != nil {
 		return at, nil, err
 	}
-	// This is read before the end, because records that leave a spool later may be behind the end.
+	// This is read before the end, because records that leave a spool later may be after the end.
 	if pending, err = a.spools(ctx, spoolWait); err != nil {
 		return at, nil, err
 	}
@@ -62,8 +62,8 @@ func (a *archive) catchUp(parent context.Context, tenantID string, spoolWait tim
 	return at, pending, err
 }
 
-// AwaitLoaded waits until the warehouse has what the log holds of a tenant now, at most for WaitFor;
-// then it fails with 503 WAREHOUSE_BEHIND.
+// AwaitLoaded waits until the warehouse has the events of a tenant that are in the log now. After
+// WaitFor it fails with 503 WAREHOUSE_BEHIND.
 func (a *archive) AwaitLoaded(parent context.Context, tenantID string) error {
 	ctx, cancel := a.bounded(parent)
 	defer cancel()
@@ -71,8 +71,8 @@ func (a *archive) AwaitLoaded(parent context.Context, tenantID string) error {
 	return err
 }
 
-// AwaitRecorded is AwaitLoaded, but waits first until the log has the events of what the tenant's
-// records in the database are.
+// AwaitRecorded waits until the log has the events of the tenant's current records in the database,
+// and then as AwaitLoaded.
 func (a *archive) AwaitRecorded(parent context.Context, tenantID string) error {
 	ctx, cancel := a.bounded(parent)
 	defer cancel()
@@ -83,28 +83,27 @@ func (a *archive) AwaitRecorded(parent context.Context, tenantID string) error {
 	return err
 }
 
-// drain waits until the log has the tenant's audit events; 503 LOG_UNAVAILABLE if ctx, of parent, ends
-// by its time.
+// drain waits until the log has the tenant's audit events. It fails with 503 LOG_UNAVAILABLE if ctx,
+// which derives from parent, times out.
 func (a *archive) drain(ctx, parent context.Context, tenantID string) error {
 	err := a.db.Drain(ctx, tenantID)
 	if err != nil && parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = api.Unavailable(api.LogUnavailable, "the log has not taken the tenant's audit events yet", retrySoon)
+		err = api.Unavailable(api.LogUnavailable, "the log has not accepted the tenant's audit events yet", retrySoon)
 	}
 	return err
 }
 
-// bounded limits the waiting of a call to WaitFor.
+// bounded limits a call's waiting to WaitFor.
 func (a *archive) bounded(parent context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(parent, a.cfg.WaitFor, errBehind)
 }
 
-// loaded waits until the warehouse has reached the end that the tenant's partition of
-// the log has now; the cause of ctx's end if that comes first. Other
-// partitions hold nothing of the tenant: they may be behind.
+// loaded waits until the warehouse has reached the current end of the tenant's partition. If ctx ends
+// first, the error is its cause. Other partitions have no events of the tenant and may be behind.
 func (a *archive) loaded(ctx context.Context, tenantID string) (at reached, err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx) // whichever step it ended
+			err = context.Cause(ctx)
 		}
 	}()
 	partition, err := a.log.PartitionOf(ctx, tenantID)
@@ -117,7 +116,7 @@ func (a *archive) loaded(ctx context.Context, tenantID string) (at reached, err 
 	}
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	for first.Compare(end) < 0 { // the records of an empty log were loaded: retention waits for that
+	for first.Compare(end) < 0 { // retention deletes only loaded records, so all of an empty log's were loaded
 		next, ok, err := a.warehouse.Resume(ctx, partition)
 		if err == nil {
 			at = reached{end: end, first: first, known: true}
@@ -136,28 +135,28 @@ func (a *archive) loaded(ctx context.Context, tenantID string) (at reached, err 
 			return at, ctx.Err()
 		}
 	}
-	// Records behind the end are for the next call.
+	// Records after the end are for the next call.
 	return reached{end: end, loaded: end, first: first, known: true}, nil
 }
 
-// spoolEvery is how often the seals that wait for spools look at them, all together.
+// spoolEvery is how often the spools are polled, for all waiting seals together.
 const spoolEvery = 50 * time.Millisecond
 
-// spoolWatch looks at the spools for all seals that wait: however many there are, the
-// database is asked once each spoolEvery.
+// spoolWatch polls the spools for all waiting seals: however many there are, it makes one query each
+// spoolEvery.
 type spoolWatch struct {
 	mu   sync.Mutex
 	next *spoolLook // the next one; nil: no waiters
 }
 
-// spoolLook is what all who waited for it have seen; done is closed once that is set.
+// spoolLook is the result of a poll for all its waiters; done is closed once the result is set.
 type spoolLook struct {
 	done         chan struct{}
 	live, silent map[string]int64
 	err          error
 }
 
-// wait returns the next look, which begins after the call.
+// wait returns the next poll, which begins after the call.
 func (w *spoolWatch) wait(ctx context.Context, nodes Nodes) *spoolLook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,11 +176,11 @@ func (w *spoolWatch) wait(ctx context.Context, nodes Nodes) *spoolLook {
 	return w.next
 }
 
-// spoolLookFor bounds a look.
+// spoolLookFor bounds the time of a poll.
 const spoolLookFor = 5 * time.Second
 
-// spools waits until no live node has anything in its spool, at most for so long, and
-// names the nodes that have.
+// spools waits, at most for wait, until the spools of all live nodes are empty. It returns the nodes
+// whose spools are not.
 func (a *archive) spools(ctx context.Context, wait time.Duration) (pending []Pending, err error) {
 	if a.cfg.Nodes == nil {
 		return []Pending{}, nil

@@ -10,14 +10,14 @@ import (
 	"muniment/control/store"
 )
 
-// TestCampaignsOfRights: a derived right that names none has its parent's, each is told once,
-// and another tenant is told of none.
+// TestCampaignsOfRights: a derived right that names none has its parent's, each is returned once, and
+// another tenant gets none.
 func TestCampaignsOfRights(t *testing.T) {
 	service, basis := newService(t)
 	issue := func(scope string, parent *string) Right {
-		asked := ask("CTV", "2026-01-01T00:00:00.000Z -", scope)
-		asked.TenantID, asked.BasisID = tenantID, basis.ID
-		r, err := service.issueRight(t.Context(), asked, parent, store.ByKey("key_a"))
+		requested := rightFor("CTV", "2026-01-01T00:00:00.000Z -", scope)
+		requested.TenantID, requested.BasisID = tenantID, basis.ID
+		r, err := service.issueRight(t.Context(), requested, parent, store.ByKey("key_a"))
 		require.NoError(t, err)
 		return r
 	}

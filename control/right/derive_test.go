@@ -13,8 +13,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// TestDeriveTakesTheRestFromTheParent settles rights of which only holder and scope
-// are asked for.
+// TestDeriveTakesTheRestFromTheParent derives rights from requests with holder and scope only.
 func TestDeriveTakesTheRestFromTheParent(t *testing.T) {
 	const window = "2026-01-01T00:00:00.000Z 2027-01-01T00:00:00.000Z"
 	parent := mustIssue(t, "CTV", window, `{"regions":["US","CA"]}`, nil)
@@ -83,11 +82,11 @@ func TestOneChangeOfSeveralRooms(t *testing.T) {
 	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
 
 	require.NoError(t, service.db.Change(ctx, change))
-	var told []string
+	var logged []string
 	for _, e := range roomtest.Events(t, service.db)[before:] {
-		told = append(told, e.Type+" "+e.Subject.ID)
+		logged = append(logged, e.Type+" "+e.Subject.ID)
 	}
-	require.Equal(t, []string{"right.issued " + id, "right.revoked " + parent.ID}, told)
+	require.Equal(t, []string{"right.issued " + id, "right.revoked " + parent.ID}, logged)
 	child, err := Find(ctx, service.db.Read(), tenantID, id)
 	require.NoError(t, err)
 	require.Equal(t, api.RightRevoked, child.EffectiveState)

@@ -10,8 +10,8 @@ import (
 	"muniment/control/store"
 )
 
-// TestFiltersHaveIndexes: whatever is asked of many rights, the newest of them are found
-// without a look at the others. Of two filters one index serves one.
+// TestFiltersHaveIndexes: every filter on many rights finds the newest without scanning the others.
+// With two filters, an index serves one of them.
 func TestFiltersHaveIndexes(t *testing.T) {
 	service, basis := newService(t)
 	rows := 5_000

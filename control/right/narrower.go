@@ -104,7 +104,7 @@ func (r *Right) within(whose string, from, until store.Instant) (faults []api.Va
 	return faults
 }
 
-// covers says whether a right on the child's substrate may be derived from one on the parent's.
+// covers reports whether a right on the child's substrate may be derived from one on the parent's.
 func covers(parent, child string) bool {
 	return parent == child || parent == gate.Any.String()
 }

@@ -44,13 +44,13 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return true, rights.Update(ctx, tx, was, &next)
 }
 
-// IsRevoked says whether a right's record is of one that was revoked, for good.
+// IsRevoked reports whether the record is of a revoked right. Revocation is permanent.
 func IsRevoked(record []byte) bool {
 	var r struct{ State api.RightState }
 	return json.Unmarshal(record, &r) == nil && r.State == api.RightRevoked
 }
 
-// worse says whether a state is more severe than another.
+// worse reports whether a state is more severe than another.
 func worse(a, b api.RightState) bool { return slices.Index(severity, a) > slices.Index(severity, b) }
 
 // replayed returns the right as it is when the newest event of it is known.

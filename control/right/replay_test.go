@@ -15,9 +15,9 @@ import (
 // replay replays the newest event of a right.
 func (s *Service) replay(t *testing.T, id string) (changed bool) {
 	t.Helper()
-	told := roomtest.Events(t, s.db)
-	slices.Reverse(told)
-	newest := told[slices.IndexFunc(told, func(e sealer.Event) bool { return e.Subject.ID == id })]
+	logged := roomtest.Events(t, s.db)
+	slices.Reverse(logged)
+	newest := logged[slices.IndexFunc(logged, func(e sealer.Event) bool { return e.Subject.ID == id })]
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) (err error) {
 		changed, err = Replay(t.Context(), tx, &newest)
 		return err
@@ -58,7 +58,7 @@ func TestReplay(t *testing.T) {
 			`UPDATE rights SET revision = revision - 2 WHERE right_id = $1`}, true, api.RightActive},
 		"an older copy, of a right that was never moved": {nil, []string{
 			`UPDATE rights SET revision = revision - 2 WHERE right_id = $1`}, false, api.RightActive},
-		"a stop that nobody told of": {[]Action{Suspend, Resume}, []string{
+		"a stop without an event": {[]Action{Suspend, Resume}, []string{
 			`UPDATE rights SET state = 'REVOKED' WHERE right_id = $1`}, true, api.RightRevoked},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfAnUnknownRight: nodes hear of a right that the database lacks only if they
-// would go by it.
+// TestReplayOfAnUnknownRight: nodes get the stop of a right that the database lacks only if the feed
+// still has the right.
 func TestReplayOfAnUnknownRight(t *testing.T) {
 	service, basis := newService(t)
 	r := service.mustIssue(t, basis, nil)

@@ -4,7 +4,7 @@
 // of time. Its state moves along the table of transitions below, each move being
 // one change: record, revision, audit event and feed entry, or nothing. A caller
 // who loses a race gets STATE_CONFLICT. Suspending and revoking answer only after
-// every live node has applied it, or two seconds; the answer says which.
+// every live node has applied it, or two seconds; the response says which.
 //
 // A scope names its limits by the keys in scope.go. Any other key is refused, so that a misspelt
 // limit is not ignored; the caller's own keys begin with x-.

@@ -171,9 +171,9 @@ func TestUnknownLimitNamesTheNearest(t *testing.T) {
 func TestDerivedRightRule(t *testing.T) {
 	const year = "2026-01-01T00:00:00.000Z 2027-01-01T00:00:00.000Z"
 	for _, c := range []struct {
-		name, limits           string // the parent's
-		substrate, window, ask string // the derived right's
-		field                  string // the fault, if it is refused
+		name, limits                 string // the parent's
+		substrate, window, requested string // the derived right's
+		field                        string // the fault, if it is refused
 	}{
 		{"the same", `{"regions":["US"]}`, "CTV", year, `{"regions":["US"]}`, ""},
 		{"another substrate", `{}`, "AUDIO", year, `{}`, "substrate"},
@@ -216,8 +216,8 @@ func TestDerivedRightRule(t *testing.T) {
 		for _, parentSubstrate := range []string{"CTV", "ANY"} {
 			t.Run(c.name+" under "+parentSubstrate, func(t *testing.T) {
 				parent := mustIssue(t, parentSubstrate, year, c.limits, nil)
-				asked := ask(c.substrate, c.window, c.ask)
-				got, err := issue(asked, lineage{basis: openBasis(), parent: &parent}, now)
+				requested := rightFor(c.substrate, c.window, c.requested)
+				got, err := issue(requested, lineage{basis: openBasis(), parent: &parent}, now)
 				if c.field == "" || (c.field == "substrate" && parentSubstrate == "ANY") {
 					require.NoError(t, err)
 					require.Equal(t, []string{"rgh_parent"}, got.Ancestors)
@@ -235,7 +235,7 @@ func TestDerivedRightRule(t *testing.T) {
 func TestDerivedScopeInherits(t *testing.T) {
 	const year = "2026-01-01T00:00:00.000Z 2027-01-01T00:00:00.000Z"
 	const limits = `{"bvlos":true,"campaigns":["a"],"channels":["sms","push"],"description":"all","labels":{"team":"east"},"maxSpeedMph":4,"regions":["CA","US"],"x-daypart":"night"}`
-	for ask, want := range map[string]string{
+	for requested, want := range map[string]string{
 		``:                    limits,
 		`null`:                limits,
 		`{}`:                  limits,
@@ -247,13 +247,13 @@ func TestDerivedScopeInherits(t *testing.T) {
 		`{"labels":{}}`:       strings.Replace(limits, `{"team":"east"}`, `{}`, 1),
 		`{"x-fleet":"north"}`: strings.Replace(limits, `"night"`, `"night","x-fleet":"north"`, 1),
 	} {
-		t.Run(ask, func(t *testing.T) {
+		t.Run(requested, func(t *testing.T) {
 			parent := mustIssue(t, "CTV", year, limits, nil)
 			require.Equal(t, limits, string(parent.Scope))
-			r, err := derive(Derivation{ID: "rgh_new", Scope: json.RawMessage(ask)}, lineage{basis: openBasis(), parent: &parent}, now)
+			r, err := derive(Derivation{ID: "rgh_new", Scope: json.RawMessage(requested)}, lineage{basis: openBasis(), parent: &parent}, now)
 			require.NoError(t, err)
 			require.Equal(t, want, string(r.Scope))
-			issued, err := issue(Right{BasisID: "bas_a", Substrate: "CTV", Scope: json.RawMessage(ask), EffectiveFrom: now}, lineage{basis: openBasis(), parent: &parent}, now)
+			issued, err := issue(Right{BasisID: "bas_a", Substrate: "CTV", Scope: json.RawMessage(requested), EffectiveFrom: now}, lineage{basis: openBasis(), parent: &parent}, now)
 			require.NoError(t, err)
 			require.Equal(t, want, string(issued.Scope))
 		})
@@ -280,10 +280,10 @@ func TestNarrowerIsTransitive(t *testing.T) {
 		put("x-custom", "1", "2")
 		return scope
 	})
-	// derived is the scope that asking for one derives, ok unless it is refused.
-	derived := func(asked, parent map[string]json.RawMessage) (scope map[string]json.RawMessage, ok bool) {
+	// derived is the scope that a request derives, ok unless it is refused.
+	derived := func(requested, parent map[string]json.RawMessage) (scope map[string]json.RawMessage, ok bool) {
 		scope = map[string]json.RawMessage{}
-		maps.Copy(scope, asked)
+		maps.Copy(scope, requested)
 		inherit(scope, parent)
 		return scope, len(narrower(scope, parent)) == 0
 	}
@@ -291,7 +291,7 @@ func TestNarrowerIsTransitive(t *testing.T) {
 		root, child, grandchild := scopes.Draw(t, "root"), scopes.Draw(t, "child"), scopes.Draw(t, "grandchild")
 		same, ok := derived(nil, root)
 		require.True(t, ok)
-		require.Equal(t, root, same, "asked for nothing in particular, all is derived")
+		require.Equal(t, root, same, "a request without a scope inherits all limits")
 		child, ok = derived(child, root)
 		if !ok {
 			return
@@ -302,8 +302,8 @@ func TestNarrowerIsTransitive(t *testing.T) {
 	})
 }
 
-// TestLongListsAreCompared derives with lists far longer than a scope's. Holding each
-// string against each would take minutes, in which nobody else could change anything.
+// TestLongListsAreCompared derives with lists far longer than a scope's. Comparing every pair of
+// strings would take minutes, and all other changes would wait.
 func TestLongListsAreCompared(t *testing.T) {
 	list := func(all, last string) map[string]json.RawMessage {
 		return map[string]json.RawMessage{"regions": json.RawMessage(`["` + strings.Repeat(all+`","`, 1<<19) + last + `"]`)}
@@ -316,7 +316,7 @@ func TestLongListsAreCompared(t *testing.T) {
 func TestIssueRefusesByState(t *testing.T) {
 	parent := mustIssue(t, "CTV", "2026-01-01T00:00:00.000Z -", `{}`, nil)
 	conflict := func(from lineage) string {
-		_, err := issue(ask("CTV", "2026-01-01T00:00:00.000Z -", `{}`), from, now)
+		_, err := issue(rightFor("CTV", "2026-01-01T00:00:00.000Z -", `{}`), from, now)
 		require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
 		return err.Error()
 	}
@@ -329,24 +329,24 @@ func TestIssueRefusesByState(t *testing.T) {
 	ending.EffectiveFrom, ending.EffectiveUntil = now, store.At(now.Add(time.Hour))
 	got := mustIssue(t, "CTV", "2026-11-21T04:00:00.000Z -", `{}`, ending)
 	require.Equal(t, ending.EffectiveUntil, got.EffectiveUntil, "a right ends with its basis")
-	_, err := issue(ask("CTV", "2026-11-21T03:59:59.999Z -", `{}`), lineage{basis: ending}, now)
+	_, err := issue(rightFor("CTV", "2026-11-21T03:59:59.999Z -", `{}`), lineage{basis: ending}, now)
 	require.Equal(t, "effectiveFrom", api.From(err).Field)
-	_, err = issue(ask("CTV", "2026-11-21T04:00:00.000Z 2026-11-21T05:00:00.001Z", `{}`), lineage{basis: ending}, now)
+	_, err = issue(rightFor("CTV", "2026-11-21T04:00:00.000Z 2026-11-21T05:00:00.001Z", `{}`), lineage{basis: ending}, now)
 	require.Equal(t, "effectiveUntil", api.From(err).Field)
 
-	other := ask("CTV", "2026-01-01T00:00:00.000Z -", `{}`)
+	other := rightFor("CTV", "2026-01-01T00:00:00.000Z -", `{}`)
 	other.BasisID = "bas_other"
 	_, err = issue(other, lineage{basis: openBasis(), parent: &parent}, now)
 	require.Equal(t, "basisId", api.From(err).Field)
 	parent.Ancestors = make([]string, maxDepth)
-	_, err = issue(ask("CTV", "2026-01-01T00:00:00.000Z -", `{}`), lineage{basis: openBasis(), parent: &parent}, now)
+	_, err = issue(rightFor("CTV", "2026-01-01T00:00:00.000Z -", `{}`), lineage{basis: openBasis(), parent: &parent}, now)
 	require.Equal(t, "parentRightId", api.From(err).Field)
 }
 
 func openBasis() *Basis { return &Basis{ID: "bas_a"} }
 
-// ask is a right as it is asked for; window is "from until", "-" for no end.
-func ask(substrate, window, scope string) Right {
+// rightFor is a requested right; window is "from until", "-" for no end.
+func rightFor(substrate, window, scope string) Right {
 	var from, until string
 	fmt.Sscan(window, &from, &until)
 	r := Right{ID: "rgh_asked", BasisID: "bas_a", Substrate: substrate, Scope: json.RawMessage(scope), EffectiveFrom: at(from)}
@@ -369,7 +369,7 @@ func mustIssue(t *testing.T, substrate, window, scope string, basis *Basis) Righ
 	if basis == nil {
 		basis = openBasis()
 	}
-	r, err := issue(ask(substrate, window, scope), lineage{basis: basis}, now)
+	r, err := issue(rightFor(substrate, window, scope), lineage{basis: basis}, now)
 	require.NoError(t, err)
 	r.ID = "rgh_parent"
 	return r

@@ -40,20 +40,20 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "resume-right", Method: http.MethodPost, Path: "/v1/rights/{rightId}/resume", Tag: "Rights", Access: write,
 		Summary: "Resume a SUSPENDED right"}, s.action(Resume))
 	route.Add(a, route.Operation{ID: "revoke-right", Method: http.MethodPost, Path: "/v1/rights/{rightId}/revoke", Tag: "Rights", Access: write,
-		Summary: "Revoke a right for good", Stops: true}, s.action(Revoke))
+		Summary: "Revoke a right permanently", Stops: true}, s.action(Revoke))
 }
 
-// SchemaName is the name in the API document.
+// SchemaName returns the schema name in the OpenAPI document.
 func (View) SchemaName() string      { return "Right" }
 func (BasisView) SchemaName() string { return "Basis" }
 
-// BasisView is a basis as it is answered.
+// BasisView is a basis in a response.
 type BasisView struct {
 	Basis
 	State BasisState `json:"state" enum:"ACTIVE,EXPIRED"`
 }
 
-// BasisData and BasisList are answers about bases.
+// BasisData and BasisList are responses about bases.
 type (
 	BasisData struct {
 		Basis BasisView `json:"basis"`
@@ -79,19 +79,19 @@ type NewBasis struct {
 type basisInput struct{ Body NewBasis }
 
 func (s *Service) postBasis(ctx context.Context, in *basisInput) (BasisData, error) {
-	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	caller, requested := auth.PrincipalFrom(ctx), in.Body
 	b := Basis{
-		TenantID: caller.TenantID, Kind: asked.Kind, Title: asked.Title, HolderOrgID: string(asked.HolderOrgID),
-		Jurisdiction: asked.Jurisdiction, Reference: asked.Reference, ContentHash: asked.ContentHash,
+		TenantID: caller.TenantID, Kind: requested.Kind, Title: requested.Title, HolderOrgID: string(requested.HolderOrgID),
+		Jurisdiction: requested.Jurisdiction, Reference: requested.Reference, ContentHash: requested.ContentHash,
 	}
 	if b.HolderOrgID == "" {
 		b.HolderOrgID = caller.OrgID
 	}
 	var err error
-	if b.EffectiveFrom, err = route.Given("effectiveFrom", asked.EffectiveFrom); err != nil {
+	if b.EffectiveFrom, err = route.Given("effectiveFrom", requested.EffectiveFrom); err != nil {
 		return BasisData{}, err
 	}
-	if b.EffectiveUntil, err = route.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
+	if b.EffectiveUntil, err = route.Given("effectiveUntil", requested.EffectiveUntil); err != nil {
 		return BasisData{}, err
 	}
 	if h := b.ContentHash; h != nil && !isHash(*h) {
@@ -106,7 +106,7 @@ func (s *Service) postBasis(ctx context.Context, in *basisInput) (BasisData, err
 	return BasisData{s.basisView(b)}, nil
 }
 
-// isHash says whether a text is 32 bytes in their one base64url spelling.
+// isHash reports whether a text is the canonical base64url form of 32 bytes.
 func isHash(text string) bool {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	return err == nil && len(b) == sha256.Size
@@ -137,7 +137,7 @@ func (s *Service) getBasis(ctx context.Context, in *struct {
 	return BasisData{s.basisView(*b)}, nil
 }
 
-// RightData and RightList are answers about rights.
+// RightData and RightList are responses about rights.
 type (
 	RightData struct {
 		Right View `json:"right"`
@@ -162,28 +162,28 @@ type NewRight struct {
 type rightInput struct{ Body NewRight }
 
 func (s *Service) postRight(ctx context.Context, in *rightInput) (RightData, error) {
-	caller, asked := auth.PrincipalFrom(ctx), in.Body
-	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
-		return RightData{}, api.InvalidField("substrate", "is no substrate")
+	caller, requested := auth.PrincipalFrom(ctx), in.Body
+	if _, known := gate.ParseSubstrate(requested.Substrate); !known {
+		return RightData{}, api.InvalidField("substrate", "is not a substrate")
 	}
-	if asked.ParentRightID == nil && len(asked.Scope) == 0 { // there is nothing to inherit
+	if requested.ParentRightID == nil && len(requested.Scope) == 0 { // there is nothing to inherit
 		return RightData{}, api.Invalid(api.MissingField("scope"))
 	}
-	right := Right{TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, HolderOrgID: string(asked.HolderOrgID)}
+	right := Right{TenantID: caller.TenantID, BasisID: requested.BasisID, Substrate: requested.Substrate, HolderOrgID: string(requested.HolderOrgID)}
 	if right.HolderOrgID == "" {
 		right.HolderOrgID = caller.OrgID
 	}
 	var err error
-	if right.Scope, err = RequestedScope(asked.Scope); err != nil {
+	if right.Scope, err = RequestedScope(requested.Scope); err != nil {
 		return RightData{}, err
 	}
-	if right.EffectiveFrom, err = route.Given("effectiveFrom", &asked.EffectiveFrom); err != nil {
+	if right.EffectiveFrom, err = route.Given("effectiveFrom", &requested.EffectiveFrom); err != nil {
 		return RightData{}, err
 	}
-	if right.EffectiveUntil, err = route.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
+	if right.EffectiveUntil, err = route.Given("effectiveUntil", requested.EffectiveUntil); err != nil {
 		return RightData{}, err
 	}
-	issued, err := s.issueRight(ctx, right, asked.ParentRightID, store.ByKey(caller.ID))
+	issued, err := s.issueRight(ctx, right, requested.ParentRightID, store.ByKey(caller.ID))
 	return RightData{View{Right: issued, EffectiveState: issued.State}}, err
 }
 

@@ -39,7 +39,7 @@ const ownPrefix = "x-"
 func readScope(substrate string, text json.RawMessage) (scope map[string]json.RawMessage, faults []api.ValidationError) {
 	var whole any
 	if len(text) > 0 && json.Unmarshal(text, &whole) != nil {
-		return nil, []api.ValidationError{{Field: "scope", Message: "is no JSON"}}
+		return nil, []api.ValidationError{{Field: "scope", Message: "is not valid JSON"}}
 	}
 	scope = map[string]json.RawMessage{}
 	switch whole.(type) {
@@ -62,7 +62,7 @@ func readScope(substrate string, text json.RawMessage) (scope map[string]json.Ra
 		return nil, faults
 	}
 	s, _ := gate.ParseSubstrate(substrate)
-	if _, err := gate.ParseRight(s, text); err != nil { // the gate has the last word on what it reads
+	if _, err := gate.ParseRight(s, text); err != nil { // the gate decides what it accepts
 		return nil, []api.ValidationError{{Field: "scope", Message: err.Error()}}
 	}
 	for key, value := range scope {
@@ -74,7 +74,7 @@ func readScope(substrate string, text json.RawMessage) (scope map[string]json.Ra
 	return scope, nil
 }
 
-// refuseKey says what is wrong with one member of a scope; empty if it is valid.
+// refuseKey returns what is wrong with one member of a scope, or an empty text.
 func refuseKey(key string, value json.RawMessage) (message string) {
 	switch {
 	case slices.Contains(lists, key):
@@ -129,7 +129,7 @@ func isStrings(text json.RawMessage) bool {
 	return !slices.Contains(list, nil)
 }
 
-// maxClip is the most bytes of a caller's key that an answer repeats.
+// maxClip is the most bytes of a caller's key that a response repeats.
 const maxClip = 64
 
 func clip(key string) string {
@@ -161,9 +161,9 @@ func RequestedScope(text json.RawMessage) (json.RawMessage, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	asked, faults := canonical(text)
+	requested, faults := canonical(text)
 	if len(faults) > 0 {
 		return nil, api.Invalid(faults...)
 	}
-	return asked, nil
+	return requested, nil
 }

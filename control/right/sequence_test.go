@@ -15,9 +15,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// TestSequences plays random operations on a growing tree of rights that no database
-// holds, and foresees each by a model: a state and a parent, a set of regions, and an end
-// in hours.
+// TestSequences applies random operations to a growing tree of rights in memory, and compares it with
+// a model: a state and a parent, a set of regions, and an end in hours.
 func TestSequences(t *testing.T) {
 	type entry struct {
 		state   string
@@ -64,11 +63,11 @@ func TestSequences(t *testing.T) {
 				clock += rapid.IntRange(1, 4).Draw(t, "hours")
 			case operation == "issue" || len(model) == 0:
 				e := entry{"ACTIVE", -1, regions, rapid.SampledFrom([]int{0, clock + 1, clock + 5}).Draw(t, "end")}
-				asked := Right{BasisID: "bas_a", Substrate: "CTV", Scope: scope(regions), EffectiveFrom: hour(clock)}
+				requested := Right{BasisID: "bas_a", Substrate: "CTV", Scope: scope(regions), EffectiveFrom: hour(clock)}
 				if e.end > 0 {
-					asked.EffectiveUntil = hour(e.end)
+					requested.EffectiveUntil = hour(e.end)
 				}
-				r, err := issue(asked, lineage{basis: openBasis()}, hour(clock))
+				r, err := issue(requested, lineage{basis: openBasis()}, hour(clock))
 				require.NoError(t, err)
 				r.ID = fmt.Sprint("rgh_", len(model))
 				model, issued = append(model, e), append(issued, r)

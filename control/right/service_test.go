@@ -30,15 +30,15 @@ func newService(t *testing.T) (*Service, Basis) {
 }
 
 func (s *Service) mustIssue(t require.TestingT, b Basis, parent *string) Right {
-	asked := ask("CTV", "2026-01-01T00:00:00.000Z -", `{}`)
-	asked.TenantID, asked.BasisID = tenantID, b.ID
-	got, err := s.issueRight(context.Background(), asked, parent, store.ByKey("key_a"))
+	requested := rightFor("CTV", "2026-01-01T00:00:00.000Z -", `{}`)
+	requested.TenantID, requested.BasisID = tenantID, b.ID
+	got, err := s.issueRight(context.Background(), requested, parent, store.ByKey("key_a"))
 	require.NoError(t, err)
 	return got
 }
 
-// TestRightsAgainstAModel plays random moves on a growing tree of rights. The
-// model is a map of states and parents, and a list of what must have been told.
+// TestRightsAgainstAModel makes random moves on a growing tree of rights. The model is a map of states
+// and parents, and a list of the expected events.
 func TestRightsAgainstAModel(t *testing.T) {
 	service, basis := newService(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -55,7 +55,7 @@ func TestRightsAgainstAModel(t *testing.T) {
 			}
 			return state
 		}
-		var told []string
+		var logged []string
 		before := len(roomtest.Events(t, service.db))
 		f, err := service.db.Feed(ctx, api.FeedRequest{After: 1})
 		require.NoError(t, err)
@@ -64,20 +64,20 @@ func TestRightsAgainstAModel(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "moves") {
 			if len(ids) == 0 || rapid.IntRange(0, 3).Draw(t, "issue?") == 0 {
 				parent := rapid.SampledFrom(append([]string{""}, ids...)).Draw(t, "parent")
-				asked := ask("CTV", "2026-01-01T00:00:00.000Z -", `{}`)
-				asked.TenantID, asked.BasisID = tenantID, basis.ID
+				requested := rightFor("CTV", "2026-01-01T00:00:00.000Z -", `{}`)
+				requested.TenantID, requested.BasisID = tenantID, basis.ID
 				var ref *string
 				if parent != "" {
 					ref = &parent
 				}
-				got, err := service.issueRight(ctx, asked, ref, store.ByKey("key_a"))
+				got, err := service.issueRight(ctx, requested, ref, store.ByKey("key_a"))
 				if parent != "" && worst(parent) != api.RightActive {
 					require.Equal(t, api.StateConflict, api.From(err).Code)
 					continue
 				}
 				require.NoError(t, err)
 				model[got.ID] = entry{api.RightActive, parent}
-				ids, told = append(ids, got.ID), append(told, "right.issued "+got.ID)
+				ids, logged = append(ids, got.ID), append(logged, "right.issued "+got.ID)
 				continue
 			}
 			id := rapid.SampledFrom(ids).Draw(t, "right")
@@ -87,13 +87,13 @@ func TestRightsAgainstAModel(t *testing.T) {
 			switch {
 			case action == Suspend && was.state == api.RightActive:
 				was.state = api.RightSuspended
-				told = append(told, "right.suspended "+id)
+				logged = append(logged, "right.suspended "+id)
 			case action == Resume && was.state == api.RightSuspended:
 				was.state = api.RightActive
-				told = append(told, "right.resumed "+id)
+				logged = append(logged, "right.resumed "+id)
 			case action == Revoke && was.state != api.RightRevoked:
 				was.state = api.RightRevoked
-				told = append(told, "right.revoked "+id)
+				logged = append(logged, "right.revoked "+id)
 			case action == Revoke:
 			default:
 				require.Equal(t, api.StateConflict, api.From(err).Code)
@@ -123,7 +123,7 @@ func TestRightsAgainstAModel(t *testing.T) {
 			require.Greater(t, record.Revision, last, "revisions rise in the order of the events")
 			last = record.Revision
 		}
-		require.Equal(t, told, got, "each change is told once, and nothing else")
+		require.Equal(t, logged, got, "each change has one event, and nothing else has")
 	})
 }
 

@@ -47,7 +47,7 @@ func stateOf(ctx context.Context, q store.Querier, id string) (state api.RightSt
 	return state, nil
 }
 
-// hasDerived says whether any right derives from this one, directly or not.
+// hasDerived reports whether any right derives from this one, directly or not.
 func hasDerived(ctx context.Context, q store.Querier, tenantID, id string) (bool, error) {
 	found, err := store.One(ctx, q, "what derives from the right "+id, store.Text,
 		`SELECT right_id FROM rights WHERE tenant_id = $1 AND ' ' || ancestors || ' ' LIKE $2 LIMIT 1`, tenantID, "% "+id+" %")

@@ -3,9 +3,9 @@ package route
 import "strings"
 
 // Inert returns the text in a form in which no spreadsheet finds a formula, even one that splits
-// cells at semicolons, tabs or line breaks. At the beginning, and after each of these, an
-// apostrophe is put before a character that begins a formula, and before an apostrophe. Removing
-// one apostrophe at these places restores the text.
+// cells at semicolons, tabs or line breaks. It puts an apostrophe before each character that begins
+// a formula, and before each apostrophe, at the beginning of the text and after each of these
+// separators. Removing one apostrophe at these places restores the text.
 func Inert(text string) string {
 	var b strings.Builder
 	done, begins := 0, true

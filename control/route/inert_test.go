@@ -12,8 +12,8 @@ import (
 	"muniment/control/route"
 )
 
-// TestInert: wherever a spreadsheet may begin a cell there is no formula, and the text can be had
-// back.
+// TestInert: there is no formula wherever a spreadsheet may begin a cell, and the text can be
+// restored.
 func TestInert(t *testing.T) {
 	for given, want := range map[string]string{
 		"": "", "a=b": "a=b", "=1": "'=1", "'a": "''a", "a;=HYPERLINK()": "a;'=HYPERLINK()", "a\t+1\n-1": "a\t'+1\n'-1", "＝1;＠x": "'＝1;'＠x", "\ta": "'\ta", "a;'b": "a;''b", "a; b": "a; b",

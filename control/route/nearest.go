@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest is the known name that takes the fewest edits, in lower case, to become from
-// another. It takes time with the product of their lengths.
+// Nearest returns the known name with the least edit distance to name, in lower case. The time
+// grows with the product of the names' lengths.
 func Nearest(name string, known ...string) string {
 	return slices.MinFunc(known, func(a, b string) int { return Edits(name, a) - Edits(name, b) })
 }

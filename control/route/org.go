@@ -6,8 +6,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// OrgID is the id of an organisation as a caller gives it. Anything else is VALIDATION_FAILED, with
-// its field, so that two names can't differ by a blank alone.
+// OrgID is the id of an organisation in a request. Anything else is VALIDATION_FAILED, so that two
+// names can't differ only by a blank.
 type OrgID string
 
 // Schema implements huma.SchemaProvider.
@@ -15,12 +15,12 @@ func (OrgID) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, MaxLength: new(68), Pattern: api.OrgIDPattern}
 }
 
-// Reason is the body of an action that may be given a reason. It may be absent.
+// Reason is the optional body of an action that takes a reason.
 type Reason struct {
-	Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept permanently in the audit log: must not contain personal data."`
 }
 
-// Text is the reason that was given; nil when there was none.
+// Text is the reason; nil if there is none.
 func (r *Reason) Text() *string {
 	if r == nil {
 		return nil

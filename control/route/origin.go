@@ -6,10 +6,10 @@ import (
 	"muniment/gateway/api"
 )
 
-// Origin, embedded in an input, is the address that the caller used.
+// Origin, embedded in an input, is the address to which the caller sent the request.
 type Origin struct{ base string }
 
-// Base is that address, without a path: as https://muniment.example.
+// Base is that address without a path, such as https://muniment.example.
 func (o *Origin) Base() string { return o.base }
 
 // Resolve implements huma.Resolver. The scheme comes from the gateway, the one trusted hop.

@@ -12,12 +12,12 @@ import (
 
 // Page is embedded by the input of every list operation.
 type Page struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"The most records to answer with."`
-	Cursor string `query:"cursor" maxLength:"256" doc:"The nextCursor of the answer before."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"The most records in the response."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"The nextCursor of the previous response."`
 }
 
-// GivenPage is embedded by the input of an operation that takes no page at times: it knows
-// whether the request has one, which the default of Page.Limit hides.
+// GivenPage is embedded by the input of an operation that does not always have pages. It knows
+// whether the request has a page, which the default of Page.Limit hides.
 type GivenPage struct{ given bool }
 
 // PageGiven says whether the request has a limit or a cursor.
@@ -29,7 +29,7 @@ func (g *GivenPage) Resolve(c huma.Context) []error {
 	return nil
 }
 
-// cursorVersion begins a cursor's text, so that another form can follow later.
+// cursorVersion begins a cursor's text, so that the form can change later.
 const cursorVersion = "1:"
 
 var cursorCoding = base64.RawURLEncoding.Strict()

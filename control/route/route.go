@@ -10,11 +10,11 @@
 //
 // The tags of the input's fields say where they are in the request and which values are valid, as
 // in huma: path, query, and a member Body. The output is the data of the response; an error is an
-// *api.Error, or an internal fault. Inputs of lists embed Page, and those about a period Window and
-// AsOf. A type has its Go name in the document, unless it is Named.
+// *api.Error, or an internal fault. Inputs of lists embed Page, and those about a period embed
+// Window and AsOf. A type has its Go name in the document, unless it is Named.
 //
-// Control enforces the declaration (see package control); huma carries it there. The gateway serves
-// deliveries itself, and asks for their scope in its deliver.go.
+// Package control enforces the declaration. The gateway serves deliveries itself, and checks their
+// scope in its deliver.go.
 package route
 
 import (
@@ -36,46 +36,48 @@ type API = huma.API
 
 // Operation declares one operation of the API.
 type Operation struct {
-	// ID is its name, of which there is one: get-offer. Required, as are Method, Path, Tag,
-	// which is its chapter of the document, Summary and Access.
+	// ID is its unique name, such as get-offer. Tag is its chapter of the document. ID, Method,
+	// Path, Tag, Summary and Access are required.
 	ID, Method, Path, Tag, Summary string
 	// Access is who may call it.
 	Access Access
-	// Description is more than the summary says. Optional.
+	// Description adds to the summary. Optional.
 	Description string
-	// Errors are the statuses it answers with that Refusals would not have by itself.
+	// Errors are statuses of the operation that Refusals does not derive from the rest of the
+	// declaration. Optional.
 	Errors []int
-	// Heavy says that it reads much of a tenant's log: few run at a time.
+	// Heavy says that the operation reads much of a tenant's log: few run at a time.
 	Heavy bool
-	// Stops says that it is a stop (store.DB.Stop): it runs even if there is no disk space to keep
-	// an Idempotency-Key.
+	// Stops says that the operation is a stop (store.DB.Stop): it runs even if there is no disk
+	// space to keep an Idempotency-Key.
 	Stops bool
-	// Faults finds what else is wrong with a body that its schema refuses, so that the error names
-	// all faults. read reads the body, and fails if it does not fit the type. The operation itself
-	// checks a body that passes its schema. Optional.
+	// Faults finds further faults in a body that its schema refuses, so that the error names all
+	// faults. read decodes the body, and fails if it does not fit the type. For a body that
+	// passes its schema the operation itself checks this. Optional.
 	Faults func(ctx context.Context, read func(body any) error) []api.ValidationError
-	// EmptyIsMissing says that null and "" in a required field are no value, and that nothing
-	// but an object is a body.
+	// EmptyIsMissing says that null and "" in a required field count as missing, and that a body
+	// must be an object.
 	EmptyIsMissing bool
-	// Text says that its body is text of one of these media types, whatever the request's header
-	// says, and no JSON: the input has it, as it came, as RawBody []byte.
+	// Text says that the body is text of one of these media types, not JSON, whatever the
+	// request's header says. The input has its bytes as RawBody []byte.
 	Text []string
-	// Refuse renders its errors in another envelope. e is the contract's error, made of errs.
+	// Refuse renders the operation's errors in another envelope. e is the contract's error, made
+	// of errs.
 	Refuse func(e *api.Error, errs []error) huma.StatusError
-	// Content is what AddRaw and AddFile answer with, unless the output's Body says it.
+	// Content describes the response of AddRaw and AddFile, unless the output's type does.
 	Content Content
-	// Files are the media types of the files that AddDataOrFile may answer with.
+	// Files are the media types of the files that AddDataOrFile may send.
 	Files []string
-	// Headers are what the document says of headers of the answer, by their names.
+	// Headers describes headers of the response, by their names.
 	Headers map[string]string
 }
 
-// Content is an answer that has no envelope.
+// Content describes a response without an envelope.
 type Content struct{ Type, Note string }
 
 // Access is one of those below.
 type Access interface {
-	// security is how the document says it; nil leaves it out.
+	// security is its form in the document; nil leaves it out.
 	security() []map[string][]string
 }
 
@@ -92,15 +94,15 @@ type (
 	Own struct {
 		// Let returns the context for the operation, or the error of a refused request.
 		Let func(huma.Context) (context.Context, error)
-		// Tenant is whose request it is, in the context from Let; empty of who has none yet. nil
-		// leaves requests out of what a tenant may have in hand.
+		// Tenant returns the caller's tenant, from the context that Let returned; empty if there
+		// is none yet. nil exempts the operation from the limits of requests in flight.
 		Tenant func(context.Context) string
-		// Security is how the document says it.
+		// Security is its form in the document.
 		Security []map[string][]string
 	}
 )
 
-// Bearer is the name of the keys' security scheme.
+// Bearer is the name of the security scheme of API keys.
 const Bearer = "apiKey"
 
 func (s Scope) security() []map[string][]string {
@@ -111,59 +113,59 @@ func (Operator) security() []map[string][]string { return nil }
 func (Node) security() []map[string][]string     { return nil }
 func (o Own) security() []map[string][]string    { return o.Security }
 
-// answer is the contract's envelope.
-type answer[T any] struct{ Body api.Body[T] }
+// response has the contract's envelope.
+type response[T any] struct{ Body api.Body[T] }
 
-// Add adds an operation that answers with data in the contract's envelope.
+// Add adds an operation that responds with data in the contract's envelope.
 func Add[I, O any](a API, op Operation, do func(context.Context, *I) (O, error)) {
-	AddRaw(a, op, func(ctx context.Context, in *I) (*answer[O], error) {
+	AddRaw(a, op, func(ctx context.Context, in *I) (*response[O], error) {
 		data, err := do(ctx, in)
 		if err != nil {
 			return nil, err
 		}
-		return &answer[O]{api.OK(data)}, nil
+		return &response[O]{api.OK(data)}, nil
 	})
 }
 
-// Describe adds an operation to the document that another process serves.
+// Describe adds an operation that another process serves to the document.
 func Describe[I, O any](a API, op Operation) { Add[I, O](a, op, nil) }
 
-// File is an answer of any length.
+// File is a response of any length.
 type File struct {
-	// Name is proposed to who downloads it. A file without one is shown.
+	// Name is the file name for a download. Without one, browsers show the file.
 	Name string
 	// Type is the file's media type. Default: that of the operation's Content.
 	Type string
-	// Header are further headers of the answer.
+	// Header has further headers of the response.
 	Header map[string]string
-	// Size is how many bytes write is going to write, or UnknownSize. One that writes less
-	// breaks the answer off, which can't be taken for a whole one; where the size is unknown,
-	// it panics with http.ErrAbortHandler for that.
+	// Size is the number of bytes that write writes, or UnknownSize. If write writes fewer, the
+	// connection is aborted, so that the client sees that the file is incomplete; if the size is
+	// unknown, write has to panic with http.ErrAbortHandler to abort it.
 	Size int64
-	// Open records that the file is read, and returns what writes it. Its error is the answer.
-	// It is not called for HEAD, which reads nothing.
+	// Open records that the file is read, and returns the function that writes it, or an error,
+	// which becomes the response. It is not called for HEAD.
 	Open func(context.Context) (write func(io.Writer), err error)
-	// Coding is the content coding of what is written; empty for none. Vary names the
-	// header of the request that it depends on.
+	// Coding is the content coding of what is written; empty for none. Vary names the header of
+	// the request on which the coding depends.
 	Coding, Vary string
 }
 
-// UnknownSize is that of a file that is made while it is written.
+// UnknownSize is the size of a file that is generated while it is written.
 const UnknownSize = -1
 
-// AddFile adds an operation that answers with a file of the operation's Content.
+// AddFile adds an operation that responds with a file of the operation's Content.
 func AddFile[I any](a API, op Operation, do func(context.Context, *I) (*File, error)) {
 	addRaw(a, op, nil, huma.Middlewares{noteHead}, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
 		f, err := do(ctx, in)
 		if err != nil {
 			return nil, err
 		}
-		return f.answer(ctx, &op)
+		return f.response(ctx, &op)
 	})
 }
 
-// AddDataOrFile adds an operation that answers with data in the contract's envelope or, where
-// do returns one, with a file of one of the operation's Files.
+// AddDataOrFile adds an operation that responds with data in the contract's envelope or, if do
+// returns one, with a file of one of the operation's Files.
 func AddDataOrFile[I, O any](a API, op Operation, do func(context.Context, *I) (O, *File, error)) {
 	content := map[string]*huma.MediaType{typeJSON: {Schema: a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Body[O]](), true, "")}}
 	for _, kind := range op.Files {
@@ -175,7 +177,7 @@ func AddDataOrFile[I, O any](a API, op Operation, do func(context.Context, *I) (
 		case err != nil:
 			return nil, err
 		case f != nil:
-			return f.answer(ctx, &op)
+			return f.response(ctx, &op)
 		}
 		return &huma.StreamResponse{Body: func(to huma.Context) {
 			to.SetHeader("Content-Type", typeJSON)
@@ -188,8 +190,8 @@ func AddDataOrFile[I, O any](a API, op Operation, do func(context.Context, *I) (
 
 const typeJSON = "application/json"
 
-// answer opens the file, unless the request is a HEAD, and is the answer with it.
-func (f *File) answer(ctx context.Context, op *Operation) (*huma.StreamResponse, error) {
+// response opens the file, unless the request is a HEAD, and returns the response with it.
+func (f *File) response(ctx context.Context, op *Operation) (*huma.StreamResponse, error) {
 	write := func(io.Writer) {}
 	if ctx.Value(isHead{}) == false {
 		var err error
@@ -224,16 +226,16 @@ func noteHead(c huma.Context, next func(huma.Context)) {
 	next(huma.WithValue(c, isHead{}, c.Method() == http.MethodHead))
 }
 
-// isHead is the context's key of whether a request is a HEAD, which the mux gives to GET.
+// isHead is the context key of whether a request is a HEAD, which the mux passes to GET.
 type isHead struct{}
 
-// AddRaw adds an operation whose output is the whole answer, headers and Body.
+// AddRaw adds an operation whose output is the whole response, headers and Body.
 func AddRaw[I, O any](a API, op Operation, do func(context.Context, *I) (*O, error)) {
 	addRaw(a, op, nil, nil, do)
 }
 
-// addRaw takes what the answer may be beside the operation's Content; where nothing says so, it
-// is what O is.
+// addRaw is AddRaw with middlewares, and with the response's content for the document. The
+// operation's Content replaces content; without both, the document derives the response from O.
 func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, middlewares huma.Middlewares, do func(context.Context, *I) (*O, error)) {
 	h := huma.Operation{
 		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Tags: []string{op.Tag}, Middlewares: middlewares,
@@ -242,7 +244,7 @@ func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, m
 	if op.Access != nil {
 		h.Security = op.Access.security()
 	}
-	if scope, ok := op.Access.(Scope); ok { // for readers that don't look beside the scheme
+	if scope, ok := op.Access.(Scope); ok { // for readers that ignore a scheme's scopes
 		h.Extensions = map[string]any{"x-required-scope": api.Scope(scope).String()}
 	}
 	if len(op.Text) > 0 {
@@ -255,14 +257,14 @@ func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, m
 		content = map[string]*huma.MediaType{kind: mediaOf(kind)}
 	}
 	if content != nil {
-		answer := &huma.Response{Description: cmp.Or(op.Content.Note, http.StatusText(http.StatusOK)), Content: content, Headers: map[string]*huma.Param{}}
+		success := &huma.Response{Description: cmp.Or(op.Content.Note, http.StatusText(http.StatusOK)), Content: content, Headers: map[string]*huma.Param{}}
 		for name, note := range op.Headers {
-			answer.Headers[name] = &huma.Param{Description: note, Schema: &huma.Schema{Type: huma.TypeString}}
+			success.Headers[name] = &huma.Param{Description: note, Schema: &huma.Schema{Type: huma.TypeString}}
 		}
-		h.Responses = map[string]*huma.Response{"200": answer}
+		h.Responses = map[string]*huma.Response{"200": success}
 	}
 	huma.Register(a, h, do)
-	for _, kind := range op.Text { // in which huma sees bytes
+	for _, kind := range op.Text { // huma.Register has set bytes
 		h.RequestBody.Content[kind].Schema = &huma.Schema{Type: huma.TypeString}
 	}
 }
@@ -277,11 +279,11 @@ func mediaOf(kind string) *huma.MediaType {
 	return &huma.MediaType{}
 }
 
-// declaration is where huma carries an Operation to Of.
+// declaration is the key of the Operation in huma's metadata.
 const declaration = "declaration"
 
-// Of is the declaration of an operation; empty, and so without access, for one that was not
-// added here.
+// Of returns the declaration of an operation; empty, and so without access, for an operation that
+// was not added by this package.
 func Of(h *huma.Operation) *Operation {
 	if op, ok := h.Metadata[declaration].(*Operation); ok {
 		return op
@@ -289,8 +291,8 @@ func Of(h *huma.Operation) *Operation {
 	return &Operation{}
 }
 
-// Refusals are the statuses of 400 and more that the document names for an operation: those
-// that it declares, and those that follow from what it takes.
+// Refusals returns the statuses from 400 on that the document names for an operation: those that
+// it declares, and those that follow from its access, method, path and input.
 func Refusals(h *huma.Operation) map[int]bool {
 	op, statuses := Of(h), map[int]bool{400: true, 431: true, 500: true, 503: true}
 	for _, status := range op.Errors {
@@ -308,11 +310,11 @@ func Refusals(h *huma.Operation) map[int]bool {
 	if h.RequestBody != nil {
 		statuses[408], statuses[413] = true, true
 	}
-	if h.RequestBody != nil || len(h.Parameters) > 0 || strings.HasPrefix(op.Path, "/v1/") { // under which no query parameter is passed over
+	if h.RequestBody != nil || len(h.Parameters) > 0 || strings.HasPrefix(op.Path, "/v1/") { // where an unknown query parameter is refused
 		statuses[422] = true
 	}
 	return statuses
 }
 
-// Named is a type that the document calls otherwise than Go does.
+// Named is a type whose name in the document is not its Go name.
 type Named interface{ SchemaName() string }

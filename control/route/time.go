@@ -13,8 +13,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// Time is a time as a caller gives it in a body; Given reads it. The document does not
-// call it a date-time, as that is RFC 3339 alone, and callers may write more.
+// Time is a time in the body of a request; Given reads it. Its format in the document is not
+// date-time, which allows only RFC 3339: callers may use other forms of ISO 8601.
 type Time string
 
 // Schema implements huma.SchemaProvider.
@@ -54,7 +54,7 @@ func ParseTime(text string) (time.Time, error) {
 	if parts == nil {
 		return time.Time{}, errNoTime
 	}
-	number := func(part int) int { // 0 for one that is not there
+	number := func(part int) int { // 0 for a part that is missing
 		n, _ := strconv.Atoi(parts[part])
 		return n
 	}
@@ -90,9 +90,9 @@ func daysOf(year, month int) int {
 	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }
 
-// Given reads an optional time of a request; nil is the zero store.Instant. What is no time, or is
-// outside the years 1970 to 9999, is VALIDATION_FAILED: before them it would be no moment at
-// all, and behind them it can't be written.
+// Given reads an optional time of a request; nil is the zero store.Instant. A text that is not a
+// time, or a time outside the years 1970 to 9999, is VALIDATION_FAILED: earlier times could be taken
+// for the zero Instant, and later ones have no RFC 3339 form.
 func Given[T ~string](field string, text *T) (store.Instant, error) {
 	if text == nil {
 		return store.Instant{}, nil
@@ -101,11 +101,11 @@ func Given[T ~string](field string, text *T) (store.Instant, error) {
 	if err != nil {
 		return store.Instant{}, api.InvalidField(field, err.Error())
 	}
-	return held(field, t)
+	return instant(field, t)
 }
 
-// held is a time that records can hold.
-func held(field string, t time.Time) (store.Instant, error) {
+// instant refuses a time that records can't store.
+func instant(field string, t time.Time) (store.Instant, error) {
 	if y := t.Year(); y < 1970 || y > 9999 {
 		return store.Instant{}, api.InvalidField(field, "must be within the years 1970 to 9999")
 	}

@@ -99,7 +99,7 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// TestGivenTimes: what is within the years that records hold.
+// TestGivenTimes: times outside the years that records can store are refused.
 func TestGivenTimes(t *testing.T) {
 	fault := func(text string) string {
 		_, err := route.Given("at", &text)
@@ -119,7 +119,7 @@ func TestGivenTimes(t *testing.T) {
 	require.Equal(t, "1970-01-01T00:00:00.000Z", at.String())
 }
 
-// TestWindows: a bound that is finer than records are selects the same of them.
+// TestWindows: a bound of less than a millisecond is rounded up.
 func TestWindows(t *testing.T) {
 	from, to, err := route.Window{From: "20261101", To: "2026-11-01T12:00:00,0001Z"}.Bounds()
 	require.NoError(t, err)
@@ -131,8 +131,8 @@ func TestWindows(t *testing.T) {
 	require.ErrorContains(t, err, "to: has a space: in a query, + is written as %2B")
 }
 
-// FuzzParseTime asks that what is read is what Go reads of the same time in RFC 3339, and
-// that all spellings of a time are the same time.
+// FuzzParseTime: times in RFC 3339 are read as Go reads them, and all spellings of a time are the
+// same time.
 func FuzzParseTime(f *testing.F) {
 	f.Add("2026-11-01T12:34:56.789+01:00", int64(1793536496), int32(789_000_000), 60)
 	f.Add("20261101T1234Z", int64(0), int32(0), -1439)

@@ -10,15 +10,14 @@ import (
 	"muniment/sealer"
 )
 
-// Window is what an operation takes that can be asked about a stretch of time; its
-// input embeds it.
+// Window is embedded by the input of an operation about a period of time.
 type Window struct {
-	From string `query:"from" maxLength:"64" doc:"A date or a time, as in bodies; at or after it. Open when absent." example:"2026-11-01T00:00:00Z"`
-	To   string `query:"to" maxLength:"64" doc:"A date or a time, as in bodies; before it. Open when absent." example:"2026-12-01T00:00:00Z"`
+	From string `query:"from" maxLength:"64" doc:"The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent." example:"2026-11-01T00:00:00Z"`
+	To   string `query:"to" maxLength:"64" doc:"The end of the period, exclusive: a date or a time, as in bodies. Open when absent." example:"2026-12-01T00:00:00Z"`
 }
 
 // Bounds reads the window; an open end is the zero store.Instant. Records have whole
-// milliseconds, so a finer bound is rounded up, which selects the same of them.
+// milliseconds, so a finer bound is rounded up, which selects the same records.
 func (w Window) Bounds() (from, to store.Instant, err error) {
 	if from, err = bound("from", w.From); err != nil {
 		return from, to, err
@@ -46,32 +45,31 @@ func bound(field, text string) (store.Instant, error) {
 	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
 		t = whole.Add(time.Millisecond)
 	}
-	return held(field, t)
+	return instant(field, t)
 }
 
-// AsOf is what an operation takes that answers from the warehouse; its input embeds
-// it. The same question as of one position has the same answer for ever.
+// AsOf is embedded by the input of an operation that reads the warehouse. Requests as of one
+// position always have the same response.
 type AsOf struct {
-	AsOf string `query:"asOf" maxLength:"64" doc:"A position that an earlier answer named: nothing from there on counts. Default: all that is loaded now." example:"1.0.20481"`
+	AsOf string `query:"asOf" maxLength:"64" doc:"A position from an earlier response: only what is before it counts. Default: everything that is loaded now." example:"1.0.20481"`
 }
 
-// Ended says where a log ends, and in which of its partitions a tenant is, with the
-// contract of pipeline.Reader.
-type Ended interface {
+// LogBounds says where a log ends, and which of its partitions a tenant has, with the contract of
+// pipeline.Reader.
+type LogBounds interface {
 	PartitionOf(ctx context.Context, tenantID string) (int32, error)
 	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
 }
 
-// retryLoading is how soon a caller may ask again for what isn't loaded yet.
+// retryLoading is the Retry-After for a position that isn't loaded yet.
 const retryLoading = time.Second
 
-// Position is the position that the answer to a tenant holds for: the one asked for, or
-// all that is loaded; nil while nothing is. One that isn't loaded yet is 503
-// WAREHOUSE_BEHIND: a warehouse that is being rebuilt gets there, and answering
-// sooner would give another answer for a position that was answered before. One that
-// the log hasn't reached, or of a partition that is not the tenant's, was never named,
-// and is VALIDATION_FAILED.
-func (a AsOf) Position(ctx context.Context, w store.Loaded, log Ended, tenantID string) (*sealer.Position, error) {
+// Position returns the position as of which to respond to a tenant: the requested one, or the end of
+// what is loaded; nil while nothing is loaded. A position that isn't loaded yet is 503
+// WAREHOUSE_BEHIND: a warehouse that is being rebuilt will reach it, and must not give another
+// response for a position than before. A position after the end of the log, or in another
+// partition than the tenant's, was in no response, and is VALIDATION_FAILED.
+func (a AsOf) Position(ctx context.Context, w store.Loaded, log LogBounds, tenantID string) (*sealer.Position, error) {
 	partition, err := log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return nil, err
@@ -98,8 +96,8 @@ func (a AsOf) Position(ctx context.Context, w store.Loaded, log Ended, tenantID 
 	return at, nil
 }
 
-// GivenPosition reads an optional position of a request; nil when it is empty. One
-// that this service can't have named to a tenant of the partition is VALIDATION_FAILED.
+// GivenPosition reads an optional position of a request; nil if it is empty. A position that can't
+// have been in a response to a tenant of the partition is VALIDATION_FAILED.
 func GivenPosition(field, text string, partition int32) (*sealer.Position, error) {
 	if text == "" {
 		return nil, nil

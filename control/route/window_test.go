@@ -11,7 +11,7 @@ import (
 	"muniment/sealer"
 )
 
-// ends is a log of several partitions, by where each ends.
+// ends is a log with several partitions, and where each ends.
 type ends map[int32]sealer.Position
 
 func (e ends) PartitionOf(_ context.Context, tenantID string) (int32, error) {
@@ -22,7 +22,7 @@ func (e ends) Bounds(_ context.Context, partition int32) (first, end sealer.Posi
 	return sealer.Position{}, e[partition], nil
 }
 
-// loadedTo is a warehouse, by how far it has loaded each partition.
+// loadedTo is a warehouse, and how far it has loaded each partition.
 type loadedTo map[int32]sealer.Position
 
 func (l loadedTo) Resume(_ context.Context, partition int32) (next sealer.Position, ok bool, err error) {
@@ -30,20 +30,20 @@ func (l loadedTo) Resume(_ context.Context, partition int32) (next sealer.Positi
 	return next, ok, nil
 }
 
-// TestPositionsAreOfTheTenantsPartition asks for answers as of positions.
+// TestPositionsAreOfTheTenantsPartition: a position of another partition is refused.
 func TestPositionsAreOfTheTenantsPartition(t *testing.T) {
 	log := ends{0: {Generation: 1, Offset: 3}, 1: {Generation: 1, Partition: 1, Offset: 8}, 2: {Generation: 1, Partition: 2}}
 	loaded := loadedTo{0: {Generation: 1, Offset: 3}, 1: {Generation: 1, Partition: 1, Offset: 6}}
-	ask := func(tenantID, asOf string) (string, string) {
-		at, err := route.AsOf{AsOf: asOf}.Position(t.Context(), loaded, log, tenantID)
+	position := func(tenantID, asOf string) (at, refused string) {
+		p, err := route.AsOf{AsOf: asOf}.Position(t.Context(), loaded, log, tenantID)
 		if err != nil {
-			refused := api.From(err)
-			return "", string(refused.Code) + " " + string(refused.Reason)
+			e := api.From(err)
+			return "", string(e.Code) + " " + string(e.Reason)
 		}
-		if at == nil {
+		if p == nil {
 			return "nothing", ""
 		}
-		return at.String(), ""
+		return p.String(), ""
 	}
 	for _, c := range []struct{ tenantID, asOf, at, refused string }{
 		{"tnt_a", "", "1.0.3", ""},
@@ -56,7 +56,7 @@ func TestPositionsAreOfTheTenantsPartition(t *testing.T) {
 		{"tnt_b", "1.1.9", "", "VALIDATION_FAILED "},
 		{api.SystemTenant, "1.2.0", "", "INTERNAL_ERROR WAREHOUSE_BEHIND"},
 	} {
-		at, refused := ask(c.tenantID, c.asOf)
+		at, refused := position(c.tenantID, c.asOf)
 		require.Equal(t, c.at, at, "%+v", c)
 		require.Equal(t, c.refused, refused, "%+v", c)
 	}

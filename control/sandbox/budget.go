@@ -12,17 +12,17 @@ import (
 
 // # The budget
 //
-// Strangers decide how much is appended, loaded and sealed here. Config.Bytes bounds what
-// all of it takes on disk: what tenants keep in warehouse, packs and database, until they
-// are dropped, and what was put into the log, until that lets go of it after Config.LogKeep.
-// A tenant may keep a 64th of it, and an address may put a 64th into the log, however many
-// tenants it makes, or one visitor would close the sandbox to all others. A tenant or an
-// address that would take more is refused, and so is every visitor while the disk has less
-// than Config.MinFree left: the sandbox stops before anything else has to.
+// Visitors decide how much the sandbox appends, loads and seals. Config.Bytes limits the disk
+// space for all of it: what tenants keep in warehouse, packs and database until they are dropped,
+// and what was written to the log until the log deletes it after Config.LogKeep. A tenant may keep
+// a 64th of the budget, and an address may write a 64th to the log, however many tenants it
+// creates; otherwise one visitor could close the sandbox to all others. A tenant or an address
+// above its part is refused, and so is every visitor while the disk has less than Config.MinFree
+// left: the sandbox stops before other parts of the service have to.
 //
-// It is an estimate, by sizes that were measured: of what was written, when it was written. What
-// requests that are in hand write comes on top. An address is stored as a hash under the secret of
-// the cookies, so replacing the secret resets the counts.
+// The budget is an estimate from measured sizes, counted when something is written. Requests in
+// flight are not counted yet. An address is stored as a hash under the secret of the cookies, so
+// replacing the secret resets the counts.
 
 const (
 	defaultBytes   = 1 << 30
@@ -31,35 +31,36 @@ const (
 	budgetParts = 64
 )
 
-// usage is what something takes on disk, in bytes: in the log, and in warehouse, packs and
-// database.
+// usage is disk space in bytes: log in the log, and kept in warehouse, packs and database.
 type usage struct{ log, kept int64 }
 
 func (u usage) sum() int64 { return u.log + u.kept }
 
-// usageOfDemo is what deliveries take, each with an event of about 1.2 KB, and their pack
-// by the length of its header.
+// usageOfDemo is the usage of deliveries, each with an event of about 1.2 KB, and of their pack,
+// whose header has this length.
 func usageOfDemo(deliveries, header int) usage {
 	return usage{1024 + 1536*int64(deliveries), 4096 + 4096*int64(deliveries) + 2*int64(header)}
 }
 
-// usageOfChange is what a change of state takes, whose response has the record: it is in the
-// database, in the feed, and in an event.
-func usageOfChange(answer int) usage { return usage{512 + int64(answer), 2048 + 4*int64(answer)} }
-
-// usageOfSeed is what a tenant takes from the beginning.
-var usageOfSeed = usage{12 << 10, 64 << 10}
-
-// budget admits what visitors write, and drops idle tenants for it.
-type budget struct {
-	*core
-	undroppedLogged atomic.Int64 // in Unix milliseconds, when logUndropped did so last
+// usageOfChange is the usage of a change whose response has this length. The response has the
+// record, which is also in the database, in the feed, and in an event.
+func usageOfChange(response int) usage {
+	return usage{512 + int64(response), 2048 + 4*int64(response)}
 }
 
-// limit is what one tenant may keep, and what one address may put into the log.
+// usageOfSeed is the usage of a new tenant.
+var usageOfSeed = usage{12 << 10, 64 << 10}
+
+// budget admits what visitors write, and drops idle tenants to make space for it.
+type budget struct {
+	*core
+	undroppedLogged atomic.Int64 // Unix milliseconds of the last line by logUndropped
+}
+
+// limit is what one tenant may keep, and what one address may write to the log.
 func (s *budget) limit() int64 { return s.cfg.Bytes / budgetParts }
 
-// admit refuses a visitor who would take more than there is. It drops idle tenants before.
+// admit refuses a visitor for whom there is no space, after dropping idle tenants.
 func (s *budget) admit(ctx context.Context, more usage) error {
 	if err := s.diskHasSpace(); err != nil {
 		return err
@@ -69,7 +70,7 @@ func (s *budget) admit(ctx context.Context, more usage) error {
 		return err
 	}
 	if kept+more.kept > s.limit() { // without Retry-After: waiting does not help
-		return unavailable("the tenant has taken all the space that a visitor gets: POST /api/sandbox/reset starts over", 0)
+		return unavailable("the tenant has used all the space that a visitor has: send POST /api/sandbox/reset to drop it and start again", 0)
 	}
 	if err := s.withinLogLimit(ctx, more.log); err != nil {
 		return err
@@ -77,8 +78,8 @@ func (s *budget) admit(ctx context.Context, more usage) error {
 	return s.makeSpace(ctx, claim{bytes: more.sum()})
 }
 
-// withinLogLimit refuses an address that would put more into the log than one may, and says when
-// enough of it has left.
+// withinLogLimit refuses an address that would exceed its part of the log. The error has the time
+// until the log has deleted enough.
 func (s *budget) withinLogLimit(ctx context.Context, more int64) error {
 	log, err := s.logged(ctx, s.db.Read(), visitorOf(ctx).address)
 	if err != nil {
@@ -89,44 +90,43 @@ func (s *budget) withinLogLimit(ctx context.Context, more int64) error {
 		return nil
 	}
 	e := limited(max(s.untilLeft(log, excess), time.Second))
-	e.Message = "this address has taken all the space in the log that an address gets"
+	e.Message = "this IP address has used all the space in the log that an address has"
 	return e
 }
 
-// diskHasSpace refuses while the disk has too little left.
+// diskHasSpace refuses while the disk has less than Config.MinFree left.
 func (s *budget) diskHasSpace() error {
 	if s.cfg.MinFree == 0 {
 		return nil
 	}
 	free, err := s.cfg.Free()
 	if err == nil && free < s.cfg.MinFree {
-		err = unavailable("the disk is nearly full, the sandbox takes nothing more: try again later", touchEvery)
+		err = unavailable("the disk is nearly full, so the sandbox accepts no changes: try again later", touchEvery)
 	}
 	return err
 }
 
-// charge records what the visitor's request took, also if the caller is gone or the tenant was
-// dropped meanwhile. A failure is logged, and only makes the budget inexact.
+// charge records the usage of the visitor's request, even if the caller has disconnected or the
+// tenant was dropped meanwhile. A failure is logged, and only makes the budget inexact.
 func (s *budget) charge(ctx context.Context, u usage) {
 	v := visitorOf(ctx)
 	ctx = context.WithoutCancel(ctx)
 	err := s.db.Change(ctx, func(tx *store.Tx) error { return addUsage(ctx, tx, v.caller.TenantID, v.address, u) })
 	if err != nil {
-		s.cfg.Logger.Error("cannot count what a visitor of the sandbox took", "tenantId", v.caller.TenantID, "err", err)
+		s.cfg.Logger.Error("cannot record the disk usage of a visitor of the sandbox", "tenantId", v.caller.TenantID, "err", err)
 	}
 }
 
-// unavailable is a 503 for lack of space. wait is how long to wait for some; 0 if waiting does
-// not help.
+// unavailable is a 503 for lack of space, with Retry-After wait; 0 if waiting does not help.
 func unavailable(message string, wait time.Duration) *Error {
 	e := refusal(http.StatusServiceUnavailable, HandlerError, string(api.InternalError)+": "+message)
 	e.retryAfter = wait
 	return e
 }
 
-// keptBy is what a tenant takes elsewhere than in the log.
+// keptBy is what a tenant keeps outside the log.
 func keptBy(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
-	n, err := store.One(ctx, q, "what the tenant "+tenantID+" takes", func(row store.Row) (n int64, err error) {
+	n, err := store.One(ctx, q, "the disk usage of the tenant "+tenantID, func(row store.Row) (n int64, err error) {
 		return n, row.Scan(&n)
 	}, `SELECT kept_bytes FROM sandbox_tenants WHERE tenant_id = $1`, tenantID)
 	if n == nil {
@@ -135,7 +135,7 @@ func keptBy(ctx context.Context, q store.Querier, tenantID string) (int64, error
 	return *n, nil
 }
 
-// addUsage charges the tenant, if it is still there, and the address.
+// addUsage charges the tenant, if it still exists, and the address.
 func addUsage(ctx context.Context, tx *store.Tx, tenantID, address string, u usage) error {
 	if _, err := tx.ExecContext(ctx, `UPDATE sandbox_tenants SET kept_bytes = kept_bytes + $2 WHERE tenant_id = $1`, tenantID, u.kept); err != nil {
 		return err
@@ -145,7 +145,7 @@ func addUsage(ctx context.Context, tx *store.Tx, tenantID, address string, u usa
 	return err
 }
 
-// hourly is what was put into the log within an hour.
+// hourly is what was written to the log within an hour.
 type hourly struct {
 	hour  store.Instant // its beginning
 	bytes int64
@@ -158,18 +158,20 @@ func sumOf(log []hourly) (bytes int64) {
 	return bytes
 }
 
-// logged lists what the log holds of an address, or of all if that is empty, the oldest first.
+// logged lists what the log still has from an address, or from all if it is empty, oldest first.
 func (s *budget) logged(ctx context.Context, q store.Querier, address string) ([]hourly, error) {
-	return store.List(ctx, q, "what visitors have put into the log", func(row store.Row) (h hourly, err error) {
+	return store.List(ctx, q, "the visitors' usage of the log", func(row store.Row) (h hourly, err error) {
 		return h, row.Scan(&h.hour, &h.bytes)
 	}, `SELECT hour, CAST(SUM(bytes) AS BIGINT) FROM sandbox_log WHERE hour > $1 AND ($2 = '' OR address = $2) GROUP BY hour ORDER BY hour`,
-		s.letGo(), address)
+		s.expired(), address)
 }
 
-// letGo is the latest hour of which the log holds nothing more.
-func (s *budget) letGo() store.Instant { return store.At(s.db.Now().Add(-s.cfg.LogKeep - time.Hour)) }
+// expired is the latest hour of which the log has nothing left.
+func (s *budget) expired() store.Instant {
+	return store.At(s.db.Now().Add(-s.cfg.LogKeep - time.Hour))
+}
 
-// untilLeft is how long it takes until the log has let go of so many bytes.
+// untilLeft is how long it takes until the log has deleted that many bytes.
 func (s *budget) untilLeft(log []hourly, bytes int64) time.Duration {
 	var last store.Instant
 	for _, h := range log {
@@ -178,13 +180,13 @@ func (s *budget) untilLeft(log []hourly, bytes int64) time.Duration {
 			break
 		}
 	}
-	return last.Sub(s.letGo().Time)
+	return last.Sub(s.expired().Time)
 }
 
-// forgetLogged forgets what the log holds no more.
+// forgetLogged deletes the counts of what the log no longer has.
 func (s *budget) forgetLogged(ctx context.Context) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM sandbox_log WHERE hour <= $1`, s.letGo())
+		_, err := tx.ExecContext(ctx, `DELETE FROM sandbox_log WHERE hour <= $1`, s.expired())
 		return err
 	})
 }

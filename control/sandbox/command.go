@@ -15,7 +15,7 @@ import (
 
 // Commands are what "muniment sandbox" does, in the form that kong reads.
 type Commands struct {
-	RotateSecret RotateCommand `cmd:"" help:"Sign the cookies with a new secret: no older one is accepted any more, by any process."`
+	RotateSecret RotateCommand `cmd:"" help:"Sign the cookies with a new secret; no process accepts older cookies after that."`
 }
 
 // RotateCommand rotates the secret of the cookies.
@@ -23,7 +23,7 @@ type RotateCommand struct {
 	JSON bool `help:"Print one JSON object."`
 }
 
-// Rotated is the answer to a rotation.
+// Rotated is the response to a rotation.
 type Rotated struct {
 	RotatedAt store.Instant `json:"rotatedAt"`
 }
@@ -37,14 +37,14 @@ func (c *RotateCommand) Run(server route.AdminClient, out io.Writer) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(done)
 	}
-	_, err := fmt.Fprintf(out, "Cookies from before %s are not accepted any more\n", done.RotatedAt)
+	_, err := fmt.Fprintf(out, "Cookies from before %s are no longer accepted\n", done.RotatedAt)
 	return err
 }
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
 func (s *Service) OperatorRoutes(a route.API) {
 	route.Add(a, route.Operation{ID: "rotate-sandbox-secret", Method: http.MethodPost, Path: "/admin/sandbox/rotate-secret", Tag: "Operator", Access: route.Operator{},
-		Summary: "Sign the sandbox's cookies with a new secret, and accept no older one"}, func(ctx context.Context, _ *struct{}) (Rotated, error) {
+		Summary: "Sign the sandbox's cookies with a new secret, and accept no older cookies"}, func(ctx context.Context, _ *struct{}) (Rotated, error) {
 		at, err := s.RotateSecret(ctx, store.ByOperator())
 		return Rotated{at}, err
 	})
@@ -52,8 +52,7 @@ func (s *Service) OperatorRoutes(a route.API) {
 
 const rotatedEvent = "sandbox.secret_rotated"
 
-// RotateSecret takes every visitor's tenant away from its cookie, at once and in every
-// process.
+// RotateSecret invalidates every visitor's cookie, in every process once it returns.
 func (s *Service) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instant, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		at = store.At(tx.Now())

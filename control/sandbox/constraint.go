@@ -25,22 +25,22 @@ var scenarios = map[string]scenario{
 	"drone-remote-id-missing": {gate.Drone, Attempt{"swarm-7", 15_000, json.RawMessage(`{"remoteIdActive":false}`)}},
 }
 
-// Attempt is a delivery as it was tried.
+// Attempt is a delivery that was attempted.
 type Attempt struct {
 	SpatialAnchorID string          `json:"spatialAnchorId" doc:"Where it would have been shown."`
 	DwellMs         float64         `json:"dwellMs"`
 	Telemetry       json.RawMessage `json:"telemetry" doc:"What the device observed."`
 }
 
-// Constraint is what the gate said, and what POST /v1/delivery would answer.
+// Constraint is the gate's decision, and the response that POST /v1/delivery would send.
 type Constraint struct {
-	Scenario   string           `json:"scenario" doc:"The scenario asked for."`
+	Scenario   string           `json:"scenario" doc:"The scenario of the request."`
 	Substrate  string           `json:"substrate"`
 	Gate       string           `json:"gate" doc:"The version of the rules."`
-	Delivery   Attempt          `json:"delivery" doc:"What was tried."`
+	Delivery   Attempt          `json:"delivery" doc:"The delivery that was attempted."`
 	Refused    bool             `json:"refused" doc:"Always true."`
-	Status     int              `json:"status" doc:"What POST /v1/delivery answers to it."`
-	Error      api.Code         `json:"error" doc:"The code of that answer."`
+	Status     int              `json:"status" doc:"The status with which POST /v1/delivery responds to it."`
+	Error      api.Code         `json:"error" doc:"The error code of that response."`
 	Message    string           `json:"message"`
 	Violations []gate.Violation `json:"violations" doc:"Every rule that refused the delivery."`
 	Receipt    *string          `json:"receipt" doc:"Always null: nothing was signed."`
@@ -53,14 +53,14 @@ type Scenario struct {
 
 type constraintInput struct{ Body Scenario }
 
-// constraintDemo puts a delivery under the rules that every delivery is put under, on a
-// right without limits of its own. The tenant needs none, and nothing of it changes.
+// constraintDemo evaluates a delivery with the gate's rules, on a right without limits of its own.
+// It neither needs a right of the tenant nor changes anything.
 func (s *demo) constraintDemo(_ context.Context, in *constraintInput) (Constraint, error) {
 	scenario, name := scenarios[in.Body.Scenario], in.Body.Scenario
 	var observed gate.Telemetry
 	faults, err := observed.Decode(jsontext.NewDecoder(strings.NewReader(string(scenario.attempt.Telemetry))), nil)
 	if err != nil || len(faults) > 0 {
-		return Constraint{}, fmt.Errorf("cannot play the scenario %s: %v %w", name, faults, err)
+		return Constraint{}, fmt.Errorf("cannot read the telemetry of the scenario %s: %v %w", name, faults, err)
 	}
 	on := gate.Right{Substrate: scenario.substrate}
 	verdict := gate.Evaluate(&on, &observed, scenario.attempt.DwellMs)

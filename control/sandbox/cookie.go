@@ -13,7 +13,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// cookieName is the contract's.
+// cookieName is the name in the contract.
 const cookieName = "svc_sandbox_tenant"
 
 // secret signs the cookies.
@@ -24,8 +24,7 @@ func newSecret() (s secret) {
 	return s
 }
 
-// sign makes a cookie's value of a tenant: its id, a dot, and an HMAC-SHA256 in
-// base64url.
+// sign returns the value of a tenant's cookie: its id, a dot, and an HMAC-SHA256 in base64url.
 func (s secret) sign(tenantID string) string {
 	return tenantID + "." + s.mac(cookieName+"="+tenantID)
 }
@@ -41,8 +40,8 @@ func (s secret) mac(text string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// check is the tenant of a value that sign made, with this secret. It compares texts,
-// in constant time: of what base64 decoders read alike only one spelling is taken.
+// check returns the tenant of a value that sign made with this secret. It compares the encoded
+// texts, in constant time, so another base64 spelling of the same bytes is rejected.
 func (s secret) check(value string) (tenantID string, ok bool) {
 	tenantID, _, _ = strings.Cut(value, ".")
 	if !api.IsID(api.PrefixTenant, tenantID) || !hmac.Equal([]byte(value), []byte(s.sign(tenantID))) {
@@ -51,8 +50,8 @@ func (s secret) check(value string) (tenantID string, ok bool) {
 	return tenantID, true
 }
 
-// cookie is what a browser keeps, as long as it is open; an empty value takes it away.
-// It may travel in clear within this very machine only.
+// cookie returns the session cookie with a value; an empty value deletes it. It may be sent
+// without TLS only if the browser is on this machine.
 func cookie(value string, within bool) *http.Cookie {
 	c := &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: !within}
 	if value == "" {

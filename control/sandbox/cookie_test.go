@@ -18,8 +18,8 @@ func TestCookieIsItsTenant(t *testing.T) {
 	require.Equal(t, id, got)
 }
 
-// TestForgedCookies: every flipped bit, every part of a value, another tenant's HMAC,
-// and every flipped bit of the secret.
+// TestForgedCookies: every flipped bit, every prefix of a value, another tenant's HMAC, and every
+// flipped bit of the secret.
 func TestForgedCookies(t *testing.T) {
 	s := newSecret()
 	mine, other := api.NewID(api.PrefixTenant, time.Now()), api.NewID(api.PrefixTenant, time.Now())
@@ -33,7 +33,7 @@ func TestForgedCookies(t *testing.T) {
 		value + "=":                       "padding",
 		value + ".":                       "a third part",
 		" " + value:                       "a space before",
-		value + "\n":                      "a line behind",
+		value + "\n":                      "a line break after",
 		newSecret().sign(mine):            "another secret",
 	}
 	for i := range value {

@@ -18,12 +18,12 @@ import (
 	"muniment/gateway/api"
 )
 
-// scene is how deliveries on a substrate of the seed look like.
+// scene has the parameters from which deliveries on a substrate of the seed are drawn.
 type scene struct {
 	anchors   []string
 	dwellMs   float64 // the median
 	spread    float64 // of the logarithm
-	longest   float64 // a spot ends
+	longest   float64 // in milliseconds
 	telemetry []object
 }
 
@@ -57,7 +57,7 @@ type played struct {
 	Telemetry          object  `json:"telemetry"`
 }
 
-// script draws deliveries on rights: the same of the same seed and rights.
+// script draws deliveries on rights: the same ones for the same seed and rights.
 func script(seed float64, count int, on []right.View) []played {
 	random := rand.New(rand.NewPCG(math.Float64bits(seed+0), 0)) // −0 is 0
 	list := make([]played, 0, count)
@@ -73,15 +73,15 @@ func script(seed float64, count int, on []right.View) []played {
 	return list
 }
 
-// demo plays deliveries for a visitor.
+// demo makes deliveries for a visitor.
 type demo struct {
 	*core
 	*budget
 }
 
-// playable are the rights that a demo delivers on: the ACTIVE ones of the seed's
-// substrates, in an order that is the same for every tenant. Each substrate is asked for,
-// so that many rights on another, or stopped ones, hide none.
+// playable lists the rights that a demo delivers on: the ACTIVE ones of the seed's substrates, in
+// an order that is the same for every tenant. There is one request for each substrate, so that
+// many rights on other substrates, or suspended ones, can't crowd out the list.
 func (s *demo) playable(ctx context.Context) (some []right.View, err error) {
 	for _, wanted := range seedRights {
 		rights, _, err := all[right.View](ctx, s.core, "rights", "rights", url.Values{
@@ -97,10 +97,10 @@ func (s *demo) playable(ctx context.Context) (some []right.View, err error) {
 	return some, nil
 }
 
-// DemoRun says what to deliver.
+// DemoRun is a request to run the demo.
 type DemoRun struct {
 	EventCount int      `json:"eventCount,omitempty" minimum:"1" maximum:"100" default:"12" doc:"How many deliveries to make."`
-	Seed       *float64 `json:"seed,omitempty" doc:"The same seed makes the same sequence of rights, anchors and dwell times on the same rights; absent: any."`
+	Seed       *float64 `json:"seed,omitempty" doc:"The same seed makes the same sequence of rights, anchors and dwell times on the same rights. If absent, a seed is drawn."`
 }
 
 type demoInput struct{ Body *DemoRun }
@@ -111,9 +111,9 @@ type Delivered struct {
 	Substrate       string          `json:"substrate"`
 	SpatialAnchorID string          `json:"spatialAnchorId" doc:"Where it was shown."`
 	DwellMs         float64         `json:"dwellMs"`
-	Receipt         json.RawMessage `json:"receipt" doc:"What was signed."`
-	Signature       json.RawMessage `json:"signature" doc:"Over the receipt."`
-	Metering        json.RawMessage `json:"metering" doc:"What of it is billed, and why."`
+	Receipt         json.RawMessage `json:"receipt" doc:"The signed receipt."`
+	Signature       json.RawMessage `json:"signature" doc:"The signature over the receipt."`
+	Metering        json.RawMessage `json:"metering" doc:"What is billed of the delivery, and why."`
 }
 
 // Undelivered is a delivery that was refused: nothing was signed.
@@ -122,20 +122,20 @@ type Undelivered struct {
 	Substrate       string  `json:"substrate"`
 	SpatialAnchorID string  `json:"spatialAnchorId" doc:"Where it would have been shown."`
 	DwellMs         float64 `json:"dwellMs"`
-	Error           string  `json:"error" doc:"The code of /v1."`
+	Error           string  `json:"error" doc:"The error code of /v1."`
 	Message         string  `json:"message"`
 }
 
-// Demo is what a run of the demo made.
+// Demo is the result of a run of the demo.
 type Demo struct {
-	Seed       float64         `json:"seed" doc:"What the sequence was drawn with."`
-	EventCount int             `json:"eventCount" doc:"How many deliveries were tried."`
-	Deliveries []Delivered     `json:"deliveries" doc:"Those that got a receipt, in their order."`
-	Refused    []Undelivered   `json:"refused" doc:"Those that did not, as a right was narrowed or stopped."`
-	PackID     string          `json:"packId" doc:"The pack that they were sealed into, all or the last of them."`
-	Pack       json.RawMessage `json:"pack" doc:"Its header; the whole pack is under proof-packs."`
-	Metering   json.RawMessage `json:"metering" doc:"Of the pack's receipts, as its header projects it."`
-	Settlement json.RawMessage `json:"settlement" doc:"Of the pack's receipts, as its header reconciles it."`
+	Seed       float64         `json:"seed" doc:"The seed of the sequence."`
+	EventCount int             `json:"eventCount" doc:"How many deliveries were attempted."`
+	Deliveries []Delivered     `json:"deliveries" doc:"The deliveries that got a receipt, in their order."`
+	Refused    []Undelivered   `json:"refused" doc:"The deliveries that were refused, because a right was narrowed, suspended or revoked."`
+	PackID     string          `json:"packId" doc:"The pack into which all deliveries, or the last ones, were sealed."`
+	Pack       json.RawMessage `json:"pack" doc:"The pack's header; the whole pack is under proof-packs."`
+	Metering   json.RawMessage `json:"metering" doc:"The metering of the pack's receipts, as projected in its header."`
+	Settlement json.RawMessage `json:"settlement" doc:"The settlement of the pack's receipts, as reconciled in its header."`
 }
 
 const defaultEvents = 12
@@ -167,7 +167,7 @@ func (s *demo) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
 	if d.Pack, err = s.sealAll(ctx); err != nil {
 		return Demo{}, err
 	}
-	if len(d.Deliveries) > 0 { // which is another run's, if one of this tenant sealed meanwhile
+	if len(d.Deliveries) > 0 { // the newest pack may be that of a concurrent run
 		if d.Pack, err = s.packOf(ctx, d.Deliveries[len(d.Deliveries)-1]); err != nil {
 			return Demo{}, err
 		}
@@ -181,8 +181,7 @@ func (s *demo) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
 	return d, err
 }
 
-// maxSeals is how many times a run of the demo requests a seal: each time waits for what has to be
-// loaded first.
+// maxSeals is how often a run of the demo requests a seal, each of which waits for the warehouse.
 const maxSeals = 3
 
 // sealAll seals everything that was delivered, and returns the header of the newest pack.
@@ -190,7 +189,7 @@ func (s *demo) sealAll(ctx context.Context) (newest json.RawMessage, err error) 
 	var sealed proof.Sealed
 	var body any
 	for range maxSeals {
-		text, err := s.ask(ctx, http.MethodPost, "/v1/proof-packs/seal", body)
+		text, err := s.call(ctx, http.MethodPost, "/v1/proof-packs/seal", body)
 		if err == nil {
 			err = json.Unmarshal(text, &sealed)
 		}
@@ -199,10 +198,10 @@ func (s *demo) sealAll(ctx context.Context) (newest json.RawMessage, err error) 
 		}
 		body = object{"upTo": sealed.UpTo}
 	}
-	return nil, api.Unavailable(api.WarehouseBehind, "not all that was delivered is loaded yet", time.Second)
+	return nil, api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all deliveries yet", time.Second)
 }
 
-// packOf is the header of the pack that holds a delivery's receipt.
+// packOf returns the header of the pack that has a delivery's receipt.
 func (s *demo) packOf(ctx context.Context, d Delivered) (header json.RawMessage, err error) {
 	var receipt struct {
 		ReceiptID string `json:"receiptId"`
@@ -224,15 +223,14 @@ func (s *demo) packOf(ctx context.Context, d Delivered) (header json.RawMessage,
 	return pack.Header, err
 }
 
-// play makes one delivery, and writes down what came of it. An error is that it can't be
-// said.
+// play makes one delivery and adds its result to into. After an error the result is unknown.
 func (s *demo) play(ctx context.Context, p played, into *Demo) error {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
 	of := visitorOf(ctx).caller
-	answer, err := s.cfg.Deliver(ctx, of.TenantID, of.ID, body)
+	response, err := s.cfg.Deliver(ctx, of.TenantID, of.ID, body)
 	if refused, ok := errors.AsType[*api.Error](err); ok {
 		switch refused.GetStatus() {
 		case http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed:
@@ -248,7 +246,7 @@ func (s *demo) play(ctx context.Context, p played, into *Demo) error {
 	var made struct {
 		Data struct{ Receipt, Signature, Metering json.RawMessage }
 	}
-	if err := json.Unmarshal(answer, &made); err != nil {
+	if err := json.Unmarshal(response, &made); err != nil {
 		return err
 	}
 	into.Deliveries = append(into.Deliveries, Delivered{

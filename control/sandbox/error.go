@@ -33,11 +33,11 @@ func Codes() []Code {
 	return []Code{NoTenant, TenantEvicted, InvalidBody, MissingFields, RateLimited, HandlerError, UnknownScenario}
 }
 
-// Error is what the sandbox answers when it refuses.
+// Error is the sandbox's error response.
 type Error struct {
 	OK      bool   `json:"ok" doc:"Always false."`
-	Code    Code   `json:"error" enum:"NO_TENANT,TENANT_EVICTED,INVALID_BODY,MISSING_FIELDS,RATE_LIMITED,HANDLER_ERROR,UNKNOWN_SCENARIO" doc:"What went wrong, of a closed list."`
-	Message string `json:"message" doc:"For people; of HANDLER_ERROR it begins with the code of /v1."`
+	Code    Code   `json:"error" enum:"NO_TENANT,TENANT_EVICTED,INVALID_BODY,MISSING_FIELDS,RATE_LIMITED,HANDLER_ERROR,UNKNOWN_SCENARIO" doc:"What went wrong; the list is closed."`
+	Message string `json:"message" doc:"For people; with HANDLER_ERROR it begins with the error code of /v1."`
 
 	status     int
 	retryAfter time.Duration
@@ -45,7 +45,7 @@ type Error struct {
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// GetStatus is the HTTP status of the answer.
+// GetStatus is the HTTP status of the response.
 func (e *Error) GetStatus() int { return e.status }
 
 // RetryAfterSeconds is the value of the header Retry-After; 0 means no header.
@@ -60,36 +60,36 @@ func noTenant() *Error {
 }
 
 func evicted() *Error {
-	return refusal(http.StatusGone, TenantEvicted, "the tenant was reset, stopped, or not used for long: POST /api/sandbox/tenant makes another one")
+	return refusal(http.StatusGone, TenantEvicted, "the tenant was reset, revoked by an operator, or idle for too long: POST /api/sandbox/tenant makes another one")
 }
 
-// foreignSite refuses what a page of another site has a browser send.
+// foreignSite refuses a request that a page of another site made a browser send.
 func foreignSite() *Error {
 	return refusal(http.StatusForbidden, HandlerError, string(api.BadRequest)+": the request comes from another site")
 }
 
 func limited(wait time.Duration) *Error {
-	e := refusal(http.StatusTooManyRequests, RateLimited, "too many requests from this address")
+	e := refusal(http.StatusTooManyRequests, RateLimited, "too many requests from this IP address")
 	e.retryAfter = wait
 	return e
 }
 
-// said is an error of /v1, as it is in its envelope.
-type said struct {
+// v1Error is the error envelope of /v1.
+type v1Error struct {
 	Code    api.Code              `json:"error"`
 	Message string                `json:"message"`
 	Faults  []api.ValidationError `json:"validationErrors"`
 }
 
-// statuses are those of a HANDLER_ERROR, by the status of /v1; any other is 500.
+// statuses are the statuses of a HANDLER_ERROR, by the status of /v1; any other becomes 500.
 var statuses = map[int]int{
 	http.StatusNotFound: http.StatusNotFound, http.StatusConflict: http.StatusConflict,
 	http.StatusBadRequest: http.StatusUnprocessableEntity, http.StatusUnprocessableEntity: http.StatusUnprocessableEntity,
 	http.StatusRequestEntityTooLarge: http.StatusUnprocessableEntity, http.StatusServiceUnavailable: http.StatusServiceUnavailable,
 }
 
-// refused renders an error of /v1.
-func (s said) refused(status int, retryAfter time.Duration) *Error {
+// render returns an error of /v1 in the sandbox's envelope.
+func (s v1Error) render(status int, retryAfter time.Duration) *Error {
 	message := s.Message
 	if len(s.Faults) > 0 {
 		message = listed(s.Faults)
@@ -118,11 +118,11 @@ func listed(faults []api.ValidationError) string {
 	return strings.Join(texts, "; ")
 }
 
-// Owns says whether a path is the sandbox's, be there anything under it or not.
+// Owns says whether a path is within the sandbox, whether or not it exists.
 func Owns(path string) bool { return path == Base || strings.HasPrefix(path, Base+"/") }
 
-// RenderError renders an error of the contract in the sandbox's envelope, for handlers that answer before
-// or around its operations; ok is false for a path that is not the sandbox's.
+// RenderError renders an error of the contract in the sandbox's envelope, for handlers that respond
+// before or instead of its operations; ok is false for a path outside the sandbox.
 func RenderError(path string, e *api.Error) (status int, body []byte, ok bool) {
 	if !Owns(path) {
 		return 0, nil, false
@@ -131,7 +131,7 @@ func RenderError(path string, e *api.Error) (status int, body []byte, ok bool) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(own) // of plain members into memory: never fails
+	_ = enc.Encode(own) // never fails: plain members, into memory
 	return own.GetStatus(), text.Bytes(), true
 }
 
@@ -144,16 +144,16 @@ func refuse(e *api.Error, errs []error) huma.StatusError {
 	switch {
 	case e.Code == api.BadRequest && (status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge):
 		return refusal(status, InvalidBody, e.Message)
-	case e.Code == api.BadRequest: // nothing is wrong with the body
+	case e.Code == api.BadRequest: // not about the body
 		return refusal(status, HandlerError, string(e.Code)+": "+e.Message)
 	case e.Code == api.ValidationFailed:
-		return unfit(e)
+		return invalid(e)
 	}
-	return said{Code: e.Code, Message: e.Message}.refused(status, e.RetryAfter)
+	return v1Error{Code: e.Code, Message: e.Message}.render(status, e.RetryAfter)
 }
 
-// unfit says what is wrong with a body, missing fields first.
-func unfit(e *api.Error) *Error {
+// invalid renders faults in a body: if fields are missing, only those.
+func invalid(e *api.Error) *Error {
 	var missing []string
 	for _, f := range e.ValidationErrors {
 		if f.Kind == api.FaultMissing {
@@ -174,16 +174,16 @@ func unfit(e *api.Error) *Error {
 	return refusal(http.StatusUnprocessableEntity, HandlerError, string(api.ValidationFailed)+": "+message)
 }
 
-// readAnswer reads a response of /v1.
-func readAnswer(status int, answer []byte) (json.RawMessage, error) {
+// readResponse returns the data of a response of /v1, or its error in the sandbox's envelope.
+func readResponse(status int, response []byte) (json.RawMessage, error) {
 	if status == http.StatusOK {
 		var body struct{ Data json.RawMessage }
-		err := json.Unmarshal(answer, &body)
+		err := json.Unmarshal(response, &body)
 		return body.Data, err
 	}
-	var s said
-	if err := json.Unmarshal(answer, &s); err != nil {
+	var e v1Error
+	if err := json.Unmarshal(response, &e); err != nil {
 		return nil, err
 	}
-	return nil, s.refused(status, 0)
+	return nil, e.render(status, 0)
 }

@@ -13,47 +13,47 @@ import (
 )
 
 const (
-	// crowdedIdle is after how long without a request a tenant has to go for another one when there
-	// is no place left: else who makes tenants and leaves them, be it from an address or two, would
-	// keep all others out for Config.Idle.
+	// crowdedIdle is how long a tenant must be idle to be dropped for another visitor when the
+	// sandbox is full. Without it a client with one or two addresses could create tenants, leave
+	// them, and keep all others out for Config.Idle.
 	crowdedIdle = time.Hour
-	// crowdedTries bounds how many are tried to be dropped for one visitor.
+	// crowdedTries is how many tenants are tried for one visitor.
 	crowdedTries = 10
 )
 
-// claim is what a visitor wants of what all share.
+// claim is the part of the shared limits that a request needs.
 type claim struct{ tenants, bytes int64 }
 
-// taken is what visitors take, all together.
+// taken is the part of the shared limits that is in use.
 type taken struct {
-	tenants, kept         int64         // kept are bytes elsewhere than in the log
-	idleTenants, idleKept int64         // of those, what may be dropped for another visitor
-	usedFirst             store.Instant // when the tenant was used last that is idle longest
+	tenants, kept         int64         // kept are bytes outside the log
+	idleTenants, idleKept int64         // the part that may be dropped for another visitor
+	oldestUse             store.Instant // last use of the tenant that is idle longest
 	log                   []hourly
 }
 
-// crowdedQuiet is how long a tenant must be unused to be dropped for another visitor.
+// crowdedQuiet is crowdedIdle, or Config.Idle if that is shorter.
 func (s *budget) crowdedQuiet() time.Duration { return min(crowdedIdle, s.cfg.Idle) }
 
 func (s *budget) taken(ctx context.Context, q store.Querier) (t taken, err error) {
 	err = q.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(kept_bytes), 0) AS BIGINT), COUNT(CASE WHEN seen_at <= $1 THEN 1 END),
 		CAST(COALESCE(SUM(CASE WHEN seen_at <= $1 THEN kept_bytes ELSE 0 END), 0) AS BIGINT), MIN(seen_at) FROM sandbox_tenants`,
-		store.At(lastSeen(s.db.Now(), s.crowdedQuiet()))).Scan(&t.tenants, &t.kept, &t.idleTenants, &t.idleKept, &t.usedFirst)
+		store.At(lastSeen(s.db.Now(), s.crowdedQuiet()))).Scan(&t.tenants, &t.kept, &t.idleTenants, &t.idleKept, &t.oldestUse)
 	if err != nil {
-		return t, fmt.Errorf("cannot sum up what the sandbox takes: %w", err)
+		return t, fmt.Errorf("cannot sum up the sandbox's usage: %w", err)
 	}
 	t.log, err = s.logged(ctx, q, "")
 	return t, err
 }
 
-// fits says whether there is space for a claim where so much is taken. Who wants no tenant
-// is not concerned with how many there are.
+// fits says whether there is space for a claim beside what is taken. The number of tenants matters
+// only to a claim for a tenant.
 func (s *budget) fits(c claim, tenants, bytes int64) bool {
 	return (c.tenants == 0 || tenants+c.tenants <= s.cfg.MaxTenants) && bytes+c.bytes <= s.cfg.Bytes
 }
 
-// hasSpace refuses a claim for which there is no space at present. What is taken comes with
-// the refusal.
+// hasSpace refuses a claim for which there is no space at present. It returns what is taken, also
+// with the refusal.
 func (s *budget) hasSpace(ctx context.Context, q store.Querier, c claim) (taken, error) {
 	t, err := s.taken(ctx, q)
 	if err == nil && !s.fits(c, t.tenants, t.kept+sumOf(t.log)) {
@@ -62,18 +62,18 @@ func (s *budget) hasSpace(ctx context.Context, q store.Querier, c claim) (taken,
 	return t, err
 }
 
-// full refuses a claim, until a tenant may be dropped for it, or the log has let go of
-// enough if no tenant's end would do.
+// full refuses a claim. Its Retry-After is the time until the log has deleted enough, if the log
+// alone is too full, and otherwise until a tenant may be dropped.
 func (s *budget) full(t taken, c claim) *Error {
-	wait := t.usedFirst.Sub(lastSeen(s.db.Now(), s.crowdedQuiet()))
+	wait := t.oldestUse.Sub(lastSeen(s.db.Now(), s.crowdedQuiet()))
 	if excess := sumOf(t.log) + c.bytes - s.cfg.Bytes; excess > 0 {
 		wait = s.untilLeft(t.log, excess)
 	}
 	return unavailable("the sandbox is full: try again later", max(wait, touchEvery))
 }
 
-// makeSpace refuses a claim for which there is no space. If idle tenants take what is missing, it
-// first drops those that were idle for longest, and for at least crowdedIdle.
+// makeSpace refuses a claim for which there is no space. If dropping idle tenants can make enough,
+// it first drops those that are idle longest, of at least crowdedIdle.
 func (s *budget) makeSpace(ctx context.Context, c claim) error {
 	t, err := s.hasSpace(ctx, s.db.Read(), c)
 	if _, full := errors.AsType[*Error](err); !full || !s.fits(c, t.tenants-t.idleTenants, t.kept-t.idleKept+sumOf(t.log)) {
@@ -103,7 +103,7 @@ func (s *budget) makeSpace(ctx context.Context, c claim) error {
 	return err
 }
 
-// logUndropped logs it once a minute: visitors come as often as they like.
+// logUndropped logs at most once a minute, however many requests visitors send.
 func (s *budget) logUndropped(l visitorTenant, err error) {
 	now, last := s.db.Now().UnixMilli(), s.undroppedLogged.Load()
 	if now-last >= time.Minute.Milliseconds() && s.undroppedLogged.CompareAndSwap(last, now) {
@@ -118,12 +118,12 @@ const (
 	unfinished = "NOT_PROVISIONED"
 )
 
-// drop deletes a tenant, with an event; false if it was gone.
+// drop deletes a tenant, with an event; false if there is no such tenant.
 func (s *budget) drop(ctx context.Context, tenantID, reason string, by sealer.Ref) (dropped bool, err error) {
 	return s.dropIf(ctx, tenantID, reason, by, func(*visitorTenant, *store.Tx) bool { return true })
 }
 
-// dropUnused is drop for a tenant that was idle for so long; false if it was used again.
+// dropUnused is drop for a tenant that is idle for quiet; false if it was used again.
 func (s *budget) dropUnused(ctx context.Context, tenantID string, quiet time.Duration) (dropped bool, err error) {
 	return s.dropIf(ctx, tenantID, idle, store.BySystem(), func(l *visitorTenant, tx *store.Tx) bool {
 		return !l.seenAt.After(lastSeen(tx.Now(), quiet))
@@ -150,9 +150,9 @@ func (s *budget) dropIf(ctx context.Context, tenantID, reason string, by sealer.
 	return dropped && err == nil, err
 }
 
-// Replay returns what applies each event of the sandbox for store.Replay: a tenant that was dropped
-// is dropped again from the tables of all services, and a secret from before one that was replaced
-// is replaced once more, as it may still be in the wrong hands.
+// Replay returns a function that applies each event of the sandbox for store.Replay. A tenant that
+// was dropped is dropped again from the tables of all services. A secret from before a rotation is
+// replaced again, since the reason for the rotation may have been that it leaked.
 func Replay(tables store.Tables) func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	return func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 		switch e.Type {
@@ -176,13 +176,13 @@ func Replay(tables store.Tables) func(ctx context.Context, tx *store.Tx, e *seal
 
 const evictBatch = 100
 
-// lastSeen is the latest moment noted of a tenant that was not used for so long: it may
-// have been used for touchEvery after that.
+// lastSeen is the latest recorded use of a tenant that is idle for quiet: the tenant may have been
+// used for touchEvery after its recorded use.
 func lastSeen(now time.Time, quiet time.Duration) time.Time { return now.Add(-quiet - touchEvery) }
 
-// Evict forgets windows that are over and what the log holds no more, and drops, one by one, the
-// tenants that were idle when it began. It continues after one that can't be dropped, and returns
-// the first such error. Any number of processes may run it.
+// Evict deletes rate limit windows that are over and counts of what the log no longer has, and
+// drops, one by one, the tenants that are idle when it begins. It continues after a tenant that
+// can't be dropped, and returns the first such error. Any number of processes may run it.
 func (s *Service) Evict(ctx context.Context) error {
 	if s.shared != nil {
 		if err := s.shared.forget(ctx); err != nil {

@@ -13,8 +13,8 @@ import (
 	"muniment/control/tenant"
 )
 
-// TestUseWithinTheMinuteCounts: no tenant is evicted before the time has passed since the last use,
-// though that is noted to the minute.
+// TestUseWithinTheMinuteCounts: no tenant is evicted before it was idle for long enough, although
+// its last use is recorded only to the minute.
 func TestUseWithinTheMinuteCounts(t *testing.T) {
 	path, url := storetest.Place(t, t.TempDir())
 	now := time.Now()
@@ -33,7 +33,7 @@ func TestUseWithinTheMinuteCounts(t *testing.T) {
 		l = visitorTenant{made.TenantID, made.KeyID, store.At(tx.Now())}
 		return insertVisitorTenant(t.Context(), tx, l)
 	}))
-	there := func() bool {
+	exists := func() bool {
 		require.NoError(t, r.Evict(t.Context()))
 		found, err := findVisitorTenant(t.Context(), db.Read(), l.tenantID)
 		require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestUseWithinTheMinuteCounts(t *testing.T) {
 	now = now.Add(59 * time.Second)
 	require.NoError(t, r.seen(t.Context(), l))
 	now = now.Add(limit - time.Millisecond)
-	require.True(t, there())
+	require.True(t, exists())
 	now = now.Add(touchEvery)
-	require.False(t, there())
+	require.False(t, exists())
 }

@@ -23,8 +23,8 @@ import (
 type Provenance struct {
 	Basis         right.BasisView `json:"basis"`
 	RootRight     right.View      `json:"rootRight" doc:"The right of the lineage that was issued under the basis itself."`
-	DerivedRights []right.View    `json:"derivedRights" doc:"What lies between the root right and the target right, from the root on."`
-	TargetRight   right.View      `json:"targetRight" doc:"The right asked for; the root right, if it is not derived."`
+	DerivedRights []right.View    `json:"derivedRights" doc:"The rights between the root right and the target right, from the root on."`
+	TargetRight   right.View      `json:"targetRight" doc:"The right of the request; the root right, if it is not derived."`
 	Descendants   []right.View    `json:"descendants" doc:"Rights derived directly from the target right, newest first."`
 }
 
@@ -39,47 +39,47 @@ func (s *Service) getProvenance(ctx context.Context, in *struct {
 	return Provenance{p.Basis, p.Lineage[0], p.Lineage[min(1, last):last], p.Lineage[last], p.Derived}, nil
 }
 
-// What a list of the sandbox has at most in one answer: records, and bytes, but for the last
-// page or header. A visitor's records may be long, and whole lists are held in memory.
+// The most records and bytes that a response has of one list; the last page or header may exceed
+// the bytes. A visitor's records may be long, and whole lists are held in memory.
 const (
 	mostListed = 500
 	mostBytes  = 2 << 20
 	pageOf     = 50
 )
 
-// all reads a list of /v1, of which query may name a part, page by page. next is the cursor
-// of what comes behind it; empty at the end of the list.
+// all reads a list of /v1, or the part that query selects, page by page up to the limits above.
+// next is the cursor of the following page; empty at the end of the list.
 func all[T any](ctx context.Context, c *core, list, member string, query url.Values) (found []T, next string, err error) {
 	found, size := []T{}, 0
-	asked := url.Values{"limit": {strconv.Itoa(pageOf)}}
-	maps.Copy(asked, query)
+	request := url.Values{"limit": {strconv.Itoa(pageOf)}}
+	maps.Copy(request, query)
 	for {
-		text, err := c.ask(ctx, http.MethodGet, "/v1/"+list+"?"+asked.Encode(), nil)
+		text, err := c.call(ctx, http.MethodGet, "/v1/"+list+"?"+request.Encode(), nil)
 		if err != nil {
 			return nil, "", err
 		}
 		size += len(text)
 		var page map[string]json.RawMessage
-		var behind *string
+		var following *string
 		var records []T
 		err = json.Unmarshal(text, &page)
 		if err == nil {
 			err = json.Unmarshal(page[member], &records)
 		}
 		if err == nil {
-			err = json.Unmarshal(page["nextCursor"], &behind)
+			err = json.Unmarshal(page["nextCursor"], &following)
 		}
 		if err != nil {
 			return nil, "", err
 		}
 		found = append(found, records...)
-		if behind == nil {
+		if following == nil {
 			return found, "", nil
 		}
 		if len(found) >= mostListed || size >= mostBytes {
-			return found, *behind, nil
+			return found, *following, nil
 		}
-		asked.Set("cursor", *behind)
+		request.Set("cursor", *following)
 	}
 }
 
@@ -93,20 +93,20 @@ type Cursors struct {
 	Packs      string `json:"packs,omitempty" query:"packs" maxLength:"256" doc:"Cursor of the next part of this list: older packs."`
 }
 
-// Inspection is everything of a tenant, newest first but for the packs.
+// Inspection is everything that a tenant has, newest first except for the packs.
 type Inspection struct {
 	Tenant     Tenant                `json:"tenant"`
 	Bases      []right.BasisView     `json:"bases"`
 	Rights     []right.View          `json:"rights"`
 	Offers     []offer.Offer         `json:"offers"`
 	Challenges []challenge.Challenge `json:"challenges"`
-	Events     []event.LoggedEvent   `json:"events" doc:"All that tenant.counts.events counts."`
+	Events     []event.LoggedEvent   `json:"events" doc:"All events that tenant.counts.events counts."`
 	Packs      []json.RawMessage     `json:"packs" doc:"The packs' headers, newest last."`
 	Truncated  Cursors               `json:"truncated" doc:"The truncated lists, each with its cursor; empty if all lists are complete."`
 }
 
 func (s *Service) inspect(ctx context.Context, in *struct{ Cursors }) (Inspection, error) {
-	t, err := read[tenant.Snapshot](ctx, s.core, "/v1/tenant") // first: it waits for the events
+	t, err := read[tenant.Snapshot](ctx, s.core, "/v1/tenant") // comes first, because it waits for the events
 	if err != nil {
 		return Inspection{}, err
 	}
@@ -132,8 +132,7 @@ func (s *Service) inspect(ctx context.Context, in *struct{ Cursors }) (Inspectio
 	return i, err
 }
 
-// part reads a list from a cursor on; without one its beginning if the whole is asked for,
-// else nothing.
+// part reads a list from a cursor on; without a cursor its beginning, or nothing unless whole.
 func part[T any](ctx context.Context, c *core, list, cursor string, whole bool) (found []T, next string, err error) {
 	switch {
 	case cursor != "":
@@ -144,8 +143,8 @@ func part[T any](ctx context.Context, c *core, list, cursor string, whole bool) 
 	return []T{}, "", nil
 }
 
-// headers is part for the packs' headers, of which the newest come first, each part in the
-// order of sealing.
+// headers is part for the packs' headers: the first part has the newest packs, and each part is in
+// the order of sealing.
 func (s *Service) headers(ctx context.Context, cursor string, whole bool) (headers []json.RawMessage, older string, err error) {
 	headers = []json.RawMessage{}
 	if cursor == "" && !whole {
@@ -179,7 +178,7 @@ func (s *Service) headers(ctx context.Context, cursor string, whole bool) (heade
 	return headers, proof.CursorBehind(max(0, n-mostListed) + int64(len(packs)-len(headers))), nil
 }
 
-// packsBefore is how many of a tenant's n packs come before what a cursor has seen.
+// packsBefore is how many of a tenant's n packs are older than those before a cursor.
 func packsBefore(cursor string, n int64) (int64, error) {
 	seen, err := route.Page{Cursor: cursor}.Slice()
 	before, notANumber := strconv.ParseInt(seen.Behind, 10, 64)

@@ -8,8 +8,8 @@ import (
 	"muniment/sealer"
 )
 
-// Keys lists the keys that sign for the sandbox, control's current one first, and the
-// moment at which the list is true. control/signing implements it.
+// Keys lists the keys that sign for the sandbox, control's current one first, and the time as of
+// which the list is correct. control/signing implements it.
 type Keys interface {
 	SandboxKeys(ctx context.Context) (keys []sealer.Key, issuedAt time.Time, err error)
 }
@@ -19,9 +19,9 @@ type VerificationKey struct {
 	KeyID     string        `json:"keyId"`
 	Algorithm string        `json:"algorithm" enum:"ed25519"`
 	PublicKey string        `json:"publicKey" doc:"32 bytes, base64url."`
-	NotBefore store.Instant `json:"notBefore" doc:"The first moment at which it signed."`
-	NotAfter  store.Instant `json:"notAfter" nullable:"true" doc:"The first moment at which it signed no more; null is open."`
-	RevokedAt store.Instant `json:"revokedAt" nullable:"true" doc:"Since when it is not to be trusted; null is never."`
+	NotBefore store.Instant `json:"notBefore" doc:"The beginning of the window in which it signs."`
+	NotAfter  store.Instant `json:"notAfter" nullable:"true" doc:"The end of the window, exclusive; null if it is open."`
+	RevokedAt store.Instant `json:"revokedAt" nullable:"true" doc:"When it was revoked; null if it was not."`
 	Purpose   string        `json:"purpose" enum:"sandbox_proof_signing" doc:"What it signs."`
 }
 
@@ -37,12 +37,12 @@ func verificationKey(k sealer.Key) VerificationKey {
 
 // Directory is the list of verification keys.
 type Directory struct {
-	Keys       []VerificationKey `json:"keys" doc:"Every key that ever signed for the sandbox, that of new packs first."`
-	IssuedAt   store.Instant     `json:"issuedAt" doc:"The moment at which the list is true."`
+	Keys       []VerificationKey `json:"keys" doc:"Every key that ever signed for the sandbox, the one for new packs first."`
+	IssuedAt   store.Instant     `json:"issuedAt" doc:"The time as of which the list is correct."`
 	SnapshotID string            `json:"snapshotId" doc:"The id of the first key."`
 }
 
-// RuntimeKeys is the answer about verification keys, with a contract version of its own.
+// RuntimeKeys is the response with the verification keys, which has a contract version of its own.
 type RuntimeKeys struct {
 	Body[Directory]
 	ContractVersion string `json:"contractVersion" enum:"ws30.v1" doc:"The version of this list."`

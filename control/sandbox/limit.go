@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Limits are how many requests of one address are accepted within any stretch of 10
-// seconds, and within any hour.
+// Limits are how many requests per IP address are accepted within any 10 seconds, and within any
+// hour.
 type Limits struct {
-	Burst     int `default:"10" help:"How many requests of one address the sandbox takes within 10 seconds; more are answered 429." placeholder:"N"`
-	Sustained int `default:"200" help:"How many requests of one address the sandbox takes within an hour." placeholder:"N"`
+	Burst     int `default:"10" help:"How many requests each IP address may send to the sandbox per 10 seconds; the response to more is 429." placeholder:"N"`
+	Sustained int `default:"200" help:"How many requests each IP address may send to the sandbox per hour." placeholder:"N"`
 }
 
 // The contract's limits.
@@ -26,15 +26,15 @@ const (
 	sustainedWindow = time.Hour
 )
 
-// mostAddresses is how many addresses are remembered. Beyond it the one that was accepted least
-// recently is forgotten: a client with that many addresses gains nothing, and no other is locked
-// out.
+// mostAddresses is how many addresses a Limiter remembers. For one more it forgets the one whose
+// last accepted request is oldest: a client with that many addresses gains nothing by it, and other
+// clients are not locked out.
 const mostAddresses = 100_000
 
-// Limiter counts the accepted requests of each address. The windows slide, and are
-// exact to the millisecond: a stretch is [t, t+10 s) or [t, t+1 h), wherever it begins.
-// What is refused does not count. An IPv6 address counts as its /64, which is what one
-// subscriber has. A full address takes 4 bytes for each request of the sustained limit.
+// Limiter counts the accepted requests of each address. The windows slide, and are exact to the
+// millisecond: [t, t+10 s) and [t, t+1 h), for every t. Refused requests don't count. An IPv6
+// address counts as its /64, which is what one subscriber has. An address takes up to 4 bytes for
+// each request of the sustained limit.
 //
 // A Limiter is safe for concurrent use.
 type Limiter struct {
@@ -55,13 +55,12 @@ type client struct {
 	window window
 }
 
-// NewLimiter counts by a clock, which is read as a monotonic one where it has that.
+// NewLimiter counts by a clock, and uses its monotonic reading if it has one.
 func NewLimiter(l Limits, now func() time.Time) *Limiter {
 	return &Limiter{limits: l, most: mostAddresses, now: now, start: now(), known: map[netip.Addr]*list.Element{}}
 }
 
-// Accept counts a request, or says after how long one would be accepted, unless others
-// of the address come first.
+// Accept counts a request, or returns after how long the address would have one accepted.
 func (m *Limiter) Accept(address netip.Addr) (wait time.Duration, ok bool) {
 	address = subscriber(address)
 	m.mu.Lock()
@@ -70,12 +69,12 @@ func (m *Limiter) Accept(address netip.Addr) (wait time.Duration, ok bool) {
 	place := m.known[address]
 	if place == nil {
 		m.forget(at)
-		place = m.order.PushFront(&client{addr: address}) // whose first request is accepted
+		place = m.order.PushFront(&client{addr: address}) // a first request is always accepted
 		m.known[address] = place
 	}
 	v := place.Value.(*client)
 	if at-v.last >= sustainedWindow {
-		v.window = nil // nothing in it counts any more, nor may its stamps come round
+		v.window = nil // nothing in it counts, and its stamps must not wrap around
 	}
 	at = max(at, v.last) // a clock that was set back must not open a window
 	if wait := v.window.wait(m.limits, stampOf(at)); wait > 0 {
@@ -87,7 +86,7 @@ func (m *Limiter) Accept(address netip.Addr) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// forget drops addresses that had nothing accepted for an hour, and frees space for one more.
+// forget drops addresses without an accepted request for an hour, and makes room for one more.
 func (m *Limiter) forget(at time.Duration) {
 	for e := m.order.Back(); e != nil && (at-e.Value.(*client).last >= sustainedWindow || len(m.known) >= m.most); e = m.order.Back() {
 		delete(m.known, m.order.Remove(e).(*client).addr)
@@ -103,8 +102,8 @@ func subscriber(a netip.Addr) netip.Addr {
 	return a
 }
 
-// stamp is a moment in milliseconds, modulo 2³²: 49 days, of which a window is asked for
-// an hour past its last request at most.
+// stamp is a time in milliseconds, modulo 2³², which is 49 days. A window is used for at most an
+// hour after its last request.
 type stamp uint32
 
 func stampOf(at time.Duration) stamp { return stamp(at.Milliseconds()) }
@@ -134,7 +133,7 @@ func (w *window) add(l Limits, at stamp) {
 	if len(*w) == most {
 		*w = slices.Delete(*w, 0, 1)
 	}
-	if len(*w) == cap(*w) { // it grows in few steps, and never beyond what is needed
+	if len(*w) == cap(*w) { // grows in few steps, and not beyond the limit
 		*w = append(make(window, 0, min(max(4, 3*len(*w)), most)), *w...)
 	}
 	*w = append(*w, at)

@@ -13,10 +13,10 @@ import (
 	"muniment/gateway/api"
 )
 
-// shared counts as a Limiter does, in the database, for several processes with clocks
-// that agree. Who counts has the row of the address to itself, so there is one window of
-// each, and no stranger keeps a change waiting. An address that was refused is refused again without
-// asking it: nothing but accepted requests counts, so nothing can make its wait shorter.
+// shared counts as a Limiter does, but in the database, for several processes whose clocks agree.
+// Each count locks the row of its address alone, so there is one window for each address, and no
+// visitor delays a store.DB.Change. An address that was refused is refused again without reading
+// the database: only accepted requests count, so nothing can shorten its wait.
 type shared struct {
 	db     *store.DB
 	limits Limits
@@ -40,7 +40,7 @@ func (s *shared) accept(ctx context.Context, address netip.Addr) (wait time.Dura
 	return wait, err == nil && wait == 0, err
 }
 
-// count writes down a request that is accepted, or says how long to wait.
+// count records a request that is accepted, or returns how long to wait.
 func (s *shared) count(ctx context.Context, tx *sql.Tx, address string) (wait time.Duration, err error) {
 	known, err := store.One(ctx, tx, "the window of an address", store.Text, `INSERT INTO sandbox_windows (address, accepted, last_at) VALUES ($1, '', 0)
 		ON CONFLICT (address) DO UPDATE SET last_at = sandbox_windows.last_at RETURNING accepted`, address) // locks the row
@@ -55,7 +55,7 @@ func (s *shared) count(ctx context.Context, tx *sql.Tx, address string) (wait ti
 		if err != nil {
 			return 0, err
 		}
-		if ms <= latest { // else a clock was ahead that wrote it
+		if ms <= latest { // otherwise a process whose clock was ahead has written it
 			accepted = append(accepted, ms)
 		}
 	}
@@ -78,8 +78,8 @@ func (s *shared) count(ctx context.Context, tx *sql.Tx, address string) (wait ti
 	return 0, err
 }
 
-// forget deletes the windows in which nothing counts any more. It may wait for a row that
-// is being counted in, which a change must not.
+// forget deletes the windows in which nothing counts any more. It is not a store.DB.Change, since
+// it may wait for a row that is locked by a count.
 func (s *shared) forget(ctx context.Context) error {
 	return s.db.Transact(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM sandbox_windows WHERE last_at <= $1`, s.db.Now().Add(-sustainedWindow).UnixMilli())
@@ -93,7 +93,7 @@ func (s *shared) until(address netip.Addr) time.Duration {
 	return s.refused[address].Sub(s.db.Now())
 }
 
-// remember keeps no more addresses than a Limiter; for others accept reads the database.
+// remember keeps no more addresses than a Limiter does.
 func (s *shared) remember(address netip.Addr, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"muniment/control/store/storetest"
 )
 
-// TestForgetsBesideChanges: windows that are over are deleted without a change,
-// for it may wait for an address that is being counted.
+// TestForgetsBesideChanges: old windows are deleted without a store.DB.Change, because the deletion
+// may wait for an address that is being counted.
 func TestForgetsBesideChanges(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	path, url := storetest.Place(t, t.TempDir())

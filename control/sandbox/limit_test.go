@@ -38,8 +38,7 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestStampsComeRound: who comes back when the stamps have come round is not taken for who
-// was there a moment ago.
+// TestStampsComeRound: requests from before the stamps wrapped around do not count as recent.
 func TestStampsComeRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewLimiter(contract, time.Now)
@@ -75,7 +74,8 @@ func TestSustained(t *testing.T) {
 	})
 }
 
-// TestRefusedDoNotCount: who asks all the time gets as much as who waits.
+// TestRefusedDoNotCount: a client that retries all the time gets as many requests accepted as one
+// that waits.
 func TestRefusedDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewLimiter(contract, time.Now)
@@ -90,9 +90,8 @@ func TestRefusedDoNotCount(t *testing.T) {
 	})
 }
 
-// TestAnyWindow holds a random course against the plain definition: no stretch of a
-// window's length has more accepted requests than its limit, and no request was refused
-// that would have kept to that.
+// TestAnyWindow compares a random sequence with the plain definition: no window has more accepted
+// requests than its limit, wherever it begins, and no request is refused that would have fit.
 func TestAnyWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewLimiter(contract, time.Now)
@@ -166,7 +165,8 @@ func TestSubscribers(t *testing.T) {
 	}
 }
 
-// TestManyAddresses fills 100,000 addresses to the brim, and has as many again come by.
+// TestManyAddresses: memory stays bounded when 100,000 addresses use up their limits, and when as
+// many other addresses follow.
 func TestManyAddresses(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := NewLimiter(contract, func() time.Time { return now })
@@ -194,7 +194,7 @@ func TestManyAddresses(t *testing.T) {
 	require.Less(t, heap()-before, int64(128<<20))
 	now = now.Add(time.Hour)
 	m.Accept(visitorA)
-	require.Len(t, m.known, 1, "who was idle for an hour is forgotten")
+	require.Len(t, m.known, 1, "addresses that are idle for an hour are forgotten")
 }
 
 func address(n int) netip.Addr {
@@ -211,7 +211,7 @@ func heap() int64 {
 func accepted(t *testing.T, m *Limiter, a netip.Addr) {
 	t.Helper()
 	wait, ok := m.Accept(a)
-	require.True(t, ok, "it has to wait for %v", wait)
+	require.True(t, ok, "refused for %v", wait)
 }
 
 func refused(t *testing.T, m *Limiter, a netip.Addr, wait time.Duration) {

@@ -16,7 +16,7 @@ import (
 
 // Packs are a tenant's proof packs.
 type Packs struct {
-	Packs []proof.Summary `json:"packs" doc:"Newest last; the newest 500 at most. The tenant's counts.proofPacks is how many there are; inspect has the headers of all."`
+	Packs []proof.Summary `json:"packs" doc:"The newest 500 at most, newest last. The tenant's counts.proofPacks is how many there are; inspect has the headers of all."`
 }
 
 func (s *Service) getPacks(ctx context.Context, _ *struct{}) (Packs, error) {
@@ -28,7 +28,7 @@ func (s *Service) getPacks(ctx context.Context, _ *struct{}) (Packs, error) {
 	return Packs{packs}, err
 }
 
-// packs lists the newest of a tenant's first n packs. /v1 lists them from the oldest one on.
+// packs lists the newest of a tenant's first n packs. /v1 lists packs from the oldest on.
 func (s *Service) packs(ctx context.Context, n int64) ([]proof.Summary, error) {
 	query := url.Values{}
 	if cursor := proof.CursorBehind(n - mostListed); cursor != "" {
@@ -38,22 +38,22 @@ func (s *Service) packs(ctx context.Context, n int64) ([]proof.Summary, error) {
 	return packs[:min(int64(len(packs)), n)], err
 }
 
-// mostPack is how many bytes a pack has at most that is answered whole: it is in memory
-// several times over then, and strangers decide how much is sealed into it. A run of the
-// demo with the most deliveries makes a pack of a few hundred thousand bytes.
+// mostPack is the largest pack, in bytes, that is sent whole: sending it takes several times its
+// size in memory, and visitors decide how much is sealed into it. A run of the demo with the most
+// deliveries makes a pack of a few hundred thousand bytes.
 const mostPack = 8 << 20
 
-// tooLong refuses a pack that is too long to be answered whole, and says where it is.
+// tooLong refuses to send a pack that is too long, and says where to get it.
 func tooLong(p *proof.Summary) *Error {
-	return said{Code: api.BadRequest, Message: fmt.Sprintf("the pack has %d bytes, and the sandbox hands out %d at most: "+
+	return v1Error{Code: api.BadRequest, Message: fmt.Sprintf("the pack has %d bytes, and the sandbox sends packs of at most %d: "+
 		"its header is under /api/sandbox/inspect, and the operator of the service has the whole pack as a file, with the SHA-256 %s",
-		p.Bytes, int64(mostPack), p.SHA256)}.refused(http.StatusBadRequest, 0)
+		p.Bytes, int64(mostPack), p.SHA256)}.render(http.StatusBadRequest, 0)
 }
 
 // FullPack is a pack and the key that signed it.
 type FullPack struct {
-	Pack            json.RawMessage  `json:"pack" doc:"One JSON object, of which every byte counts: muniment verify takes it as a file, and the whole answer as well. Its entries are texts: each is an event, verbatim."`
-	VerificationKey *VerificationKey `json:"verificationKey" doc:"The key that signed the pack; those of its receipts are in the header's directory."`
+	Pack            json.RawMessage  `json:"pack" doc:"One JSON object, whose bytes must not change: muniment verify accepts it as a file, and the whole response, too. Its entries are strings, each with the text of an event, verbatim."`
+	VerificationKey *VerificationKey `json:"verificationKey" doc:"The key that signed the pack; the keys of its receipts are in the header's directory."`
 }
 
 func (s *Service) getPack(ctx context.Context, in *struct {
@@ -67,15 +67,15 @@ func (s *Service) getPack(ctx context.Context, in *struct {
 	if known.Summary.Bytes > mostPack {
 		return FullPack{}, tooLong(&known.Summary)
 	}
-	status, answer, err := s.cfg.Ask(ctx, visitorOf(ctx).caller, http.MethodGet, at+"/bundle", nil)
+	status, response, err := s.cfg.Call(ctx, visitorOf(ctx).caller, http.MethodGet, at+"/bundle", nil)
 	if err != nil {
 		return FullPack{}, err
 	}
 	if status != http.StatusOK {
-		_, err := readAnswer(status, answer)
+		_, err := readResponse(status, response)
 		return FullPack{}, err
 	}
-	pack, err := sealer.ReadPack(bytes.NewReader(answer))
+	pack, err := sealer.ReadPack(bytes.NewReader(response))
 	if err != nil {
 		return FullPack{}, err
 	}

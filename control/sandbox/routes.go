@@ -19,7 +19,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// SecurityScheme is the name of the cookie's security scheme; CookieName is the cookie's own.
+// SecurityScheme is the name of the cookie's security scheme, and CookieName that of the cookie.
 const (
 	SecurityScheme = "sandboxCookie"
 	CookieName     = cookieName
@@ -31,44 +31,44 @@ const Base = "/api/sandbox"
 // Body is the envelope of a success.
 type Body[T any] struct {
 	OK   bool `json:"ok" doc:"Always true."`
-	Data T    `json:"data" doc:"The answer itself."`
+	Data T    `json:"data" doc:"The response's data."`
 }
 
-// answer is what most operations answer with.
-type answer[T any] struct{ Body Body[T] }
+// response is the response of most operations.
+type response[T any] struct{ Body Body[T] }
 
-// Verbatim is data of /v1 as it was answered there, a T.
+// Verbatim is data of a response of /v1, passed on unchanged; its type is T.
 type Verbatim[T any] struct{ json.RawMessage }
 
 // Of is the type of the data.
 func (Verbatim[T]) Of() reflect.Type { return reflect.TypeFor[T]() }
 
-// Schema is that of T.
+// Schema is the schema of T.
 func (v Verbatim[T]) Schema(all huma.Registry) *huma.Schema { return all.Schema(v.Of(), true, "") }
 
-// admission is who may call an operation.
+// admission says who may call an operation.
 type admission int
 
 const (
-	toAnyone admission = iota
-	toVisitors
-	toTenants
+	toAnyone   admission = iota // without a cookie
+	toVisitors                  // with or without a tenant
+	toTenants                   // with a tenant
 )
 
-// add adds an operation that answers with data.
+// add adds an operation that responds with data in the sandbox's envelope.
 func add[I, O any](r *Service, a route.API, to admission, op route.Operation, do func(context.Context, *I) (O, error)) {
-	addRaw(r, a, to, op, func(ctx context.Context, in *I) (*answer[O], error) {
+	addRaw(r, a, to, op, func(ctx context.Context, in *I) (*response[O], error) {
 		data, err := do(ctx, in)
-		return &answer[O]{Body[O]{true, data}}, err
+		return &response[O]{Body[O]{true, data}}, err
 	})
 }
 
-// addRaw adds an operation whose output is the whole answer.
+// addRaw adds an operation whose output is the whole response.
 func addRaw[I, O any](r *Service, a route.API, to admission, op route.Operation, do func(context.Context, *I) (*O, error)) {
 	op.ID, op.Path, op.Tag = "sandbox-"+op.ID, Base+op.Path, "Sandbox"
 	op.Refuse, op.EmptyIsMissing = refuse, true
 	op.Errors = []int{http.StatusTooManyRequests}
-	if op.Method != http.MethodGet { // sent by a page of another site
+	if op.Method != http.MethodGet { // refused if a page of another site sends it
 		op.Errors = append(op.Errors, http.StatusForbidden)
 	}
 	tenant := func(ctx context.Context) string { return visitorOf(ctx).tenantID }
@@ -83,7 +83,7 @@ func addRaw[I, O any](r *Service, a route.API, to admission, op route.Operation,
 	}
 	route.AddRaw(a, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := do(ctx, in)
-		if e, ok := errors.AsType[*api.Error](err); ok { // would be answered as one of /v1
+		if e, ok := errors.AsType[*api.Error](err); ok { // would get the envelope of /v1
 			err = refuse(e, []error{err})
 		}
 		if r.gone(ctx, err) {
@@ -93,16 +93,16 @@ func addRaw[I, O any](r *Service, a route.API, to admission, op route.Operation,
 	})
 }
 
-// gone says whether what looks like a fault of the service is that the visitor's tenant was
-// dropped under the request.
+// gone says whether an error that looks like an internal fault only means that the visitor's tenant
+// was dropped during the request.
 func (s *Service) gone(ctx context.Context, err error) bool {
 	v := visitorOf(ctx)
 	own, ok := errors.AsType[*Error](err)
-	if err == nil || !v.lives() || ok && own.status != http.StatusInternalServerError {
+	if err == nil || !v.hasTenant() || ok && own.status != http.StatusInternalServerError {
 		return false
 	}
-	l, away := findVisitorTenant(ctx, s.db.Read(), v.tenantID)
-	return l == nil && away == nil
+	l, err := findVisitorTenant(ctx, s.db.Read(), v.tenantID)
+	return l == nil && err == nil
 }
 
 // Routes adds the service's operations to the API.
@@ -110,7 +110,7 @@ func (s *Service) Routes(a route.API) {
 	const get, post = http.MethodGet, http.MethodPost
 	addRaw(s, a, toVisitors, route.Operation{ID: "provision", Method: post, Path: "/tenant",
 		Summary:     "Get a tenant with the standard seed",
-		Description: "Sets the cookie. With the cookie of a tenant that exists it returns that one."}, s.postTenant)
+		Description: "Sets the cookie. If the request has the cookie of an existing tenant, returns that tenant."}, s.postTenant)
 	add(s, a, toTenants, route.Operation{ID: "get-tenant", Method: get, Path: "/tenant",
 		Summary: "Get the tenant"}, s.getTenant)
 	addRaw(s, a, toVisitors, route.Operation{ID: "reset", Method: post, Path: "/reset",
@@ -120,13 +120,13 @@ func (s *Service) Routes(a route.API) {
 	add(s, a, toTenants, route.Operation{ID: "suspend-right", Method: post, Path: "/rights/suspend",
 		Summary: "Suspend a right, or resume it"}, s.suspend)
 	add(s, a, toTenants, route.Operation{ID: "revoke-right", Method: post, Path: "/rights/revoke",
-		Summary: "Revoke a right for good"}, s.revoke)
+		Summary: "Permanently revoke a right"}, s.revoke)
 	add(s, a, toTenants, route.Operation{ID: "propose-offer", Method: post, Path: "/offers/propose",
 		Summary: "Propose to share, cede or sublet a part of a right"}, s.propose)
 	add(s, a, toTenants, route.Operation{ID: "accept-offer", Method: post, Path: "/offers/accept",
-		Summary: "Accept an offer, which issues the right that it asked for"}, s.accept)
+		Summary: "Accept an offer, which issues the right that it requests"}, s.accept)
 	add(s, a, toTenants, route.Operation{ID: "counter-offer", Method: post, Path: "/offers/counter",
-		Summary: "Answer an offer with one in the opposite direction"}, s.counter)
+		Summary: "Counter an offer with one in the opposite direction"}, s.counter)
 	add(s, a, toTenants, route.Operation{ID: "withdraw-offer", Method: post, Path: "/offers/withdraw",
 		Summary: "Withdraw an offer, for its proposer, or reject it, for its recipient"}, s.withdraw)
 	add(s, a, toTenants, route.Operation{ID: "open-challenge", Method: post, Path: "/challenges/open",
@@ -135,32 +135,32 @@ func (s *Service) Routes(a route.API) {
 		Summary: "Resolve a challenge, which revokes the right if it is upheld, or withdraw it"}, s.resolve)
 	add(s, a, toTenants, route.Operation{ID: "run-demo", Method: post, Path: "/run-demo",
 		Summary:     "Make deliveries, and seal them into a proof pack",
-		Description: "The deliveries go through the gate, are signed and made durable as any other; then the pack is sealed with the projected metering and the reconciled settlement."}, s.runDemo)
+		Description: "The deliveries go through the gate, are signed and made durable like any other. Then the pack is sealed, with the projected metering and the reconciled settlement."}, s.runDemo)
 	add(s, a, toTenants, route.Operation{ID: "constraint-demo", Method: post, Path: "/constraint-demo",
-		Summary:     "See a delivery refused by the constraint gate",
+		Summary:     "Show how the constraint gate refuses a delivery",
 		Description: "Nothing is signed, and nothing of the tenant changes."}, s.constraintDemo)
 	add(s, a, toTenants, route.Operation{ID: "list-proof-packs", Method: get, Path: "/proof-packs",
 		Summary: "List the proof packs, newest last"}, s.getPacks)
 	add(s, a, toTenants, route.Operation{ID: "get-proof-pack", Method: get, Path: "/proof-packs/{packId}", Heavy: true,
 		Summary:     "Get a whole proof pack, and the key that signed it",
-		Description: "One of more than 8 MiB is refused with 422: the operator has it as a file."}, s.getPack)
+		Description: "A pack of more than 8 MiB is refused with 422: the operator has it as a file."}, s.getPack)
 	add(s, a, toTenants, route.Operation{ID: "get-provenance", Method: get, Path: "/provenance", Heavy: true,
 		Summary: "Get a right's lineage: basis, root right, derived rights, the right itself"}, s.getProvenance)
 	add(s, a, toTenants, route.Operation{ID: "inspect", Method: get, Path: "/inspect", Heavy: true,
-		Summary: "Get everything of the tenant",
-		Description: "`truncated` is empty when that is everything. A list of more than 500 records, or of more than about 2 MiB, comes in parts: `truncated` has its name, with a cursor. " +
-			"Send what is in `truncated` as the query, `GET /api/sandbox/inspect?events=<cursor>&rights=<cursor>`, for the next part of each list " +
-			"that is named; the others are empty then. Repeat until `truncated` is empty."}, s.inspect)
+		Summary: "Get everything that the tenant has",
+		Description: "If `truncated` is empty, all lists are complete. A list of more than 500 records, or of more than about 2 MiB, comes in parts: `truncated` has its name, with a cursor. " +
+			"Send the members of `truncated` as the query, `GET /api/sandbox/inspect?events=<cursor>&rights=<cursor>`, for the next part of each list " +
+			"that it names; the other lists are empty in that response. Repeat until `truncated` is empty."}, s.inspect)
 	addRaw(s, a, toAnyone, route.Operation{ID: "get-runtime-keys", Method: get, Path: "/runtime-keys",
 		Summary:     "Get the keys that sign for the sandbox",
-		Description: "`muniment verify --keys` takes the answer as a file."}, s.getKeys)
+		Description: "`muniment verify --keys` accepts the response as a file."}, s.getKeys)
 }
 
 // NewRight is a request for a right.
 type NewRight struct {
 	BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
 	Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
-	Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits, or a string, which is kept as its description. Optional with parentRightId: what is not named is inherited."`
+	Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits, or a string, which becomes its description. Optional with parentRightId: limits that it does not name are inherited."`
 	EffectiveFrom  route.Time      `json:"effectiveFrom"`
 	EffectiveUntil *route.Time     `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
 	ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
@@ -175,7 +175,7 @@ func (s *Service) issue(ctx context.Context, in *issueInput) (Verbatim[right.Rig
 	return verbatim[right.RightData](s.write(ctx, "/v1/rights", in.Body))
 }
 
-// reasoned is the body of many actions of /v1.
+// reasoned is the body of those actions of /v1 that only take a reason.
 type reasoned struct {
 	Reason *string `json:"reason,omitempty"`
 }
@@ -183,8 +183,8 @@ type reasoned struct {
 // RightSuspension suspends a right, or resumes it.
 type RightSuspension struct {
 	RightID string  `json:"rightId" minLength:"1" maxLength:"64"`
-	Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	Action  string  `json:"action,omitempty" enum:"suspend,resume" default:"suspend" doc:"What to do."`
+	Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept permanently in the audit log: must not contain personal data."`
+	Action  string  `json:"action,omitempty" enum:"suspend,resume" default:"suspend" doc:"The action."`
 }
 
 type suspendInput struct{ Body RightSuspension }
@@ -197,7 +197,7 @@ func (s *Service) suspend(ctx context.Context, in *suspendInput) (Verbatim[right
 // RightRevocation revokes a right.
 type RightRevocation struct {
 	RightID string  `json:"rightId" minLength:"1" maxLength:"64"`
-	Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept permanently in the audit log: must not contain personal data."`
 }
 
 type revokeInput struct{ Body RightRevocation }
@@ -208,9 +208,9 @@ func (s *Service) revoke(ctx context.Context, in *revokeInput) (Verbatim[right.M
 
 // NewOffer is a request for an offer.
 type NewOffer struct {
-	RightID string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
+	RightID string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is requested."`
 	ToOrgID route.OrgID     `json:"toOrgId" doc:"The organisation that may accept."`
-	Scope   json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right."`
+	Scope   json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which becomes its description. Limits that it does not name are inherited from the right."`
 	offer.Terms
 }
 
@@ -231,7 +231,7 @@ func (s *Service) accept(ctx context.Context, in *acceptInput) (Verbatim[offer.A
 	return verbatim[offer.AcceptedOffer](s.act(ctx, "offers", in.Body.OfferID, "accept", nil))
 }
 
-// CounterOffer answers an offer.
+// CounterOffer counters an offer.
 type CounterOffer struct {
 	OfferID string          `json:"offerId" minLength:"1" maxLength:"64"`
 	Scope   json.RawMessage `json:"scope,omitempty" doc:"As in an offer."`
@@ -247,8 +247,8 @@ func (s *Service) counter(ctx context.Context, in *counterInput) (Verbatim[offer
 // OfferWithdrawal withdraws an offer, or rejects it.
 type OfferWithdrawal struct {
 	OfferID string  `json:"offerId" minLength:"1" maxLength:"64"`
-	Action  string  `json:"action,omitempty" enum:"withdraw,reject" default:"withdraw" doc:"withdraw is the proposer's, reject the recipient's."`
-	Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Action  string  `json:"action,omitempty" enum:"withdraw,reject" default:"withdraw" doc:"withdraw is for the proposer, reject for the recipient."`
+	Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept permanently in the audit log: must not contain personal data."`
 }
 
 type withdrawInput struct{ Body OfferWithdrawal }
@@ -261,7 +261,7 @@ func (s *Service) withdraw(ctx context.Context, in *withdrawInput) (Verbatim[off
 type NewChallenge struct {
 	RightID         string      `json:"rightId" minLength:"1" maxLength:"64"`
 	ChallengerOrgID route.OrgID `json:"challengerOrgId,omitempty" default:"org_thirdparty_sandbox" doc:"The organisation that challenges it."`
-	Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept permanently in the audit log: must not contain personal data."`
 }
 
 type challengeInput struct{ Body NewChallenge }
@@ -274,13 +274,13 @@ func (s *Service) challenge(ctx context.Context, in *challengeInput) (Verbatim[c
 type ChallengeResolution struct {
 	ChallengeID string  `json:"challengeId" minLength:"1" maxLength:"64"`
 	Upheld      bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
-	Resolution  *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	Action      string  `json:"action,omitempty" enum:"resolve,withdraw" default:"resolve" doc:"withdraw is the challenger's, who backs down."`
+	Resolution  *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept permanently in the audit log: must not contain personal data."`
+	Action      string  `json:"action,omitempty" enum:"resolve,withdraw" default:"resolve" doc:"withdraw is for the challenger."`
 }
 
 type resolveInput struct{ Body ChallengeResolution }
 
-// Resolved is the answer to a resolution; a withdrawal has the challenge alone.
+// Resolved is the response to a resolution; that to a withdrawal has only the challenge.
 type Resolved struct {
 	Challenge   challenge.Challenge `json:"challenge"`
 	Right       *right.View         `json:"right,omitempty"`
@@ -288,26 +288,26 @@ type Resolved struct {
 }
 
 func (s *Service) resolve(ctx context.Context, in *resolveInput) (Verbatim[Resolved], error) {
-	asked := in.Body
-	if asked.Action == "withdraw" {
-		return verbatim[Resolved](s.act(ctx, "challenges", asked.ChallengeID, "withdraw", reasoned{asked.Resolution}))
+	q := in.Body
+	if q.Action == "withdraw" {
+		return verbatim[Resolved](s.act(ctx, "challenges", q.ChallengeID, "withdraw", reasoned{q.Resolution}))
 	}
-	return verbatim[Resolved](s.act(ctx, "challenges", asked.ChallengeID, "resolve", object{"upheld": asked.Upheld, "resolution": asked.Resolution}))
+	return verbatim[Resolved](s.act(ctx, "challenges", q.ChallengeID, "resolve", object{"upheld": q.Upheld, "resolution": q.Resolution}))
 }
 
-// write changes something of /v1, if there is space for it.
+// write sends a change to /v1, if the budget has space for it.
 func (s *Service) write(ctx context.Context, target string, body any) (json.RawMessage, error) {
 	if err := s.admit(ctx, usageOfChange(0)); err != nil {
 		return nil, err
 	}
-	answer, err := s.ask(ctx, http.MethodPost, target, body)
+	data, err := s.call(ctx, http.MethodPost, target, body)
 	if err == nil {
-		s.charge(ctx, usageOfChange(len(answer)))
+		s.charge(ctx, usageOfChange(len(data)))
 	}
-	return answer, err
+	return data, err
 }
 
-// act moves a record of /v1.
+// act sends an action on a record to /v1.
 func (s *Service) act(ctx context.Context, of, id, action string, body any) (json.RawMessage, error) {
 	return s.write(ctx, "/v1/"+of+"/"+url.PathEscape(id)+"/"+action, body)
 }

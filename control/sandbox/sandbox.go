@@ -1,47 +1,46 @@
 // Package sandbox is the live sandbox under /api/sandbox, for visitors without a key.
 //
 // It has no rights, offers or packs of its own. A visitor gets a tenant like any other, with a key
-// that is never given out; a visitor's requests are sent to /v1 with that key, and the response's
-// data is passed on unchanged, in the sandbox's envelope. Its own are the cookie that names the
-// tenant (cookie.go), the limits of each address (limit.go), the standard seed (seed.go), and the
-// demos.
+// that is never shown. The sandbox sends a visitor's requests to /v1 with that key, and passes the
+// response's data on unchanged, in its own envelope. Its own parts are the cookie that names the
+// tenant (cookie.go), the limits of each IP address (limit.go), the standard seed (seed.go), and
+// the demos.
 //
-// Errors are {ok, error, message}. What /v1 refuses is HANDLER_ERROR, whose message is
-// "<code of /v1>: <its message>", with the faults of all fields: 409 for a refused
-// transition, 404 for an unknown id, 422 for a value, 503 while an engine is unavailable,
-// otherwise 500. MISSING_FIELDS names the required fields that are absent, null or empty texts; a body
-// that is no JSON object, or too long, is INVALID_BODY. Limits and cookie are checked before
-// the body. What reaches no operation is a HANDLER_ERROR, too, 404 or 405, and counts for the
-// limits as well.
+// Errors are {ok, error, message}. An error of /v1 becomes HANDLER_ERROR with the message
+// "<code of /v1>: <its message>" and the faults of all fields: 409 for a transition that is not
+// allowed, 404 for an unknown id, 422 for a value, 503 while an engine is unavailable, otherwise
+// 500. MISSING_FIELDS names the required fields that are absent, null or empty strings. A body that
+// is not a JSON object, or too long, is INVALID_BODY. Limits and cookie are checked before the
+// body. A request without an operation is HANDLER_ERROR, too, 404 or 405, and counts towards the
+// limits.
 //
-// A page of another site could make a browser send a POST with its visitor's address, and
-// sometimes the cookie. So a request that the browser marks as from another site is a
-// HANDLER_ERROR, 403. Programs don't send such marks.
+// A page of another site could make a browser send a POST from its visitor's address, and
+// sometimes with the cookie. So a request that the browser marks as coming from another site is
+// HANDLER_ERROR, 403. Clients other than browsers don't send these marks.
 //
-// A cookie is rejected as if there were none, unless it is signed for its tenant with the
-// secret in the database, which is read for every request: after a rotation no process
-// takes an older one. A tenant that was reset, or not used for a day, is dropped: its
-// records and packs are deleted, and its events in the embedded warehouse, or what
-// strangers make would fill the disk in time. In the log its events stay as long as any,
-// and in ClickHouse for good; so do its head and the roots that were signed, of which there
-// may never be others. Its cookie is
-// TENANT_EVICTED then; POST tenant gives a new one. The same goes for a tenant whose key an
-// operator has revoked.
+// A cookie counts only if it is signed for its tenant with the secret in the database, which is
+// read for every request: after a rotation no process accepts an older cookie. A tenant that was
+// reset, or not used for a day, is dropped: its records, its packs and its events in the embedded
+// warehouse are deleted, since visitors would fill the disk otherwise. Its events remain in the log
+// as long as any others, and in ClickHouse permanently. So do the head and the signed roots of its
+// log, which must never be signed with other values. From then on its cookie is TENANT_EVICTED, and
+// POST tenant sets a new one. A tenant whose key an operator has revoked is TENANT_EVICTED, too.
 //
-// What visitors make may take a limited space, and none while the disk is nearly full:
-// otherwise a visitor who runs the demo in a loop could keep all others, also paying ones, from
-// delivering. One address may put a 64th of that space into the log, over all the tenants that it
-// makes. Beyond that it is RATE_LIMITED until the log has dropped enough of it (budget.go).
+// The disk space for visitors is limited, and while the disk is nearly full they may write nothing:
+// otherwise a visitor who runs the demo in a loop could prevent all other deliveries, those of
+// paying tenants among them. One address may write a 64th of that space to the log, over all the
+// tenants that it creates; after that it is RATE_LIMITED until the log has deleted enough of it
+// (budget.go).
 //
-// The number of tenants is limited. If all places or all bytes are taken, the tenant that was
-// idle for longest is dropped for another visitor, if that is more than an hour, and if it frees
-// space: what a tenant has put into the log stays there. Otherwise the answer is 503. So a client
-// with many addresses can keep others out for an hour after the last request, and make idle
-// visitors lose their tenants. With 64 addresses or more that each fill their part of the log, the
-// sandbox is closed until the log has dropped some of it, after Config.LogKeep.
+// The number of tenants is limited. If tenants or bytes are at their limit, the tenant that is idle
+// longest is dropped for another visitor, if it is idle for over an hour and dropping it frees
+// space, which the log's part does not. Otherwise the response is 503. So a client with many
+// addresses can keep others out until an hour after its last request, and make idle visitors lose
+// their tenants. If 64 or more addresses each fill their part of the log, the sandbox is closed
+// until the log has deleted some of it, after Config.LogKeep.
 //
-// An address has one window for all control processes: in memory where there is one
-// process, in the database where there may be several.
+// Each address has one window for all control processes: in memory if there is one process, in the
+// database if there may be several.
 package sandbox
 
 import (
@@ -56,51 +55,49 @@ import (
 	"muniment/gateway/auth"
 )
 
-// Ask sends a request of a caller to the service itself, and returns status and body of the
+// Call sends a request of a caller to the service itself, and returns status and body of the
 // response. An error means that there was no complete response.
-type Ask func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, answer []byte, err error)
+type Call func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, response []byte, err error)
 
-// Deliver issues a receipt for a body of POST /v1/delivery, on behalf of a key of a tenant
-// of the sandbox. answer is that route's, and the receipt durable. On an error nothing was
-// promised: what that route would refuse is an *api.Error, any other means that it can't be
-// said.
-type Deliver func(ctx context.Context, tenantID, keyID string, body []byte) (answer []byte, err error)
+// Deliver issues a receipt for a body of POST /v1/delivery, on behalf of a key of a tenant of the
+// sandbox. When it returns a response, which is that route's, the receipt is durable. An *api.Error
+// is a refusal by that route; after any other error it is unknown whether there is a receipt.
+type Deliver func(ctx context.Context, tenantID, keyID string, body []byte) (response []byte, err error)
 
-// Config of the service. DB, Tables, Keys, Ask and Deliver are required.
+// Config of the service. DB, Tables, Keys, Call and Deliver are required.
 type Config struct {
 	DB *store.DB
-	// Tables are those of all services: a visitor's tenant is dropped from them.
+	// Tables are the tables of all services: a visitor's tenant is dropped from them.
 	Tables  store.Tables
 	Keys    Keys
-	Ask     Ask
+	Call    Call
 	Deliver Deliver
 	// CountPacks counts a tenant's proof packs; nil counts none.
 	CountPacks tenant.Counter
-	// MaxTenants bounds the visitors' tenants, of all processes together; 5,000 when it is 0,
-	// which is more than one address makes within a day.
+	// MaxTenants is the most tenants of visitors, over all processes. Default 5,000, which is
+	// more than one address can create within a day.
 	MaxTenants int64
-	// Bytes bounds what all visitors' tenants take on disk, of all processes together. A 64th
-	// of it bounds what one takes outside the log, and what one address puts into the log;
-	// 1 GiB when it is 0.
+	// Bytes is the most disk space for visitors' tenants, over all processes. One tenant may use
+	// a 64th of it outside the log, and one address a 64th of it in the log. Default 1 GiB.
 	Bytes int64
-	// MinFree is how much space there must be on the disk of log, warehouse and packs: while Free
-	// returns less, visitors are refused. 0: no minimum.
+	// MinFree is the least free space, in bytes, on the disk of log, warehouse and packs: while
+	// Free returns less, visitors are refused. 0: no minimum, and Free is optional.
 	MinFree int64
 	Free    func() (int64, error)
-	// LogKeep is how long the log keeps what is loaded; 7 days when it is 0.
+	// LogKeep is how long the log keeps what is loaded. Default 7 days.
 	LogKeep time.Duration
-	// DropPacks has the files of a tenant's packs deleted after the change that drops the
-	// tenant; nil has none.
+	// DropPacks deletes the files of a tenant's packs after the change that drops the tenant.
+	// nil: there are no files.
 	DropPacks func(ctx context.Context, tx *store.Tx, tenantID string) error
-	// Limits of each address; a limit that is 0 is the contract's.
+	// Limits of each IP address; the default of each limit is the contract's.
 	Limits Limits
-	// Shared counts them in the database, together with other processes.
+	// Shared makes the limits count in the database, together with other processes.
 	Shared bool
-	// Idle is after how long without a request a tenant is evicted; a day when it is 0.
+	// Idle is after how long without a request a tenant is evicted. Default one day.
 	Idle time.Duration
-	// Now is the clock of the limits, which should be a monotonic one. Default time.Now.
+	// Now is the clock of the limits, and should be monotonic. Default time.Now.
 	Now func() time.Time
-	// Logger; nil is slog.Default.
+	// Logger; default slog.Default.
 	Logger *slog.Logger
 }
 
@@ -133,10 +130,10 @@ func newService(cfg Config) *Service {
 	return &Service{c, b, v, &demo{c, b}}
 }
 
-// New wires the service, and makes the secret of the cookies if there is none yet.
+// New wires the service, and creates the secret of the cookies if there is none.
 func New(ctx context.Context, cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Tables == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil || cfg.MinFree > 0 && cfg.Free == nil {
-		return nil, errors.New("cannot open the sandbox: DB, Tables, Keys, Ask, Deliver or Free is missing")
+	if cfg.DB == nil || cfg.Tables == nil || cfg.Keys == nil || cfg.Call == nil || cfg.Deliver == nil || cfg.MinFree > 0 && cfg.Free == nil {
+		return nil, errors.New("cannot open the sandbox: DB, Tables, Keys, Call, Deliver or Free is missing")
 	}
 	if cfg.MaxTenants == 0 {
 		cfg.MaxTenants = defaultMaxTenants

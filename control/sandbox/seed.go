@@ -35,17 +35,17 @@ var (
 	}
 )
 
-// seedPrice is what the seed's rule pays for a second that is billed.
+// seedPrice is the price of a billed second in the seed's settlement rule.
 const seedPrice, seedCurrency = "0.0005", "USD"
 
-// seed fills a new tenant, as its owner would: bases without a beginning or an end, and
-// rights of a year before and after now.
+// seed fills a new tenant through /v1: bases without a beginning or an end, and rights from a year
+// ago until a year from now. It also adds a settlement rule.
 func (s *Service) seed(ctx context.Context) error {
 	now := s.db.Now()
 	since, until := now.AddDate(-1, 0, 0), now.AddDate(1, 0, 0)
 	var bases []string
 	for _, b := range seedBases {
-		text, err := s.ask(ctx, http.MethodPost, "/v1/bases", b)
+		text, err := s.call(ctx, http.MethodPost, "/v1/bases", b)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (s *Service) seed(ctx context.Context) error {
 		bases = append(bases, made.Basis.ID)
 	}
 	for _, wanted := range seedRights {
-		_, err := s.ask(ctx, http.MethodPost, "/v1/rights", object{
+		_, err := s.call(ctx, http.MethodPost, "/v1/rights", object{
 			"basisId": bases[wanted.basis], "substrate": wanted.substrate, "scope": wanted.scope, "effectiveFrom": since, "effectiveUntil": until,
 		})
 		if err != nil {
@@ -66,7 +66,7 @@ func (s *Service) seed(ctx context.Context) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error { return seedSettlement(ctx, tx, visitorOf(ctx).caller, store.At(since)) })
 }
 
-// seedSettlement has the tenant paid for what it delivers, in one change.
+// seedSettlement adds a counterparty and the rule that pays it for every delivery.
 func seedSettlement(ctx context.Context, tx *store.Tx, of auth.Principal, since store.Instant) error {
 	by := store.ByKey(of.ID)
 	payee, err := settle.CreateCounterparty(ctx, tx, settle.Counterparty{

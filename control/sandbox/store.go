@@ -9,7 +9,7 @@ import (
 	"muniment/control/store"
 )
 
-// keepSecret makes the secret unless there is one.
+// keepSecret stores the secret unless there is one.
 func keepSecret(ctx context.Context, tx *store.Tx, s secret, at store.Instant) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO sandbox_secret (only_row, secret, created_at) VALUES (1, $1, $2)
 		ON CONFLICT (only_row) DO NOTHING`, hex.EncodeToString(s[:]), at)
@@ -21,7 +21,7 @@ func replaceSecret(ctx context.Context, tx *store.Tx, s secret, at store.Instant
 	return err
 }
 
-// secretBefore says whether there is a secret that was made before a moment.
+// secretBefore says whether the secret is from before a time.
 func secretBefore(ctx context.Context, q store.Querier, at store.Instant) (bool, error) {
 	made, err := store.One(ctx, q, "the sandbox's secret", store.Text, `SELECT secret FROM sandbox_secret WHERE created_at < $1`, at)
 	return made != nil, err
@@ -33,7 +33,7 @@ func readSecret(ctx context.Context, q store.Querier) (s secret, err error) {
 		return s, err
 	}
 	if text == nil || hex.DecodedLen(len(*text)) != len(s) {
-		return s, errors.New("the sandbox's secret is missing or not of its length")
+		return s, errors.New("the sandbox's secret is missing or has the wrong length")
 	}
 	_, err = hex.Decode(s[:], []byte(*text))
 	return s, err
@@ -54,14 +54,14 @@ func insertVisitorTenant(ctx context.Context, tx *store.Tx, l visitorTenant) err
 	return err
 }
 
-// findVisitorTenant is nil for a tenant that is gone.
+// findVisitorTenant returns nil if there is no such tenant.
 func findVisitorTenant(ctx context.Context, q store.Querier, tenantID string) (*visitorTenant, error) {
 	return store.One(ctx, q, "the sandbox's tenant "+tenantID, scanVisitorTenant,
 		`SELECT tenant_id, key_id, seen_at FROM sandbox_tenants WHERE tenant_id = $1`, tenantID)
 }
 
-// listIdle lists tenants that were used last at a moment or before, the least recently
-// used first, from behind one that was listed.
+// listIdle lists tenants whose last use was not after a time, least recently used first, and
+// continues after behind.
 func listIdle(ctx context.Context, q store.Querier, until time.Time, behind visitorTenant, limit int) ([]visitorTenant, error) {
 	return store.List(ctx, q, "the sandbox's idle tenants", scanVisitorTenant,
 		`SELECT tenant_id, key_id, seen_at FROM sandbox_tenants WHERE seen_at <= $1 AND ($2 = '' OR (seen_at, tenant_id) > ($3, $2))
@@ -73,10 +73,10 @@ func touch(ctx context.Context, tx *store.Tx, tenantID string, at store.Instant)
 	return err
 }
 
-// Tables are those of this package. Windows and what was logged are forgotten in time.
+// Tables are the tables of this package. Evict deletes old rows of sandbox_windows and sandbox_log.
 var Tables = store.Tables{
 	{Name: "sandbox_tenants"},
-	{Name: "sandbox_windows", Outlives: "an address is no tenant's"},
-	{Name: "sandbox_log", Outlives: "the log keeps what it holds of a tenant"},
+	{Name: "sandbox_windows", Outlives: "an address belongs to no tenant"},
+	{Name: "sandbox_log", Outlives: "the log keeps the tenant's events"},
 	{Name: "sandbox_secret", Outlives: "all visitors share it"},
 }

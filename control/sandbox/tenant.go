@@ -15,7 +15,7 @@ import (
 	"muniment/gateway/auth"
 )
 
-// Tenant is that of a visitor, as /v1 has it.
+// Tenant is a visitor's tenant, as in /v1.
 type Tenant struct {
 	TenantID  string        `json:"tenantId"`
 	OrgID     string        `json:"orgId"`
@@ -26,7 +26,7 @@ type Tenant struct {
 // Summary is a visitor's tenant with its rights.
 type Summary struct {
 	Tenant
-	Rights []right.View `json:"rights" doc:"Oldest first; the newest 500 at most, or as many as are about 2 MiB long. counts.rights is how many there are; inspect has all."`
+	Rights []right.View `json:"rights" doc:"The newest 500 at most, or about 2 MiB of them, oldest first. counts.rights is how many there are; inspect has all."`
 }
 
 func (s *Service) summary(ctx context.Context) (made Summary, err error) {
@@ -35,15 +35,14 @@ func (s *Service) summary(ctx context.Context) (made Summary, err error) {
 		return made, err
 	}
 	rights, _, err := all[right.View](ctx, s.core, "rights", "rights", nil)
-	slices.SortFunc(rights, func(a, b right.View) int { // those of one millisecond have ids in no order
+	slices.SortFunc(rights, func(a, b right.View) int { // ids of one millisecond are not in order
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Revision, b.Revision))
 	})
 	return Summary{Tenant(t.Tenant), rights}, err
 }
 
-// provision makes a tenant with the standard seed. One that could not be filled is dropped; one
-// that a crash has left half filled, or whose cookie never arrived, is a visitor's from the first
-// moment on, and evicted like any idle one.
+// provision creates a tenant with the standard seed. A tenant that can't be seeded is dropped. A
+// tenant that a crash leaves half seeded, or whose cookie never arrives, is evicted as idle.
 func (s *Service) provision(ctx context.Context) (auth.Principal, error) {
 	if err := s.diskHasSpace(); err != nil {
 		return auth.Principal{}, err
@@ -84,7 +83,7 @@ func (s *Service) provision(ctx context.Context) (auth.Principal, error) {
 	return of, err
 }
 
-// Provisioned is the answer that sets the cookie.
+// Provisioned is the response that sets the cookie.
 type Provisioned struct {
 	SetCookie http.Cookie `header:"Set-Cookie"`
 	Body      BoundTenant
@@ -93,20 +92,20 @@ type Provisioned struct {
 // BoundTenant is the tenant that the cookie is bound to.
 type BoundTenant struct {
 	Body[Summary]
-	Rebound bool `json:"rebound" doc:"Whether it is the tenant of the cookie, not a new one."`
+	Rebound bool `json:"rebound" doc:"Whether the tenant is the one of the request's cookie, and not a new one."`
 }
 
 func (s *Service) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error) {
-	v, answer := visitorOf(ctx), &Provisioned{}
-	answer.Body.OK = true
+	v, response := visitorOf(ctx), &Provisioned{}
+	response.Body.OK = true
 	var err error
-	if v.lives() {
-		answer.Body.Data, err = s.summary(ctx)
-		answer.Body.Rebound = !s.gone(ctx, err)
+	if v.hasTenant() {
+		response.Body.Data, err = s.summary(ctx)
+		response.Body.Rebound = !s.gone(ctx, err)
 	}
-	if !answer.Body.Rebound {
+	if !response.Body.Rebound {
 		if v.caller, err = s.provision(ctx); err == nil {
-			answer.Body.Data, err = s.summary(v.in(ctx))
+			response.Body.Data, err = s.summary(v.in(ctx))
 		}
 	}
 	if err != nil {
@@ -116,36 +115,36 @@ func (s *Service) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, er
 	if err != nil {
 		return nil, err
 	}
-	answer.SetCookie = *cookie(secret.sign(v.caller.TenantID), v.within)
-	return answer, nil
+	response.SetCookie = *cookie(secret.sign(v.caller.TenantID), v.within)
+	return response, nil
 }
 
 func (s *Service) getTenant(ctx context.Context, _ *struct{}) (Summary, error) {
 	return s.summary(ctx)
 }
 
-// Reset is the answer that takes the cookie away.
+// Reset is the response that deletes the cookie.
 type Reset struct {
 	SetCookie http.Cookie `header:"Set-Cookie"`
 	Body      Body[Dropped]
 }
 
-// Dropped says what a reset did.
+// Dropped is the result of a reset.
 type Dropped struct {
-	TenantID *string `json:"tenantId" doc:"The tenant of the cookie; null without one."`
+	TenantID *string `json:"tenantId" doc:"The tenant of the cookie; null without a cookie."`
 	Dropped  bool    `json:"dropped" doc:"Whether there was a tenant to drop."`
 }
 
 func (s *Service) postReset(ctx context.Context, _ *struct{}) (*Reset, error) {
-	v, answer := visitorOf(ctx), &Reset{SetCookie: *cookie("", visitorOf(ctx).within)}
-	answer.Body.OK = true
+	v, response := visitorOf(ctx), &Reset{SetCookie: *cookie("", visitorOf(ctx).within)}
+	response.Body.OK = true
 	if v.tenantID != "" {
-		answer.Body.Data.TenantID = &v.tenantID
+		response.Body.Data.TenantID = &v.tenantID
 	}
-	if !v.lives() {
-		return answer, nil
+	if !v.hasTenant() {
+		return response, nil
 	}
 	var err error
-	answer.Body.Data.Dropped, err = s.drop(ctx, v.tenantID, wasReset, store.ByKey(v.caller.ID))
-	return answer, err
+	response.Body.Data.Dropped, err = s.drop(ctx, v.tenantID, wasReset, store.ByKey(v.caller.ID))
+	return response, err
 }

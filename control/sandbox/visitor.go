@@ -21,8 +21,8 @@ import (
 type visitor struct {
 	address  string         // the caller's address, as secret.hash
 	within   bool           // the caller is on this machine
-	tenantID string         // that the cookie names; empty without one
-	caller   auth.Principal // that acts for the visitor; of no key if the tenant is gone
+	tenantID string         // the tenant that the cookie names; empty without a cookie
+	caller   auth.Principal // acts for the visitor; has no Key if there is no such tenant
 }
 
 type visitorKey struct{}
@@ -32,19 +32,19 @@ func visitorOf(ctx context.Context) visitor {
 	return v
 }
 
-// in is a context in which requests to /v1 are made for the visitor.
+// in returns a context in which call and read act for the visitor.
 func (v visitor) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, visitorKey{}, v)
 }
 
-// lives says whether the visitor has a tenant.
-func (v visitor) lives() bool { return v.caller.Key != nil }
+// hasTenant says whether the visitor has a tenant, whose key is in force.
+func (v visitor) hasTenant() bool { return v.caller.Key != nil }
 
-// visitors recognises visitors, and keeps them within the limits of their addresses.
+// visitors recognises visitors, and enforces the limits of their addresses.
 type visitors struct {
 	*core
 	limiter *Limiter
-	shared  *shared // in place of limiter; nil unless Config.Shared
+	shared  *shared // replaces limiter; nil unless Config.Shared
 	sites   http.CrossOriginProtection
 }
 
@@ -60,17 +60,17 @@ func (s *visitors) anyone(ctx huma.Context) (context.Context, error) {
 	return ctx.Context(), nil
 }
 
-// Count counts a request, whether there is anything under its path or not. It refuses one
-// that is beyond the limits of its address.
+// Count counts a request, whether or not its path exists, and refuses one that exceeds the limits
+// of its address.
 func (s *visitors) Count(request *http.Request) error {
 	wait, ok, err := s.admitted(request.Context(), addressOf(request))
 	if err == nil && !ok {
-		err = &api.Error{Code: api.RateLimited, Message: "too many requests from this address", RetryAfter: wait}
+		err = &api.Error{Code: api.RateLimited, Message: "too many requests from this IP address", RetryAfter: wait}
 	}
 	return err
 }
 
-// admitted counts the request, or says how long to wait.
+// admitted counts the request, or returns how long to wait.
 func (s *visitors) admitted(ctx context.Context, address netip.Addr) (wait time.Duration, ok bool, err error) {
 	if s.shared != nil {
 		return s.shared.accept(ctx, address)
@@ -97,7 +97,7 @@ func (s *visitors) withTenant(ctx huma.Context) (context.Context, error) {
 		return nil, err
 	}
 	switch v := visitorOf(inner); {
-	case v.lives():
+	case v.hasTenant():
 		return inner, nil
 	case v.tenantID != "":
 		return nil, evicted()
@@ -105,7 +105,7 @@ func (s *visitors) withTenant(ctx huma.Context) (context.Context, error) {
 	return nil, noTenant()
 }
 
-// recognise reads the cookie. One that this service did not sign is none.
+// recognise reads the cookie, and ignores one that this service did not sign.
 func (s *visitors) recognise(ctx context.Context, request *http.Request) (visitor, error) {
 	from := addressOf(request)
 	v := visitor{within: withinMachine(request.Host, from)}
@@ -128,14 +128,14 @@ func (s *visitors) recognise(ctx context.Context, request *http.Request) (visito
 		return v, err
 	}
 	v.caller, err = s.callerOf(ctx, l.keyID)
-	if err == nil && v.lives() {
+	if err == nil && v.hasTenant() {
 		err = s.seen(ctx, *l)
 	}
 	return v, err
 }
 
-// callerOf is the principal of a tenant: the holder of its key. It has none if the tenant was
-// dropped meanwhile, or an operator has revoked it, which is how to stop a visitor.
+// callerOf returns the principal with a tenant's key. It has no Key if the tenant was dropped, or if
+// an operator has revoked the key, which is how to stop a visitor.
 func (s *visitors) callerOf(ctx context.Context, keyID string) (auth.Principal, error) {
 	key, err := store.Newest(ctx, s.db, api.Keys, keyID)
 	if key != nil && !auth.Live(key, s.db.Now()) {
@@ -144,7 +144,7 @@ func (s *visitors) callerOf(ctx context.Context, keyID string) (auth.Principal, 
 	return auth.Principal{Key: key}, err
 }
 
-// touchEvery is how exactly it is known when a tenant was used last.
+// touchEvery is the precision of a tenant's recorded last use.
 const touchEvery = time.Minute
 
 func (s *visitors) seen(ctx context.Context, l visitorTenant) error {
@@ -155,10 +155,10 @@ func (s *visitors) seen(ctx context.Context, l visitorTenant) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error { return touch(ctx, tx, l.tenantID, store.At(now)) })
 }
 
-// addressOf is where a request comes from: the gateway, the one trusted hop before
-// control, says it in the last place of X-Forwarded-For. Where that says nothing it is the
-// connection's. Who reaches control's own listener, which is for gateways, could say what
-// he likes. Requests from nowhere share one address.
+// addressOf returns the address that a request comes from: the last one of X-Forwarded-For, which
+// the gateway sets, the one trusted hop before control; without that header the connection's. A
+// client that can reach control's own listener, which is for gateways, could set any address.
+// Requests without an address share one.
 func addressOf(r *http.Request) netip.Addr {
 	hops := strings.Split(r.Header.Get("X-Forwarded-For"), ",")
 	if a, err := netip.ParseAddr(strings.TrimSpace(hops[len(hops)-1])); err == nil {
@@ -168,28 +168,28 @@ func addressOf(r *http.Request) netip.Addr {
 	return at.Addr()
 }
 
-// ask sends a request to /v1 for the visitor, and returns the data of the response.
-func (s *core) ask(ctx context.Context, method, target string, body any) (json.RawMessage, error) {
+// call sends a request to /v1 for the visitor, and returns the data of the response.
+func (s *core) call(ctx context.Context, method, target string, body any) (json.RawMessage, error) {
 	var text bytes.Buffer
 	if body != nil {
 		enc := json.NewEncoder(&text)
-		enc.SetEscapeHTML(false) // what came in must not grow beyond what the door takes
+		enc.SetEscapeHTML(false) // a body must not grow beyond the longest that /v1 accepts
 		if err := enc.Encode(body); err != nil {
 			return nil, err
 		}
 	}
-	status, answer, err := s.cfg.Ask(ctx, visitorOf(ctx).caller, method, target, text.Bytes())
+	status, response, err := s.cfg.Call(ctx, visitorOf(ctx).caller, method, target, text.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	return readAnswer(status, answer)
+	return readResponse(status, response)
 }
 
 // read requests a record or a list of /v1.
-func read[T any](ctx context.Context, c *core, target string) (answer T, err error) {
-	text, err := c.ask(ctx, http.MethodGet, target, nil)
+func read[T any](ctx context.Context, c *core, target string) (data T, err error) {
+	text, err := c.call(ctx, http.MethodGet, target, nil)
 	if err == nil {
-		err = json.Unmarshal(text, &answer)
+		err = json.Unmarshal(text, &data)
 	}
-	return answer, err
+	return data, err
 }

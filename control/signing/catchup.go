@@ -11,26 +11,27 @@ import (
 
 // # Keys of several processes
 //
-// Processes that share a database share the folder of the key files, too: one volume
-// that all of them may write to. Which key of a role is current says the database. A
-// process looks there before it signs a pack or a directory, and loads the
-// key that another process has made; a folder that lacks it is not the one that they
-// share, and nothing is signed from it. One process at a time opens the folder or
-// changes keys (administer), and the others go on signing meanwhile. A start that has
-// waited a minute for that turn gives up, with DATABASE_BUSY and the name of who has it:
-// a process that stands still in the middle of a change is to be ended by an operator.
+// Processes that share a database also share the folder of the key files: one volume
+// that all of them may write to. The database says which key of a role is current. A
+// process reads it before it signs a pack or a directory, and loads the key that another
+// process has made. If the folder lacks that key, it is not the shared one, and the
+// process signs nothing. One process at a time opens the folder or changes keys
+// (lockKeys); the others continue to sign meanwhile. A start that has waited a minute for
+// the lock fails with DATABASE_BUSY and the name of its holder: an operator has to end a
+// process that hangs in the middle of a change.
 //
-// A key that is about to be revoked leaves in a change of its own, before everything
-// that it signed is sealed: a pack that another process was sealing with it is not
-// committed any more (Vouches).
+// A key that is about to be revoked is marked as leaving in a change of its own, before
+// everything that it signed is sealed. From then on no process can commit a pack that it
+// was sealing with that key (Vouches).
 //
-// Windows and moments of issue are by the clock of the process that signs: keep the
-// clocks of the machines together. Of two directories by different processes that are
-// issued within their clocks' difference either may bear the later time.
+// Windows and times of issue come from the clock of the process that signs, so the
+// machines' clocks must be synchronised. Two directories that different processes issue
+// within the difference of their clocks may have their times in the wrong order.
 
-// administer lets one process at a time change keys, and has this one know what others
-// have changed. what says what for. Whoever gets done must call it.
-func (r *keyring) administer(ctx context.Context, what string) (done func(), err error) {
+// lockKeys lets only this process change keys until done is called, and first applies
+// what others have changed. what is the purpose of the lock, which others see while they
+// wait. If there is no error the caller must call done.
+func (r *keyring) lockKeys(ctx context.Context, what string) (done func(), err error) {
 	if done, err = r.db.LockKeys(ctx, what); err != nil {
 		return nil, err
 	}
@@ -43,8 +44,7 @@ func (r *keyring) administer(ctx context.Context, what string) (done func(), err
 	return done, nil
 }
 
-// catchUp takes over what another process has changed about the keys of a role of
-// control's.
+// catchUp applies what other processes have changed about control's keys of a role.
 func (r *keyring) catchUp(ctx context.Context, g *ring) error {
 	if !r.shared {
 		return nil
@@ -80,8 +80,8 @@ func (r *keyring) catchUp(ctx context.Context, g *ring) error {
 	return nil
 }
 
-// leave has nothing be taken any more that the key signs.
-func (r *keyring) leave(ctx context.Context, keyID string) error {
+// markLeaving makes Vouches refuse the key, in every process, once it returns.
+func (r *keyring) markLeaving(ctx context.Context, keyID string) error {
 	return r.db.Stop(ctx, func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE signing_keys SET leaving = 1 WHERE key_id = $1`, keyID)
 		return err

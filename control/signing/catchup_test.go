@@ -18,7 +18,7 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// two opens the keys in two processes. On SQLite, which has but one, they share its
+// two opens the keys in two processes. On SQLite, which allows only one, they share its
 // handle.
 func (p *place) two(t *testing.T) (a, b *Service) {
 	t.Helper()
@@ -54,8 +54,7 @@ func forPacks(t *testing.T, test func(t *testing.T, purpose string)) {
 	}
 }
 
-// signs says whether the process signs packs with a key that every verifier finds in
-// the directory of either process.
+// signs requires that the process signs with the key, and that the directories of all have it.
 func (r *Service) signs(t *testing.T, purpose, as string, all ...*Service) {
 	t.Helper()
 	s := r.mustSigner(t, purpose)
@@ -98,7 +97,7 @@ func TestProcessesShareTheirKeys(t *testing.T) {
 	})
 }
 
-// TestRevokedAtAnotherProcess: a seal that was at work with the key comes to nothing.
+// TestRevokedAtAnotherProcess: a seal that has begun with the key can't be committed.
 func TestRevokedAtAnotherProcess(t *testing.T) {
 	forPacks(t, func(t *testing.T, purpose string) {
 		p := newPlace(t)
@@ -128,7 +127,7 @@ func TestRevokedAtAnotherProcess(t *testing.T) {
 	})
 }
 
-// TestProcessesStartTogether on an empty folder: they come to one key of each role.
+// TestProcessesStartTogether on an empty folder: together they make one key of each role.
 func TestProcessesStartTogether(t *testing.T) {
 	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
 		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has no other process
@@ -160,8 +159,7 @@ func TestProcessesStartTogether(t *testing.T) {
 	require.Len(t, list.Keys, 5)
 }
 
-// TestOtherFolder: a process whose folder is its own does not sign, and takes nothing
-// over.
+// TestOtherFolder: a process whose folder is not the shared one neither signs nor rotates.
 func TestOtherFolder(t *testing.T) {
 	p := newPlace(t)
 	a, b := p.two(t)
@@ -182,8 +180,7 @@ func TestOtherFolder(t *testing.T) {
 	require.ErrorContains(t, err, "it is not the key folder of this database")
 }
 
-// TestStartLeavesKeysInUse: a process that starts removes no file that another may
-// still need, and later does.
+// TestStartLeavesKeysInUse: a start removes a key file only once no other process needs it.
 func TestStartLeavesKeysInUse(t *testing.T) {
 	p := newPlace(t)
 	p.sealTime = time.Hour
@@ -203,8 +200,8 @@ func TestStartLeavesKeysInUse(t *testing.T) {
 	require.False(t, slices.Contains(open(), first))
 }
 
-// TestOthersChangeKeysMeanwhile: a revocation lets others at work while everything is
-// sealed, and who waits for a change of keys does so no longer than its caller.
+// TestOthersChangeKeysMeanwhile: others may change keys while a revocation seals, and a call
+// that waits for another's change ends with its context.
 func TestOthersChangeKeysMeanwhile(t *testing.T) {
 	p := newPlace(t)
 	p.sealTime = time.Hour
@@ -232,7 +229,7 @@ func TestOthersChangeKeysMeanwhile(t *testing.T) {
 	}
 	require.Equal(t, 1, revoked)
 
-	done, err := a.keys.administer(t.Context(), "standing still")
+	done, err := a.keys.lockKeys(t.Context(), "hanging")
 	require.NoError(t, err)
 	defer done()
 	for _, r := range []*Service{a, b} {
@@ -240,6 +237,6 @@ func TestOthersChangeKeysMeanwhile(t *testing.T) {
 		defer cancel()
 		_, err = r.Rotate(ctx, r.keys.of(packRole).current().signer.KeyID, store.ByOperator())
 		require.Error(t, err)
-		require.Error(t, ctx.Err(), "it waits as long as its caller")
+		require.Error(t, ctx.Err(), "it waits until its context ends")
 	}
 }

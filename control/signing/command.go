@@ -17,9 +17,9 @@ import (
 // Commands are what "muniment signing-key" does, in the form that kong reads.
 type Commands struct {
 	List     ListCommand     `cmd:"" help:"List every key that ever signed, oldest first."`
-	Rotate   RotateCommand   `cmd:"" help:"Let a new key take over from a current one, without a gap."`
-	Revoke   RevokeCommand   `cmd:"" help:"Declare that a key is not to be trusted any more."`
-	Delegate DelegateCommand `cmd:"" help:"Hand in the root's delegation to the directory key that waits."`
+	Rotate   RotateCommand   `cmd:"" help:"Replace a current key by a new one, without a gap."`
+	Revoke   RevokeCommand   `cmd:"" help:"Revoke a key, so that verifiers no longer trust it."`
+	Delegate DelegateCommand `cmd:"" help:"Submit the root's delegation to the directory key that waits for it."`
 }
 
 // ListCommand lists signing keys.
@@ -27,7 +27,7 @@ type ListCommand struct {
 	JSON bool `help:"Print one JSON object."`
 }
 
-// Run asks the server.
+// Run sends the request to the server.
 func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 	var list SigningKeys
 	if err := server.Do(http.MethodGet, "/admin/signing-keys", nil, &list); err != nil {
@@ -51,13 +51,13 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 	return list.Waiting.print(out)
 }
 
-// print says what the root has to do.
+// print says what the root's holder has to do.
 func (w *Waiting) print(out io.Writer) error {
 	if w == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\nThe directory key %s waits for the root's delegation. Take its public half to the root key,\n"+
-		"run muniment root delegate there, and hand its answer in by muniment signing-key delegate.\n\n%s", w.KeyID, w.PublicKey)
+	_, err := fmt.Fprintf(out, "\nThe directory key %s waits for the root's delegation. Copy its public half to the machine that\n"+
+		"has the root key, run muniment root delegate there, and submit the output with muniment signing-key delegate.\n\n%s", w.KeyID, w.PublicKey)
 	return err
 }
 
@@ -67,7 +67,7 @@ type RotateCommand struct {
 	JSON  bool   `help:"Print one JSON object."`
 }
 
-// Run asks the server.
+// Run sends the request to the server.
 func (c *RotateCommand) Run(server route.AdminClient, out io.Writer) error {
 	var s Succession
 	if err := server.Do(http.MethodPost, "/admin/signing-keys/"+url.PathEscape(c.KeyID)+"/rotate", nil, &s); err != nil {
@@ -83,7 +83,7 @@ func (s *Succession) print(out io.Writer, asJSON bool) (err error) {
 	case s.Waiting != nil:
 		err = s.Waiting.print(out)
 	case s.Key == nil:
-		_, err = fmt.Fprintf(out, "The node %s was asked for another key, and makes it once it reaches control; %s is valid until %s at most.\n",
+		_, err = fmt.Fprintf(out, "The node %s has to make a new key, and does so when it next reaches control; %s is valid until %s at the latest.\n",
 			s.Replaced.NodeID, s.Replaced.KeyID, s.Replaced.NotAfter)
 	case s.Replaced != nil:
 		_, err = fmt.Fprintf(out, "%s signs from %s on; %s is valid until %s\n", s.Key.KeyID, s.Key.NotBefore, s.Replaced.KeyID, s.Replaced.NotAfter)
@@ -96,12 +96,12 @@ func (s *Succession) print(out io.Writer, asJSON bool) (err error) {
 // RevokeCommand revokes a signing key.
 type RevokeCommand struct {
 	KeyID  string `arg:"" help:"The key (muniment signing-key list)."`
-	Reason string `help:"Told in the audit log."`
-	Force  bool   `help:"Seal what can be sealed, and revoke it although some tenants can't be, which the answer names, or a node in a process of its own did not put it out of use."`
+	Reason string `help:"Why; kept in the audit log."`
+	Force  bool   `help:"Revoke the key even if some tenants can't be sealed first, which the response names, or if its node did not confirm that it has stopped using the key."`
 	JSON   bool   `help:"Print one JSON object."`
 }
 
-// Run asks the server.
+// Run sends the request to the server.
 func (c *RevokeCommand) Run(server route.AdminClient, out io.Writer) error {
 	var v Revoked
 	in := map[string]any{"reason": c.Reason, "force": c.Force}
@@ -115,19 +115,19 @@ func (c *RevokeCommand) Run(server route.AdminClient, out io.Writer) error {
 		fmt.Fprintf(out, "%s signs from %s on\n", v.Successor.KeyID, v.Successor.NotBefore)
 	}
 	for _, u := range v.Unsealed {
-		fmt.Fprintf(out, "%s could not be sealed before: %s\n", u.TenantID, u.Reason)
+		fmt.Fprintf(out, "%s could not be sealed before the revocation: %s\n", u.TenantID, u.Reason)
 	}
-	_, err := fmt.Fprintf(out, "%s is revoked since %s\n", v.Key.KeyID, v.Key.RevokedAt)
+	_, err := fmt.Fprintf(out, "%s was revoked at %s\n", v.Key.KeyID, v.Key.RevokedAt)
 	return err
 }
 
-// DelegateCommand hands in a delegation.
+// DelegateCommand submits a delegation.
 type DelegateCommand struct {
-	File string `arg:"" type:"existingfile" help:"The delegation: what muniment root delegate printed."`
+	File string `arg:"" type:"existingfile" help:"The delegation, as muniment root delegate printed it."`
 	JSON bool   `help:"Print one JSON object."`
 }
 
-// Run asks the server.
+// Run sends the request to the server.
 func (c *DelegateCommand) Run(server route.AdminClient, out io.Writer) error {
 	text, err := os.ReadFile(c.File)
 	if err != nil {
@@ -135,15 +135,16 @@ func (c *DelegateCommand) Run(server route.AdminClient, out io.Writer) error {
 	}
 	var s Succession
 	if err := server.Do(http.MethodPost, "/admin/signing-keys/delegations", map[string]any{"delegation": string(text)}, &s); err != nil {
-		return fmt.Errorf("cannot hand in the delegation: %w", err)
+		return fmt.Errorf("cannot submit the delegation: %w", err)
 	}
 	return s.print(out, c.JSON)
 }
 
-// RootCommands are what "muniment root" does, beside the root key and without a server.
+// RootCommands are what "muniment root" does, on the machine that has the root key and without a
+// server.
 type RootCommands struct {
-	Generate GenerateRootCommand `cmd:"" help:"Make a root key; print its verifying half, which goes into keys/root.vkey of a new data folder and to every auditor."`
-	Delegate RootDelegateCommand `cmd:"" help:"Let the root key delegate to a directory key; print the delegation."`
+	Generate GenerateRootCommand `cmd:"" help:"Make a root key, and print its verifying half, which belongs into keys/root.vkey of a new data folder and to every auditor."`
+	Delegate RootDelegateCommand `cmd:"" help:"Sign the root key's delegation to a directory key, and print it."`
 }
 
 // GenerateRootCommand makes a root key.
@@ -161,15 +162,15 @@ func (c *GenerateRootCommand) Run(out io.Writer) error {
 	return err
 }
 
-// RootDelegateCommand lets the root delegate.
+// RootDelegateCommand signs a delegation with the root key.
 type RootDelegateCommand struct {
 	KeyFile string        `arg:"" type:"existingfile" help:"Public half of the directory key, PEM."`
 	SKey    string        `name:"skey" required:"" type:"existingfile" help:"Signing half of the root key." placeholder:"FILE"`
-	From    time.Time     `help:"From when on, RFC 3339; default: now."`
-	For     time.Duration `default:"17520h" help:"How long; by default for two years."`
+	From    time.Time     `help:"Start of the delegation, RFC 3339; default: now."`
+	For     time.Duration `default:"17520h" help:"Duration of the delegation; the default is two years."`
 }
 
-// Run signs.
+// Run prints the delegation.
 func (c *RootDelegateCommand) Run(out io.Writer) error {
 	from := c.From
 	if from.IsZero() {

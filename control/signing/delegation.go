@@ -23,13 +23,15 @@ type directoryKey struct {
 	keys *keyring
 	root root
 
-	asked time.Time // when the root was last asked for a delegation; changed by who has the turn to change keys
+	// remindedAt is when the log last said that the root has to delegate. Guarded by
+	// keyring.lockKeys.
+	remindedAt time.Time
 }
 
 func (d *directoryKey) ring() *ring { return d.keys.of(directoryRole) }
 
-// open finds a directory key that the root has delegated to: the current one, or one
-// whose delegation was put beside it, or a new one if the root key is here.
+// open loads a directory key that the root has delegated to: the current one, or one whose
+// delegation is in the file beside it, or a new one if the root key is in the key folder.
 func (d *directoryKey) open(ctx context.Context) error {
 	g, err := d.keys.load(ctx, directoryRole)
 	if err != nil {
@@ -41,10 +43,10 @@ func (d *directoryKey) open(ctx context.Context) error {
 			return fmt.Errorf("the delegation of the directory key %s does not hold under %s: %w", k.signer.KeyID, rootPublicFile, err)
 		}
 		if err != nil {
-			d.keys.cfg.Logger.Warn("a directory key goes on waiting", "err", err)
+			d.keys.cfg.Logger.Warn("cannot use the delegation to the next directory key: it still waits for one", "err", err)
 		}
 		if err := d.renew(ctx); err != nil {
-			d.keys.cfg.Logger.Warn("the directory key is not renewed yet", "err", err)
+			d.keys.cfg.Logger.Warn("cannot renew the directory key, retrying", "err", err)
 		}
 		return nil
 	}
@@ -56,11 +58,12 @@ func (d *directoryKey) open(ctx context.Context) error {
 		return err
 	}
 	key := directoryRole.path(d.keys.cfg.Dir, s.Waiting.KeyID)
-	return fmt.Errorf("%w: let it delegate to the public key in %s (muniment root delegate), put its answer into %s, and start again",
+	return fmt.Errorf("%w: run muniment root delegate for the public key in %s, write its output to %s, and start again",
 		errRootOffline, beside(key, requestSuffix), beside(key, delegationSuffix))
 }
 
-// findDelegation takes the delegation that was put beside a key that waits for it.
+// findDelegation applies the delegation in the file beside a key that waits for it, if there
+// is one.
 func (d *directoryKey) findDelegation(ctx context.Context) error {
 	key, err := d.waiting(ctx)
 	if err != nil || key == nil {
@@ -72,7 +75,7 @@ func (d *directoryKey) findDelegation(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		_, err = d.take(ctx, string(text), store.BySystem())
+		_, err = d.accept(ctx, string(text), store.BySystem())
 	}
 	if err != nil {
 		return fmt.Errorf("cannot use %s: %w", path, err)
@@ -80,8 +83,8 @@ func (d *directoryKey) findDelegation(ctx context.Context) error {
 	return nil
 }
 
-// rotate makes a new directory key current if the root key is here; else the key waits
-// for the root's delegation.
+// rotate makes a new directory key current if the root key is in the key folder; otherwise
+// the new key waits for the root's delegation.
 func (d *directoryKey) rotate(ctx context.Context, by sealer.Ref) (Succession, error) {
 	key, err := d.waiting(ctx)
 	if err == nil && key == nil {
@@ -98,39 +101,39 @@ func (d *directoryKey) rotate(ctx context.Context, by sealer.Ref) (Succession, e
 	if err != nil {
 		return Succession{}, err
 	}
-	return d.keys.succeed(ctx, d.ring(), key, by, func(row *Key) error { return d.delegateTo(ctx, root, key, row) })
+	return d.keys.install(ctx, d.ring(), key, by, func(row *Key) error { return d.delegateTo(ctx, root, key, row) })
 }
 
-// delegateTo has the root delegate to a key, from the row's NotBefore on.
+// delegateTo signs the root's delegation to a key, from the row's NotBefore on.
 func (d *directoryKey) delegateTo(ctx context.Context, root note.Signer, key *private, row *Key) error {
 	err := d.isLater(ctx, row.NotBefore)
 	if err == nil {
-		end := row.NotBefore.Add(term)
+		end := row.NotBefore.Add(delegationTerm)
 		row.NotAfter = &end
 		row.delegation, err = sealer.Delegate(root, key.Pub, row.NotBefore, end)
 	}
 	return err
 }
 
-// Delegate makes the directory key current that the root has delegated to. The key
-// is one that Rotate left waiting here; the delegation is what sealer.Delegate
-// returned, and in force. What can't be used is refused with api.Conflict.
+// Delegate makes the directory key current to which the root has delegated: one that
+// Rotate left waiting here. The delegation is what sealer.Delegate returned, and must be in
+// force; one that can't be used is refused with api.Conflict.
 func (s *Service) Delegate(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
-	done, err := s.keys.administer(ctx, "taking a delegation")
+	done, err := s.keys.lockKeys(ctx, "accepting a delegation")
 	if err != nil {
-		return Succession{}, fmt.Errorf("cannot take the delegation: %w", err)
+		return Succession{}, fmt.Errorf("cannot accept the delegation: %w", err)
 	}
 	defer done()
-	v, err := s.directory.take(ctx, delegation, by)
+	v, err := s.directory.accept(ctx, delegation, by)
 	if err != nil {
-		return Succession{}, fmt.Errorf("cannot take the delegation: %w", err)
+		return Succession{}, fmt.Errorf("cannot accept the delegation: %w", err)
 	}
 	return v, nil
 }
 
-// take is Delegate for who has the turn to change keys.
-func (d *directoryKey) take(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
-	said, err := sealer.ReadDelegation(delegation, d.root.vkey)
+// accept is Delegate for a caller that holds lockKeys.
+func (d *directoryKey) accept(ctx context.Context, text string, by sealer.Ref) (Succession, error) {
+	delegation, err := sealer.ReadDelegation(text, d.root.vkey)
 	if err != nil {
 		return Succession{}, api.Conflict(err.Error())
 	}
@@ -140,18 +143,18 @@ func (d *directoryKey) take(ctx context.Context, delegation string, by sealer.Re
 	}
 	now := d.keys.db.Now()
 	switch {
-	case key == nil || !key.Pub.Equal(said.Key):
-		return Succession{}, api.Conflict("no directory key " + sealer.KeyID(said.Key) + " waits for a delegation here")
-	case now.Before(said.NotBefore):
-		return Succession{}, api.Conflict("the delegation is in force from " + sealer.FormatTime(said.NotBefore) + " on")
-	case !now.Before(said.NotAfter):
-		return Succession{}, api.Conflict("the delegation has ended at " + sealer.FormatTime(said.NotAfter))
+	case key == nil || !key.Pub.Equal(delegation.Key):
+		return Succession{}, api.Conflict("no directory key " + sealer.KeyID(delegation.Key) + " waits for a delegation here")
+	case now.Before(delegation.NotBefore):
+		return Succession{}, api.Conflict("the delegation is not in force before " + sealer.FormatTime(delegation.NotBefore))
+	case !now.Before(delegation.NotAfter):
+		return Succession{}, api.Conflict("the delegation ended at " + sealer.FormatTime(delegation.NotAfter))
 	}
-	if err := d.isLater(ctx, said.NotBefore); err != nil {
+	if err := d.isLater(ctx, delegation.NotBefore); err != nil {
 		return Succession{}, err
 	}
-	s, err := d.keys.succeed(ctx, d.ring(), key, by, func(row *Key) error {
-		row.delegation, row.NotAfter = delegation, &said.NotAfter
+	s, err := d.keys.install(ctx, d.ring(), key, by, func(row *Key) error {
+		row.delegation, row.NotAfter = text, &delegation.NotAfter
 		return nil
 	})
 	if err == nil {
@@ -160,8 +163,8 @@ func (d *directoryKey) take(ctx context.Context, delegation string, by sealer.Re
 	return s, err
 }
 
-// isLater asks that a delegation from notBefore on is later than all others, as
-// verifiers order directories by that.
+// isLater refuses a delegation that does not begin later than all others: verifiers order
+// directories by the beginning of their delegation.
 func (d *directoryKey) isLater(ctx context.Context, notBefore time.Time) error {
 	rows, err := allKeys(ctx, d.keys.db)
 	if err != nil {
@@ -176,15 +179,15 @@ func (d *directoryKey) isLater(ctx context.Context, notBefore time.Time) error {
 			return fmt.Errorf("directory key %s: %w", row.KeyID, err)
 		}
 		if !notBefore.After(before.NotBefore) {
-			return api.Conflict(fmt.Sprintf("a delegation from %s on is not later than that to the directory key %s, from %s on",
+			return api.Conflict(fmt.Sprintf("the delegation begins at %s, which is not later than the delegation to the directory key %s, at %s",
 				sealer.FormatTime(notBefore), row.KeyID, sealer.FormatTime(before.NotBefore)))
 		}
 	}
 	return nil
 }
 
-// waiting is the directory key that waits for the root's delegation: a key file
-// without a row. It is nil when there is none.
+// waiting loads the directory key that waits for the root's delegation: a key file
+// without a row. It is nil if there is none.
 func (d *directoryKey) waiting(ctx context.Context) (*private, error) {
 	ids, err := directoryRole.files(d.keys.cfg.Dir)
 	if err != nil {
@@ -206,8 +209,8 @@ func (d *directoryKey) waiting(ctx context.Context) (*private, error) {
 	return nil, nil
 }
 
-// Files beside the key file of a key that waits: its public half in PEM, and where
-// a start looks for the root's answer.
+// Files beside the key file of a key that waits: its public half in PEM, and the root's
+// delegation, which a start looks for.
 const (
 	requestSuffix    = ".pub"
 	delegationSuffix = ".delegation"

@@ -11,10 +11,10 @@ import (
 	"muniment/sealer"
 )
 
-// Directory is the signed key directory, canonical JSON in the form of
-// sealer.SignDirectory. It is read from the database and signed at the call, so it
-// holds every change that was answered for, and is never old. A directory with a
-// change in it is issued later than every one without.
+// Directory returns the signed key directory, canonical JSON in the form of
+// sealer.SignDirectory. Each call reads it from the database and signs it, so it has every
+// change that was committed before the call. A directory that has a change is issued later
+// than every one that does not.
 func (s *Service) Directory(ctx context.Context) ([]byte, error) {
 	// No key changes here between the read and the signature.
 	s.keys.change.RLock()
@@ -44,14 +44,14 @@ func (s *Service) Directory(ctx context.Context) ([]byte, error) {
 	d.SnapshotID = fmt.Sprintf("dir_%d", newest)
 	k, err := signers.pick(d.IssuedAt)
 	if err != nil {
-		return nil, fmt.Errorf("cannot sign the key directory: %w", s.directory.unsigned(ctx, err))
+		return nil, fmt.Errorf("cannot sign the key directory: %w", s.directory.explain(ctx, err))
 	}
 	d.Delegation = k.delegation
 	return sealer.SignDirectory(&d, k.signer.Key)
 }
 
-// issue is the moment at which a directory is issued: now, but a clock that was set
-// back must not make a directory older than what it holds.
+// issue returns the time at which a directory is issued: now, unless the clock was set
+// back, since a directory must not be older than a change in it.
 func issue(now time.Time, rows []Key) time.Time {
 	for _, row := range rows {
 		for _, at := range []*time.Time{&row.NotBefore, row.RevokedAt} {
@@ -63,9 +63,9 @@ func issue(now time.Time, rows []Key) time.Time {
 	return now
 }
 
-// SandboxKeys lists the keys that ever signed for the sandbox, of packs and of receipts:
-// control's current one first, and the others newest first. issuedAt is the moment at
-// which the list was true, and is after every change in it.
+// SandboxKeys lists all keys that ever signed packs or receipts for the sandbox: control's
+// current one first, then the others, newest first. The list is correct as of issuedAt,
+// which is not before any change in it.
 func (s *Service) SandboxKeys(ctx context.Context) (keys []sealer.Key, issuedAt time.Time, err error) {
 	rows, err := allKeys(ctx, s.db)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"muniment/sealer"
 )
 
-// TestRootOffline lives a service's life with the root key in another place.
+// TestRootOffline runs a service whose root key is elsewhere, from its first start on.
 func TestRootOffline(t *testing.T) {
 	p, offline := newPlace(t), t.TempDir()
 	rootFile := filepath.Join(offline, "root.skey")
@@ -24,9 +24,9 @@ func TestRootOffline(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	_, err = GenerateRoot(rootFile, "root.example")
-	require.ErrorContains(t, err, "is there already")
+	require.ErrorContains(t, err, "exists already")
 
-	// The first start asks for a delegation, for the same key however often it starts.
+	// Each start needs a delegation, for the same key.
 	require.NoError(t, os.MkdirAll(p.keys(), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(p.keys(), rootPublicFile), []byte(vkey+"\n"), 0o644))
 	var request string
@@ -43,8 +43,8 @@ func TestRootOffline(t *testing.T) {
 	until := p.now.Add(time.Hour)
 	delegation, err := DelegateOffline(rootFile, request, p.now, until)
 	require.NoError(t, err)
-	answer := strings.TrimSuffix(request, ".pub") + ".delegation"
-	require.NoError(t, os.WriteFile(answer, []byte(delegation), 0o644))
+	delegated := strings.TrimSuffix(request, ".pub") + ".delegation"
+	require.NoError(t, os.WriteFile(delegated, []byte(delegation), 0o644))
 	r, stop := p.mustStart(t)
 	require.Equal(t, vkey, r.RootVkey())
 	ends := map[string]*time.Time{}
@@ -53,7 +53,7 @@ func TestRootOffline(t *testing.T) {
 	}
 	require.Equal(t, map[string]*time.Time{sealer.PurposeDirectory: &until, sealer.PurposePack: nil, sealer.PurposeBeacon: nil, sealer.PurposeWebhook: nil, sealer.PurposeSandbox: nil}, ends, "no longer than the root says")
 	require.NoFileExists(t, request)
-	require.NoFileExists(t, answer)
+	require.NoFileExists(t, delegated)
 	stop()
 
 	// New keys of nodes and packs need no root, another directory key does.
@@ -106,7 +106,7 @@ func TestRootOffline(t *testing.T) {
 	r.verified(t)
 }
 
-// errRootHint is what a start says that lacks the root.
+// errRootHint is the error of a start without the root key.
 func errRootHint(p *place, t *testing.T) error {
 	_, stop, err := p.start(t)
 	stop()
@@ -134,8 +134,8 @@ func TestRootBesideTheServer(t *testing.T) {
 	require.NoError(t, os.Rename(safe, secret))
 	require.NoError(t, os.Remove(filepath.Join(p.keys(), rootPublicFile)))
 	r, stop = p.mustStart(t)
-	require.Equal(t, vkey, r.RootVkey(), "the public half is mended from the secret one")
-	require.Len(t, r.verified(t).Keys, 7, "every directory key is listed for good")
+	require.Equal(t, vkey, r.RootVkey(), "the public half is derived from the secret one")
+	require.Len(t, r.verified(t).Keys, 7, "the directory keeps every directory key")
 	stop()
 
 	// The key folder of another database, or none of any.
@@ -153,7 +153,7 @@ func TestRootBesideTheServer(t *testing.T) {
 	stop()
 }
 
-// TestDelegationThatEnds: no directory is issued that nobody could verify.
+// TestDelegationThatEnds: no directory is signed that would not verify.
 func TestDelegationThatEnds(t *testing.T) {
 	p := newPlace(t)
 	r, stop := p.mustStart(t)
@@ -172,10 +172,10 @@ func TestDelegationThatEnds(t *testing.T) {
 	p.now = until
 	require.NoError(t, r.Renew(t.Context()))
 	_, err = r.Directory(t.Context())
-	require.ErrorContains(t, err, "has ended at "+sealer.FormatTime(until)+": run muniment root delegate for the public key in "+p.keys())
+	require.ErrorContains(t, err, "ended at "+sealer.FormatTime(until)+": run muniment root delegate for the public key in "+p.keys())
 	stop()
 	_, stop, err = p.start(t)
-	require.ErrorIs(t, err, errRootOffline, "and a start asks for the next delegation")
+	require.ErrorIs(t, err, errRootOffline, "a start needs the next delegation, too")
 	stop()
 }
 
@@ -197,7 +197,7 @@ func TestDelegateOfflineRefuses(t *testing.T) {
 	_, err = DelegateOffline(rootFile, keyFile, now, now)
 	require.ErrorContains(t, err, "end before it begins")
 	_, err = DelegateOffline(rootFile, key.Path, now, end)
-	require.ErrorContains(t, err, "PEM block of a public key", "the private half is not to be carried around")
+	require.ErrorContains(t, err, "PEM block of a public key", "the private half must stay where it is")
 	_, err = DelegateOffline(rootFile, filepath.Join(dir, "none"), now, end)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = DelegateOffline(keyFile, keyFile, now, end)
@@ -207,8 +207,8 @@ func TestDelegateOfflineRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "cannot load the root key")
 }
 
-// TestNothingIsSignedOfAnOlderDatabase that took the place of the one that the process
-// has seen: a revoked key would be in force again.
+// TestNothingIsSignedOfAnOlderDatabase: once an older copy replaces the database of a running
+// process, a revoked key may be in force there.
 func TestNothingIsSignedOfAnOlderDatabase(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.two(t)
@@ -223,8 +223,8 @@ func TestNothingIsSignedOfAnOlderDatabase(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrWentBack)
 }
 
-// mustSandboxKeys are the ids of SandboxKeys, each of which every verifier finds in the
-// directory as it is.
+// mustSandboxKeys returns the ids of SandboxKeys, and requires that the directory has the same
+// keys.
 func (r *Service) mustSandboxKeys(t *testing.T) (keyIDs []string) {
 	t.Helper()
 	keys, issuedAt, err := r.SandboxKeys(t.Context())
@@ -239,8 +239,8 @@ func (r *Service) mustSandboxKeys(t *testing.T) (keyIDs []string) {
 	return keyIDs
 }
 
-// TestSandboxKeys rotates both keys of the sandbox: that of packs is listed first,
-// whatever else is newer.
+// TestSandboxKeys rotates both keys of the sandbox: the one for packs is listed first, even if
+// another is newer.
 func TestSandboxKeys(t *testing.T) {
 	p := newPlace(t)
 	p.sealTime = time.Hour
@@ -260,7 +260,7 @@ func TestSandboxKeys(t *testing.T) {
 	require.Equal(t, []string{next, receipts, packs}, r.mustSandboxKeys(t))
 	_, err = r.Revoke(t.Context(), receipts, Revocation{}, store.ByOperator())
 	require.NoError(t, err)
-	require.Equal(t, []string{next, receipts, packs}, r.mustSandboxKeys(t), "revoked, it is listed for good")
+	require.Equal(t, []string{next, receipts, packs}, r.mustSandboxKeys(t), "a revoked key is still listed")
 	stop()
 
 	r, _ = p.mustStart(t)

@@ -14,13 +14,13 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// use is what control has keys for.
+// use is a purpose for which control has keys.
 type use struct {
 	purpose string
-	files   string // begins the names of the key files
+	files   string // prefix of the names of the key files
 }
 
-// uses is the table of what control signs. Receipts sign nodes, by keys of their own.
+// uses are the purposes for which control has keys. Receipts are signed by nodes.
 var uses = []use{
 	{purpose: sealer.PurposeDirectory, files: "directory"},
 	{purpose: sealer.PurposePack, files: "pack"},
@@ -29,22 +29,22 @@ var uses = []use{
 	{purpose: sealer.PurposeSandbox, files: "sandbox"},
 }
 
-// role is what is signed, and as whom. A role has one current key.
+// role is what is signed, and by whom. A role has one current key.
 type role struct {
 	purpose string
-	node    string // or control
+	node    string // node id, or control
 }
 
-// directoryRole is more than a row of the table: see delegation.go.
+// directoryRole needs the root's delegation: see delegation.go.
 var directoryRole = role{sealer.PurposeDirectory, control}
 
 func (r role) String() string { return r.purpose + " of " + r.node }
 
-// overlaps says whether keys are used for a while by whoever got them, as by a seal, also
-// after another has taken over: those of control (Signer), but for the directory's.
+// overlaps says whether a key may still sign for a while after its successor has taken
+// over, since a seal at work has it from Signer. Only directory keys may not.
 func (r role) overlaps() bool { return r != directoryRole }
 
-// stem begins the names of a role's key files: <stem>-<key id>.key.
+// stem is the prefix of the role's key files: <stem>-<key id>.key.
 func (r role) stem() string {
 	return uses[slices.IndexFunc(uses, func(u use) bool { return u.purpose == r.purpose })].files
 }
@@ -53,7 +53,7 @@ func (r role) path(dir, keyID string) string {
 	return filepath.Join(dir, r.stem()+"-"+keyID+".key")
 }
 
-// files lists the ids that the role's key files bear.
+// files lists the ids in the names of the role's key files.
 func (r role) files(dir string) (keyIDs []string, err error) {
 	name := regexp.MustCompile("^" + regexp.QuoteMeta(r.stem()) + `-([0-9a-f]{32})\.key$`)
 	entries, err := os.ReadDir(dir)
@@ -71,7 +71,8 @@ func (r role) files(dir string) (keyIDs []string, err error) {
 // private is a private key of control.
 type private struct {
 	*keyfile.Key
-	// waited is set if the key waited for the root: it outlives whatever fails.
+	// waited is set if the key waited for the root: its file is kept when making it current
+	// fails.
 	waited bool
 }
 
@@ -84,7 +85,7 @@ func makeKey(dir string, r role) (*private, error) {
 	return &private{Key: key}, nil
 }
 
-// loadKey reads a key of a role; the error is fs.ErrNotExist if its file is gone.
+// loadKey reads a key of a role; the error is fs.ErrNotExist if it has no file.
 func loadKey(dir string, r role, keyID string) (*private, error) {
 	key, err := keyfile.Load(r.path(dir, keyID), keyID)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"muniment/sealer"
 )
 
-// TestFilesBelongToOneRole tells keys apart.
+// TestFilesBelongToOneRole: no role lists the key files of another.
 func TestFilesBelongToOneRole(t *testing.T) {
 	dir := t.TempDir()
 	roles := []role{directoryRole, packRole, {sealer.PurposeSandbox, control}, {sealer.PurposeBeacon, control}}
@@ -33,8 +33,8 @@ const purposeTrial = "trial_signing"
 
 var packRole = role{sealer.PurposePack, control}
 
-// TestAnotherPurpose adds a row to the table, and needs nothing else: control has a key for
-// it, which is in the directory, signs, rotates, is revoked, and outlives a start.
+// TestAnotherPurpose: with one more row in uses, control has a key for the new purpose that is
+// in the directory, signs, rotates, is revoked, and is kept over a restart.
 func TestAnotherPurpose(t *testing.T) {
 	before := uses
 	t.Cleanup(func() { uses = before })
@@ -57,7 +57,7 @@ func TestAnotherPurpose(t *testing.T) {
 	p.now = s.Key.NotBefore.Time
 	require.Equal(t, s.Key.KeyID, r.mustSigner(t, purposeTrial).KeyID)
 	require.Empty(t, find(s.Key.KeyID))
-	require.Empty(t, find(first.KeyID), "what it has in hand it may still sign")
+	require.Empty(t, find(first.KeyID), "it may still sign what has begun")
 
 	var sealed string
 	v, err := r.Revoke(t.Context(), s.Key.KeyID, Revocation{Seal: func(_ context.Context, _, purpose string) ([]Unsealed, error) {

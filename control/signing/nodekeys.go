@@ -14,11 +14,11 @@ import (
 
 // # Keys of nodes in processes of their own
 //
-// A node makes its keys itself, and asks for their rows: the first as it joins (Admit), the
-// next ones by EnrolKey, for each of which the one before vouches, and the end of those that
-// are out of use by RetireKey.
+// A node makes its keys itself, and requests their rows: the first when it joins (Admit), the
+// next ones by EnrolKey, with a signature by the key before. RetireKey ends the window of a key
+// that the node no longer uses.
 
-// textCoding is that of keys and signatures in what nodes ask.
+// textCoding is the encoding of keys and signatures in nodes' requests.
 var textCoding = base64.RawURLEncoding.Strict()
 
 // Admit puts the first key of a node into the directory, in the change by which it joins.
@@ -34,9 +34,9 @@ func Admit(ctx context.Context, tx *store.Tx, nodeID, purpose string, key ed2551
 	return row, emit(ctx, tx, "key.enrolled", row, by, row.describe())
 }
 
-// EnrolKey puts the next key of a node that has joined into the directory, and ends
-// the window of the key before (see api.KeyOverlap), which has to vouch for it unless
-// it is revoked. The same key once more changes nothing.
+// EnrolKey puts the next key of a node that has joined into the directory, and ends the
+// window of the key before (see api.KeyOverlap), which has to vouch for the next one by a
+// signature, unless it is revoked. Enrolling a key again changes nothing.
 func (s *Service) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) (api.SigningKey, error) {
 	key, err := nextKey(nodeID, q)
 	if err != nil {
@@ -51,38 +51,38 @@ func (s *Service) EnrolKey(ctx context.Context, nodeID string, q api.EnrolReques
 		case err != nil:
 			return err
 		case known != nil && known.Node != nodeID:
-			return api.Conflict("the key is another's: a node makes its own")
+			return api.Conflict("the key belongs to another node: a node makes its own keys")
 		case known != nil:
 			row = known
 			return nil
 		}
 		if apart := q.NotBefore.Sub(tx.Now()).Abs(); apart > api.ClockSlack {
-			return api.Conflict(fmt.Sprintf("the key would be in force from %s on, but it is %s here: set the node's clock", sealer.FormatTime(q.NotBefore), sealer.FormatTime(tx.Now())))
+			return api.Conflict(fmt.Sprintf("the key would be in force from %s on, but control's clock is at %s: set the node's clock", sealer.FormatTime(q.NotBefore), sealer.FormatTime(tx.Now())))
 		}
 		all, err := OfNode(ctx, tx, nodeID)
 		if err != nil {
 			return err
 		}
 		if n := len(all); n > 0 {
-			if err := all[n-1].letsFollow(nodeID, q); err != nil {
+			if err := all[n-1].checkSuccessor(nodeID, q); err != nil {
 				return err
 			}
-			row.Purpose = all[n-1].Purpose // what the node was invited for
+			row.Purpose = all[n-1].Purpose // the one of the node's invitation
 		}
 		before, err := newestKey(ctx, tx, row.role(), tx.Now())
 		if err != nil {
 			return err
 		}
 		if before != nil && !row.NotBefore.After(before.NotBefore) {
-			return api.Conflict("the key would be in force before the one that it takes over from, " + before.KeyID)
+			return api.Conflict("the key would be in force before its predecessor, " + before.KeyID)
 		}
-		return enter(ctx, tx, row, before, row.NotBefore.Add(api.KeyOverlap), sealer.Ref{Kind: "node", ID: nodeID})
+		return replaceKey(ctx, tx, row, before, row.NotBefore.Add(api.KeyOverlap), sealer.Ref{Kind: "node", ID: nodeID})
 	})
 	if err != nil {
 		return api.SigningKey{}, fmt.Errorf("cannot enrol a key of the node %s: %w", nodeID, err)
 	}
 	s.cfg.Logger.Info("a node enrolled a signing key", "nodeId", nodeID, "keyId", row.KeyID)
-	return row.told(), nil
+	return row.forNode(), nil
 }
 
 // nextKey checks a key that a node presents.
@@ -103,7 +103,7 @@ func ReadKey(text string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// SignedBy checks the signature of a request by the key in it.
+// SignedBy checks that a request is signed by the key in it.
 func SignedBy(key ed25519.PublicKey, text []byte, signature string) error {
 	raw, err := textCoding.DecodeString(signature)
 	if err != nil || !ed25519.Verify(key, text, raw) {
@@ -112,20 +112,20 @@ func SignedBy(key ed25519.PublicKey, text []byte, signature string) error {
 	return nil
 }
 
-// letsFollow is an error unless another key may take over from the newest one of a node.
-func (k *Key) letsFollow(nodeID string, q api.EnrolRequest) error {
+// checkSuccessor refuses a key that may not follow k, the node's newest one.
+func (k *Key) checkSuccessor(nodeID string, q api.EnrolRequest) error {
 	switch {
 	case k.Leaving:
 		return api.Conflict("the node is to leave: it needs no other key")
 	case !k.vouches(nodeID, q):
 		return api.Conflict("the key is not vouched for by the node's newest one, " + k.KeyID +
-			": a node that has lost that joins anew, with an invitation and under another name")
+			": a node that has lost its newest key has to join again, with an invitation and under another name")
 	}
 	return nil
 }
 
-// vouches says whether the newest key of a node lets another take over from it. Who is
-// not trusted any more is not asked.
+// vouches says whether k, the node's newest key, has signed the request. A revoked key need
+// not.
 func (k *Key) vouches(nodeID string, q api.EnrolRequest) bool {
 	key, err := textCoding.DecodeString(k.PublicKey)
 	if k.RevokedAt != nil || err != nil {
@@ -135,10 +135,10 @@ func (k *Key) vouches(nodeID string, q api.EnrolRequest) bool {
 	return err == nil && ed25519.Verify(key, api.EnrolText(nodeID, q.PublicKey), signature)
 }
 
-// RetireKey ends the window of a key where the node says that it has ended in truth,
-// once nothing that it signed is under way any more. That is not before the window of
-// the next key begins: a node can't disown what it signed earlier. A node that is to
-// leave retires all of its keys, its newest not before now.
+// RetireKey ends the window of a key when the node reports that everything signed by it is
+// in the log. The window ends when the node last used the key, but not before the next key's
+// begins: a node can't disown what it signed earlier. A node that is to leave retires all of
+// its keys, and the window of the newest one does not end before now.
 func (s *Service) RetireKey(ctx context.Context, nodeID string, q api.RetireRequest) (v api.SigningKey, err error) {
 	s.keys.change.Lock()
 	defer s.keys.change.Unlock()
@@ -155,15 +155,15 @@ func (s *Service) RetireKey(ctx context.Context, nodeID string, q api.RetireRequ
 		if i < len(all)-1 {
 			end = latest(end, all[i+1].NotBefore)
 		} else if end = latest(end, nextMilli(latest(row.NotBefore, tx.Now()))); !row.Leaving {
-			return api.Conflict("the key is the node's newest: enrol the next one first")
+			return api.Conflict("the key is the node's newest one: enrol the next one first")
 		}
-		v = row.told()
+		v = row.forNode()
 		if row.RevokedAt != nil || row.Retired {
 			return nil
 		}
 		row.endAt(end)
 		row.Retired = true
-		v = row.told()
+		v = row.forNode()
 		if _, err := tx.ExecContext(ctx, `UPDATE signing_keys SET retired = 1 WHERE key_id = $1`, row.KeyID); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func (s *Service) RetireKey(ctx context.Context, nodeID string, q api.RetireRequ
 	return v, nil
 }
 
-// change writes what has changed of a key, and tells of it by an event.
+// change writes a key's end or revocation, with an event.
 func change(ctx context.Context, tx *store.Tx, event string, row *Key, by sealer.Ref) (err error) {
 	if row.revision, err = tx.Revision(ctx); err != nil {
 		return err
@@ -186,27 +186,28 @@ func change(ctx context.Context, tx *store.Tx, event string, row *Key, by sealer
 	return emit(ctx, tx, event, row, by, row.describe())
 }
 
-// EndingKeys says which of a node's keys end, are revoked, or have no successor.
+// EndingKeys lists those of a node's keys that have an end or are revoked, or whose node is to
+// leave.
 func (s *Service) EndingKeys(ctx context.Context, nodeID string, keyIDs []string) ([]api.SigningKey, error) {
-	return s.Told(ctx, nodeID, keyIDs, func(k *Key) bool { return k.NotAfter != nil || k.RevokedAt != nil || k.Leaving })
+	return s.NodeKeys(ctx, nodeID, keyIDs, func(k *Key) bool { return k.NotAfter != nil || k.RevokedAt != nil || k.Leaving })
 }
 
-// Told is what a node is told of those of its keys that it asks for.
-func (s *Service) Told(ctx context.Context, nodeID string, keyIDs []string, of func(*Key) bool) ([]api.SigningKey, error) {
+// NodeKeys lists those of a node's keys that keyIDs has and that match.
+func (s *Service) NodeKeys(ctx context.Context, nodeID string, keyIDs []string, match func(*Key) bool) ([]api.SigningKey, error) {
 	all, err := OfNode(ctx, s.db.Read(), nodeID)
 	if err != nil {
 		return nil, err
 	}
-	told := []api.SigningKey{}
+	found := []api.SigningKey{}
 	for i := range all {
-		if k := &all[i]; slices.Contains(keyIDs, k.KeyID) && of(k) {
-			told = append(told, k.told())
+		if k := &all[i]; slices.Contains(keyIDs, k.KeyID) && match(k) {
+			found = append(found, k.forNode())
 		}
 	}
-	return told, nil
+	return found, nil
 }
 
-func (k *Key) told() api.SigningKey {
+func (k *Key) forNode() api.SigningKey {
 	v := api.SigningKey{KeyID: k.KeyID, NotBefore: k.NotBefore, Last: k.Leaving}
 	if k.NotAfter != nil {
 		v.NotAfter = *k.NotAfter
@@ -217,7 +218,7 @@ func (k *Key) told() api.SigningKey {
 	return v
 }
 
-// Recall ends the window of a node's current key, unless that was done.
+// Recall ends the window of a node's current key after api.KeyOverlap, unless it has an end.
 func (s *Service) Recall(ctx context.Context, row *Key, by sealer.Ref) error {
 	s.keys.change.Lock()
 	defer s.keys.change.Unlock()
@@ -227,7 +228,7 @@ func (s *Service) Recall(ctx context.Context, row *Key, by sealer.Ref) error {
 		case err != nil:
 			return err
 		case current == nil:
-			return api.Conflict("the key is out of use")
+			return api.Conflict("the key is no longer in use")
 		case current.KeyID != row.KeyID:
 			return api.Conflict("the key is not current: " + current.KeyID + " is")
 		case current.NotAfter != nil:
@@ -238,8 +239,8 @@ func (s *Service) Recall(ctx context.Context, row *Key, by sealer.Ref) error {
 	})
 }
 
-// Current is the newest key of a node that is in force, for the purpose of another of its
-// keys; nil when there is none.
+// Current returns the newest key in force of a node, for the purpose of another of its keys;
+// nil if there is none.
 func (s *Service) Current(ctx context.Context, of *Key) (*Key, error) {
 	return newestKey(ctx, s.db.Read(), of.role(), s.db.Now())
 }

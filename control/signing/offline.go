@@ -12,16 +12,13 @@ import (
 	"muniment/sealer"
 )
 
-// What is done beside the root key, on a machine that is not the server:
-// GenerateRoot in root.go makes it, and DelegateOffline lets it delegate.
-
-// DelegateOffline lets the root key in the file rootFile delegate to the directory
-// key whose public half is in the file keyFile, in PEM, from notBefore on and before
-// notAfter. It returns the delegation, for "muniment signing-key delegate" or the key
-// folder.
+// DelegateOffline signs a delegation with the root key in the file rootFile, to the directory
+// key whose public half is in the file keyFile, in PEM. The delegation is in force from
+// notBefore on and before notAfter. It needs no server. Its result is for "muniment
+// signing-key delegate" or the key folder.
 func DelegateOffline(rootFile, keyFile string, notBefore, notAfter time.Time) (string, error) {
 	if !notBefore.Before(notAfter) {
-		return "", errors.New("cannot delegate: it would end before it begins")
+		return "", errors.New("cannot delegate: the delegation would end before it begins")
 	}
 	root, _, err := readRoot(rootFile)
 	if err != nil {
@@ -44,7 +41,7 @@ const publicPEM = "PUBLIC KEY"
 func encodePublic(pub ed25519.PublicKey) string {
 	der, err := x509.MarshalPKIXPublicKey(pub)
 	if err != nil {
-		panic(err) // only for a key of no known type
+		panic(err) // cannot happen: the type is known
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: publicPEM, Bytes: der}))
 }
@@ -52,7 +49,7 @@ func encodePublic(pub ed25519.PublicKey) string {
 func decodePublic(text []byte) (ed25519.PublicKey, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != publicPEM || len(rest) != 0 {
-		return nil, errors.New("it is not one PEM block of a public key")
+		return nil, errors.New("not a single PEM block of a public key")
 	}
 	key, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
@@ -60,7 +57,7 @@ func decodePublic(text []byte) (ed25519.PublicKey, error) {
 	}
 	pub, ok := key.(ed25519.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("it is a %T, not an Ed25519 key", key)
+		return nil, fmt.Errorf("a %T, not an Ed25519 key", key)
 	}
 	return pub, nil
 }

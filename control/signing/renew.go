@@ -13,26 +13,28 @@ import (
 	"muniment/sealer"
 )
 
-// term is for how long the root delegates when its signing half is here.
-const term = 2 * 365 * 24 * time.Hour
+// delegationTerm is the duration of a delegation by a root key in the key folder.
+const delegationTerm = 2 * 365 * 24 * time.Hour
 
-// notice is how long before the end of a delegation another is asked for, or from
-// the last quarter of a shorter one on; repeated is how often, and urgent after the end.
 const (
-	notice   = 90 * 24 * time.Hour
-	repeated = 24 * time.Hour
-	urgent   = time.Minute
+	// renewalNotice is how long before its end a delegation is renewed; a shorter one is
+	// renewed in the last quarter of its duration.
+	renewalNotice = 90 * 24 * time.Hour
+	// reminderInterval is the time between two warnings that the root has to delegate, and
+	// urgentInterval the same after the delegation has ended.
+	reminderInterval = 24 * time.Hour
+	urgentInterval   = time.Minute
 )
 
-// Renew lets another directory key take over when the root's delegation to the
-// current one ends soon, or has ended. It is to be called every minute. Without the root the
-// key waits, and a warning says so once a day, after the end once a minute. What can't be
-// done now is done by a later call: the current key signs on until the end.
+// Renew replaces the directory key if the root's delegation to it ends soon or has ended.
+// Call it every minute. Without the root key the new key waits, and a warning is logged once
+// a day, and once a minute after the end. After an error the current key continues to sign
+// until its end, and a later call tries again.
 func (s *Service) Renew(ctx context.Context) error {
 	if !s.directory.endsSoon() {
 		return nil
 	}
-	done, err := s.keys.administer(ctx, "renewing the directory key")
+	done, err := s.keys.lockKeys(ctx, "renewing the directory key")
 	if err != nil {
 		return err
 	}
@@ -40,20 +42,20 @@ func (s *Service) Renew(ctx context.Context) error {
 	return s.directory.renew(ctx)
 }
 
-// endsSoon says whether a renewal is due, and was not tried without the root a while ago.
+// endsSoon says whether a renewal is due, and the last reminder is old enough for another.
 func (d *directoryKey) endsSoon() bool {
 	from, until := d.ring().window()
-	left, every := until.Sub(d.keys.db.Now()), repeated
+	left, every := until.Sub(d.keys.db.Now()), reminderInterval
 	if left <= 0 {
-		every = urgent
+		every = urgentInterval
 	}
-	return left <= early(from, until) && d.keys.db.Now().Sub(d.asked) >= every
+	return left <= renewalLead(from, until) && d.keys.db.Now().Sub(d.remindedAt) >= every
 }
 
-// renew is Renew for who has the turn to change keys.
+// renew is Renew for a caller that holds lockKeys.
 func (d *directoryKey) renew(ctx context.Context) error {
 	if !d.endsSoon() {
-		return nil // another process has
+		return nil // another process has renewed it
 	}
 	_, until := d.ring().window()
 	s, err := d.rotate(ctx, store.BySystem())
@@ -61,65 +63,66 @@ func (d *directoryKey) renew(ctx context.Context) error {
 		return fmt.Errorf("cannot renew the directory key, whose delegation lasts until %s: %w", sealer.FormatTime(until), err)
 	}
 	if s.Waiting != nil {
-		d.asked = d.keys.db.Now()
-		d.keys.cfg.Logger.Warn("the root has to delegate to another directory key", "until", sealer.FormatTime(until), "how", d.asks(s.Waiting.KeyID))
+		d.remindedAt = d.keys.db.Now()
+		d.keys.cfg.Logger.Warn("the root has to delegate to another directory key", "until", sealer.FormatTime(until), "how", d.instructions(s.Waiting.KeyID))
 	}
 	return nil
 }
 
 // early is how long before its end a delegation is renewed.
-func early(from, until time.Time) time.Duration { return min(notice, until.Sub(from)/4) }
+func renewalLead(from, until time.Time) time.Duration { return min(renewalNotice, until.Sub(from)/4) }
 
-// asks says what has to be done for a directory key that waits.
-func (d *directoryKey) asks(keyID string) string {
-	return fmt.Sprintf("run muniment root delegate for the public key in %s, and hand in what it prints by muniment signing-key delegate",
+// instructions says what an operator has to do for a directory key that waits.
+func (d *directoryKey) instructions(keyID string) string {
+	return fmt.Sprintf("run muniment root delegate for the public key in %s, and submit its output with muniment signing-key delegate",
 		beside(directoryRole.path(d.keys.cfg.Dir, keyID), requestSuffix))
 }
 
-// errEnded is all that callers are told: how it is mended is for operators.
-var errEnded = api.Unavailable(api.DelegationEnded, "the root's delegation to the directory key has ended; an operator has to renew it", urgent)
+// errEnded is the whole response to callers: what an operator has to do is only in the log.
+var errEnded = api.Unavailable(api.DelegationEnded, "the root's delegation to the directory key has ended; an operator has to renew it", urgentInterval)
 
-// unsigned says why there is no directory key, if its delegation has ended.
-func (d *directoryKey) unsigned(ctx context.Context, err error) error {
+// explain adds to err, which found no directory key, that its delegation has ended, if so.
+func (d *directoryKey) explain(ctx context.Context, err error) error {
 	_, until := d.ring().window()
 	if d.ring().current() == nil || d.keys.db.Now().Before(until) {
 		return err
 	}
-	text, err := d.note(ctx)
+	text, err := d.describeDelegation(ctx)
 	return errors.Join(errEnded, errors.New(text), err)
 }
 
-// Delegated tells operators how long the root's delegation lasts, and what has to be
-// done when that is not for long.
-func (s *Service) Delegated(ctx context.Context) (string, error) { return s.directory.note(ctx) }
+// DelegationStatus says how long the root's delegation lasts and, if it ends soon, what an
+// operator has to do.
+func (s *Service) DelegationStatus(ctx context.Context) (string, error) {
+	return s.directory.describeDelegation(ctx)
+}
 
-// note is Delegated.
-func (d *directoryKey) note(ctx context.Context) (string, error) {
+func (d *directoryKey) describeDelegation(ctx context.Context) (string, error) {
 	from, until := d.ring().window()
 	k := d.ring().current()
 	if k == nil {
 		return "", errors.New("there is no directory key")
 	}
 	key, end, left := k.signer.KeyID, sealer.FormatTime(until), until.Sub(d.keys.db.Now())
-	if left > early(from, until) {
-		return fmt.Sprintf("the root's delegation to the directory key %s lasts until %s, for %d days", key, end, left/(24*time.Hour)), nil
+	if left > renewalLead(from, until) {
+		return fmt.Sprintf("the root's delegation to the directory key %s ends at %s, in %d days", key, end, left/(24*time.Hour)), nil
 	}
 	how := "run muniment signing-key rotate " + key
 	w, err := d.waiting(ctx)
 	if err == nil && w != nil {
-		how = d.asks(sealer.KeyID(w.Pub))
+		how = d.instructions(sealer.KeyID(w.Pub))
 	}
 	if left > 0 {
 		return fmt.Sprintf("the root's delegation to the directory key %s ends at %s, in %s: %s", key, end, left.Round(time.Minute), how), err
 	}
-	return fmt.Sprintf("the root's delegation to the directory key %s has ended at %s: %s", key, end, how), err
+	return fmt.Sprintf("the root's delegation to the directory key %s ended at %s: %s", key, end, how), err
 }
 
-// gauge shows how long the delegation lasts.
+// gauge is the time until the delegation ends.
 func (d *directoryKey) gauge() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "muniment_node_delegation_left_seconds",
-		Help: "Time until the root's delegation to the directory key ends, and no key directory and no proof pack is signed any more.",
+		Help: "Time until the root's delegation to the directory key ends. After that no key directory and no proof pack is signed.",
 	}, func() float64 {
 		_, until := d.ring().window()
 		return until.Sub(d.keys.db.Now()).Seconds()

@@ -16,7 +16,7 @@ import (
 	"muniment/sealer"
 )
 
-// delegated is what the root says of the key that signs directories now.
+// delegated returns the root's delegation to the key that signs directories now.
 func (r *Service) delegated(t *testing.T) *sealer.Delegation {
 	t.Helper()
 	d, err := sealer.ReadDelegation(r.verified(t).Delegation, r.RootVkey())
@@ -24,54 +24,54 @@ func (r *Service) delegated(t *testing.T) *sealer.Delegation {
 	return d
 }
 
-// renewed is delegated after the sweep.
+// renewed is delegated after Renew.
 func (r *Service) renewed(t *testing.T) *sealer.Delegation {
 	t.Helper()
 	require.NoError(t, r.Renew(t.Context()))
 	return r.delegated(t)
 }
 
-// TestRenewal: beside the root no delegation ever ends.
+// TestRenewal: with the root key in the key folder no delegation ever ends.
 func TestRenewal(t *testing.T) {
 	p := newPlace(t)
 	metrics := prometheus.NewRegistry()
 	p.metrics = metrics
 	r, stop := p.mustStart(t)
 	first := r.delegated(t)
-	require.Equal(t, first.NotBefore.Add(term), first.NotAfter)
+	require.Equal(t, first.NotBefore.Add(delegationTerm), first.NotAfter)
 	count, err := testutil.GatherAndCount(metrics, "muniment_node_delegation_left_seconds")
 	require.NoError(t, err)
 	require.Equal(t, 1, count)
-	require.InDelta(t, term.Seconds(), testutil.ToFloat64(r.directory.gauge()), 0)
+	require.InDelta(t, delegationTerm.Seconds(), testutil.ToFloat64(r.directory.gauge()), 0)
 
-	p.now = first.NotAfter.Add(-notice - time.Millisecond)
-	require.Equal(t, first, r.renewed(t), "it is early yet")
+	p.now = first.NotAfter.Add(-renewalNotice - time.Millisecond)
+	require.Equal(t, first, r.renewed(t), "too early")
 	p.now = p.now.Add(time.Millisecond)
 	second := r.renewed(t)
 	require.NotEqual(t, first.Key, second.Key)
-	require.True(t, second.NotBefore.After(first.NotBefore), "and so outranks it")
-	require.Equal(t, second.NotBefore.Add(term), second.NotAfter)
+	require.True(t, second.NotBefore.After(first.NotBefore), "so that verifiers prefer it")
+	require.Equal(t, second.NotBefore.Add(delegationTerm), second.NotAfter)
 	require.InDelta(t, second.NotAfter.Sub(p.now).Seconds(), testutil.ToFloat64(r.directory.gauge()), 0)
 	p.now = p.now.Add(time.Hour)
 	require.Equal(t, second, r.renewed(t))
 
-	// The clock jumps behind the end.
+	// The clock jumps past the end.
 	p.now = second.NotAfter.Add(time.Hour)
 	third := r.renewed(t)
 	require.True(t, third.NotBefore.After(second.NotAfter))
 	stop()
-	p.now, p.metrics = third.NotAfter.Add(-notice), nil
+	p.now, p.metrics = third.NotAfter.Add(-renewalNotice), nil
 	r, _ = p.mustStart(t)
-	require.Greater(t, r.directory.ring().current().from, third.NotBefore, "by a start as well")
+	require.Greater(t, r.directory.ring().current().from, third.NotBefore, "a start renews, too")
 }
 
-// TestRenewalByTwo: one of them does it, and nobody who reads the directory waits for that.
+// TestRenewalByTwo: of two processes one renews, and readers of the directory don't wait for it.
 func TestRenewalByTwo(t *testing.T) {
 	p := newPlace(t)
 	r, other := p.two(t)
 	first := r.delegated(t)
 	p.now = first.NotAfter.Add(-time.Hour)
-	done, err := r.keys.administer(t.Context(), "another change")
+	done, err := r.keys.lockKeys(t.Context(), "another change")
 	require.NoError(t, err)
 	var both sync.WaitGroup
 	for _, service := range []*Service{r, other} {
@@ -89,16 +89,16 @@ func TestRenewalByTwo(t *testing.T) {
 	require.Equal(t, second, other.delegated(t))
 	keys, err := r.SigningKeys(t.Context())
 	require.NoError(t, err)
-	of := 0
+	directoryKeys := 0
 	for _, k := range keys.Keys {
 		if k.Purpose == sealer.PurposeDirectory {
-			of++
+			directoryKeys++
 		}
 	}
-	require.Equal(t, 2, of)
+	require.Equal(t, 2, directoryKeys)
 }
 
-// TestRenewalWithoutTheRoot warns once a day, and says what is to be done.
+// TestRenewalWithoutTheRoot warns once a day, and says what to do.
 func TestRenewalWithoutTheRoot(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
@@ -107,13 +107,13 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	require.NoError(t, os.Rename(filepath.Join(p.keys(), rootSecretFile), safe))
 	warnings := func() int { return strings.Count(p.log.String(), "the root has to delegate to another directory key") }
 
-	p.now = first.NotAfter.Add(-notice)
+	p.now = first.NotAfter.Add(-renewalNotice)
 	for day := range 3 {
 		require.Equal(t, day, warnings())
 		for range 2 {
-			require.Equal(t, first, r.renewed(t), "it signs on")
+			require.Equal(t, first, r.renewed(t), "it still signs")
 		}
-		p.now = p.now.Add(repeated)
+		p.now = p.now.Add(reminderInterval)
 	}
 	list, err := r.SigningKeys(t.Context())
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	require.Contains(t, p.log.String(), request)
 	require.Contains(t, p.log.String(), sealer.FormatTime(first.NotAfter))
 
-	note, err := r.Delegated(t.Context())
+	note, err := r.DelegationStatus(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, note, "ends at "+sealer.FormatTime(first.NotAfter)+", in 2088h0m0s: run muniment root delegate")
 
@@ -129,21 +129,21 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	require.NoError(t, r.Renew(t.Context()))
 	_, err = r.Directory(t.Context())
 	require.ErrorContains(t, err, "run muniment root delegate for the public key in "+request)
-	told := api.From(err)
-	require.Equal(t, api.DelegationEnded, told.Reason)
-	require.Equal(t, 503, told.GetStatus())
-	require.NotContains(t, told.Message, p.dir)
-	note, err = r.Delegated(t.Context())
+	refused := api.From(err)
+	require.Equal(t, api.DelegationEnded, refused.Reason)
+	require.Equal(t, 503, refused.GetStatus())
+	require.NotContains(t, refused.Message, p.dir)
+	note, err = r.DelegationStatus(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, note, "has ended at "+sealer.FormatTime(first.NotAfter))
-	asked := warnings()
+	require.Contains(t, note, "ended at "+sealer.FormatTime(first.NotAfter))
+	before := warnings()
 	for range 3 * 100 {
 		require.NoError(t, r.Renew(t.Context()))
 		_, err = r.Directory(t.Context())
 		require.Error(t, err)
-		p.now = p.now.Add(urgent / 100)
+		p.now = p.now.Add(urgentInterval / 100)
 	}
-	require.Equal(t, asked+2, warnings())
+	require.Equal(t, before+2, warnings())
 	p.now = first.NotAfter.Add(time.Hour)
 	require.InDelta(t, -time.Hour.Seconds(), testutil.ToFloat64(r.directory.gauge()), 0)
 	delegation, err := DelegateOffline(safe, request, p.now, p.now.Add(8*24*time.Hour))
@@ -152,17 +152,17 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	require.NoError(t, err)
 	second := r.delegated(t)
 
-	// One for a short time is not asked for from its beginning on.
-	asked = warnings()
+	// A short delegation is renewed in its last quarter.
+	before = warnings()
 	p.now = second.NotAfter.Add(-3 * 24 * time.Hour)
 	r.renewed(t)
-	require.Equal(t, asked, warnings())
+	require.Equal(t, before, warnings())
 	p.now = second.NotAfter.Add(-24 * time.Hour)
 	require.Equal(t, second, r.renewed(t))
-	require.Equal(t, asked+1, warnings())
+	require.Equal(t, before+1, warnings())
 }
 
-// TestRenewalThatCannotBe is an error, and tried again.
+// TestRenewalThatCannotBe returns an error each time.
 func TestRenewalThatCannotBe(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.two(t)

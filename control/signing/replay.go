@@ -9,9 +9,8 @@ import (
 	"muniment/sealer"
 )
 
-// retold is what an event says of a signing key: describe, its end or revocation,
-// and the key that took over.
-type retold struct {
+// keyRecord is a signing key in an event's data (Key.describe), with the key that replaced it.
+type keyRecord struct {
 	KeyID      string        `json:"keyId"`
 	PublicKey  string        `json:"publicKey"`
 	Purpose    string        `json:"purpose"`
@@ -21,19 +20,18 @@ type retold struct {
 	NotAfter   store.Instant `json:"notAfter"`
 	RevokedAt  store.Instant `json:"revokedAt"`
 	Retired    bool          `json:"retired"`
-	Successor  *retold       `json:"successor"`
+	Successor  *keyRecord    `json:"successor"`
 }
 
-// Replay applies each event of signing keys for store.Replay: a key that was enrolled is in the
-// directory again, from the same moment on, or else what it signed since could
-// not be verified; and a key whose record names its end or its revocation has it
-// again.
+// Replay applies each event of signing keys for store.Replay. A key that was enrolled gets its
+// row back, with the same beginning, since what it signed could not be verified otherwise. A key
+// whose record has an end or a revocation gets these back, too.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	var said retold
-	if err := json.Unmarshal(e.Data, &said); err != nil {
+	var record keyRecord
+	if err := json.Unmarshal(e.Data, &record); err != nil {
 		return false, fmt.Errorf("cannot read the signing key's record: %w", err)
 	}
-	for k := &said; k != nil; k = k.Successor {
+	for k := &record; k != nil; k = k.Successor {
 		again, err := k.replay(ctx, tx)
 		if err != nil {
 			return false, fmt.Errorf("cannot restore the signing key %s: %w", k.KeyID, err)
@@ -43,8 +41,8 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return changed, nil
 }
 
-// known says whether the directory shows all that the event says of the key.
-func (k *retold) known(was *Key) bool {
+// isIn says whether the row has everything that the record has.
+func (k *keyRecord) isIn(was *Key) bool {
 	switch {
 	case was == nil,
 		!k.NotAfter.IsZero() && (was.NotAfter == nil || k.NotAfter.Before(*was.NotAfter)),
@@ -55,9 +53,9 @@ func (k *retold) known(was *Key) bool {
 	return true
 }
 
-func (k *retold) replay(ctx context.Context, tx *store.Tx) (changed bool, err error) {
+func (k *keyRecord) replay(ctx context.Context, tx *store.Tx) (changed bool, err error) {
 	was, err := Find(ctx, tx, k.KeyID)
-	if err != nil || k.known(was) {
+	if err != nil || k.isIn(was) {
 		return false, err
 	}
 	revision, err := tx.Revision(ctx)

@@ -12,21 +12,22 @@ import (
 	"muniment/sealer"
 )
 
-// Revocation asks for a revocation.
+// Revocation is a request to revoke a key.
 type Revocation struct {
-	// Reason is told in the event; may be empty.
+	// Reason is kept in the event; may be empty.
 	Reason string
-	// Seal is called once the key signs nothing any more, and all that it signed is
-	// in the log, to seal that before the revocation: afterwards nothing can. It goes
-	// over all tenants that keys of the purpose sign for, and returns those that it could
-	// not seal. Then, and when it fails, the key is out of use, but not revoked. Nil seals
-	// nothing.
+	// Seal seals what the key signed, for all tenants that keys of the purpose sign for, and
+	// returns those that it could not seal. It is called before the revocation, since
+	// afterwards nothing by the key can be proven, and once the key signs nothing more and
+	// all that it signed is in the log. If it fails or returns tenants, the key is out of
+	// use, but not revoked. Nil seals nothing.
 	Seal func(ctx context.Context, keyID, purpose string) ([]Unsealed, error)
-	// OutOfUse has the node that holds the key put it out of use, and returns the key that
-	// took over, if one has. Nil: the key is none of a node in a process of its own.
+	// OutOfUse makes the node that holds the key stop using it, and returns the key that
+	// took over, if one has. Nil if the key does not belong to a node in a process of its
+	// own.
 	OutOfUse func(ctx context.Context) (successor *SigningKey, err error)
-	// Force revokes the key although some tenants could not be sealed, or its node did
-	// not say that it is out of use.
+	// Force revokes the key even if some tenants could not be sealed, or its node did not
+	// confirm that it has stopped using the key.
 	Force bool
 }
 
@@ -34,36 +35,35 @@ type Revocation struct {
 type Unsealed struct {
 	TenantID string `json:"tenantId"`
 	Reason   string `json:"reason"`
-	// Err is why; Reason is what of it an operator is told.
+	// Err is the whole error; Reason is the part for operators.
 	Err error `json:"-"`
 }
 
-// Revoked is the answer to a revocation.
+// Revoked is the response to a revocation.
 type Revoked struct {
 	Key SigningKey `json:"key"`
 	// Successor signs instead; null if the key was not current here.
 	Successor *SigningKey `json:"successor"`
-	// Unsealed are the tenants that could not be sealed before: what the key signed of
-	// theirs since their last pack can't be proven any more.
+	// Unsealed are the tenants that could not be sealed before: what the key signed for
+	// them since their last pack can no longer be proven.
 	Unsealed []Unsealed `json:"unsealed,omitempty"`
-	// Revision is that of the revocation; 0 if it was revoked before.
+	// Revision is the revision of the revocation; 0 if the key was revoked before.
 	Revision int64 `json:"-"`
 }
 
-// Revoke declares that a key is not to be trusted any more. It signs nothing from
-// the beginning of the call on: if it is current another key takes over, without a
-// gap. Then what it signed is sealed, the private key is destroyed, and the
-// revocation is written. What is revoked is never trusted again; revoking it again
-// changes nothing and leaves no event.
+// Revoke ends all trust in a key. The key signs nothing from the beginning of the call on;
+// if it is current, another key takes over without a gap. Then Revoke seals what the key
+// signed, destroys the private key, and writes the revocation. A revocation is final;
+// revoking a revoked key changes nothing and leaves no event.
 //
-// A receipt by the key passes from then on only as part of a pack that was sealed
-// before; a pack by it only with a later pack of the chain by another key. A current
-// directory key can't be revoked while no other can take over: the root is needed.
+// From then on a receipt by the key verifies only as part of a pack that was sealed before,
+// and a pack by it only with a later pack of the chain by another key. The current directory
+// key can't be revoked unless another one can take over, which needs the root key.
 //
-// While that is sealed other keys may be changed. Whoever revokes the same key meanwhile
-// seals as well, and one of them revokes it.
+// Other keys may be changed while Revoke seals. Of concurrent calls for one key each seals,
+// and one revokes.
 func (s *Service) Revoke(ctx context.Context, keyID string, q Revocation, by sealer.Ref) (Revoked, error) {
-	row, err := s.Known(ctx, keyID)
+	row, err := s.FindKey(ctx, keyID)
 	if err != nil {
 		return Revoked{}, err
 	}
@@ -91,7 +91,7 @@ func (s *Service) revoke(ctx context.Context, row *Key, q Revocation, by sealer.
 	if v.Unsealed, err = q.SealAll(ctx, row.KeyID, row.Purpose); err != nil {
 		return Revoked{}, err
 	}
-	done, err := s.keys.administer(ctx, "revoking the key "+row.KeyID)
+	done, err := s.keys.lockKeys(ctx, "revoking the key "+row.KeyID)
 	if err != nil {
 		return Revoked{}, err
 	}
@@ -109,25 +109,25 @@ func (s *Service) revoke(ctx context.Context, row *Key, q Revocation, by sealer.
 	return v, nil
 }
 
-// SealAll seals what the keys signed that are about to be revoked. What can't be sealed is an
-// error, unless the revocation is forced.
+// SealAll seals what the keys that are about to be revoked signed. Tenants that can't be sealed
+// are an error, unless the revocation is forced.
 func (q *Revocation) SealAll(ctx context.Context, keyID, purpose string) (unsealed []Unsealed, err error) {
 	if q.Seal == nil {
 		return nil, nil
 	}
 	if unsealed, err = q.Seal(ctx, keyID, purpose); err == nil && !q.Force {
-		err = refusal(unsealed)
+		err = refuseUnsealed(unsealed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("it is out of use, but what it signed can't be sealed: %w", err)
+		return nil, fmt.Errorf("the key is out of use, but what it signed can't be sealed: %w", err)
 	}
 	return unsealed, nil
 }
 
-// replace has another key take over from one of a role of this process, if it is
-// current, before it is revoked.
+// replace makes another key current, if the one to be revoked is, and marks that one as
+// leaving.
 func (s *Service) replace(ctx context.Context, g *ring, row *Key, by sealer.Ref) (successor *SigningKey, err error) {
-	done, err := s.keys.administer(ctx, "replacing the key "+row.KeyID)
+	done, err := s.keys.lockKeys(ctx, "replacing the key "+row.KeyID)
 	if err != nil {
 		return nil, err
 	}
@@ -138,12 +138,12 @@ func (s *Service) replace(ctx context.Context, g *ring, row *Key, by sealer.Ref)
 			return nil, err
 		}
 		if v.Waiting != nil {
-			return nil, api.Conflict("the root has to delegate to the key " + v.Waiting.KeyID + " first: the directory needs a signature")
+			return nil, api.Conflict("the root has to delegate to the key " + v.Waiting.KeyID + " first: without a directory key no directory can be signed")
 		}
 		successor = v.Key
 	}
 	if g.role.overlaps() {
-		err = s.keys.leave(ctx, row.KeyID)
+		err = s.keys.markLeaving(ctx, row.KeyID)
 	}
 	return successor, err
 }
@@ -151,8 +151,8 @@ func (s *Service) replace(ctx context.Context, g *ring, row *Key, by sealer.Ref)
 // mostNamed is how many tenants a refusal names.
 const mostNamed = 10
 
-// refusal says which tenants are in the way of a revocation; nil if none is.
-func refusal(unsealed []Unsealed) error {
+// refuseUnsealed names the tenants that prevent a revocation; nil if there is none.
+func refuseUnsealed(unsealed []Unsealed) error {
 	if len(unsealed) == 0 {
 		return nil
 	}
@@ -163,21 +163,21 @@ func refusal(unsealed []Unsealed) error {
 	if more := len(unsealed) - mostNamed; more > 0 {
 		named = append(named, fmt.Sprintf("%d more", more))
 	}
-	told := *api.From(unsealed[0].Err)
-	told.Message = "the key signs nothing any more, but is not revoked, as these tenants can't be sealed: " + strings.Join(named, ", ") +
-		"; forced, it is revoked all the same, and what it signed of theirs since their last pack can't be proven"
-	return &told
+	refusal := *api.From(unsealed[0].Err)
+	refusal.Message = "the key signs nothing more, but is not revoked, because these tenants can't be sealed: " + strings.Join(named, ", ") +
+		"; with force it is revoked all the same, and what it signed for them since their last pack can't be proven"
+	return &refusal
 }
 
-// writeRevocation dates the revocation after everything that was signed with the
-// key, and after every pack that was sealed and every directory that was issued.
+// writeRevocation writes a revocation whose time is after everything that the key signed,
+// and after every pack that was sealed and every directory that was issued.
 func (s *Service) writeRevocation(ctx context.Context, g *ring, keyID, reason string, by sealer.Ref) (row *Key, err error) {
 	err = s.Stop(ctx, func(tx *store.Tx) error {
 		all, err := list(ctx, tx)
 		if err != nil {
 			return err
 		}
-		// What others have changed of it since is not undone.
+		// The row is read again: others may have changed it.
 		i := slices.IndexFunc(all, func(k Key) bool { return k.KeyID == keyID })
 		if i < 0 {
 			return errUnknownKey
@@ -198,15 +198,15 @@ func (s *Service) writeRevocation(ctx context.Context, g *ring, keyID, reason st
 	return row, err
 }
 
-// Stop is store.DB's for a change that revokes keys: no directory is signed meanwhile.
+// Stop is store.DB.Stop for a change that revokes keys: no directory is signed meanwhile.
 func (s *Service) Stop(ctx context.Context, fn func(tx *store.Tx) error) error {
 	s.keys.change.Lock()
 	defer s.keys.change.Unlock()
 	return s.db.Stop(ctx, fn)
 }
 
-// RevokeAll revokes all keys of a node in a change by Stop, and returns those that were
-// not before.
+// RevokeAll revokes all keys of a node, within Stop, and returns those that were not revoked
+// before.
 func (s *Service) RevokeAll(ctx context.Context, tx *store.Tx, nodeID, reason string, by sealer.Ref) (keyIDs []string, err error) {
 	all, err := list(ctx, tx)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *Service) RevokeAll(ctx context.Context, tx *store.Tx, nodeID, reason st
 	return keyIDs, nil
 }
 
-// afterAll is a moment after every pack that was sealed and every directory that was
+// afterAll returns a time after every pack that was sealed and every directory that was
 // issued.
 func (s *Service) afterAll(ctx context.Context, tx *store.Tx, all []Key) (at time.Time, err error) {
 	if at, err = s.cfg.LastSeal(ctx, tx); err != nil {
@@ -237,7 +237,7 @@ func (s *Service) afterAll(ctx context.Context, tx *store.Tx, all []Key) (at tim
 	return nextMilli(latest(at, issue(tx.Now(), all))), nil
 }
 
-// revokeAt writes a revocation, and tells of it.
+// revokeAt writes a revocation, with an event.
 func revokeAt(ctx context.Context, tx *store.Tx, row *Key, at time.Time, reason string, by sealer.Ref) (err error) {
 	row.RevokedAt = &at
 	if row.revision, err = tx.Revision(ctx); err != nil {
@@ -246,9 +246,9 @@ func revokeAt(ctx context.Context, tx *store.Tx, row *Key, at time.Time, reason 
 	if err := updateKey(ctx, tx, row); err != nil {
 		return err
 	}
-	told := row.describe()
-	told["reason"] = reason
-	return emit(ctx, tx, "key.revoked", row, by, told)
+	data := row.describe()
+	data["reason"] = reason
+	return emit(ctx, tx, "key.revoked", row, by, data)
 }
 
 func latest(a, b time.Time) time.Time {

@@ -47,12 +47,12 @@ func TestRevokeCurrentKey(t *testing.T) {
 	_, code = d.FindSealed(signer.KeyID, sealer.PurposePack, p.now, d.IssuedAt)
 	require.Equal(t, sealer.KeyRevoked, code, "sealed after")
 
-	told := r.events(t)
+	events := r.events(t)
 	again, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) { panic("not again") }}, operator)
 	require.NoError(t, err)
 	require.Equal(t, v.Key, again.Key)
-	require.Equal(t, told, r.events(t), "revoking twice leaves no event")
-	require.Equal(t, []string{"key.rotated", "key.revoked"}, told[len(told)-2:])
+	require.Equal(t, events, r.events(t), "revoking twice leaves no event")
+	require.Equal(t, []string{"key.rotated", "key.revoked"}, events[len(events)-2:])
 	stop()
 
 	r, _ = p.mustStart(t)
@@ -63,21 +63,22 @@ func TestRevocationWaitsForTheSeal(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
 	keyID := r.mustPackSigner(t).KeyID
-	away := errors.New("the warehouse is away")
-	_, err := r.Revoke(t.Context(), keyID, Revocation{Force: true, Seal: func(context.Context, string, string) ([]Unsealed, error) { return nil, away }}, operator)
-	require.ErrorIs(t, err, away)
+	unavailable := errors.New("the warehouse is unavailable")
+	_, err := r.Revoke(t.Context(), keyID, Revocation{Force: true, Seal: func(context.Context, string, string) ([]Unsealed, error) { return nil, unavailable }}, operator)
+	require.ErrorIs(t, err, unavailable)
 	p.now = p.now.Add(time.Second)
-	require.NotEqual(t, keyID, r.mustPackSigner(t).KeyID, "out of use all the same")
+	require.NotEqual(t, keyID, r.mustPackSigner(t).KeyID, "it is out of use all the same")
 	_, code := r.verified(t).Find(keyID, sealer.PurposePack, p.now.Add(-time.Second))
 	require.Empty(t, code)
 
 	v, err := r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) { return nil, nil }}, operator)
-	require.NoError(t, err, "the second try goes on where the first one ended")
+	require.NoError(t, err, "the second attempt continues where the first one ended")
 	require.Nil(t, v.Successor)
 	require.Equal(t, "REVOKED", v.Key.State)
 }
 
-// TestForcedRevocation: what is in the way is named, and forced it is no more in the way.
+// TestForcedRevocation: tenants that can't be sealed are named, and prevent a revocation unless
+// it is forced.
 func TestForcedRevocation(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
@@ -114,8 +115,8 @@ func TestRevokedPackKeyStopsSealsAtWork(t *testing.T) {
 	require.NoFileExists(t, packRole.path(p.keys(), atWork.KeyID))
 }
 
-// TestRevokeKeyOfAnAbsentNode: the directory that says so is newer than those before,
-// in the same millisecond.
+// TestRevokeKeyOfAnAbsentNode: the directory with the revocation is issued later than those
+// before, even within one millisecond.
 func TestRevokeKeyOfAnAbsentNode(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
@@ -128,7 +129,8 @@ func TestRevokeKeyOfAnAbsentNode(t *testing.T) {
 	require.True(t, r.verified(t).IssuedAt.After(before.IssuedAt))
 }
 
-// TestRevokeDirectoryKey needs the root, so that the directory that says so is signed.
+// TestRevokeDirectoryKey needs the root key: another directory key has to sign the directory
+// that has the revocation.
 func TestRevokeDirectoryKey(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
@@ -151,7 +153,7 @@ func TestRevokeDirectoryKey(t *testing.T) {
 	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
 }
 
-// holdChange makes a change, and has others wait for its commit for a moment.
+// holdChange makes a change whose commit others have to wait for.
 func (r *Service) holdChange(t *testing.T, fn func(tx *store.Tx) error) (ended <-chan error) {
 	ctx, held, done := context.WithoutCancel(t.Context()), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -166,8 +168,8 @@ func (r *Service) holdChange(t *testing.T, fn func(tx *store.Tx) error) (ended <
 	return done
 }
 
-// TestRevocationKeepsWhatChangesMeanwhile: the end of a window that another process
-// writes at the same time stays.
+// TestRevocationKeepsWhatChangesMeanwhile: the end of a window that another process writes at
+// the same time is kept.
 func TestRevocationKeepsWhatChangesMeanwhile(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)

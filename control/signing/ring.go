@@ -9,18 +9,18 @@ import (
 	"muniment/sealer"
 )
 
-// ring has the keys of one role of control. A key's window is the one that the directory
-// states, so whatever is signed verifies by it. One key takes over from another while
-// keyring.change is held; of directory keys at a moment that comes after every one that was
-// signed for.
+// ring has the keys of one role of control. A key signs only within the window that the
+// directory states for it, so verifiers accept what it signs. A key takes over from another
+// while keyring.change is held; a directory key takes over at a time after every time for
+// which its predecessor has signed.
 type ring struct {
 	role role
 	now  func() time.Time
 
 	mu     sync.Mutex
 	keys   []*held   // oldest first; the last is current
-	latest time.Time // that a key was picked for
-	before time.Time // until of the current key before the handover in hand
+	latest time.Time // latest time for which a key was picked
+	before time.Time // until of the current key, as undo restores it
 }
 
 // held is a key in use.
@@ -29,11 +29,11 @@ type held struct {
 	signer     *sealer.Signer
 	delegation string // of a directory key
 
-	// Under the ring's mutex.
-	from, until time.Time // until is zero while it is open
+	// Guarded by ring.mu. until is zero while the window is open.
+	from, until time.Time
 }
 
-// hold makes a key one of the ring's, but does not use it yet.
+// hold returns a key in the ring's form. It is not in use before add.
 func (g *ring) hold(key *private, row *Key) *held {
 	k := &held{
 		private: key, delegation: row.delegation, from: row.NotBefore,
@@ -45,7 +45,7 @@ func (g *ring) hold(key *private, row *Key) *held {
 	return k
 }
 
-// pick is the key that signs for a moment.
+// pick returns the key that signs for a time.
 func (g *ring) pick(at time.Time) (*held, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +67,7 @@ func (g *ring) current() *held {
 	return g.newest()
 }
 
-// newest is current, under the lock.
+// newest is current for a caller that holds mu.
 func (g *ring) newest() *held {
 	if len(g.keys) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (g *ring) newest() *held {
 	return g.keys[len(g.keys)-1]
 }
 
-// all are the ring's keys, oldest first.
+// all lists the ring's keys, oldest first.
 func (g *ring) all() []*held {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +89,7 @@ func (g *ring) add(k *held) {
 	g.keys = append(g.keys, k)
 }
 
-// amend moves the end of a key's window to where the directory has it.
+// amend sets the end of a key's window to that in the directory.
 func (g *ring) amend(k *held, until *time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,7 +98,7 @@ func (g *ring) amend(k *held, until *time.Time) {
 	}
 }
 
-// window is that of the current key; zero if there is none.
+// window is the current key's window; zero if there is no key.
 func (g *ring) window() (from, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,7 +108,7 @@ func (g *ring) window() (from, until time.Time) {
 	return from, until
 }
 
-// find returns the key of an id, nil if the ring does not hold it.
+// find returns the key with an id, nil if the ring does not have it.
 func (g *ring) find(keyID string) *held {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,8 +120,8 @@ func (g *ring) find(keyID string) *held {
 	return nil
 }
 
-// handover closes the current key's window overlap after the moment that it
-// returns, at which the next key's begins, and which is not before least; until undo.
+// handover returns the time at which the next key's window begins, which is not before
+// least, and ends the current key's window overlap after it. undo restores that window.
 func (g *ring) handover(least time.Time, overlap time.Duration) (at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,7 +136,7 @@ func (g *ring) handover(least time.Time, overlap time.Duration) (at time.Time) {
 	return at
 }
 
-// undo ends the handover as if it had never begun.
+// undo restores the current key's window from before the last handover.
 func (g *ring) undo() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,14 +145,15 @@ func (g *ring) undo() {
 	}
 }
 
-// after is the first whole millisecond after now and after everything signed for.
+// after returns the first whole millisecond after now and after every time for which a key
+// has signed.
 func (g *ring) after() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.next()
 }
 
-// next is after, under the lock.
+// next is after for a caller that holds mu.
 func (g *ring) next() time.Time {
 	t := g.now()
 	if g.latest.After(t) {
@@ -165,7 +166,7 @@ func nextMilli(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond).Add(time.Millisecond)
 }
 
-// drop takes an old key out of the ring.
+// drop removes a key from the ring.
 func (g *ring) drop(k *held) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

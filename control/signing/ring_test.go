@@ -9,8 +9,8 @@ import (
 	"muniment/sealer"
 )
 
-// turntable is a ring with one key, open from its clock's start on.
-func turntable(t *testing.T) (g *ring, clock *time.Time, first *held) {
+// newTestRing makes a ring with one key, whose window is open from the clock's start on.
+func newTestRing(t *testing.T) (g *ring, clock *time.Time, first *held) {
 	now := time.Date(2026, 11, 21, 4, 0, 0, 1500_000, time.UTC)
 	g = &ring{role: directoryRole, now: func() time.Time { return now }}
 	first = added(t, g, now)
@@ -25,7 +25,7 @@ func added(t *testing.T, g *ring, from time.Time) *held {
 }
 
 func TestWindowsMeetInOneMillisecond(t *testing.T) {
-	g, clock, first := turntable(t)
+	g, clock, first := newTestRing(t)
 	*clock = clock.Add(time.Hour)
 	k, err := g.pick(*clock)
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestWindowsMeetInOneMillisecond(t *testing.T) {
 	at := g.handover(time.Time{}, 0)
 	require.Equal(t, clock.Truncate(time.Millisecond).Add(time.Millisecond), at)
 	_, err = g.pick(at)
-	require.Error(t, err, "nobody signs after a handover that led nowhere")
+	require.Error(t, err, "no key signs after a handover without a next key")
 	second := added(t, g, at)
 	g.add(second)
 	for moment, want := range map[time.Time]*held{
@@ -53,7 +53,7 @@ func TestWindowsMeetInOneMillisecond(t *testing.T) {
 
 // TestHandoverComesAfterAllThatWasSigned steps the clock back before a handover.
 func TestHandoverComesAfterAllThatWasSigned(t *testing.T) {
-	g, clock, first := turntable(t)
+	g, clock, first := newTestRing(t)
 	late := clock.Add(time.Minute)
 	_, err := g.pick(late)
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestHandoverComesAfterAllThatWasSigned(t *testing.T) {
 }
 
 func TestOverlapNeverLengthensAWindow(t *testing.T) {
-	g, clock, first := turntable(t)
+	g, clock, first := newTestRing(t)
 	first.until = clock.Add(time.Second)
 	g.handover(time.Time{}, time.Minute)
 	require.Equal(t, clock.Add(time.Second), first.until)

@@ -17,8 +17,8 @@ import (
 
 // Files of the root key.
 const (
-	rootSecretFile = "root.skey" // the signing half, may be kept offline
-	rootPublicFile = "root.vkey" // the verifying half, for whoever wants it
+	rootSecretFile = "root.skey" // the signing half, which may be kept offline
+	rootPublicFile = "root.vkey" // the verifying half, which is public
 )
 
 // errRootOffline says that the root's signing half is not in the key folder.
@@ -30,8 +30,8 @@ type root struct {
 	vkey string
 }
 
-// openRoot reads the verifying half of the root key, and makes a root key for a
-// service that has none yet: one that has signed before must not get another.
+// openRoot reads the verifying half of the root key, and makes a root key if the service has
+// none and has never signed: verifiers know the root key that it signed under before.
 func openRoot(cfg *Config, signedBefore bool) (r root, err error) {
 	r = root{dir: cfg.Dir}
 	public, secret := filepath.Join(r.dir, rootPublicFile), filepath.Join(r.dir, rootSecretFile)
@@ -47,11 +47,11 @@ func openRoot(cfg *Config, signedBefore bool) (r root, err error) {
 	}
 	_, r.vkey, err = readRoot(secret)
 	switch {
-	case err == nil: // the public file is mended below
+	case err == nil: // the public file is written again below
 	case !errors.Is(err, fs.ErrNotExist):
 		return r, err
 	case signedBefore:
-		return r, fmt.Errorf("%s has no %s, but keys were signed for before: it is not the key folder of this database", r.dir, rootPublicFile)
+		return r, fmt.Errorf("%s has no %s, but the database has signing keys: it is not the key folder of this database", r.dir, rootPublicFile)
 	default:
 		if r.vkey, err = GenerateRoot(secret, "muniment"); err != nil {
 			return r, err
@@ -61,8 +61,8 @@ func openRoot(cfg *Config, signedBefore bool) (r root, err error) {
 	return r, keyfile.Write(public, []byte(r.vkey+"\n"), 0o644)
 }
 
-// load reads the root's signing half from the key folder; errRootOffline if it is not
-// there.
+// load reads the root's signing half from the key folder; the error is errRootOffline if it
+// is not there.
 func (r root) load() (note.Signer, error) {
 	signer, vkey, err := readRoot(filepath.Join(r.dir, rootSecretFile))
 	switch {
@@ -76,12 +76,12 @@ func (r root) load() (note.Signer, error) {
 	return signer, nil
 }
 
-// GenerateRoot makes a root key for offline use: the signing half, a C2SP skey, is
-// on disk in a new file of mode 0600, and the verifying half is returned, a C2SP
-// vkey. A file that is there is never replaced.
+// GenerateRoot makes a root key for offline use. It writes the signing half, a C2SP skey, to
+// a new file of mode 0600, durably, and returns the verifying half, a C2SP vkey. It never
+// replaces a file.
 func GenerateRoot(path, name string) (vkey string, err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return "", errors.Join(fmt.Errorf("cannot make a root key: %s is there already", path), err)
+		return "", errors.Join(fmt.Errorf("cannot make a root key: %s exists already", path), err)
 	}
 	skey, vkey, err := sealer.GenerateRoot(name)
 	if err == nil {
@@ -111,13 +111,13 @@ func readRoot(path string) (root note.Signer, vkey string, err error) {
 	return root, vkey, nil
 }
 
-// verifyingHalf is the vkey of a C2SP skey, which ends in the algorithm's byte and
-// the Ed25519 seed, 33 bytes and so 44 digits of base64.
+// verifyingHalf derives the vkey from a C2SP skey, which ends in the algorithm's byte and the
+// Ed25519 seed: 33 bytes, and so 44 digits of base64.
 func verifyingHalf(skey, name string) (string, error) {
 	const digits = 44
 	raw, err := base64.StdEncoding.DecodeString(skey[max(0, len(skey)-digits):])
 	if err != nil || len(raw) != 1+ed25519.SeedSize {
-		return "", errors.New("it is no C2SP signing key of Ed25519")
+		return "", errors.New("not a C2SP signing key of Ed25519")
 	}
 	pub := ed25519.NewKeyFromSeed(raw[1:]).Public().(ed25519.PublicKey)
 	return note.NewEd25519VerifierKey(name, pub)

@@ -10,7 +10,7 @@ import (
 	"muniment/sealer"
 )
 
-// Tables are those of this package: keys are no tenant's.
+// Tables are the tables of this package. Keys belong to no tenant.
 var Tables = store.Tables{{Name: "signing_keys", Outlives: "what a key has signed is verified for ever"}}
 
 // SigningKey is a signing key as operators see it.
@@ -23,7 +23,7 @@ type SigningKey struct {
 	NotAfter  store.Instant `json:"notAfter"`
 	RevokedAt store.Instant `json:"revokedAt"`
 	State     string        `json:"state" enum:"ACTIVE,RETIRED,REVOKED" doc:"ACTIVE while its window is open."`
-	Leaving   bool          `json:"leaving" doc:"It is about to be revoked, or its node was asked to leave: nothing is signed with it any more."`
+	Leaving   bool          `json:"leaving" doc:"Whether the key is about to be revoked, or its node about to leave: nothing more is signed with it."`
 }
 
 // SigningKeys is the list of every key that ever signed, oldest first.
@@ -34,14 +34,14 @@ type SigningKeys struct {
 	Waiting *Waiting     `json:"waiting" doc:"A directory key that the root has not delegated to yet."`
 }
 
-// Key is a row: a directory entry, who signs with it, and for a directory key the
-// root's delegation.
+// Key is a row: a directory entry, its signer, and for a directory key the root's
+// delegation.
 type Key struct {
 	sealer.Key
-	Node string // or control
-	// Leaving is set once the key is about to be revoked, or its node is to leave.
+	Node string // the signer: a node id, or control
+	// Leaving says that the key is about to be revoked, or its node to leave.
 	Leaving bool
-	// Retired is set once its node has said that nothing by it is under way.
+	// Retired says that its node has reported everything signed by it to be in the log.
 	Retired    bool
 	delegation string
 	revision   int64
@@ -65,7 +65,7 @@ func (k *Key) InForce(now time.Time) bool {
 func (k *Key) View(now time.Time) *SigningKey {
 	v := &SigningKey{
 		KeyID: k.KeyID, Purpose: k.Purpose, NodeID: k.Node, PublicKey: k.PublicKey,
-		NotBefore: store.At(k.NotBefore), NotAfter: given(k.NotAfter), RevokedAt: given(k.RevokedAt), State: "ACTIVE", Leaving: k.Leaving,
+		NotBefore: store.At(k.NotBefore), NotAfter: instantOf(k.NotAfter), RevokedAt: instantOf(k.RevokedAt), State: "ACTIVE", Leaving: k.Leaving,
 	}
 	switch {
 	case k.RevokedAt != nil:
@@ -76,7 +76,7 @@ func (k *Key) View(now time.Time) *SigningKey {
 	return v
 }
 
-// describe is the record that events hold: enough to restore the row.
+// describe is the key's record in events, from which Replay restores the row.
 func (k *Key) describe() map[string]any {
 	record := map[string]any{
 		"keyId": k.KeyID, "algorithm": k.Algorithm, "publicKey": k.PublicKey, "purpose": k.Purpose,
@@ -97,55 +97,55 @@ func (k *Key) describe() map[string]any {
 	return record
 }
 
-// emit tells of a change to a key.
-func emit(ctx context.Context, tx *store.Tx, event string, k *Key, by sealer.Ref, told map[string]any) error {
-	return tx.EmitSystem(ctx, event, by, sealer.Ref{Kind: "signing_key", ID: k.KeyID}, told)
+// emit adds an event about a key.
+func emit(ctx context.Context, tx *store.Tx, event string, k *Key, by sealer.Ref, data map[string]any) error {
+	return tx.EmitSystem(ctx, event, by, sealer.Ref{Kind: "signing_key", ID: k.KeyID}, data)
 }
 
 const keyColumns = `key_id, purpose, node_id, public_key, not_before, not_after, revoked_at, delegation, revision`
 
-// readColumns are what scanKey reads: a key leaves with its node, whatever became of it.
+// readColumns are the columns of scanKey. All keys of a node that is to leave are leaving.
 const readColumns = keyColumns + `, leaving = 1 OR EXISTS (SELECT 1 FROM nodes n WHERE n.node_id = signing_keys.node_id AND n.leaving_at IS NOT NULL), retired`
 
 func insertKey(ctx context.Context, tx *store.Tx, k *Key) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO signing_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		k.KeyID, k.Purpose, k.Node, k.PublicKey, store.At(k.NotBefore), given(k.NotAfter), given(k.RevokedAt), k.delegation, k.revision)
+		k.KeyID, k.Purpose, k.Node, k.PublicKey, store.At(k.NotBefore), instantOf(k.NotAfter), instantOf(k.RevokedAt), k.delegation, k.revision)
 	if err != nil {
 		return fmt.Errorf("cannot enrol the key %s: %w", k.KeyID, err)
 	}
 	return publish(ctx, tx, k)
 }
 
-// updateKey writes what may change of a key: its end, and its revocation.
+// updateKey writes a key's end and revocation.
 func updateKey(ctx context.Context, tx *store.Tx, k *Key) error {
 	_, err := tx.ExecContext(ctx, `UPDATE signing_keys SET not_after = $2, revoked_at = $3, revision = $4 WHERE key_id = $1`,
-		k.KeyID, given(k.NotAfter), given(k.RevokedAt), k.revision)
+		k.KeyID, instantOf(k.NotAfter), instantOf(k.RevokedAt), k.revision)
 	if err != nil {
 		return fmt.Errorf("cannot change the key %s: %w", k.KeyID, err)
 	}
 	return publish(ctx, tx, k)
 }
 
-// publish has nodes know a key that they verify by.
+// publish puts a key into the feed if nodes verify by it.
 func publish(ctx context.Context, tx *store.Tx, k *Key) error {
 	if k.Purpose != sealer.PurposeBeacon {
 		return nil
 	}
 	public, err := k.Public()
 	if err != nil {
-		return fmt.Errorf("cannot publish a key: %w", err)
+		return fmt.Errorf("cannot publish the key %s: %w", k.KeyID, err)
 	}
 	return store.Publish(ctx, tx, api.BeaconKeys, &api.BeaconKey{
-		ID: k.KeyID, Revision: k.revision, PublicKey: public, NotBefore: k.NotBefore, NotAfter: given(k.NotAfter).Time, RevokedAt: given(k.RevokedAt).Time,
+		ID: k.KeyID, Revision: k.revision, PublicKey: public, NotBefore: k.NotBefore, NotAfter: instantOf(k.NotAfter).Time, RevokedAt: instantOf(k.RevokedAt).Time,
 	})
 }
 
-// KeyIDs are the ids of all keys that ever signed.
+// KeyIDs lists the ids of all keys that ever signed.
 func KeyIDs(ctx context.Context, q store.Querier) ([]string, error) {
 	return store.List(ctx, q, "the signing keys", store.Text, `SELECT key_id FROM signing_keys`)
 }
 
-// PackKeys are the public halves of all keys that ever signed packs, newest first.
+// PackKeys lists the public halves of all keys that ever signed packs, newest first.
 func PackKeys(ctx context.Context, q store.Querier) ([]sealer.Key, error) {
 	scan := func(row store.Row) (sealer.Key, error) {
 		k := sealer.Key{Algorithm: sealer.Algorithm}
@@ -155,20 +155,19 @@ func PackKeys(ctx context.Context, q store.Querier) ([]sealer.Key, error) {
 		WHERE purpose IN ($1, $2) ORDER BY revision DESC`, sealer.PackPurpose(false), sealer.PackPurpose(true))
 }
 
-// Find returns a key, nil when there is none.
+// Find returns a key, nil if there is none.
 func Find(ctx context.Context, q store.Querier, keyID string) (*Key, error) {
 	return store.One(ctx, q, "the signing key "+keyID, scanKey, `SELECT `+readColumns+` FROM signing_keys WHERE key_id = $1`, keyID)
 }
 
-// newestKey is the newest key of a role whose window has not ended, nil when there
-// is none.
+// newestKey returns the newest key of a role that is in force, nil if there is none.
 func newestKey(ctx context.Context, q store.Querier, role role, now time.Time) (*Key, error) {
 	return store.One(ctx, q, fmt.Sprintf("the key for %s", role), scanKey, `SELECT `+readColumns+` FROM signing_keys
 		WHERE purpose = $1 AND node_id = $2 AND revoked_at IS NULL AND (not_after IS NULL OR not_after > $3)
 		ORDER BY not_before DESC, revision DESC LIMIT 1`, role.purpose, role.node, store.At(now))
 }
 
-// newest is the row that newestKey reads.
+// newest finds the row that newestKey reads.
 func newest(rows []Key, role role, now time.Time) (newest *Key) {
 	for i, row := range rows {
 		if row.Purpose != role.purpose || row.Node != role.node || !row.InForce(now) {
@@ -182,15 +181,15 @@ func newest(rows []Key, role role, now time.Time) (newest *Key) {
 	return newest
 }
 
-// OfNode lists the keys of a node, oldest first. Those of one in a process of its own
-// are for one purpose.
+// OfNode lists the keys of a node, oldest first. All of them have one purpose if the node is in
+// a process of its own.
 func OfNode(ctx context.Context, q store.Querier, nodeID string) ([]Key, error) {
 	return store.List(ctx, q, "the keys of the node "+nodeID, scanKey, `SELECT `+readColumns+` FROM signing_keys
 		WHERE node_id = $1 ORDER BY not_before, revision`, nodeID)
 }
 
-// allKeys lists every key, oldest first; not of a database that went back, in which a
-// revoked key may be in force.
+// allKeys lists every key, oldest first. It fails on a database that was replaced by an older
+// copy (store.ErrWentBack), in which a revoked key may be in force.
 func allKeys(ctx context.Context, db *store.DB) (all []Key, err error) {
 	err = db.View(ctx, func(q store.Querier) (err error) {
 		all, err = list(ctx, q)
@@ -207,20 +206,20 @@ func scanKey(row store.Row) (Key, error) {
 	k := Key{Key: sealer.Key{Algorithm: sealer.Algorithm}}
 	var notBefore, notAfter, revokedAt store.Instant
 	err := row.Scan(&k.KeyID, &k.Purpose, &k.Node, &k.PublicKey, &notBefore, &notAfter, &revokedAt, &k.delegation, &k.revision, &k.Leaving, &k.Retired)
-	k.NotBefore, k.NotAfter, k.RevokedAt = notBefore.Time, optional(notAfter), optional(revokedAt)
+	k.NotBefore, k.NotAfter, k.RevokedAt = notBefore.Time, timeOf(notAfter), timeOf(revokedAt)
 	return k, err
 }
 
-// optional is nil for no moment.
-func optional(i store.Instant) *time.Time {
+// timeOf is nil for the zero Instant.
+func timeOf(i store.Instant) *time.Time {
 	if i.IsZero() {
 		return nil
 	}
 	return &i.Time
 }
 
-// given is no moment for nil.
-func given(t *time.Time) store.Instant {
+// instantOf is the zero Instant for nil.
+func instantOf(t *time.Time) store.Instant {
 	if t == nil {
 		return store.Instant{}
 	}

@@ -1,57 +1,55 @@
-// Package signing has the keys that anything is signed with, of every purpose, and the
-// directory that strangers verify by.
+// Package signing owns the signing keys of all purposes, and the directory by which strangers
+// verify signatures.
 //
-// Keys. A private key lives in a key file of its own, never in the database. Its
-// public half is a row, written before the key first signs and never deleted, so
-// whatever was signed can be verified for good. Each role (packs, directories and what
-// else control signs, receipts of a node) has one current key; a start of control makes those
-// of its own that it lacks.
+// Keys. A private key is in a key file of its own, never in the database. Its public half is
+// a row, which is written before the key first signs and never deleted, so every signature
+// stays verifiable. Each role (packs, directories and what else control signs, and receipts of
+// a node) has one current key. At a start control makes those of its keys that are missing.
 //
-// A purpose of keys is added in five lines, and has its place in all that is said below:
+// A new purpose takes five lines, and everything below applies to it:
 //
 //	PurposeBeacon = "beacon_signing"                                 // in sealer/purpose.go,
-//	{Name: PurposeBeacon},                                           // with what evidence rests on it: none
-//	{purpose: sealer.PurposeBeacon, files: "beacon"},                // in uses: what control has keys for
-//	signer, err := keys.Signer(ctx, sealer.PurposeBeacon)            // control's current one
+//	{Name: PurposeBeacon},                                           // with the evidence that rests on it: none
+//	{purpose: sealer.PurposeBeacon, files: "beacon"},                // in uses
+//	signer, err := keys.Signer(ctx, sealer.PurposeBeacon)            // control's current key
 //	_, code := directory.Find(signer.KeyID, sealer.PurposeBeacon, at)
 //
-// Those of beacons are in the feed as well: it is nodes that verify by them.
+// Keys for beacons are also in the feed, since nodes verify by them.
 //
-// The sandbox. Its tenants prove themselves by keys of their own purpose, so that nobody
-// takes a play for the real thing: control has one for their packs, and the node that
-// issues their receipts has one for those, and signs nothing else.
+// The sandbox. Evidence of its tenants is signed by keys of a purpose of their own, so that it
+// can't be mistaken for real evidence: control has one such key for packs, and the node that
+// issues the sandbox's receipts has one for these, and signs nothing else.
 //
-// Rotation. The keys of control overlap by Config.SealTime, as a seal keeps its key to the
-// end; the windows of directory keys meet in one millisecond (ring.go).
-// An old key's file is overwritten and removed once it is out of use; what that
-// can't reach is said at keyfile.Destroy.
+// Rotation. Control's keys overlap by Config.SealTime, because a seal uses one key from
+// beginning to end; the windows of directory keys meet in one millisecond (ring.go). The file
+// of an old key is overwritten and removed once the key is out of use; keyfile.Destroy says
+// what may remain.
 //
-// Revocation takes a key out of use, has sealed what it signed, destroys it, and
-// only then says so in the directory: a receipt that no pack holds by then could not
-// be proven any more.
+// Revocation takes a key out of use, seals what it signed, destroys it, and only then enters
+// the revocation in the directory: a receipt that is in no pack by then could no longer be
+// proven.
 //
-// A node makes its keys itself, in a folder of its own, and enrols them (nodekeys.go).
-// That another key is its own the newest one has to say, unless it is revoked. Who may
-// ask as a node, and what a node is asked for, is control/node's.
+// A node makes its keys itself, in a folder of its own, and enrols them (nodekeys.go). The
+// newest key has to sign the request to enrol the next one, unless it is revoked.
+// Authenticating nodes, and making them rotate or leave, is the job of control/node.
 //
-// The directory lists all keys and is signed by an online directory key, to which
-// the root key has delegated. A root key is made at the first start if there is
-// none, with a warning that root.skey should be taken away; it may as well be made
-// elsewhere (GenerateRoot), and only root.vkey put into the key folder. From then on
-// it is needed for another directory key only, which waits for its delegation as
-// long as it takes (DelegateOffline, Delegate).
+// The directory lists all keys, and is signed by an online directory key to which the root key
+// has delegated. If there is no root key, the first start makes one, and warns that root.skey
+// should be moved offline; it can also be made elsewhere (GenerateRoot), with only root.vkey in
+// the key folder. After that the root key is needed only for another directory key, which waits
+// for its delegation without a limit (DelegateOffline, Delegate).
 //
-// A delegation has an end, by default after two years. From 90 days before, another key
-// takes over if the root is here (Renew); else the log asks for its delegation once a day, and the gauge muniment_node_delegation_left_seconds
-// and a note in /readyz tell the time left. After the end no directory is signed
-// (503, DELEGATION_ENDED), so no pack is sealed, until
-// the root has delegated anew; deliveries go on, and later packs prove them. If a
-// directory key was stolen, revoke it: its successor's delegation is later, which is
-// what verifiers go by, whatever the thief signs. For the same reason a delegation that
-// is not later than all before it is not taken.
+// A delegation ends, by default after two years. From 90 days before the end Renew replaces the
+// directory key if the root key is in the key folder; otherwise it logs once a day that the
+// root has to delegate. The gauge muniment_node_delegation_left_seconds and a note in /readyz
+// show the time left. After the end no directory is signed (503, DELEGATION_ENDED), and so no
+// pack is sealed, until the root has delegated again. Deliveries continue, and later packs prove
+// them. If a directory key is stolen, revoke it: verifiers prefer the directory with the latest
+// delegation, which is its successor's, whatever the thief signs. For the same reason a
+// delegation that does not begin later than all earlier ones is refused.
 //
-// The clock. A signature needs a key whose window holds its moment. When the clock is
-// set back to before the current key's window nothing is signed until it has come.
+// The clock. A key signs only for times within its window. If the clock is set back to before
+// the current key's window, nothing is signed until the window begins.
 package signing
 
 import (
@@ -67,19 +65,19 @@ import (
 	"muniment/sealer"
 )
 
-// control is who signs what no node does.
+// control stands for a node's id where control is the signer.
 const control = "control"
 
 // Config of the service. DB and Dir are required.
 type Config struct {
 	DB *store.DB
-	// LastSeal is the latest moment that a proof pack states as that of its sealing, zero
-	// without a pack: a key ends after it. nil: there are no packs.
+	// LastSeal returns the latest time of sealing that a proof pack states, zero without a
+	// pack: a key's window ends after it. nil: there are no packs.
 	LastSeal func(ctx context.Context, q store.Querier) (time.Time, error)
-	// Dir is the folder of the key files; it is made when it is missing. Control
-	// processes that share a database share it (catchup.go).
+	// Dir is the folder of the key files; it is made if it is missing. Control processes that
+	// share a database share it (catchup.go).
 	Dir string
-	// SealTime is how long a rotated key of control may still sign, as for seals at work.
+	// SealTime is how long a rotated key of control may still sign, for seals that have begun.
 	// Default 10 min.
 	SealTime time.Duration
 	// Logger; default slog.Default.
@@ -150,14 +148,12 @@ func (s *Service) open(ctx context.Context) error {
 	return nil
 }
 
-// RootVkey is the root key's verifying half as C2SP vkey: the one thing that an
-// auditor has to be given.
+// RootVkey is the root key's verifying half as a C2SP vkey: all that an auditor needs to trust.
 func (s *Service) RootVkey() string { return s.directory.root.vkey }
 
-// Signer is control's current key of a purpose, for what it signs and no node does but
-// directories: packs, by a sealer.PackPurpose, and what else the table has. It may sign for
-// Config.SealTime, whatever happens to it, unless it is revoked: then it fails, or what
-// it signed is not taken (Vouches).
+// Signer returns control's current key of a purpose: any purpose of control but directories,
+// for packs a sealer.PackPurpose. The caller may sign with it for Config.SealTime, even after a
+// rotation. If it is revoked meanwhile, signing fails, or Vouches refuses what it signed.
 func (s *Service) Signer(ctx context.Context, purpose string) (*sealer.Signer, error) {
 	g := s.keys.of(role{purpose, control})
 	if g == nil || !g.role.overlaps() {
@@ -173,13 +169,13 @@ func (s *Service) Signer(ctx context.Context, purpose string) (*sealer.Signer, e
 	return k.signer, nil
 }
 
-// Vouches says whether what a key signed may still be committed by a change: not once
-// the key is about to be revoked.
+// Vouches says whether a change may still commit what a key signed. It may not once the key is
+// about to be revoked.
 func (s *Service) Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error) {
 	var gone bool
 	err := tx.QueryRowContext(ctx, `SELECT leaving = 1 OR revoked_at IS NOT NULL FROM signing_keys WHERE key_id = $1`, keyID).Scan(&gone)
 	if err != nil {
-		return false, fmt.Errorf("cannot tell whether the key %s leaves: %w", keyID, err)
+		return false, fmt.Errorf("cannot read whether the key %s is about to be revoked: %w", keyID, err)
 	}
 	return !gone, nil
 }

@@ -29,7 +29,7 @@ type place struct {
 	sealTime time.Duration
 	log      bytes.Buffer
 	metrics  prometheus.Registerer
-	sealed   time.Time // what the newest pack states
+	sealed   time.Time // when the newest pack was sealed
 }
 
 func newPlace(t *testing.T) *place {
@@ -45,7 +45,7 @@ func (p *place) read() time.Time {
 
 func (p *place) keys() string { return filepath.Join(p.dir, "keys") }
 
-// start opens the keys as one start of control does; stop ends it.
+// start opens the keys as a start of control does; stop closes the database.
 func (p *place) start(t *testing.T) (r *Service, stop func(), err error) {
 	t.Helper()
 	path, url := storetest.Place(t, p.dir)
@@ -66,7 +66,7 @@ func (p *place) mustStart(t *testing.T) (*Service, func()) {
 	return r, stop
 }
 
-// events reads the types of the events that no relay has taken yet.
+// events reads the types of the events in the outbox.
 func (r *Service) events(t *testing.T) (types []string) {
 	t.Helper()
 	rows, err := r.db.Read().Query(`SELECT event FROM outbox ORDER BY epoch, seq`)
@@ -83,7 +83,7 @@ func (r *Service) events(t *testing.T) (types []string) {
 	return types
 }
 
-// admit has a node join, and returns the id of its key.
+// admit puts the first key of a node into the directory, and returns its id.
 func (r *Service) admit(t *testing.T, nodeID, purpose string) string {
 	t.Helper()
 	public, _, err := ed25519.GenerateKey(nil)
@@ -106,7 +106,7 @@ func (p *place) files(t *testing.T) (names []string) {
 	return names
 }
 
-// verified is the directory as a stranger reads it.
+// verified is the directory, verified under the root key.
 func (r *Service) verified(t *testing.T) *sealer.Directory {
 	t.Helper()
 	text, err := r.Directory(t.Context())
@@ -162,14 +162,14 @@ func TestSecondStartKeepsTheKeys(t *testing.T) {
 	first, stop := p.mustStart(t)
 	before, err := first.Directory(t.Context())
 	require.NoError(t, err)
-	told := first.events(t)
+	events := first.events(t)
 	stop()
 
 	second, _ := p.mustStart(t)
 	after, err := second.Directory(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
-	require.Equal(t, told, second.events(t), "nothing new was enrolled")
+	require.Equal(t, events, second.events(t), "no key was enrolled")
 	require.Equal(t, first.RootVkey(), second.RootVkey())
 }
 

@@ -12,7 +12,8 @@ import (
 	"muniment/sealer"
 )
 
-// Warehouse is what statements need of a pipeline.Warehouse and a drift.Auditor, with their contracts.
+// Warehouse has the methods of pipeline.Warehouse and drift.Auditor that statements need, with their
+// contracts.
 type Warehouse interface {
 	Sums
 	Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error)
@@ -25,24 +26,23 @@ type Warehouse interface {
 
 // Packs seals a tenant's log.
 type Packs interface {
-	// SealToEnd seals what is new of a tenant, and returns the end of its newest pack; nil
-	// if it has none.
+	// SealToEnd seals a tenant's new events, and returns the end of its newest pack; nil if it has
+	// none.
 	SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) (*proof.End, error)
-	// EndOf is the end of a pack.
+	// EndOf returns the end of a pack.
 	EndOf(ctx context.Context, tenantID, packID string) (*proof.End, error)
-	// SealedIn says which packs were sealed in a time, Span what the headers of some count.
+	// SealedIn returns the packs that were sealed in a period, Span the sums of their headers.
 	SealedIn(ctx context.Context, tenantID string, from, to time.Time, through []string) (first, last int64, err error)
 	Span(ctx context.Context, tenantID string, first, last int64) (*proof.Span, error)
-	// AwaitRecorded waits until the warehouse has the events of what the tenant's records in the
-	// database are.
+	// AwaitRecorded waits until the warehouse has the events of the tenant's current records.
 	AwaitRecorded(ctx context.Context, tenantID string) error
 }
 
 // Keys signs statements.
 type Keys interface {
-	// Signer is the current key for packs, of a sealer.PackPurpose.
+	// Signer returns the current key of a sealer.PackPurpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
-	// Vouches says whether a signature by the key may still be committed by the change.
+	// Vouches reports whether the transaction may still commit a signature by the key.
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
 }
 
@@ -50,12 +50,12 @@ type Keys interface {
 type Config struct {
 	DB        *store.DB
 	Warehouse Warehouse
-	Log       route.Ended
+	Log       route.LogBounds
 	Packs     Packs
 	Keys      Keys
-	// Campaigns are those that the scopes of some rights list, at most a few hundred rights.
+	// Campaigns returns the campaigns in the scopes of rights, at most a few hundred rights.
 	Campaigns func(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error)
-	// Purpose is the sealer.PackPurpose of a tenant.
+	// Purpose returns the sealer.PackPurpose of a tenant.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
 }
 
@@ -67,7 +67,7 @@ type Service struct {
 	*reconciler
 }
 
-// core is what all parts of the service use.
+// core is shared by all parts of the service.
 type core struct {
 	cfg Config
 	db  *store.DB

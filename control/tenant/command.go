@@ -28,7 +28,7 @@ type CreateTenantCommand struct {
 	Scope []string `help:"Scopes of the key; default: every scope but *."`
 	Env   string   `default:"test" enum:"test,live" help:"Environment of the key: ${enum}."`
 
-	Another bool `help:"Create it although the organisation has a tenant."`
+	Another bool `help:"Create a tenant even if the organisation has one."`
 	Print
 }
 
@@ -65,7 +65,7 @@ func (c *ListTenantsCommand) Run(server route.AdminClient, out io.Writer) error 
 	return table.Flush()
 }
 
-// pages asks the server for a whole list, page by page.
+// pages requests a whole list from the server, page by page.
 func pages[P, R any](server route.AdminClient, path string, query url.Values, of func(P) (records []R, next *string)) ([]R, error) {
 	all := []R{}
 	query.Set("limit", "500")
@@ -86,8 +86,8 @@ func pages[P, R any](server route.AdminClient, path string, query url.Values, of
 type Commands struct {
 	Create CreateCommand `cmd:"" help:"Create an API key for a tenant."`
 	List   ListCommand   `cmd:"" help:"List the API keys of a tenant, newest first."`
-	Rotate RotateCommand `cmd:"" help:"Let a new API key take over from an old one."`
-	Revoke RevokeCommand `cmd:"" help:"Revoke an API key for good."`
+	Rotate RotateCommand `cmd:"" help:"Replace an API key by a new one."`
+	Revoke RevokeCommand `cmd:"" help:"Permanently revoke an API key."`
 }
 
 // CreateCommand creates a key.
@@ -96,13 +96,13 @@ type CreateCommand struct {
 	Label   string    `required:"" help:"What the key is for."`
 	Scope   []string  `help:"Scopes of the key; default: every scope but *."`
 	Env     string    `default:"test" enum:"test,live" help:"Environment of the key: ${enum}."`
-	Expires time.Time `help:"End of the key, RFC 3339; default: none."`
+	Expires time.Time `help:"When the key expires, RFC 3339; default: never."`
 	Print
 }
 
 // Run sends the request to the server.
 func (c *CreateCommand) Run(server route.AdminClient, out io.Writer) error {
-	q := OperatorKeyRequest{TenantID: c.Tenant, Env: c.Env, KeyRequest: KeyRequest{Label: c.Label, Scopes: c.Scope, ExpiresAt: given(c.Expires)}}
+	q := OperatorKeyRequest{TenantID: c.Tenant, Env: c.Env, KeyRequest: KeyRequest{Label: c.Label, Scopes: c.Scope, ExpiresAt: timeFlag(c.Expires)}}
 	var made Made
 	if err := server.Do(http.MethodPost, "/admin/api-keys", q, &made); err != nil {
 		return fmt.Errorf("cannot create the key: %w", err)
@@ -140,8 +140,8 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 // RotateCommand rotates a key.
 type RotateCommand struct {
 	KeyID   string        `arg:"" help:"The old key, such as key_01J…"`
-	Overlap time.Duration `default:"24h" help:"How long the old key works on."`
-	Expires time.Time     `help:"End of the new key, RFC 3339; default: it lives as long as the old one was meant to."`
+	Overlap time.Duration `default:"24h" help:"How long the old key still works."`
+	Expires time.Time     `help:"When the new key expires, RFC 3339; by default it lives as long as the old one was meant to."`
 	Print
 }
 
@@ -149,7 +149,7 @@ type RotateCommand struct {
 func (c *RotateCommand) Run(server route.AdminClient, out io.Writer) error {
 	overlap := int64(c.Overlap / time.Second)
 	var rotated Rotated
-	q := Rotation{OverlapSeconds: &overlap, ExpiresAt: given(c.Expires)}
+	q := Rotation{OverlapSeconds: &overlap, ExpiresAt: timeFlag(c.Expires)}
 	if err := server.Do(http.MethodPost, "/admin/api-keys/"+url.PathEscape(c.KeyID)+"/rotate", q, &rotated); err != nil {
 		return fmt.Errorf("cannot rotate the key: %w", err)
 	}
@@ -176,32 +176,32 @@ func (c *RevokeCommand) Run(server route.AdminClient, out io.Writer) error {
 	}
 	where := "on every live node"
 	if !revoked.Propagation.Applied {
-		where = "here; not every live node has applied it yet"
+		where = "in control; not every live node has applied it yet"
 	}
-	_, err := fmt.Fprintf(out, "%s is revoked since %s, %s\n", revoked.Key.KeyID, revoked.Key.RevokedAt, where)
+	_, err := fmt.Fprintf(out, "%s was revoked at %s, %s\n", revoked.Key.KeyID, revoked.Key.RevokedAt, where)
 	for _, successor := range revoked.Successors {
 		if err == nil {
-			_, err = fmt.Fprintf(out, "Its successor %s still works: revoke it too, unless you made it.\n", successor)
+			_, err = fmt.Fprintf(out, "Its successor %s still works: revoke it too, unless you created it.\n", successor)
 		}
 	}
 	for _, made := range revoked.MadeKeys {
 		if err == nil && !slices.Contains(revoked.Successors, made.KeyID) {
-			_, err = fmt.Fprintf(out, "The key %s, %q, was made with it and still works: revoke it too, unless you made it.\n", made.KeyID, made.Label)
+			_, err = fmt.Fprintf(out, "The key %s, %q, was created with it and still works: revoke it too, unless you created it.\n", made.KeyID, made.Label)
 		}
 	}
 	if err == nil && revoked.MoreMadeKeys {
-		_, err = fmt.Fprintln(out, "There are more keys that were made with it: revoke some of these, and run this again.")
+		_, err = fmt.Fprintln(out, "It created more keys than are listed: revoke some of these, and run the command again.")
 	}
 	return err
 }
 
-// Print is how a new key is shown, which happens once.
+// Print are the flags for how a new key is printed.
 type Print struct {
 	JSON    bool `help:"Print one JSON object."`
 	KeyOnly bool `help:"Print the API key and nothing else."`
 }
 
-// print shows what was made, and the API key behind it.
+// print writes the record, and the API key after it.
 func (p Print) print(out io.Writer, all any, made, token string) (err error) {
 	switch {
 	case p.KeyOnly:
@@ -209,18 +209,17 @@ func (p Print) print(out io.Writer, all any, made, token string) (err error) {
 	case p.JSON:
 		err = json.NewEncoder(out).Encode(all)
 	default:
-		_, err = fmt.Fprintf(out, "%s\nAPI key, shown this once:\n%s\n", made, token)
+		_, err = fmt.Fprintf(out, "%s\nAPI key, shown only once:\n%s\n", made, token)
 	}
 	return err
 }
 
-// text is a key as it is shown.
 func (k *Key) text() string {
 	return fmt.Sprintf("key      %s\nlabel    %s\nexpires  %s\n", k.KeyID, k.Label, k.ExpiresAt)
 }
 
-// given is nil for a flag that was not.
-func given(t time.Time) *route.Time {
+// timeFlag is nil for a flag that is not set.
+func timeFlag(t time.Time) *route.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -19,7 +19,8 @@ func (s revoking) Do(_, _ string, _, out any) error {
 	return nil
 }
 
-// TestRevokeCommandNamesKeys that a thief of the key may hold, each once.
+// TestRevokeCommandNamesKeys: the command names, once each, the keys that a thief of the key may
+// have.
 func TestRevokeCommandNamesKeys(t *testing.T) {
 	day := store.At(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
 	answer := Revocation{
@@ -28,8 +29,8 @@ func TestRevokeCommandNamesKeys(t *testing.T) {
 	}
 	var out bytes.Buffer
 	require.NoError(t, (&RevokeCommand{KeyID: "key_a"}).Run(revoking{answer}, &out))
-	require.Equal(t, "key_a is revoked since "+day.String()+", on every live node\n"+
-		"Its successor key_b still works: revoke it too, unless you made it.\n"+
-		"The key key_c, \"by the thief\", was made with it and still works: revoke it too, unless you made it.\n"+
-		"There are more keys that were made with it: revoke some of these, and run this again.\n", out.String())
+	require.Equal(t, "key_a was revoked at "+day.String()+", on every live node\n"+
+		"Its successor key_b still works: revoke it too, unless you created it.\n"+
+		"The key key_c, \"by the thief\", was created with it and still works: revoke it too, unless you created it.\n"+
+		"It created more keys than are listed: revoke some of these, and run the command again.\n", out.String())
 }

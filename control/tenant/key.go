@@ -23,13 +23,13 @@ type Key struct {
 	OrgID          string        `json:"-" db:"org_id"`
 	DeveloperID    string        `json:"developerId" db:"developer_id"`
 	Label          string        `json:"label" db:"label"`
-	Prefix         string        `json:"prefix" db:"prefix" doc:"Everything of the key before its secret."`
+	Prefix         string        `json:"prefix" db:"prefix" doc:"The part of the key before its secret."`
 	SecretHash     secretHash    `json:"-" db:"secret_hash"`
 	Scopes         []string      `json:"scopes" db:"scopes"`
-	CreatedBy      string        `json:"createdBy" db:"created_by" doc:"The key that made it, or operator or system."`
+	CreatedBy      string        `json:"createdBy" db:"created_by" doc:"The key that created it, or operator or system."`
 	ExpiresAt      store.Instant `json:"expiresAt" db:"expires_at,moves" nullable:"true"`
 	RevokedAt      store.Instant `json:"revokedAt" db:"revoked_at,moves" nullable:"true"`
-	SuccessorKeyID *string       `json:"successorKeyId" db:"successor_key_id,moves" doc:"The key that took over in a rotation."`
+	SuccessorKeyID *string       `json:"successorKeyId" db:"successor_key_id,moves" doc:"The key that replaced it in a rotation."`
 	CreatedAt      store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt      store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision       int64         `json:"revision" db:"revision,moves"`
@@ -39,16 +39,16 @@ type Key struct {
 type KeyRequest struct {
 	Label     string      `json:"label" minLength:"1" maxLength:"128" doc:"What the key is for."`
 	Scopes    []string    `json:"scopes,omitempty" maxItems:"64" maxLength:"64" doc:"Scopes that the calling key holds as well; every scope but the wildcard when absent."`
-	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the key, not later than that of the calling key; when absent it is that."`
+	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"When the key expires; not later than the calling key, whose expiry is the default."`
 }
 
 // Rotation is a request for a rotation.
 type Rotation struct {
-	OverlapSeconds *int64      `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long the old key works on; a day when absent, at most 30 days."`
-	ExpiresAt      *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the new key; when absent it lives as long as the old key was meant to. It is not later than the end of the calling key."`
+	OverlapSeconds *int64      `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long the old key still works; a day when absent, at most 30 days."`
+	ExpiresAt      *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"When the new key expires; when absent it lives as long as the old key was meant to. It does not expire later than the calling key."`
 }
 
-// defaultOverlap is how long a rotated key works on.
+// defaultOverlap is how long a rotated key still works.
 const defaultOverlap = 24 * time.Hour
 
 func (q *Rotation) overlap() time.Duration {
@@ -58,7 +58,7 @@ func (q *Rotation) overlap() time.Duration {
 	return time.Duration(*q.OverlapSeconds) * time.Second
 }
 
-// Rotated is the answer to a rotation; it shows the new key.
+// Rotated is the response to a rotation; it shows the new key.
 type Rotated struct {
 	Key         Key              `json:"key"`
 	APIKey      string           `json:"apiKey" doc:"The new key itself; it can't be shown again."`
@@ -66,27 +66,27 @@ type Rotated struct {
 	Propagation node.Propagation `json:"propagation"`
 }
 
-// Revocation is the answer to a revocation, which is in force here at once.
+// Revocation is the response to a revocation.
 type Revocation struct {
 	Key         Key              `json:"key"`
 	Propagation node.Propagation `json:"propagation"`
 	// A thief may have rotated the key.
-	Successors []string `json:"successors,omitempty" doc:"Keys that took over from the key in rotations, and still work: revoke them too unless they are yours."`
-	// A thief may have made other keys.
-	MadeKeys     []MadeKey `json:"madeKeys,omitempty" doc:"Keys in force that the key made, or that such keys made, the newest first, at most 100: revoke them too unless they are yours."`
-	MoreMadeKeys bool      `json:"moreMadeKeys,omitempty" doc:"There are more than those: revoke some, and repeat the request."`
+	Successors []string `json:"successors,omitempty" doc:"Keys that replaced the key in rotations, and still work: revoke them too unless they are yours."`
+	// A thief may have created other keys.
+	MadeKeys     []MadeKey `json:"madeKeys,omitempty" doc:"Keys in force that the key created, or that such keys created, newest first, at most 100: revoke them too unless they are yours."`
+	MoreMadeKeys bool      `json:"moreMadeKeys,omitempty" doc:"Whether there are more than these: revoke some, and repeat the request."`
 }
 
-// MadeKey is a key as the revocation of its maker names it.
+// MadeKey is a key that the revoked key created.
 type MadeKey struct {
 	KeyID     string        `json:"keyId"`
 	Label     string        `json:"label"`
-	CreatedBy string        `json:"createdBy" doc:"The key that made it."`
+	CreatedBy string        `json:"createdBy" doc:"The key that created it."`
 	CreatedAt store.Instant `json:"createdAt"`
 	ExpiresAt store.Instant `json:"expiresAt" nullable:"true"`
 }
 
-// changer is the caller that changes keys: an API key, within its tenant and its scopes, or an
+// changer is a caller that changes keys: an API key, limited to its tenant and its scopes, or an
 // operator.
 type changer struct {
 	by       sealer.Ref
@@ -99,8 +99,8 @@ func callerOf(p auth.Principal) changer {
 	return changer{by: store.ByKey(p.ID), tenantID: p.TenantID, scopes: p.Scopes}
 }
 
-// theOperator may do everything.
-func theOperator() changer {
+// anOperator may change every key.
+func anOperator() changer {
 	return changer{by: store.ByOperator(), operator: true, scopes: api.Scopes(api.Wildcard)}
 }
 
@@ -112,21 +112,21 @@ func (c changer) find(ctx context.Context, q store.Querier, keyID string) (*Key,
 	return keys.Find(ctx, q, c.tenantID, keyID)
 }
 
-// give refuses to hand out a key with scopes that the changer lacks.
-func (c changer) give(scopes api.Scopes) error {
+// mayGrant refuses scopes that the changer lacks.
+func (c changer) mayGrant(scopes api.Scopes) error {
 	if missing := lacking(scopes, c.scopes); len(missing) > 0 {
 		return &api.Error{
-			Code: api.ScopeMissing, Message: "a key can't give scopes that it lacks",
+			Code: api.ScopeMissing, Message: "a key can't grant scopes that it lacks",
 			RequiredScopes: missing, KeyScopes: c.scopes.Names(),
 		}
 	}
 	return nil
 }
 
-// itself reads the key that changes keys, nil if it is an operator. Once the key has ended the
-// error is AUTH_INVALID, also for a request that was admitted before, so a revocation's response
-// lists all keys that it made.
-func (c changer) itself(ctx context.Context, tx *store.Tx, now time.Time) (*Key, error) {
+// callingKey reads the key of the caller, nil for an operator. Once the key is revoked or has
+// expired the error is AUTH_INVALID, also for a request that was admitted before, so the response
+// of a revocation lists all keys that the key created.
+func (c changer) callingKey(ctx context.Context, tx *store.Tx, now time.Time) (*Key, error) {
 	if c.operator {
 		return nil, nil
 	}
@@ -142,23 +142,23 @@ func (k *Key) inForce(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt.Time))
 }
 
-// notAfter is a key's end as it was asked for, or the latest there may be; neither may be
-// any. why says whose end the latest is.
-func notAfter(asked, latest store.Instant, why string) (store.Instant, error) {
+// notAfter returns the requested end of a key, or the latest one if none was requested. A zero
+// latest is no limit. latestIs says whose end the latest is, for the error.
+func notAfter(requested, latest store.Instant, latestIs string) (store.Instant, error) {
 	switch {
 	case latest.IsZero():
-		return asked, nil
-	case asked.IsZero():
+		return requested, nil
+	case requested.IsZero():
 		return latest, nil
-	case asked.After(latest.Time):
-		return asked, api.InvalidField("expiresAt", "must not be later than "+latest.String()+", "+why)
+	case requested.After(latest.Time):
+		return requested, api.InvalidField("expiresAt", "must not be later than "+latest.String()+", "+latestIs)
 	}
-	return asked, nil
+	return requested, nil
 }
 
-const endOfMaker = "the end of the key that makes it"
+const endOfCaller = "the expiry of the calling key"
 
-// makeKey makes a key for an owner: tenant, organisation and developer.
+// makeKey makes a key. owner has its tenant, organisation and developer.
 func (s *Service) makeKey(ctx context.Context, c changer, owner Key, env string, q KeyRequest) (Made, error) {
 	now := s.db.Now()
 	set, err := scopeSet(q.Scopes)
@@ -166,9 +166,9 @@ func (s *Service) makeKey(ctx context.Context, c changer, owner Key, env string,
 		return Made{}, api.InvalidField("scopes", err.Error())
 	}
 	if len(q.Scopes) == 0 && !c.scopes.Allows(api.Wildcard) {
-		set &= c.scopes // everything means everything that can be given
+		set &= c.scopes // the default is every scope that the caller may grant
 	}
-	if err := c.give(set); err != nil {
+	if err := c.mayGrant(set); err != nil {
 		return Made{}, err
 	}
 	k := owner
@@ -179,13 +179,13 @@ func (s *Service) makeKey(ctx context.Context, c changer, owner Key, env string,
 	}
 	var token string
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		maker, err := c.itself(ctx, tx, now)
+		maker, err := c.callingKey(ctx, tx, now)
 		if err != nil {
 			return err
 		}
 		k.ExpiresAt = expires
 		if maker != nil {
-			if k.ExpiresAt, err = notAfter(expires, maker.ExpiresAt, endOfMaker); err != nil {
+			if k.ExpiresAt, err = notAfter(expires, maker.ExpiresAt, endOfCaller); err != nil {
 				return err
 			}
 		}
@@ -195,7 +195,7 @@ func (s *Service) makeKey(ctx context.Context, c changer, owner Key, env string,
 	return Made{Key: k, APIKey: token}, err
 }
 
-// inFuture reads an optional end.
+// inFuture reads an optional time, which must be in the future.
 func inFuture(field string, t *route.Time, now time.Time) (store.Instant, error) {
 	at, err := route.Given(field, t)
 	if err == nil && !at.IsZero() && !at.After(now) {
@@ -204,7 +204,7 @@ func inFuture(field string, t *route.Time, now time.Time) (store.Instant, error)
 	return at, err
 }
 
-// rotateKey lets a new key take over from an old one, in one change with one event.
+// rotateKey replaces a key by a new one, in one change with one event.
 func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rotation) (Rotated, error) {
 	now := s.db.Now()
 	expires, err := inFuture("expiresAt", q.ExpiresAt, now)
@@ -213,7 +213,7 @@ func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rota
 	}
 	var after Rotated
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		maker, err := c.itself(ctx, tx, now)
+		maker, err := c.callingKey(ctx, tx, now)
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rota
 		if err != nil {
 			return err
 		}
-		if err := c.give(held); err != nil {
+		if err := c.mayGrant(held); err != nil {
 			return err
 		}
 		next, err := k.successor(now)
@@ -256,14 +256,14 @@ func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rota
 	return after, nil
 }
 
-// successor is the key that may take over: whose, for what, and for how long. It is
-// refused for a key that is not in force, or that has one already.
+// successor returns the key that replaces k: its owner, label, scopes and end. It fails for a
+// key that is not in force, or that has a successor.
 func (k Key) successor(now time.Time) (Key, error) {
 	switch {
 	case !k.RevokedAt.IsZero():
 		return Key{}, api.Conflict("the key is revoked")
 	case k.SuccessorKeyID != nil:
-		return Key{}, api.Conflict("the key was rotated already: " + *k.SuccessorKeyID + " took over")
+		return Key{}, api.Conflict("the key was rotated before: its successor is " + *k.SuccessorKeyID)
 	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt.Time):
 		return Key{}, api.Conflict("the key has expired")
 	}
@@ -274,35 +274,34 @@ func (k Key) successor(now time.Time) (Key, error) {
 	return next, nil
 }
 
-// endOfSuccessor settles when the successor of a key ends. meant is the end that it gets by
-// itself, and asked the one asked for, if any. A key without an end, or an operator (nil),
-// may ask for any. Another key than the one that is rotated gives none that lasts longer than
-// itself, and nor does a key that rotates itself: who has stolen it would have it for ever. A
-// key that it took over to, whose answer may have been lost, is rotated until its own end.
-func endOfSuccessor(ctx context.Context, q store.Querier, maker, k *Key, meant, asked store.Instant, now time.Time) (store.Instant, error) {
-	latest, why := store.Instant{}, ""
+// endOfSuccessor returns the end of k's successor, which is the requested one, or else the
+// default. An operator (maker is nil), or a key without an end, may request any. The successor of
+// another key ends no later than the caller. If the caller rotates itself, or one of its own
+// successors because it lost a response, the successor ends no later than k: a stolen key could
+// prolong itself otherwise.
+func endOfSuccessor(ctx context.Context, q store.Querier, maker, k *Key, byDefault, requested store.Instant, now time.Time) (store.Instant, error) {
+	latest, latestIs := store.Instant{}, ""
 	if maker != nil {
-		line, err := maker.successors(ctx, q, now)
+		successors, err := maker.successors(ctx, q, now)
 		if err != nil {
-			return asked, err
+			return requested, err
 		}
-		if maker.KeyID == k.KeyID || slices.Contains(line, k.KeyID) {
-			latest, why = k.ExpiresAt, "the end of the key that is rotated"
+		if maker.KeyID == k.KeyID || slices.Contains(successors, k.KeyID) {
+			latest, latestIs = k.ExpiresAt, "the expiry of the key that is rotated"
 		} else {
-			latest, why = maker.ExpiresAt, endOfMaker
+			latest, latestIs = maker.ExpiresAt, endOfCaller
 		}
 	}
-	if asked.IsZero() {
-		asked = meant
-		if !latest.IsZero() && asked.After(latest.Time) {
-			asked = latest
+	if requested.IsZero() {
+		requested = byDefault
+		if !latest.IsZero() && requested.After(latest.Time) {
+			requested = latest
 		}
 	}
-	return notAfter(asked, latest, why)
+	return notAfter(requested, latest, latestIs)
 }
 
-// endedBy returns the key as it is once another took over: it expires at end, unless
-// it does so earlier anyway.
+// endedBy returns the key with its successor: it expires at end, or earlier if it would anyway.
 func (k Key) endedBy(successor string, end time.Time) Key {
 	k.SuccessorKeyID = &successor
 	if k.ExpiresAt.IsZero() || end.Before(k.ExpiresAt.Time) {
@@ -311,7 +310,7 @@ func (k Key) endedBy(successor string, end time.Time) Key {
 	return k
 }
 
-// revokeKey revokes a key for good.
+// revokeKey revokes a key.
 func (s *Service) revokeKey(ctx context.Context, c changer, keyID string) (Revocation, error) {
 	now := s.db.Now()
 	var after Key
@@ -341,8 +340,8 @@ func (s *Service) revokeKey(ctx context.Context, c changer, keyID string) (Revoc
 	return revocation, err
 }
 
-// successors are the keys in force that took over from a key, one from another. An
-// older copy of the database may lack the last of them.
+// successors lists the keys in force among k's successor, its successor, and so on. The last of
+// them may be missing in an older copy of the database.
 func (k Key) successors(ctx context.Context, q store.Querier, now time.Time) (keyIDs []string, err error) {
 	for k.SuccessorKeyID != nil {
 		next, err := findAnyKey(ctx, q, *k.SuccessorKeyID)
@@ -359,9 +358,9 @@ func (k Key) successors(ctx context.Context, q store.Querier, now time.Time) (ke
 	return keyIDs, nil
 }
 
-// KeyInForce is the key under which the work of a key continues: the first that is in force at a
-// time, of itself and its successors in rotations. If there is none it is the key itself, which was
-// revoked or has expired.
+// KeyInForce returns the key under which work that a key began continues: the first in force at a
+// time, of the key and its successors in rotations. If none is, or the key was revoked, it returns
+// the key itself.
 func KeyInForce(ctx context.Context, q store.Querier, keyID string, at time.Time) (string, error) {
 	for next := keyID; ; {
 		k, err := findAnyKey(ctx, q, next)
@@ -379,8 +378,8 @@ func KeyInForce(ctx context.Context, q store.Querier, keyID string, at time.Time
 	}
 }
 
-// createKey makes the key, its record, event and feed entry, and returns the only
-// copy of the key itself. The caller has filled in whose key it is.
+// createKey writes a new key's record, event and feed entry, and returns the only copy of the key
+// itself. The caller has filled in its owner, label and scopes.
 func createKey(ctx context.Context, tx *store.Tx, k *Key, env string, by sealer.Ref, now time.Time) (token string, err error) {
 	if token, err = issue(k, env, by, now); err != nil {
 		return "", err
@@ -388,7 +387,7 @@ func createKey(ctx context.Context, tx *store.Tx, k *Key, env string, by sealer.
 	return token, keys.Create(ctx, tx, "key.created", k, by, nil)
 }
 
-// issue gives a new key its id, its maker and its secret.
+// issue gives a new key its id, its creator and its secret.
 func issue(k *Key, env string, by sealer.Ref, now time.Time) (token string, err error) {
 	k.KeyID, k.CreatedAt, k.UpdatedAt, k.CreatedBy = api.NewID(api.PrefixKey, now), store.At(now), store.At(now), by.Kind
 	if by.Kind == "key" {
@@ -398,7 +397,7 @@ func issue(k *Key, env string, by sealer.Ref, now time.Time) (token string, err 
 	return token, err
 }
 
-// feedKey publishes what nodes get of the key.
+// feedKey publishes the key to nodes.
 func feedKey(ctx context.Context, tx *store.Tx, k *Key) error {
 	scopes, err := api.ParseScopes(k.Scopes)
 	if err != nil {
@@ -415,7 +414,7 @@ func feedKey(ctx context.Context, tx *store.Tx, k *Key) error {
 	})
 }
 
-// scopeSet reads the scopes of a new key: every one but the wildcard by default.
+// scopeSet reads the scopes of a new key; the default is every scope but the wildcard.
 func scopeSet(names []string) (api.Scopes, error) {
 	if len(names) == 0 {
 		return api.EveryScope, nil
@@ -423,7 +422,7 @@ func scopeSet(names []string) (api.Scopes, error) {
 	return api.ParseScopes(names)
 }
 
-// lacking lists the scopes that a set holds and the creator's does not.
+// lacking lists the scopes that are wanted and not held.
 func lacking(wanted, held api.Scopes) []string {
 	if held&api.Scopes(api.Wildcard) != 0 {
 		return nil

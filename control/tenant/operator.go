@@ -17,13 +17,13 @@ func (s *Service) OperatorRoutes(a route.API) {
 	route.Add(a, route.Operation{ID: "list-tenants", Method: http.MethodGet, Path: "/admin/tenants", Tag: "Operator", Access: route.Operator{},
 		Summary: "List the tenants, newest first, without those of the sandbox's visitors"}, s.listTenants)
 	route.Add(a, route.Operation{ID: "operator-create-api-key", Method: http.MethodPost, Path: "/admin/api-keys", Tag: "Operator", Access: route.Operator{},
-		Summary: "Create an API key of any tenant; it is shown this once"}, s.operatorCreate)
+		Summary: "Create an API key for any tenant; it is shown only once"}, s.operatorCreate)
 	route.Add(a, route.Operation{ID: "operator-list-api-keys", Method: http.MethodGet, Path: "/admin/api-keys", Tag: "Operator", Access: route.Operator{},
 		Summary: "List the API keys of a tenant, newest first"}, s.operatorList)
 	route.Add(a, route.Operation{ID: "operator-rotate-api-key", Method: http.MethodPost, Path: "/admin/api-keys/{keyId}/rotate", Tag: "Operator", Access: route.Operator{},
-		Summary: "Let a new API key take over from an old one; it is shown this once"}, s.operatorRotate)
+		Summary: "Replace an API key by a new one, which is shown only once"}, s.operatorRotate)
 	route.Add(a, route.Operation{ID: "operator-revoke-api-key", Method: http.MethodPost, Path: "/admin/api-keys/{keyId}/revoke", Tag: "Operator", Access: route.Operator{},
-		Summary: "Revoke an API key for good"}, s.operatorRevoke)
+		Summary: "Permanently revoke an API key"}, s.operatorRevoke)
 }
 
 type tenantInput struct{ Body Request }
@@ -42,8 +42,8 @@ type Tenants struct {
 type Listed struct {
 	TenantID  string        `json:"tenantId"`
 	OrgID     string        `json:"orgId"`
-	Email     string        `json:"email" doc:"Of its first developer; empty when none was given."`
-	Keys      int64         `json:"keys" doc:"How many API keys it has that were not revoked."`
+	Email     string        `json:"email" doc:"The email of its first developer; empty when none was given."`
+	Keys      int64         `json:"keys" doc:"How many API keys it has that are not revoked."`
 	CreatedAt store.Instant `json:"createdAt"`
 }
 
@@ -81,15 +81,15 @@ func (s *Service) operatorCreate(ctx context.Context, in *operatorKeyInput) (Mad
 	if q.Env == "" {
 		q.Env = auth.EnvTest
 	}
-	return s.makeKey(ctx, theOperator(), *whose, q.Env, q.KeyRequest)
+	return s.makeKey(ctx, anOperator(), *whose, q.Env, q.KeyRequest)
 }
 
-// refuseVisitor keeps keys of the sandbox's tenants in: one that was given away would be
-// good at the nodes after its tenant was dropped (store.Tables.DropTenant).
+// refuseVisitor refuses keys for tenants of the sandbox: nodes would accept such a key after its
+// tenant was dropped (store.Tables.DropTenant).
 func (s *Service) refuseVisitor(ctx context.Context, tenantID string) error {
 	sandbox, err := s.IsSandbox(ctx, tenantID)
 	if err == nil && sandbox {
-		err = api.Conflict("a visitor of the sandbox has no key but the one that acts for it, which can be revoked only")
+		err = api.Conflict("a tenant of the sandbox has only the key that the sandbox uses, which can only be revoked")
 	}
 	return err
 }
@@ -122,9 +122,9 @@ func (s *Service) operatorRotate(ctx context.Context, in *rotateInput) (Rotated,
 	if err != nil {
 		return Rotated{}, err
 	}
-	return s.rotateKey(ctx, theOperator(), in.KeyID, in.rotation())
+	return s.rotateKey(ctx, anOperator(), in.KeyID, in.rotation())
 }
 
 func (s *Service) operatorRevoke(ctx context.Context, in *keyInput) (Revocation, error) {
-	return s.revokeKey(ctx, theOperator(), in.KeyID)
+	return s.revokeKey(ctx, anOperator(), in.KeyID)
 }

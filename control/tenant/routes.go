@@ -15,18 +15,18 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tag: "Tenant", Access: route.Scope(api.RightsRead),
 		Summary: "Get the tenant, its counts, and the calling key"}, s.get)
 	route.Add(a, route.Operation{ID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Create an API key; it is shown this once"}, s.create)
+		Summary: "Create an API key; it is shown only once"}, s.create)
 	route.Add(a, route.Operation{ID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
 		Summary: "List the API keys, newest first"}, s.list)
 	route.Add(a, route.Operation{ID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
 		Summary: "Get an API key's record"}, s.one)
 	route.Add(a, route.Operation{ID: "rotate-api-key", Method: http.MethodPost, Path: "/v1/api-keys/{keyId}/rotate", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Let a new API key take over from an old one; it is shown this once"}, s.rotate)
+		Summary: "Replace an API key by a new one, which is shown only once"}, s.rotate)
 	route.Add(a, route.Operation{ID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Revoke an API key for good"}, s.revoke)
+		Summary: "Permanently revoke an API key"}, s.revoke)
 }
 
-// SchemaName is for the document, as are those below: there, names have no package before them.
+// SchemaName is the type's name in the OpenAPI document, where it has no package before it.
 func (Key) SchemaName() string        { return "ApiKey" }
 func (KeyRequest) SchemaName() string { return "NewApiKey" }
 func (Rotation) SchemaName() string   { return "ApiKeyRotation" }
@@ -107,7 +107,7 @@ func (s *Service) get(ctx context.Context, _ *struct{}) (Snapshot, error) {
 
 type createInput struct{ Body KeyRequest }
 
-// Made is the answer that shows a new key.
+// Made is the response that shows a new key.
 type Made struct {
 	Key    Key    `json:"key"`
 	APIKey string `json:"apiKey" doc:"The key itself; it can't be shown again."`
@@ -158,7 +158,7 @@ type keyInput struct {
 	KeyID string `path:"keyId"`
 }
 
-// One is the answer about one key.
+// One is the response about one key.
 type One struct {
 	Key Key `json:"key"`
 }

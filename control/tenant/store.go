@@ -30,18 +30,17 @@ func insertTenant(ctx context.Context, tx *store.Tx, c Created, q *Request, now 
 	return nil
 }
 
-// IsSandbox says whether the tenant is one of the sandbox. One that is not known, or not
-// any more, is none.
+// IsSandbox says whether there is such a tenant, and it belongs to the sandbox.
 func IsSandbox(ctx context.Context, q store.Querier, tenantID string) (bool, error) {
 	id, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1 AND sandbox = 1`, tenantID)
 	return id != nil, err
 }
 
-// ErrNone says that there is no such tenant, or none any more.
+// ErrNone says that there is no such tenant; it may have been dropped.
 var ErrNone error = api.NotFound("tenant")
 
-// PackPurpose says what the keys are for that sign the tenant's packs. A tenant that is
-// not known, or not any more, has none: ErrNone.
+// PackPurpose returns the purpose of the keys that sign the tenant's packs; ErrNone if there is
+// no such tenant.
 func PackPurpose(ctx context.Context, q store.Querier, tenantID string) (string, error) {
 	if tenantID == api.SystemTenant {
 		return sealer.PackPurpose(false), nil
@@ -62,8 +61,8 @@ func (s *Service) IsSandbox(ctx context.Context, tenantID string) (bool, error) 
 	return IsSandbox(ctx, s.db.Read(), tenantID)
 }
 
-// summary reads a tenant's own fields and the email of one of its developers, nil if the
-// tenant is gone.
+// summary reads a tenant's own fields and the email of one of its developers; nil if there is
+// no such tenant.
 func (s *Service) summary(ctx context.Context, tenantID, developerID string) (*Snapshot, error) {
 	scan := func(row store.Row) (found Snapshot, err error) {
 		return found, row.Scan(&found.Tenant.TenantID, &found.Tenant.OrgID, &found.Tenant.CreatedAt, &found.Developer.DeveloperID, &found.Developer.OrgID, &found.Developer.Email)
@@ -72,7 +71,7 @@ func (s *Service) summary(ctx context.Context, tenantID, developerID string) (*S
 		FROM tenants t JOIN developers d ON d.tenant_id = t.tenant_id WHERE t.tenant_id = $1 AND d.developer_id = $2`, tenantID, developerID)
 }
 
-// listTenants lists the tenants that operators made, newest first.
+// listTenants lists the tenants that operators created, newest first.
 func listTenants(ctx context.Context, q store.Querier, s store.Slice) (page []Listed, next string, err error) {
 	scan := func(row store.Row) (t Listed, err error) {
 		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt, &t.Email, &t.Keys)
@@ -86,14 +85,13 @@ func listTenants(ctx context.Context, q store.Querier, s store.Slice) (page []Li
 		FROM tenants t`, "t.tenant_id", w)
 }
 
-// Any says whether an operator has made a tenant yet.
+// Any says whether an operator has created a tenant.
 func (s *Service) Any(ctx context.Context) (bool, error) {
 	one, err := store.One(ctx, s.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = 0 LIMIT 1`)
 	return one != nil, err
 }
 
-// tenantOf is a tenant of an organisation that is not the sandbox's, the first that was
-// made; nil if it has none.
+// tenantOf returns an organisation's first tenant outside the sandbox; nil if there is none.
 func tenantOf(ctx context.Context, q store.Querier, orgID string) (tenantID *string, err error) {
 	return store.One(ctx, q, "the tenants of "+orgID, store.Text,
 		`SELECT tenant_id FROM tenants WHERE org_id = $1 AND sandbox = 0 ORDER BY tenant_id LIMIT 1`, orgID)
@@ -101,25 +99,25 @@ func tenantOf(ctx context.Context, q store.Querier, orgID string) (tenantID *str
 
 var keys = store.Records[Key]{Noun: "key", Table: "api_keys", Feed: feedKey}
 
-// secretHash stands in hex in its column.
+// secretHash is stored in hex.
 type secretHash [32]byte
 
 func (h *secretHash) Value() (driver.Value, error) { return hex.EncodeToString(h[:]), nil }
 
 func (h *secretHash) Scan(column any) error {
 	if _, err := hex.Decode(h[:], []byte(fmt.Sprint(column))); err != nil {
-		return fmt.Errorf("its secret_hash is damaged: %w", err)
+		return fmt.Errorf("the key's secret_hash is damaged: %w", err)
 	}
 	return nil
 }
 
-// findAnyKey is keys.Find for a key of whatever tenant.
+// findAnyKey is keys.Find for a key of any tenant.
 func findAnyKey(ctx context.Context, q store.Querier, keyID string) (*Key, error) {
 	return store.Find(ctx, q, "key", keyID, keys.Scan, keys.Select()+` WHERE key_id = $1`, keyID)
 }
 
-// owner is whose a tenant's next key is: its first developer's. It is nil if there
-// is no such tenant.
+// owner returns the owner of a tenant's new keys, its first developer; nil if there is no such
+// tenant.
 func owner(ctx context.Context, q store.Querier, tenantID string) (*Key, error) {
 	scan := func(row store.Row) (k Key, err error) {
 		k.TenantID = tenantID
@@ -131,14 +129,15 @@ func owner(ctx context.Context, q store.Querier, tenantID string) (*Key, error) 
 }
 
 // TenantIDs lists, oldest first, the tenants that are sealed before a key of a purpose is
-// revoked; the system's own is the last of those that are not of the sandbox. A directory key signs none of their packs, and those stay sound under the next
-// directory, so that strangers' tenants, of the sandbox, have no part in its revocation. No
-// evidence of anybody rests on a key for webhooks.
+// revoked. They are those of the sandbox for one of its keys, and all others for any other key
+// by which evidence is verified, with the system's tenant last. Tenants of the sandbox are left
+// out of the revocation of a directory key: it signs no packs, and theirs verify under the next
+// directory, too. No evidence depends on a key for webhooks, so there the list is empty.
 func (s *Service) TenantIDs(ctx context.Context, purpose string) ([]string, error) {
 	p, sandbox := sealer.PurposeOf(purpose), 0
 	switch {
 	case p.Name == "":
-		return nil, fmt.Errorf("no tenants are known to rest on keys for %q", purpose)
+		return nil, fmt.Errorf("cannot list the tenants to seal: unknown key purpose %q", purpose)
 	case !p.Receipts && !p.Packs && !p.Directories:
 		return nil, nil
 	case p.Sandbox:
@@ -156,11 +155,11 @@ func listKeys(ctx context.Context, q store.Querier, tenantID string, s store.Sli
 	return keys.Page(ctx, q, tenantID, store.Where{}, s)
 }
 
-// mostMadeKeys is how many keys that a key made a revocation names.
+// mostMadeKeys is the most keys that the response of a revocation names.
 const mostMadeKeys = 100
 
-// madeBy lists the keys in force that a key made, or that such keys made, the newest first:
-// mostMadeKeys of them, and whether there are more.
+// madeBy lists the keys in force that a key created, or that such keys created, newest first, at
+// most mostMadeKeys of them, and says whether there are more.
 func madeBy(ctx context.Context, q store.Querier, maker *Key, now time.Time) (made []MadeKey, more bool, err error) {
 	scan := func(row store.Row) (k MadeKey, err error) {
 		return k, row.Scan(&k.KeyID, &k.Label, &k.CreatedBy, &k.CreatedAt, &k.ExpiresAt)
@@ -177,7 +176,7 @@ func madeBy(ctx context.Context, q store.Querier, maker *Key, now time.Time) (ma
 	return made, more, err
 }
 
-// exported is a tenant as an export has it, and a developer below.
+// exported is a tenant in an export.
 type exported struct {
 	TenantID  string        `json:"tenantId"`
 	OrgID     string        `json:"orgId"`
@@ -191,7 +190,7 @@ type exportedDeveloper struct {
 	CreatedAt   store.Instant `json:"createdAt"`
 }
 
-// Sections are the data of this package in an export of the tenant: of API keys no secrets.
+// Sections are the data of this package in an export of the tenant. API keys have no secrets there.
 var Sections = []store.Section{
 	store.SectionOf("tenant", func(row store.Row) (t exported, err error) {
 		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt)

@@ -2,7 +2,7 @@ package tenant
 
 import "muniment/control/store"
 
-// Tables are those of this package. Nodes get the keys.
+// Tables are the tables of this package.
 var Tables = store.Tables{
 	{Name: "api_keys", Feed: "key_id"},
 	{Name: "developers", Person: []string{"email"}},

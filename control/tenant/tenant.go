@@ -7,21 +7,21 @@
 // scope. Only the hash of a key's secret is kept, so the key is shown once, in the response that
 // creates it.
 //
-// Rotating a key makes a successor with its label and scopes; the old key works on for an overlap,
-// a day unless the caller says otherwise, and then expires. A key is rotated once. A caller that
-// lost the response rotates the successor, whose id is in the old key's record, while the old key
-// still works. The successor has the old key's end, unless the caller says otherwise.
+// Rotating a key makes a successor with its label and scopes. The old key still works for an
+// overlap, a day by default, and then expires. A key is rotated once. A caller that lost the
+// response rotates the successor, whose id is in the old key's record, while the old key still
+// works. By default the successor lives as long as the old key was meant to.
 //
-// A key with an end can't create a key that lasts longer, nor rotate one into a longer one, itself
-// included: so a stolen key ends at its end. Only a key without an end, or an operator, can extend
-// it.
+// A key that expires can't create a key that expires later, nor rotate one, itself included, into
+// such a key: so a stolen key has an end. Only a key that never expires, or an operator, can
+// extend it.
 //
 // Revoking is final: revoking a revoked key changes nothing and leaves no event. The response names
 // the keys in force that the key made, and those that they made, at most 100, since a thief may
 // hold them.
 //
-// A change to a key is in force here at once, and at nodes within the lease's bound; the response
-// says which nodes have applied it.
+// A change to a key is effective in control at once, and at nodes within the lease's bound; the
+// response says which nodes have applied it.
 //
 // Whether a tenant is of the sandbox is set by the code that creates it, not by a request, and
 // never changes. Its receipts and packs are signed only by keys of the sandbox, and nodes learn
@@ -90,9 +90,8 @@ type Request struct {
 	Scopes []string `json:"scopes,omitempty" maxItems:"64" maxLength:"64"`
 	Label  string   `json:"label,omitempty" maxLength:"128"`
 	// Env is test or live; test when empty.
-	Env string `json:"env,omitempty" enum:"test,live"`
-	// Another allows an organisation that has a tenant a further one.
-	Another bool `json:"another,omitempty" doc:"Make a tenant although the organisation has one."`
+	Env     string `json:"env,omitempty" enum:"test,live"`
+	Another bool   `json:"another,omitempty" doc:"Create a tenant even if the organisation has one."`
 	// Sandbox creates a tenant of the sandbox. No request can set it.
 	Sandbox bool `json:"-"`
 }
@@ -129,7 +128,7 @@ func Make(ctx context.Context, tx *store.Tx, q Request) (c Created, err error) {
 			return c, err
 		}
 		if has != nil {
-			return c, api.Conflict(org + " has the tenant " + *has + " already: make a key for that one, or ask for another tenant")
+			return c, api.Conflict(org + " has the tenant " + *has + " already: create a key for that tenant, or set another")
 		}
 	}
 	now := tx.Now()
@@ -139,7 +138,7 @@ func Make(ctx context.Context, tx *store.Tx, q Request) (c Created, err error) {
 	}
 	by := store.ByOperator()
 	if q.Sandbox {
-		by = store.BySystem() // a visitor came, whom nobody knows
+		by = store.BySystem() // a visitor has no identity
 	}
 	revision, err := tx.Revision(ctx)
 	if err != nil {
@@ -148,16 +147,16 @@ func Make(ctx context.Context, tx *store.Tx, q Request) (c Created, err error) {
 	if err := insertTenant(ctx, tx, c, &q, now, revision); err != nil {
 		return c, err
 	}
-	told := map[string]any{
+	record := map[string]any{
 		"tenantId": c.TenantID, "orgId": c.OrgID, "developerId": c.DeveloperID,
 		"createdAt": sealer.FormatTime(now), "revision": revision,
 	}
 	if q.Sandbox {
-		told["sandbox"] = true
+		record["sandbox"] = true
 	}
 	err = tx.EmitRecord(ctx, sealer.Event{
 		TenantID: c.TenantID, Type: "tenant.created", At: now, Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: c.TenantID},
-	}, told)
+	}, record)
 	if err != nil {
 		return c, err
 	}
@@ -183,7 +182,7 @@ func (q *Request) check() (org string, scopes []string, err error) {
 		faults = append(faults, api.ValidationError{Field: "env", Message: "must be test or live"})
 	}
 	if q.Email != "" && (strings.Count(q.Email, "@") != 1 || strings.ContainsAny(q.Email, " \t\r\n")) {
-		faults = append(faults, api.ValidationError{Field: "email", Message: "is no email address"})
+		faults = append(faults, api.ValidationError{Field: "email", Message: "is not an email address"})
 	}
 	set, err := scopeSet(q.Scopes)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package adapter turns the documents that fleets and their vendors already send into rows of
+// Package adapter converts the documents that fleets and their vendors already send to rows of
 // POST /v1/delivery/ingest-batch: proofs of play, billing notices, tracking calls, measurements.
 //
 // # Formats
@@ -20,16 +20,17 @@
 //
 // # How a document becomes rows
 //
-// A row names a vendor, the format unless ?vendor= says which, and an id that a mapping turns
-// into right and anchor: ?idType= takes another one of the document's, or several, as in
-// idType=display_unit_id,campaign_id, which make one vendorId with commas between. The id that
-// the vendor promises to give one play alone is the rowId. Of vast and omsdk the events of one
-// ad must stand in one document, as they make one row: sent later, they are another row of the
-// same identity, and refused.
+// A row names a vendor, by default the format, else ?vendor=, and an id that a mapping resolves
+// to right and anchor. ?idType= selects another id of the document, or several, as in
+// idType=display_unit_id,campaign_id, which are joined to one vendorId with commas. The id that
+// the vendor gives to one play only is the rowId. The events of one ad of vast and omsdk make one
+// row and must be in one document: events that are sent later are another row of the same
+// identity, which is refused.
 //
-// Times become UTC. One that names no zone needs ?tz=, and is refused where clocks show it
-// twice. How many a vendor says saw a play is the multiplier, rounded to four decimals; a
-// vendor's 0 is refused, as a row counts as more; with multiplier=none each play counts as one.
+// Times become UTC. A time without a zone needs ?tz=, and is refused if clocks in that zone show
+// it twice. The vendor's number of viewers of a play is the multiplier, rounded to four decimals.
+// A vendor's 0 is refused, because a row counts as at least one; with multiplier=none each play
+// counts as one.
 //
 // Nothing is guessed: a required field that the document lacks, or whose meaning is ambiguous,
 // is a *RowError that names the document's own field, and the other rows are not affected.
@@ -47,7 +48,7 @@ import (
 	"time"
 )
 
-// Format turns the documents of one vendor or standard into rows.
+// Format converts the documents of one vendor or standard to rows.
 type Format struct {
 	Name string // the value of ?format=
 
@@ -87,7 +88,7 @@ func Lookup(format, mediaType string) (Format, bool) {
 	return Format{}, false
 }
 
-// Header is what a request says beside its body.
+// Header is what a request states besides its body.
 type Header struct {
 	// Field is a header field by its name in lower case, "" if there is none.
 	Field func(name string) string

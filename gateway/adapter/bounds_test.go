@@ -100,7 +100,7 @@ func taken(f Format, document []byte) (rows int, bytes uint64) {
 	return rows, after.TotalAlloc - before.TotalAlloc
 }
 
-// base spells a number with few bytes.
+// base formats a number in few bytes.
 func base(i int) string {
 	const digits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	var b []byte

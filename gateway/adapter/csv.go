@@ -56,8 +56,8 @@ func (d *document) readCSV() error {
 	case bytes.Count(d.body, []byte{','}) > mostCommas:
 		return unreadable("the document has more than %d commas", mostCommas)
 	}
-	// Behind a quotation mark out of place nothing can be told apart: it is looked for before any
-	// row is handed out.
+	// After a misplaced quotation mark the columns are ambiguous, so the whole document is
+	// checked before any row is returned.
 	for lines := csvLines(d.body); ; {
 		_, err := lines.Read()
 		var fault *csv.ParseError

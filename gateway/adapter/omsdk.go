@@ -95,7 +95,7 @@ func (d *document) readOM(all *sessions, place string, value jsontext.Value) {
 	}
 	if volume := first(data.MediaPlayerVolume, data.VideoPlayerVolume); volume != nil {
 		on := *volume > 0 && (data.DeviceVolume == nil || *data.DeviceVolume > 0)
-		s.moments = append(s.moments, moment{at: at, kind: heard, on: on})
+		s.moments = append(s.moments, moment{at: at, kind: audible, on: on})
 	}
 }
 

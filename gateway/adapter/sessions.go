@@ -14,11 +14,11 @@ const (
 
 	displayInView = time.Second     // how long on end half of it must be in view to be viewable,
 	videoInView   = 2 * time.Second // by the MRC's guidelines: an image, and a video that plays
-	audibleBar    = 2 * time.Second // how long on end it must be heard to be audible, by the same
+	audibleBar    = 2 * time.Second // how long without a break it must be audible to count as such, by the same
 )
 
-// sessions gathers events of which many make one play. All events of a play must stand in one
-// document: what comes later has the identity of a row that was delivered, with other content.
+// sessions gathers events, many of which make one play. All events of a play must be in one
+// document: a later one would have the identity of a delivered row, with other content.
 type sessions struct {
 	order []*session
 	byKey map[string]*session
@@ -37,7 +37,7 @@ type session struct {
 type moment struct {
 	at   time.Time
 	kind happening
-	on   bool           // of inView and heard
+	on   bool           // of inView and audible
 	head *time.Duration // the place in the ad, where the event names it
 }
 
@@ -54,8 +54,8 @@ const (
 	paused
 	resumed
 	ended
-	inView // half of it, or no more
-	heard  // or no more
+	inView  // half of it, or no more
+	audible // or no more
 )
 
 // completionStates are telemetry's, by how many of the kinds from started were met.
@@ -78,7 +78,7 @@ func (s *sessions) of(key string, first *play) *session {
 	return made
 }
 
-// say keeps an id of the session, the first of those that its events name.
+// say keeps an id of the session, the first that its events name.
 func (s *session) say(name string, value id) {
 	if s.ids[name] == "" {
 		s.ids[name] = value
@@ -87,10 +87,10 @@ func (s *session) say(name string, value id) {
 
 // measure is what the events add up to.
 type measure struct {
-	from            time.Time
-	dwell           time.Duration
-	progress        int   // of completionStates
-	viewable, heard *bool // nil: not measured
+	from              time.Time
+	dwell             time.Duration
+	progress          int   // of completionStates
+	viewable, audible *bool // nil: not measured
 }
 
 // add adds up the events, in the order of their times. ok is false if it was never shown.
@@ -109,7 +109,7 @@ func (s *session) add() (m measure, ok bool) {
 			m.dwell += passed
 			viewRun, soundRun = run(viewRun, passed, view), run(soundRun, passed, sound)
 			m.viewable = reached(m.viewable, view, viewRun, bar)
-			m.heard = reached(m.heard, sound, soundRun, audibleBar)
+			m.audible = reached(m.audible, sound, soundRun, audibleBar)
 		}
 		last = e.at
 		if e.head != nil {
@@ -130,9 +130,9 @@ func (s *session) add() (m measure, ok bool) {
 		case inView:
 			view = e.on
 			m.viewable = known(m.viewable)
-		case heard:
+		case audible:
 			sound = e.on
-			m.heard = known(m.heard)
+			m.audible = known(m.audible)
 		}
 		if e.kind >= started && e.kind <= completed {
 			m.progress = max(m.progress, int(e.kind-started)+1)
@@ -201,8 +201,8 @@ func (m *measure) telemetry() json.RawMessage {
 	if m.progress > 0 {
 		add("completionState", strconv.Quote(completionStates[m.progress]))
 	}
-	if m.heard != nil {
-		add("audible", strconv.FormatBool(*m.heard))
+	if m.audible != nil {
+		add("audible", strconv.FormatBool(*m.audible))
 	}
 	if text == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 var happenings = map[string]moment{
 	"shown": {kind: shown}, "start": {kind: started}, "first": {kind: quarter}, "mid": {kind: half}, "third": {kind: threeQuarters}, "complete": {kind: completed},
 	"pause": {kind: paused}, "resume": {kind: resumed}, "end": {kind: ended}, "note": {},
-	"in": {kind: inView, on: true}, "out": {kind: inView}, "loud": {kind: heard, on: true}, "mute": {kind: heard},
+	"in": {kind: inView, on: true}, "out": {kind: inView}, "loud": {kind: audible, on: true}, "mute": {kind: audible},
 }
 
 // TestSessions: what the events of a play add up to, whatever the order that they came in. A

@@ -96,8 +96,8 @@ func elements(place string, array []byte) iter.Seq2[string, jsontext.Value] {
 	}
 }
 
-// members reads those members of an object of well-formed JSON that dst has a place for. The
-// rest is not looked at, however much it is.
+// members reads those members of an object of well-formed JSON that dst has a place for, and
+// skips all others without decoding them.
 func members(object []byte, dst map[string]*jsontext.Value) error {
 	dec := decoder(object)
 	if _, err := dec.ReadToken(); err != nil {

@@ -35,7 +35,7 @@ const vastRight, vastAnchor, vastPlacement = "rightid", "spatialanchorid", "spat
 var vastKinds = map[string]happening{
 	"impression": shown, "creativeview": shown, "start": started, "firstquartile": quarter, "midpoint": half, "thirdquartile": threeQuarters,
 	"complete": completed, "pause": paused, "resume": resumed, "skip": ended, "close": ended, "closelinear": ended,
-	"mute": heard, "unmute": heard,
+	"mute": audible, "unmute": audible,
 }
 
 func (d *document) readVAST() error {
@@ -103,8 +103,8 @@ func (d *document) readTracking(all *sessions, place string, line []byte) {
 		s.viewed = &viewable
 	}
 	s.moments = append(s.moments, e)
-	if state := macros["playerstate"]; state != "" && e.kind != heard {
-		s.moments = append(s.moments, moment{at: e.at, kind: heard, on: !strings.Contains(state, "muted"), head: e.head})
+	if state := macros["playerstate"]; state != "" && e.kind != audible {
+		s.moments = append(s.moments, moment{at: e.at, kind: audible, on: !strings.Contains(state, "muted"), head: e.head})
 	}
 }
 

@@ -2,11 +2,11 @@
 // closed list of error codes with their statuses, scopes, id prefixes, and the
 // feed that carries snapshots of records, such as rights and keys, from control to the nodes.
 //
-// The contract's list of codes is closed. What it lacks is told in a further
-// field, so that a client written against the contract still understands the
-// answer: 503 is INTERNAL_ERROR with a reason, 413 and 405 are BAD_REQUEST.
+// The contract's list of codes is closed. What it lacks is in a further field, so that
+// a client written against the contract still understands the response: 503 is
+// INTERNAL_ERROR with a reason, 413 and 405 are BAD_REQUEST.
 //
-// Nothing here knows HTTP servers: the gateway (fasthttp) and control (net/http)
+// Nothing here depends on an HTTP server: the gateway (fasthttp) and control (net/http)
 // both render these values.
 package api
 
@@ -30,12 +30,12 @@ const (
 	HeaderRequestID      = "X-Request-Id"
 	HeaderIdempotencyKey = "Idempotency-Key"
 	HeaderReplayed       = "Idempotent-Replayed"
-	// HeaderForwardedProto is the gateway's word to control about how it was called: http or https.
+	// HeaderForwardedProto is how the gateway was called, for control: http or https.
 	HeaderForwardedProto = "X-Forwarded-Proto"
-	// HeaderTenant is control's word to the gateway about whose request it answers.
+	// HeaderTenant names, in control's responses to the gateway, the tenant of the request.
 	// Callers never see it.
 	HeaderTenant = "Muniment-Tenant"
-	// MaxRequestID is the longest request id that is taken from a caller, in bytes.
+	// MaxRequestID is the longest request id that is accepted from a caller, in bytes.
 	MaxRequestID = 64
 	// MaxIdempotencyKey is the longest idempotency key, in bytes.
 	MaxIdempotencyKey = 255

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// PathBeacon begins the path of a beacon; its token follows.
+// PathBeacon is the path of a beacon before its token.
 const PathBeacon = "/beacon/"
 
-// Beacon is the right to report plays of one anchor under one right by calling a URL. Nothing
-// of it is stored: its token holds all of it, and is signed by a key of control's.
+// Beacon permits to report plays of one anchor under one right by calling a URL. It is not
+// stored: its token holds all of it, signed by a key of control.
 type Beacon struct {
 	TenantID string `json:"tenantId"`
 	// KeyID is the API key that made it. Once that may not deliver, nor may the beacon.
@@ -30,7 +30,7 @@ type Beacon struct {
 	SigningKeyID string `json:"signingKeyId"`
 }
 
-// maxBeaconToken bounds a token: an anchor of 512 bytes, spelt by escapes, fits.
+// maxBeaconToken bounds a token: an anchor of 512 bytes, all of them escaped, fits.
 const maxBeaconToken = 6 << 10
 
 // beaconContext precedes the signed text, so that the signature is valid for beacons only.
@@ -52,7 +52,7 @@ func SignBeacon(b *Beacon, sign func(message []byte) ([]byte, error)) (token str
 	return strict64.EncodeToString(text) + "." + strict64.EncodeToString(signature), nil
 }
 
-// SignedBeacon is a token as it came in. What it says is to be believed only if it is Signed.
+// SignedBeacon is a token as it was received. Its contents can be trusted only after SignedBy.
 type SignedBeacon struct {
 	Beacon
 	// Text is what was signed. There is no other token with the same one: it names the beacon.
@@ -60,9 +60,9 @@ type SignedBeacon struct {
 	signature []byte
 }
 
-var errNoBeacon = errors.New("it is no beacon's token")
+var errNoBeacon = errors.New("not the token of a beacon")
 
-// ReadBeacon reads a token, strictly: one token has one spelling.
+// ReadBeacon reads a token, strictly: a beacon has one encoding.
 func ReadBeacon(token string) (*SignedBeacon, error) {
 	text, signature, ok := strings.Cut(token, ".")
 	if !ok || len(token) > maxBeaconToken {
@@ -79,7 +79,7 @@ func ReadBeacon(token string) (*SignedBeacon, error) {
 	return b, nil
 }
 
-// SignedBy says whether a key has signed the token, and could at the time when it says so.
+// SignedBy reports whether a key has signed the token, and was valid at the time that the token states.
 func (b *SignedBeacon) SignedBy(k *BeaconKey) bool {
 	return k.ID == b.SigningKeyID && len(k.PublicKey) == ed25519.PublicKeySize && k.RevokedAt.IsZero() &&
 		!b.IssuedAt.Before(k.NotBefore) && (k.NotAfter.IsZero() || b.IssuedAt.Before(k.NotAfter)) &&

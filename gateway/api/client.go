@@ -12,27 +12,27 @@ import (
 	"net/url"
 )
 
-// maxAnswer bounds what is read of one answer. A first copy of the feed holds every
+// maxAnswer bounds the length of a response. A first copy of the feed holds every
 // right that was ever stopped, at a few hundred bytes each.
 const maxAnswer = 1 << 30
 
-// Client asks the control processes behind a URL what nodes ask. It keeps nothing
-// and tries nothing twice. Safe for concurrent use.
+// Client sends a node's requests to the control processes behind a URL. It caches nothing
+// and does not retry. Safe for concurrent use.
 type Client struct {
 	base   *url.URL
 	client *http.Client
 }
 
 // NewClient makes a client of a URL such as https://control.internal:9443. client
-// holds what is trusted (TLS); redirects are not followed. Nil is a plain one.
+// has the TLS configuration; redirects are not followed. Nil is a default client.
 //
-// Over http:// credentials and answers could be read and forged on the way, so that
+// Over http:// credentials and responses could be read and forged on the way, so that
 // is accepted for loopback addresses only.
 func NewClient(control string, client *http.Client) (*Client, error) {
 	base, err := url.Parse(control)
 	switch {
 	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
-		return nil, fmt.Errorf("%q is no URL of control: it must be https://host:port", control)
+		return nil, fmt.Errorf("%q is not a URL of control: it must be https://host:port", control)
 	case base.Scheme == "http" && !Loopback(base.Hostname()):
 		return nil, fmt.Errorf("%q is neither https nor on this machine", control)
 	}
@@ -44,13 +44,13 @@ func NewClient(control string, client *http.Client) (*Client, error) {
 	return &Client{base, &own}, nil
 }
 
-// Loopback says that a host is this machine, by its address or as localhost.
+// Loopback reports whether a host is localhost or a loopback address.
 func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Refused says that control has answered, and what, if it was not 200.
+// Refused is a response of control with another status than 200.
 type Refused struct {
 	Status  int
 	Code    Code // "" if it was not control that answered
@@ -65,9 +65,9 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("control answers %d %s: %s", e.Status, e.Code, e.Message)
 }
 
-// Ask sends one request, with in as its body unless that is nil, and reads the data of
-// its answer into out. The error is a *Refused if there was another answer than 200.
-func (c *Client) Ask(ctx context.Context, credential, method, path string, in, out any) error {
+// Do sends one request, with in as its body unless that is nil, and reads the data of
+// the response into out. The error is a *Refused if the status is not 200.
+func (c *Client) Do(ctx context.Context, credential, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)

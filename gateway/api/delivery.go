@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// What the gateway answers itself, as documents describe it. The gateway decodes
-// and renders deliveries from bytes, without these types: they are the contract in
-// writing, and its tests speak the same language.
+// The responses of the gateway itself, for the OpenAPI document. The gateway decodes and
+// renders deliveries from bytes, without these types; its tests use them.
 
 // Contract is the answer to GET /v1.
 type Contract struct {
 	Service         string `json:"service" example:"muniment"`
-	Version         string `json:"version" example:"v1.2.0" doc:"Version of the program that answers; devel if it was built from no release."`
+	Version         string `json:"version" example:"v1.2.0" doc:"Version of the service; devel if it is not a release."`
 	ContractVersion string `json:"contractVersion" example:"v1.0"`
 	GateVersion     string `json:"gateVersion" example:"gate.v1" doc:"Version of the constraint gate's rules."`
 	Ruleset         string `json:"ruleset" doc:"SHA-256 of the whole table of rules, base64url."`
@@ -25,12 +24,12 @@ type Health struct {
 
 // Observation is the body of POST /v1/delivery.
 type Observation struct {
-	RightID            string          `json:"rightId" minLength:"1" maxLength:"512" doc:"The ACTIVE right that the delivery rests on." example:"rgh_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
+	RightID            string          `json:"rightId" minLength:"1" maxLength:"512" doc:"The ACTIVE right that permits the delivery." example:"rgh_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
 	SpatialAnchorID    string          `json:"spatialAnchorId" minLength:"1" maxLength:"512" doc:"Where it was shown." example:"screen-0042"`
 	DwellMs            float64         `json:"dwellMs" minimum:"0" maximum:"68719476736" doc:"How long, in milliseconds." example:"8200"`
 	SpatialPlacementID *string         `json:"spatialPlacementId,omitempty" nullable:"true" maxLength:"512" doc:"Placement within the anchor." example:"slot-3"`
 	CorrelationID      *string         `json:"correlationId,omitempty" nullable:"true" maxLength:"512" doc:"The caller's own tracing id." example:"play-0001"`
-	DataSubjectID      *string         `json:"dataSubjectId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Whom it was shown to, for export and erasure. Kept in the private part of the event, never in what is hashed."`
+	DataSubjectID      *string         `json:"dataSubjectId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed."`
 	Telemetry          json.RawMessage `json:"telemetry,omitempty" doc:"What the device observed."`
 }
 
@@ -54,7 +53,7 @@ type Ingested struct {
 	Counts  RowCounts   `json:"counts"`
 }
 
-// RowResult is what became of one row.
+// RowResult is the outcome of one row.
 type RowResult struct {
 	Index  int    `json:"index" minimum:"0" doc:"The row's place in the body, from 0."`
 	Status string `json:"status" enum:"accepted,duplicate,rejected,unmapped" doc:"accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then, where this node has it; or the row is equal to an unmapped one of the batch, and has its heldId. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does."`
@@ -86,7 +85,7 @@ type Receipt struct {
 	RenderedAt         time.Time `json:"renderedAt" doc:"When the observation arrived; of a row of a batch, when it was played."`
 	DwellMs            float64   `json:"dwellMs"`
 	Nonce              string    `json:"nonce" doc:"128 random bits, base64url."`
-	Witness            *string   `json:"witness" doc:"edge:<node>:<SHA-256 of the event around the receipt>: binds it to tenant, right, rules and metering."`
+	Witness            *string   `json:"witness" doc:"edge:<node>:<SHA-256 of the event without receipt and signature>: binds it to tenant, right, rules and metering."`
 }
 
 // Signature is over the receipt's canonical form.

@@ -54,7 +54,7 @@ func (c Code) Status() int {
 // Codes lists the contract's codes, sorted.
 func Codes() []Code { return slices.Sorted(maps.Keys(statuses)) }
 
-// Reason says why the service answers 503: nothing is wrong with the
+// Reason is why the service answers 503: nothing is wrong with the
 // request, nothing was promised, and it may be sent again after retry-after.
 type Reason string
 
@@ -109,7 +109,7 @@ func MissingField(field string) ValidationError {
 	return ValidationError{field, "is missing", FaultMissing}
 }
 
-// Error is the one error type that reaches callers. Every other error is told
+// Error is the one error type that reaches callers. Every other error is returned
 // to them as INTERNAL_ERROR with a fixed text (see From).
 type Error struct {
 	Code    Code
@@ -171,10 +171,10 @@ type ErrorBody struct {
 	RequestID        string            `json:"requestId,omitempty" doc:"Repeats the header X-Request-Id."`
 
 	ConfirmationToken string `json:"confirmationToken,omitempty" doc:"Of an erasure: what confirms it, within 10 minutes."`
-	Preview           any    `json:"preview,omitempty" doc:"Of an erasure: how much would go, by where it is kept."`
+	Preview           any    `json:"preview,omitempty" doc:"Of an erasure: how much would be deleted, by where it is kept."`
 }
 
-// SchemaName is what the document calls it.
+// SchemaName is the name of the schema in the OpenAPI document.
 func (ErrorBody) SchemaName() string { return "Error" }
 
 // RowError is why a row of a batch was rejected.
@@ -202,8 +202,8 @@ func (e *Error) several() []ValidationError {
 	return e.ValidationErrors
 }
 
-// Body is the answer as it is sent, gateway or control: the contract's error
-// envelope, in which text stands as it is ("<", not "\u003c"), and a newline.
+// Body is the response as gateway and control send it: the contract's error envelope, in
+// which text is not escaped for HTML ("<", not "\u003c"), and a newline.
 func (e *Error) Body() ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
@@ -223,8 +223,8 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	return bytes.TrimSuffix(body, []byte("\n")), err
 }
 
-// NotFound names what was looked for by its noun alone: the answer has the same
-// bytes for another tenant's record and for none at all.
+// NotFound names only the noun of what was requested: the response has the same bytes for
+// another tenant's record and for a missing one.
 func NotFound(noun string) *Error {
 	return &Error{Code: ResourceNotFound, Message: "no such " + noun + " in this tenant"}
 }
@@ -232,7 +232,7 @@ func NotFound(noun string) *Error {
 // Conflict refuses a transition.
 func Conflict(message string) *Error { return &Error{Code: StateConflict, Message: message} }
 
-// An answer repeats no more than this of what a caller made up.
+// Limits on what an error repeats of a request.
 const (
 	maxFaults                      = 20       // that an error lists
 	maxFaultField, maxFaultMessage = 256, 512 // bytes of a fault's texts
@@ -279,8 +279,8 @@ func TooLarge(message string) *Error {
 	return &Error{Code: BadRequest, Message: message, HTTPStatus: http.StatusRequestEntityTooLarge}
 }
 
-// From turns any error into what a caller may see of it. An error that is no
-// *Error becomes INTERNAL_ERROR with a fixed text; the caller logs it.
+// From converts any error to what a caller may see of it. An error that is not an
+// *Error becomes INTERNAL_ERROR with a fixed text; the caller of From logs it.
 // The result is the caller's own copy, free to be given a RequestID.
 func From(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -11,24 +11,24 @@ import (
 // of some kinds, ordered by revision. There is one revision counter, and commit order is
 // revision order, so a node that has applied revision R knows everything up to R.
 
-// FeedRequest asks for the changes after revision After.
+// FeedRequest requests the changes after revision After.
 type FeedRequest struct {
 	NodeID string `json:"nodeId" maxLength:"64"`
 	// After is the newest revision that the node has applied; it doubles as the
-	// node's report of its progress. 0 asks for a first copy, which holds only
-	// what a node may never forget: every key or right that is or was stopped.
+	// node's report of its progress. 0 requests a first copy, which has only
+	// what a node must never miss: every key or right that is or was stopped.
 	After int64 `json:"after"`
-	// Spooled is how many records that the node has promised are not in the log that
-	// control seals from yet, but in the node's spool.
+	// Spooled is how many acknowledged records are still in the node's spool, and not in the
+	// log that control seals from.
 	Spooled int64 `json:"spooled,omitempty" minimum:"0"`
 	// SigningKeys are the ids of the keys that a node in a process of its own holds.
 	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100" maxLength:"64"`
 }
 
-// Feed is control's answer, read from the primary database after the request arrived.
+// Feed is control's response, read from the primary database after the request arrived.
 type Feed struct {
-	// Incarnation names this life of the database; a restore makes a new one. A
-	// node that meets another than it knew is stale until it was allowed to go on.
+	// Incarnation identifies the database between two restores; each restore makes a new one.
+	// A node that receives another than before is stale until its operator allows it to go on.
 	Incarnation string `json:"incarnation"`
 	// Newest is the database's newest revision when the answer was read.
 	Newest int64 `json:"newest"`
@@ -36,8 +36,8 @@ type Feed struct {
 	// than Newest when there are more.
 	UpTo    int64    `json:"upTo"`
 	Changes []Change `json:"changes"`
-	// SigningKeys are those of the keys asked for that end or are revoked. A lease that
-	// rests on this answer covers no signature by a key that is revoked in it.
+	// SigningKeys are those of the requested keys that end or are revoked. A lease that
+	// begins with this response covers no signature by a key that is revoked in it.
 	SigningKeys []SigningKey `json:"signingKeys,omitempty"`
 	// At is control's time, for a node in a process of its own.
 	At time.Time `json:"at,omitzero"`
@@ -47,14 +47,14 @@ type Feed struct {
 type Change struct {
 	// Kind is the Name of a Kind. A node skips those that it has no use for.
 	Kind string `json:"kind"`
-	// ID is the record's, and names it among those of its kind.
+	// ID identifies the record among those of its kind.
 	ID       string `json:"id"`
 	Revision int64  `json:"revision"`
 	// Snapshot is what the kind's Read reads.
 	Snapshot json.RawMessage `json:"snapshot"`
 }
 
-// Snapshot is control's answer about one record.
+// Snapshot is control's response about one record.
 type Snapshot struct {
 	// Change is the newest, null if there is no such record.
 	Change *Change `json:"change"`
@@ -62,15 +62,15 @@ type Snapshot struct {
 	AsOf int64 `json:"asOf"`
 }
 
-// MostSnapshots is how many records a node may ask for at once.
+// MostSnapshots is how many records a node may request at once.
 const MostSnapshots = 1000
 
-// SnapshotsRequest asks for the newest snapshots of several records of a kind.
+// SnapshotsRequest requests the newest snapshots of several records of a kind.
 type SnapshotsRequest struct {
 	IDs []string `json:"ids" maxItems:"1000" maxLength:"64"`
 }
 
-// Snapshots is control's answer about several records.
+// Snapshots is control's response about several records.
 type Snapshots struct {
 	// Changes are the newest of those that there are, in any order.
 	Changes []Change `json:"changes"`
@@ -80,11 +80,11 @@ type Snapshots struct {
 
 // Kind is one kind of records that nodes get, and T what they get of one.
 type Kind[T any] struct {
-	// Name is the kind's in the feed, and in the paths of nodes' questions.
+	// Name names the kind in the feed, and in the paths of nodes' requests.
 	Name string
 	// Prefix is that of its records' ids.
 	Prefix Prefix
-	// Of names a snapshot's record and revision. stopped says that it takes something
+	// Of returns a snapshot's record id and revision. stopped says that it takes a permission
 	// away: what is or ever was stopped is in every node's first copy. So is a kind of which
 	// nodes hold every record.
 	Of func(*T) (id string, revision int64, stopped bool)

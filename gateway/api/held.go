@@ -13,10 +13,10 @@ const (
 	MaxHeldRow = 64 << 10
 )
 
-// HoldRequest asks control to hold rows of one caller.
+// HoldRequest makes control hold rows of one caller.
 type HoldRequest struct {
 	TenantID string `json:"tenantId" maxLength:"64"`
-	// KeyID is the API key that sent them, in whose name they will be delivered.
+	// KeyID is the API key that sent them, and with which they will be delivered.
 	KeyID string    `json:"keyId" maxLength:"64"`
 	Rows  []HeldRow `json:"rows" maxItems:"250"`
 }

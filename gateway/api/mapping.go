@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Mappings are what vendors' ids stand for. A record is one id of a vendor with all
-// its windows. None is ever stopped, so a first copy holds none of them, however many there
-// are: a node asks for those that it meets. Whether a delivery is allowed is for its right to
-// say.
+// Mappings resolve vendors' ids to rights and anchors. A record is one id of a vendor with all
+// its windows. Mappings are never stopped, so the first copy of the feed has none of them: a
+// node requests each when a play needs it. Whether a delivery is allowed depends on its right
+// alone.
 var Mappings = Kind[Mapping]{"mapping", PrefixVendorKey, func(m *Mapping) (string, int64, bool) { return m.ID, m.Revision, false }}
 
 // Mapping is the snapshot of what one id of a vendor stands for. It is immutable once sent.

@@ -22,8 +22,8 @@ const (
 // receipts and the windows of its keys. One that is further ahead may not join or start.
 const ClockSlack = time.Minute
 
-// JoinRequest has a node join for the first time. If it is repeated, because the answer was
-// lost, it gets the same answer and changes nothing. The node joins either by an invitation or by
+// JoinRequest makes a node join for the first time. If it is repeated, because the response was
+// lost, it gets the same response and changes nothing. The node joins either with an invitation or with
 // the client certificate of the connection (see NodeURI). The invitation, the request's only secret,
 // is used up by it, also if the node has joined before. An unused invitation lets anyone who has it
 // join until it expires.
@@ -57,7 +57,7 @@ func JoinText(nodeID, publicKey, credentialHash, invitation, certificateHash str
 	return fmt.Appendf(nil, "muniment node/v3\n%s\n%s\n%s\n%s\n%s\n", nodeID, publicKey, credentialHash, invitation, certificateHash)
 }
 
-// Joined is the answer to a node that has joined.
+// Joined is the response to a node that has joined.
 type Joined struct {
 	// NotBefore is the moment from which on the node's key may sign.
 	NotBefore time.Time `json:"notBefore"`
@@ -71,11 +71,11 @@ type StartRequest struct {
 	At time.Time `json:"at,omitzero" maxLength:"64"`
 }
 
-// Started is the answer to a node that starts.
+// Started is the response to a node that starts.
 type Started struct {
 	// Epoch counts the node's starts, from 1.
 	Epoch uint64 `json:"epoch"`
-	// SigningKeys are those of the keys asked for that the directory has as the node's.
+	// SigningKeys are those of the requested keys that the directory lists for the node.
 	SigningKeys []SigningKey `json:"signingKeys"`
 	// Last is as in SigningKey: the node may hold no key that says so.
 	Last bool `json:"last,omitempty"`
@@ -89,28 +89,28 @@ type Started struct {
 // signing with the old key, at most for that long. Once all that was signed with it is in the
 // log, RetireRequest reports where the old window ends.
 //
-// Control asks for another key by ending the window of the current one, KeyOverlap
-// ahead, or by revoking it. The node learns that from Started or Feed. A node that is
-// to leave learns that there, too: it signs nothing from then on, retires all of its keys
-// once what they signed is in the log, and is refused with status 403 afterwards: for good, while
-// 401 means that control does not know it.
+// Control makes a node enroll another key by ending the window of the current one, KeyOverlap
+// ahead, or by revoking it. The node reads that in Started or Feed. So does a node that must
+// leave: it signs nothing from then on and retires all of its keys once what they signed is in
+// the log. Afterwards all its requests are refused with 403, permanently; 401 means that control
+// does not know the node.
 
 // KeyOverlap is for how long the windows of two keys of a node overlap at most.
 const KeyOverlap = time.Hour
 
-// SigningKey is what the directory says of a signing key of the node that asks.
+// SigningKey is the directory's entry for a signing key of the requesting node.
 type SigningKey struct {
 	KeyID     string    `json:"keyId"`
 	NotBefore time.Time `json:"notBefore"`
 	// NotAfter is zero while the window is open, RevokedAt while the key is trusted.
 	NotAfter  time.Time `json:"notAfter,omitzero"`
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
-	// Last is true once the node is to leave: it signs nothing more, and no other key
+	// Last is true once the node must leave: it signs nothing more, and no other key
 	// takes over.
 	Last bool `json:"last,omitempty"`
 }
 
-// EnrolRequest enrols a node's next key. If it is repeated it gets the first answer again,
+// EnrolRequest enrols a node's next key. If it is repeated it gets the first response again,
 // whatever its NotBefore. The credential alone does not suffice to enrol a key: the
 // node's newest key must vouch for it, also if its window is over, unless it is revoked.
 type EnrolRequest struct {

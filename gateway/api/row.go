@@ -7,13 +7,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxRowAge is how long ago the play of a row may be at most: nodes know of mappings that ended
+// MaxRowAge is the highest age of the play of a row: nodes keep mappings that ended
 // since.
 const MaxRowAge = 30 * 24 * time.Hour
 
 // Row is one play of a batch, as POST /v1/delivery/ingest-batch takes it. It names its right
-// and anchor, or a vendor id that a mapping knows. The gateway decodes rows from bytes,
-// without this type: it is the contract in writing, and what writes rows fills it in.
+// and anchor, or a vendor id that a mapping resolves. The gateway decodes rows from bytes,
+// without this type: the OpenAPI document and the writers of rows use it.
 //
 // An empty field is absent.
 type Row struct {
@@ -22,12 +22,12 @@ type Row struct {
 	DwellMs            float64         `json:"dwellMs" minimum:"0" maximum:"68719476736" doc:"How long, in milliseconds." example:"8200"`
 	Vendor             string          `json:"vendor,omitempty" maxLength:"512" doc:"Whose ids vendorId and rowId are." example:"broadsign"`
 	IDType             string          `json:"idType,omitempty" maxLength:"512" doc:"Which of the vendor's kinds of ids vendorId is." example:"display_unit_id"`
-	VendorID           string          `json:"vendorId,omitempty" maxLength:"512" doc:"What a mapping turns into a right and an anchor; in place of both." example:"20077"`
+	VendorID           string          `json:"vendorId,omitempty" maxLength:"512" doc:"The id that a mapping resolves to a right and an anchor; in place of both." example:"20077"`
 	RightID            string          `json:"rightId,omitempty" maxLength:"512" doc:"The right, which must be ACTIVE now, and in force at playedAt." example:"rgh_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
 	SpatialAnchorID    string          `json:"spatialAnchorId,omitempty" maxLength:"512" doc:"Where it was shown." example:"screen-0042"`
 	SpatialPlacementID string          `json:"spatialPlacementId,omitempty" maxLength:"512" doc:"Placement within the anchor." example:"slot-3"`
 	CorrelationID      string          `json:"correlationId,omitempty" maxLength:"512" doc:"The caller's own tracing id."`
-	DataSubjectID      string          `json:"dataSubjectId,omitempty" maxLength:"256" doc:"Whom it was shown to, for export and erasure. Kept in the private part of the event, never in what is hashed."`
+	DataSubjectID      string          `json:"dataSubjectId,omitempty" maxLength:"256" doc:"The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed."`
 	Telemetry          json.RawMessage `json:"telemetry,omitempty" doc:"What the device observed."`
 	Multiplier         json.Number     `json:"multiplier,omitempty" maxLength:"64" doc:"Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals." example:"12.5"`
 }

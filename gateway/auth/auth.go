@@ -1,4 +1,4 @@
-// Package auth turns the header "Authorization: Bearer <API_KEY>" into a
+// Package auth resolves the header "Authorization: Bearer <API_KEY>" to a
 // Principal, and owns the format of API keys.
 //
 // A key is mun_<env>_<key id>_<secret>_<crc>: env is "test" or "live", the key
@@ -41,10 +41,10 @@ const (
 // to its owner once and never stored; prefix and hash are what a record keeps.
 func NewKey(random io.Reader, env, keyID string) (token, prefix string, hash [32]byte, err error) {
 	if env != EnvTest && env != EnvLive {
-		return "", "", hash, fmt.Errorf("%q is no environment of a key", env)
+		return "", "", hash, fmt.Errorf("%q is not an environment of a key", env)
 	}
 	if !api.IsID(api.PrefixKey, keyID) {
-		return "", "", hash, fmt.Errorf("%q is no key id", keyID)
+		return "", "", hash, fmt.Errorf("%q is not a key id", keyID)
 	}
 	var raw [32]byte
 	if _, err := io.ReadFull(random, raw[:]); err != nil {

@@ -1,24 +1,24 @@
-// Package certs keeps what a process shows and trusts on its connections:
-// certificates, keys, certificate authorities and passwords, all of them files.
+// Package certs loads the credentials of a process's connections from files: certificates,
+// keys, certificate authorities and passwords.
 //
-// It promises that a file which was replaced counts from the next connection on,
-// without a restart. The files are looked at whenever a connection begins, which costs
-// a stat each, and there is no goroutine. Connections that are open stay as they are.
+// It promises that a replaced file is used from the next connection on, without a restart.
+// Each new connection costs a stat of the files; there is no goroutine. Open connections are
+// not changed.
 //
-// New files that can't be used change nothing: the ones read last stay in force, the
-// log gets one error that names the file and what is wrong with it, and the gauge
-// muniment_certificate_reload_failing is 1 until they can be used. At the start there
-// is nothing to fall back on, so the same error keeps the process from starting.
+// New files that can't be used change nothing: the previous ones stay in use, one error is
+// logged that names the file and what is wrong with it, and the gauge
+// muniment_certificate_reload_failing is 1 until the files can be used. At the start there
+// is nothing to fall back on, so the process does not start.
 //
 // Decisions:
-//   - TLS 1.3 on every hop, for clients and servers alike: Kafka, ClickHouse and
-//     PostgreSQL all speak it. Callers that can't need a proxy in front.
-//   - HTTP/1.1 is all that our listeners speak.
+//   - TLS 1.3 on every hop, for clients and servers: Kafka, ClickHouse and PostgreSQL all
+//     support it. Callers without it need a proxy in front.
+//   - Our listeners serve HTTP/1.1 only.
 //   - A certificate that has expired, or is not valid yet, is an error at the start,
-//     and no replacement for one that is: no client could connect.
-//   - Client certificates are verified at each connection: where they are asked for,
-//     sessions aren't resumed.
-//   - Passwords are read anew for each connection as well, and never logged.
+//     and does not replace a valid one, because no client could connect.
+//   - Client certificates are verified on each connection: a listener that requires them
+//     does not resume sessions.
+//   - Passwords are read again for each connection as well, and never logged.
 //
 // Not here: revocation lists and OCSP (certificates are short-lived instead), ACME,
 // and self-signed certificates made on the spot.

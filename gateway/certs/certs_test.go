@@ -334,7 +334,7 @@ func TestPasswordFile(t *testing.T) {
 	require.ErrorContains(t, err, path+" is empty")
 }
 
-// TestHandlerCA: a listener asks for certificates of other authorities as well, and leaves them to its
+// TestHandlerCA: a listener accepts certificates of other authorities as well, and leaves them to its
 // handler; who has none gets in as before.
 func TestHandlerCA(t *testing.T) {
 	server, transport, nodes, stranger := certstest.New(t), certstest.New(t), certstest.New(t), certstest.New(t)

@@ -15,7 +15,7 @@ import (
 )
 
 // ClientFlags are the files of one hop, as flags: embed them with a prefix, such as
-// "kafka-" for --kafka-tls, --kafka-ca and so on. Any of them turns TLS on.
+// "kafka-" for --kafka-tls, --kafka-ca and so on. Any of them enables TLS.
 type ClientFlags struct {
 	TLS        bool   `help:"Speak TLS, and trust the certificate authorities of the system."`
 	CA         string `help:"Speak TLS, and trust these certificate authorities alone (PEM). Read again when it changes, like all such files." placeholder:"FILE" type:"path"`
@@ -27,7 +27,7 @@ type ClientFlags struct {
 // On says whether the hop speaks TLS.
 func (f ClientFlags) On() bool { return f != ClientFlags{} }
 
-// Client is one hop's TLS: whom it trusts and what it shows. A nil Client is a hop
+// Client is one hop's TLS: the authorities it trusts and the certificate it presents. A nil Client is a hop
 // without TLS. Safe for concurrent use.
 type Client struct {
 	serverName string
@@ -113,7 +113,7 @@ func (c *Client) isPinned(s tls.ConnectionState) error {
 	return nil
 }
 
-// TLS is what the adapters of engines take: a function that they ask for each
+// TLS is what the adapters of engines take: a function that they call for each
 // connection; nil if the hop has no TLS.
 func (c *Client) TLS() func(host string) *tls.Config {
 	if c == nil {

@@ -10,7 +10,7 @@ import (
 // is none.
 type PasswordFile string
 
-// Password is what the adapters of engines take: a function that they ask for each
+// Password is what the adapters of engines take: a function that they call for each
 // connection; nil if there is no file. A newline at the file's end is not part of the
 // password.
 func (p PasswordFile) Password() func() (string, error) {

@@ -12,7 +12,7 @@ import (
 type ServerFlags struct {
 	Cert     string `help:"Serve TLS with this certificate chain (PEM). Read again when it changes, like its key." placeholder:"FILE" type:"path"`
 	Key      string `help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
-	ClientCA string `help:"Ask callers for certificates of these authorities (PEM), and refuse others." placeholder:"FILE" type:"path"`
+	ClientCA string `help:"Require callers to present a certificate of one of these authorities (PEM)." placeholder:"FILE" type:"path"`
 
 	// HandlerCA are authorities whose certificates the listener requests as well; nil: none. It does
 	// not verify them: the handler does, and can say what is wrong.
@@ -22,7 +22,7 @@ type ServerFlags struct {
 // On says whether the listener speaks TLS.
 func (f ServerFlags) On() bool { return f != ServerFlags{} }
 
-// identity is what a listener shows and whom it trusts.
+// identity is the certificate that a listener presents and the authorities that it trusts.
 type identity struct {
 	pair *tls.Certificate
 	ca   *x509.CertPool // nil where nothing is to be verified, or the system's count
@@ -60,7 +60,7 @@ func Server(o Options, f ServerFlags) (*tls.Config, error) {
 	o = o.complete()
 	err := together(f.Cert, f.Key)
 	if err == nil && f.Cert == "" {
-		err = errors.New("to ask for client certificates, the listener needs a certificate of its own")
+		err = errors.New("to require client certificates, the listener needs a certificate of its own")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("TLS for %s: %w", o.Use, err)
@@ -87,7 +87,7 @@ func Server(o Options, f ServerFlags) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("TLS for %s: %w", o.Use, err)
 	}
-	// The outer configuration stays for good: it keeps the keys of session tickets.
+	// The outer configuration is never replaced, because it keeps the keys of session tickets.
 	c := serverConfig()
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.get(), nil }
 	return c, nil

@@ -18,8 +18,8 @@ import (
 	"muniment/gateway/certs/certstest"
 )
 
-// certified is control behind TLS, which lets nodes of an authority join, and the config of one that
-// has a certificate.
+// certified starts control behind TLS, where nodes join by certificates of authority. config returns
+// the config of a node with a certificate.
 func certified(t *testing.T) (h *controlFixture, config func(dir string, pair certstest.Pair) Config, authority *certstest.Authority) {
 	t.Helper()
 	authority, transport := certstest.New(t), certstest.New(t)
@@ -32,10 +32,10 @@ func certified(t *testing.T) (h *controlFixture, config func(dir string, pair ce
 	require.NoError(t, err)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	plain, err := certs.NewClient(certs.Options{Use: "nodes"}, certs.ClientFlags{CA: transport.File})
+	client, err := certs.NewClient(certs.Options{Use: "nodes"}, certs.ClientFlags{CA: transport.File})
 	require.NoError(t, err)
 	return h, func(dir string, pair certstest.Pair) Config {
-		return Config{Dir: dir, Control: secure.URL, Client: plain.HTTP(), Certificate: func() (*http.Client, string, error) {
+		return Config{Dir: dir, Control: secure.URL, Client: client.HTTP(), Certificate: func() (*http.Client, string, error) {
 			client, leaf, err := certs.NewFixed(certs.Options{Use: "joining"}, certs.ClientFlags{CA: transport.File, Cert: pair.Cert, Key: pair.Key})
 			if err != nil {
 				return nil, "", err
@@ -46,23 +46,23 @@ func certified(t *testing.T) (h *controlFixture, config func(dir string, pair ce
 	}, authority
 }
 
-// TestFirstStartByCertificate needs no invitation, and the certificate only until the node has joined,
-// whatever got lost on the way.
+// TestFirstStartByCertificate: the node needs no invitation, and no certificate once it has joined,
+// even if the first response is lost.
 func TestFirstStartByCertificate(t *testing.T) {
 	h, config, authority := certified(t)
 	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
 	dir := t.TempDir()
-	var asked atomic.Int64
-	h.setFault(func(path string) trouble {
-		if path == api.PathJoin && asked.Add(1) == 1 {
-			return lost
+	var requests atomic.Int64
+	h.inject(func(path string) fault {
+		if path == api.PathJoin && requests.Add(1) == 1 {
+			return answerLost
 		}
-		return none
+		return noFault
 	})
 	n, err := Open(t.Context(), config(dir, pair))
 	require.NoError(t, err)
-	require.Equal(t, int64(2), asked.Load())
-	require.Len(t, h.keys(n.ID()), 1)
+	require.Equal(t, int64(2), requests.Load())
+	require.Len(t, h.keysOf(n.ID()), 1)
 	require.NoError(t, n.Close())
 
 	require.NoError(t, os.Remove(pair.Cert))
@@ -71,7 +71,7 @@ func TestFirstStartByCertificate(t *testing.T) {
 	require.Equal(t, n.ID(), again.ID())
 	require.Equal(t, uint64(2), again.Epoch())
 	require.NoError(t, again.Close())
-	require.Equal(t, int64(2), asked.Load())
+	require.Equal(t, int64(2), requests.Load())
 	require.Equal(t, 1, h.count()["node.joined"])
 }
 
@@ -86,14 +86,14 @@ func TestCertificateErrorsSayWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, "neither an invitation nor a certificate")
 	_, err = Open(t.Context(), config(t.TempDir(), certstest.Pair{Cert: "none", Key: "none"}))
 	require.ErrorContains(t, err, "cannot join by a certificate: ")
-	refused := func(dir string, pair certstest.Pair, says string) {
+	refused := func(dir string, pair certstest.Pair, message string) {
 		t.Helper()
 		_, err := Open(t.Context(), config(dir, pair))
-		require.ErrorContains(t, err, says)
-		require.NotContains(t, err.Error(), "invitation is used up")
+		require.ErrorContains(t, err, message)
+		require.NotContains(t, err.Error(), "invitation is used")
 	}
 	refused(t.TempDir(), authority.Issue(t, certstest.Leaf{}), "it has 0 URIs")
-	refused(t.TempDir(), certstest.New(t).Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}}), "it is not of an authority in control's --node-ca")
+	refused(t.TempDir(), certstest.New(t).Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}}), "it was not issued by an authority in control's --node-ca")
 
 	dir := t.TempDir()
 	n, err := Open(t.Context(), config(dir, pair))
@@ -102,7 +102,7 @@ func TestCertificateErrorsSayWhatToDo(t *testing.T) {
 	refused(t.TempDir(), pair, "the name edge-0 belongs to the node "+n.ID())
 	_, err = h.nodes.Expel(t.Context(), n.ID(), node.Expulsion{AbandonSpool: true}, store.ByOperator())
 	require.NoError(t, err)
-	refused(dir, pair, "move "+dir+" away (only that, not the spool beside it), and start the node again")
+	refused(dir, pair, "move "+dir+" away (only this folder, not the spool beside it), and start the node again")
 	refused(t.TempDir(), pair, "muniment node unbar edge-0")
 	_, err = h.nodes.Unbar(t.Context(), "edge-0", store.ByOperator())
 	require.NoError(t, err)
@@ -111,8 +111,9 @@ func TestCertificateErrorsSayWhatToDo(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
-// TestRestoredControlCertifiesAgain: it has forgotten the node, which joins again by itself.
-func TestRestoredControlCertifiesAgain(t *testing.T) {
+// TestRestoredControlAcceptsCertificateAgain: control was restored without the node, which joins
+// again by itself.
+func TestRestoredControlAcceptsCertificateAgain(t *testing.T) {
 	h, config, authority := certified(t)
 	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
 	dir := t.TempDir()
@@ -130,6 +131,6 @@ func TestRestoredControlCertifiesAgain(t *testing.T) {
 	again, err := Open(t.Context(), config(dir, pair))
 	require.NoError(t, err)
 	require.Equal(t, n.ID(), again.ID())
-	require.Len(t, h.keys(n.ID()), 1)
+	require.Len(t, h.keysOf(n.ID()), 1)
 	require.NoError(t, again.Close())
 }

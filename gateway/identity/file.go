@@ -20,7 +20,7 @@ import (
 //	latest          the high-water mark
 //	LOCK            locked by the process that uses the folder
 //
-// A file is on disk before its content is sent to control.
+// A key or credential is on disk before control receives its public key or hash.
 
 const savedFile = "node.json"
 
@@ -30,14 +30,7 @@ type saved struct {
 	Credential string `json:"credential"`
 }
 
-func makeDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return keyfile.Sync(filepath.Dir(dir))
-}
-
-// load reads node.json; it is empty where there is none.
+// load reads node.json. If there is none, the result is empty.
 func load(dir string) (s saved, err error) {
 	path := filepath.Join(dir, savedFile)
 	text, err := keyfile.ReadSecret(path)
@@ -48,10 +41,10 @@ func load(dir string) (s saved, err error) {
 		err = json.Unmarshal(text, &s)
 	}
 	if err == nil && !api.IsID(api.PrefixNode, s.NodeID) {
-		err = fmt.Errorf("%q is no node id", s.NodeID)
+		err = fmt.Errorf("%q is not a node id", s.NodeID)
 	}
 	if of, _, ok := api.ReadBearer(api.PrefixNode, s.Credential); err == nil && (!ok || of != s.NodeID) {
-		err = errors.New("the credential is missing, cut, or another node's")
+		err = errors.New("the credential is missing, truncated, or another node's")
 	}
 	if err != nil {
 		return saved{}, fmt.Errorf("cannot read %s: %w", path, err)

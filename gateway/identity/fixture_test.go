@@ -26,27 +26,27 @@ import (
 	"muniment/sealer"
 )
 
-// controlFixture is control with its real routes over HTTP, which a test can make fail.
+// controlFixture is control with its real routes over HTTP, with faults that a test injects.
 type controlFixture struct {
 	t      *testing.T
-	signs  *signing.Service
+	keys   *signing.Service
 	nodes  *node.Service
 	db     *store.DB
 	server *httptest.Server
+	ahead  atomic.Int64 // by which control's clocks are ahead: see pass
 
 	mu sync.Mutex
-	// fault decides over a request: it may say that control is away, or that the answer
-	// is lost. Nil: neither.
-	fault func(path string) trouble
+	// injector returns the fault of each request. Nil: no faults.
+	injector func(path string) fault
 }
 
-// trouble is what befalls a request.
-type trouble int
+// fault is what happens to a request.
+type fault int
 
 const (
-	none trouble = iota
-	away         // control does not get it
-	lost         // control has done it, and its answer gets lost
+	noFault     fault = iota
+	unreachable       // control does not receive the request
+	answerLost        // control serves the request, and its response is lost
 )
 
 func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
@@ -55,40 +55,41 @@ func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 	dir := t.TempDir()
 	var err error
 	path, url := storetest.Place(t, dir)
-	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url})
+	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url, Now: func() time.Time { return time.Now().Add(h.passed()) }})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
-	h.signs, err = signing.New(t.Context(), signing.Config{DB: h.db, Dir: filepath.Join(dir, "keys")})
+	h.keys, err = signing.New(t.Context(), signing.Config{DB: h.db, Dir: filepath.Join(dir, "keys")})
 	require.NoError(t, err)
-	cfg := node.Config{DB: h.db, Keys: h.signs}
+	started := time.Now()
+	cfg := node.Config{DB: h.db, Keys: h.keys, Clock: func() time.Duration { return time.Since(started) + h.passed() }}
 	for _, change := range changes {
 		change(&cfg)
 	}
 	h.nodes, err = node.New(t.Context(), cfg)
 	require.NoError(t, err)
-	no := func(context.Context, string) (int64, error) { return 0, nil }
-	tenants, err := tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{Bases: no, Rights: no, Events: no}})
+	zero := func(context.Context, string) (int64, error) { return 0, nil }
+	tenants, err := tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{Bases: zero, Rights: zero, Events: zero}})
 	require.NoError(t, err)
 	c, err := control.New(control.Config{
-		DB: h.db, Keys: h.signs, Nodes: h.nodes, Tenants: tenants, Services: []control.Service{h.signs, tenants}, Log: nowhere{}, AdminToken: "token",
+		DB: h.db, Keys: h.keys, Nodes: h.nodes, Tenants: tenants, Services: []control.Service{h.keys, tenants}, Log: noLog{}, AdminToken: "token",
 	})
 	require.NoError(t, err)
 	nodes := c.Nodes()
 	h.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == api.PathJoin && r.Header.Get("Authorization") != "" {
-			t.Error("a request to join holds a secret")
+			t.Error("a request to join has a credential")
 		}
 		h.mu.Lock()
-		befalls := none
-		if h.fault != nil {
-			befalls = h.fault(r.URL.Path)
+		injected := noFault
+		if h.injector != nil {
+			injected = h.injector(r.URL.Path)
 		}
 		h.mu.Unlock()
-		switch befalls {
-		case none:
+		switch injected {
+		case noFault:
 			nodes.ServeHTTP(w, r)
 			return
-		case lost:
+		case answerLost:
 			nodes.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
 		}
 		panic(http.ErrAbortHandler)
@@ -98,16 +99,21 @@ func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 	return h
 }
 
-type nowhere struct{}
+type noLog struct{}
 
-func (nowhere) Append(context.Context, *sealer.Record) (sealer.Position, error) {
-	return sealer.Position{}, errors.New("there is no relay here")
+func (noLog) Append(context.Context, *sealer.Record) (sealer.Position, error) {
+	return sealer.Position{}, errors.New("this test has no log")
 }
 
-func (h *controlFixture) setFault(fault func(path string) trouble) {
+// pass lets time pass for control, and not for nodes.
+func (h *controlFixture) pass(d time.Duration) { h.ahead.Add(int64(d)) }
+
+func (h *controlFixture) passed() time.Duration { return time.Duration(h.ahead.Load()) }
+
+func (h *controlFixture) inject(injector func(path string) fault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.fault = fault
+	h.injector = injector
 }
 
 func (h *controlFixture) invite() string {
@@ -121,27 +127,27 @@ func (h *controlFixture) config(dir string) Config {
 	return Config{Dir: dir, Control: h.server.URL, Client: h.server.Client()}
 }
 
-// spooling is the config of a node that may join, and has something in its spool while
-// spooled says so. asked holds a token once it was asked.
-func (h *controlFixture) spooling() (cfg Config, spooled *atomic.Bool, asked <-chan struct{}) {
+// spooling returns the config of a node that can join, and has records in its spool while spooled
+// is true. checked receives when the node checks its spool.
+func (h *controlFixture) spooling() (cfg Config, spooled *atomic.Bool, checked <-chan struct{}) {
 	h.t.Helper()
 	spooled = new(atomic.Bool)
 	spooled.Store(true)
-	tokens := make(chan struct{}, 1)
+	checks := make(chan struct{}, 1)
 	cfg = h.config(h.t.TempDir())
 	cfg.Invitation = h.invite()
 	cfg.Drained = func() bool {
 		select {
-		case tokens <- struct{}{}:
+		case checks <- struct{}{}:
 		default:
 		}
 		return !spooled.Load()
 	}
-	return cfg, spooled, tokens
+	return cfg, spooled, checks
 }
 
-// sealing is a revocation that notes that it has sealed, which it may not while there is
-// something in the spool.
+// sealing returns a revocation that sets sealed when it seals, and fails the test if there are
+// records in the spool by then.
 func sealing(t *testing.T, spooled *atomic.Bool) (q signing.Revocation, sealed *atomic.Bool) {
 	sealed = new(atomic.Bool)
 	return signing.Revocation{Seal: func(context.Context, string, string) ([]signing.Unsealed, error) {
@@ -153,7 +159,7 @@ func sealing(t *testing.T, spooled *atomic.Bool) (q signing.Revocation, sealed *
 	}}, sealed
 }
 
-// open opens a node that may join.
+// open opens a node with an invitation.
 func (h *controlFixture) open(dir string) *Node {
 	h.t.Helper()
 	cfg := h.config(dir)
@@ -164,7 +170,7 @@ func (h *controlFixture) open(dir string) *Node {
 	return n
 }
 
-// follow runs a node and a view that applies the feed to it, until end is called.
+// follow runs a node, and a view that applies the feed to it, until end is called.
 func (h *controlFixture) follow(n *Node) (end func()) {
 	h.t.Helper()
 	source, err := snapshot.NewRemote(h.server.URL, n.Credential(), h.server.Client())
@@ -185,7 +191,7 @@ func (h *controlFixture) follow(n *Node) (end func()) {
 	return end
 }
 
-// signed is a signature of a moment.
+// signed is a signature for a time.
 type signed struct {
 	at        time.Time
 	keyID     string
@@ -194,23 +200,23 @@ type signed struct {
 
 var text = []byte("a receipt")
 
-// sign signs for a moment as a delivery does.
+// sign signs for a time as a delivery does.
 func (n *Node) sign(at time.Time) (signed, error) {
-	s, done, err := n.Signer(context.Background(), at)
+	s, release, err := n.Signer(context.Background(), at)
 	if err != nil {
 		return signed{}, err
 	}
-	defer done()
+	defer release()
 	signature, err := s.Key.Sign(nil, text, crypto.Hash(0))
 	return signed{at.UTC().Truncate(time.Millisecond), s.KeyID, signature}, err
 }
 
-// requireValid holds signatures against the directory as an auditor has it.
+// requireValid verifies signatures by the published directory, as an auditor does.
 func (h *controlFixture) requireValid(all ...signed) {
 	h.t.Helper()
-	published, err := h.signs.Directory(h.t.Context())
+	published, err := h.keys.Directory(h.t.Context())
 	require.NoError(h.t, err)
-	d, err := sealer.VerifyDirectory(published, h.signs.RootVkey())
+	d, err := sealer.VerifyDirectory(published, h.keys.RootVkey())
 	require.NoError(h.t, err)
 	for _, s := range all {
 		pub, code := d.Find(s.keyID, sealer.PurposeReceipt, s.at)
@@ -219,10 +225,10 @@ func (h *controlFixture) requireValid(all ...signed) {
 	}
 }
 
-// keys are the node's keys at control, oldest first.
-func (h *controlFixture) keys(nodeID string) (keys []signing.SigningKey) {
+// keysOf returns the node's keys at control, oldest first.
+func (h *controlFixture) keysOf(nodeID string) (keys []signing.SigningKey) {
 	h.t.Helper()
-	list, err := h.signs.SigningKeys(h.t.Context())
+	list, err := h.keys.SigningKeys(h.t.Context())
 	require.NoError(h.t, err)
 	for _, k := range list.Keys {
 		if k.NodeID == nodeID {

@@ -15,18 +15,18 @@ import (
 
 // # The high-water mark
 //
-// A rotation ends the old key's window after every moment that it was acquired for, also in
-// processes before this one, whatever their clocks were. So the folder holds the latest such
-// moment: the file is written ahead of the clock, and is exact after an orderly end. While it
-// can't be written, signing goes on.
+// A rotation ends the old key's window after every time that the key was acquired for, including
+// in previous processes, even if their clocks were ahead. So the folder holds the latest such
+// time: Run writes the file ahead of the clock, and Close writes the exact time. If the file
+// can't be written, signing continues.
 
 const highWaterFile = "latest"
 
 const (
-	// ahead is how far the mark is written ahead of the clock.
-	ahead = 10 * time.Second
-	// behind is how often Run checks whether it must be moved.
-	behind = 2 * time.Second
+	// markAhead is how far ahead of the clock the mark is written.
+	markAhead = 10 * time.Second
+	// markEvery is how often Run checks whether the mark must be moved.
+	markEvery = 2 * time.Second
 )
 
 // readHighWater reads the high-water mark; zero if there is none.
@@ -45,9 +45,8 @@ func readHighWater(dir string) (at time.Time, err error) {
 	return at, nil
 }
 
-// noteHighWater writes a moment after all that were signed for so far, and at least the given
-// one.
-func (n *Node) noteHighWater(at time.Time) error {
+// writeHighWater writes a time that is after every time signed for so far, and not before at.
+func (n *Node) writeHighWater(at time.Time) error {
 	n.mu.Lock()
 	if n.latest.After(at) {
 		at = n.latest
@@ -55,7 +54,7 @@ func (n *Node) noteHighWater(at time.Time) error {
 	n.mu.Unlock()
 	at = nextMilli(at)
 	if err := keyfile.Write(filepath.Join(n.cfg.Dir, highWaterFile), []byte(sealer.FormatTime(at)+"\n"), 0o600); err != nil {
-		return fmt.Errorf("cannot note up to when was signed: %w", err)
+		return fmt.Errorf("cannot write the high-water mark: %w", err)
 	}
 	n.highWater = at
 	return nil
@@ -63,7 +62,7 @@ func (n *Node) noteHighWater(at time.Time) error {
 
 // keepHighWater keeps the mark ahead of the clock until ctx is done.
 func (n *Node) keepHighWater(ctx context.Context) {
-	tick := time.NewTicker(behind)
+	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
 	failing := false
 	for {
@@ -73,10 +72,10 @@ func (n *Node) keepHighWater(ctx context.Context) {
 			return
 		}
 		now := n.cfg.Now()
-		if n.highWater.Sub(now) > ahead/2 {
+		if n.highWater.Sub(now) > markAhead/2 {
 			continue
 		}
-		err := n.noteHighWater(now.Add(ahead))
+		err := n.writeHighWater(now.Add(markAhead))
 		if err != nil && !failing {
 			n.cfg.Logger.Error("if the clock is set back before the next start, a rotation may end a key's window too early", "err", err)
 		}

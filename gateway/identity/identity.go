@@ -1,47 +1,48 @@
 // Package identity is the identity of a node: its id, its signing keys, and its credential at
 // control, all in one folder.
 //
-// The node makes its first key, its id and its credential before it sends any request, and
-// joins by an invitation that an operator made (muniment node invite), or by a certificate of an
-// authority that control was given for that. From then on it
-// authenticates with its credential, and each start is counted at control. While control is
-// away the node repeats the same request, so a lost answer does no harm; a refusal ends with an
-// error that says what to do. A private key never leaves the node.
+// The node makes its first key, its id and its credential before it sends any request. It joins
+// by an invitation that an operator made (muniment node invite), or by a certificate of an
+// authority that control trusts for this. Afterwards it authenticates with its credential, and
+// control counts each start. While control is unreachable the node repeats the same request, so
+// a lost response does no harm. If control refuses a request, the error says what to do. A
+// private key never leaves the node.
 //
-// A start first asks control whether it knows the credential. So a node that was killed while
-// it joined is simply started again: with the same invitation, another, or none if control had
-// let it join. It is the same node with the same key. Control receives the hash of the
-// credential in a request that the key signs, and returns no secret: a used invitation, or a
-// copy of the request, does not let anyone become the node (see muniment/control/node).
+// A start first sends its credential to control. So a node that was killed while it joined is
+// simply started again: with the same invitation, another, or none if control had let it join.
+// It is the same node with the same key. Control receives the hash of the credential in a
+// request that the key signs, and returns no secret: a used invitation or a copy of the request
+// does not let anyone become the node (see muniment/control/node).
 //
-// Windows. The directory's windows of the node's keys, in the node's own time, say which key
-// signs for a moment; signatures verify by them. A key signs nothing before its window, after
-// it, or once the node has learned that it is revoked. When no key may sign the answer is a 503
-// NO_SIGNING_KEY.
+// Windows. The directory has a window for each of the node's keys, in the node's own time. It
+// determines which key signs for a time, and signatures verify by it. A key signs nothing before
+// its window, after it, or once the node has learned that it is revoked. If no key may sign, the
+// response to a delivery is a 503 NO_SIGNING_KEY.
 //
 // Rotation leaves no gap and needs clocks to agree only to a minute. The node makes the next
-// key, and enrols it with a window that begins a little later. As long as there is no answer,
-// the current key goes on signing, at most for api.KeyOverlap, which its window has left if the
-// request arrived. Then the next key takes over at one moment, after every moment that the old
-// one was acquired for. When all that the old one signed is in the log that control seals from
-// (Config.Drained), the node reports to control where the old window ended, and destroys the
-// key: an event that reaches the log after a revocation can't be proven. The node rotates by
-// age (Config.RotateEvery), and when the feed says that the current key ends or is revoked
-// (Learn). Receipts from before a restart stay inside their window even if the clock was set
-// back: the folder holds the latest moment.
+// key, and enrols it with a window that begins a little later. Until control responds, the
+// current key continues to sign, at most for api.KeyOverlap, which remains of its window if
+// control received the request. Then the next key takes over, from a time after every time that
+// the old key was acquired for. Once everything the old key signed is in the log that control
+// seals from (Config.Drained), the node reports to control where the old window ended, and
+// destroys the key; it waits because an event that reaches the log after a revocation can't be
+// proven. The node rotates by age (Config.RotateEvery), and when the feed reports that the
+// current key ends or is revoked (Learn). The folder holds the latest time that was signed for,
+// so receipts from before a restart stay inside their window even if the clock was set back.
 //
 // The current key vouches for the next one with its signature, so a node's credential alone
-// can't enrol a key. A node that has lost its keys joins again.
+// can't enrol a key. A node that has lost its keys joins again as another node.
 //
-// A crash at any moment leaves key files, and the next start asks control about them: in force,
-// over, revoked, or not enrolled yet, which is then done first.
+// A crash leaves key files, and the next start requests their state from control. A key is in
+// force, ended, revoked, or not enrolled; the start first enrols the latter.
 //
-// A node that an operator expels signs nothing once it has learned of it, and retires its keys
-// as above; then control refuses it. It can't come back: another joins in its place.
+// If an operator expels a node, the node signs nothing once it has learned of it, and retires
+// its keys as above; then control refuses it. It can't come back: another node joins in its
+// place.
 //
-// Losing the folder loses the node: another joins in its place, and what the old one
-// signed verifies as before. A copy of the folder must never run beside it: both would
-// be one node. Two processes on one folder are refused.
+// If the folder is lost, so is the node: another joins in its place, and what the old one
+// signed still verifies. Never run a copy of the folder beside it: both would be one node. A
+// second process on the same folder is refused.
 package identity
 
 import (
@@ -64,35 +65,34 @@ import (
 
 // Config of a Node. Dir and Control are required.
 type Config struct {
-	// Dir is the folder of the identity; it is made when it is missing. No other user may
+	// Dir is the folder of the identity; it is created if it is missing. No other user may
 	// read it.
 	Dir string
 	// Control is the URL of control's listener for nodes, as api.NewClient takes it.
 	Control string
-	// Client holds what is trusted; default a plain one.
+	// Client decides which server certificates are trusted. Default: a plain http.Client.
 	Client *http.Client
-	// Invitation lets the node join; of no use once it has.
+	// Invitation lets the node join; ignored once it has.
 	Invitation string
-	// Invite makes the invitation if the node has to join for the first time and none is
-	// given; nil: an invitation is required.
+	// Invite returns an invitation if the node joins for the first time and Invitation is empty.
+	// Default nil.
 	Invite func(ctx context.Context) (string, error)
-	// Certificate lets the node join in place of an invitation. It returns a client whose connections
-	// show the node's certificate, and the SHA-256 of that in lower-case hexadecimal. It is called for
-	// each request to join. Nil: the node joins by an invitation.
+	// Certificate lets the node join by a certificate; excludes Invitation and Invite. It returns
+	// a client whose connections present the certificate, and the certificate's SHA-256 in
+	// lower-case hexadecimal. It is called for each request to join. Default nil.
 	Certificate func() (client *http.Client, hash string, err error)
 	// RotateEvery is the age at which a key is rotated. Default 0: only when control
-	// asks for it.
+	// requests it.
 	RotateEvery time.Duration
-	// Drained says whether all that was signed with keys that were released is in the log
-	// that control seals from: the node's spool is empty. It must not block.
-	// Default: always true.
+	// Drained reports whether everything signed with released keys is in the log that control
+	// seals from: the node's spool is empty. It must not block. Default: always true.
 	Drained func() bool
-	// Now is the clock that receipts are dated by. Default time.Now.
+	// Now is the clock that dates receipts. Default time.Now.
 	Now func() time.Time
 	// Logger; default none.
 	Logger *slog.Logger
-	// Waiting is called with the reason each time Open repeats a request to control.
-	// Default none.
+	// Waiting is called with the error before Open repeats a request that control did not
+	// answer. Default none.
 	Waiting func(error)
 	// Registerer takes the metrics until Close; default none.
 	Registerer prometheus.Registerer
@@ -131,12 +131,12 @@ type Node struct {
 	saved   saved
 	epoch   uint64
 
-	failing   atomic.Bool // the last try to change keys
-	highWater time.Time   // that is on disk; Open's, then Run's, then Close's
+	failing   atomic.Bool // whether the last attempt to change keys failed
+	highWater time.Time   // as on disk; owned by Open, then by Run, then by Close
 
 	// Owned by Open and then by Run.
 	next     *next
-	retiring []*key // drained, but control has no report yet, or the file is not destroyed
+	retiring []*key // drained, but not yet reported to control, or the file is not yet destroyed
 	pause    time.Duration
 
 	ring
@@ -144,9 +144,9 @@ type Node struct {
 
 var _ snapshot.Signer = (*Node)(nil)
 
-// Open makes or loads the node's identity, joins control if it has not yet, and counts
-// the start. It waits while control is away, until ctx is done. When it returns, a key
-// of the node is in the directory.
+// Open makes or loads the node's identity, joins if the node has not joined yet, and reports the
+// start to control. While control is unreachable it retries until ctx is done. When it returns,
+// a key of the node is in the directory, unless the node is leaving.
 func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -155,14 +155,14 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeDir(cfg.Dir); err != nil {
+	if err := keyfile.MakeDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("cannot open the node's identity: %w", err)
 	}
 	claim, err := keyfile.Claim(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the node's identity: %w", err)
 	}
-	n := &Node{cfg: cfg, control: control, claim: claim, ring: ring{wake: make(chan struct{}, 1), gone: make(chan struct{})}}
+	n := &Node{cfg: cfg, control: control, claim: claim, ring: ring{wake: make(chan struct{}, 1), leavingCh: make(chan struct{})}}
 	n.ring.cfg = &n.cfg
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open the node's identity %s: %w", cfg.Dir, err), claim.Close())
@@ -198,16 +198,16 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := n.sort(files, known); err != nil {
+	if err := n.sortKeys(files, known); err != nil {
 		return err
 	}
-	if err := n.ready(ctx); err != nil {
+	if err := n.ensureKey(ctx); err != nil {
 		return err
 	}
-	return n.noteHighWater(n.cfg.Now().Add(ahead))
+	return n.writeHighWater(n.cfg.Now().Add(markAhead))
 }
 
-// Close writes the latest moment that was signed for, and releases the folder. All signers must
+// Close writes the latest time that was signed for, and releases the folder. All signers must
 // have been released, and Run must have ended.
 func (n *Node) Close() error {
 	if n.cfg.Registerer != nil {
@@ -215,7 +215,7 @@ func (n *Node) Close() error {
 			n.cfg.Registerer.Unregister(m)
 		}
 	}
-	return errors.Join(n.noteHighWater(time.Time{}), n.claim.Close())
+	return errors.Join(n.writeHighWater(time.Time{}), n.claim.Close())
 }
 
 // ID is the node's id.
@@ -227,18 +227,20 @@ func (n *Node) Epoch() uint64 { return n.epoch }
 // Credential authenticates the node at control. It is a secret.
 func (n *Node) Credential() string { return n.saved.Credential }
 
-// ask repeats a request to control until it answers. A refusal, and the end of ctx, are errors.
-func (n *Node) ask(ctx context.Context, what, path string, in, out any) error {
-	return n.again(ctx, what, func() error { return n.once(ctx, n.control, path, in, out) })
+// request sends a request to control, and repeats it until control answers. A refusal, and the
+// end of ctx, are errors.
+func (n *Node) request(ctx context.Context, what, path string, in, out any) error {
+	return n.retry(ctx, what, func() error { return n.send(ctx, n.control, path, in, out) })
 }
 
-// again repeats what asks control.
-func (n *Node) again(ctx context.Context, what string, once func() error) error {
-	for pause := leastPause; ; pause = min(2*pause, mostPause) {
-		err := once()
+// retry calls send until it succeeds, control refuses the request, or ctx is done. what completes
+// "cannot …" in errors.
+func (n *Node) retry(ctx context.Context, what string, send func() error) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := send()
 		switch {
 		case err == nil:
-			if pause > leastPause {
+			if pause > minPause {
 				n.cfg.Logger.Info("control answers again")
 			}
 			return nil
@@ -246,7 +248,7 @@ func (n *Node) again(ctx context.Context, what string, once func() error) error 
 			return fmt.Errorf("cannot %s: %w", what, errors.Join(ctx.Err(), err))
 		case refusal(err) != nil:
 			return fmt.Errorf("cannot %s: %w", what, err)
-		case pause == leastPause:
+		case pause == minPause:
 			n.cfg.Logger.Warn("waiting for control", "to", what, "err", err)
 		}
 		n.cfg.Waiting(err)
@@ -255,24 +257,24 @@ func (n *Node) again(ctx context.Context, what string, once func() error) error 
 }
 
 const (
-	// A request is repeated after a pause that doubles from the first to the second.
-	leastPause, mostPause = 100 * time.Millisecond, 5 * time.Second
-	// askTimeout bounds one request.
-	askTimeout = 10 * time.Second
+	// The pause before a request is repeated doubles from minPause to maxPause.
+	minPause, maxPause = 100 * time.Millisecond, 5 * time.Second
+	// requestTimeout bounds one request.
+	requestTimeout = 10 * time.Second
 )
 
-// once sends one request to control.
-func (n *Node) once(ctx context.Context, client *api.Client, path string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// send sends one request to control.
+func (n *Node) send(ctx context.Context, client *api.Client, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	credential := n.saved.Credential
 	if path == api.PathJoin {
-		credential = "" // it is the invitation or the certificate that counts
+		credential = "" // the invitation or the certificate authorises the request
 	}
-	return client.Ask(ctx, credential, http.MethodPost, path, in, out)
+	return client.Do(ctx, credential, http.MethodPost, path, in, out)
 }
 
-// refusal returns control's answer if the same request will always be refused; else nil.
+// refusal returns control's response if repeating the request would not help, nil otherwise.
 func refusal(err error) *api.Refused {
 	refused, ok := errors.AsType[*api.Refused](err)
 	if !ok || refused.Status >= 500 || refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusRequestTimeout {
@@ -290,7 +292,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// oldestFirst orders keys by the beginning of their windows.
+// oldestFirst compares keys by the beginning of their windows.
 func oldestFirst(a, b *key) int {
 	return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.signer.KeyID, b.signer.KeyID))
 }

@@ -46,7 +46,7 @@ func TestFirstStartAndLater(t *testing.T) {
 		h.requireValid(first, later)
 		require.NoError(t, again.Close())
 	}
-	require.Len(t, h.keys(n.ID()), 1)
+	require.Len(t, h.keysOf(n.ID()), 1)
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
@@ -63,7 +63,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, "make an invitation")
 	require.NotContains(t, err.Error(), "inv_x.y")
 
-	// An invitation is for one node; who was refused may come with another.
+	// An invitation is for one node; the refused node can join with another one.
 	used := h.invite()
 	cfg.Invitation = used
 	n, err := Open(t.Context(), cfg)
@@ -78,15 +78,15 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	require.NotEqual(t, n.ID(), second.ID())
 	require.NoError(t, second.Close())
 
-	// Control does not know the credential any more.
+	// Another control does not know the credential.
 	require.NoError(t, n.Close())
 	elsewhere := Config{Dir: dir, Control: newControl(t).server.URL}
 	_, err = Open(t.Context(), elsewhere)
-	require.ErrorContains(t, err, "or control was restored from a time before it had, make an invitation")
+	require.ErrorContains(t, err, "or control was restored from a time before it joined, make an invitation")
 	elsewhere.Invitation = used
 	require.NoError(t, os.Rename(keyFiles(t, dir)[0], filepath.Join(dir, "moved")))
 	_, err = Open(t.Context(), elsewhere)
-	require.ErrorContains(t, err, "move "+dir+" away (only that, not the spool beside it)")
+	require.ErrorContains(t, err, "move "+dir+" away (only this folder, not the spool beside it)")
 
 	require.NoError(t, os.Chmod(filepath.Join(dir, savedFile), 0o644))
 	_, err = Open(t.Context(), h.config(dir))
@@ -101,21 +101,21 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestControlAway starts while control is away, which comes back later.
-func TestControlAway(t *testing.T) {
+// TestControlUnreachable: a start waits for control, and can be cancelled.
+func TestControlUnreachable(t *testing.T) {
 	h := newControl(t)
-	asked := make(chan struct{}, 100)
-	h.setFault(func(string) trouble { asked <- struct{}{}; return away })
+	requests := make(chan struct{}, 100)
+	h.inject(func(string) fault { requests <- struct{}{}; return unreachable })
 	cfg := h.config(t.TempDir())
 	cfg.Invitation = h.invite()
-	impatient, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Open(impatient, cfg)
+		_, err := Open(ctx, cfg)
 		ended <- err
 	}()
 	for range 3 {
-		<-asked
+		<-requests
 	}
 	stop()
 	require.ErrorIs(t, <-ended, context.Canceled)
@@ -130,9 +130,9 @@ func TestControlAway(t *testing.T) {
 		waited <- opened{n, err}
 	}()
 	for range 3 {
-		<-asked
+		<-requests
 	}
-	h.setFault(nil)
+	h.inject(nil)
 	o := <-waited
 	require.NoError(t, o.err)
 	s, err := o.n.sign(time.Now())

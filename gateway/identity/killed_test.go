@@ -19,40 +19,39 @@ import (
 	"muniment/sealer"
 )
 
-// TestKilledAsItJoins starts a node again that was killed at each moment of its first
-// start, by each way in which an operator may start it: it ends as one node with one key,
-// of which control says everything once.
-func TestKilledAsItJoins(t *testing.T) {
+// TestKilledDuringJoin kills a node at each step of its first start, and starts it again in each
+// way that an operator may: it is one node with one key, and control has each record and event of
+// it once.
+func TestKilledDuringJoin(t *testing.T) {
 	t.Parallel()
 	h := newControl(t)
-	at := func(path string, nth int, befalls trouble) func() func(string) trouble {
-		return func() func(string) trouble {
-			asked := 0
-			return func(p string) trouble {
+	at := func(path string, nth int, injected fault) func() func(string) fault {
+		return func() func(string) fault {
+			requests := 0
+			return func(p string) fault {
 				if p == path {
-					asked++
+					requests++
 				}
-				if p == path && asked == nth {
-					return befalls
+				if p == path && requests == nth {
+					return injected
 				}
-				return none
+				return noFault
 			}
 		}
 	}
 	for name, kill := range map[string]struct {
-		// fault is the request at which the node is killed: what its folder holds then is
-		// what the next start finds.
-		fault func() func(path string) trouble
-		gone  []string // files that it had not come to write
-		known bool     // control has let it join
+		// injector kills the node at a request: the next start finds the folder as it is then.
+		injector func() func(path string) fault
+		gone     []string // files that the node had not written yet
+		known    bool     // control has let it join
 	}{
-		"before its key was on disk":            {fault: at(api.PathStart, 1, away), gone: []string{"*.key", savedFile}},
-		"before its name was on disk":           {fault: at(api.PathStart, 1, away), gone: []string{savedFile}},
-		"before control received it":            {fault: at(api.PathStart, 1, away)},
-		"before control let it join":            {fault: at(api.PathJoin, 1, away)},
-		"after control let it join":             {fault: at(api.PathJoin, 1, lost), known: true},
-		"once it had joined":                    {fault: at(api.PathStart, 2, away), known: true},
-		"after control counted its first start": {fault: at(api.PathStart, 2, lost), known: true},
+		"before its key was on disk":            {injector: at(api.PathStart, 1, unreachable), gone: []string{"*.key", savedFile}},
+		"before its name was on disk":           {injector: at(api.PathStart, 1, unreachable), gone: []string{savedFile}},
+		"before control received it":            {injector: at(api.PathStart, 1, unreachable)},
+		"before control let it join":            {injector: at(api.PathJoin, 1, unreachable)},
+		"after control let it join":             {injector: at(api.PathJoin, 1, answerLost), known: true},
+		"once it had joined":                    {injector: at(api.PathStart, 2, unreachable), known: true},
+		"after control counted its first start": {injector: at(api.PathStart, 2, answerLost), known: true},
 	} {
 		for again, invitation := range map[string]func(used string) string{
 			"the same invitation": func(used string) string { return used },
@@ -66,18 +65,18 @@ func TestKilledAsItJoins(t *testing.T) {
 				before := h.count()
 				cfg := h.config(t.TempDir())
 				cfg.Invitation = h.invite()
-				cfg = h.killed(t, cfg, kill.fault(), kill.gone)
+				cfg = h.killed(t, cfg, kill.injector(), kill.gone)
 				cfg.Invitation = invitation(cfg.Invitation)
 				n, err := Open(t.Context(), cfg)
 				require.NoError(t, err)
 				s, err := n.sign(time.Now())
 				require.NoError(t, err)
 				h.requireValid(s)
-				require.Len(t, h.keys(n.ID()), 1)
+				require.Len(t, h.keysOf(n.ID()), 1)
 				require.Len(t, keyFiles(t, cfg.Dir), 1)
 				after := h.count()
-				for what := range before {
-					before[what]++
+				for kind := range before {
+					before[kind]++
 				}
 				require.Equal(t, before, after)
 				require.NoError(t, n.Close())
@@ -86,8 +85,8 @@ func TestKilledAsItJoins(t *testing.T) {
 	}
 }
 
-// TestRefusedOnTheWay: what stands before control knows nothing of expulsions.
-func TestRefusedOnTheWay(t *testing.T) {
+// TestRefusedByAProxy: a 403 of a proxy does not mean that the node was expelled.
+func TestRefusedByAProxy(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "<h1>Forbidden</h1>", http.StatusForbidden)
 	}))
@@ -102,7 +101,7 @@ func TestRefusedOnTheWay(t *testing.T) {
 	require.NotContains(t, err.Error(), "move")
 }
 
-// TestControlOfAnotherVersion does not know what the node has signed.
+// TestControlOfAnotherVersion: control expects a signature of other bytes than the node has signed.
 func TestControlOfAnotherVersion(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &api.Error{Code: api.AuthInvalid, Message: "the node's credential is not valid"}
@@ -117,12 +116,12 @@ func TestControlOfAnotherVersion(t *testing.T) {
 	defer server.Close()
 	_, err := Open(t.Context(), Config{Dir: t.TempDir(), Control: server.URL, Invitation: "inv_x.y"})
 	require.ErrorContains(t, err, "422 VALIDATION_FAILED")
-	require.ErrorContains(t, err, "is of another version than this node: upgrade control first")
+	require.ErrorContains(t, err, "runs another version than this node: upgrade control first")
 	require.NotContains(t, err.Error(), "make an invitation")
 }
 
-// TestBadCredential is nothing to join with: control would take whatever stands there for
-// the node's, for good.
+// TestBadCredential: a node does not join with a damaged credential, which control would
+// permanently record as the node's.
 func TestBadCredential(t *testing.T) {
 	h := newControl(t)
 	cfg := h.config(t.TempDir())
@@ -134,25 +133,25 @@ func TestBadCredential(t *testing.T) {
 		require.NoError(t, saved{id, bad}.save(cfg.Dir))
 		cfg.Invitation = h.invite()
 		_, err := Open(t.Context(), cfg)
-		require.ErrorContains(t, err, savedFile+": the credential is missing, cut, or another node's")
+		require.ErrorContains(t, err, savedFile+": the credential is missing, truncated, or another node's")
 		require.NotContains(t, err.Error(), other)
 	}
 	require.Equal(t, before, h.count())
 }
 
-// TestControlRestored: control has the node's keys from the log again, but not the node. By
-// an invitation it is the same node with the same keys, whichever of them control asks for.
+// TestControlRestored: control has received the node's keys from the log again, but not the node.
+// With an invitation the node joins as the same node with the same keys.
 func TestControlRestored(t *testing.T) {
-	lost, h := newControl(t), newControl(t)
+	old, h := newControl(t), newControl(t)
 	dir := t.TempDir()
-	n := lost.open(dir)
+	n := old.open(dir)
 	before, err := n.sign(time.Now())
 	require.NoError(t, err)
 	require.NoError(t, n.enrol(t.Context()))
 	keys := keyFiles(t, dir)
 	require.Len(t, keys, 2)
 	require.NoError(t, n.Close())
-	texts, err := store.List(t.Context(), lost.db.Read(), "the events", store.Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
+	texts, err := store.List(t.Context(), old.db.Read(), "the events", store.Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
 	require.NoError(t, err)
 	for _, text := range texts {
 		if strings.Contains(text, n.ID()) {
@@ -170,48 +169,48 @@ func TestControlRestored(t *testing.T) {
 	}
 	cfg := h.config(dir)
 	_, err = Open(t.Context(), cfg)
-	require.ErrorContains(t, err, "control was restored from a time before it had, make an invitation")
+	require.ErrorContains(t, err, "control was restored from a time before it joined, make an invitation")
 	cfg.Invitation = h.invite()
 	again, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
 	defer again.Close()
 	require.Equal(t, n.ID(), again.ID())
-	require.Len(t, h.keys(n.ID()), 2)
+	require.Len(t, h.keysOf(n.ID()), 2)
 	after, err := again.sign(time.Now())
 	require.NoError(t, err)
 	h.requireValid(before, after)
 
-	// A node without its id can't be identified, and its spool must stay.
+	// Without its id and credential the node can't join, but its spool must be kept.
 	require.NoError(t, again.Close())
 	require.NoError(t, os.Remove(filepath.Join(dir, savedFile)))
 	_, err = Open(t.Context(), cfg)
 	require.ErrorContains(t, err, "401 AUTH_INVALID")
 	cfg.Invitation = h.invite()
 	_, err = Open(t.Context(), cfg)
-	require.ErrorContains(t, err, "is known already")
-	require.ErrorContains(t, err, "move "+dir+" away (only that, not the spool beside it), make an invitation")
-	require.True(t, IsKnown(err))
+	require.ErrorContains(t, err, "is already known")
+	require.ErrorContains(t, err, "move "+dir+" away (only this folder, not the spool beside it), make an invitation")
+	require.True(t, IsConflict(err))
 }
 
-// killed opens a node that is killed at a request, and returns its config on the folder
-// as it was left.
-func (h *controlFixture) killed(t *testing.T, cfg Config, fault func(path string) trouble, gone []string) Config {
+// killed opens a node that is killed at a request, and returns its config with a copy of the
+// folder as it was then, without the files of gone.
+func (h *controlFixture) killed(t *testing.T, cfg Config, injector func(path string) fault, gone []string) Config {
 	t.Helper()
 	left := filepath.Join(t.TempDir(), "identity")
 	ctx, stop := context.WithCancel(t.Context())
 	dead := false
-	h.setFault(func(path string) trouble {
-		if dead { // and control has done what it was asked before
+	h.inject(func(path string) fault {
+		if dead { // the next request: control has served the one before
 			stop()
-			return away
+			return unreachable
 		}
-		befalls := fault(path)
-		if dead = befalls != none; dead {
+		injected := injector(path)
+		if dead = injected != noFault; dead {
 			require.NoError(t, os.CopyFS(left, os.DirFS(cfg.Dir)))
 		}
-		return befalls
+		return injected
 	})
-	defer h.setFault(nil)
+	defer h.inject(nil)
 	_, err := Open(ctx, cfg)
 	require.ErrorIs(t, err, context.Canceled)
 	for _, pattern := range gone {
@@ -230,7 +229,7 @@ func (h *controlFixture) killed(t *testing.T, cfg Config, fault func(path string
 	return cfg
 }
 
-// count is what control has of nodes that joined, and what it said of it.
+// count counts control's records of nodes and keys, and the events about them.
 func (h *controlFixture) count() map[string]int {
 	h.t.Helper()
 	n := map[string]int{"node.joined": 0, "key.enrolled": 0}
@@ -246,7 +245,7 @@ func (h *controlFixture) count() map[string]int {
 		var event string
 		require.NoError(h.t, rows.Scan(&event))
 		for kind := range n {
-			if strings.Contains(event, `"`+kind+`"`) { // no table is named so
+			if strings.Contains(event, `"`+kind+`"`) { // never a table's name
 				n[kind]++
 			}
 		}

@@ -13,13 +13,13 @@ import (
 	"muniment/gateway/api"
 )
 
-// TestExpulsion of a node that follows: it signs nothing once it has learned of it, what it
-// signed is in the log before that is sealed, and it does not come back. The answer that
-// its key is out of use gets lost: by the time it asks again it is expelled.
+// TestExpulsion expels a node that follows the feed: it signs nothing once it has learned of that,
+// control seals only once everything it signed is in the log, and it does not come back. The
+// response to its report of the retired key is lost: it is expelled before it retries.
 func TestExpulsion(t *testing.T) {
 	t.Parallel()
 	h := newControl(t)
-	cfg, spooled, asked := h.spooling()
+	cfg, spooled, checked := h.spooling()
 	n, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
 	end := h.follow(n)
@@ -38,7 +38,7 @@ func TestExpulsion(t *testing.T) {
 	}()
 	for range 2 {
 		select {
-		case <-asked:
+		case <-checked:
 		case err := <-expelled:
 			require.Fail(t, "expelled before the spool was drained", "%v", err)
 		}
@@ -47,19 +47,19 @@ func TestExpulsion(t *testing.T) {
 	require.ErrorContains(t, err, "was asked to leave")
 	require.ErrorContains(t, n.Ready(), "was asked to leave")
 	requireLeaving(t, n)
-	require.Len(t, h.keys(n.ID()), 1, "no other key takes over")
+	require.Len(t, h.keysOf(n.ID()), 1, "no other key takes over")
 	require.False(t, sealed.Load())
 	var retired atomic.Int64
-	h.setFault(func(path string) trouble {
+	h.inject(func(path string) fault {
 		if path == api.PathRetire && retired.Add(1) == 1 {
-			return lost
+			return answerLost
 		}
-		return none
+		return noFault
 	})
 	spooled.Store(false)
 	require.NoError(t, <-expelled)
 	require.True(t, sealed.Load())
-	key := h.keys(n.ID())[0]
+	key := h.keysOf(n.ID())[0]
 	require.True(t, before.at.Before(key.NotAfter.Time))
 	require.False(t, key.NotAfter.After(key.RevokedAt.Time))
 	requireNoKeyFiles(t, cfg.Dir)
@@ -67,23 +67,23 @@ func TestExpulsion(t *testing.T) {
 	end()
 	require.NoError(t, n.Close())
 
-	h.setFault(func(path string) trouble {
+	h.inject(func(path string) fault {
 		if path == api.PathJoin {
-			t.Error("it asked to join")
+			t.Error("the node requested to join")
 		}
-		return none
+		return noFault
 	})
 	for _, invitation := range []string{cfg.Invitation, h.invite(), ""} {
 		cfg.Invitation = invitation
 		_, err = Open(t.Context(), cfg)
 		require.ErrorContains(t, err, "the node "+n.ID()+" was expelled")
-		require.ErrorContains(t, err, "It can't come back: move "+cfg.Dir+" away (only that, not the spool beside it), "+invite)
+		require.ErrorContains(t, err, "It can't come back: move "+cfg.Dir+" away (only this folder, not the spool beside it), "+inviteAdvice)
 		require.NotContains(t, err.Error(), "If the ")
 	}
 }
 
-// TestExpulsionOfANodeThatStarts: it learns of it at its start, gives up the key that it was
-// about to enrol, and sees the others off.
+// TestExpulsionOfANodeThatStarts: the node learns at its start that it is to leave, destroys the key
+// that it has not enrolled, and retires the other.
 func TestExpulsionOfANodeThatStarts(t *testing.T) {
 	t.Parallel()
 	h := newControl(t)
@@ -98,7 +98,7 @@ func TestExpulsionOfANodeThatStarts(t *testing.T) {
 
 	select {
 	case <-n.Leaving():
-		require.Fail(t, "it was not expelled")
+		require.Fail(t, "it has not learned of the expulsion yet")
 	default:
 	}
 	n, err = Open(t.Context(), h.config(dir))
@@ -120,19 +120,19 @@ func requireLeaving(t *testing.T, n *Node) {
 	select {
 	case <-n.Leaving():
 	default:
-		require.Fail(t, "it was expelled")
+		require.Fail(t, "the node is not leaving")
 	}
 }
 
-// requireNoKeyFiles waits until the node has destroyed its keys: control puts it out as
-// soon as it has learned that they are out of use, which is before.
+// requireNoKeyFiles waits until the node has destroyed its keys: it reports them as retired
+// before, and control then expels it at once.
 func requireNoKeyFiles(t *testing.T, dir string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 0 }, time.Minute, time.Millisecond)
 }
 
-// TestExpulsionOfANodeWithoutKeys: one whose keys were revoked makes no other when it is to
-// leave, neither while it runs nor at a start, which it needs for its spool.
+// TestExpulsionOfANodeWithoutKeys: a leaving node whose keys are revoked makes no other key, neither
+// while it runs nor when it starts, as it must to drain its spool.
 func TestExpulsionOfANodeWithoutKeys(t *testing.T) {
 	t.Parallel()
 	h := newControl(t)

@@ -8,11 +8,11 @@ func newMetrics(n *Node) []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_identity_key_left_seconds",
-			Help: "For how long the node can go on signing with the keys that it has; +Inf while no end is set, 0 without a key.",
-		}, n.left),
+			Help: "How long the node can continue to sign with its current keys; +Inf while no end is set, 0 without a key.",
+		}, n.secondsLeft),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_identity_key_change_failing",
-			Help: "1 while the node fails to enrol or to retire a signing key, else 0.",
+			Help: "1 while the node fails to enrol or retire a signing key, else 0.",
 		}, func() float64 {
 			if n.failing.Load() {
 				return 1

@@ -16,18 +16,18 @@ import (
 	"muniment/gateway/api"
 )
 
-// TestRevocation revokes a key under load: it is put out of use first, so nothing that
-// it signed comes later, and signing goes on.
+// TestRevocation revokes a key under load: the node stops using it before the revocation, and
+// continues to sign with another.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	h := newControl(t)
 	n := h.open(t.TempDir())
 	end := h.follow(n)
-	signed := n.signing(t)
-	old := h.keys(n.ID())[0].KeyID
+	signed := n.startSigning(t)
+	old := h.keysOf(n.ID())[0].KeyID
 	sealed := false
 	v, err := h.nodes.Revoke(t.Context(), old, signing.Revocation{Seal: func(context.Context, string, string) ([]signing.Unsealed, error) {
-		require.NotEqual(t, old, n.current().signer.KeyID, "it signs nothing any more when that is sealed")
+		require.NotEqual(t, old, n.current().signer.KeyID, "it signs nothing more before its signatures are sealed")
 		sealed = true
 		return nil, nil
 	}}, store.ByOperator())
@@ -44,22 +44,22 @@ func TestRevocation(t *testing.T) {
 			last = s.at
 		}
 	}
-	keys := h.keys(n.ID())
+	keys := h.keysOf(n.ID())
 	require.True(t, last.Before(keys[0].NotAfter.Time))
 	require.True(t, last.Before(keys[0].RevokedAt.Time))
 }
 
-// TestRevocationWaitsForTheSpool revokes a key while receipts by it wait in the node's
-// spool: the key is not retired, and nothing sealed, until they are in the log.
+// TestRevocationWaitsForTheSpool revokes a key while its receipts are in the node's spool: the key
+// is not retired, and nothing is sealed, until they are in the log.
 func TestRevocationWaitsForTheSpool(t *testing.T) {
 	t.Parallel()
 	h := newControl(t)
-	cfg, spooled, asked := h.spooling()
+	cfg, spooled, checked := h.spooling()
 	n, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
 	defer n.Close()
 	end := h.follow(n)
-	old := h.keys(n.ID())[0].KeyID
+	old := h.keysOf(n.ID())[0].KeyID
 	revocation, sealed := sealing(t, spooled)
 	revoked := make(chan error, 1)
 	go func() {
@@ -68,13 +68,13 @@ func TestRevocationWaitsForTheSpool(t *testing.T) {
 	}()
 	for range 2 {
 		select {
-		case <-asked:
+		case <-checked:
 		case err := <-revoked:
 			require.Fail(t, "revoked before the spool was drained", "%v", err)
 		}
-		keys := h.keys(n.ID())
+		keys := h.keysOf(n.ID())
 		require.Len(t, keys, 2, "another key has taken over")
-		require.Greater(t, keys[0].NotAfter.Sub(keys[1].NotBefore.Time), api.KeyOverlap/2, "the old one was not reported as out of use")
+		require.Greater(t, keys[0].NotAfter.Sub(keys[1].NotBefore.Time), api.KeyOverlap/2, "the old key is not reported as retired")
 		require.Len(t, keyFiles(t, cfg.Dir), 2)
 	}
 	require.False(t, sealed.Load())
@@ -85,28 +85,28 @@ func TestRevocationWaitsForTheSpool(t *testing.T) {
 	end()
 }
 
-// TestLearn: a key is revoked while a delivery has the key: it signs nothing from
-// then on, and the answer is a 503.
+// TestLearn: a key is revoked after a delivery has acquired it: it signs nothing from then on, and
+// the error is a 503.
 func TestLearn(t *testing.T) {
 	h := newControl(t)
 	n := h.open(t.TempDir())
-	borrowed, done, err := n.Signer(t.Context(), time.Now())
+	acquired, release, err := n.Signer(t.Context(), time.Now())
 	require.NoError(t, err)
-	require.Equal(t, []string{borrowed.KeyID}, n.SigningKeys())
+	require.Equal(t, []string{acquired.KeyID}, n.SigningKeys())
 	n.Learn([]api.SigningKey{{KeyID: "0123", RevokedAt: time.Now()}})
-	_, err = borrowed.Key.Sign(nil, text, crypto.Hash(0))
+	_, err = acquired.Key.Sign(nil, text, crypto.Hash(0))
 	require.NoError(t, err)
-	n.Learn([]api.SigningKey{{KeyID: borrowed.KeyID, RevokedAt: time.Now()}})
-	_, err = borrowed.Key.Sign(nil, text, crypto.Hash(0))
+	n.Learn([]api.SigningKey{{KeyID: acquired.KeyID, RevokedAt: time.Now()}})
+	_, err = acquired.Key.Sign(nil, text, crypto.Hash(0))
 	require.Equal(t, api.NoSigningKey, api.From(err).Reason)
-	done()
+	release()
 	_, err = n.sign(time.Now())
 	require.Error(t, err)
 	require.Empty(t, n.SigningKeys())
 }
 
-// TestRevokedFileStays revokes a key whose file can't be destroyed: another takes over
-// all the same, and the file is tried again.
+// TestRevokedFileStays revokes a key whose file can't be destroyed: another key takes over
+// nevertheless, and the node retries to destroy the file.
 func TestRevokedFileStays(t *testing.T) {
 	h := newControl(t)
 	n := h.open(t.TempDir())
@@ -124,30 +124,30 @@ func TestRevokedFileStays(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestRevocationOfAStubbornNode revokes by force while the node can't enrol another
-// key: it signs nothing once it has learned of it, until it can.
+// TestRevocationOfAStubbornNode forces a revocation while the node can't enrol another key: the node
+// signs nothing from when it learns of it until it can enrol one.
 func TestRevocationOfAStubbornNode(t *testing.T) {
 	t.Parallel()
 	h := newControl(t, func(c *node.Config) { c.DrainFor = time.Second })
 	dir := t.TempDir()
 	n := h.open(dir)
-	h.setFault(func(path string) trouble {
+	h.inject(func(path string) fault {
 		if path == api.PathEnrol {
-			return away
+			return unreachable
 		}
-		return none
+		return noFault
 	})
 	end := h.follow(n)
-	borrowed, done, err := n.Signer(t.Context(), time.Now())
+	acquired, release, err := n.Signer(t.Context(), time.Now())
 	require.NoError(t, err)
-	old := borrowed.KeyID
+	old := acquired.KeyID
 
-	impatient, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	_, err = h.nodes.Revoke(impatient, old, signing.Revocation{}, store.ByOperator())
+	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	_, err = h.nodes.Revoke(ctx, old, signing.Revocation{}, store.ByOperator())
 	stop()
 	require.Error(t, err)
 	_, err = n.sign(time.Now())
-	require.NoError(t, err, "it was asked, and signs on")
+	require.NoError(t, err, "the key is not revoked yet")
 
 	revoked := make(chan error, 1)
 	go func() {
@@ -159,23 +159,23 @@ func TestRevocationOfAStubbornNode(t *testing.T) {
 	_, err = n.sign(time.Now())
 	require.Error(t, err)
 	require.ErrorContains(t, n.Ready(), "has no key")
-	require.Zero(t, n.left())
+	require.Zero(t, n.secondsLeft())
 	require.Eventually(t, n.failing.Load, time.Minute, time.Millisecond)
-	_, err = borrowed.Key.Sign(nil, text, nil)
-	require.Equal(t, api.NoSigningKey, api.From(err).Reason, "not even who had borrowed it")
-	done()
+	_, err = acquired.Key.Sign(nil, text, nil)
+	require.Equal(t, api.NoSigningKey, api.From(err).Reason, "not even for a delivery that has acquired the key")
+	release()
 	end()
 	require.NoError(t, n.Close())
 
-	// The next start has no key either, and waits for one; then it signs.
-	h.setFault(nil)
+	// The next start enrols another key.
+	h.inject(nil)
 	n, err = Open(t.Context(), h.config(dir))
 	require.NoError(t, err)
 	defer n.Close()
 	s, err := n.sign(time.Now())
 	require.NoError(t, err)
 	require.NoError(t, n.Ready())
-	require.True(t, math.IsInf(n.left(), 1))
+	require.True(t, math.IsInf(n.secondsLeft(), 1))
 	require.NotEqual(t, old, s.keyID)
 	h.requireValid(s)
 }

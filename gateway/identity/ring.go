@@ -16,19 +16,18 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// ring is the node's enrolled keys. Safe for concurrent use.
+// ring holds the node's enrolled keys. Safe for concurrent use.
 type ring struct {
 	cfg    *Config
 	nodeID string
-	wake   chan struct{} // Run should look; holds one
+	wake   chan struct{} // wakes Run; capacity 1
 
-	mu     sync.Mutex
-	keys   []*key    // that may sign, oldest first; the last is current
-	latest time.Time // of the moments that a key was acquired for
-	dead   []*key    // revoked, whose files are still to be destroyed
-	// leaving is set once control wants no other key to take over.
-	leaving bool
-	gone    chan struct{} // closed by leave
+	mu        sync.Mutex
+	keys      []*key        // not revoked or retired, oldest first; the last is current
+	latest    time.Time     // the latest time that a key was acquired for
+	revoked   []*key        // their files are not yet destroyed
+	leaving   bool          // control accepts no other key
+	leavingCh chan struct{} // closed by leave
 }
 
 // key is an enrolled key.
@@ -37,14 +36,14 @@ type key struct {
 	signer  *sealer.Signer
 	release func() // ends one use
 
-	// Under ring.mu.
-	from, until time.Time // when it signs; until is zero while that is open
-	notAfter    time.Time // control's until
-	inUse       int
+	// Guarded by ring.mu.
+	from, until time.Time // the window in which it signs; until is zero while the window is open
+	notAfter    time.Time // the end of the window in the directory
+	inUse       int       // how many callers have acquired and not released it
 }
 
-// hold makes a key of a file and its entry in the directory.
-func (r *ring) hold(f *keyfile.Key, entry api.SigningKey) *key {
+// newKey makes a key from a file and its entry in the directory.
+func (r *ring) newKey(f *keyfile.Key, entry api.SigningKey) *key {
 	k := &key{
 		file: f, from: entry.NotBefore, until: entry.NotAfter, notAfter: entry.NotAfter,
 		signer: &sealer.Signer{KeyID: entry.KeyID, Node: r.nodeID, Key: inUse{f}},
@@ -57,12 +56,12 @@ func (r *ring) hold(f *keyfile.Key, entry api.SigningKey) *key {
 	return k
 }
 
-// inUse is a key that a delivery has acquired.
+// inUse is the crypto.Signer of an acquired key.
 type inUse struct{ *keyfile.Key }
 
-var errRevoked = api.Unavailable(api.NoSigningKey, "the key to sign with was revoked a moment ago", time.Second)
+var errRevoked = api.Unavailable(api.NoSigningKey, "the signing key was revoked a moment ago", time.Second)
 
-// Sign fails with a 503 once the key is out of use.
+// Sign returns a 503 once the key is revoked.
 func (u inUse) Sign(random io.Reader, message []byte, opts crypto.SignerOpts) ([]byte, error) {
 	signature, err := u.Key.Sign(random, message, opts)
 	if errors.Is(err, keyfile.ErrDestroyed) {
@@ -71,8 +70,8 @@ func (u inUse) Sign(random io.Reader, message []byte, opts crypto.SignerOpts) ([
 	return signature, err
 }
 
-// Signer acquires the key that signs for a moment, as issue.Config.Signer. It never blocks; the
-// error is that there is no such key.
+// Signer acquires the key that signs for a time, as issue.Config.Signer. It never blocks. The
+// error is that there is no such key. The caller must call release after its last signature.
 func (r *ring) Signer(_ context.Context, at time.Time) (s *sealer.Signer, release func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +86,7 @@ func (r *ring) Signer(_ context.Context, at time.Time) (s *sealer.Signer, releas
 	return k.signer, k.release, nil
 }
 
-// keyFor returns the key that signs for a moment; nil if none does. The caller holds r.mu.
+// keyFor returns the key that signs for a time, nil if there is none. The caller holds r.mu.
 func (r *ring) keyFor(at time.Time) *key {
 	for _, k := range slices.Backward(r.keys) {
 		if !at.Before(k.from) && (k.until.IsZero() || at.Before(k.until)) {
@@ -104,7 +103,7 @@ func (r *ring) noKey(at time.Time) error {
 	return fmt.Errorf("the node %s has no key for %s", r.nodeID, sealer.FormatTime(at))
 }
 
-// Ready is an error while no key signs for the present.
+// Ready returns an error while no key signs for the current time.
 func (r *ring) Ready() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,42 +123,42 @@ func (r *ring) SigningKeys() (keyIDs []string) {
 	return keyIDs
 }
 
-// Learn implements snapshot.Signer: a revoked key signs nothing any more, a key that ends signs
-// nothing after its end, and Run enrols another one, unless the node is to leave.
+// Learn implements snapshot.Signer: a revoked key immediately stops signing, and a key that ends
+// signs nothing after its end. Run then enrols another key, unless the node is leaving.
 func (r *ring) Learn(entries []api.SigningKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, t := range entries {
-		i := slices.IndexFunc(r.keys, func(k *key) bool { return k.signer.KeyID == t.KeyID })
+	for _, entry := range entries {
+		i := slices.IndexFunc(r.keys, func(k *key) bool { return k.signer.KeyID == entry.KeyID })
 		if i < 0 {
 			continue
 		}
 		k := r.keys[i]
-		if t.Last && !r.leaving { // also if the key is revoked: no other takes over
+		if entry.Last && !r.leaving { // also if the key is revoked: no other key takes over
 			r.leave()
-			r.due()
+			r.wakeRun()
 		}
 		switch {
-		case !t.RevokedAt.IsZero():
+		case !entry.RevokedAt.IsZero():
 			k.file.Forget()
-			r.dead = append(r.dead, k)
+			r.revoked = append(r.revoked, k)
 			r.keys = slices.Delete(r.keys, i, i+1)
-			r.due()
-		case !t.NotAfter.Equal(k.notAfter):
-			k.notAfter = t.NotAfter
-			if !t.NotAfter.IsZero() {
-				k.end(t.NotAfter)
+			r.wakeRun()
+		case !entry.NotAfter.Equal(k.notAfter):
+			k.notAfter = entry.NotAfter
+			if !entry.NotAfter.IsZero() {
+				k.end(entry.NotAfter)
 			}
-			r.due()
+			r.wakeRun()
 		}
 	}
 }
 
-// leave ends all keys, after every moment that they were acquired for. It is called once. The
+// leave ends all keys, after every time that they were acquired for. It is called once. The
 // caller holds r.mu, or is Open.
 func (r *ring) leave() {
 	r.leaving = true
-	close(r.gone)
+	close(r.leavingCh)
 	at := r.cfg.Now()
 	if r.latest.After(at) {
 		at = r.latest
@@ -170,15 +169,15 @@ func (r *ring) leave() {
 	r.cfg.Logger.Warn("the node was asked to leave: it signs nothing more")
 }
 
-// due has Run look at once.
-func (r *ring) due() {
+// wakeRun lets Run check at once what is due.
+func (r *ring) wakeRun() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// end makes the key sign for nothing from a moment on. The caller holds ring.mu.
+// end ends the key's window at a time, unless it ends earlier. The caller holds ring.mu.
 func (k *key) end(at time.Time) {
 	if k.until.IsZero() || at.Before(k.until) {
 		k.until = at
@@ -189,21 +188,21 @@ func (k *key) end(at time.Time) {
 func (r *ring) current() *key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.newest()
+	return r.currentLocked()
 }
 
-// newest is current, under the lock.
-func (r *ring) newest() *key {
+// currentLocked is current for callers that hold r.mu.
+func (r *ring) currentLocked() *key {
 	if len(r.keys) == 0 {
 		return nil
 	}
 	return r.keys[len(r.keys)-1]
 }
 
-// handOver ends the keys before the newest, where its window begins or after every moment that
+// handOver ends the keys before the newest: where its window begins, but after every time that
 // they were acquired for. The caller holds r.mu, or is Open.
 func (r *ring) handOver() {
-	at := r.newest().from
+	at := r.currentLocked().from
 	if after := nextMilli(r.latest); after.After(at) {
 		at = after
 	}
@@ -216,11 +215,11 @@ func nextMilli(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond).Add(time.Millisecond)
 }
 
-// isDue says whether another key must take over from the current one.
+// isDue reports whether another key must take over from the current one.
 func (r *ring) isDue() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.newest()
+	k := r.currentLocked()
 	return !r.leaving && (k == nil || !k.notAfter.IsZero() || r.cfg.RotateEvery > 0 && !r.cfg.Now().Before(k.from.Add(r.cfg.RotateEvery)))
 }
 
@@ -230,8 +229,9 @@ func (r *ring) isLeaving() bool {
 	return r.leaving
 }
 
-// announce returns the moment from which the next key is to sign. From now on the current one
-// signs no longer than its window has left once control has received that moment.
+// announce returns the time from which the next key is to sign, for the request to enrol it.
+// Control ends the current key's window api.KeyOverlap after that time, so announce makes the
+// current key sign no longer.
 func (r *ring) announce() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,8 +240,8 @@ func (r *ring) announce() time.Time {
 		from = r.latest // the clock stepped back
 	}
 	from = nextMilli(from)
-	if k := r.newest(); k != nil {
-		if !r.isOver() {
+	if k := r.currentLocked(); k != nil {
+		if !r.endedLocked() {
 			from = from.Add(lead)
 		}
 		if !from.After(k.from) {
@@ -252,36 +252,36 @@ func (r *ring) announce() time.Time {
 	return from
 }
 
-// withdraw undoes announce, when control has certainly not received it.
-func (r *ring) withdraw() {
+// cancelAnnounce undoes announce. Only for requests that control has certainly not accepted.
+func (r *ring) cancelAnnounce() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.newest(); k != nil && !r.leaving {
+	if k := r.currentLocked(); k != nil && !r.leaving {
 		k.until = k.notAfter
 	}
 }
 
-// drained removes the keys that are out of use, with all that they signed in the log. wait is how
-// long to wait for the next one.
+// drained removes and returns the keys that have ended and are not in use, if everything they
+// signed is in the log. wait is how long to wait before the next call.
 func (r *ring) drained() (drained []*key, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wait = look
+	wait = checkEvery
 	if r.cfg.RotateEvery > 0 && len(r.keys) > 0 && !r.leaving {
-		wait = max(straggling, min(wait, r.newest().from.Add(r.cfg.RotateEvery).Sub(r.cfg.Now())))
+		wait = max(acquireGrace, min(wait, r.currentLocked().from.Add(r.cfg.RotateEvery).Sub(r.cfg.Now())))
 	}
-	newest := r.newest()
+	newest := r.currentLocked()
 	r.keys = slices.DeleteFunc(r.keys, func(k *key) bool {
 		if k == newest && !r.leaving {
 			return false
 		}
-		left := k.until.Add(straggling).Sub(r.cfg.Now())
+		left := k.until.Add(acquireGrace).Sub(r.cfg.Now())
 		if left > 0 || k.inUse > 0 {
-			wait = min(wait, max(left, straggling))
+			wait = min(wait, max(left, acquireGrace))
 			return false
 		}
-		if !r.cfg.Drained() { // only now: a use that ends later may still spool a record
-			wait = min(wait, lookSpool)
+		if !r.cfg.Drained() { // checked last: a caller that has acquired the key may still spool a record
+			wait = min(wait, checkSpoolEvery)
 			return false
 		}
 		k.file.Forget()
@@ -291,24 +291,24 @@ func (r *ring) drained() (drained []*key, wait time.Duration) {
 	return drained, wait
 }
 
-// over says whether there is no key for any moment to come.
-func (r *ring) over() bool {
+// ended reports whether no key signs for any time from now on.
+func (r *ring) ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.isOver()
+	return r.endedLocked()
 }
 
-// isOver is over, under the lock.
-func (r *ring) isOver() bool {
-	k := r.newest()
+// endedLocked is ended for callers that hold r.mu.
+func (r *ring) endedLocked() bool {
+	k := r.currentLocked()
 	return k == nil || !k.until.IsZero() && !r.cfg.Now().Before(k.until)
 }
 
-// left is for how many seconds the newest key still signs.
-func (r *ring) left() float64 {
+// secondsLeft returns for how many seconds the current key still signs.
+func (r *ring) secondsLeft() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.newest()
+	k := r.currentLocked()
 	switch {
 	case k == nil:
 		return 0
@@ -318,7 +318,7 @@ func (r *ring) left() float64 {
 	return max(0, k.until.Sub(r.cfg.Now()).Seconds())
 }
 
-// Leaving is closed once the node is expelled, which is for good: it signs nothing more. Run and
-// the feed should go on until control refuses the node: the expulsion waits for them to confirm
-// that the keys are out of use.
-func (r *ring) Leaving() <-chan struct{} { return r.gone }
+// Leaving is closed once control has asked the node to leave: it permanently stops signing. Keep
+// Run and the feed running until control refuses the node, because the expulsion waits until they
+// have reported that the node no longer uses its keys.
+func (r *ring) Leaving() <-chan struct{} { return r.leavingCh }

@@ -18,25 +18,25 @@ import (
 	"muniment/gateway/api"
 )
 
-// signing signs without a pause from several sides until end is called, which returns
-// what was signed. Every error fails the test, but of who was held up for so long that the
-// key of its moment is gone: a delivery would ask again.
-func (n *Node) signing(t *testing.T) (end func() []signed) {
+// startSigning signs continuously in several goroutines until end is called, which returns all
+// signatures. An error fails the test, unless the goroutine was held up for longer than
+// acquireGrace: then it retries, as a delivery would.
+func (n *Node) startSigning(t *testing.T) (end func() []signed) {
 	var stop atomic.Bool
 	var mu sync.Mutex
 	var all []signed
-	var sides sync.WaitGroup
+	var signers sync.WaitGroup
 	for range 4 {
-		sides.Go(func() {
+		signers.Go(func() {
 			var own []signed
 			for tick := time.NewTicker(500 * time.Microsecond); !stop.Load(); <-tick.C {
 				at := time.Now()
 				s, err := n.sign(at)
-				if err != nil && time.Since(at) >= straggling {
+				if err != nil && time.Since(at) >= acquireGrace {
 					s, err = n.sign(time.Now())
 				}
 				if err != nil {
-					t.Errorf("nothing signs: %v", err)
+					t.Errorf("cannot sign: %v", err)
 					break
 				}
 				own = append(own, s)
@@ -48,14 +48,14 @@ func (n *Node) signing(t *testing.T) (end func() []signed) {
 	}
 	return func() []signed {
 		stop.Store(true)
-		sides.Wait()
+		signers.Wait()
 		require.NotEmpty(t, all)
 		return all
 	}
 }
 
-// requireWindows asks that the windows of a node's keys follow each other, with the
-// last one open.
+// requireWindows requires that the windows of a node's keys leave no gap, and that only the last is
+// open.
 func requireWindows(t *testing.T, keys []signing.SigningKey) {
 	t.Helper()
 	for i, k := range keys {
@@ -68,28 +68,28 @@ func requireWindows(t *testing.T, keys []signing.SigningKey) {
 	}
 }
 
-// TestRotationWhenAsked rotates three times under load.
-func TestRotationWhenAsked(t *testing.T) {
+// TestRotationByControl rotates twice under load because control requests it.
+func TestRotationByControl(t *testing.T) {
 	t.Parallel()
 	h := newControl(t)
 	dir := t.TempDir()
 	n := h.open(dir)
 	end := h.follow(n)
-	signed := n.signing(t)
+	signed := n.startSigning(t)
 	signsWith := func(k signing.SigningKey) {
 		s, err := n.sign(time.Now())
 		require.NoError(t, err)
 		require.Equal(t, k.KeyID, s.keyID)
 	}
 	for i := range 2 {
-		keys := h.keys(n.ID())
+		keys := h.keysOf(n.ID())
 		require.Len(t, keys, i+1)
 		signsWith(keys[i])
 		s, err := h.nodes.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
 		require.NoError(t, err)
-		require.NotNil(t, s.Key, "the node follows, and makes its key at once")
+		require.NotNil(t, s.Key, "the node makes its key while Rotate waits")
 		require.Equal(t, keys[i].KeyID, s.Replaced.KeyID)
-		// Retired: the window is closed where it ended, and the file destroyed.
+		// The old key is retired: its file is destroyed.
 		require.Eventually(t, func() bool {
 			files := keyFiles(t, dir)
 			return len(files) == 1 && filepath.Base(files[0]) == s.Key.KeyID+".key"
@@ -99,7 +99,7 @@ func TestRotationWhenAsked(t *testing.T) {
 	}
 	all := signed()
 	end()
-	keys := h.keys(n.ID())
+	keys := h.keysOf(n.ID())
 	require.Len(t, keys, 3)
 	signsWith(keys[2])
 	requireWindows(t, keys)
@@ -116,54 +116,55 @@ func TestRotationByAge(t *testing.T) {
 	require.NoError(t, err)
 	defer n.Close()
 	end := h.follow(n)
-	signed := n.signing(t)
-	require.Eventually(t, func() bool { return len(h.keys(n.ID())) >= 3 }, time.Minute, 10*time.Millisecond)
+	signed := n.startSigning(t)
+	require.Eventually(t, func() bool { return len(h.keysOf(n.ID())) >= 3 }, time.Minute, 10*time.Millisecond)
 	h.requireValid(signed()...)
 	end()
 }
 
-// TestLostAnswers loses the first answers of each kind while keys rotate under load.
-func TestLostAnswers(t *testing.T) {
+// TestLostRequests: the first requests of each kind, or their responses, are lost while a key rotates
+// under load.
+func TestLostRequests(t *testing.T) {
 	t.Parallel()
-	for _, befalls := range []trouble{away, lost} {
+	for _, injected := range []fault{unreachable, answerLost} {
 		for _, path := range []string{api.PathEnrol, api.PathRetire} {
-			t.Run(fmt.Sprint(path, befalls), func(t *testing.T) {
+			t.Run(fmt.Sprint(path, injected), func(t *testing.T) {
 				t.Parallel()
 				h := newControl(t)
 				dir := t.TempDir()
 				n := h.open(dir)
 				left := 4
-				h.setFault(func(p string) trouble {
+				h.inject(func(p string) fault {
 					if p != path || left == 0 {
-						return none
+						return noFault
 					}
 					left--
-					return befalls
+					return injected
 				})
 				end := h.follow(n)
-				signed := n.signing(t)
-				_, err := h.nodes.Rotate(t.Context(), h.keys(n.ID())[0].KeyID, store.ByOperator())
+				signed := n.startSigning(t)
+				_, err := h.nodes.Rotate(t.Context(), h.keysOf(n.ID())[0].KeyID, store.ByOperator())
 				require.NoError(t, err)
 				require.Eventually(t, func() bool {
-					keys := h.keys(n.ID())
+					keys := h.keysOf(n.ID())
 					return len(keys) == 2 && n.current().signer.KeyID == keys[1].KeyID && len(keyFiles(t, dir)) == 1
 				}, time.Minute, 5*time.Millisecond)
 				h.requireValid(signed()...)
 				end()
 				require.Zero(t, left)
-				requireWindows(t, h.keys(n.ID()))
+				requireWindows(t, h.keysOf(n.ID()))
 			})
 		}
 	}
 }
 
-// TestCrashes ends the process at each of its requests, before and after control has
-// served it: the next start finds its way, and nothing that was signed is in doubt.
+// TestCrashes ends the process at each of its requests, before and after control has served it: the
+// next start recovers, and all signatures verify.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
-	for _, befalls := range []trouble{away, lost} {
+	for _, injected := range []fault{unreachable, answerLost} {
 		for at := 1; at <= 5; at++ { // start, join, start again, enrol, retire
-			t.Run(fmt.Sprint(at, befalls), func(t *testing.T) {
+			t.Run(fmt.Sprint(at, injected), func(t *testing.T) {
 				t.Parallel()
 				h := newControl(t)
 				cfg := h.config(t.TempDir())
@@ -171,15 +172,15 @@ func TestCrashes(t *testing.T) {
 				ctx, kill := context.WithCancel(t.Context())
 				defer kill()
 				requests := 0
-				h.setFault(func(string) trouble {
+				h.inject(func(string) fault {
 					if requests++; requests < at {
-						return none
+						return noFault
 					}
 					kill()
 					if requests == at {
-						return befalls
+						return injected
 					}
-					return away
+					return unreachable
 				})
 				var all []signed
 				n, err := Open(ctx, cfg)
@@ -188,23 +189,23 @@ func TestCrashes(t *testing.T) {
 					require.NoError(t, err)
 					all = append(all, s)
 					n.Learn([]api.SigningKey{{KeyID: s.keyID, NotAfter: time.Now().Add(api.KeyOverlap)}})
-					require.NoError(t, n.Run(ctx)) // rotates, and ends by the crash
-					// It may have signed with the old key for moments of the new one.
+					require.NoError(t, n.Run(ctx)) // rotates until the crash
+					// The old key may have signed for times in the new key's window.
 					require.Eventually(t, func() bool {
 						s, err := n.sign(time.Now())
 						require.NoError(t, err)
 						all = append(all, s)
-						keys := h.keys(n.ID())
-						if at == 4 && befalls == away {
+						keys := h.keysOf(n.ID())
+						if at == 4 && injected == unreachable {
 							return len(keys) == 1
 						}
 						return len(keys) == 2 && s.at.After(keys[1].NotBefore.Time)
 					}, time.Minute, time.Millisecond)
 					require.NoError(t, n.Close())
 				}
-				require.Equal(t, at, requests, "the crash has come")
+				require.Equal(t, at, requests, "the process has crashed")
 
-				h.setFault(nil)
+				h.inject(nil)
 				n, err = Open(t.Context(), cfg)
 				require.NoError(t, err)
 				defer n.Close()
@@ -218,14 +219,14 @@ func TestCrashes(t *testing.T) {
 				}, time.Minute, 5*time.Millisecond)
 				end()
 				h.requireValid(all...)
-				requireWindows(t, h.keys(n.ID()))
+				requireWindows(t, h.keysOf(n.ID()))
 			})
 		}
 	}
 }
 
-// TestCrashBeforeAnythingIsAsked finds what a first start leaves on disk.
-func TestCrashBeforeAnythingIsAsked(t *testing.T) {
+// TestCrashBeforeFirstRequest: a start uses or removes the files of an earlier one that was killed.
+func TestCrashBeforeFirstRequest(t *testing.T) {
 	h := newControl(t)
 	dir := t.TempDir()
 	id := api.NewID(api.PrefixNode, time.Now())
@@ -239,11 +240,11 @@ func TestCrashBeforeAnythingIsAsked(t *testing.T) {
 	n := h.open(dir)
 	require.Equal(t, id, n.ID())
 	require.Equal(t, key.Path, keyFiles(t, dir)[0])
-	require.NoFileExists(t, filepath.Join(dir, ".new-1"), "it may be half of a secret, or all of it")
+	require.NoFileExists(t, filepath.Join(dir, ".new-1"), "it may hold a secret")
 	require.NoFileExists(t, zeros, "a key that was being destroyed")
 }
 
-// TestKeyEndsWhileTheNodeIsDown: it signs nothing any more, and vouches for the next.
+// TestKeyEndsWhileTheNodeIsDown: the ended key signs nothing more, and vouches for the next.
 func TestKeyEndsWhileTheNodeIsDown(t *testing.T) {
 	h := newControl(t)
 	dir := t.TempDir()
@@ -269,7 +270,7 @@ func TestKeyEndsWhileTheNodeIsDown(t *testing.T) {
 	end()
 }
 
-// TestLostKeys: the credential alone does not make anyone the node.
+// TestLostKeys: the credential alone does not suffice to enrol a key.
 func TestLostKeys(t *testing.T) {
 	h := newControl(t)
 	dir := t.TempDir()
@@ -281,11 +282,11 @@ func TestLostKeys(t *testing.T) {
 	cfg.Invitation = h.invite()
 	_, err := Open(t.Context(), cfg)
 	require.ErrorContains(t, err, "is not vouched for by the node's newest one")
-	require.ErrorContains(t, err, "If the node's keys are lost, move "+dir+" away (only that, not the spool beside it), "+invite)
+	require.ErrorContains(t, err, "If the node's keys are lost, move "+dir+" away (only this folder, not the spool beside it), "+inviteAdvice)
 }
 
-// TestClockOfTheNode is two minutes ahead of control's: nothing rotates, and the
-// current key signs on; once it is set right the next key takes over.
+// TestClockOfTheNode: while the node's clock is two minutes ahead of control's, no key is rotated,
+// and the current key continues to sign. Once the clock is right, the next key takes over.
 func TestClockOfTheNode(t *testing.T) {
 	h := newControl(t)
 	var ahead atomic.Int64
@@ -318,15 +319,15 @@ func TestClockOfTheNode(t *testing.T) {
 	n.mu.Unlock()
 	_, err = n.step(t.Context())
 	require.NoError(t, err)
-	require.Len(t, h.keys(n.ID()), 2)
+	require.Len(t, h.keysOf(n.ID()), 2)
 
-	// A moment before all windows has no key.
+	// No key signs for a time before all windows.
 	_, _, err = n.Signer(t.Context(), time.Now().Add(-time.Hour))
 	require.ErrorContains(t, err, "no key")
 }
 
-// TestClockSetBack sets the clock back half a minute across a restart, orderly or not:
-// the next rotation comes after everything that was signed before.
+// TestClockSetBack sets the clock back half a minute across a restart, orderly or not: the next
+// rotation is dated after everything that was signed before.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	for _, orderly := range []bool{true, false} {
@@ -362,7 +363,7 @@ func TestClockSetBack(t *testing.T) {
 			n.Learn([]api.SigningKey{{KeyID: before.keyID, NotAfter: time.Now().Add(api.KeyOverlap)}})
 			_, err = n.step(t.Context())
 			require.NoError(t, err)
-			require.Len(t, h.keys(n.ID()), 2)
+			require.Len(t, h.keysOf(n.ID()), 2)
 			now, err := n.sign(cfg.Now())
 			require.NoError(t, err)
 			require.Equal(t, before.keyID, now.keyID, "the next key does not sign yet")
@@ -378,16 +379,16 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestOverlapIsTheLimit has control never answer: the current key signs no longer than
-// its window would last if it had got the request.
+// TestOverlapIsTheLimit: if no response arrives, the current key signs no longer than its window
+// lasts if control has received the request.
 func TestOverlapIsTheLimit(t *testing.T) {
 	h := newControl(t)
 	n := h.open(t.TempDir())
-	h.setFault(func(string) trouble { return lost })
+	h.inject(func(string) fault { return answerLost })
 	old := n.current()
 	require.Error(t, n.enrol(t.Context()))
-	h.setFault(nil)
-	keys := h.keys(n.ID())
+	h.inject(nil)
+	keys := h.keysOf(n.ID())
 	require.Len(t, keys, 2)
 	require.Equal(t, keys[0].NotAfter.UTC(), old.until)
 	s, err := n.sign(old.until.Add(-time.Millisecond))

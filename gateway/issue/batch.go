@@ -164,7 +164,7 @@ type batch struct {
 	later   []int
 	waiting map[keyHash]bool // their identities
 	ends    []<-chan struct{}
-	asked   []int // the rows of plays
+	played  []int // the rows of plays
 	plays   []snapshot.VendorPlay
 	// mapped is control's answers, by row.
 	mapped map[int]snapshot.Mapped
@@ -357,7 +357,7 @@ func (r *batch) mapping(w *work, n int, at time.Time) (mapped bool, err error) {
 	switch {
 	case !known:
 		play.Vendor, play.IDType, play.VendorID = strings.Clone(play.Vendor), strings.Clone(play.IDType), strings.Clone(play.VendorID)
-		r.plays, r.asked = append(r.plays, play), append(r.asked, n)
+		r.plays, r.played = append(r.plays, play), append(r.played, n)
 		return false, errLater
 	case window == nil:
 		r.results[n] = RowResult{Status: Unmapped, Held: r.held(w, n)}
@@ -434,9 +434,9 @@ func (r *batch) await(ctx context.Context) error {
 			r.mapped = map[int]snapshot.Mapped{}
 		}
 		for k, m := range r.cfg.Rights.Mappings(ctx, r.by.TenantID, r.plays) {
-			r.mapped[r.asked[k]] = m
+			r.mapped[r.played[k]] = m
 		}
-		r.plays, r.asked = nil, nil
+		r.plays, r.played = nil, nil
 	}
 	if len(r.unread) > 0 {
 		r.cfg.Rights.ReadRights(ctx, r.unread, r.rights)

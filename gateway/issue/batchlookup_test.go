@@ -134,9 +134,9 @@ func TestControlIsAskedOnceForABatch(t *testing.T) {
 		}
 		rows = append(rows, mapped(id, time.Duration(n)*time.Second, ""))
 	}
-	before := f.control.Asked()
+	before := f.control.Requests()
 	results := f.acme(rows...)
-	require.Equal(t, before+1, f.control.Asked())
+	require.Equal(t, before+1, f.control.Requests())
 	for n, r := range results {
 		if n%100 == 0 {
 			require.Equal(t, Accepted, r.Status)
@@ -166,7 +166,7 @@ func TestRightsAreAskedOnceForABatch(t *testing.T) {
 	rows[0] = rowOn(issuetest.RightID(10), time.Hour, "") // another tenant's
 	release := f.control.Halt()
 	defer release()
-	before := f.control.Asked()
+	before := f.control.Requests()
 	results := make(chan []RowResult)
 	go func() {
 		all, err := f.IssueRows(context.Background(), f.tenant, &Batch{Rows: append(rows, f.named("good", ""))})
@@ -175,7 +175,7 @@ func TestRightsAreAskedOnceForABatch(t *testing.T) {
 		}
 		results <- all
 	}()
-	require.Eventually(t, func() bool { return f.control.Asked() > before }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return f.control.Requests() > before }, time.Minute, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	others, err := f.IssueRows(ctx, f.tenant, &Batch{Rows: []Row{f.named("of another batch", "")}})
@@ -186,13 +186,13 @@ func TestRightsAreAskedOnceForABatch(t *testing.T) {
 	require.Len(t, got, 901)
 	require.Equal(t, slices.Repeat([]string{"rejected 404"}, 900), got[:900])
 	require.Equal(t, "accepted", got[900])
-	require.Equal(t, before+1, f.control.Asked())
+	require.Equal(t, before+1, f.control.Requests())
 
 	f.control.Fail(errors.New("away"))
-	before = f.control.Asked()
+	before = f.control.Requests()
 	away := f.mustRows(append(rows[:500:500], f.named("better", ""))...)
 	require.Equal(t, append(slices.Repeat([]string{"rejected 503"}, 500), "accepted"), statuses(away))
-	require.Equal(t, before+1, f.control.Asked())
+	require.Equal(t, before+1, f.control.Requests())
 }
 
 // TestARightThatIsStoppedMeanwhile: what control has said of a right does not outlive what the

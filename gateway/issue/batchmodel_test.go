@@ -177,7 +177,7 @@ func TestAPoisonRowInEachOfManyBatches(t *testing.T) {
 		for _, b := range random.Perm(batches) {
 			f := nodes[random.IntN(2)]
 			killed := random.IntN(5) == 0
-			if killed { // it has written some of them, and nobody hears of it
+			if killed { // it has written some of them, without a response
 				left := random.IntN(size)
 				f.log.Refuse(func(*sealer.Record) error {
 					if left--; left < 0 {

@@ -129,9 +129,9 @@ func TestBatchesOfOneKeyComeOneAfterTheOther(t *testing.T) {
 
 // TestPieces: a batch is admitted, signed and appended a little at a time, whatever its rows are.
 func TestPieces(t *testing.T) {
-	var asked []int
+	var admitted []int
 	f := rowsFixture(t, func(c *Config) {
-		c.Admit = func(_ context.Context, deliveries int) { asked = append(asked, deliveries) }
+		c.Admit = func(_ context.Context, deliveries int) { admitted = append(admitted, deliveries) }
 	})
 	bytes, most := 0, 0
 	f.log.Refuse(func(r *sealer.Record) error {
@@ -155,13 +155,13 @@ func TestPieces(t *testing.T) {
 	require.Less(t, f.log.Steps(), 3*bytes/pieceBytes)
 
 	steps := f.log.Steps()
-	asked = nil
+	admitted = nil
 	for n := range rows {
 		rows[n] = f.named(fmt.Sprint("small", n), "")
 	}
 	f.mustRows(rows...)
 	require.Equal(t, steps+4, f.log.Steps())
-	require.Equal(t, []int{64, 64, 64, 8}, asked)
+	require.Equal(t, []int{64, 64, 64, 8}, admitted)
 
 	// A caller who is granted little at a time takes more steps.
 	granted, left := 0, 0

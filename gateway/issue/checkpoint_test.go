@@ -105,7 +105,7 @@ func (c *checkpointed) deliver(key int) {
 	}
 }
 
-// requireAsTheLog holds what is remembered against what the log alone tells.
+// requireAsTheLog compares what is remembered with what the log alone has.
 func (c *checkpointed) requireAsTheLog(keys int) {
 	plain := c.issuer("")
 	require.NoError(c.t, plain.Rebuild(context.Background()))

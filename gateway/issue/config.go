@@ -81,7 +81,7 @@ type Config struct {
 	// bytes each. Default 5,000,000: those of 24 hours at 58 deliveries a second.
 	IdempotencyEntries int
 	// CheckpointDir is a folder of this node alone for checkpoints of the keys, at most 26
-	// bytes each; it is made when it is missing, and may be lost. Default none: Rebuild reads a
+	// bytes each; it is created if it is missing, and may be lost. Default none: Rebuild reads a
 	// day of the log.
 	CheckpointDir string
 	// IdempotencyWait bounds how long a delivery waits for an earlier one with its

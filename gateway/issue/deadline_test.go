@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDeadlines: whoever begins gets the whole time, at most a sixteenth more, and
-// nobody gets a deadline that has passed.
+// TestDeadlines: a delivery that begins gets the whole time, at most a sixteenth more, and
+// none gets a deadline that has passed.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := deadlines{after: 16 * time.Second}

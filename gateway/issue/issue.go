@@ -1,4 +1,4 @@
-// Package issue turns an observation of a delivery into a receipt: it decides, claims the
+// Package issue makes a receipt from an observation of a delivery: it decides, claims the
 // Idempotency-Key, signs, and makes the event durable. It knows no HTTP: the sandbox and the
 // replay of held rows call it as the gateway does.
 //
@@ -48,7 +48,7 @@
 //   - A log may lose what answers to retries are rendered from, not the promise (see
 //     Log): the key is free then, and the retry's event a duplicate likewise.
 //   - When an append fails, the record may still be in the log. The caller gets 503 and
-//     the key is free; if the record turns up after all, the retry's event is a duplicate
+//     the key is free; if the record is in the log after all, the retry's event is a duplicate
 //     of it by its hash, and is metered zero.
 //   - A batch is no transaction: each row succeeds or fails by itself. If the node can't sign or
 //     make records durable, the whole batch gets 503, and rows that were durable by then are

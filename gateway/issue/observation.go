@@ -304,7 +304,7 @@ func (o *Observation) fault(field, message string) {
 	o.faults = append(o.faults, gate.Fault{Field: field, Message: message})
 }
 
-// refusal turns the decoder's error into an answer: a name given twice is 422 on
+// refusal converts the decoder's error to an *api.Error: a name given twice is 422 on
 // its path, provided the body is JSON otherwise; all else is 400.
 func (o *Observation) refusal(err error) error {
 	var syntax *jsontext.SyntacticError

@@ -272,7 +272,7 @@ func appendLengths(dst []byte, texts ...string) []byte {
 	return dst
 }
 
-// inDays spells how old a row may be.
+// inDays formats the age that a row may have.
 func inDays(age time.Duration) string {
 	if days := age / (24 * time.Hour); age == days*24*time.Hour {
 		return strconv.Itoa(int(days)) + " days"

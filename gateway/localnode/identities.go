@@ -18,41 +18,40 @@ import (
 )
 
 const (
-	// mostIdentities bounds how many control processes that share a folder have a node each.
-	mostIdentities = 1000
+	// maxIdentities is how many control processes that share a folder can have a node each.
+	maxIdentities = 1000
 	// rotateEvery is the age at which a node rotates its key.
 	rotateEvery = 90 * 24 * time.Hour
 )
 
-// Identities is a folder of the identities that a node may have. Control processes share it:
-// each identity is claimed by one process that runs. All fields are required.
+// Identities is a folder of identities for one node per control process. Control processes may
+// share the folder; each claims one identity while it runs. All fields are required.
 type Identities struct {
-	// Name is the node's in the log, as in "the sandbox's node".
+	// Name is the node's name in log lines and errors, such as "the sandbox's node".
 	Name string
-	// Dir is the folder, on a volume that knows locks. It is made when it is missing.
+	// Dir is the folder, on a volume that supports file locks. It is created if it is missing.
 	Dir string
-	// Control is the URL of control's listener for nodes, Client how to reach it.
+	// Control is the URL of control's listener for nodes, and Client sends requests to it.
 	Control string
 	Client  *http.Client
-	// Invite lets a node join, until the invitation expires.
+	// Invite makes an invitation that lets a node join until it expires.
 	Invite func(ctx context.Context) (token string, expires time.Time, err error)
 	Logger *slog.Logger
 
-	// The invitation that no node has joined by yet, as far as is known: a node that tries to
-	// join again needs no other.
+	// The last invitation, if it is not known to be used: the next attempt to join takes it.
 	token   string
 	expires time.Time
 }
 
-// Open opens the first identity of the folder that no other process has claimed, and makes one
-// if there is none: so there are as many as processes ran at a time. It passes over an identity
-// that is of no use: the node was expelled, a restored control does not know it any more, or it
-// has lost a part of its folder. Not safe for concurrent use.
+// Open opens the first identity in the folder that no other process has claimed, and creates one
+// if there is none. So there are as many as processes have run at the same time. It skips an
+// identity that can't be used: its node was expelled, a restored control does not know the node,
+// or a part of the identity was lost. Not safe for concurrent use.
 func (s *Identities) Open(ctx context.Context, metrics prometheus.Registerer) (*identity.Node, error) {
 	if err := keyfile.MakeDir(s.Dir); err != nil {
 		return nil, err
 	}
-	for number := 1; number <= mostIdentities; number++ {
+	for number := 1; number <= maxIdentities; number++ {
 		dir, offered := filepath.Join(s.Dir, strconv.Itoa(number)), false
 		id, err := identity.Open(ctx, identity.Config{
 			Dir: dir, Control: s.Control, Client: s.Client, RotateEvery: rotateEvery, Logger: s.Logger, Registerer: metrics,
@@ -62,17 +61,17 @@ func (s *Identities) Open(ctx context.Context, metrics prometheus.Registerer) (*
 			},
 		})
 		if offered && (err == nil || expelled(err)) {
-			s.token, s.expires = "", time.Time{} // it is used, or of no use
+			s.token, s.expires = "", time.Time{} // it was used, or is invalid
 		}
 		switch {
 		case errors.Is(err, keyfile.ErrInUse):
-		case expelled(err), identity.IsKnown(err):
-			s.Logger.Warn("an identity of a node of this process is of no use any more, another takes its place", "node", s.Name, "dir", dir, "err", err)
+		case expelled(err), identity.IsConflict(err):
+			s.Logger.Warn("an identity of this process's node can no longer be used, trying the next one", "node", s.Name, "dir", dir, "err", err)
 		default:
 			return id, err
 		}
 	}
-	return nil, fmt.Errorf("none of the %d identities in %s can be used", mostIdentities, s.Dir)
+	return nil, fmt.Errorf("none of the %d identities in %s can be used", maxIdentities, s.Dir)
 }
 
 func (s *Identities) invitation(ctx context.Context) (_ string, err error) {
@@ -82,8 +81,8 @@ func (s *Identities) invitation(ctx context.Context) (_ string, err error) {
 	return s.token, err
 }
 
-// expelled says whether control refused a node's credential: an operator has expelled the
-// node (403), or the database is of a time before it joined (401).
+// expelled reports whether control has refused a node's credential: an operator has expelled the
+// node (403), or the database was restored from a time before the node joined (401).
 func expelled(err error) bool {
 	refused, ok := errors.AsType[*api.Refused](err)
 	return ok && (refused.Status == http.StatusForbidden || refused.Status == http.StatusUnauthorized)

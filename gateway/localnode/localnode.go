@@ -1,17 +1,18 @@
-// Package localnode is a node inside a control process. It issues the receipts that no gateway
-// is asked for: those of the sandbox's tenants, and those of held rows.
+// Package localnode is a node inside a control process. It issues the receipts that clients do not
+// request from a gateway: those of the sandbox's tenants, and those of held rows.
 //
-// It is a node as a gateway is one, without an HTTP server. It joins by an invitation, has an
-// id, an epoch, a lease and keys of its own, and follows control's feed like every other node.
-// It has no spool: what the log does not acknowledge is refused.
+// It is a node like any other, but without an HTTP server. It joins by an invitation, has its own
+// id, epoch, lease and keys, and follows control's feed. It has no spool: if the log does not
+// acknowledge a delivery, the delivery is refused.
 //
-// It starts with the first delivery. Deliveries wait for it a few seconds, then they get a 503.
+// The node starts with the first delivery. A delivery waits for it at most startTimeout, and is
+// then refused with a 503.
 //
-// When an operator expels the node, it signs nothing from the moment on at which it learns of
-// that, and another node takes its place, whether or not the expulsion comes to its end: the
-// operator removes that node and its keys, not what it is for. Until control refuses it, also
-// after another start, the expelled node runs beside its successor, to report to control what
-// the expulsion waits for. To have a process sign nothing, stop it.
+// When an operator expels the node, it signs nothing once it has learned of that, and another node
+// takes its place, even if the expulsion does not complete: an expulsion removes a node and its
+// keys, not its task. Until control refuses it, even after a restart, the old node runs beside its
+// successor to report to control what the expulsion waits for. To stop a process from signing,
+// stop the process.
 package localnode
 
 import (
@@ -30,48 +31,49 @@ import (
 // startTimeout is how long a delivery waits for the node to start.
 const startTimeout = 5 * time.Second
 
-// Config of a Node. All but Sandbox and RowAge is required.
+// Config of a Node. All fields but Sandbox and RowAge are required.
 type Config struct {
-	// Identities are those that the node may have.
+	// Identities holds the identities from which the node takes one.
 	Identities Identities
-	// Sandbox says that the node signs for the sandbox's tenants, and not for all others.
+	// Sandbox is true if the node signs only for the sandbox's tenants, false if it signs only for
+	// other tenants.
 	Sandbox bool
 	// Bound and RowAge are snapshot.Config.Bound and issue.Config.MaxRowAge.
 	Bound, RowAge time.Duration
 	Log           issue.Log
 	Logger        *slog.Logger
-	// Registerer takes the metrics of the node, as long as it issues.
+	// Registerer takes the metrics of the node while it issues.
 	Registerer prometheus.Registerer
 }
 
 // Node issues receipts while it has an issuer. Safe for concurrent use.
 type Node struct {
-	cfg    Config
-	want   sync.Once
-	wanted chan struct{} // closed by the first delivery
+	cfg       Config
+	startOnce sync.Once
+	started   chan struct{} // closed by the first delivery
 
-	mu     sync.Mutex
-	issuer *issue.Issuer // nil while there is none
-	over   func() bool   // the issuer takes nothing more, and another is to come
-	opened chan struct{} // closed while there is an issuer
+	mu       sync.Mutex
+	issuer   *issue.Issuer // nil while there is none
+	replaced func() bool   // whether a successor takes the deliveries that the issuer refuses
+	opened   chan struct{} // closed while there is an issuer
 }
 
-// New makes a node that issues nothing before Run, or Use, is called.
+// New makes a node that issues nothing before Run or Use is called.
 func New(cfg Config) *Node {
-	return &Node{cfg: cfg, wanted: make(chan struct{}), opened: make(chan struct{})}
+	return &Node{cfg: cfg, started: make(chan struct{}), opened: make(chan struct{})}
 }
 
-// Use has a gateway's issuer issue for good, in place of a node of its own: Run is not called.
+// Use makes the node issue through a gateway's issuer. Do not call Run as well.
 func (n *Node) Use(i *issue.Issuer) { n.open(i, func() bool { return false }) }
 
-// Issue issues a receipt for the body of a delivery, and returns the answer to it.
-func (n *Node) Issue(ctx context.Context, by issue.Caller, body []byte) (answer []byte, err error) {
+// Issue issues a receipt for the body of a delivery, and returns the body of the response.
+func (n *Node) Issue(ctx context.Context, by issue.Caller, body []byte) (response []byte, err error) {
 	err = n.with(ctx, func(i *issue.Issuer) (err error) {
 		began := time.Now()
-		answer, _, err = i.Issue(i.Deadline(began), nil, by, &issue.Delivery{Body: body, Rendered: began})
+		response, _, err = i.Issue(i.Deadline(began), nil, by, &issue.Delivery{Body: body, Rendered: began})
 		return err
 	})
-	return answer, err
+	return response, err
 }
 
 // IssueRows is issue.Issuer.IssueRows.
@@ -83,20 +85,21 @@ func (n *Node) IssueRows(ctx context.Context, by issue.Caller, batch *issue.Batc
 	return results, err
 }
 
-// with calls do with the issuer, once there is one; the error is a 503 if there is none. What
-// a leaving node has not begun is done with its successor.
+// with waits for an issuer, and calls do with it. If there is none within startTimeout, the error
+// is a 503. If the issuer's node is leaving and has refused without writing anything, with calls
+// do again with the successor's issuer.
 func (n *Node) with(ctx context.Context, do func(i *issue.Issuer) error) error {
-	n.want.Do(func() { close(n.wanted) })
+	n.startOnce.Do(func() { close(n.started) })
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	for {
-		i, over, opened := n.current()
+		i, replaced, opened := n.current()
 		if i != nil {
 			err := do(i)
-			if !notBegun(err) || !over() {
+			if !notBegun(err) || !replaced() {
 				return err
 			}
-			n.shut(i)
+			n.close(i)
 			continue
 		}
 		select {
@@ -109,35 +112,36 @@ func (n *Node) with(ctx context.Context, do func(i *issue.Issuer) error) error {
 	}
 }
 
-// notBegun says that the node refused a delivery before it wrote anything: it drains, or has
-// no key any more. A delivery that the log did not acknowledge may be in the log nevertheless:
-// delivered again, it might be there twice.
+// notBegun reports whether the node has refused a delivery before writing anything, because it
+// drains or has no key. After any other error the delivery may be in the log: issuing it again
+// could write it twice.
 func notBegun(err error) bool {
 	refused, ok := errors.AsType[*api.Error](err)
 	return ok && (refused.Reason == api.Draining || refused.Reason == api.NoSigningKey)
 }
 
-func (n *Node) current() (i *issue.Issuer, over func() bool, opened <-chan struct{}) {
+func (n *Node) current() (i *issue.Issuer, replaced func() bool, opened <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.issuer, n.over, n.opened
+	return n.issuer, n.replaced, n.opened
 }
 
-// open has i issue from now on, in place of the one before, until over.
-func (n *Node) open(i *issue.Issuer, over func() bool) {
+// open makes i the issuer. Once replaced returns true, deliveries that i refuses wait for the
+// next issuer.
+func (n *Node) open(i *issue.Issuer, replaced func() bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.issuer == nil {
 		close(n.opened)
 	}
-	n.issuer, n.over = i, over
+	n.issuer, n.replaced = i, replaced
 }
 
-// shut has i issue no more; deliveries wait for the next issuer.
-func (n *Node) shut(i *issue.Issuer) {
+// close removes i if it is the issuer; deliveries then wait for the next one.
+func (n *Node) close(i *issue.Issuer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.issuer == i {
-		n.issuer, n.over, n.opened = nil, nil, make(chan struct{})
+		n.issuer, n.replaced, n.opened = nil, nil, make(chan struct{})
 	}
 }

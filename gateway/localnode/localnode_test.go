@@ -14,44 +14,44 @@ import (
 
 func refusal(reason api.Reason) *api.Error { return api.Unavailable(reason, "refused", time.Second) }
 
-// TestDeliveryMeetsALeavingNode: it waits for the next node if it has not begun, unless there is
-// to be none.
+// TestDeliveryMeetsALeavingNode: a delivery that the node refuses before writing anything waits for
+// the node's successor, if there is to be one.
 func TestDeliveryMeetsALeavingNode(t *testing.T) {
 	for reason, again := range map[api.Reason]bool{
 		api.Draining: true, api.NoSigningKey: true,
 		api.RightsStale:    false,
-		api.LogUnavailable: false, // it may be in the log
+		api.LogUnavailable: false, // the delivery may be in the log
 	} {
 		n := New(Config{})
-		left, next := new(issue.Issuer), new(issue.Issuer)
-		var asked []*issue.Issuer
+		leaving, successor := new(issue.Issuer), new(issue.Issuer)
+		var called []*issue.Issuer
 		do := func(i *issue.Issuer) error {
-			if asked = append(asked, i); i == left {
+			if called = append(called, i); i == leaving {
 				return refusal(reason)
 			}
 			return nil
 		}
 
-		n.Use(left)
-		require.Equal(t, refusal(reason), n.with(t.Context(), do), "no other is to come")
+		n.Use(leaving)
+		require.Equal(t, refusal(reason), n.with(t.Context(), do), "there is no successor")
 
-		n.open(left, func() bool {
-			n.shut(left)
-			n.Use(next)
+		n.open(leaving, func() bool {
+			n.close(leaving)
+			n.Use(successor)
 			return true
 		})
 		err := n.with(t.Context(), do)
 		if again {
 			require.NoError(t, err, reason)
-			require.Equal(t, []*issue.Issuer{left, left, next}, asked, reason)
+			require.Equal(t, []*issue.Issuer{leaving, leaving, successor}, called, reason)
 		} else {
 			require.Equal(t, refusal(reason), err)
-			require.Len(t, asked, 2, reason)
+			require.Len(t, called, 2, reason)
 		}
 	}
 }
 
-// TestDeliveryWithoutANode is refused after a while, or when its caller gives up.
+// TestDeliveryWithoutANode is refused after startTimeout, or when its context ends.
 func TestDeliveryWithoutANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(Config{Identities: Identities{Name: "the node"}})

@@ -2,8 +2,8 @@ package localnode
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// registerer unregisters the metrics of a node when it issues no more, for those of its
-// successor.
+// registerer registers the metrics of one node. end unregisters them, so that those of the node's
+// successor can be registered.
 type registerer struct {
 	prometheus.Registerer
 	all   []prometheus.Collector
@@ -22,8 +22,8 @@ func (r *registerer) MustRegister(all ...prometheus.Collector) {
 	r.Registerer.MustRegister(all...)
 }
 
-// Unregister implements prometheus.Registerer. After the end the successor's collectors have
-// the same names, and stay.
+// Unregister implements prometheus.Registerer. After end it does nothing: it would unregister the
+// successor's collectors, which have the same names.
 func (r *registerer) Unregister(c prometheus.Collector) bool {
 	return !r.ended && r.Registerer.Unregister(c)
 }

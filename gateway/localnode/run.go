@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// minPause is between a node that has issued and its successor: nothing may make nodes as
-	// fast as it can. A node that can't start is tried again after startTimeout, and then
-	// after twice the pause before, at most maxPause.
+	// minPause is the pause between a node that has issued and its successor: it limits how fast
+	// nodes are made if each ends at once. If a node can't start, the pause before the next attempt
+	// is startTimeout, and doubles up to maxPause.
 	minPause, maxPause = time.Second, time.Minute
-	// look is how often a node that starts checks whether it may issue.
-	look = 5 * time.Millisecond
+	// checkEvery is how often a node that starts checks whether it may issue.
+	checkEvery = 5 * time.Millisecond
 )
 
-// Run runs the node from the first delivery on until ctx is done, and its successors. Those
-// that could not start are logged, and tried again.
+// Run waits for the first delivery, and then runs the node and its successors until ctx is done.
+// If a node can't start, Run logs that and retries.
 func (n *Node) Run(ctx context.Context) error {
 	select {
-	case <-n.wanted:
+	case <-n.started:
 	case <-ctx.Done():
 		return nil
 	}
@@ -43,7 +43,7 @@ func (n *Node) Run(ctx context.Context) error {
 				return err
 			}
 		} else if ctx.Err() == nil {
-			n.cfg.Logger.Error("a node of this process can't start: its deliveries are refused, and it is tried again", "node", n.cfg.Identities.Name, "err", err)
+			n.cfg.Logger.Error("this process's node can't start: its deliveries are refused, retrying", "node", n.cfg.Identities.Name, "err", err)
 			failing = min(max(startTimeout, 2*failing), maxPause)
 			pause = failing
 		}
@@ -55,39 +55,40 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// serve has a node issue until ctx is done, or the node is expelled or asked to leave. If it
-// was asked to leave, it goes on leaving after serve has returned.
+// serve makes a node issue until ctx is done, or control expels it or asks it to leave. A node that
+// was asked to leave continues to follow the feed and retire its keys after serve has returned,
+// as part of leaving.
 func (n *Node) serve(ctx context.Context, id *identity.Node, metrics *registerer, leaving *sync.WaitGroup) (err error) {
-	known, forget := context.WithCancel(ctx) // done when control does not know the node any more
-	work, halt := context.WithCancel(context.WithoutCancel(ctx))
+	known, setUnknown := context.WithCancel(ctx) // done once control refuses the node's credential
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	var following sync.WaitGroup
 	var view *snapshot.View
-	closed := func() {
-		forget()
-		halt()
+	closeNode := func() {
+		setUnknown()
+		stopWork()
 		following.Wait()
 		if view != nil {
 			view.Close()
 		}
 		if err := id.Close(); err != nil {
-			n.cfg.Logger.Error("cannot close the identity of a node of this process", "node", n.cfg.Identities.Name, "err", err)
+			n.cfg.Logger.Error("cannot close the identity of this process's node", "node", n.cfg.Identities.Name, "err", err)
 		}
 	}
 	defer func() {
 		metrics.end()
 		if err != nil || known.Err() != nil {
-			closed()
+			closeNode()
 			return
 		}
-		n.cfg.Logger.Warn("a node of this process was asked to leave, another takes its place", "node", n.cfg.Identities.Name, "nodeId", id.ID())
+		n.cfg.Logger.Warn("this process's node was asked to leave, another takes its place", "node", n.cfg.Identities.Name, "nodeId", id.ID())
 		leaving.Go(func() {
 			<-known.Done()
-			closed()
+			closeNode()
 		})
 	}()
 	source := &watchedFeed{expelled: sync.OnceFunc(func() {
-		n.cfg.Logger.Warn("a node of this process was expelled", "node", n.cfg.Identities.Name, "nodeId", id.ID())
-		forget()
+		n.cfg.Logger.Warn("this process's node was expelled", "node", n.cfg.Identities.Name, "nodeId", id.ID())
+		setUnknown()
 	})}
 	if source.Remote, err = snapshot.NewRemote(n.cfg.Identities.Control, id.Credential(), n.cfg.Identities.Client); err != nil {
 		return err
@@ -96,18 +97,18 @@ func (n *Node) serve(ctx context.Context, id *identity.Node, metrics *registerer
 	if err != nil {
 		return err
 	}
-	following.Go(func() { _ = view.Run(work) }) // both end with work, and without an error
+	following.Go(func() { _ = view.Run(work) }) // both return nil once work is done
 	following.Go(func() { _ = id.Run(work) })
-	term, end := context.WithCancel(known)
-	defer end()
+	issuing, stopIssuing := context.WithCancel(known)
+	defer stopIssuing()
 	following.Go(func() {
 		select {
 		case <-id.Leaving():
-			end()
+			stopIssuing()
 		case <-work.Done():
 		}
 	})
-	return n.issue(term, id, view, metrics, func() bool {
+	return n.issue(issuing, id, view, metrics, func() bool {
 		select {
 		case <-id.Leaving():
 			return ctx.Err() == nil
@@ -117,9 +118,9 @@ func (n *Node) serve(ctx context.Context, id *identity.Node, metrics *registerer
 	})
 }
 
-// issue has a node issue receipts until term is done. over says so as well, and sooner, unless
-// the process ends.
-func (n *Node) issue(term context.Context, id *identity.Node, view *snapshot.View, metrics *registerer, over func() bool) error {
+// issue makes a node issue receipts until ctx is done. replaced is as in open: it may return true
+// before ctx is done, and never does while the process ends.
+func (n *Node) issue(ctx context.Context, id *identity.Node, view *snapshot.View, metrics *registerer, replaced func() bool) error {
 	cfg := issue.Config{NodeID: id.ID(), Epoch: id.Epoch(), Rights: view, Log: n.cfg.Log, Signer: id.Signer, MaxRowAge: n.cfg.RowAge, Logger: n.cfg.Logger, Registerer: metrics}
 	if n.cfg.Sandbox {
 		cfg.Signer, cfg.SandboxSigner = nil, id.Signer
@@ -128,22 +129,22 @@ func (n *Node) issue(term context.Context, id *identity.Node, view *snapshot.Vie
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for cmp.Or(view.Fresh(), id.Ready()) != nil {
 		select {
 		case <-tick.C:
-		case <-term.Done():
+		case <-ctx.Done():
 			return nil
 		}
 	}
-	n.cfg.Logger.Info("this process has a node of its own", "node", n.cfg.Identities.Name, "nodeId", id.ID())
-	n.open(issuer, over)
-	context.AfterFunc(term, func() { n.shut(issuer) })
-	return issuer.Run(term)
+	n.cfg.Logger.Info("this process's node issues receipts", "node", n.cfg.Identities.Name, "nodeId", id.ID())
+	n.open(issuer, replaced)
+	context.AfterFunc(ctx, func() { n.close(issuer) })
+	return issuer.Run(ctx)
 }
 
-// watchedFeed is the feed of a node, and calls expelled when control knows the node no more.
+// watchedFeed is the feed of a node. It calls expelled when control refuses the node's credential.
 type watchedFeed struct {
 	*snapshot.Remote
 	expelled func()

@@ -235,7 +235,7 @@ func (c *cache[W, T]) load(ctx context.Context, id string) (cached[T], error) {
 	}
 	w, err := c.kind.Read(s.Change)
 	if err == nil && s.Change.ID != id {
-		err = fmt.Errorf("control shows the %s %q, asked for %q", c.kind.Name, s.Change.ID, id)
+		err = fmt.Errorf("control returned the %s %q, the request was for %q", c.kind.Name, s.Change.ID, id)
 	}
 	if err != nil {
 		c.view.metrics.loadErrors.Inc()
@@ -289,8 +289,8 @@ func (c *cache[W, T]) requestOnce(ctx context.Context, ids []string, all map[str
 	for i := range s.Changes {
 		w, err := c.kind.Read(&s.Changes[i])
 		id := s.Changes[i].ID
-		if _, isAsked := slices.BinarySearch(ids, id); err == nil && !isAsked {
-			err = fmt.Errorf("control shows the %s %q, which was not asked for", c.kind.Name, id)
+		if _, requested := slices.BinarySearch(ids, id); err == nil && !requested {
+			err = fmt.Errorf("control returned the %s %q, which was not requested", c.kind.Name, id)
 		}
 		if err != nil {
 			c.view.metrics.loadErrors.Inc()

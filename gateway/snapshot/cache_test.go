@@ -58,7 +58,7 @@ func TestOldValueComesBack(t *testing.T) {
 	require.Equal(t, "bas_3", r.BasisID)
 }
 
-// TestAnswersDoNotGoBack reads what the feed has not told yet, and puts the older snapshot
+// TestAnswersDoNotGoBack reads what the feed does not have yet, and puts the older snapshot
 // back into the cache: once an answer was of the newer one, none is of the older.
 func TestAnswersDoNotGoBack(t *testing.T) {
 	s := newSource()
@@ -221,7 +221,7 @@ func TestHitAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestAnswerAboutAnother: control's answer must be about the record that was asked for.
+// TestAnswerAboutAnother: control's response must be about the requested record.
 func TestAnswerAboutAnother(t *testing.T) {
 	for name, r := range map[string]api.Right{
 		"another right": {ID: rightOf(2), TenantID: "tnt_a", Substrate: "DOOH", State: api.RightActive},

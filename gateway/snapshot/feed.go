@@ -24,8 +24,8 @@ func (v *View) Run(ctx context.Context) error {
 	pause := minPause
 	failing := false
 	for ctx.Err() == nil {
-		asked := v.cfg.Clock()
-		news, err := v.poll(ctx, asked)
+		sent := v.cfg.Clock()
+		news, err := v.poll(ctx, sent)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -43,7 +43,7 @@ func (v *View) Run(ctx context.Context) error {
 			failing, pause = false, minPause
 			// After news, the next request goes out at once: it reports to control how far
 			// this node is, for which a revocation may wait.
-			if took := v.cfg.Clock() - asked; !news && took < idlePause {
+			if took := v.cfg.Clock() - sent; !news && took < idlePause {
 				sleep(ctx, idlePause-took)
 			}
 		}
@@ -60,9 +60,9 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// poll sends one request and applies the answer. asked was read before the request. news says
-// that the view has changed.
-func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err error) {
+// poll sends one request and applies the response. sent was read from the clock before the
+// request: the lease begins then. news reports that the view has changed.
+func (v *View) poll(ctx context.Context, sent time.Duration) (news bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
 	defer cancel()
 	after := v.Applied()
@@ -90,7 +90,7 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 		return false, err
 	}
 	if f.UpTo == f.Newest {
-		v.lease.Store(int64(asked) + 1)
+		v.lease.Store(int64(sent) + 1)
 	}
 	return f.UpTo > after, nil
 }
@@ -109,7 +109,7 @@ func (v *View) compareClocks(now, control time.Time) {
 	v.ahead = ahead
 }
 
-// check refuses an answer that does not continue what was applied.
+// check refuses a response that does not continue from the applied revision.
 func (v *View) check(f *api.Feed, after int64) error {
 	if v.incarnation == "" {
 		v.incarnation = f.Incarnation
@@ -120,7 +120,7 @@ func (v *View) check(f *api.Feed, after int64) error {
 			f.Incarnation, f.Newest, v.incarnation, after)
 	}
 	if f.UpTo < after || f.UpTo > f.Newest {
-		return fmt.Errorf("the feed answers up to revision %d, asked after %d, its newest is %d", f.UpTo, after, f.Newest)
+		return fmt.Errorf("the feed has changes up to revision %d of %d, the request was for those after %d", f.UpTo, f.Newest, after)
 	}
 	return nil
 }

@@ -23,9 +23,9 @@ func TestLeaseBeginsWithTheQuestion(t *testing.T) {
 	v := newView(t, s, func(cfg *Config) { cfg.Clock = c.read; cfg.Bound = 10 * time.Second })
 	require.Equal(t, errStale, v.Fresh(), "no lease before the first answer")
 	c.advance(time.Minute)
-	asked := c.read()
+	requests := c.read()
 	c.advance(4 * time.Second) // the answer takes its time
-	_, err := v.poll(t.Context(), asked)
+	_, err := v.poll(t.Context(), requests)
 	require.NoError(t, err)
 	age, held := v.LeaseAge()
 	require.True(t, held)
@@ -118,7 +118,7 @@ func TestMistypedChangesGiveNoLease(t *testing.T) {
 			require.Error(t, err)
 			require.Equal(t, revoked, node.learned, "its revoked keys sign nothing, whatever else is wrong")
 			require.Equal(t, errStale, v.Fresh())
-			require.Zero(t, v.Applied(), "it is asked for again")
+			require.Zero(t, v.Applied(), "it is requested again")
 			_, err = v.Right(t.Context(), "tnt_a", rightOf(2))
 			requireCode(t, api.StateConflict, err)
 		})
@@ -165,7 +165,7 @@ func (answers) Snapshots(context.Context, string, []string) (api.Snapshots, erro
 }
 
 // TestRun follows the feed on a fake clock: changes come through at once, each is
-// reported with the next question, and a source that fails is asked until it is back.
+// reported with the next request, and a source that fails is polled until it is back.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
@@ -185,14 +185,14 @@ func TestRun(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, revision, v.Applied(), "a change is applied without a wait")
 		s.mu.Lock()
-		require.Equal(t, api.FeedRequest{NodeID: "nod_1", After: revision, Spooled: 4}, s.asked[len(s.asked)-1], "and reported at once")
-		questions := len(s.asked)
+		require.Equal(t, api.FeedRequest{NodeID: "nod_1", After: revision, Spooled: 4}, s.requests[len(s.requests)-1], "and reported at once")
+		questions := len(s.requests)
 		s.mu.Unlock()
 
 		time.Sleep(10 * time.Second) // synctest's clock
 		require.NoError(t, v.Fresh(), "a quiet feed renews the lease")
 		s.mu.Lock()
-		require.InDelta(t, 20, len(s.asked)-questions, 2, "twice a second")
+		require.InDelta(t, 20, len(s.requests)-questions, 2, "twice a second")
 		s.away = errors.New("partitioned")
 		s.mu.Unlock()
 
@@ -209,15 +209,15 @@ func TestRun(t *testing.T) {
 func TestEagerSourceIsNotAskedInALoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		asked := 0
-		v, err := New(Config{Source: counting{answers{api.Feed{Incarnation: "one", Newest: 1, UpTo: 1}}, &asked}, NodeID: "nod_1",
+		requests := 0
+		v, err := New(Config{Source: counting{answers{api.Feed{Incarnation: "one", Newest: 1, UpTo: 1}}, &requests}, NodeID: "nod_1",
 			Clock: func() time.Duration { return time.Since(began) }})
 		require.NoError(t, err)
 		defer v.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.NoError(t, v.Run(ctx))
-		require.InDelta(t, 50, asked, 5)
+		require.InDelta(t, 50, requests, 5)
 	})
 }
 
@@ -262,7 +262,7 @@ func TestBootClockRuns(t *testing.T) {
 	require.GreaterOrEqual(t, b, a)
 }
 
-// TestClockAhead is told once, and counted each time; the lease is not in question.
+// TestClockAhead: a clock that is ahead is logged once and counted each time; the lease is unaffected.
 func TestClockAhead(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
@@ -273,11 +273,11 @@ func TestClockAhead(t *testing.T) {
 	require.NoError(t, err)
 	defer v.Close()
 	control := now
-	for ahead, told := range map[time.Duration]float64{time.Minute: 0, -time.Hour: 0} {
+	for ahead, counted := range map[time.Duration]float64{time.Minute: 0, -time.Hour: 0} {
 		now = control.Add(ahead)
 		_, err = v.poll(t.Context(), v.cfg.Clock())
 		require.NoError(t, err)
-		require.Equal(t, told, testutil.ToFloat64(v.metrics.feedErrors))
+		require.Equal(t, counted, testutil.ToFloat64(v.metrics.feedErrors))
 	}
 	now = control.Add(time.Minute + time.Millisecond)
 	for range 2 {

@@ -24,11 +24,11 @@ func holding(t *testing.T, answer func(q api.HoldRequest) (api.Held, error)) (r 
 			panic(err)
 		}
 		*sizes = append(*sizes, len(body))
-		var asked api.HoldRequest
-		if err := json.Unmarshal(body, &asked); err != nil {
+		var requests api.HoldRequest
+		if err := json.Unmarshal(body, &requests); err != nil {
 			panic(err)
 		}
-		held, err := answer(asked)
+		held, err := answer(requests)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return

@@ -44,7 +44,7 @@ func (v *View) KnownMapping(tenantID string, play VendorPlay) (w *api.MappingWin
 // It does not check the lease; see Fresh.
 func (v *View) Mappings(ctx context.Context, tenantID string, plays []VendorPlay) []Mapped {
 	all := make([]Mapped, len(plays))
-	var unknown map[string][]int // which plays ask for an id
+	var unknown map[string][]int // the plays of an id
 	for i := range plays {
 		p := &plays[i]
 		id := api.VendorKey(tenantID, p.Vendor, p.IDType, p.VendorID)

@@ -77,7 +77,7 @@ func TestMappings(t *testing.T) {
 	}
 	want := []string{"", "a", "a", "b", "b", "c", "", "d", "", "", "", "", ""}
 	require.Equal(t, want, rightsOf(t, v.Mappings(t.Context(), "tnt_a", plays)))
-	require.Equal(t, 1, s.loads, "all that it does not know is asked in one question")
+	require.Equal(t, 1, s.loads, "all unknown ids are in one request")
 	v.mappings.kept.Wait()
 	require.Equal(t, noon.Add(2*time.Hour), mappingOf(t, v, played("1", 1)).Window.Until)
 	s.set(func() { s.away = errors.New("away") })
@@ -110,7 +110,7 @@ func TestMappingsWithoutControl(t *testing.T) {
 	require.Equal(t, 1., testutil.ToFloat64(v.metrics.loadErrors))
 }
 
-// TestNewMappingIsUsed: that an id has none is remembered until the feed tells of one.
+// TestNewMappingIsUsed: that an id has none is remembered until the feed has one.
 func TestNewMappingIsUsed(t *testing.T) {
 	s := newSource()
 	v := newView(t, s, nil)
@@ -148,9 +148,9 @@ func TestOldMappingComesBack(t *testing.T) {
 	s.putMapping("1", window("a", 0, 0))
 	v := newView(t, s, nil)
 	follow(t, v)
-	ask := func() string { return mappingOf(t, v, played("1", 1)).right(t) }
+	lookup := func() string { return mappingOf(t, v, played("1", 1)).right(t) }
 	id := api.VendorKey("tnt_a", "acme", "player", "1")
-	require.Equal(t, "a", ask())
+	require.Equal(t, "a", lookup())
 	v.mappings.kept.Wait()
 	old, ok := v.mappings.kept.Get(id)
 	require.True(t, ok)
@@ -159,21 +159,21 @@ func TestOldMappingComesBack(t *testing.T) {
 		v.mappings.kept.Set(id, old, 1)
 		v.mappings.kept.Wait()
 	}
-	s.putMapping("1", window("b", 0, 0)) // told by an answer, before the feed does
+	s.putMapping("1", window("b", 0, 0)) // a response has it before the feed does
 	v.mappings.kept.Clear()
-	require.Equal(t, "b", ask())
+	require.Equal(t, "b", lookup())
 	putBack()
-	require.Equal(t, "b", ask())
+	require.Equal(t, "b", lookup())
 
 	s.putMapping("1", window("c", 0, 0))
 	follow(t, v)
 	putBack()
-	require.Equal(t, "c", ask())
+	require.Equal(t, "c", lookup())
 }
 
-// TestMappingCacheThatForgets asks about many players beside a model, with a cache of a few
+// TestMappingCacheThatForgets looks up many players and compares with a model, with a cache of a few
 // entries that stands still half of the time, and into which old values come back.
-// MUNIMENT_TEST_FULL asks more.
+// MUNIMENT_TEST_FULL looks up more.
 func TestMappingCacheThatForgets(t *testing.T) {
 	const players, readers = 200, 4
 	rounds := 300
@@ -261,7 +261,7 @@ func TestMappingMemoryIsBounded(t *testing.T) {
 	require.Greater(t, mappingCost(many), int64(100))
 }
 
-// TestMappingAnswerAboutAnother: control's answer must be about what was asked for.
+// TestMappingAnswerAboutAnother: control's response must be about the requested ids.
 func TestMappingAnswerAboutAnother(t *testing.T) {
 	for name, m := range map[string]api.Mapping{
 		"another id":     {ID: api.VendorKey("tnt_a", "acme", "player", "2"), TenantID: "tnt_a"},

@@ -36,17 +36,17 @@ func NewRemote(control, credential string, client *http.Client) (*Remote, error)
 
 // Feed implements Source.
 func (r *Remote) Feed(ctx context.Context, q api.FeedRequest) (f api.Feed, err error) {
-	return f, r.control.Ask(ctx, r.credential, http.MethodPost, api.PathFeed, q, &f)
+	return f, r.control.Do(ctx, r.credential, http.MethodPost, api.PathFeed, q, &f)
 }
 
 // Snapshot implements Source.
 func (r *Remote) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, err error) {
-	return s, r.control.Ask(ctx, r.credential, http.MethodGet, api.PathSnapshots+"/"+kind+"/"+url.PathEscape(id), nil, &s)
+	return s, r.control.Do(ctx, r.credential, http.MethodGet, api.PathSnapshots+"/"+kind+"/"+url.PathEscape(id), nil, &s)
 }
 
 // Snapshots implements Source.
 func (r *Remote) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
-	return s, r.control.Ask(ctx, r.credential, http.MethodPost, api.PathSnapshots+"/"+kind, api.SnapshotsRequest{IDs: ids}, &s)
+	return s, r.control.Do(ctx, r.credential, http.MethodPost, api.PathSnapshots+"/"+kind, api.SnapshotsRequest{IDs: ids}, &s)
 }
 
 // holdTimeout bounds how long rows may take to be held.
@@ -74,7 +74,7 @@ func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult,
 			n++
 		}
 		var held api.Held
-		err := r.control.Ask(ctx, r.credential, http.MethodPost, api.PathHold, api.HoldRequest{TenantID: q.TenantID, KeyID: q.KeyID, Rows: left[:n]}, &held)
+		err := r.control.Do(ctx, r.credential, http.MethodPost, api.PathHold, api.HoldRequest{TenantID: q.TenantID, KeyID: q.KeyID, Rows: left[:n]}, &held)
 		if err == nil && len(held.Results) != n {
 			err = errors.New("control answers for another number of rows")
 		}

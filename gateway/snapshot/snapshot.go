@@ -220,8 +220,8 @@ func (v *View) Close() {
 // Applied is the newest revision of the feed that was applied wholly.
 func (v *View) Applied() int64 { return v.applied.Load() }
 
-// LeaseAge is how long ago the request for the feed was sent whose answer began the lease; false
-// if the view never held a lease or has lost it for good.
+// LeaseAge is how long ago the feed request that began the lease was sent; false if the view
+// never held a lease, or lost it permanently because control's database was restored.
 func (v *View) LeaseAge() (time.Duration, bool) {
 	began := v.lease.Load()
 	if began == 0 || v.lost.Load() {
@@ -231,7 +231,7 @@ func (v *View) LeaseAge() (time.Duration, bool) {
 }
 
 var (
-	errStale = api.Unavailable(api.RightsStale, "this node has not heard from control for too long to decide a delivery", time.Second)
+	errStale = api.Unavailable(api.RightsStale, "this node has had no response from control for too long to decide a delivery", time.Second)
 	errLost  = api.Unavailable(api.RightsStale, "control's database was restored; this node must be started again", time.Minute)
 	errAway  = api.Unavailable(api.RightsStale, "control can't be reached now", time.Second)
 )
@@ -363,7 +363,7 @@ func asItIs[T any](snapshot *T) (*T, error) { return snapshot, nil }
 func decode(r *api.Right) (*Right, error) {
 	s, ok := gate.ParseSubstrate(r.Substrate)
 	if !ok {
-		return nil, fmt.Errorf("cannot decode right %s: %q is no substrate", r.ID, r.Substrate)
+		return nil, fmt.Errorf("cannot decode right %s: %q is not a substrate", r.ID, r.Substrate)
 	}
 	g, err := gate.ParseRight(s, r.Scope)
 	if err != nil {

@@ -25,11 +25,11 @@ type source struct {
 	stoppedOnce map[string]bool
 	news        chan struct{}
 
-	away    error
-	page    int               // most changes in an answer; 0 is all
-	asked   []api.FeedRequest // every question
-	loads   int
-	loading func() // called while a right is read, after the database was
+	away     error
+	page     int               // most changes in an answer; 0 is all
+	requests []api.FeedRequest // all requests
+	loads    int
+	loading  func() // called while a right is read, after the database was
 }
 
 func newSource() *source {
@@ -83,7 +83,7 @@ func (s *source) set(change func()) {
 func (s *source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
 	wait, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	s.set(func() { s.asked = append(s.asked, req) })
+	s.set(func() { s.requests = append(s.requests, req) })
 	for {
 		s.mu.Lock()
 		f, news, err := s.answer(req.After), s.news, s.away
@@ -175,7 +175,7 @@ func newView(t testing.TB, s Source, change func(*Config)) *View {
 	return v
 }
 
-// follow asks once.
+// follow sends one request.
 func follow(t testing.TB, v *View) {
 	t.Helper()
 	_, err := v.poll(t.Context(), v.cfg.Clock())
@@ -252,22 +252,22 @@ func TestForeignRightsAreAsUnknown(t *testing.T) {
 		require.NoError(t, err)
 		v.rights.kept.Wait()
 	}
-	asked := func(tenantID string, n int) (loads int, err error) {
+	requests := func(tenantID string, n int) (loads int, err error) {
 		before := s.loads
 		_, err = v.Right(t.Context(), tenantID, rightOf(n))
 		return s.loads - before, err
 	}
 	for i, about := range []string{"cached", "stopped", "unknown"} {
-		loads, err := asked("tnt_b", i+1)
+		loads, err := requests("tnt_b", i+1)
 		require.Equal(t, errNoRight, err, about)
 		require.Equal(t, 1, loads, about)
 	}
-	loads, err := asked("tnt_a", 1)
+	loads, err := requests("tnt_a", 1)
 	require.NoError(t, err)
 	require.Zero(t, loads, "its owner's is answered from the cache")
 	s.set(func() { s.away = errors.New("away") })
 	for n := 1; n <= 3; n++ {
-		_, err := asked("tnt_b", n)
+		_, err := requests("tnt_b", n)
 		require.Equal(t, errAway, err, n)
 	}
 }

@@ -33,7 +33,7 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// mostWindow bounds what a zstd stream may ask to be kept: as much as the zstd tool unpacks by itself.
+// mostWindow bounds the window of a zstd stream to what the zstd tool accepts by default.
 const mostWindow = 128 << 20
 
 // openContent opens a file that may be packed by gzip or zstd, which its first bytes say.

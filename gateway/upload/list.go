@@ -110,7 +110,7 @@ func walk(from io.Reader, visit func(jsontext.Value) bool) (vendor jsontext.Valu
 		if _, err = d.ReadToken(); err == io.EOF {
 			err = nil
 		} else if err == nil {
-			err = errors.New("something stands behind its end")
+			err = errors.New("there is more after its end")
 		}
 	}
 	return vendor, unreadJSON(err)

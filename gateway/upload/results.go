@@ -133,7 +133,7 @@ func (r *results) learn(line *result) {
 	}
 }
 
-// has says whether a row was answered for good, as it is now. It is asked by the reader alone.
+// has reports whether a row, with its present content, has a final result. Only the reader calls it.
 func (r *results) has(of *row) bool {
 	count := int64(1)
 	if of.document {

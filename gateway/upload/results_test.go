@@ -104,7 +104,7 @@ func FuzzRecords(f *testing.F) {
 		whole.FieldsPerRecord = -1
 		want, err := whole.ReadAll()
 		if err != nil || len(text) > maxRecord {
-			return // one of the records is at fault, and what is behind it can't be told
+			return // one of the records is at fault, and those after it can't be parsed
 		}
 		in := &recordReader{in: bufio.NewReader(strings.NewReader(text))}
 		var got [][]string

@@ -54,7 +54,7 @@ func (u *Uploader) source(f *file, from io.Reader) *source {
 	return u.document(f.format, from)
 }
 
-// sumOf is over parts that are told apart.
+// sumOf hashes parts with their lengths, so that different parts can't have one sum.
 func sumOf(parts ...[]byte) uint64 {
 	h := sha256.New()
 	for _, part := range parts {
@@ -64,7 +64,7 @@ func sumOf(parts ...[]byte) uint64 {
 	return max(1, binary.BigEndian.Uint64(h.Sum(nil))) // 0 is no row's
 }
 
-// readable is JSON as the service reads it; of names that are given twice it tells the row.
+// readable reports whether text is JSON. It accepts duplicate names, for which the service refuses the row.
 func readable(text []byte) bool {
 	return jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true))
 }

@@ -227,8 +227,8 @@ func readRefusal(resp *http.Response, text []byte) *refusal {
 	return r
 }
 
-// delay is how long to wait before an attempt is made again: longer each time, not before the
-// service asks for it, and never the same for all.
+// delay is how long to wait before the next attempt: longer each time, at least the service's
+// Retry-After, and with jitter.
 func delay(attempt int, after time.Duration) time.Duration {
 	most := min(firstDelay<<min(attempt, 10), mostDelay)
 	jitter := time.Duration(rand.Int64N(int64(most/2))) + 1

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRetries: what the service can't take now is sent again, not before it asks for that, and
+// TestRetries: what the service can't take now is sent again, not before its Retry-After, and
 // each row is in once.
 func TestRetries(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -92,9 +92,9 @@ func TestBusyRows(t *testing.T) {
 	document := put(t, dir, "pop.xml", []byte("a b"))
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
-		asked, failures := map[string]int{}, 3
+		requests, failures := map[string]int{}, 3
 		s.of = func(row string) map[string]any {
-			if asked[row]++; (strings.Contains(row, `"r7"`) || row == "b") && asked[row] <= failures {
+			if requests[row]++; (strings.Contains(row, `"r7"`) || row == "b") && requests[row] <= failures {
 				return map[string]any{"status": "rejected", "error": map[string]any{"error": "INTERNAL_ERROR", "reason": "CONTROL_UNAVAILABLE", "message": "away"}}
 			}
 			return nil
@@ -111,7 +111,7 @@ func TestBusyRows(t *testing.T) {
 		require.Equal(t, statusAccepted, resultsOf(t, document)[1].Status)
 
 		require.NoError(t, os.Remove(path+resultsSuffix))
-		clear(asked)
+		clear(requests)
 		failures = 20
 		began := time.Now()
 		p, err = s.run(Config{}, path)
@@ -121,7 +121,7 @@ func TestBusyRows(t *testing.T) {
 
 		failures = 1000
 		require.NoError(t, os.Remove(path+resultsSuffix))
-		clear(asked)
+		clear(requests)
 		began = time.Now()
 		p, err = s.run(Config{RetryFor: 10 * time.Minute}, path)
 		require.Greater(t, time.Since(began), 10*time.Minute)

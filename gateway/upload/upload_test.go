@@ -131,11 +131,11 @@ func TestRowsAtFault(t *testing.T) {
 	before := len(s.requests)
 	p, err = s.run(Config{}, lines, table)
 	require.NoError(t, err)
-	require.Len(t, s.requests, before, "what was rejected for good isn't sent again")
+	require.Len(t, s.requests, before, "what was rejected permanently isn't sent again")
 	require.EqualValues(t, 14, p.Skipped.Load())
 	p, err = s.run(Config{Again: true}, lines, table)
 	require.NoError(t, err)
-	require.EqualValues(t, 8, p.Rejected.Load(), "unless that is asked for")
+	require.EqualValues(t, 8, p.Rejected.Load(), "unless a flag says so")
 	require.EqualValues(t, 6, p.Skipped.Load())
 }
 
@@ -154,7 +154,7 @@ func TestFilesAtFault(t *testing.T) {
 	s := newService(t)
 	_, err := s.run(Config{}, dir)
 	for name, want := range map[string]string{
-		"a.json": "it is not JSON", "b.json": "neither a list of rows nor", "c.json": "name the --format ndjson", "c2.json": "behind its end", "d.json": "two lists", "e.json": "neither", "f.json": "neither",
+		"a.json": "it is not JSON", "b.json": "neither a list of rows nor", "c.json": "name the --format ndjson", "c2.json": "after its end", "d.json": "two lists", "e.json": "neither", "f.json": "neither",
 		"g.csv": "no header line", "h.csv": "its header can't be read", "i.csv": "line 2: it is longer", "j.ndjson": "it is cut off", "k.ndjson": "cannot read it",
 	} {
 		require.Regexp(t, regexp.QuoteMeta(filepath.Join(dir, name)+": ")+".*"+regexp.QuoteMeta(want), err.Error())

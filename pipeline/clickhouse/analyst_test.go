@@ -60,7 +60,7 @@ func twoColumns(t *testing.T, conn driver.Conn, query string) map[string]int64 {
 	return found
 }
 
-// What an analyst may ask of each view.
+// The queries of each view that an analyst may run.
 func TestAnalystViews(t *testing.T) {
 	_, w := forAnalysts(t)
 	for query, want := range map[string]map[string]int64{

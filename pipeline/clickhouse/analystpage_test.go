@@ -110,15 +110,15 @@ func forThePage(t *testing.T) *Warehouse {
 	return w
 }
 
-// Each query of the page, asked by an analyst, has the answer that stands below it.
+// Each query of the page, run by an analyst, has the result that the page shows below it.
 func TestThePagesQueries(t *testing.T) {
 	forThePage(t)
 	conn := asAnalyst(t)
 	queries := section(t, "## Queries")
-	asked, answers := fenced(queries, "sql"), fenced(queries, "text")
-	require.Len(t, asked, 11)
-	require.Len(t, answers, len(asked))
-	for i, query := range asked {
+	statements, answers := fenced(queries, "sql"), fenced(queries, "text")
+	require.Len(t, statements, 11)
+	require.Len(t, answers, len(statements))
+	for i, query := range statements {
 		rows, err := conn.Query(t.Context(), query)
 		require.NoError(t, err, query)
 		got := strings.Join(rows.Columns(), " ") + "\n"
@@ -151,7 +151,7 @@ func TestThePagesColumns(t *testing.T) {
 	for rows.Next() {
 		var view, name, kind string
 		require.NoError(t, rows.Scan(&view, &name, &kind))
-		if kind == "LowCardinality(String)" { // for who asks, a String
+		if kind == "LowCardinality(String)" { // to a client, a String
 			kind = "String"
 		}
 		have[view] = append(have[view], name+" "+kind)
@@ -211,14 +211,14 @@ func TestThePagesRetention(t *testing.T) {
 	})
 }
 
-// The questions for sizes can be asked of any warehouse.
+// The queries for sizes run on any warehouse.
 func TestThePagesSizes(t *testing.T) {
 	w, database, _ := aged(t)
 	text := section(t, "## A billion receipts a month")
-	asked, answers := fenced(text, "sql"), fenced(text, "text")
-	require.Len(t, asked, 2)
-	require.Len(t, answers, len(asked))
-	for i, query := range asked {
+	statements, answers := fenced(text, "sql"), fenced(text, "text")
+	require.Len(t, statements, 2)
+	require.Len(t, answers, len(statements))
+	for i, query := range statements {
 		query = strings.NewReplacer("muniment.", quoted(database)+".", "'muniment'", "'"+database+"'").Replace(query)
 		rows, err := w.conn.Query(t.Context(), query)
 		require.NoError(t, err, query)

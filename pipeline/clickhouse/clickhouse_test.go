@@ -47,7 +47,7 @@ func inDatabase(tb testing.TB, server, name string) string {
 }
 
 // onServer is how to reach a database. On a cluster the connections go to the replicas by
-// turn: what one of them answers is then asked of the other.
+// alternation: each query of one is then sent to the other.
 func onServer(tb testing.TB, server, name string) Config {
 	tb.Helper()
 	cfg := Config{URL: inDatabase(tb, server, name), Cluster: os.Getenv(cluster)}

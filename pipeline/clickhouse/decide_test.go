@@ -153,7 +153,7 @@ func retractDuringLoads(t *testing.T, key string) {
 	}
 }
 
-// What a load asks and writes of rows costs it nothing where there are none, and little where
+// What a load queries and writes of rows costs it nothing where there are none, and little where
 // a filter knows them to be new.
 func TestStatementsOfALoad(t *testing.T) {
 	w := mustOpen(t, fresh(t, variable(t, native)))

@@ -221,9 +221,9 @@ func newFilterMemory(cfg Config, of string) (*filterMemory, error) {
 }
 
 // count counts keys that were looked up, and those of them that were not found.
-func (m *filterMemory) count(asked []keyed, known map[keyID]bool) {
-	m.maybes.Add(float64(len(asked)))
-	for _, k := range asked {
+func (m *filterMemory) count(looked []keyed, known map[keyID]bool) {
+	m.maybes.Add(float64(len(looked)))
+	for _, k := range looked {
 		if !known[k.keyID] {
 			m.misses.Inc()
 		}

@@ -81,7 +81,7 @@ func (w *reader) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t pipe
 	return t, nil
 }
 
-// metered are the deliveries of a query, which is asked with the context that is returned.
+// metered selects the deliveries of a query, which must run with the returned context.
 func metered(ctx context.Context, q pipeline.MeterQuery, c cut) (_ context.Context, from string, args []any, err error) {
 	if err := q.Check(); err != nil {
 		return nil, "", nil, err

@@ -69,8 +69,8 @@ func (w *Warehouse) forget(ctx context.Context, retracted map[eventKey]keyID) er
 			}
 		}
 	}
-	// The deletes above only mark rows. Private parts are deleted for good: Erase would not
-	// find a marked one.
+	// The deletes above only mark rows. Private parts are deleted physically, because Erase
+	// would not find a marked one.
 	for i, e := range events {
 		events[i] = "(tenant_id, event_id) = " + e
 	}

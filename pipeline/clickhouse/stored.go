@@ -13,7 +13,7 @@ import (
 	"muniment/sealer"
 )
 
-// stored is what a process knows of the warehouse between two loads. The warehouse only
+// stored is what a process remembers of the warehouse between two loads. The warehouse only
 // grows, so old knowledge is incomplete but not wrong; it is compared with the warehouse
 // before a position is written, and dropped after any error.
 type stored struct {

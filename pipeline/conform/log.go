@@ -389,7 +389,7 @@ func checkCancelledAppend(tb testing.TB, ctx context.Context, log LogEngine) {
 	}
 	clear(r.Event)
 
-	// The record may turn up or not; if it does it is whole, and stands alone.
+	// The record may be in the log or not; if it is, it is complete and there once.
 	after := record(3)
 	last, err2 := log.Append(ctx, &after)
 	require.NoError(tb, err2)

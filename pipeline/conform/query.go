@@ -138,7 +138,7 @@ func checkNamedEvents(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	totals, err := sum(ids)
 	require.NoError(tb, err)
 	rendered := again.Delivery.RenderedAt
-	require.Equal(tb, pipeline.MeterTotals{Receipts: 1, Duplicates: 1, First: rendered, Last: rendered}, totals, "whether it is a duplicate doesn't depend on who asks")
+	require.Equal(tb, pipeline.MeterTotals{Receipts: 1, Duplicates: 1, First: rendered, Last: rendered}, totals, "whether it is a duplicate doesn't depend on the query")
 	totals, err = sum([]string{})
 	require.NoError(tb, err)
 	require.Zero(tb, totals, "none are named")

@@ -55,7 +55,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"who was erased doesn't come back, whatever is loaded again", checkErasedAgain},
 	{"erasing beside loading leaves nothing", checkEraseBesideLoads},
 	{"persons are loaded when it is known who was erased", checkErasedUnknown},
-	{"a quarantined record loses whom was erased", checkEraseQuarantined},
+	{"an erasure covers quarantined records", checkEraseQuarantined},
 	{"events are found by the person that they name", checkDataSubjects},
 }
 
@@ -138,7 +138,7 @@ func checkEmptyWarehouse(tb testing.TB, ctx context.Context, w WarehouseEngine) 
 	require.NoError(tb, err)
 	require.Empty(tb, lines)
 	_, err = w.Events(ctx, pipeline.EventQuery{TenantID: "tnt_a"})
-	require.Error(tb, err, "a limit is asked for")
+	require.Error(tb, err, "a limit is required")
 }
 
 func checkWholeRows(tb testing.TB, ctx context.Context, w WarehouseEngine) {

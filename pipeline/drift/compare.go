@@ -12,19 +12,19 @@ import (
 	"muniment/sealer"
 )
 
-// finding is one thing that is apart: an event, a pack, or a statement.
+// finding is one difference: of an event, a pack, or a statement.
 type finding struct {
 	kind, tenantID, id string
 	first, last        sealer.Position
-	// By how much the rows of a pack are more than its header says.
+	// The sums of a pack's rows minus those in its header.
 	entries, receipts, quantityMs, impressions int64
-	// By how much the rows of a statement come to more than it says.
+	// The recomputed sums of a statement minus the stated ones.
 	currency   string
 	difference Difference
 }
 
-// compare looks at a piece. judged is false where nothing can be said of it: it is no longer
-// in the log, or not loaded, as when the warehouse was replaced by an older copy.
+// compare checks a piece. judged is false if it can't be checked: it is no longer in the log, or not
+// loaded, for example because the warehouse was replaced by an older copy.
 func (c *Checker) compare(ctx context.Context, p piece) (found []finding, judged bool, err error) {
 	switch p.check {
 	case checkRows:
@@ -42,7 +42,7 @@ func (c *Checker) compare(ctx context.Context, p piece) (found []finding, judged
 	return found, judged, err
 }
 
-// key is what an event is known by.
+// key identifies an event.
 type key struct{ tenantID, eventID string }
 
 func (e Event) key() key { return key{e.TenantID, e.EventID} }
@@ -51,11 +51,11 @@ func (e Event) finding(kind string) finding {
 	return finding{kind: kind, tenantID: e.TenantID, id: e.EventID, first: e.Position, last: e.Position}
 }
 
-// rows compares a run of the log with the rows at its positions.
+// rows compares a range of the log with the rows at its positions.
 func (c *Checker) rows(ctx context.Context, p piece) (found []finding, judged bool, err error) {
 	var logged []Event
 	err = c.cfg.Log.Scan(ctx, p.from, p.to, func(e sealer.Entry) error {
-		// The entry's bytes are the log's once this call returns.
+		// The log reuses the entry's bytes after this call.
 		logged = append(logged, Event{e.Position, strings.Clone(e.TenantID), strings.Clone(e.EventID)})
 		return nil
 	})
@@ -64,7 +64,7 @@ func (c *Checker) rows(ctx context.Context, p piece) (found []finding, judged bo
 	}
 	until := logged[len(logged)-1].Next()
 	if in := c.walks.log; in != nil && in.begun {
-		in.at = until // a generation may have ended on the way
+		in.at = until // a generation may have ended within the range
 	}
 	for run := range generations(logged) {
 		some, err := c.run(ctx, run)
@@ -78,8 +78,8 @@ func (c *Checker) rows(ctx context.Context, p piece) (found []finding, judged bo
 	return found, ok && next.Compare(until) >= 0, err
 }
 
-// generations cuts a run of the log where a generation begins. What a generation had behind
-// its end in the log stands in no run: a log that lost its end has rows there.
+// generations splits a range of the log where a generation begins. Positions after a generation's end
+// are in no part: a log that lost its end has rows there.
 func generations(logged []Event) func(func([]Event) bool) {
 	return func(yield func([]Event) bool) {
 		for len(logged) > 0 {
@@ -95,7 +95,7 @@ func generations(logged []Event) func(func([]Event) bool) {
 	}
 }
 
-// run compares a run of one generation.
+// run compares a range of one generation.
 func (c *Checker) run(ctx context.Context, logged []Event) (found []finding, err error) {
 	standing, err := c.cfg.Auditor.Standing(ctx, logged[0].Position, logged[len(logged)-1].Next())
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Checker) run(ctx context.Context, logged []Event) (found []finding, err
 	return found, nil
 }
 
-// duplicates compares the decisions of a run of rows with the rule.
+// duplicates compares the stored decisions for a range of rows with the rule.
 func (c *Checker) duplicates(ctx context.Context, p piece) (found []finding, judged bool, err error) {
 	misjudged, err := c.cfg.Auditor.Misjudged(ctx, p.from, p.to)
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *Checker) duplicates(ctx context.Context, p piece) (found []finding, jud
 	return found, ok && next.Compare(p.to) >= 0, err
 }
 
-// pack compares the header of the pack behind one with the rows of its entries.
+// pack compares the header of the piece's next pack with the rows of its entries.
 func (c *Checker) pack(ctx context.Context, p piece) (found []finding, judged bool, err error) {
 	pack, err := c.cfg.NextPack(ctx, p.after)
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *Checker) pack(ctx context.Context, p piece) (found []finding, judged bo
 	return found, true, nil
 }
 
-// statement compares the statement behind one with what its rows come to now.
+// statement compares the piece's next statement with its recomputation.
 func (c *Checker) statement(ctx context.Context, p piece) (found []finding, judged bool, err error) {
 	s, err := c.cfg.NextStatement(ctx, p.after)
 	if err != nil {
@@ -195,7 +195,7 @@ func (c *Checker) statement(ctx context.Context, p piece) (found []finding, judg
 	return found, true, nil
 }
 
-// apart is by how much the rows of a pack are not what it says.
+// apart returns the difference between a pack's rows and its header, and whether there is one.
 func (p *Pack) apart(rows int64, lines []pipeline.MeterRow) (f finding, apart bool) {
 	f = finding{kind: KindPack, tenantID: p.TenantID, id: p.ID, first: p.First, last: p.Last, entries: rows - p.Count}
 	left := map[sealer.MeterRow][3]int64{}
@@ -218,7 +218,7 @@ func (p *Pack) apart(rows int64, lines []pipeline.MeterRow) (f finding, apart bo
 	return f, f.entries != 0 || len(left) > 0
 }
 
-// both are the findings of two looks at one piece.
+// both returns the findings that two checks of a piece have in common.
 func both(before, now []finding) []finding {
 	was := make(map[finding]bool, len(before))
 	for _, f := range before {
@@ -227,7 +227,7 @@ func both(before, now []finding) []finding {
 	return slices.DeleteFunc(now, func(f finding) bool { return !was[f] })
 }
 
-// report logs what is found, in one line for each tenant and kind.
+// report logs the findings, in one line for each tenant and kind.
 func (c *Checker) report(ctx context.Context, found []finding) {
 	slices.SortStableFunc(found, func(a, b finding) int {
 		return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.tenantID, b.tenantID))
@@ -250,6 +250,6 @@ func (c *Checker) report(ctx context.Context, found []finding) {
 			what = append(what, "entries", f.entries, "receipts", f.receipts, "quantity_ms", f.quantityMs,
 				"impressions", float64(f.impressions)/sealer.Impression)
 		}
-		c.cfg.Logger.ErrorContext(ctx, "drift: log, warehouse, packs and statements are apart", what...)
+		c.cfg.Logger.ErrorContext(ctx, "drift: log, warehouse, packs and statements disagree", what...)
 	}
 }

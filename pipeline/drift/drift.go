@@ -1,38 +1,39 @@
-// Package drift holds what the warehouse has loaded against what was logged, sealed and stated, in
-// the background. What is apart is drift: muniment_metering_drift has to be 0.
+// Package drift compares the warehouse with the log, the proof packs and the statements, in the
+// background. A difference is drift: muniment_metering_drift has to be 0.
 //
-// Four things are compared, a piece at a time:
+// There are four checks, each of one piece at a time:
 //
-//   - rows: a run of the log, as far as it is loaded, with the rows that stand at its
-//     positions. An event of the log needs a row there or below, unless its record was
-//     quarantined, the event was retracted, or its tenant was dropped; a row needs its event
-//     in the log. The newest run comes first, then the others in turns.
-//   - duplicates: the decisions that are stored for a run of rows, with those that the rule
-//     makes of the rows now (see pipeline.Sink).
-//   - packs: what the header of a proof pack counts and sums, with the rows of its entries.
-//   - statements: what an issued statement says, with what its rows come to by the rules and
-//     disputes that it was made by, and its record with what the log has of it.
+//   - rows: a range of the log, as far as it is loaded, against the rows at its positions. An event
+//     of the log needs a row there or at a lower position, unless its record was quarantined, the
+//     event was retracted, or its tenant was dropped; a row needs its event in the log. The newest
+//     range comes first, then the others in rounds.
+//   - duplicates: the decisions that are stored for a range of rows, against the decisions that the
+//     rule makes now (see pipeline.Sink).
+//   - packs: the counts and sums in the header of a proof pack, against the rows of its entries.
+//   - statements: an issued statement against its recomputation by its own rules and disputes, and
+//     its record against the log.
 //
-// A piece that differs is compared once more at the next look. What differs both times,
-// although all of it was loaded before the first, is drift: it is logged once, by tenant,
-// positions and kind, and counted until a later look finds the piece right. Drifting pieces
-// are looked at again among the others.
+// A piece that differs is checked again next. A difference that both checks find, although all of the
+// piece was loaded before the first, is drift: it is logged once, by tenant, positions and kind, and
+// counted until a later check finds no difference. Drifting pieces are checked again between the
+// others.
 //
-// Nothing is repaired here: the check can't know which side is wrong, and a repair would hide
-// that evidence was touched.
+// Nothing is repaired: the check can't know which side is wrong, and a repair would hide that
+// evidence was tampered with.
 //
-// Nothing that a person may have erased is in a sum, so an erasure is no drift; nor is what comes
-// late, as a statement counts what stood before a position. A warehouse whose old rows an operator
-// has deleted has no record of that: packs and statements that counted them are drift.
+// Sums contain nothing that a person can have erased, so an erasure causes no drift. Neither do late
+// receipts, as a statement counts rows before a position. If an operator deletes old rows from a
+// warehouse, the packs and statements that counted them drift, since the warehouse does not record
+// the deletion.
 //
-// A look takes at most 8,192 records of the log, 1,024 rows' decisions, one pack, or one statement.
-// After a look the check is idle for 99 times as long as it took, so it takes one percent of a
-// processor at most, here and in the warehouse together; a large log takes days to go through.
-// There is no state but in memory: a process that starts begins anew, and what the log no
-// longer holds is compared by packs and statements alone.
+// A check reads at most 8,192 records of the log, 1,024 rows' decisions, one pack, or one statement.
+// Then the checker is idle for 99 times as long as the check took. So it uses at most one percent of a
+// processor, here and in the warehouse together; a round through a large log takes days. All state is
+// in memory: a new process starts from the beginning. What the log no longer has is checked by packs
+// and statements only.
 //
-// What can't be reached is not drift: the look fails, is counted, and its piece comes up in
-// the next turn.
+// An unavailable log or warehouse is not drift: the check fails, is counted, and its piece is checked
+// in the next round.
 package drift
 
 import (
@@ -55,8 +56,8 @@ const (
 	KindMissing    = "missing"    // an event of the log has no row
 	KindInvented   = "invented"   // a row has no event in the log
 	KindDuplicates = "duplicates" // a stored decision is not the rule's
-	KindPack       = "pack"       // a pack's header and its rows are apart
-	KindStatement  = "statement"  // a statement and its rows are apart
+	KindPack       = "pack"       // a pack's header and its rows differ
+	KindStatement  = "statement"  // a statement and its recomputation differ
 )
 
 // Event names an event at one position.
@@ -65,43 +66,43 @@ type Event struct {
 	TenantID, EventID string
 }
 
-// Auditor is what a warehouse can be asked for the check. Each of its answers sees every Load
-// that returned before. Safe for concurrent use.
+// Auditor has the warehouse's queries for the checks. Each result includes every Load that returned
+// before. Safe for concurrent use.
 type Auditor interface {
-	// Standing lists the rows of one partition at from ≤ position < to. Of an event with copies
-	// it may list higher ones too, which the warehouse is yet to collapse.
+	// Standing lists the rows of one partition at from ≤ position < to. It may list several copies of
+	// an event that the warehouse has not collapsed yet.
 	Standing(ctx context.Context, from, to sealer.Position) ([]Event, error)
-	// Unaccounted returns those of the events, all of one partition, that should have a row and
-	// have none: no row of the event stands at its position or a lower one, the record there
-	// was not quarantined, the event was not retracted, its tenant was not dropped.
+	// Unaccounted returns those of the events, all of one partition, that lack a row they should
+	// have: the event has no row at its position or a lower one, the record there was not
+	// quarantined, the event was not retracted, and its tenant was not dropped.
 	Unaccounted(ctx context.Context, events []Event) ([]Event, error)
-	// Misjudged lists the rows of one partition at from ≤ position < to that are stored as
-	// duplicates and are none by the rule (see pipeline.Sink), or the reverse.
+	// Misjudged lists the rows of one partition at from ≤ position < to that are stored as duplicates
+	// but are none by the rule (see pipeline.Sink), or the reverse.
 	Misjudged(ctx context.Context, from, to sealer.Position) ([]Event, error)
 	// Sum counts a tenant's rows at first ≤ position ≤ last, and sums their deliveries as
 	// Warehouse.Metering does without buckets, in any order.
 	Sum(ctx context.Context, tenantID string, first, last sealer.Position) (rows int64, lines []pipeline.MeterRow, err error)
 }
 
-// Pack is what the check needs to know of a sealed proof pack.
+// Pack is the part of a sealed proof pack that the check needs.
 type Pack struct {
 	ID, TenantID string
 	// First and Last are the positions of its first and last entry.
 	First, Last sealer.Position
-	// Count is how many entries it has, Metering what its header says of them.
+	// Count is the number of its entries, Metering the metering in its header.
 	Count    int64
 	Metering []sealer.MeterRow
 }
 
-// Statement is what the check needs to know of an issued statement.
+// Statement is the part of an issued statement that the check needs.
 type Statement struct {
 	ID, TenantID, Currency string
-	// AsOf is the position before which all stands that it states.
+	// AsOf is the position up to which it states rows, exclusive.
 	AsOf sealer.Position
 }
 
-// Difference is by how much a statement's rows come to more than it says; amounts are decimals. Lines
-// may be apart where sums are not.
+// Difference is the recomputed sums of a statement minus the stated ones; amounts are decimals. If all
+// are 0, only the lines differ.
 type Difference struct {
 	Receipts          int64
 	Total, HeldAmount string
@@ -110,18 +111,18 @@ type Difference struct {
 // Config of a Checker. Log, Loaded and Auditor are required.
 type Config struct {
 	Log pipeline.Reader
-	// Loaded is Resume of the warehouse.
+	// Loaded is the warehouse's Resume.
 	Loaded  func(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 	Auditor Auditor
-	// NextPack returns the pack with the lowest id above one, of any tenant, and nil behind the
-	// last; ids rise with time. nil: there are no packs here.
+	// NextPack returns the pack with the lowest id above after, of any tenant, or nil if there is
+	// none; ids increase with time. If the function is nil, packs are not checked.
 	NextPack func(ctx context.Context, after string) (*Pack, error)
-	// NextStatement returns the issued statement with the lowest id above one, of any tenant, and
-	// nil behind the last; ids rise with time. Restate computes one anew from the warehouse, and
-	// returns nil if that is what it says. Both or neither.
+	// NextStatement returns the issued statement with the lowest id above after, of any tenant, or nil
+	// if there is none; ids increase with time. Restate recomputes a statement from the warehouse,
+	// and returns nil if it agrees. Set both functions or neither.
 	NextStatement func(ctx context.Context, after string) (*Statement, error)
 	Restate       func(ctx context.Context, s *Statement) (*Difference, error)
-	// Logger gets what is found. Default: it is discarded.
+	// Logger logs the findings. Default: they are discarded.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
@@ -145,9 +146,9 @@ func (c *Config) validate() error {
 }
 
 const (
-	// every is the least time between two looks.
+	// every is the least time between two checks.
 	every = 2 * time.Second
-	// idle is for how many times as long as a look took there is none.
+	// idle is how many times as long as a check took the checker is idle after it.
 	idle = 99
 	// maxDrifting is how many pieces are remembered as drifting.
 	maxDrifting = 1000
@@ -159,10 +160,10 @@ type Checker struct {
 	metrics *metrics
 
 	walks   walks
-	suspect *suspect          // what has differed at the look before; nil: nothing
-	known   map[place]drifted // what is drift
-	order   []piece           // those of known, the one that was looked at longest ago first
-	relook  bool              // the look at hand is at a piece of order
+	suspect *suspect          // the piece that differed at the last check; nil: none
+	known   map[place]drifted // the drifting pieces
+	order   []piece           // the pieces of known, the one that was checked longest ago first
+	relook  bool              // the current check is of a piece of order
 }
 
 // suspect is a piece that has differed once.
@@ -171,7 +172,7 @@ type suspect struct {
 	found []finding
 }
 
-// drifted is how much of a piece is apart, by kind.
+// drifted counts the differences of a piece, by kind.
 type drifted map[string]int
 
 // New wires a checker; Run works.
@@ -188,13 +189,13 @@ func New(cfg Config) (*Checker, error) {
 	return c, nil
 }
 
-// forget begins anew, as if nothing was compared yet.
+// forget resets the checker.
 func (c *Checker) forget() {
 	c.walks, c.suspect, c.known, c.order = walks{}, nil, map[place]drifted{}, nil
 	c.show()
 }
 
-// Run looks until ctx is done. Then it forgets what it knows: another process may look on.
+// Run checks until ctx is done. Then it resets the checker, since another process may continue.
 func (c *Checker) Run(ctx context.Context) {
 	defer c.forget()
 	failing := false
@@ -206,9 +207,9 @@ func (c *Checker) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !failing:
-			c.cfg.Logger.WarnContext(ctx, "cannot look for drift, trying again", "err", err)
+			c.cfg.Logger.WarnContext(ctx, "cannot check for drift, retrying", "err", err)
 		case err == nil && failing:
-			c.cfg.Logger.InfoContext(ctx, "looking for drift works again")
+			c.cfg.Logger.InfoContext(ctx, "the drift check works again")
 		}
 		failing = err != nil
 		pause := time.NewTimer(max(every, idle*took))
@@ -221,7 +222,7 @@ func (c *Checker) Run(ctx context.Context) {
 	}
 }
 
-// Whole looks at everything once, without a pause: for tests.
+// Whole checks everything once, without a pause: for tests.
 func (c *Checker) Whole(ctx context.Context) error {
 	c.walks = walks{}
 	for {
@@ -264,7 +265,7 @@ func (c *Checker) Look(ctx context.Context) (err error) {
 	return nil
 }
 
-// choose names the piece to look at: the suspect, one that drifts, or the next in turn.
+// choose returns the piece to check: the suspect, one that drifts, or the next of the round.
 func (c *Checker) choose(ctx context.Context, before *suspect) (p piece, ok bool, err error) {
 	c.walks.log = nil
 	if before != nil {
@@ -278,7 +279,7 @@ func (c *Checker) choose(ctx context.Context, before *suspect) (p piece, ok bool
 	return c.next(ctx)
 }
 
-// note keeps what is known of a piece now.
+// note records the findings for a piece.
 func (c *Checker) note(ctx context.Context, p piece, found []finding) {
 	now := drifted{}
 	for _, f := range found {
@@ -290,7 +291,7 @@ func (c *Checker) note(ctx context.Context, p piece, found []finding) {
 	case len(found) == 0 && drifting:
 		delete(c.known, at)
 		c.order = slices.DeleteFunc(c.order, func(q piece) bool { return q.place() == at })
-		c.cfg.Logger.InfoContext(ctx, "drift is gone", "check", p.check, "from", p.from.String(), "to", p.to.String(), "behind", p.after)
+		c.cfg.Logger.InfoContext(ctx, "the drift has ended", "check", p.check, "from", p.from.String(), "to", p.to.String(), "behind", p.after)
 	case len(found) > 0 && (drifting || len(c.known) < maxDrifting):
 		if !drifting {
 			c.order = append(c.order, p)

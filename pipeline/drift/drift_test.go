@@ -28,10 +28,9 @@ func TestMemoryWarehouseIsAudited(t *testing.T) {
 	})
 }
 
-// books are a log and the rows that were loaded of it, as the check asks for them. What
-// nobody sets is in order.
+// books are a log and its loaded rows, as the check reads them. By default they agree.
 type books struct {
-	pipeline.Reader // nil: the check asks for nothing else
+	pipeline.Reader // nil: the check calls no other method
 	log             [][]drift.Event
 	next            []sealer.Position                    // loaded up to
 	gone            map[sealer.Position]bool             // have no row
@@ -127,7 +126,7 @@ func (b *books) checker(t *testing.T) *drift.Checker {
 func (b *books) requireDrift(t *testing.T, missing, invented int) {
 	t.Helper()
 	require.NoError(t, testutil.GatherAndCompare(b.registry, strings.NewReader(fmt.Sprintf(`
-		# HELP muniment_metering_drift Events whose row is missing, invented or decided otherwise than by the rule, and packs and statements that are not what their rows add up to, seen at two looks; must be 0.
+		# HELP muniment_metering_drift Events whose row is missing, invented or not decided by the rule, and packs and statements that disagree with their rows, as found by two checks; must be 0.
 		# TYPE muniment_metering_drift gauge
 		muniment_metering_drift{kind="duplicates"} 0
 		muniment_metering_drift{kind="invented"} %d
@@ -222,11 +221,11 @@ func TestWhatIsNotLoadedIsNoDrift(t *testing.T) {
 	c := b.checker(t)
 	require.NoError(t, c.Whole(t.Context()))
 	b.requireDrift(t, 0, 0)
-	// An older copy of the warehouse takes its place while it is asked, each time anew.
-	asked := 0
+	// During each check the warehouse is replaced by an older copy.
+	calls := 0
 	b.standing = func(sealer.Position, sealer.Position) error {
 		b.next[0], b.gone[in(0, 1, 5)] = in(0, 1, 5), true
-		asked++
+		calls++
 		return nil
 	}
 	for range 50 {
@@ -234,18 +233,18 @@ func TestWhatIsNotLoadedIsNoDrift(t *testing.T) {
 		b.next[0] = in(0, 1, 10_000)
 	}
 	b.requireDrift(t, 0, 0)
-	require.Greater(t, asked, 4)
+	require.Greater(t, calls, 4)
 }
 
-// TestLooksArePaced: the check takes one percent of the time, however slow what it asks is,
-// and goes on when a look fails.
+// TestLooksArePaced: the checker uses one percent of the time, however slow log and warehouse are, and
+// continues after a failed check.
 func TestLooksArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBooks(100_000)
-		asked := 0
+		calls := 0
 		b.standing = func(sealer.Position, sealer.Position) error {
 			time.Sleep(time.Second)
-			if asked++; asked%5 == 0 {
+			if calls++; calls%5 == 0 {
 				return errors.New("the warehouse is away")
 			}
 			return nil
@@ -259,7 +258,7 @@ func TestLooksArePaced(t *testing.T) {
 		b.requireDrift(t, 1, 0)
 		stop()
 		<-ended
-		b.requireDrift(t, 0, 0) // nobody looks
+		b.requireDrift(t, 0, 0) // no check runs
 		counters := map[string]float64{}
 		families, err := b.registry.Gather()
 		require.NoError(t, err)
@@ -272,8 +271,8 @@ func TestLooksArePaced(t *testing.T) {
 	})
 }
 
-// TestStatementsAreComputedAnew: one whose rows come to something else is drift, logged once with the
-// difference, however many there are; one that is not loaded, or can't be computed, is not.
+// TestStatementsAreComputedAnew: a statement that differs from its recomputation is drift, logged once
+// with the difference, however many there are; one that is not loaded, or can't be computed, is not.
 func TestStatementsAreComputedAnew(t *testing.T) {
 	b := newBooks(100)
 	apart := map[string]drift.Difference{}

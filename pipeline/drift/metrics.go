@@ -17,13 +17,13 @@ func newMetrics() *metrics {
 	}
 	m := &metrics{
 		drift: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("drift",
-			"Events whose row is missing, invented or decided otherwise than by the rule, and packs and statements that are not what their rows add up to, seen at two looks; must be 0.")),
+			"Events whose row is missing, invented or not decided by the rule, and packs and statements that disagree with their rows, as found by two checks; must be 0.")),
 			[]string{"kind"}),
 		checked: prometheus.NewCounterVec(prometheus.CounterOpts(opts("checked_total",
-			"Records of the log whose rows were compared, log positions whose duplicates were decided anew, and packs and statements that were compared.")),
+			"Records of the log whose rows were compared, log positions whose duplicate decisions were recomputed, and packs and statements that were compared.")),
 			[]string{"check"}),
-		failures: prometheus.NewCounter(prometheus.CounterOpts(opts("check_failures_total", "Looks for drift that failed, as when the warehouse is away."))),
-		seconds:  prometheus.NewCounter(prometheus.CounterOpts(opts("check_seconds_total", "Time that was spent looking for drift, here and waiting for log and warehouse."))),
+		failures: prometheus.NewCounter(prometheus.CounterOpts(opts("check_failures_total", "Failed drift checks, for example because the warehouse is unavailable."))),
+		seconds:  prometheus.NewCounter(prometheus.CounterOpts(opts("check_seconds_total", "Time spent on drift checks, including waiting for log and warehouse."))),
 	}
 	for _, check := range []string{checkRows, checkDuplicates, checkPacks, checkStatements} {
 		m.checked.WithLabelValues(check)
@@ -31,7 +31,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// show shows what is known to be drift.
+// show sets the gauges to the known drift.
 func (c *Checker) show() {
 	sums := drifted{KindMissing: 0, KindInvented: 0, KindDuplicates: 0, KindPack: 0, KindStatement: 0}
 	for _, d := range c.known {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// runRecords bounds a run of the log, runDecisions one of decisions: to decide anew costs
-	// more than to look whether a row is there.
+	// runRecords bounds a range of the log, runDecisions a range of decisions: recomputing a decision
+	// costs more than finding a row.
 	runRecords, runDecisions = 8192, 1024
 )
 
@@ -20,14 +20,14 @@ const (
 	checkStatements = "statements"
 )
 
-// piece is what one look compares: from ≤ position < to, or the next pack or statement behind one.
+// piece is what one check compares: from ≤ position < to, or the pack or statement after an id.
 type piece struct {
 	check    string
 	from, to sealer.Position
 	after    string
 }
 
-// place is what a piece is known by, however much of it was loaded when it was looked at.
+// place identifies a piece, however much of it was loaded when it was checked.
 type place struct {
 	check     string
 	partition int32
@@ -43,56 +43,57 @@ func (p piece) place() place {
 	return place{p.check, p.to.Partition, p.from.Offset / size, p.after}
 }
 
-// walks are where the checks go on. They take turns, and within each of them partitions do.
+// walks is the progress of the checks. They alternate, and each alternates between partitions.
 type walks struct {
 	look       int
 	partitions []*walk
-	log        *cursor // that the piece at hand is from, if it is one of the log in turn
+	log        *cursor // where the current piece is from, unless it is checked out of order
 	packs      series
 	statements series
 }
 
-// series goes through records by their ids, in turns.
+// series goes through packs or statements by their ids, in rounds.
 type series struct {
-	at    string // the one that was compared last
-	turns int    // that were finished
+	at     string // the id that was compared last
+	rounds int    // finished rounds
 }
 
-// pass goes on from one to the next, unless another was looked at again; with none, to a new turn.
+// pass advances from one id to the next, unless another one was checked. An empty to begins a new
+// round.
 func (s *series) pass(from, to string) {
 	switch {
 	case from != s.at:
 	case to == "":
-		s.at, s.turns = "", s.turns+1
+		s.at, s.rounds = "", s.rounds+1
 	default:
 		s.at = to
 	}
 }
 
-// walk is that through one partition.
+// walk is the progress through one partition.
 type walk struct {
-	newest           sealer.Position // what was loaded when its newest run was compared
+	newest           sealer.Position // the end of what was loaded when its newest range was compared
 	rows, duplicates cursor
 }
 
-// cursor goes through what is loaded of a partition, in turns.
+// cursor goes through the loaded part of a partition, in rounds.
 type cursor struct {
-	at    sealer.Position
-	begun bool
-	turns int // that were finished
+	at     sealer.Position
+	begun  bool
+	rounds int // finished rounds
 }
 
-// whole says whether every walk has finished a turn.
+// whole reports whether every walk has finished a round.
 func (w *walks) whole(packs, statements bool) bool {
 	for _, p := range w.partitions {
-		if p.rows.turns == 0 || p.duplicates.turns == 0 {
+		if p.rows.rounds == 0 || p.duplicates.rounds == 0 {
 			return false
 		}
 	}
-	return len(w.partitions) > 0 && (!packs || w.packs.turns > 0) && (!statements || w.statements.turns > 0)
+	return len(w.partitions) > 0 && (!packs || w.packs.rounds > 0) && (!statements || w.statements.rounds > 0)
 }
 
-// next is the next piece in turn; ok is false when there is none of the check whose turn it is.
+// next returns the next check's next piece; ok is false if that check has none.
 func (c *Checker) next(ctx context.Context) (p piece, ok bool, err error) {
 	w := &c.walks
 	if w.partitions == nil {
@@ -105,9 +106,9 @@ func (c *Checker) next(ctx context.Context) (p piece, ok bool, err error) {
 		}
 	}
 	const checks = 5
-	turn, round := w.look%checks, w.look/checks
+	check, round := w.look%checks, w.look/checks
 	w.look++
-	switch turn {
+	switch check {
 	case 0:
 		return piece{check: checkPacks, after: w.packs.at}, c.cfg.NextPack != nil, nil
 	case 4:
@@ -119,7 +120,7 @@ func (c *Checker) next(ctx context.Context) (p piece, ok bool, err error) {
 		return p, false, err
 	}
 	in := w.partitions[partition]
-	switch turn {
+	switch check {
 	case 1:
 		return in.newestRun(first, next)
 	case 2:
@@ -135,7 +136,7 @@ func (c *Checker) next(ctx context.Context) (p piece, ok bool, err error) {
 	return p, ok, nil
 }
 
-// loaded is the part of the log that is loaded: first ≤ position < next.
+// loaded returns the part of the log that is loaded: first ≤ position < next.
 func (c *Checker) loaded(ctx context.Context, partition int32) (first, next sealer.Position, err error) {
 	first, end, err := c.cfg.Log.Bounds(ctx, partition)
 	if err != nil {
@@ -152,7 +153,7 @@ func (c *Checker) loaded(ctx context.Context, partition int32) (first, next seal
 	return first, next, nil
 }
 
-// newestRun is the run that what was loaded last is in, unless it was compared already.
+// newestRun returns the range with the newest loaded records, unless it was compared already.
 func (w *walk) newestRun(first, next sealer.Position) (p piece, ok bool, err error) {
 	if next == w.newest || next.Compare(first) <= 0 || first.Generation != next.Generation {
 		return p, false, nil
@@ -163,11 +164,11 @@ func (w *walk) newestRun(first, next sealer.Position) (p piece, ok bool, err err
 	return piece{check: checkRows, from: from, to: next}, true, nil
 }
 
-// run is the next one of the turn. Runs end at round offsets: one that drifts is met again
-// at the same place.
+// run returns the next range of the round. Ranges end at multiples of size, so a range that drifts is
+// found again at the same place.
 func (c *cursor) run(check string, first, next sealer.Position, size int64) (p piece, ok bool) {
 	if first.Compare(next) >= 0 {
-		c.turns++
+		c.rounds++
 		return p, false
 	}
 	if !c.begun || c.at.Compare(first) < 0 || c.at.Compare(next) >= 0 {
@@ -178,10 +179,10 @@ func (c *cursor) run(check string, first, next sealer.Position, size int64) (p p
 	return piece{check: check, from: c.at, to: to}, true
 }
 
-// pass goes on behind what was looked at: behind all that is loaded, with a new turn.
+// pass advances beyond a range that was checked. After the last range a new round begins.
 func (c *cursor) pass(to, next sealer.Position) {
 	if c.at = to; to.Compare(next) >= 0 {
 		c.begun = false
-		c.turns++
+		c.rounds++
 	}
 }

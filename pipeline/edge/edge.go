@@ -13,7 +13,7 @@
 // own, which is metered zero as a duplicate. Failures are logged and counted by
 // muniment_edge_copies_failed_total:
 //   - The copies reach MaxBytes, or the disk is full: the oldest are removed.
-//   - A write fails for good: there are no more copies until the next start.
+//   - A write fails permanently: there are no more copies until the next start.
 //   - They are found damaged when the node starts: they are removed, with a warning.
 //   - The folder can't be opened: the node serves without copies. Open fails only if
 //     another process has the folder open, and for a wrong Config.

@@ -24,7 +24,7 @@ import (
 	"muniment/sealer"
 )
 
-// writerDir in the environment turns the test binary into a process that appends to
+// writerDir in the environment makes the test binary a process that appends to
 // the log there and prints where each record stands.
 const writerDir = "MUNIMENT_EDGE_WRITER_DIR"
 
@@ -102,7 +102,7 @@ func TestKill(t *testing.T) {
 type disk struct {
 	segment.FS
 	free atomic.Int64 // bytes that may still be allocated
-	bad  atomic.Bool  // writes fail for good
+	bad  atomic.Bool  // writes fail permanently
 	deaf atomic.Bool  // reads fail
 	made atomic.Int64 // files of copies
 	lost atomic.Int64 // reads of the file that was made as that one fail, 1 is the first
@@ -215,7 +215,7 @@ func TestFullDiskForMany(t *testing.T) {
 	require.Equal(t, 500, p.count())
 }
 
-// TestBadDisk fails a write for good.
+// TestBadDisk fails a write permanently.
 func TestBadDisk(t *testing.T) {
 	d := &disk{FS: segment.OS()}
 	d.free.Store(1 << 30)

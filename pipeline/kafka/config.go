@@ -59,7 +59,7 @@ type Config struct {
 	// that the topic was recreated; default 10 s.
 	CheckEvery time.Duration
 
-	// OnFailure is called once when the log fails for good: the process should stop and
+	// OnFailure is called once when the log fails permanently: the process should stop and
 	// start again. nil does nothing.
 	OnFailure func(error)
 	// Log logs when the brokers can't be reached and when they can again; nil discards it.
@@ -111,7 +111,7 @@ func (s SASL) now() (m sasl.Mechanism, err error) {
 	case "scram-sha-512":
 		return scram.Mechanism(scram.SHA512, s.User, s.Password)
 	}
-	return nil, fmt.Errorf("SASL mechanism %q is none of plain, scram-sha-256, scram-sha-512", s.Mechanism)
+	return nil, fmt.Errorf("SASL mechanism %q is not one of plain, scram-sha-256, scram-sha-512", s.Mechanism)
 }
 
 // fresh is a mechanism that reads the password for each connection.

@@ -94,7 +94,7 @@ func (d description) generation() (uint32, error) {
 	}
 	n, err := strconv.ParseUint(s.value, 10, 32)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%w: %s=%s is no generation", ErrTopic, settingGeneration, s.value)
+		return 0, fmt.Errorf("%w: %s=%s is not a generation", ErrTopic, settingGeneration, s.value)
 	}
 	return uint32(n), nil
 }
@@ -103,7 +103,7 @@ func (d description) generation() (uint32, error) {
 func (d description) number(name string) (int64, error) {
 	n, err := strconv.ParseInt(d.settings[name].value, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %s=%q is no number", ErrTopic, name, d.settings[name].value)
+		return 0, fmt.Errorf("%w: %s=%q is not a number", ErrTopic, name, d.settings[name].value)
 	}
 	return n, nil
 }

@@ -280,9 +280,9 @@ func (g *Group) commit(ctx context.Context, t *topic, generation *kafkago.Genera
 }
 
 // balancer assigns all partitions of the topic, in ranges of equal length. The library
-// would assign those that a broker knows of: for a broker that has just started that may be
+// would assign those that a broker lists: for a broker that has just started that may be
 // none, and nothing would be loaded until the next member joins or leaves. The group's
-// leader assigns for all members; those with other topics get what the broker knows.
+// leader assigns for all members; those with other topics get what the broker lists.
 type balancer struct {
 	topic      string
 	partitions int

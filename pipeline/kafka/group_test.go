@@ -284,10 +284,10 @@ func TestGroupWithoutWarehouse(t *testing.T) {
 	cfg := freshTopic(t, fakeBrokers(t), Topic{})
 	group := quick(t)
 	group.CommitEvery = time.Millisecond
-	asked := make(chan struct{})
+	requested := make(chan struct{})
 	group.Loaded = func(ctx context.Context, _ int32) (sealer.Position, bool, error) {
 		select {
-		case asked <- struct{}{}:
+		case requested <- struct{}{}:
 		case <-ctx.Done():
 		}
 		return sealer.Position{}, false, errors.New("the warehouse is away")
@@ -295,7 +295,7 @@ func TestGroupWithoutWarehouse(t *testing.T) {
 	var r roll
 	g, _ := r.member(t, cfg, group, "a")
 	for range 20 {
-		<-asked
+		<-requested
 	}
 	require.Zero(t, testutil.ToFloat64(g.metrics.failures))
 }
@@ -329,22 +329,22 @@ func TestGroupWaitsForItsLoaders(t *testing.T) {
 	g, err := mustOpen(t, cfg).Group(group)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	done, asked, release := make(chan error, 1), make(chan struct{}, 100), make(chan struct{})
+	done, requested, release := make(chan error, 1), make(chan struct{}, 100), make(chan struct{})
 	go func() {
 		done <- g.Run(ctx, func(ctx context.Context, _ int32) {
-			asked <- struct{}{}
+			requested <- struct{}{}
 			<-ctx.Done()
-			asked <- struct{}{}
+			requested <- struct{}{}
 			<-release
 		})
 	}()
 	for range 4 {
-		<-asked
+		<-requested
 	}
 	var r roll
 	r.member(t, cfg, group, "b")
 	for range 4 {
-		<-asked
+		<-requested
 	}
 	require.Never(t, func() bool { return r.shares(2) != nil || r.shares(4) != nil }, 200*time.Millisecond, time.Millisecond)
 	close(release)

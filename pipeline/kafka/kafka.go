@@ -57,7 +57,7 @@
 // One request for all partitions of a broker is more code than kafka-go's Client.Produce,
 // which takes one partition, and stays for its figures: 16 writers, records of 900 bytes, 12
 // partitions, one broker of Kafka 4.1.1 on the same two cores, acks of all replicas, median of
-// four rounds in turns, 23 November 2026. Beyond some 100,000 records a second requests of
+// four alternating rounds, 23 November 2026. Beyond some 100,000 records a second requests of
 // single partitions are faster, as they keep the broker busier; a node doesn't get there.
 //
 //	writers                    16               256               1000

@@ -37,7 +37,7 @@ func watchRequests(cluster *kfake.Cluster) *requests {
 	cluster.Fault(kfake.Fault{Keys: produceKey, Observe: true, Count: -1, When: func(req kmsg.Request) bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if req != last { // it is asked for each partition
+		if req != last { // one call for each partition
 			r.all = append(r.all, partitionsIn(req))
 		}
 		last = req
@@ -318,7 +318,7 @@ func TestUnknownLeaders(t *testing.T) {
 	require.ElementsMatch(t, [][]int32{{0}, {1}, {2}, {0}}, seen.since(0)) // what was held is seen late
 
 	f.idle()
-	know(time.Time{}) // the library is asked
+	know(time.Time{}) // the library is called
 	entered, release = holdRequest(cluster, 0)
 	all = f.enqueue(0)
 	<-entered

@@ -71,7 +71,7 @@ func (c Change) String() string {
 
 // Migrate creates the topic of cfg, or changes an existing one to what t declares, and
 // returns the changes in the order in which they are made. A setting that keeps more or
-// promises more than declared stays as it is. If t asks for what can't be changed, the
+// promises more than declared stays as it is. If t declares what can't be changed, the
 // error is an ErrTopic that names all of it, and nothing is changed. A dry run has the
 // brokers check the changes, and makes none.
 func (t Topic) Migrate(ctx context.Context, cfg Config, dryRun bool) ([]Change, error) {

@@ -110,7 +110,7 @@ func (l *Log) take() *group {
 }
 
 // commit makes a group durable and ends the calls that wait for it, with its error:
-// pipeline.ErrFull, or pipeline.ErrFailed for good.
+// pipeline.ErrFull, or pipeline.ErrFailed, which is permanent.
 func (l *Log) commit(g *group) error {
 	h, err := l.write(g)
 	switch {

@@ -66,7 +66,7 @@ type Config struct {
 	// registry need prometheus.WrapRegistererWith a label each.
 	Registerer prometheus.Registerer
 
-	// OnFailure is called once, after a sync or a write failed for good and every waiting
+	// OnFailure is called once, after a sync or a write failed permanently and every waiting
 	// Append has returned that error. It may call Close. The process should stop; nil does
 	// nothing.
 	OnFailure func(error)

@@ -136,7 +136,7 @@ const goldenSegment = "" +
 	"6db7d803e74f1ffa7d8f5adc0bf95b3e15bf4c8373fffadf546227cc6c6742cb" + "be7e3959" +
 	"1a000000" + "fdba9f07" + "0105746e745f61056576745f31056e6f645f310405027b7d0170"
 
-// TestNewerFormatIsNotDamage: the error for a segment of a later version says so, and doesn't ask to
+// TestNewerFormatIsNotDamage: the error for a segment of a later version says so, and doesn't propose to
 // restore a file.
 func TestNewerFormatIsNotDamage(t *testing.T) {
 	cfg := Config{Dir: t.TempDir()}

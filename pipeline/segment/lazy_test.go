@@ -12,7 +12,7 @@ import (
 	"muniment/sealer"
 )
 
-// TestLazyLogSyncsNothing fails every sync: none is asked for.
+// TestLazyLogSyncsNothing fails every sync: none is called.
 func TestLazyLogSyncsNothing(t *testing.T) {
 	fs := newMemFS()
 	fs.before = func(op, _ string) error {

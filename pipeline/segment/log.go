@@ -68,7 +68,7 @@ type Log struct {
 	refuse  error  // why Append accepts nothing any more
 	closing bool
 
-	// The rest belongs to the committer.
+	// All below belongs to the committer.
 
 	tail     *segment // the last segment
 	before   *segment // the one before, if this process began the last

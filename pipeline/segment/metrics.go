@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of one log. The label "reason" is full (no space, for now) or failed (for good).
+// metrics of one log. The label "reason" is full (no space for now) or failed (permanently).
 type metrics struct {
 	append   prometheus.Histogram
 	sync     prometheus.Histogram

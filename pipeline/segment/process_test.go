@@ -16,7 +16,7 @@ import (
 	"muniment/sealer"
 )
 
-// writerDir in the environment turns the test binary into a process that appends
+// writerDir in the environment makes the test binary a process that appends
 // to the log there and prints each acknowledged record.
 const writerDir = "MUNIMENT_SEGMENT_WRITER_DIR"
 

@@ -193,7 +193,7 @@ func (r *Reader) find(at sealer.Position) (s *segment, from, to int64, err error
 	return s, from, to, nil
 }
 
-// resolve turns a position into an offset from the first that is held up to the
+// resolve converts a position to an offset from the first that is held up to the
 // end. The end of a generation is the beginning of the next one. The caller
 // holds r.mu.
 func (r *Reader) resolve(at sealer.Position) (int64, error) {

@@ -177,7 +177,7 @@ func (r *recovered) checkEnd(cfg Config) error {
 		end = sealer.Position{Generation: max(s.generation, cfg.Generation), Offset: s.end}
 		where = fmt.Sprintf("%s ends at byte %d", s.name(), s.pos)
 		if r.torn > 0 {
-			where += fmt.Sprintf(", before %d bytes that are no group", r.torn)
+			where += fmt.Sprintf(", before %d bytes that are not a group", r.torn)
 		}
 	}
 	if cfg.AtLeast != nil && end.Compare(*cfg.AtLeast) < 0 {

@@ -22,7 +22,7 @@ type Retention struct {
 	Log *Log
 	// Keep is how long a record is kept after it was written; at least LeastKeep.
 	Keep time.Duration
-	// Loaded is the position up to which all records are in the warehouse, for good;
+	// Loaded is the position up to which all records are durable in the warehouse;
 	// ok is false while there is none. After an error it is called again.
 	Loaded func(ctx context.Context) (next sealer.Position, ok bool, err error)
 	// Now is the clock; default time.Now.

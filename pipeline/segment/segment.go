@@ -20,7 +20,7 @@ type segment struct {
 	// indexed: Open has read its index alone.
 	indexed bool
 
-	// The rest grows while the file is the last one, under Reader.mu.
+	// All below grows while the file is the last one, under Reader.mu.
 
 	end   int64 // offset behind the last durable record
 	pos   int64 // place in the file behind the last durable group

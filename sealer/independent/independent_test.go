@@ -157,7 +157,7 @@ func (f *folder) begin(name string) string {
 	return fmt.Sprintf("%.60q", text)
 }
 
-// TestStranger asks that verify.py is a stranger's: it imports nothing but the
+// TestStranger checks that verify.py is independent: it imports nothing but the
 // standard library and cryptography, and neither runs nor evaluates anything.
 func TestStranger(t *testing.T) {
 	out, err := python("-c", `
@@ -176,7 +176,7 @@ for n in ast.walk(ast.parse(open("verify.py", encoding="utf-8").read())):
 	require.NoError(t, err, string(out))
 }
 
-// TestRoot asks that what is no root key is refused, instead of trusting it.
+// TestRoot checks that what is not a root key is refused, instead of trusted.
 func TestRoot(t *testing.T) {
 	s := newService(t, "root")
 	f := newFolder(t, s)
@@ -208,7 +208,7 @@ func TestNoAnchor(t *testing.T) {
 	}
 }
 
-// TestVectors asks for the verdict, and a reason, of every case of testdata.
+// TestVectors requires the verdict, and a reason, of every case of testdata.
 func TestVectors(t *testing.T) {
 	text, err := os.ReadFile("../testdata/vectors.json")
 	require.NoError(t, err)

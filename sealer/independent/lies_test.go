@@ -176,7 +176,7 @@ var lies = []struct {
 		f.header["directory"] = f.parse(stranger.directory(f.now))
 		return true
 	}},
-	{"a directory that nobody signed", func(f *forgery) bool {
+	{"a directory without a valid signature", func(f *forgery) bool {
 		f.header.in("directory")["snapshotId"] = "another"
 		return true
 	}},
@@ -192,7 +192,7 @@ var lies = []struct {
 		}
 		return true
 	}},
-	{"a rule that is none, and is told alike", func(f *forgery) bool {
+	{"an invalid rule, also in its event", func(f *forgery) bool {
 		if len(f.header.list("settlement")) == 0 {
 			return false
 		}
@@ -251,7 +251,7 @@ var lies = []struct {
 		}
 		return ok
 	}},
-	{"a receipt has the signature of nobody", func(f *forgery) bool {
+	{"a receipt has a signature by no key", func(f *forgery) bool {
 		i, e, ok := f.someDelivery()
 		if ok {
 			key := f.nodes[f.IntN(len(f.nodes))].Key.(ed25519.PrivateKey)
@@ -269,7 +269,7 @@ var lies = []struct {
 		}
 		return ok
 	}},
-	{"a delivery loses what tells its duplicates", func(f *forgery) bool {
+	{"a delivery loses its idempotency hash or identity", func(f *forgery) bool {
 		i, e, ok := f.someDelivery()
 		if ok && (e.in("data")["idempotency"] != nil || e.in("data")["identity"] != nil) {
 			delete(e.in("data"), "idempotency")

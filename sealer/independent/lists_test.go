@@ -240,7 +240,7 @@ func (s *service) lists() (texts, kinds, at []string) {
 		n := s.tree(map[string]any(s.parse(answer)))
 		places := n.places("", map[string]*node{})
 		*places["/data/keys/0/publicKey"], *places["/data/keys/0/keyId"] = *leaf(`"` + k.PublicKey + `"`), *leaf(`"` + k.KeyID + `"`)
-		add(fmt.Sprintf("a key that nobody may have, the %dth", i), "/data/keys/0/publicKey", written(n, none))
+		add(fmt.Sprintf("a key of small order, the %dth", i), "/data/keys/0/publicKey", written(n, none))
 	}
 	for range 3 * size(1000) {
 		good := [][]byte{answer, data, directory}[s.IntN(3)]

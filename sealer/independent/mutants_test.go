@@ -23,8 +23,8 @@ import (
 // next goes through the numbers below n, again and again, for each purpose. So that
 // no lie is left out by chance.
 func (s *service) next(purpose string, n int) int {
-	s.turns[purpose]++
-	return s.turns[purpose] % n
+	s.counts[purpose]++
+	return s.counts[purpose] % n
 }
 
 // spoil changes bytes without knowing what they mean.

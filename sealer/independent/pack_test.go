@@ -66,7 +66,7 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	}
 	var err error
 	if p.SealedPack, err = build(l, cfg, events); err != nil {
-		require.ErrorContains(l, err, "what is known of earlier packs contradicts itself")
+		require.ErrorContains(l, err, "the duplicates of earlier packs contradict each other")
 		p.refused = true
 		cfg.Earlier = nil
 		p.SealedPack, err = build(l, cfg, events)

@@ -252,7 +252,7 @@ func TestAnswersOfTheSandbox(t *testing.T) {
 	t.Logf("%d answers accepted by both; %d mutants, %v: none passes either; %d for the same reason", accepted, len(sets), count, alike)
 }
 
-// TestNoSandbox: asked to, neither verifier lets anything of the sandbox pass.
+// TestNoSandbox: with the option, neither verifier lets anything of the sandbox pass.
 func TestNoSandbox(t *testing.T) {
 	s := newService(t, "refused")
 	f := newFolder(t, s)
@@ -312,7 +312,7 @@ func TestAnswersBeyondTheDelegation(t *testing.T) {
 	}
 }
 
-// TestListsOfKeys asks that what is no list of keys is refused, instead of trusting it,
+// TestListsOfKeys requires that what is not a list of keys is refused, instead of trusted,
 // and that a pack passes with the right list only.
 func TestListsOfKeys(t *testing.T) {
 	s := newService(t, "lists")

@@ -39,13 +39,13 @@ type service struct {
 	sandbox  ed25519.PrivateKey
 	nodes    []*sealer.Signer
 	keys     []sealer.Key
-	turns    map[string]int
+	counts   map[string]int
 	answered [][]byte // deliveries as their callers hold them
 }
 
 func newService(tb testing.TB, seed string) *service {
 	chance := rand.NewChaCha8(sha256.Sum256([]byte(seed)))
-	s := &service{TB: tb, Rand: rand.New(chance), chance: chance, turns: make(map[string]int)}
+	s := &service{TB: tb, Rand: rand.New(chance), chance: chance, counts: make(map[string]int)}
 	s.root, s.vkey = s.rootKey("root.independent")
 	s.officer, s.since, s.until = s.key(sealer.PurposeDirectory), epoch, epoch.AddDate(2, 0, 0)
 	s.sealing = s.key(sealer.PurposePack)
@@ -115,7 +115,7 @@ func (s *service) directory(at time.Time) []byte {
 }
 
 // succeed has the root delegate to another directory key from a moment on. What it
-// returns is the service in the hands of a thief of the key before: it knows of the
+// returns is the service in the hands of a thief of the key before: it has the
 // successor, and revokes it.
 func (s *service) succeed(at time.Time) (thief *service) {
 	stolen := *s

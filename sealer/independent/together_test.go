@@ -98,7 +98,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 		event, _ := l.twice()
 		return []evidence{{one.file, ""}, {l.sealed([][]byte{event}, map[string]uint64{eventID(s, event): 1}).file, verify.DuplicatesMismatch}}
 	},
-	"a repetition can't be told without the pack before": func(s *service, l *log) []evidence {
+	"a repetition can't be found without the pack before": func(s *service, l *log) []evidence {
 		event, again := l.twice()
 		l.sealed([][]byte{event}, nil)
 		return []evidence{{l.sealed([][]byte{again}, nil).file, ""}}
@@ -141,12 +141,12 @@ var together = map[string]func(s *service, l *log) []evidence{
 		one, _ := l.sealed([][]byte{event}, nil), l.sealed([][]byte{l.notice()}, nil)
 		return []evidence{{one.file, ""}, {l.sealed([][]byte{other}, map[string]uint64{eventID(s, other): 0}).file, verify.DuplicatesMismatch}}
 	},
-	"a repetition of a leaf in a gap can't be told": func(s *service, l *log) []evidence {
+	"a repetition of a leaf in a gap can't be found": func(s *service, l *log) []evidence {
 		event, again := l.twice()
 		one, _ := l.sealed([][]byte{l.notice()}, nil), l.sealed([][]byte{event}, nil)
 		return []evidence{{one.file, ""}, {l.sealed([][]byte{again}, map[string]uint64{eventID(s, again): 1}).file, ""}}
 	},
-	"a rule is told of in a gap": func(s *service, l *log) []evidence {
+	"the event of a rule is in a gap": func(s *service, l *log) []evidence {
 		one, _ := l.sealed([][]byte{l.rule()}, nil), l.sealed([][]byte{l.rule(), l.rule()}, nil)
 		return []evidence{{one.file, ""}, {l.seal(9).file, ""}}
 	},
@@ -258,8 +258,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 	},
 }
 
-// TestTogether asks both verifiers about files that are sound or not because of
-// other files.
+// TestTogether runs both verifiers on files that are sound or not because of other files.
 func TestTogether(t *testing.T) {
 	for name, files := range together {
 		t.Run(name, func(t *testing.T) {

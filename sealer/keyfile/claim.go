@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockName is the file of a folder that carries its lock.
+// lockName is the file that is locked.
 const lockName = "LOCK"
 
 // ErrInUse says that another process works on the folder.
 var ErrInUse = errors.New("the data folder is in use")
 
-// Claim takes a folder for this process, before anything in it is opened: two
+// Claim locks a folder for this process, before anything in it is opened: two
 // would migrate, sign and seal beside each other. It fails at once with ErrInUse,
 // naming the process that has it. The kernel gives the folder back however a
 // process ends.

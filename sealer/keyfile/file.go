@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// unfinished names what Write has not come to rename.
+// unfinished matches the files that Write has not renamed yet.
 const unfinished = ".new-*"
 
 // Sweep destroys what a process that was killed in Write or in Destroy has left in a folder:
@@ -31,8 +31,8 @@ func Sweep(dir string) error {
 	return err
 }
 
-// Write makes a file that is wholly on disk under its name, or not there, and its
-// folder with it. It takes the place of an older one.
+// Write writes a file, and its folder if it is missing, so that the file is durable and complete
+// or not there. It replaces an older one.
 func Write(path string, text []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -53,8 +53,8 @@ func Write(path string, text []byte, mode fs.FileMode) error {
 	return Sync(dir)
 }
 
-// MakeDir makes a folder, and its name durable: what is acknowledged in it must be
-// found after a power cut.
+// MakeDir creates a folder and makes its name durable, so that files in it are found after a
+// power cut.
 func MakeDir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
@@ -62,7 +62,7 @@ func MakeDir(path string) error {
 	return Sync(filepath.Dir(path))
 }
 
-// Sync waits until the disk has a file, or the names in a folder.
+// Sync waits until a file, or the names in a folder, are on disk.
 func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func ReadSecret(path string) ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("others may read it (mode %04o): it may be known; make it 0600 if it is not", info.Mode().Perm())
+		return nil, fmt.Errorf("others may read it (mode %04o), so it may have leaked; if it has not, set mode 0600", info.Mode().Perm())
 	}
 	return os.ReadFile(path)
 }

@@ -1,10 +1,10 @@
 // Package keyfile keeps private keys in files, one key a file: PKCS #8 in PEM, mode
-// 0600. Control and the nodes in processes of their own keep theirs alike.
+// 0600. Control and nodes both use it.
 //
-// A file is wholly on disk under its name before anything rests on it, or it is not
-// there; one that others may read, or that is not what its name says, is refused and
-// never replaced. A key that is out of use is destroyed with its file (see Destroy).
-// A folder of keys is one process's at a time (Claim).
+// A file is complete and durable before its key is used, or it does not exist. A file that
+// other users may read, or whose key is not the one in its name, is refused and never replaced.
+// A key that is out of use is destroyed with its file (see Destroy). One process at a time owns
+// a folder of keys (Claim).
 //
 // Non-goals: keys in hardware, which are crypto.Signer as well, and passphrases.
 package keyfile
@@ -38,7 +38,7 @@ type Key struct {
 
 var _ crypto.Signer = (*Key)(nil)
 
-// ErrDestroyed refuses to sign with a key that is out of use for good.
+// ErrDestroyed says that the key was permanently taken out of use.
 var ErrDestroyed = errors.New("the key is out of use and was destroyed")
 
 // Make makes a key, and its file at the path that its id gets.
@@ -104,8 +104,7 @@ func (k *Key) Sign(_ io.Reader, message []byte, opts crypto.SignerOpts) ([]byte,
 	return k.key.Sign(nil, message, opts)
 }
 
-// Forget makes the key sign nothing any more, also through copies of the pointer. Its file is
-// still to be destroyed.
+// Forget makes Sign fail from now on, also through copies of the pointer. The file remains.
 func (k *Key) Forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

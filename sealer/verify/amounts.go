@@ -62,7 +62,7 @@ func (s *statementFile) recompute(v *verification, previous *sealer.Statement) {
 		return
 	}
 	if v.rating.Rate == nil || v.rating.Adjust == nil {
-		s.fail(StatementAmount, "there is nothing to rate with")
+		s.fail(StatementAmount, "there are settlement rules, but no Rate was given")
 		return
 	}
 	computed := s.said

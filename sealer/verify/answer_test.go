@@ -213,11 +213,11 @@ func TestKeysAnswer(t *testing.T) {
 		edit(answered(k), ""):                                  `"/data/keys": it lists no keys`,
 		edit(`[`+answered(k)+`]`, "{}"):                        `"/data/keys": want a list`,
 		edit(answered(k), "null"):                              `"/data/keys/0": want an object`,
-		edit(`"notAfter":null`, `"notAfter":"tomorrow"`):       `"/data/keys/0/notAfter": "tomorrow" is no time`,
+		edit(`"notAfter":null`, `"notAfter":"tomorrow"`):       `"/data/keys/0/notAfter": "tomorrow" is not a time`,
 		edit(`"notAfter":null,`, ""):                           `"/data/keys/0/notAfter": it is missing`,
 		edit(`"notAfter":null`, `"notAfter":null,"use":"sig"`): `"/data/keys/0/use": there is no such member`,
 		edit(`"notBefore":"`, `"notBefore":null,"x":"`):        `"/data/keys/0/x": there is no such member`,
-		edit(`.000Z","notAfter"`, `Z","notAfter"`):             `"/data/keys/0/notBefore": "2026-05-01T12:00:00Z" is no time`,
+		edit(`.000Z","notAfter"`, `Z","notAfter"`):             `"/data/keys/0/notBefore": "2026-05-01T12:00:00Z" is not a time`,
 		edit(`"ed25519"`, `"Ed25519"`):                         `"/data/keys/0/algorithm": want "ed25519"`,
 		edit(k.PublicKey, k.PublicKey+"="):                     `"/data/keys/0/publicKey": `,
 		edit(sealer.PurposeSandbox, ""):                        `"/data/keys/0/purpose": want a non-empty string`,
@@ -228,7 +228,7 @@ func TestKeysAnswer(t *testing.T) {
 		good + "{}":                              "more behind it, at byte ",
 		"\ufeff" + good:                          "invalid character",
 		string(newWorld(t).Directory()) + "\n\n": "want the end",
-		" " + string(newWorld(t).Directory()):    "a key directory in another spelling",
+		" " + string(newWorld(t).Directory()):    "a key directory in another form",
 		strings.Replace(string(newWorld(t).Directory()), `"value":"`, `"value":"A`, 1): "base64url of 64 bytes",
 	} {
 		_, err := readKeys([]byte(text))

@@ -164,7 +164,7 @@ func (v *verification) expect(name string) FileReport {
 	case k.newest() < c.Size:
 		f.fail(Rollback, "%s had %d leaves, in what was given it has %d", c.Origin, c.Size, k.newest())
 	case !known:
-		f.fail(ConsistencyUnproven, "the root of %s at size %d can't be told: give the packs between, or a consistency proof from it", c.Origin, c.Size)
+		f.fail(ConsistencyUnproven, "the root of %s at size %d is unknown: give the packs between, or a consistency proof from it", c.Origin, c.Size)
 	case root != c.Root:
 		f.fail(ConsistencyMismatch, "%s has another root at size %d", c.Origin, c.Size)
 	default:

@@ -35,12 +35,12 @@ type Options struct {
 	// Bound is how long after a stop a node may still sign, by its own clock: the service's
 	// lease bound, and how far that clock may be ahead. Zero is DefaultBound.
 	Bound time.Duration
-	// NoSandbox refuses what rests on a key of the sandbox.
+	// NoSandbox refuses what depends on a key of the sandbox.
 	NoSandbox bool
 	// Rating recomputes settlements and statements. Without it packs with settlement rules are not
 	// sound.
 	Rating sealer.Rating
-	// JSON asks for a Report instead of text.
+	// JSON makes the output a Report instead of text.
 	JSON bool
 }
 
@@ -118,7 +118,7 @@ func writeText(w io.Writer, t *trust, r *Report) {
 	if t.root != "" {
 		fmt.Fprintf(w, "Trusting root key %s\n", t.root)
 	} else {
-		fmt.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, for whoever wrote that file can forge everything below\n", shown(t.file))
+		fmt.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, because the author of that file can forge everything below\n", shown(t.file))
 	}
 	unsound, sandboxed := 0, 0
 	for i := range r.Files {
@@ -163,7 +163,7 @@ func shown(s string) string {
 	return b.String()
 }
 
-// describe says in a few words what a file is.
+// describe names what a file is in a few words.
 func (f *FileReport) describe() string {
 	switch {
 	case f.Kind == kindPack && f.pack != nil && f.pack.header != nil:
@@ -171,12 +171,12 @@ func (f *FileReport) describe() string {
 		return fmt.Sprintf("proof pack %s of %s, %s, sealed %s",
 			h.PackID, h.TenantID, count(h.Count, "entry"), sealer.FormatTime(h.SealedAt))
 	case f.Kind == kindPack:
-		return "proof pack, of which not even the header can be read"
+		return "proof pack, whose header can't be read"
 	}
 	return kindNames[f.Kind]
 }
 
-// place says where in the file a verdict points.
+// place names where in the file a verdict points.
 func (f *FileReport) place(v Verdict) string {
 	if v.Index == nil {
 		return ""

@@ -43,7 +43,7 @@ type keyStop struct {
 
 // decision is what a delivery was decided by.
 type decision struct {
-	right, key keptID // key is zero if no API key asked for it
+	right, key keptID // key is zero if it was not requested with an API key
 	revision   int64
 }
 
@@ -61,7 +61,7 @@ type noted struct {
 	at              int64  // in milliseconds
 }
 
-// conduct is what the entries of one file say of rights, API keys, disputes, statements and
+// conduct is what the entries of one file record about rights, API keys, disputes, statements and
 // erasures.
 type conduct struct {
 	tenantID   string
@@ -91,12 +91,12 @@ func newConduct(tenantID string, first uint64) *conduct {
 	return &conduct{tenantID: tenantID, first: first, parents: make(map[keptID][]keptID), places: make(map[decision]uint32)}
 }
 
-// note notes the next entry.
+// note records the next entry.
 func (c *conduct) note(f *sealer.Finding) {
 	leaf, e := c.first+c.entries, &f.Event
 	c.entries++
 	switch {
-	case f.Code != "": // the file fails, and is not asked
+	case f.Code != "": // the file fails, so its events are not used
 	case f.Delivery != nil:
 		d := decision{right: unique.Make(f.Delivery.RightID), revision: f.Delivery.RightRevision}
 		if e.Actor.Kind == subjectKeys {
@@ -114,7 +114,7 @@ func (c *conduct) note(f *sealer.Finding) {
 	}
 }
 
-// deliver notes a delivery, the last entry.
+// deliver records a delivery, the last entry.
 func (c *conduct) deliver(d decision, at time.Time) {
 	place, known := c.places[d]
 	if !known {
@@ -133,8 +133,8 @@ func (c *conduct) delivery(i int) *decided {
 	return &decided{c.decisions[d.decision], c.first + uint64(d.entry), time.UnixMilli(d.at).UTC()}
 }
 
-// sealed notes when a pack was sealed, unless it is full: part of what control had committed by
-// then may be in the next.
+// sealed records when a pack was sealed, unless it is full: then part of what control had
+// committed may be in the next.
 func (c *conduct) sealed(entries, size uint64, at time.Time) {
 	if entries < sealer.MaxPackEntries {
 		c.seals = append(c.seals, seal{size, at})

@@ -139,7 +139,7 @@ func TestLieInACorrection(t *testing.T) {
 			raise(-1, &s.Correction.Payees[1].Amount)
 		}, StatementCorrected},
 		"a payee": {func(s *sealer.Statement) { raise(1, &s.Correction.Payees[0].Amount) }, FormatInvalid},
-		"nobody's": {func(s *sealer.Statement) {
+		"of an unknown payee": {func(s *sealer.Statement) {
 			s.Correction.Payees = append(s.Correction.Payees, sealer.StatementPayee{Amount: "0", CounterpartyID: "zzz", Name: ""})
 		}, FormatInvalid},
 		"another first": {func(s *sealer.Statement) { s.Correction.Of = "stm_0" }, StatementCorrected},
@@ -207,8 +207,8 @@ func (c *corrected) issue(s *sealer.Statement) []byte {
 	return c.event(statementIssuedEvent, sealer.Ref{Kind: "statement", ID: s.StatementID}, `{"corrects":`+corrects+`,"sha256":"`+base64.RawURLEncoding.EncodeToString(sum[:])+`"}`)
 }
 
-// TestLogKnowsTheChain: a correction that passes over one that the log knows of is found, without the
-// file of that.
+// TestLogKnowsTheChain: a correction that skips an earlier one in the log is found, without the
+// file of that one.
 func TestLogKnowsTheChain(t *testing.T) {
 	c := newCorrected(t)
 	again, edited := c.correct("stm_4", &c.first, 2, 4), c.second

@@ -1,6 +1,6 @@
 // Package verify is the auditor's half of package sealer: it judges receipts, events, proofs,
 // checkpoints, packs, exports, statements, certificates of erasure and DSAR bundles, offline. The
-// formats, and what each check asks, are in the package comment of sealer.
+// package comment of sealer specifies the formats and what each check requires.
 //
 // # What it promises
 //
@@ -29,7 +29,7 @@
 // event without a revision moves no right. One counter gives the revisions of all rights of
 // a service, in the order of the changes. rightRevision of a delivery is the revision of its own
 // right when it was decided, and never that of an ancestor. If its actor.kind is "key", the
-// API key actor.id has asked for it.
+// delivery was requested with the API key actor.id.
 //
 // All moments are the events' at, of control's clock, and issuedAt, of a node's clock. A node
 // learns of a stop at the latest when its lease on the state of all rights runs out. So a
@@ -38,9 +38,9 @@
 // minute that a node's clock may be ahead. A node whose clock is further ahead than that makes
 // honest deliveries that are late.
 //
-// A verifier takes the events and deliveries of all sound packs, exports and inclusion proofs of
-// one log that are at hand, in whatever order, and asks of each delivery in them, and of the
-// event beside a receipt that is sound:
+// A verifier takes the events and deliveries of all given sound packs, exports and inclusion
+// proofs of one log, in any order. For each delivery in them, and for the event that comes with
+// a sound receipt, it checks:
 //
 //   - Whether it is late for the revocation of its API key (apikey.revoked).
 //   - Whether rightRevision lies within a stop of its right (right.stopped): it is the revision
@@ -66,18 +66,18 @@
 //
 // The hour is for this: control's events reach the log in the order of their commits, and
 // sealing first waits for them. The resumption was committed before the delivery was decided, so
-// a pack that is sealed an hour later holds it; an hour is far more than the clocks or the
-// relays of a service that goes on may differ. A pack counts with its sealedAt, and a checkpoint
-// of an export with the second that it states. But a pack of 100,000 entries may have been cut
-// off, and the rest of what was there when it was sealed be in the next: it does not count, nor
-// does a checkpoint of an export that is of 100,000 leaves or more above the one before it there,
-// or above 0 if it is the first.
+// a pack that is sealed an hour later holds it; an hour is far more than the difference of
+// clocks and the delay of relays in a service that works. A pack counts with its sealedAt, and a
+// checkpoint of an export with the second that it states. But a full pack, of 100,000 entries,
+// does not count, because further events of the same time may be in the next one. Nor does a
+// checkpoint of an export that is 100,000 leaves or more above the one before it there, or above
+// 0 if it is the first.
 //
 // Of a right's moves the next one is that with the next higher revision; of moves with equal
 // revisions the last one is that whose type, and then whose leaf, is the highest, and the
 // first the other way round. Of several codes a delivery has the first of apikey.revoked,
 // right.stopped, right.late and right.unproven. The end of a basis or of a right's window is
-// no stop. A file with a delivery that fails is not sound for what rests on it.
+// not a stop. A file with a delivery that fails proves nothing about other files.
 //
 // # Decisions
 //

@@ -10,7 +10,7 @@ import (
 	"muniment/sealer/sealertest"
 )
 
-// TestLongestEvent asks that what can be written can be sealed, and what is sealed
+// TestLongestEvent checks that what can be written can be sealed, and what is sealed
 // can be read.
 func TestLongestEvent(t *testing.T) {
 	w := newWorld(t)
@@ -31,9 +31,9 @@ func TestLongestEvent(t *testing.T) {
 
 	longer := []byte(strings.Replace(string(longest), "end of", "xend of", 1))
 	_, _, err = sealer.CheckRecord(&sealer.Record{TenantID: w.Tenant, EventID: e.EventID, Event: longer})
-	require.ErrorContains(t, err, "an event of 1048577 bytes")
+	require.ErrorContains(t, err, "the event has 1048577 bytes")
 	_, err = sealer.ParseEvent(longer)
-	require.ErrorContains(t, err, "an event of 1048577 bytes")
+	require.ErrorContains(t, err, "the event has 1048577 bytes")
 	for _, pack := range [][]byte{
 		forge(p.HeaderText, longer, signatureLine(p.Header.SigningKeyID, p.Signature)), sealer.AppendPackObject(nil, p, [][]byte{longer}),
 	} {
@@ -43,6 +43,6 @@ func TestLongestEvent(t *testing.T) {
 	require.ErrorContains(t, err, "entry 0: entry.altered")
 	e.Data = []byte(strings.Replace(string(e.Data), "end of", "xend of", 1))
 	dst, err := sealer.AppendEvent([]byte("kept"), &e)
-	require.ErrorContains(t, err, "an event of 1048577 bytes")
+	require.ErrorContains(t, err, "the event has 1048577 bytes")
 	require.Equal(t, "kept", string(dst))
 }

@@ -19,7 +19,7 @@ import (
 const memoryFiles = "MUNIMENT_TEST_VERIFY"
 
 // TestVerifyMemory verifies a chain of full packs, in which each receipt has an idempotency
-// key, in a process of its own, and asks how much memory that took.
+// key, in a process of its own, and measures its memory.
 func TestVerifyMemory(t *testing.T) {
 	if given := os.Getenv(memoryFiles); given != "" {
 		files := strings.Split(given, "\n")

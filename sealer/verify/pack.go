@@ -21,7 +21,7 @@ type packCheck struct {
 	inspect func(*sealer.Inspector, []byte) sealer.Finding
 	// statements, by tenant, count what the pack has of their periods.
 	statements map[string][]*statementFile
-	// leaves is set if the leaves are going to be asked for.
+	// leaves is set if the leaves must be kept.
 	leaves bool
 	// seen is called with each delivery and its place in the pack.
 	seen func(index int, d *sealer.RecordedDelivery)
@@ -265,7 +265,7 @@ func entryVerdicts(faults []sealer.Fault) []Verdict {
 	return list
 }
 
-// namedFaults are the first faults, the last of which counts those left out.
+// namedFaults returns the first faults, the last of which counts the omitted ones.
 func namedFaults(faults []Verdict) []Verdict {
 	if n := len(faults) - maxFaults; n > 0 {
 		faults = slices.Clone(faults[:maxFaults])
@@ -311,7 +311,7 @@ func differingRow(computed, stated []sealer.MeterRow) string {
 	return "no row differs"
 }
 
-// describeRow is the row as people read it.
+// describeRow describes the row for people.
 func describeRow(r *sealer.MeterRow) string {
 	return fmt.Sprintf("right %s, substrate %s, basis %s, metering basis %s, reason %s: %s, %s ms, impressions: %s",
 		r.RightID, r.Substrate, r.BasisID, r.MeteringBasis, r.Reason, count(int(r.Receipts), "receipt"), grouped(r.QuantityMs), sealer.FormatImpressions(r.Impressions))

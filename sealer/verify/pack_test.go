@@ -307,7 +307,7 @@ func TestForgedPacks(t *testing.T) {
 		_, err := sealer.NewPackBuilder(sealer.PackConfig{
 			PackID: w.PackID(2), TenantID: w.Tenant, Before: w.Tree, Previous: w.Previous, SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey,
 		})
-		require.ErrorContains(t, err, "does not end with the tree before")
+		require.ErrorContains(t, err, "does not end with the given tree")
 	})
 }
 

@@ -164,7 +164,7 @@ func TestProofsThatProveNothing(t *testing.T) {
 		"spaces":             {[]file{{"proof", swap(`,"proof":`, `, "proof":`)}}, [][]sealer.Code{{FormatInvalid}}},
 		"two answers":        {[]file{{"proof", append(a.proofAnswer(1, 0), a.proofAnswer(1, 0)...)}}, [][]sealer.Code{{FormatInvalid}}},
 		"another log's note": {[]file{{"proof", swap(`muniment/`, `munimenT/`)}}, [][]sealer.Code{{FormatInvalid}}},
-		"a note by nobody":   {[]file{{"note", []byte("muniment/x\n1\nAA==\n")}}, [][]sealer.Code{{FormatInvalid}}},
+		"a note by no key":   {[]file{{"note", []byte("muniment/x\n1\nAA==\n")}}, [][]sealer.Code{{FormatInvalid}}},
 		"a proof of nothing": {[]file{{"proof", []byte("c2sp.org/tlog-proof@v1\n")}}, [][]sealer.Code{{FormatInvalid}}},
 		"backwards":          {[]file{{"proof", wrap(reversed(t, a.consistency(0, 1)))}}, [][]sealer.Code{{ConsistencyMismatch}}},
 		"of two logs":        {[]file{{"proof", wrap(between(a, other))}}, [][]sealer.Code{{sealer.TenantMismatch}}},

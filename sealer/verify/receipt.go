@@ -113,7 +113,7 @@ func whatInstead(text []byte) string {
 	}
 	_ = json.Unmarshal(text, &answer) // an error leaves all empty
 	if answer.Pack != nil || answer.Entries != nil || answer.Data.Pack != nil || answer.Data.Entries != nil {
-		return "a proof pack in another spelling: save what was answered as it is, every byte counts"
+		return "a proof pack in another form: save the response unchanged, every byte counts"
 	}
 	return "no receipt with its signature, and nothing else that can be verified"
 }

@@ -33,8 +33,8 @@ func reordered(t *testing.T, answer []byte) []byte {
 	return append(text, '\n')
 }
 
-// TestReceiptFiles: a file with a receipt says nothing that is not checked, without being
-// told: what the signature does not cover is compared with the event, or else named.
+// TestReceiptFiles: what a file states besides its receipt, and the signature does not cover, is
+// compared with the event, or else named as uncovered.
 func TestReceiptFiles(t *testing.T) {
 	f := newFolder(t)
 	events := f.w.Run(4)

@@ -7,15 +7,15 @@ import (
 	"muniment/sealer"
 )
 
-// Report is what verifying some files came to.
+// Report is the result of verifying some files.
 type Report struct {
 	OK    bool         `json:"ok"`
 	Files []FileReport `json:"files"`
-	// Message says why no file could be judged.
+	// Message states why no file could be judged.
 	Message string `json:"message,omitempty"`
 }
 
-// FileReport is what verifying one file came to.
+// FileReport is the result of verifying one file.
 type FileReport struct {
 	File string `json:"file"`
 	// Kind is "pack", "receipt", "directory", "proof" (of inclusion), "event",
@@ -26,7 +26,7 @@ type FileReport struct {
 	pack *packCheck // of a pack
 	// conduct is of a pack, an export, a proof, or a receipt with its event beside it.
 	conduct *conduct
-	// stuck is set if the file could not be judged for want of something else: it
+	// stuck is set if the file could not be judged because something is missing: it
 	// can't be read, or no directory was given.
 	stuck bool
 }
@@ -46,7 +46,7 @@ func (f *FileReport) fail(code sealer.Code, format string, args ...any) {
 	f.add(Verdict{Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// noteSandbox remarks, once, that what the file proves rests on a key of the sandbox.
+// noteSandbox remarks, once, that the file's proof depends on a key of the sandbox.
 func (f *FileReport) noteSandbox(keyID string) {
 	if !f.sandboxed() {
 		f.add(sandboxKey(keyID))
@@ -85,7 +85,7 @@ const (
 	CheckpointOK sealer.Code = "checkpoint.ok"
 	// ConsistencyOK: a tree extends the one that it has to.
 	ConsistencyOK sealer.Code = "consistency.ok"
-	// InclusionOK: every entry is the leaf that its place in the tree asks for.
+	// InclusionOK: every entry is a leaf of the tree, in its place.
 	InclusionOK sealer.Code = "inclusion.ok"
 	// WitnessOK: every receipt stands in the event that it was signed for.
 	WitnessOK sealer.Code = "witness.ok"
@@ -99,8 +99,8 @@ const (
 	SettlementOK sealer.Code = "settlement.ok"
 )
 
-// Codes of remarks. They are no failure, but say what a check rests on; KeySandbox is one
-// where evidence of the sandbox is refused (Options.NoSandbox).
+// Codes of remarks. They are not failures, but state what a check depends on. KeySandbox is a
+// failure if evidence of the sandbox is refused (Options.NoSandbox).
 const (
 	// AnchorKeys: keys were taken from a file on trust, not from a root key.
 	AnchorKeys sealer.Code = "anchor.keys"
@@ -113,21 +113,21 @@ const (
 	// RightUnproven: a delivery was decided behind a suspension, and no given file shows that
 	// the right was resumed. The resumption may be in another file, or not be sealed yet.
 	RightUnproven sealer.Code = "right.unproven"
-	// ReceiptUncovered: the file states more than the receipt, which nothing at hand proves:
-	// the signature covers the event, and that is not here.
+	// ReceiptUncovered: the file states more than the receipt, and no given file proves that:
+	// the signature covers it by way of the event, which is missing.
 	ReceiptUncovered sealer.Code = "receipt.uncovered"
 	// DirectoryIgnored: the key of the directory in a pack or an export was revoked;
 	// another directory, whose key was delegated to later, decides.
 	DirectoryIgnored sealer.Code = "directory.ignored"
-	// DuplicatesUnproven: the given packs don't hold all earlier leaves; which deliveries repeat
-	// one of the others, if any, is the header's word.
+	// DuplicatesUnproven: the given packs don't hold all earlier leaves; only the header vouches
+	// for which deliveries repeat one of the others.
 	DuplicatesUnproven sealer.Code = "duplicates.unproven"
-	// SettlementUnproven: the given packs don't hold all earlier leaves; which settlement rules
-	// stand in the others, if any, is the header's word.
+	// SettlementUnproven: the given packs don't hold all earlier leaves; only the header vouches
+	// for the settlement rules in the others.
 	SettlementUnproven sealer.Code = "settlement.unproven"
 	// ErasureUnproven: no given file holds the tombstone of a certificate of erasure.
 	ErasureUnproven sealer.Code = "erasure.unproven"
-	// StatementUnproven: something that a statement rests on is in none of the given files.
+	// StatementUnproven: something that a statement depends on is in none of the given files.
 	StatementUnproven sealer.Code = "statement.unproven"
 	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later
 	// one of the log, by another key, builds on it.
@@ -138,22 +138,22 @@ const (
 
 // Codes of failures. Those of keys and of single entries are sealer's.
 const (
-	// FormatInvalid: not the format, or not its one canonical spelling.
+	// FormatInvalid: not the format, or not its canonical form.
 	FormatInvalid sealer.Code = "format.invalid"
 	// DirectoryInvalid: the directory is not signed under the root key.
 	DirectoryInvalid sealer.Code = "directory.invalid"
 	// DirectoryRevoked: the directory's own key is listed as revoked by a directory
 	// whose key was delegated to later.
 	DirectoryRevoked sealer.Code = "directory.revoked"
-	// KeyMismatch: the key beside a pack is not the one that signed it, or is not what
-	// the keys at hand say of it.
+	// KeyMismatch: the key that comes with a pack is not the one that signed it, or is not what
+	// the trusted keys say of it.
 	KeyMismatch sealer.Code = "key.mismatch"
 	// CountMismatch: more or fewer entries than the header states.
 	CountMismatch sealer.Code = "count.mismatch"
 	// RightStopped: a delivery was decided on a revision at which its right, or one that it
 	// derives from, was suspended or revoked.
 	RightStopped sealer.Code = "right.stopped"
-	// APIKeyRevoked: the API key that asked for a delivery had been revoked before, by more
+	// APIKeyRevoked: the API key that requested a delivery had been revoked before, by more
 	// than the bound.
 	APIKeyRevoked sealer.Code = "apikey.revoked"
 	// RootMismatch: the entries are not the leaves under the root.
@@ -192,11 +192,10 @@ const (
 	StatementShares sealer.Code = "statement.share"
 	// StatementTotal: what payees get, or what is held, is not what the lines add up to.
 	StatementTotal sealer.Code = "statement.total"
-	// StatementExcluded: a statement leaves out receipts for a dispute that the log does not know
-	// so.
+	// StatementExcluded: a statement excludes other receipts for disputes than the log shows.
 	StatementExcluded sealer.Code = "statement.excluded"
-	// StatementCorrected: what a correction says of the statement before it, of its rules or of what
-	// has changed is not so.
+	// StatementCorrected: what a correction states about the statement before it, its rules or the
+	// changes is wrong.
 	StatementCorrected sealer.Code = "statement.correction"
 	// SettlementMismatch: the settlement is not what the rules make of the entries.
 	SettlementMismatch sealer.Code = "settlement.mismatch"

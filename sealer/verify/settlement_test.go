@@ -130,7 +130,7 @@ func TestARuleIsAmended(t *testing.T) {
 func TestSealRefusesRules(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.TrySeal([][]byte{w.rule(ruleCreated, w.record(1))}, func(c *sealer.PackConfig) { c.Rate = nil })
-	require.ErrorContains(t, err, "nothing to rate with")
+	require.ErrorContains(t, err, "no Rate was given")
 	_, err = w.TrySeal([][]byte{w.rule(ruleCreated, w.record(1, "SECOND", "HOUR"))})
 	require.ErrorContains(t, err, "unit")
 	lossy := func([]sealer.SettlementRule, iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {

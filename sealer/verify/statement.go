@@ -12,7 +12,7 @@ import (
 	"muniment/sealer"
 )
 
-// Events that statements rest on.
+// Types of events that statements depend on.
 const (
 	statementIssuedEvent = "statement.issued"
 	disputeOpened        = "dispute.opened"
@@ -27,7 +27,7 @@ type statementIssued struct {
 	Corrects *string
 }
 
-// noteMoney notes an event that a statement may rest on.
+// noteMoney records an event that a statement may depend on.
 func (c *conduct) noteMoney(leaf uint64, e *sealer.Event) {
 	switch e.Type {
 	case statementIssuedEvent:
@@ -189,8 +189,8 @@ func (s *statementFile) ends(p *packFile, at *sealer.StatementAsOf, code sealer.
 	return false
 }
 
-// findIssue looks for the event by which the log knows of the statement, and returns when the pack
-// that holds it was sealed; zero if none does.
+// findIssue looks for the event of the statement's issue, and returns when the pack that holds
+// it was sealed; zero if none does.
 func (s *statementFile) findIssue(v *verification) (sealedAt time.Time) {
 	for i := range v.files {
 		f := &v.files[i]
@@ -263,7 +263,7 @@ func (s *statementFile) previous(v *verification, others statementFiles) (previo
 	return &file.said, true
 }
 
-// isNext reports whether the statement before was the newest of its chain, by what is at hand of
+// isNext reports whether the statement before was the newest of its chain, by the known part of
 // the log up to the event of the issue.
 func (s *statementFile) isNext(v *verification) bool {
 	if s.issue == nil {
@@ -358,7 +358,7 @@ func (s *statementFile) recorrect(v *verification, previous, computed *sealer.St
 	return false
 }
 
-// firstApart names the first place at which two lists are apart.
+// firstApart describes the first place at which two lists differ.
 func firstApart[T comparable](computed, said []T) string {
 	for i := range min(len(computed), len(said)) {
 		if computed[i] != said[i] {

@@ -63,7 +63,7 @@ func (r *honestRight) as(of time.Time) (last *honestMove) {
 
 func active(m *honestMove) bool { return m.kind == "issued" || m.kind == "resumed" }
 
-// stopped reports whether an ancestor is, as of a moment; one that was never heard of is not.
+// stopped reports whether an ancestor is, as of a moment; an unknown one is not.
 func (r *honestRight) stopped(of time.Time) bool {
 	for p := r.parent; p != nil; p = p.parent {
 		if m := p.as(of); m != nil && !active(m) {
@@ -110,7 +110,7 @@ func (h *honest) change() {
 	}
 }
 
-// deliver asks a node for a delivery, which it may refuse.
+// deliver sends a delivery to a node, which may refuse it.
 func (h *honest) deliver() {
 	if len(h.rights) == 0 {
 		return

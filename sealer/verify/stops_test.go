@@ -33,7 +33,7 @@ func (w *world) eventOf(kind string, subject sealer.Ref, data string) []byte {
 	return event
 }
 
-// delivered is a delivery on a revision of a right, asked for by key_fixture.
+// delivered is a delivery on a revision of a right, requested with key_fixture.
 func (w *world) delivered(right string, revision int) []byte {
 	w.TB.Helper()
 	s, d, r := w.Draft(2)
@@ -232,7 +232,7 @@ func (v *vectors) stopsOfReceipts() {
 		[]string{stop, v.put("bad/stop-receipt.json", detail(v.t, a.events[3]))}, nil, []sealer.Code{RightStopped})
 }
 
-// TestStops: a delivery was not decided on a right that was stopped, nor asked for by a key
+// TestStops: a delivery was not decided on a right that was stopped, nor requested with a key
 // that was revoked, as far as the stop stands in the same evidence.
 func TestStops(t *testing.T) {
 	isStop := map[sealer.Code]bool{RightStopped: true, APIKeyRevoked: true, RightLate: true, RightUnproven: true}

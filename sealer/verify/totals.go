@@ -9,10 +9,9 @@ import (
 	"muniment/sealer"
 )
 
-// duplicates holds the header's list against the entries of this and of the packs at hand,
-// the rows, and itself. What it says of leaves that no pack at hand holds is its word, but
-// it can't say of them what contradicts itself. What contradicts the word of another pack
-// is not seen.
+// duplicates compares the header's list with the entries of this and of the other given packs,
+// with the rows, and with itself. For leaves that no given pack holds only the header vouches,
+// but what it states about them must be consistent. It is not compared with other headers.
 func (c *packCheck) duplicates() {
 	h, l := c.header, c.ledger
 	stated, made := repetitions(h.Metering), repetitions(l.Meter.Rows())
@@ -148,13 +147,13 @@ func differing[T any](what string, i int, computed, stated []T, describe func(*T
 	return fmt.Sprintf("the entries make the %s %s; the header states %s", what, describe(&computed[i]), describe(&stated[i]))
 }
 
-// describeLine is the line as people read it.
+// describeLine describes the line for people.
 func describeLine(l *sealer.SettlementLine) string {
 	return fmt.Sprintf("right %s, metering basis %s, rule %s: %s, %s ms, impressions: %s, amount %s, shares %s",
 		l.RightID, l.MeteringBasis, l.RuleID, count(int(l.Receipts), "receipt"), grouped(l.QuantityMs), sealer.FormatImpressions(l.Impressions), l.Amount, strings.Join(l.Shares, " and "))
 }
 
-// describeUnrated is the count as people read it.
+// describeUnrated describes the count for people.
 func describeUnrated(u *sealer.Unrated) string {
 	return fmt.Sprintf("right %s, metering basis %s, reason %s: %s, %s ms, impressions: %s",
 		u.RightID, u.MeteringBasis, u.Reason, count(int(u.Receipts), "receipt"), grouped(u.QuantityMs), sealer.FormatImpressions(u.Impressions))

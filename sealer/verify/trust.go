@@ -163,7 +163,7 @@ func readKeyList(text []byte) (*sealer.Directory, error) {
 		return nil, err
 	}
 	if _, signed := members["delegation"]; signed {
-		return nil, errors.New("a key directory in another spelling: save what was answered as it is, every byte counts")
+		return nil, errors.New("a key directory in another form: save the response unchanged, every byte counts")
 	}
 	r.exactly(at, members, "issuedAt", "keys", "snapshotId")
 	keys := r.list(at+"/keys", members["keys"])

@@ -71,7 +71,7 @@ func TestStolenDirectoryKey(t *testing.T) {
 	// Without a pack of the same log nothing shows it.
 	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyRevoked}}, fails(a.verify(nil, nil, forged, old)))
 
-	// The successor, which the thief knows of and revokes.
+	// The successor, which the thief lists and revokes.
 	a.nextOfficer("second directory")
 	rotated := file{"rotated", a.Directory()}
 	thief.Keys = append(thief.Keys, sealer.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), sealer.PurposeDirectory, a.Now))

@@ -21,7 +21,7 @@ func (v *vectors) directories() {
 	a.Tenant = sealertest.TenantID("old")
 	a.add(3)
 	old := v.put("good/old.ndjson", sealertest.Bundle(v.t, a.packs[0], a.events))
-	v.good("old pack", "by itself it is sound for good: the delegation of its directory lasted when it was sealed", old)
+	v.good("old pack", "by itself it stays sound: the delegation of its directory was valid when it was sealed", old)
 	oldKeys := a.Directory()
 	a.add(2)
 	v.bad("sealed-after-delegation", "sealed when the delegation of its directory had ended; signed by the pack's own key",
@@ -43,14 +43,14 @@ func (v *vectors) directories() {
 	forgedKeys := v.put("bad/keys-of-a-thief.json", thief.Directory())
 	forged := v.put("bad/by-a-thief.ndjson", sealertest.Bundle(v.t, thief.packs[0], thief.events))
 
-	v.good("pack of a thief, alone", "signed by a key that a stolen directory key has listed: alone it can't be told", forged)
+	v.good("pack of a thief, alone", "signed by a key that a stolen directory key has listed: alone it can't be detected", forged)
 	v.good("old pack and new directory", "its own directory is passed over, as the key of it was revoked", old, keys)
 	for _, c := range []vector{
 		{Name: "pack of a thief and new directory", About: "of directories the one decides whose key the root delegated to last", Files: []string{forged, keys},
 			Failures: [][]sealer.Code{{sealer.KeyUnknown}, nil}},
 		{Name: "directory of a thief", About: "it revokes the successor, but only a later delegation can", Files: []string{forgedKeys, keys, old},
 			Failures: [][]sealer.Code{{DirectoryRevoked}, nil, nil}},
-		{Name: "old directory", About: "nothing tells that it was not made by the thief", Files: []string{v.put("bad/keys-by-revoked-key.json", oldKeys), keys},
+		{Name: "old directory", About: "nothing proves that the thief did not make it", Files: []string{v.put("bad/keys-by-revoked-key.json", oldKeys), keys},
 			Failures: [][]sealer.Code{{DirectoryRevoked}, nil}},
 	} {
 		c.Exit = ExitUnsound

@@ -77,7 +77,7 @@ func (v *vectors) proofs() {
 	v.good("receipt and export", "the receipt is not in it", receiptFile, exportFile)
 
 	bad("proof-index.json", "another leaf", replaced(proof, "index 1", "index 2"), InclusionMismatch)
-	bad("proof-leading-zero.json", "the index in another spelling", replaced(proof, "index 1", "index 01"), FormatInvalid)
+	bad("proof-leading-zero.json", "the index has a leading zero", replaced(proof, "index 1", "index 01"), FormatInvalid)
 	bad("proof-extra.json", "an extra line, which nothing vouches for", replaced(proof, "index 1", `extra AAAA\nindex 1`), FormatInvalid)
 	bad("proof-hash-missing.json", "the last hash is missing", v.withoutHash(a), InclusionMismatch)
 	bad("proof-event-altered.json", "the event states another quantity", replaced(proof, `"quantityMs":1500`, `"quantityMs":9500`), InclusionMismatch, sealer.WitnessMismatch)

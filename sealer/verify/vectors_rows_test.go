@@ -56,7 +56,7 @@ func (v *vectors) rows() {
 		h.Metering = slices.Clone(h.Metering)
 		h.Metering[0].Impressions++
 	}), MeteringMismatch)
-	v.bad("header-impressions", "the header spells impressions with a needless zero", bytes.Replace(whole, []byte(`"impressions":"12"`), []byte(`"impressions":"12.0"`), 1), FormatInvalid)
+	v.bad("header-impressions", "the header writes impressions with a needless zero", bytes.Replace(whole, []byte(`"impressions":"12"`), []byte(`"impressions":"12.0"`), 1), FormatInvalid)
 
 	v.bad("row-impressions", "line 2: more impressions", bytes.Replace(whole, []byte(`"impressions":"2.5","metered"`), []byte(`"impressions":"9.5","metered"`), 1), RootMismatch, sealer.WitnessMismatch)
 	v.bad("row-day", "line 2: the row was played on another day", bytes.Replace(whole, []byte(`"day":"2026-04-24"`), []byte(`"day":"2026-04-25"`), 1), RootMismatch, sealer.WitnessMismatch)

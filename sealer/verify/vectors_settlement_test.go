@@ -29,7 +29,7 @@ func (v *vectors) settlement() {
 	settled3 := v.put("good/settled-3.ndjson", sealertest.Bundle(v.t, w.Seal(amended), amended))
 	v.good("settlement", "a pack with one settlement rule, which stands behind most of the receipts that it rates", settled1)
 	v.good("settlement, older rule", "the second rule is for one right, the first is in the pack before, which is not given", settled2)
-	v.good("settlements of a log", "in the third pack a rule has been retired, and one has a price of which not every amount can be told; one is per impression, one per thousand, with a minimum and a cap that change no line", settled3, settled1, settled2)
+	v.good("settlements of a log", "in the third pack a rule has been retired, and one has a price for which not every amount can be stated; one is per impression, one per thousand, with a minimum and a cap that change no line", settled3, settled1, settled2)
 
 	lie := func(name, about string, change func(*sealer.PackHeader)) {
 		v.bad(name, about+"; signed by the pack's own key", w.resign(two, second, func(h *sealer.PackHeader) {
@@ -57,9 +57,9 @@ func (v *vectors) settlement() {
 	lie("lie-settlement-none", "there is no settlement", func(h *sealer.PackHeader) { h.Settlement = nil })
 
 	forged := v.put("bad/settled-forged.ndjson", w.forgedRule(v.t, two, second))
-	v.good("older rule forged, alone", "the record of the older rule is not that of its event: by itself it can't be told", forged)
+	v.good("older rule forged, alone", "the record of the older rule is not that of its event: by itself it can't be detected", forged)
 	v.cases = append(v.cases, vector{
-		Name: "older rule forged", About: "the pack before tells it",
+		Name: "older rule forged", About: "the pack before shows it",
 		Files: []string{settled1, forged}, Exit: ExitUnsound, Failures: [][]sealer.Code{nil, {SettlementMismatch}},
 	})
 }

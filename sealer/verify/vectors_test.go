@@ -125,7 +125,7 @@ func makeVectors(t *testing.T) *vectors {
 	forked := v.put("bad/fork.ndjson", sealertest.Bundle(t, w.Seal(other), other))
 	v.cases = append(v.cases,
 		vector{"fork", "a second pack behind the first, sound by itself", []string{chain1, chain2, forked}, "", "", ExitUnsound, [][]sealer.Code{nil, {ChainFork}, {ChainFork}}},
-		vector{"fork alone", "by itself a fork can't be told", []string{chain1, forked}, "", "", ExitSound, [][]sealer.Code{nil, nil}})
+		vector{"fork alone", "by itself a fork can't be detected", []string{chain1, forked}, "", "", ExitSound, [][]sealer.Code{nil, nil}})
 	w.Tree, w.Previous = afterTree, after
 
 	v.receipts(first[1])
@@ -167,7 +167,7 @@ func (v *vectors) altered(p *sealer.SealedPack, events [][]byte) {
 	v.bad("dwell", "line 2: the receipt states another dwell", replace(1, `"dwellMs":3000.5`, `"dwellMs":3000.25`), RootMismatch, sealer.SignatureInvalid)
 	v.bad("other-signature", "line 2 has the signature of line 4", replace(1, sigValue(v.t, events[0]), sigValue(v.t, events[2])), RootMismatch, sealer.SignatureInvalid)
 	v.bad("note-changed", "line 3, no delivery, says something else", replace(2, "end of campaign", "holiday"), RootMismatch)
-	v.bad("note-respelt", "line 3 says the same in another spelling", replace(2, "end of campaign", `\u0065nd of campaign`), RootMismatch, sealer.EntryAltered)
+	v.bad("note-respelt", "line 3 has the same meaning in another encoding", replace(2, "end of campaign", `\u0065nd of campaign`), RootMismatch, sealer.EntryAltered)
 	v.bad("entry-deleted", "line 3 is missing", edit(func(l [][]byte) [][]byte { return slices.Delete(l, 2, 3) }), CountMismatch)
 	v.bad("entry-inserted", "line 3 stands there twice", edit(func(l [][]byte) [][]byte { return slices.Insert(l, 3, l[2]) }), FormatInvalid)
 	v.bad("entries-swapped", "lines 3 and 4 are swapped", edit(func(l [][]byte) [][]byte { l[2], l[3] = l[3], l[2]; return l }), RootMismatch, DuplicatesMismatch)

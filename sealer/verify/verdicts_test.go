@@ -12,7 +12,7 @@ import (
 	"muniment/sealer/sealertest"
 )
 
-// world is the service of the fixture, with what only verification asks of it.
+// world is the service of the fixture, with what only verification needs.
 type world struct{ sealertest.World }
 
 func newWorld(tb testing.TB) *world { return &world{*sealertest.NewWorld(tb)} }

@@ -140,7 +140,7 @@ func (v *verification) open(f *FileReport) {
 	}
 }
 
-// refuseSandbox fails the files that rest on a key of the sandbox.
+// refuseSandbox fails the files that depend on a key of the sandbox.
 func (v *verification) refuseSandbox() {
 	for i := range v.files {
 		verdicts := v.files[i].Verdicts
@@ -196,7 +196,7 @@ func (v *verification) compareWithStops(f *FileReport, r *signedReceipt) {
 
 // sight notes that a file holds a delivery. by is the latest moment at which it came there.
 func (v *verification) sight(f *FileReport, d *sealer.RecordedDelivery, by time.Time, place string, args ...any) {
-	if list, asked := v.wanted[d.Receipt.ReceiptID]; asked {
+	if list, wanted := v.wanted[d.Receipt.ReceiptID]; wanted {
 		v.wanted[d.Receipt.ReceiptID] = append(list, &sighted{f, fmt.Sprintf(place, args...), by, d})
 	}
 }

@@ -189,7 +189,7 @@ func TestVerifyRevokedKeys(t *testing.T) {
 	require.Equal(t, []string{"receipt !key.revoked", soundFirst}, f.run(1, o))
 
 	// What was sealed after the revocation does not pass: here the sealer had not
-	// heard of it yet.
+	// learned of it yet.
 	f.w.Key(f.w.Nodes[1].KeyID).RevokedAt = nil
 	late := f.pack("late", f.w.Run(2))
 	f.w.Key(f.w.Nodes[1].KeyID).RevokedAt = &revoked

@@ -11,7 +11,7 @@ import (
 type Admin struct {
 	// Operation is its method and path, as in "POST /admin/nodes".
 	Operation string
-	// Data is what it answers with.
+	// Data is the data of its response.
 	Data any
 }
 
@@ -19,8 +19,8 @@ var _ route.AdminClient = Admin{}
 
 // Do implements route.AdminClient.
 func (a Admin) Do(method, path string, _, out any) error {
-	if asked := method + " " + path; asked != a.Operation {
-		return fmt.Errorf("requested %s, and not %s", asked, a.Operation)
+	if requested := method + " " + path; requested != a.Operation {
+		return fmt.Errorf("unexpected request %s: want %s", requested, a.Operation)
 	}
 	text, err := json.Marshal(a.Data)
 	if err != nil {

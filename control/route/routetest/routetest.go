@@ -1,6 +1,5 @@
-// Package routetest has what tests of operations share: what they are answered is checked against
-// what the operations declare, as an operation answers with no status that its document does not
-// name; and a server for tests of commands.
+// Package routetest is for tests of operations and commands. It fails a test if an operation
+// responds with a status that its document does not have, and has a server for tests of commands.
 package routetest
 
 import (
@@ -16,7 +15,7 @@ import (
 	"muniment/control/route"
 )
 
-// Operations are those of a document, with the statuses that it names.
+// Operations are the operations of a document, with their statuses.
 type Operations []operation
 
 type operation struct {
@@ -25,12 +24,12 @@ type operation struct {
 	statuses []int
 }
 
-// failer is what a test does to go on and fail.
+// failer is the part of testing.TB that marks a test as failed.
 type failer interface {
 	Errorf(format string, args ...any)
 }
 
-// Documented are the operations of an OpenAPI document.
+// Documented reads the operations of an OpenAPI document.
 func Documented(document []byte) (all Operations, err error) {
 	var d struct {
 		Paths map[string]map[string]struct{ Responses map[string]any }
@@ -50,8 +49,8 @@ func Documented(document []byte) (all Operations, err error) {
 	return all, err
 }
 
-// Declared are the operations of an API that control has not written a document of: with
-// the statuses that would be in it.
+// Declared lists the operations of an API that has no document, with the statuses that would be in
+// it.
 func Declared(api *huma.OpenAPI) (all Operations) {
 	for path, item := range api.Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
@@ -64,12 +63,12 @@ func Declared(api *huma.OpenAPI) (all Operations) {
 	return all
 }
 
-// Check fails the test when an operation has answered with a status that is not named. What
-// was asked of no operation is passed over.
+// Check fails the test if an operation's response has a status that its document does not have. It
+// ignores requests without an operation.
 func (all Operations) Check(t failer, method, target string, status int) {
 	path, _, _ := strings.Cut(target, "?")
 	segments := strings.Split(path, "/")
-	fixed := -1 // of the best match, as the mux has it: "/packs/newest" is before "/packs/{packId}"
+	fixed := -1 // fixed segments of the best match: like the mux, it prefers "/packs/newest" to "/packs/{packId}"
 	var of operation
 	for _, one := range all {
 		if n, ok := one.matches(segments); ok && one.method == method && n > fixed {
@@ -78,11 +77,11 @@ func (all Operations) Check(t failer, method, target string, status int) {
 	}
 	if fixed >= 0 && !slices.Contains(of.statuses, status) {
 		slices.Sort(of.statuses)
-		t.Errorf("%s %s was answered with %d, which its document does not name: it has %v", method, strings.Join(of.path, "/"), status, of.statuses)
+		t.Errorf("the response of %s %s has the status %d, which its document does not have: %v", method, strings.Join(of.path, "/"), status, of.statuses)
 	}
 }
 
-// matches says whether a path is the operation's, and in how many segments they are alike.
+// matches says whether a path is the operation's, and how many segments are not parameters.
 func (o operation) matches(path []string) (alike int, ok bool) {
 	if len(path) != len(o.path) {
 		return 0, false
@@ -98,7 +97,7 @@ func (o operation) matches(path []string) (alike int, ok bool) {
 	return alike, true
 }
 
-// Watch checks every answer of a handler.
+// Watch checks every response of a handler.
 func (all Operations) Watch(t failer, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := &statusWriter{ResponseWriter: w, status: http.StatusOK}
@@ -107,7 +106,7 @@ func (all Operations) Watch(t failer, h http.Handler) http.Handler {
 	})
 }
 
-// statusWriter knows the status of an answer.
+// statusWriter records the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

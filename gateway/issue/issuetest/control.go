@@ -1,5 +1,5 @@
 // Package issuetest has what an issuer needs, for tests: rights and keys without control, and
-// a log that holds every record against what the loader asks of it.
+// a log that checks every record as the loader does.
 package issuetest
 
 import (
@@ -33,8 +33,8 @@ type Control struct {
 	changes  map[string]api.Change
 	news     chan struct{}
 	away     error
-	asked    int
-	hold     chan struct{} // questions for snapshots wait for its end
+	requests int
+	hold     chan struct{} // requests for snapshots wait until it is closed
 }
 
 // NewControl makes one that knows nothing.
@@ -93,10 +93,10 @@ func (c *Control) Halt() (release func()) {
 	})
 }
 
-// ask counts a question for snapshots, and waits while those are halted.
-func (c *Control) ask() {
+// request counts a request for snapshots, and waits while those are held.
+func (c *Control) request() {
 	c.mu.Lock()
-	c.asked++
+	c.requests++
 	hold := c.hold
 	c.mu.Unlock()
 	if hold != nil {
@@ -104,11 +104,11 @@ func (c *Control) ask() {
 	}
 }
 
-// Asked is how often it was asked for snapshots, of one record or several.
-func (c *Control) Asked() int {
+// Requests counts the requests for snapshots, of one record or several.
+func (c *Control) Requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.asked
+	return c.requests
 }
 
 // Feed implements snapshot.Source.
@@ -136,7 +136,7 @@ func (c *Control) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, erro
 
 // Snapshot implements snapshot.Source.
 func (c *Control) Snapshot(_ context.Context, kind, id string) (api.Snapshot, error) {
-	c.ask()
+	c.request()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := api.Snapshot{AsOf: c.revision}
@@ -148,7 +148,7 @@ func (c *Control) Snapshot(_ context.Context, kind, id string) (api.Snapshot, er
 
 // Snapshots implements snapshot.Source.
 func (c *Control) Snapshots(_ context.Context, kind string, ids []string) (api.Snapshots, error) {
-	c.ask()
+	c.request()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := api.Snapshots{AsOf: c.revision}

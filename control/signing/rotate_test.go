@@ -33,7 +33,7 @@ func TestRotateRefuses(t *testing.T) {
 	require.ErrorContains(t, err, s.Key.KeyID+" is")
 
 	_, err = r.Rotate(t.Context(), r.admit(t, "nod_a", sealer.PurposeReceipt), operator)
-	require.ErrorContains(t, err, "its node has never joined")
+	require.ErrorContains(t, err, "node has never joined")
 }
 
 // TestRotationThatFails breaks the database in two ways.
@@ -42,7 +42,7 @@ func TestRotationThatFails(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
 	first := r.mustPackSigner(t).KeyID
-	files, told := p.files(t), r.events(t)
+	files, events := p.files(t), r.events(t)
 
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `CREATE TRIGGER no_keys BEFORE INSERT ON signing_keys BEGIN SELECT RAISE(ABORT, 'not now'); END`)
@@ -51,23 +51,23 @@ func TestRotationThatFails(t *testing.T) {
 	_, err := r.Rotate(t.Context(), first, operator)
 	require.ErrorContains(t, err, "not now")
 	p.now = p.now.Add(time.Hour)
-	require.Equal(t, first, r.mustPackSigner(t).KeyID, "the old key signs on")
+	require.Equal(t, first, r.mustPackSigner(t).KeyID, "the old key still signs")
 	require.Equal(t, files, p.files(t))
-	require.Equal(t, told, r.events(t))
+	require.Equal(t, events, r.events(t))
 	r.verified(t)
 
-	// A commit of which nobody knows whether it was one.
+	// It can't be known whether this commit succeeded.
 	g := r.directory.ring()
 	key, err := makeKey(p.keys(), g.role)
 	require.NoError(t, err)
-	_, err = r.keys.succeed(t.Context(), g, key, operator, func(*Key) error { return r.db.Close() })
-	require.ErrorContains(t, err, "without a key until the next start")
+	_, err = r.keys.install(t.Context(), g, key, operator, func(*Key) error { return r.db.Close() })
+	require.ErrorContains(t, err, "there is no key for directory_signing of control until the next start")
 	_, err = g.pick(p.now.Add(2 * time.Hour))
 	require.Error(t, err, "neither key may sign")
 }
 
-// TestDelegationThatFails: the key that waits, and with it the root's answer, can be
-// used once the database can be written again.
+// TestDelegationThatFails: the key that waits, and the root's delegation to it, can be used once
+// the database can be written again.
 func TestDelegationThatFails(t *testing.T) {
 	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the trigger is SQLite's
 	p := newPlace(t)
@@ -101,8 +101,7 @@ func TestDelegationThatFails(t *testing.T) {
 	r.verified(t)
 }
 
-// TestPackKeyOutlivesItsRotation: a seal that is at work ends with the key that it
-// began with.
+// TestPackKeyOutlivesItsRotation: a seal that has begun with a key can end with it.
 func TestPackKeyOutlivesItsRotation(t *testing.T) {
 	p := newPlace(t)
 	p.sealTime = time.Hour
@@ -133,10 +132,10 @@ func TestPackKeyOutlivesItsRotation(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-// TestStartCleansUp: what is out of use is destroyed, what is lost is replaced, what
-// is unknown is left alone.
+// TestStartCleansUp: a start destroys key files that are out of use, replaces a key whose file
+// is lost, and leaves unknown files alone.
 func TestStartCleansUp(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // where processes share the keys: TestStartLeavesKeysInUse
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // for shared keys see TestStartLeavesKeysInUse
 	p := newPlace(t)
 	p.sealTime = time.Hour
 	r, stop := p.mustStart(t)
@@ -151,14 +150,14 @@ func TestStartCleansUp(t *testing.T) {
 	require.NoError(t, err)
 	p.now = p.now.Add(time.Minute)
 	r, stop = p.mustStart(t)
-	require.NoFileExists(t, packRole.path(p.keys(), retiring), "nobody signs with it any more")
+	require.NoFileExists(t, packRole.path(p.keys(), retiring), "no process signs with it any more")
 	require.FileExists(t, unknown.Path)
 	require.Equal(t, s.Key.KeyID, r.mustPackSigner(t).KeyID)
 	require.NotEqual(t, lost, r.mustSigner(t, sealer.PurposeBeacon).KeyID)
 	_, code := r.verified(t).Find(lost, sealer.PurposeBeacon, p.now.Add(-time.Millisecond))
 	require.Empty(t, code)
-	told := r.events(t)
-	require.Equal(t, "key.rotated", told[len(told)-1])
+	events := r.events(t)
+	require.Equal(t, "key.rotated", events[len(events)-1])
 	stop()
 }
 
@@ -180,7 +179,7 @@ func TestReplayRestoresKeys(t *testing.T) {
 		for _, id := range []string{stolen.KeyID, next.Key.KeyID} {
 			k, err := store.Newest(t.Context(), db, api.BeaconKeys, id)
 			require.NoError(t, err)
-			require.NotNil(t, k, "nodes don't know %s", id)
+			require.NotNil(t, k, "%s is not in the feed", id)
 			k.Revision = 0
 			all = append(all, *k)
 		}
@@ -189,7 +188,7 @@ func TestReplayRestoresKeys(t *testing.T) {
 	p.now = p.now.Add(time.Second)
 	want, beacons := r.verified(t).Keys, published(r.db)
 	require.False(t, beacons[0].RevokedAt.IsZero())
-	var told []sealer.Event
+	var events []sealer.Event
 	rows, err := r.db.Read().Query(`SELECT event FROM outbox ORDER BY epoch, seq`)
 	require.NoError(t, err)
 	defer rows.Close()
@@ -198,7 +197,7 @@ func TestReplayRestoresKeys(t *testing.T) {
 		require.NoError(t, rows.Scan(&text))
 		e, err := sealer.ParseEvent(text)
 		require.NoError(t, err)
-		told = append(told, e)
+		events = append(events, e)
 	}
 	require.NoError(t, rows.Err())
 	stop()
@@ -209,34 +208,33 @@ func TestReplayRestoresKeys(t *testing.T) {
 	for round, wanted := range []bool{true, false} {
 		var changed bool
 		require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
-			for i := range told {
-				c, err := Replay(t.Context(), tx, &told[i])
+			for i := range events {
+				c, err := Replay(t.Context(), tx, &events[i])
 				if err != nil {
-					return fmt.Errorf("%s: %w", told[i].Type, err)
+					return fmt.Errorf("%s: %w", events[i].Type, err)
 				}
 				changed = changed || c
 			}
 			return nil
 		}))
 		require.Equal(t, wanted, changed, "round %d", round)
-		require.Equal(t, beacons, published(db), "nodes go on taking beacons, and not those of the stolen key")
+		require.Equal(t, beacons, published(db), "nodes still accept beacons, but not those of the stolen key")
 	}
 	require.NoError(t, db.Close())
 	r, _ = p.mustStart(t)
 	require.Equal(t, want, r.verified(t).Keys)
 }
 
-// TestCommitInDoubt: the connection was lost, and the server commits the key all the
-// same, a moment later. It is not destroyed.
+// TestCommitInDoubt: a key is kept if the server commits it after the connection was lost.
 func TestCommitInDoubt(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
 	key, err := makeKey(p.keys(), packRole)
 	require.NoError(t, err)
 	var ended <-chan error
-	_, err = r.keys.succeed(t.Context(), r.keys.of(packRole), key, operator, func(row *Key) error {
+	_, err = r.keys.install(t.Context(), r.keys.of(packRole), key, operator, func(row *Key) error {
 		written := *row
-		ended = r.holdChange(t, func(tx *store.Tx) error { return enter(t.Context(), tx, &written, nil, time.Time{}, operator) })
+		ended = r.holdChange(t, func(tx *store.Tx) error { return replaceKey(t.Context(), tx, &written, nil, time.Time{}, operator) })
 		return errors.New("the connection is lost")
 	})
 	require.NoError(t, <-ended)
@@ -245,8 +243,8 @@ func TestCommitInDoubt(t *testing.T) {
 	require.FileExists(t, key.Path)
 }
 
-// TestKeysFollowTheNewestPack: a pack is as young as its youngest receipt, by a node's
-// clock that may be ahead. What is in it must not seem to be sealed too late.
+// TestKeysFollowTheNewestPack: a pack is not older than its newest receipt, whose node's clock
+// may be ahead. Revocations and rotations are dated after it.
 func TestKeysFollowTheNewestPack(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
@@ -257,5 +255,5 @@ func TestKeysFollowTheNewestPack(t *testing.T) {
 	require.True(t, v.Key.RevokedAt.After(p.sealed), "what it signed is in that pack")
 	s, err := r.Rotate(t.Context(), packs, operator)
 	require.NoError(t, err)
-	require.False(t, s.Key.NotBefore.Before(p.sealed), "packs by the next key are younger")
+	require.False(t, s.Key.NotBefore.Before(p.sealed), "packs by the next key are newer")
 }

@@ -14,12 +14,12 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// Succession says which key signs now.
+// Succession is the result of a rotation.
 type Succession struct {
-	// Key is the new key; null while it waits for the root, or if a node in a process of
-	// its own was asked to make it, and has not yet.
+	// Key is the new key; null while it waits for the root, or while a node in a process of
+	// its own still has to make it.
 	Key *SigningKey `json:"key"`
-	// Replaced is the old one; null if the first key of its role was made.
+	// Replaced is the old key; null if the new one is the first of its role.
 	Replaced *SigningKey `json:"replaced"`
 	// Waiting is set if the new directory key waits for the root's delegation.
 	Waiting *Waiting `json:"waiting,omitempty"`
@@ -31,22 +31,22 @@ type Waiting struct {
 	PublicKey string `json:"publicKey" doc:"In PEM, for muniment root delegate."`
 }
 
-// Rotate lets another key take over from one that is current here. What is signed from the
-// answer on is signed by the new key. The old key is destroyed: that of directories before
-// Rotate returns, others once the seals at work must have ended.
+// Rotate replaces a current key of control by a new one. Once Rotate has returned, everything
+// is signed by the new key. The old key is destroyed: a directory key before Rotate returns, any
+// other after Config.SealTime.
 //
-// A directory key needs the root's delegation: see Delegate for when it is offline. Keys of
-// nodes are node.Service's.
+// A new directory key needs the root's delegation; if the root key is offline the key waits for
+// Delegate. node.Service rotates the keys of nodes.
 func (s *Service) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Succession, error) {
-	row, err := s.Known(ctx, keyID)
+	row, err := s.FindKey(ctx, keyID)
 	if err != nil {
 		return Succession{}, err
 	}
 	g := s.keys.of(row.role())
 	if g == nil {
-		return Succession{}, api.Conflict("its node has never joined, or a restored database has forgotten that: it makes no other key")
+		return Succession{}, api.Conflict("the key's node has never joined, or joined after the backup that was restored: it makes no other key")
 	}
-	done, err := s.keys.administer(ctx, "rotating the key "+keyID)
+	done, err := s.keys.lockKeys(ctx, "rotating the key "+keyID)
 	if err != nil {
 		return Succession{}, fmt.Errorf("cannot rotate the key %s: %w", keyID, err)
 	}
@@ -68,8 +68,8 @@ func (s *Service) rotate(ctx context.Context, g *ring, by sealer.Ref) (Successio
 	return s.keys.rotate(ctx, g, by)
 }
 
-// Known returns a key's row, or an error that says there is none.
-func (s *Service) Known(ctx context.Context, keyID string) (*Key, error) {
+// FindKey returns a key's row, or RESOURCE_NOT_FOUND.
+func (s *Service) FindKey(ctx context.Context, keyID string) (*Key, error) {
 	row, err := Find(ctx, s.db.Read(), keyID)
 	if err == nil && row == nil {
 		err = errUnknownKey
@@ -84,8 +84,8 @@ type keyring struct {
 	cfg Config
 	db  *store.DB
 
-	// change is held while the keys in the database and in the rings differ; for the whole
-	// of a change to a key see administer.
+	// change is held while the keys in the database and in the rings differ. lockKeys is held
+	// for the whole of a change.
 	change sync.RWMutex
 
 	shared bool // with other processes
@@ -98,27 +98,27 @@ func newKeyring(cfg Config) *keyring {
 	return &keyring{cfg: cfg, db: cfg.DB, shared: cfg.DB.Shared(), rings: map[role]*ring{}}
 }
 
-// of is the ring that a role has in this process, nil without one.
+// of returns the ring of a role, nil if control does not sign in that role.
 func (r *keyring) of(role role) *ring {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.rings[role]
 }
 
-// rotate has a new key take over in a role that needs nobody's consent to it.
+// rotate replaces the current key of a role that needs no delegation.
 func (r *keyring) rotate(ctx context.Context, g *ring, by sealer.Ref) (Succession, error) {
 	key, err := makeKey(r.cfg.Dir, g.role)
 	if err != nil {
 		return Succession{}, err
 	}
-	return r.succeed(ctx, g, key, by, nil)
+	return r.install(ctx, g, key, by, nil)
 }
 
-// succeed makes a key the current one of its role, and destroys the one before when
-// it is out of use. complete fills in the rest of the row, once its NotBefore is
-// known. On an error the one before signs on, and the key and its file are gone; a key
-// that waited goes on waiting.
-func (r *keyring) succeed(ctx context.Context, g *ring, key *private, by sealer.Ref, complete func(*Key) error) (Succession, error) {
+// install makes a key the current one of its role, and destroys its predecessor once that is
+// out of use. complete fills in the row's other fields, once its NotBefore is known. After an
+// error the predecessor is still current, and the key and its file are destroyed; a key that
+// waited for the root still waits.
+func (r *keyring) install(ctx context.Context, g *ring, key *private, by sealer.Ref, complete func(*Key) error) (Succession, error) {
 	old := g.current()
 	row, before, err := r.handOver(context.WithoutCancel(ctx), g, key, by, complete)
 	if err != nil {
@@ -128,15 +128,15 @@ func (r *keyring) succeed(ctx context.Context, g *ring, key *private, by sealer.
 		r.retire(g, old)
 	}
 	now := r.db.Now()
-	s, did := Succession{Key: row.View(now)}, "a signing key was made"
+	s, message := Succession{Key: row.View(now)}, "a signing key was made"
 	if before != nil {
-		s.Replaced, did = before.View(now), "a signing key took over"
+		s.Replaced, message = before.View(now), "a signing key was rotated"
 	}
-	r.cfg.Logger.Info(did, "keyId", row.KeyID, "purpose", row.Purpose, "nodeId", row.Node)
+	r.cfg.Logger.Info(message, "keyId", row.KeyID, "purpose", row.Purpose, "nodeId", row.Node)
 	return s, nil
 }
 
-// handOver moves the role from one key to the next, in the directory and in the ring.
+// handOver makes key current, in the directory and in the ring.
 func (r *keyring) handOver(ctx context.Context, g *ring, key *private, by sealer.Ref, complete func(*Key) error) (row, before *Key, err error) {
 	r.change.Lock()
 	defer r.change.Unlock()
@@ -159,8 +159,8 @@ func (r *keyring) handOver(ctx context.Context, g *ring, key *private, by sealer
 		g.add(g.hold(key, row))
 		return row, before, nil
 	}
-	// A commit that failed may have been one, and may still become one. Only if it
-	// certainly was not can the old key sign on: a change of its own waits for the lost one.
+	// The commit may have succeeded in spite of the error, or may still. The old key may only
+	// continue to sign if the commit has certainly failed. This change waits for the lost one.
 	var written *Key
 	readErr := r.db.Change(ctx, func(tx *store.Tx) (err error) {
 		written, err = Find(ctx, tx, row.KeyID)
@@ -168,7 +168,7 @@ func (r *keyring) handOver(ctx context.Context, g *ring, key *private, by sealer
 	})
 	switch {
 	case readErr != nil:
-		err = errors.Join(fmt.Errorf("%s stays without a key until the next start: %w", g.role, err), readErr)
+		err = errors.Join(fmt.Errorf("there is no key for %s until the next start: %w", g.role, err), readErr)
 	case written != nil:
 		g.add(g.hold(key, row))
 		return row, before, nil
@@ -181,19 +181,19 @@ func (r *keyring) handOver(ctx context.Context, g *ring, key *private, by sealer
 	return nil, nil, err
 }
 
-// write puts the key into the directory, and ends the one before.
+// write puts the key into the directory, and ends its predecessor.
 func (r *keyring) write(ctx context.Context, row *Key, end time.Time, by sealer.Ref) (before *Key, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		if before, err = newestKey(ctx, tx, row.role(), tx.Now()); err != nil {
 			return err
 		}
-		return enter(ctx, tx, row, before, end, by)
+		return replaceKey(ctx, tx, row, before, end, by)
 	})
 	return before, err
 }
 
-// enter writes the key and the end of the one before, and tells of both by one event.
-func enter(ctx context.Context, tx *store.Tx, row, before *Key, end time.Time, by sealer.Ref) (err error) {
+// replaceKey writes the key and the end of its predecessor, with one event for both.
+func replaceKey(ctx context.Context, tx *store.Tx, row, before *Key, end time.Time, by sealer.Ref) (err error) {
 	if row.revision, err = tx.Revision(ctx); err != nil {
 		return err
 	}
@@ -208,32 +208,31 @@ func enter(ctx context.Context, tx *store.Tx, row, before *Key, end time.Time, b
 	if err := updateKey(ctx, tx, before); err != nil {
 		return err
 	}
-	told := before.describe()
-	told["successor"] = row.describe()
-	return emit(ctx, tx, "key.rotated", before, by, told)
+	data := before.describe()
+	data["successor"] = row.describe()
+	return emit(ctx, tx, "key.rotated", before, by, data)
 }
 
-// retire destroys a key that another has taken over from, once it is out of use. One
-// that can't be destroyed now is destroyed by the next start.
+// retire destroys a replaced key once it is out of use. If this fails, the next start
+// destroys it.
 func (r *keyring) retire(g *ring, k *held) {
 	if g.role.overlaps() {
 		time.AfterFunc(r.cfg.SealTime, func() { r.destroy(g, k) })
 		return
 	}
-	r.destroy(g, k) // no directory is signed while another key takes over, nor by the old one later
+	r.destroy(g, k) // directories are not signed during the change, nor by the old key after it
 }
 
 func (r *keyring) destroy(g *ring, k *held) {
 	g.drop(k)
 	if err := k.private.Destroy(); err != nil {
-		r.cfg.Logger.Warn("a key file is left; the next start destroys it", "keyId", k.signer.KeyID, "err", err)
+		r.cfg.Logger.Warn("cannot destroy a key file: the next start tries again", "keyId", k.signer.KeyID, "err", err)
 	}
 }
 
-// read reads the current key of a role; the ring is empty when there is none.
-// The role's other keys are out of use, as whoever signed with them is gone with
-// the last process: their files are destroyed. Where there are other processes that
-// waits until their windows have ended.
+// read reads the current key of a role; the ring is empty if there is none. It destroys the
+// files of the role's other keys, which only an earlier process could have used. If other
+// processes share the keys it leaves those whose windows are open.
 func (r *keyring) read(ctx context.Context, role role) (*ring, error) {
 	g := &ring{role: role, now: r.db.Now}
 	current, err := newestKey(ctx, r.db.Read(), role, r.db.Now())
@@ -257,7 +256,7 @@ func (r *keyring) read(ctx context.Context, role role) (*ring, error) {
 				return nil, err
 			}
 		case role != directoryRole: // there it waits for the root
-			r.cfg.Logger.Warn("a key file belongs to no known key: remove it, unless the database is an older copy",
+			r.cfg.Logger.Warn("the database has no key for a key file: remove the file, unless the database is an older copy",
 				"file", role.path(r.cfg.Dir, id))
 		}
 	}
@@ -266,7 +265,7 @@ func (r *keyring) read(ctx context.Context, role role) (*ring, error) {
 	}
 	key, err := loadKey(r.cfg.Dir, role, current.KeyID)
 	if errors.Is(err, fs.ErrNotExist) {
-		r.cfg.Logger.Warn("a key file is gone: another key takes over", "keyId", current.KeyID, "purpose", role.purpose, "nodeId", role.node)
+		r.cfg.Logger.Warn("the file of the current key is missing: it is replaced by a new key", "keyId", current.KeyID, "purpose", role.purpose, "nodeId", role.node)
 		return g, nil
 	}
 	if err != nil {
@@ -274,13 +273,13 @@ func (r *keyring) read(ctx context.Context, role role) (*ring, error) {
 	}
 	g.keys = []*held{g.hold(key, current)}
 	if now := r.db.Now(); now.Before(current.NotBefore) {
-		r.cfg.Logger.Warn("the clock stands before the key's window: nothing is signed until it has come",
+		r.cfg.Logger.Warn("the clock is behind the beginning of the key's window: nothing is signed until then",
 			"keyId", current.KeyID, "notBefore", sealer.FormatTime(current.NotBefore))
 	}
 	return g, nil
 }
 
-// load has the process sign with the current key of a role, if there is one.
+// load makes the current key of a role, if there is one, the one that this process signs with.
 func (r *keyring) load(ctx context.Context, role role) (*ring, error) {
 	g, err := r.read(ctx, role)
 	if err != nil {
@@ -292,8 +291,7 @@ func (r *keyring) load(ctx context.Context, role role) (*ring, error) {
 	return g, nil
 }
 
-// open is load for a role that needs nobody's consent to a new key: where there is none,
-// one is made.
+// open is load for a role that needs no delegation; it makes a key if there is none.
 func (r *keyring) open(ctx context.Context, role role) error {
 	g, err := r.load(ctx, role)
 	if err == nil && g.current() == nil {
