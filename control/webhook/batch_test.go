@@ -60,8 +60,8 @@ func TestDeliveriesComeInBatches(t *testing.T) {
 	require.Nil(t, s.delivery(other))
 }
 
-// TestOldEventsAreSent out of the warehouse once the log holds them no more, and what was
-// never queued is recovered; what is in neither fails for good.
+// TestOldEventsAreSent from the warehouse once the log no longer has them; events that were never
+// queued are recovered; deliveries of events in neither end FAILED.
 func TestOldEventsAreSent(t *testing.T) {
 	log, warehouse := &conform.MemoryLog{}, &conform.MemoryWarehouse{}
 	require.NoError(t, warehouse.Erase(t.Context(), pipeline.SubjectKey{}, nil))
@@ -178,8 +178,8 @@ func TestCopiesAreSentOnce(t *testing.T) {
 	require.Len(t, r.messages(), 2)
 }
 
-// TestCopiesInBatches: a receipt that is in the log more than once stands in a batch once, and
-// none is lost that comes with it.
+// TestCopiesInBatches: a receipt that is in the log more than once is in a batch once, and no other
+// receipt is lost.
 func TestCopiesInBatches(t *testing.T) {
 	s, pass, next := copies(t)
 	r := newReceiver(t)
@@ -197,8 +197,8 @@ func TestCopiesInBatches(t *testing.T) {
 	require.Equal(t, 2, s.deliveries(w)[0].EventCount)
 }
 
-// TestBatchesAreSentWhole: from the log without what its webhook is too young for, and from the
-// warehouse once that has all of it. Until then no attempt is made.
+// TestBatchesAreSentWhole: from the log, without events older than the webhook allows, and from the
+// warehouse once it has the whole batch. Until then there is no attempt.
 func TestBatchesAreSentWhole(t *testing.T) {
 	at := conform.Shown(tenantID, 0, "marker", `{}`).At
 	log, warehouse := &conform.MemoryLog{}, &conform.MemoryWarehouse{}

@@ -34,7 +34,7 @@ type crowd struct {
 // noun is that of the events of a webhook.
 func noun(hook int) string { return fmt.Sprintf("kind_%c%c", 'a'+hook/26, 'a'+hook%26) }
 
-// newCrowd has the dead refuse connections, hang, and answer 500 in turns.
+// newCrowd lets a third each of the dead receivers refuse connections, hang, and respond 500.
 func newCrowd(t *testing.T, hooks, dead int) *crowd {
 	c := &crowd{fixture: newFixture(t, &roomtest.Clock{}, nil), dead: dead, committed: map[string]time.Time{}, received: map[string]time.Time{}}
 	for n := range hooks {
@@ -50,7 +50,7 @@ func newCrowd(t *testing.T, hooks, dead int) *crowd {
 		default:
 			r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 		}
-		w := ask(noun(n) + ".*")
+		w := webhookFor(noun(n) + ".*")
 		w.URL = url
 		c.hooks = append(c.hooks, c.mustCreate(t, w))
 	}
@@ -87,9 +87,9 @@ func (c *crowd) setDead(state State) {
 	}
 }
 
-// happen has events happen, for each webhook in turns and many in a change, so many a second; 0:
-// one after the other. It returns how long each took to who lives, sorted, once all of them have
-// all.
+// happen emits events for the webhooks in rotation, many in a change, at a rate per second; 0: one
+// after the other. It waits for all live receivers to get them all, and returns the sorted times
+// that they took.
 func (c *crowd) happen(events, perSecond int) (lags []time.Duration) {
 	const atOnce = 20
 	begin := time.Now()
@@ -131,10 +131,10 @@ func (c *crowd) happen(events, perSecond int) (lags []time.Duration) {
 	return lags
 }
 
-// TestTheDeadDelayNobody: webhooks whose receivers refuse, hang or answer 500 keep no event from
-// another one. Those that hang do so for as long as the test takes: what they hold no other gets.
-// The long form sends 100,000 events to 90 webhooks, 400 a second, and logs what their lag is
-// without ten more that are dead, which are DISABLED meanwhile, and with them.
+// TestTheDeadDelayNobody: webhooks whose receivers refuse, hang or respond 500 delay no other
+// webhook. The hanging ones occupy their slots for the whole test. The long form sends 100,000 events
+// to 90 webhooks, 400 a second, and logs their lag with ten more dead ones, and without them, while
+// these are DISABLED.
 func TestTheDeadDelayNobody(t *testing.T) {
 	hooks, dead, events, perSecond, windows := 20, 6, 2000, 0, 1
 	long := os.Getenv("MUNIMENT_TEST_FULL") != ""

@@ -10,15 +10,15 @@ import (
 
 // Delivery is the record of what is sent to one webhook: an event, or a batch of them.
 type Delivery struct {
-	ID            string        `json:"id" doc:"The header webhook-id of each attempt."`
+	ID            string        `json:"id" doc:"The value of the header webhook-id of each attempt."`
 	WebhookID     string        `json:"webhookId" doc:"The webhook's id."`
-	EventID       string        `json:"eventId" doc:"The event that is sent; of a batch the first."`
-	EventType     string        `json:"eventType" doc:"The type of the event, or of all in the batch."`
-	EventAt       store.Instant `json:"eventAt" doc:"The event's time; of a batch that of the first."`
+	EventID       string        `json:"eventId" doc:"The event that is sent; for a batch, the first one."`
+	EventType     string        `json:"eventType" doc:"The type of the event, or of all events in the batch."`
+	EventAt       store.Instant `json:"eventAt" doc:"The event's time; for a batch, the time of the first event."`
 	EventCount    int           `json:"eventCount" doc:"How many events are sent."`
-	State         DeliveryState `json:"state" enum:"PENDING,DELIVERED,FAILED" doc:"FAILED once no attempt is left."`
-	Attempts      []Attempt     `json:"attempts" doc:"The attempts, the oldest first; of many the last 20."`
-	NextAttemptAt store.Instant `json:"nextAttemptAt" nullable:"true" doc:"When the next attempt is due; null if there is none, or while the event is on its way into the log."`
+	State         DeliveryState `json:"state" enum:"PENDING,DELIVERED,FAILED" doc:"FAILED after the last attempt."`
+	Attempts      []Attempt     `json:"attempts" doc:"The last 20 attempts, oldest first."`
+	NextAttemptAt store.Instant `json:"nextAttemptAt" nullable:"true" doc:"When the next attempt is due; null if there is none, or while the event is not in the log yet."`
 	CreatedAt     store.Instant `json:"createdAt"`
 	UpdatedAt     store.Instant `json:"updatedAt"`
 
@@ -29,13 +29,13 @@ type Delivery struct {
 	claim       int64
 }
 
-// Attempt is how one attempt went.
+// Attempt is the record of one attempt.
 type Attempt struct {
 	At          store.Instant `json:"at" doc:"When it began."`
-	Status      *int          `json:"status" doc:"The status that the receiver answered with; null if it did not."`
+	Status      *int          `json:"status" doc:"The status of the receiver's response; null if there was none."`
 	DurationMs  int64         `json:"durationMs" doc:"How long it took, in milliseconds."`
-	Error       *string       `json:"error" doc:"Why there was no answer; null if there was one."`
-	BodyExcerpt *string       `json:"bodyExcerpt" doc:"What the receiver's answer began with, at most 1 KiB; null if there was none."`
+	Error       *string       `json:"error" doc:"Why there was no response; null if there was one."`
+	BodyExcerpt *string       `json:"bodyExcerpt" doc:"The beginning of the response's body, at most 1 KiB; null if there was none."`
 }
 
 // DeliveryState is the state of a delivery.
@@ -54,31 +54,31 @@ var delays = [...]time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minu
 const (
 	// longestDelay bounds a receiver's Retry-After.
 	longestDelay = 10 * time.Hour
-	// keepAttempts is how many attempts of a delivery are kept, and maxExcerpt how many bytes
-	// of each answer.
+	// keepAttempts is how many attempts of a delivery are kept, and maxExcerpt how many bytes of each
+	// response.
 	keepAttempts, maxExcerpt = 20, 1024
-	// failFor is after how long without a success a webhook is disabled.
+	// failFor is how long attempts must fail until the webhook is disabled.
 	failFor = 5 * 24 * time.Hour
 	// keepDelivered and keepOthers are how long deliveries are kept after their last change.
 	keepDelivered, keepOthers = 7 * 24 * time.Hour, 30 * 24 * time.Hour
 )
 
-// outcome is how an attempt ended.
+// outcome is the result of an attempt.
 type outcome struct {
 	attempt    Attempt
 	retryAfter time.Duration // the receiver's Retry-After
 	lost       bool          // neither log nor warehouse has the event any more
 }
 
-// taken says whether the receiver accepted it.
+// taken reports whether the receiver accepted the delivery.
 func (o *outcome) taken() bool {
 	return o.attempt.Status != nil && *o.attempt.Status >= 200 && *o.attempt.Status < 300
 }
 
-// gone says whether the receiver wants no more.
+// gone reports whether the receiver wants no more deliveries.
 func (o *outcome) gone() bool { return o.attempt.Status != nil && *o.attempt.Status == 410 }
 
-// after is the delivery as an attempt leaves it.
+// after returns the delivery with the outcome of an attempt.
 func (d Delivery) after(o outcome, now time.Time) Delivery {
 	d.Attempts = append(d.Attempts[max(0, len(d.Attempts)+1-keepAttempts):], o.attempt)
 	d.tries++
@@ -94,5 +94,6 @@ func (d Delivery) after(o outcome, now time.Time) Delivery {
 	return d
 }
 
-// jittered is up to a tenth more or less, so that what failed together is not tried together.
+// jittered varies d by up to a tenth, so that deliveries that failed together are not retried
+// together.
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5) }

@@ -35,8 +35,9 @@ func scanDelivery(row store.Row) (d Delivery, err error) {
 // insertAtOnce is how many rows one statement inserts.
 const insertAtOnce = 100
 
-// insert queues deliveries, no two of one webhook and event. One of an event that its webhook has
-// already is left out, but if that waited for the log, it waits no more. A batch never is.
+// insert queues deliveries, of which no two may have the same webhook and event. It skips an event
+// that is queued for its webhook already; if that one waited for its event to be logged, it becomes
+// due. A batch is never skipped.
 func insert(ctx context.Context, tx *sql.Tx, all []Delivery) error {
 	for len(all) > 0 {
 		n := min(len(all), insertAtOnce)
@@ -71,7 +72,7 @@ func findDelivery(ctx context.Context, q store.Querier, webhookID, id string) (*
 	return store.Find(ctx, q, "delivery", id, scanDelivery, `SELECT `+deliveryColumns+` FROM webhook_deliveries WHERE webhook_id = $1 AND delivery_id = $2`, webhookID, id)
 }
 
-// listDeliveries lists a webhook's deliveries, of one state or of all, the newest first.
+// listDeliveries lists a webhook's deliveries, newest first. An empty state selects all.
 func listDeliveries(ctx context.Context, q store.Querier, webhookID, state string, s store.Slice) (page []Delivery, next string, err error) {
 	var w store.Where
 	w.Is("webhook_id", webhookID)
@@ -80,8 +81,8 @@ func listDeliveries(ctx context.Context, q store.Querier, webhookID, state strin
 		`SELECT `+deliveryColumns+` FROM webhook_deliveries`, "delivery_id", w)
 }
 
-// again has a delivery sent anew, with all attempts that the schedule has. What comes of one
-// that is at hand counts no more.
+// again queues a delivery with a new schedule of attempts. The outcome of a running attempt is
+// ignored.
 func again(ctx context.Context, tx *sql.Tx, d *Delivery, now store.Instant) error {
 	d.State, d.tries, d.UpdatedAt = Pending, 0, now
 	if d.logged {
@@ -105,8 +106,8 @@ func listDue(ctx context.Context, q store.Querier, now store.Instant) ([]Webhook
 		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id = webhooks.webhook_id AND d.state = 'PENDING' AND d.next_at <= $1)`, now)
 }
 
-// claim takes the attempts of a webhook that are due for longest: no other process does until they
-// are considered lost.
+// claim claims the attempts of a webhook that have been due longest. No other process claims them
+// until they are considered lost.
 func claim(ctx context.Context, tx *sql.Tx, skip, webhookID string, most int, now store.Instant) ([]Delivery, error) {
 	// Materialized, or PostgreSQL may run the inner query more than once, and claim more than most.
 	return store.List(ctx, tx, "attempts that are due", scanDelivery, `WITH due AS MATERIALIZED (
@@ -115,7 +116,7 @@ func claim(ctx context.Context, tx *sql.Tx, skip, webhookID string, most int, no
 		webhookID, now, store.At(now.Add(claimTerm)), most)
 }
 
-// write records what became of a delivery, unless another process has claimed it since.
+// write records the outcome of a delivery, unless another process has claimed it since.
 func (d *Delivery) write(ctx context.Context, tx *sql.Tx) error {
 	attempts, err := json.Marshal(d.Attempts)
 	if err == nil {
@@ -123,26 +124,26 @@ func (d *Delivery) write(ctx context.Context, tx *sql.Tx) error {
 			d.ID, d.claim, d.State, d.tries, string(attempts), d.NextAttemptAt, d.UpdatedAt)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write down the attempt at %s: %w", d.ID, err)
+		return fmt.Errorf("cannot record the attempt of %s: %w", d.ID, err)
 	}
 	return nil
 }
 
-// setFailing records that a webhook accepts what is sent, or since when it does not.
+// setFailing records whether a webhook's attempts fail, and since when.
 func setFailing(ctx context.Context, tx *sql.Tx, webhookID string, fails bool, now store.Instant) error {
 	query, args := `UPDATE webhooks SET failing_since = NULL WHERE webhook_id = $1 AND failing_since IS NOT NULL`, []any{webhookID}
 	if fails {
 		query, args = `UPDATE webhooks SET failing_since = $2 WHERE webhook_id = $1 AND failing_since IS NULL`, append(args, now)
 	}
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-		return fmt.Errorf("cannot write down whether the webhook %s fails: %w", webhookID, err)
+		return fmt.Errorf("cannot record whether the webhook %s fails: %w", webhookID, err)
 	}
 	return nil
 }
 
-// cursor is up to where a partition was looked through; known is false if it never was.
+// cursor returns the position up to which a partition was read; known is false if it never was.
 func cursor(ctx context.Context, q store.Querier, partition int32) (at sealer.Position, known bool, err error) {
-	text, err := store.One(ctx, q, "where the webhooks are", store.Text, `SELECT position FROM webhook_cursors WHERE log_partition = $1`, partition)
+	text, err := store.One(ctx, q, "the position of the webhooks", store.Text, `SELECT position FROM webhook_cursors WHERE log_partition = $1`, partition)
 	if err != nil || text == nil {
 		return at, false, err
 	}
@@ -154,16 +155,16 @@ func setCursor(ctx context.Context, tx *sql.Tx, at sealer.Position) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO webhook_cursors (log_partition, position) VALUES ($1, $2) ON CONFLICT (log_partition) DO UPDATE SET position = excluded.position`,
 		at.Partition, at.String())
 	if err != nil {
-		return fmt.Errorf("cannot write down where the webhooks are: %w", err)
+		return fmt.Errorf("cannot record the position of the webhooks: %w", err)
 	}
 	return nil
 }
 
-// forgetAtOnce is how many rows one transaction forgets.
+// forgetAtOnce is how many rows one transaction deletes.
 const forgetAtOnce = 1000
 
-// forget deletes deliveries of a state whose last change was before a moment. some says that
-// there may be more.
+// forget deletes deliveries of a state that last changed before a moment. some reports that there
+// may be more.
 func forget(ctx context.Context, tx *sql.Tx, state DeliveryState, before time.Time) (some bool, err error) {
 	var n int64
 	result, err := tx.ExecContext(ctx, `DELETE FROM webhook_deliveries WHERE delivery_id IN (
@@ -172,24 +173,33 @@ func forget(ctx context.Context, tx *sql.Tx, state DeliveryState, before time.Ti
 		n, err = result.RowsAffected()
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot forget deliveries of webhooks: %w", err)
+		return false, fmt.Errorf("cannot delete old deliveries of webhooks: %w", err)
 	}
 	return n >= forgetAtOnce, nil
 }
 
-// waiting is how many deliveries wait for a webhook.
+// waiting counts the deliveries that wait for a webhook.
 type waiting struct {
-	webhookID string
-	count     int64
+	webhookID      string
+	count, backlog int64
 }
 
 func listWaiting(ctx context.Context, q store.Querier) ([]waiting, error) {
-	return store.List(ctx, q, "what waits for webhooks", func(row store.Row) (w waiting, err error) { return w, row.Scan(&w.webhookID, &w.count) },
-		`SELECT webhook_id, COUNT(*) FROM webhook_deliveries d WHERE state = 'PENDING'
-		AND EXISTS (SELECT 1 FROM webhooks w WHERE w.webhook_id = d.webhook_id) GROUP BY webhook_id`)
+	return store.List(ctx, q, "what waits for webhooks", func(row store.Row) (w waiting, err error) { return w, row.Scan(&w.webhookID, &w.count, &w.backlog) },
+		`SELECT w.webhook_id, COUNT(*), w.backlog FROM webhook_deliveries d JOIN webhooks w ON w.webhook_id = d.webhook_id
+		WHERE d.state = 'PENDING' GROUP BY w.webhook_id, w.backlog`)
 }
 
-// newDelivery is one of an event, due as soon as it is in the log.
+// countWaiting counts the deliveries that wait for a webhook.
+func countWaiting(ctx context.Context, q store.Querier, webhookID string) (n int64, err error) {
+	err = q.QueryRowContext(ctx, `SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1 AND state = 'PENDING'`, webhookID).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count what waits for the webhook %s: %w", webhookID, err)
+	}
+	return n, nil
+}
+
+// newDelivery returns a delivery of one event. It becomes due when the event is in the log.
 func newDelivery(w *Webhook, eventID, eventType string, at, now time.Time) Delivery {
 	return Delivery{
 		ID: api.NewID(api.PrefixWebhookDelivery, now), WebhookID: w.ID, tenantID: w.TenantID, EventID: eventID, EventType: eventType, EventAt: store.At(at), EventCount: 1,
@@ -197,8 +207,8 @@ func newDelivery(w *Webhook, eventID, eventType string, at, now time.Time) Deliv
 	}
 }
 
-// listFailed lists deliveries of a webhook that have failed, of events of a stretch of time,
-// behind an id.
+// listFailed lists failed deliveries of a webhook, of events of a stretch of time, with ids above
+// behind.
 func listFailed(ctx context.Context, q store.Querier, webhookID, behind string, s stretch, limit int) ([]Delivery, error) {
 	query, args := `SELECT `+deliveryColumns+` FROM webhook_deliveries WHERE webhook_id = $1 AND state = 'FAILED' AND delivery_id > $2 AND event_at >= $3`, []any{webhookID, behind, s.Since}
 	if !s.Until.IsZero() {
@@ -207,24 +217,24 @@ func listFailed(ctx context.Context, q store.Querier, webhookID, behind string, 
 	return store.List(ctx, q, "the deliveries that have failed", scanDelivery, query+fmt.Sprintf(` ORDER BY delivery_id LIMIT %d`, limit), args...)
 }
 
-// isQueued says whether a webhook has a delivery of an event that is no receipt.
+// isQueued reports whether a webhook has a delivery of an event other than a receipt.
 func isQueued(ctx context.Context, q store.Querier, webhookID, eventID string) (bool, error) {
 	found, err := store.One(ctx, q, "the delivery of "+eventID, store.Text, `SELECT delivery_id FROM webhook_deliveries
 		WHERE webhook_id = $1 AND event_id = $2 AND event_type <> 'delivery.recorded'`, webhookID, eventID)
 	return found != nil, err
 }
 
-// requeue queues deliveries that have failed again, and others anew.
+// requeue queues failed deliveries again, and others for the first time.
 func requeue(ctx context.Context, tx *sql.Tx, some []Delivery, now store.Instant) error {
-	var anew []Delivery
+	var fresh []Delivery
 	for i := range some {
 		if some[i].State != Failed {
-			anew = append(anew, some[i])
+			fresh = append(fresh, some[i])
 			continue
 		}
 		if err := again(ctx, tx, &some[i], now); err != nil {
 			return err
 		}
 	}
-	return insert(ctx, tx, anew)
+	return insert(ctx, tx, fresh)
 }

@@ -22,22 +22,22 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// Egress says where webhooks may lead: to addresses of the public internet, at the ports of
-// https, and to what an operator allows besides.
+// Egress decides where webhooks may connect: to addresses of the public internet at the ports of
+// https, and to what an operator allows in addition.
 type Egress struct {
 	guard  *ssrf.Guardian
 	hosts  []string
 	ranges []netip.Prefix
 
-	resolver *net.Resolver // of the tests; nil: the system's
+	resolver *net.Resolver // set by tests; nil: the system's
 }
 
-// ports are those of https, with the one that many use where they can't have it.
+// ports are the port of https and its usual alternative.
 var ports = []uint16{443, 8443}
 
-// NewEgress makes an Egress. Each of allow is a range of addresses, as 10.0.0.0/8, an address
-// or the name of a host, which webhooks may lead to at any port; for development, and for
-// receivers in a network of one's own.
+// NewEgress returns an Egress. Each element of allow is an address range such as 10.0.0.0/8, an
+// address or a host name, to which webhooks may connect at any port: for development, and for
+// receivers in a private network.
 func NewEgress(allow []string) (*Egress, error) {
 	e := &Egress{guard: ssrf.New(ssrf.WithPorts(ports...))}
 	for _, text := range allow {
@@ -48,7 +48,7 @@ func NewEgress(allow []string) (*Egress, error) {
 		} else if hostName.MatchString(text) {
 			e.hosts = append(e.hosts, strings.ToLower(text))
 		} else {
-			return nil, fmt.Errorf("%q is no range of addresses and no name of a host", text)
+			return nil, fmt.Errorf("%q is neither an address range nor a host name", text)
 		}
 	}
 	return e, nil
@@ -56,11 +56,11 @@ func NewEgress(allow []string) (*Egress, error) {
 
 var (
 	hostName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
-	// numeric is the end of what resolvers may take for a number that is an address.
+	// numeric matches hosts that end in a number, which resolvers may parse as an address.
 	numeric = regexp.MustCompile(`(^|\.)(0[xX][0-9a-fA-F]*|[0-9]+)\.?$`)
 )
 
-// refuses says why a URL can't be a webhook's; empty if it can.
+// refuses returns why a webhook can't have the URL; empty if it can.
 func (e *Egress) refuses(text string) string {
 	u, err := url.Parse(text)
 	switch {
@@ -102,7 +102,7 @@ func (e *Egress) allowsAddress(a netip.Addr) bool {
 	return slices.ContainsFunc(e.ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
-// How long a receiver may take, and what is read of its answer.
+// How long a receiver may take, and how much of its response is read.
 const (
 	dialTimeout, attemptTimeout = 5 * time.Second, 15 * time.Second
 	maxAnswer, maxHeaders       = 64 << 10, 16 << 10
@@ -111,7 +111,7 @@ const (
 // client makes attempts.
 type client struct{ http *http.Client }
 
-// newClient makes a client that dials where an Egress allows it, follows no redirect, knows no
+// newClient returns a client that connects only where an Egress allows, follows no redirects, uses no
 // proxy, and keeps few connections.
 func newClient(egress *Egress, roots *x509.CertPool) *client {
 	guarded := &net.Dialer{Timeout: dialTimeout, Control: egress.control, Resolver: egress.resolver}
@@ -129,7 +129,8 @@ func newClient(egress *Egress, roots *x509.CertPool) *client {
 	return &client{&http.Client{Transport: transport, Timeout: attemptTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// control judges an address that is about to be dialled.
+// control refuses a connection to an address that is not allowed. It sees the resolved address, so
+// DNS can't bypass it.
 func (e *Egress) control(network, address string, c syscall.RawConn) error {
 	if at, err := netip.ParseAddrPort(address); err == nil && e.allowsAddress(at.Addr()) {
 		return nil
@@ -137,7 +138,7 @@ func (e *Egress) control(network, address string, c syscall.RawConn) error {
 	return e.guard.Safe(network, address, c)
 }
 
-// post makes an attempt. Its outcome lacks when it was and how long it took.
+// post sends a delivery. The caller adds time and duration to the outcome.
 func (c *client) post(ctx context.Context, url, id string, at time.Time, body []byte, signature string) *outcome {
 	o := &outcome{}
 	fail := func(err error) *outcome {
@@ -158,13 +159,13 @@ func (c *client) post(ctx context.Context, url, id string, at time.Time, body []
 	defer answer.Body.Close()
 	o.attempt.Status = &answer.StatusCode
 	o.retryAfter = retryAfter(answer.Header.Get("Retry-After"), at)
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // the status is the answer
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // an incomplete body doesn't matter
 	excerpt := strings.ReplaceAll(strings.ToValidUTF8(string(text[:min(len(text), maxExcerpt)]), ""), "\x00", "")
 	o.attempt.BodyExcerpt = &excerpt
 	return o
 }
 
-// retryAfter reads the header of that name; 0 for none that can be read.
+// retryAfter parses the header Retry-After; 0 if it is absent or invalid.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -175,7 +176,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// whyNot says why there was no answer, and nothing of the network that the service is in.
+// whyNot describes why there was no response, without details of the service's network.
 func whyNot(err error) string {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
@@ -188,7 +189,7 @@ func whyNot(err error) string {
 	case errors.As(err, &certificate):
 		return "the certificate can't be verified"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return "no answer in time"
+		return "no response in time"
 	}
 	return "the connection failed"
 }

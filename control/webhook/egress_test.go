@@ -88,8 +88,7 @@ func reply(q []byte, answers func(name string) []netip.Addr) []byte {
 	return append(append(head, q[12:end]...), records...)
 }
 
-// TestEgressMeetsNoTrap: whatever a URL names, nothing on this machine or in its networks is
-// connected to, not for a moment.
+// TestEgressMeetsNoTrap: no URL leads to a connection to this machine or its networks.
 func TestEgressMeetsNoTrap(t *testing.T) {
 	p := newTrap(t)
 	rebound := 0

@@ -10,11 +10,11 @@ import (
 	"muniment/sealer"
 )
 
-// errGone says that an event is neither in the log nor in the warehouse.
+// errGone means that an event is neither in the log nor in the warehouse.
 var errGone = errors.New("the event is no longer there")
 
-// events are the texts of what a delivery sends: from the log, or from the warehouse once the
-// log holds them no more.
+// events reads the events that a delivery sends: from the log, or from the warehouse if the log no
+// longer has them.
 func (s *sender) events(ctx context.Context, w *Webhook, d *Delivery) (texts [][]byte, err error) {
 	batch, seen := d.EventType == TypeDelivery, map[string]bool{}
 	err = s.cfg.Log.Scan(ctx, d.first, d.last.Next(), func(e sealer.Entry) error {
@@ -35,7 +35,7 @@ func (s *sender) events(ctx context.Context, w *Webhook, d *Delivery) (texts [][
 	return s.loaded(ctx, w, d)
 }
 
-// loaded is events from the warehouse, once that has loaded all of them.
+// loaded reads the events from the warehouse, which must have loaded all of them.
 func (s *sender) loaded(ctx context.Context, w *Webhook, d *Delivery) (texts [][]byte, err error) {
 	next, ok, err := s.cfg.Warehouse.Resume(ctx, d.last.Partition)
 	if err == nil && (!ok || next.Compare(d.last) <= 0) {

@@ -87,7 +87,7 @@ func (s *fixture) another(change func(*Config)) *Service {
 	})
 }
 
-// receiverCertificate is whom all servers of httptest are.
+// receiverCertificate is the certificate of all httptest servers.
 func receiverCertificate(t *testing.T) *x509.Certificate {
 	server := httptest.NewTLSServer(nil)
 	t.Cleanup(server.Close)
@@ -196,9 +196,9 @@ func (r *receiver) await(t *testing.T, n int) []message {
 	return r.messages()
 }
 
-// hook makes a webhook that leads to the receiver.
+// hook creates a webhook for the receiver.
 func (s *fixture) hook(r *receiver, events ...string) Webhook {
-	w := ask(events...)
+	w := webhookFor(events...)
 	w.URL = r.URL
 	return s.mustCreate(s.t, w)
 }
@@ -220,7 +220,7 @@ func (s *fixture) delivery(w Webhook) *Delivery {
 	return &page[0]
 }
 
-// awaitDelivery waits until the only delivery of a webhook is as asked.
+// awaitDelivery waits until the only delivery of a webhook satisfies a condition.
 func (s *fixture) awaitDelivery(w Webhook, is func(d *Delivery) bool) (d *Delivery) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { d = s.delivery(w); return d != nil && is(d) }, 20*time.Second, time.Millisecond)

@@ -9,16 +9,16 @@ import (
 	"muniment/control/store"
 )
 
-// TestListsHaveIndexes: of many deliveries the newest are found without a look at the others,
-// and so are those that are due, failed, or known by their event.
+// TestListsHaveIndexes: the newest of many deliveries are found without scanning the others, and so
+// are due and failed ones, and those of an event.
 func TestListsHaveIndexes(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
-	roomtest.Fill(t, r.db, 5_000, "webhooks", `webhook_id, tenant_id, url, events, description, state, secret, previous_secret, created_at, updated_at, revision`,
-		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', CASE WHEN i % 500 = 9 THEN 'ACTIVE' ELSE 'DISABLED' END, '', '', 0, 0, 0`)
+	roomtest.Fill(t, r.db, 5_000, "webhooks", `webhook_id, tenant_id, url, events, description, state, secret, replaced_secrets, backlog, created_at, updated_at, revision`,
+		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', CASE WHEN i % 500 = 9 THEN 'ACTIVE' ELSE 'DISABLED' END, '', '[]', 0, 0, 0, 0`)
 	roomtest.Fill(t, r.db, 5_000, "webhook_deliveries", deliveryColumns,
 		`'dlv_' || CAST(i AS TEXT), 'whk_' || CAST(i % 50 AS TEXT), 'tnt_a', 'evt_' || CAST(i AS TEXT), 'right.revoked', i * 1000, 1, '1.0.1', '1.0.1',
 		CASE WHEN i % 300 = 9 THEN 'FAILED' WHEN i % 3 = 0 THEN 'PENDING' ELSE 'DELIVERED' END, 0, 0, '[]', i * 1000, 0, i`)
-	for index, ask := range map[string]func(q store.Querier) error{
+	for index, requested := range map[string]func(q store.Querier) error{
 		"webhooks_by_tenant": func(q store.Querier) error {
 			_, _, err := list(t.Context(), q, tenantID, store.Slice{Limit: 50})
 			return err
@@ -40,6 +40,6 @@ func TestListsHaveIndexes(t *testing.T) {
 			return err
 		},
 	} {
-		require.Contains(t, roomtest.Plans(t, r.db, ask), index)
+		require.Contains(t, roomtest.Plans(t, r.db, requested), index)
 	}
 }

@@ -18,10 +18,10 @@ type metrics struct {
 func newMetrics() metrics {
 	return metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muniment_webhook_attempts_total", Help: "Attempts to send to webhooks, by what came of them: delivered, retried, or failed for good.",
+			Name: "muniment_webhook_attempts_total", Help: "Attempts to send to webhooks, by result: delivered, retried, or failed (no further attempt).",
 		}, []string{"result"}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "muniment_webhook_pending_deliveries", Help: "Deliveries that wait for an attempt, of all processes together; counted once a minute.",
+			Name: "muniment_webhook_pending_deliveries", Help: "Deliveries that wait for an attempt, in the whole service; counted once a minute.",
 		}),
 		behind: &behind{since: map[int32]time.Time{}},
 	}
@@ -32,12 +32,12 @@ func (m *metrics) register(r prometheus.Registerer) error {
 		m.attempts.WithLabelValues(result)
 	}
 	lag := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "muniment_webhook_queue_lag_seconds", Help: "For how long this process has not reached the end of some partition while it queues events for webhooks; 0 in processes that do not.",
+		Name: "muniment_webhook_queue_lag_seconds", Help: "Time since the process that queues events for webhooks last reached the end of the partition that is furthest behind; 0 in other processes.",
 	}, m.behind.seconds)
 	return pipeline.Register(r, m.attempts, m.pending, lag)
 }
 
-// results are what comes of an attempt, by the state in which it leaves the delivery.
+// results maps the state in which an attempt leaves the delivery to the metric's label.
 var results = map[DeliveryState]string{Delivered: "delivered", Pending: "retried", Failed: "failed"}
 
 // count counts an attempt.
@@ -47,13 +47,13 @@ func (m *metrics) count(e *ended) {
 	}
 }
 
-// behind knows since when each partition was not looked through to its end.
+// behind records since when each partition has not been read to its end.
 type behind struct {
 	mu    sync.Mutex
 	since map[int32]time.Time
 }
 
-// reach notes that a partition was looked through, to its end or not.
+// reach records that a partition was read, to its end or not.
 func (b *behind) reach(partition int32, end bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

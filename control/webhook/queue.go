@@ -14,35 +14,35 @@ import (
 	"muniment/sealer"
 )
 
-// QueueJob is the kind of the one job that never ends: the process that has its lease looks through
-// the log for events to be sent.
+// QueueJob is the kind of the one job that never ends: the process that has its lease reads the log
+// and queues events for webhooks.
 const QueueJob = "webhook.queue"
 
-// queuer looks through the log for events to be sent.
+// queuer reads the log and queues events for webhooks.
 type queuer struct{ *core }
 
-// Enqueue has the job queued, once.
+// Enqueue queues the job unless it is queued already.
 func (s *queuer) Enqueue(ctx context.Context) error {
 	_, err := s.db.Enqueue(ctx, store.NewJob{Kind: QueueJob, TenantID: api.SystemTenant, Key: QueueJob})
 	return err
 }
 
 const (
-	// passRecords is how many records of a partition are looked through at once, and passEvery
-	// the least time between two passes, in which events for a batch gather.
+	// passRecords is how many records of a partition a pass reads, and passEvery the least time
+	// between two passes, so that batches can fill.
 	passRecords = 5000
 	passEvery   = 200 * time.Millisecond
-	// passQueued is after how many deliveries a pass ends: one transaction writes them.
+	// passQueued is the number of deliveries at which a pass ends, since one transaction writes them.
 	passQueued = 10_000
-	// idleEvery is how often the cursor of a partition without webhooks is moved.
+	// idleEvery is how often the cursor of a partition without webhooks advances.
 	idleEvery = time.Second
-	// queueRetry is after how long a pass that failed is tried again.
+	// queueRetry is the delay before a failed pass is retried.
 	queueRetry = time.Second
-	// maxBatch bounds a batch of deliveries.
+	// maxBatch is the largest number of events in a batch.
 	maxBatch = 500
 )
 
-// Queue does the job of the kind QueueJob, until ctx is done or the lease is over.
+// Queue runs the job of the kind QueueJob until ctx is done or the lease ends.
 func (s *queuer) Queue(ctx context.Context, job *store.Job) error {
 	n, err := s.cfg.Log.Partitions(ctx)
 	for err != nil && ctx.Err() == nil { // the log is unavailable
@@ -59,7 +59,7 @@ func (s *queuer) Queue(ctx context.Context, job *store.Job) error {
 	return context.Cause(ctx)
 }
 
-// follow queues the events of a partition. It retries failures, unless the lease is over.
+// follow queues the events of a partition. It retries after failures until the lease ends.
 func (s *queuer) follow(ctx context.Context, job *store.Job, partition int32) error {
 	defer s.metrics.behind.reach(partition, true) // the next leaseholder reports its own
 	for failing := false; ; {
@@ -111,6 +111,9 @@ type passed struct {
 // span's end: so an event after a webhook's creation is either behind the end, or finds the
 // webhook.
 func (s *queuer) pass(ctx context.Context, job *store.Job, partition int32) (p passed, err error) {
+	if err := s.db.Reserved(); err != nil {
+		return p, err
+	}
 	first, end, err := s.cfg.Log.Bounds(ctx, partition)
 	if err != nil {
 		return p, err
@@ -162,7 +165,7 @@ func (s *queuer) pass(ctx context.Context, job *store.Job, partition int32) (p p
 	return p, err
 }
 
-// listening are the webhooks whose tenants' events are in a partition, by tenant.
+// listening returns the webhooks whose tenants' events are in a partition, by tenant.
 func (s *queuer) listening(ctx context.Context, partition int32) (map[string][]*Webhook, error) {
 	all, err := listening(ctx, s.db.Read())
 	if err != nil {
@@ -182,32 +185,32 @@ func (s *queuer) listening(ctx context.Context, partition int32) (map[string][]*
 	return hooks, nil
 }
 
-// queue is what a pass finds.
+// queue collects the deliveries of a pass.
 type queue struct {
 	hooks map[string][]*Webhook
 	now   time.Time
 	all   []Delivery
-	next  sealer.Position    // behind what it has taken
-	seen  map[[2]string]bool // the events of all, by tenant and id, as the log may have copies
-	open  map[string]*batch  // the batch of a webhook that takes more
+	next  sealer.Position    // after the last record that was taken
+	seen  map[[2]string]bool // the events in all, by tenant and id: the log may have copies
+	open  map[string]*batch  // the batch of a webhook that is not full
 }
 
-// batch is where in all a batch is, and what is in it.
+// batch is the index of a batch in all, and its events.
 type batch struct {
 	at   int
 	seen map[string]bool
 }
 
 // errFull ends a pass.
-var errFull = errors.New("enough is queued")
+var errFull = errors.New("the pass has enough deliveries")
 
-// isDelivery says whether the text of an event is that of a delivery.
+// isDelivery reports whether the text of an event is that of a delivery.
 func isDelivery(event []byte) bool { return bytes.HasSuffix(event, deliveryEnd) }
 
 var deliveryEnd = []byte(`,"type":"` + TypeDelivery + `","v":1}`)
 
-// take queues a record for the webhooks that want it. A record that a warehouse would not load is
-// no event.
+// take queues a record for the webhooks that want it. It ignores a record that a warehouse would not
+// load.
 func (q *queue) take(e sealer.Entry) error {
 	if len(q.all) >= passQueued {
 		return errFull
@@ -246,7 +249,7 @@ func (q *queue) take(e sealer.Entry) error {
 	return nil
 }
 
-// oldest is the time of the oldest events that are queued for a webhook.
+// oldest is the earliest time of events that are queued for a webhook.
 func (w *Webhook) oldest() time.Time { return w.CreatedAt.Add(-api.ClockSlack) }
 
 func anyWants(hooks []*Webhook) bool {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"muniment/control/store"
@@ -11,21 +12,21 @@ import (
 	"muniment/sealer"
 )
 
-// RecoverJob is the kind of the jobs that queue again what a webhook has not got.
+// RecoverJob is the kind of the jobs that queue the events that a webhook has not received.
 const RecoverJob = "webhook.recover"
 
 const (
-	// recoverAtOnce is how many events are looked at in one go.
+	// recoverAtOnce is how many events one step reads.
 	recoverAtOnce = 500
-	// countFor bounds how long a call counts.
+	// countFor bounds the time of counting in a request.
 	countFor = 5 * time.Second
 )
 
-// Recovery is what a webhook has not got of the events of a stretch of time.
+// Recovery counts the events of a stretch of time that a webhook has not received.
 type Recovery struct {
-	Count  int64 `json:"count" doc:"How many deliveries are due to be sent."`
-	More   bool  `json:"more" doc:"There are more than could be counted in 5 seconds."`
-	DryRun bool  `json:"dryRun" doc:"They were counted only."`
+	Count  int64 `json:"count" doc:"How many deliveries are queued, but for those beyond the 100,000 that may wait: recover again once these are sent."`
+	More   bool  `json:"more" doc:"True if there are more than could be counted in 5 seconds."`
+	DryRun bool  `json:"dryRun" doc:"True if they were only counted."`
 }
 
 // stretch is the payload of a RecoverJob.
@@ -35,17 +36,18 @@ type stretch struct {
 	Until     store.Instant `json:"until"`
 }
 
-// recoverer queues again what webhooks have not got.
+// recoverer queues the events that webhooks have not received.
 type recoverer struct{ *core }
 
-// recover counts what a webhook has not got, and has it queued unless dry.
+// recover counts the events that a webhook has not received, and queues a RecoverJob for them unless
+// dry is set.
 func (s *recoverer) recover(ctx context.Context, tenantID string, span stretch, dry bool, by sealer.Ref) (found Recovery, err error) {
 	w, err := webhooks.Find(ctx, s.db.Read(), tenantID, span.WebhookID)
 	if err != nil {
 		return found, err
 	}
 	if w.State == Disabled {
-		return found, api.Conflict("the webhook is DISABLED: have it ACTIVE first")
+		return found, api.Conflict("the webhook is DISABLED: set its state to ACTIVE first")
 	}
 	found.DryRun = dry
 	counting, stop := context.WithTimeout(ctx, countFor)
@@ -68,7 +70,7 @@ func (s *recoverer) recover(ctx context.Context, tenantID string, span stretch, 
 	})
 }
 
-// Recover does a job of the kind RecoverJob.
+// Recover runs a job of the kind RecoverJob.
 func (s *recoverer) Recover(ctx context.Context, job *store.Job) error {
 	var span stretch
 	if err := job.Read(&span); err != nil {
@@ -82,19 +84,33 @@ func (s *recoverer) Recover(ctx context.Context, job *store.Job) error {
 		return err
 	}
 	defer s.wake()
-	return s.missing(ctx, w, span, job, func(some []Delivery) error {
+	err = s.missing(ctx, w, span, job, func(some []Delivery) error {
 		return s.db.Transact(ctx, func(tx *sql.Tx) error {
 			if err := job.Hold(ctx, tx); err != nil {
+				return err
+			}
+			waiting, err := countWaiting(ctx, tx, w.ID)
+			if err == nil && waiting+int64(len(some)) > maxWaiting {
+				return errNoRoom
+			}
+			if err != nil {
 				return err
 			}
 			return requeue(ctx, tx, some, store.At(s.db.Now()))
 		})
 	})
+	if errors.Is(err, errNoRoom) {
+		return nil
+	}
+	return err
 }
 
-// missing passes on, in pieces, what a webhook has not got: deliveries that have failed, and
-// events that were never queued for it. Receipts that were never queued are left out: they
-// are read as receipts.
+// errNoRoom ends a RecoverJob: with more waiting, the webhook would be disabled.
+var errNoRoom = errors.New("as many deliveries wait as may")
+
+// missing calls take, with some deliveries at a time, for what a webhook has not received: failed
+// deliveries, and events that were never queued for it. It leaves out receipts that were never
+// queued: GET /v1/receipts lists them.
 func (s *recoverer) missing(ctx context.Context, w *Webhook, span stretch, job *store.Job, take func(some []Delivery) error) error {
 	for behind := ""; ; {
 		some, err := listFailed(ctx, s.db.Read(), w.ID, behind, span, recoverAtOnce)
@@ -130,7 +146,7 @@ func (s *recoverer) missing(ctx context.Context, w *Webhook, span stretch, job *
 	}
 }
 
-// exact are the types that a webhook wants, except deliveries; empty if it names nouns.
+// exact returns the types that a webhook wants, except deliveries; empty if it names nouns.
 func (w *Webhook) exact() (types []string) {
 	for _, f := range w.Events {
 		switch {
@@ -143,7 +159,7 @@ func (w *Webhook) exact() (types []string) {
 	return types
 }
 
-// unqueued makes deliveries of the events that a webhook wants and was never queued.
+// unqueued returns deliveries of the events that a webhook wants and that were never queued for it.
 func (s *recoverer) unqueued(ctx context.Context, w *Webhook, rows []pipeline.Row) (some []Delivery, err error) {
 	for i := range rows {
 		row := &rows[i]

@@ -29,8 +29,8 @@ func (s *fixture) loading() (b pipeline.Batch) {
 	return b
 }
 
-// TestRecoverSendsWhatItCounts: what has failed and what was never queued, of the stretch alone;
-// not what was taken, what still waits, and what was not wanted.
+// TestRecoverSendsWhatItCounts: failed deliveries and events that were never queued, of the period
+// only; not accepted, waiting or unwanted ones.
 func TestRecoverSendsWhatItCounts(t *testing.T) {
 	warehouse := &conform.MemoryWarehouse{}
 	require.NoError(t, warehouse.Erase(t.Context(), pipeline.SubjectKey{}, nil))
@@ -95,7 +95,7 @@ func TestRecoverSendsWhatItCounts(t *testing.T) {
 	require.Equal(t, Recovery{Count: int64(len(missing)), DryRun: true}, counted)
 	waits, err := listWaiting(t.Context(), s.db.Read())
 	require.NoError(t, err)
-	require.Equal(t, []waiting{{w.ID, 1}}, waits, "counting sends nothing")
+	require.Equal(t, []waiting{{w.ID, 1, 1}}, waits, "counting sends nothing")
 
 	found, err := s.recover(t.Context(), tenantID, span, false, byKey)
 	require.NoError(t, err)

@@ -9,9 +9,9 @@ import (
 	"muniment/sealer"
 )
 
-// Replay applies the newest event of a webhook for store.Replay: in a database that is older
-// than the event nothing is sent to whom events were not to be sent any more. A secret that was
-// rotated since is the old one again, which receivers notice.
+// Replay applies the newest event of a webhook for store.Replay, so that a restored older database
+// sends nothing to webhooks that were deleted, disabled or paused since. A secret that was rotated
+// since is the old one again; receivers notice that by the signatures.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	if e.Subject.Kind != webhooks.Noun {
 		return false, nil

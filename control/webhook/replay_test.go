@@ -12,7 +12,7 @@ import (
 // TestReplay: an older copy of the database sends nothing that was stopped since.
 func TestReplay(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
-	was := r.mustCreate(t, ask("right.*"))
+	was := r.mustCreate(t, webhookFor("right.*"))
 	moved, err := r.change(t.Context(), tenantID, was.ID, byKey, func(next *Webhook) { next.State, next.URL = Paused, "https://other.example/" })
 	require.NoError(t, err)
 	// replay plays an event in the copy of before.
@@ -34,7 +34,7 @@ func TestReplay(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, replay(2), "it is gone")
 
-	again := r.mustCreate(t, ask("right.*"))
+	again := r.mustCreate(t, webhookFor("right.*"))
 	_, err = r.remove(t.Context(), tenantID, again.ID, byKey)
 	require.NoError(t, err)
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {

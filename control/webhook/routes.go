@@ -22,40 +22,40 @@ func (s *Service) Routes(a route.API) {
 		Summary: "Get a webhook"}, s.get)
 	route.Add(a, route.Operation{ID: "change-webhook", Method: http.MethodPatch, Path: "/v1/webhooks/{webhookId}", Tag: "Webhooks", Access: write,
 		Summary:     "Change, pause or resume a webhook",
-		Description: "What is absent stays as it is. What waits while it is `PAUSED` or `DISABLED` is sent when it is `ACTIVE` again."}, s.patch)
+		Description: "Absent fields don't change. Deliveries that wait while it is `PAUSED` or `DISABLED` are sent when it is `ACTIVE` again."}, s.patch)
 	route.Add(a, route.Operation{ID: "delete-webhook", Method: http.MethodDelete, Path: "/v1/webhooks/{webhookId}", Tag: "Webhooks", Access: write,
-		Summary: "Delete a webhook, with all that waits for it"}, s.delete)
+		Summary: "Delete a webhook with its waiting deliveries"}, s.delete)
 	route.Add(a, route.Operation{ID: "rotate-webhook-secret", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/rotate-secret", Tag: "Webhooks", Access: write,
-		Summary:     "Give a webhook another secret, which is shown this once",
-		Description: "For a day everything is signed by the secret before as well, as a further signature of the same header."}, s.postRotate)
+		Summary:     "Rotate a webhook's secret; the new one is shown only once",
+		Description: "For a day the previous secret signs as well, as another signature in the same header. At most 5 earlier secrets sign at a time."}, s.postRotate)
 	route.Add(a, route.Operation{ID: "test-webhook", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/test", Tag: "Webhooks", Access: write,
 		Summary:     "Send a test event",
 		Description: "The event `webhook.tested` is sent like any other, whatever types the webhook has. Its delivery shows the result."}, s.postTest)
 	route.Add(a, route.Operation{ID: "recover-webhook", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/recover", Tag: "Webhooks", Access: write, Heavy: true,
 		Summary: "Send everything that a webhook has not received", Errors: []int{http.StatusServiceUnavailable},
-		Description: "Deliveries of events of the stretch that have `FAILED` are sent again under their ids, and events that were never queued, as while the webhook was `DISABLED`, are sent now; " +
-			"of deliveries that ended longer ago than they are kept nothing is known, so those events are sent once more. With `dryRun` they are only counted. " +
+		Description: "Deliveries of the period's events that have `FAILED` are sent again under their ids, and events that were never queued, for example while the webhook was `DISABLED`, are sent now. " +
+			"Events whose deliveries are no longer kept are sent once more. With `dryRun` the deliveries are only counted. " +
 			"Receipts that were never queued are left out: `GET /v1/receipts` lists them."}, s.postRecover)
 	route.Add(a, route.Operation{ID: "list-webhook-deliveries", Method: http.MethodGet, Path: "/v1/webhooks/{webhookId}/deliveries", Tag: "Webhooks", Access: read,
-		Summary:     "List what was sent to a webhook, or is to be, the newest first",
-		Description: "`DELIVERED` ones are kept for 7 days, others for 30."}, s.getDeliveries)
+		Summary:     "List a webhook's deliveries, newest first",
+		Description: "`DELIVERED` deliveries are kept for 7 days, others for 30."}, s.getDeliveries)
 	route.Add(a, route.Operation{ID: "resend-webhook-delivery", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/deliveries/{deliveryId}/resend", Tag: "Webhooks", Access: write,
-		Summary: "Send a delivery again now, under its id, with all attempts that the schedule has"}, s.postResend)
+		Summary: "Send a delivery again now, under its id, with a new schedule of attempts"}, s.postResend)
 }
 
-// messages describes what receivers get.
-const messages = "Each event is a POST of `{\"type\", \"timestamp\", \"tenantId\", \"webhookId\", \"data\": {\"event\"}}`, where `event` stands as in proof packs, without anything that names a person; " +
-	"of `delivery.recorded` `data` has `events` instead, up to 500. Headers are those of the Standard Webhooks specification: `webhook-id` is the delivery's id, the same in every attempt; " +
-	"`webhook-timestamp` are the seconds of the attempt, while `timestamp` is the event's time; `webhook-signature` has signatures of `{webhook-id}.{webhook-timestamp}.{body}`, with a blank between them:\n\n" +
-	"- `v1,` and the base64 of HMAC-SHA256, its key the base64 behind `whsec_` in the secret, decoded; after a rotation two, of which one has to be good.\n" +
-	"- `v1a,` and the base64 of an Ed25519 signature by a key of the purpose `webhook_signing` in `/.well-known/muniment/keys.json`. It signs for all webhooks, so compare `webhookId` with your own.\n\n" +
-	"2xx within 15 seconds takes a delivery. Everything else, a redirect too, is tried again after 5 s, 5 and 30 min, 2, 5, 10 and 10 h, or later if `Retry-After` asks for it, for 10 h at most; then it is `FAILED`. " +
-	"410, five days of failures, or more than 100,000 deliveries that wait have the webhook `DISABLED`.\n\n" +
-	"An event comes at least once: leave out a `webhook-id` that you have taken. Up to 16 messages are on their way at once, so events come only roughly in the order of the log."
+// messages describes the requests that receivers get.
+const messages = "Each event is a POST of `{\"type\", \"timestamp\", \"tenantId\", \"webhookId\", \"data\": {\"event\"}}`, where `event` is the same text as in proof packs and names no person; " +
+	"for `delivery.recorded`, `data` has `events` instead, up to 500. The headers follow the Standard Webhooks specification: `webhook-id` is the delivery's id, the same in every attempt; " +
+	"`webhook-timestamp` is the time of the attempt in seconds, while `timestamp` is the event's time; `webhook-signature` has signatures of `{webhook-id}.{webhook-timestamp}.{body}`, separated by spaces:\n\n" +
+	"- `v1,` and the base64 of an HMAC-SHA256. Its key is the decoded base64 after `whsec_` in the secret. After a rotation there are two; one of them has to be valid.\n" +
+	"- `v1a,` and the base64 of an Ed25519 signature by a key of the purpose `webhook_signing` in `/.well-known/muniment/keys.json`. This key signs for all webhooks, so compare `webhookId` with your own.\n\n" +
+	"A 2xx response within 15 seconds accepts a delivery. After any other result, including a redirect, it is retried after 5 s, 5 and 30 min, 2, 5, 10 and 10 h, or later if `Retry-After` says so, by at most 10 h; then it is `FAILED`. " +
+	"410, five days of failures, or more than 100,000 waiting deliveries make the webhook `DISABLED`.\n\n" +
+	"Each event is sent at least once: ignore a `webhook-id` that you have already accepted. Up to 16 requests run at once, so events arrive only roughly in the order of the log."
 
-// The answers about webhooks.
+// The responses about webhooks.
 type (
-	// WebhookData is the answer about one webhook.
+	// WebhookData is the response about one webhook.
 	WebhookData struct {
 		Webhook Webhook `json:"webhook"`
 	}
@@ -67,32 +67,32 @@ type (
 	// CreatedWebhook shows the secret.
 	CreatedWebhook struct {
 		Webhook Webhook `json:"webhook"`
-		Secret  string  `json:"secret" doc:"What receivers verify signatures of the kind v1 by; it can't be shown again."`
+		Secret  string  `json:"secret" doc:"The secret with which receivers verify v1 signatures; it can't be shown again."`
 	}
 	// RotatedWebhook shows the new secret.
 	RotatedWebhook struct {
 		Webhook       Webhook       `json:"webhook"`
 		Secret        string        `json:"secret" doc:"The new secret; it can't be shown again."`
-		PreviousUntil store.Instant `json:"previousUntil" doc:"Until when the secret before signs as well."`
+		PreviousUntil store.Instant `json:"previousUntil" doc:"Until when the previous secret signs as well."`
 	}
 )
 
 // NewWebhook is the body of a request for a webhook.
 type NewWebhook struct {
-	URL         string   `json:"url" minLength:"1" maxLength:"2048" doc:"Where events are sent: https, without user info and fragment. Kept in the audit log for good: no place for secrets." example:"https://receiver.example/muniment"`
-	Events      []string `json:"events" minItems:"1" maxItems:"50" maxLength:"64" pattern:"^[a-z][a-z_]*\\.(\\*|[a-z][a-z_]*)$" doc:"Types of events, or all of a noun. delivery.recorded has to be named, and comes in batches." example:"[\"right.*\",\"offer.accepted\"]"`
-	Description *string  `json:"description,omitempty" nullable:"true" maxLength:"256" doc:"What it is for. Kept in the audit log for good: no place for personal data."`
+	URL         string   `json:"url" minLength:"1" maxLength:"2048" doc:"Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets." example:"https://receiver.example/muniment"`
+	Events      []string `json:"events" minItems:"1" maxItems:"50" maxLength:"64" pattern:"^[a-z][a-z_]*\\.(\\*|[a-z][a-z_]*)$" doc:"Event types such as offer.accepted, or all types of a noun, such as right.*. Only its full name selects delivery.recorded, which is sent in batches." example:"[\"right.*\",\"offer.accepted\"]"`
+	Description *string  `json:"description,omitempty" nullable:"true" maxLength:"256" doc:"What it is for. Kept in the audit log permanently: no place for personal data."`
 }
 
 type newWebhookInput struct{ Body NewWebhook }
 
 func (s *Service) post(ctx context.Context, in *newWebhookInput) (CreatedWebhook, error) {
 	caller := auth.PrincipalFrom(ctx)
-	asked := Webhook{TenantID: caller.TenantID, URL: in.Body.URL, Events: in.Body.Events}
+	requested := Webhook{TenantID: caller.TenantID, URL: in.Body.URL, Events: in.Body.Events}
 	if in.Body.Description != nil {
-		asked.Description = *in.Body.Description
+		requested.Description = *in.Body.Description
 	}
-	made, err := s.create(ctx, asked, store.ByKey(caller.ID))
+	made, err := s.create(ctx, requested, store.ByKey(caller.ID))
 	return CreatedWebhook{made, made.Secret}, err
 }
 
@@ -120,9 +120,9 @@ func (s *Service) get(ctx context.Context, in *webhookInput) (WebhookData, error
 // WebhookChange is the body of a change.
 type WebhookChange struct {
 	URL         *string  `json:"url,omitempty" minLength:"1" maxLength:"2048" doc:"Another URL."`
-	Events      []string `json:"events,omitempty" minItems:"1" maxItems:"50" maxLength:"64" pattern:"^[a-z][a-z_]*\\.(\\*|[a-z][a-z_]*)$" doc:"Other types of events."`
-	Description *string  `json:"description,omitempty" maxLength:"256" doc:"Another description."`
-	State       *State   `json:"state,omitempty" enum:"ACTIVE,PAUSED,DISABLED" doc:"Another state."`
+	Events      []string `json:"events,omitempty" minItems:"1" maxItems:"50" maxLength:"64" pattern:"^[a-z][a-z_]*\\.(\\*|[a-z][a-z_]*)$" doc:"New event types."`
+	Description *string  `json:"description,omitempty" maxLength:"256" doc:"New description."`
+	State       *State   `json:"state,omitempty" enum:"ACTIVE,PAUSED,DISABLED" doc:"New state."`
 }
 
 type changeInput struct {
@@ -131,19 +131,19 @@ type changeInput struct {
 }
 
 func (s *Service) patch(ctx context.Context, in *changeInput) (WebhookData, error) {
-	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	caller, requested := auth.PrincipalFrom(ctx), in.Body
 	w, err := s.change(ctx, caller.TenantID, in.WebhookID, store.ByKey(caller.ID), func(next *Webhook) {
-		if asked.URL != nil {
-			next.URL = *asked.URL
+		if requested.URL != nil {
+			next.URL = *requested.URL
 		}
-		if asked.Events != nil {
-			next.Events = asked.Events
+		if requested.Events != nil {
+			next.Events = requested.Events
 		}
-		if asked.Description != nil {
-			next.Description = *asked.Description
+		if requested.Description != nil {
+			next.Description = *requested.Description
 		}
-		if asked.State != nil {
-			next.State = *asked.State
+		if requested.State != nil {
+			next.State = *requested.State
 		}
 	})
 	return WebhookData{w}, err
@@ -158,12 +158,15 @@ func (s *Service) delete(ctx context.Context, in *webhookInput) (WebhookData, er
 func (s *Service) postRotate(ctx context.Context, in *webhookInput) (RotatedWebhook, error) {
 	caller := auth.PrincipalFrom(ctx)
 	w, err := s.rotate(ctx, caller.TenantID, in.WebhookID, store.ByKey(caller.ID))
-	return RotatedWebhook{w, w.Secret, w.PreviousUntil}, err
+	if err != nil {
+		return RotatedWebhook{}, err
+	}
+	return RotatedWebhook{w, w.Secret, w.Replaced[0].Until}, nil
 }
 
-// The answers about deliveries.
+// The responses about deliveries.
 type (
-	// DeliveryData is the answer about one delivery.
+	// DeliveryData is the response about one delivery.
 	DeliveryData struct {
 		Delivery Delivery `json:"delivery"`
 	}
@@ -172,13 +175,13 @@ type (
 		Deliveries []Delivery `json:"deliveries" doc:"The deliveries of this page."`
 		NextCursor *string    `json:"nextCursor"`
 	}
-	// RecoveryData is the answer to a recovery.
+	// RecoveryData is the response to a recovery.
 	RecoveryData struct {
 		Recovery Recovery `json:"recovery"`
 	}
 )
 
-// SchemaName is for the document, as are those below.
+// SchemaName returns the schema name in the OpenAPI document; so do the methods below.
 func (Delivery) SchemaName() string     { return "WebhookDelivery" }
 func (Attempt) SchemaName() string      { return "WebhookAttempt" }
 func (DeliveryData) SchemaName() string { return "WebhookDeliveryData" }
@@ -195,7 +198,7 @@ func (s *Service) postTest(ctx context.Context, in *webhookInput) (DeliveryData,
 
 // NewRecovery is the body of a request for a recovery.
 type NewRecovery struct {
-	Since  route.Time  `json:"since" doc:"Events of this time or later."`
+	Since  route.Time  `json:"since" doc:"Only events at this time or later."`
 	Until  *route.Time `json:"until,omitempty" nullable:"true" doc:"Exclusive; absent: until now."`
 	DryRun *bool       `json:"dryRun,omitempty" nullable:"true" doc:"Count only."`
 }

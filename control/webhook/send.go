@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// claimTerm is after how long an attempt is considered lost.
+	// claimTerm is the time after which an attempt is considered lost.
 	claimTerm = 30 * time.Second
-	// lookEvery is how often a process looks for due attempts without being woken.
+	// lookEvery is how often a process polls for due attempts.
 	lookEvery = 500 * time.Millisecond
-	// hooksAtOnce is for how many webhooks one transaction takes attempts, and writeAtOnce how
-	// many outcomes one writes.
+	// hooksAtOnce is for how many webhooks one transaction claims attempts, and writeAtOnce how many
+	// outcomes one transaction writes.
 	hooksAtOnce, writeAtOnce = 64, 256
-	// putOff is for how long an attempt is put off that could not even begin.
+	// putOff is how long an attempt that could not begin is postponed.
 	putOff = 5 * time.Second
-	// writeRetry and writeTries are how an outcome is written while the database fails. One
-	// that can't be written is lost: the receiver gets the same again.
+	// writeTries and writeRetry are how often, and how far apart, writing an outcome is tried while
+	// the database fails. An outcome that can't be written is lost: the receiver gets the same again.
 	writeRetry, writeTries = 500 * time.Millisecond, 20
 )
 
@@ -44,7 +44,7 @@ type ended struct {
 	outcome   *outcome
 }
 
-// Run makes the attempts that are due, until ctx is done. Any number of processes do.
+// Run makes the due attempts until ctx is done. Any number of processes may run it.
 func (s *sender) Run(ctx context.Context) error {
 	outcomes := make(chan ended, writeAtOnce)
 	written := make(chan struct{})
@@ -60,7 +60,7 @@ func (s *sender) Run(ctx context.Context) error {
 			attempts.Go(func() { outcomes <- ended{webhook: w, was: d, outcome: s.attempt(ctx, w, &d)} })
 		})
 		if err != nil && !failing && ctx.Err() == nil {
-			s.cfg.Logger.Error("cannot look for webhooks' attempts, retrying", "err", err)
+			s.cfg.Logger.Error("cannot poll for due webhook attempts, retrying", "err", err)
 		}
 		failing = err != nil
 		select {
@@ -75,8 +75,11 @@ func (s *sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin takes the attempts that are due and may begin, and begins them.
+// begin claims the due attempts that the limits allow, and starts them.
 func (s *sender) begin(ctx context.Context, do func(*Webhook, Delivery)) error {
+	if err := s.db.Reserved(); err != nil {
+		return err
+	}
 	now := store.At(s.db.Now())
 	due, err := listDue(ctx, s.db.Read(), now)
 	if err != nil {
@@ -124,14 +127,14 @@ func (s *sender) attempt(ctx context.Context, w *Webhook, d *Delivery) *outcome 
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.cfg.Logger.Warn("cannot begin an attempt at a webhook; it is put off", "deliveryId", d.ID, "webhookId", w.ID, "err", err)
+			s.cfg.Logger.Warn("cannot begin a webhook attempt, postponing it", "deliveryId", d.ID, "webhookId", w.ID, "err", err)
 		}
 		return nil
 	}
 	began, body := s.db.Now(), d.appendBody(nil, events)
 	signature, err := sign(d.ID, began, body, w.secrets(began), signer)
 	if err != nil {
-		s.cfg.Logger.Error("cannot begin an attempt at a webhook; it is put off", "deliveryId", d.ID, "webhookId", w.ID, "err", err)
+		s.cfg.Logger.Error("cannot begin a webhook attempt, postponing it", "deliveryId", d.ID, "webhookId", w.ID, "err", err)
 		return nil
 	}
 	o := s.client.post(ctx, w.URL, d.ID, began, body, signature)
@@ -142,7 +145,7 @@ func (s *sender) attempt(ctx context.Context, w *Webhook, d *Delivery) *outcome 
 	return o
 }
 
-// writeAll records outcomes as they come, as many at once as have come meanwhile.
+// writeAll records outcomes as they arrive, in batches.
 func (s *sender) writeAll(ctx context.Context, outcomes <-chan ended) {
 	for first := range outcomes {
 		some := []ended{first}
@@ -183,22 +186,22 @@ func (s *sender) write(ctx context.Context, some []ended) {
 		pause(ctx, writeRetry)
 	}
 	if err != nil {
-		s.cfg.Logger.Error("cannot write down how attempts at webhooks went: they will be repeated", "attempts", len(some), "err", err)
+		s.cfg.Logger.Error("cannot record outcomes of webhook attempts: the attempts will be repeated", "attempts", len(some), "err", err)
 		return
 	}
 	for i := range some {
 		s.metrics.count(&some[i])
 		if err := s.judge(ctx, &some[i], now); err != nil {
-			s.cfg.Logger.Error("cannot disable a webhook that fails", "webhookId", some[i].webhook.ID, "err", err)
+			s.cfg.Logger.Error("cannot disable a failing webhook", "webhookId", some[i].webhook.ID, "err", err)
 		}
 	}
 }
 
-// writeOutcomes writes what became of deliveries, and then of webhooks, in one order in all
-// processes, which is that of an erasure as well.
+// writeOutcomes writes the outcomes of deliveries, and then of webhooks. All processes, and erasures,
+// lock the rows in this order, which prevents deadlocks.
 func writeOutcomes(ctx context.Context, tx *sql.Tx, some []ended, now time.Time) error {
 	fails := map[string]bool{}
-	for i := range some { // as they came: the last says whether a webhook fails
+	for i := range some { // in order of arrival: the last one decides whether a webhook fails
 		if e := &some[i]; e.outcome != nil && !e.outcome.lost {
 			fails[e.webhook.ID] = !e.outcome.taken()
 		}
@@ -220,17 +223,18 @@ func writeOutcomes(ctx context.Context, tx *sql.Tx, some []ended, now time.Time)
 const (
 	reasonGone    = "GONE"    // the receiver answered 410
 	reasonFailing = "FAILING" // for failFor
-	reasonBacklog = "BACKLOG" // too much waits for it
+	reasonBacklog = "BACKLOG" // more than maxWaiting deliveries
 )
 
-// judge disables a webhook whose receiver is gone, or fails for too long.
+// judge disables a webhook whose receiver is gone, or has failed for failFor when a delivery has used
+// up its attempts: the first failure after a quiet week proves nothing.
 func (s *sender) judge(ctx context.Context, e *ended, now time.Time) error {
 	switch {
 	case e.outcome == nil || e.outcome.taken():
 		return nil
 	case e.outcome.gone():
 		return s.disable(ctx, e.webhook.ID, reasonGone, func(w *Webhook) bool { return w.URL == e.webhook.URL })
-	case !e.webhook.FailingSince.IsZero() && now.Sub(e.webhook.FailingSince.Time) >= failFor:
+	case e.next.State == Failed && !e.webhook.FailingSince.IsZero() && now.Sub(e.webhook.FailingSince.Time) >= failFor:
 		return s.disable(ctx, e.webhook.ID, reasonFailing, func(w *Webhook) bool {
 			return !w.FailingSince.IsZero() && now.Sub(w.FailingSince.Time) >= failFor
 		})

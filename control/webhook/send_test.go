@@ -145,16 +145,16 @@ func TestRetryAfter(t *testing.T) {
 		require.Equal(t, want, retryAfter(text, noon), text)
 	}
 	refused := 429
-	for asks, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, 1000 * time.Hour: longestDelay} {
-		d := Delivery{}.after(outcome{attempt: Attempt{Status: &refused}, retryAfter: asks}, noon)
+	for requested, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, 1000 * time.Hour: longestDelay} {
+		d := Delivery{}.after(outcome{attempt: Attempt{Status: &refused}, retryAfter: requested}, noon)
 		require.Equal(t, noon.Add(want), d.NextAttemptAt.Time)
 	}
 	d := Delivery{}.after(outcome{attempt: Attempt{Status: &refused}, retryAfter: time.Second}, noon)
 	require.InDelta(t, 5, d.NextAttemptAt.Sub(noon).Seconds(), 0.51)
 }
 
-// TestHostileReceivers: whatever they do, they get the event once they have recovered, others
-// are sent theirs meanwhile, and little is read of what they answer.
+// TestHostileReceivers: whatever they do, they get the event once they have recovered, others get
+// theirs meanwhile, and little of their responses is read.
 func TestHostileReceivers(t *testing.T) {
 	s := newFixture(t, roomtest.NewClock(noon), nil)
 	s.client.http.Timeout = 2 * time.Second
@@ -240,15 +240,12 @@ func TestGoneDisables(t *testing.T) {
 	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
 	s.awaitDelivery(b, func(*Delivery) bool { return true })
 	require.Equal(t, 1, s.due())
-	for s.clock.Now().Before(noon.Add(failFor)) {
+	for s.delivery(b).State == Pending {
 		require.Equal(t, Active, s.mustFind(t, b.ID).State)
 		s.clock.Advance(24 * time.Hour)
-		if s.delivery(b).State == Failed {
-			_, err := s.resend(t.Context(), tenantID, b.ID, s.delivery(b).ID, byKey)
-			require.NoError(t, err)
-		}
 		require.Equal(t, 1, s.due())
 	}
+	require.False(t, s.clock.Now().Before(noon.Add(failFor)))
 	require.Equal(t, Disabled, s.mustFind(t, b.ID).State)
 	require.Equal(t, reasonFailing, *s.mustFind(t, b.ID).StateReason)
 	require.Zero(t, s.due())
@@ -259,9 +256,64 @@ func TestGoneDisables(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, again.StateReason)
 	require.True(t, again.FailingSince.IsZero())
-	s.clock.Advance(24 * time.Hour)
-	require.Equal(t, 1, s.due(), "what waited goes on")
+	_, err = s.resend(t.Context(), tenantID, b.ID, s.delivery(b).ID, byKey)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.due())
 	require.Equal(t, Delivered, s.delivery(b).State)
+}
+
+// TestRareFailuresDisableNothing: a webhook whose last delivery failed a week ago is not disabled by
+// the first failure of the next one, but once that has failed for all of its attempts.
+func TestRareFailuresDisableNothing(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	r := newReceiver(t)
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
+	w, job := s.hook(r, "right.*"), s.job()
+	fail := func(right string) {
+		s.emit("right.revoked", map[string]string{"id": right})
+		require.NoError(t, s.db.Drain(t.Context(), tenantID))
+		_, err := s.pass(t.Context(), job, 0)
+		require.NoError(t, err)
+		for range len(delays) + 1 {
+			require.Equal(t, Active, s.mustFind(t, w.ID).State)
+			require.Equal(t, 1, s.due())
+			s.clock.Advance(longestDelay + longestDelay/5)
+		}
+	}
+	fail("rgh_a")
+	require.Equal(t, Active, s.mustFind(t, w.ID).State)
+	s.clock.Advance(7 * 24 * time.Hour)
+	fail("rgh_b")
+	require.Equal(t, Disabled, s.mustFind(t, w.ID).State)
+}
+
+// TestABacklogIsWorkedOff: a webhook is disabled while more waits than may. Enabled again it may work
+// that off, unless still more comes.
+func TestABacklogIsWorkedOff(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	w := s.hook(newReceiver(t), "right.*")
+	queued := func(from, to int) {
+		roomtest.Fill(t, s.db, to-from, "webhook_deliveries", deliveryColumns, fmt.Sprintf(
+			`'dlv_' || CAST(i + %d AS TEXT), '%s', 'tnt_a', 'evt_' || CAST(i + %d AS TEXT), 'right.revoked', 0, 1, '', '', 'PENDING', 0, 0, '[]', NULL, 0, %d`, from, w.ID, from, noon.UnixMicro()))
+	}
+	state := func() State {
+		require.NoError(t, s.Sweep(t.Context()))
+		return s.mustFind(t, w.ID).State
+	}
+	queued(0, maxWaiting)
+	require.Equal(t, Active, state())
+	queued(maxWaiting, maxWaiting+2)
+	require.Equal(t, Disabled, state())
+	require.Equal(t, reasonBacklog, *s.mustFind(t, w.ID).StateReason)
+	enable := func() {
+		_, err := s.change(t.Context(), tenantID, w.ID, byKey, func(next *Webhook) { next.State = Active })
+		require.NoError(t, err)
+	}
+	enable()
+	require.Equal(t, Active, state())
+	queued(maxWaiting+2, maxWaiting+3)
+	require.Equal(t, Disabled, state())
 }
 
 // disabled counts the events of that type.
@@ -278,8 +330,8 @@ func (s *fixture) disabled() (n int) {
 	return n
 }
 
-// TestAttemptIsLost: what a process was sending when it died is sent again, under its id, once
-// it is taken for lost; and what comes of the first attempt later changes nothing.
+// TestAttemptIsLost: a delivery whose process died is sent again under its id, once the attempt is
+// considered lost; a later outcome of the first attempt changes nothing.
 func TestAttemptIsLost(t *testing.T) {
 	s := newFixture(t, roomtest.NewClock(noon), nil)
 	r := newReceiver(t)
@@ -378,13 +430,13 @@ func TestQueueIsBegunAgain(t *testing.T) {
 	require.ElementsMatch(t, sent, queued)
 }
 
-// TestPassesAreBounded: however many webhooks each event is queued for, one transaction writes
-// little, and nothing is left out.
+// TestPassesAreBounded: however many webhooks want each event, one transaction writes little, and
+// nothing is left out.
 func TestPassesAreBounded(t *testing.T) {
 	s := newFixture(t, roomtest.NewClock(noon), nil)
 	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
-	roomtest.Fill(t, s.db, maxWebhooks, "webhooks", `webhook_id, tenant_id, url, events, description, state, secret, previous_secret, created_at, updated_at, revision`,
-		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', 'ACTIVE', '', '', 0, 0, 0`)
+	roomtest.Fill(t, s.db, maxWebhooks, "webhooks", `webhook_id, tenant_id, url, events, description, state, secret, replaced_secrets, backlog, created_at, updated_at, revision`,
+		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', 'ACTIVE', '', '[]', 0, 0, 0, 0`)
 	const events = 10_000/maxWebhooks + 1
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
 		for range events {
@@ -416,12 +468,12 @@ func TestPassesAreBounded(t *testing.T) {
 	require.EqualValues(t, events*maxWebhooks, queued())
 }
 
-// TestPlaces: each webhook of a tenant may have an attempt at hand. While receivers of a hundred
-// tenants hang, however often it is tried again, other tenants' get theirs, and batches take
+// TestPlaces: each webhook of a tenant may have one attempt. While receivers of a hundred tenants
+// hang, however often they are retried, other tenants' receivers get their events, and batches use
 // little memory.
 func TestPlaces(t *testing.T) {
 	for _, kind := range []string{"right.revoked", TypeDelivery} {
-		c := &workers{tenants: map[string]int{}, hooks: map[string]*slots{}}
+		c := &workers{tenants: map[string]int{}, hooks: map[string]*hookLimit{}}
 		take := func(hook, tenant string) (taken []*ended) {
 			w := &Webhook{ID: hook, TenantID: tenant, Events: []string{"right.*", kind}}
 			for range c.take(w) {

@@ -18,13 +18,13 @@ import (
 	"muniment/sealer"
 )
 
-// Keys signs.
+// Keys has the signing keys.
 type Keys interface {
-	// Signer is control's current key of a purpose.
+	// Signer returns control's current key of a purpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
 }
 
-// Warehouse has the events that the log holds no more. Its contract is pipeline.Warehouse's.
+// Warehouse has the events that the log no longer has, with the contract of pipeline.Warehouse.
 type Warehouse interface {
 	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 	Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error)
@@ -54,7 +54,7 @@ type Service struct {
 	*recoverer
 }
 
-// core is what all parts of the service use.
+// core is shared by all parts of the service.
 type core struct {
 	cfg     Config
 	db      *store.DB
@@ -74,11 +74,11 @@ func New(cfg Config) (*Service, error) {
 	if err := c.metrics.register(cfg.Registerer); err != nil {
 		return nil, fmt.Errorf("cannot open the webhooks: %w", err)
 	}
-	s := &sender{core: c, client: newClient(cfg.Egress, cfg.Roots), workers: workers{tenants: map[string]int{}, hooks: map[string]*slots{}}}
+	s := &sender{core: c, client: newClient(cfg.Egress, cfg.Roots), workers: workers{tenants: map[string]int{}, hooks: map[string]*hookLimit{}}}
 	return &Service{c, &queuer{c}, s, &recoverer{c}}, nil
 }
 
-// wake makes this process look for due attempts.
+// wake makes this process poll for due attempts now.
 func (c *core) wake() {
 	select {
 	case c.woken <- struct{}{}:
@@ -86,7 +86,7 @@ func (c *core) wake() {
 	}
 }
 
-// disable disables a webhook, unless it was changed meanwhile.
+// disable disables a webhook if still returns true for its current record.
 func (c *core) disable(ctx context.Context, id, reason string, still func(*Webhook) bool) error {
 	return c.db.Change(ctx, func(tx *store.Tx) error {
 		was, err := store.One(ctx, tx, "the webhook "+id, webhooks.Scan, webhooks.Select()+` WHERE webhook_id = $1`, id)
@@ -110,13 +110,13 @@ func (s *Service) create(ctx context.Context, made Webhook, by sealer.Ref) (Webh
 		}
 		now := store.At(tx.Now())
 		made.ID, made.Events, made.State = api.NewID(api.PrefixWebhook, now.Time), distinct(made.Events), Active
-		made.Secret, made.CreatedAt, made.UpdatedAt = newSecret(), now, now
+		made.Secret, made.Replaced, made.CreatedAt, made.UpdatedAt = newSecret(), []oldSecret{}, now, now
 		return webhooks.Create(ctx, tx, eventCreated, &made, by, nil)
 	})
 	return made, err
 }
 
-// change changes a webhook. What leaves it as it is makes no event.
+// change changes a webhook. If nothing changes, there is no event.
 func (s *Service) change(ctx context.Context, tenantID, id string, by sealer.Ref, edit func(next *Webhook)) (next Webhook, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		was, err := webhooks.Find(ctx, tx, tenantID, id)
@@ -137,6 +137,11 @@ func (s *Service) change(ctx context.Context, tenantID, id string, by sealer.Ref
 			if err := setFailing(ctx, tx.Tx, id, false, store.Instant{}); err != nil {
 				return err
 			}
+			if was.State == Disabled {
+				if next.Backlog, err = countWaiting(ctx, tx, id); err != nil {
+					return err
+				}
+			}
 		}
 		return revise(ctx, tx, was, &next, eventChanged, by)
 	})
@@ -152,7 +157,7 @@ func revise(ctx context.Context, tx *store.Tx, was, next *Webhook, event string,
 	return webhooks.Emit(ctx, tx, event, next, by, nil)
 }
 
-// rotate gives a webhook another secret.
+// rotate replaces a webhook's secret.
 func (s *Service) rotate(ctx context.Context, tenantID, id string, by sealer.Ref) (next Webhook, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		was, err := webhooks.Find(ctx, tx, tenantID, id)
@@ -160,7 +165,9 @@ func (s *Service) rotate(ctx context.Context, tenantID, id string, by sealer.Ref
 			return err
 		}
 		next = *was
-		next.rotate(tx.Now())
+		if err := next.rotate(tx.Now()); err != nil {
+			return err
+		}
 		return revise(ctx, tx, was, &next, eventRotated, by)
 	})
 	return next, err
@@ -226,7 +233,7 @@ func (s *Service) resend(ctx context.Context, tenantID, id, deliveryID string, b
 	return d, err
 }
 
-// active finds a webhook to which something is to be sent now.
+// active finds a webhook, and returns STATE_CONFLICT unless it is ACTIVE.
 func active(ctx context.Context, tx *store.Tx, tenantID, id string) (*Webhook, error) {
 	w, err := webhooks.Find(ctx, tx, tenantID, id)
 	if err == nil && w.State != Active {
@@ -240,11 +247,11 @@ func emit(ctx context.Context, tx *store.Tx, w *Webhook, eventID string, at time
 	return tx.EmitRecord(ctx, sealer.Event{EventID: eventID, At: at, TenantID: w.TenantID, Type: kind, Actor: by, Subject: sealer.Ref{Kind: "webhook", ID: w.ID}}, record)
 }
 
-// maxWaiting is how many deliveries may wait for a webhook; beyond it is disabled.
+// maxWaiting is how many deliveries may wait for a webhook. With more, it is disabled, unless these
+// are fewer than when it was enabled: it works them off.
 const maxWaiting = 100_000
 
-// Sweep deletes old deliveries, counts those that wait, and disables webhooks for which too many
-// do.
+// Sweep deletes old deliveries, counts waiting ones, and disables webhooks with too many of them.
 func (s *Service) Sweep(ctx context.Context) error {
 	now := s.db.Now()
 	for state, keep := range map[DeliveryState]time.Duration{Delivered: keepDelivered, Failed: keepOthers, Pending: keepOthers} {
@@ -264,7 +271,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}
 	var pending int64
 	for _, w := range all {
-		if pending += w.count; w.count > maxWaiting {
+		if pending += w.count; w.count > max(maxWaiting, w.backlog) {
 			if err := s.disable(ctx, w.webhookID, reasonBacklog, func(*Webhook) bool { return true }); err != nil {
 				return err
 			}

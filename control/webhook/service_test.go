@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,13 +40,13 @@ func newService(t *testing.T, dir string, c *roomtest.Clock, change func(*Config
 	return r
 }
 
-// ask asks for a webhook of some types of events.
-func ask(events ...string) Webhook {
+// webhookFor is a requested webhook for some types of events.
+func webhookFor(events ...string) Webhook {
 	return Webhook{TenantID: tenantID, URL: "https://receiver.example/in", Events: events}
 }
 
-func (s *Service) mustCreate(t require.TestingT, asked Webhook) Webhook {
-	made, err := s.create(context.Background(), asked, byKey)
+func (s *Service) mustCreate(t require.TestingT, requested Webhook) Webhook {
+	made, err := s.create(context.Background(), requested, byKey)
 	require.NoError(t, err)
 	return made
 }
@@ -73,7 +74,7 @@ func requireCode(t *testing.T, code api.Code, err error) {
 func TestWebhook(t *testing.T) {
 	c := roomtest.NewClock(noon)
 	r := newService(t, t.TempDir(), c, nil)
-	made := r.mustCreate(t, ask("right.revoked", "right.*", "offer.accepted", "delivery.recorded", "delivery.*"))
+	made := r.mustCreate(t, webhookFor("right.revoked", "right.*", "offer.accepted", "delivery.recorded", "delivery.*"))
 	require.True(t, api.IsID(api.PrefixWebhook, made.ID))
 	require.Equal(t, []string{"delivery.*", "delivery.recorded", "offer.accepted", "right.*"}, made.Events, "what another says as well is left out")
 	require.Equal(t, Active, made.State)
@@ -103,6 +104,19 @@ func TestWebhook(t *testing.T) {
 	require.Equal(t, []string{rotated.Secret, made.Secret}, rotated.secrets(c.Now().Add(overlap-1)))
 	require.Equal(t, []string{rotated.Secret}, rotated.secrets(c.Now().Add(overlap)), "a day later the one before signs no more")
 
+	// A caller that didn't get the response rotates again: the receiver's secret still signs.
+	signing := []string{rotated.Secret, made.Secret}
+	for len(signing) <= maxReplaced {
+		c.Advance(time.Hour)
+		again, err := r.rotate(t.Context(), tenantID, made.ID, byKey)
+		require.NoError(t, err)
+		signing = slices.Insert(signing, 0, again.Secret)
+		require.Equal(t, signing, again.secrets(c.Now()))
+		require.Equal(t, again, r.mustFind(t, made.ID))
+	}
+	_, err = r.rotate(t.Context(), tenantID, made.ID, byKey)
+	requireCode(t, api.StateConflict, err)
+
 	_, err = r.remove(t.Context(), "tnt_b", made.ID, byKey)
 	requireCode(t, api.ResourceNotFound, err)
 	_, err = r.remove(t.Context(), tenantID, made.ID, byKey)
@@ -110,7 +124,7 @@ func TestWebhook(t *testing.T) {
 	_, err = webhooks.Find(t.Context(), r.db.Read(), tenantID, made.ID)
 	requireCode(t, api.ResourceNotFound, err)
 
-	require.Equal(t, []string{eventCreated, eventChanged, eventRotated, eventDeleted}, r.emitted(t))
+	require.Equal(t, slices.Concat([]string{eventCreated, eventChanged}, slices.Repeat([]string{eventRotated}, maxReplaced), []string{eventDeleted}), r.emitted(t))
 	for _, e := range roomtest.Events(t, r.db) {
 		require.Equal(t, sealer.Ref{Kind: "webhook", ID: made.ID}, e.Subject)
 		require.NotContains(t, string(e.Data), "ecret")
@@ -123,12 +137,12 @@ func TestWebhook(t *testing.T) {
 func TestWebhooksAreBounded(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
 	for range maxWebhooks - 2 {
-		r.mustCreate(t, ask("right.*"))
+		r.mustCreate(t, webhookFor("right.*"))
 	}
 	refused := make(chan error)
 	for range 8 {
 		go func() {
-			_, err := r.create(context.Background(), ask("right.*"), byKey)
+			_, err := r.create(context.Background(), webhookFor("right.*"), byKey)
 			refused <- err
 		}()
 	}
@@ -244,6 +258,6 @@ func TestURLs(t *testing.T) {
 	}
 	for _, text := range []string{"", "10.0.0.0/33", "https://devbox", "de vbox", "127.1", "*"} {
 		_, err := NewEgress([]string{text})
-		require.ErrorContains(t, err, fmt.Sprintf("%q is no range", text))
+		require.ErrorContains(t, err, fmt.Sprintf("%q is neither", text))
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"muniment/sealer"
 )
 
-// sign is the header webhook-signature of the Standard Webhooks specification: v1 by each of
-// the secrets, and v1a by control's key.
+// sign returns the header webhook-signature of the Standard Webhooks specification: a v1 signature
+// by each secret, and a v1a signature by control's key.
 func sign(id string, at time.Time, body []byte, secrets []string, signer *sealer.Signer) (string, error) {
 	message := fmt.Appendf(nil, "%s.%s.%s", id, unix(at), body)
 	var all []string
@@ -36,8 +36,8 @@ func sign(id string, at time.Time, body []byte, secrets []string, signer *sealer
 
 func unix(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }
 
-// appendBody appends what is sent. Events stand in it as they stand in the log, so that
-// their proofs hold.
+// appendBody appends the body of a request. Events are verbatim from the log, so that their proofs
+// hold.
 func (d *Delivery) appendBody(dst []byte, events [][]byte) []byte {
 	dst = fmt.Appendf(dst, `{"type":%q,"timestamp":%q,"tenantId":%q,"webhookId":%q,"data":`, d.EventType, d.EventAt, d.tenantID, d.WebhookID)
 	if d.EventType != TypeDelivery {

@@ -18,11 +18,11 @@ func list(ctx context.Context, q store.Querier, tenantID string, s store.Slice) 
 	return webhooks.Page(ctx, q, tenantID, store.Where{}, s)
 }
 
-// hasSpace refuses a webhook more than a tenant may have.
+// hasSpace returns STATE_CONFLICT if the tenant has the maximum of webhooks already.
 func hasSpace(ctx context.Context, tx *store.Tx, tenantID string) error {
 	n, err := store.Count(ctx, tx, "webhooks", `SELECT COUNT(*) FROM webhooks WHERE tenant_id = $1`, tenantID)
 	if err == nil && n >= maxWebhooks {
-		err = api.Conflict(fmt.Sprintf("the tenant has %d webhooks, which is all that it may have: delete one", n))
+		err = api.Conflict(fmt.Sprintf("the tenant has the maximum of %d webhooks: delete one", n))
 	}
 	return err
 }

@@ -3,41 +3,42 @@
 //
 // # Subscriptions
 //
-// A webhook names types of events, "right.revoked" or all of a noun, "right.*". It is ACTIVE,
-// PAUSED, while events queue up and wait, or DISABLED: then none are queued. The URL is https,
-// without user info and fragment. Where it may lead is decided when it is dialled, by the
-// address itself (Egress): a name that leads elsewhere later gains nothing.
+// A webhook names types of events, such as "right.revoked", or all types of a noun, such as
+// "right.*". While it is ACTIVE, events are queued and sent; while it is PAUSED, they are queued
+// only; while it is DISABLED, neither. The URL is https, without user info and fragment. Whether a
+// connection is allowed is decided by the resolved address (Egress), so changing a DNS name gains
+// nothing.
 //
-// A secret is whsec_ and the base64 of 32 random bytes, and is shown once. After a rotation
-// the one before signs beside it for a day. Secrets are in the database in plain text,
-// because HMAC needs them whole: a reader of the database can forge signatures of the kind v1,
-// but not of v1a. They are in no event and in no log.
+// A secret is whsec_ and the base64 of 32 random bytes, and is shown once. A secret that was replaced
+// signs too, for a day after that, however often secrets are rotated meanwhile. The database has secrets in plain text, because HMAC needs
+// them: a reader of the database can forge v1 signatures, but not v1a. No event and no log has them.
 //
-// URL and description stand in the audit log for good.
+// URL and description are in audit events, which are never erased.
 //
 // # Deliveries
 //
-// One control process looks through the log, behind a cursor of each partition (QueueJob): what
-// it finds for webhooks and its position are written in one transaction, so no event is missed,
-// whichever process is killed or unavailable. A webhook may be sent events of up to a minute before it was made, as clocks
-// differ. Each event of a webhook is a delivery (Delivery). Receipts come in batches of up to
-// 500, to webhooks that name delivery.recorded. A delivery holds where its events stand, and
-// not the events: they are read from the log, and later from the warehouse, for each attempt,
-// without their private parts. The body is {type, timestamp, tenantId, webhookId, data}; data
-// has event, or of a batch events, byte for byte as they were sealed. All webhooks are signed by
-// one key for v1a, so a receiver has to compare webhookId with its own.
+// One control process reads the log, with a cursor for each partition (QueueJob). It writes new
+// deliveries and the cursor in one transaction, so no event is missed if a process is killed or
+// unavailable. As clocks differ, a webhook may get events of up to a minute before its creation. Each
+// event of a webhook is a delivery (Delivery). Receipts are sent in batches of up to 500, to webhooks
+// that name delivery.recorded. A delivery stores the positions of its events, not the events: each
+// attempt reads them from the log, or later from the warehouse, without their private parts. The body
+// is {type, timestamp, tenantId, webhookId, data}; data has event, or for a batch events, byte for
+// byte as they were sealed. One v1a key signs for all webhooks, so a receiver has to compare
+// webhookId with its own.
 //
-// Every process makes attempts (Run). One is claimed for 30 seconds; when its process dies the
-// same is sent again under the same id. So each event is sent at least once, in about the order
-// in which it happened: receivers that mind compare times or revisions. A webhook has one attempt
-// at hand, and up to 16 while its own receiver answers; one that fails has one at a time. What
-// receivers of one tenant do keeps no other tenant waiting, as each leaves most places free.
+// Every process makes attempts (Run). An attempt is claimed for 30 seconds; if its process dies, the
+// delivery is sent again under the same id. So each event is sent at least once, roughly in the order
+// of the log: receivers that need the order compare times or revisions. A webhook has one attempt at
+// a time, or up to 16 while its receiver succeeds. Receivers of one tenant don't delay other tenants,
+// because the limits leave most slots free (workers).
 //
-// 2xx takes a delivery. Anything else, a redirect too, is tried again, 8 times within 28 hours,
-// later if Retry-After says so, and then FAILED. A receiver that answers 410, or that has
-// taken nothing for 5 days although it was tried, or for which more than 100,000 deliveries
-// wait, has its webhook DISABLED, with the event webhook.disabled. What was FAILED or
-// never queued is recovered on request (RecoverJob).
+// A 2xx response accepts a delivery. After any other result, including a redirect, it is retried: 8
+// attempts within 28 hours, later if Retry-After says so; then it is FAILED. A webhook becomes
+// DISABLED, with the event webhook.disabled, if its receiver responds 410, if a delivery becomes
+// FAILED and all attempts have failed for 5 days, or if more than 100,000 deliveries wait. Once it is
+// ACTIVE again, it may work off what waited then, unless still more is queued. FAILED and never
+// queued events can be recovered on request (RecoverJob), up to the 100,000 that may wait.
 package webhook
 
 import (
@@ -54,20 +55,20 @@ import (
 
 // Webhook is the record of a webhook.
 type Webhook struct {
-	ID             string        `json:"id" db:"webhook_id"`
-	TenantID       string        `json:"-" db:"tenant_id"`
-	URL            string        `json:"url" db:"url,moves" doc:"Where events are sent."`
-	Events         []string      `json:"events" db:"events,moves" doc:"The types of events that are sent."`
-	Description    string        `json:"description" db:"description,moves" doc:"What it is for."`
-	State          State         `json:"state" db:"state,moves" enum:"ACTIVE,PAUSED,DISABLED" doc:"While it is PAUSED events wait; while it is DISABLED none are queued."`
-	StateReason    *string       `json:"stateReason" db:"state_reason,moves" doc:"Why the service has disabled it; null if it has not."`
-	Secret         string        `json:"-" db:"secret,moves"`
-	PreviousSecret string        `json:"-" db:"previous_secret,moves"`
-	PreviousUntil  store.Instant `json:"-" db:"previous_until,moves"`
-	FailingSince   store.Instant `json:"failingSince" db:"failing_since" nullable:"true" doc:"When attempts began to fail, since the last that did not; null while they don't."`
-	CreatedAt      store.Instant `json:"createdAt" db:"created_at"`
-	UpdatedAt      store.Instant `json:"updatedAt" db:"updated_at,moves"`
-	Revision       int64         `json:"revision" db:"revision,moves"`
+	ID           string        `json:"id" db:"webhook_id"`
+	TenantID     string        `json:"-" db:"tenant_id"`
+	URL          string        `json:"url" db:"url,moves" doc:"Where events are sent."`
+	Events       []string      `json:"events" db:"events,moves" doc:"The types of events that are sent."`
+	Description  string        `json:"description" db:"description,moves" doc:"What it is for."`
+	State        State         `json:"state" db:"state,moves" enum:"ACTIVE,PAUSED,DISABLED" doc:"While it is PAUSED, events wait; while it is DISABLED, none are queued."`
+	StateReason  *string       `json:"stateReason" db:"state_reason,moves" doc:"Why the service disabled it; null if it did not."`
+	Secret       string        `json:"-" db:"secret,moves"`
+	Replaced     []oldSecret   `json:"-" db:"replaced_secrets,moves"` // newest first
+	Backlog      int64         `json:"-" db:"backlog,moves"`          // what waited when it was last enabled
+	FailingSince store.Instant `json:"failingSince" db:"failing_since" nullable:"true" doc:"The first failure since the last successful attempt; null while attempts succeed."`
+	CreatedAt    store.Instant `json:"createdAt" db:"created_at"`
+	UpdatedAt    store.Instant `json:"updatedAt" db:"updated_at,moves"`
+	Revision     int64         `json:"revision" db:"revision,moves"`
 }
 
 // State is the state of a webhook.
@@ -97,20 +98,20 @@ const (
 	maxWebhooks = 100
 	// maxURL, maxDescription and maxEventType bound texts in bytes, maxEvents a list.
 	maxURL, maxDescription, maxEventType, maxEvents = 2048, 256, 64, 50
-	// overlap is how long the secret before a rotation signs on.
-	overlap = 24 * time.Hour
+	// overlap is how long a replaced secret signs, and maxReplaced how many may at a time.
+	overlap, maxReplaced = 24 * time.Hour, 5
 	// secretPrefix and secretBytes are the form of a secret.
 	secretPrefix, secretBytes = "whsec_", 32
 )
 
-// check says what is wrong with what a caller may choose.
+// check returns VALIDATION_FAILED if a field that a caller may set is invalid.
 func (w *Webhook) check(egress *Egress) error {
 	var faults []api.ValidationError
 	if why := egress.refuses(w.URL); why != "" {
 		faults = append(faults, api.ValidationError{Field: "url", Message: why})
 	}
 	if len(w.Description) > maxDescription || !store.Storable(w.Description) {
-		faults = append(faults, api.ValidationError{Field: "description", Message: fmt.Sprintf("must be UTF-8 without U+0000, of at most %d bytes", maxDescription)})
+		faults = append(faults, api.ValidationError{Field: "description", Message: fmt.Sprintf("must be UTF-8 without U+0000, at most %d bytes", maxDescription)})
 	}
 	if len(faults) > 0 {
 		return api.Invalid(faults...)
@@ -118,7 +119,7 @@ func (w *Webhook) check(egress *Egress) error {
 	return nil
 }
 
-// distinct sorts the filters and leaves out what another one says as well.
+// distinct sorts the filters and removes those that another one covers.
 func distinct(filters []string) []string {
 	filters = slices.Compact(slices.Sorted(slices.Values(filters)))
 	return slices.DeleteFunc(filters, func(f string) bool {
@@ -127,11 +128,11 @@ func distinct(filters []string) []string {
 	})
 }
 
-// TypeDelivery is the one type that has to be named: "delivery.*" leaves it out, as there are
-// millions.
+// TypeDelivery is the one type that must be named in full: "delivery.*" does not include it, as there
+// are millions of these events.
 const TypeDelivery = "delivery.recorded"
 
-// Wants says whether events of a type are sent to it.
+// Wants reports whether events of a type are sent to the webhook.
 func (w *Webhook) Wants(kind string) bool {
 	noun, _, _ := strings.Cut(kind, ".")
 	return slices.Contains(w.Events, kind) || kind != TypeDelivery && slices.Contains(w.Events, noun+".*")
@@ -143,16 +144,30 @@ func newSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(random[:])
 }
 
-// rotate puts a new secret in the place of the one that signs.
-func (w *Webhook) rotate(now time.Time) {
-	w.PreviousSecret, w.PreviousUntil = w.Secret, store.At(now.Add(overlap))
-	w.Secret = newSecret()
+// oldSecret is a secret that was replaced. It signs before Until.
+type oldSecret struct {
+	Secret string        `json:"secret"`
+	Until  store.Instant `json:"until"`
 }
 
-// secrets are those that sign at a moment, the newest first.
-func (w *Webhook) secrets(now time.Time) []string {
-	if w.PreviousSecret != "" && now.Before(w.PreviousUntil.Time) {
-		return []string{w.Secret, w.PreviousSecret}
+// rotate replaces the signing secret with a new one. STATE_CONFLICT: too many replaced ones still sign.
+func (w *Webhook) rotate(now time.Time) error {
+	signing := slices.DeleteFunc(slices.Clone(w.Replaced), func(o oldSecret) bool { return !now.Before(o.Until.Time) })
+	if len(signing) >= maxReplaced {
+		return api.Conflict(fmt.Sprintf("%d earlier secrets still sign: the next rotation is possible at %s", maxReplaced, signing[len(signing)-1].Until))
 	}
-	return []string{w.Secret}
+	w.Replaced = slices.Insert(signing, 0, oldSecret{w.Secret, store.At(now.Add(overlap))})
+	w.Secret = newSecret()
+	return nil
+}
+
+// secrets returns the secrets that sign at a moment, newest first.
+func (w *Webhook) secrets(now time.Time) []string {
+	all := []string{w.Secret}
+	for _, o := range w.Replaced {
+		if now.Before(o.Until.Time) {
+			all = append(all, o.Secret)
+		}
+	}
+	return all
 }

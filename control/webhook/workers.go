@@ -3,30 +3,30 @@ package webhook
 import "sync"
 
 const (
-	// atOnce is how many places for attempts a process has, tenantAtOnce how many of them a
-	// tenant may have beside those for one attempt at each webhook, and webhookAtOnce how many
-	// attempts at one webhook there may be.
+	// atOnce is how many slots for attempts a process has, tenantAtOnce how many of them a tenant may
+	// use in addition to one attempt for each webhook, and webhookAtOnce how many attempts of one
+	// webhook may run at once.
 	atOnce, tenantAtOnce, webhookAtOnce = 2048, 128, 16
-	// batchWeight is how many places the attempt at a batch takes, which is up to a megabyte.
+	// batchWeight is how many slots an attempt with a batch uses, which has up to a megabyte.
 	batchWeight = 4
-	// tenantPart is for how many places that stay free a tenant may have one: so each of however
-	// many tenants whose receivers hang leaves some to the others.
+	// tenantPart is how many slots must remain free for each slot that a tenant uses. So however many
+	// tenants have receivers that hang, some slots remain for the others.
 	tenantPart = 8
 )
 
-// workers are the places for attempts of a process.
+// workers manages the slots for attempts of a process.
 type workers struct {
 	mu      sync.Mutex
 	all     int
 	tenants map[string]int
-	hooks   map[string]*slots
+	hooks   map[string]*hookLimit
 }
 
-// slots limits the attempts at one webhook: one more runs at a time after each success, and only one
-// after a failure.
-type slots struct{ busy, may int }
+// hookLimit limits the concurrent attempts of one webhook: it grows by one with each success, and
+// falls to one with a failure.
+type hookLimit struct{ busy, may int }
 
-// weight is how many places an attempt takes that sends an event of a type.
+// weight is how many slots an attempt uses to send an event of a type.
 func weight(eventType string) int {
 	if eventType == TypeDelivery {
 		return batchWeight
@@ -34,7 +34,7 @@ func weight(eventType string) int {
 	return 1
 }
 
-// heaviest is the weight that an attempt at a webhook may have.
+// heaviest is the largest weight of an attempt of a webhook.
 func (w *Webhook) heaviest() int {
 	if w.Wants(TypeDelivery) {
 		return batchWeight
@@ -42,14 +42,14 @@ func (w *Webhook) heaviest() int {
 	return 1
 }
 
-// take takes places for as many attempts of a webhook as may begin: always one, whatever the
-// receivers of other webhooks do, while its tenant is below its limit.
+// take acquires slots for as many attempts of a webhook as may begin. While its tenant is below its
+// limit that is at least one, whatever the receivers of other webhooks do.
 func (c *workers) take(w *Webhook) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.hooks[w.ID]
 	if l == nil {
-		l = &slots{may: 1}
+		l = &hookLimit{may: 1}
 		c.hooks[w.ID] = l
 	}
 	has, each := c.tenants[w.TenantID], w.heaviest()
@@ -62,10 +62,10 @@ func (c *workers) take(w *Webhook) (n int) {
 	return n
 }
 
-func (c *workers) add(w *Webhook, l *slots, attempts, places int) {
+func (c *workers) add(w *Webhook, l *hookLimit, attempts, slots int) {
 	l.busy += attempts
-	c.all += places
-	if c.tenants[w.TenantID] += places; c.tenants[w.TenantID] == 0 {
+	c.all += slots
+	if c.tenants[w.TenantID] += slots; c.tenants[w.TenantID] == 0 {
 		delete(c.tenants, w.TenantID)
 	}
 	if l.busy == 0 && l.may == 1 {
@@ -73,21 +73,21 @@ func (c *workers) add(w *Webhook, l *slots, attempts, places int) {
 	}
 }
 
-// release gives places back of n attempts that take needs for fewer, or lighter ones.
+// release releases the slots of n attempts that taken, which may be fewer or lighter ones, don't use.
 func (c *workers) release(w *Webhook, n int, taken []Delivery) {
 	if n == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	places := n * w.heaviest()
+	slots := n * w.heaviest()
 	for i := range taken {
-		places -= weight(taken[i].EventType)
+		slots -= weight(taken[i].EventType)
 	}
-	c.add(w, c.hooks[w.ID], len(taken)-n, -places)
+	c.add(w, c.hooks[w.ID], len(taken)-n, -slots)
 }
 
-// end gives back the places of an attempt.
+// end releases the slots of an attempt.
 func (c *workers) end(e *ended) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,8 @@
 -- +goose Up
 
 -- Whom events are sent to. The secrets stand here as they are: signing by HMAC takes them
--- whole. previous_secret signs as well until previous_until. failing_since is when the attempts
+-- whole. replaced_secrets is JSON: each signs as well until its time. backlog is how many deliveries
+-- waited when the webhook was last enabled. failing_since is when the attempts
 -- began to fail, since the last that did not.
 CREATE TABLE webhooks (
     webhook_id      TEXT   PRIMARY KEY,
@@ -12,8 +13,8 @@ CREATE TABLE webhooks (
     state           TEXT   NOT NULL,
     state_reason    TEXT,
     secret          TEXT   NOT NULL,
-    previous_secret TEXT   NOT NULL,
-    previous_until  BIGINT,
+    replaced_secrets TEXT  NOT NULL,
+    backlog         BIGINT NOT NULL,
     failing_since   BIGINT,
     created_at      BIGINT NOT NULL,
     updated_at      BIGINT NOT NULL,
