@@ -64,6 +64,7 @@ var packages = map[string][]string{
 	"gateway/auth":            {"gateway/api"},
 	"gateway/certs":           {},
 	"gateway/certs/certstest": {},
+	"gateway/client":          {"gate", "gateway/api", "sealer", "sealer/verify"},
 	"gateway/identity":        {"gateway/api", "gateway/snapshot", "sealer", "sealer/keyfile"},
 	"gateway/issue":           {"gate", "gateway/api", "gateway/auth", "gateway/snapshot", "sealer", "sealer/keyfile"},
 	"gateway/issue/issuetest": {"gate", "gateway/api", "gateway/auth", "sealer"},

@@ -1,0 +1,265 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Statements are what is owed for periods.
+type Statements struct{ c *Client }
+
+// Statements are what is owed for periods.
+func (c *Client) Statements() Statements { return Statements{c} }
+
+// Draft drafts a statement.
+func (s Statements) Draft(ctx context.Context, statement NewStatement) (*Statement, error) {
+	return record[Statement](ctx, s.c, http.MethodPost, "/v1/settlement/statements", "statement", statement)
+}
+
+// StatementFilter selects statements; its zero value is all.
+type StatementFilter struct {
+	State          string `json:"state"`
+	Currency       string `json:"currency"`
+	CounterpartyID string `json:"counterpartyId"`
+	Corrects       string `json:"corrects"`
+	// Limit is how many a page has; 0 is the service's default.
+	Limit int `json:"limit"`
+}
+
+// List iterates over the statements, newest first.
+func (s Statements) List(ctx context.Context, f StatementFilter) iter.Seq2[Statement, error] {
+	return list[Statement](ctx, s.c, "/v1/settlement/statements", "statements", values(f))
+}
+
+// Get returns a statement and what is signed of it.
+func (s Statements) Get(ctx context.Context, statementID string) (*StatementDocument, error) {
+	return get[StatementDocument](ctx, s.c, at("/v1/settlement/statements", statementID), nil)
+}
+
+// File streams a statement: csv, html, or signed, which muniment verify takes. The caller closes it.
+// Unless it ends with io.EOF it is not whole.
+func (s Statements) File(ctx context.Context, statementID, format string) (io.ReadCloser, error) {
+	return s.c.stream(ctx, at("/v1/settlement/statements", statementID), url.Values{"format": {format}})
+}
+
+// Discard throws a draft away.
+func (s Statements) Discard(ctx context.Context, statementID string) (*Statement, error) {
+	return record[Statement](ctx, s.c, http.MethodDelete, at("/v1/settlement/statements", statementID), "statement", nil)
+}
+
+// Issue signs a draft. It is frozen from then on.
+func (s Statements) Issue(ctx context.Context, statementID string) (*Statement, error) {
+	return s.move(ctx, statementID, "issue", nil)
+}
+
+// Correct drafts a correction of an issued statement.
+func (s Statements) Correct(ctx context.Context, statementID string) (*Statement, error) {
+	return s.move(ctx, statementID, "correct", nil)
+}
+
+// Settle notes the payment of an issued statement.
+func (s Statements) Settle(ctx context.Context, statementID, reference string) (*Statement, error) {
+	return s.move(ctx, statementID, "settle", struct {
+		Reference string `json:"reference"`
+	}{reference})
+}
+
+func (s Statements) move(ctx context.Context, statementID, move string, body any) (*Statement, error) {
+	return record[Statement](ctx, s.c, http.MethodPost, at("/v1/settlement/statements", statementID, move), "statement", body)
+}
+
+// LineFilter selects receipts behind lines; its zero value is all.
+type LineFilter struct {
+	RightID       string `json:"rightId"`
+	RuleID        string `json:"ruleId"`
+	MeteringBasis string `json:"meteringBasis"`
+	// Limit is how many a page has; 0 is the service's default.
+	Limit int `json:"limit"`
+}
+
+// Receipts iterates over the receipts behind the lines of a statement.
+func (s Statements) Receipts(ctx context.Context, statementID string, f LineFilter) iter.Seq2[LineReceipt, error] {
+	return list[LineReceipt](ctx, s.c, at("/v1/settlement/statements", statementID, "receipts"), "receipts", values(f))
+}
+
+// Statement is what is owed for a period.
+type Statement struct {
+	Record
+	// The log position up to which it states: the end of the pack.
+	AsOf string `json:"asOf"`
+	// Its place among the corrections of the first statement, from 1; 0 for a first one.
+	Correction int64 `json:"correction"`
+	// The statement that it corrects: the first one of its period. Null for a first one.
+	Corrects string `json:"corrects"`
+	// Whose shares it states; null: those of all.
+	CounterpartyID string `json:"counterpartyId"`
+	// Three capital letters.
+	Currency string `json:"currency"`
+	// Decimal: of a correction, the total less that of the statement before it; null for a first one.
+	Difference string `json:"difference"`
+	// Receipts count that were rendered at or after it.
+	From time.Time `json:"from"`
+	// Decimal: what receipts under open disputes would add to the total.
+	HeldAmount string `json:"heldAmount"`
+	// When it was signed; null until it is ISSUED.
+	IssuedAt time.Time `json:"issuedAt"`
+	// The pack up to whose end it states. With all packs before, it can be verified.
+	PackID string `json:"packId"`
+	// How many receipts are behind its lines.
+	Receipts int64 `json:"receipts"`
+	// Of the payment; null until it is SETTLED.
+	Reference string `json:"reference"`
+	// When its payment was noted; null until it is SETTLED.
+	SettledAt time.Time `json:"settledAt"`
+	// Of the text that was signed, base64url; null until it is ISSUED.
+	SHA256 string `json:"sha256"`
+	// One of DRAFT, DISCARDED, ISSUED, SETTLED.
+	State string `json:"state"`
+	// Receipts count that were rendered before it.
+	To time.Time `json:"to"`
+	// Decimal: the sum of all shares that it states.
+	Total string `json:"total"`
+}
+
+// NewStatement asks for a statement.
+type NewStatement struct {
+	// Whose shares to state; absent: those of all.
+	CounterpartyID string `json:"counterpartyId,omitempty"`
+	// Three capital letters.
+	Currency string `json:"currency"`
+	// Of renderedAt, at or after it.
+	From time.Time `json:"from"`
+	// Of renderedAt, before it; not in the future.
+	To time.Time `json:"to"`
+}
+
+// StatementDocument is a statement with the text that is signed.
+type StatementDocument struct {
+	// What is signed, or of a DRAFT would be: RFC 8785 text. Null once it is DISCARDED, or where a
+	// restored database lacks it.
+	Document  json.RawMessage `json:"document"`
+	Statement Statement       `json:"statement"`
+}
+
+// LineReceipt is a receipt behind a line of a statement.
+type LineReceipt struct {
+	// Decimal: how many impressions it made.
+	Impressions string `json:"impressions"`
+	// The line's.
+	MeteringBasis string `json:"meteringBasis"`
+	// The metered milliseconds.
+	QuantityMs int64 `json:"quantityMs"`
+	// GET /v1/receipts/{receiptId} has all of it, and its proof.
+	ReceiptID string `json:"receiptId"`
+	// When it was shown.
+	RenderedAt time.Time `json:"renderedAt"`
+	// The line's.
+	RightID string `json:"rightId"`
+	// The line's.
+	RuleID string `json:"ruleId"`
+}
+
+// Reconciliation compares statements with the packs that they state.
+type Reconciliation struct {
+	// What does not agree; empty if all does. Of packs the first 20 are named.
+	Differences []ReconciledDifference `json:"differences"`
+	// The period as asked for; null is open.
+	From time.Time `json:"from"`
+	// The packs that were sealed in the period, an hour before it, and up to the last one that its
+	// statements state: whatever is stated is in them.
+	Packs ReconciledPacks `json:"packs"`
+	// The issued statements whose period meets this one, by their ends, each with its corrections.
+	Statements []ReconciledStatement `json:"statements"`
+	// The end of the window as asked for; null is open.
+	To time.Time `json:"to"`
+}
+
+// ReconciledPacks are the packs of a window, as they were sealed and as the warehouse has them.
+type ReconciledPacks struct {
+	// How many packs.
+	Count int64 `json:"count"`
+	// Null without a pack.
+	FirstPackID string `json:"firstPackId"`
+	// Null without a pack.
+	LastPackID string `json:"lastPackId"`
+	// What the warehouse counts of the same part of the log now.
+	Loaded Counted `json:"loaded"`
+	// What the headers of the packs count, which is what nodes have signed.
+	Sealed Counted `json:"sealed"`
+}
+
+// Counted are sums over entries.
+type Counted struct {
+	// Events of all types.
+	Entries int64 `json:"entries"`
+	// Decimal: how many they stand for.
+	Impressions string `json:"impressions"`
+	// Receipts that are neither suppressed nor duplicates.
+	Metered int64 `json:"metered"`
+	// The metered milliseconds.
+	QuantityMs int64 `json:"quantityMs"`
+	// How many receipts there are.
+	Receipts int64 `json:"receipts"`
+}
+
+// ReconciledStatement is a statement beside what its packs make now.
+type ReconciledStatement struct {
+	// The statement that it corrects; null for a first one.
+	Corrects string `json:"corrects"`
+	// Whose shares it states; null: those of all.
+	CounterpartyID string `json:"counterpartyId"`
+	// Three capital letters.
+	Currency string `json:"currency"`
+	// Of the statement.
+	From time.Time `json:"from"`
+	// Metered receipts of its period that stand behind its asOf: they are in no line of it. A
+	// correction states those that concern it.
+	Late int64 `json:"late"`
+	// What the warehouse gives for it now, by the rules and disputes that it was made by; null where
+	// the database lacks what that needs, or has another record or text than the one that was signed.
+	Recomputed *Recomputed `json:"recomputed"`
+	// One of ISSUED, SETTLED.
+	State string `json:"state"`
+	// What it says.
+	Stated Stated `json:"stated"`
+	// The statement.
+	StatementID string `json:"statementId"`
+	// Of the statement.
+	To time.Time `json:"to"`
+}
+
+// Stated is what a statement says.
+type Stated struct {
+	// Decimal.
+	HeldAmount string `json:"heldAmount"`
+	// How many are behind its lines.
+	Receipts int64 `json:"receipts"`
+	// Decimal.
+	Total string `json:"total"`
+}
+
+// Recomputed is what the packs make.
+type Recomputed struct {
+	// Decimal.
+	HeldAmount string `json:"heldAmount"`
+	// How many are behind its lines.
+	Receipts int64 `json:"receipts"`
+	// Decimal.
+	Total string `json:"total"`
+}
+
+// ReconciledDifference is what does not agree.
+type ReconciledDifference struct {
+	// Names what is wrong; it doesn't change within a version of the rules. One of PACK_DIFFERS,
+	// STATEMENT_DIFFERS.
+	Code string `json:"code"`
+	// Of the pack or the statement.
+	ID string `json:"id"`
+	// What does not agree, as a sentence.
+	Message string `json:"message"`
+}
