@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -158,4 +159,22 @@ func bytesOf(t *testing.T, r *http.Request) []byte {
 	text, err := io.ReadAll(in)
 	require.NoError(t, err)
 	return bytes.TrimSpace(text)
+}
+
+// serve has a function answer real requests, and returns its URL.
+func serve(t *testing.T, answer transport) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		resp, err := answer(r)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		for name, values := range resp.Header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(resp.StatusCode)
+		_, _ = io.Copy(w, resp.Body)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
