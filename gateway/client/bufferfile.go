@@ -43,7 +43,7 @@ const (
 	bufferStart = "muniment-buffer.v1\n"
 	// maxLine is the longest line, and a bit: a row and what stands around it, or 1,000 numbers.
 	maxLine = maxRow + 1024
-	// compactAt is how much of a file has to be answered before it is replaced.
+	// compactAt is how much of a file has to be answered at least before it is replaced.
 	compactAt = 256 << 10
 )
 
@@ -202,13 +202,15 @@ type journal struct {
 	waiting []waiting
 	last    uint64
 	damaged int // lines that were found damaged
+	// spare is how much of the file may be answered, or half of it, before it is replaced.
+	spare int64
 	// broken is why nothing can be written any more: what is on disk is not known.
 	broken error
 }
 
 // openJournal reads what a folder holds, and makes it sound.
 func openJournal(disk bufferDisk, dir string) (_ *journal, err error) {
-	j := &journal{disk: disk, dir: dir}
+	j := &journal{disk: disk, dir: dir, spare: compactAt}
 	if j.file, err = disk.open(filepath.Join(dir, bufferName)); err != nil {
 		return nil, err
 	}
@@ -325,7 +327,7 @@ func (j *journal) remove(answered map[uint64]bool) error {
 	if _, err := j.file.WriteAt(line, j.size); err == nil { // else the next line is written over it
 		j.size += int64(len(line))
 	}
-	if dead := j.size - start - j.live; dead > max(j.live, compactAt) {
+	if dead := j.size - start - j.live; dead > max(j.live, j.spare) {
 		_ = j.replace() // or later
 	}
 	return j.broken

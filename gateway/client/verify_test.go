@@ -72,6 +72,9 @@ func TestVerifyReceipt(t *testing.T) {
 		require.Equal(t, c.code, string(refused.Code), err)
 	}
 
+	_, err = VerifyReceipt(fmt.Appendf(nil, `{"receipt":%s,"signature":%s,"event":%s}`, parts.Receipt, parts.Signature, other), trust)
+	require.ErrorContains(t, err, "of another receipt")
+
 	revoked := w.Now.Add(time.Hour)
 	w.Key(typed.Signature.KeyID).RevokedAt = &revoked
 	trust, err = NewTrust(w.VKey, w.Directory())
