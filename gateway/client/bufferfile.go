@@ -250,12 +250,18 @@ func openJournal(disk bufferDisk, dir string) (_ *journal, err error) {
 
 // keepDamaged appends lines to the file for people.
 func (j *journal) keepDamaged(lines [][]byte) error {
-	file, err := os.OpenFile(filepath.Join(j.dir, damagedName), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	file, err := j.disk.open(filepath.Join(j.dir, damagedName))
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(bytes.Join(lines, nil))
-	return errors.Join(err, file.Sync(), file.Close())
+	size, err := io.Copy(io.Discard, io.NewSectionReader(file, 0, 1<<62))
+	if err == nil {
+		_, err = file.WriteAt(bytes.Join(lines, nil), size)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
 }
 
 // add makes a play durable. full is the most that lines of waiting plays may take.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -96,6 +95,13 @@ func (f *faultFile) ReadAt(b []byte, at int64) (int, error) {
 }
 
 func (f *faultFile) Close() error { return nil }
+
+// holding is a disk with the file of a buffer.
+func holding(text []byte) *faultDisk {
+	d := &faultDisk{names: map[string]*faultFile{}}
+	d.names[filepath.Join("dir", bufferName)] = &faultFile{disk: d, written: bytes.Clone(text)}
+	return d
+}
 
 // restart is the disk after a power cut, which takes what was not synced, or after a kill, which
 // takes nothing.
@@ -229,18 +235,16 @@ func TestTornBufferAtEveryByte(t *testing.T) {
 	holds := []string{"", "a", "a b", "b", "b c", "b c d", "c", "c e"}
 	for cut := range len(text) + 1 {
 		for _, garbage := range []string{"", "\x00\x00", "x\n\n", "0badc0de + 9 {}\n"} {
-			dir := t.TempDir()
-			require.NoError(t, os.WriteFile(filepath.Join(dir, bufferName), append(bytes.Clone(text[:cut]), garbage...), 0o600))
+			disk := holding(append(bytes.Clone(text[:cut]), garbage...))
 			lines := 0
 			for lines < len(ends) && ends[lines] <= cut {
 				lines++
 			}
-			j, err := openJournal(osDisk{}, dir)
+			j, err := openJournal(disk, "dir")
 			if lines == 0 {
 				if garbage == "" {
 					require.NoError(t, err)
 					require.Empty(t, j.waiting)
-					require.NoError(t, j.file.Close())
 				} else {
 					require.ErrorIs(t, err, errNoBuffer)
 				}
@@ -250,12 +254,10 @@ func TestTornBufferAtEveryByte(t *testing.T) {
 			require.Equal(t, holds[lines-1], strings.Join(j.ids(t), " "), "cut at %d, then %q", cut, garbage)
 			require.Zero(t, j.damaged)
 			require.NoError(t, j.add([]byte(`{"rowId":"next"}`), 1<<20))
-			require.NoError(t, j.file.Close())
-			j, err = openJournal(osDisk{}, dir)
+			j, err = openJournal(disk, "dir")
 			require.NoError(t, err)
 			require.Equal(t, strings.TrimSpace(holds[lines-1]+" next"), strings.Join(j.ids(t), " "))
 			require.Zero(t, j.damaged)
-			require.NoError(t, j.file.Close())
 		}
 	}
 }
@@ -267,26 +269,19 @@ func TestDamagedBuffer(t *testing.T) {
 	for at := len(bufferStart); at < ends[len(ends)-2]-1; at++ { // later it looks like a torn end
 		flipped := bytes.Clone(text)
 		flipped[at] ^= 0x10
-		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, bufferName), flipped, 0o600))
-		j, err := openJournal(osDisk{}, dir)
+		disk := holding(flipped)
+		j, err := openJournal(disk, "dir")
 		require.NoError(t, err)
 		require.NotZero(t, j.damaged, at)
 		ids := strings.Join(j.ids(t), " ")
 		require.True(t, strings.HasSuffix(ids, "e"), "%d: %s", at, ids)
-		kept, err := os.ReadFile(filepath.Join(dir, damagedName))
-		require.NoError(t, err)
-		require.NotEmpty(t, kept)
-		require.NoError(t, j.file.Close())
-		j, err = openJournal(osDisk{}, dir)
+		require.NotEmpty(t, disk.names[filepath.Join("dir", damagedName)].durable)
+		j, err = openJournal(disk, "dir")
 		require.NoError(t, err)
 		require.Zero(t, j.damaged, "it is reported once")
 		require.Equal(t, ids, strings.Join(j.ids(t), " "))
-		require.NoError(t, j.file.Close())
 	}
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, bufferName), []byte("something else\n"), 0o600))
-	_, err := openJournal(osDisk{}, dir)
+	_, err := openJournal(holding([]byte("something else\n")), "dir")
 	require.ErrorIs(t, err, errNoBuffer)
 }
 

@@ -48,7 +48,7 @@ func (cfg *Config) validate() (*url.URL, error) {
 	case cfg.Key != "" && !isKey(cfg.Key):
 		return nil, errKey
 	case cfg.Timeout < 0:
-		return nil, errors.New("Timeout is negative")
+		return nil, errors.New("the Timeout is negative")
 	case strings.ContainsAny(cfg.UserAgent, "\r\n"):
 		return nil, errors.New("UserAgent has more than one line")
 	}

@@ -31,7 +31,7 @@ type RetryPolicy struct {
 
 func (p *RetryPolicy) validate() error {
 	if p.Attempts < 0 || p.FirstDelay < 0 || p.MaxDelay < 0 || p.MaxRetryAfter < 0 {
-		return errors.New("Retry has a negative field")
+		return errors.New("a field of Retry is negative")
 	}
 	return nil
 }
