@@ -201,7 +201,9 @@ func TestServerThatFails(t *testing.T) {
 		}, ErrForeign, 1, "Welcome to the hotel"},
 		{"a proxy's error", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>bad gateway", http.StatusBadGateway) }, ErrForeign, 3, "502 Bad Gateway"},
 		{"a proxy's no", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>who are you", http.StatusForbidden) }, ErrForeign, 1, "403 Forbidden"},
-		{"a redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://elsewhere.example", http.StatusTemporaryRedirect) }, ErrForeign, 1, "307"},
+		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://elsewhere.example", http.StatusTemporaryRedirect)
+		}, ErrForeign, 1, "307"},
 		{"another envelope", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"ok":true,"data":{}}`) }, ErrForeign, 1, "begins"},
 		{"data of another kind", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"ok":true,"data":[1],"contractVersion":"v1.0"}`)

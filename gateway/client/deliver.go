@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
 
 	"muniment/gateway/api"
@@ -128,6 +128,8 @@ const (
 	// Unmapped: the service holds the row until a mapping knows the vendor's id.
 	Unmapped = "unmapped"
 )
+
+var statuses = [...]string{Accepted, Duplicate, Rejected, Unmapped}
 
 // Bounds of a batch, which the service sets.
 const (
@@ -257,7 +259,7 @@ func (c *Client) ingest(ctx context.Context, lines [][]byte) ([]RowResult, error
 		fault = fmt.Sprintf("%d rows were answered with %d results", len(lines), len(got.Results))
 	}
 	for i := range got.Results {
-		if s := &got.Results[i]; fault == "" && (s.Index != i || !strings.Contains("accepted duplicate rejected unmapped", s.Status) || s.Status == "") {
+		if s := &got.Results[i]; fault == "" && (s.Index != i || !slices.Contains(statuses[:], s.Status)) {
 			fault = fmt.Sprintf("row %d was answered with the result of row %d, %.20q", i, s.Index, s.Status)
 		}
 	}

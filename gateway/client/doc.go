@@ -48,4 +48,6 @@
 // empty text, a zero time and a zero number in an answer stand for null; a member of a request
 // with such a value is left out. Members that a newer service adds are ignored. Of a list that is
 // empty nothing tells whether it was null.
+//
+// One operation has no method: the erasure of a person, which is for people and not for programs.
 package client
