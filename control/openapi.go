@@ -212,7 +212,7 @@ func complete(op object, declared *huma.Operation) {
 		return err != nil || status >= 400
 	})
 	statuses := route.Refusals(declared)
-	for status, name := range refusalNames(strings.HasPrefix(declared.Path, sandbox.Base+"/")) {
+	for status, name := range refusalNames(sandbox.Enveloped(declared.Path)) {
 		if statuses[status] {
 			responses[strconv.Itoa(status)] = reference("responses", name)
 		}

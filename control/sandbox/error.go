@@ -38,6 +38,7 @@ type Error struct {
 	OK      bool   `json:"ok" doc:"Always false."`
 	Code    Code   `json:"error" enum:"NO_TENANT,TENANT_EVICTED,INVALID_BODY,MISSING_FIELDS,RATE_LIMITED,HANDLER_ERROR,UNKNOWN_SCENARIO" doc:"What went wrong; the list is closed."`
 	Message string `json:"message" doc:"For people; with HANDLER_ERROR it begins with the error code of /v1."`
+	Field   string `json:"field,omitempty" doc:"The invalid field."`
 
 	status     int
 	retryAfter time.Duration
@@ -121,10 +122,19 @@ func listed(faults []api.ValidationError) string {
 // Owns says whether a path is within the sandbox, whether or not it exists.
 func Owns(path string) bool { return path == Base || strings.HasPrefix(path, Base+"/") }
 
+// accessBase begins the paths of control/access, which leads to a key of the sandbox.
+const accessBase = "/api/access"
+
+// Enveloped says whether errors under a path are in the sandbox's envelope: under its own paths, and
+// those by which a key of the sandbox is requested.
+func Enveloped(path string) bool {
+	return Owns(path) || path == accessBase || strings.HasPrefix(path, accessBase+"/")
+}
+
 // RenderError renders an error of the contract in the sandbox's envelope, for handlers that respond
-// before or instead of its operations; ok is false for a path outside the sandbox.
+// before or instead of its operations; ok is false for a path that is not Enveloped.
 func RenderError(path string, e *api.Error) (status int, body []byte, ok bool) {
-	if !Owns(path) {
+	if !Enveloped(path) {
 		return 0, nil, false
 	}
 	own := refuse(e, nil)
@@ -171,7 +181,9 @@ func invalid(e *api.Error) *Error {
 	case e.Field == "scenario":
 		return refusal(http.StatusUnprocessableEntity, UnknownScenario, message)
 	}
-	return refusal(http.StatusUnprocessableEntity, HandlerError, string(api.ValidationFailed)+": "+message)
+	invalid := refusal(http.StatusUnprocessableEntity, HandlerError, string(api.ValidationFailed)+": "+message)
+	invalid.Field = e.Field
+	return invalid
 }
 
 // readResponse returns the data of a response of /v1, or its error in the sandbox's envelope.

@@ -184,10 +184,8 @@ func lastSeen(now time.Time, quiet time.Duration) time.Time { return now.Add(-qu
 // drops, one by one, the tenants that are idle when it begins. It continues after a tenant that
 // can't be dropped, and returns the first such error. Any number of processes may run it.
 func (s *Service) Evict(ctx context.Context) error {
-	if s.shared != nil {
-		if err := s.shared.forget(ctx); err != nil {
-			return err
-		}
+	if err := s.Forget(ctx); err != nil {
+		return err
 	}
 	if err := s.forgetLogged(ctx); err != nil {
 		return err

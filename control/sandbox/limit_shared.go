@@ -20,6 +20,7 @@ import (
 type shared struct {
 	db     *store.DB
 	limits Limits
+	window string // of CallersConfig
 
 	mu      sync.Mutex
 	refused map[netip.Addr]time.Time // until when
@@ -31,7 +32,7 @@ func (s *shared) accept(ctx context.Context, address netip.Addr) (wait time.Dura
 		return wait, false, nil
 	}
 	err = s.db.Transact(ctx, func(tx *sql.Tx) (err error) {
-		wait, err = s.count(ctx, tx, address.String())
+		wait, err = s.count(ctx, tx, s.window+address.String())
 		return err
 	})
 	if err == nil && wait > 0 {

@@ -66,22 +66,17 @@ func add[I, O any](r *Service, a route.API, to admission, op route.Operation, do
 // addRaw adds an operation whose output is the whole response.
 func addRaw[I, O any](r *Service, a route.API, to admission, op route.Operation, do func(context.Context, *I) (*O, error)) {
 	op.ID, op.Path, op.Tag = "sandbox-"+op.ID, Base+op.Path, "Sandbox"
-	op.Refuse, op.EmptyIsMissing = refuse, true
-	op.Errors = []int{http.StatusTooManyRequests}
-	if op.Method != http.MethodGet { // refused if a page of another site sends it
-		op.Errors = append(op.Errors, http.StatusForbidden)
-	}
 	tenant := func(ctx context.Context) string { return visitorOf(ctx).tenantID }
 	switch cookie := map[string][]string{SecurityScheme: {}}; to {
 	case toAnyone:
-		op.Access = route.Own{Let: r.anyone, Security: []map[string][]string{}}
+		op.Access = r.anyone()
 	case toVisitors:
 		op.Access = route.Own{Let: r.withOrWithout, Tenant: tenant, Security: []map[string][]string{{}, cookie}}
 	default:
 		op.Access = route.Own{Let: r.withTenant, Tenant: tenant, Security: []map[string][]string{cookie}}
 		op.Errors = append(op.Errors, http.StatusNotFound, http.StatusGone)
 	}
-	route.AddRaw(a, op, func(ctx context.Context, in *I) (*O, error) {
+	addEnveloped(a, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := do(ctx, in)
 		if e, ok := errors.AsType[*api.Error](err); ok { // would get the envelope of /v1
 			err = refuse(e, []error{err})
@@ -91,6 +86,34 @@ func addRaw[I, O any](r *Service, a route.API, to admission, op route.Operation,
 		}
 		return out, err
 	})
+}
+
+// Add adds an operation of another service to the API, for anyone within the limits of the callers.
+// It answers with data in the sandbox's envelope, and refuses with the sandbox's codes.
+func Add[I, O any](a route.API, callers *Callers, op route.Operation, do func(context.Context, *I) (O, error)) {
+	op.Access = callers.anyone()
+	addEnveloped(a, op, func(ctx context.Context, in *I) (*response[O], error) {
+		data, err := do(ctx, in)
+		if e, ok := errors.AsType[*api.Error](err); ok {
+			err = refuse(e, []error{err})
+		}
+		return &response[O]{Body[O]{true, data}}, err
+	})
+}
+
+// anyone is the access of operations that need no cookie.
+func (c *Callers) anyone() route.Access {
+	return route.Own{Let: c.Anyone, Security: []map[string][]string{}}
+}
+
+// addEnveloped adds an operation that is limited by address and refuses in the sandbox's envelope.
+func addEnveloped[I, O any](a route.API, op route.Operation, do func(context.Context, *I) (*O, error)) {
+	op.Refuse, op.EmptyIsMissing = refuse, true
+	op.Errors = append(op.Errors, http.StatusTooManyRequests)
+	if op.Method != http.MethodGet { // sent by a page of another site
+		op.Errors = append(op.Errors, http.StatusForbidden)
+	}
+	route.AddRaw(a, op, do)
 }
 
 // gone says whether an error that looks like an internal fault only means that the visitor's tenant

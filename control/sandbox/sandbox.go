@@ -47,7 +47,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"time"
 
 	"muniment/control/store"
@@ -123,10 +122,7 @@ type core struct {
 func newService(cfg Config) *Service {
 	c := &core{cfg: cfg, db: cfg.DB}
 	b := &budget{core: c}
-	v := &visitors{core: c, limiter: NewLimiter(cfg.Limits, cfg.Now)}
-	if cfg.Shared {
-		v.shared = &shared{db: cfg.DB, limits: cfg.Limits, refused: map[netip.Addr]time.Time{}}
-	}
+	v := &visitors{c, NewCallers(CallersConfig{DB: cfg.DB, Limits: cfg.Limits, Shared: cfg.Shared, Now: cfg.Now})}
 	return &Service{c, b, v, &demo{c, b}}
 }
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -43,45 +41,12 @@ func (v visitor) hasTenant() bool { return v.caller.Key != nil }
 // visitors recognises visitors, and enforces the limits of their addresses.
 type visitors struct {
 	*core
-	limiter *Limiter
-	shared  *shared // replaces limiter; nil unless Config.Shared
-	sites   http.CrossOriginProtection
-}
-
-// anyone admits requests within the limits that don't come from a page of another site.
-func (s *visitors) anyone(ctx huma.Context) (context.Context, error) {
-	request, _ := humago.Unwrap(ctx)
-	if err := s.Count(request); err != nil {
-		return nil, err
-	}
-	if err := s.sites.Check(request); err != nil {
-		return nil, foreignSite()
-	}
-	return ctx.Context(), nil
-}
-
-// Count counts a request, whether or not its path exists, and refuses one that exceeds the limits
-// of its address.
-func (s *visitors) Count(request *http.Request) error {
-	wait, ok, err := s.admitted(request.Context(), addressOf(request))
-	if err == nil && !ok {
-		err = &api.Error{Code: api.RateLimited, Message: "too many requests from this IP address", RetryAfter: wait}
-	}
-	return err
-}
-
-// admitted counts the request, or returns how long to wait.
-func (s *visitors) admitted(ctx context.Context, address netip.Addr) (wait time.Duration, ok bool, err error) {
-	if s.shared != nil {
-		return s.shared.accept(ctx, address)
-	}
-	wait, ok = s.limiter.Accept(address)
-	return wait, ok, nil
+	*Callers
 }
 
 // withOrWithout admits visitors with or without a tenant.
 func (s *visitors) withOrWithout(ctx huma.Context) (context.Context, error) {
-	inner, err := s.anyone(ctx)
+	inner, err := s.Anyone(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -153,19 +118,6 @@ func (s *visitors) seen(ctx context.Context, l visitorTenant) error {
 		return nil
 	}
 	return s.db.Change(ctx, func(tx *store.Tx) error { return touch(ctx, tx, l.tenantID, store.At(now)) })
-}
-
-// addressOf returns the address that a request comes from: the last one of X-Forwarded-For, which
-// the gateway sets, the one trusted hop before control; without that header the connection's. A
-// client that can reach control's own listener, which is for gateways, could set any address.
-// Requests without an address share one.
-func addressOf(r *http.Request) netip.Addr {
-	hops := strings.Split(r.Header.Get("X-Forwarded-For"), ",")
-	if a, err := netip.ParseAddr(strings.TrimSpace(hops[len(hops)-1])); err == nil {
-		return a
-	}
-	at, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return at.Addr()
 }
 
 // call sends a request to /v1 for the visitor, and returns the data of the response.
