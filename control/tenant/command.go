@@ -58,9 +58,13 @@ func (c *ListTenantsCommand) Run(server route.AdminClient, out io.Writer) error 
 		return json.NewEncoder(out).Encode(map[string]any{"tenants": all})
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TENANT\tORGANISATION\tCREATED\tKEYS\tEMAIL")
+	fmt.Fprintln(table, "TENANT\tORGANISATION\tCREATED\tKEYS\tEMAIL\tSANDBOX")
 	for _, t := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", t.TenantID, t.OrgID, t.CreatedAt, t.Keys, cmp.Or(t.Email, "-"))
+		sandbox := "-"
+		if t.Sandbox {
+			sandbox = "sandbox"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", t.TenantID, t.OrgID, t.CreatedAt, t.Keys, cmp.Or(t.Email, "-"), sandbox)
 	}
 	return table.Flush()
 }

@@ -42,8 +42,9 @@ type Tenants struct {
 type Listed struct {
 	TenantID  string        `json:"tenantId"`
 	OrgID     string        `json:"orgId"`
-	Email     string        `json:"email" doc:"The email of its first developer; empty when none was given."`
-	Keys      int64         `json:"keys" doc:"How many API keys it has that are not revoked."`
+	Email     string        `json:"email" doc:"Of its first developer; empty when none was given."`
+	Sandbox   bool          `json:"sandbox" doc:"Whether keys of the sandbox sign for it."`
+	Keys      int64         `json:"keys" doc:"How many API keys it has that were not revoked."`
 	CreatedAt store.Instant `json:"createdAt"`
 }
 
@@ -84,12 +85,12 @@ func (s *Service) operatorCreate(ctx context.Context, in *operatorKeyInput) (Mad
 	return s.makeKey(ctx, anOperator(), *whose, q.Env, q.KeyRequest)
 }
 
-// refuseVisitor refuses keys for tenants of the sandbox: nodes would accept such a key after its
-// tenant was dropped (store.Tables.DropTenant).
+// refuseVisitor refuses keys for visitors' tenants: nodes would accept such a
+// key after its tenant was dropped (store.Tables.DropTenant).
 func (s *Service) refuseVisitor(ctx context.Context, tenantID string) error {
-	sandbox, err := s.IsSandbox(ctx, tenantID)
-	if err == nil && sandbox {
-		err = api.Conflict("a tenant of the sandbox has only the key that the sandbox uses, which can only be revoked")
+	visitor, err := isVisitor(ctx, s.db.Read(), tenantID)
+	if err == nil && visitor {
+		err = api.Conflict("a visitor of the sandbox has no key but the one that acts for it, which can be revoked only")
 	}
 	return err
 }

@@ -13,12 +13,8 @@ import (
 )
 
 func insertTenant(ctx context.Context, tx *store.Tx, c Created, q *Request, now time.Time, revision int64) error {
-	sandbox := 0
-	if q.Sandbox {
-		sandbox = 1
-	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision, sandbox) VALUES ($1, $2, $3, $3, $4, $5)`,
-		c.TenantID, c.OrgID, store.At(now), revision, sandbox)
+	_, err := tx.ExecContext(ctx, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision, sandbox, visitor) VALUES ($1, $2, $3, $3, $4, $5, $6)`,
+		c.TenantID, c.OrgID, store.At(now), revision, number(q.Sandbox), number(q.Sandbox && !q.Activated))
 	if err != nil {
 		return fmt.Errorf("cannot write the tenant %s: %w", c.TenantID, err)
 	}
@@ -30,7 +26,22 @@ func insertTenant(ctx context.Context, tx *store.Tx, c Created, q *Request, now 
 	return nil
 }
 
-// IsSandbox says whether there is such a tenant, and it belongs to the sandbox.
+// number is how a column holds a boolean.
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// isVisitor says whether the tenant is a visitor's, whose key stays in.
+func isVisitor(ctx context.Context, q store.Querier, tenantID string) (bool, error) {
+	id, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1 AND visitor = 1`, tenantID)
+	return id != nil, err
+}
+
+// IsSandbox says whether the tenant is one of the sandbox; false for one that is
+// unknown or was dropped.
 func IsSandbox(ctx context.Context, q store.Querier, tenantID string) (bool, error) {
 	id, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1 AND sandbox = 1`, tenantID)
 	return id != nil, err
@@ -71,15 +82,15 @@ func (s *Service) summary(ctx context.Context, tenantID, developerID string) (*S
 		FROM tenants t JOIN developers d ON d.tenant_id = t.tenant_id WHERE t.tenant_id = $1 AND d.developer_id = $2`, tenantID, developerID)
 }
 
-// listTenants lists the tenants that operators created, newest first.
+// listTenants lists the tenants that are not visitors', newest first.
 func listTenants(ctx context.Context, q store.Querier, s store.Slice) (page []Listed, next string, err error) {
 	scan := func(row store.Row) (t Listed, err error) {
-		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt, &t.Email, &t.Keys)
+		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt, &t.Sandbox, &t.Email, &t.Keys)
 	}
 	var w store.Where
-	w.And("t.sandbox = $", 0)
+	w.And("t.visitor = $", 0)
 	return store.ListPage(ctx, q, s, "the tenants", func(t Listed) string { return t.TenantID }, scan,
-		`SELECT t.tenant_id, t.org_id, t.created_at,
+		`SELECT t.tenant_id, t.org_id, t.created_at, t.sandbox = 1,
 			COALESCE((SELECT d.email FROM developers d WHERE d.tenant_id = t.tenant_id ORDER BY d.developer_id LIMIT 1), ''),
 			(SELECT COUNT(*) FROM api_keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL)
 		FROM tenants t`, "t.tenant_id", w)

@@ -25,7 +25,9 @@
 //
 // Whether a tenant is of the sandbox is set by the code that creates it, not by a request, and
 // never changes. Its receipts and packs are signed only by keys of the sandbox, and nodes learn
-// this from the snapshots of its API keys.
+// this from the snapshots of its API keys. One that is Activated has a key that was given out
+// (control/access). It is never dropped, and operators see it and change its keys as any other's;
+// a visitor's tenant has one key, which stays in.
 //
 // A developer's email is personal data: it is in the database, and in no event.
 //
@@ -94,6 +96,8 @@ type Request struct {
 	Another bool   `json:"another,omitempty" doc:"Create a tenant even if the organisation has one."`
 	// Sandbox creates a tenant of the sandbox. No request can set it.
 	Sandbox bool `json:"-"`
+	// Activated says that the key of a tenant of the sandbox is given out. No request can set it.
+	Activated bool `json:"-"`
 }
 
 // Created names what Create made. APIKey is the only copy of the key.
