@@ -29,6 +29,7 @@ var packages = map[string][]string{
 	"bench/system":            {"gateway/api", "pipeline"},
 	"bench/warehouse":         {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/access":          {"control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "sealer", "sealer/keyfile"},
 	"control/backup":          {"control/proof", "control/signing", "control/store", "sealer", "sealer/keyfile"},
 	"control/beacon":          {"control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/challenge":       {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
@@ -105,6 +106,7 @@ var adapters = map[string][]string{
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
 	"github.com/parquet-go/parquet-go": {"control/dsar", "sealer/verify"},
 	"gocloud.dev":                      {"control/dsar"},
+	"github.com/wneessen/go-mail":      {"control/access"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 	"code.dny.dev/ssrf":                {"control/webhook"},
 	"github.com/cloudevents/sdk-go":    {"gateway/adapter"},

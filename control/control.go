@@ -52,6 +52,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/control/access"
 	"muniment/control/challenge"
 	"muniment/control/dispute"
 	"muniment/control/dsar"
@@ -90,6 +91,8 @@ type Config struct {
 	// Sandbox lets operators rotate the secret of its cookies, and counts requests to unknown
 	// paths; nil: there is no sandbox.
 	Sandbox *sandbox.Service
+	// Access lets operators decide on applications for keys of the sandbox; nil leaves that out.
+	Access *access.Service
 	// Services are all services of the API, Keys and Tenants among them.
 	Services []Service
 	// Log is the log to which Run relays the outbox.
@@ -220,5 +223,5 @@ func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Relay(ctx, 
 
 // Tables are the tables of all services; a table that refers to another comes before it.
 var Tables = slices.Concat(
-	webhook.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
+	access.Tables, webhook.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
 )

@@ -1,0 +1,232 @@
+// Package access leads from a stranger to a key of the sandbox: the stranger applies, an operator
+// approves, a mail leads to the playground, and its token is exchanged for a key.
+//
+// # Applying
+//
+// POST /api/access/apply answers every well-formed application alike, whatever is known of the
+// address. The request is stored and a job queued, in one transaction that never looks at other
+// applications; what becomes of it is decided later (AdmitJob). An address has one open
+// application at a time, and at most three within 30 days, counted exactly: further ones are dropped
+// without a word. Addresses are compared, and kept, in lower case. Callers are limited by their own
+// address as those of the sandbox are, with windows of their own (sandbox.Callers). While 10,000
+// applications wait for an operator, all callers are answered 503.
+//
+// # Deciding
+//
+// An operator approves or refuses (muniment access). Approving queues a mail in the same change.
+// Approving an application that is approved sends another mail, and ends the links of the mails
+// before. Refusing one that is approved ends its links too. An applicant is not informed of a
+// refusal.
+//
+// # The mail
+//
+// MailJob sends it, after the change is committed, by SMTP, or writes it to a file of the outbox
+// where no mail server is configured. Each attempt makes a token of its own, of which only the SHA-256 is
+// stored, before it sends: an attempt whose process is killed may have reached the applicant, so its
+// token stays good beside those of later attempts. A token is good for 24 hours, and one of an
+// application is good once. What a mail server refuses for good, or for about four hours, is
+// FAILED; the list of applications shows how far each mail is, with the server's codes and never its text. Nothing
+// that the applicant wrote is in the mail, so nobody can have us send texts of theirs to others.
+//
+// # Activating
+//
+// POST /api/access/activate makes a tenant with a key, in one change with the end of the token: of
+// any number of callers one gets the key. All others, and tokens that are unknown, used, replaced or
+// expired, get one and the same 404. An answer that is lost can't be shown again: an operator
+// makes another key (muniment key create).
+//
+// The tenant is of the sandbox: only the sandbox's keys sign for it. Its own key is given out, so it
+// is not a visitor's: it is never dropped for being idle, takes none of the sandbox's places and
+// bytes, and its keys can be listed, created and rotated (tenant.Request.Activated). An operator ends
+// it by revoking its keys.
+//
+// # What is kept of a person
+//
+// Address, organisation and intended use are in these tables alone, the address in the tenant's
+// developer too once it is activated. They are in no event and in no log. 30 days after it was made
+// an application expires, unless it is ACTIVATED or REFUSED; then it is deleted, whatever its
+// state, with its mail in the outbox (Expire). Events of applications belong to the system's tenant.
+//
+// In a database restored from an older copy, Replay closes the applications that were closed
+// meanwhile, so no link can be used twice.
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/mail"
+	"strings"
+	"time"
+	"unicode"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// Application is the record of an application for a key of the sandbox.
+type Application struct {
+	ID       string `json:"id" db:"application_id"`
+	TenantID string `json:"-" db:"tenant_id"` // the system's
+	// Email, Organisation and Use are personal data: no event has them.
+	Email             string        `json:"-" db:"email"`
+	Organisation      string        `json:"-" db:"organisation"`
+	Use               string        `json:"-" db:"purpose"`
+	State             State         `json:"state" db:"state,moves" enum:"RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
+	Approvals         int64         `json:"approvals" db:"approvals,moves" doc:"How often it was approved: each time another mail is sent."`
+	ActivatedTenantID *string       `json:"activatedTenantId" db:"activated_tenant_id,moves" doc:"The tenant that came of it."`
+	Mail              Mail          `json:"-" db:"*"`
+	CreatedAt         store.Instant `json:"createdAt" db:"created_at"`
+	UpdatedAt         store.Instant `json:"updatedAt" db:"updated_at,moves"`
+	Revision          int64         `json:"revision" db:"revision,moves"`
+}
+
+// State is the state of an application.
+type State string
+
+// The states.
+const (
+	Received  State = "RECEIVED"
+	Approved  State = "APPROVED"
+	Activated State = "ACTIVATED"
+	Refused   State = "REFUSED"
+	Expired   State = "EXPIRED"
+)
+
+// Action moves an application from state to state.
+type Action string
+
+// The actions.
+const (
+	Approve  Action = "approve"
+	Resend   Action = "resend" // approve what is approved
+	Refuse   Action = "refuse"
+	Activate Action = "activate"
+	Expire   Action = "expire"
+)
+
+// eventApplied is the type of an application's first event; those of its moves are in the table.
+const eventApplied = "access.applied"
+
+// transitions is the table of states. Any other transition is refused.
+var transitions = store.Steps[Action, State]{
+	Approve:  {From: store.From(Received), To: Approved, Event: "access.approved"},
+	Resend:   {From: store.From(Approved), Event: "access.approved"},
+	Refuse:   {From: store.From(Received, Approved), To: Refused, Event: "access.refused"},
+	Activate: {From: store.From(Approved), To: Activated, Event: "access.activated"},
+	// It is seen as expired before that is stored.
+	Expire: {From: store.From(Expired), To: Expired, Event: "access.expired"},
+}
+
+const (
+	// keep is how long an application is kept, and the stretch within which those of an address count.
+	keep = 30 * 24 * time.Hour
+	// mostOfAddress is how many applications of an address there may be within keep.
+	mostOfAddress = 3
+	// mostWaiting is how many applications wait for an operator at most.
+	mostWaiting = 10_000
+	// tokenAge is how long a token is good.
+	tokenAge = 24 * time.Hour
+	// Bounds of texts, in bytes.
+	maxEmail, maxLocal, maxOrganisation, maxUse = 254, 64, 200, 2000
+)
+
+// endsAt is when the application expires.
+func (a *Application) endsAt() store.Instant { return store.At(a.CreatedAt.Add(keep)) }
+
+// stateAt is the state at a time: an open application whose time is over is EXPIRED, stored or not.
+func (a *Application) stateAt(now store.Instant) State {
+	if (a.State == Received || a.State == Approved) && !now.Before(a.endsAt().Time) {
+		return Expired
+	}
+	return a.State
+}
+
+// Mail is how far the mail of an application's newest approval is.
+type Mail struct {
+	State    MailState     `json:"state" db:"mail_state" enum:"NONE,QUEUED,SENT,WRITTEN,FAILED" doc:"WRITTEN is a file of the outbox, of a service without a mail server."`
+	Attempts int64         `json:"attempts" db:"mail_attempts" doc:"How many have begun."`
+	Code     string        `json:"code" db:"mail_code" doc:"Why the last attempt failed; empty if it has not."`
+	Detail   string        `json:"detail" db:"mail_detail" doc:"The mail server's reply code, or what can't be reached."`
+	At       store.Instant `json:"at" db:"mail_at" nullable:"true" doc:"When that was noted."`
+}
+
+// MailState is the state of a mail.
+type MailState string
+
+// The states of a mail.
+const (
+	MailNone    MailState = "NONE"
+	MailQueued  MailState = "QUEUED"
+	MailSent    MailState = "SENT"
+	MailWritten MailState = "WRITTEN"
+	MailFailed  MailState = "FAILED"
+)
+
+// Form is what a stranger sends to apply.
+type Form struct {
+	Email        string `json:"email" minLength:"1" maxLength:"254" doc:"Where the mail with the activation link is sent."`
+	Organisation string `json:"organisation" minLength:"1" maxLength:"200" doc:"For whom the key is."`
+	Use          string `json:"use" minLength:"1" maxLength:"2000" doc:"What it is for."`
+}
+
+// normal is the form as it is kept, or what is wrong with it.
+func (f Form) normal() (Form, error) {
+	sent := f.Email // which invalid UTF-8 would not survive
+	f = Form{strings.ToLower(sent), strings.TrimSpace(f.Organisation), strings.TrimSpace(f.Use)}
+	var faults []api.ValidationError
+	if !isAddress(sent) || !isAddress(f.Email) {
+		faults = append(faults, api.ValidationError{Field: "email", Message: fmt.Sprintf("must be one e-mail address of at most %d bytes, as name@example.org", maxEmail)})
+	}
+	for _, text := range []struct {
+		field, value, breaks string
+		most                 int
+	}{{"organisation", f.Organisation, "", maxOrganisation}, {"use", f.Use, "\r\n\t", maxUse}} {
+		switch {
+		case text.value == "":
+			faults = append(faults, api.MissingField(text.field))
+		case len(text.value) > text.most || !isPlain(text.value, text.breaks):
+			faults = append(faults, api.ValidationError{Field: text.field, Message: fmt.Sprintf("must be text without control characters, of at most %d bytes", text.most)})
+		}
+	}
+	if len(faults) > 0 {
+		return f, api.Invalid(faults...)
+	}
+	return f, nil
+}
+
+// isAddress says whether a text is the address of one mailbox and nothing else. Quoted names and
+// literal IP addresses, which hardly anybody has, are none.
+func isAddress(text string) bool {
+	local, domain, _ := strings.Cut(text, "@")
+	if len(text) > maxEmail || len(local) > maxLocal || domain == "" || !isPlain(text, "") || strings.ContainsAny(text, " \"()<>,;:\\[]") {
+		return false
+	}
+	parsed, err := mail.ParseAddress(text)
+	return err == nil && parsed.Name == "" && parsed.Address == text
+}
+
+// isPlain says whether a text has no control characters but those that are allowed, and none that
+// change the direction of the text around it, which would have an operator read something else.
+func isPlain(text, allowed string) bool {
+	return store.Storable(text) && !strings.ContainsFunc(text, func(c rune) bool {
+		return (unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) || unicode.Is(unicode.Zl, c) || unicode.Is(unicode.Zp, c)) && !strings.ContainsRune(allowed, c)
+	})
+}
+
+// newToken makes 256 random bits that are exchanged for a key.
+func newToken() string {
+	var random [32]byte
+	rand.Read(random[:]) // never fails: crypto/rand crashes the process instead
+	return base64.RawURLEncoding.EncodeToString(random[:])
+}
+
+// hashOf is what is stored of a token.
+func hashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+const prefixApplication api.Prefix = "app_"

@@ -1,0 +1,108 @@
+package access
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"muniment/control/route"
+)
+
+// Commands are what "muniment access" does, in the form that kong reads.
+type Commands struct {
+	List    ListCommand    `cmd:"" help:"List the applications for a key of the sandbox, newest first, and how far their mails are."`
+	Approve ApproveCommand `cmd:"" help:"Approve an application and send its mail. Of one that is approved another mail is sent, and the links before end."`
+	Refuse  RefuseCommand  `cmd:"" help:"Refuse an application. If it was approved, its link ends."`
+}
+
+const adminPath = "/admin/access/applications"
+
+// ListCommand lists applications.
+type ListCommand struct {
+	State string `help:"List those in this state: RECEIVED, APPROVED, ACTIVATED, REFUSED or EXPIRED; default: all." placeholder:"STATE"`
+	JSON  bool   `help:"Print one JSON object."`
+}
+
+// Run sends the request to the server.
+func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
+	all := []Listed{}
+	query := url.Values{"limit": {"500"}}
+	if c.State != "" {
+		query.Set("state", strings.ToUpper(c.State))
+	}
+	for {
+		var page List
+		if err := server.Do(http.MethodGet, adminPath+"?"+query.Encode(), nil, &page); err != nil {
+			return fmt.Errorf("cannot list the applications: %w", err)
+		}
+		all = append(all, page.Applications...)
+		if page.NextCursor == nil {
+			break
+		}
+		query.Set("cursor", *page.NextCursor)
+	}
+	if c.JSON {
+		return json.NewEncoder(out).Encode(map[string]any{"applications": all})
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "APPLICATION\tSTATE\tMADE\tEMAIL\tORGANISATION\tUSE\tMAIL\tTENANT")
+	for _, a := range all {
+		tenantID := "-"
+		if a.ActivatedTenantID != nil {
+			tenantID = *a.ActivatedTenantID
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.ID, a.State, a.CreatedAt, a.Email, a.Organisation, strings.Join(strings.Fields(a.Use), " "), a.Mail.text(), tenantID)
+	}
+	return table.Flush()
+}
+
+// text is a mail in a table.
+func (m Mail) text() string {
+	text := string(m.State)
+	if m.State == MailNone {
+		text = "-"
+	}
+	if m.Code != "" {
+		text += " after " + fmt.Sprint(m.Attempts) + " attempts: " + m.Code + ", " + cmp.Or(m.Detail, "-")
+	}
+	return text
+}
+
+// ApproveCommand approves an application.
+type ApproveCommand struct {
+	ApplicationID string `arg:"" help:"The application, such as app_01J…"`
+	JSON          bool   `help:"Print one JSON object."`
+}
+
+// Run sends the request to the server.
+func (c *ApproveCommand) Run(server route.AdminClient, out io.Writer) error {
+	return decide(server, out, c.JSON, c.ApplicationID, "approve", "%s is approved, and its mail is queued: muniment access list shows whether it was sent\n")
+}
+
+// RefuseCommand refuses an application.
+type RefuseCommand struct {
+	ApplicationID string `arg:"" help:"The application, such as app_01J…"`
+	JSON          bool   `help:"Print one JSON object."`
+}
+
+// Run sends the request to the server.
+func (c *RefuseCommand) Run(server route.AdminClient, out io.Writer) error {
+	return decide(server, out, c.JSON, c.ApplicationID, "refuse", "%s is refused\n")
+}
+
+func decide(server route.AdminClient, out io.Writer, asJSON bool, id, action, text string) error {
+	var done One
+	if err := server.Do(http.MethodPost, adminPath+"/"+url.PathEscape(id)+"/"+action, nil, &done); err != nil {
+		return fmt.Errorf("cannot %s the application: %w", action, err)
+	}
+	if asJSON {
+		return json.NewEncoder(out).Encode(done)
+	}
+	_, err := fmt.Fprintf(out, text, done.Application.ID)
+	return err
+}

@@ -1,0 +1,102 @@
+package access
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// expireBatch is how many applications one change erases; other changes wait for it.
+const expireBatch = 100
+
+// Expire deletes the applications that are over, with an event of each that was open, what is left
+// of them in the outbox, expired tokens, and windows of callers in which nothing counts any more. Any
+// number of processes may run it.
+func (s *Service) Expire(ctx context.Context) error {
+	if err := s.callers.Forget(ctx); err != nil {
+		return err
+	}
+	err := s.db.Transact(ctx, func(tx *sql.Tx) error { return forgetTokens(ctx, tx, s.db.Now()) })
+	if err != nil {
+		return fmt.Errorf("cannot forget activation tokens: %w", err)
+	}
+	erased := false
+	for {
+		// It reads first, since other changes wait for a change.
+		due, err := listDue(ctx, s.db.Read(), s.db.Now(), 1)
+		if err != nil {
+			return err
+		}
+		if len(due) == 0 {
+			break
+		}
+		if err := s.expire(ctx); err != nil {
+			return err
+		}
+		erased = true
+	}
+	if err := s.cleanOutbox(ctx); err != nil || !erased {
+		return err
+	}
+	return s.db.Scrub(ctx, Tables, false, false)
+}
+
+func (s *Service) expire(ctx context.Context) error {
+	return s.db.Change(ctx, func(tx *store.Tx) error {
+		due, err := listDue(ctx, tx, tx.Now(), expireBatch)
+		if err != nil {
+			return err
+		}
+		for _, a := range due {
+			if a.stateAt(store.At(tx.Now())) == Expired && a.State != Expired {
+				if _, err := applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: Expire, By: store.BySystem()}); err != nil {
+					return fmt.Errorf("cannot expire the application %s: %w", a.ID, err)
+				}
+			}
+			if err := deleteApplication(ctx, tx, a.ID); err != nil {
+				return fmt.Errorf("cannot erase the application %s: %w", a.ID, err)
+			}
+		}
+		return nil
+	})
+}
+
+// cleanOutbox removes the mails of applications that are not APPROVED any more. It leaves other
+// files alone.
+func (s *Service) cleanOutbox(ctx context.Context) error {
+	if s.cfg.Outbox == "" {
+		return nil
+	}
+	files, err := os.ReadDir(s.cfg.Outbox)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot look through the outbox: %w", err)
+	}
+	for _, file := range files {
+		id, isMail := strings.CutSuffix(file.Name(), mailFile)
+		if !isMail || !api.IsID(prefixApplication, id) {
+			continue
+		}
+		a, err := find(ctx, s.db.Read(), id)
+		if err != nil && !store.IsNone(err) {
+			return err
+		}
+		if err == nil && a.State == Approved {
+			continue
+		}
+		if err := os.Remove(filepath.Join(s.cfg.Outbox, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove a mail from the outbox: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,365 @@
+package access
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"mime/quotedprintable"
+	"net"
+	"net/mail"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/gateway/certs/certstest"
+)
+
+// mailServer is an SMTP server that keeps what it takes.
+type mailServer struct {
+	t       *testing.T
+	address string
+
+	mu       sync.Mutex
+	letters  []letter
+	answers  []error // to the next recipients, nil takes one
+	password string  // of the user muniment; empty: nobody has to authenticate
+}
+
+// letter is a mail as the server took it.
+type letter struct {
+	from, to, text string
+	encrypted      bool
+}
+
+// newMailServer starts a server; without a certificate it speaks no TLS, and implicit begins with it.
+func newMailServer(t *testing.T, certificate *tls.Certificate, implicit bool) *mailServer {
+	m := &mailServer{t: t}
+	server := smtp.NewServer(m)
+	server.Domain, server.AllowInsecureAuth = "localhost", true
+	server.ErrorLog = quiet{}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	m.address = listener.Addr().String()
+	if certificate != nil {
+		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}}
+	}
+	if implicit {
+		listener = tls.NewListener(listener, server.TLSConfig)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener)
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		<-ended
+	})
+	return m
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+func (quiet) Println(...any)        {}
+
+// NewSession implements smtp.Backend.
+func (m *mailServer) NewSession(c *smtp.Conn) (smtp.Session, error) {
+	_, encrypted := c.TLSConnectionState()
+	return &session{mailServer: m, letter: letter{encrypted: encrypted}, known: m.password == ""}, nil
+}
+
+type session struct {
+	*mailServer
+	letter letter
+	known  bool
+}
+
+func (s *session) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+func (s *session) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		if user != "muniment" || password != s.password {
+			return &smtp.SMTPError{Code: 535, EnhancedCode: smtp.EnhancedCode{5, 7, 8}, Message: "no such user " + user}
+		}
+		s.known = true
+		return nil
+	}), nil
+}
+
+func (s *session) Mail(from string, _ *smtp.MailOptions) error {
+	if !s.known {
+		return smtp.ErrAuthRequired
+	}
+	s.letter.from = from
+	return nil
+}
+
+func (s *session) Rcpt(to string, _ *smtp.RcptOptions) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.answers) > 0 {
+		err, s.answers = s.answers[0], s.answers[1:]
+	}
+	s.letter.to = to
+	return err
+}
+
+func (s *session) Data(r io.Reader) error {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.letter.text = string(text)
+	s.letters = append(s.letters, s.letter)
+	return nil
+}
+
+func (s *session) Reset()        {}
+func (s *session) Logout() error { return nil }
+
+// took is the only letter that was taken since.
+func (m *mailServer) took() letter {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	require.Len(m.t, m.letters, 1)
+	taken := m.letters[0]
+	m.letters = nil
+	return taken
+}
+
+// read parses a letter, and returns its token.
+func (l letter) read(t *testing.T) (*mail.Message, string) {
+	t.Helper()
+	m, err := mail.ReadMessage(bytes.NewBufferString(l.text))
+	require.NoError(t, err)
+	require.Equal(t, "quoted-printable", m.Header.Get("Content-Transfer-Encoding"))
+	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	require.NoError(t, err)
+	return m, tokenIn(t, string(body))
+}
+
+func plain(address string) *Server {
+	return &Server{Address: address, From: "Muniment <keys@muniment.example>", TLS: NoTLS}
+}
+
+// TestMail: the mail over a real conversation leads to a key, and has no more than it must.
+func TestMail(t *testing.T) {
+	m := newMailServer(t, nil, false)
+	h := newFixture(t, plain(m.address))
+	h.applies("ada@example.org")
+	id := h.waiting("ada@example.org").ID
+	_, err := h.approve(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, MailQueued, h.all()[0].Mail.State)
+	done, err := h.job(MailJob, h.SendMail)
+	require.NoError(t, err)
+	require.True(t, done)
+
+	taken := m.took()
+	require.Equal(t, "keys@muniment.example", taken.from)
+	require.Equal(t, "ada@example.org", taken.to)
+	letter, token := taken.read(t)
+	require.Equal(t, `"Muniment" <keys@muniment.example>`, letter.Header.Get("From"))
+	require.Equal(t, "<ada@example.org>", letter.Header.Get("To"))
+	require.Equal(t, "auto-generated", letter.Header.Get("Auto-Submitted"))
+	for _, header := range []string{"Date", "Message-Id", "Subject"} {
+		require.NotEmpty(t, letter.Header.Get(header))
+	}
+	require.NotContains(t, taken.text, "Example Ltd", "nobody can have us send texts to others")
+	require.NotContains(t, taken.text, "Trying")
+	a := h.all()[0]
+	require.Equal(t, Mail{State: MailSent, Attempts: 1, At: store.At(begin)}, a.Mail)
+	_, err = os.Stat(filepath.Join(h.dir, "outbox"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = h.activate(t.Context(), token)
+	require.NoError(t, err)
+}
+
+// TestMailIsRetried: what a server can't take now it gets again; what it refuses for good is FAILED,
+// and the operator sees its codes, but nothing that names the applicant.
+func TestMailIsRetried(t *testing.T) {
+	m := newMailServer(t, nil, false)
+	h := newFixture(t, plain(m.address))
+	refuses := func(code int, enhanced smtp.EnhancedCode) error {
+		return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: "<ada@example.org> is not welcome"}
+	}
+	m.answers = []error{refuses(451, smtp.EnhancedCode{4, 7, 1}), nil, refuses(550, smtp.EnhancedCode{5, 1, 1})}
+	h.applies("ada@example.org")
+	id := h.waiting("ada@example.org").ID
+	_, err := h.approve(t.Context(), id)
+	require.NoError(t, err)
+	_, err = h.job(MailJob, h.SendMail)
+	require.ErrorContains(t, err, "MAIL_REFUSED: the mail was not sent: the mail server answered 451 4.7.1")
+	require.NotContains(t, err.Error(), "ada")
+	require.Equal(t, Mail{MailQueued, 1, "MAIL_REFUSED", "the mail server answered 451 4.7.1", store.At(begin)}, h.all()[0].Mail)
+	require.Contains(t, h.all()[0].Mail.text(), "QUEUED after 1 attempts: MAIL_REFUSED, the mail server answered 451 4.7.1")
+
+	h.clock.Advance(time.Minute)
+	done, err := h.job(MailJob, h.SendMail)
+	require.NoError(t, err)
+	require.True(t, done)
+	require.Equal(t, Mail{State: MailSent, Attempts: 2, At: store.At(begin.Add(time.Minute))}, h.all()[0].Mail)
+	_, token := m.took().read(t)
+
+	_, err = h.approve(t.Context(), id)
+	require.NoError(t, err)
+	_, err = h.job(MailJob, h.SendMail)
+	var f *failure
+	require.ErrorAs(t, err, &f)
+	require.True(t, f.final)
+	require.Equal(t, MailFailed, h.all()[0].Mail.State)
+	require.Equal(t, "the mail server answered 550 5.1.1", h.all()[0].Mail.Detail)
+	done, _ = h.job(MailJob, h.SendMail)
+	require.False(t, done)
+	_, err = h.activate(t.Context(), token)
+	require.Equal(t, errToken, err, "another mail was asked for")
+}
+
+// TestMailServerIsAway: it is tried again, and the operator sees why.
+func TestMailServerIsAway(t *testing.T) {
+	h := newFixture(t, plain("127.0.0.1:1"))
+	h.applies("ada@example.org")
+	_, err := h.approve(t.Context(), h.waiting("ada@example.org").ID)
+	require.NoError(t, err)
+	_, err = h.job(MailJob, h.SendMail)
+	var f *failure
+	require.ErrorAs(t, err, &f)
+	require.False(t, f.final)
+	require.Equal(t, "MAIL_SERVER_UNAVAILABLE", h.all()[0].Mail.Code)
+	require.Contains(t, h.all()[0].Mail.Detail, "connection refused")
+}
+
+// TestMailProcessIsKilled after it has sent a mail and before it could note that: the mail is sent
+// again, and either link leads to the one key.
+func TestMailProcessIsKilled(t *testing.T) {
+	m := newMailServer(t, nil, false)
+	h := newFixture(t, plain(m.address))
+	for _, n := range []int{0, 1} {
+		email := []string{"ada@example.org", "grace@example.org"}[n]
+		h.applies(email)
+		_, err := h.approve(t.Context(), h.waiting(email).ID)
+		require.NoError(t, err)
+		job, err := h.db.Claim(t.Context(), MailJob, time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, h.SendMail(t.Context(), job))
+		_, first := m.took().read(t)
+		h.clock.Advance(2 * time.Minute) // its lease is over
+		done, err := h.job(MailJob, h.SendMail)
+		require.NoError(t, err)
+		require.True(t, done)
+		require.ErrorIs(t, job.Done(t.Context()), store.ErrStale)
+		_, second := m.took().read(t)
+		require.NotEqual(t, first, second)
+		tokens := []string{first, second}
+		_, err = h.activate(t.Context(), tokens[n])
+		require.NoError(t, err)
+		_, err = h.activate(t.Context(), tokens[1-n])
+		require.Equal(t, errToken, err)
+	}
+}
+
+// TestMailOfARefusedApplication, or of one that is approved anew, is not sent.
+func TestMailOfARefusedApplication(t *testing.T) {
+	m := newMailServer(t, nil, false)
+	h := newFixture(t, plain(m.address))
+	h.applies("ada@example.org")
+	id := h.waiting("ada@example.org").ID
+	for range 2 {
+		_, err := h.approve(t.Context(), id)
+		require.NoError(t, err)
+	}
+	for range 2 {
+		done, err := h.job(MailJob, h.SendMail)
+		require.NoError(t, err)
+		require.True(t, done)
+	}
+	m.took() // one of two
+	_, err := h.approve(t.Context(), id)
+	require.NoError(t, err)
+	_, err = h.refuse(t.Context(), id)
+	require.NoError(t, err)
+	done, err := h.job(MailJob, h.SendMail)
+	require.NoError(t, err)
+	require.True(t, done)
+	require.Empty(t, m.letters)
+	require.Zero(t, h.count("access_tokens"))
+}
+
+// TestMailOverTLS: the server has to show a certificate that is trusted, and one that has no TLS
+// gets no mail. Who has to authenticate does so behind it.
+func TestMailOverTLS(t *testing.T) {
+	ca := certstest.New(t)
+	pair := ca.Issue(t, certstest.Leaf{})
+	certificate, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.Certificate())
+	trust := func(host string) *tls.Config {
+		return &tls.Config{ServerName: host, RootCAs: pool}
+	}
+	foreign := func(host string) *tls.Config { return &tls.Config{ServerName: host} }
+	sends := func(server *Server) error {
+		h := newFixture(t, server)
+		h.applies("ada@example.org")
+		_, err := h.approve(t.Context(), h.waiting("ada@example.org").ID)
+		require.NoError(t, err)
+		_, err = h.job(MailJob, h.SendMail)
+		if err != nil {
+			require.NotContains(t, err.Error(), "opensesame")
+		}
+		return err
+	}
+	for _, mode := range []TLSMode{StartTLS, ImplicitTLS} {
+		m := newMailServer(t, &certificate, mode == ImplicitTLS)
+		require.NoError(t, sends(&Server{Address: m.address, From: "keys@muniment.example", TLS: mode, Trust: trust}), mode)
+		require.True(t, m.took().encrypted)
+		require.ErrorContains(t, sends(&Server{Address: m.address, From: "keys@muniment.example", TLS: mode, Trust: foreign}), "MAIL_SERVER_UNAVAILABLE", mode)
+		m.password = "opensesame"
+		require.ErrorContains(t, sends(&Server{Address: m.address, From: "keys@muniment.example", TLS: mode, Trust: trust}), "MAIL_REFUSED", mode)
+		server := &Server{Address: m.address, From: "keys@muniment.example", TLS: mode, Trust: trust, User: "muniment", Password: func() (string, error) { return "wrong", nil }}
+		require.ErrorContains(t, sends(server), "MAIL_SERVER_UNAVAILABLE", mode)
+		server.Password = func() (string, error) { return "", errors.New("no such file") }
+		require.ErrorContains(t, sends(server), "no such file", mode)
+		server.Password = func() (string, error) { return m.password, nil }
+		require.NoError(t, sends(server), mode)
+		require.Len(t, m.letters, 1)
+	}
+	m := newMailServer(t, nil, false)
+	require.ErrorContains(t, sends(&Server{Address: m.address, From: "keys@muniment.example", TLS: StartTLS, Trust: trust}), "MAIL_SERVER_UNAVAILABLE")
+	require.Empty(t, m.letters)
+}
+
+// TestOutbox: without a mail server the mail is a file that nobody else can read.
+func TestOutbox(t *testing.T) {
+	h := newFixture(t, nil)
+	id, _ := h.approved("ada@example.org")
+	info, err := os.Stat(filepath.Join(h.dir, "outbox", id+".eml"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	folder, err := os.Stat(filepath.Join(h.dir, "outbox"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), folder.Mode().Perm())
+	letter, err := mail.ReadMessage(bytes.NewBufferString(h.eml(id)))
+	require.NoError(t, err)
+	require.Equal(t, "<ada@example.org>", letter.Header.Get("To"))
+
+	require.NoError(t, os.RemoveAll(filepath.Join(h.dir, "outbox")))
+	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "outbox"), nil, 0o600))
+	_, err = h.approve(t.Context(), id)
+	require.NoError(t, err)
+	_, err = h.job(MailJob, h.SendMail)
+	require.ErrorContains(t, err, "OUTBOX_FAILED")
+}

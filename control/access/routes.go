@@ -1,0 +1,152 @@
+package access
+
+import (
+	"context"
+	"net/http"
+
+	"muniment/control/route"
+	"muniment/control/sandbox"
+	"muniment/control/store"
+	"muniment/control/tenant"
+)
+
+// Base begins the path of every route for strangers.
+const Base = "/api/access"
+
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
+	sandbox.Add(a, s.callers, route.Operation{ID: "access-apply", Method: http.MethodPost, Path: Base + "/apply", Tag: "Sandbox",
+		Summary: "Apply for a key of the sandbox",
+		Description: "Answers alike whatever is known of the address. Once an operator has approved, a mail brings a link to the playground, whose fragment holds a token for `POST /api/access/activate`. " +
+			"An address has one open application at a time, and three within 30 days: more are dropped. Applications are erased 30 days after they were made. " +
+			"Each IP address may make 10 requests per 10 seconds and 30 per hour, activations included."}, s.postApply)
+	sandbox.Add(a, s.callers, route.Operation{ID: "access-activate", Method: http.MethodPost, Path: Base + "/activate", Tag: "Sandbox",
+		Summary: "Exchange the token of an activation mail for a key", Errors: []int{http.StatusNotFound},
+		Description: "Makes a tenant of the sandbox with a key, env `test`, that holds every scope but `*`; the key is shown this once. The tenant is not dropped for being idle. " +
+			"A token is good once, within 24 hours of its mail. 404 is the answer to every other one, be it used, expired or unknown."}, s.postActivate)
+}
+
+type applyInput struct{ Body Form }
+
+// SchemaName is for the document, as are those below.
+func (Form) SchemaName() string { return "AccessForm" }
+
+// Receipt is the answer to every application.
+type Receipt struct {
+	Status string `json:"status" enum:"RECEIVED" doc:"The same whatever becomes of it."`
+}
+
+// SchemaName: see Form.
+func (Receipt) SchemaName() string { return "AccessReceipt" }
+
+func (s *Service) postApply(ctx context.Context, in *applyInput) (Receipt, error) {
+	return Receipt{"RECEIVED"}, s.apply(ctx, in.Body)
+}
+
+type activateInput struct {
+	Body struct {
+		Token string `json:"token" minLength:"1" maxLength:"128" doc:"Of the link in the mail, behind #activate=."`
+	}
+}
+
+// Key is the answer to an activation; APIKey is the only copy of the key.
+type Key struct {
+	TenantID string `json:"tenantId"`
+	OrgID    string `json:"orgId" doc:"The organisation that the tenant acts for."`
+	KeyID    string `json:"keyId"`
+	APIKey   string `json:"apiKey" doc:"The key itself; it can't be shown again."`
+}
+
+// SchemaName: see Form.
+func (Key) SchemaName() string { return "ActivatedKey" }
+
+func (s *Service) postActivate(ctx context.Context, in *activateInput) (Key, error) {
+	made, err := s.activate(ctx, in.Body.Token)
+	if err != nil {
+		return Key{}, err
+	}
+	return keyOf(made), nil
+}
+
+func keyOf(made tenant.Created) Key {
+	return Key{TenantID: made.TenantID, OrgID: made.OrgID, KeyID: made.KeyID, APIKey: made.APIKey}
+}
+
+// OperatorRoutes adds what an operator may do to the API of the admin listener.
+func (s *Service) OperatorRoutes(a route.API) {
+	const path = "/admin/access/applications"
+	route.Add(a, route.Operation{ID: "list-applications", Method: http.MethodGet, Path: path, Tag: "Operator", Access: route.Operator{},
+		Summary: "List the applications for a key of the sandbox, newest first"}, s.getList)
+	route.Add(a, route.Operation{ID: "approve-application", Method: http.MethodPost, Path: path + "/{applicationId}/approve", Tag: "Operator", Access: route.Operator{},
+		Summary: "Approve an application and send its mail, or send another mail"}, func(ctx context.Context, in *oneInput) (One, error) {
+		return s.decided(s.approve(ctx, in.ApplicationID))
+	})
+	route.Add(a, route.Operation{ID: "refuse-application", Method: http.MethodPost, Path: path + "/{applicationId}/refuse", Tag: "Operator", Access: route.Operator{},
+		Summary: "Refuse an application; the links of one that was approved end"}, func(ctx context.Context, in *oneInput) (One, error) {
+		return s.decided(s.refuse(ctx, in.ApplicationID))
+	})
+}
+
+// Listed is an application as operators see it.
+type Listed struct {
+	Application
+	Email        string        `json:"email"`
+	Organisation string        `json:"organisation"`
+	Use          string        `json:"use"`
+	Mail         Mail          `json:"mail" doc:"The mail of the newest approval."`
+	ExpiresAt    store.Instant `json:"expiresAt" doc:"When it is erased."`
+}
+
+// SchemaName: see Form.
+func (Listed) SchemaName() string { return "ListedApplication" }
+
+func (s *Service) listed(a Application) Listed {
+	a.State = a.stateAt(store.At(s.db.Now()))
+	return Listed{a, a.Email, a.Organisation, a.Use, a.Mail, a.endsAt()}
+}
+
+type listInput struct {
+	State string `query:"state" enum:"RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
+	route.Page
+}
+
+// List is one page of applications.
+type List struct {
+	Applications []Listed `json:"applications"`
+	NextCursor   *string  `json:"nextCursor"`
+}
+
+// SchemaName: see Form.
+func (List) SchemaName() string { return "ApplicationList" }
+
+func (s *Service) getList(ctx context.Context, in *listInput) (List, error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return List{}, err
+	}
+	page, next, err := list(ctx, s.db.Read(), in.State, slice)
+	answer := List{[]Listed{}, route.Cursor(next)}
+	for _, a := range page {
+		answer.Applications = append(answer.Applications, s.listed(a))
+	}
+	return answer, err
+}
+
+type oneInput struct {
+	ApplicationID string `path:"applicationId" maxLength:"64"`
+}
+
+// One is the answer about one application.
+type One struct {
+	Application Listed `json:"application"`
+}
+
+// SchemaName: see Form.
+func (One) SchemaName() string { return "ApplicationData" }
+
+func (s *Service) decided(a Application, err error) (One, error) {
+	if err != nil {
+		return One{}, err
+	}
+	return One{s.listed(a)}, nil
+}

@@ -1,0 +1,233 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"muniment/control/sandbox"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway/api"
+)
+
+// Config of the service. DB, PublicURL and Failed are required, and Server or Outbox.
+type Config struct {
+	DB *store.DB
+	// PublicURL is where callers reach the API, without a slash at its end: links in mails lead there.
+	PublicURL string
+	// Server sends the mails; nil: they are written to the outbox.
+	Server *Server
+	// Outbox is the folder of mails that are written to files.
+	Outbox string
+	// Limits of each caller's address; a limit that is 0 is 10 requests within 10 seconds, 30 within
+	// an hour.
+	Limits sandbox.Limits
+	// Shared counts them in the database, together with other processes.
+	Shared bool
+	// Failed makes the error of a job with a code; final gives the job up.
+	Failed func(code string, final bool, err error) error
+	// Now is the clock of the limits, which should be a monotonic one. Default time.Now.
+	Now func() time.Time
+	// Logger; nil is slog.Default.
+	Logger *slog.Logger
+}
+
+// The limits of a caller's address: who applies sends two requests.
+const (
+	defaultBurst     = 10
+	defaultSustained = 30
+)
+
+// Service is safe for concurrent use.
+type Service struct {
+	cfg     Config
+	db      *store.DB
+	callers *sandbox.Callers
+}
+
+// New returns the service.
+func New(cfg Config) (*Service, error) {
+	if cfg.DB == nil || cfg.PublicURL == "" || cfg.Failed == nil || cfg.Server == nil && cfg.Outbox == "" {
+		return nil, errors.New("cannot open access to the sandbox: DB, PublicURL, Failed, or both Server and Outbox are missing")
+	}
+	cfg.Limits.Burst = cmp.Or(cfg.Limits.Burst, defaultBurst)
+	cfg.Limits.Sustained = cmp.Or(cfg.Limits.Sustained, defaultSustained)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	callers := sandbox.NewCallers(sandbox.CallersConfig{DB: cfg.DB, Limits: cfg.Limits, Shared: cfg.Shared, Window: "access ", Now: cfg.Now})
+	return &Service{cfg, cfg.DB, callers}, nil
+}
+
+// AdmitJob decides what becomes of the requests that strangers have sent.
+const AdmitJob = "access.admit"
+
+// apply takes a stranger's request. It does the same work whatever is known of the address.
+func (s *Service) apply(ctx context.Context, f Form) error {
+	f, err := f.normal()
+	if err != nil {
+		return err
+	}
+	if err := s.db.Reserved(); err != nil {
+		return err
+	}
+	now, inserted := s.db.Now(), false
+	err = s.db.Transact(ctx, func(tx *sql.Tx) (err error) {
+		if inserted, err = insertRequest(ctx, tx, request{api.NewID(prefixApplication, now), f, store.At(now)}); err != nil {
+			return err
+		}
+		return s.db.EnqueueIn(ctx, tx, store.NewJob{Kind: AdmitJob, TenantID: api.SystemTenant, Key: "all", Payload: struct{}{}})
+	})
+	if err == nil && !inserted {
+		err = api.Unavailable(api.Overloaded, "too many applications are waiting: try again later", time.Hour)
+	}
+	return err
+}
+
+// admitBatch is how many requests one change decides on; other changes wait for it.
+const admitBatch = 20
+
+// Admit does the job of the kind AdmitJob: each request becomes an application, unless its address
+// has an open one, or as many as an address may have. Processes that do it at once find different
+// requests, as changes run one at a time.
+func (s *Service) Admit(ctx context.Context, _ *store.Job) error {
+	for more := true; more; {
+		var admitted []string
+		err := s.db.Change(ctx, func(tx *store.Tx) error {
+			admitted, more = nil, false
+			batch, err := listRequests(ctx, tx, admitBatch)
+			if err != nil {
+				return err
+			}
+			for _, r := range batch {
+				is, err := admit(ctx, tx, r)
+				if err != nil {
+					return fmt.Errorf("cannot admit the request %s: %w", r.id, err)
+				}
+				if is {
+					admitted = append(admitted, r.id)
+				}
+			}
+			more = len(batch) == admitBatch
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, id := range admitted {
+			s.cfg.Logger.InfoContext(ctx, "an application for a key of the sandbox waits: see muniment access list", "applicationId", id)
+		}
+	}
+	return nil
+}
+
+// admit makes an application of a request, or drops it.
+func admit(ctx context.Context, tx *store.Tx, r request) (admitted bool, err error) {
+	if err := deleteRequest(ctx, tx, r.id); err != nil {
+		return false, err
+	}
+	all, open, err := countOf(ctx, tx, r.Email, tx.Now())
+	if err != nil || open > 0 || all >= mostOfAddress {
+		return false, err
+	}
+	a := Application{
+		ID: r.id, TenantID: api.SystemTenant, Email: r.Email, Organisation: r.Organisation, Use: r.Use,
+		State: Received, Mail: Mail{State: MailNone}, CreatedAt: r.createdAt, UpdatedAt: store.At(tx.Now()),
+	}
+	return true, applications.Create(ctx, tx, eventApplied, &a, store.BySystem(), nil)
+}
+
+// approve approves an application and queues its mail. One that is approved gets another mail, and
+// the links of those before end.
+func (s *Service) approve(ctx context.Context, id string) (moved Application, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		was, err := find(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		move := store.Move[Application, Action]{TenantID: api.SystemTenant, ID: id, Action: Approve, By: store.ByOperator(), Edit: func(next *Application) error {
+			next.Approvals++
+			return nil
+		}}
+		if was.State == Approved {
+			move.Action = Resend
+		}
+		if moved, err = applications.Move(ctx, tx, move); err != nil {
+			return err
+		}
+		if err := deleteTokens(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := queueMail(ctx, tx, id); err != nil {
+			return err
+		}
+		_, err = tx.Enqueue(ctx, store.NewJob{Kind: MailJob, TenantID: api.SystemTenant, Lane: id, Payload: mailing{id, moved.Approvals}})
+		moved.Mail = Mail{State: MailQueued, At: store.At(tx.Now())}
+		return err
+	})
+	return moved, err
+}
+
+// refuse refuses an application, and ends its links if it was approved.
+func (s *Service) refuse(ctx context.Context, id string) (moved Application, err error) {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		if moved, err = applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: id, Action: Refuse, By: store.ByOperator()}); err != nil {
+			return err
+		}
+		return deleteTokens(ctx, tx, id)
+	})
+	return moved, err
+}
+
+// errToken is the answer to every token that is not good, whatever is known of it.
+var errToken error = &api.Error{Code: api.ResourceNotFound, Message: "the activation token is not known, was used, or has expired: ask for another mail, or apply again"}
+
+// activate exchanges a token for the key of a new tenant.
+func (s *Service) activate(ctx context.Context, token string) (made tenant.Created, err error) {
+	// It reads first: guesses must not keep changes waiting.
+	id, err := applicationOf(ctx, s.db.Read(), token, s.db.Now())
+	if err != nil {
+		return made, err
+	}
+	if id == nil {
+		return made, errToken
+	}
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		id, err := applicationOf(ctx, tx, token, tx.Now())
+		if err != nil {
+			return err
+		}
+		if id == nil {
+			return errToken
+		}
+		a, err := find(ctx, tx, *id)
+		if err != nil {
+			return err
+		}
+		if a.stateAt(store.At(tx.Now())) != Approved {
+			return errToken
+		}
+		org := strings.ToLower(api.NewID("sandbox_", tx.Now()))
+		if made, err = tenant.Make(ctx, tx, tenant.Request{Org: org, Email: a.Email, Label: "activated", Sandbox: true, Activated: true}); err != nil {
+			return err
+		}
+		if err := deleteTokens(ctx, tx, a.ID); err != nil {
+			return err
+		}
+		_, err = applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: Activate, By: store.BySystem(), Edit: func(next *Application) error {
+			next.ActivatedTenantID = &made.TenantID
+			return nil
+		}})
+		return err
+	})
+	return made, err
+}
