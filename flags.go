@@ -1,12 +1,20 @@
 package main
 
 import (
+	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/control/access"
 	"muniment/control/webhook"
 	"muniment/gateway/api"
 	"muniment/gateway/certs"
@@ -114,4 +122,79 @@ func (f webhookFlags) Validate() error {
 		return fmt.Errorf("--webhook-allow: %w", err)
 	}
 	return nil
+}
+
+// publicURLFlag says where callers reach the API.
+type publicURLFlag struct {
+	PublicURL string `help:"URL under which callers reach the API, for links in mails; default: the address of --listen." placeholder:"URL"`
+}
+
+// Validate refuses what no link can begin with.
+func (f publicURLFlag) Validate() error {
+	if f.PublicURL == "" {
+		return nil
+	}
+	u, err := url.Parse(f.PublicURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !api.Printable(f.PublicURL, 512) {
+		return errors.New("--public-url must begin with http:// or https://, and have a host, no user, no query and no fragment")
+	}
+	return nil
+}
+
+// publicURL is the URL without a slash at its end. listening is where this process listens.
+func (f publicURLFlag) publicURL(listening string) string {
+	return strings.TrimRight(cmp.Or(f.PublicURL, listening), "/")
+}
+
+// mailFlags say by which mail server mails are sent.
+type mailFlags struct {
+	SMTP         string             `name:"smtp" help:"Mail server that takes mails by SMTP; default: mails are written to files in the folder outbox of --data." placeholder:"HOST:PORT"`
+	From         string             `help:"Sender of mails." placeholder:"ADDRESS"`
+	User         string             `help:"User to authenticate as to the mail server." placeholder:"NAME"`
+	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each mail." placeholder:"FILE" type:"path"`
+	TLS          access.TLSMode     `name:"tls" default:"starttls" enum:"starttls,implicit,none" help:"TLS with the mail server: starttls (a server without it is refused), implicit (from the first byte, as on port 465), or none."`
+	TLSCA        string             `name:"tls-ca" help:"Certificate authorities to trust as the mail server (PEM); default: those of the system." placeholder:"FILE" type:"path"`
+}
+
+// Validate refuses what would fail only once a mail is sent.
+func (f mailFlags) Validate() error {
+	if f.SMTP == "" {
+		if f.From != "" || f.User != "" || f.PasswordFile != "" || f.TLSCA != "" {
+			return errors.New("--mail-smtp is missing")
+		}
+		return nil
+	}
+	if host, port, err := net.SplitHostPort(f.SMTP); err != nil || host == "" || port == "" {
+		return errors.New("--mail-smtp must be host:port")
+	}
+	if err := access.CheckSender(f.From); err != nil {
+		return fmt.Errorf("--mail-from %w", err)
+	}
+	switch {
+	case (f.User == "") != (f.PasswordFile == ""):
+		return errors.New("--mail-user and --mail-password-file need each other")
+	case f.User != "" && f.TLS == access.NoTLS:
+		return errors.New("--mail-user needs --mail-tls starttls or implicit: the password would travel in clear")
+	case f.TLSCA != "" && f.TLS == access.NoTLS:
+		return errors.New("--mail-tls-ca needs --mail-tls starttls or implicit")
+	}
+	return nil
+}
+
+// server is the mail server; nil if there is none.
+func (f mailFlags) server(logger *slog.Logger, registry prometheus.Registerer) (*access.Server, error) {
+	if f.SMTP == "" {
+		return nil, nil
+	}
+	s := &access.Server{Address: f.SMTP, From: f.From, User: f.User, Password: f.PasswordFile.Password(), TLS: f.TLS}
+	hop, err := certs.NewClient(certs.Options{Use: "mail", Logger: logger, Registerer: registry}, certs.ClientFlags{CA: f.TLSCA})
+	if err != nil {
+		return nil, err
+	}
+	s.Trust = func(host string) *tls.Config {
+		trust := cmp.Or(hop.Config(host), &tls.Config{ServerName: host})
+		trust.MinVersion = tls.VersionTLS12 // many mail servers have no later one
+		return trust
+	}
+	return s, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"muniment/bench/system"
+	"muniment/control/access"
 	"muniment/control/node"
 	"muniment/control/proof"
 	"muniment/control/route"
@@ -59,6 +60,10 @@ type commands struct {
 		running
 		sandbox.Commands
 	} `cmd:"" help:"Administer the sandbox of a running server."`
+	Access struct {
+		running
+		access.Commands
+	} `cmd:"" help:"Decide on applications for keys of the sandbox of a running server."`
 	Quarantine struct {
 		running
 		proof.QuarantineCommands

@@ -45,7 +45,10 @@ type planeConfig struct {
 	Seal    sealFlags
 	RowAge  time.Duration // how long ago the play of a row may be
 	Exports exportFlags
-	LogKeep time.Duration // as --keep has it; 0: Kafka's, 7 days
+	Mail    mailFlags
+	// PublicURL is where callers reach the API, for links.
+	PublicURL string
+	LogKeep   time.Duration // as --keep has it; 0: Kafka's, 7 days
 	// LogKept is how long a record stays in the log at most.
 	LogKept func(context.Context) (time.Duration, error)
 	// SealWorkers is proof.Config.Workers.
@@ -81,7 +84,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 		return p.nodes.InviteSandbox(ctx)
 	}), true))
 	p.heldNode = localnode.New(p.localNode(p.identities("the node that delivers held rows", "held", p.invite), false))
-	for _, open := range []func(context.Context) error{p.openRights, p.openEvidence, p.openTenants, p.openSandbox} {
+	for _, open := range []func(context.Context) error{p.openRights, p.openEvidence, p.openTenants, p.openSandbox, p.openAccess} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -91,7 +94,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 		return nil, err
 	}
 	p.Control, err = control.New(control.Config{
-		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Log: cfg.Log,
+		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Log: cfg.Log,
 		Services: p.all(), Sweeps: append(p.sweeps(), queueCheck), Workers: append(p.workers(), check),
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})

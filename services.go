@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muniment/control"
+	"muniment/control/access"
 	"muniment/control/beacon"
 	"muniment/control/challenge"
 	"muniment/control/dispute"
@@ -54,12 +55,13 @@ type services struct {
 	exports  *dsar.Service
 	erased   *erasure.Service
 	visitors *sandbox.Service // nil without a sandbox
+	access   *access.Service
 }
 
 // all are the services whose operations and tables control has.
 func (s *services) all() []control.Service {
 	all := []control.Service{
-		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.erased, s.exports,
+		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.erased, s.exports, s.access,
 	}
 	if s.visitors != nil {
 		all = append(all, s.visitors)
@@ -184,6 +186,22 @@ func (p *plane) openSandbox(ctx context.Context) (err error) {
 	return err
 }
 
+// openAccess opens the service by which strangers get keys of the sandbox.
+func (p *plane) openAccess(context.Context) (err error) {
+	cfg := &p.cfg
+	server, err := cfg.Mail.server(cfg.Logger, cfg.Registerer)
+	if err != nil {
+		return err
+	}
+	p.access, err = access.New(access.Config{
+		DB: cfg.DB, PublicURL: cfg.PublicURL, Server: server, Outbox: filepath.Join(cfg.Data, "outbox"), Shared: cfg.Shared, Logger: cfg.Logger,
+		Failed: func(code string, final bool, err error) error {
+			return &control.JobFailure{Code: code, Final: final, Err: err}
+		},
+	})
+	return err
+}
+
 // sweeps are control's periodic tasks.
 func (s *services) sweeps() []control.Sweep {
 	all := []control.Sweep{
@@ -193,6 +211,7 @@ func (s *services) sweeps() []control.Sweep {
 		{Name: "expire held rows", Every: time.Minute, Do: s.ingest.Expire},
 		{Name: "queue the webhooks' scan of the log", Every: 10 * time.Minute, Do: s.hooks.Enqueue},
 		{Name: "look after the webhooks' deliveries", Every: time.Minute, Do: s.hooks.Sweep},
+		{Name: "erase applications for access that are over", Every: time.Minute, Do: s.access.Expire},
 		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},
 	}
@@ -213,6 +232,8 @@ func (s *services) workers() []control.Worker {
 		{Kind: erasure.EraseJob, Do: s.erased.Erase, Attempts: erasure.EraseAttempts},
 		{Kind: webhook.QueueJob, Do: s.hooks.Queue, AtOnce: 1, Attempts: math.MaxInt},
 		{Kind: webhook.RecoverJob, Do: s.hooks.Recover},
+		{Kind: access.AdmitJob, Do: s.access.Admit, AtOnce: 1, Attempts: math.MaxInt},
+		{Kind: access.MailJob, Do: s.access.SendMail, Failed: s.access.GiveUpMail, Attempts: access.MailAttempts},
 		{Kind: dsar.ExportJob, Do: s.exports.Export, Failed: s.exports.GiveUp, AtOnce: 1, Attempts: dsar.Attempts},
 	}
 }
@@ -232,6 +253,7 @@ func replays() []store.Replay {
 		{Kinds: []string{"signing_key"}, Apply: signing.Replay},
 		{Kinds: []string{"node"}, Apply: node.Replay},
 		{Kinds: []string{"erasure"}, Apply: erasure.Replay},
+		{Kinds: []string{"application"}, Newest: true, Apply: access.Replay},
 		{Kinds: []string{"tenant", "sandbox"}, Apply: sandbox.Replay(control.Tables)},
 	}
 }
