@@ -18,13 +18,23 @@ var errNotSandboxed = errors.New("the tenant is not one of the sandbox")
 
 // deliverSandbox is sandbox.Deliver: a 503 while the sandbox has no node.
 func (p *plane) deliverSandbox(ctx context.Context, tenantID, keyID string, body []byte) (answer []byte, err error) {
+	answer, _, err = p.deliverSandboxed(ctx, tenantID, keyID, body, nil)
+	return answer, err
+}
+
+// deliverSandboxed is control.DeliverSandbox, as deliverSandbox.
+func (p *plane) deliverSandboxed(ctx context.Context, tenantID, keyID string, body []byte, idempotencyKey *string) (answer []byte, replayed bool, err error) {
 	switch is, err := p.tenants.IsSandbox(ctx, tenantID); {
 	case err != nil:
-		return nil, err
+		return nil, false, err
 	case !is:
-		return nil, fmt.Errorf("cannot deliver for %s: %w", tenantID, errNotSandboxed)
+		return nil, false, fmt.Errorf("cannot deliver for %s: %w", tenantID, errNotSandboxed)
 	}
-	return p.sandboxNode.Issue(ctx, issue.Caller{TenantID: tenantID, KeyID: keyID, Sandbox: true}, body)
+	d := issue.Delivery{Body: body}
+	if idempotencyKey != nil {
+		d.IdempotencyKey, d.HasKey = []byte(*idempotencyKey), true
+	}
+	return p.sandboxNode.Issue(ctx, issue.Caller{TenantID: tenantID, KeyID: keyID, Sandbox: true}, d)
 }
 
 // deliverHeld is ingest.Deliver. The rows of the sandbox's tenants are the sandbox's node's.

@@ -93,6 +93,8 @@ type Config struct {
 	Sandbox *sandbox.Service
 	// Access lets operators decide on applications for keys of the sandbox; nil leaves that out.
 	Access *access.Service
+	// DeliverSandbox issues receipts for tenants of the sandbox; nil: their keys can't deliver.
+	DeliverSandbox DeliverSandbox
 	// Services are all services of the API, Keys and Tenants among them.
 	Services []Service
 	// Log is the log to which Run relays the outbox.
@@ -167,6 +169,9 @@ func New(cfg Config) (*Control, error) {
 	c.door.sandbox = cfg.Sandbox
 	for _, service := range cfg.Services {
 		service.Routes(c.door.api)
+	}
+	if cfg.DeliverSandbox != nil {
+		deliveries{cfg.DeliverSandbox}.Routes(c.door.api)
 	}
 	var docs docs
 	docs.Routes(c.door.api)

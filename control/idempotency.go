@@ -37,7 +37,7 @@ const (
 // an API key.
 func takesKey(op *huma.Operation) bool {
 	_, scoped := route.Of(op).Access.(route.Scope)
-	return scoped && op.Method == http.MethodPost
+	return scoped && op.Method == http.MethodPost && !op.Hidden
 }
 
 // describeKey adds the Idempotency-Key to an operation in the document.

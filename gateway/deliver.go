@@ -27,6 +27,9 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	if !ok {
 		return errTenantBusy
 	}
+	if principal.Sandbox && !g.issuer.ForSandbox() {
+		return g.control.forward(ctx) // to a node of control's that has a key for them
+	}
 	d := issue.Delivery{Body: ctx.PostBody(), Rendered: arrived}
 	d.IdempotencyKey, d.HasKey = idempotencyKey(ctx)
 	by := issue.Caller{TenantID: principal.TenantID, KeyID: principal.ID, Sandbox: principal.Sandbox}

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,11 +71,29 @@ func TestSandboxHasAKeyOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutTheSandbox refuses its tenants, whose receipts it could only sign wrong.
+// TestNodeWithoutTheSandbox signs nothing for its tenants: control, which has a node that can, is
+// sent their deliveries as they came.
 func TestNodeWithoutTheSandbox(t *testing.T) {
-	s := newSandboxWorld(t, func(c *settings) { c.Issue.SandboxSigner = nil })
-	got := s.raw(request(s.token, s.body()))
-	require.Equal(t, 409, got.status, got.body)
+	asked := ""
+	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		asked = fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.Header.Get("Authorization"), " ", r.Header.Get("Idempotency-Key"), " ", string(body), err)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"ok":true}`)
+	}))
+	defer control.Close()
+	s := newSandboxWorld(t, func(c *settings) {
+		c.Issue.SandboxSigner = nil
+		c.DialControl = func() (net.Conn, error) { return net.Dial("tcp", control.Listener.Addr().String()) }
+	})
+	got := s.raw(request(s.token, s.body(), "Idempotency-Key: play-1"))
+	require.Equal(t, 200, got.status, got.body)
+	require.Equal(t, `{"ok":true}`, got.body)
+	require.Equal(t, "POST /v1/delivery Bearer "+s.token+" play-1 "+s.body()+"<nil>", asked)
 	require.Empty(t, s.log.All())
+	asked = ""
 	require.Equal(t, 200, s.post(s.world.body()).status)
+	require.Empty(t, asked, "all others are its own")
+	require.Equal(t, 401, s.raw(request(s.token+"x", s.body())).status)
+	require.Empty(t, asked)
 }

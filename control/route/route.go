@@ -48,6 +48,9 @@ type Operation struct {
 	Errors []int
 	// Heavy says that the operation reads much of a tenant's log: few run at a time.
 	Heavy bool
+	// Hidden leaves the operation out of the document, and keeps no Idempotency-Key for it here:
+	// another process serves it to callers.
+	Hidden bool
 	// Stops says that the operation is a stop (store.DB.Stop): it runs even if there is no disk
 	// space to keep an Idempotency-Key.
 	Stops bool
@@ -238,7 +241,7 @@ func AddRaw[I, O any](a API, op Operation, do func(context.Context, *I) (*O, err
 // operation's Content replaces content; without both, the document derives the response from O.
 func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, middlewares huma.Middlewares, do func(context.Context, *I) (*O, error)) {
 	h := huma.Operation{
-		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Tags: []string{op.Tag}, Middlewares: middlewares,
+		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Tags: []string{op.Tag}, Middlewares: middlewares, Hidden: op.Hidden,
 		Metadata: map[string]any{declaration: &op},
 	}
 	if op.Access != nil {

@@ -63,7 +63,8 @@
 //     clock: then the receipt is rendered when it is issued, and the identity has the time as sent.
 //   - seq counts the attempts to append: a number whose append failed may be missing.
 //   - The sandbox's tenants are served by a key of their own, which signs for no other
-//     tenant; a node that has none refuses them with 409 STATE_CONFLICT.
+//     tenant; a node that has none refuses them with 409 STATE_CONFLICT (ForSandbox: the gateway
+//     forwards their deliveries to control).
 //   - What the gate refused is counted, and the counts are written to the log once a minute
 //     and at the end (Run).
 //
@@ -115,6 +116,9 @@ func New(cfg Config) (*Issuer, error) {
 	i.metrics = newMetrics(cfg.Registerer, i)
 	return i, nil
 }
+
+// ForSandbox says whether this node has a key for the sandbox's tenants.
+func (i *Issuer) ForSandbox() bool { return i.cfg.SandboxSigner != nil }
 
 // Run writes the counts of refusals and the checkpoints now and then until ctx is done, and
 // then the last of them: the log must outlive it. Callers should have stopped issuing before: from

@@ -66,14 +66,15 @@ func New(cfg Config) *Node {
 // Use makes the node issue through a gateway's issuer. Do not call Run as well.
 func (n *Node) Use(i *issue.Issuer) { n.open(i, func() bool { return false }) }
 
-// Issue issues a receipt for the body of a delivery, and returns the body of the response.
-func (n *Node) Issue(ctx context.Context, by issue.Caller, body []byte) (response []byte, err error) {
+// Issue issues a receipt for a delivery that is rendered now, and returns the answer to it, as
+// issue.Issuer.Issue does.
+func (n *Node) Issue(ctx context.Context, by issue.Caller, d issue.Delivery) (answer []byte, replayed bool, err error) {
 	err = n.with(ctx, func(i *issue.Issuer) (err error) {
-		began := time.Now()
-		response, _, err = i.Issue(i.Deadline(began), nil, by, &issue.Delivery{Body: body, Rendered: began})
+		d.Rendered = time.Now()
+		answer, replayed, err = i.Issue(i.Deadline(d.Rendered), nil, by, &d)
 		return err
 	})
-	return response, err
+	return answer, replayed, err
 }
 
 // IssueRows is issue.Issuer.IssueRows.

@@ -56,7 +56,7 @@ func TestDeliveryWithoutANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(Config{Identities: Identities{Name: "the node"}})
 		began := time.Now()
-		_, err := n.Issue(t.Context(), issue.Caller{}, nil)
+		_, _, err := n.Issue(t.Context(), issue.Caller{}, issue.Delivery{})
 		require.Equal(t, api.Unavailable(api.NoSigningKey, "the node has not started yet", time.Second), err)
 		require.Equal(t, startTimeout, time.Since(began))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
