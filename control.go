@@ -50,8 +50,7 @@ type controlCmd struct {
 	Webhook webhookFlags  `embed:"" prefix:"webhook-" group:"Webhooks:"`
 	Exports exportFlags   `embed:"" group:"Exports:"`
 	Mail    mailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
-
-	publicURLFlag
+	Public  publicURLFlag `embed:""`
 
 	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other."`
 }
@@ -101,7 +100,7 @@ func (c *controlCmd) serve(p *process) error {
 	}
 	ctl, err := openPlane(p.ctx, planeConfig{
 		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, Sandbox: c.Sandbox, Webhook: c.Webhook,
-		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry,
+		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/system"
+	"muniment/control/access"
 	"muniment/control/sandbox"
 	"muniment/gateway/api"
 )
@@ -47,7 +48,7 @@ func operationsOf(t *testing.T, server *system.Server, visitors bool) (all []ope
 	known := document(t, server)
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		o := known[id].operation
-		if strings.HasPrefix(o.path, sandbox.Base+"/") != visitors || id == "download-bundle" { // whose token opens it: TestBundleOfAService
+		if strings.HasPrefix(o.path, sandbox.Base+"/") != visitors || id == "download-bundle" || strings.HasPrefix(o.path, access.Base+"/") { // whose token opens it: TestBundleOfAService, control's TestAccessRefusals
 			continue
 		}
 		for _, p := range known[id].parameters {

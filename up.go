@@ -45,8 +45,7 @@ type upCmd struct {
 	Webhook webhookFlags  `embed:"" prefix:"webhook-" group:"Webhooks:"`
 	Exports exportFlags   `embed:"" group:"Exports:"`
 	Mail    mailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
-
-	publicURLFlag
+	Public  publicURLFlag `embed:""`
 
 	TenantCap      int `help:"How many deliveries of one tenant may be in flight, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
 	TrustedProxies int `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by the address there. With 0 the header is ignored." placeholder:"N"`
@@ -226,7 +225,7 @@ func (e *embedded) run(background *parts) {
 func (c *upCmd) openControl(p *process, e embedded, apiURL, token string, processors int) (*plane, error) {
 	ctl, err := openPlane(p.ctx, planeConfig{
 		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, Bound: c.Bound, Token: token,
-		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.publicURL(apiURL), RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
+		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(apiURL), RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
 		LogKept:     func(context.Context) (time.Duration, error) { return keptFor(c.Keep), nil },
 		SealWorkers: func() int { return sealWorkers(processors, e.admitted.quiet()) },
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control"
+	"muniment/control/access"
 	"muniment/control/beacon"
 	"muniment/control/challenge"
 	"muniment/control/dispute"
@@ -59,6 +60,7 @@ type fixture struct {
 	ingest   *ingest.Service
 	services []control.Service
 	sandbox  *sandbox.Service // nil without one
+	access   *access.Service  // likewise
 	log      *memoryLog
 	// receipts are those that the warehouse has.
 	receipts receipts
@@ -68,7 +70,7 @@ type fixture struct {
 // config is how the fixture's control is made.
 func (h *fixture) config() control.Config {
 	return control.Config{
-		DB: h.db, Keys: h.keys, Nodes: h.nodes, Tenants: h.tenants, Ingest: h.ingest, Services: h.services, Sandbox: h.sandbox, Log: h.log, AdminToken: adminToken,
+		DB: h.db, Keys: h.keys, Nodes: h.nodes, Tenants: h.tenants, Ingest: h.ingest, Services: h.services, Sandbox: h.sandbox, Access: h.access, Log: h.log, AdminToken: adminToken,
 		Logger: slog.New(slog.NewTextHandler(h.logged, nil)), Registerer: prometheus.NewRegistry(),
 	}
 }

@@ -43,11 +43,15 @@ func (s *Service) postApply(ctx context.Context, in *applyInput) (Receipt, error
 	return Receipt{"RECEIVED"}, s.apply(ctx, in.Body)
 }
 
-type activateInput struct {
-	Body struct {
-		Token string `json:"token" minLength:"1" maxLength:"128" doc:"Of the link in the mail, behind #activate=."`
-	}
+// Activation is a request for a key.
+type Activation struct {
+	Token string `json:"token" minLength:"1" maxLength:"128" doc:"Of the link in the mail, behind #activate=."`
 }
+
+// SchemaName: see Form.
+func (Activation) SchemaName() string { return "AccessActivation" }
+
+type activateInput struct{ Body Activation }
 
 // Key is the answer to an activation; APIKey is the only copy of the key.
 type Key struct {

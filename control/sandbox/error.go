@@ -38,7 +38,7 @@ type Error struct {
 	OK      bool   `json:"ok" doc:"Always false."`
 	Code    Code   `json:"error" enum:"NO_TENANT,TENANT_EVICTED,INVALID_BODY,MISSING_FIELDS,RATE_LIMITED,HANDLER_ERROR,UNKNOWN_SCENARIO" doc:"What went wrong; the list is closed."`
 	Message string `json:"message" doc:"For people; with HANDLER_ERROR it begins with the error code of /v1."`
-	Field   string `json:"field,omitempty" doc:"The invalid field."`
+	Field   string `json:"field,omitempty" doc:"The invalid field of an application for access."`
 
 	status     int
 	retryAfter time.Duration
@@ -162,6 +162,15 @@ func refuse(e *api.Error, errs []error) huma.StatusError {
 	return v1Error{Code: e.Code, Message: e.Message}.render(status, e.RetryAfter)
 }
 
+// refuseNaming is refuse, and names the invalid field.
+func refuseNaming(e *api.Error, errs []error) huma.StatusError {
+	answer := refuse(e, errs)
+	if own, ok := answer.(*Error); ok && own.Code == HandlerError && e.Code == api.ValidationFailed {
+		own.Field = e.Field
+	}
+	return answer
+}
+
 // invalid renders faults in a body: if fields are missing, only those.
 func invalid(e *api.Error) *Error {
 	var missing []string
@@ -181,9 +190,7 @@ func invalid(e *api.Error) *Error {
 	case e.Field == "scenario":
 		return refusal(http.StatusUnprocessableEntity, UnknownScenario, message)
 	}
-	invalid := refusal(http.StatusUnprocessableEntity, HandlerError, string(api.ValidationFailed)+": "+message)
-	invalid.Field = e.Field
-	return invalid
+	return refusal(http.StatusUnprocessableEntity, HandlerError, string(api.ValidationFailed)+": "+message)
 }
 
 // readResponse returns the data of a response of /v1, or its error in the sandbox's envelope.

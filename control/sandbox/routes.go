@@ -91,11 +91,11 @@ func addRaw[I, O any](r *Service, a route.API, to admission, op route.Operation,
 // Add adds an operation of another service to the API, for anyone within the limits of the callers.
 // It answers with data in the sandbox's envelope, and refuses with the sandbox's codes.
 func Add[I, O any](a route.API, callers *Callers, op route.Operation, do func(context.Context, *I) (O, error)) {
-	op.Access = callers.anyone()
+	op.Access, op.Refuse = callers.anyone(), refuseNaming
 	addEnveloped(a, op, func(ctx context.Context, in *I) (*response[O], error) {
 		data, err := do(ctx, in)
 		if e, ok := errors.AsType[*api.Error](err); ok {
-			err = refuse(e, []error{err})
+			err = refuseNaming(e, []error{err})
 		}
 		return &response[O]{Body[O]{true, data}}, err
 	})
@@ -108,7 +108,9 @@ func (c *Callers) anyone() route.Access {
 
 // addEnveloped adds an operation that is limited by address and refuses in the sandbox's envelope.
 func addEnveloped[I, O any](a route.API, op route.Operation, do func(context.Context, *I) (*O, error)) {
-	op.Refuse, op.EmptyIsMissing = refuse, true
+	if op.EmptyIsMissing = true; op.Refuse == nil {
+		op.Refuse = refuse
+	}
 	op.Errors = append(op.Errors, http.StatusTooManyRequests)
 	if op.Method != http.MethodGet { // sent by a page of another site
 		op.Errors = append(op.Errors, http.StatusForbidden)
