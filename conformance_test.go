@@ -18,7 +18,7 @@ func TestContract(t *testing.T) {
 	s.client.Key = createTenant(t, s.data, "--scope", "*").APIKey
 	t.Setenv("CONTRACT_URL", s.client.API)
 	for _, run := range []struct{ name, key, paths string }{
-		{"v1", s.client.Key, "^/(?!api/sandbox/|downloads/)"},
+		{"v1", s.client.Key, "^/(?!api/sandbox/|api/access/|downloads/)"},
 		{"sandbox", "", "^/api/sandbox/"},
 	} {
 		t.Run(run.name, func(t *testing.T) {

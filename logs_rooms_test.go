@@ -134,6 +134,26 @@ func (w *teller) ofCounterparties() {
 	w.send("DELETE", one, w.bearer, "")
 }
 
+// ofApplicants plants who applies for a key of the sandbox, and what for.
+func (w *teller) ofApplicants(data string) {
+	const apply, activate = "/api/access/apply", "/api/access/activate"
+	form := func(email string) string {
+		return fmt.Sprintf(`{"email":%q,"organisation":%q,"use":%q}`, email, w.plant("organisation"), w.plant("use"))
+	}
+	email := strings.ToLower(w.plant("applicant")) + "@example.org"
+	for _, body := range []string{form(email), form(w.plant("no address")), form(email + "\r\nBcc: x"), form(email)[1:], `{"` + w.plant("member of a form") + `":1}`} {
+		w.send("POST", apply, "", body)
+	}
+	a := applicant{w.t, w.client.API, data}
+	id := a.approved(strings.ToLower(w.plant("another applicant")) + "@example.org")
+	token := a.written(id)
+	w.hidden["activation token"+w.round] = token
+	w.send("POST", activate, "", fmt.Sprintf(`{"token":%q}`, w.plant("unknown token")))
+	made := w.send("POST", activate, "", fmt.Sprintf(`{"token":%q}`, token))
+	w.hidden.token("activated key"+w.round, textAt(w.t, made, "data.apiKey"))
+	w.send("POST", activate, "", fmt.Sprintf(`{"token":%q}`, token))
+}
+
 // ofPersons plants secrets in exports and in erasures.
 func (w *teller) ofPersons() {
 	person := w.plant("person")

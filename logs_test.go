@@ -115,6 +115,7 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 	w.ofWebhooks()
 	w.ofCounterparties()
 	w.ofPersons()
+	w.ofApplicants(h.data)
 	var err error
 	hidden["admin token"], err = h.server.AdminToken()
 	require.NoError(t, err)

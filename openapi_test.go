@@ -174,6 +174,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("get-right-propagation", "", "")
 	d.visit("get-tenant", "", "")
 	d.sandbox()
+	d.access()
 	d.end()
 }
 
@@ -208,6 +209,13 @@ func (d *day) hold() {
 		`{"vendor": "broadsign", "rows": [{"idType": "display_unit_id", "vendorId": "20099", "playedAt": %q, "dwellMs": 8200}]}`, time.Now().UTC().Format(time.RFC3339))})
 	require.Equal(d.t, 200, a.status, a.body)
 	require.Contains(d.t, a.body, `"status":"unmapped"`)
+}
+
+// access is a stranger's way to a key of the sandbox.
+func (d *day) access() {
+	d.visit("access-apply", "", `{"email": "dev@example.com", "organisation": "Example Ltd", "use": "measuring plays on station screens"}`)
+	a := applicant{d.t, d.server.API, d.server.Data}
+	d.visit("access-activate", "", fmt.Sprintf(`{"token": %q}`, a.written(a.approved("ada@example.org"))))
 }
 
 // sandbox is a visit to the sandbox, to all of its operations.
@@ -401,6 +409,9 @@ var webhookSecret = regexp.MustCompile(`whsec_[0-9A-Za-z+/=]+`)
 // confirmation is what of a confirmed erasure an example must not show.
 var confirmation = regexp.MustCompile(`("confirmationToken":")[\w-]+`)
 
+// activation is what of a request for an activated key an example must not show.
+var activation = regexp.MustCompile(`("token": ?")[\w-]{43}`)
+
 // downloadLink is what of a link to a bundle an example must not show.
 var downloadLink = regexp.MustCompile(`http[^"]*/downloads/[\w.-]+`)
 
@@ -412,6 +423,7 @@ func (d *day) visit(id, query, body string) string {
 	var e example
 	if strings.HasPrefix(body, "{") {
 		e.Request = json.RawMessage(confirmation.ReplaceAllString(operation{body: body}.with(d.ids).body, "${1}AAABmqr"))
+		e.Request = activation.ReplaceAll(e.Request, []byte("${1}"+strings.Repeat("A", 43)))
 	}
 	if a.header.Get("Content-Type") == "application/json" && !strings.HasPrefix(id, "get-openapi") && id != "get-gate" { // documents
 		e.Answer = json.RawMessage(secret.ReplaceAllString(strings.TrimSpace(a.body), "${1}"+strings.Repeat("0", 43)+"_000000"))

@@ -180,7 +180,7 @@ func (p *player) send(t *testing.T, x exchange, at string) {
 	require.NoError(t, json.Unmarshal(text, &got), "%s: %s", at, text)
 	p.match(t, want, got, at+": answer")
 	of := ""
-	if strings.HasPrefix(path, sandbox.Base) {
+	if sandbox.Enveloped(path) {
 		of = "sandbox "
 	}
 	p.note(of, "", want)

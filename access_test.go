@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime/quotedprintable"
+	"net"
+	"net/mail"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/emersion/go-smtp"
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench/system"
+	"muniment/control/access"
+)
+
+// applicant applies for a key, and is who runs the service, too.
+type applicant struct {
+	t         *testing.T
+	url, data string
+}
+
+func (a applicant) post(path, body string) string {
+	a.t.Helper()
+	return call(a.t, a.url, "", operation{method: "POST", path: "/api/access" + path, body: body}, "X-Forwarded-For", anyAddress()).body
+}
+
+// approved has an address apply, and approves that once it is there.
+func (a applicant) approved(email string) (id string) {
+	a.t.Helper()
+	require.Contains(a.t, a.post("/apply", fmt.Sprintf(`{"email":%q,"organisation":"Example Ltd","use":"Trying it out"}`, email)), "RECEIVED")
+	until(a.t, func() bool {
+		for _, one := range a.list() {
+			if one.Email == email {
+				id = one.ID
+			}
+		}
+		return id != ""
+	}, "the application is there")
+	require.Contains(a.t, muniment(a.t, "access", "approve", "--data", a.data, id), id+" is approved")
+	return id
+}
+
+func (a applicant) list() []access.Listed {
+	a.t.Helper()
+	return parse[struct{ Applications []access.Listed }](a.t, muniment(a.t, "access", "list", "--data", a.data, "--json")).Applications
+}
+
+// written is the token of a mail in the outbox.
+func (a applicant) written(id string) (token string) {
+	a.t.Helper()
+	until(a.t, func() bool {
+		text, err := os.ReadFile(filepath.Join(a.data, "outbox", id+".eml"))
+		if found := activationToken.FindSubmatch(text); err == nil && found != nil {
+			token = string(found[1])
+		}
+		return token != ""
+	}, "the mail is written")
+	return token
+}
+
+var activationToken = regexp.MustCompile(`/playground#activate=([\w-]{43})\s`)
+
+// mailbox is a mail server that takes everything.
+type mailbox struct {
+	mu      sync.Mutex
+	letters []string
+}
+
+// openMailbox starts it, and returns its address.
+func openMailbox(t *testing.T) (*mailbox, string) {
+	t.Helper()
+	m := new(mailbox)
+	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return delivering{m}, nil }))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener)
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		<-ended
+	})
+	return m, listener.Addr().String()
+}
+
+type delivering struct{ *mailbox }
+
+func (delivering) Mail(string, *smtp.MailOptions) error { return nil }
+func (delivering) Rcpt(string, *smtp.RcptOptions) error { return nil }
+func (delivering) Reset()                               {}
+func (delivering) Logout() error                        { return nil }
+
+func (d delivering) Data(r io.Reader) error {
+	text, err := io.ReadAll(r)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.letters = append(d.letters, string(text))
+	return err
+}
+
+// token is that of the one mail that has come.
+func (m *mailbox) token(t *testing.T, to, link string) string {
+	t.Helper()
+	until(t, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.letters) > 0
+	}, "the mail is there")
+	letter, err := mail.ReadMessage(bytes.NewBufferString(m.letters[0]))
+	require.NoError(t, err)
+	require.Equal(t, "<"+to+">", letter.Header.Get("To"))
+	text, err := io.ReadAll(quotedprintable.NewReader(letter.Body))
+	require.NoError(t, err)
+	require.Contains(t, string(text), link+"/playground#activate=")
+	return string(activationToken.FindSubmatch(text)[1])
+}
+
+// TestAccessOfAService is the whole story: a stranger applies, an operator approves, the mail comes,
+// and its link leads to a key by which a delivery is receipted, under a key of the sandbox.
+func TestAccessOfAService(t *testing.T) {
+	t.Parallel()
+	box, address := openMailbox(t)
+	s := newService(t, "--mail-smtp", address, "--mail-from", "Muniment <keys@muniment.example>", "--mail-tls", "none", "--public-url", "https://muniment.example/")
+	testAccess(t, applicant{t, s.client.API, s.data}, box)
+	log := s.log()
+	require.NotContains(t, log, "ada@example.org")
+	require.NotContains(t, log, "Example Ltd")
+}
+
+func testAccess(t *testing.T, a applicant, box *mailbox) {
+	id := a.approved("ada@example.org")
+	token := box.token(t, "ada@example.org", "https://muniment.example")
+	until(t, func() bool { return a.list()[0].Mail.State == access.MailSent }, "it is noted that it was sent")
+	made := parse[struct{ Data access.Key }](t, a.post("/activate", fmt.Sprintf(`{"token":%q}`, token))).Data
+	require.True(t, strings.HasPrefix(made.APIKey, "mun_test_"))
+	require.Contains(t, a.post("/activate", fmt.Sprintf(`{"token":%q}`, token)), "RESOURCE_NOT_FOUND: the activation token is not known")
+	one := a.list()[0]
+	require.Equal(t, id, one.ID)
+	require.Equal(t, access.Activated, one.State)
+	require.Equal(t, made.TenantID, *one.ActivatedTenantID)
+
+	client := system.Client{API: a.url, Key: made.APIKey}
+	rights := issueRights(t, client)
+	delivers := func(body string) told {
+		return call(t, a.url, made.APIKey, operation{method: "POST", path: "/v1/delivery", body: body}, "Idempotency-Key", "play-1")
+	}
+	receipt := delivers(delivery(rights["DOOH"]))
+	require.Equal(t, 200, receipt.status, receipt.body)
+	again := delivers(delivery(rights["DOOH"]))
+	require.Equal(t, receipt.body, again.body)
+	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+	require.Equal(t, 409, delivers(delivery(rights["CTV"])).status, "another body")
+	require.Equal(t, 422, call(t, a.url, made.APIKey, operation{method: "POST", path: "/v1/delivery", body: `{}`}).status)
+	signed := parse[struct {
+		Data struct{ Signature struct{ KeyID string } }
+	}](t, receipt.body).Data.Signature.KeyID
+	keys := call(t, a.url, "", operation{method: "GET", path: "/api/sandbox/runtime-keys"}, "X-Forwarded-For", anyAddress())
+	require.Contains(t, keys.body, signed, "a key of the sandbox has signed")
+	require.Contains(t, muniment(t, "tenant", "list", "--data", a.data), made.TenantID)
+}
