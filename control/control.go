@@ -12,8 +12,8 @@
 //
 // There are three handlers, each on a listener or a part of one: for keys and visitors, for
 // operators, and for nodes. Control doesn't start with an operation whose access its handler can't
-// check. Under the sandbox's paths all errors are in the sandbox's envelope, also for unknown
-// paths.
+// check. Under the sandbox's paths, and those of control/access, all errors are in the sandbox's
+// envelope, also for unknown paths.
 //
 // A tenant has a limit of requests in flight (limit.go), a lower one for operations that are Heavy.
 //

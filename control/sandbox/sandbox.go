@@ -39,6 +39,9 @@
 // their tenants. If 64 or more addresses each fill their part of the log, the sandbox is closed
 // until the log has deleted some of it, after Config.LogKeep.
 //
+// The sandbox's keys also sign for tenants of control/access. These are not visitors': nothing here
+// counts or drops them.
+//
 // Each address has one window for all control processes: in memory if there is one process, in the
 // database if there may be several.
 package sandbox
