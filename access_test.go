@@ -131,13 +131,33 @@ func TestAccessOfAService(t *testing.T) {
 	t.Parallel()
 	box, address := openMailbox(t)
 	s := newService(t, "--mail-smtp", address, "--mail-from", "Muniment <keys@muniment.example>", "--mail-tls", "none", "--public-url", "https://muniment.example/")
-	testAccess(t, applicant{t, s.client.API, s.data}, box)
+	client, rights := testAccess(t, applicant{t, s.client.API, s.data}, box)
+	delivers := func(body string) told {
+		return call(t, client.API, client.Key, operation{method: "POST", path: "/v1/delivery", body: body}, "Idempotency-Key", "play-1")
+	}
+	first, again := delivers(delivery(rights["DOOH"])), delivers(delivery(rights["DOOH"]))
+	require.Equal(t, 200, first.status, first.body)
+	require.Equal(t, first.body, again.body)
+	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+	require.Equal(t, 409, delivers(delivery(rights["CTV"])).status, "another body")
+	require.Equal(t, 422, call(t, client.API, client.Key, operation{method: "POST", path: "/v1/delivery", body: `{}`}).status)
 	log := s.log()
 	require.NotContains(t, log, "ada@example.org")
 	require.NotContains(t, log, "Example Ltd")
 }
 
-func testAccess(t *testing.T, a applicant, box *mailbox) {
+// TestAccessOnTheStack tells it of two gateways and two control processes, which share the limits.
+func TestAccessOnTheStack(t *testing.T) {
+	box, address := openMailbox(t)
+	for name, value := range map[string]string{"SMTP": address, "FROM": "keys@muniment.example", "TLS": "none"} {
+		t.Setenv("MUNIMENT_MAIL_"+name, value)
+	}
+	t.Setenv("MUNIMENT_PUBLIC_URL", "https://muniment.example")
+	s, _ := scaledOut(t)
+	testAccess(t, applicant{t, s.client.API, s.data}, box)
+}
+
+func testAccess(t *testing.T, a applicant, box *mailbox) (client system.Client, rights map[string]string) {
 	id := a.approved("ada@example.org")
 	token := box.token(t, "ada@example.org", "https://muniment.example")
 	until(t, func() bool { return a.list()[0].Mail.State == access.MailSent }, "it is noted that it was sent")
@@ -149,22 +169,15 @@ func testAccess(t *testing.T, a applicant, box *mailbox) {
 	require.Equal(t, access.Activated, one.State)
 	require.Equal(t, made.TenantID, *one.ActivatedTenantID)
 
-	client := system.Client{API: a.url, Key: made.APIKey}
-	rights := issueRights(t, client)
-	delivers := func(body string) told {
-		return call(t, a.url, made.APIKey, operation{method: "POST", path: "/v1/delivery", body: body}, "Idempotency-Key", "play-1")
-	}
-	receipt := delivers(delivery(rights["DOOH"]))
+	client = system.Client{API: a.url, Key: made.APIKey}
+	rights = issueRights(t, client)
+	receipt := call(t, a.url, made.APIKey, operation{method: "POST", path: "/v1/delivery", body: delivery(rights["DOOH"])})
 	require.Equal(t, 200, receipt.status, receipt.body)
-	again := delivers(delivery(rights["DOOH"]))
-	require.Equal(t, receipt.body, again.body)
-	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
-	require.Equal(t, 409, delivers(delivery(rights["CTV"])).status, "another body")
-	require.Equal(t, 422, call(t, a.url, made.APIKey, operation{method: "POST", path: "/v1/delivery", body: `{}`}).status)
 	signed := parse[struct {
 		Data struct{ Signature struct{ KeyID string } }
 	}](t, receipt.body).Data.Signature.KeyID
 	keys := call(t, a.url, "", operation{method: "GET", path: "/api/sandbox/runtime-keys"}, "X-Forwarded-For", anyAddress())
 	require.Contains(t, keys.body, signed, "a key of the sandbox has signed")
 	require.Contains(t, muniment(t, "tenant", "list", "--data", a.data), made.TenantID)
+	return client, rights
 }

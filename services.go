@@ -55,16 +55,16 @@ type services struct {
 	exports  *dsar.Service
 	erased   *erasure.Service
 	visitors *sandbox.Service // nil without a sandbox
-	access   *access.Service
+	access   *access.Service  // without a sandbox for operators alone
 }
 
 // all are the services whose operations and tables control has.
 func (s *services) all() []control.Service {
 	all := []control.Service{
-		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.erased, s.exports, s.access,
+		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.erased, s.exports,
 	}
 	if s.visitors != nil {
-		all = append(all, s.visitors)
+		all = append(all, s.visitors, s.access)
 	}
 	return all
 }
