@@ -132,7 +132,7 @@ func TestAccessOfAService(t *testing.T) {
 	box, address := openMailbox(t)
 	s := newService(t, "--mail-smtp", address, "--mail-from", "Muniment <keys@muniment.example>", "--mail-tls", "none", "--public-url", "https://muniment.example/")
 	client, rights := testAccess(t, applicant{t, s.client.API, s.data}, box)
-	delivers := func(body string) told {
+	delivers := func(body string) response {
 		return call(t, client.API, client.Key, operation{method: "POST", path: "/v1/delivery", body: body}, "Idempotency-Key", "play-1")
 	}
 	first, again := delivers(delivery(rights["DOOH"])), delivers(delivery(rights["DOOH"]))

@@ -200,7 +200,7 @@ func TestAccessRefusals(t *testing.T) {
 		}
 	}
 	require.Equal(t, 405, a.call("", "GET", access.Base+"/apply", "").status)
-	told(t, a.post("/apply", formOf("ada@example.org"), "Sec-Fetch-Site", "cross-site"), 403, sandbox.HandlerError)
+	refusal(t, a.post("/apply", formOf("ada@example.org"), "Sec-Fetch-Site", "cross-site"), 403, sandbox.HandlerError)
 	require.Empty(t, list(t, a.operator("GET", "").ok(), "applications"))
 }
 
@@ -213,7 +213,7 @@ func TestTokensAreRefusedAlike(t *testing.T) {
 		return r
 	}
 	unknown := activate(strings.Repeat("A", 43))
-	told(t, unknown, 404, sandbox.HandlerError)
+	refusal(t, unknown, 404, sandbox.HandlerError)
 	alike := func(token string) {
 		t.Helper()
 		r := activate(token)
@@ -254,7 +254,7 @@ func TestAccessLimits(t *testing.T) {
 				require.Equal(t, 200, a.post("/apply", formOf("ada@example.org"), "X-Forwarded-For", "192.0.2.1").status)
 			}
 			refused := from("192.0.2.1")
-			told(t, refused, 429, sandbox.RateLimited)
+			refusal(t, refused, 429, sandbox.RateLimited)
 			require.Equal(t, "10", refused.header.Get("Retry-After"))
 			require.Equal(t, 404, from("192.0.2.2").status, "another address has windows of its own")
 			a.clock.Advance(10*time.Second - time.Millisecond)
