@@ -300,3 +300,121 @@ func TestNameOfAnExpelledNode(t *testing.T) {
 	other := named(t, authority, "edge-1")
 	require.Contains(t, h.joinOver(other, n.certified(other)).refused(403, api.AuthInvalid), "was expelled", "the name is free, and the node is not back")
 }
+
+// TestNameOfALeavingNode is barred once an operator has asked the node to leave, also for a
+// database from before. A successor that took over the name bars nothing.
+func TestNameOfALeavingNode(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the database's clock
+	authority, now, ran := certstest.New(t), time.Now(), time.Duration(0)
+	cfg := node.Config{NodeCA: poolOf(t, authority), Clock: func() time.Duration { return ran }}
+	h := newFixtureOn(t, t.TempDir(), cfg, func() time.Time { return now })
+	pass := func() { now, ran = now.Add(time.Minute), ran+time.Minute }
+	newest := func() sealer.Event {
+		events := h.events(api.SystemTenant)
+		return events[len(events)-1]
+	}
+	recall := func(n newcomer) sealer.Event {
+		t.Helper()
+		h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
+		e := newest()
+		require.Equal(t, "node.recalled", e.Type)
+		return e
+	}
+	unbar := func() answer { return h.admin("POST", "/admin/nodes/unbar", `{"name":"edge-0"}`) }
+	replay := func(e sealer.Event, changed bool) {
+		t.Helper()
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			did, err := node.Replay(t.Context(), tx, &e)
+			require.Equal(t, changed, did)
+			return err
+		}))
+	}
+	forget := func(nodes ...newcomer) { // a database from before they joined has only their keys, from the log
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			for _, n := range nodes {
+				for _, table := range []string{"node_names", "node_credentials", "nodes"} {
+					if _, err := tx.ExecContext(t.Context(), `DELETE FROM `+table+` WHERE node_id = $1`, n.id); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}))
+	}
+	chain := named(t, authority, "edge-0")
+	join := func(n newcomer) answer { return h.joinOver(chain, n.certified(chain)) }
+	barred := func(by newcomer) {
+		t.Helper()
+		pass()
+		require.Contains(t, join(newNewcomer(t)).refused(403, api.AuthInvalid), "is barred because an operator asked its node "+by.id+" to leave")
+	}
+
+	first, second, third := newNewcomer(t), newNewcomer(t), newNewcomer(t)
+	join(first).ok()
+	pass()
+	join(second).ok()
+	events := h.events(api.SystemTenant)
+	takeover := events[len(events)-3]
+	require.Equal(t, "node.recalled", takeover.Type)
+
+	// A successor that a restored database lacks joins again, whether it has the one before or not.
+	forget(second)
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE nodes SET leaving_at = NULL WHERE node_id = $1`, first.id)
+		return err
+	}))
+	replay(takeover, true)
+	replay(takeover, false)
+	pass()
+	join(second).ok()
+	require.Equal(t, true, get[bool](t, first.start(h).ok(), "last"))
+	forget(first, second)
+	replay(takeover, true)
+	join(second).ok()
+
+	// An operator recalls the node that holds the name.
+	pass()
+	recalled := recall(second)
+	require.Equal(t, store.ByOperator(), recalled.Actor)
+	require.JSONEq(t, `{"nodeId":"`+second.id+`","reason":"","name":"edge-0"}`, string(recalled.Data))
+	barred(second)
+	join(second).ok() // as when its first answer was lost
+	forget(second)
+	replay(recalled, true)
+	replay(recalled, false)
+	replay(takeover, false)
+	barred(second)
+	other := named(t, authority, "edge-1")
+	h.joinOver(other, second.certified(other)).ok() // it brings its spool, by whichever certificate
+	require.Equal(t, true, get[bool](t, second.start(h).ok(), "last"))
+	barred(second)
+	h.joinOver(other, newNewcomer(t).certified(other)).ok()
+
+	// The bar is lifted while the expulsion is under way, and stays lifted when that is complete.
+	require.Equal(t, map[string]any{"name": "edge-0", "nodeId": second.id}, unbar().ok())
+	unbarred := newest()
+	replay(recalled, false)
+	replay(unbarred, false)
+	forget(second)
+	replay(recalled, true)
+	barred(second)
+	replay(unbarred, true)
+	replay(unbarred, false)
+	join(second).ok() // it is leaving, and does not get the name back
+	join(third).ok()
+	require.NotContains(t, h.admin("POST", "/admin/nodes/"+second.id+"/expel", `{"force":true}`).ok(), "name")
+	pass()
+	fourth := newNewcomer(t)
+	join(fourth).ok()
+
+	// An operator recalls a node that had left to its successor.
+	recalled = recall(third)
+	require.Equal(t, store.ByOperator(), recalled.Actor)
+	require.Equal(t, recalled, recall(third), "once")
+	barred(third)
+	join(fourth).ok()
+	require.NotContains(t, fourth.start(h).ok(), "last")
+	unbar().ok()
+	pass()
+	join(newNewcomer(t)).ok()
+}

@@ -30,38 +30,41 @@ import (
 // A name belongs to one node at a time. While its holder has a lease, or joined less than a
 // lease ago, no other node can join under the name. Afterwards another can, because a machine
 // may have been lost with its disk. The previous holder is then asked to leave: if it comes
-// back, it moves what is in its spool into the log, and signs nothing. If a node that has or had
-// the name is expelled, the name is barred until an operator lifts the bar (Unbar): no other
-// node can join under it, with any certificate. A node that holds the name by then is not affected.
+// back, it moves what is in its spool into the log, and signs nothing.
+//
+// Once an operator has requested the expulsion of a node that has or had the name, the name is
+// barred, even if the expulsion has not completed: no other node can join under it, with any
+// certificate, until an operator lifts the bar (Unbar). Otherwise a thief of the machine could
+// join as another node while the operator waits. A node that holds the name by then is not
+// affected.
 
 // certificate is the permit of a node that joins by a certificate.
 type certificate struct {
 	name, hash string
-	// silentHolder is the node that has the name and no longer holds a lease; "" if there is
-	// none. check also refuses the name if that node has started within the last lease.
-	silentHolder string
-	lease        time.Duration
+	leases     *leases
 }
 
 // holder is the node that has a name.
 type holder struct {
 	nodeID             string
+	joined             bool // it has a credential; a restored database may lack it
 	takenAt, updatedAt store.Instant
-	expelled           string // an expelled node that has or had the name; "" if there is none
+	barredBy           string // a node that has or had the name, and that an operator expelled or asked to leave; "" if there is none
 }
 
 // holderOf returns the holder of a name, nil if no node has it.
 func holderOf(ctx context.Context, from store.Querier, name string) (*holder, error) {
 	return store.One(ctx, from, "the name "+name, func(row store.Row) (h holder, err error) {
-		return h, row.Scan(&h.nodeID, &h.takenAt, &h.updatedAt, &h.expelled)
-	}, `SELECT named.node_id, named.taken_at, n.updated_at, COALESCE((SELECT MAX(had.node_id) FROM node_names had JOIN nodes gone ON gone.node_id = had.node_id
-			WHERE had.name = $1 AND gone.expelled_at IS NOT NULL), '')
+		return h, row.Scan(&h.nodeID, &h.joined, &h.takenAt, &h.updatedAt, &h.barredBy)
+	}, `SELECT named.node_id, EXISTS (SELECT 1 FROM node_credentials c WHERE c.node_id = named.node_id), named.taken_at, n.updated_at,
+			COALESCE((SELECT MAX(had.node_id) FROM node_names had JOIN nodes gone ON gone.node_id = had.node_id
+				WHERE had.name = $1 AND (gone.expelled_at IS NOT NULL OR gone.leaving_at > 0)), '')
 		FROM node_names named JOIN nodes n ON n.node_id = named.node_id WHERE named.name = $1 ORDER BY named.taken_at DESC, named.node_id DESC LIMIT 1`, name)
 }
 
 // readCertificate returns the permit of a request to join by the certificate that its connection
 // presented.
-func (r *Service) readCertificate(ctx context.Context, q api.JoinRequest, presented []*x509.Certificate) (permit, error) {
+func (r *Service) readCertificate(q api.JoinRequest, presented []*x509.Certificate) (permit, error) {
 	switch {
 	case q.Invitation != "":
 		return nil, api.InvalidField("certificateHash", "excludes an invitation")
@@ -71,23 +74,13 @@ func (r *Service) readCertificate(ctx context.Context, q api.JoinRequest, presen
 		return nil, errCertificate("the connection presented none: nothing between node and control may terminate TLS")
 	}
 	hash := sha256.Sum256(presented[0].Raw)
-	c := certificate{hash: hex.EncodeToString(hash[:]), lease: r.lease()}
+	c := certificate{hash: hex.EncodeToString(hash[:]), leases: r.leases}
 	if q.CertificateHash != c.hash {
 		return nil, api.InvalidField("certificateHash", "does not match the connection's certificate: the request was made for another connection")
 	}
 	var err error
 	if c.name, err = nameIn(presented, r.cfg.NodeCA(), r.db.Now()); err != nil {
 		return nil, err
-	}
-	h, err := holderOf(ctx, r.db.Read(), c.name)
-	if err == nil && h != nil && h.nodeID != q.NodeID {
-		var live bool
-		if live, err = r.isLive(ctx, h.nodeID); !live && r.db.Now().Sub(h.takenAt.Time).Abs() > r.lease() {
-			c.silentHolder = h.nodeID
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot let a node join as %s: %w", c.name, err)
 	}
 	return c, nil
 }
@@ -133,6 +126,9 @@ func nameIn(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time
 
 // check implements permit. A node that joins by a certificate signs only receipts of tenants
 // outside the sandbox.
+//
+// Whether the name's holder is live must be read within the change: the change may have waited, and
+// a poll, which gives the holder a lease, changes nothing that the change would conflict with.
 func (c certificate) check(ctx context.Context, from store.Querier, now time.Time, nodeID string) (purpose string, used bool, err error) {
 	h, err := holderOf(ctx, from, c.name)
 	switch {
@@ -141,30 +137,60 @@ func (c certificate) check(ctx context.Context, from store.Querier, now time.Tim
 	case h == nil:
 		return sealer.PurposeReceipt, false, nil
 	case h.nodeID == nodeID:
-		return sealer.PurposeReceipt, true, nil
-	case h.expelled != "":
-		e := errExpelled(h.expelled)
-		e.Message = "the name " + c.name + " is barred because its node " + h.expelled + " was expelled: an operator can lift the bar with muniment node unbar " + c.name
-		return "", false, e
-	case h.nodeID != c.silentHolder, now.Sub(h.updatedAt.Time).Abs() <= c.lease: // it may have started since
+		return sealer.PurposeReceipt, h.joined, nil
+	case h.barredBy != "":
+		return "", false, errBarred(ctx, from, c.name, h.barredBy)
+	}
+	live, err := c.leases.isLive(ctx, from, h.nodeID)
+	recent := func(at store.Instant) bool { return now.Sub(at.Time).Abs() <= c.leases.lease() }
+	switch {
+	case err != nil:
+		return "", false, err
+	case live, recent(h.takenAt), recent(h.updatedAt): // it may be about to poll for the first time since it joined or started
 		return "", false, api.Conflict("the name " + c.name + " belongs to the node " + h.nodeID + ", which may be signing: the name is free once that node has been silent for the lease bound")
 	}
 	return sealer.PurposeReceipt, false, nil
 }
 
+// errBarred refuses a name because of the node that has or had it.
+func errBarred(ctx context.Context, from store.Querier, name, nodeID string) error {
+	m, err := find(ctx, from, nodeID)
+	if err != nil {
+		return err
+	}
+	because := "its node " + nodeID + " was expelled"
+	if m.expelledAt.IsZero() {
+		because = "an operator asked its node " + nodeID + " to leave"
+	}
+	e := errExpelled(nodeID)
+	e.Message = "the name " + name + " is barred because " + because + ": an operator can lift the bar with muniment node unbar " + name
+	return e
+}
+
 // use gives the name to the node that joins, and asks the node that had it to leave.
 func (c certificate) use(ctx context.Context, tx *store.Tx, nodeID string, again bool) error {
 	m, err := find(ctx, tx, nodeID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	h, err := holderOf(ctx, tx, c.name)
+	if err != nil {
+		return err
+	}
+	silentHolder := "" // check refuses the name of a live one
+	if h != nil && h.nodeID != nodeID {
+		silentHolder = h.nodeID
+	}
+	switch {
 	case again:
 		return api.Conflict("the node has joined before, but not as " + c.name + ": it no longer needs a certificate")
-	case m.leaving && c.silentHolder != "":
-		return api.Conflict("the node is leaving, and the name " + c.name + " now belongs to the node " + c.silentHolder)
-	case c.silentHolder != "":
-		by := sealer.Ref{Kind: "node", ID: nodeID}
-		if err := recallNode(ctx, tx, c.silentHolder, "the node "+nodeID+" has joined as "+c.name, by); err != nil {
+	case m.leaving && silentHolder != "":
+		return api.Conflict("the node is leaving, and the name " + c.name + " now belongs to the node " + silentHolder)
+	case m.recalled:
+		return nil // the node would bar another name, or a name again that an operator has unbarred
+	case silentHolder != "":
+		by := sealer.Ref{Kind: kindNode, ID: nodeID}
+		if err := recallNode(ctx, tx, silentHolder, "the node "+nodeID+" has joined as "+c.name, by); err != nil {
 			return err
 		}
 	}
@@ -182,10 +208,11 @@ const eventUnbarred = "node.unbarred"
 // Unbarred is the response to an operator who lifts the bar on a name.
 type Unbarred struct {
 	Name   string `json:"name"`
-	NodeID string `json:"nodeId" doc:"The expelled node that had the name."`
+	NodeID string `json:"nodeId" doc:"The node that had the name, and that was expelled or asked to leave."`
 }
 
-// Unbar lifts the bar on a name: another node may join under it.
+// Unbar lifts the bar on a name: another node may join under it. The name is not barred again when
+// the expulsion of the node completes.
 func (r *Service) Unbar(ctx context.Context, name string, by sealer.Ref) (v Unbarred, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		h, err := holderOf(ctx, tx, name)
@@ -194,15 +221,15 @@ func (r *Service) Unbar(ctx context.Context, name string, by sealer.Ref) (v Unba
 			return err
 		case h == nil:
 			return &api.Error{Code: api.ResourceNotFound, Message: "no node has this name"}
-		case h.expelled == "":
+		case h.barredBy == "":
 			return api.Conflict("the name is not barred: it belongs to the node " + h.nodeID)
 		}
-		v = Unbarred{Name: name, NodeID: h.expelled}
-		for h != nil && h.expelled != "" && err == nil {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM node_names WHERE node_id = $1`, h.expelled); err != nil {
+		v = Unbarred{Name: name, NodeID: h.barredBy}
+		for h != nil && h.barredBy != "" && err == nil {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM node_names WHERE node_id = $1`, h.barredBy); err != nil {
 				return err
 			}
-			if err := tx.EmitSystem(ctx, eventUnbarred, by, sealer.Ref{Kind: "node", ID: h.expelled}, map[string]any{"name": name, "nodeId": h.expelled}); err != nil {
+			if err := tx.EmitSystem(ctx, eventUnbarred, by, sealer.Ref{Kind: kindNode, ID: h.barredBy}, map[string]any{"name": name, "nodeId": h.barredBy}); err != nil {
 				return err
 			}
 			h, err = holderOf(ctx, tx, name)

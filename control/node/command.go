@@ -14,7 +14,7 @@ import (
 type Commands struct {
 	Invite InviteCommand `cmd:"" help:"Make an invitation that lets one node join within an hour."`
 	Expel  ExpelCommand  `cmd:"" help:"Permanently remove a node, after sealing what it signed."`
-	Unbar  UnbarCommand  `cmd:"" help:"Let another node join with a certificate that has an expelled node's name."`
+	Unbar  UnbarCommand  `cmd:"" help:"Let another node join with a certificate that has the name of a node that was expelled or asked to leave."`
 }
 
 // InviteCommand makes an invitation.

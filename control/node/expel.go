@@ -20,7 +20,8 @@ import (
 // the log. Control seals that, and then deletes the node's credential and revokes its keys in
 // one change. It refuses all later requests of the node. The node's id stays taken, and its
 // keys stay in the directory: what they signed until then still verifies. If the node joined by
-// a certificate, its name is barred until an operator lifts the bar.
+// a certificate, its name is barred from when the node is asked to leave, until an operator lifts
+// the bar.
 //
 // If the expulsion is forced, records may be left in the node's spool. They stay promised, and
 // each seal lists them. If the spool is lost, an operator abandons it; an event of the system
@@ -78,7 +79,7 @@ func (r *Service) expel(ctx context.Context, nodeID string, q Expulsion, by seal
 		return v, &api.Error{Code: api.ResourceNotFound, Message: "no such node"}
 	}
 	if q.AbandonSpool {
-		live, err := r.isLive(ctx, nodeID)
+		live, err := r.isLive(ctx, r.db.Read(), nodeID)
 		if err == nil && live {
 			err = api.Conflict("the node polled the feed a moment ago, and may still move what is in its spool into the log: stop it first")
 		}
@@ -141,24 +142,41 @@ func (r *Service) expelledView(ctx context.Context, m *member) (Expelled, error)
 	return v, err
 }
 
-// recallNode asks the node, through the feed, to leave. From then on it can enrol no key. If the
-// node was asked before, recallNode does nothing.
+// recallNode asks the node, through the feed, to leave. From then on it can enrol no key. by is the
+// operator who expels it, which also bars its name, or the node that takes over its name. If the
+// node was asked before, recallNode does nothing, except that an operator bars the name if only
+// another node has asked so far.
 func recallNode(ctx context.Context, tx *store.Tx, nodeID, reason string, by sealer.Ref) error {
 	m, err := find(ctx, tx, nodeID)
-	if err != nil || m.leaving {
+	fields := map[string]any{"nodeId": nodeID, "reason": reason}
+	var leavingAt int64
+	switch {
+	case err != nil || m.recalled || m.leaving && isTakeover(by):
 		return err
+	case !isTakeover(by):
+		leavingAt = store.Millis(tx.Now())
+		if m.name != "" {
+			fields["name"] = m.name // a restored database may lack it
+		}
 	}
 	revision, err := tx.Revision(ctx) // a new revision, so that the node's poll returns at once
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE nodes SET leaving_at = $2, updated_at = $2, revision = $3 WHERE node_id = $1`,
-		nodeID, store.At(tx.Now()), revision)
+	_, err = tx.ExecContext(ctx, `UPDATE nodes SET leaving_at = $2, updated_at = $3, revision = $4 WHERE node_id = $1`,
+		nodeID, leavingAt, store.At(tx.Now()), revision)
 	if err != nil {
 		return err
 	}
-	return tx.EmitSystem(ctx, eventRecalled, by, sealer.Ref{Kind: "node", ID: nodeID}, map[string]any{"nodeId": nodeID, "reason": reason})
+	return tx.EmitSystem(ctx, eventRecalled, by, sealer.Ref{Kind: kindNode, ID: nodeID}, fields)
 }
+
+// kindNode is the kind of a node as the actor or the subject of an event.
+const kindNode = "node"
+
+// isTakeover reports whether the actor that asked a node to leave is the node that took over its
+// name. Any other actor is an operator.
+func isTakeover(by sealer.Ref) bool { return by.Kind == kindNode }
 
 // writeExpulsion expels the node in one change. stopped is true if the node has retired all
 // keys: it signs nothing, even while it holds a lease.
@@ -192,7 +210,7 @@ func (r *Service) writeExpulsion(ctx context.Context, nodeID string, stopped boo
 		if m.name != "" {
 			fields["name"] = m.name
 		}
-		if err := tx.EmitSystem(ctx, eventExpelled, by, sealer.Ref{Kind: "node", ID: nodeID}, fields); err != nil || !q.AbandonSpool {
+		if err := tx.EmitSystem(ctx, eventExpelled, by, sealer.Ref{Kind: kindNode, ID: nodeID}, fields); err != nil || !q.AbandonSpool {
 			return err
 		}
 		n, err := r.spooledOf(ctx, tx, nodeID)
@@ -231,7 +249,7 @@ func abandon(ctx context.Context, tx *store.Tx, m *member, n int64, reason strin
 		return err
 	}
 	fields := map[string]any{"nodeId": m.nodeID, "epoch": m.epoch, "spooled": n, "reason": reason}
-	return tx.EmitSystem(ctx, "spool.abandoned", by, sealer.Ref{Kind: "node", ID: m.nodeID}, fields)
+	return tx.EmitSystem(ctx, "spool.abandoned", by, sealer.Ref{Kind: kindNode, ID: m.nodeID}, fields)
 }
 
 // abandonLater gives up the spool of a node that was expelled before. It does nothing if that

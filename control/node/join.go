@@ -97,9 +97,9 @@ type permit interface {
 
 // readPermit returns the permit of a request. presented are the client certificates of its
 // connection.
-func (r *Service) readPermit(ctx context.Context, q api.JoinRequest, presented []*x509.Certificate) (permit, error) {
+func (r *Service) readPermit(q api.JoinRequest, presented []*x509.Certificate) (permit, error) {
 	if q.CertificateHash != "" {
-		return r.readCertificate(ctx, q, presented)
+		return r.readCertificate(q, presented)
 	}
 	return readInvitation(q.Invitation)
 }
@@ -117,7 +117,7 @@ func (r *Service) Join(ctx context.Context, q api.JoinRequest, presented []*x509
 	if err != nil {
 		return joined, err
 	}
-	p, err := r.readPermit(ctx, q, presented)
+	p, err := r.readPermit(q, presented)
 	if err != nil {
 		return joined, err
 	}
@@ -272,7 +272,7 @@ func (n newcomer) admit(ctx context.Context, tx *store.Tx, m *member) (*signing.
 	if err := n.permit.use(ctx, tx, n.nodeID, false); err != nil {
 		return nil, err
 	}
-	by := sealer.Ref{Kind: "node", ID: n.nodeID}
+	by := sealer.Ref{Kind: kindNode, ID: n.nodeID}
 	fields := n.permit.describe()
 	fields["nodeId"] = n.nodeID
 	if err := tx.EmitSystem(ctx, "node.joined", by, by, fields); err != nil || known != nil {

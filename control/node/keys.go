@@ -149,7 +149,7 @@ func (r *Service) awaitOutOfUse(ctx context.Context, nodeID string, force bool, 
 				retired = retired && k.Retired
 			}
 		}
-		if live, err = r.isLive(ctx, nodeID); err != nil {
+		if live, err = r.isLive(ctx, r.db.Read(), nodeID); err != nil {
 			return false, err
 		}
 		return out || !live, nil

@@ -38,7 +38,7 @@ func newLeases(ctx context.Context, cfg *Config) (*leases, error) {
 	l := &leases{cfg: cfg, db: cfg.DB, seen: map[string]poll{}, moved: make(chan struct{})}
 	if cfg.DB.Shared() {
 		l.writer = newPollWriter(cfg)
-		_, err := l.readPolls(ctx)
+		_, err := l.readPolls(ctx, l.db.Read())
 		return l, err
 	}
 	if cfg.OwnNodes {
@@ -117,7 +117,7 @@ func (l *leases) mayHoldLease(now time.Duration, p poll) bool {
 // newest poll. A live node is expected to move them into the log; whether a silent one will is
 // unknown. An expelled node counts as silent.
 func (l *leases) Spooled(ctx context.Context) (live, silent map[string]int64, err error) {
-	polls, err := l.polls(ctx)
+	polls, err := l.polls(ctx, l.db.Read())
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the polls of nodes: %w", err)
 	}
@@ -137,7 +137,7 @@ func (l *leases) Spooled(ctx context.Context) (live, silent map[string]int64, er
 
 // Propagation returns how far the nodes have followed the feed now.
 func (l *leases) Propagation(ctx context.Context, revision int64) (Propagation, error) {
-	polls, err := l.polls(ctx)
+	polls, err := l.polls(ctx, l.db.Read())
 	if err != nil {
 		return Propagation{}, fmt.Errorf("cannot read how far the nodes have followed the feed: %w", err)
 	}
@@ -152,7 +152,7 @@ func (l *leases) Await(ctx context.Context, revision int64) (p Propagation) {
 	defer cancel()
 	for {
 		moved := l.advanced()
-		polls, err := l.polls(ctx)
+		polls, err := l.polls(ctx, l.db.Read())
 		if err == nil {
 			p = l.propagation(revision, polls)
 		}
@@ -183,9 +183,9 @@ func (l *leases) advanced() <-chan struct{} {
 }
 
 // polls returns the newest poll of each node that is listed.
-func (l *leases) polls(ctx context.Context) (map[string]poll, error) {
+func (l *leases) polls(ctx context.Context, q store.Querier) (map[string]poll, error) {
 	if l.writer != nil {
-		return l.readPolls(ctx)
+		return l.readPolls(ctx, q)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,8 +241,8 @@ func (l *leases) clearSpooled(nodeID string) {
 }
 
 // isLive reports whether the node may hold a lease.
-func (l *leases) isLive(ctx context.Context, nodeID string) (bool, error) {
-	polls, err := l.polls(ctx)
+func (l *leases) isLive(ctx context.Context, q store.Querier, nodeID string) (bool, error) {
+	polls, err := l.polls(ctx, q)
 	if err != nil {
 		return false, fmt.Errorf("cannot determine whether the node is live: %w", err)
 	}

@@ -135,12 +135,12 @@ type row struct {
 }
 
 // readPolls reads the rows, and records when each beat was first seen.
-func (l *leases) readPolls(ctx context.Context) (map[string]poll, error) {
+func (l *leases) readPolls(ctx context.Context, q store.Querier) (map[string]poll, error) {
 	scan := func(from store.Row) (p row, err error) {
 		err = from.Scan(&p.nodeID, &p.applied, &p.spooled, &p.beat, &p.gone, &p.expelled)
 		return p, err
 	}
-	rows, err := store.List(ctx, l.db.Read(), "the polls of nodes", scan, `SELECT p.node_id, p.applied, p.spooled, p.beat, p.gone = 1, n.expelled_at IS NOT NULL
+	rows, err := store.List(ctx, q, "the polls of nodes", scan, `SELECT p.node_id, p.applied, p.spooled, p.beat, p.gone = 1, n.expelled_at IS NOT NULL
 		FROM node_polls p LEFT JOIN nodes n ON n.node_id = p.node_id`)
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (l *leases) Follow(ctx context.Context) error {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for failing := false; ; {
-		_, err := l.readPolls(ctx)
+		_, err := l.readPolls(ctx, l.db.Read())
 		if err == nil {
 			err = l.removeGone(ctx)
 		}

@@ -13,15 +13,17 @@ type member struct {
 	epoch      uint64
 	expelledAt store.Instant
 	leaving    bool   // it was asked to leave
+	recalled   bool   // an operator asked it, which bars its name, and not only the node that took over its name
 	joined     bool   // it has a credential
 	name       string // in the certificate that it joined by; "" if it joined by an invitation, or the name was unbarred
 }
 
-// find returns a node, nil when there is none.
+// find returns a node, nil when there is none. Its leaving_at is NULL until it is asked to leave,
+// and 0 while only the node that took over its name has asked it, not an operator.
 func find(ctx context.Context, q store.Querier, nodeID string) (*member, error) {
 	return store.One(ctx, q, "the node "+nodeID, func(row store.Row) (m member, err error) {
-		return m, row.Scan(&m.nodeID, &m.epoch, &m.expelledAt, &m.leaving, &m.joined, &m.name)
-	}, `SELECT n.node_id, n.epoch, n.expelled_at, n.leaving_at IS NOT NULL, c.node_id IS NOT NULL, COALESCE(named.name, '')
+		return m, row.Scan(&m.nodeID, &m.epoch, &m.expelledAt, &m.leaving, &m.recalled, &m.joined, &m.name)
+	}, `SELECT n.node_id, n.epoch, n.expelled_at, n.leaving_at IS NOT NULL, COALESCE(n.leaving_at > 0, FALSE), c.node_id IS NOT NULL, COALESCE(named.name, '')
 		FROM nodes n LEFT JOIN node_credentials c ON c.node_id = n.node_id LEFT JOIN node_names named ON named.node_id = n.node_id
 		WHERE n.node_id = $1`, nodeID)
 }

@@ -8,10 +8,12 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/node"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/certs"
@@ -107,6 +109,36 @@ func TestCertificateErrorsSayWhatToDo(t *testing.T) {
 	_, err = h.nodes.Unbar(t.Context(), "edge-0", store.ByOperator())
 	require.NoError(t, err)
 	n, err = Open(t.Context(), config(t.TempDir(), pair))
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+}
+
+// TestExpulsionUnderWayBarsTheName: once an operator has asked a stolen node to leave, its
+// certificate lets no other node join, even while the expulsion has not completed.
+func TestExpulsionUnderWayBarsTheName(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the database's clock
+	h, config, authority := certified(t)
+	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
+	stolen, err := Open(t.Context(), config(t.TempDir(), pair))
+	require.NoError(t, err)
+	require.NoError(t, stolen.Close())
+	h.pass(time.Minute)
+	_, err = h.nodes.Expel(t.Context(), stolen.ID(), node.Expulsion{}, store.ByOperator())
+	require.ErrorContains(t, err, "or force it")
+	h.pass(time.Minute)
+	barred := func(because string) {
+		t.Helper()
+		_, err := Open(t.Context(), config(t.TempDir(), pair))
+		require.ErrorContains(t, err, "the name edge-0 is barred because "+because)
+		require.ErrorContains(t, err, "muniment node unbar edge-0")
+	}
+	barred("an operator asked its node " + stolen.ID() + " to leave")
+	_, err = h.nodes.Expel(t.Context(), stolen.ID(), node.Expulsion{Revocation: signing.Revocation{Force: true}}, store.ByOperator())
+	require.NoError(t, err)
+	barred("its node " + stolen.ID() + " was expelled")
+	_, err = h.nodes.Unbar(t.Context(), "edge-0", store.ByOperator())
+	require.NoError(t, err)
+	n, err := Open(t.Context(), config(t.TempDir(), pair))
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
 }

@@ -1,0 +1,83 @@
+package node
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/certs/certstest"
+)
+
+// joinRequest is the request of a new node to join by a certificate.
+func joinRequest(t *testing.T, chain []*x509.Certificate, now time.Time) api.JoinRequest {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	certificate := sha256.Sum256(chain[0].Raw)
+	q := api.JoinRequest{
+		NodeID: api.NewID(api.PrefixNode, now), PublicKey: base64.RawURLEncoding.EncodeToString(public),
+		CertificateHash: hex.EncodeToString(certificate[:]), At: now,
+	}
+	_, q.CredentialHash = api.NewBearer(q.NodeID)
+	text := api.JoinText(q.NodeID, q.PublicKey, q.CredentialHash, "", q.CertificateHash)
+	q.Signature = base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, text))
+	return q
+}
+
+// TestHolderPollsDuringAJoin: a node's lease has ended, and another is about to join under its
+// name. If the node polls before that change, at this or another process, it has a lease again and
+// keeps the name.
+func TestHolderPollsDuringAJoin(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the database's clock
+	for name, start := range map[string]func(*testing.T, *fixture) (a, b *Service){
+		"one process": func(t *testing.T, f *fixture) (a, b *Service) {
+			a, _ = f.mustStart(t)
+			return a, a
+		},
+		"two processes": func(t *testing.T, f *fixture) (a, b *Service) { return f.two(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.now = time.Now() // certificates are valid now
+			joining, polled := start(t, f)
+			authority := certstest.New(t)
+			pool := x509.NewCertPool()
+			pool.AddCert(authority.Certificate())
+			joining.cfg.NodeCA = func() *x509.CertPool { return pool }
+			pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
+			loaded, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
+			require.NoError(t, err)
+			chain := []*x509.Certificate{loaded.Leaf}
+			pass := func() { f.now, f.elapsed = f.now.Add(time.Minute), f.elapsed+time.Minute }
+
+			holder := joinRequest(t, chain, f.now)
+			_, err = joining.Join(t.Context(), holder, chain)
+			require.NoError(t, err)
+			pass()
+			next := joinRequest(t, chain, f.now)
+			p, err := joining.readPermit(next, chain)
+			require.NoError(t, err)
+			check := func() error { // as Join does in its change
+				return joining.db.Change(t.Context(), func(tx *store.Tx) error {
+					_, _, err := p.check(t.Context(), tx, tx.Now(), next.NodeID)
+					return err
+				})
+			}
+			require.NoError(t, check(), "the holder is silent")
+			polled.mustPoll(t, holder.NodeID, 0)
+			require.ErrorContains(t, check(), "the name edge-0 belongs to the node "+holder.NodeID)
+			pass()
+			_, err = joining.Join(t.Context(), next, chain)
+			require.NoError(t, err)
+		})
+	}
+}
