@@ -96,7 +96,7 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 			cfg.Logger.WarnContext(ctx, "cannot say what a dispute holds", "tenantId", tenantID, "disputeId", x.ID, "err", err)
 		}
 		return amounts, err
-	}})
+	}, Stated: statement.StatedPeriods})
 	return err
 }
 
@@ -248,6 +248,7 @@ func replays() []store.Replay {
 		{Kinds: []string{"dispute"}, Newest: true, Apply: dispute.Replay},
 		{Kinds: []string{"counterparty", "settlement_rule"}, Newest: true, Apply: settle.Replay},
 		{Kinds: []string{"statement"}, Newest: true, Apply: statement.Replay},
+		{Kinds: []string{"mapping"}, Newest: true, Missed: true, Apply: ingest.ReplayMapping},
 		{Kinds: []string{"webhook"}, Newest: true, Apply: webhook.Replay},
 		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},
 		{Kinds: []string{"signing_key"}, Apply: signing.Replay},

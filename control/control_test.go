@@ -106,7 +106,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	var statements *statement.Service
 	disputes, err := dispute.New(dispute.Config{DB: h.db, Warehouse: &h.receipts, HeldAmount: func(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
 		return statements.HeldAmount(ctx, tenantID, x)
-	}})
+	}, Stated: statement.StatedPeriods})
 	require.NoError(t, err)
 	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,

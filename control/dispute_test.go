@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,7 +25,7 @@ func (r *receipts) Event(ctx context.Context, tenantID, eventID string) (pipelin
 	if (*r)[id] != tenantID {
 		return pipeline.Row{}, pipeline.ErrNoEvent
 	}
-	return pipeline.Row{Delivery: &pipeline.Delivery{ReceiptID: id}}, ctx.Err()
+	return pipeline.Row{Delivery: &pipeline.Delivery{ReceiptID: id, RenderedAt: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}}, ctx.Err()
 }
 
 // TestDisputes is what may become of a dispute over HTTP. Its whole table is a script of the

@@ -1,46 +1,45 @@
-// Package sealer signs and hashes: it owns every format that a stranger
-// verifies. This comment is the manual of those formats; with it you can write
-// a verifier without reading the code. testdata holds vectors for that.
+// Package sealer signs and hashes: it owns every format that third parties verify. This
+// comment specifies those formats; with it you can write a verifier without reading the code.
+// testdata has vectors for that.
 //
 // # What it promises
 //
 //   - A receipt belongs to one event of one tenant: under another right, tenant or
 //     event it is refused.
-//   - A proof pack is covered to the last byte: change any, and verification fails.
-//   - A text has one spelling. Readers accept exactly what writers write.
-//   - Totals and amounts are recomputed from the entries, never believed.
-//   - Personal data is not in what is hashed, so erasing it breaks no proof.
+//   - Signatures and hashes cover every byte of a proof pack: if one changes, verification fails.
+//   - A value has one encoding. Readers accept exactly what writers write.
+//   - Totals and amounts are recomputed from the entries, never trusted.
+//   - Personal data is not hashed, so erasing it breaks no proof.
 //
-// The package keeps no state, reads no clock and draws no randomness but in
-// GenerateRoot. Keys are handed in as crypto.Signer and may live elsewhere. All
-// functions are safe for concurrent use; a Tree, a Meter, a Ledger, a History, a
-// PackBuilder, a BundleWriter and a PackReader belong to one goroutine. Package verify
-// judges what was signed.
+// The package keeps no state, reads no clock, and uses randomness only in GenerateRoot and
+// History. Keys are passed in as crypto.Signer and may be in another process. All functions are
+// safe for concurrent use; a Tree, a Meter, a Ledger, a History, a PackBuilder, a BundleWriter
+// and a PackReader belong to one goroutine. Package verify judges what was signed.
 //
-// # Spelling
+// # Encoding
 //
 // All JSON is in RFC 8785 form: members sorted by UTF-16 code units, no spaces,
 // strings and numbers as ECMAScript writes them. Readers refuse any other form,
-// and members that are not listed here. Further:
+// and members that are not listed here. Also:
 //
 //   - A time is RFC 3339 in UTC with exactly three decimals, 2026-05-01T12:00:00.000Z, of
 //     the years 1 to 9999.
 //   - Hashes, keys, nonces, salts and signatures are base64url without padding,
-//     their unused bits zero. Only C2SP notes use standard base64, as C2SP asks.
+//     their unused bits zero. Only C2SP notes use standard base64, as C2SP requires.
 //   - An id is a prefix and a ULID in upper case: 26 characters, the first of them
-//     0 to 7. The ULID of an event's id carries the event's moment in milliseconds. A
-//     verifier asks that of the ids of events and receipts, and the form of those of
-//     packs (ppk_) and tenants (tnt_), wherever a header or an origin names them; all
-//     others are names to it. One tenant has no ULID: tnt_system, to whom the events
-//     of nodes and operators belong.
+//     0 to 7. The ULID of an event's id holds the event's moment in milliseconds. A
+//     verifier checks that for the ids of events and receipts. It checks the form of the ids of
+//     packs (ppk_) and tenants (tnt_) wherever a header or an origin names them. All other ids
+//     are opaque to it. One tenant has no ULID: tnt_system, which owns the events of nodes and
+//     operators.
 //   - n is a whole number of 0 to 2^53; only dwellMs may have a fraction.
 //   - A file that is neither a pack nor an export has at most 2^24 bytes, a pack as an object
 //     at most 2^28. A longer one is refused, not cut off.
-//   - No string is empty, but for correlationId and spatialPlacementId.
+//   - No string is empty, except correlationId and spatialPlacementId.
 //   - A signature is {"algorithm":"ed25519","keyId":…,"value":…}. It is Ed25519 of
-//     RFC 8032 over the named bytes themselves, without hashing them before.
+//     RFC 8032 over the named bytes themselves, not over a hash of them.
 //
-// What different signatures are over can't be confused, even under one key:
+// The signed texts of different formats can't be confused, even under one key:
 // receipts begin with {"correlationId":, pack headers with {"checkpoint":,
 // directories with {"delegation":, statements with {"adjustments":, and notes with their origin.
 //
@@ -54,21 +53,21 @@
 // The nonce is 128 bits. renderedAt ≤ issuedAt; the ULID of receiptId is of issuedAt;
 // 0 ≤ dwellMs ≤ 2^36. The signature is over this text. HASH is explained below.
 //
-// A caller holds receipt and signature as members of one object: the data of an
-// answer, or the answer, {"ok":true,"data":{"receipt":{…},"signature":{…},…},"contractVersion":"v1.0"}.
-// Spacing, the order of members and the escapes in strings are free there; it is the RFC 8785
-// form of the receipt that was signed. Beside the two the data may have
+// A caller has receipt and signature as members of one object: the data of a response, or the
+// response, {"ok":true,"data":{"receipt":{…},"signature":{…},…},"contractVersion":"v1.0"}.
+// Spacing, the order of members and the escapes in strings are free there; the RFC 8785
+// form of the receipt is what was signed. Besides the two the data may have
 //
 //	"event":{…}, "metering":{…}, "position":…, "sealed":{"leafIndex":n,"packId":…}|null, "substrate":…
 //
-// and nothing else may stand anywhere: no other member, none twice, nothing behind.
+// and nothing else: no other member, none twice, and nothing after the object.
 //
-// The signature does not cover what stands beside the receipt, but for the event, by the
-// witness in the receipt: the event's RFC 8785 form has to be that of this receipt, as
-// described next (witness.mismatch, entry.altered). Where the event is at hand, there or in
-// a pack, a proof or an export that is verified with the file, metering and substrate have to
-// be the event's (entry.altered). Where it is not, and always for position and sealed, a
-// verifier says that the file states more than is proven (receipt.uncovered).
+// The signature does not cover these members, except the event, by the witness in the receipt:
+// the event's RFC 8785 form must be that of this receipt, as described next (witness.mismatch,
+// entry.altered). If the event is available, there or in a pack, a proof or an export that is
+// verified with the file, metering and substrate must be the event's (entry.altered). If it is
+// not, and always for position and sealed, a verifier remarks that the file states more than is
+// proven (receipt.uncovered).
 //
 // # Event
 //
@@ -76,8 +75,8 @@
 //	 "subject":{"id":…,"kind":…},"tenantId":…,"type":…,"v":1}
 //
 // Its text, of at most 2^20 bytes, is a leaf of the tenant's Merkle log.
-// privateCommitment is SHA-256(salt ‖ private), private being the canonical text of
-// what erasure deletes; the salt is 128 random bits and stands in it as well:
+// privateCommitment is SHA-256(salt ‖ private). private is the canonical text of what erasure
+// deletes; the salt is 128 random bits and is a member of it as well:
 //
 //	{"attentionMs":n,"dataSubject":…,"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
 //
@@ -89,18 +88,18 @@
 //	 "metering":{"basis":…,"completion":…,"impressions":DECIMAL,"metered":bool,"quantityMs":n,"reason":…,"reasons":[…]},
 //	 "receipt":{…},"rightId":…,"rightRevision":n,"signature":{…},"substrate":…}
 //
-// idempotency is SHA-256(tenantId ‖ 0x00 ‖ key) and is missing without a key. identity is there
-// where the delivery is a row of a vendor's report, and then idempotency is not: its hash is
-// SHA-256(tenantId ‖ 0x01 ‖ what names the row), and day, 2026-10-24, the UTC day of the play, of
-// the years 1 to 9999; it is missing where the row has an id of its own. Two identities are the
-// same if both hash and day are.
+// idempotency is SHA-256(tenantId ‖ 0x00 ‖ key) and is missing without a key. A delivery that is
+// a row of a vendor's report has identity and no idempotency. Its hash is
+// SHA-256(tenantId ‖ 0x01 ‖ what names the row); day, such as 2026-10-24, is the UTC day of the
+// play, of the years 1 to 9999, and missing if the row has an id of its own. Two identities are
+// the same if both hash and day are.
 //
-// A DECIMAL is digits in a string, and where there is a fraction a point and digits behind it:
-// no sign, no exponent, no needless zero, so that "0", "0.5" and "10" are well spelled.
+// A DECIMAL is digits in a string, and if there is a fraction a point and digits after it:
+// no sign, no exponent, no needless zero; "0", "0.5" and "10" are valid.
 //
 // metered goes with reason METERED, no reasons, quantityMs = floor(dwellMs), and impressions
-// above 0, of at most 10000 and at most four digits behind the point: what the report said, or
-// 1. Otherwise quantityMs is 0, impressions are "0", and reason is the first of reasons.
+// above 0, at most 10000 and with at most four digits after the point: what the report stated,
+// or 1. Otherwise quantityMs is 0, impressions are "0", and reason is the first of reasons.
 // completion is how far a video was played, metered or not: started, first_quartile, midpoint,
 // third_quartile or complete, and none if that is not known.
 //
@@ -108,7 +107,7 @@
 // the members data.receipt and data.signature with the comma before each, and
 // take SHA-256 of what is left. The receipt contains the witness, and the
 // signature covers the receipt; so it covers tenant, right, revision, gate and
-// metering too, although a caller only holds ten fields.
+// metering too, although a caller has only ten fields.
 //
 // # Merkle log and checkpoint
 //
@@ -122,9 +121,9 @@
 //
 // with two signatures by one key, in this order: an Ed25519 signature under the
 // name muniment/TENANT, and a C2SP cosignature/v1 under the name muniment/sealed,
-// which states the second in which it was sealed. Further signatures, such as those
-// of witnesses, may stand below, of 100 in all, but no two of one name and one key
-// hash, here as under every note; extension lines may not.
+// which states the second in which it was sealed. Further signatures, such as those of
+// witnesses, may follow, 100 in all, but no two of one name and one key hash; that holds for
+// every note. Extension lines are not allowed.
 //
 // # Certificate of erasure
 //
@@ -136,7 +135,7 @@
 // with an Ed25519 signature under the name muniment/erasure by a key for packs. eventId names
 // the tombstone, an event of type subject.erased whose data has the same subjectHash and until.
 // subjectHash is a keyed hash, which does not reveal who was erased. If no given file has that
-// event, a verifier remarks that (erasure.unproven).
+// event, a verifier remarks erasure.unproven.
 //
 // # Key directory
 //
@@ -147,7 +146,7 @@
 // key is refused if signatures by it can be forged, or if its encoding is not canonical: read as a
 // little-endian number without its highest bit, it is below p = 2^255 − 19, and is none of
 // 0, 1, p − 1, q and p − q, the y-coordinates of the points of small order, where q is
-// 0x5fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826. That goes for the keys of
+// 0x5fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826. That applies to the keys of
 // a directory and of a list, and for the root key. The
 // signature is over the same object without its member signature. The key that
 // made it is in the list, with purpose directory_signing, valid at issuedAt and
@@ -161,48 +160,47 @@
 //	NOTAFTER
 //
 // whose window, NOTBEFORE ≤ moment < NOTAFTER, is not empty and holds issuedAt. No key
-// is listed twice. Behind a directory in a file of its own a newline may stand. The root
+// is listed twice. A directory in a file of its own may end with a newline. The root
 // key, a C2SP vkey, is the one thing that a verifier must be given.
 //
-// If several directories under the root key are at hand, one decides about all keys:
+// If several directories under the root key are given, one decides about all keys:
 // that of the delegation with the latest NOTBEFORE, and of one delegation that with
 // the latest issuedAt. The thief of a directory key can write any issuedAt and any
-// list, but no delegation. Once the root has delegated to another key, later, a directory
-// of that key outranks all that the thief signs; and as only the one that decides says
-// which directory keys are revoked, the thief can't revoke a key that was delegated to
-// later. The root signs no two delegations of one NOTBEFORE.
+// list, but no delegation. Once the root has delegated to another key, a directory of that
+// key outranks all that the thief signs. As only the deciding directory says which directory
+// keys are revoked, the thief can't revoke a key that was delegated to later. The root signs no
+// two delegations with the same NOTBEFORE.
 //
 // A directory is refused if the deciding one lists its key as revoked, whatever its
 // issuedAt. In the header of a pack or an export it is only ignored: these are judged by
-// the keys of the one that decides, and the revoked key has signed nothing else in them.
+// the keys of the deciding directory, and the revoked key has signed nothing else in them.
 //
 // A verifier has no clock. It compares the end of a delegation with moments in the
 // evidence: with issuedAt, and with the moments of the signatures that the directory has
-// keys for, as no key of it may sign at or after NOTAFTER. So an old pack stays sound for
-// good, by the directory in it, which was in force when it was sealed; and a stolen key
-// proves nothing that is dated after the end, even if the theft is not known. There is no
-// such bound at NOTBEFORE: a directory lists all keys that ever signed. What a thief dates
-// before the end is only found with a later directory, or a pack with one.
+// keys for, as no key of it may sign at or after NOTAFTER. So an old pack stays sound forever,
+// by the directory in it, which was valid when it was sealed; and a stolen key proves nothing
+// that is dated after the end, even if the theft is not known. There is no such bound at
+// NOTBEFORE: a directory lists all keys that ever signed. To detect what a thief dates before
+// the end, a verifier needs a later directory, or a pack with one.
 //
 // A key may sign at notBefore ≤ moment < notAfter, for its purpose only. The moment of
 // a receipt is its issuedAt, that of a pack its sealedAt. A revoked key is refused
-// whatever moment is written, because a thief can write any; it passes only for a
-// moment before revokedAt, and where something else vouches for that: for a receipt, a
-// pack that holds it and was sealed before revokedAt; for a pack, the next pack of the
-// log, whenever that was sealed, if it is sound, and its key is not revoked or is
-// vouched for in turn.
+// whatever moment is written, because a thief can write any. It is accepted only for a
+// moment before revokedAt that something else proves: for a receipt, a pack that holds it and
+// was sealed before revokedAt; for a pack, the next pack of the log, whenever that was sealed,
+// if it is sound and its key is not revoked, or a further pack proves it in the same way.
 //
 // Without a root key, a verifier may be given one list of keys to trust. It is a directory,
 // whose delegation is then not verified by a root key; or
 //
 //	{"issuedAt":…,"keys":[…],"snapshotId":…}
 //
-// with keys as above, at least one, and each once; or the sandbox's answer whose data that
-// is, {"ok":true,"data":…,"contractVersion":"ws30.v1"}. In the last two spacing, the order
+// with keys as above, at least one, and each once; or the sandbox's response with that as its
+// data, {"ok":true,"data":…,"contractVersion":"ws30.v1"}. In the last two spacing, the order
 // of members and the escapes in strings are free, as in all JSON. Nothing else is: a list
 // is refused if a member is missing, there twice or not listed here, or if something
-// follows. A verifier names what it refuses and, in a list or an answer, the place. Only
-// the list decides about keys: a directory in the evidence need only agree with itself.
+// follows. A verifier names what it refuses and, in a list or a response, the place. Only
+// the list decides about keys: a directory in the evidence need only be consistent.
 //
 // # Proof pack
 //
@@ -212,16 +210,16 @@
 //
 //	{"entries":["…",…],"header":{…},"signature":{…}}
 //
-// with each event's text in a string and no newline at the end. The sandbox answers with
-// such an object, and the key that signed it, in this order and without spaces:
+// with each event's text in a string and no newline at the end. The sandbox returns such an
+// object and the key that signed it, in this order and without spaces:
 //
 //	{"ok":true,"data":{"pack":{"entries":…},"verificationKey":{"keyId":…,"algorithm":"ed25519","publicKey":…,
 //	 "notBefore":…,"notAfter":…|null,"revokedAt":…|null,"purpose":…}}}
 //
-// Answer and data are the same file, and a newline may follow. The key in it is never
-// believed: it has to be that of signingKeyId, and to be what the keys that are trusted
-// say of it. Only notAfter and revokedAt may be null on one side, as one may be newer; where
-// the answer has a moment it counts against the key as if the trusted keys had it.
+// Response and data are the same file, and a newline may follow. The key in it is never
+// trusted: it must be that of signingKeyId, and agree with the trusted keys. Only notAfter and
+// revokedAt may be null on one side, as one may be newer; a moment in the response counts
+// against the key as if the trusted keys had it.
 //
 // The header is
 //
@@ -234,64 +232,63 @@
 // Leaves count from 0; treeSize = firstIndex + count; previous is null exactly if
 // firstIndex is 0, else its treeSize is firstIndex, and its headerHash the SHA-256 of
 // the text of that pack's header: so the signature of a pack covers all that the one
-// before states, and not its entries only. signingKeyId names a key for
+// before states, not only its entries. signingKeyId names a key for
 // proof_pack_signing, and then receipts are by keys for receipt_signing; or it
 // names one for sandbox_proof_signing, and then so do the receipts. The same key has
 // signed the checkpoint, in the second of sealedAt. A receipt by itself may be by a
 // key of either purpose.
 //
-// Anyone can make evidence that is by a key for sandbox_proof_signing, with rights, rules and
-// organisations of any name, and it is as sound as all else: so a verifier says of each receipt,
-// pack, proof, checkpoint and export which of both it is (key.sandbox), and refuses them all if
-// it is asked to.
+// Anyone can make evidence with a key for sandbox_proof_signing, about rights, rules and
+// organisations of any name, and it passes every check. So a verifier remarks it for each
+// receipt, pack, proof, checkpoint and export (key.sandbox), and refuses them if an option
+// says so.
 //
 // consistency is the RFC 6962 proof from previous to this tree. It serves twice.
 // Its nodes over leaves below firstIndex are the perfect subtrees of the previous
 // tree (or, for a size of a power of two, previous.rootHash is the only one): a
 // verifier starts from those, checks that they make previous.rootHash, appends the
-// entries' leaves, and has to arrive at rootHash. That proves that every entry is
-// included, in its place, and that nothing before was changed.
+// entries' leaves, and must get rootHash. That proves that every entry is included, in its
+// place, and that nothing before was changed.
 //
-// A delivery is a duplicate if another with the same identity stands at a lower leaf,
-// whenever that was; or another with the same idempotency hash that is at most 24 h older by
-// the events' at, or younger. first is the lowest such leaf. duplicates rise by leaf; each leaf is one of the pack, and each first is
-// lower than its leaf, be it of the pack or not: a header in which that is not so has not
-// the form (format.invalid), and whatever else is wrong with the list is
-// duplicates.mismatch. metering adds up the deliveries by the five names of a row, sorted by
+// A delivery is a duplicate if a lower leaf holds a delivery with the same identity, however
+// old; or one with the same idempotency hash that is at most 24 h older by the events' at, or
+// younger. first is the lowest such leaf. duplicates rise by leaf; each leaf is one of the pack,
+// and each first is lower than its leaf, be it of the pack or not. A header that breaks that is
+// format.invalid; any other fault of the list is duplicates.mismatch. metering adds up the
+// deliveries by the five names of a row, sorted by
 // rightId, substrate, basisId, meteringBasis and reason, byte by byte; a duplicate counts
 // with reason DUPLICATE, meteringBasis none and quantity 0. impressions adds up those
-// of the deliveries that are no duplicates; it has at most four digits behind the point and is
+// of the deliveries that are not duplicates; it has at most four digits after the point and is
 // at most 922337203685477.5807. settlement is an empty list
 // while the log holds no settlement rule; else it is explained below.
 //
-// What a delivery repeats in an earlier pack can be checked only with that pack at hand.
-// While any earlier leaf is not, the list is the header's word for it, in what it names
-// and in what it does not: a verifier says so of each pack that has deliveries with an
-// idempotency hash or an identity (duplicates.unproven). But the list must not contradict
-// rows, entries or itself (duplicates.mismatch). Rows count as many duplicates as it makes of
-// the entries. An earlier leaf is repeated under one hash or identity only. And where a
-// delivery repeats an earlier leaf, every other one of the pack that has its identity, or has
-// its hash and is not younger, repeats that as well, or a lower one: it too is at most 24 h
-// older. What two packs say of leaves that are not at
-// hand is not held against each other.
+// To check what a delivery repeats in an earlier pack, a verifier needs that pack. While any
+// earlier leaf is missing, only the header vouches for what the list names and what it does
+// not: a verifier remarks that for each pack that has deliveries with an idempotency hash or
+// an identity (duplicates.unproven). But the list must not contradict rows, entries or itself
+// (duplicates.mismatch). Rows must count as many duplicates as the list names. An earlier leaf
+// is repeated under one hash or identity only. And where a delivery repeats an earlier leaf,
+// every other one of the pack that has its identity, or has its hash and is not younger, repeats
+// that leaf as well, or a lower one: for it, too, the leaf is at most 24 h older. What two packs
+// state about missing leaves is not compared.
 //
-// duplicates is a list of its own, so that who bills can see what is not billed.
+// duplicates is a list of its own, so that a biller can see what is not billed.
 //
 // To verify a pack: read it strictly; verify the directory; then the signature of the
 // header; the checkpoint, its size and root; the proof; for each entry the form, the
-// tenant, that its at is not after sealedAt, that its eventId did not stand before in
-// what is at hand of the log, and, if it is a delivery, witness and signature and the
-// agreement of its parts; then count, root, duplicates, metering and settlement. At hand
-// are the entries of the sound packs that end before this one, whatever is missing in
-// between, and of those whose key was revoked later, also where nothing vouches for them. A
-// pack that its key has not signed, or whose entries are not those, proves nothing about
-// others. Of two packs that meet, the later has to name the earlier in previous, and no
+// tenant, that its at is not after sealedAt, that no known earlier entry has its eventId, and,
+// if it is a delivery, witness, signature and the agreement of its parts; then count, root,
+// duplicates, metering and settlement. Known are the entries of the sound packs that end before
+// this one, whatever is missing in between, and of those whose key was revoked later, even if
+// nothing proves them older. A pack that its key has not signed, or whose entries are not the
+// signed ones, proves nothing about others. Of two adjacent packs, the later must name the
+// earlier in previous, and no
 // leaf may be in two packs, though a pack may be given twice. Verdicts have named codes:
 // see Code.
 //
 // # Settlement
 //
-// A tenant's rules say what its receipts are worth, and who gets that. An event whose type
+// A tenant's rules state what its receipts are worth, and who is paid. An event whose type
 // begins with settlement_rule. has the record of a rule as its data:
 //
 //	{"cap":DECIMAL|null,"createdAt":…,"currency":…,"effectiveFrom":…,"effectiveUntil":…|null,"id":…,
@@ -299,49 +296,50 @@
 //	 "minimum":DECIMAL|null,"price":DECIMAL,"priority":n,"revision":n,"shares":[{"bps":n,"counterpartyId":…},…],
 //	 "state":"ACTIVE"|"RETIRED","unit":"EVENT"|"MS"|"SECOND"|"IMPRESSION"|"CPM","updatedAt":…}
 //
-// The times are of 1970 or later, effectiveUntil is after effectiveFrom. currency is three
-// capital letters, priority at most 1,000,000. The 1 to 10 shares are of different
-// counterparties; each has 1 to 10,000 bps, and all together have 10,000. A price has up to
-// nine digits behind the point and is at most 9223372036.854775807, an amount up to six and is
+// The times are of 1970 or later. effectiveUntil is after effectiveFrom; only of a RETIRED rule they
+// may be equal: it ended before it began, so it matches nothing and has no adjustment. currency is
+// three capital letters, priority at most 1,000,000. The 1 to 10 shares are of different
+// counterparties; each has 1 to 10,000 bps, 10,000 in total. A price has up to
+// nine digits after the point and is at most 9223372036.854775807, an amount up to six and is
 // at most 9223372036854.775807. minimum and cap are amounts, and the minimum is not above the
-// cap. They bound what a statement has for the rule, over many packs: no pack applies them.
+// cap. They bound the rule's sum in a statement, over many packs: no pack applies them.
 //
 // Of several events with the record of one id the last one counts. The rules that a log
 // holds at the end of a pack, whichever of its entries and packs they are in, are listed in
 // that pack with the leaf of that last event and its record verbatim, by rising leaf. What
-// an earlier pack lists is known from there: the next one at hand lists the same, but for
-// rules of its own leaves and of those in between, if any, for which there is its word only.
+// an earlier pack lists is known from there: the next known pack lists the same, except for
+// rules of its own leaves and of those in between, if any, for which only its header vouches.
 // No id that was listed is ever missing. Once there is a rule, settlement is a list of one:
 //
 //	[{"lines":[{"amount":DECIMAL,"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"receipts":n,"rightId":…,"ruleId":…,"shares":[DECIMAL,…]},…],
 //	  "rules":[{"leaf":n,"rule":{…}},…],
 //	  "unrated":[{"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…]}]
 //
-// What is rated are the receipts of the pack that are metered and no duplicates. A rule fits
+// The receipts of the pack that are metered and not duplicates are rated. A rule matches
 // a receipt if each of rightId, basisId, substrate, meteringBasis and completion is null in its
 // match or equal to that of the receipt's event, and if effectiveFrom ≤ renderedAt <
-// effectiveUntil; it need not stand before the receipt, and its state says nothing. Of several
-// that fit, the one with the highest priority rates the receipt; of those, one whose match
-// names the rightId before one whose does not, and so on with basisId, substrate,
+// effectiveUntil; its leaf may be after the receipt's, and its state does not count. Of several
+// that match, the one with the highest priority rates the receipt; of those, one whose match
+// names the rightId before one whose match does not, and so on with basisId, substrate,
 // meteringBasis and completion; and of those the one with the lowest id, byte by byte.
 //
 // A line takes together the receipts of one right and one metering basis that one rule
 // rates: how many they are, their quantityMs, and their impressions. Its amount is the price
 // times the receipts (EVENT), the quantityMs (MS), a thousandth of the quantityMs (SECOND), the
 // impressions (IMPRESSION), or a thousandth of the impressions (CPM), rounded once to six
-// digits behind the point, half to even. shares are the parts of rule.shares, in that order:
-// bps ten-thousandths of the amount, each rounded down to six digits, and the millionths that
-// are left go one each to those of which the most was cut off, of equal ones to the lowest
+// digits after the point, half to even. shares are the parts of rule.shares, in that order:
+// bps ten-thousandths of the amount, each rounded down to six digits. The remaining millionths
+// go one each to the shares that lost most by rounding, of equal ones to the lowest
 // counterpartyId. A line is in the currency of its rule.
 //
-// unrated are the receipts without a line: with reason NO_RULE if no rule fits, and with
-// reason AMOUNT_TOO_LARGE if the line's amount were more than an amount can be. So lines
+// unrated are the receipts without a line: with reason NO_RULE if no rule matches, and with
+// reason AMOUNT_TOO_LARGE if the line's amount would be above the largest amount. So lines
 // and unrated together hold each receipt that is METERED, once. Lines are sorted by
 // rightId, meteringBasis and ruleId, unrated by rightId, meteringBasis and reason.
 //
 // # Statement
 //
-// A statement says what the receipts of a period came to, in one currency. It is two lines, each
+// A statement settles the receipts of a period, in one currency. It is two lines, each
 // ended by a newline: the text that is signed, and {"signature":{…}} by a key for packs.
 //
 //	{"adjustments":[{"amount":AMOUNT,"reason":"MINIMUM"|"CAP","ruleId":…,"ruleLeaf":leaf,"shares":[SHARE,…]},…],
@@ -358,59 +356,68 @@
 //	 "difference":AMOUNT,"of":…,"payees":[{"amount":AMOUNT,"counterpartyId":…,"name":…},…],
 //	 "previous":{"asOf":PACK,"sha256":HASH,"statementId":…,"total":AMOUNT},"rules":PACK}
 //
-// An AMOUNT is a DECIMAL of at most six digits behind the point, with a minus before it where it
-// is below zero. asOf names the pack up to whose end the log is stated. Stated are the receipts of
-// all its leaves with from ≤ renderedAt < to that are metered, no duplicates and not excluded. The
-// rules are those that the log holds there, and they rate as they do in a pack, but for all of the
+// An AMOUNT is a DECIMAL of at most six digits after the point, with a minus sign if it is below
+// zero. asOf names the pack up to whose end the statement covers the log: the receipts of all
+// leaves up to there with from ≤ renderedAt < to that are metered, not duplicates and not
+// excluded. The rules are those that the log holds there. They rate as in a pack, but all of the
 // period at once: a line is rounded once. Lines and unrated are as in a pack; lines of rules in
-// another currency are left out.
+// another currency are omitted.
 //
 // A receipt is excluded if its id is in receiptIds, or if it is of rightId with from ≤ renderedAt
-// < to, of an exclusion; UPHELD goes before HELD. Exclusions are sorted by disputeId. Each repeats
-// an event dispute.opened; the UPHELD ones have a dispute.resolved with the outcome UPHELD that is
-// not later than issuedAt, and the HELD ones have none. A dispute that was opened by then, and whose
-// window meets the period, or that names a receipt whose id is of a moment within it, is excluded,
-// unless it was resolved otherwise.
+// < to, of an exclusion; UPHELD takes precedence over HELD. Exclusions are sorted by disputeId.
+// Each repeats an event dispute.opened; the UPHELD ones have a dispute.resolved with the outcome
+// UPHELD before the statement's issue, and the HELD ones have none. Every dispute that was opened
+// before, and whose window overlaps the period, or that names a receipt that was rendered within it,
+// is among the exclusions, unless it was resolved otherwise; others may be. Before the issue is a leaf
+// below that of the event of the issue, which is described below. Only if that event is not at hand,
+// it is an event whose at is not later than issuedAt: clocks differ, and the log has one order.
 //
-// A rule with a minimum or a cap, in the statement's currency, whose window meets the period, has
+// A rule with a minimum or a cap, in the statement's currency, whose window overlaps the period, has
 // an adjustment if the sum of its lines is below the minimum or above the cap: the difference. Its
 // shares are those of the same amount above zero, with a minus where it is below. Adjustments are
 // sorted by ruleId.
 //
 // With a counterpartyId the statement shows the shares of that counterparty alone, and no line
 // without one. payees add up the shares by counterparty, sorted by counterpartyId, and total adds
-// up payees. Their names are the service's word. heldAmount is what total would be more if no
-// receipt were HELD; it is below zero where a line would be too large with them.
+// up payees. No event proves their names. heldAmount is by how much total would be larger if no
+// receipt were HELD; it is below zero if a line would then be too large.
 //
-// A correction states a period once more, in full. Its period, currency and counterparty are those of
-// the statement that previous names, by id and by the SHA-256 of its text; asOf is a later end of the
-// log, and excluded is what is disputed by then. of is the first statement of the period, where the
-// chain of corrections begins, and rules is its asOf: of all statements of the chain the rules are
-// those that the log holds there, whatever was said of them since. difference is total less that of
-// previous, and so the first total and the differences of a chain make its newest total.
+// A correction restates a period in full. Its period, currency and counterparty are those of the
+// statement that previous names, by id and by the SHA-256 of its text; asOf is a later end of the
+// log, and excluded are the disputes as of then. of is the first statement of the period, with which
+// the chain of corrections begins, and rules is its asOf: all statements of the chain use the rules
+// that the log holds there, not later ones. difference is total minus that of previous, so that the
+// first total and the differences of a chain add up to its newest total.
 //
-// changes say what became of each line, by rightId, meteringBasis and ruleId, and of each rule's
+// changes are the differences of each line, by rightId, meteringBasis and ruleId, and of each rule's
 // adjustment, with rightId and meteringBasis empty, in two steps: DISPUTE leads from previous to what
 // it would be with the same end of the log and the exclusions of the correction, LATE from there to
-// the correction. amount is what the shares that are shown add up to, less the same of before, and
-// receipts likewise; of a line that is not there both are nothing. Those of which neither differs are
-// left out. Changes are sorted by rightId, meteringBasis, ruleId and reason; their amounts make
-// difference. So do the amounts of payees, each of whom gets that much more or less than by previous.
+// the correction. amount is the sum of the shares that are shown, minus the sum before, and receipts
+// likewise; a missing line counts as zero. Changes of zero are omitted. Changes are sorted by rightId,
+// meteringBasis, ruleId and reason; their amounts add up to difference. So do the amounts of payees:
+// each is what a counterparty gets more or less than by previous.
 //
 // An event statement.issued, whose subject is the statement, has the SHA-256 of the text as
-// data.sha256, and of a correction the first statement as data.corrects: between the event of
-// previous and its own the log holds none of another correction of that. A statement file is at
-// most 16 MiB. To verify a statement: its form, its sums, and its signature by a key for packs, or
-// for a sandbox, that was valid at issuedAt; the pack of asOf; and with it all packs before that
-// were sealed later than an hour before from, as no receipt is sealed before it is rendered; then
-// everything in it is recomputed. A correction asks for the pack of rules as well, and for the
-// statement before it, which no second one corrects. Without that, of the changes the late ones alone
-// are recomputed. What is not at hand is remarked (statement.unproven).
+// data.sha256, its from, to, currency and counterpartyId as the text has them, the pack of asOf as
+// data.packId, and as data.corrects null, or for a correction the first statement: between the event
+// of previous and its own the log holds no other correction of that statement.
+//
+// No receipt is billed twice. Two first statements whose periods overlap are in different currencies, or
+// for single, different counterparties, and they name the same pack in asOf: with another end of the
+// log, other rules could rate the same receipts. A first statement is refused if a leaf below that of
+// its own event is of another one that breaks this (statement.overlap).
+//
+// A statement file is at most 16 MiB. To verify a statement: its form, its sums, and its signature by a key for packs, or
+// for a sandbox, that was valid at issuedAt; the pack of asOf, and all packs before it that were
+// sealed later than an hour before from, as no receipt is sealed before it is rendered; then
+// recompute all of it. A correction also needs the pack of rules, and the statement before it, which
+// no second one corrects; without that, only the late changes are recomputed. What is missing is
+// remarked (statement.unproven).
 //
 // # Proofs
 //
 // An event can be proven without its pack. An inclusion proof is a
-// C2SP tlog-proof without an extra line, which goes with the event's text:
+// C2SP tlog-proof without an extra line, given with the event's text:
 //
 //	c2sp.org/tlog-proof@v1
 //	index LEAF
@@ -418,13 +425,13 @@
 //
 //	CHECKPOINT, verbatim
 //
-// or both in one object, as the service answers: {"event":{…},"proof":"…"}. An event
-// in a file of its own has to be proven by another file. To verify a proof: the
+// or both in one object, as the service returns them: {"event":{…},"proof":"…"}. An event
+// in a file of its own must be proven by another file. To verify a proof: the
 // signatures of the checkpoint, by a key for packs, or for a sandbox, that was valid
 // at some moment of the second that it states; that the hashes lead from the event's
-// leaf hash to the root; the event itself, as in a pack. The receipt in it is then as
-// old as the checkpoint, to the second: a key revoked within that second counts as
-// revoked before, and an event of that second may be of after the seal.
+// leaf hash to the root; the event itself, as in a pack. The receipt in it is then at least as
+// old as the checkpoint, to the second: a key that was revoked within that second counts as
+// revoked before, and an event of that second may be later than the seal.
 //
 // A consistency proof shows that a log only grew:
 //
@@ -440,32 +447,31 @@
 //	{"after":[HASH,…],"before":[HASH,…],"checkpoints":[CHECKPOINT,…],"count":n,"directory":{…},
 //	 "firstIndex":leaf,"tenantId":…,"v":1}
 //
-// before are the roots of the perfect subtrees that the leaves below firstIndex fall
-// into, from left to right, as in the tree of that size. after are those from the
-// last event to the size of the last checkpoint: subtrees as large as their place
-// in the tree allows, from left to right. To verify it: start from before, append the
-// events' leaves, and at the size of each checkpoint arrive at its root; for the
-// last, append after first. Each event is judged at the time of the first
-// checkpoint that covers it.
+// before are the roots of the perfect subtrees that cover the leaves below firstIndex, from
+// left to right, as in the tree of that size. after are those from the last event to the size
+// of the last checkpoint: subtrees as large as their place in the tree allows, from left to
+// right. To verify it: start from before, append the events' leaves, and compare the root at
+// the size of each checkpoint with the checkpoint's; for the last, append after first. Each
+// event is judged at the time of the first checkpoint that covers it.
 //
-// Of proofs, data and HTTP answer, {"ok":true,"data":…,"contractVersion":"v1.0"}, are
-// the same file, as are a checkpoint and the answer whose data is
-// {"checkpoint":CHECKPOINT}. A newline may follow.
+// A proof may be given as the HTTP response, {"ok":true,"data":…,"contractVersion":"v1.0"}, or
+// as its data, and a checkpoint also as the response whose data is {"checkpoint":CHECKPOINT}. A
+// newline may follow.
 //
 // Files that are verified together prove each other: a root that a sound file holds,
 // or that follows from its entries, vouches for a checkpoint of a revoked key; two
-// roots of one size are a fork. A checkpoint that was held outside is compared with
+// roots of one size are a fork. A checkpoint that was kept elsewhere is compared with
 // all of them: a log that is shorter now was rolled back.
 //
 // # Decisions
 //
-//   - Small tables, plain code: the objects have fixed members, so a reader is a row
-//     of literals (scanner), and there is nothing to be lenient about.
+//   - The objects have fixed members in a fixed order, so a reader is a row of literals
+//     (scanner) and has nothing to be lenient about.
 //   - Ed25519 of the standard library, one signature at a time. Batch verification
 //     accepts signatures that single verification refuses.
 //   - A pack has no list of leaf hashes. If the root does not match and every
 //     entry is sound by itself, nothing shows which one was changed.
-//   - Rating is a parameter, because prices are no format. A pack with rules that was not
-//     rated is not sound.
+//   - Rating is a parameter, because prices are not part of the format. A pack with rules is
+//     not sound unless it was rated.
 //   - Not here: storage, key management, time stamps by third parties.
 package sealer

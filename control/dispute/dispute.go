@@ -13,10 +13,15 @@
 //
 // Settlement leaves out disputed deliveries while the dispute is unresolved, and permanently once it
 // is UPHELD (Holding). If two disputes are about one receipt, Parts counts it once. Receipts, their
-// events and their proofs are not changed.
+// events and their proofs are not changed. A dispute concerns the statements of the periods that meet
+// its Rendered; to others it does not exist.
 //
-// A tenant has at most 1,000 unresolved disputes: each statement reads all of them into memory, so
-// a caller that opens disputes in a loop must not slow down every statement.
+// A statement lists the disputes of its period, so their number is bounded: a caller that opens
+// disputes in a loop must neither slow down every statement nor make an issued one too large to be
+// corrected. A tenant has at most 1,000 unresolved disputes. UPHELD ones never go away: of the period
+// of an issued statement, and of the time that the dispute itself is about, at most 1,000 with a window
+// and disputes of 50,000 receipts become UPHELD. Resolving refuses a further one; disputing a right in
+// a window, which counts once, covers any number of receipts.
 //
 // All organisations are in one tenant, and a key of the tenant may act for any. The event names, as
 // actingOrgId, the organisation that raised the dispute or responded to it; for other moves the
@@ -53,6 +58,7 @@ type DisputeSummary struct {
 	ReceiptIDs    []string      `json:"receiptIds" db:"receipt_ids" doc:"The disputed receipts; empty if the dispute is about a right and a window."`
 	RightID       *string       `json:"rightId" db:"right_id" doc:"The right whose deliveries are disputed; null if the dispute is about receipts."`
 	Window        Window        `json:"window" db:"*" doc:"When the deliveries were rendered; null if the dispute is about receipts."`
+	Rendered      Rendered      `json:"-" db:"*"`
 	RaisedByOrgID string        `json:"raisedByOrgId" db:"raised_by_org_id" doc:"The organisation that raised the dispute."`
 	Reason        string        `json:"reason" db:"reason" doc:"The reason that it gave."`
 	Outcome       *Outcome      `json:"outcome" db:"outcome,moves" enum:"UPHELD,REJECTED" nullable:"true" doc:"How it was resolved; null until it is. UPHELD excludes the deliveries from settlement permanently."`
@@ -80,6 +86,28 @@ func (w Window) MarshalJSON() ([]byte, error) {
 	}
 	type plain Window
 	return json.Marshal(plain(w))
+}
+
+// Rendered is the time from the first to the last renderedAt of the disputed deliveries. Events have it,
+// as their receipts alone do not show it.
+type Rendered struct {
+	First store.Instant `json:"firstRenderedAt" db:"first_rendered_at"`
+	Last  store.Instant `json:"lastRenderedAt" db:"last_rendered_at"`
+}
+
+// meets reports whether a delivery of the period may be disputed.
+func (r Rendered) meets(period Window) bool {
+	return r.First.Before(period.To.Time) && !r.Last.Before(period.From.Time)
+}
+
+// add extends it to a delivery.
+func (r *Rendered) add(at store.Instant) {
+	if r.First.IsZero() || at.Before(r.First.Time) {
+		r.First = at
+	}
+	if r.Last.IsZero() || at.After(r.Last.Time) {
+		r.Last = at
+	}
 }
 
 // Evidence is one piece of submitted evidence.
@@ -141,12 +169,20 @@ const (
 	maxWritten = 256 << 10
 	// maxUnresolved bounds the unresolved disputes of a tenant.
 	maxUnresolved = 1000
+	// MaxUpheldWindows and MaxUpheldReceipts bound the disputes of a period that become UPHELD: those
+	// with a window, and the receipts of the others.
+	MaxUpheldWindows  = 1000
+	MaxUpheldReceipts = 50_000
 )
 
-// open completes and checks a new dispute. The caller has set the requested fields.
+// open completes and checks a new dispute. The caller has set the requested fields, and Rendered of a
+// dispute about receipts.
 func open(d Dispute, now store.Instant) (Dispute, error) {
 	if err := d.checkSubject(); err != nil {
 		return Dispute{}, err
+	}
+	if d.RightID != nil {
+		d.Rendered = Rendered{d.Window.From, store.At(d.Window.To.Add(-time.Millisecond))}
 	}
 	d.State, d.CreatedAt, d.UpdatedAt = Open, now, now
 	return d, nil

@@ -82,6 +82,9 @@ func TestOpen(t *testing.T) {
 			if c.field == "" {
 				require.NoError(t, err)
 				requested.State, requested.CreatedAt, requested.UpdatedAt = Open, now, now
+				if c.rightID != nil {
+					requested.Rendered = Rendered{c.window.From, store.At(c.window.To.Add(-time.Millisecond))}
+				}
 				require.Equal(t, requested, made)
 				return
 			}

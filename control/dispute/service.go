@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"muniment/control/right"
 	"muniment/control/store"
@@ -27,6 +28,8 @@ type Config struct {
 	// HeldAmount returns what the deliveries that a dispute excludes are worth now, by currency,
 	// without amounts of 0.
 	HeldAmount func(ctx context.Context, tenantID string, x *Exclusion) ([]Amount, error)
+	// Stated returns the periods of the issued statements that overlap with a period.
+	Stated func(ctx context.Context, q store.Querier, tenantID string, period Window) ([]Window, error)
 }
 
 // Service is safe for concurrent use.
@@ -34,14 +37,15 @@ type Service struct {
 	db         *store.DB
 	warehouse  Warehouse
 	heldAmount func(ctx context.Context, tenantID string, x *Exclusion) ([]Amount, error)
+	stated     func(ctx context.Context, q store.Querier, tenantID string, period Window) ([]Window, error)
 }
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Warehouse == nil || cfg.HeldAmount == nil {
-		return nil, errors.New("cannot open the disputes: DB, Warehouse or HeldAmount is missing")
+	if cfg.DB == nil || cfg.Warehouse == nil || cfg.HeldAmount == nil || cfg.Stated == nil {
+		return nil, errors.New("cannot open the disputes: DB, Warehouse, HeldAmount or Stated is missing")
 	}
-	return &Service{cfg.DB, cfg.Warehouse, cfg.HeldAmount}, nil
+	return &Service{cfg.DB, cfg.Warehouse, cfg.HeldAmount, cfg.Stated}, nil
 }
 
 const prefix api.Prefix = "dsp_"
@@ -52,7 +56,7 @@ func (r *Service) open(ctx context.Context, requested Dispute, evidence []NewEvi
 	if err := requested.checkSubject(); err != nil {
 		return made, err
 	}
-	if err := r.requireReceipts(ctx, requested.TenantID, requested.ReceiptIDs); err != nil {
+	if requested.Rendered, err = r.requireReceipts(ctx, requested.TenantID, requested.ReceiptIDs); err != nil {
 		return made, err
 	}
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
@@ -72,7 +76,7 @@ func (r *Service) open(ctx context.Context, requested Dispute, evidence []NewEvi
 			return err
 		}
 		made.ID = api.NewID(prefix, now.Time)
-		if err := disputes.Create(ctx, tx, "dispute.opened", &made, by, store.Acting{ActingOrgID: &made.RaisedByOrgID, AssertedBy: &tenantOrgID}); err != nil {
+		if err := disputes.Create(ctx, tx, "dispute.opened", &made, by, made.also(&made.RaisedByOrgID, &tenantOrgID)); err != nil {
 			return err
 		}
 		return insertReceipts(ctx, tx, &made)
@@ -83,39 +87,42 @@ func (r *Service) open(ctx context.Context, requested Dispute, evidence []NewEvi
 // lookups is how many receipts of one request are looked up concurrently.
 const lookups = 16
 
-// requireReceipts returns RESOURCE_NOT_FOUND for the first receipt that the warehouse lacks.
-func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []string) error {
+// requireReceipts returns RESOURCE_NOT_FOUND for the first receipt that the warehouse lacks, and
+// otherwise when the receipts were rendered.
+func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []string) (rendered Rendered, err error) {
 	for some := range slices.Chunk(ids, lookups) {
-		var has [lookups]bool
+		var found [lookups]*pipeline.Delivery
 		var errs [lookups]error
 		var looking sync.WaitGroup
 		for i, id := range some {
-			looking.Go(func() { has[i], errs[i] = r.hasReceipt(ctx, tenantID, id) })
+			looking.Go(func() { found[i], errs[i] = r.delivery(ctx, tenantID, id) })
 		}
 		looking.Wait()
 		for i, id := range some {
 			if errs[i] != nil {
-				return fmt.Errorf("cannot look up the receipt %s: %w", id, errs[i])
+				return rendered, fmt.Errorf("cannot look up the receipt %s: %w", id, errs[i])
 			}
-			if !has[i] {
+			if found[i] == nil {
 				missing := api.NotFound("receipt")
 				missing.Message += ": " + id + ". If it was issued just now, the warehouse may not have loaded it yet: try again in a few seconds"
-				return missing
+				return rendered, missing
 			}
+			rendered.add(store.At(found[i].RenderedAt))
 		}
 	}
-	return nil
+	return rendered, nil
 }
 
-func (r *Service) hasReceipt(ctx context.Context, tenantID, id string) (bool, error) {
+// delivery returns the delivery of a receipt; nil if the warehouse lacks it.
+func (r *Service) delivery(ctx context.Context, tenantID, id string) (*pipeline.Delivery, error) {
 	if !api.IsID(api.PrefixReceipt, id) {
-		return false, nil
+		return nil, nil
 	}
 	row, err := r.warehouse.Event(ctx, tenantID, api.EventOf(id))
 	if errors.Is(err, pipeline.ErrNoEvent) {
-		return false, nil
+		return nil, nil
 	}
-	return row.Delivery != nil, err
+	return row.Delivery, err
 }
 
 // move is a requested move of a dispute.
@@ -141,14 +148,80 @@ func (r *Service) move(ctx context.Context, how move) (moved Dispute, err error)
 			Edit: func(next *Dispute) error {
 				if how.action == Resolve {
 					next.Outcome, next.Resolution = how.outcome, how.resolution
+					if err := r.mayUphold(ctx, tx, next); err != nil {
+						return err
+					}
 				}
 				return next.append(entries(how.evidence, how.byOrgID, next.UpdatedAt))
 			},
-			Also: func(*Dispute) any { return store.Acting{ActingOrgID: &how.byOrgID, AssertedBy: &how.tenantOrgID} },
+			Also: func(next *Dispute) any { return next.also(&how.byOrgID, &how.tenantOrgID) },
 		})
 		return err
 	})
 	return moved, err
+}
+
+// also is what an event of the dispute has besides its record.
+func (d *Dispute) also(actingOrgID, assertedBy *string) any {
+	return struct {
+		store.Acting
+		Rendered
+	}{store.Acting{ActingOrgID: actingOrgID, AssertedBy: assertedBy}, d.Rendered}
+}
+
+// mayUphold returns STATE_CONFLICT if a dispute is to become UPHELD, and a statement of its time would then
+// exclude too much to be issued or corrected.
+func (r *Service) mayUphold(ctx context.Context, tx *store.Tx, next *Dispute) error {
+	if *next.Outcome != Upheld {
+		return nil
+	}
+	own := Window{From: next.Rendered.First, To: store.At(next.Rendered.Last.Add(time.Millisecond))}
+	periods, err := r.stated(ctx, tx, next.TenantID, own)
+	if err != nil {
+		return err
+	}
+	periods = append(periods, own)
+	all := own
+	for _, p := range periods {
+		if p.From.Before(all.From.Time) {
+			all.From = p.From
+		}
+		if p.To.After(all.To.Time) {
+			all.To = p.To
+		}
+	}
+	upheld, err := listUpheld(ctx, tx, next.TenantID, all)
+	if err != nil {
+		return err
+	}
+	for _, p := range periods {
+		if err := next.fits(p, upheld); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits returns STATE_CONFLICT if a period has as many UPHELD disputes as it may have.
+func (d *Dispute) fits(period Window, upheld []upheld) error {
+	windows, receipts := 0, len(d.ReceiptIDs)
+	for _, u := range upheld {
+		switch {
+		case !u.Rendered.meets(period):
+		case u.receipts == 0:
+			windows++
+		default:
+			receipts += u.receipts
+		}
+	}
+	named := fmt.Sprintf("the statement of %s to %s excludes the deliveries of all disputes of that time that are UPHELD", period.From, period.To)
+	switch {
+	case d.RightID != nil && windows >= MaxUpheldWindows:
+		return api.Conflict(fmt.Sprintf("%s, and has the maximum of %d that name a right and a window: reject this one, and open one with a longer window for several of them", named, MaxUpheldWindows))
+	case d.RightID == nil && receipts > MaxUpheldReceipts:
+		return api.Conflict(fmt.Sprintf("%s; with this one they would name %d receipts, and the maximum is %d: reject this one, and dispute a right and a window instead", named, receipts, MaxUpheldReceipts))
+	}
+	return nil
 }
 
 // entries returns evidence in the form of the record, submitted now.

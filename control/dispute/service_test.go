@@ -40,11 +40,11 @@ func (w *loaded) Event(ctx context.Context, of, eventID string) (pipeline.Row, e
 	return row, ctx.Err()
 }
 
-// receipts are the ids of n deliveries that are loaded.
+// receipts are the ids of n deliveries that are loaded, each rendered on the next day.
 func (w *loaded) receipts(n int) (ids []string) {
 	for i := range n {
 		ulid := fmt.Sprintf("01M8%022d", i)
-		w.events["evt_"+ulid] = pipeline.Row{Delivery: &pipeline.Delivery{ReceiptID: "rcp_" + ulid}}
+		w.events["evt_"+ulid] = pipeline.Row{Delivery: &pipeline.Delivery{ReceiptID: "rcp_" + ulid, RenderedAt: at(i).Time}}
 		ids = append(ids, "rcp_"+ulid)
 	}
 	return ids
@@ -55,7 +55,8 @@ func (w *loaded) receipts(n int) (ids []string) {
 func newService(t *testing.T, dir string) *Service {
 	t.Helper()
 	r, err := New(Config{DB: roomtest.Open(t, dir, nil), Warehouse: &loaded{events: map[string]pipeline.Row{}},
-		HeldAmount: func(context.Context, string, *Exclusion) ([]Amount, error) { return nil, nil }})
+		HeldAmount: func(context.Context, string, *Exclusion) ([]Amount, error) { return nil, nil },
+		Stated:     func(context.Context, store.Querier, string, Window) ([]Window, error) { return nil, nil }})
 	require.NoError(t, err)
 	return r
 }
@@ -134,6 +135,7 @@ func TestDisputeTakesItsCourse(t *testing.T) {
 	var said Dispute
 	require.NoError(t, json.Unmarshal(events[3].Data, &said))
 	said.TenantID = tenantID
+	require.NoError(t, said.restoreRendered(&events[3]))
 	require.Equal(t, resolved, said, "the event has the whole record")
 	for _, a := range []Action{Investigate, Respond, Resolve} {
 		_, err = r.do(t.Context(), d.ID, a)
@@ -182,8 +184,8 @@ func TestUnknownReceiptIsNamed(t *testing.T) {
 func TestUnresolvedDisputesAreBounded(t *testing.T) {
 	r := newService(t, t.TempDir())
 	roomtest.Right(t, r.db, "rgh_a", "{}")
-	roomtest.Fill(t, r.db, maxUnresolved+1, "disputes", `tenant_id, raised_by_org_id, reason, evidence, created_at, updated_at, revision, receipt_ids, dispute_id, state, outcome`,
-		`'tnt_a', 'org_b', 'why', '[]', 0, 0, 0, '', 'dsp_' || CAST(i AS TEXT),
+	roomtest.Fill(t, r.db, maxUnresolved+1, "disputes", `tenant_id, raised_by_org_id, reason, evidence, created_at, updated_at, revision, first_rendered_at, last_rendered_at, receipt_ids, dispute_id, state, outcome`,
+		`'tnt_a', 'org_b', 'why', '[]', 0, 0, 0, 0, 0, '', 'dsp_' || CAST(i AS TEXT),
 		CASE WHEN i <= 2 THEN 'RESOLVED' WHEN i % 3 = 0 THEN 'OPEN' WHEN i % 3 = 1 THEN 'INVESTIGATING' ELSE 'RESPONDED' END, CASE WHEN i <= 2 THEN 'UPHELD' ELSE NULL END`)
 	requested := ofRight("rgh_a", Window{From: at(0), To: at(1)})
 	last := r.mustOpen(t, requested)
@@ -273,6 +275,9 @@ func TestLists(t *testing.T) {
 	require.Empty(t, page)
 }
 
+// always is a period that holds everything.
+var always = Window{From: at(-1000), To: at(1000)}
+
 // TestHolding: a dispute excludes until it is rejected.
 func TestHolding(t *testing.T) {
 	r := newService(t, t.TempDir())
@@ -287,7 +292,7 @@ func TestHolding(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.move(t.Context(), move{tenantID: tenantID, id: rejected.ID, action: Resolve, outcome: new(Rejected), by: byKey})
 	require.NoError(t, err)
-	got, err := Holding(t.Context(), r.db.Read(), tenantID)
+	got, err := Holding(t.Context(), r.db.Read(), tenantID, always)
 	require.NoError(t, err)
 	want := Excluded{
 		{ID: one.ID, State: Open, ReceiptIDs: ids[:2]},
@@ -297,9 +302,76 @@ func TestHolding(t *testing.T) {
 	slices.SortFunc(want, func(a, b Exclusion) int { return strings.Compare(a.ID, b.ID) })
 	require.Equal(t, want, got)
 	require.Equal(t, Parts{Windows: map[string][]Window{"rgh_a": {window}}, ReceiptIDs: ids[:2]}, got.Parts())
-	none, err := Holding(t.Context(), r.db.Read(), "tnt_b")
+	none, err := Holding(t.Context(), r.db.Read(), "tnt_b", always)
 	require.NoError(t, err)
 	require.Empty(t, none)
+}
+
+// TestHoldingOfAPeriod: a dispute about deliveries of other times does not exist for a statement.
+func TestHoldingOfAPeriod(t *testing.T) {
+	r := newService(t, t.TempDir())
+	roomtest.Right(t, r.db, "rgh_a", "{}")
+	ids := r.loaded().receipts(9)
+	some := r.mustOpen(t, ofReceipts(ids[5], ids[2], ids[3]))
+	require.Equal(t, Rendered{at(2), at(5)}, some.Rendered)
+	windowed := r.mustOpen(t, ofRight("rgh_a", Window{From: at(6), To: at(8)}))
+	require.Equal(t, Rendered{at(6), store.At(at(8).Add(-time.Millisecond))}, windowed.Rendered)
+	for period, want := range map[[2]int][]string{
+		{0, 2}: nil, {0, 3}: {some.ID}, {5, 6}: {some.ID}, {5, 7}: {some.ID, windowed.ID}, {7, 8}: {windowed.ID}, {8, 9}: nil, {0, 9}: {some.ID, windowed.ID},
+	} {
+		all, err := Holding(t.Context(), r.db.Read(), tenantID, Window{From: at(period[0]), To: at(period[1])})
+		require.NoError(t, err)
+		var found []string
+		for _, x := range all {
+			found = append(found, x.ID)
+		}
+		require.ElementsMatch(t, want, found, "%v", period)
+	}
+	for _, e := range roomtest.Events(t, r.db) {
+		require.Contains(t, string(e.Data), `"lastRenderedAt":`, "a restored database needs it")
+	}
+}
+
+// TestUpheldDisputesAreBounded: what is UPHELD can't make a statement too large to be corrected.
+func TestUpheldDisputesAreBounded(t *testing.T) {
+	r := newService(t, t.TempDir())
+	roomtest.Right(t, r.db, "rgh_a", "{}")
+	fill := func(n int, name, rightID string, day int) {
+		t.Helper()
+		rendered := fmt.Sprint(at(day).UnixMilli())
+		roomtest.Fill(t, r.db, n, "disputes", `tenant_id, raised_by_org_id, reason, evidence, created_at, updated_at, revision, first_rendered_at, last_rendered_at, receipt_ids, dispute_id, right_id, state, outcome`,
+			`'tnt_a', 'org_b', 'why', '[]', 0, 0, 0, `+rendered+`, `+rendered+`, '', 'dsp_`+name+`' || CAST(i AS TEXT), `+rightID+`, 'RESOLVED', 'UPHELD'`)
+	}
+	fill(MaxUpheldWindows-1, "w", "'rgh_a'", 0)
+	fill(10, "r", "NULL", 0)
+	roomtest.Fill(t, r.db, MaxUpheldReceipts-2, "dispute_receipts", `tenant_id, dispute_id, receipt_id`, `'tnt_a', 'dsp_r' || CAST(1 + i % 10 AS TEXT), 'rcp_' || CAST(i AS TEXT)`)
+	uphold := func(d Dispute) error {
+		_, err := r.do(t.Context(), d.ID, Resolve)
+		return err
+	}
+	refused := func(d Dispute, remedy string) {
+		t.Helper()
+		err := uphold(d)
+		conflict(t, err)
+		require.ErrorContains(t, err, remedy)
+		_, err = r.move(t.Context(), move{tenantID: tenantID, id: d.ID, action: Resolve, outcome: new(Rejected), by: byKey})
+		require.NoError(t, err, "what it may not become does not keep it open")
+	}
+	ids := r.loaded().receipts(5)
+	require.NoError(t, uphold(r.mustOpen(t, ofReceipts(ids[0], ids[1]))), "the last ones that fit")
+	refused(r.mustOpen(t, ofReceipts(ids[0])), "the maximum is 50000: reject this one, and dispute a right and a window instead")
+	require.NoError(t, uphold(r.mustOpen(t, ofReceipts(ids[3]))), "of another time")
+	day := func(n int) Window { return Window{From: at(n), To: at(n + 1)} }
+	require.NoError(t, uphold(r.mustOpen(t, ofRight("rgh_a", day(0)))))
+	refused(r.mustOpen(t, ofRight("rgh_a", day(0))), "the maximum of 1000 that name a right and a window: reject this one")
+	require.NoError(t, uphold(r.mustOpen(t, ofRight("rgh_a", day(3)))))
+
+	// A statement that is issued covers both times, and lists the disputes of both.
+	r.stated = func(_ context.Context, _ store.Querier, of string, period Window) ([]Window, error) {
+		require.Equal(t, []any{tenantID, at(4), at(4).Add(time.Millisecond)}, []any{of, period.From, period.To.Time})
+		return []Window{{From: at(2), To: at(9)}, {From: at(0), To: at(5)}}, nil
+	}
+	refused(r.mustOpen(t, ofReceipts(ids[4])), "the statement of "+at(0).String()+" to "+at(5).String())
 }
 
 // TestReplay brings the disputes of an older database to the log's state.
@@ -322,7 +394,8 @@ func TestReplay(t *testing.T) {
 	}
 	// The copy is older, or it was edited and claims to be newer.
 	for steps, becomes := range map[int]func(context.Context, *store.Tx, *Dispute, *Dispute) error{3: disputes.Restore, 1: disputes.Update} {
-		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return becomes(t.Context(), tx, &resolved, &d) }))
+		older := d // Update gives it a revision
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return becomes(t.Context(), tx, &resolved, &older) }))
 		replayed := 0
 		for _, e := range roomtest.Events(t, r.db) {
 			if replay(e) {
@@ -378,7 +451,7 @@ func TestReplay(t *testing.T) {
 	page, _, err := list(t.Context(), r.db.Read(), tenantID, filter{receiptID: ids[1]}, store.Slice{Limit: 2})
 	require.NoError(t, err)
 	require.Len(t, page, 1, "it is found by its receipts")
-	holding, err := Holding(t.Context(), r.db.Read(), tenantID)
+	holding, err := Holding(t.Context(), r.db.Read(), tenantID, always)
 	require.NoError(t, err)
 	require.Len(t, holding, 3)
 }

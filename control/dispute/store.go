@@ -2,7 +2,9 @@ package dispute
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"muniment/control/store"
@@ -56,12 +58,33 @@ func insertReceipts(ctx context.Context, tx *store.Tx, d *Dispute) error {
 	return nil
 }
 
-// Holding lists the exclusions of the tenant's unresolved and UPHELD disputes, oldest first.
-func Holding(ctx context.Context, q store.Querier, tenantID string) (Excluded, error) {
-	return store.List(ctx, q, "the disputes of "+tenantID+" that exclude deliveries", func(row store.Row) (x Exclusion, err error) {
+// inPeriod selects the disputes of a tenant $1 about deliveries that may have been rendered from $2 to
+// before $3.
+const inPeriod = ` WHERE tenant_id = $1 AND last_rendered_at >= $2 AND first_rendered_at < $3`
+
+// Holding lists the exclusions of the tenant's unresolved and UPHELD disputes about deliveries of a
+// period, oldest first.
+func Holding(ctx context.Context, q store.Querier, tenantID string, period Window) (Excluded, error) {
+	all, err := store.List(ctx, q, "the disputes of "+tenantID+" that exclude deliveries", func(row store.Row) (x Exclusion, err error) {
 		d, err := summaries.Scan(row)
 		return d.exclusion(), err
-	}, summaries.Select()+` WHERE tenant_id = $1 AND (state <> 'RESOLVED' OR outcome = 'UPHELD') ORDER BY dispute_id`, tenantID)
+	}, summaries.Select()+inPeriod+` AND (state <> 'RESOLVED' OR outcome = 'UPHELD')`, tenantID, period.From, period.To)
+	slices.SortFunc(all, func(a, b Exclusion) int { return strings.Compare(a.ID, b.ID) })
+	return all, err
+}
+
+// upheld is what counts of an UPHELD dispute.
+type upheld struct {
+	Rendered
+	receipts int // 0: it has a window
+}
+
+// listUpheld lists the tenant's UPHELD disputes about deliveries of a period.
+func listUpheld(ctx context.Context, q store.Querier, tenantID string, period Window) ([]upheld, error) {
+	return store.List(ctx, q, "the UPHELD disputes of "+tenantID, func(row store.Row) (u upheld, err error) {
+		return u, row.Scan(&u.First, &u.Last, &u.receipts)
+	}, `SELECT first_rendered_at, last_rendered_at, (SELECT COUNT(*) FROM dispute_receipts r WHERE r.dispute_id = disputes.dispute_id) FROM disputes`+
+		inPeriod+` AND outcome = 'UPHELD' AND (state <> 'RESOLVED' OR outcome = 'UPHELD')`, tenantID, period.From, period.To)
 }
 
 // Replay applies the newest event of a dispute for store.Replay. It also writes a dispute that the
@@ -74,10 +97,21 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if was != nil && (said.State == Resolved || said.Revision <= was.Revision) {
 		return disputes.ReplayClosed(ctx, tx, e)
 	}
+	if err := said.restoreRendered(e); err != nil {
+		return false, err
+	}
 	if err := disputes.Restore(ctx, tx, was, said); err != nil || was != nil {
 		return err == nil, err
 	}
 	return true, insertReceipts(ctx, tx, said)
+}
+
+// restoreRendered reads Rendered from an event of the dispute, whose record lacks it.
+func (d *Dispute) restoreRendered(e *sealer.Event) error {
+	if err := json.Unmarshal(e.Data, &d.Rendered); err != nil {
+		return fmt.Errorf("cannot read when the deliveries of a dispute were rendered: %w", err)
+	}
+	return nil
 }
 
 // Sections are this package's data in an export of the tenant.

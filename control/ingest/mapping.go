@@ -26,8 +26,8 @@
 // each change, and waits after each until the log has its events, so other tenants' events wait for
 // at most that many.
 //
-// The log's events about mappings are not replayed into a restored older database. A retired mapping
-// may be in force again there, but unlike an ACTIVE right it permits nothing.
+// In a database restored from an older copy, ReplayMapping brings the mappings to the log's state:
+// otherwise a remapped player would go on to deliver on its old right.
 //
 // # Held rows
 //

@@ -134,14 +134,19 @@ func (b *making) create(ctx context.Context, tx *store.Tx, requested Mapping, by
 	if other, err = create(ctx, tx, &made, by); err != nil {
 		return made, other, err
 	}
+	return made, nil, b.cover(ctx, tx, &made)
+}
+
+// cover marks the held rows that a new mapping covers.
+func (b *making) cover(ctx context.Context, tx *store.Tx, m *Mapping) error {
 	if !b.held {
-		return made, nil, nil
+		return nil
 	}
-	found, err := waits(ctx, tx, &made)
+	found, err := waits(ctx, tx, m)
 	if found && err == nil {
-		b.replay, err = true, mark(ctx, tx.Tx, b.tenantID, made.VendorKey)
+		b.replay, err = true, mark(ctx, tx.Tx, b.tenantID, m.VendorKey)
 	}
-	return made, nil, err
+	return err
 }
 
 func (b *making) findRight(ctx context.Context, tx *store.Tx, id string) error {

@@ -12,26 +12,26 @@ import (
 	"muniment/gateway/api"
 )
 
-// Counterparty is the record of an organisation or person that gets a share of what is settled.
+// Counterparty is the record of an organisation or person that gets a share of settled amounts.
 type Counterparty struct {
 	ID       string `json:"id" db:"counterparty_id"`
 	TenantID string `json:"-" db:"tenant_id"`
-	// Name is that of a business or a pseudonym, not a person's: it stands in an event.
-	Name string `json:"name" db:"name,moves" doc:"Kept in the audit log for good: no place for personal data."`
-	// OrgID is the organisation that it is in this service, if it is one.
-	OrgID *string `json:"orgId" db:"org_id,moves" doc:"The organisation that it is in this service, if it is one."`
+	// Name is a business name or a pseudonym, never a person's name: events contain it.
+	Name string `json:"name" db:"name,moves" doc:"Kept in the audit log permanently: no place for personal data."`
+	// OrgID is the counterparty's organisation in this service, if it has one.
+	OrgID *string `json:"orgId" db:"org_id,moves" doc:"The counterparty's organisation in this service, if it has one."`
 	Kind  Kind    `json:"kind" db:"kind,moves" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER"`
-	// PayoutRef and TaxID may be personal data: they stand in no event.
-	PayoutRef *string       `json:"payoutRef" db:"payout_ref,moves" doc:"Where it is paid, as your payment system names it. In no event."`
-	Currency  string        `json:"currency" db:"currency,moves" doc:"That it is paid in: three capital letters."`
-	TaxID     *string       `json:"taxId" db:"tax_id,moves" doc:"In no event."`
+	// PayoutRef and TaxID may be personal data, so no event contains them.
+	PayoutRef *string       `json:"payoutRef" db:"payout_ref,moves" doc:"The payment destination, as your payment system names it. Never written to events."`
+	Currency  string        `json:"currency" db:"currency,moves" doc:"The currency of its payments: three capital letters."`
+	TaxID     *string       `json:"taxId" db:"tax_id,moves" doc:"Never written to events."`
 	State     State         `json:"state" db:"state,moves" enum:"ACTIVE,INACTIVE"`
 	CreatedAt store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision  int64         `json:"revision" db:"revision,moves"`
 }
 
-// Kind is what a counterparty is to the tenant.
+// Kind is the role of a counterparty.
 type Kind string
 
 // The kinds.
@@ -45,10 +45,10 @@ const (
 
 var kinds = []Kind{RightsHolder, Publisher, Platform, Agency, Other}
 
-// State is that of a counterparty or of a rule.
+// State is the state of a counterparty or a rule.
 type State string
 
-// The states: Inactive is of counterparties, Retired of rules.
+// The states. Only counterparties become Inactive, only rules Retired.
 const (
 	Active   State = "ACTIVE"
 	Inactive State = "INACTIVE"
@@ -58,7 +58,7 @@ const (
 // maxText bounds a counterparty's texts, in bytes.
 const maxText = 256
 
-// faults are all that is wrong with what a caller may choose.
+// faults lists every invalid field that a caller may set.
 func (c *Counterparty) faults() (faults []api.ValidationError) {
 	add := func(field, message string) {
 		faults = append(faults, api.ValidationError{Field: field, Message: message})
@@ -83,14 +83,13 @@ func (c *Counterparty) faults() (faults []api.ValidationError) {
 	return faults
 }
 
-// replace puts what a caller may choose in the place of what c has, and says whether that
-// makes a difference.
-func (c *Counterparty) replace(asked *Counterparty) (changed bool) {
+// replace overwrites the fields that a caller may set, and reports whether any changed.
+func (c *Counterparty) replace(requested *Counterparty) (changed bool) {
 	was := *c
-	c.Name, c.OrgID, c.Kind, c.PayoutRef, c.Currency, c.TaxID = asked.Name, asked.OrgID, asked.Kind, asked.PayoutRef, asked.Currency, asked.TaxID
+	c.Name, c.OrgID, c.Kind, c.PayoutRef, c.Currency, c.TaxID = requested.Name, requested.OrgID, requested.Kind, requested.PayoutRef, requested.Currency, requested.TaxID
 	return c.Name != was.Name || c.Kind != was.Kind || c.Currency != was.Currency ||
 		!same(c.OrgID, was.OrgID) || !same(c.PayoutRef, was.PayoutRef) || !same(c.TaxID, was.TaxID)
 }
 
-// same says whether two optional texts are the same.
+// same reports whether two optional texts are equal.
 func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -9,7 +9,7 @@ import (
 
 var _ sealer.Rate = Rate
 
-// Rate is control/settle/rate as packs are sealed and verified with it.
+// Rate applies control/settle/rate to the records of a pack. Sealing and verifying both use it.
 func Rate(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) (lines []sealer.SettlementLine, unrated []sealer.Unrated, err error) {
 	parsed, err := parse(rules)
 	if err != nil {
@@ -53,7 +53,7 @@ func parse(records []sealer.SettlementRule) ([]rate.Rule, error) {
 	return rules, nil
 }
 
-// Precedence is rate.NewPrecedence of records.
+// Precedence returns rate.NewPrecedence of the rules in records.
 func Precedence(records []sealer.SettlementRule) (*rate.Precedence, error) {
 	rules, err := parse(records)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"muniment/sealer"
 )
 
-// Rating is how packs and statements are computed.
+// Rating computes packs and statements.
 var Rating = sealer.Rating{Rate: Rate, Adjust: Adjust}
 
 var _ sealer.Adjust = Adjust
 
-// Adjust is rate.Rule.Adjust for lines of one rule, all of its lines of a period. A rule that is in
-// force at no time of the period adjusts nothing.
+// Adjust applies rate.Rule.Adjust to all lines that one rule makes in a period. A rule that is
+// never in force during the period adjusts nothing.
 func Adjust(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (amount string, shares []string, err error) {
 	r, err := rate.ParseRule(rule.Record)
 	if err != nil {
 		return "", nil, err
 	}
-	if !r.EffectiveFrom.Before(to) || !r.EffectiveUntil.IsZero() && !from.Before(r.EffectiveUntil) {
+	if !r.InForce(from, to) {
 		return "", nil, nil
 	}
 	var sum rate.Money
@@ -45,7 +45,7 @@ func Adjust(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to 
 	return adjustment.String(), shares, nil
 }
 
-// Edges are the moments at which rules begin and end.
+// Edges returns the moments at which rules begin and end.
 func Edges(records []sealer.SettlementRule) (edges []time.Time, err error) {
 	rules, err := parse(records)
 	for _, r := range rules {
@@ -57,7 +57,7 @@ func Edges(records []sealer.SettlementRule) (edges []time.Time, err error) {
 	return edges, err
 }
 
-// Records are rules as their events have them.
+// Records returns rules in the form that their events have.
 func Records(rules []Rule) (records []sealer.SettlementRule, err error) {
 	for i := range rules {
 		text, err := sealer.Canonical(&rules[i])
@@ -69,10 +69,10 @@ func Records(rules []Rule) (records []sealer.SettlementRule, err error) {
 	return records, nil
 }
 
-// Propose is the rule that would be created of what is asked for at a moment; what is wrong with
-// it is VALIDATION_FAILED of the fields in the given member.
-func Propose(ctx context.Context, q store.Querier, tenantID, member string, asked *NewRule, now time.Time) (Rule, error) {
-	r, faults := asked.rule(tenantID, asked.EffectiveFrom)
+// Propose returns the rule that the request would create at now, and writes nothing. An invalid
+// request is VALIDATION_FAILED, with field names below the given member.
+func Propose(ctx context.Context, q store.Querier, tenantID, member string, requested *NewRule, now time.Time) (Rule, error) {
+	r, faults := requested.rule(tenantID, requested.EffectiveFrom)
 	r.settle(store.At(now))
 	more, err := r.faults(ctx, q)
 	faults = append(faults, more...)

@@ -11,8 +11,8 @@ import (
 	"muniment/sealer"
 )
 
-// TestAdjustInForce: a minimum counts in a period at any time of which its rule is in force, and in
-// no other.
+// TestAdjustInForce: a minimum applies to a period if its rule is in force at any time of it, and
+// otherwise not.
 func TestAdjustInForce(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 10, n, 0, 0, 0, 0, time.UTC) }
 	rule := Rule{

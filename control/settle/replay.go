@@ -7,10 +7,9 @@ import (
 	"muniment/sealer"
 )
 
-// Replay applies the newest event of a counterparty or a rule for store.Replay: the database shows
-// it as the log has it, by which packs are rated whatever the database says. payoutRef and taxId of a
-// counterparty are gone then, because no event has them: those of an older database may be of an account
-// that was changed since.
+// Replay applies the newest event of a counterparty or a rule for store.Replay, so the database
+// agrees with the log, which packs are rated by. It clears a counterparty's payoutRef and taxId: no
+// event has them, and the older database may name an account that was changed since.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	if e.Subject.Kind == counterparties.Noun {
 		was, said, err := counterparties.NewerInEvent(ctx, tx, e)

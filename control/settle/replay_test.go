@@ -11,13 +11,13 @@ import (
 	"muniment/sealer"
 )
 
-// TestReplay: packs are rated by what the log says of rules, so an older copy of the database is
-// brought to the same.
+// TestReplay: packs are rated by the rules in the log, so an older copy of the database is brought to
+// the same state.
 func TestReplay(t *testing.T) {
 	r, clock := newService(t)
 	was := payee(t, r.db, tenantID)
 	payeeID := was.ID
-	made, err := createRule(t, r.db, asked(was))
+	made, err := createRule(t, r.db, ruleFor(was))
 	require.NoError(t, err)
 	clock.Advance(time.Hour)
 	retired, err := r.retireRule(t.Context(), tenantID, made.ID, byKey)

@@ -19,37 +19,37 @@ func (r *Service) Routes(a route.API) {
 		prices      = "/v1/settlement/rules"
 	)
 	route.Add(a, route.Operation{ID: "create-counterparty", Method: http.MethodPost, Path: parties, Tag: "Settlement", Access: write,
-		Summary: "Register who may get a share of what is settled", Faults: counterpartyFaults}, r.postCounterparty)
+		Summary: "Register a counterparty that may get a share of settled amounts", Faults: counterpartyFaults}, r.postCounterparty)
 	route.Add(a, route.Operation{ID: "list-counterparties", Method: http.MethodGet, Path: parties, Tag: "Settlement", Access: read,
 		Summary: "List the counterparties, newest first"}, r.getCounterparties)
 	route.Add(a, route.Operation{ID: "get-counterparty", Method: http.MethodGet, Path: parties + "/{counterpartyId}", Tag: "Settlement", Access: read,
 		Summary: "Get a counterparty"}, r.getCounterparty)
 	route.Add(a, route.Operation{ID: "change-counterparty", Method: http.MethodPut, Path: parties + "/{counterpartyId}", Tag: "Settlement", Access: write,
-		Summary: "Replace what is known of a counterparty", Faults: counterpartyFaults,
-		Description: "What is absent is empty afterwards. The currency can't change while an active rule gives the counterparty a share."}, r.putCounterparty)
+		Summary: "Replace a counterparty's details", Faults: counterpartyFaults,
+		Description: "Absent fields become empty. The currency can't change while an active rule gives the counterparty a share."}, r.putCounterparty)
 	route.Add(a, route.Operation{ID: "deactivate-counterparty", Method: http.MethodDelete, Path: parties + "/{counterpartyId}", Tag: "Settlement", Access: write,
-		Summary:     "Take a counterparty out of use",
+		Summary:     "Deactivate a counterparty",
 		Description: "Refused with 409 while active rules give it a share; the message names them."}, r.deleteCounterparty)
 
 	route.Add(a, route.Operation{ID: "create-settlement-rule", Method: http.MethodPost, Path: prices, Tag: "Settlement", Access: write,
-		Summary: "Say what receipts are worth, and who gets that", Faults: r.newRuleFaults,
-		Description: "The rule rates receipts that are sealed from now on, late ones of its window too, and none that is in a pack already. " +
-			"Of several rules that fit a receipt the one of the highest `priority` rates it; of those, one whose `match` names the right before one that doesn't, " +
-			"then the basis, the substrate, the metering basis, the completion; then the one with the lowest id."}, r.postRule)
+		Summary: "Create a settlement rule: the price of receipts, and who gets a share", Faults: r.newRuleFaults,
+		Description: "The rule rates receipts that are sealed from now on, including late ones of its window, but none that is already in a pack. " +
+			"If several rules fit a receipt, the one with the highest `priority` rates it. Among equal priorities, a rule whose `match` names the right precedes one that doesn't; " +
+			"next come rules that name the basis, the substrate, the metering basis and the completion, in this order; the lowest id decides last."}, r.postRule)
 	route.Add(a, route.Operation{ID: "list-settlement-rules", Method: http.MethodGet, Path: prices, Tag: "Settlement", Access: read,
 		Summary: "List the settlement rules, newest first"}, r.getRules)
 	route.Add(a, route.Operation{ID: "get-settlement-rule", Method: http.MethodGet, Path: prices + "/{ruleId}", Tag: "Settlement", Access: read,
 		Summary: "Get a settlement rule"}, r.getRule)
 	route.Add(a, route.Operation{ID: "change-settlement-rule", Method: http.MethodPut, Path: prices + "/{ruleId}", Tag: "Settlement", Access: write,
 		Summary: "Replace an ACTIVE settlement rule", Faults: r.ruleChangeFaults,
-		Description: "What is absent is as in a new rule. The rule rates as changed what is sealed from now on; what was sealed, or stated, stays as it is."}, r.putRule)
+		Description: "Absent fields get the defaults of a new rule. The changed rule rates receipts that are sealed from now on; sealed packs and statements don't change."}, r.putRule)
 	route.Add(a, route.Operation{ID: "retire-settlement-rule", Method: http.MethodDelete, Path: prices + "/{ruleId}", Tag: "Settlement", Access: write,
-		Summary: "End a settlement rule for good",
-		Description: "Its window ends now, unless it was over already; of a window that has not begun the first millisecond is left. " +
-			"What was rendered within it is rated by the rule all the same, whenever it is sealed."}, r.deleteRule)
+		Summary: "Retire a settlement rule",
+		Description: "Its window ends now, unless it has already ended; a window that has not begun keeps its first millisecond. " +
+			"The rule still rates receipts that were rendered within the window, whenever they are sealed. A retired rule can't be changed."}, r.deleteRule)
 }
 
-// SchemaName is for the document, as are those below.
+// SchemaName returns the schema name in the OpenAPI document; so do the methods below.
 func (Rule) SchemaName() string       { return "SettlementRule" }
 func (Match) SchemaName() string      { return "SettlementMatch" }
 func (Share) SchemaName() string      { return "SettlementShare" }
@@ -60,9 +60,9 @@ func (RuleChange) SchemaName() string { return "SettlementRuleChange" }
 func (NewMatch) SchemaName() string   { return "NewSettlementMatch" }
 func (NewShare) SchemaName() string   { return "NewSettlementShare" }
 
-// The answers about counterparties and rules.
+// The responses about counterparties and rules.
 type (
-	// CounterpartyData is the answer about one counterparty.
+	// CounterpartyData is the response about one counterparty.
 	CounterpartyData struct {
 		Counterparty Counterparty `json:"counterparty"`
 	}
@@ -71,7 +71,7 @@ type (
 		Counterparties []Counterparty `json:"counterparties" doc:"The counterparties of this page."`
 		NextCursor     *string        `json:"nextCursor"`
 	}
-	// RuleData is the answer about one rule.
+	// RuleData is the response about one rule.
 	RuleData struct {
 		Rule Rule `json:"rule"`
 	}
@@ -82,17 +82,17 @@ type (
 	}
 )
 
-// NewCounterparty asks for a counterparty, or for what one is to be.
+// NewCounterparty is the body of a request to create or replace a counterparty.
 type NewCounterparty struct {
-	Name      string  `json:"name" minLength:"1" maxLength:"256" doc:"That of a business, or a pseudonym. Kept in the audit log for good: no place for personal data." example:"Studio North"`
-	OrgID     *string `json:"orgId,omitempty" nullable:"true" maxLength:"68" doc:"The organisation that it is in this service, if it is one." example:"org_studio_north"`
-	Kind      Kind    `json:"kind" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER" doc:"What it is to you."`
-	PayoutRef *string `json:"payoutRef,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Where it is paid, as your payment system names it. In no event, and erased with a person whom it names."`
-	Currency  string  `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"That it is paid in: three capital letters, as in ISO 4217." example:"EUR"`
-	TaxID     *string `json:"taxId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"In no event, and erased with a person whom it names."`
+	Name      string  `json:"name" minLength:"1" maxLength:"256" doc:"A business name or a pseudonym. Kept in the audit log permanently: no place for personal data." example:"Studio North"`
+	OrgID     *string `json:"orgId,omitempty" nullable:"true" maxLength:"68" doc:"The counterparty's organisation in this service, if it has one." example:"org_studio_north"`
+	Kind      Kind    `json:"kind" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER" doc:"Its role."`
+	PayoutRef *string `json:"payoutRef,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"The payment destination, as your payment system names it. Never written to events; removed when a person whom it names is erased."`
+	Currency  string  `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"The currency of its payments: three capital letters, as in ISO 4217." example:"EUR"`
+	TaxID     *string `json:"taxId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Never written to events; removed when a person whom it names is erased."`
 }
 
-// counterparty is what is asked for, of no tenant yet.
+// counterparty returns the requested counterparty, without a tenant.
 func (n *NewCounterparty) counterparty() Counterparty {
 	return Counterparty{Name: n.Name, OrgID: n.OrgID, Kind: n.Kind, PayoutRef: n.PayoutRef, Currency: n.Currency, TaxID: n.TaxID}
 }
@@ -109,9 +109,9 @@ func counterpartyFaults(_ context.Context, read func(any) error) []api.Validatio
 type newCounterpartyInput struct{ Body NewCounterparty }
 
 func (r *Service) postCounterparty(ctx context.Context, in *newCounterpartyInput) (CounterpartyData, error) {
-	caller, asked := auth.PrincipalFrom(ctx), in.Body.counterparty()
-	asked.TenantID = caller.TenantID
-	made, err := r.createCounterparty(ctx, asked, store.ByKey(caller.ID))
+	caller, requested := auth.PrincipalFrom(ctx), in.Body.counterparty()
+	requested.TenantID = caller.TenantID
+	made, err := r.createCounterparty(ctx, requested, store.ByKey(caller.ID))
 	return CounterpartyData{made}, err
 }
 
@@ -147,9 +147,9 @@ type counterpartyChange struct {
 }
 
 func (r *Service) putCounterparty(ctx context.Context, in *counterpartyChange) (CounterpartyData, error) {
-	caller, asked := auth.PrincipalFrom(ctx), in.Body.counterparty()
-	asked.TenantID = caller.TenantID
-	changed, err := r.changeCounterparty(ctx, in.CounterpartyID, asked, store.ByKey(caller.ID))
+	caller, requested := auth.PrincipalFrom(ctx), in.Body.counterparty()
+	requested.TenantID = caller.TenantID
+	changed, err := r.changeCounterparty(ctx, in.CounterpartyID, requested, store.ByKey(caller.ID))
 	return CounterpartyData{changed}, err
 }
 
@@ -159,47 +159,47 @@ func (r *Service) deleteCounterparty(ctx context.Context, in *counterpartyPath) 
 	return CounterpartyData{gone}, err
 }
 
-// RuleTerms are what a new rule and a changed one say alike.
+// RuleTerms are the fields that requests for a new rule and for a change have in common.
 type RuleTerms struct {
-	Match          *NewMatch   `json:"match,omitempty" doc:"What it is for; absent: all."`
-	Unit           rate.Unit   `json:"unit" enum:"EVENT,MS,SECOND,IMPRESSION,CPM" doc:"What the price is of: a metered receipt, a metered millisecond or second, an impression or a thousand of them."`
-	Price          string      `json:"price" maxLength:"32" doc:"Decimal, of one unit; at most nine digits behind the point." example:"0.0125"`
+	Match          *NewMatch   `json:"match,omitempty" doc:"Which receipts the rule is for; absent: all."`
+	Unit           rate.Unit   `json:"unit" enum:"EVENT,MS,SECOND,IMPRESSION,CPM" doc:"What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions."`
+	Price          string      `json:"price" maxLength:"32" doc:"Decimal price of one unit, with at most nine fractional digits." example:"0.0125"`
 	Currency       string      `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"Three capital letters, as in ISO 4217." example:"EUR"`
-	Minimum        *string     `json:"minimum,omitempty" nullable:"true" maxLength:"32" doc:"Decimal, of at most six digits behind the point: the least that a statement has for the rule. Packs know none."`
-	Cap            *string     `json:"cap,omitempty" nullable:"true" maxLength:"32" doc:"Decimal, of at most six digits behind the point: the most that a statement has for the rule. Packs know none."`
-	Shares         []NewShare  `json:"shares" minItems:"1" maxItems:"10" doc:"Who gets what it makes: 10,000 basis points together."`
+	Minimum        *string     `json:"minimum,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the least amount that a statement has for the rule. Not applied to packs."`
+	Cap            *string     `json:"cap,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied to packs."`
+	Shares         []NewShare  `json:"shares" minItems:"1" maxItems:"10" doc:"How the rule's amounts are divided: 10,000 basis points in total."`
 	EffectiveUntil *route.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: until it is retired."`
-	Priority       *int64      `json:"priority,omitempty" nullable:"true" minimum:"0" maximum:"1000000" doc:"Of several rules that fit a receipt the highest one rates it; absent: 0."`
+	Priority       *int64      `json:"priority,omitempty" nullable:"true" minimum:"0" maximum:"1000000" doc:"If several rules fit a receipt, the one with the highest priority rates it; absent: 0."`
 }
 
-// NewMatch names what a rule shall be for.
+// NewMatch selects the receipts of a requested rule.
 type NewMatch struct {
 	RightID       *string `json:"rightId,omitempty" nullable:"true" maxLength:"64" doc:"Receipts on this right; absent: on any."`
 	BasisID       *string `json:"basisId,omitempty" nullable:"true" maxLength:"64" doc:"Receipts on rights under this basis; absent: under any."`
 	Substrate     *string `json:"substrate,omitempty" nullable:"true" maxLength:"32" doc:"Receipts on this substrate; absent or ANY: on any." example:"CTV"`
 	MeteringBasis *string `json:"meteringBasis,omitempty" nullable:"true" enum:"gross,viewable,audible,delivered" doc:"Receipts metered at this tier; absent: at any."`
-	Completion    *string `json:"completion,omitempty" nullable:"true" enum:"started,first_quartile,midpoint,third_quartile,complete" doc:"Receipts of videos that were played so far, and no further; absent: however far."`
+	Completion    *string `json:"completion,omitempty" nullable:"true" enum:"started,first_quartile,midpoint,third_quartile,complete" doc:"Receipts of videos that were played exactly this far; absent: however far."`
 }
 
-// NewShare is what a counterparty shall get.
+// NewShare is a counterparty's requested part.
 type NewShare struct {
-	CounterpartyID string `json:"counterpartyId" minLength:"1" maxLength:"64" doc:"An active counterparty, which is paid in the rule's currency."`
-	Bps            int64  `json:"bps" minimum:"1" maximum:"10000" doc:"Basis points: 10,000 are all."`
+	CounterpartyID string `json:"counterpartyId" minLength:"1" maxLength:"64" doc:"An active counterparty that is paid in the rule's currency."`
+	Bps            int64  `json:"bps" minimum:"1" maximum:"10000" doc:"Basis points: 10,000 are the whole."`
 }
 
-// NewRule asks for a rule.
+// NewRule is the body of a request for a rule.
 type NewRule struct {
 	RuleTerms
-	EffectiveFrom *route.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"The first moment whose receipts it rates, by when they were rendered; it may have passed. Absent: now."`
+	EffectiveFrom *route.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"The rule rates receipts rendered at this moment or later; it may be in the past. Absent: now."`
 }
 
-// RuleChange asks for what a rule is to be.
+// RuleChange is the body of a request to change a rule.
 type RuleChange struct {
 	RuleTerms
-	EffectiveFrom route.Time `json:"effectiveFrom" doc:"The first moment whose receipts it rates, by when they were rendered; it may have passed."`
+	EffectiveFrom route.Time `json:"effectiveFrom" doc:"The rule rates receipts rendered at this moment or later; it may be in the past."`
 }
 
-// rule is what is asked for, with what is wrong with its times.
+// rule returns the requested rule, and the faults of its times.
 func (t *RuleTerms) rule(tenantID string, from *route.Time) (r Rule, faults []api.ValidationError) {
 	r = Rule{TenantID: tenantID, Unit: t.Unit, Price: t.Price, Currency: t.Currency, Minimum: t.Minimum, Cap: t.Cap}
 	if t.Match != nil {
@@ -224,12 +224,12 @@ func (t *RuleTerms) rule(tenantID string, from *route.Time) (r Rule, faults []ap
 	return r, faults
 }
 
-// ruleFaults are all that is wrong with a rule. Where the database does not answer they are
-// those that need none: whatever follows will meet it, too.
-func (r *Service) ruleFaults(ctx context.Context, asked Rule, faults []api.ValidationError) []api.ValidationError {
+// ruleFaults adds a rule's faults to those given. If the database fails it returns those given:
+// the request itself will meet the same failure.
+func (r *Service) ruleFaults(ctx context.Context, requested Rule, faults []api.ValidationError) []api.ValidationError {
 	now := store.At(r.db.Now())
-	asked.settle(now)
-	more, err := asked.faults(ctx, r.db.Read())
+	requested.settle(now)
+	more, err := requested.faults(ctx, r.db.Read())
 	if err != nil {
 		return faults
 	}
@@ -241,8 +241,8 @@ func (r *Service) newRuleFaults(ctx context.Context, read func(any) error) []api
 	if read(&body) != nil {
 		return nil
 	}
-	asked, faults := body.rule(auth.PrincipalFrom(ctx).TenantID, body.EffectiveFrom)
-	return r.ruleFaults(ctx, asked, faults)
+	requested, faults := body.rule(auth.PrincipalFrom(ctx).TenantID, body.EffectiveFrom)
+	return r.ruleFaults(ctx, requested, faults)
 }
 
 func (r *Service) ruleChangeFaults(ctx context.Context, read func(any) error) []api.ValidationError {
@@ -250,19 +250,19 @@ func (r *Service) ruleChangeFaults(ctx context.Context, read func(any) error) []
 	if read(&body) != nil {
 		return nil
 	}
-	asked, faults := body.rule(auth.PrincipalFrom(ctx).TenantID, &body.EffectiveFrom)
-	return r.ruleFaults(ctx, asked, faults)
+	requested, faults := body.rule(auth.PrincipalFrom(ctx).TenantID, &body.EffectiveFrom)
+	return r.ruleFaults(ctx, requested, faults)
 }
 
 type newRuleInput struct{ Body NewRule }
 
 func (r *Service) postRule(ctx context.Context, in *newRuleInput) (RuleData, error) {
 	caller := auth.PrincipalFrom(ctx)
-	asked, faults := in.Body.rule(caller.TenantID, in.Body.EffectiveFrom)
+	requested, faults := in.Body.rule(caller.TenantID, in.Body.EffectiveFrom)
 	if len(faults) > 0 {
-		return RuleData{}, api.Invalid(r.ruleFaults(ctx, asked, faults)...)
+		return RuleData{}, api.Invalid(r.ruleFaults(ctx, requested, faults)...)
 	}
-	made, err := r.createRule(ctx, asked, store.ByKey(caller.ID))
+	made, err := r.createRule(ctx, requested, store.ByKey(caller.ID))
 	return RuleData{made}, err
 }
 
@@ -301,11 +301,11 @@ type ruleChange struct {
 
 func (r *Service) putRule(ctx context.Context, in *ruleChange) (RuleData, error) {
 	caller := auth.PrincipalFrom(ctx)
-	asked, faults := in.Body.rule(caller.TenantID, &in.Body.EffectiveFrom)
+	requested, faults := in.Body.rule(caller.TenantID, &in.Body.EffectiveFrom)
 	if len(faults) > 0 {
-		return RuleData{}, api.Invalid(r.ruleFaults(ctx, asked, faults)...)
+		return RuleData{}, api.Invalid(r.ruleFaults(ctx, requested, faults)...)
 	}
-	changed, err := r.changeRule(ctx, in.RuleID, asked, store.ByKey(caller.ID))
+	changed, err := r.changeRule(ctx, in.RuleID, requested, store.ByKey(caller.ID))
 	return RuleData{changed}, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"muniment/control/right"
 	"muniment/control/settle/rate"
@@ -16,41 +15,41 @@ import (
 	"muniment/sealer"
 )
 
-// Rule is the record of a settlement rule. Its canonical text is what its event holds
-// and what every later pack of the tenant repeats; the format is in the manual of packs
-// (see sealer), its meaning in control/settle/rate.
+// Rule is the record of a settlement rule. The rule's event holds its canonical text, and every
+// later pack of the tenant repeats it. Package sealer documents the format, control/settle/rate the
+// meaning.
 type Rule struct {
 	ID             string        `json:"id" db:"rule_id"`
 	TenantID       string        `json:"-" db:"tenant_id"`
 	Match          Match         `json:"match" db:"matches,moves"`
 	Unit           rate.Unit     `json:"unit" db:"unit,moves" enum:"EVENT,MS,SECOND,IMPRESSION,CPM"`
-	Price          string        `json:"price" db:"price,moves" doc:"Decimal, of one unit; at most nine digits behind the point."`
+	Price          string        `json:"price" db:"price,moves" doc:"Decimal price of one unit, with at most nine fractional digits."`
 	Currency       string        `json:"currency" db:"currency,moves" doc:"Three capital letters."`
-	Minimum        *string       `json:"minimum" db:"minimum,moves" doc:"Decimal, of at most six digits behind the point: the least that a statement has for the rule."`
-	Cap            *string       `json:"cap" db:"cap,moves" doc:"Decimal, of at most six digits behind the point: the most that a statement has for the rule."`
-	Shares         []Share       `json:"shares" db:"shares,moves" doc:"Of 10,000 basis points together."`
-	EffectiveFrom  store.Instant `json:"effectiveFrom" db:"effective_from,moves" doc:"A receipt is rated by the rules of the moment in which it was rendered."`
-	EffectiveUntil store.Instant `json:"effectiveUntil" db:"effective_until,moves" nullable:"true" doc:"Exclusive; null is open."`
-	Priority       int64         `json:"priority" db:"priority,moves" doc:"Of several rules that fit a receipt the highest priority rates it, then the most specific one, then the lowest id."`
+	Minimum        *string       `json:"minimum" db:"minimum,moves" doc:"Decimal with at most six fractional digits: the least amount that a statement has for the rule."`
+	Cap            *string       `json:"cap" db:"cap,moves" doc:"Decimal with at most six fractional digits: the largest amount that a statement has for the rule."`
+	Shares         []Share       `json:"shares" db:"shares,moves" doc:"How its amounts are divided: 10,000 basis points in total."`
+	EffectiveFrom  store.Instant `json:"effectiveFrom" db:"effective_from,moves" doc:"A receipt is rated by the rules in force when it was rendered."`
+	EffectiveUntil store.Instant `json:"effectiveUntil" db:"effective_until,moves" nullable:"true" doc:"Exclusive; null is open. Equal to effectiveFrom if the rule was retired before it began: it never was in force."`
+	Priority       int64         `json:"priority" db:"priority,moves" doc:"If several rules fit a receipt, the one with the highest priority rates it; then the most specific one; then the one with the lowest id."`
 	State          State         `json:"state" db:"state,moves" enum:"ACTIVE,RETIRED"`
 	CreatedAt      store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt      store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision       int64         `json:"revision" db:"revision,moves"`
 }
 
-// Match names what a rule is for; null is any.
+// Match selects the receipts of a rule; a null field matches any.
 type Match struct {
 	RightID       *string `json:"rightId" doc:"Receipts on this right."`
 	BasisID       *string `json:"basisId" doc:"Receipts on rights under this basis."`
 	Substrate     *string `json:"substrate" doc:"Receipts on this substrate."`
 	MeteringBasis *string `json:"meteringBasis" doc:"Receipts metered at this tier."`
-	Completion    *string `json:"completion" doc:"Receipts of videos that were played so far."`
+	Completion    *string `json:"completion" doc:"Receipts of videos that were played exactly this far."`
 }
 
-// Share is a counterparty's part of what a rule makes.
+// Share is a counterparty's part of a rule's amounts.
 type Share struct {
-	CounterpartyID string `json:"counterpartyId" doc:"Who gets it."`
-	Bps            int64  `json:"bps" doc:"Basis points: 10,000 are all."`
+	CounterpartyID string `json:"counterpartyId" doc:"The counterparty."`
+	Bps            int64  `json:"bps" doc:"Basis points: 10,000 are the whole."`
 }
 
 // Action moves a rule.
@@ -68,10 +67,10 @@ var transitions = store.Steps[Action, State]{
 	Retire: {From: store.From(Active, Retired), To: Retired, Event: "settlement_rule.retired"},
 }
 
-// meteringBases are the tiers that a rule may be for: nothing is billed on the others.
+// meteringBases are the tiers that a rule may name: receipts of other tiers are not billed.
 var meteringBases = []string{gate.BasisGross.String(), gate.BasisViewable.String(), gate.BasisAudible.String(), gate.BasisDelivered.String()}
 
-// settle makes a rule of what was asked for, under an id of its own.
+// settle completes a requested rule, with a new id.
 func (r *Rule) settle(now store.Instant) {
 	r.ID, r.State, r.CreatedAt, r.UpdatedAt = api.NewID(api.PrefixRule, now.Time), Active, now, now
 	if r.EffectiveFrom.IsZero() {
@@ -80,8 +79,9 @@ func (r *Rule) settle(now store.Instant) {
 	r.normalize()
 }
 
-// normalize writes the rule in its one form: a price and amounts without needless zeros, no
-// substrate for any, and a list of no shares. What is no decimal stays, and is a fault later.
+// normalize brings the rule into canonical form: decimals without redundant zeros, no substrate
+// instead of ANY, and an empty list instead of null shares. It leaves invalid decimals for faults
+// to report.
 func (r *Rule) normalize() {
 	if price, err := rate.ParsePrice(r.Price); err == nil {
 		r.Price = price.String()
@@ -102,10 +102,7 @@ func (r *Rule) normalize() {
 	}
 }
 
-// last is the last moment that records can hold.
-var last = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)
-
-// faults are all that is wrong with a settled rule of the tenant, one a field.
+// faults lists the invalid fields of a settled rule, each once.
 func (r *Rule) faults(ctx context.Context, q store.Querier) (faults []api.ValidationError, err error) {
 	add := func(field, message string) {
 		if !slices.ContainsFunc(faults, func(known api.ValidationError) bool { return known.Field == field }) {
@@ -123,9 +120,6 @@ func (r *Rule) faults(ctx context.Context, q store.Querier) (faults []api.Valida
 	for _, f := range rated {
 		add(f.Field, f.Message)
 	}
-	if !r.EffectiveFrom.Before(last) { // it could not be retired
-		add("effectiveFrom", "must be before "+sealer.FormatTime(last))
-	}
 	if len(r.Shares) > rate.MaxShares {
 		return faults, nil
 	}
@@ -136,7 +130,7 @@ func (r *Rule) faults(ctx context.Context, q store.Querier) (faults []api.Valida
 		case err != nil && !store.IsNone(err):
 			return nil, err
 		case err != nil || payee.State != Active:
-			add(field, "is no active counterparty of this tenant")
+			add(field, "is not an active counterparty of this tenant")
 		case payee.Currency != r.Currency && rate.IsCurrency(r.Currency):
 			add(field, "is paid in "+payee.Currency+", not in the rule's "+r.Currency)
 		}
@@ -144,8 +138,7 @@ func (r *Rule) faults(ctx context.Context, q store.Querier) (faults []api.Valida
 	return faults, nil
 }
 
-// readable fails for a rule that rating could not read: its event would keep the tenant from
-// sealing.
+// readable fails for a rule that rating can't read: its event would stop the tenant from sealing.
 func (r *Rule) readable() error {
 	text, err := sealer.Canonical(r)
 	if err == nil {
@@ -154,26 +147,26 @@ func (r *Rule) readable() error {
 	return err
 }
 
-// check adds what is wrong with the names of a match. A right and a basis are the tenant's; as
-// neither is ever deleted they stay so.
+// check adds the invalid fields of a match. Rights and bases are never deleted, so a match that
+// passes stays valid.
 func (m *Match) check(ctx context.Context, q store.Querier, tenantID string, add func(field, message string)) error {
 	if m.RightID != nil {
 		if _, err := right.Find(ctx, q, tenantID, *m.RightID); store.IsNone(err) {
-			add("match.rightId", "is no right of this tenant")
+			add("match.rightId", "is not a right of this tenant")
 		} else if err != nil {
 			return err
 		}
 	}
 	if m.BasisID != nil {
 		if _, err := right.FindBasis(ctx, q, tenantID, *m.BasisID); store.IsNone(err) {
-			add("match.basisId", "is no basis of this tenant")
+			add("match.basisId", "is not a basis of this tenant")
 		} else if err != nil {
 			return err
 		}
 	}
 	if m.Substrate != nil {
 		if _, ok := gate.ParseSubstrate(*m.Substrate); !ok {
-			add("match.substrate", "is no substrate")
+			add("match.substrate", "is not a substrate")
 		}
 	}
 	if m.MeteringBasis != nil && !slices.Contains(meteringBases, *m.MeteringBasis) {
@@ -187,22 +180,21 @@ func (m *Match) check(ctx context.Context, q store.Querier, tenantID string, add
 	return nil
 }
 
-// replace puts what a caller may choose in the place of what r has, and says whether that
-// makes a difference.
-func (r *Rule) replace(asked *Rule) (changed bool) {
+// replace overwrites the fields that a caller may set, and reports whether any changed.
+func (r *Rule) replace(requested *Rule) (changed bool) {
 	was := *r
-	r.Match, r.Unit, r.Price, r.Currency, r.Shares = asked.Match, asked.Unit, asked.Price, asked.Currency, asked.Shares
-	r.Minimum, r.Cap = asked.Minimum, asked.Cap
-	r.EffectiveFrom, r.EffectiveUntil, r.Priority = asked.EffectiveFrom, asked.EffectiveUntil, asked.Priority
+	r.Match, r.Unit, r.Price, r.Currency, r.Shares = requested.Match, requested.Unit, requested.Price, requested.Currency, requested.Shares
+	r.Minimum, r.Cap = requested.Minimum, requested.Cap
+	r.EffectiveFrom, r.EffectiveUntil, r.Priority = requested.EffectiveFrom, requested.EffectiveUntil, requested.Priority
 	return !reflect.DeepEqual(*r, was)
 }
 
-// retire ends the rule's window at a moment, unless it has ended sooner. A window holds one
-// millisecond at least, which is all that is left of one that has not begun.
+// retire ends the rule's window now, unless it ended earlier. The window of a rule that has not begun
+// becomes empty, so it never is in force: it rates nothing, and its minimum is not billed.
 func (r *Rule) retire(now store.Instant) {
 	end := now
-	if first := store.At(r.EffectiveFrom.Add(time.Millisecond)); end.Before(first.Time) {
-		end = first
+	if end.Before(r.EffectiveFrom.Time) {
+		end = r.EffectiveFrom
 	}
 	if r.EffectiveUntil.IsZero() || end.Before(r.EffectiveUntil.Time) {
 		r.EffectiveUntil = end

@@ -34,10 +34,10 @@ const (
 	eventDeactivated = "counterparty.deactivated"
 )
 
-// maxRules and maxCounterparties are how many a tenant may have, in whatever state.
+// maxRules and maxCounterparties bound the records of a tenant, in all states together.
 const maxRules, maxCounterparties = 1000, 10_000
 
-// invalid is VALIDATION_FAILED for faults; nil where there are none.
+// invalid returns VALIDATION_FAILED with the faults, or nil if there are none.
 func invalid(faults []api.ValidationError) error {
 	if len(faults) == 0 {
 		return nil
@@ -45,11 +45,11 @@ func invalid(faults []api.ValidationError) error {
 	return api.Invalid(faults...)
 }
 
-// CreateCounterparty writes a counterparty of asked.TenantID: its name, kind and currency
-// are required, orgId, payoutRef and taxId optional, and all else is filled in. What is
-// wrong with it is VALIDATION_FAILED, one too many STATE_CONFLICT.
-func CreateCounterparty(ctx context.Context, tx *store.Tx, asked Counterparty, by sealer.Ref) (Counterparty, error) {
-	c := asked
+// CreateCounterparty writes a counterparty of requested.TenantID. The caller sets name, kind and
+// currency, and may set orgId, payoutRef and taxId. The error is VALIDATION_FAILED for invalid
+// fields, and STATE_CONFLICT if the tenant has the maximum already.
+func CreateCounterparty(ctx context.Context, tx *store.Tx, requested Counterparty, by sealer.Ref) (Counterparty, error) {
+	c := requested
 	if err := invalid(c.faults()); err != nil {
 		return c, err
 	}
@@ -64,35 +64,34 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, asked Counterparty, b
 	return c, emit(ctx, tx, eventCreated, &c, by)
 }
 
-// emit emits an event about a counterparty, without what may name a person.
+// emit emits an event about a counterparty, without the fields that may be personal data.
 func emit(ctx context.Context, tx *store.Tx, event string, c *Counterparty, by sealer.Ref) error {
 	public := *c
 	public.PayoutRef, public.TaxID = nil, nil
 	return counterparties.Emit(ctx, tx, event, &public, by, nil)
 }
 
-// createCounterparty is CreateCounterparty in a change of its own.
-func (r *Service) createCounterparty(ctx context.Context, asked Counterparty, by sealer.Ref) (made Counterparty, err error) {
+// createCounterparty runs CreateCounterparty in its own transaction.
+func (r *Service) createCounterparty(ctx context.Context, requested Counterparty, by sealer.Ref) (made Counterparty, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		made, err = CreateCounterparty(ctx, tx, asked, by)
+		made, err = CreateCounterparty(ctx, tx, requested, by)
 		return err
 	})
 	return made, err
 }
 
-// changeCounterparty replaces what a caller may choose of a counterparty. What leaves it as it
-// is makes no event.
-func (r *Service) changeCounterparty(ctx context.Context, id string, asked Counterparty, by sealer.Ref) (next Counterparty, err error) {
-	if err := invalid(asked.faults()); err != nil {
-		return asked, err
+// changeCounterparty replaces the fields that a caller may set. If none changes, there is no event.
+func (r *Service) changeCounterparty(ctx context.Context, id string, requested Counterparty, by sealer.Ref) (next Counterparty, err error) {
+	if err := invalid(requested.faults()); err != nil {
+		return requested, err
 	}
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		was, err := counterparties.Find(ctx, tx, asked.TenantID, id)
+		was, err := counterparties.Find(ctx, tx, requested.TenantID, id)
 		if err != nil {
 			return err
 		}
 		next = *was
-		if !next.replace(&asked) {
+		if !next.replace(&requested) {
 			return nil
 		}
 		if next.Currency != was.Currency {
@@ -105,7 +104,7 @@ func (r *Service) changeCounterparty(ctx context.Context, id string, asked Count
 	return next, err
 }
 
-// deactivate makes a counterparty INACTIVE; one that is so already is left as it is.
+// deactivate makes a counterparty INACTIVE. It does nothing to one that is already INACTIVE.
 func (r *Service) deactivate(ctx context.Context, tenantID, id string, by sealer.Ref) (next Counterparty, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		was, err := counterparties.Find(ctx, tx, tenantID, id)
@@ -124,7 +123,7 @@ func (r *Service) deactivate(ctx context.Context, tenantID, id string, by sealer
 	return next, err
 }
 
-// revise writes what a counterparty has become, and its event.
+// revise writes a changed counterparty, and emits its event.
 func revise(ctx context.Context, tx *store.Tx, event string, was, next *Counterparty, by sealer.Ref) error {
 	next.UpdatedAt = store.At(tx.Now())
 	if err := counterparties.Update(ctx, tx, was, next); err != nil {
@@ -133,10 +132,11 @@ func revise(ctx context.Context, tx *store.Tx, event string, was, next *Counterp
 	return emit(ctx, tx, event, next, by)
 }
 
-// maxListed is how many rules a refusal names.
+// maxListed is how many rules an error message lists.
 const maxListed = 10
 
-// unnamed refuses what can't be while active rules name a counterparty, and names them.
+// unnamed returns STATE_CONFLICT while active rules give the counterparty a share, and lists the
+// rules. what says what is refused.
 func unnamed(ctx context.Context, tx *store.Tx, c *Counterparty, what string) error {
 	ids, err := listNaming(ctx, tx, c.TenantID, c.ID, maxListed+1)
 	if err != nil || len(ids) == 0 {
@@ -149,14 +149,14 @@ func unnamed(ctx context.Context, tx *store.Tx, c *Counterparty, what string) er
 	return api.Conflict("active settlement rules give the counterparty a share, so " + what + ": change or retire " + listed)
 }
 
-// CreateRule writes a rule of asked.TenantID: unit, price, currency and shares are
-// required, match, priority, minimum, cap, effectiveFrom (default: now) and effectiveUntil
-// optional, and all else is filled in. Shares name active counterparties of the tenant, who are paid in
-// the rule's currency; match names a right and a basis of the tenant. All that is wrong with
-// it is one VALIDATION_FAILED, one rule too many STATE_CONFLICT. The rule rates what is sealed
-// from then on.
-func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (Rule, error) {
-	r := asked
+// CreateRule writes a rule of requested.TenantID, which rates receipts that are sealed from then
+// on. The caller sets unit, price, currency and shares, and may set match, priority, minimum, cap,
+// effectiveFrom (default: now) and effectiveUntil. Shares name active counterparties of the tenant
+// that are paid in the rule's currency; match names a right and a basis of the tenant. The error is
+// VALIDATION_FAILED with all invalid fields, or STATE_CONFLICT if the tenant has the maximum
+// already.
+func CreateRule(ctx context.Context, tx *store.Tx, requested Rule, by sealer.Ref) (Rule, error) {
+	r := requested
 	r.settle(store.At(tx.Now()))
 	if err := r.check(ctx, tx); err != nil {
 		return r, err
@@ -167,7 +167,7 @@ func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (R
 	return r, rules.Create(ctx, tx, "settlement_rule.created", &r, by, nil)
 }
 
-// check is VALIDATION_FAILED for a settled rule with faults.
+// check returns VALIDATION_FAILED for a settled rule with faults.
 func (r *Rule) check(ctx context.Context, q store.Querier) error {
 	faults, err := r.faults(ctx, q)
 	if err == nil {
@@ -176,25 +176,25 @@ func (r *Rule) check(ctx context.Context, q store.Querier) error {
 	return err
 }
 
-// createRule is CreateRule in a change of its own.
-func (r *Service) createRule(ctx context.Context, asked Rule, by sealer.Ref) (made Rule, err error) {
+// createRule runs CreateRule in its own transaction.
+func (r *Service) createRule(ctx context.Context, requested Rule, by sealer.Ref) (made Rule, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		made, err = CreateRule(ctx, tx, asked, by)
+		made, err = CreateRule(ctx, tx, requested, by)
 		return err
 	})
 	return made, err
 }
 
-// errSame says that a change leaves a rule as it is.
+// errSame means that a request changes nothing.
 var errSame = errors.New("the rule is as it was")
 
-// changeRule replaces what a caller may choose of an ACTIVE rule. What leaves it as it is
-// makes no event.
-func (r *Service) changeRule(ctx context.Context, id string, asked Rule, by sealer.Ref) (next Rule, err error) {
+// changeRule replaces the fields that a caller may set of an ACTIVE rule. If none changes, there is
+// no event.
+func (r *Service) changeRule(ctx context.Context, id string, requested Rule, by sealer.Ref) (next Rule, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		move := store.Move[Rule, Action]{TenantID: asked.TenantID, ID: id, Action: Change, By: by, Edit: func(edited *Rule) error {
-			asked.normalize()
-			if !edited.replace(&asked) {
+		move := store.Move[Rule, Action]{TenantID: requested.TenantID, ID: id, Action: Change, By: by, Edit: func(edited *Rule) error {
+			requested.normalize()
+			if !edited.replace(&requested) {
 				return errSame
 			}
 			return edited.check(ctx, tx)
@@ -202,7 +202,7 @@ func (r *Service) changeRule(ctx context.Context, id string, asked Rule, by seal
 		if next, err = rules.Move(ctx, tx, move); !errors.Is(err, errSame) {
 			return err
 		}
-		was, err := rules.Find(ctx, tx, asked.TenantID, id)
+		was, err := rules.Find(ctx, tx, requested.TenantID, id)
 		if err == nil {
 			next = *was
 		}
@@ -211,7 +211,7 @@ func (r *Service) changeRule(ctx context.Context, id string, asked Rule, by seal
 	return next, err
 }
 
-// retireRule ends a rule; one that is RETIRED already is left as it is.
+// retireRule retires a rule. It does nothing to one that is already RETIRED.
 func (r *Service) retireRule(ctx context.Context, tenantID, id string, by sealer.Ref) (next Rule, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		next, err = rules.Move(ctx, tx, store.Move[Rule, Action]{TenantID: tenantID, ID: id, Action: Retire, By: by, Edit: func(next *Rule) error {
@@ -223,7 +223,7 @@ func (r *Service) retireRule(ctx context.Context, tenantID, id string, by sealer
 	return next, err
 }
 
-// hasSpace refuses a record more than a tenant may have.
+// hasSpace returns STATE_CONFLICT if the tenant has the maximum of a kind of record already.
 func hasSpace(ctx context.Context, q store.Querier, what, table string, most int64, tenantID string) error {
 	n, err := store.Count(ctx, q, what, `SELECT COUNT(*) FROM `+table+` WHERE tenant_id = $1`, tenantID)
 	if err == nil && n >= most {

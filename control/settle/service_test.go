@@ -45,24 +45,24 @@ func requireCode(t *testing.T, code api.Code, err error) {
 func TestChangeOfARule(t *testing.T) {
 	r, clock := newService(t)
 	c := payee(t, r.db, tenantID)
-	made, err := createRule(t, r.db, asked(c))
+	made, err := createRule(t, r.db, ruleFor(c))
 	require.NoError(t, err)
 	clock.Advance(time.Hour)
 
-	same := asked(c)
+	same := ruleFor(c)
 	same.Price, same.EffectiveFrom = "0.500", made.EffectiveFrom
 	got, err := r.changeRule(t.Context(), made.ID, same, byKey)
 	require.NoError(t, err)
 	require.Equal(t, made, got, "it says the same")
 	require.Empty(t, r.emitted(t, 2))
 
-	ask := asked(c)
-	ask.Match, ask.Unit, ask.Price, ask.Priority = Match{RightID: new(rightID), Substrate: new("ANY")}, rate.Event, "2.00", 7
-	ask.EffectiveFrom, ask.EffectiveUntil = store.At(noon.Add(-time.Hour)), store.At(noon.Add(24*time.Hour))
-	next, err := r.changeRule(t.Context(), made.ID, ask, byKey)
+	requested := ruleFor(c)
+	requested.Match, requested.Unit, requested.Price, requested.Priority = Match{RightID: new(rightID), Substrate: new("ANY")}, rate.Event, "2.00", 7
+	requested.EffectiveFrom, requested.EffectiveUntil = store.At(noon.Add(-time.Hour)), store.At(noon.Add(24*time.Hour))
+	next, err := r.changeRule(t.Context(), made.ID, requested, byKey)
 	require.NoError(t, err)
 	want := made
-	want.Match, want.Unit, want.Price, want.Priority, want.EffectiveFrom, want.EffectiveUntil = Match{RightID: new(rightID)}, rate.Event, "2", 7, ask.EffectiveFrom, ask.EffectiveUntil
+	want.Match, want.Unit, want.Price, want.Priority, want.EffectiveFrom, want.EffectiveUntil = Match{RightID: new(rightID)}, rate.Event, "2", 7, requested.EffectiveFrom, requested.EffectiveUntil
 	want.UpdatedAt, want.Revision = store.At(clock.Now()), next.Revision
 	require.Equal(t, want, next)
 	require.Greater(t, next.Revision, made.Revision)
@@ -75,17 +75,17 @@ func TestChangeOfARule(t *testing.T) {
 	require.NoError(t, err, "the event has the whole record")
 	require.Equal(t, "2", said.Price.String())
 
-	bad := ask
+	bad := requested
 	bad.TenantID = "tnt_b"
 	_, err = r.changeRule(t.Context(), made.ID, bad, byKey)
 	requireCode(t, api.ResourceNotFound, err)
-	bad = ask
+	bad = requested
 	bad.Price = "x"
 	_, err = r.changeRule(t.Context(), made.ID, bad, byKey)
 	requireCode(t, api.ValidationFailed, err)
 	_, err = r.retireRule(t.Context(), tenantID, made.ID, byKey)
 	require.NoError(t, err)
-	for _, again := range []Rule{ask, bad} {
+	for _, again := range []Rule{requested, bad} {
 		_, err = r.changeRule(t.Context(), made.ID, again, byKey)
 		requireCode(t, api.StateConflict, err)
 	}
@@ -97,19 +97,22 @@ func TestRetirement(t *testing.T) {
 	c := payee(t, r.db, tenantID)
 	hour := func(n int) store.Instant { return store.At(noon.Add(time.Duration(n) * time.Hour)) }
 	soon := store.At(hour(2).Add(time.Millisecond))
+	last := time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC) // the latest moment that a record can hold
+	long := store.At(last)
 	for name, k := range map[string]struct{ from, until, ends store.Instant }{
 		"open":                    {hour(-1), store.Instant{}, hour(1)},
 		"ends later":              {hour(-1), hour(9), hour(1)},
 		"is over":                 {hour(-1), hour(0), hour(0)},
-		"begins now":              {hour(1), store.Instant{}, store.At(hour(1).Add(time.Millisecond))},
-		"begins later":            {hour(2), store.Instant{}, soon},
-		"begins later, with ends": {hour(2), hour(9), soon},
-		"as short as can be":      {hour(2), soon, soon},
+		"begins now":              {hour(1), store.Instant{}, hour(1)},
+		"begins later":            {hour(2), store.Instant{}, hour(2)},
+		"begins later, with ends": {hour(2), hour(9), hour(2)},
+		"as short as can be":      {hour(2), soon, hour(2)},
+		"begins at the last":      {long, store.Instant{}, long},
 	} {
 		clock.Set(noon)
-		ask := asked(c)
-		ask.EffectiveFrom, ask.EffectiveUntil = k.from, k.until
-		made, err := createRule(t, r.db, ask)
+		requested := ruleFor(c)
+		requested.EffectiveFrom, requested.EffectiveUntil, requested.Minimum = k.from, k.until, new("500")
+		made, err := createRule(t, r.db, requested)
 		require.NoError(t, err)
 		n := len(roomtest.Events(t, r.db))
 
@@ -121,6 +124,11 @@ func TestRetirement(t *testing.T) {
 		said, err := rate.ParseRule(events[len(events)-1].Data)
 		require.NoError(t, err, name)
 		require.Equal(t, k.ends.Time, said.EffectiveUntil, name)
+		records, err := Records([]Rule{retired})
+		require.NoError(t, err)
+		amount, _, err := Adjust(records[0], nil, hour(-9).Time, last)
+		require.NoError(t, err)
+		require.Equal(t, k.from.Before(k.ends.Time), amount == "500", "%s: a rule that never was in force bills no minimum", name)
 
 		clock.Advance(time.Hour)
 		again, err := r.retireRule(t.Context(), tenantID, made.ID, byKey)
@@ -131,24 +139,19 @@ func TestRetirement(t *testing.T) {
 	_, err := r.retireRule(t.Context(), "tnt_b", "rule_x", byKey)
 	requireCode(t, api.ResourceNotFound, err)
 
-	ask := asked(c)
-	ask.EffectiveFrom = store.At(last)
-	_, err = createRule(t, r.db, ask)
-	require.Equal(t, "effectiveFrom", api.From(err).Field, "its end could not be written")
-	ask.EffectiveFrom = store.At(last.Add(-time.Millisecond))
-	made, err := createRule(t, r.db, ask)
-	require.NoError(t, err)
-	_, err = r.retireRule(t.Context(), tenantID, made.ID, byKey)
-	require.NoError(t, err)
+	requested := ruleFor(c)
+	requested.EffectiveFrom, requested.EffectiveUntil = hour(2), hour(2)
+	_, err = createRule(t, r.db, requested)
+	require.Equal(t, "effectiveUntil", api.From(err).Field, "only retiring makes a window empty")
 }
 
 func TestAllFaultsOfARule(t *testing.T) {
 	r, _ := newService(t)
 	c := payee(t, r.db, tenantID)
-	ask := asked(c)
-	ask.Match = Match{RightID: new("rgh_x"), BasisID: new("bas_b"), Substrate: new("TV"), MeteringBasis: new("none"), Completion: new("all")}
-	ask.Unit, ask.Price, ask.Minimum, ask.Cap, ask.Shares = "HOUR", "-1", new("1"), new("0.5"), []Share{{"cp_x", 10_000}, {c.ID, 1}}
-	_, err := createRule(t, r.db, ask)
+	requested := ruleFor(c)
+	requested.Match = Match{RightID: new("rgh_x"), BasisID: new("bas_b"), Substrate: new("TV"), MeteringBasis: new("none"), Completion: new("all")}
+	requested.Unit, requested.Price, requested.Minimum, requested.Cap, requested.Shares = "HOUR", "-1", new("1"), new("0.5"), []Share{{"cp_x", 10_000}, {c.ID, 1}}
+	_, err := createRule(t, r.db, requested)
 	var fields []string
 	for _, f := range api.From(err).ValidationErrors {
 		fields = append(fields, f.Field)
@@ -161,30 +164,30 @@ func TestChangeOfACounterparty(t *testing.T) {
 	r, clock := newService(t)
 	c := payee(t, r.db, tenantID)
 	clock.Advance(time.Hour)
-	ask := c
-	got, err := r.changeCounterparty(t.Context(), c.ID, ask, byKey)
+	requested := c
+	got, err := r.changeCounterparty(t.Context(), c.ID, requested, byKey)
 	require.NoError(t, err)
 	require.Equal(t, c, got)
 	require.Len(t, r.emitted(t, 0), 1, "it says the same")
 
-	ask.Name, ask.Currency, ask.TaxID, ask.PayoutRef = "Studio South", "USD", nil, new("DE00 9999")
-	next, err := r.changeCounterparty(t.Context(), c.ID, ask, byKey)
+	requested.Name, requested.Currency, requested.TaxID, requested.PayoutRef = "Studio South", "USD", nil, new("DE00 9999")
+	next, err := r.changeCounterparty(t.Context(), c.ID, requested, byKey)
 	require.NoError(t, err)
-	want := ask
+	want := requested
 	want.UpdatedAt, want.Revision = store.At(clock.Now()), next.Revision
 	require.Equal(t, want, next)
 	found, err := counterparties.Find(t.Context(), r.db.Read(), tenantID, c.ID)
 	require.NoError(t, err)
 	require.Equal(t, next, *found)
 
-	ask.TenantID = "tnt_b"
-	_, err = r.changeCounterparty(t.Context(), c.ID, ask, byKey)
+	requested.TenantID = "tnt_b"
+	_, err = r.changeCounterparty(t.Context(), c.ID, requested, byKey)
 	requireCode(t, api.ResourceNotFound, err)
-	ask.TenantID, ask.Currency, ask.Name = tenantID, "", ""
-	_, err = r.changeCounterparty(t.Context(), c.ID, ask, byKey)
+	requested.TenantID, requested.Currency, requested.Name = tenantID, "", ""
+	_, err = r.changeCounterparty(t.Context(), c.ID, requested, byKey)
 	require.Len(t, api.From(err).ValidationErrors, 2)
 
-	// What is owed from before is paid to where it is now.
+	// Earlier debts are paid to the current account, so it may still be corrected.
 	gone, err := r.deactivate(t.Context(), tenantID, c.ID, byKey)
 	require.NoError(t, err)
 	require.Equal(t, Inactive, gone.State)
@@ -211,7 +214,7 @@ func TestCounterpartyOfActiveRules(t *testing.T) {
 	var ids []string
 	for range maxListed + 1 {
 		clock.Advance(time.Millisecond) // so that ids rise
-		made, err := createRule(t, r.db, asked(c))
+		made, err := createRule(t, r.db, ruleFor(c))
 		require.NoError(t, err)
 		ids = append(ids, made.ID)
 	}
@@ -236,9 +239,9 @@ func TestCounterpartyOfActiveRules(t *testing.T) {
 	named.Name = "Studio South"
 	_, err = r.changeCounterparty(t.Context(), c.ID, named, byKey)
 	require.NoError(t, err, "all but the currency")
-	ask := asked(other)
-	ask.EffectiveFrom = store.At(noon)
-	_, err = r.changeRule(t.Context(), ids[0], ask, byKey)
+	requested := ruleFor(other)
+	requested.EffectiveFrom = store.At(noon)
+	_, err = r.changeRule(t.Context(), ids[0], requested, byKey)
 	require.NoError(t, err)
 	for len(ids) > 1 {
 		refused()
@@ -254,8 +257,8 @@ func TestCounterpartyOfActiveRules(t *testing.T) {
 	requireCode(t, api.StateConflict, err)
 }
 
-// TestListsOfManyHaveIndexes: whatever is asked of many records, the newest are found without
-// a walk through those of other tenants.
+// TestListsOfManyHaveIndexes: every query on many records finds the newest without scanning those of
+// other tenants.
 func TestListsOfManyHaveIndexes(t *testing.T) {
 	r, _ := newService(t)
 	const rows = 5_000

@@ -44,19 +44,19 @@ func openAt(t *testing.T, clock *roomtest.Clock) *store.DB {
 	return db
 }
 
-func createCounterparty(t *testing.T, db *store.DB, asked Counterparty) (c Counterparty, err error) {
+func createCounterparty(t *testing.T, db *store.DB, requested Counterparty) (c Counterparty, err error) {
 	t.Helper()
 	err = db.Change(t.Context(), func(tx *store.Tx) (err error) {
-		c, err = CreateCounterparty(t.Context(), tx, asked, store.ByKey("key_a"))
+		c, err = CreateCounterparty(t.Context(), tx, requested, store.ByKey("key_a"))
 		return err
 	})
 	return c, err
 }
 
-func createRule(t *testing.T, db *store.DB, asked Rule) (r Rule, err error) {
+func createRule(t *testing.T, db *store.DB, requested Rule) (r Rule, err error) {
 	t.Helper()
 	err = db.Change(t.Context(), func(tx *store.Tx) (err error) {
-		r, err = CreateRule(t.Context(), tx, asked, store.ByKey("key_a"))
+		r, err = CreateRule(t.Context(), tx, requested, store.ByKey("key_a"))
 		return err
 	})
 	return r, err
@@ -71,7 +71,7 @@ func payee(t *testing.T, db *store.DB, tenantID string) Counterparty {
 	return c
 }
 
-func asked(c Counterparty) Rule {
+func ruleFor(c Counterparty) Rule {
 	return Rule{TenantID: tenantID, Unit: rate.Second, Price: "0.50", Currency: "EUR", Shares: []Share{{c.ID, 10_000}}}
 }
 
@@ -108,17 +108,17 @@ func TestCounterparty(t *testing.T) {
 		_, err := createCounterparty(t, db, bad)
 		require.Equal(t, field, api.From(err).Field)
 	}
-	require.Len(t, roomtest.Events(t, db), 1, "what is refused is told to nobody")
+	require.Len(t, roomtest.Events(t, db), 1, "a refused request emits no event")
 }
 
 func TestRule(t *testing.T) {
 	db := open(t)
 	roomtest.Right(t, db, rightID, "{}")
 	c := payee(t, db, tenantID)
-	ask := asked(c)
-	ask.Match = Match{RightID: new(rightID), BasisID: new("bas_a"), Substrate: new("ANY"), MeteringBasis: new("viewable"), Completion: new("complete")}
-	ask.Minimum, ask.Cap = new("10.50"), new("0250")
-	r, err := createRule(t, db, ask)
+	requested := ruleFor(c)
+	requested.Match = Match{RightID: new(rightID), BasisID: new("bas_a"), Substrate: new("ANY"), MeteringBasis: new("viewable"), Completion: new("complete")}
+	requested.Minimum, requested.Cap = new("10.50"), new("0250")
+	r, err := createRule(t, db, requested)
 	require.NoError(t, err)
 	require.True(t, api.IsID(api.PrefixRule, r.ID))
 	require.Equal(t, "0.5", r.Price)
@@ -183,14 +183,14 @@ func TestRuleRefuses(t *testing.T) {
 		"a negative priority": {"priority", func(r *Rule) { r.Priority = -1 }},
 		"over when it begins": {"effectiveUntil", func(r *Rule) { r.EffectiveFrom, r.EffectiveUntil = r.CreatedAt, r.CreatedAt }},
 	} {
-		ask := asked(c)
-		ask.CreatedAt = store.At(db.Now())
-		k.change(&ask)
-		_, err := createRule(t, db, ask)
+		requested := ruleFor(c)
+		requested.CreatedAt = store.At(db.Now())
+		k.change(&requested)
+		_, err := createRule(t, db, requested)
 		refused := api.From(err)
 		require.Equal(t, []any{api.ValidationFailed, k.field}, []any{refused.Code, refused.Field}, "%s: %v", name, err)
 	}
-	require.Len(t, roomtest.Events(t, db), before, "what is refused is told to nobody")
+	require.Len(t, roomtest.Events(t, db), before, "a refused request emits no event")
 	list, err := Rules(t.Context(), db.Read(), tenantID, store.Instant{})
 	require.NoError(t, err)
 	require.Empty(t, list)
@@ -211,9 +211,9 @@ func TestRulesOfAMoment(t *testing.T) {
 	}
 	later := store.At(at.Add(time.Hour))
 	for price, window := range map[string][2]store.Instant{"1": {at, later}, "2": {later, {}}} {
-		ask := asked(c)
-		ask.Price, ask.EffectiveFrom, ask.EffectiveUntil = price, window[0], window[1]
-		_, err := createRule(t, db, ask)
+		requested := ruleFor(c)
+		requested.Price, requested.EffectiveFrom, requested.EffectiveUntil = price, window[0], window[1]
+		_, err := createRule(t, db, requested)
 		require.NoError(t, err)
 	}
 	require.Equal(t, "", ids(store.At(at.Add(-time.Millisecond))))
@@ -228,12 +228,12 @@ func TestATenantHasSoManyRules(t *testing.T) {
 	c := payee(t, db, tenantID)
 	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
 		for range maxRules {
-			if _, err := CreateRule(t.Context(), tx, asked(c), store.ByKey("key_a")); err != nil {
+			if _, err := CreateRule(t.Context(), tx, ruleFor(c), store.ByKey("key_a")); err != nil {
 				return err
 			}
 		}
 		return nil
 	}))
-	_, err := createRule(t, db, asked(c))
+	_, err := createRule(t, db, ruleFor(c))
 	require.Equal(t, api.StateConflict, api.From(err).Code)
 }

@@ -9,13 +9,13 @@ import (
 
 var counterparties = store.Records[Counterparty]{Noun: "counterparty", Table: "counterparties"}
 
-// Counterparties lists those of the tenant, oldest first.
+// Counterparties lists the tenant's counterparties, oldest first.
 func Counterparties(ctx context.Context, q store.Querier, tenantID string) ([]Counterparty, error) {
 	return store.List(ctx, q, "the tenant's counterparties", counterparties.Scan,
 		counterparties.Select()+` WHERE tenant_id = $1 ORDER BY counterparty_id`, tenantID)
 }
 
-// listCounterparties lists those of the tenant in a state, or in any, newest first.
+// listCounterparties lists the tenant's counterparties, newest first. An empty state selects all.
 func listCounterparties(ctx context.Context, q store.Querier, tenantID, state string, s store.Slice) (page []Counterparty, next string, err error) {
 	var w store.Where
 	w.Is("state", state)
@@ -27,8 +27,8 @@ var rules = store.Machine[Rule, Action, State]{
 	Steps:   transitions,
 }
 
-// Rules lists the tenant's rules that apply to what is rendered at a moment, oldest
-// first; all of them if the moment is the zero Instant.
+// Rules lists the tenant's rules that apply to receipts rendered at a moment, oldest first. The
+// zero Instant selects all rules.
 func Rules(ctx context.Context, q store.Querier, tenantID string, at store.Instant) ([]Rule, error) {
 	query, args := rules.Select()+` WHERE tenant_id = $1`, []any{tenantID}
 	if !at.IsZero() {
@@ -37,11 +37,11 @@ func Rules(ctx context.Context, q store.Querier, tenantID string, at store.Insta
 	return store.List(ctx, q, "the tenant's settlement rules", rules.Scan, query+` ORDER BY rule_id`, args...)
 }
 
-// filter keeps the rules that have each given value.
+// filter selects the rules that have each given value.
 type filter struct{ state, rightID, counterpartyID string }
 
-// listRules lists the tenant's rules, newest first. Of the few that a tenant has each may be
-// looked at: what stands in JSON has no index.
+// listRules lists the tenant's rules, newest first. It scans them all, since values inside JSON
+// columns have no index; maxRules bounds the work.
 func listRules(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []Rule, next string, err error) {
 	var w store.Where
 	w.Is("state", f.state)
@@ -54,13 +54,13 @@ func listRules(ctx context.Context, q store.Querier, tenantID string, f filter, 
 	return rules.Page(ctx, q, tenantID, w, s)
 }
 
-// contains is the condition that a text has a part; LIKE is not the same on both engines.
+// contains is the SQL condition that a column contains a text. LIKE differs between the engines.
 func contains(column string) string { return `replace(` + column + `, $, '') <> ` + column }
 
-// member is how an id stands in canonical JSON.
+// member returns a member of canonical JSON with an id as its value.
 func member(name, id string) string { return fmt.Sprintf("%q:%q", name, id) }
 
-// listNaming lists ids of active rules that give a counterparty a share, the newest first.
+// listNaming lists the ids of active rules that give a counterparty a share, newest first.
 func listNaming(ctx context.Context, q store.Querier, tenantID, counterpartyID string, most int) (ids []string, err error) {
 	page, _, err := listRules(ctx, q, tenantID, filter{state: string(Active), counterpartyID: counterpartyID}, store.Slice{Limit: most})
 	for _, r := range page {
@@ -69,5 +69,5 @@ func listNaming(ctx context.Context, q store.Querier, tenantID, counterpartyID s
 	return ids, err
 }
 
-// Sections are what an export of the tenant has of this package.
+// Sections are this package's data in an export of the tenant.
 var Sections = []store.Section{counterparties.Section("counterparties"), rules.Section("settlementRules")}

@@ -18,7 +18,7 @@ import (
 	"muniment/sealer"
 )
 
-// stages are what is known of a log, and of disputes about it, as time goes on.
+// stages are the states of a log, and of disputes about it, over time.
 type stages struct {
 	rows []pipeline.Row
 	ends []int // how many rows are there
@@ -67,10 +67,10 @@ func micros(t *rapid.T, amount string) int64 {
 	return n.Num().Int64()
 }
 
-// TestCorrectionsAddUp corrects random statements again and again, as rows come late and disputes are
-// opened and resolved: the first total and the differences make the newest total, for everybody who
-// is paid too; the changes make the difference, and count the receipts that a look at each by itself
-// finds. What was stated before can be stated again, to the byte.
+// TestCorrectionsAddUp corrects random statements repeatedly, while rows arrive late and disputes are
+// opened and resolved. The first total plus the differences is the newest total, for each payee too.
+// The changes sum to the difference, and count the receipts that a model finds one by one. Earlier
+// statements can be recomputed, to the byte.
 func TestCorrectionsAddUp(t *testing.T) {
 	rapidtest.Check(t, 200, 20_000, func(t *rapid.T) {
 		s := drawStages(t)
@@ -89,7 +89,7 @@ func TestCorrectionsAddUp(t *testing.T) {
 				StatementID: "stm_" + position.String() + string(rune('a'+stage)), AsOf: asOf(&end), TenantID: "tnt_a", Currency: "EUR", CounterpartyID: of,
 				From: sealer.Moment{Time: month}, To: sealer.Moment{Time: month.Add(31 * 24 * time.Hour)}, Payees: payees, V: 1,
 			}
-			excluded := touching(s.excluded(stage), d.From.Time, d.To.Time, month.Add(60*24*time.Hour))
+			excluded := s.excluded(stage)
 			d.Excluded, err = exclusions(excluded)
 			require.NoError(t, err)
 			require.NoError(t, Compute(t.Context(), r.cfg.Warehouse, position, records, excluded, &d))
@@ -144,7 +144,7 @@ func TestCorrectionsAddUp(t *testing.T) {
 	})
 }
 
-// requireChanges asks that the receipts of the changes are those that each receipt by itself makes.
+// requireChanges requires that the changes count the receipts that the model finds one by one.
 func requireChanges(t *rapid.T, w *conform.MemoryWarehouse, s *stages, records []sealer.SettlementRule, d *sealer.Statement, before, now int) {
 	repeats, err := w.Duplicates(t.Context(), "tnt_a", sealer.Position{}, s.position(now))
 	require.NoError(t, err)

@@ -10,18 +10,19 @@ import (
 	"muniment/sealer"
 )
 
-// chain is what a correction continues.
+// chain is the chain of statements that a correction continues.
 type chain struct {
-	// of is the first statement, rules the end of the log that it states.
+	// of is the id of the first statement, rules the end of the log that it states.
 	of    string
 	rules sealer.StatementAsOf
-	// previous is the newest issued statement of the chain, position the end of the log that it states.
+	// previous is the chain's newest issued statement, position the end of the log that it states.
 	previous *sealer.Statement
 	sha256   string
 	position sealer.Position
 }
 
-// correct makes a draft that corrects an issued statement, or the one that this corrects itself.
+// correct drafts a correction of an issued statement. If that is a correction, it corrects the
+// first statement of its chain.
 func (d *drafter) correct(ctx context.Context, tenantID, id string, by sealer.Ref) (made Statement, err error) {
 	q := d.db.Read()
 	first, err := statements.Find(ctx, q, tenantID, id)
@@ -29,7 +30,7 @@ func (d *drafter) correct(ctx context.Context, tenantID, id string, by sealer.Re
 		return made, err
 	}
 	if first.State == Draft || first.State == Discarded {
-		return made, api.Conflict("statement is " + string(first.State) + ": there is nothing to correct before it is ISSUED")
+		return made, api.Conflict("statement is " + string(first.State) + ": only an issued statement can be corrected")
 	}
 	if first.Corrects != nil {
 		if first, err = statements.Find(ctx, q, tenantID, *first.Corrects); err != nil {
@@ -43,6 +44,9 @@ func (d *drafter) correct(ctx context.Context, tenantID, id string, by sealer.Re
 	before, err := statements.Find(ctx, q, tenantID, last)
 	if err != nil {
 		return made, err
+	}
+	if before.Document == "" {
+		return made, uncorrectable(before.ID)
 	}
 	previous, err := before.document()
 	if err != nil {
@@ -71,13 +75,13 @@ func (d *drafter) correct(ctx context.Context, tenantID, id string, by sealer.Re
 		TenantID: tenantID, From: first.From, To: first.To, Currency: first.Currency, CounterpartyID: first.CounterpartyID, Corrects: &first.ID, Correction: before.Correction + 1,
 	}, source{end, rules.Rules, payees, &chain{first.ID, asOf(rules), &previous, *before.SHA256, position}}, by)
 	if fault, ok := errors.AsType[*api.Error](err); ok && fault.Field == "from" { // there is no shorter period to choose
-		err = api.Conflict("the period of " + first.ID + " holds more by now than one statement can, so it can't be corrected: " + fault.Message)
+		err = api.Conflict("the period of " + first.ID + " has grown too large for one statement, so it can't be corrected: " + fault.Message)
 	}
 	return made, err
 }
 
-// pricedAt is the end of the log whose rules a statement is of: of a correction that of the first
-// statement, else end, its own.
+// pricedAt returns the end of the log whose rules rate a statement: for a correction the end that
+// the first statement states, otherwise the statement's own.
 func (c *core) pricedAt(ctx context.Context, tenantID string, s *sealer.Statement, end *proof.End) (*proof.End, error) {
 	if s.Correction == nil {
 		return end, nil
@@ -85,8 +89,8 @@ func (c *core) pricedAt(ctx context.Context, tenantID string, s *sealer.Statemen
 	return c.cfg.Packs.EndOf(ctx, tenantID, s.Correction.Rules.PackID)
 }
 
-// unaltered requires that the statement before, computed again, has the same amounts, so that what has
-// changed since is what was late or disputed, and not that rows were removed.
+// unaltered requires that the previous statement, recomputed, has the same amounts. So a difference
+// comes from late receipts or disputes, not from rows that were removed.
 func (d *drafter) unaltered(ctx context.Context, c *chain, rules []sealer.SettlementRule) error {
 	excluded, err := excludedBy(c.previous.Excluded)
 	if err != nil {
@@ -97,22 +101,22 @@ func (d *drafter) unaltered(ctx context.Context, c *chain, rules []sealer.Settle
 		return err
 	}
 	if !same(&again, c.previous) {
-		return api.Conflict("the warehouse no longer gives the amounts of " + c.previous.StatementID + ", as if deliveries of its period were removed: load them again before you correct it")
+		return api.Conflict("recomputing " + c.previous.StatementID + " from the warehouse gives other amounts, so deliveries of its period seem to be missing: load them again before you correct it")
 	}
 	return nil
 }
 
-// same says whether two statements of one period and one set of rules have the same amounts.
+// same reports whether two statements of one period and one set of rules have the same amounts.
 func same(a, b *sealer.Statement) bool {
 	return reflect.DeepEqual(a.Lines, b.Lines) && reflect.DeepEqual(a.Adjustments, b.Adjustments) && reflect.DeepEqual(a.Unrated, b.Unrated) && a.HeldAmount == b.HeldAmount
 }
 
-// correct makes s, which is computed, a correction. then is s up to the end of the log that the
-// statement before it states.
+// correct makes the computed statement s a correction. then is s computed up to the end of the log
+// that the previous statement states.
 func (c *chain) correct(s, then *sealer.Statement, payees []sealer.StatementPayee) error {
 	p := c.previous
 	if same(s, p) {
-		return api.Conflict("nothing has changed since " + p.StatementID + " was issued: no receipt of its period is new, and no dispute makes a difference")
+		return api.Conflict("nothing has changed since " + p.StatementID + " was issued: its period has no new receipts, and no dispute changes an amount")
 	}
 	s.Correction = &sealer.StatementCorrection{
 		Of: c.of, Payees: payees, Rules: c.rules,

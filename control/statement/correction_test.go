@@ -36,15 +36,15 @@ func (h *fixture) document(id string) sealer.Statement {
 	return s
 }
 
-// TestCorrectionTakesItsCourse: what came late and what disputes have changed is stated by a chain
-// of corrections, by the rules of the first statement.
+// TestCorrectionTakesItsCourse: a chain of corrections states late receipts and the effects of
+// disputes, by the rules of the first statement.
 func TestCorrectionTakesItsCourse(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	disputed := h.play("rgh_b", on(1))
-	draft := h.mustDraft(asked(0, 3))
+	draft := h.mustDraft(statementFor(0, 3))
 	_, err := h.correct(t.Context(), tenantID, draft.ID, byKey)
-	conflict(t, err, "statement is DRAFT: there is nothing to correct before it is ISSUED")
+	conflict(t, err, "statement is DRAFT: only an issued statement can be corrected")
 	first := h.issued(draft.ID)
 	require.Equal(t, []any{"3", (*string)(nil), (*string)(nil)}, []any{first.Total, first.Corrects, first.Difference})
 	document := h.read(first.ID).Document
@@ -85,7 +85,8 @@ func TestCorrectionTakesItsCourse(t *testing.T) {
 	_, err = h.correct(t.Context(), tenantID, one.ID, byKey)
 	conflict(t, err, "statement is DRAFT")
 
-	// Of several drafts one is issued. The next correction goes on from there, whichever it is asked of.
+	// Of several drafts one is issued. The next correction continues from it, whichever statement of
+	// the chain the request names.
 	other := h.mustCorrect(first.ID)
 	h.issued(one.ID)
 	_, err = h.issue(t.Context(), tenantID, other.ID, byKey)
@@ -136,26 +137,25 @@ func TestCorrectionTakesItsCourse(t *testing.T) {
 	}
 }
 
-// TestRemovedRowsAreNoCorrection: what is gone from the warehouse is not taken back from those who
-// were paid.
+// TestRemovedRowsAreNoCorrection: rows that were removed from the warehouse don't reduce payments.
 func TestRemovedRowsAreNoCorrection(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	held := h.play("rgh_a", on(1))
 	h.dispute("dsp_1", "", 0, held)
-	first := h.mustIssue(asked(0, 2))
+	first := h.mustIssue(statementFor(0, 2))
 	h.play("rgh_b", on(1))
 	h.mustCorrect(first.ID)
 	h.cfg.Warehouse = new(conform.MemoryWarehouse)
 	_, err := h.correct(t.Context(), tenantID, first.ID, byKey)
-	conflict(t, err, "the warehouse no longer gives the amounts of "+first.ID)
+	conflict(t, err, "recomputing "+first.ID+" from the warehouse gives other amounts")
 }
 
-// TestPagesOfACorrection: people and spreadsheets get what has changed, and why.
+// TestPagesOfACorrection: HTML and CSV show the changes and their reasons.
 func TestPagesOfACorrection(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	disputed := h.play("rgh_b", on(1))
-	first := h.mustIssue(asked(0, 3))
+	first := h.mustIssue(statementFor(0, 3))
 	h.play("rgh_a", on(2))
 	h.dispute("dsp_1", "", 0, disputed)
 	one := h.issued(h.mustCorrect(first.ID).ID)
@@ -204,12 +204,12 @@ func (h *fixture) reprice(price string) {
 	h.change(`UPDATE settlement_rules SET price = $2, revision = revision + 1 WHERE tenant_id = $1`, tenantID, price)
 }
 
-// TestHeldAmountIsCorrected: where nothing is paid otherwise, what is held may be.
+// TestHeldAmountIsCorrected: a correction may change the held amount alone.
 func TestHeldAmountIsCorrected(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	disputed := h.play("rgh_a", on(1))
 	h.dispute("dsp_1", "", 0, disputed)
-	first := h.mustIssue(asked(0, 2))
+	first := h.mustIssue(statementFor(0, 2))
 	require.Equal(t, []string{"0", "1"}, []string{first.Total, first.HeldAmount})
 	h.resolve("dsp_1", "UPHELD")
 	s := h.issued(h.mustCorrect(first.ID).ID)
@@ -217,13 +217,13 @@ func TestHeldAmountIsCorrected(t *testing.T) {
 	require.Empty(t, h.document(s.ID).Correction.Changes)
 }
 
-// TestCorrectionOfOne shows what one counterparty gets more.
+// TestCorrectionOfOne shows the difference of one counterparty.
 func TestCorrectionOfOne(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_b", on(1))
-	ask := asked(0, 2)
-	ask.CounterpartyID = &h.agency
-	first := h.mustIssue(ask)
+	requested := statementFor(0, 2)
+	requested.CounterpartyID = &h.agency
+	first := h.mustIssue(requested)
 	h.play("rgh_b", on(1))
 	s := h.mustCorrect(first.ID)
 	require.Equal(t, []string{"1", "0.5", h.agency}, []string{s.Total, *s.Difference, *s.CounterpartyID})
@@ -231,28 +231,28 @@ func TestCorrectionOfOne(t *testing.T) {
 	require.NotContains(t, h.read(s.ID).Document, h.studio)
 }
 
-// TestCorrectionsOverlapNothing: periods are held against first statements, and a correction takes
-// no period.
+// TestCorrectionsOverlapNothing: periods must not overlap with those of first statements; corrections
+// don't matter.
 func TestCorrectionsOverlapNothing(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
-	first := h.mustIssue(asked(0, 2))
+	first := h.mustIssue(statementFor(0, 2))
 	h.play("rgh_a", on(1))
 	corrected := h.issued(h.mustCorrect(first.ID).ID)
-	dollars := asked(0, 2)
+	dollars := statementFor(0, 2)
 	dollars.Currency = "USD"
 	other := h.mustIssue(dollars) // states the end of the log that the first one states
 	require.Equal(t, first.PackID, other.PackID)
 	require.NotEqual(t, first.PackID, corrected.PackID)
-	_, err := h.issue(t.Context(), tenantID, h.mustDraft(asked(1, 3)).ID, byKey)
+	_, err := h.issue(t.Context(), tenantID, h.mustDraft(statementFor(1, 3)).ID, byKey)
 	conflict(t, err, "overlaps with that of "+first.ID)
 }
 
-// TestOneOfManyCorrectionsWins has callers issue corrections of one statement at once.
+// TestOneOfManyCorrectionsWins: concurrent callers issue corrections of one statement.
 func TestOneOfManyCorrectionsWins(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
-	first := h.mustIssue(asked(0, 2))
+	first := h.mustIssue(statementFor(0, 2))
 	h.play("rgh_a", on(1))
 	drafts := make([]Statement, 8)
 	for i := range drafts {

@@ -18,50 +18,54 @@ import (
 type drafter struct{ *core }
 
 // errNothing refuses a statement about an empty log.
-var errNothing = api.Conflict("nothing was delivered yet")
+var errNothing = api.Conflict("nothing has been delivered yet")
 
-// draft makes a statement of asked.TenantID, of which the caller has filled in period, currency
-// and counterparty.
-func (d *drafter) draft(ctx context.Context, asked Statement, by sealer.Ref) (made Statement, err error) {
-	payees, err := d.names(ctx, asked.TenantID)
+// draft writes a draft for requested.TenantID. The caller has set period, currency and
+// counterparty.
+func (d *drafter) draft(ctx context.Context, requested Statement, by sealer.Ref) (made Statement, err error) {
+	payees, err := d.names(ctx, requested.TenantID)
 	if err != nil {
 		return made, err
 	}
-	if asked.CounterpartyID != nil && !slices.ContainsFunc(payees, func(p sealer.StatementPayee) bool { return p.CounterpartyID == *asked.CounterpartyID }) {
-		return made, api.InvalidField("counterpartyId", "is no counterparty of this tenant")
+	if requested.CounterpartyID != nil && !slices.ContainsFunc(payees, func(p sealer.StatementPayee) bool { return p.CounterpartyID == *requested.CounterpartyID }) {
+		return made, api.InvalidField("counterpartyId", "is not a counterparty of this tenant")
 	}
-	end, err := d.end(ctx, &asked, by)
+	end, err := d.end(ctx, &requested, by)
 	if err != nil {
 		return made, err
 	}
-	return d.create(ctx, asked, source{end: end, rules: end.Rules, payees: payees}, by)
+	return d.create(ctx, requested, source{end: end, rules: end.Rules, payees: payees}, by)
 }
 
-// source is what a statement is drafted from.
+// source is the input of a draft.
 type source struct {
 	end   *proof.End
 	rules []sealer.SettlementRule
-	// payees name all who may be paid.
+	// payees lists all counterparties, with their names.
 	payees []sealer.StatementPayee
 	// corrects is nil for the first statement of a period.
 	corrects *chain
 }
 
-// create makes a draft.
-func (d *drafter) create(ctx context.Context, asked Statement, from source, by sealer.Ref) (made Statement, err error) {
-	holding, err := dispute.Holding(ctx, d.db.Read(), asked.TenantID)
+// create computes and writes a draft.
+func (d *drafter) create(ctx context.Context, requested Statement, from source, by sealer.Ref) (made Statement, err error) {
+	excluded, err := dispute.Holding(ctx, d.db.Read(), requested.TenantID, requested.period())
 	if err != nil {
 		return made, err
 	}
+	if from.corrects == nil {
+		if err := leavesSpace(from.rules, excluded, requested.period()); err != nil {
+			return made, err
+		}
+	}
 	now := store.At(d.db.Now())
-	next := documented{Statement: asked}
+	next := documented{Statement: requested}
 	next.ID, next.State, next.CreatedAt, next.UpdatedAt = api.NewID(prefix, now.Time), Draft, now, now
 	next.AsOf, next.PackID = from.end.Position.String(), from.end.PackID
 	document := sealer.Statement{
-		AsOf: asOf(from.end), CounterpartyID: asked.CounterpartyID, Currency: asked.Currency,
-		From: sealer.Moment(asked.From), To: sealer.Moment(asked.To), StatementID: next.ID, TenantID: asked.TenantID, IssuedAt: sealer.Moment(now), Payees: from.payees, V: 1,
+		AsOf: asOf(from.end), CounterpartyID: requested.CounterpartyID, Currency: requested.Currency,
+		From: sealer.Moment(requested.From), To: sealer.Moment(requested.To), StatementID: next.ID, TenantID: requested.TenantID, IssuedAt: sealer.Moment(now), Payees: from.payees, V: 1,
 	}
-	excluded := touching(holding, asked.From.Time, asked.To.Time, now.Time)
 	if document.Excluded, err = exclusions(excluded); err != nil {
 		return made, err
 	}
@@ -88,16 +92,16 @@ func (d *drafter) create(ctx context.Context, asked Statement, from source, by s
 	if err != nil {
 		return made, err
 	}
-	most := sealer.MaxStatementBytes / 2 // what comes late needs space, too
+	most := sealer.MaxStatementBytes / 2 // leaves space for late receipts in corrections
 	if from.corrects != nil {
 		most = sealer.MaxStatementBytes
 	}
 	if len(text)+signatureBytes > most {
-		return made, api.InvalidField("from", fmt.Sprintf("the statement would be larger than %d bytes: state a shorter period, or one counterparty", most))
+		return made, api.InvalidField("from", fmt.Sprintf("the statement would be larger than %d bytes: choose a shorter period, or one counterparty", most))
 	}
 	next.Total, next.HeldAmount, next.Document = document.Total, document.HeldAmount, string(text)
 	err = d.db.Change(ctx, func(tx *store.Tx) error {
-		if err := hasSpace(ctx, tx, asked.TenantID); err != nil {
+		if err := hasSpace(ctx, tx, requested.TenantID); err != nil {
 			return err
 		}
 		return statements.Create(ctx, tx, "statement.created", &next, by, nil)
@@ -105,40 +109,40 @@ func (d *drafter) create(ctx context.Context, asked Statement, from source, by s
 	return next.Statement, err
 }
 
-// asOf is the end of a pack as a document has it.
+// asOf returns the end of a pack in the form of a statement's document.
 func asOf(end *proof.End) sealer.StatementAsOf {
 	return sealer.StatementAsOf{PackID: end.PackID, RootHash: end.RootHash, TreeSize: end.TreeSize}
 }
 
-// end is the end of the log that is stated: that of now, or, where statements were issued whose
-// period meets this one's, the same as theirs, so that no rule that was changed since rates
-// something of theirs again.
-func (d *drafter) end(ctx context.Context, asked *Statement, by sealer.Ref) (*proof.End, error) {
-	packID, err := statedUpTo(ctx, d.db.Read(), asked)
+// end returns the end of the log that a draft states: the current end, or, if issued statements
+// overlap with its period, their end. So no rule that was changed since rates their receipts again. A
+// period that goes on after that end is refused (statedUpTo): the draft would lack what came later.
+func (d *drafter) end(ctx context.Context, requested *Statement, by sealer.Ref) (*proof.End, error) {
+	packID, err := statedUpTo(ctx, d.db.Read(), requested)
 	switch {
 	case err != nil:
 		return nil, err
 	case packID != "":
-		end, err := d.cfg.Packs.EndOf(ctx, asked.TenantID, packID)
+		end, err := d.cfg.Packs.EndOf(ctx, requested.TenantID, packID)
 		if store.IsNone(err) {
-			err = api.Conflict("the period overlaps with that of a statement which was issued, and the restored database lacks its pack " + packID + ": state another period")
+			err = api.Conflict("the period overlaps with that of an issued statement, and the restored database lacks its pack " + packID + ": choose another period")
 		}
 		return end, err
 	}
-	end, err := d.cfg.Packs.SealToEnd(ctx, asked.TenantID, by)
+	end, err := d.cfg.Packs.SealToEnd(ctx, requested.TenantID, by)
 	if err == nil && end == nil {
 		err = errNothing
 	}
 	return end, err
 }
 
-// tooLarge turns an overflow of amounts into the error that the caller gets.
+// tooLarge converts an overflow of amounts into STATE_CONFLICT.
 func tooLarge(err error) error {
 	if errors.Is(err, sealer.ErrAmount) || errors.Is(err, rate.ErrOverflow) {
-		return api.Conflict("the amounts of the period are more than can be added up: lower the prices or minimums of its rules, or ask for a shorter period")
+		return api.Conflict("the sum of the period's amounts is too large: lower the prices or minimums of its rules, or choose a shorter period")
 	}
 	return err
 }
 
-// signatureBytes is more than the line with a signature has.
+// signatureBytes exceeds the length of the line with the signature.
 const signatureBytes = 256

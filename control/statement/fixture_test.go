@@ -38,8 +38,9 @@ type fixture struct {
 	clock     *roomtest.Clock
 	warehouse *conform.MemoryWarehouse
 	loaded    sealer.Position
-	ends      map[string]*proof.End // by pack
-	spans     []*proof.Span         // a pack each
+	played    map[string]store.Instant // by receipt
+	ends      map[string]*proof.End    // by pack
+	spans     []*proof.Span            // a pack each
 	key       *sealer.Signer
 	recorded  int64 // how many of the database's events the warehouse has
 	unloaded  error // of AwaitRecorded
@@ -58,7 +59,7 @@ func newFixture(t *testing.T, dir string) *fixture {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	h := &fixture{t: t, clock: roomtest.NewClock(on(20).Time), warehouse: new(conform.MemoryWarehouse), loaded: sealer.Position{Generation: 1}, ends: map[string]*proof.End{}, key: &sealer.Signer{KeyID: sealer.KeyID(public), Key: private}}
+	h := &fixture{t: t, clock: roomtest.NewClock(on(20).Time), warehouse: new(conform.MemoryWarehouse), loaded: sealer.Position{Generation: 1}, played: map[string]store.Instant{}, ends: map[string]*proof.End{}, key: &sealer.Signer{KeyID: sealer.KeyID(public), Key: private}}
 	db := roomtest.Open(t, dir, h.clock.Now)
 	h.Service, err = New(Config{
 		DB: db, Warehouse: h.warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h,
@@ -181,6 +182,7 @@ func (h *fixture) play(rightID string, at store.Instant) (receiptID string) {
 	next := h.loaded
 	next.Offset++
 	receiptID = string(api.PrefixReceipt) + id
+	h.played[receiptID] = at
 	require.NoError(h.t, h.warehouse.Load(h.t.Context(), pipeline.Batch{From: h.loaded, Next: next, Rows: []pipeline.Row{{
 		Entry: sealer.Entry{Position: h.loaded, Record: sealer.Record{TenantID: tenantID, EventID: string(api.PrefixEvent) + id}}, Type: "delivery.recorded", At: at.Time,
 		Delivery: &pipeline.Delivery{
@@ -225,11 +227,23 @@ func (h *fixture) AwaitRecorded(ctx context.Context, _ string) error {
 func (h *fixture) dispute(id, rightID string, day float64, receipts ...string) {
 	h.t.Helper()
 	var right, from, to any
+	first, last := on(day), on(day+1)
 	if len(receipts) == 0 {
-		right, from, to = rightID, on(day), on(day+1)
+		right, from, to = rightID, first, last
+		last = store.At(last.Add(-time.Millisecond))
+	} else {
+		first = h.played[receipts[0]]
+		last = first
+		for _, id := range receipts {
+			if at := h.played[id]; at.Before(first.Time) {
+				first = at
+			} else if at.After(last.Time) {
+				last = at
+			}
+		}
 	}
-	h.change(`INSERT INTO disputes (dispute_id, tenant_id, receipt_ids, right_id, window_from, window_to, raised_by_org_id, reason, evidence, state, created_at, updated_at, revision)
-		VALUES ($1, '`+tenantID+`', $2, $3, $4, $5, 'org_a', 'dark', '[]', 'OPEN', 0, 0, 0)`, id, strings.Join(receipts, " "), right, from, to)
+	h.change(`INSERT INTO disputes (dispute_id, tenant_id, receipt_ids, right_id, window_from, window_to, first_rendered_at, last_rendered_at, raised_by_org_id, reason, evidence, state, created_at, updated_at, revision)
+		VALUES ($1, '`+tenantID+`', $2, $3, $4, $5, $6, $7, 'org_a', 'dark', '[]', 'OPEN', 0, 0, 0)`, id, strings.Join(receipts, " "), right, from, to, first, last)
 }
 
 func (h *fixture) resolve(id, outcome string) {
@@ -245,13 +259,13 @@ func (h *fixture) change(statement string, args ...any) {
 	}))
 }
 
-func asked(from, to float64) Statement {
+func statementFor(from, to float64) Statement {
 	return Statement{TenantID: tenantID, From: on(from), To: on(to), Currency: "EUR"}
 }
 
-func (h *fixture) mustDraft(ask Statement) Statement {
+func (h *fixture) mustDraft(requested Statement) Statement {
 	h.t.Helper()
-	s, err := h.draft(h.t.Context(), ask, byKey)
+	s, err := h.draft(h.t.Context(), requested, byKey)
 	require.NoError(h.t, err)
 	return s
 }
@@ -264,9 +278,9 @@ func (h *fixture) read(id string) *documented {
 	return s
 }
 
-func (h *fixture) mustIssue(ask Statement) Statement {
+func (h *fixture) mustIssue(requested Statement) Statement {
 	h.t.Helper()
-	s, err := h.issue(h.t.Context(), tenantID, h.mustDraft(ask).ID, byKey)
+	s, err := h.issue(h.t.Context(), tenantID, h.mustDraft(requested).ID, byKey)
 	require.NoError(h.t, err)
 	return s
 }

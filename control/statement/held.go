@@ -12,8 +12,8 @@ import (
 	"muniment/sealer"
 )
 
-// HeldAmount is what the deliveries that one dispute excludes are worth by the rules as they are now, by
-// currency, without amounts of 0. It takes no other dispute into account, and no minimum or cap.
+// HeldAmount returns what the deliveries that a dispute excludes are worth by the current rules, by
+// currency, without amounts of 0. It ignores other disputes, minimums and caps.
 func (r *rater) HeldAmount(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
 	rules, err := settle.Rules(ctx, r.db.Read(), tenantID, store.Instant{})
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *rater) HeldAmount(ctx context.Context, tenantID string, x *dispute.Excl
 			q.EventIDs = append(q.EventIDs, api.EventOf(id))
 		}
 	}
-	if q.Buckets, err = bucketsOf(l.from, l.to, edges); err != nil {
+	if q.Buckets, err = bucketsOf(l.from, l.to, edges, mostEdges); err != nil {
 		return nil, err
 	}
 	rows, err := r.cfg.Warehouse.Metering(ctx, q)

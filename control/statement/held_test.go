@@ -11,8 +11,8 @@ import (
 	"muniment/control/store"
 )
 
-// TestHeldAmount is what a dispute's deliveries are worth, and exactly what it holds out while it
-// is the only one.
+// TestHeldAmount: the held amount is the value of a dispute's deliveries, and the amount that a
+// statement lacks if this is the only dispute.
 func TestHeldAmount(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
@@ -43,11 +43,11 @@ func TestHeldAmount(t *testing.T) {
 	require.Empty(t, held(&dispute.Exclusion{RightID: "rgh_b", Window: dispute.Window{From: on(5), To: on(6)}}))
 	require.Empty(t, held(&dispute.Exclusion{ReceiptIDs: []string{}}))
 
-	// It is what a statement holds out, and two disputes about one receipt both name it.
+	// A statement holds the same amount, and two disputes about one receipt both have it.
 	h.dispute("dsp_1", "", 0, first, second)
-	require.Equal(t, "3", h.mustDraft(asked(0, 2)).HeldAmount)
+	require.Equal(t, "3", h.mustDraft(statementFor(0, 2)).HeldAmount)
 	require.Equal(t, []string{"3 EUR"}, held(&dispute.Exclusion{ReceiptIDs: []string{first, second}}))
 	h.dispute("dsp_2", "", 0, second)
-	require.Equal(t, "3", h.mustDraft(asked(0, 2)).HeldAmount)
+	require.Equal(t, "3", h.mustDraft(statementFor(0, 2)).HeldAmount)
 	require.Equal(t, []string{"2 EUR"}, held(&dispute.Exclusion{ReceiptIDs: []string{second}}))
 }

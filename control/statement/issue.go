@@ -36,7 +36,7 @@ func (s *Service) issue(ctx context.Context, tenantID, id string, by sealer.Ref)
 	return issued, err
 }
 
-// discard drops the text of a draft.
+// discard deletes the text of a draft and keeps its record.
 func (s *Service) discard(ctx context.Context, tenantID, id string, by sealer.Ref) (discarded Statement, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		next, err := statements.Move(ctx, tx, store.Move[documented, Action]{
@@ -49,7 +49,7 @@ func (s *Service) discard(ctx context.Context, tenantID, id string, by sealer.Re
 	return discarded, err
 }
 
-// sign freezes the text of a draft.
+// sign signs the text of a draft, which freezes it. It fails if the draft is stale.
 func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, signer *sealer.Signer) error {
 	document, err := sealer.ParseStatement([]byte(next.Document))
 	if err != nil {
@@ -63,11 +63,11 @@ func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, sign
 	if err != nil {
 		return err
 	}
-	disputes, err := dispute.Holding(ctx, tx, next.TenantID)
+	disputes, err := dispute.Holding(ctx, tx, next.TenantID, next.period())
 	if err != nil {
 		return err
 	}
-	excluded, err := exclusions(touching(disputes, document.From.Time, document.To.Time, document.IssuedAt.Time))
+	excluded, err := exclusions(disputes)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, sign
 	return nil
 }
 
-// settle notes the payment of a statement.
+// settle records the payment of a statement.
 func (s *Service) settle(ctx context.Context, tenantID, id, reference string, by sealer.Ref) (settled Statement, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		next, err := statements.Move(ctx, tx, store.Move[documented, Action]{
@@ -105,9 +105,9 @@ func (s *Service) settle(ctx context.Context, tenantID, id, reference string, by
 }
 
 // errDiscarded refuses a request for the text of a discarded draft.
-var errDiscarded = api.Conflict("statement is DISCARDED: its document is gone")
+var errDiscarded = api.Conflict("statement is DISCARDED: its document was deleted")
 
-// document is the text of a statement, as it stands.
+// document parses the text of a statement.
 func (s *documented) document() (sealer.Statement, error) {
 	switch {
 	case s.State == Discarded:

@@ -19,7 +19,7 @@ var style string
 //go:embed page.html
 var pageText string
 
-// pagePolicy lets the page load and run nothing; its one style is allowed by its hash.
+// pagePolicy forbids the page to load or run anything, except its one style sheet, by its hash.
 var pagePolicy = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -40,10 +40,10 @@ var page = template.Must(template.New("statement").Funcs(template.FuncMap{
 	"unit": func(u string) string { return units[u] },
 }).Parse(pageText))
 
-// units are how people read a price.
+// units are the texts that follow a price on the page.
 var units = map[string]string{"EVENT": "per receipt", "IMPRESSION": "per impression", "CPM": "per 1,000 impressions", "MS": "per millisecond", "SECOND": "per second"}
 
-// day is a moment as people read it: its date alone, where it is the first of one.
+// day formats a moment for the page: as a date alone if it is the beginning of a day.
 func day(t time.Time) string {
 	t = t.UTC()
 	if t.Equal(t.Truncate(24 * time.Hour)) {
@@ -52,7 +52,7 @@ func day(t time.Time) string {
 	return t.Format("2 January 2006, 15:04:05")
 }
 
-// grouped puts commas into the whole part of a decimal.
+// grouped groups the integer digits of a decimal with commas.
 func grouped(n any) string {
 	text := fmt.Sprint(n)
 	sign := ""
@@ -69,7 +69,7 @@ func grouped(n any) string {
 	return sign + whole
 }
 
-// signed is grouped, with a plus above zero.
+// signed is grouped with a plus sign for positive values.
 func signed(n any) string {
 	text := grouped(n)
 	if text == "0" || strings.HasPrefix(text, "−") {
@@ -78,16 +78,16 @@ func signed(n any) string {
 	return "+" + text
 }
 
-// view is what the page shows.
+// view is the data of the page template.
 type view struct {
 	*Statement
 	Document sealer.Statement
-	// Payee is whose statement it is; empty for one of all.
+	// Payee is the name of the statement's counterparty; empty for a statement of all.
 	Payee string
 	Names map[string]string
 }
 
-// asHTML is the page of a statement.
+// asHTML renders the page of a statement.
 func asHTML(s *Statement, document *sealer.Statement) ([]byte, error) {
 	v := view{Statement: s, Document: *document, Names: map[string]string{}}
 	for _, p := range document.Payees {

@@ -15,26 +15,26 @@ import (
 
 // LineReceipt is a receipt behind a line.
 type LineReceipt struct {
-	RightID       string        `json:"rightId" doc:"The line's."`
-	MeteringBasis string        `json:"meteringBasis" doc:"The line's."`
-	RuleID        string        `json:"ruleId" doc:"The line's."`
-	ReceiptID     string        `json:"receiptId" doc:"GET /v1/receipts/{receiptId} has all of it, and its proof."`
-	RenderedAt    store.Instant `json:"renderedAt" doc:"When it was shown."`
+	RightID       string        `json:"rightId" doc:"The right of the line."`
+	MeteringBasis string        `json:"meteringBasis" doc:"The metering basis of the line."`
+	RuleID        string        `json:"ruleId" doc:"The rule of the line."`
+	ReceiptID     string        `json:"receiptId" doc:"The receipt: GET /v1/receipts/{receiptId} returns it, with its proof at .../proof."`
+	RenderedAt    store.Instant `json:"renderedAt" doc:"When the content was rendered."`
 	QuantityMs    int64         `json:"quantityMs" doc:"The metered milliseconds."`
-	Impressions   string        `json:"impressions" doc:"Decimal: how many impressions it made."`
+	Impressions   string        `json:"impressions" doc:"Decimal: the metered impressions."`
 }
 
-// LineReceipts is a page of them.
+// LineReceipts is a page of receipts behind lines.
 type LineReceipts struct {
-	Receipts   []LineReceipt `json:"receipts" doc:"The receipts of this page, in the order of the log. A page may have fewer than the limit, or none, and go on."`
+	Receipts   []LineReceipt `json:"receipts" doc:"The receipts of this page, in the order of the log. A page may have fewer receipts than the limit, or none, while nextCursor is set."`
 	NextCursor *string       `json:"nextCursor"`
 }
 
 type receiptsInput struct {
 	StatementID   string `path:"statementId"`
-	RightID       string `query:"rightId" maxLength:"64" doc:"Only those behind lines of this right."`
-	RuleID        string `query:"ruleId" maxLength:"64" doc:"Only those behind lines of this rule."`
-	MeteringBasis string `query:"meteringBasis" enum:"gross,viewable,audible,delivered" doc:"Only those behind lines of this metering basis."`
+	RightID       string `query:"rightId" maxLength:"64" doc:"Only receipts behind lines of this right."`
+	RuleID        string `query:"ruleId" maxLength:"64" doc:"Only receipts behind lines of this rule."`
+	MeteringBasis string `query:"meteringBasis" enum:"gross,viewable,audible,delivered" doc:"Only receipts behind lines of this metering basis."`
 	route.Page
 }
 
@@ -66,20 +66,20 @@ func (s *Service) getReceipts(ctx context.Context, in *receiptsInput) (LineRecei
 	return answer, err
 }
 
-// line names a line of a statement. As a filter, an empty name is any.
+// line identifies a line of a statement. In a filter an empty field matches any.
 type line struct{ rightID, meteringBasis, ruleID string }
 
-// behind are the lines of a statement, as their receipts are found again.
+// behind finds the receipts behind the lines of a statement.
 type behind struct {
 	q        pipeline.EventQuery
 	lines    map[line]bool
 	rules    *rate.Precedence
 	excluded dispute.Parts
-	// atOnce is how many rows are looked through at once.
+	// atOnce is how many rows one query reads.
 	atOnce int
 }
 
-// behind reads what is needed to find the receipts behind those lines that a filter keeps.
+// behind reads what is needed to find the receipts behind the lines that a filter selects.
 func (s *Service) behind(ctx context.Context, of *documented, only line) (*behind, error) {
 	document, err := of.document()
 	if err != nil {
@@ -109,14 +109,14 @@ func (s *Service) behind(ctx context.Context, of *documented, only line) (*behin
 }
 
 const (
-	// rowsAtOnce is how many rows are looked through at once, and pagesAtMost how often
-	// for one answer: there may be many receipts behind other lines.
+	// rowsAtOnce is how many rows one query reads, and pagesAtMost how many queries one response
+	// may need: there may be many receipts behind other lines.
 	rowsAtOnce  = 2000
 	pagesAtMost = 10
 )
 
-// page lists up to limit receipts behind a position. next is that of the last row that was looked
-// at; empty behind the last.
+// page lists up to limit receipts behind a position. next is the position of the last row that it
+// read; empty if there are no more.
 func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, limit int) (list []LineReceipt, next string, err error) {
 	list = []LineReceipt{}
 	for range pagesAtMost {
@@ -160,7 +160,7 @@ func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, 
 	return list, after.String(), nil
 }
 
-// line is the one that a delivery is behind, without a rule if none rates it.
+// line returns the line of a delivery; without a rule if none rates it.
 func (b *behind) line(d *pipeline.Delivery) line {
 	l := line{rightID: d.RightID, meteringBasis: d.MeteringBasis}
 	if rule := b.rules.Of(&rate.Metered{

@@ -17,65 +17,65 @@ import (
 	"muniment/sealer"
 )
 
-// Reconciliation holds against each other what was signed, what is loaded and what was stated.
+// Reconciliation compares what was signed, what is loaded and what was stated.
 type Reconciliation struct {
-	From        store.Instant          `json:"from" nullable:"true" doc:"The period as asked for; null is open."`
+	From        store.Instant          `json:"from" nullable:"true" doc:"Start of the requested period; null is open."`
 	To          store.Instant          `json:"to" nullable:"true"`
-	Packs       ReconciledPacks        `json:"packs" doc:"The packs that were sealed in the period, an hour before it, and up to the last one that its statements state: whatever is stated is in them."`
-	Statements  []ReconciledStatement  `json:"statements" doc:"The issued statements whose period meets this one, by their ends, each with its corrections."`
-	Differences []ReconciledDifference `json:"differences" doc:"What does not agree; empty if all does. Of packs the first 20 are named."`
+	Packs       ReconciledPacks        `json:"packs" doc:"The packs that were sealed in the period, in the hour before it, and up to the newest pack that its statements state. They contain everything that is stated."`
+	Statements  []ReconciledStatement  `json:"statements" doc:"The issued statements whose period overlaps with this one, sorted by their ends, each followed by its corrections."`
+	Differences []ReconciledDifference `json:"differences" doc:"What does not agree; empty if everything agrees. At most 20 packs are listed."`
 }
 
-// ReconciledPacks are what packs hold, and the rows of the same entries.
+// ReconciledPacks compares packs with the rows of the same entries.
 type ReconciledPacks struct {
 	Count       int64   `json:"count" doc:"How many packs."`
-	FirstPackID *string `json:"firstPackId" doc:"Null without a pack."`
-	LastPackID  *string `json:"lastPackId" doc:"Null without a pack."`
-	Sealed      Counted `json:"sealed" doc:"What the headers of the packs count, which is what nodes have signed."`
-	Loaded      Counted `json:"loaded" doc:"What the warehouse counts of the same part of the log now."`
+	FirstPackID *string `json:"firstPackId" doc:"Null if there is no pack."`
+	LastPackID  *string `json:"lastPackId" doc:"Null if there is no pack."`
+	Sealed      Counted `json:"sealed" doc:"The counts in the packs' headers, computed from what nodes have signed."`
+	Loaded      Counted `json:"loaded" doc:"The warehouse's current counts for the same part of the log."`
 }
 
-// Counted counts entries of the log, and the deliveries among them.
+// Counted counts entries of the log and sums the deliveries among them.
 type Counted struct {
 	Entries     int64  `json:"entries" doc:"Events of all types."`
 	Receipts    int64  `json:"receipts"`
 	Metered     int64  `json:"metered" doc:"Receipts that are neither suppressed nor duplicates."`
 	QuantityMs  int64  `json:"quantityMs" doc:"The metered milliseconds."`
-	Impressions string `json:"impressions" doc:"Decimal: how many they stand for."`
+	Impressions string `json:"impressions" doc:"Decimal: the metered impressions."`
 }
 
-// ReconciledStatement is what a statement says, and what its rows sum to now.
+// ReconciledStatement compares a statement with its recomputation.
 type ReconciledStatement struct {
 	StatementID    string        `json:"statementId" doc:"The statement."`
 	State          State         `json:"state" enum:"ISSUED,SETTLED"`
-	From           store.Instant `json:"from" doc:"Of the statement."`
-	To             store.Instant `json:"to" doc:"Of the statement."`
+	From           store.Instant `json:"from" doc:"Start of its period."`
+	To             store.Instant `json:"to" doc:"End of its period, exclusive."`
 	Currency       string        `json:"currency" doc:"Three capital letters."`
-	CounterpartyID *string       `json:"counterpartyId" doc:"Whose shares it states; null: those of all."`
-	Corrects       *string       `json:"corrects" doc:"The statement that it corrects; null for a first one."`
-	Stated         Stated        `json:"stated" doc:"What it says."`
-	Recomputed     *Recomputed   `json:"recomputed" doc:"What the warehouse gives for it now, by the rules and disputes that it was made by; null where the database lacks what that needs, or has another record or text than the one that was signed."`
-	Late           int64         `json:"late" doc:"Metered receipts of its period that stand behind its asOf: they are in no line of it. A correction states those that concern it."`
+	CounterpartyID *string       `json:"counterpartyId" doc:"The counterparty whose shares it states; null: all counterparties."`
+	Corrects       *string       `json:"corrects" doc:"The statement that it corrects; null for a first statement."`
+	Stated         Stated        `json:"stated" doc:"The sums that it states."`
+	Recomputed     *Recomputed   `json:"recomputed" doc:"The same sums recomputed from the warehouse, by the statement's own rules and disputes; null if the database lacks the data for that, or if its record or text differs from what was signed."`
+	Late           int64         `json:"late" doc:"Metered receipts of its period after its asOf. They are in none of its lines; a correction states them."`
 }
 
 // Stated are the sums of a statement.
 type Stated struct {
-	Receipts   int64  `json:"receipts" doc:"How many are behind its lines."`
+	Receipts   int64  `json:"receipts" doc:"How many receipts are behind its lines."`
 	Total      string `json:"total" doc:"Decimal."`
 	HeldAmount string `json:"heldAmount" doc:"Decimal."`
 }
 
-// Recomputed are the sums of a statement, computed now.
+// Recomputed are the sums of a statement, recomputed from the warehouse.
 type Recomputed struct {
 	_ struct{} `nullable:"true"`
 	Stated
 }
 
-// ReconciledDifference is one thing that does not agree.
+// ReconciledDifference is a pack or a statement that does not agree.
 type ReconciledDifference struct {
 	Code    string `json:"code" enum:"PACK_DIFFERS,STATEMENT_DIFFERS"`
-	ID      string `json:"id" doc:"Of the pack or the statement."`
-	Message string `json:"message" doc:"What does not agree, as a sentence."`
+	ID      string `json:"id" doc:"The id of the pack or the statement."`
+	Message string `json:"message" doc:"A sentence that says what does not agree."`
 }
 
 // The codes of differences.
@@ -85,13 +85,17 @@ const (
 )
 
 const (
-	// mostPacks and mostStatements bound one answer, mostDiffering the packs that it names.
+	// mostPacks and mostStatements bound one response, mostDiffering the packs that it lists.
 	mostPacks, mostStatements, mostDiffering = 20_000, 100, 20
-	// packsAtOnce are compared with their rows by one question.
+	// packsAtOnce is how many packs one query compares with their rows.
 	packsAtOnce = 500
 )
 
-// reconciler computes issued statements anew, and compares packs with their rows.
+// clocksApart is far more than clocks differ: no receipt of a period is sealed earlier than that before
+// its beginning.
+const clocksApart = time.Hour
+
+// reconciler recomputes issued statements, and compares packs with their rows.
 type reconciler struct{ *core }
 
 type reconcileInput struct{ route.Window }
@@ -102,28 +106,28 @@ func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) 
 	if answer.From, answer.To, err = in.Bounds(); err != nil {
 		return answer, err
 	}
-	asked := Statement{TenantID: tenantID, From: answer.From, To: answer.To}
-	if asked.To.IsZero() {
-		asked.To = store.At(forever)
+	requested := Statement{TenantID: tenantID, From: answer.From, To: answer.To}
+	if requested.To.IsZero() {
+		requested.To = store.At(forever)
 	}
-	if asked.From.IsZero() {
-		asked.From = store.At(time.UnixMilli(0))
+	if requested.From.IsZero() {
+		requested.From = store.At(time.UnixMilli(0))
 	}
-	issued, err := issuedIn(ctx, r.db.Read(), &asked)
+	issued, err := issuedIn(ctx, r.db.Read(), &requested)
 	if err != nil {
 		return answer, err
 	}
 	if len(issued) > mostStatements {
-		return answer, api.InvalidField("to", fmt.Sprintf("more than %d statements meet the period: ask for a shorter one", mostStatements))
+		return answer, api.InvalidField("to", fmt.Sprintf("more than %d statements overlap with the period: choose a shorter one", mostStatements))
 	}
-	slices.SortFunc(issued, func(a, b Statement) int { // each first statement before its corrections
+	slices.SortFunc(issued, func(a, b Statement) int { // first statements precede their corrections
 		return cmp.Or(a.To.Compare(b.To.Time), strings.Compare(a.first(), b.first()), cmp.Compare(a.Correction, b.Correction))
 	})
 	loaded, err := route.AsOf{}.Position(ctx, r.cfg.Warehouse, r.cfg.Log, tenantID)
 	if err != nil {
 		return answer, err
 	}
-	if err := r.reconcilePacks(ctx, &asked, issued, loaded, &answer); err != nil {
+	if err := r.reconcilePacks(ctx, &requested, issued, loaded, &answer); err != nil {
 		return answer, err
 	}
 	for i := range issued {
@@ -134,12 +138,13 @@ func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) 
 	return answer, nil
 }
 
-// errBehind refuses while the warehouse, replaced by an older copy, loads the log again.
-var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all that is sealed: send the request again", time.Second)
+// errBehind refuses while the warehouse lacks sealed events, for example because it was replaced by
+// an older copy and loads the log again.
+var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all sealed events yet: send the request again", time.Second)
 
-// reconcilePacks holds the packs of a period and its statements against the warehouse.
-func (r *reconciler) reconcilePacks(ctx context.Context, asked *Statement, issued []Statement, loaded *sealer.Position, answer *Reconciliation) error {
-	tenantID, from := asked.TenantID, asked.From.Time
+// reconcilePacks compares the packs of a period and its statements with the warehouse.
+func (r *reconciler) reconcilePacks(ctx context.Context, requested *Statement, issued []Statement, loaded *sealer.Position, answer *Reconciliation) error {
+	tenantID, from := requested.TenantID, requested.From.Time
 	var through []string
 	for _, s := range issued {
 		through = append(through, s.PackID)
@@ -147,7 +152,7 @@ func (r *reconciler) reconcilePacks(ctx context.Context, asked *Statement, issue
 			from = s.From.Time
 		}
 	}
-	first, last, err := r.cfg.Packs.SealedIn(ctx, tenantID, from.Add(-clocksApart), asked.To.Time, through)
+	first, last, err := r.cfg.Packs.SealedIn(ctx, tenantID, from.Add(-clocksApart), requested.To.Time, through)
 	if err != nil {
 		return err
 	}
@@ -156,7 +161,7 @@ func (r *reconciler) reconcilePacks(ctx context.Context, asked *Statement, issue
 		p.Count = last - first + 1
 	}
 	if p.Count > mostPacks {
-		return api.InvalidField("from", fmt.Sprintf("more than %d packs hold the period and what its statements state: ask for a shorter one", mostPacks))
+		return api.InvalidField("from", fmt.Sprintf("the period and its statements need more than %d packs: choose a shorter period", mostPacks))
 	}
 	var sealed, rows counts
 	for begin := first; p.Count > 0 && begin <= last; begin += packsAtOnce {
@@ -203,8 +208,8 @@ func (c counts) counted() Counted {
 	return Counted{c.entries, c.receipts, c.metered, c.quantityMs, sealer.FormatImpressions(c.impressions)}
 }
 
-// compare compares the headers of packs with their rows, and names the packs of which some line
-// differs; it finds them by bisection.
+// compare compares the headers of packs with their rows, and reports each pack with a line that
+// differs. It finds these packs by bisection.
 func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.Span, answer *Reconciliation) (sealed, rows counts, err error) {
 	n, lines, err := r.cfg.Warehouse.Sum(ctx, tenantID, span.From, span.To)
 	if err != nil {
@@ -229,7 +234,7 @@ func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.S
 	case span.First == span.Last:
 		s, l := sealed.counted(), rows.counted()
 		answer.Differences = append(answer.Differences, ReconciledDifference{packDiffers, span.FirstID, fmt.Sprintf(
-			"the pack holds %d entries, %d receipts, %d of them metered, with %d ms and %s impressions; the warehouse has %d, %d, %d, %d ms and %s, or for other rights",
+			"the pack has %d entries, %d receipts, %d of them metered, with %d ms and %s impressions; the warehouse has %d, %d, %d, %d ms and %s, or the same sums for other rights",
 			s.Entries, s.Receipts, s.Metered, s.QuantityMs, s.Impressions, l.Entries, l.Receipts, l.Metered, l.QuantityMs, l.Impressions)})
 		return sealed, rows, nil
 	}
@@ -249,7 +254,7 @@ func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.S
 	return sealed, rows, nil
 }
 
-// reconcileStatement computes a statement anew.
+// reconcileStatement recomputes a statement and adds the result to the response.
 func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string, answer *Reconciliation) error {
 	s, err := r.restate(ctx, tenantID, id)
 	if err != nil {
@@ -272,10 +277,10 @@ func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string
 	return nil
 }
 
-// late counts the metered receipts of a statement's period that came after it.
+// late counts the metered receipts of a statement's period that are after its asOf.
 func (r *reconciler) late(ctx context.Context, s *Statement) (int64, error) {
 	end, err := sealer.ParsePosition(s.AsOf)
-	if err != nil { // edited, which is a difference
+	if err != nil { // the record was edited, which is reported as a difference
 		return 0, nil
 	}
 	q := pipeline.MeterQuery{TenantID: s.TenantID, From: s.From.Time, To: s.To.Time}

@@ -18,7 +18,7 @@ func (h *fixture) reconcile(from, to float64) Reconciliation {
 	return r
 }
 
-// TestReconciliation: what agrees has no difference, and what does not is named.
+// TestReconciliation reports exactly what does not agree.
 func TestReconciliation(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	none := h.reconcile(0, 3)
@@ -27,12 +27,12 @@ func TestReconciliation(t *testing.T) {
 
 	first := h.play("rgh_a", on(1))
 	h.play("rgh_b", on(2))
-	s := h.mustIssue(asked(0, 3))
+	s := h.mustIssue(statementFor(0, 3))
 	h.play("rgh_a", on(4))
-	h.mustIssue(asked(3, 5))
+	h.mustIssue(statementFor(3, 5))
 	h.play("rgh_a", on(2.5)) // late
 	later := h.play("rgh_a", on(5.5))
-	h.mustDraft(asked(5, 6))
+	h.mustDraft(statementFor(5, 6))
 
 	r := h.reconcile(0, 3)
 	require.Equal(t, Counted{5, 5, 5, 7500, "5"}, r.Packs.Sealed)
@@ -57,14 +57,14 @@ func TestReconciliation(t *testing.T) {
 	r = h.reconcile(0, 3)
 	require.Len(t, r.Differences, 2)
 	require.Equal(t, []string{h.spans[0].FirstID, s.ID}, []string{r.Differences[0].ID, r.Differences[1].ID})
-	require.Contains(t, r.Differences[1].Message, "says 2 receipts, 3 EUR in all and 0 held; computed again from the warehouse it has 1 receipts, 2 and 0")
+	require.Contains(t, r.Differences[1].Message, "has 2 receipts, a total of 3 EUR and 0 held; recomputed from the warehouse it has 1 receipts, 2 and 0")
 	require.Equal(t, &Recomputed{Stated: Stated{1, "2", "0"}}, r.Statements[0].Recomputed)
 
 	// Neither its text nor another one is compared with rows.
 	h.change(`UPDATE statements SET document = replace(document, '"total":"3"', '"total":"9"') WHERE statement_id = $1`, s.ID)
 	r = h.reconcile(0, 3)
 	require.Nil(t, r.Statements[0].Recomputed)
-	require.Contains(t, r.Differences[1].Message, "another text")
+	require.Contains(t, r.Differences[1].Message, "not the signed one")
 
 	// Without its text a statement is listed as it is.
 	h.change(`UPDATE statements SET document = '' WHERE statement_id = $1`, s.ID)

@@ -8,13 +8,20 @@ import (
 	"muniment/sealer"
 )
 
-// errLost refuses a request for a text that a restored database does not have.
-var errLost = api.Conflict("the database was restored from a copy that is older than this statement, and no event holds its text: " +
-	"the signed file that was handed out is the proof, and sha256 in the statement's record is that of its text")
+// errLost refuses a request for a text that a restored database lacks.
+var errLost = api.Conflict("the database was restored from a copy that is older than this statement, so its text is lost: " +
+	"the signed file that was handed out is the proof, and sha256 in the statement's record is the hash of its text")
 
-// Replay applies the newest event of a statement for store.Replay: one that was issued bills its
-// period again, and one that was settled is so. No event holds the text of a statement: a draft
-// that the database lacks comes back as DISCARDED.
+// uncorrectable refuses a correction of a chain whose newest statement's text is lost.
+func uncorrectable(id string) error {
+	return api.Conflict("the database was restored from a copy that is older than the statement " + id + ", so its text is lost, and without it nothing can be corrected here. " +
+		"Restore a copy from after its issue, if there is one. Otherwise compute the correction from the signed file that was handed out and the packs, agree on it with the payees, and pay it outside; " +
+		"the period stays stated, so it is not billed again")
+}
+
+// Replay applies the newest event of a statement for store.Replay, so an issued statement occupies
+// its period again. No event has the text of a statement: a draft that the database lacks becomes
+// DISCARDED.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	was, said, err := statements.NewerInEvent(ctx, tx, e)
 	if err != nil || said == nil {

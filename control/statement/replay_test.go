@@ -10,15 +10,15 @@ import (
 	"muniment/sealer"
 )
 
-// TestReplay brings an older database to what the log says of its statements: a period that was
-// billed is not billed again.
+// TestReplay brings the statements of an older database to the log's state: a billed period is not
+// billed again.
 func TestReplay(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	h.play("rgh_a", on(4))
-	paid := h.mustIssue(asked(0, 2))
-	open := h.mustIssue(asked(2, 3))
-	draft := h.mustDraft(asked(3, 5))
+	paid := h.mustIssue(statementFor(0, 2))
+	open := h.mustIssue(statementFor(2, 3))
+	draft := h.mustDraft(statementFor(3, 5))
 	before := map[string]*documented{}
 	for _, id := range []string{paid.ID, open.ID, draft.ID} {
 		before[id] = h.read(id)
@@ -64,7 +64,7 @@ func TestReplay(t *testing.T) {
 	gone := h.read(draft.ID)
 	require.Equal(t, Discarded, gone.State, "its text is lost")
 	for _, period := range [][2]float64{{1, 2}, {2, 5}} {
-		_, err = h.issue(t.Context(), tenantID, h.mustDraft(asked(period[0], period[1])).ID, byKey)
+		_, err = h.issue(t.Context(), tenantID, h.mustDraft(statementFor(period[0], period[1])).ID, byKey)
 		conflict(t, err, "overlaps")
 	}
 	_, err = h.read(paid.ID).document()
@@ -81,7 +81,7 @@ func TestReplay(t *testing.T) {
 
 	// A pack that the database lost can't be stated up to once more.
 	h.ends = nil
-	dollars := asked(0, 2)
+	dollars := statementFor(0, 2)
 	dollars.Currency = "USD"
 	_, err = h.draft(t.Context(), dollars, byKey)
 	conflict(t, err, "lacks its pack")
@@ -92,12 +92,12 @@ func TestReplay(t *testing.T) {
 	require.Zero(t, replay(), "the database knows no such tenant")
 }
 
-// TestReplayOfCorrections brings back what an older database lacks of a chain: nothing is corrected
+// TestReplayOfCorrections restores the corrections that an older database lacks: nothing is corrected
 // twice.
 func TestReplayOfCorrections(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
-	first := h.mustIssue(asked(0, 3))
+	first := h.mustIssue(statementFor(0, 3))
 	h.play("rgh_a", on(2))
 	one := h.issued(h.mustCorrect(first.ID).ID)
 	h.play("rgh_a", on(2.1))
@@ -118,5 +118,6 @@ func TestReplayOfCorrections(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, two.ID, id, "and no draft: "+string(h.read(lost.ID).State))
 	_, err = h.correct(t.Context(), tenantID, first.ID, byKey)
-	conflict(t, err, "the signed file that was handed out is the proof")
+	conflict(t, err, "older than the statement "+two.ID+", so its text is lost")
+	conflict(t, err, "Restore a copy from after its issue")
 }

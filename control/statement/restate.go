@@ -18,23 +18,22 @@ import (
 	"muniment/sealer"
 )
 
-// Difference is by how much the sums of an issued statement's rows exceed what it says; amounts are
-// decimals. If all are 0, the lines differ, or the record or text is not the one that was signed.
+// Difference is the recomputed sums of an issued statement minus the stated ones; amounts are
+// decimals. If all are 0, only the lines differ, or the record or text is not what was signed.
 type Difference struct {
 	Receipts          int64
 	Total, HeldAmount string
 }
 
-// IssuedAfter is the issued statement with the lowest id above one, of any tenant; nil behind the
-// last.
+// IssuedAfter returns the issued statement with the lowest id above id, of any tenant; nil if there
+// is none.
 func (r *reconciler) IssuedAfter(ctx context.Context, id string) (*Statement, error) {
 	return store.One(ctx, r.db.Read(), "the next issued statement", summaries.Scan,
 		summaries.Select()+` WHERE statement_id > $1 AND state IN ('ISSUED', 'SETTLED') ORDER BY statement_id LIMIT 1`, id)
 }
 
-// Restate computes an issued statement anew, from the warehouse as of its end, by the rules and the
-// exclusions that it was made by; nil if that is what it says, and if the database says of it what the
-// log does.
+// Restate recomputes an issued statement from the warehouse as of its end, by its own rules and
+// exclusions, and compares the database's record with the log. It returns nil if both agree.
 func (r *reconciler) Restate(ctx context.Context, tenantID, id string) (*Difference, error) {
 	again, err := r.restate(ctx, tenantID, id)
 	if err != nil || again.differs == "" {
@@ -43,18 +42,18 @@ func (r *reconciler) Restate(ctx context.Context, tenantID, id string) (*Differe
 	return &again.by, nil
 }
 
-// restated is an issued statement, and its document computed now.
+// restated is an issued statement with its recomputed document.
 type restated struct {
 	*documented
-	// now is nil where it can't be computed: a restored database lacks what that needs, or what the
-	// statement says can't be believed.
+	// now is nil if it can't be computed: a restored database lacks the data, or the statement's
+	// record or text was edited.
 	now *sealer.Statement
-	// differs says what does not agree, as a sentence; empty if all does.
+	// differs is a sentence that says what does not agree; empty if everything agrees.
 	differs string
 	by      Difference
 }
 
-// restate computes an issued statement anew.
+// restate recomputes an issued statement and compares the result.
 func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again restated, err error) {
 	s, logged, err := r.find(ctx, tenantID, id)
 	if err == nil && !logged { // its event may be on the way, or the record newer than what was read
@@ -68,17 +67,17 @@ func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again re
 	again = restated{documented: s, by: Difference{0, "0", "0"}}
 	switch {
 	case !logged:
-		again.differs = "the database has another record of the statement than the log: the signed file that was handed out is the proof"
+		again.differs = "the statement's record in the database differs from its event in the log: the signed file that was handed out is the proof"
 		return again, nil
 	case s.Document == "": // restored
 		return again, nil
 	case s.edited():
-		again.differs = "the database has another text of the statement than the one that was signed: the signed file that was handed out is the proof"
+		again.differs = "the statement's text in the database is not the signed one: the signed file that was handed out is the proof"
 		return again, nil
 	}
 	now, err := r.computed(ctx, s)
 	if refused, ok := errors.AsType[*api.Error](err); ok && slices.Contains([]api.Code{api.ResourceNotFound, api.StateConflict, api.ValidationFailed}, refused.Code) {
-		again.differs = "the statement can't be computed any more: " + refused.Message
+		again.differs = "the statement can't be recomputed: " + refused.Message
 		return again, nil
 	} else if err != nil {
 		return again, err
@@ -90,7 +89,7 @@ func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again re
 	}
 	if was, _, _ := strings.Cut(s.Document, "\n"); was != string(text) {
 		again.by = Difference{receiptsOf(now) - s.Receipts, more(now.Total, s.Total), more(now.HeldAmount, s.HeldAmount)}
-		again.differs = fmt.Sprintf("the statement says %d receipts, %s %s in all and %s held; computed again from the warehouse it has %d receipts, %s and %s, or other lines",
+		again.differs = fmt.Sprintf("the statement has %d receipts, a total of %s %s and %s held; recomputed from the warehouse it has %d receipts, %s and %s, or other lines",
 			s.Receipts, s.Total, s.Currency, s.HeldAmount, receiptsOf(now), now.Total, now.HeldAmount)
 	}
 	return again, nil
@@ -105,8 +104,8 @@ func (r *reconciler) find(ctx context.Context, tenantID, id string) (s *document
 	return s, logged, err
 }
 
-// isLogged says whether the record of an issued statement is the one in its newest event: the database
-// can be edited, the log can't.
+// isLogged reports whether the record of an issued statement equals that in its newest event. The
+// database can be edited, the log can't.
 func (r *reconciler) isLogged(ctx context.Context, s *Statement) (bool, error) {
 	rows, err := r.cfg.Warehouse.Events(ctx, pipeline.EventQuery{
 		TenantID: s.TenantID, SubjectKind: statements.Noun, SubjectID: s.ID, Types: []string{transitions[Issue].Event, transitions[Settle].Event},
@@ -131,14 +130,14 @@ func (r *reconciler) isLogged(ctx context.Context, s *Statement) (bool, error) {
 	return bytes.Equal(one, other), err
 }
 
-// edited says whether the text of an issued statement is not the one whose hash is in its record.
+// edited reports whether the text of an issued statement doesn't have the hash in its record.
 func (s *documented) edited() bool {
 	text, _, _ := strings.Cut(s.Document, "\n")
 	sum := sha256.Sum256([]byte(text))
 	return s.SHA256 == nil || *s.SHA256 != base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// computed is the document of an issued statement as the warehouse gives it now.
+// computed recomputes the document of an issued statement from the warehouse.
 func (r *reconciler) computed(ctx context.Context, s *documented) (*sealer.Statement, error) {
 	now, err := s.document()
 	if err != nil {
@@ -167,7 +166,7 @@ func receiptsOf(s *sealer.Statement) (n int64) {
 	return n
 }
 
-// more is by how much one decimal is more than another.
+// more returns the difference of two decimals.
 func more(one, other string) string {
 	a, _ := new(big.Rat).SetString(one)
 	b, _ := new(big.Rat).SetString(other)

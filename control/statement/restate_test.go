@@ -18,8 +18,8 @@ func (h *fixture) row(receiptID string) pipeline.Row {
 	return row
 }
 
-// TestStatementIsComputedAnew: what changes nothing of an issued statement is no difference, and what
-// changes it is, to the micro-unit.
+// TestStatementIsComputedAnew: a recomputation differs exactly if a stated amount changes, to the
+// micro-unit.
 func TestStatementIsComputedAnew(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	first, held, upheld := h.play("rgh_a", on(1)), h.play("rgh_a", on(1.2)), h.play("rgh_b", on(1.3))
@@ -27,7 +27,7 @@ func TestStatementIsComputedAnew(t *testing.T) {
 	h.dispute("dsp_1", "", 0, held)
 	h.dispute("dsp_2", "", 0, upheld)
 	h.resolve("dsp_2", "UPHELD")
-	s := h.mustIssue(asked(0, 3))
+	s := h.mustIssue(statementFor(0, 3))
 	require.Equal(t, []string{"3", "1"}, []string{s.Total, s.HeldAmount})
 	restate := func() *Difference {
 		t.Helper()
@@ -62,7 +62,7 @@ func TestStatementIsComputedAnew(t *testing.T) {
 func TestEditedStatementIsADifference(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(4))
-	s := h.mustIssue(asked(3, 5))
+	s := h.mustIssue(statementFor(3, 5))
 	differs := func() string {
 		t.Helper()
 		again, err := h.restate(t.Context(), tenantID, s.ID)
@@ -85,7 +85,7 @@ func TestEditedStatementIsADifference(t *testing.T) {
 	require.Equal(t, Settled, settled.State)
 	for column, other := range map[string]any{"total": "7.5", "sha256": "x", "reference": "transfer 8", "pack_id": "ppk_0_0", "as_of": "soon", "state": "ISSUED", "from_at": 1, "updated_at": int64(1) << 50} {
 		h.change(`UPDATE statements SET `+column+` = $2 WHERE statement_id = $1`, s.ID, other)
-		require.Contains(t, differs(), "another record", column)
+		require.Contains(t, differs(), "differs from its event", column)
 		h.change(`DELETE FROM statements`)
 		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
 			return statements.Restore(t.Context(), tx, nil, &documented{Statement: settled})
@@ -98,28 +98,28 @@ func TestEditedStatementIsADifference(t *testing.T) {
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return statements.Restore(t.Context(), tx, nil, &invented) }))
 	difference, err := h.Restate(t.Context(), tenantID, invented.ID)
 	require.NoError(t, err)
-	require.NotNil(t, difference, "nobody has issued it")
+	require.NotNil(t, difference, "it was never issued")
 	h.change(`UPDATE statements SET statement_id = $1`, s.ID)
 	require.Empty(t, differs())
 
-	// With the hash, a reader of the database alone would believe it.
+	// With the hash changed too, only the log shows the edit.
 	h.change(`UPDATE statements SET document = '{"total":"9"}' WHERE statement_id = $1`, s.ID)
-	require.Contains(t, differs(), "another text")
+	require.Contains(t, differs(), "not the signed one")
 }
 
-// TestStatementThatCannotBeComputed is a difference, and keeps no other from being compared.
+// TestStatementThatCannotBeComputed is a difference, and other statements are still compared.
 func TestStatementThatCannotBeComputed(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
-	lost := h.mustIssue(asked(0, 2))
-	h.mustIssue(asked(2, 3))
+	lost := h.mustIssue(statementFor(0, 2))
+	h.mustIssue(statementFor(2, 3))
 	h.play("rgh_a", on(4))
-	h.mustIssue(asked(3, 5))
+	h.mustIssue(statementFor(3, 5))
 	delete(h.ends, lost.PackID)
 	r := h.reconcile(0, 5)
 	require.Len(t, r.Statements, 3)
 	require.Len(t, r.Differences, 2)
-	require.Contains(t, r.Differences[0].Message, "can't be computed any more: no such proof pack")
+	require.Contains(t, r.Differences[0].Message, "can't be recomputed: no such proof pack")
 	require.Nil(t, r.Statements[0].Recomputed)
 	require.NotNil(t, r.Statements[2].Recomputed)
 }

@@ -23,45 +23,46 @@ func (s *Service) Routes(a route.API) {
 	const read, write = route.Scope(api.SettlementRead), route.Scope(api.SettlementWrite)
 	const tag = "Settlement"
 	route.Add(a, route.Operation{ID: "get-settlement", Method: http.MethodGet, Path: "/v1/settlement", Tag: tag, Access: read, Heavy: true,
-		Summary: "What receipts are worth, by the rules as they are now",
-		Description: "Rates what is loaded. The answer moves as receipts arrive and rules and disputes change; a statement does not. " +
-			"Minimums and caps are for statements and dry runs."}, s.getSettlement)
+		Summary: "Rate receipts by the current rules",
+		Description: "Rates the loaded receipts. The result changes as receipts arrive and rules and disputes change; a statement doesn't. " +
+			"Minimums and caps apply to statements and dry runs only."}, s.getSettlement)
 	route.Add(a, route.Operation{ID: "reconcile-settlement", Method: http.MethodGet, Path: "/v1/settlement/reconciliation", Tag: tag, Access: read, Heavy: true,
-		Summary: "Whether packs, warehouse and statements of a period agree",
-		Description: "Compares what the headers of packs count with the rows of the same entries, and computes each issued statement anew. " +
-			"`muniment verify` proves the same offline, from the packs alone. 503 `WAREHOUSE_BEHIND` while the warehouse lacks what is sealed."}, s.getReconciliation)
+		Summary: "Check that packs, warehouse and statements of a period agree",
+		Description: "Compares the counts in the headers of packs with the rows of the same entries, and recomputes each issued statement. " +
+			"`muniment verify` proves the same offline, from the packs alone. The response is 503 `WAREHOUSE_BEHIND` while the warehouse lacks sealed events."}, s.getReconciliation)
 	route.Add(a, route.Operation{ID: "dry-run-settlement-rule", Method: http.MethodPost, Path: "/v1/settlement/rules/dry-run", Tag: tag, Access: read, Heavy: true,
-		Summary:     "What a rule would have paid",
-		Description: "Rates a period by the rules as they are now and the given one, in which it is asked by its priority and its match as if it had been made now. Nothing is kept."}, s.postDryRun)
+		Summary:     "Compute what a rule would have paid",
+		Description: "Rates a period by the current rules and the given one, as if it had just been created. Nothing is stored."}, s.postDryRun)
 	route.Add(a, route.Operation{ID: "draft-statement", Method: http.MethodPost, Path: "/v1/settlement/statements", Tag: tag, Access: write, Heavy: true,
 		Summary: "Draft a statement",
-		Description: "Seals the log, and states what the packs hold of the period. " +
-			"503 `WAREHOUSE_BEHIND` means that not all is sealed yet: send the request again."}, s.post)
+		Description: "Seals the log, and states the receipts of the period that the packs hold. If the period overlaps with that of an issued statement for another currency or counterparty, " +
+			"it states the log up to the same end, and the response is 409 if the period goes on after that. " +
+			"503 `WAREHOUSE_BEHIND` means that not all events are sealed yet: send the request again."}, s.post)
 	route.Add(a, route.Operation{ID: "list-statements", Method: http.MethodGet, Path: "/v1/settlement/statements", Tag: tag, Access: read,
 		Summary: "List the statements, newest first"}, s.getAll)
 	route.AddDataOrFile(a, route.Operation{ID: "get-statement", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}", Tag: tag, Access: read,
 		Summary: "Get a statement", Errors: []int{http.StatusConflict},
-		Description: "As `json`, in the envelope: `data.statement` is its record, `data.document` what is signed. As `csv` its lines and adjustments, a share each, and the changes of a correction; as `html` a page for people; " +
-			"as `signed` the two lines that `muniment verify` takes, once it is ISSUED.",
+		Description: "`json` is in the envelope: `data.statement` is the record, `data.document` the signed text. `csv` has a row for each share of a line or an adjustment, and for each change of a correction. `html` is a page for people. " +
+			"`signed` is the file of two lines that `muniment verify` accepts; it is available once the statement is ISSUED.",
 		Files: []string{typeCSV, typeHTML, typeSigned}}, s.get)
 	route.Add(a, route.Operation{ID: "list-statement-receipts", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}/receipts", Tag: tag, Access: read, Heavy: true,
 		Summary: "List the receipts behind the lines of a statement"}, s.getReceipts)
 	route.Add(a, route.Operation{ID: "issue-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/issue", Tag: tag, Access: write,
 		Summary: "Issue a DRAFT: sign and freeze it"}, s.postIssue)
 	route.Add(a, route.Operation{ID: "discard-statement", Method: http.MethodDelete, Path: "/v1/settlement/statements/{statementId}", Tag: tag, Access: write,
-		Summary: "Discard a DRAFT", Description: "Its document is deleted; its record stays, DISCARDED."}, s.deleteStatement)
+		Summary: "Discard a DRAFT", Description: "Deletes its document and keeps its record as DISCARDED."}, s.deleteStatement)
 	route.Add(a, route.Operation{ID: "correct-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/correct", Tag: tag, Access: write, Heavy: true,
 		Summary: "Draft a correction of a statement that is ISSUED or SETTLED",
-		Description: "Seals the log, and states the period once more, in full: with what was late and the disputes of now, by the rules of the first statement. The draft is issued, settled, " +
-			"discarded and shown as any other; once it is ISSUED, its difference is what to pay. The correction of a correction corrects the same first statement. 409 if nothing has changed. " +
-			"503 `WAREHOUSE_BEHIND` means that not all is sealed yet: send the request again."}, s.postCorrect)
+		Description: "Seals the log, and restates the whole period with late receipts and the current disputes, by the rules of the first statement. The draft is issued, settled, " +
+			"discarded and shown like any other; once it is ISSUED, its difference is what remains to be paid. The correction of a correction corrects the same first statement. The response is 409 if nothing has changed. " +
+			"503 `WAREHOUSE_BEHIND` means that not all events are sealed yet: send the request again."}, s.postCorrect)
 	route.Add(a, route.Operation{ID: "settle-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/settle", Tag: tag, Access: write,
-		Summary: "Note that an ISSUED statement was paid"}, s.postSettle)
+		Summary: "Record the payment of an ISSUED statement"}, s.postSettle)
 }
 
-// The answers about statements.
+// The responses about statements.
 type (
-	// StatementData is the answer about one statement.
+	// StatementData is the response about one statement.
 	StatementData struct {
 		Statement Statement `json:"statement"`
 	}
@@ -74,36 +75,36 @@ type (
 
 // NewStatement is the body of a request for a draft.
 type NewStatement struct {
-	From           route.Time `json:"from" doc:"Of renderedAt, at or after it."`
-	To             route.Time `json:"to" doc:"Of renderedAt, before it; not in the future."`
+	From           route.Time `json:"from" doc:"Start of the period, by renderedAt."`
+	To             route.Time `json:"to" doc:"End of the period, exclusive; not in the future."`
 	Currency       string     `json:"currency" minLength:"3" maxLength:"3" doc:"Three capital letters." example:"EUR"`
-	CounterpartyID *string    `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"Whose shares to state; absent: those of all."`
+	CounterpartyID *string    `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"The counterparty whose shares to state; absent: all counterparties."`
 }
 
 type draftInput struct{ Body NewStatement }
 
 func (d *drafter) post(ctx context.Context, in *draftInput) (StatementData, error) {
-	caller, asked := auth.PrincipalFrom(ctx), in.Body
-	from, to, err := period(asked.From, asked.To)
+	caller, requested := auth.PrincipalFrom(ctx), in.Body
+	from, to, err := period(requested.From, requested.To)
 	if err != nil {
 		return StatementData{}, err
 	}
 	switch {
 	case to.After(d.db.Now()):
 		return StatementData{}, api.InvalidField("to", "must not be in the future")
-	case !rate.IsCurrency(asked.Currency):
+	case !rate.IsCurrency(requested.Currency):
 		return StatementData{}, errCurrency
 	}
 	made, err := d.draft(ctx, Statement{
-		TenantID: caller.TenantID, From: from, To: to, Currency: asked.Currency, CounterpartyID: asked.CounterpartyID,
+		TenantID: caller.TenantID, From: from, To: to, Currency: requested.Currency, CounterpartyID: requested.CounterpartyID,
 	}, store.ByKey(caller.ID))
 	return StatementData{made}, err
 }
 
-// errCurrency refuses what no rule can be in.
+// errCurrency refuses a currency that no rule can have.
 var errCurrency = api.InvalidField("currency", "must be three capital letters")
 
-// period reads both ends of one.
+// period parses the ends of a period.
 func period(fromText, toText route.Time) (from, to store.Instant, err error) {
 	if from, err = route.Given("from", &fromText); err != nil {
 		return from, to, err
@@ -119,7 +120,7 @@ type listInput struct {
 	State          string `query:"state" enum:"DRAFT,DISCARDED,ISSUED,SETTLED" doc:"Only statements in this state."`
 	Currency       string `query:"currency" maxLength:"3" doc:"Only statements in this currency."`
 	CounterpartyID string `query:"counterpartyId" maxLength:"64" doc:"Only statements of this counterparty."`
-	Corrects       string `query:"corrects" maxLength:"64" doc:"Only corrections of this statement, the first one of its period."`
+	Corrects       string `query:"corrects" maxLength:"64" doc:"Only corrections of this statement, which is the first one of its period."`
 }
 
 func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, error) {
@@ -133,13 +134,13 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, err
 
 type getInput struct {
 	StatementID string `path:"statementId"`
-	Format      string `query:"format" enum:"json,csv,html,signed" default:"json" doc:"How to answer."`
+	Format      string `query:"format" enum:"json,csv,html,signed" default:"json" doc:"The format of the response."`
 }
 
 // StatementDocument is a statement with its document.
 type StatementDocument struct {
 	Statement Statement       `json:"statement"`
-	Document  json.RawMessage `json:"document" doc:"What is signed, or of a DRAFT would be: RFC 8785 text. Null once it is DISCARDED, or where a restored database lacks it."`
+	Document  json.RawMessage `json:"document" doc:"The signed text, or, of a DRAFT, the text to be signed: RFC 8785 JSON. Null once it is DISCARDED, or if a restored database lacks it."`
 }
 
 // The media types of files.
@@ -148,7 +149,7 @@ const (
 	typeHTML   = "text/html"
 	typeSigned = "application/x-ndjson"
 
-	charset = "; charset=utf-8" // of those for people
+	charset = "; charset=utf-8" // of csv and html
 )
 
 func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f *route.File, err error) {
@@ -173,7 +174,7 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 		text, err = asHTML(&found.Statement, &document)
 	case "signed":
 		if found.State == Draft {
-			return d, nil, api.Conflict("statement is DRAFT: nothing is signed until it is issued")
+			return d, nil, api.Conflict("statement is DRAFT: it is signed when it is issued")
 		}
 		f = &route.File{Name: found.ID + ".statement", Type: typeSigned}
 		text = []byte(found.Document)
@@ -190,7 +191,7 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 	return d, f, nil
 }
 
-// asCSV is a row for each share of a line or an adjustment, and for each change of a correction.
+// asCSV writes a row for each share of a line or an adjustment, and for each change of a correction.
 func asCSV(s *sealer.Statement) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -238,9 +239,9 @@ func (s *Service) deleteStatement(ctx context.Context, in *statementInput) (Stat
 	return StatementData{discarded}, err
 }
 
-// Payment says how a statement was paid.
+// Payment is the body of a request to settle a statement.
 type Payment struct {
-	Reference string `json:"reference" minLength:"1" maxLength:"256" doc:"Of the payment. Kept in the audit log for good: no place for personal data."`
+	Reference string `json:"reference" minLength:"1" maxLength:"256" doc:"The payment's reference. Kept in the audit log permanently: no place for personal data."`
 }
 
 type settleInput struct {

@@ -21,39 +21,39 @@ import (
 
 // Line is a line of a settlement, in the currency of its rule.
 type Line struct {
-	CampaignID    *string `json:"campaignId,omitempty" nullable:"true" doc:"With by=campaign: one that the right's scope lists; null for a right in none."`
+	CampaignID    *string `json:"campaignId,omitempty" nullable:"true" doc:"With by=campaign: a campaign that the right's scope lists; null if it lists none."`
 	RightID       string  `json:"rightId"`
 	MeteringBasis string  `json:"meteringBasis" doc:"The tier at which they are metered."`
 	RuleID        string  `json:"ruleId" doc:"The rule that rates them."`
-	Unit          string  `json:"unit" enum:"EVENT,IMPRESSION,CPM,MS,SECOND" doc:"What the price is of."`
-	Price         string  `json:"price" doc:"Decimal, of one unit."`
+	Unit          string  `json:"unit" enum:"EVENT,IMPRESSION,CPM,MS,SECOND" doc:"What the price applies to."`
+	Price         string  `json:"price" doc:"Decimal: the price of one unit."`
 	Currency      string  `json:"currency" doc:"Three capital letters."`
 	Receipts      int64   `json:"receipts"`
-	Impressions   string  `json:"impressions" doc:"Decimal: how many they stand for."`
+	Impressions   string  `json:"impressions" doc:"Decimal: the metered impressions."`
 	QuantityMs    int64   `json:"quantityMs"`
-	Amount        string  `json:"amount" doc:"Decimal: the price times what it is of, rounded once to six digits behind the point, half to even."`
-	Shares        []Share `json:"shares" doc:"Who gets it: together the amount."`
+	Amount        string  `json:"amount" doc:"Decimal: the price times the counted units, rounded once to six fractional digits, half to even."`
+	Shares        []Share `json:"shares" doc:"How the amount is divided. The shares sum to the amount."`
 }
 
 // Share is a counterparty's part.
 type Share struct {
-	CounterpartyID string `json:"counterpartyId" doc:"Who gets it."`
-	Bps            int64  `json:"bps" doc:"Basis points: 10,000 are all."`
+	CounterpartyID string `json:"counterpartyId" doc:"The counterparty."`
+	Bps            int64  `json:"bps" doc:"Basis points: 10,000 are the whole."`
 	Amount         string `json:"amount" doc:"Decimal."`
 }
 
 // Total are the sums of one currency.
 type Total struct {
 	Currency   string  `json:"currency" doc:"Three capital letters."`
-	Amount     string  `json:"amount" doc:"Decimal: the sum of the lines, each right once."`
+	Amount     string  `json:"amount" doc:"Decimal: the sum of the lines. Each right counts once."`
 	HeldAmount string  `json:"heldAmount" doc:"Decimal: what receipts under open disputes would add."`
-	Payees     []Payee `json:"payees" doc:"Who gets it, by counterpartyId."`
+	Payees     []Payee `json:"payees" doc:"How the amount is divided, sorted by counterpartyId."`
 }
 
-// Payee is what a counterparty gets.
+// Payee is the sum of a counterparty's shares.
 type Payee struct {
-	CounterpartyID string `json:"counterpartyId" doc:"Who gets it."`
-	Name           string `json:"name" doc:"As it is now."`
+	CounterpartyID string `json:"counterpartyId" doc:"The counterparty."`
+	Name           string `json:"name" doc:"Its current name."`
 	Amount         string `json:"amount" doc:"Decimal: the sum of its shares."`
 }
 
@@ -63,35 +63,35 @@ type Unrated struct {
 	MeteringBasis string `json:"meteringBasis" doc:"The tier at which they are metered."`
 	Reason        string `json:"reason" enum:"NO_RULE,AMOUNT_TOO_LARGE" doc:"Why."`
 	Receipts      int64  `json:"receipts"`
-	Impressions   string `json:"impressions" doc:"Decimal: how many they stand for."`
+	Impressions   string `json:"impressions" doc:"Decimal: the metered impressions."`
 	QuantityMs    int64  `json:"quantityMs"`
 }
 
-// SchemaName is for the document, as are those below.
+// SchemaName returns the schema name in the OpenAPI document; so do the methods below.
 func (Line) SchemaName() string    { return "SettlementLine" }
 func (Share) SchemaName() string   { return "SettlementLineShare" }
 func (Total) SchemaName() string   { return "SettlementTotal" }
 func (Payee) SchemaName() string   { return "SettlementPayee" }
 func (Unrated) SchemaName() string { return "SettlementUnrated" }
 
-// rater rates what is loaded by the rules as they are now.
+// rater rates the loaded receipts by the current rules.
 type rater struct{ *core }
 
-// Settlement is a page of what a period is worth.
+// Settlement is a page of the rated lines of a period.
 type Settlement struct {
-	From       store.Instant `json:"from" nullable:"true" doc:"The window as asked for; null is open."`
+	From       store.Instant `json:"from" nullable:"true" doc:"Start of the requested window; null is open."`
 	To         store.Instant `json:"to" nullable:"true"`
-	AsOf       *string       `json:"asOf" doc:"The log position that the answer holds for: what stands before it is counted. Null while nothing is loaded."`
-	Lines      []Line        `json:"lines" doc:"Those of this page."`
-	Totals     []Total       `json:"totals" doc:"By currency, over all lines and not over the page."`
-	Unrated    []Unrated     `json:"unrated" doc:"On the first page."`
+	AsOf       *string       `json:"asOf" doc:"The log position before which receipts are counted. Null while nothing is loaded."`
+	Lines      []Line        `json:"lines" doc:"The lines of this page."`
+	Totals     []Total       `json:"totals" doc:"Totals by currency, over all pages."`
+	Unrated    []Unrated     `json:"unrated" doc:"Metered receipts that no rule rates. On the first page only."`
 	NextCursor *string       `json:"nextCursor"`
 }
 
 type settlementInput struct {
 	route.Window
-	Currency string `query:"currency" maxLength:"3" doc:"Only what is paid in it."`
-	By       string `query:"by" enum:"right,campaign" default:"right" doc:"A line for each right, or one for each campaign that a right's scope lists: a right in several shows in each. Totals count it once."`
+	Currency string `query:"currency" maxLength:"3" doc:"Only lines in this currency."`
+	By       string `query:"by" enum:"right,campaign" default:"right" doc:"right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists; totals count it once."`
 	route.AsOf
 	route.Page
 }
@@ -106,7 +106,7 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 		return Settlement{}, err
 	}
 	first := 0
-	if slice.Behind != "" { // a cursor stands for one asOf; another beside it is refused
+	if slice.Behind != "" { // a cursor belongs to one asOf; another asOf is refused
 		asOf, row, ok := strings.Cut(slice.Behind, " ")
 		if first, err = strconv.Atoi(row); !ok || err != nil || first <= 0 || in.AsOf.AsOf != "" && in.AsOf.AsOf != asOf {
 			return Settlement{}, route.BadCursor()
@@ -163,16 +163,16 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 	return answer, nil
 }
 
-// projection is what rules make of a period now: a statement for each currency.
+// projection is a period rated by the current rules: a statement for each currency.
 type projection struct {
 	statements []sealer.Statement
 	unrated    []Unrated
 }
 
-// forever bounds a window that is open.
+// forever is the end of an open window.
 var forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// loaded is what is loaded of a period: sums of receipts that no rule distinguishes.
+// loaded holds the receipts of a period, as sums over those that no rule distinguishes.
 type loaded struct {
 	counted
 	from, to time.Time
@@ -187,7 +187,7 @@ func (r *rater) load(ctx context.Context, tenantID string, from, to store.Instan
 	if to.IsZero() {
 		l.to = forever
 	}
-	holding, err := dispute.Holding(ctx, r.db.Read(), tenantID)
+	holding, err := dispute.Holding(ctx, r.db.Read(), tenantID, dispute.Window{From: store.At(l.from), To: store.At(l.to)})
 	if err != nil {
 		return l, err
 	}
@@ -198,11 +198,11 @@ func (r *rater) load(ctx context.Context, tenantID string, from, to store.Instan
 	if err != nil {
 		return l, err
 	}
-	l.counted, err = count(ctx, r.cfg.Warehouse, question{tenantID, l.from, l.to, asOf, edges, touching(holding, l.from, l.to, r.db.Now())})
+	l.counted, err = count(ctx, r.cfg.Warehouse, question{tenantID, l.from, l.to, asOf, edges, holding})
 	return l, err
 }
 
-// names are those of all who may be paid.
+// names lists all counterparties of the tenant, with their names.
 func (c *core) names(ctx context.Context, tenantID string) (names []sealer.StatementPayee, err error) {
 	list, err := settle.Counterparties(ctx, c.db.Read(), tenantID)
 	for _, p := range list {
@@ -211,7 +211,7 @@ func (c *core) names(ctx context.Context, tenantID string) (names []sealer.State
 	return names, err
 }
 
-// rated rates what is loaded.
+// rated rates the loaded receipts, in each of the currencies.
 func (l *loaded) rated(rules []sealer.SettlementRule, by sealer.Rating, currencies []string) (p projection, err error) {
 	var all []*sealer.Statement
 	for _, currency := range currencies {
@@ -222,15 +222,15 @@ func (l *loaded) rated(rules []sealer.SettlementRule, by sealer.Rating, currenci
 	}
 	for _, s := range all {
 		p.statements, p.unrated = append(p.statements, *s), nil
-		for _, u := range s.Unrated { // those of all currencies, each time
+		for _, u := range s.Unrated { // each currency's statement lists them all
 			p.unrated = append(p.unrated, Unrated{u.RightID, u.MeteringBasis, u.Reason, u.Receipts, u.Impressions, u.QuantityMs})
 		}
 	}
 	return p, nil
 }
 
-// currenciesOf are those of rules. Without rules it is one that no rule has, so that all receipts
-// are unrated.
+// currenciesOf returns the currencies of rules. Without rules it returns one that no rule has, so
+// all receipts are unrated.
 func currenciesOf(rules []settle.Rule) []string {
 	all := map[string]bool{}
 	for _, rule := range rules {
@@ -242,12 +242,12 @@ func currenciesOf(rules []settle.Rule) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// plainly rates without minimums and caps, which are for what is billed at once.
+// plainly rates without minimums and caps, which apply to statements only.
 var plainly = sealer.Rating{Rate: settle.Rate, Adjust: func(sealer.SettlementRule, []sealer.SettlementLine, time.Time, time.Time) (string, []string, error) {
 	return "", nil, nil
 }}
 
-// only rates as all rules do, and keeps what one of them makes.
+// only rates by all rules, and keeps the lines of one of them.
 func only(ruleID string) sealer.Rating {
 	return sealer.Rating{
 		Rate: func(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
@@ -285,24 +285,23 @@ func totalOf(s *sealer.Statement) Total {
 	return t
 }
 
-// DryRun is a rule, and the period that it would have paid for.
+// DryRun is the body of a request for a dry run: a rule and a period.
 type DryRun struct {
-	Rule settle.NewRule `json:"rule" doc:"As it would be created."`
-	From route.Time     `json:"from" doc:"Of renderedAt, at or after it."`
-	To   route.Time     `json:"to" doc:"Of renderedAt, before it."`
+	Rule settle.NewRule `json:"rule" doc:"The rule, as in a request to create it."`
+	From route.Time     `json:"from" doc:"Start of the period, by renderedAt."`
+	To   route.Time     `json:"to" doc:"End of the period, exclusive."`
 }
 
-// DryRunData is what it would have paid.
+// DryRunData is the result of a dry run.
 type DryRunData struct {
-	From  store.Instant `json:"from" doc:"As asked for."`
-	To    store.Instant `json:"to" doc:"As asked for."`
-	AsOf  *string       `json:"asOf" doc:"The log position that the answer holds for. Null while nothing is loaded."`
-	Lines []Line        `json:"lines" doc:"Those that the rule would make."`
-	// Adjustment is its minimum's or its cap's.
-	Adjustment string  `json:"adjustment" doc:"Decimal: what its minimum would add to the lines, or, below zero, its cap take off."`
-	Total      Total   `json:"total" doc:"What it would pay: lines and adjustment."`
-	Before     []Total `json:"before" doc:"What all rules pay without it, by currency, without minimums and caps."`
-	After      []Total `json:"after" doc:"The same with it."`
+	From       store.Instant `json:"from" doc:"Start of the requested period."`
+	To         store.Instant `json:"to" doc:"End of the requested period, exclusive."`
+	AsOf       *string       `json:"asOf" doc:"The log position before which receipts are counted. Null while nothing is loaded."`
+	Lines      []Line        `json:"lines" doc:"The lines of the rule."`
+	Adjustment string        `json:"adjustment" doc:"Decimal: what the rule's minimum adds to its lines, or, as a negative amount, what its cap takes off."`
+	Total      Total         `json:"total" doc:"The sum of lines and adjustment."`
+	Before     []Total       `json:"before" doc:"Totals of all rules without this one, by currency, without minimums and caps."`
+	After      []Total       `json:"after" doc:"The same totals with this rule."`
 }
 
 type dryRunInput struct{ Body DryRun }
@@ -355,7 +354,7 @@ func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, 
 	return d, nil
 }
 
-// totals are those of each currency.
+// totals returns the total of each currency.
 func (p *projection) totals() []Total {
 	totals := []Total{}
 	for i := range p.statements {
@@ -366,7 +365,7 @@ func (p *projection) totals() []Total {
 	return totals
 }
 
-// byCampaign repeats each line for each campaign that its right lists, up to so many lines.
+// byCampaign repeats each line for each campaign that its right lists, up to limit lines.
 func (r *rater) byCampaign(ctx context.Context, tenantID string, lines []Line, limit int) ([]Line, error) {
 	repeated := []Line{}
 	for some := range slices.Chunk(lines, rightsAtOnce) {
@@ -396,5 +395,5 @@ func (r *rater) byCampaign(ctx context.Context, tenantID string, lines []Line, l
 	return repeated, nil
 }
 
-// rightsAtOnce is of how many lines the campaigns are looked up at once.
+// rightsAtOnce is for how many lines one query looks up campaigns.
 const rightsAtOnce = 200

@@ -1,90 +1,102 @@
-// Package statement computes what a tenant's receipts are worth, in money, and states it.
+// Package statement computes what a tenant's receipts are worth, and issues signed statements.
 //
-// GET /v1/settlement rates what is loaded by the rules as they are now. It is a projection: it
-// moves as receipts, rules and disputes do. A dry run does the same with one rule more, which is
-// kept nowhere.
+// GET /v1/settlement rates the loaded receipts by the current rules. It is a projection: it changes
+// with receipts, rules and disputes. A dry run does the same with one more rule, which is not
+// stored.
 //
-// A statement is for keeps. It covers a period of renderedAt in one currency, of all
-// counterparties or of one:
+// A statement is lasting. It covers a period of renderedAt in one currency, for all counterparties
+// or for one:
 //
-//   - POST makes a DRAFT. The tenant's log is sealed first, and the draft states what the packs
-//     hold, up to the end of the newest one, by the rules that the log holds there. So each
-//     receipt in it was verified, and a holder of the packs computes the same amounts to the last
-//     micro-unit (sealer.Statement, muniment verify).
-//   - Issuing freezes it: its text is signed, and its hash is an event of the log. A draft is
-//     refused once disputes were opened or resolved that change it; another draft sees them.
-//   - Nothing is billed twice. A draft is refused if its period meets that of an issued statement
-//     in the same currency, unless both are of single counterparties that differ. Statements in
-//     other currencies, and of other counterparties, state the same end of the log: a draft takes
-//     that of the issued statements whose period meets its own, and a draft with another end is
-//     refused. Else a rule that is newer than the first statement could rate its receipts again.
-//   - Settling notes the reference of the payment.
-//   - A draft that is not wanted is discarded: its text goes, its record stays. A tenant has at
-//     most 1,000 drafts, as each keeps a text of up to some MiB.
+//   - POST creates a DRAFT. It first seals the tenant's log. The draft states what the packs hold,
+//     up to the end of the newest one, by the rules that the log has there. So each of its receipts
+//     was verified, and anyone who holds the packs computes the same amounts to the micro-unit
+//     (sealer.Statement, muniment verify).
+//   - Issuing freezes it: its text is signed, and its hash is an event of the log. Issuing is
+//     refused if disputes about deliveries of its period were opened or resolved since; a new draft
+//     includes them.
+//   - Nothing is billed twice. A draft is refused if its period overlaps with that of an issued
+//     statement in the same currency, unless both are for single, different counterparties.
+//     Statements with overlapping periods in other currencies, or for other counterparties, state
+//     the log up to the same end: a draft uses the end of the issued statements, and a draft with
+//     another end can't be issued. Otherwise a rule that is newer than the first statement could
+//     rate its receipts again. A period that goes on after that end was sealed is refused, because
+//     what came later would be missing without a word: the error says where to split it.
+//   - Settling records the reference of the payment.
+//   - Discarding deletes the text of a draft and keeps its record. A tenant has at most 1,000
+//     drafts, because the text of each may have several MiB.
 //
-// Receipts under an open dispute are held out of a statement, and the amount that they would add is
-// its heldAmount. Those of an upheld dispute stay out. What is late, or released, after a
-// statement was issued changes nothing of it: that is what corrections are for.
+// Receipts under an open dispute are held out of a statement; heldAmount is what they would add.
+// Receipts of an upheld dispute stay out. Receipts that arrive late, or that a rejected dispute
+// releases, don't change an issued statement: corrections are for them.
 //
-// A correction is itself a statement, drafted, issued, settled, discarded and shown as any other. It
-// restates the period of an issued one in full, up to the end of the log and with the disputes of
-// its own moment. It is for what came late and for disputes that were opened or resolved, and says of
-// each line which of both made how much of the difference to the statement before it. That is what
-// remains to be paid, and what settling a correction notes the payment of.
+// A correction is a statement too; it is drafted, issued, settled, discarded and shown like any
+// other. It restates the whole period of an issued statement, up to the current end of the log and
+// with the current disputes. For each line it divides the difference to the previous statement into
+// late receipts and disputes. The difference is what remains to be paid, and settling a correction
+// records the payment of it.
 //
-//   - Its rules are those of the end of the log that the first statement of the period states, so a
-//     rule that was made, changed or retired since rates nothing again. Receipts that no rule rates
-//     there stay unrated, for good: a rule that is made for them later is for later periods.
-//   - Disputes act as on any statement: what is under an open one is held out, so opening one about
-//     what was paid, and a correction, takes the payment back; rejecting it, and a correction, pays it.
-//   - Nothing else is a reason. What was decided about a receipt that is sealed stays so, when the key
-//     of its node is revoked, its right is, or its personal data is erased: to contest it, open a
-//     dispute.
-//   - The corrections of a first statement are a chain, each of which names the one before it. Issuing
-//     a draft is refused once another one of its chain was issued. The first total and the differences of
-//     the chain make the newest total.
-//   - If the warehouse no longer gives the amounts of the statement before, because old deliveries were
-//     removed from it, there is no correction.
-//   - Corrections have no part in what periods may overlap: that is between first statements.
+//   - It uses the rules at the end of the log that the first statement of the period states, so a
+//     rule that was created, changed or retired since rates nothing again. Receipts that no rule
+//     rated there stay unrated: a rule that is created for them later applies to later periods only.
+//   - Disputes act as on any statement. Opening a dispute about paid receipts takes the payment back
+//     with the next correction; rejecting the dispute pays it again with the next one.
+//   - Nothing else changes an amount. A sealed receipt counts as it was sealed, even if its node's
+//     key or its right is revoked or its personal data is erased. To contest it, open a dispute.
+//   - Withdrawing deliveries makes no correction: what is quarantined or retracted holds sealing up
+//     until it is decided, so no pack, and no statement, rests on a decision that changes.
+//   - An issued statement can always be corrected once disputes are resolved: its text, its exclusions
+//     and its intervals leave space for what may become UPHELD later (dispute.MaxUpheldReceipts).
+//   - The corrections of a first statement form a chain; each names its predecessor. Issuing a draft
+//     is refused once another draft of its chain was issued. The first total plus the differences of
+//     the chain is the newest total.
+//   - A correction is refused if the warehouse no longer yields the previous statement's amounts,
+//     because old deliveries were removed from it.
+//   - The rule against overlapping periods applies to first statements only.
 //
-// A rule's minimum and cap are for its lines in one statement, of all counterparties together;
-// the minimum counts if the rule is in force at any time of the period. A counterparty's statement
-// shows its own shares alone, of lines and adjustments. taxId and payoutRef are in no statement.
+// A rule's minimum and cap bound the sum of its lines in one statement, over all counterparties. The
+// minimum applies if the rule is in force at any time of the period. A statement for one
+// counterparty shows its shares of lines and adjustments only. taxId and payoutRef are in no
+// statement.
 //
-// All sums come from the warehouse by one question for each statement, three for a correction,
-// grouped by what rules distinguish: by the names in a rule's match, and by the stretches of time
-// between which rules and disputed windows begin and end. Single disputed receipts are summed by a
-// second question and taken off. So the work grows with rights and rules, and not with receipts.
+// All sums come from the warehouse, by one query for a statement and three for a correction. They
+// are grouped by what rules distinguish: the names in a rule's match, and the intervals between the
+// moments at which rules and disputed windows begin and end. A second query sums single disputed
+// receipts, which are subtracted. So the work grows with rights and rules, not with receipts.
 //
-// A page of GET /v1/settlement is of the asOf that its cursor names, but of the rules and disputes of
-// its own moment: if pages have to agree, make a statement.
+// The cursor of GET /v1/settlement keeps asOf, but each page uses the rules and disputes of its own
+// moment. For pages that agree, draft a statement.
 //
-// The receipts behind a line are looked up when they are asked for, by the rules and exclusions of
-// the statement: none is kept with it.
+// The receipts behind a line are found on request, by the rules and exclusions of the statement;
+// they are not stored with it.
 //
-// GET /v1/settlement/reconciliation says whether all adds up: what the headers of packs count, which
-// are entries that nodes have signed, with the rows of the same part of the log, and each issued
-// statement with what the warehouse gives for it now. The check for drift does the same in the background for all
-// tenants (Restate).
+// GET /v1/settlement/reconciliation checks that the numbers agree: it compares the counts in pack
+// headers, which are computed from entries that nodes have signed, with the rows of the same part
+// of the log, and each issued statement with its recomputation from the warehouse. The drift check
+// does the same in the background for all tenants (Restate).
 //
-// Where a database is restored that is older than its log, the statements that were issued meanwhile
-// are written from their events (Replay), so nothing is issued twice. Their texts are
-// in no event: they are answered with 409, and the signed files that were handed out are the proof.
+// If the database is restored from a copy that is older than the log, Replay writes the statements
+// that were issued meanwhile from their events, so nothing is issued twice. No event has a
+// statement's text: requests for these texts get 409, and the signed files that were handed out are
+// the proof. Such a statement can be settled, and its period stays stated, but its chain can't be
+// corrected any more: a correction needs the lost text, and the restored database lacks the packs that
+// it names, too. No operation takes the signed file back. The error of a correction says what remains:
+// restore a copy from after the issue, or agree on the difference outside.
 package statement
 
 import (
+	"muniment/control/dispute"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
 
 const prefix api.Prefix = "stm_"
 
-// documented is the record of a statement with its document. Lists leave the document out, as a page
-// would be too long.
+// documented is the record of a statement with its document. Lists omit the document, since their
+// pages would be too long.
 type documented struct {
 	Statement `db:"*"`
-	// Document is the canonical text: of a draft as it would be issued, then as it was signed, with
-	// the line of its signature.
+	// Document is the canonical text. Once the statement is issued, the line with its signature
+	// follows.
 	Document string `json:"-" db:"document,moves"`
 }
 
@@ -92,30 +104,33 @@ type documented struct {
 type Statement struct {
 	ID             string        `json:"id" db:"statement_id"`
 	TenantID       string        `json:"-" db:"tenant_id"`
-	From           store.Instant `json:"from" db:"from_at" doc:"Receipts count that were rendered at or after it."`
-	To             store.Instant `json:"to" db:"to_at" doc:"Receipts count that were rendered before it."`
+	From           store.Instant `json:"from" db:"from_at" doc:"Start of the period: receipts rendered at or after it count."`
+	To             store.Instant `json:"to" db:"to_at" doc:"End of the period: receipts rendered before it count."`
 	Currency       string        `json:"currency" db:"currency" doc:"Three capital letters."`
-	CounterpartyID *string       `json:"counterpartyId" db:"counterparty_id" doc:"Whose shares it states; null: those of all."`
+	CounterpartyID *string       `json:"counterpartyId" db:"counterparty_id" doc:"The counterparty whose shares it states; null: all counterparties."`
 	State          State         `json:"state" db:"state,moves" enum:"DRAFT,DISCARDED,ISSUED,SETTLED"`
-	Total          string        `json:"total" db:"total" doc:"Decimal: the sum of all shares that it states."`
+	Total          string        `json:"total" db:"total" doc:"Decimal: the sum of all stated shares."`
 	HeldAmount     string        `json:"heldAmount" db:"held_amount" doc:"Decimal: what receipts under open disputes would add to the total."`
 	Receipts       int64         `json:"receipts" db:"receipts" doc:"How many receipts are behind its lines."`
-	AsOf           string        `json:"asOf" db:"as_of" doc:"The log position up to which it states: the end of the pack."`
-	PackID         string        `json:"packId" db:"pack_id" doc:"The pack up to whose end it states. With all packs before, it can be verified."`
-	SHA256         *string       `json:"sha256" db:"sha256,moves" doc:"Of the text that was signed, base64url; null until it is ISSUED."`
-	Reference      *string       `json:"reference" db:"reference,moves" doc:"Of the payment; null until it is SETTLED."`
+	AsOf           string        `json:"asOf" db:"as_of" doc:"The log position up to which receipts are stated: the end of the pack."`
+	PackID         string        `json:"packId" db:"pack_id" doc:"The newest pack that it states. This pack and all before it verify the statement."`
+	SHA256         *string       `json:"sha256" db:"sha256,moves" doc:"SHA-256 of the signed text, base64url; null until it is ISSUED."`
+	Reference      *string       `json:"reference" db:"reference,moves" doc:"The payment's reference; null until it is SETTLED."`
 	IssuedAt       store.Instant `json:"issuedAt" db:"issued_at,moves" nullable:"true" doc:"When it was signed; null until it is ISSUED."`
-	SettledAt      store.Instant `json:"settledAt" db:"settled_at,moves" nullable:"true" doc:"When its payment was noted; null until it is SETTLED."`
-	Corrects       *string       `json:"corrects" db:"corrects" doc:"The statement that it corrects: the first one of its period. Null for a first one."`
-	// Correction is another number for each one of a chain that is issued.
-	Correction int64         `json:"correction" db:"correction" doc:"Its place among the corrections of the first statement, from 1; 0 for a first one."`
-	Difference *string       `json:"difference" db:"difference" doc:"Decimal: of a correction, the total less that of the statement before it; null for a first one."`
+	SettledAt      store.Instant `json:"settledAt" db:"settled_at,moves" nullable:"true" doc:"When its payment was recorded; null until it is SETTLED."`
+	Corrects       *string       `json:"corrects" db:"corrects" doc:"The first statement of the period, which this one corrects. Null for a first statement."`
+	// Correction is unique among the issued statements of a chain.
+	Correction int64         `json:"correction" db:"correction" doc:"Its number among the corrections of the first statement, from 1; 0 for a first statement."`
+	Difference *string       `json:"difference" db:"difference" doc:"Decimal, of a correction: its total minus the total of the previous statement; null for a first statement."`
 	CreatedAt  store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt  store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision   int64         `json:"revision" db:"revision,moves"`
 }
 
-// first is the first statement of the chain.
+// period returns the period in the form that disputes have.
+func (s *Statement) period() dispute.Window { return dispute.Window{From: s.From, To: s.To} }
+
+// first returns the id of the chain's first statement.
 func (s *Statement) first() string {
 	if s.Corrects != nil {
 		return *s.Corrects
@@ -123,7 +138,7 @@ func (s *Statement) first() string {
 	return s.ID
 }
 
-// State is how far a statement is.
+// State is the state of a statement.
 type State string
 
 // The states.
@@ -134,7 +149,7 @@ const (
 	Settled   State = "SETTLED"
 )
 
-// Action moves a statement on.
+// Action moves a statement from state to state.
 type Action string
 
 // The actions.
@@ -144,7 +159,7 @@ const (
 	Settle  Action = "settle"
 )
 
-// transitions are all that become of a statement.
+// transitions lists every move. Any other is refused.
 var transitions = store.Steps[Action, State]{
 	Discard: {From: store.From(Draft), To: Discarded, Event: "statement.discarded"},
 	Issue:   {From: store.From(Draft), To: Issued, Event: "statement.issued"},

@@ -45,12 +45,12 @@ func TestTransitions(t *testing.T) {
 
 func TestStatementTakesItsCourse(t *testing.T) {
 	h := newFixture(t, t.TempDir())
-	_, err := h.draft(t.Context(), asked(1, 3), byKey)
-	conflict(t, err, "nothing was delivered yet")
+	_, err := h.draft(t.Context(), statementFor(1, 3), byKey)
+	conflict(t, err, "nothing has been delivered yet")
 	h.play("rgh_a", on(1))
 	h.play("rgh_b", on(2))
 	h.play("rgh_b", on(3)) // the first moment behind
-	draft := h.mustDraft(asked(1, 3))
+	draft := h.mustDraft(statementFor(1, 3))
 	require.Equal(t, []any{Draft, "3", "0", int64(2), h.loaded.String()}, []any{draft.State, draft.Total, draft.HeldAmount, draft.Receipts, draft.AsOf})
 	_, err = h.settle(t.Context(), tenantID, draft.ID, "transfer 7", byKey)
 	conflict(t, err, "statement is DRAFT, not ISSUED")
@@ -100,11 +100,11 @@ func TestStatementTakesItsCourse(t *testing.T) {
 func TestDrafts(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
-	first := h.mustDraft(asked(0, 3))
+	first := h.mustDraft(statementFor(0, 3))
 	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, document, created_at, updated_at, revision, correction, statement_id, state)
 		SELECT tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'DRAFT'
 		FROM statements CROSS JOIN (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(mostDrafts-1) + `) SELECT i FROM n) AS numbers`)
-	_, err := h.draft(t.Context(), asked(0, 3), byKey)
+	_, err := h.draft(t.Context(), statementFor(0, 3), byKey)
 	conflict(t, err, "issue or discard one")
 	discarded, err := h.discard(t.Context(), tenantID, first.ID, byKey)
 	require.NoError(t, err)
@@ -113,24 +113,24 @@ func TestDrafts(t *testing.T) {
 	require.Empty(t, gone.Document)
 	_, err = gone.document()
 	conflict(t, err, "DISCARDED")
-	h.mustDraft(asked(0, 3))
+	h.mustDraft(statementFor(0, 3))
 	require.Contains(t, h.emitted(), "statement.discarded "+first.ID)
 }
 
-// TestOverlaps: nothing is billed twice, and what bills something else is not hindered.
+// TestOverlaps: nothing is billed twice, and statements that bill other receipts are not refused.
 func TestOverlaps(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	of := func(from, to float64, currency string, counterpartyID *string) Statement {
-		s := asked(from, to)
+		s := statementFor(from, to)
 		s.Currency, s.CounterpartyID = currency, counterpartyID
 		return s
 	}
 	h.mustIssue(of(2, 4, "EUR", &h.studio))
 	h.mustIssue(of(6, 8, "EUR", nil))
 	for name, c := range map[string]struct {
-		ask  Statement
-		free bool
+		requested Statement
+		free      bool
 	}{
 		"the same":                             {of(2, 4, "EUR", &h.studio), false},
 		"its last moment":                      {of(3.99, 5, "EUR", &h.studio), false},
@@ -148,7 +148,7 @@ func TestOverlaps(t *testing.T) {
 		"of one, between those that there are": {of(4, 6, "EUR", &h.studio), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			draft := h.mustDraft(c.ask) // drafts may overlap as they like
+			draft := h.mustDraft(c.requested) // drafts may overlap as they like
 			err := refuseOverlap(t.Context(), h.db.Read(), &draft)
 			if c.free {
 				require.NoError(t, err)
@@ -164,12 +164,12 @@ func TestOverlaps(t *testing.T) {
 	conflict(t, err, "overlaps")
 }
 
-// TestNothingIsBilledTwice: what was stated is not stated again by a rule of another currency, or by
-// other shares, that came later; nor by a draft from before.
+// TestNothingIsBilledTwice: no later rule of another currency or with other shares, and no earlier
+// draft, states receipts that were stated.
 func TestNothingIsBilledTwice(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
-	inDollars, ofAgency := asked(0, 3), asked(0, 3)
+	inDollars, ofAgency := statementFor(0, 3), statementFor(0, 3)
 	inDollars.Currency, ofAgency.CounterpartyID = "USD", &h.agency
 	ofStudio := ofAgency
 	ofStudio.CounterpartyID = &h.studio
@@ -195,10 +195,45 @@ func TestNothingIsBilledTwice(t *testing.T) {
 	_, err := h.issue(t.Context(), tenantID, before.ID, byKey)
 	conflict(t, err, "draft the statement again")
 	h.mustIssue(inDollars)
-	both := asked(0, 6)
+	both := statementFor(0, 6)
 	both.Currency = "CHF"
 	_, err = h.draft(t.Context(), both, byKey)
 	conflict(t, err, "several")
+}
+
+// TestLongerPeriodIsSplit: a period that reaches beyond the sealing of an overlapping statement's log is
+// refused, since the statement would silently lack what came after.
+func TestLongerPeriodIsSplit(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	h.clock.Set(on(8).Time)
+	week := statementFor(0, 7)
+	week.CounterpartyID = &h.studio
+	issued := h.mustIssue(week)
+	h.play("rgh_b", on(7.5))
+	h.play("rgh_b", on(12))
+	h.clock.Set(on(20).Time)
+	month := statementFor(0, 20)
+	month.CounterpartyID = &h.agency
+	split := issued.CreatedAt.String()
+	for _, from := range []float64{0, 6} {
+		month.From = on(from)
+		_, err := h.draft(t.Context(), month, byKey)
+		conflict(t, err, "draft one statement up to "+split+", and another one from "+split+" on")
+	}
+	first, second := month, month
+	first.From, first.To, second.From = on(0), issued.CreatedAt, issued.CreatedAt
+	made := h.mustIssue(first)
+	require.EqualValues(t, 1, made.Receipts, "what the log held when it was sealed")
+	require.EqualValues(t, 2, h.mustCorrect(made.ID).Receipts, "a correction states the rest")
+
+	// What states the same end of the log is newer, but the log is not.
+	h.clock.Set(on(21).Time)
+	third := month
+	third.Currency, third.CounterpartyID, third.From = "USD", nil, on(7)
+	_, err := h.draft(t.Context(), third, byKey)
+	conflict(t, err, "up to "+split)
+	require.EqualValues(t, 1, h.mustIssue(second).Receipts)
 }
 
 // TestOneOfManyIssuesWins has callers issue drafts of one period at once, through two processes
@@ -208,7 +243,7 @@ func TestOneOfManyIssuesWins(t *testing.T) {
 	h.play("rgh_a", on(1))
 	drafts := make([]Statement, 16)
 	for i := range drafts {
-		drafts[i] = h.mustDraft(asked(float64(i)/100, 3))
+		drafts[i] = h.mustDraft(statementFor(float64(i)/100, 3))
 	}
 	errs := make([]error, 2*len(drafts))
 	var callers sync.WaitGroup
@@ -227,13 +262,13 @@ func TestOneOfManyIssuesWins(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// TestStaleDraft: a draft is refused once disputes change what it states.
+// TestStaleDraft: a draft can't be issued once disputes change what it states.
 func TestStaleDraft(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	first := h.play("rgh_a", on(1))
 	h.play("rgh_b", on(2))
 	early := h.play("rgh_a", on(0.5))
-	draft := h.mustDraft(asked(1, 3))
+	draft := h.mustDraft(statementFor(1, 3))
 	stale := func(id string) {
 		t.Helper()
 		_, err := h.issue(t.Context(), tenantID, id, byKey)
@@ -241,29 +276,31 @@ func TestStaleDraft(t *testing.T) {
 	}
 	h.dispute("dsp_1", "", 0, first)
 	stale(draft.ID)
-	held := h.mustDraft(asked(1, 3))
+	held := h.mustDraft(statementFor(1, 3))
 	require.Equal(t, []string{"2", "1"}, []string{held.Total, held.HeldAmount})
 
 	h.dispute("dsp_2", "rgh_b", 2)
 	stale(held.ID)
-	both := h.mustDraft(asked(1, 3))
+	both := h.mustDraft(statementFor(1, 3))
 	require.Equal(t, []string{"0", "3"}, []string{both.Total, both.HeldAmount})
 
 	h.resolve("dsp_1", "UPHELD")
 	stale(both.ID)
-	upheld := h.mustDraft(asked(1, 3))
+	upheld := h.mustDraft(statementFor(1, 3))
 	require.Equal(t, []string{"0", "2"}, []string{upheld.Total, upheld.HeldAmount})
 
 	h.resolve("dsp_2", "REJECTED")
 	stale(upheld.ID)
-	last := h.mustDraft(asked(1, 3))
+	last := h.mustDraft(statementFor(1, 3))
 	require.Equal(t, []string{"2", "0"}, []string{last.Total, last.HeldAmount})
 	require.Equal(t, int64(1), last.Receipts)
 
-	// What is of another time changes nothing.
+	// What is of another time changes nothing, and is not in the text.
 	h.dispute("dsp_3", "rgh_b", 3)
 	h.dispute("dsp_4", "rgh_a", 0)
 	h.dispute("dsp_5", "", 0, early)
+	h.dispute("dsp_6", "", 0, h.play("rgh_a", on(15)))
+	require.NotContains(t, h.read(h.mustDraft(statementFor(1, 3)).ID).Document, "dsp_6")
 	_, err := h.issue(t.Context(), tenantID, last.ID, byKey)
 	require.NoError(t, err)
 }
@@ -272,22 +309,22 @@ func TestStaleDraft(t *testing.T) {
 func TestStatementOfOne(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_b", on(1))
-	ask := asked(0, 2)
-	ask.CounterpartyID = &h.agency
-	s := h.mustDraft(ask)
+	requested := statementFor(0, 2)
+	requested.CounterpartyID = &h.agency
+	s := h.mustDraft(requested)
 	require.Equal(t, "0.5", s.Total)
 	require.NotContains(t, h.read(s.ID).Document, h.studio)
-	ask.CounterpartyID = new("cp_none")
-	_, err := h.draft(t.Context(), ask, byKey)
+	requested.CounterpartyID = new("cp_none")
+	_, err := h.draft(t.Context(), requested, byKey)
 	require.Equal(t, "counterpartyId", api.From(err).Field)
 }
 
 func TestLists(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
-	ask, dollars := asked(0, 2), asked(0, 2)
-	ask.CounterpartyID, dollars.Currency = &h.studio, "USD"
-	made := []string{h.mustDraft(asked(0, 2)).ID, h.mustDraft(ask).ID, h.mustIssue(dollars).ID}
+	requested, dollars := statementFor(0, 2), statementFor(0, 2)
+	requested.CounterpartyID, dollars.Currency = &h.studio, "USD"
+	made := []string{h.mustDraft(statementFor(0, 2)).ID, h.mustDraft(requested).ID, h.mustIssue(dollars).ID}
 	newest := slices.Sorted(slices.Values(made))
 	slices.Reverse(newest)
 	found := func(f filter, behind string, limit int) (ids []string) {
@@ -330,6 +367,27 @@ func TestFiltersHaveIndexes(t *testing.T) {
 			return err
 		}), index, "%+v", f)
 	}
-	ask := asked(1, 2)
-	require.Contains(t, roomtest.Plans(t, h.db, func(q store.Querier) error { return refuseOverlap(t.Context(), q, &ask) }), "statements_that_bill")
+	requested := statementFor(1, 2)
+	require.Contains(t, roomtest.Plans(t, h.db, func(q store.Querier) error { return refuseOverlap(t.Context(), q, &requested) }), "statements_that_bill")
+}
+
+// TestRetiredBeforeItBegan: a rule that was retired before it began rates nothing, and its minimum is
+// not billed.
+func TestRetiredBeforeItBegan(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	h.play("rgh_a", on(10))
+	h.clock.Set(on(5).Time)
+	var r settle.Rule
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) (err error) {
+		r, err = settle.CreateRule(t.Context(), tx, settle.Rule{
+			TenantID: tenantID, Unit: rate.Event, Price: "7", Priority: 9, Currency: "EUR", EffectiveFrom: on(10), Minimum: new("500"), Shares: []settle.Share{{CounterpartyID: h.studio, Bps: 10_000}},
+		}, byKey)
+		return err
+	}))
+	h.change(`UPDATE settlement_rules SET state = 'RETIRED', effective_until = effective_from WHERE rule_id = $1`, r.ID)
+	h.clock.Set(on(20).Time)
+	made := h.mustDraft(statementFor(0, 20))
+	require.Equal(t, "2", made.Total)
+	require.Contains(t, h.read(made.ID).Document, `"adjustments":[]`)
 }

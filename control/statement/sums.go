@@ -13,38 +13,38 @@ import (
 	"muniment/sealer"
 )
 
-// question is what is to be summed.
+// question describes the sums to compute.
 type question struct {
 	tenantID string
 	from, to time.Time
 	asOf     *sealer.Position // nil: nothing is loaded
-	edges    []time.Time      // at which rules begin or end
+	edges    []time.Time      // moments at which rules begin or end
 	excluded dispute.Excluded
 }
 
-// counted are the metered receipts of a period, as sums of those that no rule distinguishes.
+// counted holds the metered receipts of a period, as sums over those that no rule distinguishes.
 type counted struct {
-	// free are under no dispute, held under an open one; those of an upheld one are in neither.
+	// free are under no dispute, held under an open one. Receipts of upheld disputes are in neither.
 	free, held []sealer.Metered
 }
 
 // mostRows bounds the sums that are held in memory.
 const mostRows = 1_000_000
 
-// mostEdges bounds the text of the question.
+// mostEdges bounds the length of the query.
 const mostEdges = 4000
 
-// mostIDs is how many receipts are asked for at once.
+// mostIDs is how many receipts one query names.
 const mostIDs = 10_000
 
-// Sums is what receipts are summed by: a pipeline.Warehouse, with its contract.
+// Sums sums receipts. It has methods of pipeline.Warehouse, with their contract.
 type Sums interface {
 	Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
 }
 
-// Compute fills in the results of a statement: lines, adjustments, unrated, total and held amount, of
-// what is loaded before a position, by the rules of the log there. All else of it is there, with the
-// exclusions that make it up and the names of payees.
+// Compute fills in the results of a statement: lines, adjustments, unrated, total and held amount.
+// It counts the receipts before asOf, by the rules that the log has there. The caller has set all
+// other fields, including exclusions and the names of payees.
 func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.SettlementRule, excluded dispute.Excluded, document *sealer.Statement) error {
 	edges, err := settle.Edges(rules)
 	if err != nil {
@@ -65,21 +65,21 @@ func count(ctx context.Context, w Sums, q question) (counted, error) {
 	held, upheld := split(q.excluded)
 	edges := slices.Clone(q.edges)
 	for _, x := range q.excluded {
-		edges = append(edges, x.Window.From.Time, x.Window.To.Time) // zero without one
+		edges = append(edges, x.Window.From.Time, x.Window.To.Time) // zero times without a window
 	}
-	buckets, err := bucketsOf(q.from, q.to, edges)
+	buckets, err := bucketsOf(q.from, q.to, edges, mostEdges)
 	if err != nil {
 		return counted{}, err
 	}
-	ask := pipeline.MeterQuery{
+	requested := pipeline.MeterQuery{
 		TenantID: q.tenantID, From: q.from, To: q.to, AsOf: q.asOf, Buckets: buckets, By: pipeline.MeterBy{Completion: true}, Limit: mostRows + 1,
 	}
-	rows, err := w.Metering(ctx, ask)
+	rows, err := w.Metering(ctx, requested)
 	if err != nil {
 		return counted{}, err
 	}
 	if len(rows) > mostRows {
-		return counted{}, api.InvalidField("from", fmt.Sprintf("the period has more than %d different sums of receipts: state a shorter one", mostRows))
+		return counted{}, api.InvalidField("from", fmt.Sprintf("the period has more than %d different sums of receipts: choose a shorter one", mostRows))
 	}
 	sums := map[key]*sealer.Metered{}
 	var order []key
@@ -92,15 +92,15 @@ func count(ctx context.Context, w Sums, q question) (counted, error) {
 	heldSums := map[key]*sealer.Metered{}
 	for _, parts := range []*dispute.Parts{&upheld, &held} {
 		receipts := parts.ReceiptIDs
-		if parts == &held { // what was upheld in one dispute is not held for another
+		if parts == &held { // receipts of an upheld dispute are not held for another
 			receipts = slices.DeleteFunc(slices.Clone(receipts), func(id string) bool { return upheld.Has(id, "", time.Time{}) })
 		}
 		for ids := range slices.Chunk(receipts, mostIDs) {
-			ask := ask
+			requested := requested
 			for _, id := range ids {
-				ask.EventIDs = append(ask.EventIDs, api.EventOf(id))
+				requested.EventIDs = append(requested.EventIDs, api.EventOf(id))
 			}
-			rows, err := w.Metering(ctx, ask)
+			rows, err := w.Metering(ctx, requested)
 			if err != nil {
 				return counted{}, err
 			}
@@ -126,23 +126,37 @@ func count(ctx context.Context, w Sums, q question) (counted, error) {
 	return c, nil
 }
 
-// bucketsOf are the starts of the stretches that edges cut a period into.
-func bucketsOf(from, to time.Time, edges []time.Time) ([]time.Time, error) {
+// bucketsOf returns the starts of the intervals into which edges cut a period, at most so many.
+func bucketsOf(from, to time.Time, edges []time.Time, most int) ([]time.Time, error) {
 	buckets := append([]time.Time{from}, edges...)
 	buckets = slices.DeleteFunc(buckets, func(at time.Time) bool { return at.Before(from) || !at.Before(to) })
 	slices.SortFunc(buckets, time.Time.Compare)
 	buckets = slices.CompactFunc(buckets, time.Time.Equal)
-	if len(buckets) > mostEdges {
-		return nil, api.InvalidField("from", fmt.Sprintf("rules and disputed windows begin or end at more than %d moments of the period: ask for a shorter one", mostEdges))
+	if len(buckets) > most {
+		return nil, api.InvalidField("from", fmt.Sprintf("rules and disputed windows begin or end at more than %d moments of the period: resolve some disputes, or choose a shorter one", most))
 	}
 	return buckets, nil
 }
 
-// move takes sums off those that are stated, and adds them to those that are held.
+// leavesSpace refuses a first statement if there would be no space for the windows of disputes that are
+// UPHELD later: it could not be corrected, as its period can't be shortened.
+func leavesSpace(rules []sealer.SettlementRule, excluded dispute.Excluded, period dispute.Window) error {
+	edges, err := settle.Edges(rules)
+	if err != nil {
+		return err
+	}
+	for _, x := range excluded {
+		edges = append(edges, x.Window.From.Time, x.Window.To.Time)
+	}
+	_, err = bucketsOf(period.From.Time, period.To.Time, edges, mostEdges-2*dispute.MaxUpheldWindows)
+	return err
+}
+
+// move subtracts sums from those that are stated, and adds them to those that are held.
 func move(from, to map[key]*sealer.Metered, k key, m sealer.Metered, held bool) {
 	of := from[k]
 	if of == nil {
-		return // it was quarantined since the first question
+		return // the row was quarantined since the first query
 	}
 	of.Receipts, of.QuantityMs, of.Impressions = of.Receipts-m.Receipts, of.QuantityMs-m.QuantityMs, of.Impressions-m.Impressions
 	switch {
@@ -154,7 +168,7 @@ func move(from, to map[key]*sealer.Metered, k key, m sealer.Metered, held bool) 
 	}
 }
 
-// appendSome appends the sums of at least one receipt.
+// appendSome appends the sums that have at least one receipt.
 func appendSome(list []sealer.Metered, some ...*sealer.Metered) []sealer.Metered {
 	for _, m := range some {
 		if m != nil && m.Receipts > 0 {
@@ -164,7 +178,7 @@ func appendSome(list []sealer.Metered, some ...*sealer.Metered) []sealer.Metered
 	return list
 }
 
-// key is what receipts of one sum have in common.
+// key is what the receipts of one sum have in common.
 type key struct {
 	bucket                                                 int64
 	rightID, substrate, basisID, meteringBasis, completion string

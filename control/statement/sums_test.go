@@ -71,7 +71,10 @@ func rules(t *rapid.T) (list []settle.Rule) {
 			CreatedAt: store.At(month), UpdatedAt: store.At(month), Minimum: text("minimum"),
 		}
 		if rapid.Bool().Draw(t, "ends") {
-			r.EffectiveUntil = store.At(r.EffectiveFrom.Add(time.Duration(rapid.Int64Range(1, 40*24*3600*1000).Draw(t, "long")) * time.Millisecond))
+			r.EffectiveUntil = store.At(r.EffectiveFrom.Add(time.Duration(rapid.Int64Range(0, 40*24*3600*1000).Draw(t, "long")) * time.Millisecond))
+			if r.EffectiveUntil == r.EffectiveFrom { // retired before it began
+				r.State = settle.Retired
+			}
 		}
 		if r.Minimum == nil {
 			r.Cap = text("cap")
@@ -127,10 +130,10 @@ func load(t *rapid.T, w *conform.MemoryWarehouse, rows []pipeline.Row) {
 	require.NoError(t, w.Load(t.Context(), pipeline.Batch{From: from, Rows: rows, Next: next}))
 }
 
-// TestStatementsAddUp holds the sums of a warehouse, rated, against each receipt taken by itself:
-// random receipts, copies, rules, currencies and disputes make the same statement to the last
-// micro-unit; shares make lines, lines and adjustments make the total, and what is of one
-// counterparty is its part of all. What arrives later changes nothing.
+// TestStatementsAddUp compares statements from a warehouse's sums with a model that rates each
+// receipt by itself: random receipts, copies, rules, currencies and disputes give the same statement
+// to the micro-unit; shares sum to lines, lines and adjustments to the total, and a statement of one
+// counterparty is its part of the whole. Later arrivals change nothing.
 func TestStatementsAddUp(t *testing.T) {
 	rapidtest.Check(t, 300, 20_000, func(t *rapid.T) {
 		all := rows(t)
@@ -199,9 +202,9 @@ func TestStatementsAddUp(t *testing.T) {
 	})
 }
 
-// requireReceipts asks that the receipts behind each line of a statement are those, page by page.
+// requireReceipts requires the given receipts behind each line of a statement, page by page.
 func requireReceipts(t *rapid.T, r *Service, s *sealer.Statement, end *proof.End, excluded dispute.Excluded, behind map[string][]string) {
-	list, err := exclusions(touching(excluded, s.From.Time, s.To.Time, month.Add(60*24*time.Hour)))
+	list, err := exclusions(excluded)
 	require.NoError(t, err)
 	document := *s
 	document.Excluded = list
@@ -231,6 +234,40 @@ func requireReceipts(t *rapid.T, r *Service, s *sealer.Statement, end *proof.End
 		}
 		require.Equal(t, behind[l.RuleID+l.RightID+l.MeteringBasis], found)
 	}
+}
+
+// TestSpaceForDisputes: whatever is UPHELD after a first statement is issued, its correction has the
+// space for it.
+func TestSpaceForDisputes(t *testing.T) {
+	period := dispute.Window{From: store.At(month), To: store.At(month.AddDate(0, 1, 0))}
+	windows := func(n, first int) (all dispute.Excluded) {
+		for i := range n {
+			from := month.Add(time.Duration(2*(first+i)) * time.Minute)
+			all = append(all, dispute.Exclusion{ID: fmt.Sprint("dsp_", i), RightID: "rgh_a", Window: dispute.Window{From: store.At(from), To: store.At(from.Add(time.Minute))}})
+		}
+		return all
+	}
+	most := 0
+	for n := 990; n < 1010; n++ {
+		if leavesSpace(nil, windows(n, 1), period) == nil {
+			most = n
+		}
+	}
+	require.Positive(t, most)
+	require.Equal(t, "from", api.From(leavesSpace(nil, windows(most+1, 1), period)).Field)
+	_, err := count(t.Context(), new(conform.MemoryWarehouse), question{"tnt_a", period.From.Time, period.To.Time, &sealer.Position{}, nil, append(windows(most, 1), windows(dispute.MaxUpheldWindows, most+1)...)})
+	require.NoError(t, err)
+
+	many := make([]string, dispute.MaxUpheldReceipts)
+	for i := range many {
+		many[i] = fmt.Sprint("rcp_", i)
+	}
+	upheld := dispute.Exclusion{ID: "dsp_a", State: dispute.Resolved, Outcome: dispute.Upheld, ReceiptIDs: many}
+	held := dispute.Exclusion{ID: "dsp_b", State: dispute.Open, ReceiptIDs: many}
+	_, err = exclusions(dispute.Excluded{upheld, held})
+	require.NoError(t, err)
+	_, err = exclusions(dispute.Excluded{upheld, held, {ID: "dsp_c", ReceiptIDs: many[:1]}})
+	conflict(t, err, "resolve some")
 }
 
 // sealed is a tenant's one pack.

@@ -2,5 +2,5 @@ package statement
 
 import "muniment/control/store"
 
-// Tables are those of this package. A statement names counterparties, whose names are no persons'.
+// Tables lists this package's tables. Statements contain counterparties' names, which are no personal data.
 var Tables = store.Tables{{Name: "statements"}}

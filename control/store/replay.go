@@ -37,6 +37,10 @@ type Replay struct {
 	// Newest says that only the event with the newest record of a subject is replayed. A record
 	// without a revision doesn't count.
 	Newest bool
+	// Missed says that only events which the database missed count: those with a higher revision
+	// than its own, when it is an older copy. An edited database is not checked against them. It is
+	// for records of which there may be millions, as the events that count are held in memory.
+	Missed bool
 	// Final says that a record can't change any more: a newer one, which only an edited database
 	// can have emitted, doesn't count. nil: no record is final.
 	Final func(record []byte) bool
@@ -53,6 +57,7 @@ type stops struct {
 	newest   map[subject]int // where in events
 	known    map[string]bool // ids of the events that are not in newest
 	revision int64           // the newest that an event names
+	has      int64           // the database's revision when it was opened
 	left     []span          // of the log, that were not read yet
 }
 
@@ -71,8 +76,8 @@ type subject struct {
 	sealer.Ref
 }
 
-func newStops(replays []Replay) *stops {
-	return &stops{replays: replays, newest: map[subject]int{}, known: map[string]bool{}}
+func newStops(replays []Replay, has int64) *stops {
+	return &stops{replays: replays, has: has, newest: map[subject]int{}, known: map[string]bool{}}
 }
 
 // deliveryEnd ends the text of every delivery, and of no other event.
@@ -104,6 +109,9 @@ func (s *stops) add(r *Replay, e replayed) {
 		return
 	}
 	s.revision = max(s.revision, e.revision)
+	if r.Missed && e.revision <= s.has {
+		return
+	}
 	if !r.Newest {
 		if !s.known[e.EventID] {
 			s.known[e.EventID] = true
@@ -171,7 +179,11 @@ func (db *reconciler) findStops(ctx context.Context, h History, m missed, all bo
 			left = append(left, span{mark, from[i]})
 		}
 	}
-	s := newStops(h.Replays)
+	var has int64
+	if err := db.read.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'revision'`).Scan(&has); err != nil {
+		return nil, fmt.Errorf("cannot read the database's revision: %w", err)
+	}
+	s := newStops(h.Replays, has)
 	if !all {
 		s.left = left
 	}

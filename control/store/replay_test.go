@@ -218,12 +218,31 @@ func TestFinalEventCounts(t *testing.T) {
 	for name, order := range map[string][]int{"in order": {0, 1, 2}, "newest first": {2, 1, 0}} {
 		s := newStops([]Replay{{Kinds: []string{"right"}, Newest: true, Final: func(record []byte) bool {
 			return revisionOf(&sealer.Event{Data: record}) == revisionOfEntry(t, events[0])
-		}}})
+		}}}, 0)
 		for _, i := range order {
 			require.NoError(t, s.take(events[i].Event))
 		}
 		require.Len(t, s.events, 1, name)
 		require.Equal(t, "right.revoked", s.events[0].Type, name)
+	}
+}
+
+// TestMissedEventsCount: of records of which there may be millions, a start holds only the events that
+// an older database missed.
+func TestMissedEventsCount(t *testing.T) {
+	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
+	for _, right := range []string{"rgh_a", "rgh_b", "rgh_c"} {
+		db.emitRight(t, "right.suspended", right)
+	}
+	db.relayAll(t, log)
+	missed := ofRights(func(context.Context, *Tx, *sealer.Event) (bool, error) { return false, nil })
+	missed.Missed = true
+	for first := range log.entries {
+		s := newStops([]Replay{missed}, revisionOfEntry(t, log.entries[first]))
+		for _, e := range log.entries {
+			require.NoError(t, s.take(e.Event))
+		}
+		require.Len(t, s.events, len(log.entries)-1-first)
 	}
 }
 

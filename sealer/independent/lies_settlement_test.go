@@ -103,6 +103,7 @@ func badRule(s *service, rule object) {
 		rule["shares"] = []any{}
 	case 7:
 		rule["effectiveUntil"] = rule["effectiveFrom"]
+		rule["state"] = "ACTIVE" // of a RETIRED one it may be so
 	case 8:
 		rule[[]string{"effectiveFrom", "createdAt", "updatedAt"}[s.next("time", 3)]] = []string{"1969-12-31T23:59:59.999Z", "2026-03-01T00:00:00Z", "0000-01-01T00:00:00.000Z"}[s.next("moment", 3)]
 	case 9:

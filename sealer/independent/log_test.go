@@ -118,9 +118,12 @@ func (l *log) rule() []byte {
 	}
 	shares = append(shares, object{"counterpartyId": "cp_last", "bps": left})
 	from := l.now.Add(time.Duration(l.IntN(20_000)-15_000) * time.Millisecond)
-	until := any(nil)
-	if l.IntN(3) == 0 {
+	until, state := any(nil), []string{"ACTIVE", "RETIRED"}[l.IntN(2)]
+	switch l.IntN(6) {
+	case 0, 1:
 		until = sealer.FormatTime(from.Add(time.Duration(1+l.IntN(60_000)) * time.Millisecond))
+	case 2: // it was retired before it began
+		until, state = sealer.FormatTime(from), "RETIRED"
 	}
 	price := []string{"0", "0.000000001", "0.0000015", "0.5", "12.345678901", "9223372036.854775807"}[l.IntN(6)]
 	if l.IntN(2) == 0 {
@@ -138,7 +141,7 @@ func (l *log) rule() []byte {
 			"rightId": maybe("rgh_0", "rgh_1"), "basisId": maybe("bas_é", "bas_😀"), "substrate": maybe("DOOH", "CTV"), "meteringBasis": maybe("gross", "viewable"),
 			"completion": maybe("none", "complete"),
 		},
-		"effectiveFrom": sealer.FormatTime(from), "effectiveUntil": until, "priority": l.IntN(3), "state": []string{"ACTIVE", "RETIRED"}[l.IntN(2)],
+		"effectiveFrom": sealer.FormatTime(from), "effectiveUntil": until, "priority": l.IntN(3), "state": state,
 		"createdAt": sealer.FormatTime(l.now), "updatedAt": sealer.FormatTime(l.now), "revision": l.IntN(1 << 53),
 	}))
 }

@@ -147,7 +147,7 @@ def settle(rules, counted, period, currency, counterparty):
             })
     for id in sorted(rules):
         rule = rules[id]
-        if rule["currency"] != currency or not (windows[id][0] < end and begin < windows[id][1]):
+        if rule["currency"] != currency or not max(begin, windows[id][0]) < min(end, windows[id][1]):
             continue
         low, high = rule["minimum"], rule["cap"]
         bounded = max(sums[id], Decimal(low)) if low is not None else sums[id]

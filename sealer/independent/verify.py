@@ -308,7 +308,7 @@ def check_directory(directory, root):
 
 def listed_keys(content):
     """The keys of a list that is trusted: a directory, {keys, issuedAt, snapshotId}, or the
-    answer of the sandbox whose data that is. What is wrong is told with its place."""
+    answer of the sandbox whose data that is. An error names its place."""
     if content.startswith(b'{"delegation":'):
         directory = parse(content.removesuffix(b"\n"))
         need(fits(directory, DIRECTORY))
@@ -338,7 +338,7 @@ def unique(members):
 
 
 def fit(v, shape, at=""):
-    """Asks that a value fits a shape, or else says where it does not, as a JSON pointer."""
+    """Requires that a value fits a shape, or else names where it does not, as a JSON pointer."""
     if isinstance(shape, dict) and isinstance(v, dict):
         for name in [n for n in shape if n not in v] + sorted(n for n in v if n not in shape):
             pointer = at + "/" + name.replace("~", "~0").replace("/", "~1")
@@ -429,7 +429,7 @@ def shared(data):
 
 
 class Wanted:
-    """What other files ask for among the entries of packs and the like: events in files of
+    """What other files need from the entries of packs and the like: events in files of
     their own, by text, and receipts, by id."""
 
     def __init__(self, texts=(), receipts=()):
@@ -437,7 +437,7 @@ class Wanted:
 
 
 class Said:
-    """What the entries of a file say, as far as something asks for it later. A pack may have
+    """What the entries of a file say, as far as something needs it later. A pack may have
     100,000, so that of deliveries only columns are kept; what many have in common stands once."""
 
     GROUP = ("rightId", "substrate", "basisId", "meteringBasis", "completion", "reason", "metered", "revision", "key")
@@ -740,7 +740,7 @@ class Pack:
                 deliveries[key].add(leaf, at)
                 claimed = listed.get(leaf)
                 if claimed is not None and claimed < self.first and claimed not in log:
-                    first = claimed if first is None else min(first, claimed)  # can't be told
+                    first = claimed if first is None else min(first, claimed)  # unknown
             need(listed.pop(leaf, None) == first, "duplicates.mismatch")
             basis, reason, quantity, made = group["meteringBasis"], group["reason"], said.quantity[i], said.impressions[i]
             if first is not None:
@@ -808,7 +808,8 @@ def check_rule(rule):
     try:
         need(fits(rule, RULE))
         need(all(rule[at] is None or rule[at] >= "1970" for at in ("createdAt", "updatedAt", "effectiveFrom", "effectiveUntil")))
-        need(rule["effectiveUntil"] is None or rule["effectiveFrom"] < rule["effectiveUntil"])
+        need(rule["effectiveUntil"] is None or rule["effectiveFrom"] < rule["effectiveUntil"]
+                 or rule["state"] == "RETIRED" and rule["effectiveFrom"] == rule["effectiveUntil"])
         need(1 <= len(rule["shares"]) <= 10 and sum(s["bps"] for s in rule["shares"]) == 10_000)
         need(len({s["counterpartyId"] for s in rule["shares"]}) == len(rule["shares"]))
         least, most = (bound and parts(bound, 6) for bound in (rule["minimum"], rule["cap"]))
@@ -1106,7 +1107,7 @@ class Stops:
 
 def check_stops(files, bound):
     """Holds the deliveries of files against the stops that stand in them, and returns the stops
-    by tenant. Files that are not sound tell nothing."""
+    by tenant. Files that are not sound prove nothing."""
     logs, stops = defaultdict(list), {}
     for f in files:
         if f.code is None and f.holds.said.count:
@@ -1156,7 +1157,7 @@ EPOCH = 2**62  # makes a time positive, so that its bytes compare as it does
 
 
 class Log:
-    """What the packs at hand tell of one tenant's log. Event ids with their leaves, and
+    """What the given packs hold of one tenant's log. Event ids with their leaves, and
     keys of deliveries with their times and leaves, are texts of bytes in their order: a
     long log has millions."""
 
@@ -1266,14 +1267,14 @@ class Receipt:
         self.unproven = []
 
     def stands(self, event):
-        """Asks that the event holds the receipt, and says of it what this file says."""
+        """Requires that the event holds the receipt, and states what this file states of it."""
         data = event["data"]
         need(event["type"] == "delivery.recorded", "entry.altered")
         need((data["receipt"], data["signature"]) == (self.receipt, self.signature), "entry.altered")
         need(all(self.beside.get(name, data[name]) == data[name] for name in ("substrate", "metering")), "entry.altered")
 
     def check(self, keys, others):
-        """By itself, or with files that hold its event and tell how old it is."""
+        """By itself, or with files that hold its event and prove how old it is."""
         proven, unsound = None, False
         if "event" in self.beside:
             self.stands(read_event(canonical(self.beside["event"]).encode()))
@@ -1327,7 +1328,7 @@ PROVEN = re.compile(rb'{"event":({.*}),"proof":("(?:[^"\\]|\\.)*")}', re.DOTALL)
 
 
 def read(name):
-    """What is in a file is told by its beginning."""
+    """The beginning of a file shows its kind."""
     with open(name, "rb") as f:
         if f.peek(64).startswith((b'{"checkpoint":', b'{"entries":', b'{"pack":{"entries":', b'{"ok":true,"data":{"pack":{"entries":')):
             return Pack(f)
@@ -1425,7 +1426,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     anchor = parser.add_mutually_exclusive_group(required=True)
     anchor.add_argument("--root", action=Once, help="a file with the root key, a C2SP vkey")
-    anchor.add_argument("--keys", action=Once, help="a file with the keys to trust: a weaker anchor, for whoever wrote it can forge everything")
+    anchor.add_argument("--keys", action=Once, help="a file with the keys to trust: a weaker anchor, because its author can forge everything")
     parser.add_argument("--bound", type=seconds, default=BOUND, help="longest delay in seconds between a stop and the last honest receipt: the service's --bound, and a minute for clock differences (default 90s)")
     parser.add_argument("--no-sandbox", action="store_true", help="refuse what a key of the sandbox has signed")
     parser.add_argument("--json", action="store_true", help="print an object a file")

@@ -20,7 +20,7 @@ type stated struct {
 
 type statedSum struct{ receipts, quantityMs, impressions int64 }
 
-// take counts what a pack has of the period.
+// take counts what a pack has of the period. What its key has not signed names no pack (prepare).
 func (s *statementFile) take(c *packCheck) {
 	if s.named == nil || s.priced == nil || c.header.TreeSize > s.said.AsOf.TreeSize {
 		return

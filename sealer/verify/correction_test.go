@@ -194,19 +194,6 @@ func TestOneStatementIsCorrectedOnce(t *testing.T) {
 	require.Equal(t, []sealer.Code{sealer.SignatureInvalid}, failures(r.Files[len(r.Files)-1].Verdicts))
 }
 
-// issue seals the event of a statement's issue.
-func (c *corrected) issue(s *sealer.Statement) []byte {
-	c.TB.Helper()
-	text, err := s.Text()
-	require.NoError(c.TB, err)
-	sum := sha256.Sum256(text)
-	corrects := "null"
-	if s.Correction != nil {
-		corrects = `"` + s.Correction.Of + `"`
-	}
-	return c.event(statementIssuedEvent, sealer.Ref{Kind: "statement", ID: s.StatementID}, `{"corrects":`+corrects+`,"sha256":"`+base64.RawURLEncoding.EncodeToString(sum[:])+`"}`)
-}
-
 // TestLogKnowsTheChain: a correction that skips an earlier one in the log is found, without the
 // file of that one.
 func TestLogKnowsTheChain(t *testing.T) {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,16 +26,16 @@ type disputed struct {
 // exclusions are looked up by receipt.
 type exclusions struct {
 	receipts map[ulid.ULID]string
-	windows  map[string][]excludedWindow // by right
+	windows  map[string]*excludedWindows // by right
 }
 
-type excludedWindow struct {
-	from, to int64
-	state    string
-}
+// excludedWindows are those of one right: disjoint, and sorted by time.
+type excludedWindows struct{ held, upheld []excludedWindow }
+
+type excludedWindow struct{ from, to int64 }
 
 func newExclusions(list []sealer.StatementExclusion) (e exclusions, err error) {
-	e = exclusions{make(map[ulid.ULID]string), make(map[string][]excludedWindow)}
+	e = exclusions{make(map[ulid.ULID]string), make(map[string]*excludedWindows)}
 	for _, x := range list {
 		if x.State != sealer.ExclusionHeld && x.State != sealer.ExclusionUpheld {
 			return e, fmt.Errorf("a state %q of dispute %s", x.State, x.DisputeID)
@@ -60,25 +61,97 @@ func newExclusions(list []sealer.StatementExclusion) (e exclusions, err error) {
 		if err != nil {
 			return e, err
 		}
-		e.windows[*x.RightID] = append(e.windows[*x.RightID], excludedWindow{from.UnixMilli(), to.UnixMilli(), x.State})
+		e.window(*x.RightID, x.State, excludedWindow{from.UnixMilli(), to.UnixMilli()})
+	}
+	for _, of := range e.windows {
+		of.held, of.upheld = mergeWindows(of.held), mergeWindows(of.upheld)
 	}
 	return e, nil
+}
+
+func (e *exclusions) window(rightID, state string, w excludedWindow) {
+	of := e.windows[rightID]
+	if of == nil {
+		of = new(excludedWindows)
+		e.windows[rightID] = of
+	}
+	switch {
+	case w.from >= w.to: // it holds no moment
+	case state == sealer.ExclusionUpheld:
+		of.upheld = append(of.upheld, w)
+	default:
+		of.held = append(of.held, w)
+	}
+}
+
+// mergeWindows joins windows that overlap or touch.
+func mergeWindows(windows []excludedWindow) (merged []excludedWindow) {
+	slices.SortFunc(windows, func(a, b excludedWindow) int { return cmp.Compare(a.from, b.from) })
+	for _, w := range windows {
+		if last := len(merged) - 1; last >= 0 && w.from <= merged[last].to {
+			merged[last].to = max(merged[last].to, w.to)
+		} else {
+			merged = append(merged, w)
+		}
+	}
+	return merged
+}
+
+// hold reports whether one of the windows holds a moment.
+func hold(windows []excludedWindow, at int64) bool {
+	next, _ := slices.BinarySearchFunc(windows, at, func(w excludedWindow, at int64) int {
+		if w.from > at {
+			return 1
+		}
+		return -1
+	})
+	return next > 0 && at < windows[next-1].to
 }
 
 // state is that in which a receipt is excluded, empty if it is not.
 func (e *exclusions) state(r *sealer.Rated) string {
 	state := e.receipts[r.ID]
-	for _, w := range e.windows[r.Row.RightID] {
-		if w.from <= r.RenderedAt && r.RenderedAt < w.to {
-			state = max(state, w.state)
-		}
+	of := e.windows[r.Row.RightID]
+	switch {
+	case of == nil || state == sealer.ExclusionUpheld:
+		return state
+	case hold(of.upheld, r.RenderedAt):
+		return sealer.ExclusionUpheld
+	case hold(of.held, r.RenderedAt):
+		return sealer.ExclusionHeld
 	}
 	return state
 }
 
-// disputes checks that each exclusion is of a dispute, and that each dispute by the time of the
-// issue is excluded. What became of a dispute is certain only if the event of the issue is at hand:
-// the log holds all that was before it.
+// renderedReceipt is when a metered receipt was rendered, in milliseconds. There may be millions.
+type renderedReceipt struct {
+	id ulid.ULID
+	at int64
+}
+
+// keepRendered keeps when receipts were rendered: disputes name them, and are mostly later in the log.
+func (c *packCheck) keepRendered() {
+	if !slices.ContainsFunc(c.statements[c.header.TenantID], func(s *statementFile) bool { return s.authentic }) {
+		return
+	}
+	c.rendered = make([]renderedReceipt, len(c.ledger.Rated))
+	for i := range c.ledger.Rated {
+		c.rendered[i] = renderedReceipt{c.ledger.Rated[i].ID, c.ledger.Rated[i].RenderedAt}
+	}
+}
+
+// before reports whether an event was there when the statement was issued: by the log's order if the
+// event of the issue is at hand, else by the times that both have.
+func (s *statementFile) before(d *disputed) bool {
+	if s.issue != nil {
+		return d.leaf < s.issue.leaf
+	}
+	return !d.at.After(s.said.IssuedAt.Time)
+}
+
+// disputes checks that each exclusion is of a dispute, and that each dispute about receipts of the
+// period that was there at the issue is excluded. What became of a dispute is certain only if the event
+// of the issue is at hand: the log holds all that was before it.
 func (s *statementFile) disputes(v *verification, issued bool) {
 	opened, resolved := make(map[string]disputed), make(map[string]disputed)
 	for i := range v.files {
@@ -88,7 +161,7 @@ func (s *statementFile) disputes(v *verification, issued bool) {
 		}
 		for _, d := range f.conduct.disputes {
 			switch {
-			case d.at.After(s.said.IssuedAt.Time):
+			case !s.before(&d):
 			case d.kind == disputeOpened:
 				opened[d.id] = d
 			default:
@@ -96,7 +169,6 @@ func (s *statementFile) disputes(v *verification, issued bool) {
 			}
 		}
 	}
-	same := func(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 	listed := make(map[string]bool)
 	for _, x := range s.said.Excluded {
 		listed[x.DisputeID] = true
@@ -113,11 +185,18 @@ func (s *statementFile) disputes(v *verification, issued bool) {
 			s.fail(StatementExcluded, "dispute %s was resolved by leaf %d, and is held", x.DisputeID, end.leaf)
 		}
 	}
+	for id, d := range opened {
+		end, over := resolved[id]
+		if rejected := over && (end.Outcome == nil || *end.Outcome != sealer.ExclusionUpheld); listed[id] || rejected {
+			delete(opened, d.id)
+		}
+	}
+	concerned := s.concerned(opened)
 	for _, id := range slices.Sorted(maps.Keys(opened)) {
 		d := opened[id]
-		end, over := resolved[id]
-		switch rejected := over && (end.Outcome == nil || *end.Outcome != sealer.ExclusionUpheld); {
-		case listed[id] || rejected || !s.concerns(&d):
+		_, over := resolved[id]
+		switch {
+		case !concerned[id]:
 		case over || issued:
 			s.fail(StatementExcluded, "dispute %s, leaf %d, is about receipts of the period, which are not left out", id, d.leaf)
 		default:
@@ -126,17 +205,39 @@ func (s *statementFile) disputes(v *verification, issued bool) {
 	}
 }
 
-// concerns reports whether a dispute is certainly about what is stated: a window that meets the period,
-// or a receipt that was issued within it.
-func (s *statementFile) concerns(d *disputed) bool {
+// concerned returns those disputes that are certainly about what is stated: whose window meets the
+// period, or that name a receipt of the packs that was rendered within it.
+func (s *statementFile) concerned(disputes map[string]disputed) map[string]bool {
 	from, to := s.said.From.Time, s.said.To.Time
-	if d.RightID != nil && d.Window.From != nil && d.Window.To != nil {
-		begin, err := sealer.ParseTime(*d.Window.From)
-		end, fault := sealer.ParseTime(*d.Window.To)
-		return err == nil && fault == nil && begin.Before(to) && from.Before(end)
+	found, named := make(map[string]bool), make(map[ulid.ULID][]string)
+	for disputeID, d := range disputes {
+		if d.RightID != nil && d.Window.From != nil && d.Window.To != nil {
+			begin, err := sealer.ParseTime(*d.Window.From)
+			end, fault := sealer.ParseTime(*d.Window.To)
+			found[disputeID] = err == nil && fault == nil && begin.Before(to) && from.Before(end)
+			continue
+		}
+		for _, receiptID := range d.ReceiptIDs {
+			if id, err := sealer.ParseID(sealer.ReceiptPrefix, receiptID); err == nil {
+				named[id] = append(named[id], disputeID)
+			}
+		}
 	}
-	return slices.ContainsFunc(d.ReceiptIDs, func(receiptID string) bool {
-		id, err := sealer.ParseID(sealer.ReceiptPrefix, receiptID)
-		return err == nil && !id.Timestamp().Before(from) && id.Timestamp().Before(to)
-	})
+	if len(named) == 0 {
+		return found
+	}
+	for _, p := range s.parts {
+		if p.pack.failed() {
+			continue
+		}
+		for _, r := range p.pack.rendered {
+			if r.at < from.UnixMilli() || r.at >= to.UnixMilli() {
+				continue
+			}
+			for _, disputeID := range named[r.id] {
+				found[disputeID] = true
+			}
+		}
+	}
+	return found
 }

@@ -37,6 +37,8 @@ type packCheck struct {
 	before  *sealer.Tree // of the log before the first entry
 	ledger  *sealer.Ledger
 	conduct *conduct
+	// rendered are the metered receipts, if there are statements of the tenant.
+	rendered []renderedReceipt
 }
 
 func (c *packCheck) pass(code sealer.Code, format string, args ...any) {
@@ -94,6 +96,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 	for _, s := range c.statements[c.header.TenantID] {
 		s.take(c)
 	}
+	c.keepRendered()
 	c.ledger.Close()
 	c.conduct.close()
 	return nil

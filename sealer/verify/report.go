@@ -194,6 +194,8 @@ const (
 	StatementTotal sealer.Code = "statement.total"
 	// StatementExcluded: a statement excludes other receipts for disputes than the log shows.
 	StatementExcluded sealer.Code = "statement.excluded"
+	// StatementOverlap: a statement that was issued before bills receipts of the same time.
+	StatementOverlap sealer.Code = "statement.overlap"
 	// StatementCorrected: what a correction states about the statement before it, its rules or the
 	// changes is wrong.
 	StatementCorrected sealer.Code = "statement.correction"

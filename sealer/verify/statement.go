@@ -21,11 +21,45 @@ const (
 
 // statementIssued is what the event of a statement says.
 type statementIssued struct {
-	leaf     uint64
-	id       string
-	SHA256   string
-	Corrects *string
+	leaf           uint64
+	id             string
+	SHA256         string
+	From, To       string
+	Currency       string
+	CounterpartyID *string
+	PackID         string
+	Corrects       *string
 }
+
+// states reports whether the event has the members of a statement's text.
+func (e *statementIssued) states(s *sealer.Statement) bool {
+	var corrects *string
+	if s.Correction != nil {
+		corrects = &s.Correction.Of
+	}
+	return e.From == sealer.FormatTime(s.From.Time) && e.To == sealer.FormatTime(s.To.Time) && e.Currency == s.Currency && same(e.CounterpartyID, s.CounterpartyID) &&
+		e.PackID == s.AsOf.PackID && same(e.Corrects, corrects)
+}
+
+// bills describes what an event says to be billed that a first statement bills too, or may bill as it
+// states another end of the log, by other rules; empty if there is nothing. Times that can't be read
+// overlap with nothing: the statement of such an event fails.
+func (e *statementIssued) bills(s *sealer.Statement) string {
+	from, err := sealer.ParseTime(e.From)
+	to, fault := sealer.ParseTime(e.To)
+	switch {
+	case e.Corrects != nil || s.Correction != nil || err != nil || fault != nil || !from.Before(s.To.Time) || !s.From.Before(to):
+		return ""
+	case e.Currency == s.Currency && (e.CounterpartyID == nil || s.CounterpartyID == nil || *e.CounterpartyID == *s.CounterpartyID):
+		return "receipts of that time"
+	case e.PackID != s.AsOf.PackID:
+		return "that time up to another end of the log, " + e.PackID
+	}
+	return ""
+}
+
+// same reports whether both are nil, or equal.
+func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // noteMoney records an event that a statement may depend on.
 func (c *conduct) noteMoney(leaf uint64, e *sealer.Event) {
@@ -51,10 +85,11 @@ type statementFile struct {
 	keyID     string
 	signature []byte
 	said      sealer.Statement
-	// signed says that the signature holds, once it is verified; issue is the event of its issue, if a
-	// sound file holds it.
-	signed bool
-	issue  *statementIssued
+	// authentic says that the key that it names has signed the text, whenever that was; signed that the
+	// key was allowed to, once packs are judged. issue is the event of its issue, if a sound file holds
+	// it.
+	authentic, signed bool
+	issue             *statementIssued
 
 	// named is the pack of asOf, priced the one with the rules; nil if they are not among the files.
 	// edges are the moments at which these rules begin and end.
@@ -103,7 +138,22 @@ func packOf(packs []*packFile, id string) *packFile {
 	return packs[i]
 }
 
-// findRules looks for the packs that the statement names, among those whose headers are read.
+// prepare readies the statement for counting: it verifies the signature, so that nothing is counted for
+// what anybody can have written, and looks for the packs that the statement names among those whose
+// headers are read. All directories are known.
+func (s *statementFile) prepare(v *verification, packs []*packFile) {
+	if v.trust.newer != nil {
+		if k := v.trust.newer.Key(s.keyID); k != nil {
+			pub, err := k.Public()
+			s.authentic = err == nil && ed25519.Verify(pub, s.text, s.signature)
+		}
+	}
+	if s.authentic {
+		s.findRules(packs)
+	}
+}
+
+// findRules looks for the packs that the statement names.
 func (s *statementFile) findRules(packs []*packFile) {
 	s.named = packOf(packs, s.said.AsOf.PackID)
 	s.priced = s.named
@@ -129,7 +179,7 @@ func (s *statementFile) findRules(packs []*packFile) {
 	s.edges = slices.Compact(s.edges)
 }
 
-// authenticate verifies the signature of a statement, once all packs are judged.
+// authenticate judges the signature of a statement, once all packs are judged.
 func (s *statementFile) authenticate(v *verification) {
 	if v.trust.newer == nil {
 		s.noDirectory()
@@ -137,15 +187,15 @@ func (s *statementFile) authenticate(v *verification) {
 	}
 	said := &s.said
 	sealedAt := s.findIssue(v)
-	key, code := packKey(v.trust.newer, s.keyID, said.IssuedAt.Time)
+	_, code := packKey(v.trust.newer, s.keyID, said.IssuedAt.Time)
 	if code == sealer.KeyRevoked && !sealedAt.IsZero() {
-		key, code = v.trust.newer.FindSealed(s.keyID, v.trust.newer.Key(s.keyID).Purpose, said.IssuedAt.Time, sealedAt)
+		_, code = v.trust.newer.FindSealed(s.keyID, v.trust.newer.Key(s.keyID).Purpose, said.IssuedAt.Time, sealedAt)
 	}
 	switch {
 	case code != "":
 		s.fail(code, "the statement is signed by key %s at %s", s.keyID, sealer.FormatTime(said.IssuedAt.Time))
 		return
-	case !ed25519.Verify(key, s.text, s.signature):
+	case !s.authentic:
 		s.fail(sealer.SignatureInvalid, "the statement is not what key %s has signed", s.keyID)
 		return
 	}
@@ -162,7 +212,7 @@ func (s *statementFile) authenticate(v *verification) {
 // verify judges what a signed statement says, once all statements of its tenant are authenticated.
 func (s *statementFile) verify(v *verification, others statementFiles) {
 	previous, ok := s.previous(v, others)
-	if !ok || !s.ends(s.named, &s.said.AsOf, StatementLog, "up to which it states") {
+	if !ok || !s.isFirst(v) || !s.ends(s.named, &s.said.AsOf, StatementLog, "up to which it states") {
 		return
 	}
 	if c := s.said.Correction; c != nil && !s.ends(s.priced, &c.Rules, StatementCorrected, "whose rules it states by") {
@@ -202,7 +252,7 @@ func (s *statementFile) findIssue(v *verification) (sealedAt time.Time) {
 				continue
 			}
 			s.issue = &e
-			if e.SHA256 != s.sha256 {
+			if e.SHA256 != s.sha256 || !e.states(&s.said) {
 				s.fail(sealer.EntryAltered, "leaf %d of %s, in %s, is of another text of this statement", e.leaf, sealer.Origin(s.said.TenantID), f.File)
 				return sealedAt
 			}
@@ -261,6 +311,30 @@ func (s *statementFile) previous(v *verification, others statementFiles) (previo
 		return nil, false
 	}
 	return &file.said, true
+}
+
+// isFirst reports whether nothing that was issued before a first statement bills the same receipts, by
+// the known part of the log up to the event of the issue.
+func (s *statementFile) isFirst(v *verification) bool {
+	if s.issue == nil || s.said.Correction != nil {
+		return true
+	}
+	for i := range v.files {
+		f := &v.files[i]
+		if f.conduct == nil || f.conduct.tenantID != s.said.TenantID || !f.ok() {
+			continue
+		}
+		for _, e := range f.conduct.statements {
+			if e.leaf >= s.issue.leaf {
+				continue
+			}
+			if what := e.bills(&s.said); what != "" {
+				s.fail(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and bills %s", e.leaf, e.id, e.From, e.To, what)
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // isNext reports whether the statement before was the newest of its chain, by the known part of

@@ -3,8 +3,6 @@ package verify
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +33,7 @@ func testAdjust(rule sealer.SettlementRule, lines []sealer.SettlementLine, from,
 		sum += m
 	}
 	adjustment, parts := r.Adjust(sum)
-	if adjustment == 0 || !r.EffectiveFrom.Before(to) {
+	if adjustment == 0 || !r.InForce(from, to) {
 		return "", nil, nil
 	}
 	var shares []string
@@ -272,55 +270,4 @@ func (b *books) event(kind string, subject sealer.Ref, data string) []byte {
 	})
 	require.NoError(b.TB, err)
 	return sealertest.Bundle(b.TB, b.Seal([][]byte{event}), [][]byte{event})
-}
-
-// TestStatementOfAnotherDispute holds what is left out against what the log says of disputes: one
-// that is resolved is not held, and one that is not left out was rejected.
-func TestStatementOfAnotherDispute(t *testing.T) {
-	dispute := sealer.Ref{Kind: "dispute", ID: "dsp_1"}
-	for name, c := range map[string]struct {
-		outcome string      // of dsp_1, before the issue
-		state   string      // as the statement has it; empty: it is not left out
-		issued  bool        // the event of the issue is at hand
-		code    sealer.Code // empty: sound
-		remark  sealer.Code
-	}{
-		"open, held":                   {"", sealer.ExclusionHeld, true, "", ""},
-		"open, billed":                 {"", "", true, StatementExcluded, ""},
-		"open, billed, and not proven": {"", "", false, "", StatementUnproven},
-		"rejected, billed":             {"REJECTED", "", true, "", ""},
-		"rejected, held":               {"REJECTED", sealer.ExclusionHeld, true, StatementExcluded, ""},
-		"upheld, billed":               {"UPHELD", "", false, StatementExcluded, ""},
-		"upheld, held":                 {"UPHELD", sealer.ExclusionHeld, true, StatementExcluded, ""},
-		"upheld":                       {"UPHELD", sealer.ExclusionUpheld, true, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBooks(t)
-			packs := b.packs
-			if c.outcome != "" {
-				packs = append(packs, b.event(disputeResolved, dispute, `{"outcome":"`+c.outcome+`"}`))
-			}
-			s := &b.statement
-			s.IssuedAt = sealer.Moment{Time: b.Now}
-			s.Excluded[0].State = c.state
-			if c.state == "" {
-				s.Excluded = []sealer.StatementExclusion{}
-			}
-			text, err := s.Text()
-			require.NoError(t, err)
-			if c.issued {
-				sum := sha256.Sum256(text)
-				packs = append(packs, b.event(statementIssuedEvent, sealer.Ref{Kind: "statement", ID: s.StatementID}, `{"sha256":"`+base64.RawURLEncoding.EncodeToString(sum[:])+`"}`))
-			}
-			verdicts := b.verify(s, packs...).Files[0].Verdicts
-			if c.code == "" {
-				require.NotContains(t, failures(verdicts), StatementExcluded, "%+v", verdicts)
-			} else {
-				require.Contains(t, failures(verdicts), c.code, "%+v", verdicts)
-			}
-			if c.remark != "" {
-				require.Contains(t, codesOf(FileReport{Verdicts: verdicts}), c.remark)
-			}
-		})
-	}
 }

@@ -62,7 +62,7 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 	}
 	for tenantID, list := range v.statements {
 		for _, s := range list {
-			s.findRules(v.packs[tenantID])
+			s.prepare(&v, v.packs[tenantID])
 		}
 	}
 	for _, tenantID := range slices.Sorted(maps.Keys(v.packs)) {

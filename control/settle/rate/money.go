@@ -9,8 +9,8 @@ import (
 )
 
 // Money is an amount in millionths of a unit of its currency: 12.5 is 12,500,000. Only an
-// adjustment may be negative. Its text is a decimal in its one spelling, see Price, behind a
-// minus if it is negative.
+// adjustment may be negative. Its text is a canonical decimal, see Price, with a minus sign if it
+// is negative.
 type Money int64
 
 const moneyDigits = 6
@@ -22,31 +22,31 @@ func (m Money) String() string {
 	return decimal(uint64(m), moneyDigits)
 }
 
-// Price is a price in billionths of a unit of its currency, for one of what the rule's Unit
-// names. Its text is a decimal in its one spelling: digits, and behind a point up to nine more
-// of which the last is not 0; no sign, no exponent, no zero in front but that of 0.5.
+// Price is the price of one Unit, in billionths of a unit of its currency. Its text is a canonical
+// decimal: digits, then optionally a point and up to nine digits of which the last is not 0; no
+// sign, no exponent, and no leading zero except before a point.
 type Price int64
 
 const priceDigits = 9
 
 func (p Price) String() string { return decimal(uint64(p), priceDigits) }
 
-// decimal spells n, which counts units of 10^-digits.
+// decimal formats n, which counts units of 10^-digits.
 func decimal(n uint64, digits int) string {
 	s := fmt.Sprintf("%0*d", digits+1, n)
 	point := len(s) - digits
 	return strings.TrimSuffix(s[:point]+"."+strings.TrimRight(s[point:], "0"), ".")
 }
 
-// ParsePrice reads a decimal with up to nine digits behind the point. It takes zeros that
-// the one spelling leaves out, as people write them: 0.50 is 0.5.
+// ParsePrice parses a decimal with up to nine fractional digits. It also accepts redundant zeros,
+// as people write them: 0.50 is 0.5.
 func ParsePrice(text string) (Price, error) {
 	n, err := parseDecimal(text, priceDigits)
 	return Price(n), err
 }
 
-// ParseMoney reads an amount that is not negative as ParsePrice reads a price, with up to
-// six digits behind the point.
+// ParseMoney parses a non-negative amount as ParsePrice parses a price, with up to six fractional
+// digits.
 func ParseMoney(text string) (Money, error) {
 	n, err := parseDecimal(text, moneyDigits)
 	return Money(n), err
@@ -55,7 +55,7 @@ func ParseMoney(text string) (Money, error) {
 func parseDecimal(text string, digits int) (int64, error) {
 	whole, part, point := strings.Cut(text, ".")
 	if whole == "" || point && part == "" || len(part) > digits || strings.Trim(whole+part, "0123456789") != "" {
-		return 0, fmt.Errorf("%q is no decimal of at most %d digits behind the point", text, digits)
+		return 0, fmt.Errorf("%q is not a decimal with at most %d fractional digits", text, digits)
 	}
 	n, err := strconv.ParseInt(whole+part+strings.Repeat("0", digits-len(part)), 10, 64)
 	if err != nil {
@@ -64,14 +64,14 @@ func parseDecimal(text string, digits int) (int64, error) {
 	return n, nil
 }
 
-// Sums are what a rule may count of receipts. None is negative.
+// Sums are the quantities of receipts that a price may apply to. None is negative.
 type Sums struct {
 	Receipts, QuantityMs int64
 	// Impressions are in ten-thousandths.
 	Impressions int64
 }
 
-// add adds more; false if the sums hold no more.
+// add adds more. It returns false on overflow.
 func (s *Sums) add(more Sums) bool {
 	s.Receipts += more.Receipts
 	s.QuantityMs += more.QuantityMs
@@ -79,8 +79,8 @@ func (s *Sums) add(more Sums) bool {
 	return s.Receipts >= 0 && s.QuantityMs >= 0 && s.Impressions >= 0
 }
 
-// Amount is what the rule makes of receipts with these sums: the price times what the rule
-// counts, rounded to the micro-unit, half to even; ErrOverflow if Money does not hold that.
+// Amount is the price times the sum that the rule's Unit selects, rounded to the micro-unit, half
+// to even. The error is ErrOverflow if the amount doesn't fit in Money.
 func (r *Rule) Amount(s Sums) (Money, error) {
 	n, divisor := s.Receipts, uint64(1000) // billionths to millionths
 	switch r.Unit {
@@ -107,14 +107,13 @@ func (r *Rule) Amount(s Sums) (Money, error) {
 	return Money(amount), nil
 }
 
-// Adjust is what the rule's Minimum and Cap change about the sum of its lines, which is not
-// negative: what is missing to the minimum, or, below zero, what is above the cap. The shares
-// are those of the rule's Shares, in their order, and add up to the adjustment: they are those
-// of the same amount above zero, negated.
+// Adjust returns how the rule's Minimum and Cap change the non-negative sum of its lines: the
+// amount that is missing to the minimum, or, as a negative amount, the excess over the cap. shares
+// divides the adjustment in the order of the rule's Shares; for a negative adjustment they are the
+// negated shares of its absolute value.
 //
-// It is for adding up lines, once; Rate applies neither. Shares of a sum are rounded
-// again, so that the sum of a counterparty's lines and adjustments may be some micro-units less than
-// nothing.
+// Call it once for all lines of a rule; Rate applies neither bound. Since the shares are rounded
+// once more, a counterparty's lines and adjustments may sum to some micro-units below zero.
 func (r *Rule) Adjust(sum Money) (adjustment Money, shares []Money) {
 	switch {
 	case r.Minimum != nil && sum < *r.Minimum:
@@ -130,7 +129,7 @@ func (r *Rule) Adjust(sum Money) (adjustment Money, shares []Money) {
 	return 0, make([]Money, len(r.Shares))
 }
 
-// split parts an amount that is not negative into the rule's shares.
+// split divides a non-negative amount into the rule's shares.
 func (r *Rule) split(amount Money) []Money {
 	shares := make([]Money, len(r.Shares))
 	rests := make([]int64, len(r.Shares))

@@ -1,30 +1,29 @@
-// Package rate turns metered receipts and settlement rules into amounts. It is pure:
-// what it returns follows from its arguments alone, so that a holder of a proof pack
-// computes the same amounts, at any time and in any language.
+// Package rate computes amounts from metered receipts and settlement rules. It is pure: its results
+// depend on its arguments alone, so anyone who holds a proof pack computes the same amounts, at any
+// time and in any language.
 //
-//   - A rule fits a receipt if every name that it gives is the receipt's (right, basis,
-//     substrate, metering basis, completion), and effectiveFrom ≤ renderedAt < effectiveUntil. When
-//     the receipt was issued, or the rule was made, says nothing; nor does the rule's
-//     state: retiring a rule ends its window.
-//   - Of several rules that fit, the one of the highest priority rates the receipt. Of
-//     those, one that names the right goes before one that does not; then one that names
-//     the basis, the substrate, the metering basis, the completion; and then the one with
-//     the lowest id.
-//   - A line is what one rule makes of one right's receipts of one metering basis: the
+//   - A rule fits a receipt if the receipt has every value that the rule's match names (right,
+//     basis, substrate, metering basis, completion), and effectiveFrom ≤ renderedAt <
+//     effectiveUntil. The times at which the receipt was issued and the rule was made don't matter,
+//     nor does the rule's state: retiring a rule ends its window. A rule that is retired before it
+//     begins has an empty window, effectiveUntil = effectiveFrom: it fits nothing, and bounds nothing.
+//   - If several rules fit, the one with the highest priority rates the receipt. Among equal
+//     priorities, a rule that names the right precedes one that doesn't; then the same holds for
+//     the basis, the substrate, the metering basis and the completion; the lowest id decides last.
+//   - A line is the amount of one rule for the receipts of one right and one metering basis: the
 //     price times the receipts, the quantity or the impressions. It is rounded once, to the
-//     micro-unit, half to even, so that how receipts fall into lines favours no party.
-//   - The shares of a line add up to it to the last micro-unit: each is rounded down, and
-//     the units that are left go to the largest remainders, one each; of equal ones to the
-//     lowest counterparty id.
-//   - A rule's minimum and cap change no line. They are for the sum of its lines in what
-//     is billed at once: Adjust.
-//   - Whatever no rule rates is unrated, with the reason: so lines and unrated together
-//     hold every receipt that was given. A line of more than Money holds is unrated, too.
-//     A price that makes no sense must not keep receipts from being sealed.
+//     micro-unit, half to even, so the grouping of receipts into lines favours no party.
+//   - The shares of a line sum to the line exactly: each is rounded down, and the remaining
+//     micro-units go to the largest remainders, one each; among equal remainders to the lowest
+//     counterparty id.
+//   - A rule's minimum and cap change no line. They bound the sum of the rule's lines in one
+//     statement: Adjust.
+//   - Receipts that no rule rates are unrated, with the reason, so lines and unrated together hold
+//     every receipt. A line that doesn't fit in Money is unrated too: an absurd price must not stop
+//     receipts from being sealed.
 //
-// What is metered is decided by the caller: duplicates and suppressed deliveries are not
-// handed in. Nothing here adds up lines of several rules, which may be of several
-// currencies.
+// The caller decides which receipts are metered: it passes neither duplicates nor suppressed
+// deliveries. Nothing here adds lines of several rules, whose currencies may differ.
 package rate
 
 import (
@@ -37,12 +36,12 @@ import (
 	"time"
 )
 
-// Metered is what is rated: one metered receipt, or the sums of several with the same names.
-// As a line is rounded once, both give the same amount.
+// Metered is one metered receipt, or the sums of several with the same names. Since a line is
+// rounded once, both give the same amount.
 type Metered struct {
 	RightID, BasisID, Substrate, MeteringBasis, Completion string
-	// RenderedAt is when it was rendered; of several, any moment of a period that holds all of
-	// them, and in which no rule begins or ends.
+	// RenderedAt is the time of rendering. For sums it is any moment of a period that contains all
+	// their receipts and in which no rule begins or ends.
 	RenderedAt time.Time
 	// Receipts are at least 1.
 	Receipts int64
@@ -52,16 +51,16 @@ type Metered struct {
 
 func (m *Metered) sums() Sums { return Sums{m.Receipts, m.QuantityMs, m.Impressions} }
 
-// Line is what one rule makes of the receipts of one right and metering basis.
+// Line is the amount of one rule for the receipts of one right and metering basis.
 type Line struct {
 	RuleID, RightID, MeteringBasis    string
 	Receipts, QuantityMs, Impressions int64
 	Amount                            Money
-	// Shares are those of the rule's Shares, in their order.
+	// Shares divides Amount in the order of the rule's Shares.
 	Shares []Money
 }
 
-// Unrated counts receipts that no line holds.
+// Unrated counts receipts that are in no line.
 type Unrated struct {
 	RightID, MeteringBasis string
 	// Reason is NoRule or TooLarge.
@@ -73,11 +72,11 @@ type Unrated struct {
 const (
 	// NoRule: no rule fits.
 	NoRule = "NO_RULE"
-	// TooLarge: the line's amount is more than Money holds.
+	// TooLarge: the line's amount doesn't fit in Money.
 	TooLarge = "AMOUNT_TOO_LARGE"
 )
 
-// Settlement is what rules make of receipts.
+// Settlement is the result of rating receipts.
 type Settlement struct {
 	// Lines are sorted by right, metering basis and rule, byte by byte.
 	Lines []Line
@@ -85,9 +84,8 @@ type Settlement struct {
 	Unrated []Unrated
 }
 
-// Rate rates what was metered, in whatever order it comes. It fails, as nothing can be said
-// then, on two rules of one id, on a rule that Check refuses, on sums of no receipt or below
-// zero, and with ErrOverflow if a line's sums can't be added up.
+// Rate rates metered receipts, in any order. It fails if two rules have one id, if Check refuses a
+// rule, if sums are negative or of no receipt, and with ErrOverflow if the sums of a line overflow.
 func Rate(rules []Rule, metered iter.Seq[Metered]) (Settlement, error) {
 	s, err := settle(rules, metered)
 	if err != nil {
@@ -114,7 +112,7 @@ func settle(rules []Rule, metered iter.Seq[Metered]) (s Settlement, err error) {
 	return settled(groups)
 }
 
-// group is what a line or a count is of.
+// group identifies a line, or a count of unrated receipts.
 type group struct {
 	rule                   *Rule // nil: none fits
 	rightID, meteringBasis string
@@ -133,7 +131,7 @@ func count[K comparable](sums map[K]*Sums, k K, more Sums) error {
 	return nil
 }
 
-// settled makes a line of each group, or counts it as unrated.
+// settled makes each group a line, or counts it as unrated.
 func settled(groups map[group]*Sums) (s Settlement, err error) {
 	type place struct{ rightID, meteringBasis, reason string }
 	unrated := map[place]*Sums{}
@@ -169,7 +167,7 @@ type Precedence struct {
 	fitting map[names][]*Rule
 }
 
-// names are what a rule's match asks for.
+// names are the values that a rule's match may name.
 type names struct{ right, basis, substrate, metering, completion string }
 
 // NewPrecedence fails on two rules of one id, and on a rule that Check refuses.
@@ -178,7 +176,7 @@ func NewPrecedence(rules []Rule) (*Precedence, error) {
 	return &Precedence{ordered, map[names][]*Rule{}}, err
 }
 
-// Of is the rule that rates what was metered; nil if none does.
+// Of returns the rule that rates m, or nil if none does.
 func (p *Precedence) Of(m *Metered) *Rule {
 	n := names{m.RightID, m.BasisID, m.Substrate, m.MeteringBasis, m.Completion}
 	candidates, known := p.fitting[n]
@@ -196,7 +194,7 @@ func (p *Precedence) Of(m *Metered) *Rule {
 	return nil
 }
 
-// byPrecedence are the rules in the order in which they are asked.
+// byPrecedence sorts the rules: the first one that fits a receipt rates it.
 func byPrecedence(rules []Rule) ([]*Rule, error) {
 	ordered := make([]*Rule, 0, len(rules))
 	ids := map[string]bool{}
@@ -217,5 +215,5 @@ func byPrecedence(rules []Rule) ([]*Rule, error) {
 	return ordered, nil
 }
 
-// ErrOverflow says that a number is larger than its type holds.
+// ErrOverflow means that a number doesn't fit in its type.
 var ErrOverflow = errors.New("the number is too large")

@@ -174,7 +174,7 @@ func TestRateRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "unit")
 }
 
-// world draws rules and receipts that meet each other.
+// world draws rules and receipts such that rules often fit receipts.
 func world(t *rapid.T) ([]Rule, []Metered) {
 	name := func(label string, names ...string) string { return rapid.SampledFrom(names).Draw(t, label) }
 	moment := func(label string) time.Time {
@@ -217,7 +217,7 @@ func drawShares(t *rapid.T, n int) (shares []Share) {
 	return append(shares, Share{"cp_last", left})
 }
 
-// better says whether rule a goes before b.
+// better reports whether rule a precedes b.
 func better(a, b *Rule) bool {
 	if a.Priority != b.Priority {
 		return a.Priority > b.Priority
@@ -233,7 +233,7 @@ func better(a, b *Rule) bool {
 	return a.ID < b.ID
 }
 
-// TestRate holds rating against a plain model of it, with numbers of any size.
+// TestRate compares rating with a plain model of it, with numbers of any size.
 func TestRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules, receipts := world(t)
@@ -302,12 +302,12 @@ func TestRate(t *testing.T) {
 		}
 		require.Equal(t, given, held)
 
-		// The order of rules and of receipts says nothing.
+		// The order of rules and of receipts doesn't matter.
 		again, err := Rate(rapid.Permutation(rules).Draw(t, "rules"), slices.Values(rapid.Permutation(receipts).Draw(t, "receipts")))
 		require.NoError(t, err)
 		require.Equal(t, s, again)
 
-		// Nor does it whether receipts come one by one, or as sums.
+		// Nor does it matter whether receipts come one by one, or as sums.
 		again, err = Rate(rules, slices.Values(summed(receipts)))
 		require.NoError(t, err)
 		require.Equal(t, s, again)
@@ -331,7 +331,7 @@ func summed(receipts []Metered) (list []Metered) {
 	return list
 }
 
-// amountOf is the amount of a line as fractions have it, rounded half to even.
+// amountOf computes the amount of a line with fractions, rounded half to even.
 func amountOf(r *Rule, s Sums) *big.Int {
 	n := map[Unit]*big.Rat{
 		Event: big.NewRat(s.Receipts, 1), MS: big.NewRat(s.QuantityMs, 1), Second: big.NewRat(s.QuantityMs, 1000),
@@ -346,8 +346,7 @@ func amountOf(r *Rule, s Sums) *big.Int {
 	return amount
 }
 
-// TestAdjust holds minimum and cap against what they mean: the adjusted sum is within them,
-// and is the sum itself if that is.
+// TestAdjust: the adjusted sum is within minimum and cap, and is the sum itself if that is.
 func TestAdjust(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		money := rapid.OneOf(rapid.Int64Range(0, 1000), rapid.Int64Range(0, math.MaxInt64))
@@ -395,8 +394,8 @@ func TestAdjustBelowZero(t *testing.T) {
 	require.Equal(t, "-9223372036854.775808", Money(math.MinInt64).String())
 }
 
-// requireShares asks that shares add up to the line, that none is a whole unit away from
-// its exact part, and that the units left over went to the largest remainders.
+// requireShares requires that shares sum to the line, that none differs by a whole unit from its
+// exact part, and that the remaining units went to the largest remainders.
 func requireShares(t require.TestingT, r *Rule, l Line) {
 	var sum Money
 	rests := make([]int64, len(r.Shares))

@@ -11,11 +11,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Unit is what a price is of.
+// Unit is what a price applies to.
 type Unit string
 
-// The units. A second is a thousand of the milliseconds that are metered, not a second
-// that was begun.
+// The units. A second is a thousand metered milliseconds; seconds are not rounded up.
 const (
 	Event      Unit = "EVENT" // a metered receipt
 	MS         Unit = "MS"    // a metered millisecond
@@ -26,7 +25,7 @@ const (
 
 var units = []Unit{Event, MS, Second, Impression, CPM}
 
-// whole is all of a line, in basis points.
+// whole is a whole line, in basis points.
 const whole = 10_000
 
 const (
@@ -36,7 +35,7 @@ const (
 	MaxPriority = 1_000_000
 )
 
-// Rule is what rating needs of a settlement rule.
+// Rule is the part of a settlement rule that rating needs.
 type Rule struct {
 	ID    string
 	Match Match
@@ -44,16 +43,19 @@ type Rule struct {
 	Price Price
 	// Currency is three capital letters, as in ISO 4217.
 	Currency string
-	// Shares are 1 to MaxShares, of 10,000 basis points together.
+	// Shares has 1 to MaxShares elements, which sum to 10,000 basis points.
 	Shares []Share
 	// EffectiveFrom ≤ renderedAt < EffectiveUntil; a zero EffectiveUntil is open.
 	EffectiveFrom, EffectiveUntil time.Time
-	Priority                      int64
+	// Retired rules may have an empty window, EffectiveUntil = EffectiveFrom: they ended before they
+	// began, so they rate nothing.
+	Retired  bool
+	Priority int64
 	// Minimum and Cap bound the sum of the rule's lines, see Adjust; nil is no bound.
 	Minimum, Cap *Money
 }
 
-// Match names what a rule is for; an empty name is any.
+// Match selects the receipts of a rule; an empty field matches any.
 type Match struct{ RightID, BasisID, Substrate, MeteringBasis, Completion string }
 
 // Share is a counterparty's part of a line, 1 to 10,000 basis points.
@@ -83,12 +85,24 @@ func (r *Rule) in(at time.Time) bool {
 	return !at.Before(r.EffectiveFrom) && (r.EffectiveUntil.IsZero() || at.Before(r.EffectiveUntil))
 }
 
-// Fault says which field of a rule is wrong.
+// InForce reports whether the rule is in force at any moment of the period from ≤ moment < to. A rule
+// with an empty window never is.
+func (r *Rule) InForce(from, to time.Time) bool {
+	if r.EffectiveFrom.After(from) {
+		from = r.EffectiveFrom
+	}
+	if !r.EffectiveUntil.IsZero() && r.EffectiveUntil.Before(to) {
+		to = r.EffectiveUntil
+	}
+	return from.Before(to)
+}
+
+// Fault is an invalid field of a rule.
 type Fault struct{ Field, Message string }
 
 func (f *Fault) Error() string { return f.Field + " " + f.Message }
 
-// Faults are all that is wrong with a rule: at least one, as an error.
+// Faults is the error of an invalid rule. It has at least one element.
 type Faults []*Fault
 
 func (f Faults) Error() string {
@@ -103,7 +117,7 @@ func (f *Faults) add(field, format string, args ...any) {
 	*f = append(*f, &Fault{field, fmt.Sprintf(format, args...)})
 }
 
-// err is nil if nothing is wrong.
+// err returns f as an error, or nil if f is empty.
 func (f Faults) err() error {
 	if len(f) == 0 {
 		return nil
@@ -111,7 +125,7 @@ func (f Faults) err() error {
 	return f
 }
 
-// Check is nil, or the Faults of a rule that can't be rated by.
+// Check returns the Faults of a rule that can't rate receipts, or nil.
 func (r *Rule) Check() error { return r.faults().err() }
 
 func (r *Rule) faults() (f Faults) {
@@ -127,9 +141,10 @@ func (r *Rule) faults() (f Faults) {
 	if !IsCurrency(r.Currency) {
 		f.add("currency", "must be three capital letters")
 	}
-	if r.EffectiveFrom.IsZero() {
+	switch never := r.Retired && r.EffectiveUntil.Equal(r.EffectiveFrom); {
+	case r.EffectiveFrom.IsZero():
 		f.add("effectiveFrom", "is missing")
-	} else if !r.EffectiveUntil.IsZero() && !r.EffectiveUntil.After(r.EffectiveFrom) {
+	case !r.EffectiveUntil.IsZero() && !r.EffectiveUntil.After(r.EffectiveFrom) && !never:
 		f.add("effectiveUntil", "must be after effectiveFrom")
 	}
 	if r.Priority < 0 || r.Priority > MaxPriority {
@@ -149,7 +164,7 @@ func (r *Rule) faults() (f Faults) {
 func (r *Rule) shareFaults() (f Faults) {
 	if len(r.Shares) == 0 || len(r.Shares) > MaxShares {
 		f.add("shares", "must be 1 to %d", MaxShares)
-		return f // a list that is far too long has faults without end
+		return f // don't list the faults of a list that is far too long
 	}
 	seen, sum := map[string]bool{}, int64(0)
 	for i, s := range r.Shares {
@@ -169,12 +184,12 @@ func (r *Rule) shareFaults() (f Faults) {
 	return f
 }
 
-// IsCurrency says whether s is three capital letters.
+// IsCurrency reports whether s is three capital letters.
 func IsCurrency(s string) bool {
 	return len(s) == 3 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
-// record is a settlement rule as its event and its packs have it, member by member.
+// record is a settlement rule in the form of its event and of packs, member by member.
 type record struct {
 	Cap            *string `json:"cap"`
 	CreatedAt      string  `json:"createdAt"`
@@ -202,9 +217,9 @@ type record struct {
 	UpdatedAt string `json:"updatedAt"`
 }
 
-// ParseRule reads the record of a settlement rule, RFC 8785 text with exactly the members
-// of the format (see sealer), and checks the rule. The error holds Faults where members of the
-// right type have wrong values: all of them, those of Check included.
+// ParseRule parses the record of a settlement rule: RFC 8785 text with exactly the members of the
+// format (see sealer). It checks the rule too. If members have the right types but wrong values,
+// the error is Faults with all of them, including those of Check.
 func ParseRule(text []byte) (Rule, error) {
 	r, err := parseRule(text)
 	if err != nil {
@@ -218,25 +233,25 @@ func parseRule(text []byte) (r Rule, err error) {
 	if err := json.Unmarshal(text, &in, json.RejectUnknownMembers(true)); err != nil {
 		return r, err
 	}
-	// What is missing, or spelled in another way, comes out differently again.
+	// A missing member, or a form that is not canonical, makes the texts differ.
 	again, err := json.Marshal(in)
 	if err == nil {
 		err = (*jsontext.Value)(&again).Canonicalize()
 	}
 	if err != nil || string(again) != string(text) {
-		return r, errors.Join(err, errors.New("not the one spelling of a rule"))
+		return r, errors.Join(err, errors.New("not the canonical form of a rule"))
 	}
 	r, faults := in.rule()
 	return r, append(faults, r.faults()...).err()
 }
 
-// rule is the rule of a record, and what of it could not be read.
+// rule returns the rule of a record, and the faults of members that can't be parsed.
 func (in *record) rule() (r Rule, f Faults) {
 	moment := func(field, s string) time.Time {
 		const layout = "2006-01-02T15:04:05.000Z"
 		at, err := time.Parse(layout, s)
 		if err != nil || at.Format(layout) != s || at.Year() < 1970 {
-			f.add(field, "%q is no time of 1970 or later", s)
+			f.add(field, "%q is not a time in 1970 or later", s)
 		}
 		return at
 	}
@@ -254,12 +269,12 @@ func (in *record) rule() (r Rule, f Faults) {
 			return nil
 		}
 		m, err := ParseMoney(*s)
-		f.spelled(field, *s, m, err)
+		f.canonical(field, *s, m, err)
 		return &m
 	}
 	moment("createdAt", in.CreatedAt)
 	moment("updatedAt", in.UpdatedAt)
-	r = Rule{ID: in.ID, Unit: Unit(in.Unit), Currency: in.Currency, EffectiveFrom: moment("effectiveFrom", in.EffectiveFrom), Priority: in.Priority}
+	r = Rule{ID: in.ID, Unit: Unit(in.Unit), Currency: in.Currency, EffectiveFrom: moment("effectiveFrom", in.EffectiveFrom), Retired: in.State == "RETIRED", Priority: in.Priority}
 	if in.EffectiveUntil != nil {
 		r.EffectiveUntil = moment("effectiveUntil", *in.EffectiveUntil)
 	}
@@ -272,7 +287,7 @@ func (in *record) rule() (r Rule, f Faults) {
 		r.Shares = append(r.Shares, Share{s.CounterpartyID, s.Bps})
 	}
 	price, err := ParsePrice(in.Price)
-	f.spelled("price", in.Price, price, err)
+	f.canonical("price", in.Price, price, err)
 	r.Price, r.Minimum, r.Cap = price, money("minimum", in.Minimum), money("cap", in.Cap)
 	if in.Revision < 0 || in.Revision > 1<<53 {
 		f.add("revision", "must be within 0 and 2^53")
@@ -283,12 +298,12 @@ func (in *record) rule() (r Rule, f Faults) {
 	return r, f
 }
 
-// spelled asks that a decimal was read, and that its text is the one spelling of it.
-func (f *Faults) spelled(field, text string, read fmt.Stringer, err error) {
+// canonical adds a fault if a decimal could not be parsed or its text is not canonical.
+func (f *Faults) canonical(field, text string, read fmt.Stringer, err error) {
 	switch {
 	case err != nil:
 		f.add(field, "%v", err)
 	case read.String() != text:
-		f.add(field, "%q is not the one spelling of %s", text, read)
+		f.add(field, "%q is not the canonical form of %s", text, read)
 	}
 }

@@ -31,8 +31,26 @@ func TestParseRule(t *testing.T) {
 	require.Nil(t, open.Cap)
 }
 
-// TestParseRuleIsStrict changes the text of a rule: what a reader would have to guess at
-// is refused.
+// TestEmptyWindow: a rule that was retired before it began is never in force.
+func TestEmptyWindow(t *testing.T) {
+	empty := strings.Replace(text, `"2026-06-01T00:00:00.000Z"`, `"2026-05-01T00:00:00.000Z"`, 1)
+	_, err := ParseRule([]byte(empty))
+	require.ErrorContains(t, err, "effectiveUntil must be after effectiveFrom", "it is ACTIVE")
+	r, err := ParseRule([]byte(strings.Replace(empty, `"ACTIVE"`, `"RETIRED"`, 1)))
+	require.NoError(t, err)
+	require.NoError(t, r.Check())
+	require.False(t, r.in(day))
+	before, after := day.Add(-time.Hour), day.Add(time.Hour)
+	for _, period := range [][2]time.Time{{before, after}, {day, after}, {before, day}, {before, day.Add(1)}} {
+		require.False(t, r.InForce(period[0], period[1]), "%v", period)
+	}
+	r.EffectiveUntil = day.Add(time.Millisecond)
+	require.True(t, r.InForce(before, after))
+	r.EffectiveUntil = before
+	require.ErrorContains(t, r.Check(), "effectiveUntil must be after effectiveFrom")
+}
+
+// TestParseRuleIsStrict changes the text of a rule: ambiguous texts are refused.
 func TestParseRuleIsStrict(t *testing.T) {
 	for _, c := range [][2]string{
 		{`{"cap"`, `{ "cap"`},
@@ -102,7 +120,7 @@ func TestSharesAreBounded(t *testing.T) {
 	require.ErrorContains(t, r.Check(), "shares must be 1 to 10")
 }
 
-// TestAllFaults: whoever wrote a rule gets all that is wrong with it at once.
+// TestAllFaults: the error of a rule lists all of its faults.
 func TestAllFaults(t *testing.T) {
 	_, err := ParseRule([]byte(strings.NewReplacer(
 		`"0.0125"`, `"-1"`, `"10.5"`, `"x"`, `"250"`, `"1.0"`, `"SECOND"`, `"HOUR"`, `"EUR"`, `"eur"`, `"cp_b"`, `"cp_a"`, `:7000`, `:0`, `"rgh_1"`, `""`,
