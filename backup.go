@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"muniment/control"
 	"muniment/control/backup"
 	"muniment/control/erasure"
 	"muniment/control/proof"
@@ -22,10 +23,10 @@ import (
 
 type backupCmd struct {
 	Data        string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder, of a server that runs or not." type:"path"`
-	To          string `required:"" help:"Folder to make, or file to make if it ends in .tar." placeholder:"DIR|FILE" type:"path"`
-	WithoutKeys bool   `help:"Leave the private keys out." xor:"keys"`
-	WithRoot    bool   `help:"Take keys/root.skey along: anyone who has it can sign as this service, and it can't be revoked." xor:"keys"`
-	Rate        int64  `default:"16" help:"Most MiB a second to read and write, so that a server beside it goes on as before; 0 is no limit."`
+	To          string `required:"" help:"Folder to create, or a file if the name ends in .tar." placeholder:"DIR|FILE" type:"path"`
+	WithoutKeys bool   `help:"Omit the private keys." xor:"keys"`
+	WithRoot    bool   `help:"Include keys/root.skey: anyone who has it can sign as this service, and it can't be revoked." xor:"keys"`
+	Rate        int64  `default:"16" help:"Most MiB a second to read and write, so that a running server is not slowed down; 0 is no limit."`
 	JSON        bool   `help:"Print the manifest."`
 }
 
@@ -49,13 +50,13 @@ func (c *backupCmd) Run() error {
 
 type restoreCmd struct {
 	From             string   `required:"" help:"The backup: a folder or a .tar." placeholder:"DIR|FILE" type:"path"`
-	Data             string   `required:"" help:"Data folder to make." placeholder:"DIR" type:"path"`
+	Data             string   `required:"" help:"Data folder to create." placeholder:"DIR" type:"path"`
 	ExpectCheckpoint []string `help:"A proof pack or checkpoint that was kept elsewhere: refuse a backup that is older than it." placeholder:"FILE" type:"path"`
-	Tombstones       []string `help:"An export of events, or proof packs, with the erasures since the backup was made: what they erased is not restored. An empty file says that there were none. Needed for a backup that is older than an hour." placeholder:"FILE" type:"existingfile"`
+	Tombstones       []string `help:"Required: later proof packs, or an export of the later events. Who is erased in them is not restored. An empty file, such as /dev/null, says that nobody was erased since the backup." placeholder:"FILE" type:"existingfile"`
 	JSON             bool     `help:"Print one JSON object."`
 }
 
-// Run makes the folder, or leaves nothing behind.
+// Run creates the folder, or nothing if it fails.
 func (c *restoreCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
@@ -76,15 +77,14 @@ func (c *restoreCmd) Run() error {
 	return nil
 }
 
-// tombstones returns what reads the events of erasures in proof packs and exports; nil without
-// a file.
+// tombstones returns what reads the events in proof packs and exports; nil without a file.
 func tombstones(files []string) func(take func(event []byte) error) error {
 	if len(files) == 0 {
 		return nil
 	}
 	return func(take func(event []byte) error) error {
 		for _, name := range files {
-			if err := readTombstones(name, take); err != nil {
+			if err := readEvents(name, take); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -92,9 +92,9 @@ func tombstones(files []string) func(take func(event []byte) error) error {
 	}
 }
 
-// readTombstones reads a pack, an export, or an empty file. Anything else, or a file that is cut
-// off, is an error: it does not prove that no more was erased.
-func readTombstones(name string, take func(event []byte) error) (err error) {
+// readEvents reads a pack, an export, or an empty file. Anything else, or a file that is cut
+// off, is an error, because it does not prove that nothing else was erased.
+func readEvents(name string, take func(event []byte) error) (err error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return err
@@ -121,24 +121,20 @@ func readTombstones(name string, take func(event []byte) error) (err error) {
 		if err != nil {
 			return err
 		}
-		if e, err := sealer.ParseEvent(event); err != nil {
+		if err := take(event); err != nil {
 			return err
-		} else if e.Type == sealer.TypeErased {
-			if err := take(event); err != nil {
-				return err
-			}
 		}
 	}
 }
 
-// eraseRestored deletes from a restored warehouse what was erased since it was copied.
+// eraseRestored deletes from a restored database and its warehouse what was erased since they were copied.
 func eraseRestored(ctx context.Context, data string, db *store.DB) (err error) {
 	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
 	if err != nil {
 		return err
 	}
 	defer closing(&err, warehouse)
-	return erasure.Announce(ctx, db, warehouse)
+	return erasure.AnnounceRestored(ctx, db, control.Tables, warehouse)
 }
 
 // olderEvents are the events that the log of a restored folder may have dropped.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -38,9 +39,12 @@ func (s *service) backUp(to string, args ...string) (m backup.Manifest) {
 	return m
 }
 
-// restored makes another service of a backup, not yet open.
+// restored makes another service of a backup, not yet open. Nobody was erased since, unless args say so.
 func (s *service) restored(from string, args ...string) (*service, backup.Restored) {
 	s.t.Helper()
+	if !slices.Contains(args, "--tombstones") {
+		args = append(args, "--tombstones", os.DevNull)
+	}
 	other := s.elsewhere(filepath.Join(s.t.TempDir(), "restored"))
 	out := muniment(s.t, append([]string{"restore", "--from", from, "--data", other.data, "--json"}, args...)...)
 	return other, parse[backup.Restored](s.t, out)
@@ -48,7 +52,7 @@ func (s *service) restored(from string, args ...string) (*service, backup.Restor
 
 // restore is a restore within this process.
 func restore(from, data string, expect ...string) (*backup.Restored, error) {
-	return backup.Restore{From: from, Data: data, Expect: expect, Continue: continueLog, Replays: replays(), Older: olderEvents}.Run(context.Background())
+	return backup.Restore{From: from, Data: data, Expect: expect, Continue: continueLog, Replays: replays(), Older: olderEvents, Tombstones: tombstones([]string{os.DevNull})}.Run(context.Background())
 }
 
 // TestBackupUnderLoad backs up a service again and again, while 64 clients deliver

@@ -51,13 +51,13 @@ func newStopped(t *testing.T) *stoppedService {
 	return h
 }
 
-// requireStopped asks control and the node what is in force.
+// requireStopped checks at control and at the node what is stopped.
 func (h *stoppedService) requireStopped() {
 	h.t.Helper()
 	for substrate, want := range wasStopped {
-		var told struct{ Right struct{ State string } }
-		h.get("/v1/rights/"+h.rights[substrate], &told)
-		require.Equal(h.t, want, told.Right.State, substrate)
+		var response struct{ Right struct{ State string } }
+		h.get("/v1/rights/"+h.rights[substrate], &response)
+		require.Equal(h.t, want, response.Right.State, substrate)
 		status, answer := h.deliver(h.client.Key, substrate)
 		require.Equal(h.t, map[bool]int{true: http.StatusOK, false: http.StatusConflict}[want == "ACTIVE"], status, "%s: %s", substrate, answer)
 	}
@@ -65,7 +65,7 @@ func (h *stoppedService) requireStopped() {
 	require.Equal(h.t, http.StatusUnauthorized, status, answer)
 }
 
-// revive makes all live again in a database, as whoever can write its file would. All of
+// revive makes all live again in a database, as anyone who can write its file could. All of
 // its revisions look newer than what the log says.
 func revive(t *testing.T, file string) {
 	t.Helper()
@@ -167,7 +167,7 @@ func (l forgetful) Scan(ctx context.Context, from, to sealer.Position, fn func(s
 }
 
 // TestRestoreReadsPacksAndWarehouse: what the log holds no more is in the packs, and what
-// was not sealed is in the warehouse. What was resumed stays so, wherever that is told.
+// was not sealed is in the warehouse. What was resumed stays so, wherever that is recorded.
 func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
 	t.Parallel()
 	h := newStopped(t)
@@ -176,11 +176,11 @@ func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
 	h.move("DOOH", "resume")
 	h.move("DRONE", "suspend")
 	loaded := func() bool {
-		var told struct {
+		var response struct {
 			Events []struct{ Event struct{ Type string } }
 		}
-		h.get("/v1/events?limit=1", &told)
-		return told.Events[0].Event.Type == "right.suspended"
+		h.get("/v1/events?limit=1", &response)
+		return response.Events[0].Event.Type == "right.suspended"
 	}
 	until(t, loaded)
 	h.stop()
@@ -189,7 +189,7 @@ func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
 
 	restored := func() []string {
 		made, err := backup.Restore{
-			From: to, Data: filepath.Join(t.TempDir(), "data"), Replays: replays(), Older: olderEvents,
+			From: to, Data: filepath.Join(t.TempDir(), "data"), Replays: replays(), Older: olderEvents, Tombstones: tombstones([]string{os.DevNull}),
 			Continue: func(ctx context.Context, data string, end sealer.Position, generation uint32) (backup.OpenLog, error) {
 				log, err := continueLog(ctx, data, end, generation)
 				return forgetful{log}, err

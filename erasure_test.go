@@ -116,10 +116,11 @@ type erasing struct {
 const (
 	person, personsMark = "ada.lovelace@example.org", "cell-of-ada-lovelace"
 	other               = "grace.hopper@example.org"
+	third               = "jean.bartik@example.org"
 )
 
-// begin names the person in deliveries, in a row that waits, and in exports of all formats'
-// kinds, and another beside. Each store holds the person then.
+// begin names the person in deliveries, in a row that waits, in exports of all formats'
+// kinds, and in the notes of exports that are not about the person, and another beside. Each store holds the person then.
 func (s *erasing) begin() {
 	t := s.t
 	t.Helper()
@@ -139,13 +140,15 @@ func (s *erasing) begin() {
 		"dataSubjectId": person, "telemetry": map[string]any{"coverageCellId": personsMark},
 	}}}, nil)
 	until(t, func() bool { return s.metered() == s.receipts }, "all is loaded")
-	for scope, named := range map[string]bool{
-		fmt.Sprintf(`{"kind":"DATA_SUBJECT","dataSubjectId":%q}`, person): true,
-		fmt.Sprintf(`{"kind":"DATA_SUBJECT","dataSubjectId":%q}`, other):  false,
-		`{"kind":"TENANT_FULL"}`: true,
+	notes := fmt.Sprintf(`,"requestNotes":%q`, "asked for by "+person+", who has "+personsMark)
+	for job, named := range map[string]bool{
+		fmt.Sprintf(`"scope":{"kind":"DATA_SUBJECT","dataSubjectId":%q}`, person):        true,
+		fmt.Sprintf(`"scope":{"kind":"DATA_SUBJECT","dataSubjectId":%q}`, other):         false,
+		fmt.Sprintf(`"scope":{"kind":"DATA_SUBJECT","dataSubjectId":%q}`, third) + notes: true,
+		`"scope":{"kind":"TENANT_FULL"}` + notes:                                         true,
 	} {
 		// The answer is kept for the key, and names whom the export is of.
-		a := call(t, s.client.API, s.client.Key, operation{method: "POST", path: "/v1/compliance/dsar", body: `{"format":"NDJSON","scope":` + scope + `}`}, "Idempotency-Key", rand.Text())
+		a := call(t, s.client.API, s.client.Key, operation{method: "POST", path: "/v1/compliance/dsar", body: `{"format":"NDJSON",` + job + `}`}, "Idempotency-Key", rand.Text())
 		require.Equal(t, http.StatusOK, a.status, a.body)
 		id := textAt(t, a.body, "data.job.id")
 		s.post("/v1/compliance/dsar/"+id+"/run", nil, nil)
@@ -188,8 +191,8 @@ func (s *erasing) erase() (done erasureOf, packs []string) {
 	t.Helper()
 	done = erased(t, s.server, s.client.Key, person)
 	require.Greater(t, done.Counts.PrivateParts, s.receipts*3/4, "deliveries, and the events of the export")
-	require.Equal(t, 2, done.Counts.Rows)
-	require.Equal(t, 2, done.Counts.Bundles)
+	require.Equal(t, 4, done.Counts.Rows, "a held row, an export of the person, and two whose notes name the person")
+	require.Equal(t, 3, done.Counts.Bundles)
 	s.nothing("erased")
 	for _, link := range s.links {
 		require.Equal(t, http.StatusNotFound, call(t, link, "", operation{method: "GET"}).status, "the link is void")

@@ -67,7 +67,7 @@ func (b *handedIn) refused(from, why string) {
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() {
-		_, err := backup.Restore{From: from, Data: data, Continue: continueLog, Replays: replays(), Older: olderEvents}.Run(ctx)
+		_, err := backup.Restore{From: from, Data: data, Continue: continueLog, Replays: replays(), Older: olderEvents, Tombstones: tombstones([]string{os.DevNull})}.Run(ctx)
 		failed <- err
 	}()
 	select {

@@ -31,7 +31,7 @@ type upCmd struct {
 	logFlags
 	keysFlags
 
-	Data   string        `default:"./muniment-data" help:"Data folder; made when it is missing." type:"path"`
+	Data   string        `default:"./muniment-data" help:"Data folder; created if it is missing." type:"path"`
 	Listen string        `default:"127.0.0.1:8080" help:"Address of the API."`
 	Admin  string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
 	Bound  time.Duration `default:"30s" help:"How long the node signs without news of rights."`
@@ -47,7 +47,7 @@ type upCmd struct {
 	Mail    mailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
 	Public  publicURLFlag `embed:""`
 
-	TenantCap      int `help:"How many deliveries of one tenant may be in flight, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+	TenantCap      int `help:"Most deliveries of one tenant in flight; more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
 	TrustedProxies int `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by the address there. With 0 the header is ignored." placeholder:"N"`
 
 	AcceptRollback bool `env:"-" help:"Go on although log, database or warehouse was restored from an older copy than the others."`
@@ -147,7 +147,7 @@ func (c *upCmd) serve(p *process) error {
 	return server.Run(p.ctx, func(context.Context) (net.Listener, error) { return api.Listener, nil })
 }
 
-// publish leaves in the data folder how to reach this process, until it ends.
+// publish writes to the data folder how to reach this process, and removes that when it ends.
 func (a adminAccess) publish(p *process, data string) error {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -272,7 +272,7 @@ func (c *upCmd) openNode(p *process, ctl *plane, e embedded, processors int) (n 
 	return n, err
 }
 
-// next is what to do with a service that is ready: make a tenant, if there is none.
+// next is the command to run once the service is ready: create a tenant, if there is none.
 func (c *upCmd) next(ctx context.Context, ctl *plane, apiURL string) string {
 	if any, err := ctl.tenants.Any(ctx); err == nil && !any {
 		return fmt.Sprintf("muniment tenant create --org org_example --data %s", c.Data)
@@ -280,8 +280,8 @@ func (c *upCmd) next(ctx context.Context, ctl *plane, apiURL string) string {
 	return "open " + apiURL + "/docs"
 }
 
-// openLog opens the event log, and compares it with database and warehouse: both remember how
-// long it once was.
+// openLog opens the event log, and compares it with database and warehouse, which both record
+// the length that it had.
 func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.Warehouse, cfg segment.Config) (log *segment.Log, err error) {
 	history := store.History{Loaded: warehouse, Keys: signing.KeyIDs, Replays: replays(), Older: packedAndLoaded(c.Data, warehouse), Accept: c.AcceptRollback}
 	mark, known, err := db.HighWater(ctx, segment.Partition)
@@ -321,5 +321,5 @@ func (c *upCmd) damaged(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w\nPut the named file of %s back from a copy, or restore a backup into another folder: "+
-		"muniment restore --from BACKUP --data DIR", err, filepath.Join(c.Data, "log"))
+		"muniment restore --from BACKUP --data DIR --tombstones FILE", err, filepath.Join(c.Data, "log"))
 }

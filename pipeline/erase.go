@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"muniment/sealer"
@@ -36,10 +37,34 @@ func (k SubjectKey) Hash(tenantID, subject string) string {
 // the person and are not younger than Until are permanently deleted.
 type Tombstone struct {
 	TenantID string
-	// SubjectHash is the person, as SubjectKey.Hash has it.
+	// SubjectHash is the person, as SubjectKey.Hash has it; or, as RecordHash has it, a record
+	// whose texts name a person: then the private parts of all events about the record are deleted.
 	SubjectHash string
 	// Until is compared with the events' own times, in whole milliseconds.
 	Until time.Time
+}
+
+// recordPrefix begins no hash of a person: it has another letter than base64url.
+const recordPrefix = "record:"
+
+// RecordHash is what a Tombstone of a record has in place of a person's hash.
+func RecordHash(id string) string { return recordPrefix + id }
+
+// Record is the id of the record that a Tombstone is of; empty for a person's.
+func (t Tombstone) Record() string {
+	id, _ := strings.CutPrefix(t.SubjectHash, recordPrefix)
+	if id == t.SubjectHash {
+		return ""
+	}
+	return id
+}
+
+// Names reports whether a row's private part may name whom the tombstone is of.
+func (t Tombstone) Names(key SubjectKey, r *Row) bool {
+	if id := t.Record(); id != "" {
+		return len(r.Private) > 0 && r.SubjectID == id
+	}
+	return key.Hash(t.TenantID, r.DataSubject()) == t.SubjectHash
 }
 
 // Eraser is the half of a Warehouse that erasure needs.
@@ -55,7 +80,7 @@ type Eraser interface {
 	// with ErrOtherKey. Rows that name persons can be loaded after the first call, which may
 	// have no tombstones (see ErrErasedUnknown).
 	Erase(ctx context.Context, key SubjectKey, list []Tombstone) error
-	// CountSubject counts what Erase would delete of a person, of all times.
+	// CountSubject counts what Erase would delete of a person or a record, of all times.
 	CountSubject(ctx context.Context, tenantID, subjectHash string) (SubjectCount, error)
 }
 
@@ -110,14 +135,16 @@ func (e *Erased) Covers(t Tombstone) bool {
 func (e *Erased) Private(r *Row) (private []byte, subjectHash string, err error) {
 	subject := r.DataSubject()
 	switch {
-	case subject == "":
-		return r.Private, "", nil
-	case e == nil:
+	case e == nil && subject != "":
 		return nil, "", ErrErasedUnknown
+	case e == nil || len(r.Private) == 0: // the first Erase deletes what it covers
+		return r.Private, "", nil
 	}
 	subjectHash = e.Key.Hash(r.TenantID, subject)
-	if until, ok := e.until[[2]string{r.TenantID, subjectHash}]; ok && r.At.UnixMilli() <= until {
-		return nil, "", nil
+	for _, of := range []string{subjectHash, RecordHash(r.SubjectID)} {
+		if until, ok := e.until[[2]string{r.TenantID, of}]; ok && r.At.UnixMilli() <= until {
+			return nil, "", nil
+		}
 	}
 	return r.Private, subjectHash, nil
 }
@@ -128,13 +155,13 @@ func (e *Erased) Private(r *Row) (private []byte, subjectHash string, err error)
 func (e *Erased) Record(s Quarantined) (record []byte, err error) {
 	subjects := subjectsIn(s.Record)
 	if len(subjects) == 0 {
-		return s.Record, nil
+		return e.annotated(s), nil
 	}
 	if e == nil {
 		return nil, ErrErasedUnknown
 	}
 	if !e.any(s.TenantID, subjects) {
-		return s.Record, nil
+		return e.annotated(s), nil
 	}
 	r, err := sealer.ParseRecord(s.Record)
 	if err != nil {
@@ -145,6 +172,23 @@ func (e *Erased) Record(s Quarantined) (record []byte, err error) {
 		r.Event = nil
 	}
 	return sealer.AppendRecord(nil, &r), nil
+}
+
+// annotated returns a quarantined record without the private part of an event about an erased record.
+func (e *Erased) annotated(s Quarantined) []byte {
+	r, err := sealer.ParseRecord(s.Record)
+	if e == nil || err != nil || len(r.Private) == 0 {
+		return s.Record
+	}
+	about, err := sealer.ParseEvent(r.Event)
+	if err != nil {
+		return s.Record
+	}
+	if _, ok := e.until[[2]string{about.TenantID, RecordHash(about.Subject.ID)}]; !ok {
+		return s.Record
+	}
+	r.Private = nil
+	return sealer.AppendRecord(nil, &r)
 }
 
 // Names reports whether a quarantined record names a person of a tenant. A record without a

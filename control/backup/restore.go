@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -9,14 +10,17 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"muniment/control/proof"
 	"muniment/control/signing"
 	"muniment/control/store"
+	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -44,9 +48,11 @@ type Restore struct {
 	Replays []store.Replay
 	// Older is as in store.History, for the new data folder; nil: there are none.
 	Older func(ctx context.Context, data string, take func(event []byte) error) error
-	// Tombstones are the events of erasures since the backup was made, as the operator has given
-	// them; others are passed over. nil: none were given. Then a backup that is older than
-	// freshFor is refused: it would bring back persons who were erased since.
+	// Tombstones are the events since the backup was made, as the operator has given them; of these
+	// the erasures are applied. No event at all is the operator's word that nobody was erased. The
+	// newest event must not be older than the backup: then they would not say who was erased since.
+	// nil: none were given. That is refused, because log and packs of a backup end with it, and
+	// whoever was erased since would come back.
 	Tombstones func(take func(event []byte) error) error
 	// Erase deletes what the tombstones of the restored database cover from what else is
 	// in the new data folder; nil: that is left to the first start.
@@ -54,9 +60,6 @@ type Restore struct {
 	// Progress gets a line for each part; nil is silent.
 	Progress io.Writer
 }
-
-// freshFor is how old a backup may be without word of later erasures.
-const freshFor = time.Hour
 
 // Restored is what Restore made.
 type Restored struct {
@@ -75,6 +78,9 @@ type Restored struct {
 	Reapplied []string `json:"reapplied"`
 	// Tombstones counts the erasures in what was given to say who was erased since.
 	Tombstones int `json:"tombstones"`
+	// TombstonesUpTo is, by tenant, the time of the newest event in what was given: of later erasures
+	// the restored service knows nothing.
+	TombstonesUpTo map[string]string `json:"tombstonesUpTo"`
 	// Expected are the packs and checkpoints that the restored logs were held against.
 	Expected []Expected `json:"expected"`
 }
@@ -131,8 +137,10 @@ func (r Restore) run(ctx context.Context) (done *Restored, err error) {
 // restoreWriter makes a data folder in another place.
 type restoreWriter struct {
 	Restore
-	dir string
-	m   Manifest
+	dir    string
+	m      Manifest
+	erased [][]byte             // the events of erasures in what was given
+	upTo   map[string]time.Time // by tenant: the newest event in what was given
 }
 
 func (w *restoreWriter) say(format string, args ...any) {
@@ -149,6 +157,9 @@ func (w *restoreWriter) copyAll(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	if err := w.readManifest(from); err != nil {
+		return err
+	}
+	if err := w.readTombstones(); err != nil {
 		return err
 	}
 	var total int64
@@ -184,14 +195,54 @@ func (w *restoreWriter) readManifest(from archive) error {
 	if w.m.Format != manifestFormat {
 		return fmt.Errorf("its format is %q, this program reads %q", w.m.Format, manifestFormat)
 	}
-	if taken, err := sealer.ParseTime(w.m.TakenAt); err != nil || w.Tombstones == nil && time.Since(taken) > freshFor {
-		return errors.Join(fmt.Errorf("it was made at %s: persons may have been erased since, of whom its log and packs know nothing. "+
-			"Give --tombstones FILE, an export of the events since then or later proof packs; an empty file says that there were none", w.m.TakenAt), err)
-	}
 	for _, f := range w.m.Files {
 		if !local(f.Name) || f.Bytes < 0 {
 			return fmt.Errorf("its manifest names %q, which is no file of a backup", f.Name)
 		}
+	}
+	return nil
+}
+
+// readTombstones reads what was given of the time since the backup was made.
+func (w *restoreWriter) readTombstones() error {
+	taken, err := sealer.ParseTime(w.m.TakenAt)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot read its %s: %w", manifestFile, err)
+	case time.Until(taken) > api.ClockSlack:
+		return fmt.Errorf("it says that it was made at %s, which is in the future: its %s or this machine's clock is wrong", w.m.TakenAt, manifestFile)
+	case w.Tombstones == nil:
+		return fmt.Errorf("it was made at %s, and would bring back persons who were erased since: give the later proof packs, or an export of the later events, with --tombstones FILE; "+
+			"if nobody was erased: --tombstones /dev/null", w.m.TakenAt)
+	}
+	w.upTo = map[string]time.Time{}
+	var newest time.Time
+	err = w.Tombstones(func(event []byte) error {
+		e, err := sealer.ParseEvent(event)
+		if err != nil {
+			return err
+		}
+		if e.At.After(w.upTo[e.TenantID]) {
+			w.upTo[e.TenantID] = e.At
+		}
+		if e.At.After(newest) {
+			newest = e.At
+		}
+		if e.Type == sealer.TypeErased {
+			w.erased = append(w.erased, bytes.Clone(event))
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot read tombstones: %w", err)
+	case len(w.upTo) == 0:
+		w.say("tombstones    none: nobody was erased since %s, as you say", w.m.TakenAt)
+	case newest.Before(taken):
+		return fmt.Errorf("it was made at %s, and the given tombstones end at %s: they don't say who was erased since. Give later proof packs, or a later export of events", w.m.TakenAt, sealer.FormatTime(newest))
+	}
+	for _, tenantID := range slices.Sorted(maps.Keys(w.upTo)) {
+		w.say("tombstones    of %s up to %s", tenantID, sealer.FormatTime(w.upTo[tenantID]))
 	}
 	return nil
 }
@@ -288,20 +339,19 @@ func (w *restoreWriter) goOn(ctx context.Context, db *store.DB, done *Restored) 
 	defer func() { err = errors.Join(err, log.Close()) }()
 	h := store.History{Log: log, Keys: signing.KeyIDs, Replays: w.Replays}
 	h.Older = func(ctx context.Context, take func(event []byte) error) error {
-		if w.Tombstones != nil {
-			err := w.Tombstones(func(event []byte) error {
-				done.Tombstones++
-				return take(event)
-			})
-			if err != nil {
-				return fmt.Errorf("cannot read tombstones: %w", err)
+		for _, event := range w.erased {
+			if err := take(event); err != nil {
+				return err
 			}
-			w.say("tombstones    %d erasures in what was given", done.Tombstones)
 		}
 		if w.Restore.Older == nil {
 			return nil
 		}
 		return w.Restore.Older(ctx, w.dir, take)
+	}
+	done.Tombstones, done.TombstonesUpTo = len(w.erased), make(map[string]string, len(w.upTo))
+	for tenantID, at := range w.upTo {
+		done.TombstonesUpTo[tenantID] = sealer.FormatTime(at)
 	}
 	reapplied, ends, err := db.BeginIncarnation(ctx, h)
 	if err != nil {

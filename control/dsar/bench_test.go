@@ -38,12 +38,12 @@ func BenchmarkExport(b *testing.B) {
 		}
 		h.deliver(part...)
 	}
-	asOf, err := h.catchUp(b.Context(), tenantID)
+	asOf, err := h.catchUp(b.Context(), tenantID, silent)
 	require.NoError(b, err)
 	var scanned time.Duration
 	b.Run("SCAN", func(b *testing.B) {
 		for b.Loop() {
-			require.NoError(b, h.scan(b.Context(), pipeline.EventQuery{TenantID: tenantID}, asOf, false, func(*pipeline.Row) error { return nil }))
+			require.NoError(b, h.scan(b.Context(), pipeline.EventQuery{TenantID: tenantID}, asOf, false, silent, func(*pipeline.Row) error { return nil }))
 		}
 		scanned = b.Elapsed() / time.Duration(b.N)
 		b.ReportMetric(float64(n)/scanned.Seconds(), "rows/s")

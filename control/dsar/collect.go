@@ -117,6 +117,7 @@ type collection struct {
 	q     store.Querier // a snapshot of the database
 	begin func(name string, like any) error
 	take  func(row any) error
+	alive report
 	// kept are the rights that a slice selects; nil: all.
 	kept map[string]bool
 }
@@ -156,7 +157,7 @@ func (c *collection) deliveries(ctx context.Context) error {
 	q, few := c.query()
 	q.Types = []string{sealer.TypeDelivery}
 	q.RenderedFrom, q.RenderedTo = s.WindowStart.Time, s.WindowEnd.Time
-	return c.scan(ctx, q, c.asOf, few, func(row *pipeline.Row) error {
+	return c.scan(ctx, q, c.asOf, few, c.alive, func(row *pipeline.Row) error {
 		if c.kept != nil && !c.kept[row.Delivery.RightID] || !s.of(row.Delivery.Substrate) {
 			return nil
 		}
@@ -182,7 +183,7 @@ func (c *collection) events(ctx context.Context) error {
 	s := &c.job.Scope
 	q, few := c.query()
 	q.NoDeliveries, q.From, q.To = true, s.WindowStart.Time, s.WindowEnd.Time
-	return c.scan(ctx, q, c.asOf, few, func(row *pipeline.Row) error {
+	return c.scan(ctx, q, c.asOf, few, c.alive, func(row *pipeline.Row) error {
 		if c.kept != nil && (row.SubjectKind != "right" || !c.kept[row.SubjectID]) {
 			return nil
 		}

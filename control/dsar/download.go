@@ -31,7 +31,7 @@ const pathDownloads = "/downloads/"
 func (s *Service) downloadRoutes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-dsar-bundle", Method: http.MethodGet, Path: "/v1/compliance/dsar/{jobId}/bundle", Tag: "Compliance", Access: route.Scope(api.AuditRead),
 		Summary: "Get a link to the bundle of a DSAR job", Errors: []int{http.StatusConflict},
-		Description: "The link works without an API key for 15 minutes, or until the bundle was downloaded completely by any link to it. The response is 409 unless the job is READY and its bundle still exists. " +
+		Description: "The link works without an API key for 15 minutes, or until a download by any link to the bundle begins. If that breaks off, the links work again. The response is 409 unless the job is READY and its bundle still exists. " +
 			"The bundle is a zip file for muniment verify: a file for each section, and a signed manifest of them."}, s.getBundle)
 	route.AddFile(a, route.Operation{ID: "download-bundle", Method: http.MethodGet, Path: pathDownloads + "{token}", Tag: "Compliance",
 		Access:  route.Own{Let: s.let, Tenant: func(ctx context.Context) string { return linked(ctx).TenantID }, Security: []map[string][]string{}},
@@ -106,6 +106,7 @@ func readToken(text string) (t token, ok bool) {
 type link struct {
 	*Job
 	keyID string
+	next  string // the secret of later links, once a download by this one has begun
 }
 
 type linkKey struct{}
@@ -130,7 +131,7 @@ func (s *Service) let(c huma.Context) (context.Context, error) {
 	if j == nil || j.Bundle.StoreKey == nil || j.Bundle.Secret == nil || !hmac.Equal([]byte(t.sign(*j.Bundle.Secret)), []byte(text)) || !now.Before(t.until.Time) || !now.Before(j.Bundle.ExpiresAt.Time) {
 		return nil, errNoLink
 	}
-	return context.WithValue(ctx, linkKey{}, link{j, string(api.PrefixKey) + t.key}), nil
+	return context.WithValue(ctx, linkKey{}, link{j, string(api.PrefixKey) + t.key, *newSecret()}), nil
 }
 
 func (s *Service) download(ctx context.Context, _ *struct {
@@ -151,40 +152,84 @@ func (s *Service) download(ctx context.Context, _ *struct {
 		}
 		return func(to io.Writer) {
 			defer in.Close()
-			n, err := io.Copy(to, in)
-			if err == nil && n == l.Bundle.Bytes {
-				err = s.downloaded(context.WithoutCancel(ctx), l)
-			}
+			err := s.send(ctx, l, to, in)
 			if err != nil {
 				s.cfg.Logger.Info("a download was not completed", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
 			}
+			s.ended(context.WithoutCancel(ctx), l, err == nil)
 		}, nil
 	}}, nil
 }
 
-// opened records that a download begins, and fails if the bundle's links have ended.
+// chunk is how much of a bundle is sent at a time.
+const chunk = 1 << 20
+
+// send copies a bundle, as long as it is not void.
+func (s *Service) send(ctx context.Context, l link, to io.Writer, in io.Reader) error {
+	for left := l.Bundle.Bytes; left > 0; {
+		secret, err := store.One(ctx, s.db.Read(), "whether a bundle is void", store.Text, `SELECT download_secret FROM dsar_jobs WHERE job_id = $1 AND download_secret IS NOT NULL`, l.ID)
+		if err != nil {
+			return err
+		}
+		if secret == nil {
+			return errors.New("the bundle was deleted meanwhile")
+		}
+		n, err := io.CopyN(to, in, min(left, chunk))
+		if left -= n; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// opened records that a download begins, which ends all links to the bundle; it fails if they have
+// ended already. If the process ends before ended has recorded how the download went, they stay ended.
 func (s *Service) opened(ctx context.Context, l link) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Open, store.ByKey(l.keyID), "", func(next *Job) error {
 			if next.Bundle.Secret == nil || *next.Bundle.Secret != *l.Bundle.Secret {
 				return errNoLink
 			}
+			next.Bundle.Secret = &l.next
 			return nil
 		})
 		return err
 	})
 }
 
-// downloaded records that a bundle was sent to its last byte, which ends all its links.
+// The first and the longest pause between attempts to record how a download ended.
+const endRetry, endRetryMax = 50 * time.Millisecond, 5 * time.Second
+
+// ended records how a download ended. It tries until that is recorded, or the job is gone.
+func (s *Service) ended(ctx context.Context, l link, whole bool) {
+	record := s.brokeOff
+	if whole {
+		record = s.downloaded
+	}
+	for wait := endRetry; ; wait = min(2*wait, endRetryMax) {
+		err := record(ctx, l)
+		refused, final := errors.AsType[*api.Error](err)
+		if err == nil || final && refused.Code.Status() < http.StatusInternalServerError {
+			return
+		}
+		s.cfg.Logger.Error("cannot record how a download ended, retrying", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
+		time.Sleep(wait)
+	}
+}
+
+// brokeOff gives the links back that a download used up, unless there are others by now.
+func (s *Service) brokeOff(ctx context.Context, l link) error {
+	return s.db.Change(ctx, func(tx *store.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE dsar_jobs SET download_secret = $3 WHERE job_id = $1 AND download_secret = $2`, l.ID, l.next, *l.Bundle.Secret)
+		return err
+	})
+}
+
+// downloaded records that a bundle was sent to its last byte.
 func (s *Service) downloaded(ctx context.Context, l link) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Download, store.ByKey(l.keyID), "", func(next *Job) error {
 			next.Bundle.DownloadedAt, next.Bundle.DownloadedBy = next.UpdatedAt, &l.keyID
-			if next.Bundle.Secret != nil { // nil: it was made void meanwhile
-				next.Bundle.Secret = newSecret()
-			}
 			return nil
 		})
 		return err

@@ -7,12 +7,14 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/route"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -51,9 +53,9 @@ func newLink(t *testing.T, server http.Handler, v View) (path string) {
 
 // events are the types of a job's events so far, with who made them happen.
 func (h *fixture) events(v View) (types []string) {
-	asOf, err := h.catchUp(h.t.Context(), tenantID)
+	asOf, err := h.catchUp(h.t.Context(), tenantID, silent)
 	require.NoError(h.t, err)
-	require.NoError(h.t, h.scan(h.t.Context(), pipeline.EventQuery{TenantID: tenantID}, asOf, true, func(row *pipeline.Row) error {
+	require.NoError(h.t, h.scan(h.t.Context(), pipeline.EventQuery{TenantID: tenantID}, asOf, true, silent, func(row *pipeline.Row) error {
 		if row.SubjectID == v.ID {
 			types = append(types, row.Type+" by "+row.ActorID)
 		}
@@ -111,8 +113,89 @@ func TestDownloads(t *testing.T) {
 	require.Equal(t, 200, get("GET", newLink(t, server, v)).Code)
 
 	path = newLink(t, server, v)
-	require.NoError(t, h.Void(t.Context(), tenantID, func(string) bool { return true }))
+	require.NoError(t, h.Void(t.Context(), tenantID, func(string) bool { return true }, nil))
 	require.Equal(t, 404, get("GET", path).Code)
+}
+
+// TestDownloadIsRecorded: a link is used up by its download although the database takes no changes
+// when that ends, and the download is recorded as soon as it does.
+func TestDownloadIsRecorded(t *testing.T) {
+	h := newFixture(t, nil)
+	v := h.export(full())
+	server := h.serve()
+	path := newLink(t, server, v)
+	change := func(statement string) {
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), statement)
+			return err
+		}))
+	}
+	get := func(path string) int {
+		answer := httptest.NewRecorder()
+		server.ServeHTTP(answer, httptest.NewRequest("GET", path, nil))
+		return answer.Code
+	}
+	writing, end := make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		server.ServeHTTP(&stopping{httptest.NewRecorder(), writing, end}, httptest.NewRequest("GET", path, nil))
+	}()
+	<-writing
+	change(`ALTER TABLE dsar_jobs RENAME COLUMN downloaded_at TO away`)
+	close(end)
+	select {
+	case <-ended:
+		require.Fail(t, "it was not recorded")
+	case <-time.After(200 * time.Millisecond):
+	}
+	change(`ALTER TABLE dsar_jobs RENAME COLUMN away TO downloaded_at`)
+	<-ended
+	require.Equal(t, 404, get(path))
+	require.Contains(t, h.events(v), "dsar.downloaded by key_a")
+	require.Equal(t, 200, get(newLink(t, server, v)))
+}
+
+// TestDownloadOfAVoidBundle breaks off before its next chunk.
+func TestDownloadOfAVoidBundle(t *testing.T) {
+	h := newFixture(t, nil)
+	v := h.export(full())
+	l := link{Job: &Job{ID: v.ID, TenantID: tenantID, Bundle: Bundle{Bytes: 3 * chunk}}}
+	in := &counting{at: chunk + 1, then: func() {
+		require.NoError(t, h.Void(t.Context(), tenantID, func(string) bool { return true }, nil))
+	}}
+	require.ErrorContains(t, h.send(t.Context(), l, io.Discard, in), "was deleted meanwhile")
+	require.Equal(t, 2*chunk, in.read)
+}
+
+// counting is an endless bundle that calls then behind a byte.
+type counting struct {
+	read, at int
+	then     func()
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	if c.read < c.at && c.read+len(p) >= c.at {
+		c.then()
+	}
+	c.read += len(p)
+	return len(p), nil
+}
+
+// stopping is a receiver that stops at the first byte.
+type stopping struct {
+	*httptest.ResponseRecorder
+	writing, end chan struct{}
+}
+
+func (s *stopping) Write(b []byte) (int, error) {
+	select {
+	case <-s.end:
+	default:
+		close(s.writing)
+		<-s.end
+	}
+	return s.ResponseRecorder.Write(b)
 }
 
 // TestAnyFormat: whatever string names no format is JSON, also one that is longer than any name.

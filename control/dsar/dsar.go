@@ -36,7 +36,8 @@
 // (Service.Void). Backups have none.
 //
 // A link to it is a token that names job, API key and end, signed by HMAC-SHA256 under a secret of
-// the job. It works for 15 minutes. Each download is an event before its first byte. After its last
-// byte there is a second event, and the job gets another secret, which ends all its links;
-// downloads that have begun continue.
+// the job. It works for 15 minutes. Each download is an event before its first byte, and the job gets
+// another secret with it, which ends all its links. After its last byte there is a second event; if it
+// breaks off, the job gets the old secret back. So a link is used up, too, if the process ends before
+// either is recorded. A download ends before its next chunk once the bundle is void.
 package dsar

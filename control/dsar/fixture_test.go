@@ -96,6 +96,9 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 	return h
 }
 
+// silent is the report of what reports nothing.
+func silent(context.Context) error { return nil }
+
 // keyring is the signing keys and their directory.
 type keyring struct {
 	vkey          string

@@ -19,12 +19,16 @@ const (
 	stretch = 1 << 14
 )
 
+// report says that a worker makes progress; an error ends its work.
+type report func(context.Context) error
+
 // spoolEvery is how often an export that waits for spools polls them.
 const spoolEvery = 50 * time.Millisecond
 
 // spools waits, at most WaitFor, until the spools of live nodes have no acknowledged record that is
-// not in the log. It returns the number of such records by node, of silent nodes too.
-func (s *Service) spools(ctx context.Context) (pending map[string]int64, err error) {
+// not in the log. It returns the number of such records by node, of silent nodes too. alive is called
+// while it waits, here and below.
+func (s *Service) spools(ctx context.Context, alive report) (pending map[string]int64, err error) {
 	pending = map[string]int64{}
 	if s.cfg.Nodes == nil {
 		return pending, nil
@@ -41,6 +45,9 @@ func (s *Service) spools(ctx context.Context) (pending map[string]int64, err err
 			maps.Copy(pending, live)
 			return pending, nil
 		}
+		if err := alive(ctx); err != nil {
+			return nil, err
+		}
 		select {
 		case <-time.After(spoolEvery):
 		case <-limit.C:
@@ -53,7 +60,7 @@ func (s *Service) spools(ctx context.Context) (pending map[string]int64, err err
 
 // catchUp waits until the warehouse has everything that is in a tenant's outbox and log now, and
 // returns the position after it.
-func (s *Service) catchUp(ctx context.Context, tenantID string) (asOf sealer.Position, err error) {
+func (s *Service) catchUp(ctx context.Context, tenantID string, alive report) (asOf sealer.Position, err error) {
 	drain, cancel := context.WithTimeoutCause(ctx, s.cfg.WaitFor, errors.New("the log has not accepted the tenant's events"))
 	defer cancel()
 	if err := s.db.Drain(drain, tenantID); err != nil {
@@ -67,11 +74,11 @@ func (s *Service) catchUp(ctx context.Context, tenantID string) (asOf sealer.Pos
 	if err != nil || first.Compare(end) >= 0 { // retention deletes only loaded records, so all of an empty log's are loaded
 		return end, err
 	}
-	return end, s.loaded(ctx, partition, end)
+	return end, s.loaded(ctx, partition, end, alive)
 }
 
 // loaded waits until the warehouse has everything before a position, as long as it makes progress.
-func (s *Service) loaded(ctx context.Context, partition int32, end sealer.Position) error {
+func (s *Service) loaded(ctx context.Context, partition int32, end sealer.Position, alive report) error {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	still := time.NewTimer(s.cfg.WaitFor)
@@ -84,6 +91,9 @@ func (s *Service) loaded(ctx context.Context, partition int32, end sealer.Positi
 		if err == nil && next != at {
 			at = next
 			still.Reset(s.cfg.WaitFor)
+		}
+		if err := alive(ctx); err != nil {
+			return err
 		}
 		select {
 		case <-poll.C:
@@ -98,7 +108,7 @@ func (s *Service) loaded(ctx context.Context, partition int32, end sealer.Positi
 // scan calls take for the rows before a position that a query selects, in the order of their
 // positions, and holds one page of them in memory. A query for few rows reads pages of its rows;
 // others read the log by stretches.
-func (s *Service) scan(ctx context.Context, q pipeline.EventQuery, asOf sealer.Position, few bool, take func(*pipeline.Row) error) error {
+func (s *Service) scan(ctx context.Context, q pipeline.EventQuery, asOf sealer.Position, few bool, alive report, take func(*pipeline.Row) error) error {
 	var at *sealer.Position // everything up to here, inclusive, was taken
 	for {
 		q.After, q.Before, q.Limit = at, &asOf, pageRows
@@ -111,7 +121,7 @@ func (s *Service) scan(ctx context.Context, q pipeline.EventQuery, asOf sealer.P
 			end.Offset = at.Offset + stretch
 			q.Before = &end
 		}
-		rows, err := s.page(ctx, q, take)
+		rows, err := s.page(ctx, q, alive, take)
 		switch {
 		case err != nil:
 			return err
@@ -126,7 +136,7 @@ func (s *Service) scan(ctx context.Context, q pipeline.EventQuery, asOf sealer.P
 		}
 		// This stretch is empty: continue at the next row, wherever it is.
 		q.After, q.Before, q.Limit = at, &asOf, 1
-		next, err := s.page(ctx, q, func(*pipeline.Row) error { return nil })
+		next, err := s.page(ctx, q, alive, func(*pipeline.Row) error { return nil })
 		if err != nil || len(next) == 0 {
 			return err
 		}
@@ -134,10 +144,13 @@ func (s *Service) scan(ctx context.Context, q pipeline.EventQuery, asOf sealer.P
 	}
 }
 
-func (s *Service) page(ctx context.Context, q pipeline.EventQuery, take func(*pipeline.Row) error) ([]pipeline.Row, error) {
+func (s *Service) page(ctx context.Context, q pipeline.EventQuery, alive report, take func(*pipeline.Row) error) ([]pipeline.Row, error) {
 	rows, err := s.cfg.Warehouse.Events(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the warehouse: %w", err)
+	}
+	if err := alive(ctx); err != nil {
+		return nil, err
 	}
 	for i := range rows {
 		if err := take(&rows[i]); err != nil {

@@ -31,7 +31,7 @@ func TestLateWarehouse(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := &Service{cfg: Config{Warehouse: &late{began: time.Now(), every: 20 * time.Second, upTo: upTo}, WaitFor: 30 * time.Second}}
 			began := time.Now()
-			err := r.loaded(t.Context(), 0, sealer.Position{Offset: 1_000})
+			err := r.loaded(t.Context(), 0, sealer.Position{Offset: 1_000}, silent)
 			if fails {
 				require.ErrorContains(t, err, "makes no progress")
 				require.Equal(t, 500*20*time.Second+30*time.Second, time.Since(began).Round(time.Second))
@@ -74,7 +74,7 @@ func TestSpools(t *testing.T) {
 		} {
 			r.cfg.Nodes = c.nodes
 			began := time.Now()
-			left, err := r.spools(t.Context())
+			left, err := r.spools(t.Context(), silent)
 			require.NoError(t, err)
 			require.Equal(t, c.left, left)
 			require.InDelta(t, c.waits, time.Since(began), float64(spoolEvery))

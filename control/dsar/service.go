@@ -54,6 +54,8 @@ type Service struct {
 	cfg      Config
 	db       *store.DB
 	workerID string
+	// reserved returns an error while the free disk space is for stops alone.
+	reserved func() error
 }
 
 // New returns the service. It starts nothing.
@@ -68,7 +70,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Service{cfg: cfg, db: cfg.DB, workerID: api.NewID(prefixWorker, time.Now())}, nil
+	return &Service{cfg: cfg, db: cfg.DB, workerID: api.NewID(prefixWorker, time.Now()), reserved: cfg.DB.Reserved}, nil
 }
 
 // ActiveLimit bounds the active jobs of a tenant.

@@ -12,9 +12,9 @@ import (
 
 // Tables lists this package's tables. Erasing a person clears the notes of the jobs about them.
 var Tables = store.Tables{
-	{Name: "dsar_timeline", Text: []string{"notes"}, Erase: `UPDATE dsar_timeline SET notes = $3
+	{Name: "dsar_timeline", Text: []string{"notes"}, Record: "job_id", Erase: `UPDATE dsar_timeline SET notes = $3
 		WHERE notes IS NOT NULL AND job_id IN (SELECT job_id FROM dsar_jobs WHERE tenant_id = $1 AND data_subject_id = $2)`},
-	{Name: "dsar_jobs", Person: []string{"data_subject_id", "requested_by"}, Text: []string{"requested_by", "request_notes"}, Erase: `UPDATE dsar_jobs SET request_notes = $3
+	{Name: "dsar_jobs", Person: []string{"data_subject_id", "requested_by"}, Text: []string{"requested_by", "request_notes"}, Record: "job_id", Erase: `UPDATE dsar_jobs SET request_notes = $3
 		WHERE request_notes IS NOT NULL AND tenant_id = $1 AND data_subject_id = $2`},
 }
 

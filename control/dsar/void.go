@@ -8,12 +8,26 @@ import (
 )
 
 // naming lists the tenant's jobs whose bundle, finished or not, may hold data of a person: those
-// about that person, and those about no single person.
-func naming(ctx context.Context, q store.Querier, tenantID string, is func(dataSubjectID string) bool) (list []Job, err error) {
+// about that person, those about no single person, and those that contain a job of records, whose
+// texts name the person: an export of somebody has all jobs about them.
+func naming(ctx context.Context, q store.Querier, tenantID string, is func(dataSubjectID string) bool, records []string) (list []Job, err error) {
+	about := map[string]bool{}
+	for _, id := range records {
+		j, err := jobs.Find(ctx, q, tenantID, id)
+		if store.IsNone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if s := j.Scope.DataSubjectID; s != nil {
+			about[*s] = true
+		}
+	}
 	all, err := store.List(ctx, q, "the DSAR jobs with bundles of "+tenantID, jobs.Scan, jobs.Select()+`
 		WHERE tenant_id = $1 AND (bundle_store_key IS NOT NULL OR state IN ('COLLECTING', 'PACKAGING')) ORDER BY job_id`, tenantID)
 	for _, j := range all {
-		if s := j.Scope.DataSubjectID; s == nil || is(*s) {
+		if s := j.Scope.DataSubjectID; s == nil || is(*s) || about[*s] {
 			list = append(list, j)
 		}
 	}
@@ -21,18 +35,18 @@ func naming(ctx context.Context, q store.Querier, tenantID string, is func(dataS
 }
 
 // Count counts the tenant's bundles, finished or not, that may hold data of a person; is reports
-// whether a reference is the person's.
-func (s *Service) Count(ctx context.Context, tenantID string, is func(dataSubjectID string) bool) (int64, error) {
-	list, err := naming(ctx, s.db.Read(), tenantID, is)
+// whether a reference is the person's, and records are jobs whose texts name the person.
+func (s *Service) Count(ctx context.Context, tenantID string, is func(dataSubjectID string) bool, records []string) (int64, error) {
+	list, err := naming(ctx, s.db.Read(), tenantID, is, records)
 	return int64(len(list)), err
 }
 
 // Void deletes those bundles, and restarts those that are being collected. When it returns nil,
 // none of the tenant's bundles so far holds data of the person. It may be called again.
-func (s *Service) Void(ctx context.Context, tenantID string, is func(dataSubjectID string) bool) error {
+func (s *Service) Void(ctx context.Context, tenantID string, is func(dataSubjectID string) bool, records []string) error {
 	var list []Job
 	err := s.db.Change(ctx, func(tx *store.Tx) (err error) {
-		if list, err = naming(ctx, tx, tenantID, is); err != nil {
+		if list, err = naming(ctx, tx, tenantID, is, records); err != nil {
 			return err
 		}
 		for i := range list {

@@ -44,7 +44,7 @@ func (s *Service) Export(ctx context.Context, job *store.Job) error {
 		return nil
 	case errors.Is(err, errStale): // not a failed attempt; other jobs come first
 		return cmp.Or(job.Release(ctx), store.ErrStale)
-	case w.collecting:
+	case w.collecting && w.unwritten == nil:
 		return s.cfg.Failed(SourceReadFailed, err)
 	}
 	return s.cfg.Failed(PackagingFailed, err)
@@ -113,7 +113,8 @@ type work struct {
 	*Service
 	job        *store.Job
 	of         *Job
-	collecting bool // errors are failures to read the source
+	collecting bool  // errors are failures to read the source, unless the bundle can't be written
+	unwritten  error // why the bundle can't be written
 	progress   Progress
 	beat       time.Time
 }
@@ -131,7 +132,7 @@ func (w *work) run(ctx context.Context) error {
 	var size int64
 	var digest string
 	err := w.cfg.Bundles.write(ctx, key, func(to io.Writer) (err error) {
-		size, digest, err = w.fill(ctx, to)
+		size, digest, err = w.fill(ctx, bundleWriter{to, w})
 		return err
 	})
 	if err != nil {
@@ -146,7 +147,32 @@ func (w *work) run(ctx context.Context) error {
 		next.Bundle = Bundle{StoreKey: &key, Bytes: size, SHA256: &digest, ExpiresAt: store.At(next.UpdatedAt.Add(w.cfg.Keep)), Secret: newSecret()}
 		return nil
 	})
+	if errors.Is(err, errStale) { // an erasure that did not find the finished file relies on this
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeFor)
+		defer cancel()
+		err = cmp.Or(w.cfg.Bundles.remove(ctx, key), err)
+	}
 	return err
+}
+
+// removeFor bounds how long a worker tries to remove its own file.
+const removeFor = 30 * time.Second
+
+// bundleWriter writes a worker's bundle. It stops when the disk space that is left is for stops, and
+// remembers why it could not write.
+type bundleWriter struct {
+	to io.Writer
+	w  *work
+}
+
+func (b bundleWriter) Write(p []byte) (n int, err error) {
+	if err = b.w.reserved(); err == nil {
+		n, err = b.to.Write(p)
+	}
+	if err != nil {
+		b.w.unwritten = err
+	}
+	return n, err
 }
 
 // folder is the prefix of the keys of all bundles of a job.
@@ -207,16 +233,16 @@ func (w *work) fill(ctx context.Context, to io.Writer) (size int64, digest strin
 
 // collect writes all sections.
 func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest *sealer.DSARManifest) error {
+	w.progress = w.of.Progress
 	var err error
-	if manifest.Pending, err = w.spools(ctx); err != nil {
+	if manifest.Pending, err = w.spools(ctx, w.report); err != nil {
 		return err
 	}
-	asOf, err := w.catchUp(ctx, w.of.TenantID)
+	asOf, err := w.catchUp(ctx, w.of.TenantID, w.report)
 	if err != nil {
 		return err
 	}
 	manifest.AsOf = asOf.String()
-	w.progress = w.of.Progress
 	if w.of.Scope.Kind == TenantFull {
 		if w.progress.RowsExpected, err = w.cfg.Warehouse.CountEvents(ctx, w.of.TenantID); err != nil {
 			return err
@@ -229,7 +255,7 @@ func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest 
 		}
 		return err
 	}
-	c := collection{Service: w.Service, job: w.of, asOf: asOf, begin: func(name string, like any) error {
+	c := collection{Service: w.Service, job: w.of, asOf: asOf, alive: w.report, begin: func(name string, like any) error {
 		if err := end(); err != nil {
 			return err
 		}
@@ -245,6 +271,9 @@ func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest 
 		w.progress.BytesPackaged = bundle.Bytes()
 		if err := section.row(row); err != nil {
 			return err
+		}
+		if w.progress.RowsCollected%256 != 0 {
+			return nil
 		}
 		return w.report(ctx)
 	}}
@@ -265,9 +294,6 @@ func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest 
 
 // report reports the worker's progress, at most once a heartbeat.
 func (w *work) report(ctx context.Context) error {
-	if w.progress.RowsCollected%256 != 0 {
-		return nil
-	}
 	p, now := &w.progress, w.db.Now()
 	if now.Sub(w.beat) < heartbeat {
 		return nil

@@ -54,10 +54,99 @@ func TestProgress(t *testing.T) {
 	require.Less(t, seen[len(seen)-1].Progress.RowsCollected, last.Progress.RowsCollected)
 }
 
+// TestProgressWithoutRows: a worker that waits for the warehouse, and one that reads rows of which it
+// takes none, reports that it is alive.
+func TestProgressWithoutRows(t *testing.T) {
+	look := &looked{}
+	h := newFixture(t, func(cfg *Config) { look.Warehouse, cfg.Warehouse = cfg.Warehouse, look })
+	h.deliver(slices.Repeat([]delivery{{right: "rgh_a", substrate: gate.CTV}}, 3_500)...)
+	beats := map[string]map[time.Time]bool{"waiting": {}, "reading": {}}
+	note := func(in string) {
+		list, _, err := jobs.Page(t.Context(), h.db.Read(), tenantID, store.Where{}, store.Slice{Limit: 1})
+		require.NoError(t, err)
+		beats[in][list[0].Progress.LastHeartbeatAt.Time] = true
+		h.clock.advance(heartbeat)
+	}
+	look.before = func() { note("reading") }
+	look.behind = 5
+	look.waiting = func() { note("waiting") }
+	requested := full()
+	requested.Scope.Kind, requested.Scope.Substrates = TenantSlice, texts{"DOOH"}
+	requested.Scope.WindowStart, requested.Scope.WindowEnd = store.At(time.Now().Add(-time.Hour)), store.At(time.Now().Add(time.Hour))
+	h.export(requested)
+	require.GreaterOrEqual(t, len(beats["waiting"]), 5)
+	require.GreaterOrEqual(t, len(beats["reading"]), 4)
+}
+
+// TestUnwritten: an export that can't be written, or would take the disk space that is kept for
+// stops, fails as that, although it was still reading.
+func TestUnwritten(t *testing.T) {
+	h := newFixture(t, nil)
+	h.deliver(slices.Repeat([]delivery{{right: "rgh_a", substrate: gate.CTV}}, 3_500)...)
+	fullJob, full, free := full(), errors.New("the disk is full"), 2
+	h.reserved = func() error {
+		if free--; free < 0 {
+			return full
+		}
+		return nil
+	}
+	v := h.mustCreate(t, fullJob)
+	_, err := h.run(t.Context(), tenantID, v.ID, byKey)
+	require.NoError(t, err)
+	job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+	require.NoError(t, err)
+	err = h.Export(t.Context(), job)
+	require.ErrorIs(t, err, full)
+	require.ErrorContains(t, err, PackagingFailed)
+	require.Equal(t, -1, free, "nothing more is written")
+	_, v, err = find(t.Context(), h.db.Read(), tenantID, v.ID)
+	require.NoError(t, err)
+	require.Equal(t, Collecting, v.State)
+	left, err := filepath.Glob(filepath.Join(h.dir, "bundles", tenantID, "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestStaleFinish: an erasure that finds no file, since the bundle is on its way to a bucket, relies
+// on the worker: it removes what it finished in vain.
+func TestStaleFinish(t *testing.T) {
+	h := newFixture(t, nil)
+	v := h.mustCreate(t, full())
+	_, err := h.run(t.Context(), tenantID, v.ID, byKey)
+	require.NoError(t, err)
+	job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+	require.NoError(t, err)
+	finished := false
+	h.reserved = func() error { // before the last bytes
+		if _, v, _ := find(t.Context(), h.db.Read(), tenantID, v.ID); v.State == Packaging && !finished {
+			finished = true
+			return h.db.Change(t.Context(), func(tx *store.Tx) error {
+				_, err := tx.ExecContext(t.Context(), `UPDATE dsar_jobs SET collection = collection + 1`)
+				return err
+			})
+		}
+		return nil
+	}
+	require.ErrorIs(t, h.Export(t.Context(), job), store.ErrStale)
+	require.True(t, finished)
+	left, err := filepath.Glob(filepath.Join(h.dir, "bundles", tenantID, "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 // looked calls before ahead of each page.
 type looked struct {
 	pipeline.Warehouse
-	before func()
+	before, waiting func()
+	behind          int // how often it is not loaded yet
+}
+
+func (l *looked) Resume(ctx context.Context, partition int32) (sealer.Position, bool, error) {
+	if l.behind--; l.behind >= 0 {
+		l.waiting()
+		return sealer.Position{}, false, nil
+	}
+	return l.Warehouse.Resume(ctx, partition)
 }
 
 func (l *looked) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
@@ -228,11 +317,11 @@ func TestVoidAndExpire(t *testing.T) {
 	h.deliver(delivery{right: "rgh_a", substrate: gate.CTV, subject: "ann"})
 	whole, ann, bob := h.export(full()), h.export(of("ann")), h.export(of("bob"))
 	isAnn := func(s string) bool { return s == "ann" }
-	n, err := h.Count(t.Context(), tenantID, isAnn)
+	n, err := h.Count(t.Context(), tenantID, isAnn, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)
 	for range 2 {
-		require.NoError(t, h.Void(t.Context(), tenantID, isAnn))
+		require.NoError(t, h.Void(t.Context(), tenantID, isAnn, nil))
 	}
 	for _, v := range []View{whole, ann} {
 		require.NoFileExists(t, filepath.Join(h.dir, "bundles", filepath.FromSlash(*v.Delivery.BundleStoreKey)))
@@ -308,7 +397,7 @@ func (v *voiding) Directory(ctx context.Context) ([]byte, error) {
 	if v.times--; v.times < 0 {
 		return v.Keys.Directory(ctx)
 	}
-	err := v.h.Void(ctx, tenantID, func(s string) bool { return s == v.subject })
+	err := v.h.Void(ctx, tenantID, func(s string) bool { return s == v.subject }, nil)
 	text, other := v.Keys.Directory(ctx)
 	return text, errors.Join(err, other)
 }

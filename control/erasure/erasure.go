@@ -14,20 +14,25 @@
 // ahead than that says so in its log and its metrics; what it has dated later than the tombstone
 // stays until another erasure.
 //
+// The texts of a record may name a person whom the record is not about, as the notes of an export
+// of the whole tenant. Its events have these texts in their private parts. So the tombstone's event
+// lists such records (store.Table.Record), each with a tombstone of its own, and the private parts
+// of all their events up to then are deleted.
+//
 // The hash is keyed (pipeline.SubjectKey), because events are permanent and a plain hash would
 // let the holder of a pack guess names. The key is made with the database, is in its backups, and
 // is sent to the warehouse together with all tombstones (Announce), periodically. Until it has them
 // a warehouse loads nothing that names a person. So neither a replay, a new warehouse, nor an older
 // copy of one brings a person back. A database that is older than the log learns the tombstones
 // that it lacks from the log and the packs (Replay), and repeats their erasures: the hash finds
-// names that are alone in a column, and then the texts with that name.
+// names that are alone in a column, and then the texts with that name. Texts of others are found by the
+// list of records, and by the name, if a restored warehouse still has it (AnnounceRestored).
 //
 // Limits: the log and the nodes' copies are not rewritten. They lose whole segments as they age,
 // and the certificate says by when, of what they hold by the tombstone's time: what waits in the
 // spool of a node that can't reach Kafka, or in a log for a warehouse that is unavailable, is deleted
 // that much later. Backups that are kept elsewhere are their owner's responsibility, and the certificate says
-// so. An event's private part that names a person only in its notes, as an export of the whole
-// tenant may have, is not found.
+// so.
 package erasure
 
 import (
@@ -86,12 +91,12 @@ type Keys interface {
 }
 
 // Bundles has files of exports that may hold data of persons. is reports whether a reference is the
-// person's. Both methods may be called again, also after references were replaced by hashes.
+// person's; records are the records whose texts named the person. Both methods may be called again, also after references were replaced by hashes.
 type Bundles interface {
-	Count(ctx context.Context, tenantID string, is func(dataSubjectID string) bool) (int64, error)
+	Count(ctx context.Context, tenantID string, is func(dataSubjectID string) bool, records []string) (int64, error)
 	// Void deletes them: when it returns nil, none of the tenant's bundles that were made so far
 	// holds data of the person.
-	Void(ctx context.Context, tenantID string, is func(dataSubjectID string) bool) error
+	Void(ctx context.Context, tenantID string, is func(dataSubjectID string) bool, records []string) error
 }
 
 // Config of the service. All but Bundles is required.
@@ -116,6 +121,8 @@ type Service struct {
 	cfg Config
 	db  *store.DB
 	key pipeline.SubjectKey
+	// drainFor is how long an attempt waits for the log.
+	drainFor time.Duration
 }
 
 // New returns the service. It creates the key of hashes if the database has none.
@@ -126,7 +133,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err := cfg.Tables.Unsample(ctx, cfg.DB); err != nil {
 		return nil, err
 	}
-	r := &Service{cfg: cfg, db: cfg.DB}
+	r := &Service{cfg: cfg, db: cfg.DB, drainFor: 10 * time.Second}
 	var err error
 	r.key, err = openKey(ctx, cfg.DB)
 	return r, err
@@ -143,13 +150,39 @@ func (s *Service) Announce(ctx context.Context) error {
 	return announce(ctx, s.db, s.key, s.cfg.Warehouse)
 }
 
-// Announce does the same as Service.Announce, before there is a service.
-func Announce(ctx context.Context, db *store.DB, warehouse pipeline.Eraser) error {
+// RestoredWarehouse is a warehouse of a backup, which was not told yet who was erased since.
+type RestoredWarehouse interface {
+	pipeline.Eraser
+	// PersonOf returns the person whom a tombstone is of, as a private part that it covers names the
+	// person; empty if there is none.
+	PersonOf(ctx context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (person string, err error)
+}
+
+// AnnounceRestored sends all tombstones to the warehouse of a restored database, before there is a
+// service. The warehouse may be the last to know the name of a person whom only texts name in the
+// database, so these are erased first.
+func AnnounceRestored(ctx context.Context, db *store.DB, tables store.Tables, warehouse RestoredWarehouse) error {
 	key, err := openKey(ctx, db)
 	if err != nil {
 		return err
 	}
-	return announce(ctx, db, key, warehouse)
+	list, err := listTombstones(ctx, db.Read())
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		person, err := warehouse.PersonOf(ctx, key, t)
+		if err == nil && person != "" {
+			err = db.Change(ctx, func(tx *store.Tx) error {
+				_, err := tables.ErasePerson(ctx, tx, t.TenantID, person, t.SubjectHash)
+				return err
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return warehouse.Erase(ctx, key, list)
 }
 
 func announce(ctx context.Context, db *store.DB, key pipeline.SubjectKey, warehouse pipeline.Eraser) error {

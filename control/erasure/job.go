@@ -2,6 +2,7 @@ package erasure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,6 +35,22 @@ func enqueue(ctx context.Context, tx *store.Tx, e *Erasure, p payload) error {
 
 func (e *Erasure) tombstone() pipeline.Tombstone {
 	return pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: e.SubjectHash, Until: e.Until.Time}
+}
+
+// tombstones are the person's, and those of records whose texts named the person.
+func (e *Erasure) tombstones(records []string) []pipeline.Tombstone {
+	list := []pipeline.Tombstone{e.tombstone()}
+	for _, id := range records {
+		list = append(list, pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: pipeline.RecordHash(id), Until: e.Until.Time})
+	}
+	return list
+}
+
+// event is the data of the event that is the tombstone.
+type event struct {
+	*Erasure
+	// Records are the ids of the records whose texts named the person.
+	Records []string `json:"records"`
 }
 
 // is returns a function that reports whether a reference is the erased person's, by name or already
@@ -71,27 +88,54 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 	if err != nil {
 		return fmt.Errorf("cannot certify when the log will have deleted an erased person's data: %w", err)
 	}
+	records, err := buriedRecords(ctx, s.db.Read(), e)
+	if err != nil {
+		return err
+	}
 	if p.Restored {
-		if err := s.eraseNames(ctx, job, e); err != nil {
+		if err := s.eraseNames(ctx, job, e, records); err != nil {
 			return err
 		}
 	}
-	if err := s.cfg.Warehouse.Erase(ctx, s.key, []pipeline.Tombstone{e.tombstone()}); err != nil {
+	drained, err := s.drain(ctx, e.TenantID)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Warehouse.Erase(ctx, s.key, e.tombstones(records)); err != nil {
 		return err
 	}
 	if err := s.db.Scrub(ctx, s.cfg.Tables, p.Restored || e.Counts.Rows > 0, p.Restored || p.Answers); err != nil {
 		return err
 	}
 	if s.cfg.Bundles != nil { // last, because each attempt voids all bundles that were begun before it
-		if err := s.cfg.Bundles.Void(ctx, e.TenantID, s.is(e)); err != nil {
+		if err := s.cfg.Bundles.Void(ctx, e.TenantID, s.is(e), records); err != nil {
 			return fmt.Errorf("cannot void the bundles of an erased person: %w", err)
 		}
 	}
-	return s.complete(ctx, job, e, signer, logKeep)
+	return s.complete(ctx, job, e, signer, later(e.Until.Time, drained).Add(logKeep))
 }
 
-// eraseNames finds the person's references in a restored database by their hash, and erases them.
-func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) error {
+// drain waits until no event in the outbox, which names the person in its private part if it is older
+// than the erasure, is still on its way to the log. It returns the time by which the log had them.
+func (s *Service) drain(ctx context.Context, tenantID string) (by time.Time, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.drainFor, errors.New("the log has not accepted the tenant's events"))
+	defer cancel()
+	if err := s.db.Drain(ctx, tenantID); err != nil {
+		return by, errors.Join(err, context.Cause(ctx))
+	}
+	return s.db.Now(), nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// eraseNames finds the person's references in a restored database by their hash, and erases them
+// with the texts of the records that named the person.
+func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure, records []string) error {
 	named, err := s.cfg.Tables.Persons(ctx, s.db.Read(), e.TenantID, s.is(e))
 	if err != nil {
 		return err
@@ -105,12 +149,12 @@ func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) er
 				return err
 			}
 		}
-		return nil
+		return s.cfg.Tables.EraseRecords(ctx, tx, e.TenantID, records, e.SubjectHash)
 	})
 }
 
 // complete signs the certificate, and ends the erasure.
-func (s *Service) complete(ctx context.Context, job *store.Job, e *Erasure, signer *sealer.Signer, logKeep time.Duration) error {
+func (s *Service) complete(ctx context.Context, job *store.Job, e *Erasure, signer *sealer.Signer, logGoneBy time.Time) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		if err := job.Hold(ctx, tx); err != nil {
 			return err
@@ -126,7 +170,7 @@ func (s *Service) complete(ctx context.Context, job *store.Job, e *Erasure, sign
 		text, err := sealer.SignErasure(&sealer.ErasureCertificate{
 			ErasureID: e.ID, TenantID: e.TenantID, SubjectHash: e.SubjectHash, EventID: e.EventID, Until: e.Until.Time, CompletedAt: now.Time,
 			PrivateParts: e.Counts.PrivateParts, SetAside: e.Counts.SetAside, Rows: e.Counts.Rows, Bundles: e.Counts.Bundles,
-			LogGoneBy: e.Until.Add(logKeep), CopiesGoneBy: e.Until.Add(s.cfg.CopiesKeep),
+			LogGoneBy: logGoneBy, CopiesGoneBy: e.Until.Add(s.cfg.CopiesKeep),
 		}, signer.Key)
 		if err != nil {
 			return err

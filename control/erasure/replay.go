@@ -15,12 +15,12 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if e.Type != sealer.TypeErased {
 		return false, nil
 	}
-	said := Erasure{}
+	said := event{Erasure: &Erasure{}}
 	if err := json.Unmarshal(e.Data, &said); err != nil {
 		return false, fmt.Errorf("cannot read the erasure's record: %w", err)
 	}
 	said.TenantID, said.EventID = e.TenantID, e.EventID
-	if changed, err = bury(ctx, tx, said.tombstone()); err != nil || !changed {
+	if changed, err = buryAll(ctx, tx, said.tombstones(said.Records)); err != nil || !changed {
 		return false, err
 	}
 	known, err := store.One(ctx, tx, "the tenant "+e.TenantID, store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1`, e.TenantID)
@@ -33,10 +33,10 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	_, err = erasures.Find(ctx, tx, e.TenantID, said.ID)
 	if store.IsNone(err) {
 		said.State, said.Certificate, said.CompletedAt = Requested, nil, store.Instant{}
-		err = erasures.Insert(ctx, tx, &said)
+		err = erasures.Insert(ctx, tx, said.Erasure)
 	}
 	if err != nil {
 		return false, err
 	}
-	return true, enqueue(ctx, tx, &said, payload{Restored: true})
+	return true, enqueue(ctx, tx, said.Erasure, payload{Restored: true})
 }

@@ -87,6 +87,10 @@ func (s *Service) begin(ctx context.Context, requested Erasure, person string) (
 		if made.Counts.Rows, err = s.cfg.Tables.CountPerson(ctx, tx, made.TenantID, person); err != nil {
 			return err
 		}
+		said := event{Erasure: &made}
+		if said.Records, err = s.cfg.Tables.NamingRecords(ctx, tx, made.TenantID, person); err != nil {
+			return err
+		}
 		more, err := s.cfg.Tables.ErasePerson(ctx, tx, made.TenantID, person, made.SubjectHash)
 		if made.Counts.Rows += more; err != nil {
 			return err
@@ -94,7 +98,7 @@ func (s *Service) begin(ctx context.Context, requested Erasure, person string) (
 		if err := erasures.Insert(ctx, tx, &made); err != nil {
 			return err
 		}
-		if _, err := bury(ctx, tx, made.tombstone()); err != nil {
+		if _, err := buryAll(ctx, tx, made.tombstones(said.Records)); err != nil {
 			return err
 		}
 		if err := tx.ForgetAnswers(ctx, made.TenantID); err != nil {
@@ -103,7 +107,7 @@ func (s *Service) begin(ctx context.Context, requested Erasure, person string) (
 		err = tx.EmitRecord(ctx, sealer.Event{
 			TenantID: made.TenantID, EventID: made.EventID, Type: sealer.TypeErased, At: now.Time,
 			Actor: store.ByKey(made.RequestedBy), Subject: sealer.Ref{Kind: erasures.Noun, ID: made.ID},
-		}, &made)
+		}, &said)
 		if err != nil {
 			return err
 		}
@@ -119,9 +123,12 @@ func (s *Service) count(ctx context.Context, e *Erasure, person string) (c Count
 		return c, err
 	}
 	c.PrivateParts, c.SetAside = found.PrivateParts, found.Quarantined
-	c.Rows, err = s.cfg.Tables.CountPerson(ctx, s.db.Read(), e.TenantID, person)
-	if err == nil && s.cfg.Bundles != nil {
-		c.Bundles, err = s.cfg.Bundles.Count(ctx, e.TenantID, s.is(e))
+	if c.Rows, err = s.cfg.Tables.CountPerson(ctx, s.db.Read(), e.TenantID, person); err != nil || s.cfg.Bundles == nil {
+		return c, err
+	}
+	records, err := s.cfg.Tables.NamingRecords(ctx, s.db.Read(), e.TenantID, person)
+	if err == nil {
+		c.Bundles, err = s.cfg.Bundles.Count(ctx, e.TenantID, s.is(e), records)
 	}
 	return c, err
 }

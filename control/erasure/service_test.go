@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ type files struct {
 	voiding func()
 }
 
-func (f files) Count(_ context.Context, _ string, is func(string) bool) (n int64, _ error) {
+func (f files) Count(_ context.Context, _ string, is func(string) bool, _ []string) (n int64, _ error) {
 	for person, count := range f.of {
 		if is(person) {
 			n += count
@@ -55,7 +56,7 @@ func (f files) Count(_ context.Context, _ string, is func(string) bool) (n int64
 	return n, nil
 }
 
-func (f files) Void(_ context.Context, _ string, is func(string) bool) error {
+func (f files) Void(_ context.Context, _ string, is func(string) bool, _ []string) error {
 	f.voiding()
 	for person := range f.of {
 		if is(person) {
@@ -72,10 +73,29 @@ type stage struct {
 	dir       string
 	warehouse *conform.MemoryWarehouse
 	bundles   files
+	log       *accepting
+}
+
+// accepting is a log that keeps events, or none while it is away.
+type accepting struct {
+	mu     sync.Mutex
+	away   bool
+	events []sealer.Event
+}
+
+func (l *accepting) Append(_ context.Context, r *sealer.Record) (at sealer.Position, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away {
+		return at, errors.New("the log is away")
+	}
+	e, err := sealer.ParseEvent(r.Event)
+	l.events = append(l.events, e)
+	return at, err
 }
 
 func newStage(t *testing.T) *stage {
-	s := &stage{clock: roomtest.NewClock(noon), dir: t.TempDir(), warehouse: &conform.MemoryWarehouse{}, bundles: files{of: map[string]int64{"ada": 2, "bob": 1}}}
+	s := &stage{clock: roomtest.NewClock(noon), dir: t.TempDir(), warehouse: &conform.MemoryWarehouse{}, bundles: files{of: map[string]int64{"ada": 2, "bob": 1}}, log: &accepting{}}
 	s.bundles.voiding = func() { // what is noted of it must not name her
 		_, emails := s.left(t, "ada")
 		require.NotContains(t, emails, "ada")
@@ -143,6 +163,11 @@ func (s *stage) work(t *testing.T) error {
 	job, err := s.db.Claim(t.Context(), EraseJob, time.Minute)
 	require.NoError(t, err)
 	require.NotNil(t, job)
+	ctx, stop := context.WithCancel(t.Context())
+	var relaying sync.WaitGroup
+	relaying.Go(func() { _ = s.db.Relay(ctx, s.log) })
+	defer relaying.Wait()
+	defer stop()
 	if err := s.Erase(t.Context(), job); err != nil {
 		return err
 	}
@@ -240,8 +265,8 @@ func (f failing) Erase(ctx context.Context, key pipeline.SubjectKey, list []pipe
 	return errors.Join(f.step(), f.Eraser.Erase(ctx, key, list), f.step())
 }
 
-func (f failing) Void(ctx context.Context, tenantID string, is func(string) bool) error {
-	return errors.Join(f.step(), f.files.Void(ctx, tenantID, is), f.step())
+func (f failing) Void(ctx context.Context, tenantID string, is func(string) bool, records []string) error {
+	return errors.Join(f.step(), f.files.Void(ctx, tenantID, is, records), f.step())
 }
 
 func (f failing) Signer(ctx context.Context, purpose string) (*sealer.Signer, error) {
@@ -295,7 +320,8 @@ func TestErasureNamesNobody(t *testing.T) {
 	require.NotContains(t, string(text), person)
 	require.Contains(t, *done.Certificate, `"rows":1`)
 	require.Contains(t, *done.Certificate, `"logGoneBy":"2026-12-08T12:01:00.000Z"`)
-	for _, e := range roomtest.Events(t, s.db) {
+	require.NotEmpty(t, s.log.events)
+	for _, e := range append(s.log.events, roomtest.Events(t, s.db)...) {
 		require.NotContains(t, string(e.Data), person)
 	}
 	s.inNoFile(t, person)
@@ -310,6 +336,31 @@ func TestErasureOfWhatWasDeletedBefore(t *testing.T) {
 	s.write(t, `UPDATE developers SET email = '' WHERE email = '`+person+`'`)
 	require.Zero(t, s.mustErase(t, person).Counts.Rows)
 	require.NoError(t, s.work(t))
+	s.inNoFile(t, person)
+}
+
+// TestErasureWaitsForTheLog: while the log is away, an event in the outbox names the person. There is
+// no certificate until it is on its way, and then of a time that is no earlier than it is gone.
+func TestErasureWaitsForTheLog(t *testing.T) {
+	s := newStage(t)
+	const person = "ada.lovelace@example.org"
+	s.write(t, `UPDATE developers SET email = 'eve' WHERE email = 'ada'`)
+	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
+		return tx.EmitPrivate(t.Context(), sealer.Event{
+			TenantID: tenantID, Type: "dsar.requested", Actor: store.BySystem(), Subject: sealer.Ref{Kind: "dsar_job", ID: "dsar:1"}, Data: []byte("{}"),
+		}, sealer.Private{AttentionMs: -1, DataSubject: person})
+	}))
+	made := s.mustErase(t, person)
+	s.log.away = true
+	s.drainFor = 100 * time.Millisecond
+	require.ErrorContains(t, s.work(t), "the log has not accepted")
+	require.Equal(t, Requested, s.find(t, made.ID).State)
+	s.log.away = false
+	s.clock.Advance(time.Hour)
+	require.NoError(t, s.work(t))
+	done := s.find(t, made.ID)
+	require.Equal(t, Completed, done.State)
+	require.Contains(t, *done.Certificate, `"logGoneBy":"2026-12-08T13:00:00.000Z"`)
 	s.inNoFile(t, person)
 }
 

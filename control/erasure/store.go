@@ -45,6 +45,30 @@ func listTombstones(ctx context.Context, q store.Querier) ([]pipeline.Tombstone,
 	}, `SELECT tenant_id, subject_hash, until FROM tombstones ORDER BY tenant_id, subject_hash`)
 }
 
+// buriedRecords lists the records that were erased because their texts named the person of an
+// erasure; others may be among them that were erased since.
+func buriedRecords(ctx context.Context, q store.Querier, e *Erasure) (ids []string, err error) {
+	list, err := store.List(ctx, q, "the erased records", store.Text,
+		`SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND until >= $2 AND subject_hash LIKE $3 ORDER BY subject_hash`,
+		e.TenantID, store.Millis(e.Until.Time), pipeline.RecordHash("%"))
+	for _, hash := range list {
+		ids = append(ids, pipeline.Tombstone{SubjectHash: hash}.Record())
+	}
+	return ids, err
+}
+
+// buryAll writes the tombstones of an erasure, the person's first; isNew is the person's.
+func buryAll(ctx context.Context, tx *store.Tx, stones []pipeline.Tombstone) (isNew bool, err error) {
+	for i, t := range stones {
+		changed, err := bury(ctx, tx, t)
+		if err != nil {
+			return false, err
+		}
+		isNew = isNew || i == 0 && changed
+	}
+	return isNew, nil
+}
+
 // bury writes a tombstone; isNew is false if the database already had one that covers it.
 func bury(ctx context.Context, tx *store.Tx, t pipeline.Tombstone) (isNew bool, err error) {
 	result, err := tx.ExecContext(ctx, `INSERT INTO tombstones (tenant_id, subject_hash, until) VALUES ($1, $2, $3)

@@ -116,11 +116,12 @@ type Config struct {
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
 
-	maxKeys                 int64         // see idempotency.go
-	pollInterval            time.Duration // see postgres.go
-	lockWait, lockWarnAfter time.Duration // see keylock.go
-	feedLimit               int           // see feed.go
-	releaseWait             time.Duration // likewise
+	maxKeys                 int64                           // see idempotency.go
+	pollInterval            time.Duration                   // see postgres.go
+	lockWait, lockWarnAfter time.Duration                   // see keylock.go
+	feedLimit               int                             // see feed.go
+	releaseWait             time.Duration                   // likewise
+	free                    func(dir string) (int64, error) // default Free
 }
 
 // DB is an open database. It is safe for concurrent use. Its parts share one engine.
@@ -188,6 +189,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	if cfg.releaseWait == 0 {
 		cfg.releaseWait = releaseWait
+	}
+	if cfg.free == nil {
+		cfg.free = Free
 	}
 	e := &engine{cfg: cfg}
 	db := &DB{e, &notes{e}, &feed{e}, &outbox{engine: e}, &jobQueue{e}, &attempts{e}, newKeyLock(e), &reconciler{engine: e}, &scrubber{e}}
@@ -262,9 +266,12 @@ func (db *DB) openSQLite(ctx context.Context) error {
 	return err
 }
 
+// busyTimeout is how many milliseconds a statement waits for another process.
+const busyTimeout = "5000"
+
 func dsn(path, key, value string) string {
 	q := url.Values{"_pragma": {
-		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "secure_delete(1)",
+		"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "secure_delete(1)",
 	}}
 	q.Add(key, value)
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()

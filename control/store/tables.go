@@ -3,7 +3,9 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +29,9 @@ type Table struct {
 	// Text are the columns with free text, which may name a person. Such a text is erased as a
 	// whole. Columns that are in neither list must not name a person.
 	Text []string
+	// Record is the column with the id of the record whose events have these texts in their private
+	// parts; empty: no event has.
+	Record string
 	// Related are the columns that may hold further data about a person.
 	Related []string
 	// Erase is a statement that erases further data about the person $2 of the tenant $1, with the
@@ -87,6 +92,45 @@ func (all Tables) CountPerson(ctx context.Context, q Querier, tenantID, person s
 		rows += n
 	}
 	return rows, nil
+}
+
+// NamingRecords lists the records of a tenant with a text that names a person: their events name the
+// person too, in their private parts.
+func (all Tables) NamingRecords(ctx context.Context, q Querier, tenantID, person string) (ids []string, err error) {
+	for _, t := range all {
+		if t.Record == "" {
+			continue
+		}
+		err := Each(ctx, q, "records that name a person in "+t.Name, Text, func(id string) error {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+			return nil
+		}, `SELECT DISTINCT `+t.Record+` FROM `+t.Name+` WHERE tenant_id = $1 AND (`+strings.Join(t.holds()[len(t.Person):], " OR ")+`)`, tenantID, person)
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// EraseRecords replaces all texts of records of a tenant.
+func (all Tables) EraseRecords(ctx context.Context, tx *Tx, tenantID string, ids []string, replacement string) error {
+	for _, t := range all {
+		if t.Record == "" {
+			continue
+		}
+		for _, column := range t.Text {
+			for _, id := range ids {
+				_, err := tx.ExecContext(ctx, `UPDATE `+t.Name+` SET `+column+` = $3 WHERE tenant_id = $1 AND `+t.Record+` = $2 AND `+column+` <> ''`, tenantID, id, replacement)
+				if err != nil {
+					return fmt.Errorf("cannot erase the texts of %s: %w", id, err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // ErasePerson replaces what names a person in the tables of a tenant. It returns how many rows
@@ -205,6 +249,9 @@ func (all Tables) Unsample(ctx context.Context, db *DB) error {
 
 func (db *scrubber) scrubFile(ctx context.Context, named bool) error {
 	if named {
+		if err := db.roomToRewrite(ctx); err != nil {
+			return err
+		}
 		if _, err := db.write.ExecContext(ctx, `VACUUM`); err != nil {
 			return err
 		}
@@ -212,17 +259,54 @@ func (db *scrubber) scrubFile(ctx context.Context, named bool) error {
 	return db.emptyLog(ctx)
 }
 
-// emptyLog moves SQLite's write-ahead log into the file and empties it. It waits for running
-// queries.
+// roomToRewrite fails unless the file can be rewritten without the space that is for stops: once as
+// a temporary file, and once in the write-ahead log.
+func (db *scrubber) roomToRewrite(ctx context.Context) error {
+	if err := db.Reserved(); err != nil {
+		return err
+	}
+	var size int64
+	if err := db.read.QueryRowContext(ctx, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`).Scan(&size); err != nil {
+		return err
+	}
+	free, err := db.cfg.free(filepath.Dir(db.cfg.Path))
+	if need := 2*size + db.reserve.size; err == nil && free < need {
+		err = fmt.Errorf("%d bytes are free of the %d that rewriting it needs: %w", free, need, errFull)
+	}
+	return err
+}
+
+// emptyLogEvery is how often emptyLog tries.
+const emptyLogEvery = 500 * time.Millisecond
+
+// emptyLog moves SQLite's write-ahead log into the file and empties it, once no query reads from it.
+// Changes go on between its attempts.
 func (db *scrubber) emptyLog(ctx context.Context) error {
 	for {
-		var busy, frames, moved int
-		if err := db.write.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &moved); err != nil || busy == 0 {
+		emptied, err := db.tryEmptyLog(ctx)
+		if err != nil || emptied {
 			return err
 		}
-		pause(ctx, time.After(10*time.Millisecond))
+		pause(ctx, time.After(emptyLogEvery))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
+}
+
+// tryEmptyLog uses the connection for changes, but does not wait on it for queries: every change
+// would wait too.
+func (db *scrubber) tryEmptyLog(ctx context.Context) (emptied bool, err error) {
+	conn, err := db.write.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, `PRAGMA busy_timeout(0)`); err != nil {
+		return false, err
+	}
+	var busy, frames, moved int
+	err = conn.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &moved)
+	_, restored := conn.ExecContext(context.WithoutCancel(ctx), `PRAGMA busy_timeout(`+busyTimeout+`)`)
+	return busy == 0, errors.Join(err, restored)
 }

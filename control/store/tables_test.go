@@ -3,6 +3,7 @@ package store
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,4 +26,44 @@ func TestReferencesAreIndexed(t *testing.T) {
 	require.Empty(t, schema(t, references+` EXCEPT
 		SELECT m.name || '.' || c.name FROM sqlite_master m, pragma_index_list(m.name) i, pragma_index_info(i.name) c
 		WHERE m.type = 'table' AND c.seqno = 0 AND i.partial = 0`))
+}
+
+// TestScrubDelaysNoChange: while a query still reads what was in the file, changes are made.
+func TestScrubDelaysNoChange(t *testing.T) {
+	db := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db"))
+	write := func() {
+		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+			_, err := tx.ExecContext(t.Context(), `INSERT INTO probe (only_row, filler) VALUES (1, '') ON CONFLICT (only_row) DO UPDATE SET filler = probe.filler || 'x'`)
+			return err
+		}))
+	}
+	write()
+	read, err := db.Read().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, read.QueryRow(`SELECT COUNT(*) FROM probe`).Scan(new(int)))
+	write()
+	done := make(chan error)
+	go func() { done <- db.Scrub(t.Context(), nil, false, false) }()
+	begun := time.Now()
+	for time.Since(begun) < time.Second {
+		write()
+	}
+	require.Less(t, time.Since(begun), 4*time.Second, "less than one busy timeout")
+	require.NoError(t, read.Rollback())
+	require.NoError(t, <-done)
+}
+
+// TestScrubLeavesRoomForStops: a file is only rewritten where that does not take the disk space that
+// is kept for stops; it is scrubbed later.
+func TestScrubLeavesRoomForStops(t *testing.T) {
+	free := int64(1 << 20)
+	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "control.db"), Reserve: 1 << 20, free: func(string) (int64, error) { return free, nil }})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	require.ErrorIs(t, db.Scrub(t.Context(), nil, true, false), errFull)
+	require.NoError(t, db.Scrub(t.Context(), nil, false, false), "nothing has to be rewritten")
+	free = 1 << 30
+	require.NoError(t, db.Scrub(t.Context(), nil, true, false))
+	db.reserve.spent.Store(true)
+	require.ErrorIs(t, db.Scrub(t.Context(), nil, true, false), errFull)
 }

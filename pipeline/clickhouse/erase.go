@@ -62,6 +62,14 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 	}
 	var covered []string
 	for _, t := range list {
+		if t.Record() != "" {
+			about, err := w.aboutRecord(ctx, t)
+			if err != nil {
+				return err
+			}
+			covered = append(covered, about...)
+			continue
+		}
 		covered = append(covered, "tenant_id = "+literal(t.TenantID)+" AND subject_hash = "+literal(t.SubjectHash)+" AND at <= "+moment(t.Until.UnixMilli()))
 	}
 	if err := w.deletePrivate(ctx, covered); err != nil {
@@ -71,6 +79,23 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 		return err
 	}
 	return insert(ctx, w.servers, "tombstones", tombstoneColumns(true), list)
+}
+
+// aboutRecord are the conditions for the private parts of events about an erased record. They list
+// the events, because a mutation must not read another table. An event that is not there yet is
+// of a Load that will find the tombstone.
+func (w *Warehouse) aboutRecord(ctx context.Context, t pipeline.Tombstone) (conditions []string, err error) {
+	ids, err := collect(ctx, w.servers, func(scan func(...any) error) (id string, err error) {
+		err = scan(&id)
+		return literal(id), err
+	}, `SELECT DISTINCT event_id FROM events WHERE tenant_id = ? AND subject_id = ? AND at <= `+moment(t.Until.UnixMilli()), t.TenantID, t.Record())
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the events about %s: %w", t.Record(), err)
+	}
+	for some := range slices.Chunk(ids, 20) {
+		conditions = append(conditions, "tenant_id = "+literal(t.TenantID)+" AND event_id IN ("+strings.Join(some, ", ")+")")
+	}
+	return conditions, nil
 }
 
 func tombstoneColumns(done bool) []column[pipeline.Tombstone] {
@@ -202,7 +227,11 @@ func (w *reader) CountSubject(ctx context.Context, tenantID, subjectHash string)
 	if err != nil || erased == nil {
 		return n, err
 	}
-	n.PrivateParts, err = w.countWhere(ctx, "private_parts FINAL", "tenant_id = "+literal(tenantID)+" AND subject_hash = "+literal(subjectHash))
+	whose := "subject_hash = " + literal(subjectHash)
+	if id := (pipeline.Tombstone{SubjectHash: subjectHash}).Record(); id != "" {
+		whose = "event_id IN (SELECT event_id FROM events WHERE tenant_id = " + literal(tenantID) + " AND subject_id = " + literal(id) + ")"
+	}
+	n.PrivateParts, err = w.countWhere(ctx, "private_parts FINAL", "tenant_id = "+literal(tenantID)+" AND "+whose)
 	if err != nil {
 		return n, err
 	}

@@ -281,7 +281,7 @@ func (w *MemoryWarehouse) CountSubject(ctx context.Context, tenantID, subjectHas
 		return n, ctx.Err()
 	}
 	for _, r := range w.rows {
-		if r.TenantID == tenantID && w.key.Hash(tenantID, r.DataSubject()) == subjectHash {
+		if r.TenantID == tenantID && (pipeline.Tombstone{TenantID: tenantID, SubjectHash: subjectHash}).Names(*w.key, &r) {
 			n.PrivateParts++
 		}
 	}

@@ -75,6 +75,23 @@ func audit(tenant string, p sealer.Position, alter ...func(*sealer.Event)) pipel
 	return row(tenant, p, e.EventID, text, nil)
 }
 
+// annotated makes the row of an event about a record, with notes, and with a person unless that is empty.
+func annotated(tenant string, p sealer.Position, id, subject, notes string, when time.Time) pipeline.Row {
+	about := sealer.Private{AttentionMs: -1, DataSubject: subject, Notes: []byte(notes)}
+	private := sealer.AppendPrivate(nil, &about)
+	r := audit(tenant, p, func(e *sealer.Event) {
+		e.Type, e.At, e.Subject = "dsar.requested", when, sealer.Ref{Kind: "dsar_job", ID: id}
+		e.PrivateCommitment = sealer.Commit(about.Salt, private)
+	})
+	r.Private = private
+	return r
+}
+
+// Annotated makes such a row for what an engine's package tests of erasing.
+func Annotated(tenant string, offset int64, id, notes string) pipeline.Row {
+	return annotated(tenant, at(offset), id, "", notes, noon.Add(time.Duration(offset)*time.Millisecond))
+}
+
 // of makes audit write another type.
 func of(eventType string) func(*sealer.Event) {
 	return func(e *sealer.Event) { e.Type = eventType }

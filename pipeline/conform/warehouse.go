@@ -56,6 +56,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"erasing beside loading leaves nothing", checkEraseBesideLoads},
 	{"persons are loaded when it is known who was erased", checkErasedUnknown},
 	{"an erasure covers quarantined records", checkEraseQuarantined},
+	{"a record whose texts name a person is erased from its events, whoever they are about", checkEraseRecord},
 	{"events are found by the person that they name", checkDataSubjects},
 }
 

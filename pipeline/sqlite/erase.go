@@ -112,21 +112,41 @@ func (l *load) eraseQuarantined(key pipeline.SubjectKey, list []pipeline.Tombsto
 	return nil
 }
 
-// emptyLog moves the write-ahead log into the file, and empties it. It waits for running
-// queries.
+// emptyLogEvery is how often emptyLog tries.
+const emptyLogEvery = 500 * time.Millisecond
+
+// emptyLog moves the write-ahead log into the file, and empties it once no query reads from it.
+// Loading goes on between its attempts.
 func (w *Warehouse) emptyLog(ctx context.Context) error {
 	for {
-		var busy, frames, moved int
-		if err := w.write.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &moved); err != nil {
+		emptied, err := w.tryEmptyLog(ctx)
+		if err != nil {
 			return fmt.Errorf("cannot empty the write-ahead log: %w", err)
 		}
-		if busy == 0 {
+		if emptied {
 			return nil
 		}
-		if err := pipeline.Pause(ctx, 10*time.Millisecond); err != nil {
+		if err := pipeline.Pause(ctx, emptyLogEvery); err != nil {
 			return err
 		}
 	}
+}
+
+// tryEmptyLog uses the connection of the writer, but does not wait on it for queries: no row could
+// be loaded meanwhile.
+func (w *Warehouse) tryEmptyLog(ctx context.Context) (emptied bool, err error) {
+	conn, err := w.write.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, `PRAGMA busy_timeout(0)`); err != nil {
+		return false, err
+	}
+	var busy, frames, moved int
+	err = conn.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &moved)
+	_, restored := conn.ExecContext(context.WithoutCancel(ctx), `PRAGMA busy_timeout(`+busyTimeout+`)`)
+	return busy == 0, errors.Join(err, restored)
 }
 
 // CountSubject implements pipeline.Eraser.
@@ -160,25 +180,49 @@ func (w *Warehouse) CountSubject(ctx context.Context, tenantID, subjectHash stri
 	return n, err
 }
 
+// PersonOf returns the reference to the person whom a tombstone is of, from a private part that it
+// covers; empty if there is none. A restored warehouse, which was not told of the tombstone yet, may
+// have one.
+func (w *Warehouse) PersonOf(ctx context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (person string, err error) {
+	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return "", err
+	}
+	defer tx.Rollback()
+	texts, err := textsOf(ctx, tx, key, t, w.writer.unsearched)
+	if err == nil && len(texts) > 0 && t.Record() == "" {
+		r := pipeline.Row{}
+		err = tx.QueryRowContext(ctx, `SELECT private FROM texts WHERE text = ?`, texts[0]).Scan(&r.Private)
+		person = r.DataSubject()
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot look for an erased person: %w", err)
+	}
+	return person, nil
+}
+
 // textsOf lists the texts with a private part that a tombstone covers.
 func textsOf(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pipeline.Tombstone, unsearched bool) (texts []int64, err error) {
 	var tenant int64
 	if err := tx.QueryRowContext(ctx, `SELECT tenant FROM tenants WHERE tenant_id = ?`, t.TenantID).Scan(&tenant); err != nil {
 		return nil, none(err)
 	}
+	from, mark := `SELECT text, x.private, '' FROM events AS e CROSS JOIN texts AS x USING (text)`, markOf(t.SubjectHash)
+	if id := t.Record(); id != "" {
+		from, mark = `SELECT text, x.private, c.subject_id FROM events AS e CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)`, markOf(id)
+	}
 	look := func(where string, args ...any) error {
 		return each(ctx, tx, func(scan func(...any) error) error {
 			var text int64
 			r := pipeline.Row{}
-			if err := scan(&text, &r.Private); err != nil {
+			if err := scan(&text, &r.Private, &r.SubjectID); err != nil {
 				return err
 			}
-			if key.Hash(t.TenantID, r.DataSubject()) == t.SubjectHash {
+			if t.Names(key, &r) {
 				texts = append(texts, text)
 			}
 			return nil
-		}, `SELECT text, x.private FROM events AS e CROSS JOIN texts AS x USING (text)
-			WHERE e.tenant = ? AND e.at <= ? AND x.private IS NOT NULL`+where, append([]any{tenant, t.Until.UnixMilli()}, args...)...)
+		}, from+` WHERE e.tenant = ? AND e.at <= ? AND x.private IS NOT NULL`+where, append([]any{tenant, t.Until.UnixMilli()}, args...)...)
 	}
 	if unsearched {
 		return texts, look("")
@@ -186,7 +230,7 @@ func textsOf(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pipelin
 	blocks, err := collect(ctx, tx, func(scan func(...any) error) (b block, err error) {
 		err = scan(&b.generation, &b.number)
 		return b, err
-	}, marked+` GROUP BY 1, 2`, tenant, markOf(t.SubjectHash))
+	}, marked+` GROUP BY 1, 2`, tenant, mark)
 	for _, b := range blocks {
 		if err == nil {
 			err = look(` AND e.generation = ? AND e.position >= ? AND e.position < ?`, b.generation, b.number*blockRows, (b.number+1)*blockRows)

@@ -69,6 +69,56 @@ func TestEraseLeavesNoByte(t *testing.T) {
 	require.Empty(t, files(t, folder, marker), "after a checkpoint")
 }
 
+// TestEraseDelaysNoLoad: while a query still reads what was in the file, rows are loaded.
+func TestEraseDelaysNoLoad(t *testing.T) {
+	w := mustOpen(t, filepath.Join(t.TempDir(), "warehouse.db"))
+	key := pipeline.SubjectKey{4}
+	require.NoError(t, w.Erase(t.Context(), key, nil))
+	load := func(offset int64) {
+		row := conform.Shown("tnt_a", offset, "ada", `{}`)
+		require.NoError(t, w.Load(t.Context(), pipeline.Batch{Partition: 3, From: row.Position, Rows: []pipeline.Row{row}, Next: row.Position.Next()}))
+	}
+	load(0)
+	question, err := w.read.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	require.NoError(t, question.QueryRow(`SELECT COUNT(*) FROM texts`).Scan(new(int)))
+	done := make(chan error)
+	go func() {
+		done <- w.Erase(t.Context(), key, []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: key.Hash("tnt_a", "ada"), Until: conform.Shown("tnt_a", 99, "ada", `{}`).At}})
+	}()
+	require.Eventually(t, func() bool {
+		n, err := w.CountSubject(t.Context(), "tnt_a", key.Hash("tnt_a", "ada"))
+		return err == nil && n.PrivateParts == 0
+	}, time.Minute, time.Millisecond)
+	begun := time.Now()
+	for n := range int64(20) {
+		load(n + 1)
+	}
+	require.Less(t, time.Since(begun), 4*time.Second, "less than one busy timeout")
+	require.NoError(t, question.Rollback())
+	require.NoError(t, <-done)
+}
+
+// TestPersonOf: who a tombstone is of is known as long as a private part that it covers is there.
+func TestPersonOf(t *testing.T) {
+	w := mustOpen(t, filepath.Join(t.TempDir(), "warehouse.db"))
+	key := pipeline.SubjectKey{4}
+	require.NoError(t, w.Erase(t.Context(), key, nil))
+	rows := []pipeline.Row{conform.Shown("tnt_a", 0, "bob", `{}`), conform.Shown("tnt_a", 1, "ada", `{}`)}
+	require.NoError(t, w.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(0), Rows: rows, Next: conform.Place(2)}))
+	stone := pipeline.Tombstone{TenantID: "tnt_a", SubjectHash: key.Hash("tnt_a", "ada"), Until: rows[1].At.Add(-time.Millisecond)}
+	requirePerson := func(want string) {
+		got, err := w.PersonOf(t.Context(), key, stone)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	requirePerson("")
+	stone.Until = rows[1].At
+	requirePerson("ada")
+	require.NoError(t, w.Erase(t.Context(), key, []pipeline.Tombstone{stone}))
+	requirePerson("")
+}
+
 // TestEraseWaitsForAnswers: a running query may still read what was in the file.
 func TestEraseWaitsForAnswers(t *testing.T) {
 	folder := t.TempDir()

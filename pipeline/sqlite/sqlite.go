@@ -50,6 +50,9 @@ var migrations embed.FS
 // readers is how many queries run at once; further ones wait.
 const readers = 8
 
+// busyTimeout is how many milliseconds a statement waits for another process.
+const busyTimeout = "5000"
+
 // Config says where the warehouse is.
 type Config struct {
 	// Path is the database file. It is created, readable by its owner only, if it doesn't
@@ -112,7 +115,7 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 	// A batch is several megabytes: with SQLite's default of 1,000 pages each commit would
 	// make a checkpoint. Two texts would leave a third of a page of 4,096 bytes empty.
 	if w.write, err = connect(cfg.Path,
-		"page_size(8192)", "journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)",
+		"page_size(8192)", "journal_mode(WAL)", "synchronous(FULL)", "busy_timeout("+busyTimeout+")",
 		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "cache_size(-65536)",
 		"secure_delete(1)"); err != nil {
 		return nil, err
@@ -124,7 +127,7 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 	if err := w.writer.prepare(ctx, w.write); err != nil {
 		return nil, err
 	}
-	if w.read, err = connect(cfg.Path, "query_only(1)", "busy_timeout(5000)", "mmap_size(268435456)"); err != nil {
+	if w.read, err = connect(cfg.Path, "query_only(1)", "busy_timeout("+busyTimeout+")", "mmap_size(268435456)"); err != nil {
 		return nil, err
 	}
 	w.read.SetMaxOpenConns(readers)

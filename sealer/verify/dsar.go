@@ -134,7 +134,7 @@ func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) err
 		if f.Name != want.Name {
 			return fmt.Errorf("file %d is %q, and %q in the manifest", i, f.Name, want.Name)
 		}
-		got, err := readSection(file, f, c.manifest.Format)
+		got, err := readSection(file, f, c.manifest.Format, want.PackedSHA256)
 		switch {
 		case err != nil:
 			c.fail(FileMismatch, "%s: %v", want.Name, err)
@@ -151,8 +151,9 @@ func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) err
 	return nil
 }
 
-// readSection reads a file of a bundle through.
-func readSection(file io.ReaderAt, f *zip.File, format string) (got sealer.DSARFile, err error) {
+// readSection reads a file of a bundle through. Only one with the hash that was signed is unpacked and
+// parsed: others are not what the service has made, and may be anything.
+func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got sealer.DSARFile, err error) {
 	raw, err := f.OpenRaw()
 	if err != nil {
 		return got, err
@@ -161,6 +162,10 @@ func readSection(file io.ReaderAt, f *zip.File, format string) (got sealer.DSARF
 	packedBytes, err := io.Copy(packed, raw)
 	if err != nil {
 		return got, err
+	}
+	got = sealer.DSARFile{Name: f.Name, PackedBytes: packedBytes, PackedSHA256: sealer.Hash(packed.Sum(nil)).String()}
+	if got.PackedSHA256 != signed {
+		return got, nil
 	}
 	text, err := f.Open()
 	if err != nil {
@@ -176,10 +181,9 @@ func readSection(file io.ReaderAt, f *zip.File, format string) (got sealer.DSARF
 	if err == nil {
 		_, err = io.Copy(io.Discard, in)
 	}
-	return sealer.DSARFile{
-		Bytes: int64(f.UncompressedSize64), // reading to the end has found no others
-		Name:  f.Name, PackedBytes: packedBytes, PackedSHA256: sealer.Hash(packed.Sum(nil)).String(), Rows: rows, SHA256: sealer.Hash(plain.Sum(nil)).String(),
-	}, err
+	got.Bytes = int64(f.UncompressedSize64) // reading to the end has found no others
+	got.Rows, got.SHA256 = rows, sealer.Hash(plain.Sum(nil)).String()
+	return got, err
 }
 
 // countRows counts the rows of a text format; of others it returns 0.
