@@ -30,7 +30,7 @@ var packages = map[string][]string{
 	"bench/warehouse":         {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/access":          {"control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "sealer", "sealer/keyfile"},
-	"control/backup":          {"control/proof", "control/signing", "control/store", "sealer", "sealer/keyfile"},
+	"control/backup":          {"control/proof", "control/signing", "control/store", "gateway/api", "sealer", "sealer/keyfile"},
 	"control/beacon":          {"control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/challenge":       {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/dispute":         {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},

@@ -76,7 +76,7 @@ func TestReadiness(t *testing.T) {
 		}
 		return behind, notes[1].Note
 	}
-	require.Regexp(t, ", for 729 days$", h.note("delegation"))
+	require.Regexp(t, ", in 729 days$", h.note("delegation"))
 	caughtUp := func() bool { behind, _ := do(); return behind == 0 }
 	until(t, caughtUp)
 

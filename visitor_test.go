@@ -173,7 +173,7 @@ func TestSandboxTakesWhatItCounts(t *testing.T) {
 		a := v.send("POST", "/run-demo", `{"eventCount":100}`)
 		if a.status != 200 {
 			require.Equal(t, 503, a.status, a.body)
-			require.Contains(t, a.body, "all the space that a visitor gets")
+			require.Contains(t, a.body, "all the space that a visitor has")
 			break
 		}
 		runs++

@@ -162,21 +162,21 @@ const maxEntries = 100_000
 func (c *Config) validate() error {
 	switch {
 	case c.DB == nil:
-		return errors.New("DB is missing")
+		return errors.New("field DB is missing")
 	case c.Warehouse == nil:
-		return errors.New("Warehouse is missing")
+		return errors.New("field Warehouse is missing")
 	case c.Log == nil:
-		return errors.New("Log is missing")
+		return errors.New("field Log is missing")
 	case c.Keys == nil:
-		return errors.New("Keys is missing")
+		return errors.New("field Keys is missing")
 	case c.Rate == nil:
-		return errors.New("Rate is missing")
+		return errors.New("field Rate is missing")
 	case c.Dir == "":
-		return errors.New("Dir is missing")
+		return errors.New("field Dir is missing")
 	case c.WaitFor < 0 || c.WorkFor < 0 || c.SpoolWait < 0:
-		return errors.New("WaitFor, WorkFor and SpoolWait must not be negative")
+		return errors.New("none of WaitFor, WorkFor and SpoolWait may be negative")
 	case c.SealEvery < 0 || c.SealAt < 0:
-		return errors.New("SealEvery and SealAt must not be negative")
+		return errors.New("neither SealEvery nor SealAt may be negative")
 	case c.MaxEntries < 0 || c.MaxEntries > maxEntries:
 		return fmt.Errorf("MaxEntries %d is not from 1 to %d", c.MaxEntries, maxEntries)
 	}
