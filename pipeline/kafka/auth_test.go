@@ -140,7 +140,7 @@ func TestSASL(t *testing.T) {
 	}
 	cfg.SASL = SASL{Mechanism: "kerberos", User: "node", Password: "secret"}
 	_, err = Open(cfg)
-	require.ErrorContains(t, err, `SASL mechanism "kerberos" is none of`)
+	require.ErrorContains(t, err, `SASL mechanism "kerberos" is not one of`)
 	cfg.SASL = SASL{Mechanism: "scram-sha-256", User: "node", Password: "\a"} // SASLprep (RFC 4013) has no place for it
 	_, err = Open(cfg)
 	require.Error(t, err)
