@@ -18,8 +18,8 @@ func TestContract(t *testing.T) {
 	s.client.Key = createTenant(t, s.data, "--scope", "*").APIKey
 	t.Setenv("CONTRACT_URL", s.client.API)
 	for _, run := range []struct{ name, key, paths string }{
-		{"v1", s.client.Key, "^/(?!api/sandbox/|api/access/|downloads/)"},
-		{"sandbox", "", "^/api/sandbox/"},
+		{"v1", s.client.Key, "^/(?!api/sandbox/|api/access/|api/playground/|downloads/)"},
+		{"sandbox", "", "^/api/(sandbox/|playground/delivery)"},
 	} {
 		t.Run(run.name, func(t *testing.T) {
 			t.Setenv("CONTRACT_KEY", run.key)

@@ -113,6 +113,7 @@ func (c *controlCmd) serve(p *process) error {
 	ctl.run(background)
 	p.atEnd(served.stop) // before what it needs
 
+	served.run("the playground's streams", ctl.watched.Run)
 	forAPI.Set(ctl.Handler())
 	forNodes.Set(ctl.Nodes())
 	operators.Set(gateway.Admin{

@@ -42,6 +42,7 @@ var packages = map[string][]string{
 	"control/meter":           {"control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":            {"control/route", "control/signing", "control/store", "gateway/api", "sealer"},
 	"control/offer":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
+	"control/playground":      {"control/route", "control/sandbox", "gateway/api"},
 	"control/proof":           {"control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/proof/prooftest": {"control/roomtest", "control/store", "control/store/storetest", "gate", "gateway/api", "pipeline", "pipeline/kafka", "pipeline/segment", "pipeline/sqlite", "sealer", "sealer/verify"},
 	"control/rapidtest":       {},

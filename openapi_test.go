@@ -33,6 +33,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d := &day{t: t, server: h.server, ids: map[string]string{}, visited: map[string]example{}}
 	d.key, d.known = createTenant(t, h.data, "--scope", "*").APIKey, document(t, d.server)
 	require.Contains(t, d.visit("get-docs", "", ""), "<!doctype html>")
+	require.Contains(t, d.visit("get-playground", "", ""), "<!doctype html>")
 	require.Contains(t, d.visit("get-gate-page", "", ""), "<!doctype html>")
 	d.visit("get-gate", "", "")
 	d.visit("get-openapi", "", "")
@@ -241,6 +242,8 @@ func (d *day) sandbox() {
 	d.visit("sandbox-resolve-challenge", "", `{"challengeId": "{challengeId}", "upheld": false, "resolution": "the contract of June says otherwise"}`)
 
 	d.visit("sandbox-run-demo", "", `{"eventCount": 2, "seed": 7}`)
+	d.visit("playground-deliver", "", `{"rightId": "{rightId}", "spatialAnchorId": "union-square-kiosk-4", "dwellMs": 6800, "telemetry": {"viewable": true, "appState": "foreground"}}`)
+	d.watch()
 	d.visit("sandbox-constraint-demo", "", `{"scenario": "automotive-speed"}`)
 	d.visit("sandbox-list-proof-packs", "", "")
 	d.visit("sandbox-get-proof-pack", "", "")
@@ -249,6 +252,20 @@ func (d *day) sandbox() {
 	d.visit("sandbox-inspect", "", "")
 	d.visit("sandbox-revoke-right", "", `{"rightId": "{rightId}", "reason": "the campaign is over"}`)
 	d.visit("sandbox-reset", "", "")
+}
+
+// watch begins the stream of a visitor's deliveries, and leaves it: it has no end.
+func (d *day) watch() {
+	d.t.Helper()
+	o := d.known["playground-events"]
+	r, err := http.NewRequestWithContext(d.t.Context(), o.method, d.server.API+o.path, nil)
+	require.NoError(d.t, err)
+	r.Header.Set("Cookie", d.cookie)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(d.t, err)
+	require.Equal(d.t, 200, resp.StatusCode)
+	require.NoError(d.t, resp.Body.Close())
+	d.visited["playground-events"] = example{}
 }
 
 // example is what was sent and what was answered, where that is JSON.

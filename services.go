@@ -19,6 +19,7 @@ import (
 	"muniment/control/meter"
 	"muniment/control/node"
 	"muniment/control/offer"
+	"muniment/control/playground"
 	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/sandbox"
@@ -56,6 +57,8 @@ type services struct {
 	erased   *erasure.Service
 	visitors *sandbox.Service // nil without a sandbox
 	access   *access.Service  // without a sandbox for operators alone
+	play     *playground.Service
+	watched  *playground.Feed // what play's streams show
 }
 
 // all are the services whose operations and tables control has.
@@ -64,7 +67,7 @@ func (s *services) all() []control.Service {
 		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.erased, s.exports,
 	}
 	if s.visitors != nil {
-		all = append(all, s.visitors, s.access)
+		all = append(all, s.visitors, s.play, s.access)
 	}
 	return all
 }
@@ -168,9 +171,10 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	return err
 }
 
-// openSandbox opens the sandbox, if it is enabled.
+// openSandbox opens the sandbox and its page, if they are enabled.
 func (p *plane) openSandbox(ctx context.Context) (err error) {
 	cfg := &p.cfg
+	p.watched = playground.NewFeed()
 	if cfg.Sandbox.Tenants == 0 {
 		return nil
 	}
@@ -179,10 +183,14 @@ func (p *plane) openSandbox(ctx context.Context) (err error) {
 		Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return p.Call(ctx, caller, method, target, body)
 		},
-		Deliver: p.deliverSandbox, CountPacks: p.packs.CountPacks, DropPacks: p.packs.Drop, MaxTenants: int64(cfg.Sandbox.Tenants),
+		Deliver: p.watched.Watch(p.deliverSandbox), Dropped: p.watched.Dropped, CountPacks: p.packs.CountPacks, DropPacks: p.packs.Drop, MaxTenants: int64(cfg.Sandbox.Tenants),
 		Bytes: cfg.Sandbox.Bytes, MinFree: cfg.Sandbox.Free, Free: func() (int64, error) { return store.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
 		Limits: cfg.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
 	})
+	if err != nil {
+		return err
+	}
+	p.play, err = playground.New(playground.Config{Visitors: p.visitors, Feed: p.watched})
 	return err
 }
 

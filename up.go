@@ -134,6 +134,7 @@ func (c *upCmd) serve(p *process) error {
 	node.run(background)
 	ctl.run(background)
 	background.run("the check of the log", func(ctx context.Context) error { return c.damaged(engines.log.Check(ctx)) })
+	background.run("the playground's streams", ctl.watched.Run)
 	background.run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
 	background.run("the wait until it is ready", func(ctx context.Context) error {
 		err := newAwaited(nil).until(ctx, "the gateway", func() error { return errors.Join(server.Ready(), node.identity.Ready(), server.ControlReady(ctx)) })

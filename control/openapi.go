@@ -284,6 +284,7 @@ func refine(schemas object, bodies map[string]bool) {
 	}
 	if schemas["SandboxError"] != nil {
 		property("SandboxError", "ok")["enum"] = []any{false}
+		maps.Copy(property("SandboxError", "violations"), object{"type": "array", "items": reference("schemas", "Violation")})
 	}
 	property("Error", "ok")["enum"] = []any{false}
 	property("Error", "error")["enum"] = api.Codes()

@@ -19,6 +19,7 @@ import (
 	"muniment/control/access"
 	"muniment/control/event"
 	"muniment/control/meter"
+	page "muniment/control/playground"
 	"muniment/control/proof"
 	"muniment/control/route"
 	"muniment/control/sandbox"
@@ -46,8 +47,10 @@ func openService(t *testing.T) (h *fixture, registered *huma.OpenAPI, document m
 	require.NoError(t, err)
 	strangers, err := access.New(access.Config{DB: h.db, PublicURL: "https://muniment.example", Outbox: t.TempDir(), Failed: func(_ string, _ bool, err error) error { return err }})
 	require.NoError(t, err)
+	watched, err := page.New(page.Config{Visitors: visitors, Feed: page.NewFeed()})
+	require.NoError(t, err)
 	cfg.Packs, cfg.Sandbox = &proof.Service{}, visitors
-	cfg.Services = append(slices.Clone(h.services[:len(h.services)-1]), &meter.Service{}, cfg.Packs, &event.Service{}, visitors, strangers, &r)
+	cfg.Services = append(slices.Clone(h.services[:len(h.services)-1]), &meter.Service{}, cfg.Packs, &event.Service{}, visitors, watched, strangers, &r)
 	h.control, err = control.New(cfg)
 	require.NoError(t, err)
 	served := h.call("", "GET", "/openapi.json", "")
@@ -88,7 +91,7 @@ func TestDocumentHasEveryRoute(t *testing.T) {
 		}
 		status := h.call("", o.method, regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "x"), "").status
 		served := []int{200, 401}
-		if strings.HasPrefix(o.path, sandbox.Base+"/") && len(o.text["security"].([]any)) == 1 {
+		if sandbox.Owns(o.path) && len(o.text["security"].([]any)) == 1 {
 			served = []int{404} // NO_TENANT
 		}
 		if strings.HasPrefix(o.path, access.Base+"/") {
@@ -151,7 +154,7 @@ func TestDocumentNamesTheScope(t *testing.T) {
 func TestScopesAreTheContracts(t *testing.T) {
 	_, _, document := openService(t)
 	contract := map[string][]string{
-		"": {"GET /downloads/{token}", "GET /.well-known/muniment/keys.json", "GET /docs", "GET /docs/gate", "GET /gate.json", "GET /openapi.json", "GET /openapi-3.0.json", "GET /v1", "GET /v1/healthz"},
+		"": {"GET /downloads/{token}", "GET /.well-known/muniment/keys.json", "GET /docs", "GET /docs/gate", "GET /gate.json", "GET /openapi.json", "GET /openapi-3.0.json", "GET /playground", "GET /v1", "GET /v1/healthz"},
 		"rights:read": {
 			"GET /v1/tenant", "GET /v1/bases", "GET /v1/bases/{basisId}", "GET /v1/rights", "GET /v1/rights/{rightId}",
 			"GET /v1/rights/{rightId}/provenance", "GET /v1/rights/{rightId}/propagation",

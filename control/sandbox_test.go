@@ -13,14 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control"
+	page "muniment/control/playground"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
-// playground is a fixture with the sandbox, whose limits are out of the way.
-type playground struct{ *fixture }
+// playground is a fixture with the sandbox and its page, whose limits are out of the way.
+type playground struct {
+	*fixture
+	feed *page.Feed
+}
 
 func newPlayground(t *testing.T) *playground {
 	t.Helper()
@@ -29,7 +33,7 @@ func newPlayground(t *testing.T) *playground {
 
 func openPlayground(t *testing.T, h *fixture, cfg sandbox.Config) *playground {
 	t.Helper()
-	p := &playground{h}
+	p := &playground{h, page.NewFeed()}
 	cfg.DB, cfg.Tables, cfg.Keys = h.db, control.Tables, h.keys
 	if cfg.Bytes == 0 {
 		cfg.Bytes = 1 << 40
@@ -40,10 +44,13 @@ func openPlayground(t *testing.T, h *fixture, cfg sandbox.Config) *playground {
 	if cfg.Call == nil {
 		cfg.Call = p.callWithoutLog
 	}
+	cfg.Deliver, cfg.Dropped = p.feed.Watch(cfg.Deliver), p.feed.Dropped
 	var err error
 	h.sandbox, err = sandbox.New(t.Context(), cfg)
 	require.NoError(t, err)
-	h.services = append(h.services, h.sandbox)
+	served, err := page.New(page.Config{Visitors: h.sandbox, Feed: p.feed})
+	require.NoError(t, err)
+	h.services = append(h.services, h.sandbox, served)
 	h.control, err = control.New(h.config())
 	require.NoError(t, err)
 	return p

@@ -48,8 +48,7 @@ type Operation struct {
 	Errors []int
 	// Heavy says that the operation reads much of a tenant's log: few run at a time.
 	Heavy bool
-	// Hidden leaves the operation out of the document, and keeps no Idempotency-Key for it here:
-	// another process serves it to callers.
+	// Hidden leaves the operation out of the document; no Idempotency-Key is kept for it.
 	Hidden bool
 	// Stops says that the operation is a stop (store.DB.Stop): it runs even if there is no disk
 	// space to keep an Idempotency-Key.

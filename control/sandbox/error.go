@@ -39,6 +39,8 @@ type Error struct {
 	Code    Code   `json:"error" enum:"NO_TENANT,TENANT_EVICTED,INVALID_BODY,MISSING_FIELDS,RATE_LIMITED,HANDLER_ERROR,UNKNOWN_SCENARIO" doc:"What went wrong; the list is closed."`
 	Message string `json:"message" doc:"For people; with HANDLER_ERROR it begins with the error code of /v1."`
 	Field   string `json:"field,omitempty" doc:"The invalid field of an application for access."`
+	// Violations are a []gate.Violation, verbatim.
+	Violations json.RawMessage `json:"violations,omitempty" doc:"With 412: every rule of the constraint gate that refused the delivery."`
 
 	status     int
 	retryAfter time.Duration
@@ -87,6 +89,7 @@ var statuses = map[int]int{
 	http.StatusNotFound: http.StatusNotFound, http.StatusConflict: http.StatusConflict,
 	http.StatusBadRequest: http.StatusUnprocessableEntity, http.StatusUnprocessableEntity: http.StatusUnprocessableEntity,
 	http.StatusRequestEntityTooLarge: http.StatusUnprocessableEntity, http.StatusServiceUnavailable: http.StatusServiceUnavailable,
+	http.StatusPreconditionFailed: http.StatusPreconditionFailed,
 }
 
 // render returns an error of /v1 in the sandbox's envelope.
@@ -119,8 +122,16 @@ func listed(faults []api.ValidationError) string {
 	return strings.Join(texts, "; ")
 }
 
-// Owns says whether a path is within the sandbox, whether or not it exists.
-func Owns(path string) bool { return path == Base || strings.HasPrefix(path, Base+"/") }
+// Owns says whether a path is within the sandbox, or among the playground's operations, whether or
+// not it exists.
+func Owns(path string) bool {
+	for _, base := range []string{Base, PlaygroundBase} {
+		if path == base || strings.HasPrefix(path, base+"/") {
+			return true
+		}
+	}
+	return false
+}
 
 // accessBase begins the paths of control/access, which leads to a key of the sandbox.
 const accessBase = "/api/access"
@@ -159,7 +170,9 @@ func refuse(e *api.Error, errs []error) huma.StatusError {
 	case e.Code == api.ValidationFailed:
 		return invalid(e)
 	}
-	return v1Error{Code: e.Code, Message: e.Message}.render(status, e.RetryAfter)
+	own := v1Error{Code: e.Code, Message: e.Message}.render(status, e.RetryAfter)
+	own.Violations = e.Violations
+	return own
 }
 
 // refuseNaming is refuse, and names the invalid field.

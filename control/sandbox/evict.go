@@ -147,7 +147,10 @@ func (s *budget) dropIf(ctx context.Context, tenantID, reason string, by sealer.
 			TenantID: tenantID, Type: pipeline.TypeDropped, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
 		}, object{"tenantId": tenantID, "reason": reason})
 	})
-	return dropped && err == nil, err
+	if dropped = dropped && err == nil; dropped {
+		s.cfg.Dropped(tenantID)
+	}
+	return dropped, err
 }
 
 // Replay returns a function that applies each event of the sandbox for store.Replay. A tenant that

@@ -25,8 +25,12 @@ const (
 	CookieName     = cookieName
 )
 
-// Base begins the path of every route.
-const Base = "/api/sandbox"
+// Base begins the path of every route; PlaygroundBase that of the playground's, which are for the
+// same visitors (operation.go).
+const (
+	Base           = "/api/sandbox"
+	PlaygroundBase = "/api/playground"
+)
 
 // Body is the envelope of a success.
 type Body[T any] struct {
@@ -65,26 +69,11 @@ func add[I, O any](r *Service, a route.API, to admission, op route.Operation, do
 
 // addRaw adds an operation whose output is the whole response.
 func addRaw[I, O any](r *Service, a route.API, to admission, op route.Operation, do func(context.Context, *I) (*O, error)) {
-	op.ID, op.Path, op.Tag = "sandbox-"+op.ID, Base+op.Path, "Sandbox"
-	tenant := func(ctx context.Context) string { return visitorOf(ctx).tenantID }
-	switch cookie := map[string][]string{SecurityScheme: {}}; to {
-	case toAnyone:
-		op.Access = r.anyone()
-	case toVisitors:
-		op.Access = route.Own{Let: r.withOrWithout, Tenant: tenant, Security: []map[string][]string{{}, cookie}}
-	default:
-		op.Access = route.Own{Let: r.withTenant, Tenant: tenant, Security: []map[string][]string{cookie}}
-		op.Errors = append(op.Errors, http.StatusNotFound, http.StatusGone)
-	}
-	addEnveloped(a, op, func(ctx context.Context, in *I) (*O, error) {
+	op.ID, op.Path, op.Tag = "sandbox-"+op.ID, Base+op.Path, tag
+	op = r.open(op, to)
+	route.AddRaw(a, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := do(ctx, in)
-		if e, ok := errors.AsType[*api.Error](err); ok { // would get the envelope of /v1
-			err = refuse(e, []error{err})
-		}
-		if r.gone(ctx, err) {
-			err = evicted()
-		}
-		return out, err
+		return out, r.Refuse(ctx, err)
 	})
 }
 
@@ -116,18 +105,6 @@ func addEnveloped[I, O any](a route.API, op route.Operation, do func(context.Con
 		op.Errors = append(op.Errors, http.StatusForbidden)
 	}
 	route.AddRaw(a, op, do)
-}
-
-// gone says whether an error that looks like an internal fault only means that the visitor's tenant
-// was dropped during the request.
-func (s *Service) gone(ctx context.Context, err error) bool {
-	v := visitorOf(ctx)
-	own, ok := errors.AsType[*Error](err)
-	if err == nil || !v.hasTenant() || ok && own.status != http.StatusInternalServerError {
-		return false
-	}
-	l, err := findVisitorTenant(ctx, s.db.Read(), v.tenantID)
-	return l == nil && err == nil
 }
 
 // Routes adds the service's operations to the API.

@@ -91,6 +91,8 @@ type Config struct {
 	// DropPacks deletes the files of a tenant's packs after the change that drops the tenant.
 	// nil: there are no files.
 	DropPacks func(ctx context.Context, tx *store.Tx, tenantID string) error
+	// Dropped is called once this process has dropped a tenant. Optional.
+	Dropped func(tenantID string)
 	// Limits of each IP address; the default of each limit is the contract's.
 	Limits Limits
 	// Shared makes the limits count in the database, together with other processes.
@@ -145,6 +147,9 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	if cfg.DropPacks == nil {
 		cfg.DropPacks = func(context.Context, *store.Tx, string) error { return nil }
+	}
+	if cfg.Dropped == nil {
+		cfg.Dropped = func(string) {}
 	}
 	if cfg.Limits.Burst == 0 {
 		cfg.Limits.Burst = defaultBurst

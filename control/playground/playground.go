@@ -1,0 +1,108 @@
+// Package playground is the page at /playground, and the two operations that only it needs.
+//
+// The page is a visit to the sandbox, in a browser: a tenant, deliveries that pass the gate or don't,
+// receipts that arrive, a pack, and its verification. It is a folder of small files (page), which are
+// embedded, have no build step, and load nothing from elsewhere. What it does to the tenant it does by
+// the sandbox's own operations, which any program can call as well: it shows each as a curl command.
+//
+//   - POST /api/playground/delivery takes the body of POST /v1/delivery, from a visitor who has no
+//     key: with the same gate, log and signatures, in the sandbox's envelope. What the gate refuses
+//     is 412 with all violations. It is charged to the visitor's part of the sandbox's budget.
+//   - GET /api/playground/events is a stream of server-sent events (feed.go, stream.go): what was
+//     delivered or refused for the visitor's tenant in this process since the stream began. Nothing
+//     is sent again: what a stream has missed is under /api/sandbox/inspect. Where there are several
+//     control processes, a stream shows the deliveries of the process that it is connected to.
+//
+// A visitor has two streams at most, an address eight, and all together a quarter of what one gateway
+// forwards, so that downloads are never kept out. A stream has a bounded queue: a reader who is slower
+// than deliveries loses the stream, and nobody waits for him. It holds no connection to the database.
+// It ends with its tenant, when the process drains, and after a quarter of an hour, when a browser
+// begins another one by itself; so a place is never taken for good by a tab that was forgotten.
+//
+// The page verifies packs itself (page/verify.js and what it imports), by code that shares nothing
+// with package sealer; what it leaves to "muniment verify" it says. The one piece that is not ours is
+// page/noble-ed25519.js, for browsers without Ed25519, and for plain http, where browsers have no
+// WebCrypto; its licence is beside it.
+package playground
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"muniment/control/route"
+	"muniment/control/sandbox"
+)
+
+//go:embed page
+var embedded embed.FS
+
+// Visitors admits the sandbox's visitors, and delivers for them. sandbox.Service implements it.
+type Visitors interface {
+	Open(route.Operation) route.Operation
+	OpenStream(route.Operation) route.Operation
+	Refuse(context.Context, error) error
+	Deliver(ctx context.Context, body []byte) (json.RawMessage, error)
+	Lives(ctx context.Context, tenantID string) (bool, error)
+}
+
+var _ Visitors = (*sandbox.Service)(nil)
+
+// Config of the service. Visitors and Feed are required.
+type Config struct {
+	Visitors Visitors
+	// Feed is what the streams show. The sandbox's Deliver and Dropped have to lead through it.
+	Feed *Feed
+}
+
+// Service is safe for concurrent use.
+type Service struct {
+	cfg   Config
+	files map[string]file
+}
+
+// file is one of the page's.
+type file struct {
+	kind, tag string
+	text      []byte
+}
+
+// New reads the page.
+func New(cfg Config) (*Service, error) {
+	if cfg.Visitors == nil || cfg.Feed == nil {
+		return nil, errors.New("cannot open the playground: Visitors or Feed is missing")
+	}
+	s := &Service{cfg: cfg, files: map[string]file{}}
+	names, err := fs.Glob(embedded, "page/*")
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the playground: %w", err)
+	}
+	for _, name := range names {
+		kind, served := kinds[path.Ext(name)]
+		if !served {
+			return nil, fmt.Errorf("cannot open the playground: %s is of no kind that is served", name)
+		}
+		text, err := embedded.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot open the playground: %w", err)
+		}
+		sum := sha256.Sum256(text)
+		s.files[path.Base(name)] = file{kind, `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`, text}
+	}
+	return s, nil
+}
+
+// kinds are the media types of the page's files, by how their names end.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+	".txt":  "text/plain; charset=utf-8",
+}

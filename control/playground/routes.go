@@ -1,0 +1,149 @@
+package playground
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"muniment/control/route"
+	"muniment/control/sandbox"
+	"muniment/gateway/api"
+)
+
+const tag = "Sandbox"
+
+// Path is where the page is.
+const Path = "/playground"
+
+// policy lets the page load and call nothing but this service, and run nothing but its files.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Routes adds the service's operations to the API.
+func (s *Service) Routes(a route.API) {
+	route.AddRaw(a, s.cfg.Visitors.Open(route.Operation{
+		ID: "playground-deliver", Method: http.MethodPost, Path: "/delivery", Errors: []int{http.StatusPreconditionFailed},
+		Summary: "Observe a delivery as a visitor",
+		Description: "Takes the body of `POST /v1/delivery`, and treats it as that does, for a visitor of the sandbox: the constraint gate decides, " +
+			"a receipt is signed and durable before it is answered. What the gate refuses is answered with 412 and every violation.",
+	}), s.deliver)
+	route.AddFile(a, s.cfg.Visitors.OpenStream(route.Operation{
+		ID: "playground-events", Method: http.MethodGet, Path: "/events", Content: route.Content{Type: "text/event-stream"},
+		Summary: "Watch the visitor's deliveries",
+		Description: "Server-sent events, from now on: `receipt` for a delivery that was signed, `refusal` for one that was refused, and `end` with a reason before the stream ends: " +
+			"`DROPPED` with the tenant, `SLOW` for a reader who falls behind, `DRAINING` when the process stops, `EXPIRED` after 15 minutes. " +
+			"A visitor has two streams at most.",
+	}), s.events)
+
+	page := route.Operation{Method: http.MethodGet, Tag: tag, Access: route.Public{}}
+	root := page
+	root.ID, root.Path, root.Summary, root.Hidden = "get-root", "/{$}", "Go to the playground", true
+	route.AddRaw(a, root, func(context.Context, *struct{}) (*redirection, error) {
+		return &redirection{Status: http.StatusFound, Location: Path}, nil
+	})
+	index := page
+	index.ID, index.Path, index.Summary, index.Content = "get-playground", Path, "Try the sandbox in a browser", route.Content{Type: "text/html"}
+	route.AddRaw(a, index, func(_ context.Context, in *condition) (*fileAnswer, error) { return s.file("index.html", in) })
+	part := page
+	part.ID, part.Path, part.Hidden = "get-playground-file", Path+"/{file}", true
+	route.AddRaw(a, part, func(_ context.Context, in *struct {
+		condition
+		File string `path:"file"`
+	}) (*fileAnswer, error) {
+		return s.file(in.File, &in.condition)
+	})
+}
+
+type redirection struct {
+	Status   int
+	Location string `header:"Location"`
+}
+
+type condition struct {
+	IfNoneMatch string `header:"If-None-Match" hidden:"true"`
+}
+
+// fileAnswer is a file, or 304 without one.
+type fileAnswer struct {
+	Status       int
+	ContentType  string `header:"Content-Type"`
+	CacheControl string `header:"Cache-Control"`
+	ETag         string `header:"ETag"`
+	Policy       string `header:"Content-Security-Policy"`
+	Sniffing     string `header:"X-Content-Type-Options"`
+	Referrer     string `header:"Referrer-Policy"`
+	Opener       string `header:"Cross-Origin-Opener-Policy"`
+	Body         []byte
+}
+
+// file answers with a file. A browser keeps it, and asks whether it has changed.
+func (s *Service) file(name string, in *condition) (*fileAnswer, error) {
+	f, there := s.files[name]
+	if !there {
+		return nil, api.NotFound("file")
+	}
+	a := &fileAnswer{
+		Status: http.StatusOK, ContentType: f.kind, CacheControl: "no-cache", ETag: f.tag, Policy: policy, Sniffing: "nosniff", Referrer: "no-referrer", Opener: "same-origin", Body: f.text,
+	}
+	for known := range strings.SplitSeq(in.IfNoneMatch, ",") {
+		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == f.tag || known == "*" {
+			a.Status, a.Body = http.StatusNotModified, nil
+			break
+		}
+	}
+	return a, nil
+}
+
+// maxDelivery is the longest body of a delivery, in bytes, as the gateway has it.
+const maxDelivery = 64 << 10
+
+type deliverInput struct {
+	RawBody []byte
+	Body    api.Observation
+}
+
+type deliverAnswer struct{ Body sandbox.Body[Delivered] }
+
+// Delivered is the answer to a delivery, as POST /v1/delivery has it.
+type Delivered = sandbox.Verbatim[api.Delivered]
+
+func (s *Service) deliver(ctx context.Context, in *deliverInput) (*deliverAnswer, error) {
+	data, err := s.delivered(ctx, in.RawBody)
+	return &deliverAnswer{sandbox.Body[Delivered]{OK: true, Data: Delivered{RawMessage: data}}}, s.cfg.Visitors.Refuse(ctx, err)
+}
+
+func (s *Service) delivered(ctx context.Context, body []byte) (data json.RawMessage, err error) {
+	if len(body) > maxDelivery {
+		return nil, api.TooLarge(fmt.Sprintf("the body is longer than %d bytes", maxDelivery))
+	}
+	answer, err := s.cfg.Visitors.Deliver(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	var envelope struct{ Data json.RawMessage }
+	err = json.Unmarshal(answer, &envelope)
+	return envelope.Data, err
+}
+
+// events is the stream of a visitor.
+func (s *Service) events(ctx context.Context, _ *struct{}) (*route.File, error) {
+	v := sandbox.VisitorOf(ctx)
+	return &route.File{Size: route.UnknownSize, Header: map[string]string{api.HeaderTenant: v.TenantID}, Open: func(ctx context.Context) (func(io.Writer), error) {
+		st, err := s.cfg.Feed.open(v.TenantID, v.Address)
+		if err != nil {
+			return nil, s.cfg.Visitors.Refuse(ctx, err)
+		}
+		return func(to io.Writer) {
+			defer s.cfg.Feed.close(st)
+			st.serve(ctx, to, func() bool { return s.dropped(ctx, v.TenantID) })
+		}, nil
+	}}, nil
+}
+
+// dropped says whether a tenant is known to be gone, as another process may have dropped it.
+func (s *Service) dropped(ctx context.Context, tenantID string) bool {
+	lives, err := s.cfg.Visitors.Lives(ctx, tenantID)
+	return err == nil && !lives
+}
