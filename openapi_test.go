@@ -242,7 +242,7 @@ func (d *day) sandbox() {
 	d.visit("sandbox-resolve-challenge", "", `{"challengeId": "{challengeId}", "upheld": false, "resolution": "the contract of June says otherwise"}`)
 
 	d.visit("sandbox-run-demo", "", `{"eventCount": 2, "seed": 7}`)
-	d.visit("playground-deliver", "", `{"rightId": "{rightId}", "spatialAnchorId": "union-square-kiosk-4", "dwellMs": 6800, "telemetry": {"viewable": true, "appState": "foreground"}}`)
+	d.visit("playground-deliver", "", `{"rightId": "{rightId}", "spatialAnchorId": "union-square-kiosk-4", "dwellMs": 6800, "correlationId": "play-0001", "telemetry": {"viewable": true, "appState": "foreground"}}`)
 	d.watch()
 	d.visit("sandbox-constraint-demo", "", `{"scenario": "automotive-speed"}`)
 	d.visit("sandbox-list-proof-packs", "", "")
