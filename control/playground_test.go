@@ -247,3 +247,34 @@ func TestPlaygroundStreamsAreNotInHand(t *testing.T) {
 	require.Zero(t, p.db.Read().Stats().InUse)
 	require.Equal(t, 200, v.play(observed).status)
 }
+
+// TestPlaygroundPage: its files run under the strictest policy, and are kept by browsers until they
+// change.
+func TestPlaygroundPage(t *testing.T) {
+	p := newDelivering(t)
+	root := p.call("", "GET", "/", "")
+	require.Equal(t, 302, root.status)
+	require.Equal(t, "/playground", root.header.Get("Location"))
+	for name, kind := range map[string]string{
+		"": "text/html; charset=utf-8", "/verify.js": "text/javascript; charset=utf-8", "/noble-ed25519.LICENSE.txt": "text/plain; charset=utf-8",
+	} {
+		a := p.call("", "GET", "/playground"+name, "")
+		require.Equal(t, 200, a.status, name)
+		require.Equal(t, kind, a.header.Get("Content-Type"))
+		require.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
+		require.Equal(t, "no-cache", a.header.Get("Cache-Control"))
+		require.Equal(t, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			a.header.Get("Content-Security-Policy"))
+		tag := a.header.Get("ETag")
+		for _, known := range []string{tag, "W/" + tag, `"other", ` + tag, "*"} {
+			again := p.call("", "GET", "/playground"+name, "", "If-None-Match", known)
+			require.Equal(t, 304, again.status, known)
+			require.Empty(t, again.text)
+			require.Equal(t, tag, again.header.Get("ETag"))
+		}
+		require.Equal(t, 200, p.call("", "GET", "/playground"+name, "", "If-None-Match", `"other"`).status)
+	}
+	for _, none := range []string{"/", "/none.js", "/..%2fplayground.go", "/index.htm"} {
+		p.call("", "GET", "/playground"+none, "").refused(404, api.ResourceNotFound)
+	}
+}
