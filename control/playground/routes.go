@@ -37,7 +37,7 @@ func (s *Service) Routes(a route.API) {
 			"A visitor has two streams at most.",
 	}), s.events)
 
-	page := route.Operation{Method: http.MethodGet, Tag: tag, Access: route.Public{}}
+	page := route.Operation{Method: http.MethodGet, Tag: tag, Access: route.Public{}, Kept: true}
 	root := page
 	root.ID, root.Path, root.Summary, root.Hidden = "get-root", "/{$}", "Go to the playground", true
 	route.AddRaw(a, root, func(context.Context, *struct{}) (*redirection, error) {
@@ -45,14 +45,14 @@ func (s *Service) Routes(a route.API) {
 	})
 	index := page
 	index.ID, index.Path, index.Summary, index.Content = "get-playground", Path, "Try the sandbox in a browser", route.Content{Type: "text/html"}
-	route.AddRaw(a, index, func(_ context.Context, in *condition) (*fileAnswer, error) { return s.file("index.html", in) })
+	route.AddRaw(a, index, func(_ context.Context, in *Condition) (*fileAnswer, error) { return s.file("index.html", in) })
 	part := page
 	part.ID, part.Path, part.Hidden = "get-playground-file", Path+"/{file}", true
 	route.AddRaw(a, part, func(_ context.Context, in *struct {
-		condition
+		Condition
 		File string `path:"file"`
 	}) (*fileAnswer, error) {
-		return s.file(in.File, &in.condition)
+		return s.file(in.File, &in.Condition)
 	})
 }
 
@@ -61,7 +61,8 @@ type redirection struct {
 	Location string `header:"Location"`
 }
 
-type condition struct {
+// Condition is what a caller has kept.
+type Condition struct {
 	IfNoneMatch string `header:"If-None-Match" hidden:"true"`
 }
 
@@ -79,7 +80,7 @@ type fileAnswer struct {
 }
 
 // file answers with a file. A browser keeps it, and asks whether it has changed.
-func (s *Service) file(name string, in *condition) (*fileAnswer, error) {
+func (s *Service) file(name string, in *Condition) (*fileAnswer, error) {
 	f, there := s.files[name]
 	if !there {
 		return nil, api.NotFound("file")

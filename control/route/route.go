@@ -72,6 +72,9 @@ type Operation struct {
 	Files []string
 	// Headers describes headers of the response, by their names.
 	Headers map[string]string
+	// Kept says that callers may keep a response of the operation's Content: it is 304 if they have
+	// it already.
+	Kept bool
 }
 
 // Content describes a response without an envelope.
@@ -264,6 +267,9 @@ func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, m
 			success.Headers[name] = &huma.Param{Description: note, Schema: &huma.Schema{Type: huma.TypeString}}
 		}
 		h.Responses = map[string]*huma.Response{"200": success}
+		if op.Kept {
+			h.Responses["304"] = &huma.Response{Description: "What the caller has is up to date (If-None-Match)."}
+		}
 	}
 	huma.Register(a, h, do)
 	for _, kind := range op.Text { // huma.Register has set bytes
