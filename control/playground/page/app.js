@@ -16,10 +16,12 @@ function draw() {
   const { inspection } = state;
   byID('start').hidden = inspection !== null;
   byID('restart').hidden = inspection === null;
+  byID('next').hidden = inspection === null;
   document.querySelector('.steps li').classList.toggle('done', inspection !== null);
   if (inspection) {
     const { tenantId, counts } = inspection.tenant;
-    status(`Your sandbox is ${tenantId}: ${counts.bases} bases, ${counts.rights} rights, ${counts.offers} offers, ${counts.challenges} challenges, ${counts.events} events, ${counts.proofPacks} packs.`);
+    const many = (n, one, more = `${one}s`) => `${n} ${n === 1 ? one : more}`;
+    status(`Your sandbox is ${tenantId}: ${many(counts.bases, 'basis', 'bases')}, ${many(counts.rights, 'right')}, ${many(counts.offers, 'offer')}, ${many(counts.challenges, 'challenge')}, ${many(counts.events, 'event')}, ${many(counts.proofPacks, 'pack')}.`);
   }
 }
 

@@ -41,19 +41,20 @@ function form(choice, rights) {
   const codes = readHere();
   const fields = state.gate.fields.map((f) => ({ ...f, here: f.readBy?.some((rule) => codes.has(rule)) }));
   controls = new Map(fields.map((f) => [f.name, control(f)]));
-  const shown = (list) => h('div', { class: 'fields' }, list.map((f) => field(f.name, controls.get(f.name), f.meaning, { class: f.here ? 'field read' : 'field' })));
+  const shown = (list) => h('div', { class: 'fields' }, list.map((f) => field(f.name, controls.get(f.name), f.meaning)));
   plain = {
     rightId: select(rights.map((r) => [r.id, `${short(r.id)} ${r.scope?.description ?? (r.parentRightId ? 'derived' : '')}`]), rights[0]?.id),
     spatialAnchorId: h('input', { required: true, maxlength: '512' }), spatialPlacementId: h('input', { maxlength: '512' }),
     dwellMs: h('input', { type: 'number', min: '0', step: 'any', required: true }),
   };
   command = code('', 'Copy the curl command');
-  const submit = h('button', { class: 'primary', disabled: rights.length === 0 }, 'Deliver');
+  const submit = h('button', { class: 'primary', form: 'delivery', disabled: rights.length === 0 }, 'Deliver');
+  put('delivery-send', command, h('p', { class: 'buttons' }, submit));
   const refusals = select([['', 'Choose a rule to break…'], ...example.refused.map((r) => [r.code, r.code])], '', { onchange: (e) => {
     const one = example.refused.find((r) => r.code === e.target.value);
     if (one) fill(one.delivery);
   } });
-  return h('form', { onsubmit: (e) => deliver(e, submit), oninput: preview },
+  return h('form', { id: 'delivery', onsubmit: (e) => deliver(e, submit), oninput: preview },
     h('div', { class: 'fields' }, field('Substrate', choice, 'Where it was delivered. Each has rules of its own.'),
       rights.length > 0 ? field('Right', plain.rightId, 'The ACTIVE right that it rests on.') : missing()),
     h('div', { class: 'fields' },
@@ -63,8 +64,7 @@ function form(choice, rights) {
       field('dwellMs', plain.dwellMs, 'How long, in milliseconds.'), field('spatialAnchorId', plain.spatialAnchorId, 'Where it was shown.'),
       field('spatialPlacementId', plain.spatialPlacementId, 'Placement within the anchor. Optional.'))),
     h('fieldset', null, h('legend', null, 'What the device observed'), shown(fields.filter((f) => f.here)),
-      h('details', null, h('summary', null, 'Fields that no rule of this substrate reads'), shown(fields.filter((f) => !f.here)))),
-    command, h('p', { class: 'buttons' }, submit));
+      h('details', null, h('summary', null, 'Fields that no rule of this substrate reads'), shown(fields.filter((f) => !f.here)))));
 }
 
 // missing is in place of a right where the sandbox has none on the substrate.
@@ -125,7 +125,12 @@ async function deliver(e, submit) {
   if (answer.ok) {
     put('delivery-result', signed(answer, substrate));
   } else {
-    for (const v of answer.violations ?? []) for (const f of v.fields) controls.get(f.replace('telemetry.', ''))?.closest('.field').classList.add('wrong');
+    for (const v of answer.violations ?? []) {
+      for (const name of v.fields) {
+        const c = controls.get(name.replace('telemetry.', ''));
+        if (c && (c.value !== '' || name === v.field)) c.closest('.field').classList.add('wrong');
+      }
+    }
     put('delivery-result', refused(answer, state.gate));
     if (answer.error === 'NO_TENANT' || answer.error === 'TENANT_EVICTED') {
       lose();

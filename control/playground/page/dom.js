@@ -9,7 +9,7 @@ function fill(element, attributes, children) {
     else if (name === 'value') element.value = value;
     else element.setAttribute(name, value === true ? '' : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -21,7 +21,7 @@ export const s = (name, attributes, ...children) => fill(document.createElementN
 
 export const byID = (id) => document.getElementById(id);
 
-export const put = (id, ...children) => byID(id).replaceChildren(...children.flat().filter(Boolean));
+export const put = (id, ...children) => byID(id).replaceChildren(...children.flat(Infinity).filter(Boolean));
 
 // say has a screen reader say something when it is free; warn has it say so at once.
 export const say = (text) => { byID('polite').textContent = text; };

@@ -52,12 +52,12 @@ function entries(result) {
 function row({ events, pack }, i, fault, open) {
   const event = events[i];
   const leaf = String(pack.header.firstIndex + i);
-  const look = h('button', { type: 'button', class: 'small', onclick: open, 'aria-label': `Look at leaf ${leaf}` }, fault ? 'failed' : 'sound');
+  const look = h('button', { type: 'button', class: 'small', onclick: open, 'aria-label': `Look at leaf ${leaf}` }, 'Open');
   if (!event) return { attributes: { class: 'failed' }, cells: [leaf, 'unreadable', '', '', '', look] };
   const what = event.type === delivered
     ? [`${event.data.substrate}, ${Math.round(event.data.receipt.dwellMs)} ms `, tag(event.data.metering.reason, event.data.metering.metered ? 'good' : 'warn')]
     : event.data.state ?? event.data.reason ?? '';
-  return { attributes: { class: fault ? 'failed' : undefined }, cells: [leaf, event.type, event.at.slice(11, 23), `${event.subject.kind} ${short(event.subject.id)}`, h('span', null, what), look] };
+  return { attributes: { class: fault ? 'failed' : undefined }, cells: [leaf, event.type, event.at.slice(11, 23), `${event.subject.kind} ${short(event.subject.id)}`, h('span', null, what), h('span', { class: 'buttons' }, look, fault && tag('failed', 'bad'))] };
 }
 
 // entry is one of them in full, with the proof that it is in the tree.

@@ -78,7 +78,7 @@ function box(n, { x, y }, width) {
     state.selected = n.record.id;
     changed();
   };
-  const room = Math.floor((width - 24) / 7.6);
+  const room = Math.floor((width - 24) / 8.6);
   return s('g', {
     role: 'button', tabindex: '0', 'data-id': n.record.id, 'aria-pressed': String(state.selected === n.record.id), 'aria-label': `${n.kind} ${n.title}, ${n.state}`,
     onclick: choose, onkeydown: (e) => {
@@ -88,7 +88,7 @@ function box(n, { x, y }, width) {
     },
   },
   s('rect', { class: 'box', x, y, width, height, rx: 10 }),
-  s('text', { class: 'kind', x: x + 12, y: y + 17 }, fitted(n.kind.toUpperCase(), Math.floor((width - 20) / 7.4))),
+  s('text', { class: 'kind', x: x + 12, y: y + 17 }, fitted(n.kind.toUpperCase(), Math.floor((width - 20) / 8))),
   s('text', { x: x + 12, y: y + 34 }, fitted(n.title, room)),
   s('circle', { class: moodOf(n.state.split(' ')[0]), cx: x + 16, cy: y + 46.5, r: 3.5 }),
   s('text', { class: `state ${moodOf(n.state.split(' ')[0])}`, x: x + 25, y: y + 50.5 }, fitted(n.state, room)));

@@ -45,8 +45,9 @@ function meaning(gate, violation) {
   const rule = gate.refusals.find((r) => r.code === violation.code);
   const condition = rule?.conditions.find((c) => c.field === violation.field) ?? rule?.conditions[0];
   if (!condition) return '';
-  const when = condition.when.length > 0 ? `when ${condition.when.join(' and ')}` : 'always';
-  return condition.unless.length > 0 ? `${when}, unless ${condition.unless.join(' or ')}` : when;
+  const when = condition.when.length > 0 && `when ${condition.when.join(' and ')}`;
+  const unless = condition.unless.length > 0 && `unless ${condition.unless.join(' or ')}`;
+  return [when, unless].filter(Boolean).join(', ');
 }
 
 const titles = { 0: 'No answer', 404: 'There is no such right', 409: 'The right is not in force', 410: 'Your sandbox is gone', 422: 'The delivery is not complete', 429: 'Too many requests', 503: 'The service can’t decide now' };

@@ -41,8 +41,8 @@ async function trusted() {
 
 const anchors = {
   root: 'The keys come from the directory in the pack, which the root key that you gave has delegated to.',
-  keys: 'The keys are those that this service lists now. Whoever wants to trust it less gives the root key below, or runs muniment verify --root.',
-  none: 'The keys are what the file itself says: anybody can make such a file. Give the root key below.',
+  keys: 'The keys are those that this service lists now. To trust it less, give a root key above, or run muniment verify --root.',
+  none: 'The keys are what the file itself says: anybody can make such a file. Give a root key above.',
 };
 
 // judge verifies a file and shows the verdict.
@@ -106,7 +106,7 @@ const alterable = [
 ];
 
 const patterns = {
-  anchor: /("spatialAnchorId":")([^"\\])/, right: /("rightId":"rgh_\w{20})(\w)/, quantity: /("quantityMs":)(\d)/, signature: /("value":"\w{20})([\w-])/, header: /("quantityMs":)(\d)/,
+  anchor: /("spatialAnchorId":")([^"\\])/, right: /("rightId":"rgh_\w{20})(\w)/, quantity: /("quantityMs":)(\d)/, signature: /("value":"[\w-]{20})([\w-])/, header: /("quantityMs":)(\d)/,
 };
 
 const another = (c) => (/\d/.test(c) ? String(c === '9' ? 8 : Number(c) + 1) : c === 'A' ? 'B' : 'A');

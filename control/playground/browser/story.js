@@ -1,0 +1,251 @@
+// A visit to the playground, in Chromium: everything that a visitor can do, at two widths and in two
+// colour schemes. URL is where a service is, which lets one address do much; PACK a file with a pack
+// of another service; CHROMIUM the browser; SHOTS a folder for pictures, if they are wanted.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { test } from 'node:test';
+
+import { chromium } from 'playwright-core';
+
+const url = process.env.URL;
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking'],
+});
+test.after(() => browser.close());
+
+const views = [
+  ['desktop', { width: 1280, height: 900 }, 'light'],
+  ['desktop', { width: 1280, height: 900 }, 'dark'],
+  ['phone', { width: 390, height: 844 }, 'light'],
+  ['phone', { width: 390, height: 844 }, 'dark'],
+];
+
+for (const [device, viewport, colorScheme] of views) {
+  test(`a visit, ${device}, ${colorScheme}`, { timeout: 120_000 }, async (t) => {
+    const context = await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce' });
+    const page = await context.newPage();
+    const visit = new Visit(page, `${device}-${colorScheme}`);
+    try {
+      await t.test('a sandbox, and its picture', () => visit.begin());
+      await t.test('rights, offers and challenges', () => visit.change());
+      await t.test('deliveries that pass and fail', () => visit.deliver());
+      await t.test('a pack, verified and altered', () => visit.prove());
+      await t.test('a pack from elsewhere', () => visit.choose());
+      await t.test('a key of one’s own', () => visit.activate());
+      await t.test('starting over', () => visit.restart());
+      assert.deepEqual(visit.elsewhere, [], 'requests that left the origin');
+      assert.deepEqual(visit.faults, []);
+    } finally {
+      await context.close();
+    }
+  });
+}
+
+class Visit {
+  constructor(page, name) {
+    Object.assign(this, { page, name, elsewhere: [], faults: [] });
+    page.setDefaultTimeout(20_000);
+    page.on('request', (r) => {
+      if (!r.url().startsWith(`${url}/`) && !r.url().startsWith('data:')) this.elsewhere.push(r.url());
+    });
+    page.on('pageerror', (e) => this.faults.push(e.message));
+    page.on('console', (m) => {
+      // A browser logs each answer of 400 and more; that is no fault of the page.
+      if (m.type() === 'error' && !m.text().startsWith('Failed to load resource')) this.faults.push(m.text());
+    });
+  }
+
+  button(name, within = this.page) {
+    return within.getByRole('button', { name, exact: typeof name === 'string' });
+  }
+
+  // look takes a picture, and has axe look at the page.
+  async look(what) {
+    const { page } = this;
+    if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${this.name}-${what}.png`, fullPage: true });
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${what}: it is wider than the screen`);
+    const found = await this.faultsOfAxe();
+    assert.deepEqual(found, [], `${what}: what axe finds`);
+  }
+
+  async faultsOfAxe() {
+    await this.page.evaluate(axe); // not a script element: the policy would block it
+    const { violations } = await this.page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+    return violations.filter((v) => v.impact === 'serious' || v.impact === 'critical').map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(' ')).slice(0, 4).join(', ')}`);
+  }
+
+  async begin() {
+    const { page } = this;
+    await page.goto(`${url}/`);
+    assert.equal(page.url(), `${url}/playground`);
+    await page.getByText('The gate’s catalogue').waitFor({ state: 'detached' });
+    await this.look('first');
+    // The keyboard alone leads from the top of the page to a sandbox.
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the steps');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'start');
+    await page.keyboard.press('Enter');
+    await page.locator('#lineage svg').waitFor();
+    assert.equal(await page.locator('#lineage [aria-label^="Basis"]').count(), 3);
+    assert.equal(await page.locator('#lineage [aria-label^="Right"]').count(), 4);
+    await page.getByText('Live: what is delivered').waitFor();
+  }
+
+  // pick chooses a record in the picture by the keyboard.
+  async pick(label) {
+    await this.page.locator(`#lineage [aria-label^="${label}"]`).first().focus();
+    await this.page.keyboard.press('Enter');
+    await this.page.locator(`#lineage [aria-label^="${label}"][aria-pressed="true"]`).first().waitFor();
+  }
+
+  // does an action of the record that is chosen.
+  async does(action) {
+    const record = this.page.locator('#record');
+    await this.button(action, record).first().click();
+    const form = record.locator('form');
+    assert.match(await form.locator('pre').innerText(), /^curl -s 'http/);
+    await form.locator('button.primary, button.danger').last().click();
+  }
+
+  async change() {
+    const { page } = this;
+    const shows = (label) => page.locator(`#lineage [aria-label^="${label}"]`).first().waitFor();
+    await this.pick('Right DOOH');
+    await this.does('Suspend');
+    await shows('Right DOOH, SUSPENDED');
+    await this.does('Resume');
+    await shows('Right DOOH, ACTIVE');
+    await this.does('Propose an offer');
+    await shows('Offer to org_partner, PROPOSED');
+    await this.pick('Offer to org_partner');
+    await this.does('Counter');
+    await shows('Offer to org_partner, COUNTERED');
+    await page.locator('#lineage [aria-label*=", PROPOSED"]').first().focus();
+    await page.keyboard.press('Space');
+    await this.does('Accept');
+    await shows('Derived right DOOH, ACTIVE');
+    await this.pick('Right CTV');
+    await this.does('Open a challenge');
+    await shows('Challenge the campaign is ours, OPEN');
+    await this.pick('Challenge');
+    await this.does('Uphold');
+    await shows('Right CTV, REVOKED');
+    await this.look('rights');
+    // What the service refuses is said where it was asked.
+    await this.pick('Right MOBILE');
+    await this.button('Propose an offer', page.locator('#record')).click();
+    await page.getByLabel('To organisation').fill('nobody');
+    await page.locator('#record form button.primary').click();
+    await page.locator('#record').getByText('toOrgId').last().waitFor();
+  }
+
+  async deliver() {
+    const { page } = this;
+    const form = page.locator('#delivery-form');
+    const result = page.locator('#delivery-result');
+    await this.button('Deliver').click();
+    await result.getByText('Signed, and durable').waitFor();
+    await page.locator('#receipts table').waitFor();
+    const sent = JSON.parse((await page.locator('#delivery-send pre').innerText()).split("-d '")[1].slice(0, -1));
+    assert.equal(sent.spatialAnchorId, 'screen-0042');
+    // A substrate without a right: one is issued, and each of its examples fails as it says.
+    await form.getByLabel('Substrate', { exact: true }).selectOption('DRONE');
+    await this.button('Issue a right on DRONE').click();
+    await form.getByLabel('Right', { exact: true }).waitFor();
+    await this.button('Deliver').click();
+    await result.getByText('The gate of DRONE let it pass').waitFor();
+    for (const rule of ['DRONE_REMOTE_ID_MISSING', 'DRONE_BVLOS_WAIVER_MISSING']) {
+      await form.getByLabel('An example that fails').selectOption(rule);
+      await this.button('Deliver').click();
+      await result.locator('.violations').getByText(rule).waitFor();
+      assert.match(await result.innerText(), /The rule: refuse (when|unless)/);
+    }
+    await page.locator('#figures').getByText('DRONE_REMOTE_ID_MISSING').waitFor();
+    assert.match(await page.locator('#figures svg').first().getAttribute('aria-label'), /p50 is .* ms, p99 is/);
+    await this.look('deliver');
+  }
+
+  async prove() {
+    const { page } = this;
+    await page.getByLabel('Deliveries to make first').fill('20');
+    await this.button('Deliver and seal').click();
+    await page.getByText('Verified in this browser').waitFor();
+    assert.match(await page.locator('.outcome').innerText(), /entries and 22 signed receipts/);
+    await page.getByText(/^22 receipts since/).waitFor(); // they came by the stream
+    assert.equal(await page.locator('.checks > li.passed').count(), 13);
+    await this.look('verified');
+    const what = page.getByLabel('Alter one character of');
+    for (const [part, code] of [['anchor', 'signature.invalid'], ['right', /entry.altered|witness.mismatch/], ['quantity', /entry.altered|witness.mismatch/], ['signature', 'signature.invalid'], ['header', 'signature.invalid']]) {
+      await what.selectOption(part);
+      await this.button(/^Alter (it|another)/).click();
+      await page.locator('.outcome.bad').waitFor();
+      await page.locator('.checks .failed').getByText(code).first().waitFor();
+      if (part !== 'header') {
+        const named = /Entry (\d+) \(leaf (\d+)\)/.exec(await page.locator('.outcome').innerText());
+        assert.match(await page.locator('#verdict mark').first().locator('..').innerText(), new RegExp(`entry ${named[1]},`), 'it names the entry that was altered');
+      }
+      if (part === 'anchor') await this.look('altered');
+      await this.button('Put it back').click();
+      await page.locator('.outcome.good').waitFor();
+    }
+    await page.getByLabel('Filter').fill('drone');
+    await page.locator('#explore').getByText(/^\d of \d+ entries/).waitFor();
+    await page.locator('#explore').getByRole('button', { name: /^Look at leaf/ }).last().click();
+    await page.locator('#explore').getByText(/leads to the signed root by \d+ steps/).waitFor();
+  }
+
+  async choose() {
+    const { page } = this;
+    await page.getByLabel('Verify a pack that you have').setInputFiles(process.env.PACK);
+    await page.locator('.outcome.bad').getByText('is not among the keys that are trusted').or(page.locator('.checks').getByText('key.unknown')).first().waitFor();
+    await page.getByText('Trust a root key instead of this service').click();
+    await page.getByLabel('Root key').fill(process.env.ROOT);
+    await page.getByLabel('Verify a pack that you have').setInputFiles([]);
+    await page.getByLabel('Verify a pack that you have').setInputFiles(process.env.PACK);
+    await page.locator('.outcome.good').getByText('the root key that you gave').waitFor();
+    await page.getByLabel('Verify a pack that you have').setInputFiles({ name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('hello') });
+    await page.locator('.outcome.bad').getByText('no proof pack').or(page.locator('.checks').getByText('no proof pack')).first().waitFor();
+  }
+
+  async activate() {
+    const { page } = this;
+    // By a link of a service that activates nothing, and by one that does.
+    for (const [status, body] of [[404, '{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"there is nothing under this path","contractVersion":"v1.0"}'],
+      [200, '{"ok":true,"data":{"tenantId":"tnt_1","orgId":"org_1","keyId":"key_1","apiKey":"mun_test_secret"},"contractVersion":"v1.0"}']]) {
+      let token;
+      await page.route('**/api/access/activate', (route) => {
+        token = route.request().postDataJSON().token;
+        return route.fulfill({ status, contentType: 'application/json', body });
+      });
+      await page.goto('about:blank');
+      await page.goto(`${url}/playground#activate=tok%2Ben`);
+      await page.locator('#activation').getByText(status === 200 ? 'It is shown this once' : 'does not activate keys').waitFor();
+      assert.equal(page.url(), `${url}/playground`, 'the address keeps no token');
+      assert.equal(token, 'tok+en');
+      await page.unroute('**/api/access/activate');
+    }
+    await page.getByText('mun_test_secret').waitFor();
+    await page.locator('#activation').getByLabel('Request').selectOption('delivery');
+    await this.button('Send').click();
+    await page.locator('#activation').getByText('Answered 401').waitFor(); // it is no key of this service
+    assert.ok(!(await page.locator('#requests').innerText()).includes('mun_test_secret'), 'the log shows no key');
+    assert.deepEqual(await page.evaluate(() => [localStorage.length, sessionStorage.length]), [0, 0]);
+    await this.look('key');
+    await page.reload();
+    assert.equal(await page.getByText('mun_test_secret').count(), 0);
+  }
+
+  async restart() {
+    const { page } = this;
+    await page.locator('#lineage svg').waitFor(); // who comes back finds the sandbox
+    await this.button('Start over').click();
+    await page.getByText('Get a sandbox above').waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'start');
+  }
+}
