@@ -93,8 +93,7 @@ func TestPlaygroundIsWithinTheLimits(t *testing.T) {
 }
 
 func TestPlaygroundDeliversForALiveKey(t *testing.T) {
-	var p *playground
-	p = openPlayground(t, newFixture(t), sandbox.Config{
+	p := openPlayground(t, newFixture(t), sandbox.Config{
 		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 		Deliver: func(context.Context, string, string, []byte) ([]byte, error) {
 			return nil, &api.Error{Code: api.AuthInvalid, Message: "revoked meanwhile"}

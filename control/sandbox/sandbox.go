@@ -6,8 +6,11 @@
 // tenant (cookie.go), the limits of each IP address (limit.go), the standard seed (seed.go), and
 // the demos.
 //
+// The operations of package playground, under /api/playground, are for the same visitors
+// (operation.go).
+//
 // Errors are {ok, error, message}. An error of /v1 becomes HANDLER_ERROR with the message
-// "<code of /v1>: <its message>" and the faults of all fields: 409 for a transition that is not
+// "<code of /v1>: <its message>" and the faults of all fields: 412 for the gate, 409 for a transition that is not
 // allowed, 404 for an unknown id, 422 for a value, 503 while an engine is unavailable, otherwise
 // 500. MISSING_FIELDS names the required fields that are absent, null or empty strings. A body that
 // is not a JSON object, or too long, is INVALID_BODY. Limits and cookie are checked before the

@@ -17,10 +17,10 @@ function draw() {
     return;
   }
   put('packs', sealing(), packs.length > 0 && table('Packs of your sandbox, newest first',
-    [{ name: 'Sealed' }, { name: 'Entries', number: true }, { name: 'Pack' }, { name: 'What to do' }],
-    packs.map((p) => [clock(p.sealedAt), String(p.count), h('code', null, p.packId), h('span', { class: 'buttons' },
+    [{ name: 'Sealed' }, { name: 'Entries', number: true }, { name: 'What to do' }, { name: 'Pack' }],
+    packs.map((p) => [clock(p.sealedAt), String(p.count), h('span', { class: 'buttons' },
       h('button', { type: 'button', class: 'small', onclick: () => open(p.packId), 'aria-label': `Verify ${p.packId}` }, 'Verify'),
-      h('a', { class: 'button small', href: `/api/sandbox/proof-packs/${p.packId}`, download: `${p.packId}.json` }, 'Download'))])));
+      h('a', { class: 'button small', href: `/api/sandbox/proof-packs/${p.packId}`, download: `${p.packId}.json` }, 'Download')), h('code', null, p.packId)])));
 }
 
 function sealing() {
