@@ -341,6 +341,9 @@ func playScripts(t *testing.T, s *service) {
 		require.NotEmpty(t, played[row], "no script %s%s.http", scripts, row)
 	}
 	for _, o := range operationsOf(t, s.server, true) {
+		if o.id == "playground-events" { // has no end: control/TestPlaygroundEvents
+			continue
+		}
 		path, _, _ := strings.Cut(o.path, "?")
 		require.True(t, played[o.id][o.method+" "+path], "no script %s%s.http, in which it succeeds", scripts, o.id)
 	}

@@ -147,7 +147,7 @@ func (s *budget) dropIf(ctx context.Context, tenantID, reason string, by sealer.
 			TenantID: tenantID, Type: pipeline.TypeDropped, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
 		}, object{"tenantId": tenantID, "reason": reason})
 	})
-	if dropped = dropped && err == nil; dropped {
+	if dropped = dropped && err == nil; dropped && s.cfg.Dropped != nil {
 		s.cfg.Dropped(tenantID)
 	}
 	return dropped, err

@@ -151,9 +151,6 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.DropPacks == nil {
 		cfg.DropPacks = func(context.Context, *store.Tx, string) error { return nil }
 	}
-	if cfg.Dropped == nil {
-		cfg.Dropped = func(string) {}
-	}
 	if cfg.Limits.Burst == 0 {
 		cfg.Limits.Burst = defaultBurst
 	}

@@ -41,7 +41,7 @@ function form(choice, rights) {
   const codes = readHere();
   const fields = state.gate.fields.map((f) => ({ ...f, here: f.readBy?.some((rule) => codes.has(rule)) }));
   controls = new Map(fields.map((f) => [f.name, control(f)]));
-  const shown = (list) => h('div', { class: 'fields' }, list.map((f) => field(f.name, controls.get(f.name), f.meaning)));
+  const shown = (list) => h('div', { class: 'fields many' }, list.map((f) => field(f.name, controls.get(f.name), f.meaning)));
   plain = {
     rightId: select(rights.map((r) => [r.id, `${short(r.id)} ${r.scope?.description ?? (r.parentRightId ? 'derived' : '')}`]), rights[0]?.id),
     spatialAnchorId: h('input', { required: true, maxlength: '512' }), spatialPlacementId: h('input', { maxlength: '512' }),
