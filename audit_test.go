@@ -166,6 +166,7 @@ var visits = []write{
 		makes: one("derivedId", "right.id"), again: 409,
 	},
 
+	{operation: "playground-deliver", events: []string{"delivery.recorded right:{mobile}"}, body: `{"rightId":"{mobile}","spatialAnchorId":"a","dwellMs":2000}`},
 	{
 		operation: "sandbox-run-demo", body: `{"eventCount":2,"seed":7}`,
 		events: []string{"delivery.recorded right:{firstOn}", "delivery.recorded right:{thenOn}", "pack.sealed pack:{packId}"},
