@@ -206,6 +206,11 @@ func complete(op object, declared *huma.Operation) {
 			delete(p, "explode")
 		}
 	}
+	if body, ok := op["requestBody"].(object); ok {
+		if content := body["content"].(object); content["application/json"] != nil {
+			delete(content, "application/octet-stream") // of an operation that also reads the bytes
+		}
+	}
 	responses := op["responses"].(object)
 	maps.DeleteFunc(responses, func(text string, _ any) bool {
 		status, err := strconv.Atoi(text)
