@@ -65,7 +65,7 @@ func (r *Service) open(ctx context.Context, requested Dispute, evidence []NewEvi
 				return err
 			}
 		}
-		if err := hasSpace(ctx, tx, requested.TenantID); err != nil {
+		if err := store.WithinLimit(ctx, tx, maxUnresolved, "unresolved disputes", "resolve one", `SELECT COUNT(*) FROM disputes WHERE tenant_id = $1 AND state IN ('OPEN', 'INVESTIGATING', 'RESPONDED')`, requested.TenantID); err != nil {
 			return err
 		}
 		now := store.At(tx.Now())

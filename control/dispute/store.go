@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"muniment/control/store"
-	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -31,15 +30,6 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, s sto
 		w.And("dispute_id IN (SELECT r.dispute_id FROM dispute_receipts r WHERE r.receipt_id = $)", f.receiptID)
 	}
 	return summaries.Page(ctx, q, tenantID, w, s)
-}
-
-// hasSpace returns STATE_CONFLICT if the tenant has the maximum of unresolved disputes already.
-func hasSpace(ctx context.Context, tx *store.Tx, tenantID string) error {
-	n, err := store.Count(ctx, tx, "unresolved disputes", `SELECT COUNT(*) FROM disputes WHERE tenant_id = $1 AND state IN ('OPEN', 'INVESTIGATING', 'RESPONDED')`, tenantID)
-	if err == nil && n >= maxUnresolved {
-		err = api.Conflict(fmt.Sprintf("the tenant has the maximum of %d unresolved disputes: resolve one", n))
-	}
-	return err
 }
 
 // insertReceipts writes the rows by which a dispute is found for a receipt.

@@ -3,7 +3,6 @@ package settle
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"muniment/control/store"
@@ -53,7 +52,7 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, requested Counterpart
 	if err := invalid(c.faults()); err != nil {
 		return c, err
 	}
-	if err := hasSpace(ctx, tx, "counterparties", "counterparties", maxCounterparties, c.TenantID); err != nil {
+	if err := store.WithinLimit(ctx, tx, maxCounterparties, "counterparties", "change one of them instead", `SELECT COUNT(*) FROM counterparties WHERE tenant_id = $1`, c.TenantID); err != nil {
 		return c, err
 	}
 	now := store.At(tx.Now())
@@ -161,7 +160,7 @@ func CreateRule(ctx context.Context, tx *store.Tx, requested Rule, by sealer.Ref
 	if err := r.check(ctx, tx); err != nil {
 		return r, err
 	}
-	if err := hasSpace(ctx, tx, "settlement rules", "settlement_rules", maxRules, r.TenantID); err != nil {
+	if err := store.WithinLimit(ctx, tx, maxRules, "settlement rules", "change one of them instead", `SELECT COUNT(*) FROM settlement_rules WHERE tenant_id = $1`, r.TenantID); err != nil {
 		return r, err
 	}
 	return r, rules.Create(ctx, tx, "settlement_rule.created", &r, by, nil)
@@ -221,13 +220,4 @@ func (r *Service) retireRule(ctx context.Context, tenantID, id string, by sealer
 		return err
 	})
 	return next, err
-}
-
-// hasSpace returns STATE_CONFLICT if the tenant has the maximum of a kind of record already.
-func hasSpace(ctx context.Context, q store.Querier, what, table string, most int64, tenantID string) error {
-	n, err := store.Count(ctx, q, what, `SELECT COUNT(*) FROM `+table+` WHERE tenant_id = $1`, tenantID)
-	if err == nil && n >= most {
-		err = api.Conflict(fmt.Sprintf("a tenant has at most %d %s", most, what))
-	}
-	return err
 }

@@ -101,7 +101,7 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 	}
 	next.Total, next.HeldAmount, next.Document = document.Total, document.HeldAmount, string(text)
 	err = d.db.Change(ctx, func(tx *store.Tx) error {
-		if err := hasSpace(ctx, tx, requested.TenantID); err != nil {
+		if err := store.WithinLimit(ctx, tx, mostDrafts, "drafts of statements", "issue or discard one", `SELECT COUNT(*) FROM statements WHERE tenant_id = $1 AND state = 'DRAFT'`, requested.TenantID); err != nil {
 			return err
 		}
 		return statements.Create(ctx, tx, "statement.created", &next, by, nil)

@@ -46,15 +46,6 @@ func issuedIn(ctx context.Context, q store.Querier, s *Statement) ([]Statement, 
 // mostDrafts bounds the drafts of a tenant.
 const mostDrafts = 1000
 
-// hasSpace returns STATE_CONFLICT if the tenant has the maximum of drafts already.
-func hasSpace(ctx context.Context, q store.Querier, tenantID string) error {
-	n, err := store.Count(ctx, q, "drafts of statements", `SELECT COUNT(*) FROM statements WHERE tenant_id = $1 AND state = 'DRAFT'`, tenantID)
-	if err == nil && n >= mostDrafts {
-		err = api.Conflict(fmt.Sprintf("the tenant has the maximum of %d drafts of statements: issue or discard one", n))
-	}
-	return err
-}
-
 // refuseOverlap returns STATE_CONFLICT if an issued statement bills some of the same receipts, or
 // may do so because it states the log up to another end, by other rules.
 func refuseOverlap(ctx context.Context, q store.Querier, s *Statement) error {

@@ -102,6 +102,16 @@ func Count(ctx context.Context, q Querier, what, query, tenantID string, args ..
 	return n, nil
 }
 
+// WithinLimit returns STATE_CONFLICT if a tenant has the maximum of a kind of record already. The
+// query counts the tenant's records; the remedy is for the caller.
+func WithinLimit(ctx context.Context, q Querier, most int64, what, remedy, query, tenantID string) error {
+	n, err := Count(ctx, q, what, query, tenantID)
+	if err == nil && n >= most {
+		err = api.Conflict(fmt.Sprintf("the tenant has the maximum of %d %s: %s", most, what, remedy))
+	}
+	return err
+}
+
 // Slice selects records of a list: the first Limit records after the key Behind, or from the start
 // if it is empty.
 type Slice struct {

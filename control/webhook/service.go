@@ -105,7 +105,7 @@ func (s *Service) create(ctx context.Context, made Webhook, by sealer.Ref) (Webh
 		return made, err
 	}
 	err := s.db.Change(ctx, func(tx *store.Tx) error {
-		if err := hasSpace(ctx, tx, made.TenantID); err != nil {
+		if err := store.WithinLimit(ctx, tx, maxWebhooks, "webhooks", "delete one", `SELECT COUNT(*) FROM webhooks WHERE tenant_id = $1`, made.TenantID); err != nil {
 			return err
 		}
 		now := store.At(tx.Now())

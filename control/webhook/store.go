@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"muniment/control/store"
-	"muniment/gateway/api"
 )
 
 var webhooks = store.Records[Webhook]{Noun: "webhook", Table: "webhooks"}
@@ -16,15 +15,6 @@ var Sections = []store.Section{webhooks.Section("webhooks")}
 // list lists the tenant's webhooks, newest first.
 func list(ctx context.Context, q store.Querier, tenantID string, s store.Slice) (page []Webhook, next string, err error) {
 	return webhooks.Page(ctx, q, tenantID, store.Where{}, s)
-}
-
-// hasSpace returns STATE_CONFLICT if the tenant has the maximum of webhooks already.
-func hasSpace(ctx context.Context, tx *store.Tx, tenantID string) error {
-	n, err := store.Count(ctx, tx, "webhooks", `SELECT COUNT(*) FROM webhooks WHERE tenant_id = $1`, tenantID)
-	if err == nil && n >= maxWebhooks {
-		err = api.Conflict(fmt.Sprintf("the tenant has the maximum of %d webhooks: delete one", n))
-	}
-	return err
 }
 
 // remove deletes a webhook's row.
