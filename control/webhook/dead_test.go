@@ -15,6 +15,7 @@ import (
 	"muniment/control/roomtest"
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -96,7 +97,7 @@ func (c *crowd) happen(events, perSecond int) (lags []time.Duration) {
 	var due []string
 	for from := 0; from < events; from += atOnce {
 		if perSecond > 0 {
-			pause(c.t.Context(), time.Until(begin.Add(time.Second*time.Duration(from)/time.Duration(perSecond))))
+			require.NoError(c.t, pipeline.Pause(c.t.Context(), time.Until(begin.Add(time.Second*time.Duration(from)/time.Duration(perSecond)))))
 		}
 		require.NoError(c.t, c.db.Change(c.t.Context(), func(tx *store.Tx) error {
 			at := tx.Now()

@@ -46,7 +46,7 @@ const (
 func (s *queuer) Queue(ctx context.Context, job *store.Job) error {
 	n, err := s.cfg.Log.Partitions(ctx)
 	for err != nil && ctx.Err() == nil { // the log is unavailable
-		pause(ctx, queueRetry)
+		_ = pipeline.Pause(ctx, queueRetry) // the loop sees that ctx is done
 		n, err = s.cfg.Log.Partitions(ctx)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -86,16 +86,7 @@ func (s *queuer) follow(ctx context.Context, job *store.Job, partition int32) er
 			done()
 		}
 		failing = err != nil
-		pause(ctx, wait)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+		_ = pipeline.Pause(ctx, wait) // the loop sees that ctx is done
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muniment/control/store"
+	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -183,7 +184,7 @@ func (s *sender) write(ctx context.Context, some []ended) {
 		if err = s.db.Transact(ctx, func(tx *sql.Tx) error { return writeOutcomes(ctx, tx, some, now) }); err == nil {
 			break
 		}
-		pause(ctx, writeRetry)
+		_ = pipeline.Pause(ctx, writeRetry) // if ctx is done, the next try fails
 	}
 	if err != nil {
 		s.cfg.Logger.Error("cannot record outcomes of webhook attempts: the attempts will be repeated", "attempts", len(some), "err", err)
