@@ -158,6 +158,12 @@ func (s *Service) Routes(a route.API) {
 		Description: "`muniment verify --keys` accepts the response as a file."}, s.getKeys)
 }
 
+// changes sends what a visitor changes to /v1, if the budget has space for it.
+type changes struct {
+	*core
+	*budget
+}
+
 // NewRight is a request for a right.
 type NewRight struct {
 	BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
@@ -170,7 +176,7 @@ type NewRight struct {
 
 type issueInput struct{ Body NewRight }
 
-func (s *Service) issue(ctx context.Context, in *issueInput) (Verbatim[right.RightData], error) {
+func (s *changes) issue(ctx context.Context, in *issueInput) (Verbatim[right.RightData], error) {
 	if in.Body.ParentRightID == nil && slices.Contains([]string{"", "null", `""`}, string(in.Body.Scope)) { // there is nothing to inherit
 		return Verbatim[right.RightData]{}, refusal(http.StatusUnprocessableEntity, MissingFields, "missing: scope")
 	}
@@ -191,7 +197,7 @@ type RightSuspension struct {
 
 type suspendInput struct{ Body RightSuspension }
 
-func (s *Service) suspend(ctx context.Context, in *suspendInput) (Verbatim[right.MovedRight], error) {
+func (s *changes) suspend(ctx context.Context, in *suspendInput) (Verbatim[right.MovedRight], error) {
 	action := in.Body.Action
 	return verbatim[right.MovedRight](s.act(ctx, "rights", in.Body.RightID, action, reasoned{in.Body.Reason}))
 }
@@ -204,7 +210,7 @@ type RightRevocation struct {
 
 type revokeInput struct{ Body RightRevocation }
 
-func (s *Service) revoke(ctx context.Context, in *revokeInput) (Verbatim[right.MovedRight], error) {
+func (s *changes) revoke(ctx context.Context, in *revokeInput) (Verbatim[right.MovedRight], error) {
 	return verbatim[right.MovedRight](s.act(ctx, "rights", in.Body.RightID, "revoke", reasoned{in.Body.Reason}))
 }
 
@@ -218,7 +224,7 @@ type NewOffer struct {
 
 type proposeInput struct{ Body NewOffer }
 
-func (s *Service) propose(ctx context.Context, in *proposeInput) (Verbatim[offer.OfferData], error) {
+func (s *changes) propose(ctx context.Context, in *proposeInput) (Verbatim[offer.OfferData], error) {
 	return verbatim[offer.OfferData](s.write(ctx, "/v1/offers", in.Body))
 }
 
@@ -229,7 +235,7 @@ type OfferAcceptance struct {
 
 type acceptInput struct{ Body OfferAcceptance }
 
-func (s *Service) accept(ctx context.Context, in *acceptInput) (Verbatim[offer.AcceptedOffer], error) {
+func (s *changes) accept(ctx context.Context, in *acceptInput) (Verbatim[offer.AcceptedOffer], error) {
 	return verbatim[offer.AcceptedOffer](s.act(ctx, "offers", in.Body.OfferID, "accept", nil))
 }
 
@@ -242,7 +248,7 @@ type CounterOffer struct {
 
 type counterInput struct{ Body CounterOffer }
 
-func (s *Service) counter(ctx context.Context, in *counterInput) (Verbatim[offer.CounteredOffer], error) {
+func (s *changes) counter(ctx context.Context, in *counterInput) (Verbatim[offer.CounteredOffer], error) {
 	return verbatim[offer.CounteredOffer](s.act(ctx, "offers", in.Body.OfferID, "counter", in.Body))
 }
 
@@ -255,7 +261,7 @@ type OfferWithdrawal struct {
 
 type withdrawInput struct{ Body OfferWithdrawal }
 
-func (s *Service) withdraw(ctx context.Context, in *withdrawInput) (Verbatim[offer.OfferData], error) {
+func (s *changes) withdraw(ctx context.Context, in *withdrawInput) (Verbatim[offer.OfferData], error) {
 	return verbatim[offer.OfferData](s.act(ctx, "offers", in.Body.OfferID, in.Body.Action, reasoned{in.Body.Reason}))
 }
 
@@ -268,7 +274,7 @@ type NewChallenge struct {
 
 type challengeInput struct{ Body NewChallenge }
 
-func (s *Service) challenge(ctx context.Context, in *challengeInput) (Verbatim[challenge.ChallengeData], error) {
+func (s *changes) challenge(ctx context.Context, in *challengeInput) (Verbatim[challenge.ChallengeData], error) {
 	return verbatim[challenge.ChallengeData](s.write(ctx, "/v1/challenges", in.Body))
 }
 
@@ -289,7 +295,7 @@ type Resolved struct {
 	Propagation *node.Propagation   `json:"propagation,omitempty"`
 }
 
-func (s *Service) resolve(ctx context.Context, in *resolveInput) (Verbatim[Resolved], error) {
+func (s *changes) resolve(ctx context.Context, in *resolveInput) (Verbatim[Resolved], error) {
 	q := in.Body
 	if q.Action == "withdraw" {
 		return verbatim[Resolved](s.act(ctx, "challenges", q.ChallengeID, "withdraw", reasoned{q.Resolution}))
@@ -297,8 +303,8 @@ func (s *Service) resolve(ctx context.Context, in *resolveInput) (Verbatim[Resol
 	return verbatim[Resolved](s.act(ctx, "challenges", q.ChallengeID, "resolve", object{"upheld": q.Upheld, "resolution": q.Resolution}))
 }
 
-// write sends a change to /v1, if the budget has space for it.
-func (s *Service) write(ctx context.Context, target string, body any) (json.RawMessage, error) {
+// write sends a change to /v1.
+func (s *changes) write(ctx context.Context, target string, body any) (json.RawMessage, error) {
 	if err := s.admit(ctx, usageOfChange(0)); err != nil {
 		return nil, err
 	}
@@ -310,7 +316,7 @@ func (s *Service) write(ctx context.Context, target string, body any) (json.RawM
 }
 
 // act sends an action on a record to /v1.
-func (s *Service) act(ctx context.Context, of, id, action string, body any) (json.RawMessage, error) {
+func (s *changes) act(ctx context.Context, of, id, action string, body any) (json.RawMessage, error) {
 	return s.write(ctx, "/v1/"+of+"/"+url.PathEscape(id)+"/"+action, body)
 }
 

@@ -118,6 +118,7 @@ type Service struct {
 	*core
 	*budget
 	*visitors
+	*changes
 	*demo
 }
 
@@ -131,7 +132,7 @@ func newService(cfg Config) *Service {
 	c := &core{cfg: cfg, db: cfg.DB}
 	b := &budget{core: c}
 	v := &visitors{c, NewCallers(CallersConfig{DB: cfg.DB, Limits: cfg.Limits, Shared: cfg.Shared, Now: cfg.Now})}
-	return &Service{c, b, v, &demo{c, b}}
+	return &Service{c, b, v, &changes{c, b}, &demo{c, b}}
 }
 
 // New wires the service, and creates the secret of the cookies if there is none.
