@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,7 +29,14 @@ const linkLife = 15 * time.Minute
 
 const pathDownloads = "/downloads/"
 
-func (s *Service) downloadRoutes(a route.API) {
+// downloads serves the bundles by links.
+type downloads struct {
+	db      *store.DB
+	bundles *Bundles
+	logger  *slog.Logger
+}
+
+func (s *downloads) routes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-dsar-bundle", Method: http.MethodGet, Path: "/v1/compliance/dsar/{jobId}/bundle", Tag: "Compliance", Access: route.Scope(api.AuditRead),
 		Summary: "Get a link to the bundle of a DSAR job", Errors: []int{http.StatusConflict},
 		Description: "The link works without an API key for 15 minutes, or until a download by any link to the bundle begins. If that breaks off, the links work again. The response is 409 unless the job is READY and its bundle still exists. " +
@@ -55,7 +63,7 @@ type bundleInput struct {
 
 var errNoBundle = api.Conflict("no bundle available: the job is not READY, or its bundle was deleted")
 
-func (s *Service) getBundle(ctx context.Context, in *bundleInput) (l BundleLink, err error) {
+func (s *downloads) getBundle(ctx context.Context, in *bundleInput) (l BundleLink, err error) {
 	caller := auth.PrincipalFrom(ctx)
 	var j *Job
 	if j, l.Job, err = find(ctx, s.db.Read(), caller.TenantID, in.JobID); err != nil {
@@ -116,7 +124,7 @@ func linked(ctx context.Context) link { return ctx.Value(linkKey{}).(link) }
 var errNoLink = &api.Error{Code: api.ResourceNotFound, Message: "this link is invalid or has expired: get a new one from /v1/compliance/dsar/{jobId}/bundle"}
 
 // let authenticates a caller by a link.
-func (s *Service) let(c huma.Context) (context.Context, error) {
+func (s *downloads) let(c huma.Context) (context.Context, error) {
 	text := c.Param("token")
 	t, ok := readToken(text)
 	if !ok || !store.Storable(text) {
@@ -134,13 +142,13 @@ func (s *Service) let(c huma.Context) (context.Context, error) {
 	return context.WithValue(ctx, linkKey{}, link{j, string(api.PrefixKey) + t.key, *newSecret()}), nil
 }
 
-func (s *Service) download(ctx context.Context, _ *struct {
+func (s *downloads) download(ctx context.Context, _ *struct {
 	Token string `path:"token" maxLength:"256"`
 }) (*route.File, error) {
 	l := linked(ctx)
 	name := "dsar-" + strings.TrimPrefix(l.ID, string(prefix)) + ".zip"
 	return &route.File{Name: name, Size: l.Bundle.Bytes, Open: func(ctx context.Context) (func(io.Writer), error) {
-		in, err := s.cfg.Bundles.bucket.NewReader(ctx, *l.Bundle.StoreKey, nil)
+		in, err := s.bundles.bucket.NewReader(ctx, *l.Bundle.StoreKey, nil)
 		if gcerrors.Code(err) == gcerrors.NotFound { // for example after a restore: backups have no bundles
 			return nil, errNoLink
 		}
@@ -154,7 +162,7 @@ func (s *Service) download(ctx context.Context, _ *struct {
 			defer in.Close()
 			err := s.send(ctx, l, to, in)
 			if err != nil {
-				s.cfg.Logger.Info("a download was not completed", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
+				s.logger.Info("a download was not completed", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
 			}
 			s.ended(context.WithoutCancel(ctx), l, err == nil)
 		}, nil
@@ -165,7 +173,7 @@ func (s *Service) download(ctx context.Context, _ *struct {
 const chunk = 1 << 20
 
 // send copies a bundle, as long as it is not void.
-func (s *Service) send(ctx context.Context, l link, to io.Writer, in io.Reader) error {
+func (s *downloads) send(ctx context.Context, l link, to io.Writer, in io.Reader) error {
 	for left := l.Bundle.Bytes; left > 0; {
 		secret, err := store.One(ctx, s.db.Read(), "whether a bundle is void", store.Text, `SELECT download_secret FROM dsar_jobs WHERE job_id = $1 AND download_secret IS NOT NULL`, l.ID)
 		if err != nil {
@@ -184,7 +192,7 @@ func (s *Service) send(ctx context.Context, l link, to io.Writer, in io.Reader) 
 
 // opened records that a download begins, which ends all links to the bundle; it fails if they have
 // ended already. If the process ends before ended has recorded how the download went, they stay ended.
-func (s *Service) opened(ctx context.Context, l link) error {
+func (s *downloads) opened(ctx context.Context, l link) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Open, store.ByKey(l.keyID), "", func(next *Job) error {
 			if next.Bundle.Secret == nil || *next.Bundle.Secret != *l.Bundle.Secret {
@@ -201,7 +209,7 @@ func (s *Service) opened(ctx context.Context, l link) error {
 const endRetry, endRetryMax = 50 * time.Millisecond, 5 * time.Second
 
 // ended records how a download ended. It tries until that is recorded, or the job is gone.
-func (s *Service) ended(ctx context.Context, l link, whole bool) {
+func (s *downloads) ended(ctx context.Context, l link, whole bool) {
 	record := s.brokeOff
 	if whole {
 		record = s.downloaded
@@ -212,13 +220,13 @@ func (s *Service) ended(ctx context.Context, l link, whole bool) {
 		if err == nil || final && refused.Code.Status() < http.StatusInternalServerError {
 			return
 		}
-		s.cfg.Logger.Error("cannot record how a download ended, retrying", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
+		s.logger.Error("cannot record how a download ended, retrying", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
 		time.Sleep(wait)
 	}
 }
 
 // brokeOff gives the links back that a download used up, unless there are others by now.
-func (s *Service) brokeOff(ctx context.Context, l link) error {
+func (s *downloads) brokeOff(ctx context.Context, l link) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE dsar_jobs SET download_secret = $3 WHERE job_id = $1 AND download_secret = $2`, l.ID, l.next, *l.Bundle.Secret)
 		return err
@@ -226,7 +234,7 @@ func (s *Service) brokeOff(ctx context.Context, l link) error {
 }
 
 // downloaded records that a bundle was sent to its last byte.
-func (s *Service) downloaded(ctx context.Context, l link) error {
+func (s *downloads) downloaded(ctx context.Context, l link) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Download, store.ByKey(l.keyID), "", func(next *Job) error {
 			next.Bundle.DownloadedAt, next.Bundle.DownloadedBy = next.UpdatedAt, &l.keyID

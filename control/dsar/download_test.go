@@ -164,7 +164,7 @@ func TestDownloadOfAVoidBundle(t *testing.T) {
 	in := &counting{at: chunk + 1, then: func() {
 		require.NoError(t, h.Void(t.Context(), tenantID, func(string) bool { return true }, nil))
 	}}
-	require.ErrorContains(t, h.send(t.Context(), l, io.Discard, in), "was deleted meanwhile")
+	require.ErrorContains(t, (&downloads{db: h.db}).send(t.Context(), l, io.Discard, in), "was deleted meanwhile")
 	require.Equal(t, 2*chunk, in.read)
 }
 
