@@ -36,7 +36,7 @@ func (r *request) operation() string { return r.method + " " + r.path }
 
 // newRequest makes a request whose body is value in JSON, unless that is nil. A POST gets the
 // client's Idempotency-Key, or one of its own.
-func (c *Client) newRequest(method, path string, query url.Values, value any) (*request, error) {
+func (c *caller) newRequest(method, path string, query url.Values, value any) (*request, error) {
 	r := &request{method: method, path: path, query: query, header: http.Header{}}
 	if strings.HasSuffix(path, "/") || strings.Contains(path, "//") {
 		return nil, fmt.Errorf("%s: an id is empty", r.operation())
@@ -65,7 +65,7 @@ func (c *Client) newRequest(method, path string, query url.Values, value any) (*
 }
 
 // send makes one attempt, and returns the answer with its body open if its status is 200.
-func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
+func (c *caller) send(ctx context.Context, r *request) (*http.Response, error) {
 	target := c.base + r.path
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
@@ -102,7 +102,7 @@ func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
 }
 
 // call makes attempts until one is answered, and returns the data in the envelope.
-func (c *Client) call(ctx context.Context, r *request) (data json.RawMessage, err error) {
+func (c *caller) call(ctx context.Context, r *request) (data json.RawMessage, err error) {
 	err = c.again(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, c.timeout)
 		defer cancel()
@@ -225,7 +225,7 @@ func cloned(query url.Values) url.Values {
 // stream calls an operation that answers with a file. The caller closes it. Only its begin is
 // tried again: a file that breaks off ends with an error, io.ErrUnexpectedEOF or another, and
 // never with io.EOF.
-func (c *Client) stream(ctx context.Context, path string, query url.Values) (file io.ReadCloser, err error) {
+func (c *caller) stream(ctx context.Context, path string, query url.Values) (file io.ReadCloser, err error) {
 	r, err := c.newRequest(http.MethodGet, path, query, nil)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,10 @@ var errKey = errors.New("the API key is malformed: it must be visible ASCII")
 func isKey(key string) bool { return api.Printable(key, 1024) }
 
 // Client calls one service with one API key. It is safe for concurrent use.
-type Client struct {
+type Client struct{ caller }
+
+// caller makes requests, and makes them again.
+type caller struct {
 	base      string // of all addresses, without a slash at the end
 	key       func(context.Context) (string, error)
 	http      *http.Client
@@ -78,10 +81,10 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
-	c := &Client{
+	c := &Client{caller{
 		base: strings.TrimRight(base.String(), "/"), key: cfg.KeyFunc, timeout: cmp.Or(cfg.Timeout, time.Minute),
 		retry: cfg.Retry.filled(), userAgent: cmp.Or(cfg.UserAgent, "muniment-go"),
-	}
+	}}
 	if c.key == nil {
 		c.key = func(context.Context) (string, error) { return cfg.Key, nil }
 	}

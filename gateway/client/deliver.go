@@ -169,7 +169,7 @@ func (c *Client) DeliverBatch(ctx context.Context, rows []Row) ([]RowResult, err
 }
 
 // deliverLines delivers rows of one batch, of with their places in results.
-func (c *Client) deliverLines(ctx context.Context, lines [][]byte, of []int, results []RowResult) error {
+func (c *caller) deliverLines(ctx context.Context, lines [][]byte, of []int, results []RowResult) error {
 	for n := 0; ; n++ {
 		got, err := c.ingest(ctx, lines)
 		if err != nil {
@@ -231,7 +231,7 @@ func rowText(r *Row) ([]byte, error) {
 }
 
 // ingest sends one batch, and returns a result for each line.
-func (c *Client) ingest(ctx context.Context, lines [][]byte) ([]RowResult, error) {
+func (c *caller) ingest(ctx context.Context, lines [][]byte) ([]RowResult, error) {
 	r, err := c.newRequest(http.MethodPost, "/v1/delivery/ingest-batch", nil, nil)
 	if err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 // again runs attempts until one succeeds or none may follow.
-func (c *Client) again(ctx context.Context, attempt func() error) error {
+func (c *caller) again(ctx context.Context, attempt func() error) error {
 	for n := 0; ; n++ {
 		err := attempt()
 		var e *Error
