@@ -86,12 +86,13 @@ func (i *Issuer) writeRefusals(ctx context.Context) {
 		i.refusals.restore(tenantID, counts, since)
 	}
 	for tenantID, rows := range byTenant {
-		r, err := i.refusalsOf(tenantID, rows, counts, since, now)
+		id := api.NewID(api.PrefixEvent, now)
+		event, err := refusalsEvent(id, i.cfg.NodeID, tenantID, rows, counts, since, now)
 		if err != nil {
 			keep(tenantID, err)
 			continue
 		}
-		records = append(records, r)
+		records = append(records, &sealer.Record{TenantID: tenantID, EventID: id, Node: i.cfg.NodeID, Epoch: i.cfg.Epoch, Seq: i.seq.Add(1), Event: event})
 	}
 	_, errs := i.cfg.Log.AppendAll(ctx, records)
 	for n, err := range errs {
@@ -101,8 +102,8 @@ func (i *Issuer) writeRefusals(ctx context.Context) {
 	}
 }
 
-// refusalsOf returns the event of a tenant's refusals.
-func (i *Issuer) refusalsOf(tenantID string, rows []refusal, counts map[refusal]int64, since, now time.Time) (*sealer.Record, error) {
+// refusalsEvent returns the event of a tenant's refusals on a node.
+func refusalsEvent(id, nodeID, tenantID string, rows []refusal, counts map[refusal]int64, since, now time.Time) ([]byte, error) {
 	slices.SortFunc(rows, func(a, b refusal) int {
 		return cmp.Or(cmp.Compare(a.rightID, b.rightID), cmp.Compare(a.rule, b.rule))
 	})
@@ -128,12 +129,8 @@ func (i *Issuer) refusalsOf(tenantID string, rows []refusal, counts map[refusal]
 	if err != nil {
 		return nil, err
 	}
-	id := api.NewID(api.PrefixEvent, now)
-	event, err := sealer.AppendEvent(nil, &sealer.Event{
+	return sealer.AppendEvent(nil, &sealer.Event{
 		EventID: id, TenantID: tenantID, Type: sealer.TypeRefusals, At: now,
-		Actor: sealer.Ref{Kind: "node", ID: i.cfg.NodeID}, Subject: sealer.Ref{Kind: "tenant", ID: tenantID}, Data: data,
+		Actor: sealer.Ref{Kind: "node", ID: nodeID}, Subject: sealer.Ref{Kind: "tenant", ID: tenantID}, Data: data,
 	})
-	return &sealer.Record{
-		TenantID: tenantID, EventID: id, Node: i.cfg.NodeID, Epoch: i.cfg.Epoch, Seq: i.seq.Add(1), Event: event,
-	}, err
 }

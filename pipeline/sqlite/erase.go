@@ -119,7 +119,7 @@ const emptyLogEvery = 500 * time.Millisecond
 // Loading goes on between its attempts.
 func (w *Warehouse) emptyLog(ctx context.Context) error {
 	for {
-		emptied, err := w.tryEmptyLog(ctx)
+		emptied, err := tryEmptyLog(ctx, w.write)
 		if err != nil {
 			return fmt.Errorf("cannot empty the write-ahead log: %w", err)
 		}
@@ -134,8 +134,8 @@ func (w *Warehouse) emptyLog(ctx context.Context) error {
 
 // tryEmptyLog uses the connection of the writer, but does not wait on it for queries: no row could
 // be loaded meanwhile.
-func (w *Warehouse) tryEmptyLog(ctx context.Context) (emptied bool, err error) {
-	conn, err := w.write.Conn(ctx)
+func tryEmptyLog(ctx context.Context, write *sql.DB) (emptied bool, err error) {
+	conn, err := write.Conn(ctx)
 	if err != nil {
 		return false, err
 	}
