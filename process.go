@@ -5,9 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -207,4 +211,35 @@ func (p *parts) stop() error {
 	p.halt()
 	p.all.Wait()
 	return nil
+}
+
+// errForeign says that a folder has files that are not muniment's.
+var errForeign = errors.New("is not a data folder of muniment, and not empty")
+
+// ours are files of which every data folder has at least one, from its first moment on.
+var ours = []string{"LOCK", "control.db", "keys/root.vkey", "admin.json"}
+
+// makeDataDir is keyfile.MakeDir for a data folder. A folder that exists has to be empty or a
+// data folder, else the error is errForeign: a mistyped path must not scatter keys and databases
+// over a home folder. What a new volume holds (lost+found) and hidden files don't count.
+func makeDataDir(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range ours {
+		if _, err := os.Lstat(filepath.Join(path, filepath.FromSlash(name))); err == nil {
+			return keyfile.MakeDir(path)
+		}
+	}
+	foreign := ""
+	for _, e := range entries {
+		if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), ".") {
+			foreign = e.Name()
+		}
+	}
+	if foreign != "" {
+		return fmt.Errorf("%s %w (it holds %s): name another folder by --data", path, errForeign, foreign)
+	}
+	return keyfile.MakeDir(path)
 }
