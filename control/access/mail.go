@@ -157,7 +157,7 @@ func (s *Service) GiveUpMail(ctx context.Context, tx *store.Tx, job *store.Job, 
 
 // send sends a mail, or writes it to the outbox.
 func (s *Service) send(ctx context.Context, m mailing, to, token string, expires time.Time) *mailError {
-	from, encoding := unsent, mail.NoEncoding // whoever looks at the file can open the link
+	from, encoding := unsent, mail.NoEncoding // the operator reads the file and opens the link
 	if s.cfg.Server != nil {
 		from, encoding = s.cfg.Server.From, mail.EncodingQP // any server takes it
 	}
@@ -193,7 +193,7 @@ func compose(encoding mail.Encoding, from, to, link string, expires time.Time) (
 	message.SetGenHeader("Auto-Submitted", "auto-generated")
 	message.SetBodyString(mail.TypeTextPlain, "Your application for a key of the Muniment sandbox was approved.\r\n\r\n"+
 		"Open this link to activate the key. It works once, until "+expires.UTC().Format("2 January 2006, 15:04")+" UTC:\r\n\r\n"+link+"\r\n\r\n"+
-		"The key is shown once, so keep it in a safe place. Whoever has the link can\r\nactivate the key: don't forward this mail.\r\n\r\n"+
+		"The key is shown once, so keep it in a safe place. Anyone who has the link\r\ncan activate the key: don't forward this mail.\r\n\r\n"+
 		"If you have not applied, ignore this mail: nothing happens unless the link is used.\r\n")
 	return message, nil
 }

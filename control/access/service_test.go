@@ -280,7 +280,7 @@ func TestTooManyApplications(t *testing.T) {
 	roomtest.Fill(t, h.db, mostWaiting-1, "access_requests", columns, "'app_' || i, 'tnt_system', 'x' || i, 'x', 'x', 0")
 	require.NoError(t, h.apply(t.Context(), Form{"ada@example.org", "x", "x"}))
 	require.Equal(t, api.Overloaded, api.From(h.apply(t.Context(), Form{"ada@example.org", "x", "x"})).Reason)
-	require.Equal(t, api.Overloaded, api.From(h.apply(t.Context(), Form{"grace@example.org", "x", "x"})).Reason, "whoever asks")
+	require.Equal(t, api.Overloaded, api.From(h.apply(t.Context(), Form{"grace@example.org", "x", "x"})).Reason, "for every address")
 	require.Equal(t, mostWaiting, h.count("access_requests"))
 }
 

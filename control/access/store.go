@@ -101,8 +101,8 @@ func noteMail(ctx context.Context, q execer, m mailing, mail Mail) (noted bool, 
 	return store.Affected(q.ExecContext(ctx, updateMail, m.args(mail)...))
 }
 
-// claimMail is noteMail for an application that is APPROVED; false for any other. Whoever moves it
-// at the same time waits, or is waited for.
+// claimMail is noteMail for an application that is APPROVED; false for any other. A change of the same
+// application at that time waits for this one, or this one for it.
 func claimMail(ctx context.Context, q execer, m mailing, mail Mail) (claimed bool, err error) {
 	return store.Affected(q.ExecContext(ctx, updateMail+` AND state = 'APPROVED'`, m.args(mail)...))
 }
