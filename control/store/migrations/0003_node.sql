@@ -1,7 +1,9 @@
 -- +goose Up
 
--- epoch counts the starts of a node. leaving_at is when an operator requested that it leave: it
--- gets no other key. expelled_at is when an operator expelled it for good.
+-- epoch counts the starts of a node. leaving_at is when an operator first requested that it be
+-- expelled, also if that was refused because the node was busy; 0 if it must leave because another
+-- node joined under its name. From then on it gets no other key. expelled_at is when an operator
+-- expelled it for good.
 CREATE TABLE nodes (
     node_id     TEXT   PRIMARY KEY,
     epoch       BIGINT NOT NULL,
