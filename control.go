@@ -99,7 +99,7 @@ func (c *controlCmd) serve(p *process) error {
 		return err
 	}
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, Sandbox: c.Sandbox, Webhook: c.Webhook,
+		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, Sandbox: c.Sandbox, Webhook: c.Webhook,
 		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {

@@ -198,7 +198,7 @@ func (p *launched) view(t *testing.T, nodeID, credential string) *snapshot.View 
 	t.Helper()
 	source, err := snapshot.NewRemote(p.nodes, credential, nil)
 	require.NoError(t, err)
-	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: nodeID, Bound: bound})
+	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: nodeID, LeaseBound: bound})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

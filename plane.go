@@ -36,16 +36,16 @@ type planeConfig struct {
 		drift.Auditor
 	}
 	// Data is the folder of keys and packs.
-	Data    string
-	Bound   time.Duration
-	NodeCA  func() *x509.CertPool // nil: nodes join by invitations alone
-	Token   string                // of operators
-	Sandbox sandbox.Flags
-	Webhook webhookFlags
-	Seal    sealFlags
-	RowAge  time.Duration // how long ago the play of a row may be
-	Exports exportFlags
-	Mail    mailFlags
+	Data       string
+	LeaseBound time.Duration
+	NodeCA     func() *x509.CertPool // nil: nodes join by invitations alone
+	Token      string                // of operators
+	Sandbox    sandbox.Flags
+	Webhook    webhookFlags
+	Seal       sealFlags
+	RowAge     time.Duration // how long ago the play of a row may be
+	Exports    exportFlags
+	Mail       mailFlags
 	// PublicURL is where callers reach the API, for links.
 	PublicURL string
 	LogKeep   time.Duration // as --keep has it; 0: Kafka's, 7 days
@@ -105,7 +105,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 // node that answers the API if there is one, else of the sandbox's.
 func (p *plane) localNode(identities localnode.Identities, sandbox bool) localnode.Config {
 	cfg := localnode.Config{
-		Identities: identities, Sandbox: sandbox, Bound: p.cfg.Bound, RowAge: p.cfg.RowAge, Log: p.cfg.Deliveries, Logger: p.cfg.Logger, Registerer: prometheus.NewRegistry(),
+		Identities: identities, Sandbox: sandbox, LeaseBound: p.cfg.LeaseBound, RowAge: p.cfg.RowAge, Log: p.cfg.Deliveries, Logger: p.cfg.Logger, Registerer: prometheus.NewRegistry(),
 	}
 	if sandbox && !p.cfg.Embedded {
 		cfg.Registerer = p.cfg.Registerer

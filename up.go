@@ -225,7 +225,7 @@ func (e *embedded) run(background *parts) {
 // openControl opens control on the engines.
 func (c *upCmd) openControl(p *process, e embedded, apiURL, token string, processors int) (*plane, error) {
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, Bound: c.Bound, Token: token,
+		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, LeaseBound: c.Bound, Token: token,
 		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(apiURL), RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
 		LogKept:     func(context.Context) (time.Duration, error) { return keptFor(c.Keep), nil },
 		SealWorkers: func() int { return sealWorkers(processors, e.admitted.quiet()) },
@@ -261,7 +261,7 @@ func (c *upCmd) openNode(p *process, ctl *plane, e embedded, processors int) (n 
 	if n.source, err = snapshot.NewRemote(insideURL, n.identity.Credential(), ctl.client); err != nil {
 		return n, err
 	}
-	n.view, err = snapshot.New(snapshot.Config{Source: n.source, NodeID: n.identity.ID(), Bound: c.Bound, Signer: n.identity, Logger: p.logger, Registerer: p.registry})
+	n.view, err = snapshot.New(snapshot.Config{Source: n.source, NodeID: n.identity.ID(), LeaseBound: c.Bound, Signer: n.identity, Logger: p.logger, Registerer: p.registry})
 	if err != nil {
 		return n, err
 	}

@@ -188,7 +188,7 @@ func TestNameOfALiveNode(t *testing.T) {
 	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the database's clock
 	authority, now, ran := certstest.New(t), time.Now(), time.Duration(0)
 	dir := t.TempDir()
-	cfg := node.Config{NodeCA: poolOf(t, authority), Bound: 30 * time.Second, Clock: func() time.Duration { return ran }}
+	cfg := node.Config{NodeCA: poolOf(t, authority), LeaseBound: 30 * time.Second, Clock: func() time.Duration { return ran }}
 	h := newFixtureOn(t, dir, cfg, func() time.Time { return now })
 	pass := func(d time.Duration) { now, ran = now.Add(d), ran+d }
 	poll := func(n newcomer) { require.NoError(t, h.nodes.Polled(t.Context(), n.id, 0, 0)) }

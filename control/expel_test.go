@@ -197,7 +197,7 @@ func TestAbandonSpool(t *testing.T) {
 	for _, at := range []string{"once", "later"} {
 		t.Run(at, func(t *testing.T) {
 			ran := new(atomic.Int64)
-			h := newFixtureOn(t, t.TempDir(), node.Config{Bound: 30 * time.Second, Clock: func() time.Duration { return time.Duration(ran.Load()) }})
+			h := newFixtureOn(t, t.TempDir(), node.Config{LeaseBound: 30 * time.Second, Clock: func() time.Duration { return time.Duration(ran.Load()) }})
 			expel := func(n newcomer, body string) answer { return h.admin("POST", "/admin/nodes/"+n.id+"/expel", body) }
 			n := newNewcomer(t)
 			credential := h.admit(n, h.invite())

@@ -104,7 +104,7 @@ type stage struct {
 // newStage has six rights, of which two derive from the first.
 func newStage(t *testing.T, seed uint64) *stage {
 	s := &stage{t: t, seed: seed, began: time.Now(), haste: make(chan struct{})}
-	s.fixture = newFixtureOn(t, t.TempDir(), node.Config{Bound: linearBound})
+	s.fixture = newFixtureOn(t, t.TempDir(), node.Config{LeaseBound: linearBound})
 	s.tenantID, s.key = s.fixture.tenant()
 	basisID := s.fixture.basis(s.key)
 	for range 4 {
@@ -252,7 +252,7 @@ func (n *actor) live(ctx context.Context) {
 		source, err := snapshot.NewRemote("https://control.internal", n.credential, &http.Client{Transport: n.wire})
 		require.NoError(n.s.t, err)
 		view, err := snapshot.New(snapshot.Config{
-			Source: source, NodeID: "nod_x", Bound: linearBound, Capacity: 2, // so that it has to request snapshots again and again
+			Source: source, NodeID: "nod_x", LeaseBound: linearBound, Capacity: 2, // so that it has to request snapshots again and again
 			Clock: func() time.Duration { return time.Since(n.s.began) + n.skew },
 		})
 		require.NoError(n.s.t, err)

@@ -105,7 +105,7 @@ func (l *leases) Polled(ctx context.Context, nodeID string, applied, spooled int
 }
 
 func (l *leases) forgotten(now time.Duration, p poll) bool {
-	return p.spooled == 0 && (now-p.at > forgetAfter*l.cfg.Bound || p.expelled && !l.mayHoldLease(now, p))
+	return p.spooled == 0 && (now-p.at > forgetAfter*l.cfg.LeaseBound || p.expelled && !l.mayHoldLease(now, p))
 }
 
 // mayHoldLease reports whether a node may hold a lease, by its newest poll.
@@ -209,9 +209,9 @@ func (l *leases) propagation(revision int64, polls map[string]poll) Propagation 
 // lease is how long after its newest recorded poll a node may sign.
 func (l *leases) lease() time.Duration {
 	if l.writer != nil {
-		return l.cfg.Bound + l.writer.renew
+		return l.cfg.LeaseBound + l.writer.renew
 	}
-	return l.cfg.Bound
+	return l.cfg.LeaseBound
 }
 
 // spooledOf returns the number of records in a node's spool at its newest poll.

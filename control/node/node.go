@@ -35,9 +35,9 @@ type Config struct {
 	DB *store.DB
 	// Keys holds the keys of nodes as well as control's own.
 	Keys *signing.Service
-	// Bound is the lease bound: a node stops signing this long after its last poll of the
+	// LeaseBound is the lease bound: a node stops signing this long after its last poll of the
 	// feed. Default 30 s.
-	Bound time.Duration
+	LeaseBound time.Duration
 	// WaitFor is how long Await waits for nodes to apply a revision. Default 2 s.
 	WaitFor time.Duration
 	// DrainFor is how long a rotation, a revocation or an expulsion waits for a node to report.
@@ -69,8 +69,8 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Keys == nil {
 		return nil, errors.New("cannot open the nodes: DB or Keys is missing")
 	}
-	if cfg.Bound == 0 {
-		cfg.Bound = 30 * time.Second
+	if cfg.LeaseBound == 0 {
+		cfg.LeaseBound = 30 * time.Second
 	}
 	if cfg.WaitFor == 0 {
 		cfg.WaitFor = 2 * time.Second

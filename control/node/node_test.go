@@ -37,7 +37,7 @@ func (f *fixture) mustStart(t *testing.T) (r *Service, stop func()) {
 	logger := slog.New(slog.DiscardHandler)
 	keys, err := signing.New(t.Context(), signing.Config{DB: db, Dir: filepath.Join(f.dir, "keys"), Logger: logger})
 	require.NoError(t, err)
-	r, err = New(t.Context(), Config{DB: db, Keys: keys, Bound: 30 * time.Second, OwnNodes: f.ownNodes, Clock: func() time.Duration { return f.elapsed }, Logger: logger})
+	r, err = New(t.Context(), Config{DB: db, Keys: keys, LeaseBound: 30 * time.Second, OwnNodes: f.ownNodes, Clock: func() time.Duration { return f.elapsed }, Logger: logger})
 	require.NoError(t, err)
 	return r, func() { require.NoError(t, db.Close()) }
 }

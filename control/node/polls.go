@@ -54,7 +54,7 @@ type batch struct {
 }
 
 func newPollWriter(cfg *Config) *pollWriter {
-	return &pollWriter{db: cfg.DB, clock: cfg.Clock, renew: cfg.Bound / renewals, writing: make(chan struct{}, 1), written: map[string]poll{}}
+	return &pollWriter{db: cfg.DB, clock: cfg.Clock, renew: cfg.LeaseBound / renewals, writing: make(chan struct{}, 1), written: map[string]poll{}}
 }
 
 // writeTimeout bounds a statement, because the contexts of the callers that wait for it may not.

@@ -38,10 +38,10 @@ type Config struct {
 	// Sandbox is true if the node signs only for the sandbox's tenants, false if it signs only for
 	// other tenants.
 	Sandbox bool
-	// Bound and RowAge are snapshot.Config.Bound and issue.Config.MaxRowAge.
-	Bound, RowAge time.Duration
-	Log           issue.Log
-	Logger        *slog.Logger
+	// LeaseBound and RowAge are snapshot.Config.LeaseBound and issue.Config.MaxRowAge.
+	LeaseBound, RowAge time.Duration
+	Log                issue.Log
+	Logger             *slog.Logger
 	// Registerer takes the metrics of the node while it issues.
 	Registerer prometheus.Registerer
 }

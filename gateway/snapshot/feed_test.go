@@ -20,7 +20,7 @@ import (
 
 func TestLeaseBeginsWithTheQuestion(t *testing.T) {
 	s, c := newSource(), new(clock)
-	v := newView(t, s, func(cfg *Config) { cfg.Clock = c.read; cfg.Bound = 10 * time.Second })
+	v := newView(t, s, func(cfg *Config) { cfg.Clock = c.read; cfg.LeaseBound = 10 * time.Second })
 	require.Equal(t, errStale, v.Fresh(), "no lease before the first answer")
 	c.advance(time.Minute)
 	requests := c.read()
@@ -170,7 +170,7 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		began := time.Now()
-		v, err := New(Config{Source: s, NodeID: "nod_1", Spooled: func() int64 { return 4 }, Bound: 3 * time.Second, Clock: func() time.Duration { return time.Since(began) },
+		v, err := New(Config{Source: s, NodeID: "nod_1", Spooled: func() int64 { return 4 }, LeaseBound: 3 * time.Second, Clock: func() time.Duration { return time.Since(began) },
 			Registerer: prometheus.NewRegistry()})
 		require.NoError(t, err)
 		defer v.Close()

@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer, v *View) *metrics {
 			return age.Seconds()
 		}),
 		gauge("muniment_rights_lease_bound_seconds", "Age of the lease from which deliveries are refused.", func() float64 {
-			return v.cfg.Bound.Seconds()
+			return v.cfg.LeaseBound.Seconds()
 		}),
 		gauge("muniment_rights_applied_revision", "Newest revision of control's feed that was applied.", func() float64 {
 			return float64(v.Applied())

@@ -104,8 +104,8 @@ type Config struct {
 	// Spooled counts the records that the node has promised and that are only in its spool:
 	// each request reports the number to control. It must not block. Nil: there is no spool.
 	Spooled func() int64
-	// Bound is the longest age of a lease. Default 30 s.
-	Bound time.Duration
+	// LeaseBound is the longest age of a lease. Default 30 s.
+	LeaseBound time.Duration
 	// Capacity is how many rights, and how many keys, are cached; and how many vendors' ids,
 	// each of which counts as one for every 256 bytes of its windows. Default 100,000.
 	Capacity int64
@@ -126,11 +126,11 @@ func (c *Config) complete() error {
 	if c.NodeID == "" {
 		return errors.New("snapshot: NodeID is empty")
 	}
-	if c.Bound < 0 || c.Capacity < 0 {
-		return errors.New("snapshot: Bound and Capacity must not be negative")
+	if c.LeaseBound < 0 || c.Capacity < 0 {
+		return errors.New("snapshot: LeaseBound and Capacity must not be negative")
 	}
-	if c.Bound == 0 {
-		c.Bound = 30 * time.Second
+	if c.LeaseBound == 0 {
+		c.LeaseBound = 30 * time.Second
 	}
 	if c.Capacity == 0 {
 		c.Capacity = 100_000
@@ -241,7 +241,7 @@ func (v *View) Fresh() error {
 	if v.lost.Load() {
 		return errLost
 	}
-	if age, held := v.LeaseAge(); !held || age > v.cfg.Bound {
+	if age, held := v.LeaseAge(); !held || age > v.cfg.LeaseBound {
 		return errStale
 	}
 	return nil

@@ -333,7 +333,7 @@ func TestKeys(t *testing.T) {
 
 func TestConfigNamesTheBadField(t *testing.T) {
 	for field, c := range map[string]Config{
-		"Source": {NodeID: "n"}, "NodeID": {Source: newSource()}, "Bound": {Source: newSource(), NodeID: "n", Bound: -1},
+		"Source": {NodeID: "n"}, "NodeID": {Source: newSource()}, "LeaseBound": {Source: newSource(), NodeID: "n", LeaseBound: -1},
 	} {
 		_, err := New(c)
 		require.ErrorContains(t, err, field)
