@@ -305,7 +305,7 @@ var transitions = []string{
 // beyondScripts are the tests of codes that take a busy tenant, or a fault inside.
 var beyondScripts = map[string]struct{ file, test, constant string }{
 	"RATE_LIMITED":   {"control/limit_test.go", "TestTenantLimit", "api.RateLimited"},
-	"INTERNAL_ERROR": {"control/door_test.go", "TestRefusals", "api.InternalError"},
+	"INTERNAL_ERROR": {"control/handler_test.go", "TestRefusals", "api.InternalError"},
 }
 
 // TestScripts plays the scripts, each as a tenant of its own. Every operation of the

@@ -21,7 +21,7 @@ type admission = func(huma.Context) (context.Context, error)
 type authenticator func(route.Access) admission
 
 // admit is the middleware of an authenticator.
-func (d *door) admit(ctx huma.Context, next func(huma.Context)) {
+func (d *handler) admit(ctx huma.Context, next func(huma.Context)) {
 	inner, err := d.authenticate(route.Of(ctx.Operation()).Access)(ctx)
 	if err != nil {
 		d.refuse(ctx, err)
@@ -30,7 +30,7 @@ func (d *door) admit(ctx huma.Context, next func(huma.Context)) {
 	next(huma.WithContext(ctx, inner))
 }
 
-func (d *door) refuse(ctx huma.Context, err error) {
+func (d *handler) refuse(ctx huma.Context, err error) {
 	// A failure to write is huma's to report; the status comes from err.
 	_ = huma.WriteErr(d.api, ctx, 500, "", err)
 }

@@ -114,10 +114,10 @@ type Config struct {
 
 // Control is safe for concurrent use.
 type Control struct {
-	cfg   Config
-	door  *door
-	admin *door
-	nodes *door
+	cfg     Config
+	callers *handler
+	admin   *handler
+	nodes   *handler
 }
 
 // New returns the control process of the services. It starts nothing.
@@ -161,29 +161,29 @@ func New(cfg Config) (*Control, error) {
 	)
 	useContractErrors()
 	c := &Control{
-		cfg:   cfg,
-		door:  newDoor(cfg, seconds, byKey(keys{cfg.DB}, cfg.Now)),
-		admin: newDoor(cfg, seconds, byToken(cfg.AdminToken)),
-		nodes: newDoor(cfg, seconds, byNode(cfg.Nodes)),
+		cfg:     cfg,
+		callers: newHandler(cfg, seconds, byKey(keys{cfg.DB}, cfg.Now)),
+		admin:   newHandler(cfg, seconds, byToken(cfg.AdminToken)),
+		nodes:   newHandler(cfg, seconds, byNode(cfg.Nodes)),
 	}
-	c.door.sandbox = cfg.Sandbox
+	c.callers.sandbox = cfg.Sandbox
 	for _, service := range cfg.Services {
-		service.Routes(c.door.api)
+		service.Routes(c.callers.api)
 	}
 	if cfg.DeliverSandbox != nil {
-		deliveries{cfg.DeliverSandbox}.Routes(c.door.api)
+		deliveries{cfg.DeliverSandbox}.Routes(c.callers.api)
 	}
 	var docs docs
-	docs.Routes(c.door.api)
-	describeEdge(c.door.elsewhere)
+	docs.Routes(c.callers.api)
+	describeEdge(c.callers.elsewhere)
 	c.operatorRoutes(c.admin.api)
 	c.nodeRoutes(c.nodes.api)
-	for _, d := range []*door{c.door, c.admin, c.nodes} {
+	for _, d := range []*handler{c.callers, c.admin, c.nodes} {
 		if err := errors.Join(d.undeclared...); err != nil {
 			return nil, fmt.Errorf("cannot open control: %w", err)
 		}
 	}
-	if err := docs.write(c.door.api.OpenAPI()); err != nil {
+	if err := docs.write(c.callers.api.OpenAPI()); err != nil {
 		return nil, fmt.Errorf("cannot open control: %w", err)
 	}
 	return c, nil
@@ -191,7 +191,7 @@ func New(cfg Config) (*Control, error) {
 
 // Handler serves every route of the services. It expects one trusted hop before it, the gateway,
 // but authenticates requests itself.
-func (c *Control) Handler() http.Handler { return c.door }
+func (c *Control) Handler() http.Handler { return c.callers }
 
 // Admin serves /admin/…, for holders of the admin token, on a listener that is not public.
 func (c *Control) Admin() http.Handler { return c.admin }

@@ -59,7 +59,7 @@ func describeKey(op *huma.Operation) {
 
 // once is the middleware that runs requests with the same Idempotency-Key only once: see package
 // control.
-func (d *door) once(ctx huma.Context, next func(huma.Context)) {
+func (d *handler) once(ctx huma.Context, next func(huma.Context)) {
 	r, _ := humago.Unwrap(ctx)
 	keys := r.Header.Values(api.HeaderIdempotencyKey)
 	if len(keys) == 0 || !takesKey(ctx.Operation()) || ctx.Context().Value(inProcess{}) != nil {
@@ -88,7 +88,7 @@ func (d *door) once(ctx huma.Context, next func(huma.Context)) {
 }
 
 // attempt runs a request that has claimed its key, and keeps the response or releases the key.
-func (d *door) attempt(ctx huma.Context, next func(huma.Context), request *keyedRequest, a *store.Attempt) {
+func (d *handler) attempt(ctx huma.Context, next func(huma.Context), request *keyedRequest, a *store.Attempt) {
 	w := &heldResponse{plainContext: huma.WithContext(ctx, store.WithAttempt(ctx.Context(), a))}
 	kept := false
 	end := func(do func(context.Context) error) {

@@ -24,7 +24,7 @@ func (c *Control) Call(ctx context.Context, caller auth.Principal, method, targe
 		r.Header.Set(api.HeaderRequestID, x.requestID)
 	}
 	h := &recorded{header: http.Header{}}
-	c.door.ServeHTTP(h, r)
+	c.callers.ServeHTTP(h, r)
 	return max(h.status, http.StatusOK), h.body.Bytes(), nil
 }
 

@@ -48,7 +48,7 @@ type inFlight struct{ all, heavy int }
 
 // admitLimited is the middleware that enforces the limits of a tenant, over all its keys. Its
 // response header names the tenant to the gateway, which limits long responses by tenant.
-func admitLimited(d *door) func(huma.Context, func(huma.Context)) {
+func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
 	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
 	return func(ctx huma.Context, next func(huma.Context)) {

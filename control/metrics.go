@@ -39,7 +39,7 @@ func noteOperation(ctx huma.Context, next func(huma.Context)) {
 
 // observe counts and times a request after its response, and logs it at debug level. Neither its path
 // nor its query is logged: a caller can put anything into them.
-func (d *door) observe(x *exchange, r *http.Request, w *responseWriter, began time.Time) {
+func (d *handler) observe(x *exchange, r *http.Request, w *responseWriter, began time.Time) {
 	took := d.now().Sub(began)
 	operation, route := x.operationID(), unmatched
 	if x.operation != nil {

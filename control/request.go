@@ -40,7 +40,7 @@ const (
 
 // readBody reads and checks the body of an operation that has one, before huma validates it by the
 // operation's schema. If the body is not JSON (route.Operation.Text), the operation checks it.
-func (d *door) readBody(ctx huma.Context, next func(huma.Context)) {
+func (d *handler) readBody(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Operation().RequestBody == nil {
 		next(ctx)
 		return
@@ -131,7 +131,7 @@ func check(body []byte) error {
 // operation has and the body does not: if a misspelt limit were ignored as unknown, there would be
 // no limit. If the operation sets EmptyIsMissing, it also refuses a body that is not an object, and
 // one in which a required field is absent, null or an empty string.
-func (d *door) checkFields(op *huma.Operation, body []byte) error {
+func (d *handler) checkFields(op *huma.Operation, body []byte) error {
 	text, emptyIsMissing := bytes.TrimSpace(body), route.Of(op).EmptyIsMissing
 	if len(text) == 0 {
 		return nil // the operation's schema says whether a body is required
@@ -218,7 +218,7 @@ func wholeNumber[T int | int64](d *jsontext.Decoder, n *T) error {
 // missing, and empty parameters that may not be empty: huma would treat these as absent, and list
 // without the filter. For the same reason it refuses, under /v1, a query that can't be read and
 // parameters that the operation does not have.
-func (d *door) readQuery(ctx huma.Context, next func(huma.Context)) {
+func (d *handler) readQuery(ctx huma.Context, next func(huma.Context)) {
 	u := ctx.URL()
 	given, err := url.ParseQuery(u.RawQuery)
 	strict := strings.HasPrefix(ctx.Operation().Path, "/v1/")

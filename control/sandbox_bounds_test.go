@@ -112,13 +112,15 @@ func TestSandboxLimits(t *testing.T) {
 // TestSandboxLimitsOfAllProcesses: two processes on one database count together.
 func TestSandboxLimitsOfAllProcesses(t *testing.T) {
 	now := time.Now()
-	var doors []*visitor
+	var processes []*visitor
 	dir := t.TempDir()
 	for range 2 {
 		h := newFixtureOn(t, dir, node.Config{}, func() time.Time { return now })
-		doors = append(doors, &visitor{playground: openPlayground(t, h, sandbox.Config{Shared: true})})
+		processes = append(processes, &visitor{playground: openPlayground(t, h, sandbox.Config{Shared: true})})
 	}
-	request := func(i int) answer { return doors[i%2].send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.1") }
+	request := func(i int) answer {
+		return processes[i%2].send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.1")
+	}
 	for i := range 10 {
 		refusal(t, request(i), 404, sandbox.NoTenant)
 		now = now.Add(100 * time.Millisecond)

@@ -220,33 +220,6 @@ func (v *View) Close() {
 // Applied is the newest revision of the feed that was applied wholly.
 func (v *View) Applied() int64 { return v.applied.Load() }
 
-// LeaseAge is how long ago the feed request that began the lease was sent; false if the view
-// never held a lease, or lost it permanently because control's database was restored.
-func (v *View) LeaseAge() (time.Duration, bool) {
-	began := v.lease.Load()
-	if began == 0 || v.lost.Load() {
-		return 0, false
-	}
-	return v.cfg.Clock() - time.Duration(began-1), true
-}
-
-var (
-	errStale = api.Unavailable(api.RightsStale, "this node has had no response from control for too long to decide a delivery", time.Second)
-	errLost  = api.Unavailable(api.RightsStale, "control's database was restored; this node must be started again", time.Minute)
-	errAway  = api.Unavailable(api.RightsStale, "control can't be reached now", time.Second)
-)
-
-// Fresh is nil while the node holds a lease, else a 503 RIGHTS_STALE.
-func (v *View) Fresh() error {
-	if v.lost.Load() {
-		return errLost
-	}
-	if age, held := v.LeaseAge(); !held || age > v.cfg.LeaseBound {
-		return errStale
-	}
-	return nil
-}
-
 var (
 	errNoRight   = api.NotFound("right")
 	errSuspended = api.Conflict("the right is not ACTIVE: it is SUSPENDED")

@@ -23,8 +23,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// door is the handler of one set of operations.
-type door struct {
+// handler serves one set of operations.
+type handler struct {
 	mux *http.ServeMux
 	api huma.API
 	// elsewhere documents what other processes serve, and serves nothing itself.
@@ -45,9 +45,9 @@ type door struct {
 // per process.
 func init() { huma.DefaultArrayNullable = false }
 
-// newDoor returns a handler with an authenticator.
-func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenticator) *door {
-	d := &door{
+// newHandler returns a handler with an authenticator.
+func newHandler(cfg Config, seconds *prometheus.HistogramVec, authenticate authenticator) *handler {
+	d := &handler{
 		mux: http.NewServeMux(), db: cfg.DB, now: cfg.Now, logger: cfg.Logger, seconds: seconds,
 		faults: &faults{now: cfg.Now, last: map[string]*faultLine{}}, authenticate: authenticate,
 	}
@@ -108,7 +108,7 @@ func (x *exchange) fault(message string, attrs ...any) {
 
 // ServeHTTP gives the request its id and calls its operation. It responds itself if there is no
 // operation, or if the operation panics.
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := d.now()
 	id := r.Header.Get(api.HeaderRequestID)
 	if !api.Printable(id, api.MaxRequestID) {
@@ -143,7 +143,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refuseUnmatched responds to requests without an operation. In the sandbox they count towards the
 // limits.
-func (d *door) refuseUnmatched(w http.ResponseWriter, r *http.Request, e *api.Error) {
+func (d *handler) refuseUnmatched(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if d.sandbox != nil && sandbox.Owns(r.URL.Path) {
 		if err := d.sandbox.Count(r); err != nil {
 			e = translate(http.StatusInternalServerError, "", []error{err}, nil)
