@@ -19,6 +19,7 @@ test-full: ## every test in its long form, of all but what make faults, soak and
 	MUNIMENT_TEST_FULL=1 go test -count 1 -p 1 -timeout 3h ./...
 	go test -race -gcflags='modernc.org/...=-race=false' -timeout 1h $$(go list ./... | grep /)
 	MUNIMENT_TEST_FULL=1 $(MAKE) test-independent
+	MUNIMENT_TEST_FULL=1 $(MAKE) contract
 	MUNIMENT_TEST_FULL=1 $(MAKE) test-stack
 	$(MAKE) test-stack-tls
 	$(MAKE) fuzz FUZZTIME=20s
@@ -106,7 +107,7 @@ check: ## formatting, vet, staticcheck, race tests of the concurrent packages
 lint-openapi: ## the OpenAPI document before a linter and two generators of clients (needs Node)
 	go test -count 1 -tags lint -run '^TestDocument(Lints|Generates)$$' ./control
 
-contract: lint-openapi ## the same, and then a running service against its document by schemathesis: three minutes (needs Node and Python 3)
+contract: lint-openapi ## the same, and then a running service against its document by schemathesis: a minute or two (needs Node and Python 3)
 	@test -x bin/contract/bin/python || python3 -m venv bin/contract
 	bin/contract/bin/pip install --quiet --disable-pip-version-check --require-hashes -r control/contract/requirements.txt
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/contract/bin/python go test -count 1 -v -timeout 15m -tags contract -run '^TestContract$$' .
