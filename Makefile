@@ -119,7 +119,7 @@ test-playground: ## a visit to the playground in Chromium, at two widths, in lig
 	@test -x "$(CHROMIUM)" || { echo "installing Chromium"; apt-get install -y --no-install-recommends chromium >/dev/null || { apt-get update >/dev/null && apt-get install -y --no-install-recommends chromium >/dev/null; } || { echo "make test-playground needs Chromium: install it, or say where it is by CHROMIUM="; exit 1; }; }
 	cd control/playground/browser && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
 	CI=true go test -count 1 ./control/playground
-	CHROMIUM="$(CHROMIUM)" go test -count 1 -v -timeout 15m -tags browser -run '^TestPlaygroundInABrowser$$' .
+	CHROMIUM="$(CHROMIUM)" go test -count 1 -v -timeout 15m -tags browser -run 'InABrowser$$' .
 
 # The rooms with goroutines of their own; make test-full watches all. SQLite is C in Go's
 # clothes and used by one connection at a time: watched for races, it takes three times as
