@@ -115,7 +115,7 @@ contract: lint-openapi ## the same, and then a running service against its docum
 # Chromium is the system's: one that npm fetches comes from elsewhere.
 CHROMIUM ?= $(or $(shell command -v chromium),$(shell command -v chromium-browser),$(shell command -v google-chrome),/usr/bin/chromium)
 
-test-playground: ## a visit to the playground in Chromium, at two widths, in light and dark: two minutes (needs Node; installs Chromium where apt-get can)
+test-playground: ## visits to the playground and the documentation in Chromium: four minutes (needs Node; installs Chromium where apt-get can)
 	@test -x "$(CHROMIUM)" || { echo "installing Chromium"; apt-get install -y --no-install-recommends chromium >/dev/null || { apt-get update >/dev/null && apt-get install -y --no-install-recommends chromium >/dev/null; } || { echo "make test-playground needs Chromium: install it, or say where it is by CHROMIUM="; exit 1; }; }
 	cd control/playground/browser && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
 	CI=true go test -count 1 ./control/playground

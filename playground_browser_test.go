@@ -51,3 +51,9 @@ func TestAccessInABrowser(t *testing.T) {
 	inBrowser(t, "access.js", "URL="+a.url, "LINK="+a.url+"/playground#activate="+token, "ROOT="+strings.TrimSpace(string(root)), "PACK="+pack)
 	require.Contains(t, muniment(t, "verify", "--root", rootFile, pack), "signature.ok")
 }
+
+// TestDocsInABrowser searches the documentation, and tries a request from there.
+func TestDocsInABrowser(t *testing.T) {
+	s := newService(t)
+	inBrowser(t, "docs.js", "URL="+s.client.API, "KEY="+s.client.Key)
+}

@@ -19,6 +19,11 @@ var page embed.FS
 
 // docs serves the OpenAPI document, in both versions, the gate's catalogue, and the pages that
 // show them.
+//
+// The pages are our own, since no renderer was found that is below 1 MB and works under their policy,
+// which forbids inline styles (24 November 2026, minified): Scalar 1.72.1 has 4.4 MB, Redoc 3.0.1
+// 2.3 MB, Elements 9.0.25 2.1 MB, Swagger UI 5.35.0 1.7 MB; RapiDoc 9.3.8 has 0.86 MB, and sets
+// hundreds of inline styles.
 type docs struct {
 	document, catalogue []byte
 	page, gatePage      html

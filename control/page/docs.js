@@ -116,14 +116,18 @@ function sample(title, tabs) {
 
 const exampleOf = (holder) => Object.values((holder && holder.content) || {}).map((media) => media.example).find((e) => e !== undefined);
 
-// curl is the operation as a command. Ids in the path come from the answer's example.
-function curl(path, method, op) {
+// filled is the path with the ids of the answer's example.
+function filled(path, op) {
   const answer = JSON.stringify(exampleOf(op.responses["200"]) || "");
-  const filled = path.replace(/\{(\w+)\}/g, (_, name) => {
+  return path.replace(/\{(\w+)\}/g, (_, name) => {
     const found = answer.match(new RegExp(`"${name}":"([^"]+)"`)) || answer.match(/"id":"([^"]+)"/);
     return found ? found[1] : "$" + name.replace(/[A-Z]/g, "_$&").toUpperCase();
   });
-  const lines = [`curl -s ${location.origin}${filled}`];
+}
+
+// curl is the operation as a command.
+function curl(path, method, op) {
+  const lines = [`curl -s ${location.origin}${filled(path, op)}`];
   if (op["x-required-scope"]) lines.push(`-H "Authorization: Bearer $KEY"`);
   for (const p of op.parameters || []) {
     if (p.in === "header" && follow(p.schema).examples) lines.push(`-H '${p.name}: ${follow(p.schema).examples[0]}'`);
@@ -132,6 +136,43 @@ function curl(path, method, op) {
   if (body !== undefined) lines.push(`-d '${JSON.stringify(body, null, 2).replaceAll("\n", "\n  ").replaceAll("'", "'\\''")}'`);
   else if (method !== "get") lines.splice(1, 0, `-X ${method.toUpperCase()}`);
   return lines.join(" \\\n  ");
+}
+
+// most is how much of an answer is shown.
+const most = 200_000;
+
+// trial sends the operation to the service, with the key that was entered on the page.
+function trial(path, method, op) {
+  const example = exampleOf(op.requestBody);
+  const target = el("input", { value: filled(path, op), spellcheck: "false", autocomplete: "off", "aria-label": "Path and query" });
+  const body = example === undefined ? null : el("textarea", { rows: 8, spellcheck: "false", "aria-label": "Body" }, JSON.stringify(example, null, 2));
+  const answer = el("div", { role: "status" });
+  const send = async (e) => {
+    e.preventDefault();
+    answer.replaceChildren("Sending…");
+    const headers = {};
+    const key = document.getElementById("key").value.trim();
+    if (op["x-required-scope"] && key) headers.Authorization = "Bearer " + key;
+    if (body) headers["Content-Type"] = "application/json";
+    try {
+      const got = await fetch(new URL(target.value, location.origin), { method: method.toUpperCase(), headers, body: body ? body.value : undefined });
+      const text = await got.text();
+      answer.replaceChildren(el("p", {}, `Answered ${got.status}.`), text ? el("pre", { tabindex: 0 }, text.length > most ? text.slice(0, most) + "…" : shaped(text)) : null);
+    } catch (err) {
+      answer.replaceChildren("There was no answer: " + err.message);
+    }
+  };
+  return el("details", { class: "trial" }, el("summary", {}, "Try it"),
+    el("form", { onsubmit: send }, target, body, el("button", { class: "send" }, "Send"), answer));
+}
+
+// shaped is JSON with its parts marked, and any other text as it is.
+function shaped(text) {
+  try {
+    return coloured(JSON.parse(text));
+  } catch {
+    return text;
+  }
 }
 
 function operation(path, method, op) {
@@ -153,7 +194,8 @@ function operation(path, method, op) {
       el("span", { class: "status" }, status), el("span", {}, (r["x-error-codes"] || []).map((c) => [el("code", {}, c), " "]), el("span", { class: "note" }, phrases(r.description)))))));
 
   const scope = op["x-required-scope"];
-  return el("article", { id: op.operationId, "data-search": [method, path, op.summary, op.operationId, scope, (op.tags || []).join(" ")].join(" ").toLowerCase() },
+  const named = [...left.querySelectorAll(".field")].map((f) => f.textContent);
+  return el("article", { id: op.operationId, "data-search": [method, path, op.summary, op.operationId, scope, ...(op.tags || []), ...named].join(" ").toLowerCase() },
     el("header", {},
       el("h3", {}, el("a", { href: "#" + op.operationId }, op.summary)),
       el("div", { class: "route" },
@@ -163,6 +205,7 @@ function operation(path, method, op) {
     left,
     el("div", { class: "samples" },
       sample("Request", [{ name: "curl", value: curl(path, method, op), plain: true }]),
+      trial(path, method, op),
       answers.length ? sample("Response", answers) : null));
 }
 
