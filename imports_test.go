@@ -52,7 +52,7 @@ var packages = map[string][]string{
 	"control/route/routetest": {"control/route"},
 	"control/sandbox":         {"control/challenge", "control/event", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/settle":          {"control/right", "control/route", "control/settle/rate", "control/store", "gate", "gateway/api", "gateway/auth", "sealer"},
-	"control/settle/rate":     {},
+	"control/settle/rate":     {"sealer"},
 	"control/signing":         {"control/route", "control/store", "gateway/api", "sealer", "sealer/keyfile"},
 	"control/statement":       {"control/dispute", "control/proof", "control/route", "control/settle", "control/settle/rate", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/store":           {"gateway/api", "sealer"},

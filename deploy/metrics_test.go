@@ -180,7 +180,7 @@ func registered(t *testing.T) shown {
 	offers, err := offer.New(offer.Config{DB: db, Registerer: all})
 	require.NoError(t, err)
 	packs, err := proof.New(proof.Config{
-		DB: db, Warehouse: warehouse, Log: spool, Keys: keys, Rate: settle.Rate, Dir: filepath.Join(dir, "packs"), Registerer: all,
+		DB: db, Warehouse: warehouse, Log: spool, Keys: keys, Rate: settle.Rating.Rate, Dir: filepath.Join(dir, "packs"), Registerer: all,
 	})
 	require.NoError(t, err)
 	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{

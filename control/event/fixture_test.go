@@ -54,7 +54,7 @@ func buildOver(t *testing.T, topic kafka.Config, cfg ...proof.Config) *fixture {
 func (h *fixture) reopen(cfg proof.Config) {
 	h.T.Helper()
 	cfg.DB, cfg.Keys, cfg.Dir, cfg.Now = h.DB, h.Keys, filepath.Join(h.Dir, "packs"), h.Now
-	cfg.Logger, cfg.Rate = slog.New(slog.DiscardHandler), settle.Rate
+	cfg.Logger, cfg.Rate = slog.New(slog.DiscardHandler), settle.Rating.Rate
 	if cfg.Log == nil {
 		cfg.Log = h.Log
 	}

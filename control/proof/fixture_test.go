@@ -56,7 +56,7 @@ func buildOver(t tb, topic kafka.Config, cfg ...Config) *fixture {
 func (h *fixture) open(cfg Config) {
 	h.Open()
 	cfg.DB, cfg.Log, cfg.Keys, cfg.Dir, cfg.Now = h.DB, h.Log, h.Keys, filepath.Join(h.Dir, "packs"), h.Now
-	cfg.Logger, cfg.Rate = slog.New(slog.DiscardHandler), settle.Rate
+	cfg.Logger, cfg.Rate = slog.New(slog.DiscardHandler), settle.Rating.Rate
 	if cfg.Warehouse == nil {
 		cfg.Warehouse = h.Warehouse
 	}

@@ -11,43 +11,20 @@ import (
 )
 
 // Rating computes packs and statements.
-var Rating = sealer.Rating{Rate: Rate, Adjust: Adjust}
+var Rating = rate.Rating
 
-var _ sealer.Adjust = Adjust
-
-// Adjust applies rate.Rule.Adjust to all lines that one rule makes in a period. A rule that is
-// never in force during the period adjusts nothing.
-func Adjust(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (amount string, shares []string, err error) {
-	r, err := rate.ParseRule(rule.Record)
+// Precedence returns rate.NewPrecedence of the rules in records.
+func Precedence(records []sealer.SettlementRule) (*rate.Precedence, error) {
+	rules, err := rate.ParseRules(records)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	if !r.InForce(from, to) {
-		return "", nil, nil
-	}
-	var sum rate.Money
-	for _, l := range lines {
-		m, err := rate.ParseMoney(l.Amount)
-		if err != nil {
-			return "", nil, err
-		}
-		if sum += m; sum < 0 {
-			return "", nil, sealer.ErrAmount
-		}
-	}
-	adjustment, parts := r.Adjust(sum)
-	if adjustment == 0 {
-		return "", nil, nil
-	}
-	for _, p := range parts {
-		shares = append(shares, p.String())
-	}
-	return adjustment.String(), shares, nil
+	return rate.NewPrecedence(rules)
 }
 
 // Edges returns the moments at which rules begin and end.
 func Edges(records []sealer.SettlementRule) (edges []time.Time, err error) {
-	rules, err := parse(records)
+	rules, err := rate.ParseRules(records)
 	for _, r := range rules {
 		edges = append(edges, r.EffectiveFrom)
 		if !r.EffectiveUntil.IsZero() {

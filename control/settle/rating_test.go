@@ -25,7 +25,7 @@ func TestAdjustInForce(t *testing.T) {
 		from, to int
 		counts   bool
 	}{{1, 10, false}, {1, 11, true}, {12, 13, true}, {19, 30, true}, {20, 30, false}, {1, 30, true}} {
-		amount, shares, err := Adjust(records[0], []sealer.SettlementLine{{Amount: "2.5"}, {Amount: "1"}}, day(c.from), day(c.to))
+		amount, shares, err := Rating.Adjust(records[0], []sealer.SettlementLine{{Amount: "2.5"}, {Amount: "1"}}, day(c.from), day(c.to))
 		require.NoError(t, err)
 		if c.counts {
 			require.Equal(t, "6.5", amount, "%+v", c)
@@ -34,6 +34,6 @@ func TestAdjustInForce(t *testing.T) {
 			require.Empty(t, amount, "%+v", c)
 		}
 	}
-	_, _, err = Adjust(records[0], []sealer.SettlementLine{{Amount: "9223372036854"}, {Amount: "9223372036854"}}, day(1), day(30))
+	_, _, err = Rating.Adjust(records[0], []sealer.SettlementLine{{Amount: "9223372036854"}, {Amount: "9223372036854"}}, day(1), day(30))
 	require.ErrorIs(t, err, sealer.ErrAmount)
 }

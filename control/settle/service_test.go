@@ -126,7 +126,7 @@ func TestRetirement(t *testing.T) {
 		require.Equal(t, k.ends.Time, said.EffectiveUntil, name)
 		records, err := Records([]Rule{retired})
 		require.NoError(t, err)
-		amount, _, err := Adjust(records[0], nil, hour(-9).Time, last)
+		amount, _, err := Rating.Adjust(records[0], nil, hour(-9).Time, last)
 		require.NoError(t, err)
 		require.Equal(t, k.from.Before(k.ends.Time), amount == "500", "%s: a rule that never was in force bills no minimum", name)
 

@@ -161,7 +161,7 @@ func requireChanges(t *rapid.T, w *conform.MemoryWarehouse, s *stages, records [
 		if !m.Metered || copied || m.RenderedAt.Before(d.From.Time) || !m.RenderedAt.Before(d.To.Time) {
 			continue
 		}
-		lines, _, err := settle.Rate(records, slices.Values([]sealer.Metered{{
+		lines, _, err := settle.Rating.Rate(records, slices.Values([]sealer.Metered{{
 			RightID: m.RightID, BasisID: m.BasisID, Substrate: m.Substrate, MeteringBasis: m.MeteringBasis, Completion: m.Completion, RenderedAt: m.RenderedAt,
 			Receipts: 1, QuantityMs: m.QuantityMs, Impressions: m.Impressions,
 		}}))

@@ -243,7 +243,7 @@ func currenciesOf(rules []settle.Rule) []string {
 }
 
 // plainly rates without minimums and caps, which apply to statements only.
-var plainly = sealer.Rating{Rate: settle.Rate, Adjust: func(sealer.SettlementRule, []sealer.SettlementLine, time.Time, time.Time) (string, []string, error) {
+var plainly = sealer.Rating{Rate: settle.Rating.Rate, Adjust: func(sealer.SettlementRule, []sealer.SettlementLine, time.Time, time.Time) (string, []string, error) {
 	return "", nil, nil
 }}
 
@@ -251,14 +251,14 @@ var plainly = sealer.Rating{Rate: settle.Rate, Adjust: func(sealer.SettlementRul
 func only(ruleID string) sealer.Rating {
 	return sealer.Rating{
 		Rate: func(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
-			lines, unrated, err := settle.Rate(rules, receipts)
+			lines, unrated, err := settle.Rating.Rate(rules, receipts)
 			return slices.DeleteFunc(lines, func(l sealer.SettlementLine) bool { return l.RuleID != ruleID }), unrated, err
 		},
 		Adjust: func(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (string, []string, error) {
 			if rule.ID() != ruleID {
 				return "", nil, nil
 			}
-			return settle.Adjust(rule, lines, from, to)
+			return settle.Rating.Adjust(rule, lines, from, to)
 		},
 	}
 }

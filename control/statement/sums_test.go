@@ -169,7 +169,7 @@ func TestStatementsAddUp(t *testing.T) {
 				held = append(held, m)
 			} else {
 				free = append(free, m)
-				lines, _, err := settle.Rate(records, slices.Values([]sealer.Metered{m}))
+				lines, _, err := settle.Rating.Rate(records, slices.Values([]sealer.Metered{m}))
 				require.NoError(t, err)
 				for _, l := range lines {
 					behind[l.RuleID+l.RightID+l.MeteringBasis] = append(behind[l.RuleID+l.RightID+l.MeteringBasis], d.ReceiptID)

@@ -145,7 +145,7 @@ func TestSettlementLinesAreRated(t *testing.T) {
 			}
 		}
 		for day, metered := range days {
-			lines, unrated, err := settle.Rate(rules, slices.Values(metered))
+			lines, unrated, err := settle.Rating.Rate(rules, slices.Values(metered))
 			require.NoError(t, err)
 			for _, l := range lines {
 				seen["line"]++

@@ -62,7 +62,7 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	cfg := sealer.PackConfig{
 		PackID: l.id("ppk_", l.now), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
 		SealedAt: l.now, Directory: l.directory(l.now), Key: l.sealing, Earlier: earlier,
-		Rules: l.rules, Rate: settle.Rate,
+		Rules: l.rules, Rate: settle.Rating.Rate,
 	}
 	var err error
 	if p.SealedPack, err = build(l, cfg, events); err != nil {

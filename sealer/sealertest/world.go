@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"iter"
 	"os"
 	"strings"
 	"testing"
@@ -248,7 +247,7 @@ func (w *World) Builder(events [][]byte, change ...func(*sealer.PackConfig)) *se
 	w.Now = w.Now.Add(time.Second)
 	cfg := sealer.PackConfig{
 		PackID: w.PackID(w.Packs + 1), TenantID: w.Tenant, Before: w.Tree, Previous: w.Previous,
-		SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey, Rules: w.Rules, Rate: Rate,
+		SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey, Rules: w.Rules, Rate: rate.Rating.Rate,
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -271,36 +270,6 @@ func Bundle(tb testing.TB, p *sealer.SealedPack, events [][]byte) []byte {
 	}
 	require.NoError(tb, w.Close())
 	return out.Bytes()
-}
-
-// Rate is rating as the service has it.
-func Rate(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) (lines []sealer.SettlementLine, unrated []sealer.Unrated, err error) {
-	var parsed []rate.Rule
-	for _, r := range rules {
-		rule, err := rate.ParseRule(r.Record)
-		if err != nil {
-			return nil, nil, err
-		}
-		parsed = append(parsed, rule)
-	}
-	made, err := rate.Rate(parsed, func(yield func(rate.Metered) bool) {
-		for m := range receipts {
-			if !yield(rate.Metered(m)) {
-				return
-			}
-		}
-	})
-	for _, l := range made.Lines {
-		line := sealer.SettlementLine{RuleID: l.RuleID, RightID: l.RightID, MeteringBasis: l.MeteringBasis, Receipts: l.Receipts, QuantityMs: l.QuantityMs, Impressions: l.Impressions, Amount: l.Amount.String(), Shares: nil}
-		for _, s := range l.Shares {
-			line.Shares = append(line.Shares, s.String())
-		}
-		lines = append(lines, line)
-	}
-	for _, u := range made.Unrated {
-		unrated = append(unrated, sealer.Unrated(u))
-	}
-	return lines, unrated, err
 }
 
 // Identity is that of the row of a name, played on a day unless that is empty.

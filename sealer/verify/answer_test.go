@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 	"muniment/sealer/sealertest"
 )
@@ -91,7 +92,7 @@ func TestPackAnswer(t *testing.T) {
 		}
 		anchor, err := readTrust(root, keys)
 		require.NoError(t, err)
-		o := Options{Rating: testRating}
+		o := Options{Rating: rate.Rating}
 		for i, text := range files {
 			o.Files = append(o.Files, put(fmt.Sprint(i), text))
 		}

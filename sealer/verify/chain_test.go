@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 	"muniment/sealer/sealertest"
 )
@@ -90,7 +91,7 @@ func TestBehindAGap(t *testing.T) {
 				h.Settlement = nil
 			}
 			l := ledgerOf(t, w, h, third)
-			s, err := l.Settlement(sealertest.Rate)
+			s, err := l.Settlement(rate.Rating.Rate)
 			require.NoError(t, err)
 			if h.Settlement = s; s != nil {
 				h.Settlement.Rules = rules

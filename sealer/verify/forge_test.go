@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 	"muniment/sealer/sealertest"
 )
@@ -35,7 +36,7 @@ func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 	}
 	consistency, err := w.Tree.Consistency(l.Leaves)
 	require.NoError(w.TB, err)
-	settlement, err := l.Settlement(sealertest.Rate)
+	settlement, err := l.Settlement(rate.Rating.Rate)
 	require.NoError(w.TB, err)
 	h := sealer.PackHeader{
 		Consistency: consistency, Count: len(events), Directory: text, Duplicates: l.Duplicates, FirstIndex: w.Tree.Size(),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 )
 
@@ -23,7 +24,7 @@ const memoryFiles = "MUNIMENT_TEST_VERIFY"
 func TestVerifyMemory(t *testing.T) {
 	if given := os.Getenv(memoryFiles); given != "" {
 		files := strings.Split(given, "\n")
-		o := Options{Root: files[0], Files: files[1:], Rating: testRating}
+		o := Options{Root: files[0], Files: files[1:], Rating: rate.Rating}
 		status := Files(t.Context(), o, io.Discard)
 		// Its own peak, of which wait4 knows no more than the greater of it and ours.
 		own, err := os.ReadFile("/proc/self/status")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 	"muniment/sealer/sealertest"
 )
@@ -104,7 +105,7 @@ func (w *world) checker(good []byte) func(pack []byte) []Verdict {
 	primed := trust{root: w.VKey}
 	run := func(pack []byte, inspect func(*sealer.Inspector, []byte) sealer.Finding) []Verdict {
 		t := primed
-		c := packCheck{trust: &t, rate: sealertest.Rate, inspect: inspect}
+		c := packCheck{trust: &t, rate: rate.Rating.Rate, inspect: inspect}
 		require.NoError(w.TB, c.run(context.Background(), bytes.NewReader(pack), nil))
 		c.settle(false)
 		return c.verdicts

@@ -255,7 +255,7 @@ func (w *world) forgedRule(t *testing.T, p *sealer.SealedPack, events [][]byte) 
 		r := &h.Settlement.Rules[0]
 		r.Record = bytes.Replace(r.Record, []byte(`"0.125"`), []byte(`"0.126"`), 1)
 		var err error
-		h.Settlement, err = ledgerOf(t, w, h, events).Settlement(sealertest.Rate)
+		h.Settlement, err = ledgerOf(t, w, h, events).Settlement(rate.Rating.Rate)
 		require.NoError(t, err)
 		require.NotEqual(t, p.Header.Settlement.Lines, h.Settlement.Lines)
 	})
@@ -275,7 +275,7 @@ func (w *world) files(t *testing.T, texts ...[]byte) Report {
 	t.Helper()
 	anchor, err := readTrust(w.VKey, "")
 	require.NoError(t, err)
-	o := Options{Rating: testRating}
+	o := Options{Rating: rate.Rating}
 	for i, text := range texts {
 		name := filepath.Join(t.TempDir(), fmt.Sprint(i))
 		require.NoError(t, os.WriteFile(name, text, 0o600))
@@ -323,7 +323,7 @@ func TestUnsignedSettlement(t *testing.T) {
 	for pack, want := range map[string][]sealer.Code{string(signed): nil, string(unsigned): {sealer.SignatureInvalid}} {
 		c := packCheck{trust: &trust{root: w.VKey}, rate: func(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
 			rated++
-			return sealertest.Rate(rules, receipts)
+			return rate.Rating.Rate(rules, receipts)
 		}}
 		require.NoError(t, c.run(t.Context(), strings.NewReader(pack), nil))
 		require.Equal(t, want, failures(c.verdicts))
@@ -347,7 +347,7 @@ func TestManyRules(t *testing.T) {
 		l.Fold(f)
 	}
 	runtime.ReadMemStats(&after)
-	s, err := l.Settlement(sealertest.Rate)
+	s, err := l.Settlement(rate.Rating.Rate)
 	require.NoError(t, err)
 	require.Len(t, s.Rules, n)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(n*16<<10))

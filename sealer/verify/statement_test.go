@@ -18,33 +18,6 @@ import (
 	"muniment/sealer/sealertest"
 )
 
-// testAdjust is adjusting as the service has it.
-func testAdjust(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (string, []string, error) {
-	r, err := rate.ParseRule(rule.Record)
-	if err != nil {
-		return "", nil, err
-	}
-	var sum rate.Money
-	for _, l := range lines {
-		m, err := rate.ParseMoney(l.Amount)
-		if err != nil {
-			return "", nil, err
-		}
-		sum += m
-	}
-	adjustment, parts := r.Adjust(sum)
-	if adjustment == 0 || !r.InForce(from, to) {
-		return "", nil, nil
-	}
-	var shares []string
-	for _, p := range parts {
-		shares = append(shares, p.String())
-	}
-	return adjustment.String(), shares, nil
-}
-
-var testRating = sealer.Rating{Rate: sealertest.Rate, Adjust: testAdjust}
-
 // books is a log with rules, deliveries and a dispute, and a statement of all of it.
 type books struct {
 	*world
@@ -132,7 +105,7 @@ func (b *books) settle(s *sealer.Statement, n int) (held []sealer.Metered) {
 		}
 	}
 	s.Payees = everybody
-	require.NoError(b.TB, sealer.Settle(testRating, b.sealed[1].Header.Rules(), slices.Values(free), slices.Values(held), s))
+	require.NoError(b.TB, sealer.Settle(rate.Rating, b.sealed[1].Header.Rules(), slices.Values(free), slices.Values(held), s))
 	return held
 }
 
@@ -164,7 +137,7 @@ func clone(t *testing.T, s *sealer.Statement) (c sealer.Statement) {
 func (b *books) verifyText(signed []byte, packs ...[]byte) (r Report) {
 	b.TB.Helper()
 	dir := b.TB.TempDir()
-	o := Options{Root: b.VKey, Rating: testRating, JSON: true}
+	o := Options{Root: b.VKey, Rating: rate.Rating, JSON: true}
 	for i, text := range append([][]byte{signed}, packs...) {
 		o.Files = append(o.Files, filepath.Join(dir, string(rune('a'+i))))
 		require.NoError(b.TB, os.WriteFile(o.Files[i], text, 0o600))

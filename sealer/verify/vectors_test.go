@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 	"muniment/sealer/sealertest"
 )
@@ -376,7 +377,7 @@ func TestVectors(t *testing.T) {
 			for _, f := range c.Files {
 				files = append(files, testdata(f))
 			}
-			r := verifyFiles(context.Background(), tr, &Options{Files: files, Expect: testdata(c.Expect), Rating: testRating})
+			r := verifyFiles(context.Background(), tr, &Options{Files: files, Expect: testdata(c.Expect), Rating: rate.Rating})
 			require.Equal(t, c.Exit == ExitSound, r.OK)
 			for i, f := range r.Files {
 				require.Equal(t, c.Failures[i], failures(f.Verdicts), "%s: %+v", f.File, f.Verdicts)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 	"muniment/sealer/sealertest"
 )
@@ -31,7 +32,7 @@ func verifyPack(ctx context.Context, r io.Reader, rootVkey string) ([]Verdict, e
 	if err != nil {
 		return nil, err
 	}
-	c := packCheck{trust: t, rate: sealertest.Rate}
+	c := packCheck{trust: t, rate: rate.Rating.Rate}
 	err = c.run(ctx, r, nil)
 	c.settle(false)
 	return c.verdicts, err
