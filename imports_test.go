@@ -86,6 +86,9 @@ var packages = map[string][]string{
 	"sealer/keyfile":          {"sealer"},
 	"sealer/sealertest":       {"control/settle/rate", "gate", "sealer"},
 	"sealer/verify":           {"gate", "sealer"},
+
+	// Programs of their own.
+	"sealer/verify/muniment-verify": {"control/settle/rate", "sealer/verify"},
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.

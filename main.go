@@ -172,12 +172,9 @@ func (o *once) Decode(ctx *kong.DecodeContext) error {
 func (c *verifyCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
-	expect := string(c.ExpectCheckpoint)
-	if expect != "" {
-		expect = kong.ExpandPath(expect) // a shell leaves the ~ of --option=~/file
-	}
 	os.Exit(verify.Files(ctx, verify.Options{
-		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: expect, Bound: c.Bound, NoSandbox: c.NoSandbox, Rating: settle.Rating, JSON: c.JSON,
+		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: string(c.ExpectCheckpoint), Bound: c.Bound, NoSandbox: c.NoSandbox,
+		Rating: settle.Rating, JSON: c.JSON,
 	}, os.Stdout))
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -66,6 +68,7 @@ func Files(ctx context.Context, o Options, stdout io.Writer) int {
 	defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
 	w := bufio.NewWriter(stdout)
 	defer w.Flush()
+	o.Root, o.Keys, o.Expect = atHome(o.Root), atHome(o.Keys), atHome(o.Expect)
 	t, err := readTrust(o.Root, o.Keys)
 	if err != nil {
 		if o.JSON {
@@ -90,6 +93,16 @@ func Files(ctx context.Context, o Options, stdout io.Writer) int {
 		return ExitUnsound
 	}
 	return ExitSound
+}
+
+// atHome replaces a leading ~ by the home folder: shells leave it in --option=~/file.
+func atHome(name string) string {
+	rest, tilde := strings.CutPrefix(name, "~/")
+	home, err := os.UserHomeDir()
+	if !tilde || err != nil {
+		return name
+	}
+	return filepath.Join(home, rest)
 }
 
 // writeJSON writes a report for programs. As it may be shown on a screen too, it escapes what is
