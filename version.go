@@ -11,8 +11,9 @@ import (
 )
 
 // version is set by the linker (-X main.version=v1.2.0): the Makefile does so if git describes
-// a tag. Else the version is what the Go toolchain has put into the binary.
-var version string
+// a tag. Else the version is what the Go toolchain has put into the binary. A release is built
+// without git: its revision is set in the same way.
+var version, revision string
 
 // build identifies this program.
 type build struct {
@@ -29,12 +30,12 @@ func (b build) String() string {
 
 func thisBuild() build {
 	info, _ := debug.ReadBuildInfo()
-	return buildOf(version, info)
+	return buildOf(version, revision, info)
 }
 
 // buildOf reads what the toolchain has put into a binary, which without git, or in a
 // test, is little. info may be nil.
-func buildOf(linked string, info *debug.BuildInfo) build {
+func buildOf(version, revision string, info *debug.BuildInfo) build {
 	if info == nil {
 		info = &debug.BuildInfo{GoVersion: runtime.Version()}
 	}
@@ -43,7 +44,7 @@ func buildOf(linked string, info *debug.BuildInfo) build {
 		settings[s.Key] = s.Value
 	}
 	module := strings.Trim(info.Main.Version, "()") // which is "(devel)" without git
-	b := build{cmp.Or(linked, module, "devel"), cmp.Or(settings["vcs.revision"], "unknown"), info.GoVersion}
+	b := build{cmp.Or(version, module, "devel"), cmp.Or(revision, settings["vcs.revision"], "unknown"), info.GoVersion}
 	if settings["vcs.modified"] == "true" {
 		b.Revision += "-dirty"
 	}

@@ -19,20 +19,21 @@ func TestBuildOf(t *testing.T) {
 		return info
 	}
 	for _, c := range []struct {
-		name   string
-		linked string
-		info   *debug.BuildInfo
-		want   string
+		name             string
+		linked, revision string
+		info             *debug.BuildInfo
+		want             string
 	}{
-		{"of a tag", "", of("v1.2.0", "vcs.revision", "c9f006e", "vcs.modified", "false"), "v1.2.0 (revision c9f006e, go1.26.8)"},
-		{"of a changed work tree", "", of("v1.2.1-0.20261121040000-c9f006e+dirty", "vcs.revision", "c9f006e", "vcs.modified", "true"),
+		{"of a tag", "", "", of("v1.2.0", "vcs.revision", "c9f006e", "vcs.modified", "false"), "v1.2.0 (revision c9f006e, go1.26.8)"},
+		{"of a changed work tree", "", "", of("v1.2.1-0.20261121040000-c9f006e+dirty", "vcs.revision", "c9f006e", "vcs.modified", "true"),
 			"v1.2.1-0.20261121040000-c9f006e+dirty (revision c9f006e-dirty, go1.26.8)"},
-		{"as the linker sets it", "v1.2.0-3-gc9f006e", of("(devel)", "vcs.revision", "c9f006e"), "v1.2.0-3-gc9f006e (revision c9f006e, go1.26.8)"},
-		{"without git", "", of("(devel)"), "devel (revision unknown, go1.26.8)"},
-		{"without git, as the linker sets it", "v1.2.0", of(""), "v1.2.0 (revision unknown, go1.26.8)"},
-		{"of which nothing is known", "", nil, "devel (revision unknown, " + runtime.Version() + ")"},
+		{"as the linker sets it", "v1.2.0-3-gc9f006e", "", of("(devel)", "vcs.revision", "c9f006e"), "v1.2.0-3-gc9f006e (revision c9f006e, go1.26.8)"},
+		{"without git", "", "", of("(devel)"), "devel (revision unknown, go1.26.8)"},
+		{"without git, as the linker sets it", "v1.2.0", "", of(""), "v1.2.0 (revision unknown, go1.26.8)"},
+		{"of a release", "v1.2.0", "c9f006e", of("(devel)"), "v1.2.0 (revision c9f006e, go1.26.8)"},
+		{"of which nothing is known", "", "", nil, "devel (revision unknown, " + runtime.Version() + ")"},
 	} {
-		require.Equal(t, c.want, buildOf(c.linked, c.info).String(), c.name)
+		require.Equal(t, c.want, buildOf(c.linked, c.revision, c.info).String(), c.name)
 	}
 }
 
