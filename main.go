@@ -68,13 +68,15 @@ type commands struct {
 		running
 		proof.QuarantineCommands
 	} `cmd:"" help:"List quarantined records, which can't be verified and hold sealing, and release them."`
-	Root    signing.RootCommands `cmd:"" help:"Create a root key and delegate with it; offline."`
-	Backup  backupCmd            `cmd:"" help:"Copy a data folder as of one point in time; its server may run."`
-	Restore restoreCmd           `cmd:"" help:"Make a data folder from a backup, once all of it is verified."`
-	Ingest  ingestCmd            `cmd:"" help:"Upload files of plays, in batches; an interrupted upload can be continued."`
-	Verify  verifyCmd            `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
-	Version versionCmd           `cmd:"" help:"Print the version of this program."`
-	Demo    demoCmd              `cmd:"" variables:"engines" help:"Deliver, kill, seal and verify against a throw-away data folder."`
+	Root       signing.RootCommands `cmd:"" help:"Create a root key and delegate with it; offline."`
+	Backup     backupCmd            `cmd:"" help:"Copy a data folder as of one point in time; its server may run."`
+	Restore    restoreCmd           `cmd:"" help:"Make a data folder from a backup, once all of it is verified."`
+	Ingest     ingestCmd            `cmd:"" help:"Upload files of plays, in batches; an interrupted upload can be continued."`
+	Verify     verifyCmd            `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
+	Version    versionCmd           `cmd:"" help:"Print the version of this program."`
+	Completion completionCmd        `cmd:"" help:"Print completion for a shell: source <(muniment completion bash)."`
+	Complete   completeCmd          `cmd:"" hidden:"" help:"Complete a command line, for the scripts of completion."`
+	Demo       demoCmd              `cmd:"" variables:"engines" help:"Deliver, kill, seal and verify against a throw-away data folder."`
 
 	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version of this program."`
 }
