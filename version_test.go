@@ -50,6 +50,8 @@ func TestVersion(t *testing.T) {
 	}](t, do(s.API, "/v1"))
 	require.Equal(t, b.Version, contract.Data.Version)
 	require.Equal(t, "v1.0", contract.Data.ContractVersion)
+	document := parse[struct{ Info struct{ Version string } }](t, do(s.API, "/openapi.json"))
+	require.Equal(t, contract.Data.ContractVersion+".0", "v"+document.Info.Version)
 	require.Contains(t, do(s.Admin, "/metrics"), "\nmuniment_build_info{"+
 		`goversion="`+b.GoVersion+`",revision="`+b.Revision+`",version="`+b.Version+`"} 1`+"\n")
 }

@@ -52,7 +52,7 @@ func newHandler(cfg Config, seconds *prometheus.HistogramVec, authenticate authe
 		faults: &faults{now: cfg.Now, last: map[string]*faultLine{}}, authenticate: authenticate,
 	}
 
-	c := huma.DefaultConfig("Muniment", "1.0.0")
+	c := huma.DefaultConfig("Muniment", documentVersion)
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema members in answers
 	c.Formats = map[string]huma.Format{jsonType: {Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}}

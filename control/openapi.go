@@ -133,10 +133,13 @@ func downgrade(document []byte) ([]byte, error) {
 	return json.MarshalIndent(older, "", " ")
 }
 
+// documentVersion is the contract's, not the program's.
+var documentVersion = strings.TrimPrefix(api.ContractVersion, "v") + ".0"
+
 func info() (object, error) {
 	overview, err := page.ReadFile("page/overview.md")
 	return object{
-		"title": "Muniment", "version": "1.0.0", "summary": "The evidence ledger for governed delivery.", "description": string(overview),
+		"title": "Muniment", "version": documentVersion, "summary": "The evidence ledger for governed delivery.", "description": string(overview),
 		"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
 	}, err
 }
