@@ -35,7 +35,7 @@ import (
 func TestMain(m *testing.M) {
 	// Nothing is sealed by itself but where a test wants it.
 	_, _ = os.Setenv("MUNIMENT_SEAL_EVERY", "0"), os.Setenv("MUNIMENT_SEAL_AT", "0")
-	testscript.Main(endsShared{m}, map[string]func(){"muniment": main, "curl": func() {
+	testscript.Main(endsShared{m}, map[string]func(){"muniment": main, "muniment-confined": confined, "curl": func() {
 		if err := curl(os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, "curl:", err)
 			os.Exit(1)
