@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench test test-full test-independent check lint-openapi race contract test-playground stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-full test-independent check lint-openapi race contract test-playground stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -94,6 +94,20 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 build: ## the binary, ./bin/muniment
 	@echo "building ./bin/muniment (the first time fetches and compiles the libraries: a few minutes)"
 	@CGO_ENABLED=0 go build -trimpath $(if $(VERSION),-ldflags '-X main.version=$(VERSION)') -o bin/muniment .
+
+# Another Go toolchain than go.mod's would make other bytes.
+RELEASE_GO = GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod) go
+
+release: ## archives, checksums and bill of materials of VERSION=v1.2.3, in ./bin/release/VERSION, from a clean checkout (half an hour)
+	$(RELEASE_GO) run ./deploy/release --version '$(VERSION)'
+
+# The platforms that release-test builds for.
+RELEASE_TARGETS = linux/amd64,linux/arm64,darwin/amd64,darwin/arm64
+
+release-test: ## two builds of the last commit in two folders, the second without a cache, make the same bytes; what is in them works (an hour; needs Python 3)
+	@test -x bin/release-venv/bin/python || python3 -m venv bin/release-venv
+	bin/release-venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/release/requirements.txt
+	MUNIMENT_TEST_RELEASE='$(RELEASE_TARGETS)' MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/release-venv/bin/python $(RELEASE_GO) test -count 1 -v -timeout 4h -run '^TestReproducible$$' ./deploy/release
 
 build-bench: build # what measures it, ./bin/muniment-bench
 	@CGO_ENABLED=0 go build -trimpath -o bin/muniment-bench ./bench/cmd

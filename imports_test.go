@@ -88,6 +88,7 @@ var packages = map[string][]string{
 	"sealer/verify":           {"gate", "sealer"},
 
 	// Programs of their own.
+	"deploy/release":                {},
 	"sealer/verify/muniment-verify": {"control/settle/rate", "sealer/verify"},
 }
 

@@ -13,7 +13,7 @@ import (
 func TestTestingNamesRealTests(t *testing.T) {
 	page, err := os.ReadFile(".ci/TESTING.md")
 	require.NoError(t, err)
-	named := regexp.MustCompile("`([a-z./]+)/(Test[A-Za-z]+)`").FindAllStringSubmatch(string(page), -1)
+	named := regexp.MustCompile("`([a-z./-]+)/(Test[A-Za-z]+)`").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, named)
 	for _, n := range named {
 		files, err := filepath.Glob(filepath.Join(n[1], "*_test.go"))

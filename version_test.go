@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
 )
 
 func TestBuildOf(t *testing.T) {
@@ -54,6 +57,17 @@ func TestVersion(t *testing.T) {
 	require.Equal(t, contract.Data.ContractVersion+".0", "v"+document.Info.Version)
 	require.Contains(t, do(s.Admin, "/metrics"), "\nmuniment_build_info{"+
 		`goversion="`+b.GoVersion+`",revision="`+b.Revision+`",version="`+b.Version+`"} 1`+"\n")
+}
+
+// TestVersionsAgree: the changelog's newest entry, from which a release takes its version, is the
+// chart's, and names the contract's.
+func TestVersionsAgree(t *testing.T) {
+	newest := regexp.MustCompile(`(?ms)^## v(\S+)\n(.*?)(?:^## |\z)`).FindStringSubmatch(string(read(t, "deploy/CHANGELOG.md")))
+	require.NotNil(t, newest)
+	require.Contains(t, newest[2], "Wire contract "+api.ContractVersion+".")
+	chart := string(read(t, "deploy/helm/Chart.yaml"))
+	require.Contains(t, chart, "\nversion: "+newest[1]+"\n")
+	require.Contains(t, chart, "\nappVersion: \""+newest[1]+"\"\n")
 }
 
 // TestEveryProcessTellsItsBuild: all that serve begin with the same registry.

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestArchive: the same files make the same bytes, which say nothing about who made them.
+func TestArchive(t *testing.T) {
+	at := time.Unix(1795000000, 0)
+	files := map[string][]byte{"muniment": []byte("program"), "LICENSE": []byte("text"), "completion/muniment.bash": []byte("script"), "completion/_muniment": nil}
+	var first, second bytes.Buffer
+	require.NoError(t, archive(&first, "muniment_v1.2.3", "muniment", at, files))
+	require.NoError(t, archive(&second, "muniment_v1.2.3", "muniment", at, files))
+	require.Equal(t, first.Bytes(), second.Bytes())
+
+	z, err := gzip.NewReader(&first)
+	require.NoError(t, err)
+	require.Empty(t, z.Name)
+	require.True(t, z.ModTime.IsZero())
+	var names []string
+	for in := tar.NewReader(z); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		names = append(names, h.Name)
+		require.True(t, h.ModTime.Equal(at))
+		require.Zero(t, h.Uid+h.Gid)
+		require.Empty(t, h.Uname+h.Gname)
+		want := int64(0o644)
+		if h.Typeflag == tar.TypeDir || h.Name == "muniment_v1.2.3/muniment" {
+			want = 0o755
+		}
+		require.Equal(t, want, h.Mode, h.Name)
+	}
+	require.Equal(t, []string{"muniment_v1.2.3/", "muniment_v1.2.3/LICENSE", "muniment_v1.2.3/completion/", "muniment_v1.2.3/completion/_muniment",
+		"muniment_v1.2.3/completion/muniment.bash", "muniment_v1.2.3/muniment"}, names)
+}
+
+func TestRecognise(t *testing.T) {
+	const bsdText = "Redistribution and use in source and binary\nforms, with or without modification, are permitted"
+	for _, c := range []struct {
+		body string
+		want []string
+	}{
+		{"   Apache License\n   Version 2.0, January 2004", []string{"Apache-2.0"}},
+		{"Mozilla Public License Version 2.0", []string{"MPL-2.0"}},
+		{"Mozilla Public License, version 2.0", []string{"MPL-2.0"}},
+		{"Permission is hereby granted, free of charge, to any person", []string{"MIT"}},
+		{"Permission to use, copy, modify, and/or distribute this software for any purpose", []string{"ISC"}},
+		{bsdText, []string{"BSD-2-Clause"}},
+		{bsdText + " … to endorse or promote products derived\n * from this software", []string{"BSD-3-Clause"}},
+		{"Permission is hereby granted, free of charge\n" + bsdText, []string{"MIT", "BSD-2-Clause"}},
+		{"All rights reserved.", nil},
+	} {
+		require.Equal(t, c.want, recognise(c.body), c.body)
+	}
+}
+
+func TestVersionIsATag(t *testing.T) {
+	for version, ok := range map[string]bool{"v0.1.0": true, "v1.20.3-rc.1": true, "0.1.0": false, "v1.2": false, "v01.2.3": false, "": false, "v1.2.3 ": false, "v1.2.3/x": false} {
+		require.Equal(t, ok, tag.MatchString(version), version)
+	}
+	require.Equal(t, "v1.2.3", newestEntry("# Changelog\n\n## v1.2.3\n\ntext\n\n## v1.2.2\n"))
+	require.Empty(t, newestEntry("# Changelog\n"))
+}
+
+// TestLinkedModulesAreKnown: the bill of materials has licence and hash of each library, and the
+// archives have the texts of the licences.
+func TestLinkedModulesAreKnown(t *testing.T) {
+	var list []module
+	for _, p := range programs {
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Sum}}{{end}}{{end}}", p.dir)
+		cmd.Dir = "../.."
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		seen := map[string]bool{}
+		for line := range strings.Lines(string(out)) {
+			if f := strings.Fields(line); len(f) == 3 && !seen[f[0]] {
+				seen[f[0]] = true
+				list = append(list, module{path: f[0], version: f[1], sum: f[2], programs: []string{p.name}})
+			}
+		}
+		require.True(t, seen["github.com/parquet-go/parquet-go"])
+	}
+	list = append(list, module{path: std, version: "1.26.8", programs: []string{"muniment", "muniment-verify"}})
+	require.NoError(t, readLicences(list))
+	for _, m := range list {
+		require.NotEmpty(t, m.licences, "%s: which licence has it?", m.path)
+		require.NotEmpty(t, m.texts, m.path)
+	}
+	c := config{version: "v1.2.3", revision: "c9f006e", at: time.Unix(1795000000, 0).UTC()}
+	text, err := c.bom(list)
+	require.NoError(t, err)
+	var d document
+	require.NoError(t, json.Unmarshal(text, &d))
+	require.Len(t, d.Components, len(list)+len(programs)-1)
+	refs := map[string]bool{}
+	for _, part := range d.Components {
+		refs[part.Ref] = true
+		require.True(t, part.Type == "application" || part.Name == std || len(part.Hashes) == 1, part.Name)
+	}
+	for _, dependency := range d.Dependencies {
+		for _, ref := range dependency.DependsOn {
+			require.True(t, refs[ref], ref)
+		}
+	}
+	ofVerifier := string(notices("muniment-verify", list))
+	require.Contains(t, ofVerifier, "github.com/parquet-go/parquet-go")
+	require.NotContains(t, ofVerifier, "modernc.org/sqlite")
+}
+
+// TestCheckToolchain: an experiment of Go's would be in the programs.
+func TestCheckToolchain(t *testing.T) {
+	t.Setenv("GOEXPERIMENT", "nogreenteagc")
+	require.Error(t, checkToolchain())
+}
