@@ -109,6 +109,9 @@ release-test: ## two builds of the last commit in two folders, the second withou
 	bin/release-venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/release/requirements.txt
 	MUNIMENT_TEST_RELEASE='$(RELEASE_TARGETS)' MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/release-venv/bin/python $(RELEASE_GO) test -count 1 -v -timeout 4h -run '^TestReproducible$$' ./deploy/release
 
+upgrade-data: ## the data folder that later versions have to start, of VERSION=v1.2.3, until that is released
+	MUNIMENT_TEST_UPGRADE_DATA='$(VERSION)' go test -count 1 -run '^TestMakeUpgradeData$$' .
+
 build-bench: build # what measures it, ./bin/muniment-bench
 	@CGO_ENABLED=0 go build -trimpath -o bin/muniment-bench ./bench/cmd
 

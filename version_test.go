@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -60,14 +61,18 @@ func TestVersion(t *testing.T) {
 }
 
 // TestVersionsAgree: the changelog's newest entry, from which a release takes its version, is the
-// chart's, and names the contract's.
+// chart's, and names the contract's. Each entry has a data folder for TestUpgrade.
 func TestVersionsAgree(t *testing.T) {
-	newest := regexp.MustCompile(`(?ms)^## v(\S+)\n(.*?)(?:^## |\z)`).FindStringSubmatch(string(read(t, "deploy/CHANGELOG.md")))
-	require.NotNil(t, newest)
+	entries := regexp.MustCompile(`(?ms)^## v(\S+)\n(.*?)(?:^## |\z)`).FindAllStringSubmatch(string(read(t, "deploy/CHANGELOG.md")), -1)
+	require.NotEmpty(t, entries)
+	newest := entries[0]
 	require.Contains(t, newest[2], "Wire contract "+api.ContractVersion+".")
 	chart := string(read(t, "deploy/helm/Chart.yaml"))
 	require.Contains(t, chart, "\nversion: "+newest[1]+"\n")
 	require.Contains(t, chart, "\nappVersion: \""+newest[1]+"\"\n")
+	for _, entry := range entries {
+		require.FileExists(t, filepath.Join(upgradeFrom, "v"+entry[1]+".tar.gz"), "make upgrade-data VERSION=v%s", entry[1])
+	}
 }
 
 // TestEveryProcessTellsItsBuild: all that serve begin with the same registry.
