@@ -27,3 +27,17 @@ func TestTestingNamesRealTests(t *testing.T) {
 		require.True(t, found, "TESTING.md names %s of %s, which is not there", n[2], n[1])
 	}
 }
+
+// TestLinksLeadSomewhere: what the pages for contributors, operators and auditors link to is there.
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob(".github/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for _, page := range append(pages, "deploy/CHANGELOG.md", "deploy/stability.md", "deploy/systemd/README.md", "testdata/upgrade/README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, link := range regexp.MustCompile(`\]\(([^):#]+)(#[^)]*)?\)`).FindAllStringSubmatch(string(text), -1) {
+			require.FileExists(t, filepath.Join(filepath.Dir(page), link[1]), "%s links to it", page)
+		}
+	}
+}

@@ -61,12 +61,13 @@ func TestVersion(t *testing.T) {
 }
 
 // TestVersionsAgree: the changelog's newest entry, from which a release takes its version, is the
-// chart's, and names the contract's. Each entry has a data folder for TestUpgrade.
+// chart's, and names the contract's, as stability.md does. Each entry has a data folder for TestUpgrade.
 func TestVersionsAgree(t *testing.T) {
 	entries := regexp.MustCompile(`(?ms)^## v(\S+)\n(.*?)(?:^## |\z)`).FindAllStringSubmatch(string(read(t, "deploy/CHANGELOG.md")), -1)
 	require.NotEmpty(t, entries)
 	newest := entries[0]
 	require.Contains(t, newest[2], "Wire contract "+api.ContractVersion+".")
+	require.Contains(t, string(read(t, "deploy/stability.md")), "`contractVersion`, now "+api.ContractVersion+",")
 	chart := string(read(t, "deploy/helm/Chart.yaml"))
 	require.Contains(t, chart, "\nversion: "+newest[1]+"\n")
 	require.Contains(t, chart, "\nappVersion: \""+newest[1]+"\"\n")
