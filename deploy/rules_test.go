@@ -3,6 +3,9 @@ package deploy
 import (
 	"bytes"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +50,35 @@ func rules(t *testing.T, all shown) (list []rule) {
 		}
 	}
 	return list
+}
+
+// TestRunbooks: each alert names its section of runbooks.md, each section has an alert, and the
+// metrics that the operators' pages name are there.
+func TestRunbooks(t *testing.T) {
+	all := registered(t)
+	page, err := os.ReadFile("runbooks.md")
+	require.NoError(t, err)
+	var alerts, sections []string
+	for _, r := range rules(t, all) {
+		if r.Alert != "" {
+			alerts = append(alerts, r.Alert)
+			require.Equal(t, "deploy/runbooks.md#"+strings.ToLower(r.Alert), r.Annotations["runbook_url"], r.Alert)
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^## (.*)\n\n\*\*What it means\.\*\* (?s:.+?)\n\n\*\*What to do\.\*\*[ \n]`).FindAllSubmatch(page, -1) {
+		sections = append(sections, string(m[1]))
+	}
+	require.Equal(t, alerts, sections, "the alerts in their order, and the runbook's sections")
+
+	elsewhere := []string{"muniment_proof_unsealed_age_seconds", "muniment_build_info"} // of jobs and of main, which are not run here
+	for _, file := range []string{"runbooks.md", "operating.md", "procedures.md", "README.md", "../bench/capacity.md"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile("`(muniment[_:][a-z0-9_:]+)").FindAllSubmatch(text, -1) {
+			_, here := all[string(m[1])]
+			require.True(t, here || slices.Contains(elsewhere, string(m[1])), "%s: there is no metric %s", file, m[1])
+		}
+	}
 }
 
 // TestRules holds what promtool can't know: that the metrics exist. What the
