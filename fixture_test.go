@@ -30,7 +30,7 @@ import (
 //
 // A test of what control does inside one process opens it in this one: see openSandbox.
 
-// TestMain lets the test binary be muniment, or the part of curl that the README uses, when
+// TestMain lets the test binary be muniment, or the part of curl that the pages use, when
 // it is called by that name. Commands of those names come first in PATH.
 func TestMain(m *testing.M) {
 	// Nothing is sealed by itself but where a test wants it.

@@ -84,10 +84,14 @@ type commands struct {
 // exitUsage is the status of a command line that can't be run as it stands.
 const exitUsage = 2
 
-func main() {
-	var cli commands
-	app := kong.Must(&cli, kong.Name("muniment"), declaredVariables(), kong.DefaultEnvars("MUNIMENT"),
+// commandLine is the parser of the command line.
+func commandLine() *kong.Kong {
+	return kong.Must(new(commands), kong.Name("muniment"), declaredVariables(), kong.DefaultEnvars("MUNIMENT"),
 		kong.Description("The evidence ledger for governed delivery."), kong.Vars{"version": "muniment " + thisBuild().String()}, kong.BindTo(os.Stdout, (*io.Writer)(nil)))
+}
+
+func main() {
+	app := commandLine()
 	command, err := app.Parse(os.Args[1:])
 	if err != nil {
 		app.Errorf("%s", err)

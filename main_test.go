@@ -8,12 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/stretchr/testify/require"
 
 	"muniment/bench/system"
 )
@@ -59,106 +57,8 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// sessions are the README's blocks of commands that go on where the one before ended,
-// those that need Python apart.
-func sessions(t *testing.T) (shell, python string) {
-	for _, m := range regexp.MustCompile("(?s)<!-- session([^\n]*) -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(read(t, "README.md")), -1) {
-		if strings.Contains(m[1], "Python") {
-			python += m[2]
-		} else {
-			shell += m[2]
-		}
-	}
-	return shell, python
-}
-
-// TestReadmeSession runs the README's session as it stands there, against a
-// server of its own.
-func TestReadmeSession(t *testing.T) {
-	t.Parallel()
-	session, _ := sessions(t)
-	dir := t.TempDir()
-	exe, err := exec.LookPath("muniment")
-	require.NoError(t, err)
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700)) // as make run leaves it
-	require.NoError(t, os.Symlink(exe, filepath.Join(dir, "bin", "muniment")))
-	s := notStarted(t, filepath.Join(dir, "muniment-data"))
-	s.start()
-
-	script := strings.Replace(session, "http://127.0.0.1:8080", s.client.API, 1)
-	require.Contains(t, script, s.client.API)
-	cmd := exec.CommandContext(t.Context(), "sh", "-eu")
-	cmd.Dir, cmd.Stdin = dir, strings.NewReader(script)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	said := string(out)
-	require.Contains(t, said, `"metered":true`, "the first delivery")
-	require.Contains(t, said, `"error":"PRECONDITION_FAILED"`, "the second")
-	require.Contains(t, said, "AUTOMOTIVE_SPEED_EXCEEDED")
-	require.Contains(t, said, `"receipts":1`, "metering")
-	_, said, verdict := strings.Cut(said, "Sound: 1 file.")
-	require.True(t, verdict, "of the pack")
-	for _, response := range []string{`"status":"accepted"`, `AUTOMOTIVE_SPEED_EXCEEDED`, `"status":"unmapped"`, `"state":"HELD"`, `"vendorId":"8"`} {
-		require.Contains(t, said, response, "plays in bulk")
-	}
-	for _, response := range []string{`"field":"shares","message":"must add up`, `"price":"0.006"`, `"state":"RETIRED"`} {
-		require.Contains(t, said, response, "rules and who is paid")
-	}
-	for _, response := range []string{`"state":"ISSUED"`, "statement.ok", `"state":"SETTLED"`} {
-		require.Contains(t, said, response, "statements")
-	}
-	require.NotContains(t, said, "statement.unproven")
-	for _, response := range []string{`"holderOrgId":"org_transit"`, `"state":"UPHELD"`, `"state":"REVOKED"`, `"rebound":false`, `"refused":true`} {
-		require.Contains(t, said, response)
-	}
-	_, said, verdict = strings.Cut(said, "Sound: 1 file.")
-	require.True(t, verdict, "of the visitor's pack")
-	said, after, verdict := strings.Cut(said, "Sound: 6 files.")
-	require.True(t, verdict, "of all proofs")
-	for _, code := range []string{"signature.ok", "inclusion.ok", "checkpoint.ok", "consistency.ok", "witness.ok"} {
-		require.Contains(t, said, code)
-	}
-	for _, response := range []string{
-		"was revoked at", "on every live node", "signs from", "is valid until", "backed up to", "checkpoint.json: tenant tnt_", "restored ",
-	} {
-		require.Contains(t, after, response)
-	}
-	require.NoFileExists(t, filepath.Join(dir, "muniment-data", "keys", "root.skey"))
-}
-
-// TestReadmePython reads the commands that need Python, without running them: they are
-// sound, and every file that they name is there or made by the session.
-func TestReadmePython(t *testing.T) {
-	session, python := sessions(t)
-	check := exec.CommandContext(t.Context(), "sh", "-n")
-	check.Stdin = strings.NewReader(python)
-	out, err := check.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, python, "/bin/python sealer/independent/verify.py ")
-	for _, name := range strings.Fields(python) {
-		switch {
-		case strings.HasPrefix(name, "sealer/"):
-			require.FileExists(t, name)
-		case strings.HasSuffix(name, "json"):
-			require.Regexp(t, `(-o|tee) `+regexp.QuoteMeta(name)+`\b`, session)
-		}
-	}
-}
-
-// TestReadmeNamesRealTargets holds the make targets that the README shows against
-// the Makefile.
-func TestReadmeNamesRealTargets(t *testing.T) {
-	readme, makefile := read(t, "README.md"), read(t, "Makefile")
-	targets := regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllSubmatch(readme, -1)
-	require.NotEmpty(t, targets)
-	for _, m := range targets {
-		require.Regexp(t, `(?m)^`+string(m[1])+`:`, string(makefile))
-	}
-	require.Regexp(t, `(?s)^# Muniment\n\n`+"```sh\nmake demo .*\nmake test ", string(readme), "the README starts with two commands")
-}
-
-// curl does what the README's session uses of the real one: -s, -X, -H, -d, -o, and
-// -c and -b with a file of cookies.
+// curl does what the sessions of the pages use of the real one: -s, -X, -H, -d, --data-binary
+// with a file, -o, and -c and -b with a file of cookies.
 func curl(args []string) error {
 	method, url, body, file, jar := "", "", "", "", ""
 	header := http.Header{}
@@ -181,6 +81,12 @@ func curl(args []string) error {
 			header.Set(name, v)
 		case "-d":
 			body = value
+		case "--data-binary":
+			text, err := os.ReadFile(strings.TrimPrefix(value, "@"))
+			if err != nil {
+				return err
+			}
+			body = string(text)
 		case "-o":
 			file = value
 		case "-c":

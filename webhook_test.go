@@ -85,7 +85,7 @@ func (r *hookReceiver) answers(with http.HandlerFunc) {
 	r.answer = with
 }
 
-// verify checks a message as the README describes for receivers: by either of the secrets, and by the
+// verify checks a message as control/webhooks.md describes for receivers: by either of the secrets, and by the
 // keys that the service publishes.
 func (m *hooked) verify(t *testing.T, directory []byte, secrets ...string) {
 	t.Helper()

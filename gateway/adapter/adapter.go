@@ -16,7 +16,7 @@
 //	vast         VAST 4: tracking URLs (text/uri-list)           universaladid                           tz
 //	vistar       Vistar Media: ads and when they were shown      venue_id                                –
 //
-// A body is sent as it is; the README has a request of each.
+// A body is sent as it is; gateway/integrating.md has a request of each.
 //
 // # How a document becomes rows
 //
