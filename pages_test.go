@@ -54,6 +54,7 @@ func anchors(t *testing.T, page string) map[string]bool {
 }
 
 // TestPagesLinks follows every link of every page: to a file that is there, and to a heading in it.
+// Files of the code that a page names are there, too.
 func TestPagesLinks(t *testing.T) {
 	reached := map[string]bool{"README.md": true}
 	for _, page := range pages(t) {
@@ -72,8 +73,12 @@ func TestPagesLinks(t *testing.T) {
 			}
 		}
 	}
+	named := regexp.MustCompile("`((?:gate|gateway|sealer|pipeline|control|deploy|bench|testdata)/[a-zA-Z0-9_/.-]+\\.[a-z]+)[` ]")
 	for _, page := range pages(t) {
 		require.True(t, reached[page], "no page links to %s", page)
+		for _, m := range named.FindAllStringSubmatch(prose(t, page), -1) {
+			require.FileExists(t, m[1], page)
+		}
 	}
 }
 
