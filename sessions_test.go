@@ -50,7 +50,7 @@ var answered = map[string][]string{
 	"control/personal-data.md": {`"state":"READY"`, "Sound: 1 file.", `"state":"COMPLETED"`},
 	"control/sandbox.md":       {`"rebound":false`, `"refused":true`, "Sound: 1 file.", `"status":"RECEIVED"`, `"apiKey":"mun_test_`},
 	"deploy/operating.md":      {`"loader"`, "muniment_build_info", "No record holds sealing.", "receipt_signing", `"apiKey":"mun_test_`, "was revoked at"},
-	"deploy/procedures.md":     {"backed up to", "checkpoint.json: tenant tnt_", "restored ", "is valid until", "signs from"},
+	"deploy/procedures.md":     {"backed up to", "checkpoint.json: tenant tnt_", "restored ", "the root key is offline: run muniment root delegate", "is valid until", "signs from"},
 }
 
 var session = regexp.MustCompile("(?ms)^( *)<!-- session([^\n]*) -->\n *```sh\n(.*?)^ *```$")
@@ -109,6 +109,10 @@ func TestSessions(t *testing.T) {
 	}
 	require.NoError(t, failed, string(out))
 	require.NoFileExists(t, filepath.Join(dir, "muniment-data", "keys", "root.skey"))
+	for _, data := range []string{"fresh", "restored"} { // which procedures.md has made
+		started := notStarted(t, filepath.Join(dir, data))
+		started.start()
+	}
 	requireOperations(t, s)
 }
 
