@@ -138,7 +138,7 @@ func hasFlag(n *kong.Node, name string) bool {
 
 var (
 	invocation = regexp.MustCompile(`(?:^|[ (]/?)muniment((?: +[^ |;&)]+)*)`)
-	flagOf     = regexp.MustCompile(`^--([a-z-]+)`)
+	flagWord   = regexp.MustCompile(`^--([a-z-]+)`)
 )
 
 // requireCommands fails if a text calls muniment by a command or a flag that it doesn't have.
@@ -163,7 +163,7 @@ func requireCommands(t *testing.T, app *kong.Kong, page, text string) {
 			continue
 		}
 		for _, word := range words {
-			if f := flagOf.FindStringSubmatch(word); f != nil {
+			if f := flagWord.FindStringSubmatch(word); f != nil {
 				found := hasFlag(node, f[1])
 				for up := node.Parent; up != nil; up = up.Parent {
 					for _, flag := range up.Flags {
