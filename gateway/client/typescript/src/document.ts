@@ -1,0 +1,5757 @@
+// Made by generate.js of a service's /openapi.json: do not edit.
+
+export interface components {
+    schemas: {
+        AcceptedOffer: {
+            offer: components["schemas"]["Offer"];
+            /** @description The derived right; its contentHash is that of the offer. */
+            right: components["schemas"]["Right"];
+        };
+        AcceptedOfferResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["AcceptedOffer"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ApiKey: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The key that created it, or operator or system. */
+            createdBy: string;
+            /** @description The developer whose key it is. */
+            developerId: string;
+            /**
+             * Format: date-time
+             * @description When it expires; null or absent if never.
+             */
+            expiresAt: string | null;
+            /** @description The key's id. */
+            keyId: string;
+            /** @description What the key is for. */
+            label: string;
+            /** @description The part of the key before its secret. */
+            prefix: string;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * Format: date-time
+             * @description When it was revoked; null if it was not.
+             */
+            revokedAt: string | null;
+            /** @description What the key may do. */
+            scopes: string[];
+            /** @description The key that replaced it in a rotation. */
+            successorKeyId: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        ApiKeyData: {
+            key: components["schemas"]["ApiKey"];
+        };
+        ApiKeyList: {
+            /** @description The keys of this page. */
+            keys: components["schemas"]["ApiKey"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        ApiKeyListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ApiKeyList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ApiKeyResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ApiKeyData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ApiKeyRotation: {
+            /** @description When the new key expires; when absent it lives as long as the old key was meant to. It does not expire later than the calling key. */
+            expiresAt?: string | null;
+            /**
+             * Format: int64
+             * @description How long the old key still works; a day when absent, at most 30 days.
+             */
+            overlapSeconds?: number | null;
+        };
+        Basis: {
+            /** @description SHA-256 of the document, base64url. */
+            contentHash: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description Null is since ever.
+             */
+            effectiveFrom: string | null;
+            /**
+             * Format: date-time
+             * @description Exclusive; null is open.
+             */
+            effectiveUntil: string | null;
+            /** @description The organisation that holds it. */
+            holderOrgId: string;
+            /** @description The record's id. */
+            id: string;
+            /** @description Where the basis applies, as the caller spells it. */
+            jurisdiction: string | null;
+            /**
+             * @description What kind of basis it is.
+             * @enum {string}
+             */
+            kind: "LICENSE" | "CONSENT" | "CONTRACT" | "STATUTE" | "LEGITIMATE_INTEREST";
+            /** @description Where to read about it. */
+            reference: string | null;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "ACTIVE" | "EXPIRED";
+            /** @description Its title, for people. */
+            title: string;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        BasisData: {
+            basis: components["schemas"]["Basis"];
+        };
+        BasisList: {
+            /** @description The bases of this page. */
+            bases: components["schemas"]["Basis"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        BasisListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["BasisList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        BasisResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["BasisData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        BeaconURL: {
+            /**
+             * Format: date-time
+             * @description When it expires; null or absent if never.
+             */
+            expiresAt: string;
+            /** @description What the player calls, with ?eid= and an id of the play's own, and dwellMs=. Anyone who has it can report plays. */
+            url: string;
+        };
+        BeaconURLResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["BeaconURL"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        CallingKey: {
+            /** @description The key's id. */
+            keyId: string;
+            /** @description What the key is for. */
+            label: string;
+            /** @description The part of the key before its secret. */
+            prefix: string;
+            /** @description What the key may do. */
+            scopes: string[];
+        };
+        Challenge: {
+            /** @description The organisation that challenges it. */
+            challengerOrgId: string;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The record's id. */
+            id: string;
+            /** @description The challenger's reason. */
+            reason: string;
+            /** @description The text given when it was resolved or withdrawn. */
+            resolution: string | null;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description The right that is challenged. */
+            rightId: string;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "OPEN" | "UPHELD" | "OVERTURNED" | "WITHDRAWN";
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        ChallengeData: {
+            challenge: components["schemas"]["Challenge"];
+        };
+        ChallengeList: {
+            /** @description The challenges of this page. */
+            challenges: components["schemas"]["Challenge"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        ChallengeListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ChallengeList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ChallengeResolution: {
+            /** @description Kept in the audit log permanently: no place for personal data. */
+            resolution?: string | null;
+            /** @description Whether the right is revoked; absent: it is not, and the challenge is overturned. */
+            upheld?: boolean | null;
+        };
+        ChallengeResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ChallengeData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ChallengeWithdrawal: {
+            /** @description Becomes the resolution. Kept in the audit log permanently: no place for personal data. */
+            reason?: string | null;
+        };
+        CheckpointData: {
+            /** @description C2SP signed note. */
+            checkpoint: string;
+        };
+        CheckpointResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["CheckpointData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ConsistencyProof: {
+            /** @description RFC 6962 consistency proof, base64url. */
+            consistency: string[];
+            /** @description Checkpoint of the earlier pack, a C2SP signed note. */
+            from: string;
+            /** @description Checkpoint of the later pack. */
+            to: string;
+        };
+        ConsistencyProofResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ConsistencyProof"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Contract: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            /** @description Version of the constraint gate's rules. */
+            gateVersion: string;
+            /** @description SHA-256 of the whole table of rules, base64url. */
+            ruleset: string;
+            /** @description The service's name. */
+            service: string;
+            /** @description Version of the service; devel if it is not a release. */
+            version: string;
+        };
+        ContractResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Contract"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Counted: {
+            /**
+             * Format: int64
+             * @description Events of all types.
+             */
+            entries: number;
+            /** @description Decimal: the metered impressions. */
+            impressions: string;
+            /**
+             * Format: int64
+             * @description Receipts that are neither suppressed nor duplicates.
+             */
+            metered: number;
+            /**
+             * Format: int64
+             * @description The metered milliseconds.
+             */
+            quantityMs: number;
+            /**
+             * Format: int64
+             * @description How many receipts there are.
+             */
+            receipts: number;
+        };
+        CounteredOffer: {
+            /** @description The offer that it answers. */
+            countered: components["schemas"]["Offer"];
+            /** @description The counter-offer. */
+            offer: components["schemas"]["Offer"];
+        };
+        CounteredOfferResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["CounteredOffer"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        CounterOffer: {
+            /** @description The first moment at which it can't be accepted any more; absent: in 7 days. */
+            expiresAt?: string | null;
+            /** @description As in an offer: what it does not name is inherited from the right, not from the offer that it answers. */
+            scope?: unknown;
+            /** @description Where the terms are; no place for personal data. */
+            termsRef?: string | null;
+        };
+        Counterparty: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The currency of its payments: three capital letters. */
+            currency: string;
+            /** @description The record's id. */
+            id: string;
+            /**
+             * @description What kind of basis it is.
+             * @enum {string}
+             */
+            kind: "RIGHTS_HOLDER" | "PUBLISHER" | "PLATFORM" | "AGENCY" | "OTHER";
+            /** @description Kept in the audit log permanently: no place for personal data. */
+            name: string;
+            /** @description The counterparty's organisation in this service, if it has one. */
+            orgId: string | null;
+            /** @description The payment destination, as your payment system names it. Never written to events. */
+            payoutRef: string | null;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "ACTIVE" | "INACTIVE";
+            /** @description Never written to events. */
+            taxId: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        CounterpartyData: {
+            counterparty: components["schemas"]["Counterparty"];
+        };
+        CounterpartyList: {
+            /** @description The counterparties of this page. */
+            counterparties: components["schemas"]["Counterparty"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        CounterpartyListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["CounterpartyList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        CounterpartyResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["CounterpartyData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        CreatedApiKey: {
+            /** @description The key itself; it can't be shown again. */
+            apiKey: string;
+            key: components["schemas"]["ApiKey"];
+        };
+        CreatedApiKeyResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["CreatedApiKey"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        CreatedDSARJob: {
+            /**
+             * Format: int64
+             * @description How many jobs of the tenant may be active.
+             */
+            activeLimit: number;
+            /** @description The new job. */
+            job: components["schemas"]["DSARJob"];
+        };
+        CreatedDSARJobResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["CreatedDSARJob"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        CreatedWebhook: {
+            /** @description The secret with which receivers verify v1 signatures; it can't be shown again. */
+            secret: string;
+            webhook: components["schemas"]["Webhook"];
+        };
+        CreatedWebhookResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["CreatedWebhook"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Delivered: {
+            metering: components["schemas"]["MeteringDecision"];
+            receipt: components["schemas"]["Receipt"];
+            signature: components["schemas"]["Signature"];
+            /**
+             * @description The substrate whose rules were applied.
+             * @enum {string}
+             */
+            substrate: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+        };
+        DeliveredResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Delivered"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Developer: {
+            /** @description The developer whose key it is. */
+            developerId: string;
+            /** @description Empty when none was given. */
+            email: string;
+            /** @description The organisation's id. */
+            orgId: string;
+        };
+        Dispute: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The submitted evidence, oldest first. */
+            evidence: components["schemas"]["DisputeEvidence"][];
+            /** @description The record's id. */
+            id: string;
+            /**
+             * @description How it was resolved; null until it is. UPHELD excludes the deliveries from settlement permanently.
+             * @enum {string|null}
+             */
+            outcome: "UPHELD" | "REJECTED" | null;
+            /** @description The organisation that raised the dispute. */
+            raisedByOrgId: string;
+            /** @description The reason that it gave. */
+            reason: string;
+            /** @description The disputed receipts; empty if the dispute is about a right and a window. */
+            receiptIds: string[];
+            /** @description The text given with the resolution. */
+            resolution: string | null;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description The right whose deliveries are disputed; null if the dispute is about receipts. */
+            rightId: string | null;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "OPEN" | "INVESTIGATING" | "RESPONDED" | "RESOLVED";
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+            /** @description When the deliveries were rendered; null if the dispute is about receipts. */
+            window: components["schemas"]["DisputeWindow"];
+        };
+        DisputedAmount: {
+            /** @description Decimal. */
+            amount: string;
+            /** @description Three capital letters. */
+            currency: string;
+        };
+        DisputeData: {
+            dispute: components["schemas"]["Dispute"];
+        };
+        DisputeEvidence: {
+            /**
+             * Format: date-time
+             * @description When it was submitted.
+             */
+            at: string;
+            /** @description The organisation that submitted it. */
+            byOrgId: string;
+            /** @description Where to find more. */
+            references: string[];
+            /** @description The evidence. */
+            text: string;
+        };
+        DisputeList: {
+            /** @description The disputes of this page. */
+            disputes: components["schemas"]["DisputeSummary"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        DisputeListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["DisputeList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        DisputeResolution: {
+            /**
+             * @description UPHELD excludes the deliveries from settlement permanently; REJECTED includes them again.
+             * @enum {string}
+             */
+            outcome: "UPHELD" | "REJECTED";
+            /** @description Kept in the audit log permanently: no place for personal data. */
+            resolution?: string | null;
+        };
+        DisputeResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["DisputeData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        DisputeSummary: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The record's id. */
+            id: string;
+            /**
+             * @description How it was resolved; null until it is. UPHELD excludes the deliveries from settlement permanently.
+             * @enum {string|null}
+             */
+            outcome: "UPHELD" | "REJECTED" | null;
+            /** @description The organisation that raised the dispute. */
+            raisedByOrgId: string;
+            /** @description The reason that it gave. */
+            reason: string;
+            /** @description The disputed receipts; empty if the dispute is about a right and a window. */
+            receiptIds: string[];
+            /** @description The text given with the resolution. */
+            resolution: string | null;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description The right whose deliveries are disputed; null if the dispute is about receipts. */
+            rightId: string | null;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "OPEN" | "INVESTIGATING" | "RESPONDED" | "RESOLVED";
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+            /** @description When the deliveries were rendered; null if the dispute is about receipts. */
+            window: components["schemas"]["DisputeWindow"];
+        };
+        DisputeWindow: {
+            /**
+             * Format: date-time
+             * @description Start of the window.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description End of the window, exclusive.
+             */
+            to: string;
+        } | null;
+        DryRun: {
+            /** @description Start of the period, by renderedAt. */
+            from: string;
+            /** @description The rule, as in a request to create it. */
+            rule: components["schemas"]["NewSettlementRule"];
+            /** @description End of the period, exclusive. */
+            to: string;
+        };
+        DryRunData: {
+            /** @description Decimal: what the rule's minimum adds to its lines, or, as a negative amount, what its cap takes off. */
+            adjustment: string;
+            /** @description The same totals with this rule. */
+            after: components["schemas"]["SettlementTotal"][];
+            /** @description The log position before which receipts are counted. Null while nothing is loaded. */
+            asOf: string | null;
+            /** @description Totals of all rules without this one, by currency, without minimums and caps. */
+            before: components["schemas"]["SettlementTotal"][];
+            /**
+             * Format: date-time
+             * @description Start of the requested period.
+             */
+            from: string;
+            /** @description The lines of the rule. */
+            lines: components["schemas"]["SettlementLine"][];
+            /**
+             * Format: date-time
+             * @description End of the requested period, exclusive.
+             */
+            to: string;
+            /** @description The sum of lines and adjustment. */
+            total: components["schemas"]["SettlementTotal"];
+        };
+        DryRunResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["DryRunData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        DSARBundleLink: {
+            /** @description Anyone who has this link can download the bundle: keep it out of logs. */
+            bundleUrl: string;
+            /**
+             * Format: date-time
+             * @description The end of the link.
+             */
+            expiresAt: string;
+            /** @description The job, with the link in its delivery. */
+            job: components["schemas"]["DSARJob"];
+        };
+        DSARBundleLinkResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["DSARBundleLink"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        DSARCancellation: {
+            /** @description Recorded in the timeline, and in the private part of the event. */
+            reason?: string | null;
+        };
+        DSARDelivery: {
+            /** @description Base64url. */
+            bundleSha256: string;
+            /**
+             * Format: int64
+             * @description The size of the bundle.
+             */
+            bundleSizeBytes: number;
+            /** @description Null once the bundle is deleted. */
+            bundleStoreKey: string | null;
+            /** @description A link, only in the response of GET /v1/compliance/dsar/{jobId}/bundle. */
+            bundleUrl: string | null;
+            /**
+             * Format: date-time
+             * @description When it was last downloaded completely.
+             */
+            downloadedAt: string | null;
+            /** @description The API key that requested the link. */
+            downloadedBy: string | null;
+            /**
+             * Format: date-time
+             * @description When the bundle is deleted.
+             */
+            expiresAt: string;
+        };
+        DSARFailure: {
+            /**
+             * @description The failure code.
+             * @enum {string}
+             */
+            code: "MANUAL_CANCEL" | "SOURCE_READ_FAILED" | "PACKAGING_FAILED" | "WORKER_LOST";
+            /**
+             * Format: date-time
+             * @description When it failed.
+             */
+            failedAt: string;
+            /** @description Explanation of the code; the text may change. */
+            message: string;
+            /** @description The process whose work failed; null if none began. */
+            workerId: string | null;
+        };
+        DSARJob: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The bundle, once the job is READY. */
+            delivery?: components["schemas"]["DSARDelivery"];
+            /** @description Why the job failed, once it is FAILED. */
+            failure?: components["schemas"]["DSARFailure"];
+            /**
+             * @description The format of the bundle's sections.
+             * @enum {string}
+             */
+            format: "JSON" | "CSV" | "NDJSON" | "PARQUET";
+            /** @description Begins with dsar:, which may be written as dsar%3A in paths. */
+            id: string;
+            /** @description The organisation's id. */
+            orgId: string;
+            /** @description The worker's progress. */
+            progress: components["schemas"]["DSARProgress"];
+            /** @description The requester as stated in the request; by default the key's developer. */
+            requestedBy: string;
+            /** @description The reason of the request. */
+            requestNotes: string | null;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description What is exported. */
+            scope: components["schemas"]["DSARScope"];
+            /**
+             * @description READY and FAILED are final.
+             * @enum {string}
+             */
+            state: "REQUESTED" | "COLLECTING" | "PACKAGING" | "READY" | "FAILED";
+            /** @description The job's moves, oldest first. */
+            timeline: components["schemas"]["DSARTimelineEntry"][];
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        DSARJobData: {
+            job: components["schemas"]["DSARJob"];
+        };
+        DSARJobList: {
+            /** @description The jobs of this page. */
+            jobs: components["schemas"]["DSARJob"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        DSARJobListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["DSARJobList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        DSARJobResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["DSARJobData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        DSARProgress: {
+            /**
+             * Format: int64
+             * @description How many bytes of the bundle are written.
+             */
+            bytesPackaged: number;
+            /**
+             * Format: date-time
+             * @description When the worker last reported its progress.
+             */
+            lastHeartbeatAt: string | null;
+            /**
+             * Format: int64
+             * @description How many rows are in the bundle so far.
+             */
+            rowsCollected: number;
+            /**
+             * Format: int64
+             * @description How many rows are expected, as far as known: rows that can't be counted beforehand are added as they are read.
+             */
+            rowsExpected: number;
+            /** @description The process that works on the job, or last did. */
+            workerId: string | null;
+        };
+        DSARScope: {
+            /** @description Only data about rights whose scope lists one of these campaigns; empty: all. */
+            campaignIds: string[];
+            /** @description For DATA_SUBJECT: the person whose data is exported. */
+            dataSubjectId: string | null;
+            /**
+             * @description The kind of export.
+             * @enum {string}
+             */
+            kind: "DATA_SUBJECT" | "TENANT_FULL" | "TENANT_SLICE";
+            /** @description Only these substrates; empty, or with ANY: all. */
+            substrates: string[];
+            /**
+             * Format: date-time
+             * @description For TENANT_SLICE: end of the window, exclusive.
+             */
+            windowEnd: string | null;
+            /**
+             * Format: date-time
+             * @description For TENANT_SLICE: start of the window.
+             */
+            windowStart: string | null;
+        };
+        DSARTimelineEntry: {
+            /** @description An API key, or control. */
+            actor: string;
+            /**
+             * Format: date-time
+             * @description When.
+             */
+            at: string;
+            /** @description The previous state; null when the job was created. */
+            fromState: string | null;
+            /** @description Notes, for example the reason of a cancellation. */
+            notes: string | null;
+            /** @description The new state. */
+            toState: string;
+        };
+        EraseRequest: {
+            /** @description The token of a 412 response to the same request. */
+            confirmationToken?: string | null;
+            /** @description The person, as deliveries name them. */
+            dataSubjectId: string;
+        };
+        Erasure: {
+            /** @description A signed note for muniment verify, which names no person; null until it is COMPLETED. */
+            certificate: string | null;
+            /**
+             * Format: date-time
+             * @description When it became COMPLETED; null until then.
+             */
+            completedAt: string | null;
+            /** @description What was found when the erasure was confirmed. */
+            counts: components["schemas"]["ErasureCounts"];
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The event that is the tombstone: subject.erased. */
+            eventId: string;
+            /** @description The record's id. */
+            id: string;
+            /** @description The API key that confirmed it. */
+            requestedBy: string;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * @description COMPLETED once everything is deleted and the certificate is signed.
+             * @enum {string}
+             */
+            state: "REQUESTED" | "COMPLETED";
+            /** @description Represents the person in events and records: a keyed hash, the same one in every erasure of the person. */
+            subjectHash: string;
+            /** @description The tenant's id. */
+            tenantId: string;
+            /**
+             * Format: date-time
+             * @description Personal data in events up to this time is deleted, whenever the events arrive. It is a minute after the request, because clocks of nodes may be ahead by that.
+             */
+            until: string;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        ErasureCounts: {
+            /**
+             * Format: int64
+             * @description Bundles of exports that may hold data of the person.
+             */
+            bundles: number;
+            /**
+             * Format: int64
+             * @description Events in the warehouse with a private part that names the person.
+             */
+            privateParts: number;
+            /**
+             * Format: int64
+             * @description Rows of the database that name the person, held rows among them.
+             */
+            rows: number;
+            /**
+             * Format: int64
+             * @description Quarantined records that name the person.
+             */
+            setAside: number;
+        };
+        ErasureData: {
+            erasure: components["schemas"]["Erasure"];
+        };
+        ErasureList: {
+            /** @description The erasures of this page. */
+            erasures: components["schemas"]["Erasure"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        ErasureListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ErasureList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ErasureResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ErasureData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Error: {
+            /** @description Of an erasure: what confirms it, within 10 minutes. */
+            confirmationToken?: string;
+            /** @description The version of this contract. */
+            contractVersion: string;
+            /**
+             * @description What went wrong, of a closed list.
+             * @enum {string}
+             */
+            error: "AUTH_INVALID" | "AUTH_REQUIRED" | "BAD_REQUEST" | "INTERNAL_ERROR" | "PRECONDITION_FAILED" | "RATE_LIMITED" | "RESOURCE_NOT_FOUND" | "SCOPE_MISSING" | "STATE_CONFLICT" | "VALIDATION_FAILED";
+            /** @description The first field at fault. */
+            field?: string;
+            /** @description The version of the rules. */
+            gate?: string;
+            /** @description The scopes that the key has. */
+            keyScopes?: string[];
+            /** @description For people; it may change. */
+            message: string;
+            /**
+             * @description Always false.
+             * @enum {boolean}
+             */
+            ok: false;
+            /** @description What sealing still waits for. */
+            pending?: unknown;
+            /** @description Of an erasure: how much would be deleted, by where it is kept. */
+            preview?: unknown;
+            /**
+             * @description Why the service can't answer now.
+             * @enum {string}
+             */
+            reason?: "RIGHTS_STALE" | "LOG_UNAVAILABLE" | "NO_SIGNING_KEY" | "DELEGATION_ENDED" | "OVERLOADED" | "DRAINING" | "CONTROL_UNAVAILABLE" | "WAREHOUSE_BEHIND" | "QUARANTINED" | "STORAGE_FULL" | "DATABASE_UNAVAILABLE" | "DATABASE_BUSY" | "ENGINE_UNAVAILABLE";
+            /** @description Repeats the header X-Request-Id. */
+            requestId?: string;
+            /** @description The scopes that the operation needs. */
+            requiredScopes?: string[];
+            /**
+             * @description The substrate whose rules were applied.
+             * @enum {string}
+             */
+            substrate?: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+            /** @description The faults, when there are several: the first 20. */
+            validationErrors?: components["schemas"]["ValidationError"][];
+            /** @description Every rule that refused the delivery. */
+            violations?: components["schemas"]["Violation"][];
+        };
+        EventList: {
+            /** @description The log position up to which events were searched; null while nothing is loaded. */
+            asOf: string | null;
+            /** @description The events of this page. */
+            events: components["schemas"]["LoggedEvent"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        EventListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["EventList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        FoundReceipt: {
+            /** @description Verbatim: its canonical bytes are the leaf of the tenant's Merkle log. */
+            event: Record<string, never>;
+            /** @description The event's position, opaque. */
+            position: string;
+            /** @description The signed content, verbatim. */
+            receipt: components["schemas"]["Receipt"];
+            signature: components["schemas"]["Signature"];
+        };
+        Health: {
+            /**
+             * @description Whether requests are answered.
+             * @enum {string}
+             */
+            status: "ok";
+        };
+        HealthResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Health"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        HeldRow: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description Why the delivery was refused. The row may be sent again. */
+            error?: components["schemas"]["RowError"];
+            /**
+             * Format: date-time
+             * @description When a HELD row becomes too old to be delivered: 30 days after its play, or as the operator has configured. For other states: when the row is deleted.
+             */
+            expiresAt: string;
+            /** @description The record's id. */
+            id: string;
+            /** @description The vendor's type of id. */
+            idType: string;
+            /**
+             * Format: date-time
+             * @description When the content was played.
+             */
+            playedAt: string;
+            /** @description The row's receipt. */
+            receiptId: string | null;
+            /** @description The row as it was sent, without dataSubjectId and telemetry; null once it is no longer HELD. */
+            row: Record<string, never> | null;
+            /**
+             * @description REPLAYED once it was delivered, with its receiptId, or refused, with the error.
+             * @enum {string}
+             */
+            state: "HELD" | "REPLAYED" | "EXPIRED";
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+            /** @description The vendor that issued the id. */
+            vendor: string;
+            /** @description The id, which had no mapping. */
+            vendorId: string;
+        };
+        HeldRowList: {
+            /** @description The rows of this page. */
+            held: components["schemas"]["HeldRow"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        HeldRowListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["HeldRowList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Import: {
+            /** @description The number of lines by status. */
+            counts: components["schemas"]["ImportCounts"];
+            /** @description The result of each line, in their order; empty lines are omitted. */
+            rows: components["schemas"]["ImportedRow"][];
+        };
+        ImportCounts: {
+            /**
+             * Format: int64
+             * @description Mappings that were created.
+             */
+            created: number;
+            /**
+             * Format: int64
+             * @description Lines that were refused.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Mappings that existed already.
+             */
+            unchanged: number;
+        };
+        ImportedRow: {
+            /** @description Why the line is refused. */
+            error?: components["schemas"]["RowError"];
+            /**
+             * Format: int64
+             * @description The line of the body, from 1; in CSV the header is line 1.
+             */
+            line: number;
+            /** @description The mapping; for a refused line, the mapping that it would overlap. */
+            mappingId?: string;
+            /**
+             * @description unchanged: an identical mapping existed already.
+             * @enum {string}
+             */
+            status: "created" | "unchanged" | "refused";
+        };
+        ImportResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Import"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        InclusionProof: {
+            /** @description Verbatim: it is the leaf. */
+            event: Record<string, never>;
+            /** @description C2SP tlog-proof. */
+            proof: string;
+        };
+        InclusionProofResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["InclusionProof"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        IngestBatch: {
+            /** @description The sums of this page. */
+            rows: components["schemas"]["Row"][];
+            /** @description The vendor of rows that name none. */
+            vendor?: string | null;
+        };
+        Ingested: {
+            counts: components["schemas"]["RowCounts"];
+            /** @description One for each row, in their order. */
+            results: components["schemas"]["RowResult"][];
+        };
+        IngestedResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Ingested"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        LineReceipt: {
+            /** @description Decimal: the metered impressions. */
+            impressions: string;
+            /** @description The metering basis of the line. */
+            meteringBasis: string;
+            /**
+             * Format: int64
+             * @description The metered milliseconds.
+             */
+            quantityMs: number;
+            /** @description The receipt: GET /v1/receipts/{receiptId} returns it, with its proof at .../proof. */
+            receiptId: string;
+            /**
+             * Format: date-time
+             * @description When the content was rendered.
+             */
+            renderedAt: string;
+            /** @description The right of the line. */
+            rightId: string;
+            /** @description The rule of the line. */
+            ruleId: string;
+        };
+        LineReceipts: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The receipts of this page, in the order of the log. A page may have fewer receipts than the limit, or none, while nextCursor is set. */
+            receipts: components["schemas"]["LineReceipt"][];
+        };
+        LineReceiptsResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["LineReceipts"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        LoggedEvent: {
+            /** @description Verbatim: its canonical bytes are the leaf of the tenant's Merkle log. */
+            event: Record<string, never>;
+            /** @description Opaque; usable wherever a position is a parameter. */
+            position: string;
+        };
+        LoggedReceipt: {
+            /** @description Verbatim: its canonical bytes are the leaf of the tenant's Merkle log. */
+            event: Record<string, never>;
+            /** @description The event's position, opaque. */
+            position: string;
+            /** @description The signed content, verbatim. */
+            receipt: components["schemas"]["Receipt"];
+            /** @description Null until a proof pack holds the event. */
+            sealed: components["schemas"]["SealedLeaf"];
+            signature: components["schemas"]["Signature"];
+        };
+        LoggedReceiptResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["LoggedReceipt"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        MadeApiKey: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The key that created it. */
+            createdBy: string;
+            /**
+             * Format: date-time
+             * @description When it expires; null or absent if never.
+             */
+            expiresAt: string | null;
+            /** @description The key's id. */
+            keyId: string;
+            /** @description What the key is for. */
+            label: string;
+        };
+        Mapping: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description Start of the window: plays at this moment or later resolve.
+             */
+            effectiveFrom: string;
+            /**
+             * Format: date-time
+             * @description End of the window, exclusive; null is open. Equal to effectiveFrom if the mapping was retired before it began.
+             */
+            effectiveUntil: string | null;
+            /** @description The record's id. */
+            id: string;
+            /** @description The vendor's type of id. */
+            idType: string;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * @description RETIRED once its window was ended; earlier plays still resolve.
+             * @enum {string}
+             */
+            state: "ACTIVE" | "RETIRED";
+            target: components["schemas"]["MappingTarget"];
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+            /** @description The vendor that issued the id. */
+            vendor: string;
+            /** @description The id. */
+            vendorId: string;
+        };
+        MappingData: {
+            mapping: components["schemas"]["Mapping"];
+        };
+        MappingList: {
+            /** @description The mappings of this page. */
+            mappings: components["schemas"]["Mapping"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /**
+             * Format: int64
+             * @description The number of mappings that the filters select, over all pages.
+             */
+            total: number;
+        };
+        MappingListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["MappingList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        MappingResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["MappingData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        MappingTarget: {
+            /** @description The right that its plays are deliveries on. */
+            rightId: string;
+            /** @description The anchor where the content is shown. */
+            spatialAnchorId: string;
+            /** @description The placement within the anchor, for rows that name none. */
+            spatialPlacementId: string | null;
+        };
+        Metering: {
+            /** @description The log position that the response holds for: everything before it is counted. Null while nothing is loaded. */
+            asOf: string | null;
+            /** @description The size of the buckets; null without any. */
+            bucket: string | null;
+            /**
+             * Format: date-time
+             * @description Start of the requested window; null is open.
+             */
+            from: string | null;
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The sums of this page. */
+            rows: components["schemas"]["MeteringRow"][];
+            /** @description The IANA time zone of the buckets; null without any. */
+            timeZone: string | null;
+            /**
+             * Format: date-time
+             * @description The end of the requested window; null if it is open.
+             */
+            to: string | null;
+            totals: components["schemas"]["MeteringTotals"];
+        };
+        MeteringDecision: {
+            /**
+             * @description What the quantity is of.
+             * @enum {string}
+             */
+            basis: "viewable" | "gross" | "audible" | "delivered" | "none";
+            /**
+             * @description How far a video was played: telemetry's completionState, none if it says nothing.
+             * @enum {string}
+             */
+            completion: "none" | "started" | "first_quartile" | "midpoint" | "third_quartile" | "complete";
+            /** @description A decimal: how many impressions the delivery makes. 0 if it is not billed, else the row's multiplier, or 1. */
+            impressions: string;
+            /** @description Whether it is billed. */
+            metered: boolean;
+            /**
+             * Format: int64
+             * @description What is billed, in milliseconds.
+             */
+            quantityMs: number;
+            /** @description METERED, or the first of reasons. */
+            reason: string;
+            /** @description Every reason for which the delivery is not billed. */
+            reasons: string[];
+        };
+        MeteringResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Metering"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        MeteringRow: {
+            /** @description The legal basis that it rests on. */
+            basisId: string;
+            /**
+             * Format: date-time
+             * @description Start of the bucket, with the zone's offset; absent without buckets.
+             */
+            bucket?: string;
+            /** @description With by=campaign alone: a campaign that the right's scope lists; null if it lists none. */
+            campaignId?: string | null;
+            /** @description Decimal: the sum of the multipliers of metered receipts; a receipt without one counts 1. */
+            impressions: string;
+            /**
+             * @description The tier at which the quantity is metered.
+             * @enum {string}
+             */
+            meteringBasis: "viewable" | "gross" | "audible" | "delivered" | "none";
+            /**
+             * Format: int64
+             * @description What is billed, in milliseconds.
+             */
+            quantityMs: number;
+            /** @description METERED, why it was suppressed, or DUPLICATE. */
+            reason: string;
+            /**
+             * Format: int64
+             * @description How many receipts there are.
+             */
+            receipts: number;
+            /** @description The right's id. */
+            rightId: string;
+            /** @description With by=anchor alone. */
+            spatialAnchorId?: string;
+            /** @description With by=placement alone; null for receipts without one. */
+            spatialPlacementId?: string | null;
+            /**
+             * @description The medium, whose rules apply.
+             * @enum {string}
+             */
+            substrate: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+        };
+        MeteringTotals: {
+            /**
+             * Format: int64
+             * @description Deliveries that repeat an earlier one; they are not billed.
+             */
+            duplicates: number;
+            /** @description Decimal: the sum over all rows. */
+            impressions: string;
+            /**
+             * Format: int64
+             * @description What is billed.
+             */
+            metered: number;
+            /**
+             * Format: int64
+             * @description What is billed, in milliseconds.
+             */
+            quantityMs: number;
+            /**
+             * Format: int64
+             * @description How many receipts there are.
+             */
+            receipts: number;
+            /**
+             * Format: int64
+             * @description What is not billed, by reason.
+             */
+            suppressed: number;
+        };
+        MovedRight: {
+            propagation: components["schemas"]["Propagation"];
+            right: components["schemas"]["Right"];
+        };
+        MovedRightResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["MovedRight"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        NewApiKey: {
+            /** @description When the key expires; not later than the calling key, whose expiry is the default. */
+            expiresAt?: string | null;
+            /** @description What the key is for. */
+            label: string;
+            /** @description Scopes that the calling key holds as well; every scope but the wildcard when absent. */
+            scopes?: string[] | null;
+        };
+        NewBasis: {
+            /** @description SHA-256 of the document, base64url. */
+            contentHash?: string | null;
+            /** @description Absent: since ever. */
+            effectiveFrom?: string | null;
+            /** @description Exclusive; absent: open. */
+            effectiveUntil?: string | null;
+            /** @description The tenant's organisation when absent. */
+            holderOrgId?: string | null;
+            /** @description Where the basis applies, as the caller spells it. */
+            jurisdiction?: string | null;
+            /**
+             * @description What kind of basis it is.
+             * @enum {string}
+             */
+            kind: "LICENSE" | "CONSENT" | "CONTRACT" | "STATUTE" | "LEGITIMATE_INTEREST";
+            /** @description Where to read about it. */
+            reference?: string | null;
+            /** @description Its title, for people. */
+            title: string;
+        };
+        NewBeacon: {
+            /** @description Its end, at most 90 days ahead. It ends with the calling API key as well. */
+            expiresAt: string;
+            /**
+             * Format: int64
+             * @description How many receipts each node issues within any hour; more calls are passed over.
+             */
+            maxReceiptsPerHour: number;
+            /** @description The right, ACTIVE now and at each call. */
+            rightId: string;
+            /** @description Where it is shown. */
+            spatialAnchorId: string;
+        };
+        NewChallenge: {
+            /** @description The organisation that challenges it. */
+            challengerOrgId: string;
+            /** @description Kept in the audit log permanently: no place for personal data. */
+            reason: string;
+            /** @description The right to challenge. */
+            rightId: string;
+        };
+        NewCounterparty: {
+            /** @description The currency of its payments: three capital letters, as in ISO 4217. */
+            currency: string;
+            /**
+             * @description Its role.
+             * @enum {string}
+             */
+            kind: "RIGHTS_HOLDER" | "PUBLISHER" | "PLATFORM" | "AGENCY" | "OTHER";
+            /** @description A business name or a pseudonym. Kept in the audit log permanently: no place for personal data. */
+            name: string;
+            /** @description The counterparty's organisation in this service, if it has one. */
+            orgId?: string | null;
+            /** @description The payment destination, as your payment system names it. Never written to events; removed when a person whom it names is erased. */
+            payoutRef?: string | null;
+            /** @description Never written to events; removed when a person whom it names is erased. */
+            taxId?: string | null;
+        };
+        NewDispute: {
+            /** @description Evidence to submit with it. */
+            evidence?: components["schemas"]["NewDisputeEvidence"][] | null;
+            /** @description The organisation that raises the dispute. Default: the tenant's. */
+            raisedByOrgId?: string | null;
+            /** @description Kept in the audit log permanently: no place for personal data. */
+            reason: string;
+            /** @description The receipts to dispute, each once. Can't be combined with rightId and window. */
+            receiptIds?: string[] | null;
+            /** @description The right whose deliveries are disputed, without those on derived rights; requires window. */
+            rightId?: string | null;
+            /** @description When the deliveries were rendered, at most 400 days; requires rightId. */
+            window?: components["schemas"]["NewDisputeWindow"];
+        };
+        NewDisputeEvidence: {
+            /** @description Where to find more: URLs or names of documents, each up to 256 bytes. Kept in the audit log permanently: no place for personal data. */
+            references?: string[];
+            /** @description The evidence, up to 4096 bytes. Kept in the audit log permanently: no place for personal data. */
+            text: string;
+        };
+        NewDisputeResponse: {
+            /** @description The organisation that responds. Default: the tenant's. */
+            byOrgId?: string | null;
+            /** @description The evidence to submit. */
+            evidence: components["schemas"]["NewDisputeEvidence"][];
+        };
+        NewDisputeWindow: {
+            /** @description Start of the window. */
+            from: string;
+            /** @description End of the window, exclusive. */
+            to: string;
+        } | null;
+        NewDSARJob: {
+            /** @description JSON, CSV, NDJSON or PARQUET; anything else is JSON. */
+            format?: string | null;
+            /** @description The requester; the key's developer when absent. In the private part of events only. */
+            requestedBy?: string | null;
+            /** @description Why, for the audit trail. In the private part of events only. */
+            requestNotes?: string | null;
+            /** @description What is exported. */
+            scope: components["schemas"]["NewDSARScope"];
+        };
+        NewDSARScope: {
+            /** @description For TENANT_SLICE: only data about rights whose scope lists one of these campaigns. */
+            campaignIds?: string[] | null;
+            /** @description Required for DATA_SUBJECT: the person, as deliveries name them. */
+            dataSubjectId?: string | null;
+            /**
+             * @description The kind of export.
+             * @enum {string}
+             */
+            kind: "DATA_SUBJECT" | "TENANT_FULL" | "TENANT_SLICE";
+            /** @description For TENANT_SLICE: only data about these substrates. ANY selects all. */
+            substrates?: string[] | null;
+            /** @description Required for TENANT_SLICE: end of the window, exclusive. */
+            windowEnd?: string | null;
+            /** @description Required for TENANT_SLICE: start of the window. It selects deliveries by the time of their rendering, everything else by the time of its event. */
+            windowStart?: string | null;
+        };
+        NewMapping: {
+            /** @description Start of the window: plays at this moment or later resolve; it may be in the past. */
+            effectiveFrom: string;
+            /** @description Exclusive; absent: until it is retired. */
+            effectiveUntil?: string | null;
+            /** @description The vendor's type of id. */
+            idType: string;
+            /** @description The right and anchor that it is mapped to. */
+            target: components["schemas"]["NewMappingTarget"];
+            /** @description The vendor that issued the id, as rows of batches name it. */
+            vendor: string;
+            /** @description The id of a player or placement. Kept in the audit log permanently: it must not name a person. */
+            vendorId: string;
+        };
+        NewMappingTarget: {
+            /** @description The right that its plays are deliveries on. */
+            rightId: string;
+            /** @description The anchor where the content is shown. */
+            spatialAnchorId: string;
+            /** @description The placement within the anchor, for rows that name none. */
+            spatialPlacementId?: string | null;
+        };
+        NewOffer: {
+            /** @description The first moment at which it can't be accepted any more; absent: in 7 days. */
+            expiresAt?: string | null;
+            /** @description The organisation that proposes; the right's holder when absent. */
+            fromOrgId?: string | null;
+            /** @description The right of which a part is requested. */
+            rightId: string;
+            /** @description The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right. Never wider than the right's. */
+            scope?: unknown;
+            /** @description Where the terms are; no place for personal data. */
+            termsRef?: string | null;
+            /** @description The organisation that may accept; one of the two holds the right. */
+            toOrgId: string;
+        };
+        NewRight: {
+            /** @description The legal basis that it rests on. */
+            basisId: string;
+            /** @description A date or a time of ISO 8601, with its offset from UTC. */
+            effectiveFrom: string;
+            /** @description Exclusive; absent: the end of the parent or the basis. */
+            effectiveUntil?: string | null;
+            /** @description The tenant's organisation when absent. */
+            holderOrgId?: string | null;
+            /** @description The right to derive this one from. */
+            parentRightId?: string | null;
+            /** @description An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named. */
+            scope?: unknown;
+            /**
+             * @description The medium, whose rules apply.
+             * @enum {string}
+             */
+            substrate: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+        };
+        NewSettlementMatch: {
+            /** @description Receipts on rights under this basis; absent: under any. */
+            basisId?: string | null;
+            /**
+             * @description Receipts of videos that were played exactly this far; absent: however far.
+             * @enum {string|null}
+             */
+            completion?: "started" | "first_quartile" | "midpoint" | "third_quartile" | "complete" | null;
+            /**
+             * @description Receipts metered at this tier; absent: at any.
+             * @enum {string|null}
+             */
+            meteringBasis?: "gross" | "viewable" | "audible" | "delivered" | null;
+            /** @description Receipts on this right; absent: on any. */
+            rightId?: string | null;
+            /**
+             * @description Receipts on this substrate; absent or ANY: on any.
+             * @enum {string|null}
+             */
+            substrate?: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY" | null;
+        };
+        NewSettlementRule: {
+            /** @description Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied to packs. */
+            cap?: string | null;
+            /** @description Three capital letters, as in ISO 4217. */
+            currency: string;
+            /** @description The rule rates receipts rendered at this moment or later; it may be in the past. Absent: now. */
+            effectiveFrom?: string | null;
+            /** @description Exclusive; absent: until it is retired. */
+            effectiveUntil?: string | null;
+            /** @description Which receipts the rule is for; absent: all. */
+            match?: components["schemas"]["NewSettlementMatch"];
+            /** @description Decimal with at most six fractional digits: the least amount that a statement has for the rule. Not applied to packs. */
+            minimum?: string | null;
+            /** @description Decimal price of one unit, with at most nine fractional digits. */
+            price: string;
+            /**
+             * Format: int64
+             * @description If several rules fit a receipt, the one with the highest priority rates it; absent: 0.
+             */
+            priority?: number | null;
+            /** @description How the rule's amounts are divided: 10,000 basis points in total. */
+            shares: components["schemas"]["NewSettlementShare"][];
+            /**
+             * @description What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
+             * @enum {string}
+             */
+            unit: "EVENT" | "MS" | "SECOND" | "IMPRESSION" | "CPM";
+        };
+        NewSettlementShare: {
+            /**
+             * Format: int64
+             * @description Basis points: 10,000 are the whole.
+             */
+            bps: number;
+            /** @description An active counterparty that is paid in the rule's currency. */
+            counterpartyId: string;
+        };
+        NewStatement: {
+            /** @description The counterparty whose shares to state; absent: all counterparties. */
+            counterpartyId?: string | null;
+            /** @description Three capital letters. */
+            currency: string;
+            /** @description Start of the period, by renderedAt. */
+            from: string;
+            /** @description End of the period, exclusive; not in the future. */
+            to: string;
+        };
+        NewWebhook: {
+            /** @description What it is for. Kept in the audit log permanently: no place for personal data. */
+            description?: string | null;
+            /** @description Event types such as offer.accepted, or all types of a noun, such as right.*. Only its full name selects delivery.recorded, which is sent in batches. */
+            events: string[];
+            /** @description Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets. */
+            url: string;
+        };
+        NewWebhookRecovery: {
+            /** @description Count only. */
+            dryRun?: boolean | null;
+            /** @description Only events at this time or later. */
+            since: string;
+            /** @description Exclusive; absent: until now. */
+            until?: string | null;
+        };
+        NodeState: {
+            /**
+             * Format: int64
+             * @description The revision that the node has applied.
+             */
+            appliedRevision: number;
+            /** @description It may hold a lease: it polled within the bound. */
+            live: boolean;
+            /** @description The node's id. */
+            nodeId: string;
+        };
+        Observation: {
+            /** @description The caller's own tracing id. */
+            correlationId?: string | null;
+            /** @description The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed. */
+            dataSubjectId?: string | null;
+            /**
+             * Format: double
+             * @description How long, in milliseconds.
+             */
+            dwellMs: number;
+            /** @description The ACTIVE right that permits the delivery. */
+            rightId: string;
+            /** @description Where it was shown. */
+            spatialAnchorId: string;
+            /** @description Placement within the anchor. */
+            spatialPlacementId?: string | null;
+            /** @description What the device observed. */
+            telemetry?: components["schemas"]["Telemetry"];
+        };
+        Offer: {
+            /** @description The counter-offer that replaced it. */
+            counteredBy: string | null;
+            /** @description The termsRef that was given with a counter-offer. */
+            counterTermsRef: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The right that accepting it issued. */
+            derivedRightId: string | null;
+            /**
+             * Format: date-time
+             * @description The first moment at which it can't be accepted any more.
+             */
+            expiresAt: string;
+            /** @description The organisation that proposed it. */
+            fromOrgId: string;
+            /** @description The record's id. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description The right of which a part is requested. */
+            rightId: string;
+            /** @description The scope of the right that accepting it issues, with what it inherits. */
+            scope: Record<string, never>;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "PROPOSED" | "COUNTERED" | "WITHDRAWN" | "REJECTED" | "ACCEPTED" | "EXPIRED";
+            /** @description The reason given with a withdrawal or rejection. */
+            stateReason: string | null;
+            /** @description Where the terms are; counter_of:<id> for a counter-offer. */
+            termsRef: string | null;
+            /** @description The organisation that may accept, counter or reject it. */
+            toOrgId: string;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        OfferData: {
+            offer: components["schemas"]["Offer"];
+        };
+        OfferList: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The offers of this page. */
+            offers: components["schemas"]["Offer"][];
+        };
+        OfferListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["OfferList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        OfferResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["OfferData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Payment: {
+            /** @description The payment's reference. Kept in the audit log permanently: no place for personal data. */
+            reference: string;
+        };
+        PendingEvents: {
+            /**
+             * Format: int64
+             * @description How many there are.
+             */
+            count: number;
+            /** @description The node whose spool alone has the events: only a later call can seal them. */
+            nodeId?: string;
+            /**
+             * @description warehouse, instead of a node: counts the records of the log before upTo, of all tenants, that the warehouse has not loaded yet.
+             * @enum {string}
+             */
+            source?: "warehouse";
+        };
+        PricedDispute: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The submitted evidence, oldest first. */
+            evidence: components["schemas"]["DisputeEvidence"][];
+            /** @description What its deliveries are worth by the current rules, by currency, without minimums and caps; null while it can't be computed, for example because the warehouse is unavailable. A delivery under several disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED. */
+            heldAmount: components["schemas"]["DisputedAmount"][] | null;
+            /** @description The record's id. */
+            id: string;
+            /**
+             * @description How it was resolved; null until it is. UPHELD excludes the deliveries from settlement permanently.
+             * @enum {string|null}
+             */
+            outcome: "UPHELD" | "REJECTED" | null;
+            /** @description The organisation that raised the dispute. */
+            raisedByOrgId: string;
+            /** @description The reason that it gave. */
+            reason: string;
+            /** @description The disputed receipts; empty if the dispute is about a right and a window. */
+            receiptIds: string[];
+            /** @description The text given with the resolution. */
+            resolution: string | null;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description The right whose deliveries are disputed; null if the dispute is about receipts. */
+            rightId: string | null;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "OPEN" | "INVESTIGATING" | "RESPONDED" | "RESOLVED";
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+            /** @description When the deliveries were rendered; null if the dispute is about receipts. */
+            window: components["schemas"]["DisputeWindow"];
+        };
+        PricedDisputeData: {
+            dispute: components["schemas"]["PricedDispute"];
+        };
+        PricedDisputeResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["PricedDisputeData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ProofPack: {
+            /**
+             * Format: int64
+             * @description Size of the bundle.
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description Entries of this pack.
+             */
+            count: number;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /**
+             * Format: int64
+             * @description Deliveries of this pack that repeat an earlier one and are not billed; the header lists them as {leaf, first}.
+             */
+            duplicates: number;
+            /**
+             * Format: int64
+             * @description Leaf index of the first entry.
+             */
+            firstIndex: number;
+            /** @description The record's id. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Receipts of this pack that a settlement rule rates; the header has the amounts.
+             */
+            rated: number;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description Root of the tenant's Merkle log with this pack, base64url. */
+            rootHash: string;
+            /**
+             * Format: date-time
+             * @description When it was sealed.
+             */
+            sealedAt: string;
+            /** @description SHA-256 of the bundle, base64url. */
+            sha256: string;
+            /** @description The key that signed it, by its id in the directory. */
+            signingKeyId: string;
+            /**
+             * Format: int64
+             * @description Leaves of the tenant's log with this pack.
+             */
+            treeSize: number;
+            /**
+             * Format: int64
+             * @description Metered receipts of this pack that no settlement rule rates; 0 while the tenant has no rules.
+             */
+            unrated: number;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        ProofPackData: {
+            /** @description The signed header, verbatim. */
+            header: Record<string, never>;
+            /** @description The key directory at the time of sealing, from the header. */
+            keys: Record<string, never>;
+            summary: components["schemas"]["ProofPack"];
+        };
+        ProofPackList: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The proof packs of this page. */
+            packs: components["schemas"]["ProofPack"][];
+        };
+        ProofPackListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ProofPackList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ProofPackResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ProofPackData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Propagation: {
+            /** @description Every live node has applied it. */
+            applied: boolean;
+            /** @description The state of each node. */
+            nodes: components["schemas"]["NodeState"][];
+            /**
+             * Format: int64
+             * @description The revision to be applied.
+             */
+            revision: number;
+        };
+        Provenance: {
+            basis: components["schemas"]["Basis"];
+            /** @description Rights derived directly from it, newest first, 500 at most. */
+            derived: components["schemas"]["Right"][];
+            /** @description Root right first, the right itself last. */
+            lineage: components["schemas"]["Right"][];
+        };
+        ProvenanceResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Provenance"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Reason: {
+            /** @description Kept permanently in the audit log: must not contain personal data. */
+            reason?: string | null;
+        };
+        Receipt: {
+            /** @description The caller's own tracing id. */
+            correlationId: string | null;
+            /**
+             * Format: double
+             * @description How long it was shown, in milliseconds.
+             */
+            dwellMs: number;
+            /**
+             * Format: date-time
+             * @description When it was signed.
+             */
+            issuedAt: string;
+            /** @description 128 random bits, base64url. */
+            nonce: string;
+            /** @description The receipt's id. */
+            receiptId: string;
+            /**
+             * Format: date-time
+             * @description When the observation arrived; of a row of a batch, when it was played.
+             */
+            renderedAt: string;
+            /** @description Where it was shown. */
+            spatialAnchorId: string;
+            /** @description Placement within the anchor. */
+            spatialPlacementId: string | null;
+            /**
+             * @description The version of the form.
+             * @enum {string}
+             */
+            version: "1";
+            /** @description edge:<node>:<SHA-256 of the event without receipt and signature>: binds it to tenant, right, rules and metering. */
+            witness: string | null;
+        };
+        ReceiptList: {
+            /** @description The log position up to which receipts were searched; null while nothing is loaded. */
+            asOf: string | null;
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The receipts of this page. */
+            receipts: components["schemas"]["FoundReceipt"][];
+        };
+        ReceiptListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ReceiptList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Recomputed: {
+            /** @description Decimal. */
+            heldAmount: string;
+            /**
+             * Format: int64
+             * @description How many receipts are behind its lines.
+             */
+            receipts: number;
+            /** @description Decimal. */
+            total: string;
+        } | null;
+        ReconciledDifference: {
+            /**
+             * @description The error code; it doesn't change within a version of the rules.
+             * @enum {string}
+             */
+            code: "PACK_DIFFERS" | "STATEMENT_DIFFERS";
+            /** @description The id of the pack or the statement. */
+            id: string;
+            /** @description A sentence that says what does not agree. */
+            message: string;
+        };
+        ReconciledPacks: {
+            /**
+             * Format: int64
+             * @description How many packs.
+             */
+            count: number;
+            /** @description Null if there is no pack. */
+            firstPackId: string | null;
+            /** @description Null if there is no pack. */
+            lastPackId: string | null;
+            /** @description The warehouse's current counts for the same part of the log. */
+            loaded: components["schemas"]["Counted"];
+            /** @description The counts in the packs' headers, computed from what nodes have signed. */
+            sealed: components["schemas"]["Counted"];
+        };
+        ReconciledStatement: {
+            /** @description The statement that it corrects; null for a first statement. */
+            corrects: string | null;
+            /** @description The counterparty whose shares it states; null: all counterparties. */
+            counterpartyId: string | null;
+            /** @description Three capital letters. */
+            currency: string;
+            /**
+             * Format: date-time
+             * @description Start of its period.
+             */
+            from: string;
+            /**
+             * Format: int64
+             * @description Metered receipts of its period after its asOf. They are in none of its lines; a correction states them.
+             */
+            late: number;
+            /** @description The same sums recomputed from the warehouse, by the statement's own rules and disputes; null if the database lacks the data for that, or if its record or text differs from what was signed. */
+            recomputed: components["schemas"]["Recomputed"];
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "ISSUED" | "SETTLED";
+            /** @description The sums that it states. */
+            stated: components["schemas"]["Stated"];
+            /** @description The statement. */
+            statementId: string;
+            /**
+             * Format: date-time
+             * @description End of its period, exclusive.
+             */
+            to: string;
+        };
+        Reconciliation: {
+            /** @description What does not agree; empty if everything agrees. At most 20 packs are listed. */
+            differences: components["schemas"]["ReconciledDifference"][];
+            /**
+             * Format: date-time
+             * @description Start of the requested period; null is open.
+             */
+            from: string | null;
+            /** @description The packs that were sealed in the period, in the hour before it, and up to the newest pack that its statements state. They contain everything that is stated. */
+            packs: components["schemas"]["ReconciledPacks"];
+            /** @description The issued statements whose period overlaps with this one, sorted by their ends, each followed by its corrections. */
+            statements: components["schemas"]["ReconciledStatement"][];
+            /**
+             * Format: date-time
+             * @description The end of the requested window; null if it is open.
+             */
+            to: string | null;
+        };
+        ReconciliationResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Reconciliation"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        RefusalRow: {
+            /**
+             * Format: date-time
+             * @description Start of the bucket, with the zone's offset.
+             */
+            bucket: string | null;
+            /**
+             * Format: int64
+             * @description How many deliveries were refused.
+             */
+            refusals: number;
+            /** @description Null where a node had too many counts to separate them by right. */
+            rightId: string | null;
+            /** @description The rule's name. */
+            rule: string;
+        };
+        Refusals: {
+            /** @description The log position that the response holds for: everything before it is counted. Null while nothing is loaded. */
+            asOf: string | null;
+            /** @description The size of the buckets; null without any. */
+            bucket: string | null;
+            /**
+             * Format: date-time
+             * @description Start of the requested window; null is open.
+             */
+            from: string | null;
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The sums of this page. */
+            rows: components["schemas"]["RefusalRow"][];
+            /** @description The IANA time zone of the buckets; null without any. */
+            timeZone: string | null;
+            /**
+             * Format: date-time
+             * @description The end of the requested window; null if it is open.
+             */
+            to: string | null;
+            totals: components["schemas"]["RefusalTotals"];
+        };
+        RefusalsResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Refusals"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        RefusalTotals: {
+            /**
+             * Format: int64
+             * @description How many deliveries were refused.
+             */
+            refusals: number;
+        };
+        ResolvedChallenge: {
+            challenge: components["schemas"]["Challenge"];
+            propagation: components["schemas"]["Propagation"];
+            right: components["schemas"]["Right"];
+        };
+        ResolvedChallengeResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ResolvedChallenge"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        RetiredMapping: {
+            mapping: components["schemas"]["Mapping"];
+            propagation: components["schemas"]["Propagation"];
+        };
+        RetiredMappingResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["RetiredMapping"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        RevokedApiKey: {
+            key: components["schemas"]["ApiKey"];
+            /** @description Keys in force that the key created, or that such keys created, newest first, at most 100: revoke them too unless they are yours. */
+            madeKeys?: components["schemas"]["MadeApiKey"][];
+            /** @description Whether there are more than these: revoke some, and repeat the request. */
+            moreMadeKeys?: boolean;
+            propagation: components["schemas"]["Propagation"];
+            /** @description Keys that replaced the key in rotations, and still work: revoke them too unless they are yours. */
+            successors?: string[];
+        };
+        RevokedApiKeyResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["RevokedApiKey"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Right: {
+            /** @description The legal basis that it rests on. */
+            basisId: string;
+            /** @description The ancestor that stops the right. */
+            blockedBy: string | null;
+            /** @description SHA-256 of the document, base64url. */
+            contentHash: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description The beginning of its validity.
+             */
+            effectiveFrom: string;
+            /**
+             * @description The most severe state of the right and its ancestors.
+             * @enum {string}
+             */
+            effectiveState: "ACTIVE" | "SUSPENDED" | "REVOKED";
+            /**
+             * Format: date-time
+             * @description Exclusive; null is open.
+             */
+            effectiveUntil: string | null;
+            /** @description The organisation that holds it. */
+            holderOrgId: string;
+            /** @description The record's id. */
+            id: string;
+            /** @description The right that this one was derived from. */
+            parentRightId: string | null;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; description, labels, and the caller's own keys, which begin with x-. */
+            scope: Record<string, never>;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "ACTIVE" | "SUSPENDED" | "REVOKED";
+            /** @description The reason given with the last suspension or revocation. */
+            stateReason: string | null;
+            /**
+             * @description The medium, whose rules apply.
+             * @enum {string}
+             */
+            substrate: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        RightData: {
+            right: components["schemas"]["Right"];
+        };
+        RightList: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The rights of this page. */
+            rights: components["schemas"]["Right"][];
+        };
+        RightListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["RightList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        RightPropagation: {
+            propagation: components["schemas"]["Propagation"];
+            /** @description The right's id. */
+            rightId: string;
+        };
+        RightPropagationResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["RightPropagation"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        RightResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["RightData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        RotatedApiKey: {
+            /** @description The new key itself; it can't be shown again. */
+            apiKey: string;
+            key: components["schemas"]["ApiKey"];
+            propagation: components["schemas"]["Propagation"];
+            /** @description The old key, with its end. */
+            replaced: components["schemas"]["ApiKey"];
+        };
+        RotatedApiKeyResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["RotatedApiKey"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        RotatedWebhook: {
+            /**
+             * Format: date-time
+             * @description Until when the previous secret signs as well.
+             */
+            previousUntil: string;
+            /** @description The new secret; it can't be shown again. */
+            secret: string;
+            webhook: components["schemas"]["Webhook"];
+        };
+        RotatedWebhookResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["RotatedWebhook"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        Row: {
+            /** @description The caller's own tracing id. */
+            correlationId?: string;
+            /** @description The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed. */
+            dataSubjectId?: string;
+            /**
+             * Format: double
+             * @description How long, in milliseconds.
+             */
+            dwellMs: number;
+            /** @description Which of the vendor's kinds of ids vendorId is. */
+            idType?: string;
+            /** @description Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals. */
+            multiplier?: string;
+            /**
+             * Format: date-time
+             * @description When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead.
+             */
+            playedAt: string;
+            /** @description The right, which must be ACTIVE now, and in force at playedAt. */
+            rightId?: string;
+            /** @description The vendor's own id of the play, if it gives each play one and never two: the row's identity, with vendor. */
+            rowId?: string;
+            /** @description Where it was shown. */
+            spatialAnchorId?: string;
+            /** @description Placement within the anchor. */
+            spatialPlacementId?: string;
+            /** @description What the device observed. */
+            telemetry?: unknown;
+            /** @description Whose ids vendorId and rowId are. */
+            vendor?: string;
+            /** @description The id that a mapping resolves to a right and an anchor; in place of both. */
+            vendorId?: string;
+        };
+        RowCounts: {
+            /**
+             * Format: int64
+             * @description Rows whose receipt is new.
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Rows that were delivered before, or stand in the batch twice.
+             */
+            duplicate: number;
+            /**
+             * Format: int64
+             * @description Rows without a receipt.
+             */
+            rejected: number;
+            /**
+             * Format: int64
+             * @description Rows that are held.
+             */
+            unmapped: number;
+        };
+        RowError: {
+            /** @description What went wrong, of the list of errors. */
+            error: string;
+            /** @description The first field at fault. */
+            field?: string;
+            /** @description The version of the rules. */
+            gate?: string;
+            /** @description For people; it may change. */
+            message: string;
+            /** @description Why the service can't decide now; send the row again. */
+            reason?: string;
+            /**
+             * @description The substrate whose rules were applied.
+             * @enum {string}
+             */
+            substrate?: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+            /** @description The faults, when there are several: the first 20. */
+            validationErrors?: components["schemas"]["ValidationError"][];
+            /** @description Every rule that refused the delivery. */
+            violations?: unknown;
+        };
+        RowResult: {
+            /** @description Of a row that is rejected. With a reason it may be sent again. */
+            error?: components["schemas"]["RowError"];
+            /** @description Of a row that is unmapped, or equal to one. */
+            heldId?: string;
+            /**
+             * Format: int64
+             * @description The row's place in the body, from 0.
+             */
+            index: number;
+            metering?: components["schemas"]["MeteringDecision"];
+            receipt?: components["schemas"]["Receipt"];
+            signature?: components["schemas"]["Signature"];
+            /**
+             * @description accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then, where this node has it; or the row is equal to an unmapped one of the batch, and has its heldId. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does.
+             * @enum {string}
+             */
+            status: "accepted" | "duplicate" | "rejected" | "unmapped";
+            /**
+             * @description The substrate whose rules were applied.
+             * @enum {string}
+             */
+            substrate?: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+        };
+        SealedLeaf: {
+            /**
+             * Format: int64
+             * @description Leaf index in the tenant's Merkle log, from 0.
+             */
+            leafIndex: number;
+            /** @description The proof pack's id. */
+            packId: string;
+        } | null;
+        SealedPacks: {
+            /** @description Something before upTo is in no pack yet: call again with this upTo. */
+            more: boolean;
+            /** @description The header of the newest pack; null while the tenant has none. */
+            pack: Record<string, never> | null;
+            /** @description Headers of the packs sealed since the call began, oldest first, or of the last pack alone if nothing was new. */
+            packs: Record<string, never>[];
+            /** @description Acknowledged events that are in no pack yet. */
+            pending: components["schemas"]["PendingEvents"][];
+            /** @description Every event that was acknowledged into the log before the first call is before this position. Packs may go beyond it. */
+            upTo: string;
+        };
+        SealedPacksResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["SealedPacks"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        SealRequest: {
+            /** @description The upTo of the previous response; absent: the end of the log now. */
+            upTo?: string | null;
+        };
+        Settlement: {
+            /** @description The log position before which receipts are counted. Null while nothing is loaded. */
+            asOf: string | null;
+            /**
+             * Format: date-time
+             * @description Start of the requested window; null is open.
+             */
+            from: string | null;
+            /** @description The lines of this page. */
+            lines: components["schemas"]["SettlementLine"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /**
+             * Format: date-time
+             * @description The end of the requested window; null if it is open.
+             */
+            to: string | null;
+            /** @description Totals by currency, over all pages. */
+            totals: components["schemas"]["SettlementTotal"][];
+            /** @description Metered receipts that no rule rates. On the first page only. */
+            unrated: components["schemas"]["SettlementUnrated"][];
+        };
+        SettlementLine: {
+            /** @description Decimal: the price times the counted units, rounded once to six fractional digits, half to even. */
+            amount: string;
+            /** @description With by=campaign: a campaign that the right's scope lists; null if it lists none. */
+            campaignId?: string | null;
+            /** @description Three capital letters. */
+            currency: string;
+            /** @description Decimal: the metered impressions. */
+            impressions: string;
+            /** @description The tier at which they are metered. */
+            meteringBasis: string;
+            /** @description Decimal: the price of one unit. */
+            price: string;
+            /**
+             * Format: int64
+             * @description What is billed, in milliseconds.
+             */
+            quantityMs: number;
+            /**
+             * Format: int64
+             * @description How many receipts there are.
+             */
+            receipts: number;
+            /** @description The right's id. */
+            rightId: string;
+            /** @description The rule that rates them. */
+            ruleId: string;
+            /** @description How the amount is divided. The shares sum to the amount. */
+            shares: components["schemas"]["SettlementLineShare"][];
+            /**
+             * @description What the price applies to.
+             * @enum {string}
+             */
+            unit: "EVENT" | "IMPRESSION" | "CPM" | "MS" | "SECOND";
+        };
+        SettlementLineShare: {
+            /** @description Decimal. */
+            amount: string;
+            /**
+             * Format: int64
+             * @description Basis points: 10,000 are the whole.
+             */
+            bps: number;
+            /** @description The counterparty. */
+            counterpartyId: string;
+        };
+        SettlementMatch: {
+            /** @description Receipts on rights under this basis. */
+            basisId: string | null;
+            /** @description Receipts of videos that were played exactly this far. */
+            completion: string | null;
+            /** @description Receipts metered at this tier. */
+            meteringBasis: string | null;
+            /** @description Receipts on this right. */
+            rightId: string | null;
+            /**
+             * @description Receipts on this substrate.
+             * @enum {string}
+             */
+            substrate: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+        };
+        SettlementPayee: {
+            /** @description Decimal: the sum of its shares. */
+            amount: string;
+            /** @description The counterparty. */
+            counterpartyId: string;
+            /** @description Its current name. */
+            name: string;
+        };
+        SettlementResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Settlement"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        SettlementRule: {
+            /** @description Decimal with at most six fractional digits: the largest amount that a statement has for the rule. */
+            cap: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description Three capital letters. */
+            currency: string;
+            /**
+             * Format: date-time
+             * @description A receipt is rated by the rules in force when it was rendered.
+             */
+            effectiveFrom: string;
+            /**
+             * Format: date-time
+             * @description Exclusive; null is open. Equal to effectiveFrom if the rule was retired before it began: it never was in force.
+             */
+            effectiveUntil: string | null;
+            /** @description The record's id. */
+            id: string;
+            match: components["schemas"]["SettlementMatch"];
+            /** @description Decimal with at most six fractional digits: the least amount that a statement has for the rule. */
+            minimum: string | null;
+            /** @description Decimal price of one unit, with at most nine fractional digits. */
+            price: string;
+            /**
+             * Format: int64
+             * @description If several rules fit a receipt, the one with the highest priority rates it; then the most specific one; then the one with the lowest id.
+             */
+            priority: number;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description How its amounts are divided: 10,000 basis points in total. */
+            shares: components["schemas"]["SettlementShare"][];
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "ACTIVE" | "RETIRED";
+            /**
+             * @description The unit of the limit.
+             * @enum {string}
+             */
+            unit: "EVENT" | "MS" | "SECOND" | "IMPRESSION" | "CPM";
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        SettlementRuleChange: {
+            /** @description Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied to packs. */
+            cap?: string | null;
+            /** @description Three capital letters, as in ISO 4217. */
+            currency: string;
+            /** @description The rule rates receipts rendered at this moment or later; it may be in the past. */
+            effectiveFrom: string;
+            /** @description Exclusive; absent: until it is retired. */
+            effectiveUntil?: string | null;
+            /** @description Which receipts the rule is for; absent: all. */
+            match?: components["schemas"]["NewSettlementMatch"];
+            /** @description Decimal with at most six fractional digits: the least amount that a statement has for the rule. Not applied to packs. */
+            minimum?: string | null;
+            /** @description Decimal price of one unit, with at most nine fractional digits. */
+            price: string;
+            /**
+             * Format: int64
+             * @description If several rules fit a receipt, the one with the highest priority rates it; absent: 0.
+             */
+            priority?: number | null;
+            /** @description How the rule's amounts are divided: 10,000 basis points in total. */
+            shares: components["schemas"]["NewSettlementShare"][];
+            /**
+             * @description What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
+             * @enum {string}
+             */
+            unit: "EVENT" | "MS" | "SECOND" | "IMPRESSION" | "CPM";
+        };
+        SettlementRuleData: {
+            rule: components["schemas"]["SettlementRule"];
+        };
+        SettlementRuleList: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The rules of this page. */
+            rules: components["schemas"]["SettlementRule"][];
+        };
+        SettlementRuleListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["SettlementRuleList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        SettlementRuleResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["SettlementRuleData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        SettlementShare: {
+            /**
+             * Format: int64
+             * @description Basis points: 10,000 are the whole.
+             */
+            bps: number;
+            /** @description The counterparty. */
+            counterpartyId: string;
+        };
+        SettlementTotal: {
+            /** @description Decimal: the sum of the lines. Each right counts once. */
+            amount: string;
+            /** @description Three capital letters. */
+            currency: string;
+            /** @description Decimal: what receipts under open disputes would add. */
+            heldAmount: string;
+            /** @description How the amount is divided, sorted by counterpartyId. */
+            payees: components["schemas"]["SettlementPayee"][];
+        };
+        SettlementUnrated: {
+            /** @description Decimal: the metered impressions. */
+            impressions: string;
+            /** @description The tier at which they are metered. */
+            meteringBasis: string;
+            /**
+             * Format: int64
+             * @description What is billed, in milliseconds.
+             */
+            quantityMs: number;
+            /**
+             * @description Why.
+             * @enum {string}
+             */
+            reason: "NO_RULE" | "AMOUNT_TOO_LARGE";
+            /**
+             * Format: int64
+             * @description How many receipts there are.
+             */
+            receipts: number;
+            /** @description The right's id. */
+            rightId: string;
+        };
+        Signature: {
+            /**
+             * @description The signature algorithm.
+             * @enum {string}
+             */
+            algorithm: "ed25519";
+            /** @description The key's id in the directory of verification keys. */
+            keyId: string;
+            /** @description 64 bytes, base64url. */
+            value: string;
+        };
+        Stated: {
+            /** @description Decimal. */
+            heldAmount: string;
+            /**
+             * Format: int64
+             * @description How many receipts are behind its lines.
+             */
+            receipts: number;
+            /** @description Decimal. */
+            total: string;
+        };
+        Statement: {
+            /** @description The log position up to which receipts are stated: the end of the pack. */
+            asOf: string;
+            /**
+             * Format: int64
+             * @description Its number among the corrections of the first statement, from 1; 0 for a first statement.
+             */
+            correction: number;
+            /** @description The first statement of the period, which this one corrects. Null for a first statement. */
+            corrects: string | null;
+            /** @description The counterparty whose shares it states; null: all counterparties. */
+            counterpartyId: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description Three capital letters. */
+            currency: string;
+            /** @description Decimal, of a correction: its total minus the total of the previous statement; null for a first statement. */
+            difference: string | null;
+            /**
+             * Format: date-time
+             * @description Start of the period: receipts rendered at or after it count.
+             */
+            from: string;
+            /** @description Decimal: what receipts under open disputes would add to the total. */
+            heldAmount: string;
+            /** @description The record's id. */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When it was signed; null until it is ISSUED.
+             */
+            issuedAt: string | null;
+            /** @description The newest pack that it states. This pack and all before it verify the statement. */
+            packId: string;
+            /**
+             * Format: int64
+             * @description How many receipts are behind its lines.
+             */
+            receipts: number;
+            /** @description The payment's reference; null until it is SETTLED. */
+            reference: string | null;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * Format: date-time
+             * @description When its payment was recorded; null until it is SETTLED.
+             */
+            settledAt: string | null;
+            /** @description SHA-256 of the signed text, base64url; null until it is ISSUED. */
+            sha256: string | null;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "DRAFT" | "DISCARDED" | "ISSUED" | "SETTLED";
+            /**
+             * Format: date-time
+             * @description End of the period: receipts rendered before it count.
+             */
+            to: string;
+            /** @description Decimal: the sum of all stated shares. */
+            total: string;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        StatementData: {
+            statement: components["schemas"]["Statement"];
+        };
+        StatementDocument: {
+            /** @description The signed text, or, of a DRAFT, the text to be signed: RFC 8785 JSON. Null once it is DISCARDED, or if a restored database lacks it. */
+            document: Record<string, never> | null;
+            statement: components["schemas"]["Statement"];
+        };
+        StatementDocumentResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["StatementDocument"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        StatementList: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The statements of this page. */
+            statements: components["schemas"]["Statement"][];
+        };
+        StatementListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["StatementList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        StatementResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["StatementData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        /** @description What the device observed. Every field is optional, and further fields are accepted. The gate reads all of them; the description of each says what is kept afterwards. Of further fields the gate reads optOut (or optedOut), guardianConsent, profiled, bvlos, neuralDataConsent and substrate, and keeps none. */
+        Telemetry: {
+            /**
+             * @description State of the host application. Kept always.
+             * @enum {string|null}
+             */
+            appState?: "foreground" | "background" | null;
+            /** @description Sound is actually audible. Kept always. */
+            audible?: boolean | null;
+            /** @description The spot beam that serves. Kept unless minorMode. */
+            beamId?: string | null;
+            /**
+             * @description Where the viewer is, seen from the boundary. Kept never.
+             * @enum {string|null}
+             */
+            boundaryProximity?: "inside" | "near_edge" | "outside" | null;
+            /** @description A drone's waiver for flight beyond visual line of sight. Kept never. */
+            bvlosWaiverId?: string | null;
+            /**
+             * @description Bystanders may be captured. Kept never.
+             * @enum {string|null}
+             */
+            bystanderCaptureRisk?: "none" | "possible" | null;
+            /**
+             * @description Derived risk of motion sickness. Kept never.
+             * @enum {string|null}
+             */
+            comfortVectionRisk?: "low" | "med" | "high" | null;
+            /**
+             * @description Progress of a video. Kept always.
+             * @enum {string|null}
+             */
+            completionState?: "started" | "first_quartile" | "midpoint" | "third_quartile" | "complete" | null;
+            /** @description The coverage cell. Kept unless minorMode. */
+            coverageCellId?: string | null;
+            /** @description Tracking lock is established. Kept always. */
+            dopplerLocked?: boolean | null;
+            /** @description Derived dwell of the eyes, in milliseconds. Kept with eyeTrackingConsent, unless minorMode. */
+            dwellInViewMs?: number | null;
+            /** @description Explicit, revocable consent to eye tracking. Kept always. */
+            eyeTrackingConsent?: boolean | null;
+            /** @description Code of the licensed footprint's region. Kept always. */
+            footprintRegion?: string | null;
+            /** @description The content is inside the field of view. Kept always. */
+            fovPresence?: boolean | null;
+            /** @description Derived: it was looked at. Never raw gaze. Kept with eyeTrackingConsent, unless minorMode. */
+            gazeInView?: boolean | null;
+            /** @description The anchor is georeferenced. Kept with spatialMappingConsent, unless minorMode or bystanders may be captured. */
+            geoAnchored?: boolean | null;
+            /** @description The gateway on the ground that serves. Kept always. */
+            groundStationId?: string | null;
+            /** @description Headset or glasses are actually worn. Kept always. */
+            headsetWorn?: boolean | null;
+            /**
+             * @description How much of the view is rendered. Kept never.
+             * @enum {string|null}
+             */
+            immersionLevel?: "mixed" | "progressive" | "full" | null;
+            /** @description The serving cell is inside the right's licensed footprint; false refuses. Kept always. */
+            licensedRegionMatch?: boolean | null;
+            /**
+             * @description Estimate of the ambient light. Kept always.
+             * @enum {string|null}
+             */
+            lightingState?: "ok" | "too_dark" | "too_bright" | null;
+            /**
+             * @description State of the downlink. Kept always.
+             * @enum {string|null}
+             */
+            linkState?: "acquired" | "degraded" | "lost" | null;
+            /**
+             * @description Derived state of motion. Kept never.
+             * @enum {string|null}
+             */
+            locomotionState?: "stationary" | "seated" | "walking" | "in_vehicle" | null;
+            /** @description The viewer is or may be a minor; rules are stricter. Kept never. */
+            minorMode?: boolean | null;
+            /** @description The player is muted. Kept always. */
+            muted?: boolean | null;
+            /** @description Real things hide rendered ones behind them. Kept with spatialMappingConsent, unless minorMode or bystanders may be captured. */
+            occlusionResolved?: boolean | null;
+            /** @description Processed in orbit. Kept always. */
+            onboardProcessed?: boolean | null;
+            /** @description The viewer sees through to the room. Kept never. */
+            passthroughActive?: boolean | null;
+            /** @description A drone's remote identification is on. Kept never. */
+            remoteIdActive?: boolean | null;
+            /** @description The boundary of the play area is defined. Kept never. */
+            roomScaleBounded?: boolean | null;
+            /** @description The anchor stays from session to session. Kept with spatialMappingConsent, unless minorMode or bystanders may be captured. */
+            spatialAnchorPersistent?: boolean | null;
+            /** @description Explicit consent for the mapped space. Kept always. */
+            spatialMappingConsent?: boolean | null;
+            /** @description The spectrum band. Kept always. */
+            spectrumBand?: string | null;
+            /** @description Speed of the vehicle, in miles per hour. Kept never. */
+            speedMph?: number | null;
+            /** @description Met the viewability bar: half of the pixels for 2 s of video or 1 s of display. Kept always. */
+            viewable?: boolean | null;
+            /**
+             * @description Visibility of the session; what is not visible is not billed. Kept always.
+             * @enum {string|null}
+             */
+            visibilityState?: "visible" | "blurred" | "hidden" | null;
+            /** @description A voice prompt or announcement is being played. Kept never. */
+            voicePromptActive?: boolean | null;
+            /** @description Attenuation by weather, in dB. Kept always. */
+            weatherAttenuationDb?: number | null;
+        };
+        Tenant: {
+            counts: components["schemas"]["TenantCounts"];
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The organisation's id. */
+            orgId: string;
+            /** @description The tenant's id. */
+            tenantId: string;
+        };
+        TenantCounts: {
+            /**
+             * Format: int64
+             * @description How many there are.
+             */
+            bases: number;
+            /**
+             * Format: int64
+             * @description How many there are.
+             */
+            challenges: number;
+            /**
+             * Format: int64
+             * @description How many are durable; while the warehouse is more than 2 seconds behind, how many it has loaded.
+             */
+            events: number;
+            /**
+             * Format: int64
+             * @description How many there are.
+             */
+            offers: number;
+            /**
+             * Format: int64
+             * @description How many there are.
+             */
+            proofPacks: number;
+            /**
+             * Format: int64
+             * @description How many there are.
+             */
+            rights: number;
+        };
+        TenantData: {
+            developer: components["schemas"]["Developer"];
+            key: components["schemas"]["CallingKey"];
+            tenant: components["schemas"]["Tenant"];
+        };
+        TenantResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["TenantData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        ValidationError: {
+            /** @description The field at fault. */
+            field: string;
+            /** @description For people; it may change. */
+            message: string;
+        };
+        Violation: {
+            /** @description The error code; it doesn't change within a version of the rules. */
+            code: string;
+            /** @description The field at fault. */
+            field: string;
+            /** @description Every field that the rule reads. */
+            fields: string[];
+            /**
+             * Format: double
+             * @description The limit that was broken, where the rule has one.
+             */
+            limit?: number;
+            /** @description For people; it may change. */
+            message: string;
+            /** @description The value that the gate read; null if there was none. */
+            observed: unknown;
+            /** @description Where to read about it. */
+            reference: string;
+            /** @description What the rule requires. */
+            required: string;
+            /** @description The rule's name. */
+            rule: string;
+            /**
+             * @description The medium, whose rules apply.
+             * @enum {string}
+             */
+            substrate: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+            /** @description What made the rule stricter than usual. */
+            tightenedBy?: string;
+            /** @description The unit of the limit. */
+            unit?: string;
+        };
+        Webhook: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description What it is for. */
+            description: string;
+            /** @description The types of events that are sent. */
+            events: string[];
+            /**
+             * Format: date-time
+             * @description The first failure since the last successful attempt; null while attempts succeed.
+             */
+            failingSince: string | null;
+            /** @description The record's id. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * @description While it is PAUSED, events wait; while it is DISABLED, none are queued.
+             * @enum {string}
+             */
+            state: "ACTIVE" | "PAUSED" | "DISABLED";
+            /** @description Why the service disabled it; null if it did not. */
+            stateReason: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+            /** @description Where events are sent. */
+            url: string;
+        };
+        WebhookAttempt: {
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            at: string;
+            /** @description The beginning of the response's body, at most 1 KiB; null if there was none. */
+            bodyExcerpt: string | null;
+            /**
+             * Format: int64
+             * @description How long it took, in milliseconds.
+             */
+            durationMs: number;
+            /** @description Why there was no response; null if there was one. */
+            error: string | null;
+            /**
+             * Format: int64
+             * @description The status of the receiver's response; null if there was none.
+             */
+            status: number | null;
+        };
+        WebhookChange: {
+            /** @description New description. */
+            description?: string | null;
+            /** @description New event types. */
+            events?: string[] | null;
+            /**
+             * @description New state.
+             * @enum {string|null}
+             */
+            state?: "ACTIVE" | "PAUSED" | "DISABLED" | null;
+            /** @description Another URL. */
+            url?: string | null;
+        };
+        WebhookData: {
+            webhook: components["schemas"]["Webhook"];
+        };
+        WebhookDelivery: {
+            /** @description The last 20 attempts, oldest first. */
+            attempts: components["schemas"]["WebhookAttempt"][];
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description The event's time; for a batch, the time of the first event.
+             */
+            eventAt: string;
+            /**
+             * Format: int64
+             * @description How many events are sent.
+             */
+            eventCount: number;
+            /** @description The event that is sent; for a batch, the first one. */
+            eventId: string;
+            /** @description The type of the event, or of all events in the batch. */
+            eventType: string;
+            /** @description The value of the header webhook-id of each attempt. */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When the next attempt is due; null if there is none, or while the event is not in the log yet.
+             */
+            nextAttemptAt: string | null;
+            /**
+             * @description FAILED after the last attempt.
+             * @enum {string}
+             */
+            state: "PENDING" | "DELIVERED" | "FAILED";
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+            /** @description The webhook's id. */
+            webhookId: string;
+        };
+        WebhookDeliveryData: {
+            delivery: components["schemas"]["WebhookDelivery"];
+        };
+        WebhookDeliveryList: {
+            /** @description The deliveries of this page. */
+            deliveries: components["schemas"]["WebhookDelivery"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        WebhookDeliveryListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["WebhookDeliveryList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        WebhookDeliveryResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["WebhookDeliveryData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        WebhookList: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The webhooks of this page. */
+            webhooks: components["schemas"]["Webhook"][];
+        };
+        WebhookListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["WebhookList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        WebhookRecovery: {
+            /**
+             * Format: int64
+             * @description How many deliveries are queued, but for those beyond the 100,000 that may wait: recover again once these are sent.
+             */
+            count: number;
+            /** @description True if they were only counted. */
+            dryRun: boolean;
+            /** @description True if there are more than could be counted in 5 seconds. */
+            more: boolean;
+        };
+        WebhookRecoveryData: {
+            recovery: components["schemas"]["WebhookRecovery"];
+        };
+        WebhookRecoveryResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["WebhookRecoveryData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        WebhookResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["WebhookData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export interface operations {
+    "get-contract": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContractResponse"];
+                };
+            };
+        };
+    };
+    "list-api-keys": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiKeyListResponse"];
+                };
+            };
+        };
+    };
+    "create-api-key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewApiKey"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedApiKeyResponse"];
+                };
+            };
+        };
+    };
+    "get-api-key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiKeyResponse"];
+                };
+            };
+        };
+    };
+    "revoke-api-key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevokedApiKeyResponse"];
+                };
+            };
+        };
+    };
+    "rotate-api-key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ApiKeyRotation"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RotatedApiKeyResponse"];
+                };
+            };
+        };
+    };
+    "list-bases": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BasisListResponse"];
+                };
+            };
+        };
+    };
+    "create-basis": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewBasis"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BasisResponse"];
+                };
+            };
+        };
+    };
+    "get-basis": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BasisResponse"];
+                };
+            };
+        };
+    };
+    "list-challenges": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only challenges of this right. */
+                rightId?: string;
+                /** @description Only challenges in this state. */
+                state?: "OPEN" | "UPHELD" | "OVERTURNED" | "WITHDRAWN";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChallengeListResponse"];
+                };
+            };
+        };
+    };
+    "open-challenge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewChallenge"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChallengeResponse"];
+                };
+            };
+        };
+    };
+    "get-challenge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChallengeResponse"];
+                };
+            };
+        };
+    };
+    "resolve-challenge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ChallengeResolution"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResolvedChallengeResponse"];
+                };
+            };
+        };
+    };
+    "withdraw-challenge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ChallengeWithdrawal"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChallengeResponse"];
+                };
+            };
+        };
+    };
+    "list-dsar-jobs": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only jobs in this state. */
+                state?: "REQUESTED" | "COLLECTING" | "PACKAGING" | "READY" | "FAILED";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DSARJobListResponse"];
+                };
+            };
+        };
+    };
+    "create-dsar-job": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewDSARJob"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedDSARJobResponse"];
+                };
+            };
+        };
+    };
+    "get-dsar-job": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DSARJobResponse"];
+                };
+            };
+        };
+    };
+    "get-dsar-bundle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DSARBundleLinkResponse"];
+                };
+            };
+        };
+    };
+    "cancel-dsar-job": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DSARCancellation"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DSARJobResponse"];
+                };
+            };
+        };
+    };
+    "run-dsar-job": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DSARJobResponse"];
+                };
+            };
+        };
+    };
+    erase: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EraseRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErasureResponse"];
+                };
+            };
+        };
+    };
+    "list-erasures": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErasureListResponse"];
+                };
+            };
+        };
+    };
+    "get-erasure": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErasureResponse"];
+                };
+            };
+        };
+    };
+    "observe-delivery": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Observation"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveredResponse"];
+                };
+            };
+        };
+    };
+    "create-beacon": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewBeacon"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BeaconURLResponse"];
+                };
+            };
+        };
+    };
+    "list-held-rows": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only rows in this state. */
+                state?: "HELD" | "REPLAYED" | "EXPIRED";
+                /** @description Only rows of this id. */
+                vendorId?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HeldRowListResponse"];
+                };
+            };
+        };
+    };
+    "ingest-batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["IngestBatch"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IngestedResponse"];
+                };
+            };
+        };
+    };
+    "list-mappings": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description Only mappings of ids of this kind. */
+                idType?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only mappings to this right. */
+                rightId?: string;
+                /** @description Only mappings in this state. */
+                state?: "ACTIVE" | "RETIRED";
+                /** @description Only mappings of this vendor's ids. */
+                vendor?: string;
+                /** @description Only mappings of this id. */
+                vendorId?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MappingListResponse"];
+                };
+            };
+        };
+    };
+    "create-mapping": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewMapping"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MappingResponse"];
+                };
+            };
+        };
+    };
+    "retire-mapping": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RetiredMappingResponse"];
+                };
+            };
+        };
+    };
+    "import-mappings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-ndjson": string;
+                "text/csv": string;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportResponse"];
+                };
+            };
+        };
+    };
+    "list-disputes": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only disputes that name this receipt. */
+                receiptId?: string;
+                /** @description Only disputes about this right by its id, not those about its receipts. */
+                rightId?: string;
+                /** @description Only disputes in this state. */
+                state?: "OPEN" | "INVESTIGATING" | "RESPONDED" | "RESOLVED";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DisputeListResponse"];
+                };
+            };
+        };
+    };
+    "open-dispute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewDispute"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DisputeResponse"];
+                };
+            };
+        };
+    };
+    "get-dispute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PricedDisputeResponse"];
+                };
+            };
+        };
+    };
+    "investigate-dispute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DisputeResponse"];
+                };
+            };
+        };
+    };
+    "resolve-dispute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DisputeResolution"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DisputeResponse"];
+                };
+            };
+        };
+    };
+    "respond-to-dispute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewDisputeResponse"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DisputeResponse"];
+                };
+            };
+        };
+    };
+    "list-events": {
+        parameters: {
+            query?: {
+                /** @description Only events caused by this actor. */
+                actorId?: string;
+                /** @description Only events caused by key, node, operator or system. */
+                actorKind?: string;
+                /** @description Only events after this position. */
+                after?: string;
+                /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
+                asOf?: string;
+                /** @description Only events before this position. */
+                before?: string;
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent. */
+                from?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description desc: newest first. asc: oldest first; to continue a listing later, pass the position of its last event as after. */
+                order?: "asc" | "desc";
+                /** @description Only events about this right, including its deliveries; short for subjectKind=right and subjectId. */
+                rightId?: string;
+                /** @description Only events about the thing with this id. */
+                subjectId?: string;
+                /** @description Only events about this kind of thing, such as right or key. */
+                subjectKind?: string;
+                /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
+                to?: string;
+                /** @description Only events of these types, such as delivery.recorded; repeat the parameter, or separate values with commas. */
+                type?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventListResponse"];
+                };
+            };
+        };
+    };
+    "export-events": {
+        parameters: {
+            query?: {
+                /** @description Position; only events after it. Default: from the first event on. */
+                after?: string;
+                /** @description Position; only events up to and including it. Default: up to the newest sealed event. */
+                upTo?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": unknown;
+                };
+            };
+        };
+    };
+    "get-health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HealthResponse"];
+                };
+            };
+        };
+    };
+    "get-metering": {
+        parameters: {
+            query?: {
+                /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
+                asOf?: string;
+                /** @description Also sum by buckets of time in timeZone. Weeks begin on Monday. */
+                bucket?: "minute" | "hour" | "day" | "week" | "month";
+                /** @description Also sum by anchor, placement or campaign. Repeat the parameter, or separate values with commas. */
+                by?: string[];
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description json: a page in the envelope, with totals. csv, ndjson: a file of all rows, without limit and cursor. */
+                format?: "json" | "csv" | "ndjson";
+                /** @description The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent. */
+                from?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description One right only. */
+                rightId?: string;
+                /** @description IANA time zone of the buckets. Default: UTC. */
+                timeZone?: string;
+                /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeteringResponse"];
+                    "application/x-ndjson": unknown;
+                    "text/csv": string;
+                };
+            };
+        };
+    };
+    "get-refusals": {
+        parameters: {
+            query?: {
+                /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
+                asOf?: string;
+                /** @description Also sum by buckets of time in timeZone. Weeks begin on Monday. */
+                bucket?: "minute" | "hour" | "day" | "week" | "month";
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent. */
+                from?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description One right only. */
+                rightId?: string;
+                /** @description One rule only. */
+                rule?: string;
+                /** @description IANA time zone of the buckets. Default: UTC. */
+                timeZone?: string;
+                /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RefusalsResponse"];
+                };
+            };
+        };
+    };
+    "list-offers": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only offers about this right. */
+                rightId?: string;
+                /** @description Only offers in this state. */
+                state?: "PROPOSED" | "COUNTERED" | "WITHDRAWN" | "REJECTED" | "ACCEPTED" | "EXPIRED";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OfferListResponse"];
+                };
+            };
+        };
+    };
+    "propose-offer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewOffer"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OfferResponse"];
+                };
+            };
+        };
+    };
+    "get-offer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OfferResponse"];
+                };
+            };
+        };
+    };
+    "accept-offer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AcceptedOfferResponse"];
+                };
+            };
+        };
+    };
+    "counter-offer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CounterOffer"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CounteredOfferResponse"];
+                };
+            };
+        };
+    };
+    "reject-offer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Reason"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OfferResponse"];
+                };
+            };
+        };
+    };
+    "withdraw-offer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Reason"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OfferResponse"];
+                };
+            };
+        };
+    };
+    "list-proof-packs": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProofPackListResponse"];
+                };
+            };
+        };
+    };
+    "get-proof-pack": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProofPackResponse"];
+                };
+            };
+        };
+    };
+    "download-proof-pack": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": unknown;
+                };
+            };
+        };
+    };
+    "prove-consistency": {
+        parameters: {
+            query: {
+                /** @description Id of the earlier pack; may be the same. */
+                from: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConsistencyProofResponse"];
+                };
+            };
+        };
+    };
+    "get-checkpoint": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointResponse"];
+                };
+            };
+        };
+    };
+    "seal-proof-packs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SealRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SealedPacksResponse"];
+                };
+            };
+        };
+    };
+    "list-receipts": {
+        parameters: {
+            query?: {
+                /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
+                asOf?: string;
+                /** @description Only receipts with this tracing id, byte for byte. */
+                correlationId?: string;
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent. */
+                from?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only receipts of deliveries under this right. */
+                rightId?: string;
+                /** @description Only receipts of deliveries at this anchor. */
+                spatialAnchorId?: string;
+                /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiptListResponse"];
+                };
+            };
+        };
+    };
+    "get-receipt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LoggedReceiptResponse"];
+                };
+            };
+        };
+    };
+    "prove-receipt": {
+        parameters: {
+            query?: {
+                /** @description pack: the checkpoint of the pack that holds the receipt, which is the oldest one possible; if that pack's key is revoked, the checkpoint of the first later pack whose key is not. latest: the checkpoint of the tenant's newest pack. */
+                checkpoint?: "pack" | "latest";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InclusionProofResponse"];
+                };
+            };
+        };
+    };
+    "list-rights": {
+        parameters: {
+            query?: {
+                /** @description Only rights under this basis. */
+                basisId?: string;
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only rights derived directly from this one. */
+                parentRightId?: string;
+                /** @description Only rights whose own state it is. */
+                state?: "ACTIVE" | "SUSPENDED" | "REVOKED";
+                /** @description Only rights on this substrate. */
+                substrate?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RightListResponse"];
+                };
+            };
+        };
+    };
+    "issue-right": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewRight"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RightResponse"];
+                };
+            };
+        };
+    };
+    "get-right": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RightResponse"];
+                };
+            };
+        };
+    };
+    "get-right-propagation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RightPropagationResponse"];
+                };
+            };
+        };
+    };
+    "get-right-provenance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProvenanceResponse"];
+                };
+            };
+        };
+    };
+    "resume-right": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Reason"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MovedRightResponse"];
+                };
+            };
+        };
+    };
+    "revoke-right": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Reason"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MovedRightResponse"];
+                };
+            };
+        };
+    };
+    "suspend-right": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Reason"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MovedRightResponse"];
+                };
+            };
+        };
+    };
+    "get-settlement": {
+        parameters: {
+            query?: {
+                /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
+                asOf?: string;
+                /** @description right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists; totals count it once. */
+                by?: "right" | "campaign";
+                /** @description Only lines in this currency. */
+                currency?: string;
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent. */
+                from?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettlementResponse"];
+                };
+            };
+        };
+    };
+    "list-counterparties": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only counterparties in this state. */
+                state?: "ACTIVE" | "INACTIVE";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CounterpartyListResponse"];
+                };
+            };
+        };
+    };
+    "create-counterparty": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewCounterparty"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CounterpartyResponse"];
+                };
+            };
+        };
+    };
+    "get-counterparty": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CounterpartyResponse"];
+                };
+            };
+        };
+    };
+    "change-counterparty": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewCounterparty"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CounterpartyResponse"];
+                };
+            };
+        };
+    };
+    "deactivate-counterparty": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CounterpartyResponse"];
+                };
+            };
+        };
+    };
+    "reconcile-settlement": {
+        parameters: {
+            query?: {
+                /** @description The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent. */
+                from?: string;
+                /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReconciliationResponse"];
+                };
+            };
+        };
+    };
+    "list-settlement-rules": {
+        parameters: {
+            query?: {
+                /** @description Only rules that give this counterparty a share. */
+                counterpartyId?: string;
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only rules whose match names this right. */
+                rightId?: string;
+                /** @description Only rules in this state. */
+                state?: "ACTIVE" | "RETIRED";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettlementRuleListResponse"];
+                };
+            };
+        };
+    };
+    "create-settlement-rule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewSettlementRule"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettlementRuleResponse"];
+                };
+            };
+        };
+    };
+    "get-settlement-rule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettlementRuleResponse"];
+                };
+            };
+        };
+    };
+    "change-settlement-rule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SettlementRuleChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettlementRuleResponse"];
+                };
+            };
+        };
+    };
+    "retire-settlement-rule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettlementRuleResponse"];
+                };
+            };
+        };
+    };
+    "dry-run-settlement-rule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DryRun"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRunResponse"];
+                };
+            };
+        };
+    };
+    "list-statements": {
+        parameters: {
+            query?: {
+                /** @description Only corrections of this statement, which is the first one of its period. */
+                corrects?: string;
+                /** @description Only statements of this counterparty. */
+                counterpartyId?: string;
+                /** @description Only statements in this currency. */
+                currency?: string;
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only statements in this state. */
+                state?: "DRAFT" | "DISCARDED" | "ISSUED" | "SETTLED";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementListResponse"];
+                };
+            };
+        };
+    };
+    "draft-statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewStatement"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementResponse"];
+                };
+            };
+        };
+    };
+    "get-statement": {
+        parameters: {
+            query?: {
+                /** @description The format of the response. */
+                format?: "json" | "csv" | "html" | "signed";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementDocumentResponse"];
+                    "application/x-ndjson": unknown;
+                    "text/csv": string;
+                    "text/html": string;
+                };
+            };
+        };
+    };
+    "discard-statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementResponse"];
+                };
+            };
+        };
+    };
+    "correct-statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementResponse"];
+                };
+            };
+        };
+    };
+    "issue-statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementResponse"];
+                };
+            };
+        };
+    };
+    "list-statement-receipts": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only receipts behind lines of this metering basis. */
+                meteringBasis?: "gross" | "viewable" | "audible" | "delivered";
+                /** @description Only receipts behind lines of this right. */
+                rightId?: string;
+                /** @description Only receipts behind lines of this rule. */
+                ruleId?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LineReceiptsResponse"];
+                };
+            };
+        };
+    };
+    "settle-statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Payment"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementResponse"];
+                };
+            };
+        };
+    };
+    "get-tenant": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantResponse"];
+                };
+            };
+        };
+    };
+    "list-webhooks": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookListResponse"];
+                };
+            };
+        };
+    };
+    "create-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewWebhook"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedWebhookResponse"];
+                };
+            };
+        };
+    };
+    "get-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookResponse"];
+                };
+            };
+        };
+    };
+    "delete-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookResponse"];
+                };
+            };
+        };
+    };
+    "change-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookResponse"];
+                };
+            };
+        };
+    };
+    "list-webhook-deliveries": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only deliveries in this state. */
+                state?: "PENDING" | "DELIVERED" | "FAILED";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDeliveryListResponse"];
+                };
+            };
+        };
+    };
+    "resend-webhook-delivery": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDeliveryResponse"];
+                };
+            };
+        };
+    };
+    "recover-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewWebhookRecovery"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookRecoveryResponse"];
+                };
+            };
+        };
+    };
+    "rotate-webhook-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RotatedWebhookResponse"];
+                };
+            };
+        };
+    };
+    "test-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDeliveryResponse"];
+                };
+            };
+        };
+    };
+}

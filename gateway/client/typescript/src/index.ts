@@ -1,0 +1,17 @@
+export { Client } from './client.js';
+export type { CallOptions, Config } from './call.js';
+export { errorOfRow, MunimentError } from './error.js';
+export type { ErrorKind, Outcome, ValidationError, Violation } from './error.js';
+export type { Clock, RetryPolicy } from './retry.js';
+export type { Delivered, Delivery, Row, RowResult } from './deliver.js';
+export { BufferFullError, BufferInUseError, DeliveryBuffer } from './buffer.js';
+export type { BufferConfig, BufferStats, BufferStorage, StoredPlay } from './buffer.js';
+export { proofFile, receiptFile, Trust, VerifyError, verifyProof, verifyReceipt } from './verify.js';
+export type { VerifiedProof, VerifiedReceipt } from './verify.js';
+export { verifyWebhook, WebhookError, webhookToleranceMs } from './webhook.js';
+export type { WebhookKeys, WebhookMessage } from './webhook.js';
+export type * from './account.js';
+export type * from './evidence.js';
+export type * from './rights.js';
+export type * from './settlement.js';
+export type { Body, Data, Filter, Operation, Query } from './types.js';
