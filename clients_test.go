@@ -1,0 +1,54 @@
+//go:build clients
+
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestClientsOfAService runs the suites of the clients in gateway/client/typescript and
+// gateway/client/python against a service, and holds their types against its document.
+func TestClientsOfAService(t *testing.T) {
+	s := newService(t, "--webhook-allow", "127.0.0.1")
+	rights, err := json.Marshal(s.rights)
+	require.NoError(t, err)
+	python := os.Getenv("MUNIMENT_TEST_PYTHON")
+	require.NotEmpty(t, python, "make test-clients sets it")
+	receiver := newHookReceiver(t)
+	received := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		type message struct {
+			Headers map[string]string `json:"headers"`
+			Body    string            `json:"body"`
+		}
+		messages := []message{}
+		for _, m := range receiver.messages() {
+			messages = append(messages, message{map[string]string{"webhook-id": m.id, "webhook-timestamp": m.at, "webhook-signature": m.signature}, m.body})
+		}
+		_ = json.NewEncoder(w).Encode(messages) // the suite fails without it
+	}))
+	t.Cleanup(received.Close)
+	run := func(folder string, command ...string) func(t *testing.T) {
+		return func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+			cmd.Dir = filepath.Join("gateway/client", folder)
+			// The services that a suite calls are on this machine: no proxy is between.
+			cmd.Env = append(os.Environ(), "URL="+s.client.API, "KEY="+s.client.Key, "ROOT="+filepath.Join(s.data, "keys", "root.vkey"),
+				"TENANT="+s.tenant.TenantID, "RIGHTS="+string(rights), "HOOK="+receiver.URL, "HOOKED="+received.URL,
+				"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+			require.NoError(t, cmd.Run(), "what is above")
+		}
+	}
+	t.Run("document/typescript", run("typescript", "node", "generate.js", s.client.API, "--check"))
+	t.Run("document/python", run("python", python, "generate.py", s.client.API, "--check"))
+	t.Run("typescript", run("typescript", "npm", "test", "--silent"))
+	t.Run("python", run("python", python, "-m", "unittest", "discover", "-s", "tests", "-v"))
+}
