@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-full test-independent check lint-openapi race contract test-playground test-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-full test-independent check lint-openapi race contract chromium test-playground test-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -132,15 +132,17 @@ contract: lint-openapi ## the same, and then a running service against its docum
 # Chromium is the system's: one that npm fetches comes from elsewhere.
 CHROMIUM ?= $(or $(shell command -v chromium),$(shell command -v chromium-browser),$(shell command -v google-chrome),/usr/bin/chromium)
 
-test-playground: ## visits to the playground and the documentation in Chromium: four minutes (needs Node; installs Chromium where apt-get can)
-	@test -x "$(CHROMIUM)" || { echo "installing Chromium"; apt-get install -y --no-install-recommends chromium >/dev/null || { apt-get update >/dev/null && apt-get install -y --no-install-recommends chromium >/dev/null; } || { echo "make test-playground needs Chromium: install it, or say where it is by CHROMIUM="; exit 1; }; }
+chromium: # installs it where there is none
+	@test -x "$(CHROMIUM)" || { echo "installing Chromium"; apt-get install -y --no-install-recommends chromium >/dev/null || { apt-get update >/dev/null && apt-get install -y --no-install-recommends chromium >/dev/null; } || { echo "this needs Chromium: install it, or say where it is by CHROMIUM="; exit 1; }; }
+
+test-playground: chromium ## visits to the playground and the documentation in Chromium: four minutes (needs Node; installs Chromium where apt-get can)
 	cd control/playground/browser && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
 	CI=true go test -count 1 ./control/playground
 	CHROMIUM="$(CHROMIUM)" go test -count 1 -v -timeout 15m -tags browser -run 'InABrowser$$' .
 
-test-clients: bin/venv/ready ## the TypeScript and Python clients against a running service: two minutes (needs Node and Python 3)
+test-clients: bin/venv/ready chromium ## the TypeScript and Python clients against a running service: two minutes (needs Node, Python 3; installs Chromium where apt-get can)
 	cd gateway/client/typescript && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
-	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -timeout 10m -tags clients -run '^TestClientsOfAService$$' .
+	CHROMIUM="$(CHROMIUM)" MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -timeout 10m -tags clients -run '^TestClientsOfAService$$' .
 
 # The rooms with goroutines of their own; make test-full watches all. SQLite is C in Go's
 # clothes and used by one connection at a time: watched for races, it takes three times as

@@ -49,5 +49,7 @@
 // with such a value is left out. Members that a newer service adds are ignored. Of a list that is
 // empty nothing tells whether it was null.
 //
+// In the folders typescript and python are clients in these languages, which do the same.
+//
 // One operation has no method: the erasure of a person, which is for people and not for programs.
 package client

@@ -1,4 +1,5 @@
 """Attempts, errors, batches and lists, with a server that answers as the tests say."""
+import contextlib
 import gzip
 import http.server
 import json
@@ -42,10 +43,15 @@ class Server:
                     return
                 status, headers, text = got
                 self.send_response(status)
-                for name, value in {"Content-Length": str(len(text)), "Content-Type": "application/json", **headers}.items():
+                for name, value in {"Content-Length": "1000" if callable(text) else str(len(text)), "Content-Type": "application/json", **headers}.items():
                     self.send_header(name.replace("_", "-"), value)
                 self.end_headers()
-                self.wfile.write(text)
+                if not callable(text):
+                    self.wfile.write(text)
+                    return
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    text(self.wfile)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
 
@@ -179,6 +185,15 @@ class Calls(unittest.TestCase):
         client, server = self.answering(lambda *_: hang.wait(30) and None, timeout=0.2, retry=RetryPolicy(attempts=2))
         err = self.failed(client.tenant)
         self.assertEqual((err.kind, err.status, err.outcome, len(server.sent)), ("unavailable", 0, "unknown", 2))
+        ended = threading.Event()
+
+        def drip(out):
+            while not ended.wait(0.05):
+                out.write(b" ")
+
+        client, server = self.answering([(200, {}, drip)], timeout=0.2, retry=RetryPolicy(attempts=1))
+        self.assertEqual(self.failed(client.tenant).kind, "foreign")
+        ended.set()
         client, server = self.answering([(200, {"Content-Length": "100"}, b"x")], timeout=0.2, retry=RetryPolicy(attempts=1))
         self.assertEqual(self.failed(client.tenant).kind, "foreign")
 

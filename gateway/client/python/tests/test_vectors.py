@@ -89,6 +89,23 @@ class Vectors(unittest.TestCase):
                 with self.assertRaises(VerifyError, msg=f"character {at}"):
                     verify(other, trust)
 
+    def test_windows(self):
+        """A key signs within its window, and within the delegation of its directory."""
+        trust = Trust(ROOT, read("good/keys.json"))
+        key_id = json.loads(read("good/receipt.json"))["data"]["signature"]["keyId"]
+        end = 1840795200000  # of the delegation, 2028-05-01T12:00:00Z
+        trust.find(key_id, "receipt_signing", end - 1)
+        self.refused("key.outside_window", trust.find, key_id, "receipt_signing", end)
+        self.refused("key.outside_window", trust.find, key_id, "receipt_signing", 1777636799000)
+
+    def test_a_member_twice(self):
+        trust = Trust(ROOT, read("good/keys.json"))
+        data = json.loads(read("good/receipt.json"))["data"]
+        text = json.dumps({"receipt": data["receipt"], "signature": data["signature"]})
+        verify_receipt(text, trust)
+        for old, new in (("{", '{"receipt":{},'), ('"nonce":', '"nonce":"","nonce":'), ('"nonce":', '"n\\u006fnce":"","nonce" :')):
+            self.refused("format.invalid", verify_receipt, text.replace(old, new, 1), trust)
+
     def test_what_is_no_answer(self):
         trust = Trust(ROOT, read("good/keys.json"))
         deep = "[" * 100_000 + "]" * 100_000

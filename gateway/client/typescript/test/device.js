@@ -1,5 +1,5 @@
 // A device, which a test kills: adds plays to the buffer of a folder, and says so for each. FIRST is the
-// number of the first, COUNT how many there are in all.
+// number of the first, COUNT how many there are in all. Once it has added HOLD of them it waits to be killed.
 //
 // With URL it uploads them meanwhile. Its time is its own: between two plays are five seconds, which take
 // none; START is when it began, and until ten minutes later some of what it sends arrives and no answer does.
@@ -7,7 +7,7 @@
 import { Client, DeliveryBuffer } from 'muniment-client';
 import { FileStorage } from 'muniment-client/node';
 
-const { URL: url, KEY: key = 'k', RIGHT: rightId = 'rgh_1', FIRST, COUNT, START, NOW } = process.env;
+const { URL: url, KEY: key = 'k', RIGHT: rightId = 'rgh_1', FIRST, COUNT, START, NOW, HOLD } = process.env;
 let now = Number(NOW ?? Date.now());
 const clock = {
   now: () => now,
@@ -52,6 +52,7 @@ running?.catch((err) => {
 for (let n = Number(FIRST); n < Number(COUNT); n++) {
   await buffer.add({ rightId, spatialAnchorId: `screen-${n % 3}`, dwellMs: 4200, idempotencyKey: `play-${n}` });
   console.log(`${n} ${now}`);
+  while (n - Number(FIRST) + 1 === Number(HOLD)) await new Promise((resolve) => setTimeout(resolve, 1));
   now += 5000;
   await new Promise((resolve) => setTimeout(resolve, 1));
 }

@@ -168,11 +168,11 @@ test('a device that is offline for ten minutes, and killed twice meanwhile, has 
   const start = Date.now() - 15 * 60_000;
   const env = { RIGHT: right.id, COUNT: `${plays}`, START: `${start}`, NOW: `${start}`, FIRST: '0' };
   for (const killAfter of [41, 60]) {
-    const said = await device(folder, env, killAfter);
+    const said = await device(folder, { ...env, HOLD: `${killAfter}` }, killAfter);
     // Whether the next play was kept is not known: it is added again.
     const [last, now] = said.at(-1).split(' ').map(Number);
     Object.assign(env, { FIRST: `${last + 1}`, NOW: `${now + 5000}` });
-    assert.ok(last < plays - 20 && now < start + 600_000, 'it was killed while it was offline');
+    assert.ok(last < plays && now < start + 600_000, 'it was killed while it was offline');
   }
   const said = await device(folder, env);
   assert.match(said.at(-1), /^lost [1-9]/);

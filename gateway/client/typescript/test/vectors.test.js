@@ -91,6 +91,25 @@ test('every altered character of a proof is found', async () => {
   }
 });
 
+test('a key signs within its window, and within the delegation of its directory', async () => {
+  const trust = await Trust.of(root, read('good/keys.json'));
+  const { keyId } = JSON.parse(read('good/receipt.json')).data.signature;
+  const end = Date.parse('2028-05-01T12:00:00Z'); // of the delegation
+  trust.find(keyId, 'receipt_signing', end - 1);
+  assert.throws(() => trust.find(keyId, 'receipt_signing', end), { code: 'key.outside_window' });
+  assert.throws(() => trust.find(keyId, 'receipt_signing', Date.parse('2026-05-01T11:59:59Z')), { code: 'key.outside_window' });
+});
+
+test('an answer with a member twice is refused', async () => {
+  const trust = await Trust.of(root, read('good/keys.json'));
+  const { receipt, signature } = JSON.parse(read('good/receipt.json')).data;
+  const text = `{"receipt":${JSON.stringify(receipt)},"signature":${JSON.stringify(signature)}}`;
+  await verifyReceipt(text, trust);
+  for (const other of [text.replace('{', '{"receipt":{},'), text.replace('"nonce":', '"nonce":"","nonce":'), text.replace('"nonce":', '"n\u006fnce":"","nonce" :')]) {
+    await assert.rejects(verifyReceipt(other, trust), { code: 'format.invalid' });
+  }
+});
+
 test('what is no answer is refused as malformed', async () => {
   const trust = await Trust.of(root, read('good/keys.json'));
   const deep = '['.repeat(200_000) + ']'.repeat(200_000);
