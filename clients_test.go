@@ -37,6 +37,7 @@ func TestClientsOfAService(t *testing.T) {
 	t.Cleanup(received.Close)
 	run := func(folder string, command ...string) func(t *testing.T) {
 		return func(t *testing.T) {
+			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 			cmd.Dir = filepath.Join("gateway/client", folder)
 			// The services that a suite calls are on this machine: no proxy is between.
