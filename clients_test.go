@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/client"
 )
 
 // TestClientsOfAService runs the suites of the clients in gateway/client/typescript and
@@ -35,6 +37,14 @@ func TestClientsOfAService(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(messages) // the suite fails without it
 	}))
 	t.Cleanup(received.Close)
+	// The TypeScript suite adds a play to a buffer that the Go client has made.
+	plays := filepath.Join(t.TempDir(), "plays")
+	buffer := func(t *testing.T) *client.Buffer {
+		return must[*client.Buffer](t)(client.OpenBuffer(plays, client.BufferConfig{Client: s.goClient()}))
+	}
+	b := buffer(t)
+	require.NoError(t, b.Add(t.Context(), client.Delivery{RightID: "rgh_1", SpatialAnchorID: "a", DwellMs: 1}))
+	require.NoError(t, b.Close())
 	run := func(folder string, command ...string) func(t *testing.T) {
 		return func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +52,7 @@ func TestClientsOfAService(t *testing.T) {
 			cmd.Dir = filepath.Join("gateway/client", folder)
 			// The services that a suite calls are on this machine: no proxy is between.
 			cmd.Env = append(os.Environ(), "URL="+s.client.API, "KEY="+s.client.Key, "ROOT="+filepath.Join(s.data, "keys", "root.vkey"),
-				"TENANT="+s.tenant.TenantID, "RIGHTS="+string(rights), "HOOK="+receiver.URL, "HOOKED="+received.URL,
+				"TENANT="+s.tenant.TenantID, "RIGHTS="+string(rights), "HOOK="+receiver.URL, "HOOKED="+received.URL, "GO_BUFFER="+plays,
 				"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			require.NoError(t, cmd.Run(), "what is above")
@@ -50,6 +60,12 @@ func TestClientsOfAService(t *testing.T) {
 	}
 	t.Run("document/typescript", run("typescript", "node", "generate.js", s.client.API, "--check"))
 	t.Run("document/python", run("python", python, "generate.py", s.client.API, "--check"))
-	t.Run("typescript", run("typescript", "npm", "test", "--silent"))
+	t.Run("typescript", func(t *testing.T) {
+		run("typescript", "npm", "test", "--silent")(t)
+		b := buffer(t)
+		require.Equal(t, 2, b.Stats().Waiting)
+		require.Zero(t, b.Stats().Damaged)
+		require.NoError(t, b.Close())
+	})
 	t.Run("python", run("python", python, "-m", "unittest", "discover", "-s", "tests", "-v"))
 }

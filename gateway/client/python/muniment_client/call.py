@@ -44,7 +44,7 @@ class RetryPolicy:
     #: The bound of the first pause, and that of all pauses.
     first_delay: float = 0.5
     max_delay: float = 30
-    #: The longest Retry-After that a call waits for: one that is asked to wait longer ends with the answer.
+    #: The longest Retry-After that a call waits for: with a longer one the call ends with the answer.
     max_retry_after: float = 120
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class RetryPolicy:
             raise ValueError("a field of the RetryPolicy is invalid")
 
     def delay(self, attempt: int, after: float = 0) -> float:
-        """The pause after an attempt, counted from 0, if the service asks for one of after."""
+        """The pause after an attempt, counted from 0, after being the service's Retry-After, or 0."""
         half = min(self.first_delay * 2 ** min(attempt, 50), self.max_delay) / 2
         jitter = half * random.random()
         return after + min(jitter, after / 4) if after > 0 else half + jitter

@@ -67,7 +67,7 @@ class MunimentError(Exception):
     preview: Any = None
     #: Names the request in the service's log; empty if there was no answer.
     request_id: str = ""
-    #: How many seconds the service asks to wait; 0 if it does not.
+    #: The service's Retry-After, in seconds; 0 if there is none.
     retry_after: float = 0
     #: That of the request, if it had one: whether a change was made that no answer came to shows
     #: when the same call is made with it again.

@@ -211,7 +211,7 @@ def verify_proof(answer: str | bytes, trust: Trust) -> VerifiedProof:
     came, its data, or what proof_file makes of it. Where the event is a delivery, its receipt is verified as well. It
     raises a VerifyError.
 
-    It proves what stood in the log when the checkpoint was sealed, and trusts whoever signed that. That two callers
+    It proves what stood in the log when the checkpoint was sealed, and trusts the signer of that. That two callers
     were shown one log is what muniment verify and witnesses of the log are for.
     """
     try:

@@ -2,7 +2,7 @@
 FROM, TO = "2026-05-01T00:00:00Z", "2026-06-01T00:00:00Z"
 ROW = {"rowId": "r", "playedAt": FROM, "dwellMs": 1, "rightId": "rgh_1", "spatialAnchorId": "a"}
 RULE = {"unit": "EVENT", "price": "1", "currency": "EUR", "effectiveFrom": FROM, "shares": []}
-PARTY = {"name": "a", "kind": "PUBLISHER", "currency": "EUR"}
+PUBLISHER = {"name": "a", "kind": "PUBLISHER", "currency": "EUR"}
 WINDOW = {"from": FROM, "to": TO}
 
 
@@ -78,10 +78,10 @@ OPERATIONS = {
     "change-settlement-rule": lambda c: c.settlement_rules.change("rule_1", RULE),
     "retire-settlement-rule": lambda c: c.settlement_rules.retire("rule_1"),
     "dry-run-settlement-rule": lambda c: c.settlement_rules.dry_run(RULE, FROM, TO),
-    "create-counterparty": lambda c: c.counterparties.create(PARTY),
+    "create-counterparty": lambda c: c.counterparties.create(PUBLISHER),
     "list-counterparties": lambda c: first(c.counterparties.list({"state": "ACTIVE"})),
     "get-counterparty": lambda c: c.counterparties.get("cp_1"),
-    "change-counterparty": lambda c: c.counterparties.change("cp_1", PARTY),
+    "change-counterparty": lambda c: c.counterparties.change("cp_1", PUBLISHER),
     "deactivate-counterparty": lambda c: c.counterparties.deactivate("cp_1"),
     "draft-statement": lambda c: c.statements.draft({"currency": "EUR", **WINDOW}),
     "list-statements": lambda c: first(c.statements.list({"state": "ISSUED", "currency": "EUR", "counterpartyId": "cp_1", "corrects": "stm_1"})),

@@ -6,8 +6,7 @@ const store = 'plays';
 
 /**
  * Keeps the plays of a buffer in a database of the origin. One page at a time has it open. A browser may
- * delete what an origin keeps when space runs out, unless navigator.storage.persist() was granted: ask
- * for that before.
+ * delete what an origin keeps when space runs out, unless navigator.storage.persist() was granted.
  */
 export class BrowserStorage implements BufferStorage {
   private db!: IDBDatabase;

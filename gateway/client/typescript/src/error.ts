@@ -84,7 +84,7 @@ export class MunimentError extends Error {
   readonly preview: unknown;
   /** Names the request in the service's log; empty if there was no answer. */
   readonly requestId: string;
-  /** How many seconds the service asks to wait; 0 if it does not. */
+  /** The service's Retry-After, in seconds; 0 if there is none. */
   readonly retryAfter: number;
   /** The method and the path of the request. */
   readonly operation: string;

@@ -17,8 +17,8 @@ export interface RetryPolicy {
   /** The bound of all pauses. Default 30,000. */
   maxDelayMs?: number;
   /**
-   * The longest Retry-After that a call waits for: one that is asked to wait longer ends with the
-   * answer. Default 120,000.
+   * The longest Retry-After that a call waits for: with a longer one the call ends with the answer.
+   * Default 120,000.
    */
   maxRetryAfterMs?: number;
 }
@@ -32,7 +32,7 @@ export function filled(p: RetryPolicy = {}): Required<RetryPolicy> {
   return all;
 }
 
-/** The pause after an attempt, counted from 0, if the service asks for one of afterMs. */
+/** The pause after an attempt, counted from 0, afterMs being the service's Retry-After, or 0. */
 export function delay(p: Required<RetryPolicy>, attempt: number, afterMs: number): number {
   const half = Math.min(p.firstDelayMs * 2 ** Math.min(attempt, 50), p.maxDelayMs) / 2;
   const jitter = half * Math.random();

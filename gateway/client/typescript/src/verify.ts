@@ -191,7 +191,7 @@ function isMetering(m: Json, dwellMs: number): boolean {
  * as it came, its data, or what proofFile makes of it. Where the event is a delivery, its receipt is
  * verified as well. It rejects with a VerifyError.
  *
- * It proves what stood in the log when the checkpoint was sealed, and trusts whoever signed that. That
+ * It proves what stood in the log when the checkpoint was sealed, and trusts the signer of that. That
  * two callers were shown one log is what muniment verify and witnesses of the log are for.
  */
 export async function verifyProof(answer: string, trust: Trust): Promise<VerifiedProof> {

@@ -159,7 +159,7 @@ test('ids are escaped', async () => {
   assert.equal(sent[0].target, 'https://service.example/base/v1/rights/a%2Fb%3Fc%23d:e%20%C3%A4');
 });
 
-test('a list reads all pages, and no more than are asked for', async () => {
+test('a list reads all pages, and no more than are needed', async () => {
   const page = (init, n) => success({ rights: [{ id: n }], nextCursor: n < 3 ? `c${n}` : null });
   const { client, sent } = answering(page);
   const ids = [];
