@@ -3,21 +3,23 @@ package playground
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"os"
 	"os/exec"
-	"path"
-	"regexp"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/control/assets"
+	"muniment/control/assets/assetstest"
 )
 
-func service(t *testing.T) *Service {
+func page(t *testing.T) *assets.Page {
 	t.Helper()
 	s, err := New(Config{Visitors: struct{ Visitors }{}, Feed: NewFeed()})
 	require.NoError(t, err)
-	return s
+	return s.page
 }
 
 // vendored are files that are not ours, with the SHA-256 of what their registry has.
@@ -27,56 +29,19 @@ var vendored = map[string]string{
 }
 
 func TestVendoredFiles(t *testing.T) {
-	files := service(t).files
+	files := page(t)
 	for name, want := range vendored {
-		sum := sha256.Sum256(files[name].text)
+		sum := sha256.Sum256(files.Text(name))
 		require.Equal(t, want, hex.EncodeToString(sum[:]), name)
 	}
 }
 
-// TestEveryFileIsReached from the page, by the names in its files, and everything that they name
-// is there.
 func TestEveryFileIsReached(t *testing.T) {
-	files := service(t).files
-	reached := map[string]bool{"noble-ed25519.LICENSE.txt": true} // stands beside it for readers
-	var reach func(name string)
-	reach = func(name string) {
-		if reached[name] {
-			return
-		}
-		f, there := files[name]
-		require.True(t, there, "%s is named, and not there", name)
-		reached[name] = true
-		for _, m := range regexp.MustCompile(`(?:src|href)="/playground/([^"]+)"|from '\./([^']+)'|^import '\./([^']+)'`).FindAllStringSubmatch(string(f.text), -1) {
-			reach(m[1] + m[2] + m[3])
-		}
-	}
-	reach("index.html")
-	for name := range files {
-		require.True(t, reached[name], "nothing leads to %s", name)
-	}
+	assetstest.EveryFileIsReached(t, page(t), Path, "noble-ed25519.LICENSE.txt")
 }
 
-// TestPolicyHolds: the policy blocks nothing that the page needs, and the page tries nothing that
-// the policy is there for.
 func TestPolicyHolds(t *testing.T) {
-	for name, f := range service(t).files {
-		text := string(f.text)
-		if path.Ext(name) == ".html" {
-			require.NotRegexp(t, `(?i)<style|<script[^>]*>[^<]|\son\w+=|\sstyle=|javascript:`, text, name)
-			require.NotRegexp(t, `<script(?: type="module"| src="/playground/[\w.-]+")*\s[^ts]`, text, name)
-		}
-		if path.Ext(name) == ".js" {
-			require.NotRegexp(t, `innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\('style'|\.style\b|localStorage|sessionStorage|indexedDB|document\.cookie`, text, name)
-		}
-		if vendored[name] != "" {
-			continue
-		}
-		for _, address := range regexp.MustCompile(`(?:https?:|wss?:)?//[\w-]+\.[^\s'")]*`).FindAllString(text, -1) {
-			require.Equal(t, "http://www.w3.org/2000/svg", address, "%s names another origin", name)
-		}
-		require.LessOrEqual(t, strings.Count(text, "\n"), 500, name)
-	}
+	assetstest.PolicyHolds(t, page(t), Path, slices.Collect(maps.Keys(vendored))...)
 }
 
 // TestVerification has node run the page's own verifier on the vectors of package sealer.

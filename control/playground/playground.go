@@ -1,8 +1,8 @@
 // Package playground is the page at /playground, and the two operations that only it needs.
 //
 // The page is a visit to the sandbox, in a browser: a tenant, deliveries that pass the gate or don't,
-// receipts that arrive, a pack, and its verification. It is a folder of small files (page), which are
-// embedded, have no build step, and load nothing from elsewhere. What it does to the tenant it does by
+// receipts that arrive, a pack, and its verification. It is a folder of small files (page), with those
+// that pages share (control/assets). What it does to the tenant it does by
 // the sandbox's own operations, which any program can call as well: it shows each as a curl command.
 //
 //   - POST /api/playground/delivery takes the body of POST /v1/delivery, from a visitor who has no
@@ -27,15 +27,12 @@ package playground
 
 import (
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 
+	"muniment/control/assets"
 	"muniment/control/route"
 	"muniment/control/sandbox"
 )
@@ -63,14 +60,8 @@ type Config struct {
 
 // Service is safe for concurrent use.
 type Service struct {
-	cfg   Config
-	files map[string]file
-}
-
-// file is one of the page's.
-type file struct {
-	kind, tag string
-	text      []byte
+	cfg  Config
+	page *assets.Page
 }
 
 // New reads the page.
@@ -78,31 +69,9 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Visitors == nil || cfg.Feed == nil {
 		return nil, errors.New("cannot open the playground: Visitors or Feed is missing")
 	}
-	s := &Service{cfg: cfg, files: map[string]file{}}
-	names, err := fs.Glob(embedded, "page/*")
+	page, err := assets.Open(embedded)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the playground: %w", err)
 	}
-	for _, name := range names {
-		kind, served := kinds[path.Ext(name)]
-		if !served {
-			return nil, fmt.Errorf("cannot open the playground: %s is of no kind that is served", name)
-		}
-		text, err := embedded.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("cannot open the playground: %w", err)
-		}
-		sum := sha256.Sum256(text)
-		s.files[path.Base(name)] = file{kind, `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`, text}
-	}
-	return s, nil
-}
-
-// kinds are the media types of the page's files, by how their names end.
-var kinds = map[string]string{
-	".html": "text/html; charset=utf-8",
-	".css":  "text/css; charset=utf-8",
-	".js":   "text/javascript; charset=utf-8",
-	".svg":  "image/svg+xml",
-	".txt":  "text/plain; charset=utf-8",
+	return &Service{cfg, page}, nil
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
+	"muniment/control/assets"
 	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/gateway/api"
@@ -17,9 +17,6 @@ const tag = "Sandbox"
 
 // Path is where the page is.
 const Path = "/playground"
-
-// policy lets the page load and call nothing but this service, and run nothing but its files.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Routes adds the service's operations to the API.
 func (s *Service) Routes(a route.API) {
@@ -45,56 +42,22 @@ func (s *Service) Routes(a route.API) {
 	})
 	index := page
 	index.ID, index.Path, index.Summary, index.Content = "get-playground", Path, "Try the sandbox in a browser", route.Content{Type: "text/html"}
-	route.AddRaw(a, index, func(_ context.Context, in *Condition) (*fileAnswer, error) { return s.file("index.html", in) })
+	route.AddRaw(a, index, func(_ context.Context, in *assets.Condition) (*assets.Answer, error) {
+		return s.page.Answer("index.html", in)
+	})
 	part := page
 	part.ID, part.Path, part.Hidden = "get-playground-file", Path+"/{file}", true
 	route.AddRaw(a, part, func(_ context.Context, in *struct {
-		Condition
+		assets.Condition
 		File string `path:"file"`
-	}) (*fileAnswer, error) {
-		return s.file(in.File, &in.Condition)
+	}) (*assets.Answer, error) {
+		return s.page.Answer(in.File, &in.Condition)
 	})
 }
 
 type redirection struct {
 	Status   int
 	Location string `header:"Location"`
-}
-
-// Condition is what a caller has kept.
-type Condition struct {
-	IfNoneMatch string `header:"If-None-Match" hidden:"true"`
-}
-
-// fileAnswer is a file, or 304 without one.
-type fileAnswer struct {
-	Status       int
-	ContentType  string `header:"Content-Type"`
-	CacheControl string `header:"Cache-Control"`
-	ETag         string `header:"ETag"`
-	Policy       string `header:"Content-Security-Policy"`
-	Sniffing     string `header:"X-Content-Type-Options"`
-	Referrer     string `header:"Referrer-Policy"`
-	Opener       string `header:"Cross-Origin-Opener-Policy"`
-	Body         []byte
-}
-
-// file answers with a file. A browser keeps it, and asks whether it has changed.
-func (s *Service) file(name string, in *Condition) (*fileAnswer, error) {
-	f, there := s.files[name]
-	if !there {
-		return nil, api.NotFound("file")
-	}
-	a := &fileAnswer{
-		Status: http.StatusOK, ContentType: f.kind, CacheControl: "no-cache", ETag: f.tag, Policy: policy, Sniffing: "nosniff", Referrer: "no-referrer", Opener: "same-origin", Body: f.text,
-	}
-	for known := range strings.SplitSeq(in.IfNoneMatch, ",") {
-		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == f.tag || known == "*" {
-			a.Status, a.Body = http.StatusNotModified, nil
-			break
-		}
-	}
-	return a, nil
 }
 
 // maxDelivery is the longest body of a delivery, in bytes, as the gateway has it.

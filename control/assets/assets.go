@@ -1,0 +1,126 @@
+// Package assets serves the pages that are made of small files: the playground's and the console's.
+//
+// A page is a folder of files that its package embeds. They have no build step and load nothing from
+// elsewhere: Policy lets a browser run and call nothing but them and this service. What pages have in
+// common is in the folder shared: colours and type (base.css), parts (parts.css), the making of
+// elements (dom.js), charts (charts.js) and the icon. Each page has these files under its own path, so
+// that its address alone shows what it is made of.
+package assets
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"muniment/gateway/api"
+)
+
+//go:embed shared
+var shared embed.FS
+
+// Policy is the content security policy of every file: a page loads and calls nothing but its own
+// origin, and runs nothing but files.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Page is the files of a page. It is safe for concurrent use.
+type Page struct{ files map[string]file }
+
+type file struct {
+	kind, tag string
+	text      []byte
+}
+
+// kinds are the media types of files, by how their names end.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+	".txt":  "text/plain; charset=utf-8",
+}
+
+// Open reads the folder page of the embedded files, and what pages share.
+func Open(embedded embed.FS) (*Page, error) {
+	p := &Page{map[string]file{}}
+	for _, from := range []struct {
+		files  embed.FS
+		folder string
+	}{{shared, "shared"}, {embedded, "page"}} {
+		names, err := fs.Glob(from.files, from.folder+"/*")
+		for _, name := range names {
+			if err == nil {
+				err = p.read(from.files, name)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read a page: %w", err)
+		}
+	}
+	return p, nil
+}
+
+func (p *Page) read(from embed.FS, name string) error {
+	kind, served := kinds[path.Ext(name)]
+	if !served {
+		return fmt.Errorf("%s is of no kind that is served", name)
+	}
+	if _, twice := p.files[path.Base(name)]; twice {
+		return fmt.Errorf("%s has the name of a file that pages share", name)
+	}
+	text, err := from.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	p.files[path.Base(name)] = file{kind, `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`, text}
+	return nil
+}
+
+// Names lists the files.
+func (p *Page) Names() []string { return slices.Sorted(maps.Keys(p.files)) }
+
+// Text returns the text of a file; nil if there is no such file.
+func (p *Page) Text(name string) []byte { return p.files[name].text }
+
+// Condition is what a caller has kept.
+type Condition struct {
+	IfNoneMatch string `header:"If-None-Match" hidden:"true"`
+}
+
+// Answer is a file, or 304 without one.
+type Answer struct {
+	Status       int
+	ContentType  string `header:"Content-Type"`
+	CacheControl string `header:"Cache-Control"`
+	ETag         string `header:"ETag"`
+	Policy       string `header:"Content-Security-Policy"`
+	Sniffing     string `header:"X-Content-Type-Options"`
+	Referrer     string `header:"Referrer-Policy"`
+	Opener       string `header:"Cross-Origin-Opener-Policy"`
+	Body         []byte
+}
+
+// Answer answers with a file. A browser keeps it, and requests whether it has changed.
+func (p *Page) Answer(name string, in *Condition) (*Answer, error) {
+	f, there := p.files[name]
+	if !there {
+		return nil, api.NotFound("file")
+	}
+	a := &Answer{
+		Status: http.StatusOK, ContentType: f.kind, CacheControl: "no-cache", ETag: f.tag, Policy: Policy, Sniffing: "nosniff", Referrer: "no-referrer", Opener: "same-origin", Body: f.text,
+	}
+	for known := range strings.SplitSeq(in.IfNoneMatch, ",") {
+		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == f.tag || known == "*" {
+			a.Status, a.Body = http.StatusNotModified, nil
+			break
+		}
+	}
+	return a, nil
+}

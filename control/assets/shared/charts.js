@@ -1,0 +1,52 @@
+// Charts. Each says its numbers in words, too. A chart is as wide as it is told, in pixels of its
+// own: who shows it at that width gets text of the size of the style sheet.
+
+import { s } from './dom.js';
+
+// bars is a list of [name, value, text, mood]: one bar a line, as long as its value. mark draws a
+// line at a value, such as a bound; to is the value of a full bar.
+export function bars(list, { width, label, to, mark }) {
+  const top = Math.max(1, to ?? 0, ...list.map(([, value]) => value));
+  const line = 34;
+  const x = (value) => (Math.min(value, top) / top) * width;
+  return s('svg', { viewBox: `0 0 ${width} ${list.length * line}`, role: 'img', 'aria-label': label ?? list.map(([name, value, text]) => `${name}: ${text ?? value}`).join(', ') },
+    list.map(([name, value, text, mood = ''], i) => s('g', null,
+      s('text', { class: 'axis', x: 0, y: i * line + 11 }, name), s('text', { class: 'axis', x: width, y: i * line + 11, 'text-anchor': 'end' }, text ?? String(value)),
+      mark !== undefined && s('rect', { class: 'track', x: 0, y: i * line + 17, width, height: 8, rx: 4 }),
+      s('rect', { class: `bar ${mood}`, x: 0, y: i * line + 17, width: value === 0 && mark !== undefined ? 0 : Math.max(4, x(value)), height: 8, rx: 4 }),
+      mark !== undefined && s('line', { class: 'rule', x1: x(mark), x2: x(mark), y1: i * line + 14, y2: i * line + 28 }))));
+}
+
+// columns is a list of values as columns, at most so many, with rules at [value, text].
+export function columns(list, { width, most, label, rules = [] }) {
+  const top = Math.max(1, ...list);
+  const high = 84;
+  const y = (value) => 4 + high - (Math.min(value, top) / top) * high;
+  const step = (width - 34) / most;
+  return s('svg', { viewBox: `0 0 ${width} ${high + 8}`, role: 'img', 'aria-label': label },
+    list.map((value, i) => s('rect', { class: 'bar', x: i * step, y: y(value), width: Math.max(2, step - 2), height: Math.max(1.5, 4 + high - y(value)), rx: 1.5 })),
+    rules.map(([value, text]) => s('g', null, s('line', { class: 'rule', x1: 0, x2: width - 30, y1: y(value), y2: y(value) }), s('text', { class: 'axis', x: width - 27, y: y(value) + 4 }, text))));
+}
+
+// area is a series of [time, value] between two times, in milliseconds. What nobody saw is a gap: a
+// value is drawn on for at most hold milliseconds. name is what a time is called.
+export function area(series, { width, from, to, hold, label, name, mood = '' }) {
+  const top = Math.max(1, ...series.map(([, value]) => value));
+  const high = 84;
+  const x = (at) => ((at - from) / (to - from)) * width;
+  const y = (value) => 14 + high - (value / top) * high;
+  const runs = [];
+  for (const point of series) {
+    const last = runs.at(-1)?.at(-1);
+    if (last && point[0] - last[0] <= hold) runs.at(-1).push(point);
+    else runs.push([point]);
+  }
+  const end = (run) => Math.min(to, run.at(-1)[0] + hold);
+  const line = (run) => `${run.map(([at, value], i) => `${i ? 'L' : 'M'}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join('')}H${x(end(run)).toFixed(1)}`;
+  return s('svg', { viewBox: `0 0 ${width} ${high + 34}`, role: 'img', 'aria-label': label },
+    s('line', { class: 'ground', x1: 0, x2: width, y1: 14 + high, y2: 14 + high }),
+    runs.map((run) => s('path', { class: `under ${mood}`, d: `${line(run)}V${14 + high}H${x(run[0][0]).toFixed(1)}Z` })),
+    runs.map((run) => s('path', { class: `edge ${mood}`, d: line(run) })),
+    s('text', { class: 'axis', x: 0, y: 10 }, top.toLocaleString('en')),
+    s('text', { class: 'axis', x: 0, y: high + 30 }, name(from)), s('text', { class: 'axis', x: width, y: high + 30, 'text-anchor': 'end' }, name(to)));
+}
