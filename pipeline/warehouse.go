@@ -339,6 +339,13 @@ type RefusalTotals struct {
 	First, Last time.Time
 }
 
+// RuleCounter counts refusals of all tenants, for operators.
+type RuleCounter interface {
+	// RefusalsByRule sums the counts of gate.refusals events with from ≤ time < to, of every tenant,
+	// by rule, the highest sum first. Neither time may be zero. Only Rule and Refusals are set.
+	RefusalsByRule(ctx context.Context, from, to time.Time) ([]RefusalRow, error)
+}
+
 // Duplicate names a delivery and the lowest event that makes it a duplicate, with both
 // positions.
 type Duplicate struct {

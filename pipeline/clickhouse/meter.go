@@ -133,7 +133,7 @@ const summed = `toString(right_id) AS of_right, toString(substrate) AS of_substr
 // Refusals sums the counts of gate.refusals events by bucket, right and rule.
 func (w *reader) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
 	c := newCut(q.Buckets)
-	from, args := refusals(q, c)
+	from, args := refusals(q, c, ofTenant(q.TenantID))
 	rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.RefusalRow, err error) {
 		var bucket int64
 		err = scan(&bucket, &r.RightID, &r.Rule, &r.Refusals)
@@ -152,7 +152,7 @@ func (w *reader) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipel
 func (w *reader) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t pipeline.RefusalTotals, err error) {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
-	from, args := refusals(q, cut{})
+	from, args := refusals(q, cut{}, ofTenant(q.TenantID))
 	var n int64
 	var first, last time.Time
 	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), sum(refusals), min(at), max(at) FROM `+from, args...).
@@ -166,10 +166,25 @@ func (w *reader) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t 
 	return t, nil
 }
 
-// refusals takes the counts out of the events' texts.
-func refusals(q pipeline.RefusalQuery, c cut) (from string, args []any) {
-	var f filter
-	f.add("tenant_id = ?", q.TenantID)
+// RefusalsByRule implements pipeline.RuleCounter.
+func (w *reader) RefusalsByRule(ctx context.Context, from, to time.Time) ([]pipeline.RefusalRow, error) {
+	counts, args := refusals(pipeline.RefusalQuery{From: from, To: to}, cut{}, filter{})
+	rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.RefusalRow, err error) {
+		return r, scan(&r.Rule, &r.Refusals)
+	}, `SELECT rule, sum(refusals) FROM `+counts+` GROUP BY 1 ORDER BY 2 DESC, 1`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sum refusals by rule: %w", err)
+	}
+	return rows, nil
+}
+
+func ofTenant(id string) (f filter) {
+	f.add("tenant_id = ?", id)
+	return f
+}
+
+// refusals takes the counts out of the texts of events that f keeps.
+func refusals(q pipeline.RefusalQuery, c cut, f filter) (from string, args []any) {
 	f.during("at", q.From, q.To)
 	c.limit(&f, "at")
 	f.before(q.AsOf)

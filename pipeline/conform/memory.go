@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -346,6 +347,11 @@ func (w *MemoryWarehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery
 // Refusals implements pipeline.Warehouse.
 func (w *MemoryWarehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
 	return refusals(w.all(), q), ctx.Err()
+}
+
+// RefusalsByRule implements pipeline.RuleCounter.
+func (w *MemoryWarehouse) RefusalsByRule(ctx context.Context, from, to time.Time) ([]pipeline.RefusalRow, error) {
+	return byRule(w.all(), from, to), ctx.Err()
 }
 
 // RefusalTotals implements pipeline.Warehouse.

@@ -232,6 +232,31 @@ func refusals(rows []pipeline.Row, q pipeline.RefusalQuery) []pipeline.RefusalRo
 	return slice(lines, q.Skip, q.Limit)
 }
 
+// byRule sums what RuleCounter.RefusalsByRule does, from collapsed rows.
+func byRule(rows []pipeline.Row, from, to time.Time) (lines []pipeline.RefusalRow) {
+	sums := map[string]int64{}
+	for tenant := range tenantsOf(rows) {
+		for _, one := range refused(rows, pipeline.RefusalQuery{TenantID: tenant, From: from, To: to}) {
+			sums[one.rule] += one.count
+		}
+	}
+	for rule, n := range sums {
+		lines = append(lines, pipeline.RefusalRow{Rule: rule, Refusals: n})
+	}
+	slices.SortFunc(lines, func(a, b pipeline.RefusalRow) int {
+		return cmp.Or(cmp.Compare(b.Refusals, a.Refusals), cmp.Compare(a.Rule, b.Rule))
+	})
+	return lines
+}
+
+func tenantsOf(rows []pipeline.Row) map[string]bool {
+	all := map[string]bool{}
+	for _, r := range rows {
+		all[r.TenantID] = true
+	}
+	return all
+}
+
 // refusalTotals sums what Warehouse.RefusalTotals does, from collapsed rows.
 func refusalTotals(rows []pipeline.Row, q pipeline.RefusalQuery) (t pipeline.RefusalTotals) {
 	for i, one := range refused(rows, q) {

@@ -252,6 +252,38 @@ func checkRefusals(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	})
 }
 
+// checkRules sums refusals of several tenants by rule, in a window.
+func checkRules(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	counter, ok := w.Warehouse.(pipeline.RuleCounter)
+	require.True(tb, ok, "it counts refusals of all tenants")
+	one, other := fmt.Sprintf("tnt_%d", tenants.Add(1)), fmt.Sprintf("tnt_%d", tenants.Add(1))
+	day := noon.AddDate(3, 0, 0) // of no other case
+	p := begin(tb, ctx, w)
+	var log []pipeline.Row
+	for _, e := range []struct {
+		tenant string
+		after  time.Duration
+		counts []string
+	}{
+		{one, -time.Millisecond, []string{`{"count":100,"rule":"speed"}`}}, // before the window
+		{one, 0, []string{`{"count":2,"rightId":"rgh_1","rule":"speed"}`, `{"count":1,"rule":"consent"}`}},
+		{other, time.Hour, append([]string{`{"count":5,"rule":"consent"}`, `{"count":3,"rule":"speed"}`}, oddCounts...)},
+		{other, 2 * time.Hour, []string{`{"count":100,"rule":"speed"}`}}, // at its end
+	} {
+		row := counts(e.tenant, p, day.Add(e.after), e.counts...)
+		log = append(log, row)
+		p = row.Next()
+	}
+	log = append(log, again(log[1], p)) // a copy counts no second time
+	load(tb, ctx, w, log...)
+	lines, err := counter.RefusalsByRule(ctx, day, day.Add(2*time.Hour))
+	require.NoError(tb, err)
+	require.Equal(tb, []pipeline.RefusalRow{{Rule: "consent", Refusals: 6}, {Rule: "speed", Refusals: 5}}, lines)
+	lines, err = counter.RefusalsByRule(ctx, day.AddDate(1, 0, 0), day.AddDate(1, 0, 1))
+	require.NoError(tb, err)
+	require.Empty(tb, lines)
+}
+
 // checkFilters compares listings under every kind of filter with the model, whole
 // and page by page.
 func checkFilters(tb testing.TB, ctx context.Context, w WarehouseEngine) {

@@ -37,6 +37,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"the edges of buckets are exact", checkBucketEdges},
 	{"sums of named events are of no others, and of a bounded number", checkNamedEvents},
 	{"refusals equal the model", checkRefusals},
+	{"refusals of all tenants by rule", checkRules},
 	{"a duplicate is at most a day younger", checkDayEdge},
 	{"a row that is sent again is a duplicate, whenever that is", checkRowsAgain},
 	{"a duplicate's first may be out of view", checkFirstOutOfView},

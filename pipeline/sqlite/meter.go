@@ -332,7 +332,7 @@ func commonTexts(ctx context.Context, tx *sql.Tx, sums map[of]sum) (map[int64]me
 
 // Refusals sums the counts of gate.refusals events by bucket, right and rule.
 func (w *Warehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
-	from, args := refusals(q, q.Buckets)
+	from, args := refusals(q, q.Buckets, ofTenant(q.TenantID))
 	rows, err := collect(ctx, w.read, func(scan func(...any) error) (r pipeline.RefusalRow, err error) {
 		var bucket int64
 		err = scan(&bucket, &r.RightID, &r.Rule, &r.Refusals)
@@ -349,7 +349,7 @@ func (w *Warehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pi
 
 // RefusalTotals sums all refusals of a window.
 func (w *Warehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t pipeline.RefusalTotals, err error) {
-	from, args := refusals(q, nil)
+	from, args := refusals(q, nil, ofTenant(q.TenantID))
 	var n, first, last int64
 	err = w.read.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(refusals), 0), COALESCE(MIN(at), 0), COALESCE(MAX(at), 0)
 		FROM `+from, args...).Scan(&n, &t.Refusals, &first, &last)
@@ -362,12 +362,29 @@ func (w *Warehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) 
 	return t, nil
 }
 
-// refusals selects the counts of the events' texts, each with its bucket. The texts are
-// canonical JSON, as the loader has checked; they are cast to TEXT because SQLite takes a
+// RefusalsByRule implements pipeline.RuleCounter. It reads one range of the index for each tenant.
+func (w *Warehouse) RefusalsByRule(ctx context.Context, from, to time.Time) ([]pipeline.RefusalRow, error) {
+	var all filter
+	all.add("e.tenant IN (SELECT tenant FROM tenants)")
+	counts, args := refusals(pipeline.RefusalQuery{From: from, To: to}, nil, all)
+	rows, err := collect(ctx, w.read, func(scan func(...any) error) (r pipeline.RefusalRow, err error) {
+		return r, scan(&r.Rule, &r.Refusals)
+	}, `SELECT rule, SUM(refusals) FROM `+counts+` GROUP BY 1 ORDER BY 2 DESC, 1`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sum refusals by rule: %w", err)
+	}
+	return rows, nil
+}
+
+func ofTenant(id string) (f filter) {
+	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", id)
+	return f
+}
+
+// refusals selects the counts of the texts of events that f keeps, each with its bucket. The texts
+// are canonical JSON, as the loader has checked; they are cast to TEXT because SQLite takes a
 // BLOB for its own binary form.
-func refusals(q pipeline.RefusalQuery, buckets []time.Time) (from string, args []any) {
-	var f filter
-	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
+func refusals(q pipeline.RefusalQuery, buckets []time.Time, f filter) (from string, args []any) {
 	f.before(q.AsOf)
 	var g filter
 	g.add("c.type = 'object' AND json_type(c.value, '$.count') = 'integer' AND json_type(c.value, '$.rule') = 'text'")
