@@ -80,15 +80,11 @@ func keyOf(made tenant.Created) Key {
 func (s *Service) OperatorRoutes(a route.API) {
 	const path = "/admin/access/applications"
 	route.Add(a, route.Operation{ID: "list-applications", Method: http.MethodGet, Path: path, Tag: "Operator", Access: route.Operator{},
-		Summary: "List the applications for a key of the sandbox, newest first"}, s.getList)
+		Summary: "List the applications for a key of the sandbox, newest first"}, s.Applications)
 	route.Add(a, route.Operation{ID: "approve-application", Method: http.MethodPost, Path: path + "/{applicationId}/approve", Tag: "Operator", Access: route.Operator{},
-		Summary: "Approve an application and send its mail, or send another mail"}, func(ctx context.Context, in *oneInput) (One, error) {
-		return s.decided(s.approve(ctx, in.ApplicationID))
-	})
+		Summary: "Approve an application and send its mail, or send another mail"}, s.Approve)
 	route.Add(a, route.Operation{ID: "refuse-application", Method: http.MethodPost, Path: path + "/{applicationId}/refuse", Tag: "Operator", Access: route.Operator{},
-		Summary: "Refuse an application; the links of one that was approved end"}, func(ctx context.Context, in *oneInput) (One, error) {
-		return s.decided(s.refuse(ctx, in.ApplicationID))
-	})
+		Summary: "Refuse an application; the links of one that was approved end"}, s.Refuse)
 }
 
 // Listed is an application as operators see it.
@@ -109,7 +105,8 @@ func (s *Service) listed(a Application) Listed {
 	return Listed{a, a.Email, a.Organisation, a.Use, a.Mail, a.endsAt()}
 }
 
-type listInput struct {
+// ListInput selects applications.
+type ListInput struct {
 	State string `query:"state" enum:"RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
 	route.Page
 }
@@ -123,7 +120,8 @@ type List struct {
 // SchemaName: see Form.
 func (List) SchemaName() string { return "ApplicationList" }
 
-func (s *Service) getList(ctx context.Context, in *listInput) (List, error) {
+// Applications lists applications for operators, newest first.
+func (s *Service) Applications(ctx context.Context, in *ListInput) (List, error) {
 	slice, err := in.Slice()
 	if err != nil {
 		return List{}, err
@@ -136,7 +134,8 @@ func (s *Service) getList(ctx context.Context, in *listInput) (List, error) {
 	return answer, err
 }
 
-type oneInput struct {
+// OneInput names an application.
+type OneInput struct {
 	ApplicationID string `path:"applicationId" maxLength:"64"`
 }
 
@@ -147,6 +146,16 @@ type One struct {
 
 // SchemaName: see Form.
 func (One) SchemaName() string { return "ApplicationData" }
+
+// Approve approves an application for an operator and sends its mail, or sends another mail.
+func (s *Service) Approve(ctx context.Context, in *OneInput) (One, error) {
+	return s.decided(s.approve(ctx, in.ApplicationID))
+}
+
+// Refuse refuses an application for an operator; the links of one that was approved end.
+func (s *Service) Refuse(ctx context.Context, in *OneInput) (One, error) {
+	return s.decided(s.refuse(ctx, in.ApplicationID))
+}
 
 func (s *Service) decided(a Application, err error) (One, error) {
 	if err != nil {

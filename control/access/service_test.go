@@ -83,7 +83,7 @@ func (h *fixture) applies(email string) {
 // all are the applications, newest first.
 func (h *fixture) all() []Listed {
 	h.t.Helper()
-	page, err := h.getList(h.t.Context(), &listInput{Page: route.Page{Limit: 50}})
+	page, err := h.Applications(h.t.Context(), &ListInput{Page: route.Page{Limit: 50}})
 	require.NoError(h.t, err)
 	return page.Applications
 }

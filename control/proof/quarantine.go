@@ -161,10 +161,11 @@ func (q *quarantine) OperatorRoutes(a route.API) {
 		return q.ListQuarantined(ctx, mostListed)
 	})
 	route.Add(a, route.Operation{ID: "release-quarantined", Method: http.MethodPost, Path: "/admin/quarantine/release", Tag: "Operator", Access: route.Operator{},
-		Summary: "Permanently release quarantined records, all of them or none"}, q.postRelease)
+		Summary: "Permanently release quarantined records, all of them or none"}, q.ReleaseNamed)
 }
 
-type releaseRequest struct {
+// ReleaseRequest names the records of a release.
+type ReleaseRequest struct {
 	Body struct {
 		Positions []string `json:"positions" minItems:"1" maxItems:"500" maxLength:"64"`
 		Reason    string   `json:"reason" minLength:"1" maxLength:"512" doc:"Kept in the audit log permanently: no place for personal data."`
@@ -176,7 +177,8 @@ type Releases struct {
 	Released []Released `json:"released"`
 }
 
-func (q *quarantine) postRelease(ctx context.Context, in *releaseRequest) (Releases, error) {
+// ReleaseNamed releases records for an operator.
+func (q *quarantine) ReleaseNamed(ctx context.Context, in *ReleaseRequest) (Releases, error) {
 	var positions []sealer.Position
 	for _, text := range in.Body.Positions {
 		at, err := sealer.ParsePosition(text)
