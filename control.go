@@ -99,7 +99,7 @@ func (c *controlCmd) serve(p *process) error {
 		return err
 	}
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, Sandbox: c.Sandbox, Webhook: c.Webhook,
+		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.tls != nil, Sandbox: c.Sandbox, Webhook: c.Webhook,
 		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *controlCmd) serve(p *process) error {
 		Checks:   []gateway.Check{{Name: "database", Ready: db.Ready}},
 		Notes:    append([]gateway.Note{noted("log", func(context.Context) error { return log.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(log, warehouse)...),
 		Token:    access.Token,
-		Mount:    map[string]http.Handler{"/admin/": ctl.Admin()},
+		Mount:    ctl.atOperators(),
 	}.Handler())
 	p.wait()
 	return nil

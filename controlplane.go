@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control"
+	"muniment/control/console"
 	"muniment/control/node"
 	"muniment/control/sandbox"
 	"muniment/control/store"
@@ -33,6 +35,7 @@ type planeConfig struct {
 	Deliveries issue.Log
 	Warehouse  interface {
 		pipeline.Warehouse
+		pipeline.RuleCounter
 		drift.Auditor
 	}
 	// Data is the folder of keys and packs.
@@ -40,12 +43,14 @@ type planeConfig struct {
 	LeaseBound time.Duration
 	NodeCA     func() *x509.CertPool // nil: nodes join by invitations alone
 	Token      string                // of operators
-	Sandbox    sandbox.Flags
-	Webhook    webhookFlags
-	Seal       sealFlags
-	RowAge     time.Duration // how long ago the play of a row may be
-	Exports    exportFlags
-	Mail       mailFlags
+	// AdminTLS says that the operators' listener has TLS.
+	AdminTLS bool
+	Sandbox  sandbox.Flags
+	Webhook  webhookFlags
+	Seal     sealFlags
+	RowAge   time.Duration // how long ago the play of a row may be
+	Exports  exportFlags
+	Mail     mailFlags
 	// PublicURL is where callers reach the API, for links.
 	PublicURL string
 	LogKeep   time.Duration // as --keep has it; 0: Kafka's, 7 days
@@ -58,7 +63,7 @@ type planeConfig struct {
 	// Embedded says that this process has all nodes, and one of them answers the API.
 	Embedded   bool
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	Registerer *prometheus.Registry
 }
 
 // plane is control with all of its services, and with the nodes of this process.
@@ -66,6 +71,8 @@ type plane struct {
 	*control.Control
 	services
 	cfg planeConfig
+
+	checking atomic.Bool // this process checks for drift
 
 	// The nodes of this process that issue receipts for control, and how they reach it.
 	sandboxNode, heldNode *localnode.Node
@@ -84,17 +91,17 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 		return p.nodes.InviteSandbox(ctx)
 	}), true))
 	p.heldNode = localnode.New(p.localNode(p.identities("the node that delivers held rows", "held", p.invite), false))
-	for _, open := range []func(context.Context) error{p.openRights, p.openEvidence, p.openTenants, p.openSandbox, p.openAccess} {
+	for _, open := range []func(context.Context) error{p.openRights, p.openEvidence, p.openTenants, p.openSandbox, p.openAccess, p.openConsole} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
 	}
-	check, queueCheck, err := driftCheck(cfg, p.packs, p.statements)
+	check, queueCheck, err := driftCheck(cfg, p.packs, p.statements, &p.checking)
 	if err != nil {
 		return nil, err
 	}
 	p.Control, err = control.New(control.Config{
-		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, DeliverSandbox: p.deliverSandboxed, Log: cfg.Log,
+		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Console: p.console, DeliverSandbox: p.deliverSandboxed, Log: cfg.Log,
 		Services: p.all(), Sweeps: append(p.sweeps(), queueCheck), Workers: append(p.workers(), check),
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
@@ -127,6 +134,12 @@ func (p *plane) identities(name, folder string, invite func(context.Context) (no
 // invite lets a node of this process join that signs receipts.
 func (p *plane) invite(ctx context.Context) (node.Invitation, error) {
 	return p.nodes.Invite(ctx, store.BySystem())
+}
+
+// atOperators are the handlers of the operators' listener.
+func (p *plane) atOperators() map[string]http.Handler {
+	h := p.Admin()
+	return map[string]http.Handler{"/admin/": h, console.Path: h, console.Path + "/": h}
 }
 
 // serveNodes lets the nodes of this process reach control.

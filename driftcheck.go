@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"muniment/control"
@@ -18,8 +19,9 @@ import (
 // drift.
 const driftJob = "drift.check"
 
-// driftCheck returns the worker of the job, and the sweep that queues it.
-func driftCheck(cfg planeConfig, packs *proof.Service, statements *statement.Service) (control.Worker, control.Sweep, error) {
+// driftCheck returns the worker of the job, and the sweep that queues it. checking is true while this
+// process has the job.
+func driftCheck(cfg planeConfig, packs *proof.Service, statements *statement.Service, checking *atomic.Bool) (control.Worker, control.Sweep, error) {
 	checker, err := drift.New(drift.Config{
 		Log: cfg.Log, Loaded: cfg.Warehouse.Resume, Auditor: cfg.Warehouse,
 		NextPack: func(ctx context.Context, after string) (*drift.Pack, error) {
@@ -44,6 +46,8 @@ func driftCheck(cfg planeConfig, packs *proof.Service, statements *statement.Ser
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	work := control.Worker{Kind: driftJob, AtOnce: 1, Attempts: math.MaxInt, Do: func(ctx context.Context, _ *store.Job) error {
+		checking.Store(true)
+		defer checking.Store(false)
 		checker.Run(ctx)
 		return ctx.Err() // not done: the next process goes on
 	}}

@@ -35,6 +35,7 @@ var packages = map[string][]string{
 	"control/backup":            {"control/proof", "control/signing", "control/store", "gateway/api", "sealer", "sealer/keyfile"},
 	"control/beacon":            {"control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/challenge":         {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
+	"control/console":           {"control/access", "control/assets", "control/node", "control/proof", "control/route", "control/store", "gateway/api", "pipeline", "sealer"},
 	"control/dispute":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/dsar":              {"control/challenge", "control/dispute", "control/erasure", "control/ingest", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/statement", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/erasure":           {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
@@ -102,7 +103,7 @@ var testsOnly = []string{"control/assets/assetstest", "control/historytest", "co
 var adapters = map[string][]string{
 	"github.com/valyala/fasthttp":      {"gateway", "bench/compare", "bench/load", "."},
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
-	"github.com/danielgtaylor/huma":    {"control", "control/dsar", "control/route", "control/route/routetest", "control/sandbox"},
+	"github.com/danielgtaylor/huma":    {"control", "control/console", "control/dsar", "control/route", "control/route/routetest", "control/sandbox"},
 	"github.com/transparency-dev":      {"sealer"},
 	"modernc.org/sqlite":               {"control/backup", "control/store", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},

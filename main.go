@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 
 	"muniment/bench/system"
 	"muniment/control/access"
+	"muniment/control/console"
 	"muniment/control/node"
 	"muniment/control/proof"
 	"muniment/control/route"
@@ -64,6 +67,10 @@ type commands struct {
 		running
 		access.Commands
 	} `cmd:"" help:"Decide on applications for keys of the sandbox of a running server."`
+	Console struct {
+		running
+		console.Command
+	} `cmd:"" help:"Print a link that opens the operators' page of a running server: nodes, lag, drift, quarantine, refusals, applications."`
 	Quarantine struct {
 		running
 		proof.QuarantineCommands
@@ -210,20 +217,9 @@ type running struct {
 func (c *running) Do(method, path string, in, out any) error {
 	ctx, stop := interrupted()
 	defer stop()
-	var access adminAccess
-	text, err := os.ReadFile(filepath.Join(c.Data, adminFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("no server runs on %s (start one with: muniment up --data %s)", c.Data, c.Data)
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &access)
-	}
+	access, err := c.access()
 	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", adminFile, err)
-	}
-	if c.Admin != "" {
-		scheme, _, _ := strings.Cut(access.URL, "://")
-		access.URL = scheme + "://" + c.Admin
+		return err
 	}
 	over, err := c.trusted(access)
 	if err != nil {
@@ -231,6 +227,41 @@ func (c *running) Do(method, path string, in, out any) error {
 	}
 	client := system.Client{API: access.URL, Key: access.Token, HTTP: over}
 	return system.Sentence(client.Do(ctx, method, path, in, out))
+}
+
+// Base is the admin listener's URL. One that listens on every address is reached as localhost.
+func (c *running) Base() (string, error) {
+	access, err := c.access()
+	if err != nil {
+		return "", err
+	}
+	at, err := url.Parse(access.URL)
+	if err != nil {
+		return "", fmt.Errorf("cannot read %s: %w", adminFile, err)
+	}
+	if ip := net.ParseIP(at.Hostname()); ip != nil && ip.IsUnspecified() {
+		at.Host = net.JoinHostPort("localhost", at.Port())
+	}
+	return at.String(), nil
+}
+
+// access is how to reach the server, and its token.
+func (c *running) access() (access adminAccess, err error) {
+	text, err := os.ReadFile(filepath.Join(c.Data, adminFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return access, fmt.Errorf("no server runs on %s (start one with: muniment up --data %s)", c.Data, c.Data)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &access)
+	}
+	if err != nil {
+		return access, fmt.Errorf("cannot read %s: %w", adminFile, err)
+	}
+	if c.Admin != "" {
+		scheme, _, _ := strings.Cut(access.URL, "://")
+		access.URL = scheme + "://" + c.Admin
+	}
+	return access, nil
 }
 
 // trusted is how to reach the server: nil without TLS.

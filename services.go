@@ -11,6 +11,7 @@ import (
 	"muniment/control/access"
 	"muniment/control/beacon"
 	"muniment/control/challenge"
+	"muniment/control/console"
 	"muniment/control/dispute"
 	"muniment/control/dsar"
 	"muniment/control/erasure"
@@ -57,6 +58,7 @@ type services struct {
 	erased   *erasure.Service
 	visitors *sandbox.Service // nil without a sandbox
 	access   *access.Service  // without a sandbox for operators alone
+	console  *console.Service
 	play     *playground.Service
 	watched  *playground.Feed // what play's streams show
 }
@@ -206,6 +208,15 @@ func (p *plane) openAccess(context.Context) (err error) {
 		Failed: func(code string, final bool, err error) error {
 			return &control.JobFailure{Code: code, Final: final, Err: err}
 		},
+	})
+	return err
+}
+
+// openConsole opens the operators' page.
+func (p *plane) openConsole(context.Context) (err error) {
+	cfg := &p.cfg
+	p.console, err = console.New(console.Config{
+		Nodes: p.nodes, Packs: p.packs, Access: p.access, Log: cfg.Log, Warehouse: cfg.Warehouse, Gatherer: cfg.Registerer, Checking: p.checking.Load, Secure: cfg.AdminTLS,
 	})
 	return err
 }

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"muniment/control/sandbox"
@@ -95,7 +95,7 @@ func (c *upCmd) serve(p *process) error {
 		return err
 	}
 	access := adminAccess{URL: admin.url(), Token: rand.Text(), Certificate: c.AdminTLS.Cert}
-	ctl, err := c.openControl(p, engines, api.url(), access.Token, processors)
+	ctl, err := c.openControl(p, engines, api.url(), access, processors)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (c *upCmd) serve(p *process) error {
 		},
 		Notes: append([]gateway.Note{behind(engines.loader)}, ctl.notes(engines.log, engines.warehouse)...),
 		Token: access.Token,
-		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
+		Mount: ctl.atOperators(),
 	}.Handler())
 	if err := access.publish(p, c.Data); err != nil {
 		return err
@@ -223,9 +223,9 @@ func (e *embedded) run(background *parts) {
 }
 
 // openControl opens control on the engines.
-func (c *upCmd) openControl(p *process, e embedded, apiURL, token string, processors int) (*plane, error) {
+func (c *upCmd) openControl(p *process, e embedded, apiURL string, access adminAccess, processors int) (*plane, error) {
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, LeaseBound: c.Bound, Token: token,
+		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
 		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(apiURL), RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
 		LogKept:     func(context.Context) (time.Duration, error) { return keptFor(c.Keep), nil },
 		SealWorkers: func() int { return sealWorkers(processors, e.admitted.quiet()) },

@@ -64,15 +64,20 @@ func byKey(known auth.Keys, now func() time.Time) authenticator {
 	}
 }
 
-// byToken admits holders of the admin token.
+// byToken admits holders of the admin token, and those whom the console admits to its own operations.
 func byToken(token string) authenticator {
 	return func(access route.Access) admission {
-		if _, operator := access.(route.Operator); !operator {
-			return nil
+		switch access := access.(type) {
+		case route.Operator:
+			return func(ctx huma.Context) (context.Context, error) {
+				return ctx.Context(), auth.AdminToken(ctx.Header("Authorization"), token)
+			}
+		case route.Public:
+			return anyone
+		case route.Own:
+			return access.Let
 		}
-		return func(ctx huma.Context) (context.Context, error) {
-			return ctx.Context(), auth.AdminToken(ctx.Header("Authorization"), token)
-		}
+		return nil
 	}
 }
 

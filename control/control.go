@@ -54,6 +54,7 @@ import (
 
 	"muniment/control/access"
 	"muniment/control/challenge"
+	"muniment/control/console"
 	"muniment/control/dispute"
 	"muniment/control/dsar"
 	"muniment/control/erasure"
@@ -93,6 +94,8 @@ type Config struct {
 	Sandbox *sandbox.Service
 	// Access lets operators decide on applications for keys of the sandbox; nil leaves that out.
 	Access *access.Service
+	// Console is the operators' page; nil leaves it out.
+	Console *console.Service
 	// DeliverSandbox issues receipts for tenants of the sandbox; nil: their keys can't deliver.
 	DeliverSandbox DeliverSandbox
 	// Services are all services of the API, Keys and Tenants among them.
@@ -167,6 +170,7 @@ func New(cfg Config) (*Control, error) {
 		nodes:   newHandler(cfg, seconds, byNode(cfg.Nodes)),
 	}
 	c.callers.sandbox = cfg.Sandbox
+	c.admin.origins = http.NewCrossOriginProtection()
 	for _, service := range cfg.Services {
 		service.Routes(c.callers.api)
 	}
@@ -193,7 +197,8 @@ func New(cfg Config) (*Control, error) {
 // but authenticates requests itself.
 func (c *Control) Handler() http.Handler { return c.callers }
 
-// Admin serves /admin/…, for holders of the admin token, on a listener that is not public.
+// Admin serves /admin/…, for holders of the admin token, and the operators' page, on a listener that
+// is not public. It refuses what a page of another origin sends that could change something.
 func (c *Control) Admin() http.Handler { return c.admin }
 
 // Nodes serves /nodes/…, for gateways in processes of their own, on a listener that is not public:

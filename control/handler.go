@@ -35,6 +35,9 @@ type handler struct {
 	seconds   *prometheus.HistogramVec
 	faults    *faults
 	sandbox   *sandbox.Service // counts requests to its unknown paths; may be nil
+	// origins refuses what browsers send for pages of other origins, but for safe methods; nil: it is
+	// for each operation to do that.
+	origins *http.CrossOriginProtection
 	// authenticate admits callers, by the operation's access.
 	authenticate authenticator
 	// undeclared has an error for each operation whose access the handler can't check.
@@ -125,6 +128,10 @@ func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The mux would redirect an unclean path, and the database can't store every character.
 	if path.Clean(r.URL.Path) != r.URL.Path || !store.Storable(r.URL.Path) {
 		d.refuseUnmatched(response, r, unknownPath())
+		return
+	}
+	if d.origins != nil && d.origins.Check(r) != nil {
+		d.refuseUnmatched(response, r, &api.Error{Code: api.BadRequest, HTTPStatus: http.StatusForbidden, Message: "a page of another origin may not send this"})
 		return
 	}
 	if h, pattern := d.mux.Handler(r); pattern == "" {

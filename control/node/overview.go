@@ -32,6 +32,9 @@ type Member struct {
 	Leaving  bool   `json:"leaving" doc:"It was asked to leave."`
 }
 
+// SchemaName is as State's.
+func (Member) SchemaName() string { return "NodeMember" }
+
 // Overview lists the nodes: those with a spool first, then those that have been silent for longest.
 func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	polls, err := s.polls(ctx, s.db.Read())

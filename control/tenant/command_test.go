@@ -19,6 +19,8 @@ func (s revoking) Do(_, _ string, _, out any) error {
 	return nil
 }
 
+func (revoking) Base() (string, error) { return "", nil }
+
 // TestRevokeCommandNamesKeys: the command names, once each, the keys that a thief of the key may
 // have.
 func TestRevokeCommandNamesKeys(t *testing.T) {

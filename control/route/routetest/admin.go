@@ -17,6 +17,9 @@ type Admin struct {
 
 var _ route.AdminClient = Admin{}
 
+// Base implements route.AdminClient.
+func (Admin) Base() (string, error) { return "http://127.0.0.1:9090", nil }
+
 // Do implements route.AdminClient.
 func (a Admin) Do(method, path string, _, out any) error {
 	if requested := method + " " + path; requested != a.Operation {
