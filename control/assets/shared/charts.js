@@ -14,7 +14,7 @@ export function bars(list, { width, label, to, mark }) {
       s('text', { class: 'axis', x: 0, y: i * line + 11 }, name), s('text', { class: 'axis', x: width, y: i * line + 11, 'text-anchor': 'end' }, text ?? String(value)),
       mark !== undefined && s('rect', { class: 'track', x: 0, y: i * line + 17, width, height: 8, rx: 4 }),
       s('rect', { class: `bar ${mood}`, x: 0, y: i * line + 17, width: value === 0 && mark !== undefined ? 0 : Math.max(4, x(value)), height: 8, rx: 4 }),
-      mark !== undefined && s('line', { class: 'rule', x1: x(mark), x2: x(mark), y1: i * line + 14, y2: i * line + 28 }))));
+      mark !== undefined && s('line', { class: 'bound', x1: x(mark), x2: x(mark), y1: i * line + 14, y2: i * line + 28 }))));
 }
 
 // columns is a list of values as columns, at most so many, with rules at [value, text].
@@ -33,7 +33,7 @@ export function columns(list, { width, most, label, rules = [] }) {
 export function area(series, { width, from, to, hold, label, name, mood = '' }) {
   const top = Math.max(1, ...series.map(([, value]) => value));
   const high = 84;
-  const x = (at) => ((at - from) / (to - from)) * width;
+  const x = (at) => ((at - from) / (to - from)) * (width - 4);
   const y = (value) => 14 + high - (value / top) * high;
   const runs = [];
   for (const point of series) {
@@ -47,6 +47,7 @@ export function area(series, { width, from, to, hold, label, name, mood = '' }) 
     s('line', { class: 'ground', x1: 0, x2: width, y1: 14 + high, y2: 14 + high }),
     runs.map((run) => s('path', { class: `under ${mood}`, d: `${line(run)}V${14 + high}H${x(run[0][0]).toFixed(1)}Z` })),
     runs.map((run) => s('path', { class: `edge ${mood}`, d: line(run) })),
-    s('text', { class: 'axis', x: 0, y: 10 }, top.toLocaleString('en')),
+    series.length > 0 && s('circle', { class: `now ${mood}`, cx: Math.min(x(series.at(-1)[0]), width - 4), cy: y(series.at(-1)[1]), r: 3.5 }),
+    s('text', { class: 'axis', x: 0, y: 10 }, series.some(([, value]) => value > 0) ? top.toLocaleString('en') : ''),
     s('text', { class: 'axis', x: 0, y: high + 30 }, name(from)), s('text', { class: 'axis', x: width, y: high + 30, 'text-anchor': 'end' }, name(to)));
 }

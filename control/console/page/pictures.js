@@ -159,7 +159,7 @@ export function drift() {
   return panel({
     id: 'drift', name: 'Drift', path: '/console/api/drift', every: 10_000,
     judge: (answer) => {
-      if (sum(answer) > 0) return { value: number(sum(answer)), mood: 'bad', word: 'disagreements' };
+      if (sum(answer) > 0) return { value: number(sum(answer)), mood: 'bad', word: 'must be 0' };
       return answer.checking ? { value: '0', mood: 'good', word: 'checked here' } : { value: '–', mood: 'plain', word: 'not checked here' };
     },
     draw: (answer) => [
@@ -180,7 +180,7 @@ export function refusals() {
     id: 'refusals', name: 'Refusals', path: '/console/api/refusals?hours=6', every: 60_000,
     judge: ({ rules }) => {
       const n = rules.reduce((sum, r) => sum + r.refusals, 0);
-      return { value: number(n), mood: 'good', word: rules[0]?.rule ?? 'none' };
+      return { value: number(n), mood: 'plain', word: rules[0]?.rule ?? 'none' };
     },
     draw: ({ from, to, rules }) => (rules.length === 0 ? [h('p', { class: 'empty' }, `The gate has refused nothing between ${clock(from)} and ${clock(to)}.`)]
       : [figures(h('figure', null, h('figcaption', null, `Between ${clock(from)} and ${clock(to)}`), bars(rules.map((r) => [r.rule, r.refusals, number(r.refusals), 'refused']), { width: inner('refusals') })))]),

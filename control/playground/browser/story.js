@@ -3,32 +3,19 @@
 // of another service; CHROMIUM the browser; SHOTS a folder for pictures, if they are wanted.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { test } from 'node:test';
 
-import { chromium } from 'playwright-core';
+import { launch, Looking, views } from './look.js';
 
 const url = process.env.URL;
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking'],
-});
+const browser = await launch();
 test.after(() => browser.close());
-
-const views = [
-  ['desktop', { width: 1280, height: 900 }, 'light'],
-  ['desktop', { width: 1280, height: 900 }, 'dark'],
-  ['phone', { width: 390, height: 844 }, 'light'],
-  ['phone', { width: 390, height: 844 }, 'dark'],
-];
 
 for (const [device, viewport, colorScheme] of views) {
   test(`a visit, ${device}, ${colorScheme}`, { timeout: 120_000 }, async (t) => {
     const context = await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce' });
     const page = await context.newPage();
-    const visit = new Visit(page, `${device}-${colorScheme}`);
+    const visit = new Visit(page, url, `${device}-${colorScheme}`);
     try {
       await t.test('a sandbox, and its picture', () => visit.begin());
       await t.test('rights, offers and challenges', () => visit.change());
@@ -37,47 +24,14 @@ for (const [device, viewport, colorScheme] of views) {
       await t.test('a pack from elsewhere', () => visit.choose());
       await t.test('a key of one’s own', () => visit.activate());
       await t.test('starting over', () => visit.restart());
-      assert.deepEqual(visit.elsewhere, [], 'requests that left the origin');
-      assert.deepEqual(visit.faults, []);
+      visit.clean();
     } finally {
       await context.close();
     }
   });
 }
 
-class Visit {
-  constructor(page, name) {
-    Object.assign(this, { page, name, elsewhere: [], faults: [] });
-    page.setDefaultTimeout(20_000);
-    page.on('request', (r) => {
-      if (!r.url().startsWith(`${url}/`) && !r.url().startsWith('data:')) this.elsewhere.push(r.url());
-    });
-    page.on('pageerror', (e) => this.faults.push(e.message));
-    page.on('console', (m) => {
-      // A browser logs each answer of 400 and more; that is no fault of the page.
-      if (m.type() === 'error' && !m.text().startsWith('Failed to load resource')) this.faults.push(m.text());
-    });
-  }
-
-  button(name, within = this.page) {
-    return within.getByRole('button', { name, exact: typeof name === 'string' });
-  }
-
-  // look takes a picture, and has axe look at the page.
-  async look(what) {
-    const { page } = this;
-    if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${this.name}-${what}.png`, fullPage: true });
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${what}: it is wider than the screen`);
-    const found = await this.faultsOfAxe();
-    assert.deepEqual(found, [], `${what}: what axe finds`);
-  }
-
-  async faultsOfAxe() {
-    await this.page.evaluate(axe); // not a script element: the policy would block it
-    const { violations } = await this.page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-    return violations.filter((v) => v.impact === 'serious' || v.impact === 'critical').map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(' ')).slice(0, 4).join(', ')}`);
-  }
-
+class Visit extends Looking {
   async begin() {
     const { page } = this;
     await page.goto(`${url}/`);
