@@ -4,8 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -46,11 +44,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		require.True(t, strings.HasPrefix(link, s.server.Admin+"/console#"), link)
 		links = append(links, link)
 	}
-	cmd := exec.CommandContext(t.Context(), "node", "--test", "console.js")
-	cmd.Dir = "control/playground/browser"
-	cmd.Env = append(os.Environ(), "URL="+s.server.Admin, "LINKS="+strings.Join(links, " "))
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	require.NoError(t, cmd.Run(), "what is above")
+	inBrowser(t, "console.js", "URL="+s.server.Admin, "LINKS="+strings.Join(links, " "))
 	log := s.log()
 	for _, link := range links {
 		_, token, _ := strings.Cut(link, "#")

@@ -6,6 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -165,4 +169,47 @@ func TestConsoleOnTheStack(t *testing.T) {
 	for _, n := range panelOf[node.Overview](second, "nodes").Nodes {
 		require.True(t, ids[n.NodeID])
 	}
+}
+
+// TestConsoleReadme: the page about the console opens it by its own command, names flags and commands
+// that there are, and describes every panel.
+func TestConsoleReadme(t *testing.T) {
+	t.Parallel()
+	text := string(read(t, "control/console/README.md"))
+	dir := t.TempDir()
+	s := notStarted(t, filepath.Join(dir, "muniment-data"))
+	s.start()
+	require.Contains(t, text, "`http://127.0.0.1:9090/console#…`")
+	command, _, ok := strings.Cut(strings.SplitN(text, "```sh\n", 2)[1], "\n```")
+	require.True(t, ok && strings.HasPrefix(command, "muniment console "), command)
+	cmd := exec.CommandContext(t.Context(), "sh", "-eu", "-c", command)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), s.server.Admin+"/console#")
+	help := muniment(t, "control", "--help") + muniment(t, "console", "--help") + muniment(t, "node", "expel", "--help") + muniment(t, "quarantine", "--help")
+	for _, flag := range regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(text, -1) {
+		require.Contains(t, help, flag)
+	}
+	script := string(read(t, "control/console/page/pictures.js")) + string(read(t, "control/console/page/decisions.js"))
+	panels := regexp.MustCompile(`id: '[a-z]+', name: '([A-Za-z]+)'`).FindAllStringSubmatch(script, -1)
+	require.Len(t, panels, 8)
+	for _, panel := range panels {
+		require.Contains(t, text, "\n| "+panel[1]+" | ")
+	}
+}
+
+// TestBaseOfEveryAddress: a link leads to localhost where the server listens on every address.
+func TestBaseOfEveryAddress(t *testing.T) {
+	for url, base := range map[string]string{
+		"http://127.0.0.1:9090": "http://127.0.0.1:9090", "http://[::]:9090": "http://localhost:9090", "https://0.0.0.0:9090": "https://localhost:9090", "https://[::1]:1": "https://[::1]:1",
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, adminFile), []byte(`{"url":"`+url+`","token":"x"}`), 0o600))
+		got, err := (&running{Data: dir}).Base()
+		require.NoError(t, err)
+		require.Equal(t, base, got)
+	}
+	_, err := (&running{Data: t.TempDir()}).Base()
+	require.ErrorContains(t, err, "no server runs on")
 }
