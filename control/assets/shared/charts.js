@@ -1,5 +1,5 @@
-// Charts. Each says its numbers in words, too. A chart is as wide as it is told, in pixels of its
-// own: who shows it at that width gets text of the size of the style sheet.
+// Charts. Each says its numbers in words, too. width is that of the viewBox: where
+// the chart is shown at that width, its text has the size of the style sheet.
 
 import { s } from './dom.js';
 
