@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/access"
 	"muniment/control/console"
 	"muniment/control/node"
 	"muniment/control/proof"
@@ -91,7 +92,7 @@ func (o operator) sees(nodes int) {
 func (o operator) approves(a applicant, email string) {
 	o.t.Helper()
 	require.Contains(o.t, a.post("/apply", fmt.Sprintf(`{"email":%q,"organisation":"Example Ltd","use":"Trying it out"}`, email)), "RECEIVED")
-	waiting := func() []console.Application {
+	waiting := func() []access.Listed {
 		return panelOf[console.Applications](o, "applications?state=RECEIVED").Applications
 	}
 	until(o.t, func() bool { return len(waiting()) == 1 }, "the application is there")

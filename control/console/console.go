@@ -32,8 +32,8 @@
 //
 // # What it shows
 //
-// Neither secrets nor personal data, but for the e-mail addresses of applications: an applicant's
-// organisation and intended use are in "muniment access list".
+// No secrets, and of personal data only what applicants for a key wrote: their e-mail addresses,
+// organisations and intended uses.
 package console
 
 import (

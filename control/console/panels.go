@@ -152,48 +152,32 @@ type applicationsInput struct {
 
 // Applications are the newest applications for keys.
 type Applications struct {
-	Applications []Application `json:"applications"`
-	More         bool          `json:"more" doc:"There are others: muniment access list has all."`
-}
-
-// Application is what the page shows of an application: of the person the address alone.
-type Application struct {
-	ID        string        `json:"id"`
-	State     access.State  `json:"state"`
-	Email     string        `json:"email"`
-	Mail      access.Mail   `json:"mail"`
-	CreatedAt store.Instant `json:"createdAt"`
-	ExpiresAt store.Instant `json:"expiresAt"`
-}
-
-func shown(a access.Listed) Application {
-	return Application{a.ID, a.State, a.Email, a.Mail, a.CreatedAt, a.ExpiresAt}
+	Applications []access.Listed `json:"applications"`
+	More         bool            `json:"more" doc:"There are others: muniment access list has all."`
 }
 
 func (s *Service) getApplications(ctx context.Context, in *applicationsInput) (Applications, error) {
-	all := Applications{Applications: []Application{}}
+	all := Applications{Applications: []access.Listed{}}
 	list, err := s.cfg.Access.Applications(ctx, &access.ListInput{State: in.State, Page: route.Page{Limit: mostListed}})
 	if err != nil {
 		return all, err
 	}
-	for _, a := range list.Applications {
-		all.Applications = append(all.Applications, shown(a))
-	}
+	all.Applications = append(all.Applications, list.Applications...)
 	all.More = list.NextCursor != nil
 	return all, nil
 }
 
 // Decided is the answer to a decision.
 type Decided struct {
-	Application Application `json:"application"`
+	Application access.Listed `json:"application"`
 }
 
 func (s *Service) postApprove(ctx context.Context, in *access.OneInput) (Decided, error) {
 	one, err := s.cfg.Access.Approve(ctx, in)
-	return Decided{shown(one.Application)}, err
+	return Decided{one.Application}, err
 }
 
 func (s *Service) postRefuse(ctx context.Context, in *access.OneInput) (Decided, error) {
 	one, err := s.cfg.Access.Refuse(ctx, in)
-	return Decided{shown(one.Application)}, err
+	return Decided{one.Application}, err
 }

@@ -64,6 +64,8 @@ const moods = { RECEIVED: 'info', APPROVED: 'good', ACTIVATED: 'good', REFUSED: 
 
 const mailOf = ({ state, code, attempts }) => (state === 'NONE' ? '–' : state === 'FAILED' ? tag(`failed: ${code}`, 'bad') : code ? tag(`${state.toLowerCase()}, ${plural(attempts, 'attempt')}: ${code}`, 'warn') : state.toLowerCase());
 
+const applicant = ({ email, organisation, use }) => h('div', null, email, h('div', { class: 'reason' }, `${organisation}: ${use}`));
+
 export function applications() {
   const path = (state) => `/console/api/applications${state && `?state=${state}`}`;
   const p = panel({
@@ -74,8 +76,8 @@ export function applications() {
       return { value: `${number(waiting)}${more ? '+' : ''}`, mood: failed ? 'warn' : waiting > 0 ? 'info' : 'good', word: failed ? 'a mail failed' : waiting > 0 ? 'waiting' : 'none wait' };
     },
     draw: ({ applications: list, more }) => (list.length === 0 ? [h('p', { class: 'empty' }, 'No application waits.')] : [
-      table(`${more ? 'The newest ' : ''}${plural(list.length, 'application')}`, [{ name: 'Address' }, { name: 'State' }, { name: 'Made' }, { name: 'Mail' }, { name: 'Decide' }],
-        list.map((a) => [a.email, tag(a.state, moods[a.state]), day(a.createdAt), mailOf(a.mail), h('span', null, decisions(a))])),
+      table(`${more ? 'The newest ' : ''}${plural(list.length, 'application')}`, [{ name: 'Applicant' }, { name: 'State' }, { name: 'Made' }, { name: 'Mail' }, { name: 'Decide' }],
+        list.map((a) => [applicant(a), tag(a.state, moods[a.state]), day(a.createdAt), mailOf(a.mail), h('span', null, decisions(a))])),
     ]),
   });
   const decisions = (a) => [
