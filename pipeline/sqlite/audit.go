@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 
@@ -87,7 +88,7 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 	if err != nil {
 		return nil, err
 	}
-	repeats, err := w.repeating(ctx, deliveries)
+	repeats, err := repeating(ctx, w.read, deliveries)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 
 // repeating finds those of the deliveries, by index, that repeat another, by the stored keys
 // and rows.
-func (w *Warehouse) repeating(ctx context.Context, deliveries []judged) (repeats map[int]bool, err error) {
+func repeating(ctx context.Context, db *sql.DB, deliveries []judged) (repeats map[int]bool, err error) {
 	var keyed [][7]int64
 	for i, j := range deliveries {
 		if j.key == nil {
@@ -117,7 +118,7 @@ func (w *Warehouse) repeating(ctx context.Context, deliveries []judged) (repeats
 	if err != nil {
 		return nil, err
 	}
-	found, err := collect(ctx, w.read, func(scan func(...any) error) (i int, err error) {
+	found, err := collect(ctx, db, func(scan func(...any) error) (i int, err error) {
 		err = scan(&i)
 		return i, err
 	}, `SELECT DISTINCT c.value ->> 0 FROM json_each(?) AS c
