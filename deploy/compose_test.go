@@ -43,11 +43,11 @@ func TestComposeRefusesToStartWithoutSecrets(t *testing.T) {
 func TestCompose(t *testing.T) {
 	project, err := compose(t, secrets)
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"edge-1", "edge-2", "loader", "control", "migrate",
+	require.ElementsMatch(t, []string{"node-1", "node-2", "loader", "control", "migrate",
 		"kafka", "clickhouse", "postgres", "prometheus", "grafana"}, project.ServiceNames())
 
-	keepData := map[string]bool{"edge-1": true, "edge-2": true, "control": true}
-	for _, name := range []string{"edge-1", "edge-2", "loader", "control", "migrate"} {
+	keepData := map[string]bool{"node-1": true, "node-2": true, "control": true}
+	for _, name := range []string{"node-1", "node-2", "loader", "control", "migrate"} {
 		s := project.Services[name]
 		require.Equal(t, "65532:65532", s.User, name)
 		require.True(t, s.ReadOnly, name)
@@ -61,8 +61,8 @@ func TestCompose(t *testing.T) {
 		})
 		require.Equal(t, keepData[name], onData, "%s: a spool and an identity outlive their container", name)
 	}
-	for edge, control := range map[string]string{"MUNIMENT_CONTROL_CA": "MUNIMENT_TLS_CERT", "MUNIMENT_NODES_CA": "MUNIMENT_NODES_TLS_CERT"} {
-		require.Contains(t, project.Services["edge-1"].Environment, edge)
+	for node, control := range map[string]string{"MUNIMENT_CONTROL_CA": "MUNIMENT_TLS_CERT", "MUNIMENT_NODES_CA": "MUNIMENT_NODES_TLS_CERT"} {
+		require.Contains(t, project.Services["node-1"].Environment, node)
 		require.Contains(t, project.Services["control"].Environment, control)
 	}
 	for name, s := range project.Services {
