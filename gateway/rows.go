@@ -153,7 +153,7 @@ func readLines(text []byte, b *issue.Batch) error {
 			continue
 		}
 		if !jsontext.Value(line).IsValid(jsontext.AllowDuplicateNames(true)) {
-			return &api.Error{Code: api.BadRequest, Message: fmt.Sprintf("line %d is not one JSON value in UTF-8", number)}
+			return &api.Error{Code: api.BadRequest, Field: "rows", Message: fmt.Sprintf("line %d is not one JSON value in UTF-8", number)}
 		}
 		if len(b.Rows) == issue.MostRows {
 			return errTooManyRows

@@ -53,7 +53,8 @@ type BufferConfig struct {
 //
 // When it is full, Add refuses. When the disk fails in a way that leaves open what is on it,
 // Add and Run return the error until the buffer is opened again. A Buffer is safe for concurrent use;
-// one process at a time has a folder open. What its file looks like is described in bufferfile.go.
+// one process at a time has a folder open; the TypeScript client does not see that lock.
+// bufferfile.go describes its file.
 type Buffer struct {
 	cfg    BufferConfig
 	client *Client // makes one attempt
@@ -224,10 +225,10 @@ func (b *Buffer) Run(ctx context.Context) error {
 			e = busy // some rows wait longer
 		case !errors.As(err, &e):
 			return fmt.Errorf("cannot upload plays: %w", err)
-		case e.Code != "" && errors.Is(e, ErrInvalid) && len(batch) > 1:
+		case e.ofBody() && len(batch) > 1:
 			most = len(batch) / 2 // to find the row that is to blame
 			continue
-		case e.Code != "" && errors.Is(e, ErrInvalid):
+		case e.ofBody():
 			if err := b.refuse(&batch[0], e); err != nil {
 				return err
 			}

@@ -124,12 +124,20 @@ func TestBufferGoesOn(t *testing.T) {
 
 // TestBufferStopsWhereNothingHelps, and loses nothing by that.
 func TestBufferStopsWhereNothingHelps(t *testing.T) {
-	l := newLedger()
-	l.refuse = func([]api.Row) *api.Error { return &api.Error{Code: api.AuthInvalid} }
-	b := open(t, t.TempDir(), l)
-	require.NoError(t, b.Add(t.Context(), aDelivery))
-	require.ErrorIs(t, b.Run(t.Context()), ErrAuth)
-	require.Equal(t, 1, b.Stats().Waiting)
+	for _, c := range []struct {
+		refusal api.Error
+		kind    error
+	}{
+		{api.Error{Code: api.AuthInvalid}, ErrAuth},
+		{api.Error{Code: api.BadRequest, Message: "this port speaks TLS: use https"}, ErrInvalid},
+	} {
+		l := newLedger()
+		l.refuse = func([]api.Row) *api.Error { return &c.refusal }
+		b := open(t, t.TempDir(), l)
+		require.NoError(t, b.Add(t.Context(), aDelivery))
+		require.ErrorIs(t, b.Run(t.Context()), c.kind)
+		require.Equal(t, 1, b.Stats().Waiting)
+	}
 }
 
 // TestBufferFindsThePoison: a row for which the service refuses the whole batch is found, and the
@@ -139,7 +147,7 @@ func TestBufferFindsThePoison(t *testing.T) {
 		l := newLedger()
 		l.refuse = func(rows []api.Row) *api.Error {
 			if slices.ContainsFunc(rows, func(r api.Row) bool { return r.RowID == "play-77" }) {
-				return &api.Error{Code: api.BadRequest, Message: "what is this"}
+				return &api.Error{Code: api.BadRequest, Field: "rows", Message: "what is this"}
 			}
 			return nil
 		}

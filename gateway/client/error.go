@@ -143,6 +143,12 @@ func kindOf(status int) error {
 	return ErrInvalid
 }
 
+// ofBody says that the service refuses what is in the body: it names a field, or the body is too
+// large. Other refusals, as by a port that speaks TLS, are the same for any body.
+func (e *Error) ofBody() bool {
+	return e.Code != "" && errors.Is(e, ErrInvalid) && (e.Field != "" || e.Status == http.StatusRequestEntityTooLarge)
+}
+
 // passing says that the same request may be answered otherwise later.
 func (e *Error) passing() bool {
 	switch e.Status {

@@ -12,7 +12,6 @@ import re
 import secrets
 import socket
 import ssl
-import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -90,15 +89,21 @@ class Caller:
     def __init__(self, settings: Settings, idle: list[Connection] | None = None):
         self.settings = settings
         self._idle: list[Connection] = [] if idle is None else idle  # connections that are open and not in use
-        self._lock = threading.Lock()
 
     def having(self, **changed: Any) -> Caller:
         """The same with other settings, on the same connections."""
         return Caller(dataclasses.replace(self.settings, **changed), self._idle)
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        while connection := self._take():
+            connection.close()
+
+    def _take(self) -> Connection | None:
+        """A connection that is not in use; list.pop is one step, also between threads."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def data(self, method: str, path: str, body: Any = None, query: Any = None, **headers: str) -> Any:
         """Makes attempts until one is answered, and returns the data."""
@@ -164,8 +169,7 @@ class Caller:
         check_key(key)
         headers = {**request.headers, "Authorization": f"Bearer {key}"}
         while True:
-            with self._lock:
-                connection = self._idle.pop() if self._idle else None
+            connection = self._take()
             reused = connection is not None
             connection = connection or Connection(self.settings)
             try:
@@ -181,11 +185,10 @@ class Caller:
         raise refused(request.operation, response.status, response.headers, response.read_all(MAX_REFUSAL))
 
     def _release(self, connection: Connection) -> None:
-        with self._lock:
-            if len(self._idle) < 8:
-                self._idle.append(connection)
-                return
-        connection.close()
+        if len(self._idle) < 8:
+            self._idle.append(connection)
+        else:
+            connection.close()
 
 
 class Request:

@@ -181,7 +181,7 @@ export class DeliveryBuffer {
       } catch (err) {
         if (signal.aborted || !(err instanceof MunimentError)) throw err;
         trouble = err;
-        if (err.code !== '' && err.kind === 'invalid') {
+        if (ofBody(err)) {
           if (plays.length > 1) most = Math.floor(plays.length / 2); // to find the row that is to blame
           else await this.refuse(plays[0]!, rows[0]!, err);
           continue;
@@ -267,4 +267,12 @@ export class DeliveryBuffer {
     this.tail = done.catch(() => undefined);
     return done;
   }
+}
+
+/**
+ * Whether the service refuses what is in the body: it names a field, or the body is too large. Other
+ * refusals, as by a port that speaks TLS, are the same for any body.
+ */
+function ofBody(err: MunimentError): boolean {
+  return err.code !== '' && err.kind === 'invalid' && (err.field !== '' || err.status === 413);
 }

@@ -81,7 +81,7 @@ test('a play that is refused is reported and removed, and others pass', async ()
 });
 
 test('a row that makes its whole batch invalid is found', async () => {
-  const ledger = new Ledger(undefined, (rows) => (rows.some((r) => r.rowId === 'play-37') ? failure(400, 'BAD_REQUEST') : undefined));
+  const ledger = new Ledger(undefined, (rows) => (rows.some((r) => r.rowId === 'play-37') ? failure(400, 'BAD_REQUEST', { field: 'rows' }) : undefined));
   const refused = [];
   const buffer = await opened(newFolder(), ledger.fetch, { refused: (row, why) => { refused.push([row.rowId, why.kind]); } });
   for (let n = 0; n < 100; n++) await buffer.add(play(n));
@@ -91,7 +91,7 @@ test('a row that makes its whole batch invalid is found', async () => {
   await buffer.close();
 });
 
-test('what the service can not decide now waits, and a wrong key ends the upload', async () => {
+test('what the service can not decide now waits, and what no play is to blame for ends the upload', async () => {
   let busy = 3;
   const ledger = new Ledger((row) => (row.rowId === 'play-1' && busy-- > 0 ? { error: 'INTERNAL_ERROR', message: 'busy', reason: 'RIGHTS_STALE' } : undefined));
   const trouble = [];
@@ -101,7 +101,7 @@ test('what the service can not decide now waits, and a wrong key ends the upload
   assert.equal(ledger.counted.size, 3);
   assert.deepEqual(trouble, ['RIGHTS_STALE', 'RIGHTS_STALE', 'RIGHTS_STALE']);
   await buffer.close();
-  for (const [status, code, kind] of [[401, 'AUTH_INVALID', 'auth'], [404, 'RESOURCE_NOT_FOUND', 'notFound']]) {
+  for (const [status, code, kind] of [[401, 'AUTH_INVALID', 'auth'], [404, 'RESOURCE_NOT_FOUND', 'notFound'], [400, 'BAD_REQUEST', 'invalid']]) {
     buffer = await opened(newFolder(), async () => failure(status, code));
     await buffer.add(play(0));
     await assert.rejects(buffer.run(new AbortController().signal), { kind });
