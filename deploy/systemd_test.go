@@ -17,6 +17,7 @@ func TestSystemdUnit(t *testing.T) {
 	program := "/usr/local/bin/muniment"
 	require.Contains(t, string(text), "\nExecStart="+program+" up\n")
 	require.Contains(t, string(text), "\nEnvironment=MUNIMENT_DATA=/var/lib/muniment\nStateDirectory=muniment\n")
+	require.Contains(t, string(text), "\nEnvironment=GOTRACEBACK=crash\n", "a crash would end with 2, which is not restarted")
 	require.Contains(t, string(text), "\nSystemCallFilter=~@privileged @resources\n", "a filter that follows allows more")
 	require.Regexp(t, `(?s)@resources\n.*\nSystemCallFilter=setpriority\n`, string(text), "batches would delay single deliveries")
 	analyze, err := exec.LookPath("systemd-analyze")
