@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 )
@@ -15,9 +14,6 @@ const (
 	linkAge = 5 * time.Minute
 	// sessionAge is how long a session lasts.
 	sessionAge = time.Hour
-	// mostSecrets is how many links, and how many sessions, there are at a time. A further one ends
-	// the one that would expire first.
-	mostSecrets = 100
 )
 
 // sessions are the links that were not used yet, and the sessions.
@@ -74,10 +70,6 @@ type secrets map[[sha256.Size]byte]time.Time
 
 func (s secrets) add(now time.Time, age time.Duration) (secret string, until time.Time) {
 	maps.DeleteFunc(s, func(_ [sha256.Size]byte, until time.Time) bool { return !now.Before(until) })
-	if len(s) >= mostSecrets {
-		first := slices.MinFunc(slices.Collect(maps.Keys(s)), func(a, b [sha256.Size]byte) int { return s[a].Compare(s[b]) })
-		delete(s, first)
-	}
 	secret, until = newSecret(), now.Add(age)
 	s[sha256.Sum256([]byte(secret))] = until
 	return secret, until
