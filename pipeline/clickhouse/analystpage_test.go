@@ -85,10 +85,10 @@ func forThePage(t *testing.T) *Warehouse {
 		event("right.issued", "rgh_audio", `{"id":"rgh_audio","scope":{},"substrate":"AUDIO"}`)
 		rule("settlement_rule.created", "rul_view", map[string]any{"price": "0.5", "match": named("meteringBasis", "viewable")})
 		rule("settlement_rule.created", "rul_dooh", map[string]any{
-			"price": "8", "unit": "CPM", "currency": "EUR", "match": named("substrate", "DOOH"), "shares": []any{share("cpy_publisher", 10_000)},
+			"price": "8", "unit": "CPM", "currency": "EUR", "match": named("substrate", "DOOH"), "shares": []any{share("cp_publisher", 10_000)},
 		})
 		rule("settlement_rule.changed", "rul_view", map[string]any{
-			"price": "0.15", "match": named("meteringBasis", "viewable"), "shares": []any{share("cpy_publisher", 7_000), share("cpy_platform", 3_000)},
+			"price": "0.15", "match": named("meteringBasis", "viewable"), "shares": []any{share("cp_publisher", 7_000), share("cp_platform", 3_000)},
 		})
 		event(pipeline.TypeRefusals, "nod_a", `{"counts":[{"count":2,"rightId":"rgh_ctv","rule":"messaging-optout"},
 			{"count":1,"rightId":"rgh_dooh","rule":"licensed-region-mismatch"},{"count":1,"rightId":"rgh_dooh","rule":"substrate-not-covered"}]}`)
