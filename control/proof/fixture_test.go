@@ -119,12 +119,27 @@ func (h *fixture) sealErr() *api.Error {
 // was over before it came to that is tried again.
 func (h *fixture) behind() *api.Error {
 	h.T.Helper()
-	refused := h.sealErr()
+	return h.refusal(h.sealErr)
+}
+
+// refusal is that of a seal, as often as there was no time for the warehouse.
+func (h *fixture) refusal(seal func() *api.Error) *api.Error {
+	h.T.Helper()
+	refused := seal()
 	for tries := 1; refused.Reason == api.LogUnavailable; tries++ {
 		require.Less(h.T, tries, 100, "there is never time for the warehouse")
-		refused = h.sealErr()
+		refused = seal()
 	}
 	return refused
+}
+
+// refusalOfSome is that of SealSome.
+func (h *fixture) refusalOfSome(upTo string) *api.Error {
+	h.T.Helper()
+	return h.refusal(func() *api.Error {
+		_, err := h.service.SealSome(h.T.Context(), h.Tenant, h.position(upTo), operator)
+		return api.From(err)
+	})
 }
 
 // sealWhole seals all that was acknowledged before the call, or fails, as Vouch does.

@@ -63,8 +63,7 @@ func TestWhatIsLoadedIsSealed(t *testing.T) {
 	require.True(t, sealed.More)
 	require.Equal(t, []Pending{{Source: sourceWarehouse, Count: 3}}, sealed.Pending)
 
-	_, err := h.service.SealSome(t.Context(), tenant, h.position(sealed.UpTo), operator)
-	require.Equal(t, api.WarehouseBehind, api.From(err).Reason, "nothing new can be sealed")
+	require.Equal(t, api.WarehouseBehind, h.refusalOfSome(sealed.UpTo).Reason, "nothing new can be sealed")
 	require.Equal(t, api.WarehouseBehind, h.behind().Reason, "who needs the whole gets nothing less")
 
 	h.reopen(Config{})
@@ -100,8 +99,7 @@ func TestNoOldPackEndsWhereTheWarehouseIs(t *testing.T) {
 	require.Len(t, sealed.Packs, 1, "a full one may have been cut off anywhere")
 	require.Equal(t, 3, headers(t, sealed)[0].Count)
 	require.True(t, sealed.More)
-	_, err := h.service.SealSome(t.Context(), tenant, nil, operator)
-	require.Equal(t, api.WarehouseBehind, api.From(err).Reason)
+	require.Equal(t, api.WarehouseBehind, h.refusalOfSome("").Reason)
 	h.reopen(Config{})
 	h.seal()
 	require.Len(t, deliveriesOf(h.check()), 6)
