@@ -30,7 +30,7 @@ import (
 type operators struct {
 	*applied
 	warehouse *awayWarehouse
-	events    *conform.MemoryLog
+	events    *renewedLog
 	checker   *drift.Checker
 	checking  bool
 }
@@ -48,9 +48,22 @@ func (w *awayWarehouse) Resume(ctx context.Context, partition int32) (sealer.Pos
 	return w.Warehouse.Resume(ctx, partition)
 }
 
+// renewedLog is a log that can be made anew: then it begins again, in another generation.
+type renewedLog struct {
+	conform.MemoryLog
+	generation uint32
+}
+
+func (l *renewedLog) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
+	first, end, err = l.MemoryLog.Bounds(ctx, partition)
+	first.Generation += l.generation
+	end.Generation += l.generation
+	return first, end, err
+}
+
 func openConsole(t *testing.T, secure bool) *operators {
 	t.Helper()
-	o := &operators{applied: openAccess(t, unlimited), events: new(conform.MemoryLog)}
+	o := &operators{applied: openAccess(t, unlimited), events: new(renewedLog)}
 	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "warehouse.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
@@ -259,6 +272,14 @@ func TestConsoleLag(t *testing.T) {
 	partitions := list(t, data, "partitions")
 	require.Equal(t, loaded.String(), partitions[0]["loaded"])
 	require.Equal(t, end.String(), partitions[0]["end"])
+
+	// Of a log that was made anew nothing is loaded, however far the warehouse was with the one before.
+	require.NoError(t, o.warehouse.Load(t.Context(), pipeline.Batch{From: loaded, Next: end}))
+	require.Equal(t, 0.0, o.by(c, "GET", "/lag", "").ok()["behind"])
+	o.events.generation++
+	data = o.by(c, "GET", "/lag", "").ok()
+	require.Equal(t, 3.0, data["behind"])
+	require.Equal(t, end.String(), list(t, data, "partitions")[0]["loaded"])
 
 	o.warehouse.away = errors.New("connection refused by the engine at 10.0.0.7")
 	require.Contains(t, o.by(c, "GET", "/lag", "").refused(503, api.InternalError), "control can't reach the warehouse: connection refused by the engine")

@@ -60,7 +60,10 @@ func (s *Service) getLag(ctx context.Context, _ *struct{}) (Lag, error) {
 		}
 		p := Partition{Partition: partition, End: end.String(), Behind: end.Offset - first.Offset}
 		if loaded {
-			p.Loaded, p.Behind = next.String(), max(0, end.Offset-next.Offset)
+			p.Loaded = next.String()
+		}
+		if loaded && next.Generation == end.Generation { // of a log that was made anew nothing is loaded
+			p.Behind = max(0, end.Offset-next.Offset)
 		}
 		lag.Partitions = append(lag.Partitions, p)
 		lag.Behind += p.Behind
