@@ -20,6 +20,8 @@ type Overview struct {
 	LeaseMs int64    `json:"leaseMs" doc:"How long after its last recorded poll a node may sign."`
 	Nodes   []Member `json:"nodes" doc:"The nodes that have polled lately or have records in their spool, at most 500: first those that matter most."`
 	Total   int      `json:"total" doc:"How many such nodes there are."`
+	// Registered tells a service all of whose nodes have been silent for long from one that has none.
+	Registered bool `json:"registered" doc:"A node has started that is not expelled, whether it has polled lately or not."`
 }
 
 // Member is a node in an overview.
@@ -54,6 +56,9 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 		return cmp.Or(cmp.Compare(b.Spooled, a.Spooled), cmp.Compare(b.AgeMs, a.AgeMs), strings.Compare(a.NodeID, b.NodeID))
 	})
 	o.Nodes = o.Nodes[:min(len(o.Nodes), mostMembers)]
+	if o.Registered, err = registered(ctx, s.db.Read()); err != nil {
+		return Overview{}, err
+	}
 	known, err := describe(ctx, s.db.Read(), o.Nodes)
 	if err != nil {
 		return Overview{}, err

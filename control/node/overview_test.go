@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/signing"
 	"muniment/control/store"
 )
 
@@ -35,11 +36,20 @@ func TestOverview(t *testing.T) {
 	f.elapsed += 20 * time.Second
 	require.NoError(t, r.Polled(t.Context(), "nod_idle", 8, 0))
 	f.elapsed += 10*time.Second + time.Millisecond
-	require.Equal(t, Overview{LeaseMs: 30_000, Total: 3, Nodes: []Member{
+	require.Equal(t, Overview{LeaseMs: 30_000, Total: 3, Registered: true, Nodes: []Member{
 		{State: State{NodeID: "nod_full", AppliedRevision: 7}, AgeMs: 30_001, Spooled: 12},
 		{State: State{NodeID: "nod_late", AppliedRevision: 7}, AgeMs: 30_001, Name: "edge-1"},
 		{State: State{NodeID: "nod_idle", AppliedRevision: 8, Live: true}, AgeMs: 10_001},
 	}}, overview())
 	f.elapsed += forgetAfter * 30 * time.Second
 	require.Equal(t, 1, overview().Total, "a spool is shown for ever")
+	require.NoError(t, r.Polled(t.Context(), "nod_full", 8, 0))
+	f.elapsed += forgetAfter*30*time.Second + time.Millisecond
+	require.Equal(t, Overview{LeaseMs: 30_000, Nodes: []Member{}, Registered: true}, overview(), "none is listed, but there are some")
+	for _, id := range []string{"nod_idle", "nod_late", "nod_full"} {
+		require.True(t, overview().Registered)
+		_, err := r.Expel(t.Context(), id, Expulsion{Revocation: signing.Revocation{Reason: "drill", Force: true}}, store.ByOperator())
+		require.NoError(t, err)
+	}
+	require.False(t, overview().Registered)
 }

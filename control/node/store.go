@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"muniment/control/store"
@@ -39,6 +40,14 @@ func startNode(ctx context.Context, tx *store.Tx, nodeID string, now time.Time) 
 		ON CONFLICT (node_id) DO UPDATE SET epoch = nodes.epoch + 1, updated_at = excluded.updated_at, revision = excluded.revision
 		RETURNING epoch`, nodeID, store.Millis(now), revision).Scan(&epoch)
 	return epoch, err
+}
+
+// registered says whether there is a node that was not expelled.
+func registered(ctx context.Context, q store.Querier) (is bool, err error) {
+	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM nodes WHERE expelled_at IS NULL)`).Scan(&is); err != nil {
+		return false, fmt.Errorf("cannot read whether a node is registered: %w", err)
+	}
+	return is, nil
 }
 
 // nodeIDs lists the nodes that were not expelled.

@@ -42,8 +42,11 @@ function moodOf(node, leaseMs) {
 const mostBars = 12;
 
 export function nodes() {
-  const draw = ({ nodes: list, leaseMs, total }) => {
-    if (list.length === 0) return [h('p', { class: 'empty' }, 'No node has polled this process yet.')];
+  const draw = ({ nodes: list, leaseMs, total, registered }) => {
+    if (list.length === 0) {
+      return [registered ? h('p', { class: 'unavailable' }, 'Nodes have joined, and none has polled for a long time: all deliveries are refused.')
+        : h('p', { class: 'empty' }, 'No node has joined yet.')];
+    }
     const rows = list.map((n) => {
       const [mood, word] = moodOf(n, leaseMs);
       return [h('span', { class: 'mono' }, n.name || n.nodeId), tag(word, mood), duration(n.ageMs), number(n.appliedRevision), number(n.spooled)];
@@ -58,12 +61,12 @@ export function nodes() {
         [{ name: 'Node' }, { name: 'State' }, { name: 'Last poll', number: true }, { name: 'Revision', number: true }, { name: 'In its spool', number: true }], rows),
     ];
   };
-  const judge = ({ nodes: list, leaseMs }) => {
+  const judge = ({ nodes: list, leaseMs, registered }) => {
     const members = list.filter((n) => !n.expelled);
     const over = members.filter((n) => !n.live).length;
     const live = members.length - over;
     const value = `${number(live)} of ${number(members.length)} live`;
-    if (members.length === 0) return { value: 'none', mood: 'plain', word: 'no poll yet' };
+    if (members.length === 0) return registered ? { value: 'none live', mood: 'bad' } : { value: 'none', mood: 'plain', word: 'none joined' };
     if (live === 0) return { value, mood: 'bad' };
     if (over > 0) return { value, mood: 'warn', word: `${number(over)} silent` };
     return { value, mood: members.some((n) => n.ageMs > leaseMs / 2) ? 'warn' : 'good' };
