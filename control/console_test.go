@@ -18,6 +18,7 @@ import (
 	"muniment/control/console"
 	"muniment/control/proof"
 	"muniment/control/settle"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
@@ -359,6 +360,38 @@ func TestConsoleQuarantine(t *testing.T) {
 	require.Contains(t, o.by(c, "POST", "/quarantine/release", `{"positions":["`+first.Next().String()+`"],"reason":"drill"}`).refused(404, api.ResourceNotFound), "no quarantined record")
 }
 
+// TestConsoleCountsApplications: what needs an operator is counted, whatever is listed.
+func TestConsoleCountsApplications(t *testing.T) {
+	o := openConsole(t, false)
+	c := o.enter()
+	counts := func(waiting, failed float64) {
+		t.Helper()
+		for _, filter := range []string{"", "?state=RECEIVED", "?state=REFUSED"} {
+			data := o.by(c, "GET", "/applications"+filter, "").ok()
+			require.Equal(t, []any{waiting, failed}, []any{data["waiting"], data["failedMails"]}, filter)
+		}
+	}
+	counts(0, 0)
+	ids := map[string]string{}
+	for _, email := range []string{"ada@example.org", "grace@example.org"} {
+		require.Equal(t, 200, o.post("/apply", formOf(email)).status)
+		o.work()
+		ids[email] = o.idOf(email)
+	}
+	counts(2, 0)
+	o.operator("POST", "/"+ids["ada@example.org"]+"/approve").ok()
+	counts(1, 0)
+	job, err := o.db.Claim(t.Context(), access.MailJob, time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, o.db.Change(t.Context(), func(tx *store.Tx) error { return o.access.GiveUpMail(t.Context(), tx, job, "MAIL_REFUSED") }))
+	counts(1, 1)
+	o.operator("POST", "/"+ids["ada@example.org"]+"/refuse").ok()
+	counts(1, 0)
+	o.clock.Advance(30 * 24 * time.Hour)
+	c = o.enter()
+	counts(0, 0) // those that are over, erased or not
+}
+
 // TestConsoleApplications: an operator sees what the applicant wrote, and decides.
 func TestConsoleApplications(t *testing.T) {
 	o := openConsole(t, false)
@@ -384,5 +417,7 @@ func TestConsoleApplications(t *testing.T) {
 	o.by(c, "POST", "/applications/app_none/refuse", "").refused(404, api.ResourceNotFound)
 	require.Empty(t, list(t, o.by(c, "GET", "/applications?state=RECEIVED", "").ok(), "applications"))
 	o.work()
+	data := o.by(c, "GET", "/applications?state=RECEIVED", "").ok()
+	require.Equal(t, []any{0.0, 0.0}, []any{data["waiting"], data["failedMails"]})
 	require.Equal(t, "WRITTEN", list(t, o.by(c, "GET", "/applications?state=APPROVED", "").ok(), "applications")[0]["mail"].(map[string]any)["state"])
 }

@@ -129,6 +129,8 @@ const (
 	mostOfAddress = 3
 	// mostWaiting is how many applications wait for an operator at most.
 	mostWaiting = 10_000
+	// mostMails is of how many approved applications Counts reads the mails.
+	mostMails = 1000
 	// tokenAge is how long a token is good.
 	tokenAge = 24 * time.Hour
 	// Bounds of texts, in bytes.

@@ -134,6 +134,17 @@ func (s *Service) Applications(ctx context.Context, in *ListInput) (List, error)
 	return answer, err
 }
 
+// Counts are how many applications need an operator.
+type Counts struct {
+	Waiting     int `json:"waiting" doc:"Applications that wait for a decision."`
+	FailedMails int `json:"failedMails" doc:"Approved applications whose mail has failed, of the newest 1000 that are approved."`
+}
+
+// Counts counts the applications that need an operator.
+func (s *Service) Counts(ctx context.Context) (Counts, error) {
+	return countDue(ctx, s.db.Read(), s.db.Now())
+}
+
 // OneInput names an application.
 type OneInput struct {
 	ApplicationID string `path:"applicationId" maxLength:"64"`

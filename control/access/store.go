@@ -70,6 +70,20 @@ func list(ctx context.Context, q store.Querier, state string, s store.Slice) (pa
 	return applications.Page(ctx, q, api.SystemTenant, w, s)
 }
 
+// countDue counts the applications that need an operator: those that wait for a decision, of which
+// there are few (mostWaiting), and, of the newest that are approved, those whose mail has failed.
+func countDue(ctx context.Context, q store.Querier, now time.Time) (n Counts, err error) {
+	err = q.QueryRowContext(ctx, `SELECT
+		(SELECT COUNT(*) FROM access_applications WHERE tenant_id = $1 AND state = 'RECEIVED' AND created_at > $2),
+		(SELECT COUNT(*) FROM (SELECT mail_state FROM access_applications WHERE tenant_id = $1 AND state = 'APPROVED' AND created_at > $2
+			ORDER BY application_id DESC LIMIT $3) AS newest WHERE mail_state = 'FAILED')`,
+		api.SystemTenant, store.At(now.Add(-keep)), mostMails).Scan(&n.Waiting, &n.FailedMails)
+	if err != nil {
+		return Counts{}, fmt.Errorf("cannot count the applications that need an operator: %w", err)
+	}
+	return n, nil
+}
+
 // listDue lists applications that are not kept any more, the oldest first.
 func listDue(ctx context.Context, q store.Querier, now time.Time, limit int) ([]Application, error) {
 	return store.List(ctx, q, "the applications that are over", applications.Scan, applications.Select()+` WHERE created_at <= $1

@@ -153,8 +153,10 @@ type applicationsInput struct {
 	State string `query:"state" enum:"RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
 }
 
-// Applications are the newest applications for keys.
+// Applications are the newest applications for keys in the state that was asked for, and how many need
+// an operator, in whatever state.
 type Applications struct {
+	access.Counts
 	Applications []access.Listed `json:"applications"`
 	More         bool            `json:"more" doc:"There are others: muniment access list has all."`
 }
@@ -167,7 +169,8 @@ func (s *Service) getApplications(ctx context.Context, in *applicationsInput) (A
 	}
 	all.Applications = append(all.Applications, list.Applications...)
 	all.More = list.NextCursor != nil
-	return all, nil
+	all.Counts, err = s.cfg.Access.Counts(ctx)
+	return all, err
 }
 
 // Decided is the answer to a decision.

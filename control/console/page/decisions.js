@@ -70,11 +70,10 @@ export function applications() {
   const path = (state) => `/console/api/applications${state && `?state=${state}`}`;
   const p = panel({
     id: 'applications', name: 'Applications', path: path('RECEIVED'), every: 15_000,
-    judge: ({ applications: list, more }) => {
-      const waiting = list.filter((a) => a.state === 'RECEIVED').length;
-      const failed = list.some((a) => a.mail.state === 'FAILED' && a.state === 'APPROVED');
-      return { value: `${number(waiting)}${more ? '+' : ''}`, mood: failed ? 'warn' : waiting > 0 ? 'info' : 'good', word: failed ? 'a mail failed' : waiting > 0 ? 'waiting' : 'none wait' };
-    },
+    judge: ({ waiting, failedMails }) => ({
+      value: number(waiting), mood: failedMails > 0 ? 'warn' : waiting > 0 ? 'info' : 'good',
+      word: failedMails > 0 ? `${plural(failedMails, 'mail')} failed` : waiting > 0 ? 'waiting' : 'none wait',
+    }),
     draw: ({ applications: list, more }) => (list.length === 0 ? [h('p', { class: 'empty' }, 'No application waits.')] : [
       table(`${more ? 'The newest ' : ''}${plural(list.length, 'application')}`, [{ name: 'Applicant' }, { name: 'State' }, { name: 'Made' }, { name: 'Mail' }, { name: 'Decide' }],
         list.map((a) => [applicant(a), tag(a.state, moods[a.state]), day(a.createdAt), mailOf(a.mail), h('span', null, decisions(a))])),

@@ -164,7 +164,9 @@ class Visit extends Looking {
     await page.route('**/api/nodes', answer({ leaseMs: 33_000, total: 4, nodes: [node('nod_01M87C2TP6P95NVZ5FY5H04DXD', 95_000, 1200, false, 'edge-ams-2.example'), node('nod_01M87C2TP6P95NVZ5FY5H04DXE', 20_000, 40, true, 'edge-fra-1.example'), node('nod_01M87C2TP6P95NVZ5FY5H04DXF', 2100, 0, true), node('nod_01M87C2TP6P95NVZ5FY5H04DXG', 900, 0, true)] }));
     await page.route('**/api/drift', answer({ checking: true, drift: { missing: 2, invented: 0, duplicates: 0, pack: 1, statement: 0 }, checked: { rows: 81920, packs: 12, statements: 0 }, failures: 1 }));
     await page.route('**/api/lag', answer({ behind: 250_000, partitions: [0, 1].map((partition) => ({ partition, loaded: `1.${partition}.1000`, end: `1.${partition}.126000`, behind: 125_000 })) }));
+    await page.route('**/api/applications*', answer({ waiting: 3, failedMails: 1, applications: [], more: false }));
     await page.reload();
+    await this.tile('applications').getByText('1 mail failed').waitFor(); // though none of those that are listed has one
     await this.tile('nodes').getByText('1 silent').waitFor();
     await this.tile('spool').getByText('of silent nodes').waitFor();
     await this.card('drift').getByText('2', { exact: true }).waitFor();
@@ -180,7 +182,7 @@ class Visit extends Looking {
 
   async away() {
     const { page } = this;
-    for (const panel of ['lag', 'drift', 'nodes']) await page.unroute(`**/api/${panel}`);
+    for (const panel of ['lag', 'drift', 'nodes', 'applications*']) await page.unroute(`**/api/${panel}`);
     const message = "control can't reach the warehouse: dial tcp 127.0.0.1:9000: connect: connection refused";
     await page.route('**/api/lag', (route) => route.fulfill({ status: 503, contentType: 'application/json', body: JSON.stringify({ ok: false, error: 'INTERNAL_ERROR', reason: 'ENGINE_UNAVAILABLE', message }) }));
     await page.route('**/api/refusals*', (route) => route.abort());
