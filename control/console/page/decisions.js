@@ -64,7 +64,7 @@ const moods = { RECEIVED: 'info', APPROVED: 'good', ACTIVATED: 'good', REFUSED: 
 
 const mailOf = ({ state, code, attempts }) => (state === 'NONE' ? '–' : state === 'FAILED' ? tag(`failed: ${code}`, 'bad') : code ? tag(`${state.toLowerCase()}, ${plural(attempts, 'attempt')}: ${code}`, 'warn') : state.toLowerCase());
 
-const applicant = ({ email, organisation, use }) => h('div', null, email, h('div', { class: 'reason' }, `${organisation}: ${use}`));
+const applicant = ({ email, organisation, use }) => h('div', null, h('span', { class: 'email' }, email), h('div', { class: 'reason' }, `${organisation}: ${use}`));
 
 export function applications() {
   const path = (state) => `/console/api/applications${state && `?state=${state}`}`;
