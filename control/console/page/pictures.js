@@ -152,25 +152,41 @@ function follower({ id, name, of, draw, judge }) {
   return p;
 }
 
+// kinds of drift, each with the check that finds it.
 const kinds = [
-  ['missing', 'Events of the log without a row'], ['invented', 'Rows without an event in the log'], ['duplicates', 'Duplicates that are decided wrongly'],
-  ['pack', 'Packs that disagree with their rows'], ['statement', 'Statements that disagree with their rows'],
+  ['missing', 'rows', 'Events of the log without a row'], ['invented', 'rows', 'Rows without an event in the log'],
+  ['duplicates', 'duplicates', 'Duplicates that are decided wrongly'],
+  ['pack', 'packs', 'Packs that disagree with their rows'], ['statement', 'statements', 'Statements that disagree with their rows'],
 ];
 
+const total = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
+
 export function drift() {
-  const sum = ({ drift: found }) => Object.values(found).reduce((a, b) => a + b, 0);
+  // Checks fail from a poll at which more have failed, and none has succeeded, until one succeeds.
+  let last = { checked: 0, failures: 0 };
+  let fail = false;
   return panel({
     id: 'drift', name: 'Drift', path: '/console/api/drift', every: 10_000,
-    judge: (answer) => {
-      if (sum(answer) > 0) return { value: number(sum(answer)), mood: 'bad', word: 'must be 0' };
-      return answer.checking ? { value: '0', mood: 'good', word: 'checked here' } : { value: '–', mood: 'plain', word: 'not checked here' };
+    keep: (answer) => {
+      const now = { checked: total(answer.checked), failures: answer.failures };
+      if (now.checked < last.checked || now.failures < last.failures) last = { checked: 0, failures: 0 }; // another process answers
+      if (now.checked > last.checked) fail = false;
+      else if (now.failures > last.failures) fail = true;
+      last = now;
+    },
+    judge: ({ drift: found, checked, checking }) => {
+      if (total(found) > 0) return { value: number(total(found)), mood: 'bad', word: 'must be 0' };
+      if (!checking) return { value: '–', mood: 'plain', word: 'not checked here' };
+      if (fail) return { value: '0', mood: 'warn', word: 'checks fail' };
+      return total(checked) > 0 ? { value: '0', mood: 'good', word: 'checked here' } : { value: '–', mood: 'plain', word: 'not checked yet' };
     },
     draw: (answer) => [
       !answer.checking && h('p', { class: 'empty' }, 'This process does not check now: of several control processes one does. Open the console of the others, or look at muniment_metering_drift of all.'),
-      h('ul', { class: 'kinds' }, kinds.map(([kind, text]) => {
+      h('ul', { class: 'kinds' }, kinds.map(([kind, check, text]) => {
         const n = answer.drift[kind] ?? 0;
-        const mood = n > 0 ? 'bad' : answer.checking ? 'good' : 'plain';
-        return h('li', { class: mood }, h('span', { class: 'sign', 'aria-hidden': 'true' }, n > 0 ? '✗' : answer.checking ? '✓' : '–'), h('span', null, text), h('b', null, number(n)));
+        const checked = (answer.checked[check] ?? 0) > 0;
+        const [mood, sign] = n > 0 ? ['bad', '✗'] : answer.checking && checked ? ['good', '✓'] : ['plain', '–'];
+        return h('li', { class: mood }, h('span', { class: 'sign', 'aria-hidden': 'true' }, sign), h('span', null, text), h('b', null, n > 0 || checked ? number(n) : 'not checked yet'));
       })),
       h('p', { class: 'status' }, `Checked since this process started: ${plural(answer.checked.rows ?? 0, 'record')}, ${plural(answer.checked.packs ?? 0, 'pack')}, ${plural(answer.checked.statements ?? 0, 'statement')}.`,
         answer.failures > 0 && ` ${plural(answer.failures, 'check')} failed, for example because the warehouse was away, and will be made again.`),

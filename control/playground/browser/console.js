@@ -178,6 +178,39 @@ class Visit extends Looking {
     assert.equal(await this.card('lag').getByRole('region', { name: 'Partitions of the log' }).isVisible(), true, 'what is unfolded stays so');
     await page.evaluate(() => scrollTo(0, 0));
     await this.look('alarm');
+    await this.silence(answer);
+    await this.unchecked(answer);
+  }
+
+  // silence: nodes that have all been silent for long are no longer listed, and are not forgotten.
+  async silence(answer) {
+    const { page } = this;
+    const none = { leaseMs: 33_000, total: 0, nodes: [] };
+    await page.route('**/api/nodes', answer({ ...none, registered: true }));
+    await page.locator('#summary .bad[data-panel="nodes"]').getByText('none live').waitFor();
+    await this.card('nodes').getByText('all deliveries are refused').waitFor();
+    await page.route('**/api/nodes', answer({ ...none, registered: false }));
+    await page.locator('#summary .plain[data-panel="nodes"]').getByText('none joined').waitFor();
+  }
+
+  // unchecked: what was not checked is not in order, and neither are checks that only fail.
+  async unchecked(answer) {
+    const { page } = this;
+    const drift = { missing: 0, invented: 0, duplicates: 0, pack: 0, statement: 0 };
+    const checks = (rows, failures) => answer({ checking: true, drift, checked: { rows, duplicates: 0, packs: 0, statements: 0 }, failures });
+    const tile = (mood, word) => page.locator(`#summary .${mood}[data-panel="drift"]`).getByText(word).waitFor();
+    await page.route('**/api/drift', checks(0, 0));
+    await page.reload();
+    await tile('plain', 'not checked yet');
+    assert.equal(await this.card('drift').getByText('not checked yet').count(), 5);
+    await page.route('**/api/drift', checks(12, 0));
+    await tile('good', 'checked here');
+    assert.equal(await this.card('drift').getByText('not checked yet').count(), 3);
+    assert.equal(await this.card('drift').getByText('✓').count(), 2);
+    await page.route('**/api/drift', checks(12, 1));
+    await tile('warn', 'checks fail');
+    await page.route('**/api/drift', checks(24, 1));
+    await tile('good', 'checked here');
   }
 
   async away() {
