@@ -98,7 +98,7 @@ func (o operator) approves(a applicant, email string) {
 	until(o.t, func() bool { return len(waiting()) == 1 }, "the application is there")
 	one := waiting()[0]
 	require.Equal(o.t, email, one.Email)
-	approved := o.send("POST", "/api/applications/"+one.ID+"/approve", "")
+	approved := o.send("POST", "/api/applications/"+one.ID+"/approve", `{"state":"RECEIVED"}`)
 	require.Equal(o.t, 200, approved.status, approved.body)
 	require.Empty(o.t, waiting())
 	require.NotEmpty(o.t, a.written(one.ID))

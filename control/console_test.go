@@ -392,6 +392,32 @@ func TestConsoleCountsApplications(t *testing.T) {
 	counts(0, 0) // those that are over, erased or not
 }
 
+// received is a decision on an application that was seen waiting.
+const received = `{"state":"RECEIVED"}`
+
+// TestConsoleDecidesOnce: of two operators who see an application waiting one decides. The other's
+// click neither sends another mail, which would end the links of the first, nor takes the decision back.
+func TestConsoleDecidesOnce(t *testing.T) {
+	o := openConsole(t, false)
+	one, other := o.enter(), o.enter()
+	require.Equal(t, 200, o.post("/apply", formOf("ada@example.org")).status)
+	o.work()
+	path := "/applications/" + o.idOf("ada@example.org")
+	o.by(one, "POST", path+"/approve", received).ok()
+	o.work()
+	first := o.token("ada@example.org")
+	for _, decision := range []string{"/approve", "/refuse"} {
+		require.Contains(t, o.by(other, "POST", path+decision, received).refused(409, api.StateConflict), "application is already APPROVED")
+	}
+	o.work()
+	require.Equal(t, first, o.token("ada@example.org"))
+	o.by(other, "POST", path+"/approve", `{"state":"APPROVED"}`).ok() // who sees that sends another one
+	o.work()
+	require.NotEqual(t, first, o.token("ada@example.org"))
+	o.operator("POST", strings.TrimPrefix(path, "/applications")+"/approve").ok() // the command does so, too
+	o.by(other, "POST", path+"/refuse", `{"state":"APPROVED"}`).ok()
+}
+
 // TestConsoleApplications: an operator sees what the applicant wrote, and decides.
 func TestConsoleApplications(t *testing.T) {
 	o := openConsole(t, false)
@@ -409,12 +435,13 @@ func TestConsoleApplications(t *testing.T) {
 	require.Equal(t, "Trying it out", waiting[0]["use"])
 
 	grace, ada := waiting[0]["id"].(string), waiting[1]["id"].(string)
-	one := o.by(c, "POST", "/applications/"+ada+"/approve", "").ok()["application"].(map[string]any)
+	one := o.by(c, "POST", "/applications/"+ada+"/approve", received).ok()["application"].(map[string]any)
 	require.Equal(t, string(access.Approved), one["state"])
 	require.Equal(t, "QUEUED", one["mail"].(map[string]any)["state"])
-	require.Equal(t, string(access.Refused), o.by(c, "POST", "/applications/"+grace+"/refuse", "").ok()["application"].(map[string]any)["state"])
-	o.by(c, "POST", "/applications/"+grace+"/approve", "").refused(409, api.StateConflict)
-	o.by(c, "POST", "/applications/app_none/refuse", "").refused(404, api.ResourceNotFound)
+	require.Equal(t, string(access.Refused), o.by(c, "POST", "/applications/"+grace+"/refuse", received).ok()["application"].(map[string]any)["state"])
+	o.by(c, "POST", "/applications/"+grace+"/approve", received).refused(409, api.StateConflict)
+	o.by(c, "POST", "/applications/app_none/refuse", received).refused(404, api.ResourceNotFound)
+	o.by(c, "POST", "/applications/"+ada+"/approve", `{}`).refused(422, api.ValidationFailed)
 	require.Empty(t, list(t, o.by(c, "GET", "/applications?state=RECEIVED", "").ok(), "applications"))
 	o.work()
 	data := o.by(c, "GET", "/applications?state=RECEIVED", "").ok()

@@ -161,7 +161,7 @@ func TestMail(t *testing.T) {
 	h := newFixture(t, plain(m.address))
 	h.applies("ada@example.org")
 	id := h.waiting("ada@example.org").ID
-	_, err := h.approve(t.Context(), id)
+	_, err := h.approve(t.Context(), id, "")
 	require.NoError(t, err)
 	require.Equal(t, MailQueued, h.all()[0].Mail.State)
 	done, err := h.job(MailJob, h.SendMail)
@@ -199,7 +199,7 @@ func TestMailIsRetried(t *testing.T) {
 	m.answers = []error{refuses(451, smtp.EnhancedCode{4, 7, 1}), nil, refuses(550, smtp.EnhancedCode{5, 1, 1})}
 	h.applies("ada@example.org")
 	id := h.waiting("ada@example.org").ID
-	_, err := h.approve(t.Context(), id)
+	_, err := h.approve(t.Context(), id, "")
 	require.NoError(t, err)
 	_, err = h.job(MailJob, h.SendMail)
 	require.ErrorContains(t, err, "MAIL_REFUSED: the mail was not sent: the mail server answered 451 4.7.1")
@@ -214,7 +214,7 @@ func TestMailIsRetried(t *testing.T) {
 	require.Equal(t, Mail{State: MailSent, Attempts: 2, At: store.At(begin.Add(time.Minute))}, h.all()[0].Mail)
 	_, token := m.took().read(t)
 
-	_, err = h.approve(t.Context(), id)
+	_, err = h.approve(t.Context(), id, "")
 	require.NoError(t, err)
 	_, err = h.job(MailJob, h.SendMail)
 	var f *failure
@@ -232,7 +232,7 @@ func TestMailIsRetried(t *testing.T) {
 func TestMailServerIsAway(t *testing.T) {
 	h := newFixture(t, plain("127.0.0.1:1"))
 	h.applies("ada@example.org")
-	_, err := h.approve(t.Context(), h.waiting("ada@example.org").ID)
+	_, err := h.approve(t.Context(), h.waiting("ada@example.org").ID, "")
 	require.NoError(t, err)
 	_, err = h.job(MailJob, h.SendMail)
 	var f *failure
@@ -250,7 +250,7 @@ func TestMailProcessIsKilled(t *testing.T) {
 	for _, n := range []int{0, 1} {
 		email := []string{"ada@example.org", "grace@example.org"}[n]
 		h.applies(email)
-		_, err := h.approve(t.Context(), h.waiting(email).ID)
+		_, err := h.approve(t.Context(), h.waiting(email).ID, "")
 		require.NoError(t, err)
 		job, err := h.db.Claim(t.Context(), MailJob, time.Minute)
 		require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestMailOfARefusedApplication(t *testing.T) {
 	h.applies("ada@example.org")
 	id := h.waiting("ada@example.org").ID
 	for range 2 {
-		_, err := h.approve(t.Context(), id)
+		_, err := h.approve(t.Context(), id, "")
 		require.NoError(t, err)
 	}
 	for range 2 {
@@ -287,9 +287,9 @@ func TestMailOfARefusedApplication(t *testing.T) {
 		require.True(t, done)
 	}
 	m.took() // one of two
-	_, err := h.approve(t.Context(), id)
+	_, err := h.approve(t.Context(), id, "")
 	require.NoError(t, err)
-	_, err = h.refuse(t.Context(), id)
+	_, err = h.refuse(t.Context(), id, "")
 	require.NoError(t, err)
 	done, err := h.job(MailJob, h.SendMail)
 	require.NoError(t, err)
@@ -314,7 +314,7 @@ func TestMailOverTLS(t *testing.T) {
 	sends := func(server *Server) error {
 		h := newFixture(t, server)
 		h.applies("ada@example.org")
-		_, err := h.approve(t.Context(), h.waiting("ada@example.org").ID)
+		_, err := h.approve(t.Context(), h.waiting("ada@example.org").ID, "")
 		require.NoError(t, err)
 		_, err = h.job(MailJob, h.SendMail)
 		if err != nil {
@@ -358,7 +358,7 @@ func TestOutbox(t *testing.T) {
 
 	require.NoError(t, os.RemoveAll(filepath.Join(h.dir, "outbox")))
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "outbox"), nil, 0o600))
-	_, err = h.approve(t.Context(), id)
+	_, err = h.approve(t.Context(), id, "")
 	require.NoError(t, err)
 	_, err = h.job(MailJob, h.SendMail)
 	require.ErrorContains(t, err, "OUTBOX_FAILED")

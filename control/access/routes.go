@@ -82,9 +82,13 @@ func (s *Service) OperatorRoutes(a route.API) {
 	route.Add(a, route.Operation{ID: "list-applications", Method: http.MethodGet, Path: path, Tag: "Operator", Access: route.Operator{},
 		Summary: "List the applications for a key of the sandbox, newest first"}, s.Applications)
 	route.Add(a, route.Operation{ID: "approve-application", Method: http.MethodPost, Path: path + "/{applicationId}/approve", Tag: "Operator", Access: route.Operator{},
-		Summary: "Approve an application and send its mail, or send another mail"}, s.Approve)
+		Summary: "Approve an application and send its mail, or send another mail"}, func(ctx context.Context, in *OneInput) (One, error) {
+		return s.Approve(ctx, in.ApplicationID, "")
+	})
 	route.Add(a, route.Operation{ID: "refuse-application", Method: http.MethodPost, Path: path + "/{applicationId}/refuse", Tag: "Operator", Access: route.Operator{},
-		Summary: "Refuse an application; the links of one that was approved end"}, s.Refuse)
+		Summary: "Refuse an application; the links of one that was approved end"}, func(ctx context.Context, in *OneInput) (One, error) {
+		return s.Refuse(ctx, in.ApplicationID, "")
+	})
 }
 
 // Listed is an application as operators see it.
@@ -158,14 +162,17 @@ type One struct {
 // SchemaName: see Form.
 func (One) SchemaName() string { return "ApplicationData" }
 
-// Approve approves an application for an operator and sends its mail, or sends another mail.
-func (s *Service) Approve(ctx context.Context, in *OneInput) (One, error) {
-	return s.decided(s.approve(ctx, in.ApplicationID))
+// Approve approves an application for an operator and sends its mail, or sends another mail. seen is
+// the state in which the operator saw it: STATE_CONFLICT if it is in another one by now. Empty: in
+// whatever state it is.
+func (s *Service) Approve(ctx context.Context, id string, seen State) (One, error) {
+	return s.decided(s.approve(ctx, id, seen))
 }
 
-// Refuse refuses an application for an operator; the links of one that was approved end.
-func (s *Service) Refuse(ctx context.Context, in *OneInput) (One, error) {
-	return s.decided(s.refuse(ctx, in.ApplicationID))
+// Refuse refuses an application for an operator; the links of one that was approved end. seen is as
+// in Approve.
+func (s *Service) Refuse(ctx context.Context, id string, seen State) (One, error) {
+	return s.decided(s.refuse(ctx, id, seen))
 }
 
 func (s *Service) decided(a Application, err error) (One, error) {

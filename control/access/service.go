@@ -146,11 +146,24 @@ func admit(ctx context.Context, tx *store.Tx, r request) (admitted bool, err err
 	return true, applications.Create(ctx, tx, eventApplied, &a, store.BySystem(), nil)
 }
 
+// findAs is find for a decision that was made on seeing the application in a state: STATE_CONFLICT if
+// it is in another one by now, as another operator may have decided. Empty: in whatever state.
+func findAs(ctx context.Context, tx *store.Tx, id string, seen State) (*Application, error) {
+	a, err := find(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	if is := a.stateAt(store.At(tx.Now())); seen != "" && is != seen {
+		return nil, api.Conflict(fmt.Sprintf("application is already %s, and was %s when you decided: look at it again", is, seen))
+	}
+	return a, nil
+}
+
 // approve approves an application and queues its mail. One that is approved gets another mail, and
-// the links of those before end.
-func (s *Service) approve(ctx context.Context, id string) (moved Application, err error) {
+// the links of those before end. seen is as in findAs.
+func (s *Service) approve(ctx context.Context, id string, seen State) (moved Application, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		was, err := find(ctx, tx, id)
+		was, err := findAs(ctx, tx, id, seen)
 		if err != nil {
 			return err
 		}
@@ -177,9 +190,12 @@ func (s *Service) approve(ctx context.Context, id string) (moved Application, er
 	return moved, err
 }
 
-// refuse refuses an application, and ends its links if it was approved.
-func (s *Service) refuse(ctx context.Context, id string) (moved Application, err error) {
+// refuse refuses an application, and ends its links if it was approved. seen is as in findAs.
+func (s *Service) refuse(ctx context.Context, id string, seen State) (moved Application, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		if _, err := findAs(ctx, tx, id, seen); err != nil {
+			return err
+		}
 		if moved, err = applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: id, Action: Refuse, By: store.ByOperator()}); err != nil {
 			return err
 		}

@@ -111,7 +111,7 @@ func (h *fixture) approved(email string) (id, token string) {
 // mailed approves an application and returns the token of its mail in the outbox.
 func (h *fixture) mailed(id string) (token string) {
 	h.t.Helper()
-	_, err := h.approve(h.t.Context(), id)
+	_, err := h.approve(h.t.Context(), id, "")
 	require.NoError(h.t, err)
 	done, err := h.job(MailJob, h.SendMail)
 	require.NoError(h.t, err)
@@ -232,7 +232,7 @@ func TestTokensThatAreNotGood(t *testing.T) {
 	third := h.mailed(id)
 	refuses("replaced before it expired", second)
 	refuses("changed", third[:42]+"-")
-	_, err := h.refuse(t.Context(), id)
+	_, err := h.refuse(t.Context(), id, "")
 	require.NoError(t, err)
 	refuses("refused", third)
 
@@ -248,7 +248,7 @@ func TestTokensThatAreNotGood(t *testing.T) {
 func TestApplicationsOfAnAddress(t *testing.T) {
 	h := newFixture(t, nil)
 	refuse := func() {
-		_, err := h.refuse(t.Context(), h.waiting("grace@example.org").ID)
+		_, err := h.refuse(t.Context(), h.waiting("grace@example.org").ID, "")
 		require.NoError(t, err)
 	}
 	h.applies("ada@example.org")
@@ -294,7 +294,7 @@ func TestExpire(t *testing.T) {
 	_, err := h.activate(t.Context(), token)
 	require.NoError(t, err)
 	refused, _ := h.approved("refused@example.org")
-	_, err = h.refuse(t.Context(), refused)
+	_, err = h.refuse(t.Context(), refused, "")
 	require.NoError(t, err)
 	other := filepath.Join(h.dir, "outbox", "letter.eml")
 	require.NoError(t, os.WriteFile(other, nil, 0o600))
@@ -313,7 +313,7 @@ func TestExpire(t *testing.T) {
 			require.Equal(t, Expired, a.State, "it is seen so before it is stored")
 		}
 	}
-	_, err = h.approve(t.Context(), approved)
+	_, err = h.approve(t.Context(), approved, "")
 	require.Equal(t, api.StateConflict, api.From(err).Code)
 	before := len(h.events())
 	require.NoError(t, h.Expire(t.Context()))

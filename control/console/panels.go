@@ -173,17 +173,25 @@ func (s *Service) getApplications(ctx context.Context, in *applicationsInput) (A
 	return all, err
 }
 
+// decisionInput is a decision on an application.
+type decisionInput struct {
+	access.OneInput
+	Body struct {
+		State access.State `json:"state" enum:"RECEIVED,APPROVED" doc:"The state in which the operator saw it: 409 if it is in another one by now."`
+	}
+}
+
 // Decided is the answer to a decision.
 type Decided struct {
 	Application access.Listed `json:"application"`
 }
 
-func (s *Service) postApprove(ctx context.Context, in *access.OneInput) (Decided, error) {
-	one, err := s.cfg.Access.Approve(ctx, in)
+func (s *Service) postApprove(ctx context.Context, in *decisionInput) (Decided, error) {
+	one, err := s.cfg.Access.Approve(ctx, in.ApplicationID, in.Body.State)
 	return Decided{one.Application}, err
 }
 
-func (s *Service) postRefuse(ctx context.Context, in *access.OneInput) (Decided, error) {
-	one, err := s.cfg.Access.Refuse(ctx, in)
+func (s *Service) postRefuse(ctx context.Context, in *decisionInput) (Decided, error) {
+	one, err := s.cfg.Access.Refuse(ctx, in.ApplicationID, in.Body.State)
 	return Decided{one.Application}, err
 }

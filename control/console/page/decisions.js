@@ -90,7 +90,7 @@ export function applications() {
       : again ? [`Send another mail to ${a.email}?`, 'The links of the mails before end.', 'Send']
         : [`Approve ${a.email}?`, 'A mail with a link to a key of the sandbox is sent.', 'Approve'];
     confirm({
-      title, text, yes, danger: action === 'refuse', act: () => send('POST', `/console/api/applications/${encodeURIComponent(a.id)}/${action}`),
+      title, text, yes, danger: action === 'refuse', act: () => send('POST', `/console/api/applications/${encodeURIComponent(a.id)}/${action}`, { state: a.state }),
       done: () => {
         say(`${a.email}: ${action === 'refuse' ? 'refused' : again ? 'another mail is queued' : 'approved'}`);
         p.poll();

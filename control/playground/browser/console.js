@@ -148,10 +148,13 @@ class Visit extends Looking {
     await rows.filter({ hasText: address }).getByText('APPROVED').waitFor();
     await rows.filter({ hasText: address }).getByText('Example Ltd: Trying it out').waitFor();
     // What another operator has decided meanwhile is said in the dialog.
+    const sent = [];
+    page.on('request', (r) => { if (r.url().endsWith('/approve')) sent.push(r.postDataJSON()); });
     await page.route('**/approve', (route) => route.fulfill({ status: 409, contentType: 'application/json', body: '{"ok":false,"error":"STATE_CONFLICT","message":"application is already REFUSED"}' }));
     await rows.filter({ hasText: address }).getByRole('button', { name: /^Send another/ }).click();
     await dialog.getByRole('button', { name: 'Send' }).click();
     await dialog.getByText('application is already REFUSED').waitFor();
+    assert.deepEqual(sent, [{ state: 'APPROVED' }], 'what the operator saw');
     await dialog.getByRole('button', { name: 'Cancel' }).click();
     await page.unroute('**/approve');
   }
