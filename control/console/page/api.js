@@ -5,16 +5,20 @@
 // its engines.
 const timeout = 8000;
 
+// changeTimeout is how long the page waits for the answer to a change.
+const changeTimeout = 30_000;
+
 // send returns the answer: status, ok, data, error, message. status is 0 if there was none.
 export async function send(method, path, body) {
   try {
     const response = await fetch(path, {
       method, body: body === undefined ? undefined : JSON.stringify(body), headers: body === undefined ? {} : { 'Content-Type': 'application/json' },
-      cache: 'no-store', redirect: 'error', credentials: 'same-origin', signal: method === 'GET' ? AbortSignal.timeout(timeout) : undefined,
+      cache: 'no-store', redirect: 'error', credentials: 'same-origin', signal: AbortSignal.timeout(method === 'GET' ? timeout : changeTimeout),
     });
     return { ...parsed(await response.text()), status: response.status, ok: response.ok };
-  } catch {
-    return { status: 0, ok: false, message: 'control does not answer' };
+  } catch (error) {
+    const late = error.name === 'TimeoutError' && method !== 'GET';
+    return { status: 0, ok: false, message: late ? 'control has not answered yet, and may have done it: close this, and look' : 'control does not answer' };
   }
 }
 

@@ -5,23 +5,32 @@ import { byID, field, h, say, table, tag } from './dom.js';
 import { day, number, plural } from './format.js';
 import { panel } from './panel.js';
 
+// opened is which dialog is open: all are the same element.
+let opened = 0;
+
 // confirm opens the dialog. act does what is confirmed, and returns the answer; done is called
-// once it is ok. What went wrong is shown in the dialog, which stays open.
+// once it is ok. What went wrong is shown in the dialog, which stays open. Until there is an answer the
+// dialog can't be cancelled. Esc closes it even so when pressed twice: then the answer is ignored, as
+// another dialog may be open by then.
 function confirm({ title, text, yes, danger, fields = [], act, done }) {
   const dialog = byID('confirm');
   const button = byID('confirm-yes');
+  const cancel = byID('confirm-no');
+  const self = ++opened;
+  const wait = (on) => { button.disabled = cancel.disabled = on; };
   byID('confirm-title').textContent = title;
   byID('confirm-text').textContent = text;
   byID('confirm-fields').replaceChildren(...fields);
   byID('confirm-fault').textContent = '';
   button.textContent = yes;
   button.className = danger ? 'danger' : 'primary';
-  button.disabled = false;
+  wait(false);
   dialog.querySelector('form').onsubmit = async (event) => {
     event.preventDefault();
-    button.disabled = true;
+    wait(true);
     const answer = await act();
-    button.disabled = false;
+    if (self !== opened || !dialog.open) return;
+    wait(false);
     if (answer.ok) {
       dialog.close();
       done(answer.data);
@@ -29,7 +38,8 @@ function confirm({ title, text, yes, danger, fields = [], act, done }) {
       byID('confirm-fault').textContent = answer.message ?? `control answers ${answer.status}`;
     }
   };
-  byID('confirm-no').onclick = () => dialog.close();
+  dialog.oncancel = (event) => { if (cancel.disabled) event.preventDefault(); };
+  cancel.onclick = () => dialog.close();
   dialog.showModal();
 }
 

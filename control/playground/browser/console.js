@@ -157,6 +157,32 @@ class Visit extends Looking {
     assert.deepEqual(sent, [{ state: 'APPROVED' }], 'what the operator saw');
     await dialog.getByRole('button', { name: 'Cancel' }).click();
     await page.unroute('**/approve');
+    await this.late(rows.filter({ hasText: address }).getByRole('button', { name: /^Send another/ }));
+  }
+
+  // late: a dialog waits for its answer, and one that comes too late does not close another dialog.
+  async late(button) {
+    const { page } = this;
+    const dialog = page.getByRole('dialog');
+    let requested;
+    const arrived = new Promise((resume) => { requested = resume; });
+    await page.route('**/approve', requested);
+    await button.click();
+    await dialog.getByRole('button', { name: 'Send' }).click();
+    const route = await arrived;
+    assert.equal(await dialog.getByRole('button', { name: 'Cancel' }).isDisabled(), true);
+    await page.keyboard.press('Escape');
+    assert.equal(await dialog.isVisible(), true, 'it waits');
+    await page.evaluate(() => document.getElementById('confirm').close()); // as Esc does when pressed again
+    await button.click();
+    const answered = page.waitForResponse('**/approve');
+    await route.fulfill({ status: 200, contentType: 'application/json', body: '{"ok":true,"data":{}}' });
+    await answered;
+    await page.evaluate(() => fetch('/readyz')); // the page has the answer before this one
+    assert.equal(await dialog.isVisible(), true, 'it is another one');
+    assert.equal(await dialog.getByRole('button', { name: 'Send' }).isEnabled(), true);
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    await page.unroute('**/approve');
   }
 
   // alarm shows what this service never is, from answers of another one.
