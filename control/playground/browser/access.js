@@ -6,16 +6,17 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { chromium } from 'playwright-core';
+import { launch, Looking } from './look.js';
 
-const { URL: url, LINK: link, ROOT: root, PACK: pack, CHROMIUM: executablePath = '/usr/bin/chromium' } = process.env;
+const { URL: url, LINK: link, ROOT: root, PACK: pack } = process.env;
 
 test(link ? 'from the mail to a verified pack' : 'an application', { timeout: 120_000 }, async () => {
-  const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking'] });
+  const browser = await launch();
   try {
     const page = await browser.newPage();
-    page.setDefaultTimeout(20_000);
+    const visit = new Looking(page, url, 'access');
     await (link ? activate(page) : apply(page));
+    visit.clean();
   } finally {
     await browser.close();
   }

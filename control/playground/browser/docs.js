@@ -1,26 +1,19 @@
 // A reader of /docs, in Chromium: the search over fields, and a request that is tried with a key. URL is
-// where the service is, KEY an API key of it; SHOTS a folder for pictures, if they are wanted.
+// where the service is, KEY an API key of it.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { test } from 'node:test';
 
-import { chromium } from 'playwright-core';
+import { launch, Looking, views } from './look.js';
 
-const { URL: url, KEY: key, SHOTS: shots, CHROMIUM: executablePath = '/usr/bin/chromium' } = process.env;
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const { URL: url, KEY: key } = process.env;
 
-for (const [name, viewport, colorScheme] of [['desktop', { width: 1280, height: 900 }, 'light'], ['phone', { width: 390, height: 844 }, 'dark']]) {
+for (const [name, viewport, colorScheme] of [views[0], views[3]]) {
   test(`the documentation, ${name}, ${colorScheme}`, { timeout: 120_000 }, async () => {
-    const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking'] });
+    const browser = await launch();
     try {
       const page = await browser.newPage({ viewport, colorScheme, reducedMotion: 'reduce' });
-      page.setDefaultTimeout(20_000);
-      const elsewhere = [], faults = [];
-      page.on('request', (r) => { if (!r.url().startsWith(`${url}/`) && !r.url().startsWith('data:')) elsewhere.push(r.url()); });
-      page.on('console', (m) => { if (m.type() === 'error' && !m.text().startsWith('Failed to load resource')) faults.push(m.text()); });
-      page.on('pageerror', (e) => faults.push(e.message));
+      const visit = new Looking(page, url, `docs-${name}-${colorScheme}`);
       await page.goto(`${url}/docs`);
       await page.locator('article').first().waitFor();
       const open = async () => { if (name === 'phone') await page.getByRole('button', { name: 'Operations', exact: true }).click(); };
@@ -41,12 +34,9 @@ for (const [name, viewport, colorScheme] of [['desktop', { width: 1280, height: 
       await article.getByLabel('Path and query').fill('https://example.org/v1/tenant');
       await article.getByRole('button', { name: 'Send' }).click();
       await article.getByText('There was no answer').waitFor();
-      assert.deepEqual(elsewhere, [], 'the policy blocks it');
-      assert.ok(faults.every((f) => f.includes('example.org')), faults.join('\n'));
-      if (shots) await page.screenshot({ path: `${shots}/docs-${name}-${colorScheme}.png` });
-      await page.evaluate(axe);
-      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-      assert.deepEqual(violations.filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes[0].target}`), []);
+      assert.deepEqual(visit.elsewhere, [], 'the policy blocks it');
+      assert.ok(visit.faults.every((f) => f.includes('example.org')), visit.faults.join('\n'));
+      await visit.look('tried');
     } finally {
       await browser.close();
     }
