@@ -3,7 +3,7 @@
 import { send } from './api.js';
 import { byID, field, h, say, table, tag } from './dom.js';
 import { day, number, plural } from './format.js';
-import { panel } from './panel.js';
+import { choices, panel } from './panel.js';
 
 // opened is which dialog is open: all are the same element.
 let opened = 0;
@@ -107,14 +107,6 @@ export function applications() {
       },
     });
   };
-  const buttons = [...document.querySelectorAll('#applications [data-state]')];
-  for (const button of buttons) {
-    button.addEventListener('click', () => {
-      for (const other of buttons) other.setAttribute('aria-pressed', String(other === button));
-      Object.assign(p, { path: path(button.dataset.state), answer: null });
-      p.redraw();
-      p.poll();
-    });
-  }
+  choices(p, 'state', path);
   return p;
 }

@@ -54,6 +54,19 @@ export function panel({ id, name, path, every, draw, judge, keep = () => {} }) {
   return p;
 }
 
+// choices has the buttons of a panel that carry data-NAME choose its path.
+export function choices(p, name, path) {
+  const buttons = [...document.querySelectorAll(`#${p.id} [data-${name}]`)];
+  for (const button of buttons) {
+    button.addEventListener('click', () => {
+      for (const other of buttons) other.setAttribute('aria-pressed', String(other === button));
+      Object.assign(p, { path: path(button.dataset[name]), answer: null });
+      p.redraw();
+      p.poll();
+    });
+  }
+}
+
 // put replaces what an element shows. What is scrolled, unfolded or focused stays so.
 function put(element, children) {
   if (!element) return;

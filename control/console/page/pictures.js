@@ -3,7 +3,7 @@
 import { bars } from './charts.js';
 import { byID, h, table, tag } from './dom.js';
 import { clock, duration, number, plural } from './format.js';
-import { panel } from './panel.js';
+import { choices, panel } from './panel.js';
 import { Seen } from './seen.js';
 
 // inner is how wide a chart in a panel is.
@@ -195,8 +195,9 @@ export function drift() {
 }
 
 export function refusals() {
+  const path = (hours) => `/console/api/refusals?hours=${hours}`;
   const p = panel({
-    id: 'refusals', name: 'Refusals', path: '/console/api/refusals?hours=6', every: 60_000,
+    id: 'refusals', name: 'Refusals', path: path(6), every: 60_000,
     judge: ({ rules }) => {
       const n = rules.reduce((sum, r) => sum + r.refusals, 0);
       return { value: number(n), mood: 'plain', word: rules[0]?.rule ?? 'none' };
@@ -204,14 +205,6 @@ export function refusals() {
     draw: ({ from, to, rules }) => (rules.length === 0 ? [h('p', { class: 'empty' }, `The gate has refused nothing between ${clock(from)} and ${clock(to)}.`)]
       : [figures(h('figure', null, h('figcaption', null, `Between ${clock(from)} and ${clock(to)}`), bars(rules.map((r) => [r.rule, r.refusals, number(r.refusals), 'refused']), { width: inner('refusals') })))]),
   });
-  const buttons = [...document.querySelectorAll('#refusals [data-hours]')];
-  for (const button of buttons) {
-    button.addEventListener('click', () => {
-      for (const other of buttons) other.setAttribute('aria-pressed', String(other === button));
-      Object.assign(p, { path: `/console/api/refusals?hours=${button.dataset.hours}`, answer: null });
-      p.redraw();
-      p.poll();
-    });
-  }
+  choices(p, 'hours', path);
   return p;
 }
