@@ -72,7 +72,8 @@ type plane struct {
 	services
 	cfg planeConfig
 
-	checking atomic.Bool // this process checks for drift
+	checking atomic.Bool          // this process checks for drift
+	drifts   *prometheus.Registry // the metrics of that check
 
 	// The nodes of this process that issue receipts for control, and how they reach it.
 	sandboxNode, heldNode *localnode.Node
@@ -96,7 +97,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 			return nil, err
 		}
 	}
-	check, queueCheck, err := driftCheck(cfg, p.packs, p.statements, &p.checking)
+	check, queueCheck, err := driftCheck(cfg, p.packs, p.statements, p.drifts, &p.checking)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"muniment/control"
 	"muniment/control/proof"
 	"muniment/control/statement"
@@ -20,8 +22,8 @@ import (
 const driftJob = "drift.check"
 
 // driftCheck returns the worker of the job, and the sweep that queues it. checking is true while this
-// process has the job.
-func driftCheck(cfg planeConfig, packs *proof.Service, statements *statement.Service, checking *atomic.Bool) (control.Worker, control.Sweep, error) {
+// process has the job. metrics takes the metrics of the check, which are the process's, too.
+func driftCheck(cfg planeConfig, packs *proof.Service, statements *statement.Service, metrics *prometheus.Registry, checking *atomic.Bool) (control.Worker, control.Sweep, error) {
 	checker, err := drift.New(drift.Config{
 		Log: cfg.Log, Loaded: cfg.Warehouse.Resume, Auditor: cfg.Warehouse,
 		NextPack: func(ctx context.Context, after string) (*drift.Pack, error) {
@@ -43,8 +45,11 @@ func driftCheck(cfg planeConfig, packs *proof.Service, statements *statement.Ser
 			apart, err := statements.Restate(ctx, s.TenantID, s.ID)
 			return (*drift.Difference)(apart), err
 		},
-		Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Logger: cfg.Logger, Registerer: metrics,
 	})
+	if err == nil {
+		err = cfg.Registerer.Register(metrics)
+	}
 	work := control.Worker{Kind: driftJob, AtOnce: 1, Attempts: math.MaxInt, Do: func(ctx context.Context, _ *store.Job) error {
 		checking.Store(true)
 		defer checking.Store(false)

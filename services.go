@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"muniment/control"
 	"muniment/control/access"
 	"muniment/control/beacon"
@@ -215,8 +217,9 @@ func (p *plane) openAccess(context.Context) (err error) {
 // openConsole opens the operators' page.
 func (p *plane) openConsole(context.Context) (err error) {
 	cfg := &p.cfg
+	p.drifts = prometheus.NewRegistry()
 	p.console, err = console.New(console.Config{
-		Nodes: p.nodes, Packs: p.packs, Access: p.access, Log: cfg.Log, Warehouse: cfg.Warehouse, Gatherer: cfg.Registerer, Checking: p.checking.Load, Secure: cfg.AdminTLS,
+		Nodes: p.nodes, Packs: p.packs, Access: p.access, Log: cfg.Log, Warehouse: cfg.Warehouse, Drift: p.drifts, Checking: p.checking.Load, Secure: cfg.AdminTLS,
 	})
 	return err
 }

@@ -75,7 +75,7 @@ func openConsole(t *testing.T, secure bool) *operators {
 	o.checker, err = drift.New(drift.Config{Log: o.events, Loaded: o.warehouse.Resume, Auditor: o.warehouse, Registerer: registry})
 	require.NoError(t, err)
 	page, err := console.New(console.Config{
-		Nodes: o.nodes, Packs: packs, Access: o.access, Log: o.events, Warehouse: o.warehouse, Gatherer: registry,
+		Nodes: o.nodes, Packs: packs, Access: o.access, Log: o.events, Warehouse: o.warehouse, Drift: registry,
 		Checking: func() bool { return o.checking }, Secure: secure, Now: o.clock.Now,
 	})
 	require.NoError(t, err)

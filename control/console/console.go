@@ -76,8 +76,9 @@ type Config struct {
 	Access    *access.Service
 	Log       Log
 	Warehouse Warehouse
-	// Gatherer has the metrics of this process, those of the check for drift among them.
-	Gatherer prometheus.Gatherer
+	// Drift has the metrics of this process's check for drift: those of the whole process would ask the
+	// database at each poll.
+	Drift prometheus.Gatherer
 	// Checking says whether this process checks for drift now.
 	Checking func() bool
 	// Secure says that the admin listener has TLS.
@@ -95,8 +96,8 @@ type Service struct {
 
 // New reads the page.
 func New(cfg Config) (*Service, error) {
-	if cfg.Nodes == nil || cfg.Packs == nil || cfg.Access == nil || cfg.Log == nil || cfg.Warehouse == nil || cfg.Gatherer == nil || cfg.Checking == nil {
-		return nil, errors.New("cannot open the console: Nodes, Packs, Access, Log, Warehouse, Gatherer or Checking is missing")
+	if cfg.Nodes == nil || cfg.Packs == nil || cfg.Access == nil || cfg.Log == nil || cfg.Warehouse == nil || cfg.Drift == nil || cfg.Checking == nil {
+		return nil, errors.New("cannot open the console: Nodes, Packs, Access, Log, Warehouse, Drift or Checking is missing")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

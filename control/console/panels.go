@@ -81,7 +81,7 @@ type Drift struct {
 
 func (s *Service) getDrift(context.Context, *struct{}) (Drift, error) {
 	d := Drift{Checking: s.cfg.Checking(), Drift: map[string]int64{}, Checked: map[string]int64{}}
-	families, err := s.cfg.Gatherer.Gather()
+	families, err := s.cfg.Drift.Gather()
 	if len(families) == 0 && err != nil {
 		return d, fmt.Errorf("cannot gather the metrics of drift: %w", err)
 	}
