@@ -46,8 +46,10 @@ func insert[T any](ctx context.Context, w *servers, table string, columns []colu
 	if len(rows) == 0 {
 		return nil
 	}
+	sending, sent := whileSending(ctx)
+	defer sent()
 	err := w.retryRefused(ctx, func() error {
-		batch, err := w.conn.PrepareBatch(ctx, "INSERT INTO "+table+" ("+strings.Join(names(columns), ", ")+")")
+		batch, err := w.conn.PrepareBatch(sending, "INSERT INTO "+table+" ("+strings.Join(names(columns), ", ")+")")
 		if err != nil {
 			return err
 		}
@@ -63,6 +65,23 @@ func insert[T any](ctx context.Context, w *servers, table string, columns []colu
 		return fmt.Errorf("cannot insert into %s: %w", table, err)
 	}
 	return nil
+}
+
+// sending is a batch's context, which ends with another one until the batch was sent, and then
+// no more. The driver closes a batch's connection when its context ends, even if the batch
+// was sent just before and the connection is another call's by now
+// (ClickHouse/clickhouse-go#2032).
+type sending struct {
+	context.Context
+	done chan struct{}
+}
+
+func (s *sending) Done() <-chan struct{} { return s.done }
+
+// whileSending returns the context of a batch, and what to call when it was sent.
+func whileSending(ctx context.Context) (_ *sending, sent func() bool) {
+	s := &sending{ctx, make(chan struct{})}
+	return s, context.AfterFunc(ctx, func() { close(s.done) })
 }
 
 func names[T any](columns []column[T]) (names []string) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
 	"muniment/pipeline"
@@ -160,6 +161,36 @@ func TestDuplicateOfTheDayBefore(t *testing.T) {
 		require.EqualValues(t, 1, totals.Receipts)
 		require.EqualValues(t, 1-i, totals.Duplicates, "%s older", older)
 	}
+}
+
+// noticing keeps the context of the last batch.
+type noticing struct {
+	driver.Conn
+	ctx context.Context
+}
+
+func (c *noticing) PrepareBatch(ctx context.Context, query string, opts ...driver.PrepareBatchOption) (driver.Batch, error) {
+	c.ctx = ctx
+	return c.Conn.PrepareBatch(ctx, query, opts...)
+}
+
+// Once a batch was sent, its connection may be another call's, and must not be closed by what
+// the driver is told of the batch's context.
+func TestContextOfABatchEndsOnlyWhileItIsSent(t *testing.T) {
+	w := mustOpen(t, fresh(t, variable(t, native)))
+	conn := &noticing{Conn: w.conn}
+	w.conn = conn
+	positions := []sealer.Position{{Partition: 3, Generation: 1, Offset: 7}}
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, insert(ctx, w.servers, "positions", positionColumns, positions))
+	cancel()
+	select {
+	case <-conn.ctx.Done():
+		require.Fail(t, "ended after its batch was sent")
+	default:
+	}
+	require.ErrorIs(t, insert(ctx, w.servers, "positions", positionColumns, positions), context.Canceled)
+	<-conn.ctx.Done()
 }
 
 func TestLoadEndsWithItsContextOrItsTimeout(t *testing.T) {
