@@ -13,12 +13,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/emersion/go-smtp"
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/system"
 	"muniment/control/access"
+	"muniment/gateway/api"
 )
 
 // applicant applies for a key, and is who runs the service, too.
@@ -180,5 +182,49 @@ func testAccess(t *testing.T, a applicant, box *mailbox) (client system.Client, 
 	keys := call(t, a.url, "", operation{method: "GET", path: "/api/sandbox/runtime-keys"}, "X-Forwarded-For", anyAddress())
 	require.Contains(t, keys.body, signed, "a key of the sandbox has signed")
 	require.Contains(t, muniment(t, "tenant", "list", "--data", a.data), made.TenantID)
+	testBatches(t, client, rights["DOOH"], keys.body)
 	return client, rights
+}
+
+// testBatches has the holder of a key of the sandbox send rows, some of which wait for a mapping.
+func testBatches(t *testing.T, client system.Client, right, keys string) {
+	played := time.Now().Add(-time.Second).UTC().Format(time.RFC3339Nano)
+	rows := []map[string]any{
+		{"rowId": "1", "playedAt": played, "dwellMs": 8000, "rightId": right, "spatialAnchorId": "screen-1"},
+		{"rowId": "1", "playedAt": played, "dwellMs": 8000, "rightId": right, "spatialAnchorId": "screen-1"},
+		{"rowId": "2", "playedAt": played, "dwellMs": -1, "rightId": right, "spatialAnchorId": "screen-1"},
+		{"rowId": "3", "playedAt": played, "dwellMs": 8000, "idType": "player", "vendorId": "9"},
+		{"rowId": "3", "playedAt": played, "dwellMs": 8000, "idType": "player", "vendorId": "9"},
+	}
+	send := func() (statuses []string, all api.Ingested) {
+		require.NoError(t, client.Do(t.Context(), "POST", "/v1/delivery/ingest-batch", map[string]any{"vendor": "acme", "rows": rows}, &all))
+		for _, r := range all.Results {
+			statuses = append(statuses, r.Status)
+		}
+		return statuses, all
+	}
+	got, all := send()
+	require.Equal(t, []string{"accepted", "duplicate", "rejected", "unmapped", "duplicate"}, got)
+	require.Contains(t, keys, all.Results[0].Signature.KeyID, "a key of the sandbox has signed")
+	require.Equal(t, all.Results[0].Receipt, all.Results[1].Receipt)
+	require.Equal(t, "dwellMs", all.Results[2].Error.Field)
+	require.Equal(t, all.Results[3].HeldID, all.Results[4].HeldID)
+	got, again := send()
+	require.Equal(t, []string{"duplicate", "duplicate", "rejected", "unmapped", "duplicate"}, got)
+	require.Equal(t, all.Results[3].HeldID, again.Results[3].HeldID)
+
+	require.NoError(t, client.Do(t.Context(), "POST", "/v1/delivery/mappings", map[string]any{
+		"vendor": "acme", "idType": "player", "vendorId": "9", "effectiveFrom": "2026-01-01T00:00:00Z",
+		"target": map[string]any{"rightId": right, "spatialAnchorId": "screen-9"},
+	}, nil))
+	var list struct {
+		Held []struct{ State, ReceiptID string }
+	}
+	until(t, func() bool {
+		require.NoError(t, client.Do(t.Context(), "GET", "/v1/delivery/held", nil, &list))
+		return list.Held[0].State == "REPLAYED"
+	}, "the row that was held is delivered")
+	got, again = send()
+	require.Equal(t, "duplicate", got[3])
+	require.Equal(t, list.Held[0].ReceiptID, again.Results[3].Receipt.ReceiptID)
 }

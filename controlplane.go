@@ -102,7 +102,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 		return nil, err
 	}
 	p.Control, err = control.New(control.Config{
-		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Console: p.console, DeliverSandbox: p.deliverSandboxed, Log: cfg.Log,
+		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Console: p.console, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.sandboxRows, Log: cfg.Log,
 		Services: p.all(), Sweeps: append(p.sweeps(), queueCheck), Workers: append(p.workers(), check),
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})

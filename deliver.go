@@ -24,17 +24,52 @@ func (p *plane) deliverSandbox(ctx context.Context, tenantID, keyID string, body
 
 // deliverSandboxed is control.DeliverSandbox, as deliverSandbox.
 func (p *plane) deliverSandboxed(ctx context.Context, tenantID, keyID string, body []byte, idempotencyKey *string) (answer []byte, replayed bool, err error) {
-	switch is, err := p.tenants.IsSandbox(ctx, tenantID); {
-	case err != nil:
+	if err := p.sandboxed(ctx, tenantID); err != nil {
 		return nil, false, err
-	case !is:
-		return nil, false, fmt.Errorf("cannot deliver for %s: %w", tenantID, errNotSandboxed)
 	}
 	d := issue.Delivery{Body: body}
 	if idempotencyKey != nil {
 		d.IdempotencyKey, d.HasKey = []byte(*idempotencyKey), true
 	}
 	return p.sandboxNode.Issue(ctx, issue.Caller{TenantID: tenantID, KeyID: keyID, Sandbox: true}, d)
+}
+
+// sandboxed fails unless the tenant is one of the sandbox.
+func (p *plane) sandboxed(ctx context.Context, tenantID string) error {
+	is, err := p.tenants.IsSandbox(ctx, tenantID)
+	if err == nil && !is {
+		err = fmt.Errorf("cannot deliver for %s: %w", tenantID, errNotSandboxed)
+	}
+	return err
+}
+
+// sandboxRows is control.Config.SandboxRows: a 503 while the sandbox has no node.
+func (p *plane) sandboxRows(ctx context.Context, q api.SandboxRows) ([]api.SandboxRow, error) {
+	if err := p.sandboxed(ctx, q.TenantID); err != nil {
+		return nil, err
+	}
+	batch := issue.Batch{Vendor: q.Vendor, Rows: make([]issue.Row, len(q.Rows))}
+	for n, row := range q.Rows {
+		batch.Rows[n].JSON = []byte(row)
+	}
+	if q.IdempotencyKey != nil {
+		batch.IdempotencyKey, batch.HasKey = []byte(*q.IdempotencyKey), true
+	}
+	results, err := p.sandboxNode.IssueRows(ctx, issue.Caller{TenantID: q.TenantID, KeyID: q.KeyID, Sandbox: true}, &batch)
+	rows := make([]api.SandboxRow, len(results))
+	for n, r := range results {
+		rows[n] = api.SandboxRow{Status: r.Status.String(), Event: string(r.Event), First: r.First, Held: r.Held}
+		if r.Err == nil {
+			continue
+		}
+		e := api.From(r.Err)
+		if e.Code == api.InternalError && e.Reason == "" {
+			return nil, r.Err // what failed is ours to know, and the whole batch is sent again
+		}
+		refused := e.OfRow()
+		rows[n].Error = &refused
+	}
+	return rows, err
 }
 
 // deliverHeld is ingest.Deliver. The rows of the sandbox's tenants are the sandbox's node's.

@@ -116,7 +116,7 @@ func (c *gatewayCmd) serve(p *process) error {
 		return err
 	}
 	server, err := gateway.New(gateway.Config{
-		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: hops.dialControl, Hold: node.source.Hold, RenderError: sandbox.RenderError, TLS: hops.api,
+		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: hops.dialControl, Hold: node.source.Hold, SandboxRows: node.source.SandboxRows, RenderError: sandbox.RenderError, TLS: hops.api,
 		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {

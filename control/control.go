@@ -71,6 +71,7 @@ import (
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/control/webhook"
+	"muniment/gateway/api"
 )
 
 // Service adds operations to the API.
@@ -98,6 +99,8 @@ type Config struct {
 	Console *console.Service
 	// DeliverSandbox issues receipts for tenants of the sandbox; nil: their keys can't deliver.
 	DeliverSandbox DeliverSandbox
+	// SandboxRows issues rows of their batches for the nodes; nil leaves that operation out.
+	SandboxRows func(ctx context.Context, req api.SandboxRows) ([]api.SandboxRow, error)
 	// Services are all services of the API, Keys and Tenants among them.
 	Services []Service
 	// Log is the log to which Run relays the outbox.

@@ -70,6 +70,13 @@ func (c *Control) nodeRoutes(a route.API) {
 				return held, err
 			})
 	}
+	if issue := c.cfg.SandboxRows; issue != nil {
+		route.Add(a, operation(node, "sandbox-rows", http.MethodPost, api.PathSandbox, "Issue rows of batches of the sandbox's tenants"),
+			func(ctx context.Context, in *struct{ Body api.SandboxRows }) (issued api.SandboxRowsIssued, err error) {
+				issued.Results, err = issue(ctx, in.Body)
+				return issued, err
+			})
+	}
 }
 
 type nodeKey struct{}

@@ -50,6 +50,10 @@ type Config struct {
 	// Hold has control hold rows whose vendor's id has no mapping, and returns once they are
 	// stored. Safe for concurrent use. Nil: such rows are rejected.
 	Hold func(ctx context.Context, req api.HoldRequest) ([]api.HeldResult, error)
+	// SandboxRows has control issue rows of batches of the sandbox's tenants, for which this node
+	// has no key, and returns once their receipts are durable. Safe for concurrent use. Nil: such
+	// batches are refused.
+	SandboxRows func(ctx context.Context, req api.SandboxRows) ([]api.SandboxRow, error)
 	// MaxForwards bounds the requests that control is answering. Default 512.
 	MaxForwards int
 	// TrustedProxies is how many proxies of our own a request passes before this node:

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"mime"
@@ -47,7 +46,7 @@ func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 		return err
 	}
 	by := issue.Caller{TenantID: principal.TenantID, KeyID: principal.ID, Sandbox: principal.Sandbox}
-	results, err := g.issuer.IssueRows(context.Background(), by, &batch)
+	results, err := g.issueRows(by, &batch)
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,4 +99,53 @@ func TestNodeWithoutTheSandbox(t *testing.T) {
 	require.Empty(t, asked, "all others are its own")
 	require.Equal(t, 401, s.raw(request(s.token+"x", s.body())).status)
 	require.Empty(t, asked)
+}
+
+// TestBatchesOfTheSandboxAreControls: a node without their key has control issue their rows, in
+// pieces, and answers as if they were its own.
+func TestBatchesOfTheSandboxAreControls(t *testing.T) {
+	var asked []api.SandboxRows
+	var away error
+	s := newSandboxWorld(t, func(c *settings) {
+		c.Issue.SandboxSigner = nil
+		c.SandboxRows = func(_ context.Context, q api.SandboxRows) (rows []api.SandboxRow, err error) {
+			asked = append(asked, q)
+			for n, row := range q.Rows {
+				switch {
+				case strings.Contains(row, "unmapped"):
+					rows = append(rows, api.SandboxRow{Status: "unmapped", Held: &api.HeldRow{VendorID: row}})
+				case strings.Contains(row, "equal"):
+					rows = append(rows, api.SandboxRow{Status: "duplicate", First: n - 1})
+				default:
+					rows = append(rows, api.SandboxRow{Status: "rejected", Error: &api.RowError{Code: api.PreconditionFailed, Message: "no", Gate: "gate.v1", Violations: []byte(`[{"rule":"r"}]`)}})
+				}
+			}
+			return rows, away
+		}
+		c.Hold = func(_ context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
+			return []api.HeldResult{{HeldID: "hld_" + q.Rows[0].VendorID[1:9]}}, nil
+		}
+	})
+	rows := slices.Repeat([]string{`{}`}, sandboxPiece)
+	rows = append(rows, `"`+strings.Repeat("x", 64<<10)+`"`, `"unmapped"`, `"equal"`)
+	send := func(headers ...string) reply {
+		return s.raw(batchRequest(s.token, "application/json", inJSON(rows...), headers...))
+	}
+	got := s.ingested(send("Idempotency-Key: batch-1"))
+	require.Equal(t, slices.Concat(slices.Repeat([]string{"rejected"}, sandboxPiece+1), []string{"unmapped", "duplicate"}), statuses(got))
+	require.Equal(t, &api.RowError{Code: api.PreconditionFailed, Message: "no", Gate: "gate.v1", Violations: []byte(`[{"rule":"r"}]`)}, got.Results[0].Error)
+	require.Equal(t, "the row is longer than 64 KiB", got.Results[sandboxPiece].Error.Message)
+	require.Equal(t, []string{"hld_unmapped", "hld_unmapped"}, []string{got.Results[sandboxPiece+1].HeldID, got.Results[sandboxPiece+2].HeldID})
+	require.Len(t, asked, 2)
+	for n, rows := range []int{sandboxPiece, 2} {
+		require.Len(t, asked[n].Rows, rows)
+		require.Equal(t, []string{"tnt_s", issuetest.KeyID(9), "batch-1"}, []string{asked[n].TenantID, asked[n].KeyID, *asked[n].IdempotencyKey})
+	}
+	require.Empty(t, s.log.All())
+
+	away = api.Unavailable(api.ControlUnavailable, "away", 0)
+	require.Equal(t, 503, send().status)
+	require.Nil(t, asked[2].IdempotencyKey)
+	require.Equal(t, []string{"accepted"}, statuses(s.ingested(s.send("application/json", inJSON(s.row("1", ""))))), "all others are its own")
+	require.Len(t, asked, 3)
 }

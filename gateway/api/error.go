@@ -194,6 +194,14 @@ func (e *Error) OfRow() RowError {
 	return RowError{e.Code, e.Message, e.Field, e.several(), e.Reason, e.Substrate, e.Gate, e.Violations}
 }
 
+// Err is the error of which r is the row's.
+func (r *RowError) Err() *Error {
+	return &Error{
+		Code: r.Code, Message: r.Message, Field: r.Field, ValidationErrors: r.ValidationErrors,
+		Reason: r.Reason, Substrate: r.Substrate, Gate: r.Gate, Violations: r.Violations,
+	}
+}
+
 // several returns the faults, if there are more than the one in Field.
 func (e *Error) several() []ValidationError {
 	if len(e.ValidationErrors) < 2 {

@@ -64,5 +64,5 @@ func (r *HeldResult) Err() *Error {
 	if r.Error == nil {
 		return nil
 	}
-	return &Error{Code: r.Error.Code, Message: r.Error.Message, Field: r.Error.Field}
+	return r.Error.Err()
 }

@@ -12,6 +12,7 @@ const (
 	PathFeed      = "/nodes/feed"      // POST FeedRequest → Feed
 	PathSnapshots = "/nodes/snapshots" // GET …/{kind}/{id} → Snapshot; POST …/{kind} SnapshotsRequest → Snapshots
 	PathHold      = "/nodes/hold"      // POST HoldRequest → Held
+	PathSandbox   = "/nodes/sandbox"   // POST SandboxRows → SandboxRowsIssued
 	PathJoin      = "/nodes/join"      // POST JoinRequest → Joined
 	PathStart     = "/nodes/start"     // POST StartRequest → Started
 	PathEnrol     = "/nodes/enrol"     // POST EnrolRequest → SigningKey

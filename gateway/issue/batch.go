@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,14 @@ type Row struct {
 	Refused *api.Error
 }
 
+// Unreadable is why a row is rejected whatever it says, if it is: for those who send rows on.
+func (r *Row) Unreadable() *api.Error {
+	if r.Refused == nil && len(r.JSON) > maxRow {
+		return errRowTooLong
+	}
+	return r.Refused
+}
+
 // RowStatus is the outcome of a row.
 type RowStatus uint8
 
@@ -77,6 +86,16 @@ const (
 // String is the status in answers.
 func (s RowStatus) String() string {
 	return [RowStatuses]string{"accepted", "duplicate", "rejected", "unmapped"}[s]
+}
+
+// ParseRowStatus reads a status as String writes it.
+func ParseRowStatus(text string) (RowStatus, error) {
+	for s := range RowStatuses {
+		if s.String() == text {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no status of a row", text)
 }
 
 // RowResult is the result of a row.

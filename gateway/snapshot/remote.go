@@ -11,7 +11,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// Remote is a Source in another process, over HTTP, and has control hold rows without a mapping.
+// Remote is a Source in another process, over HTTP, and has control hold rows without a mapping
+// and issue those of the sandbox's tenants.
 // It keeps nothing and tries nothing twice: View sends requests again, and counts its lease from
 // the request.
 type Remote struct {
@@ -49,8 +50,11 @@ func (r *Remote) Snapshots(ctx context.Context, kind string, ids []string) (s ap
 	return s, r.control.Do(ctx, r.credential, http.MethodPost, api.PathSnapshots+"/"+kind, api.SnapshotsRequest{IDs: ids}, &s)
 }
 
-// holdTimeout bounds how long rows may take to be held.
-const holdTimeout = 5 * time.Second
+// holdTimeout and sandboxTimeout bound how long rows may take to be held, or issued.
+const (
+	holdTimeout    = 5 * time.Second
+	sandboxTimeout = 20 * time.Second
+)
 
 var errHoldAway = api.Unavailable(api.ControlUnavailable, "the vendor's id has no mapping, and control can't hold the row now", time.Second)
 
@@ -62,21 +66,14 @@ func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult,
 	defer cancel()
 	results := make([]api.HeldResult, 0, len(q.Rows))
 	for left := q.Rows; len(left) > 0; {
-		n, size := 0, 0
-		for n < len(left) && n < api.MostHeldRows {
-			text, err := json.Marshal(&left[n])
-			if err != nil {
-				return nil, err
-			}
-			if size += len(text) + 1; n > 0 && size > api.MostHeldBytes {
-				break
-			}
-			n++
+		n, err := fitting(left, api.MostHeldRows)
+		if err != nil {
+			return nil, err
 		}
 		var held api.Held
-		err := r.control.Do(ctx, r.credential, http.MethodPost, api.PathHold, api.HoldRequest{TenantID: q.TenantID, KeyID: q.KeyID, Rows: left[:n]}, &held)
+		err = r.control.Do(ctx, r.credential, http.MethodPost, api.PathHold, api.HoldRequest{TenantID: q.TenantID, KeyID: q.KeyID, Rows: left[:n]}, &held)
 		if err == nil && len(held.Results) != n {
-			err = errors.New("control answers for another number of rows")
+			err = errOtherNumber
 		}
 		if err != nil {
 			return nil, errors.Join(errHoldAway, err)
@@ -84,4 +81,57 @@ func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult,
 		results, left = append(results, held.Results...), left[n:]
 	}
 	return results, nil
+}
+
+var (
+	errSandboxAway = api.Unavailable(api.ControlUnavailable, "rows of the sandbox's tenants are issued by control, which can't be reached; send the batch again: rows that were delivered are duplicates", time.Second)
+	errOtherNumber = errors.New("control answers for another number of rows")
+)
+
+// SandboxRows has control issue rows of one batch of the sandbox, any number of them, and returns
+// a result for each. Their receipts are durable then. After an error some of them may be; to
+// issue them again changes nothing. What control refuses for good is an *api.Error of that
+// status, everything else a 503.
+func (r *Remote) SandboxRows(ctx context.Context, q api.SandboxRows) ([]api.SandboxRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
+	defer cancel()
+	results := make([]api.SandboxRow, 0, len(q.Rows))
+	for left := q.Rows; len(left) > 0; {
+		n, err := fitting(left, api.MostSandboxRows)
+		if err != nil {
+			return nil, err
+		}
+		some := q
+		some.Rows = left[:n]
+		var issued api.SandboxRowsIssued
+		err = r.control.Do(ctx, r.credential, http.MethodPost, api.PathSandbox, some, &issued)
+		if err == nil && len(issued.Results) != n {
+			err = errOtherNumber
+		}
+		if refused, ok := errors.AsType[*api.Refused](err); ok && refused.Code != "" && refused.Status < http.StatusInternalServerError {
+			return nil, &api.Error{Code: refused.Code, HTTPStatus: refused.Status, Message: refused.Message, Field: refused.Field}
+		}
+		if err != nil {
+			return nil, errors.Join(errSandboxAway, err)
+		}
+		for i := range issued.Results {
+			issued.Results[i].First += len(results)
+		}
+		results, left = append(results, issued.Results...), left[n:]
+	}
+	return results, nil
+}
+
+// fitting is how many of the first rows fit into one request: at least one, at most most.
+func fitting[T any](rows []T, most int) (n int, err error) {
+	for size := 0; n < len(rows) && n < most; n++ {
+		text, err := json.Marshal(rows[n])
+		if err != nil {
+			return 0, err
+		}
+		if size += len(text) + 1; n > 0 && size > api.MostHeldBytes {
+			break
+		}
+	}
+	return n, nil
 }
