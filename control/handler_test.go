@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,6 +59,7 @@ type share struct {
 // TestRefusals are requests that never reach a service's handler, or come back from
 // it as an error, with the whole envelope.
 func TestRefusals(t *testing.T) {
+	oneFault := regexp.MustCompile(`^"field":"(.+?)","message":"\S+: (.+)","ok"`)
 	h := newFixture(t)
 	_, key := h.tenant()
 	_, reader := h.tenant("rights:read")
@@ -146,6 +148,9 @@ func TestRefusals(t *testing.T) {
 			}
 			if !strings.Contains(rest, `"ok"`) {
 				rest += `,"ok":false`
+				if one := oneFault.FindStringSubmatch(rest); one != nil {
+					rest += fmt.Sprintf(`,"validationErrors":[{"field":"%s","message":"%s"}]`, one[1], one[2])
+				}
 			}
 			require.Equal(t, `{"contractVersion":"v1.0","error":"`+string(c.code)+`",`+rest+`}`, a.refused(c.status, c.code))
 		})

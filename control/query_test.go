@@ -37,7 +37,7 @@ func TestUnknownQueryParameters(t *testing.T) {
 		}
 		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "x")
 		for query, name := range map[string]string{"?Limit=1": "Limit", "?nope": "nope", "?a%3Cb=": "a<b"} {
-			require.Equal(t, fmt.Sprintf(`{"contractVersion":"v1.0","error":"VALIDATION_FAILED","field":%q,"message":"%s: is an unknown parameter: this operation takes %s","ok":false}`, name, name, list),
+			require.Equal(t, fmt.Sprintf(`{"contractVersion":"v1.0","error":"VALIDATION_FAILED","field":%[1]q,"message":"%[1]s: %[2]s","ok":false,"validationErrors":[{"field":%[1]q,"message":"%[2]s"}]}`, name, "is an unknown parameter: this operation takes "+list),
 				h.call(key, o.method, path+query, "").refused(422, api.ValidationFailed), route+query)
 		}
 	}

@@ -124,7 +124,8 @@ func TestEveryRefusal(t *testing.T) {
 		{"body too large", request(w.token, strings.Repeat(" ", maxDeliveryBody+1)), 413,
 			`{"ok":false,"error":"BAD_REQUEST","message":"the body is larger than this route takes","contractVersion":"v1.0"` + tail},
 		{"one field", request(w.token, `{"rightId":"x","spatialAnchorId":"a","dwellMs":"1"}`), 422,
-			`{"ok":false,"error":"VALIDATION_FAILED","message":"dwellMs: must be a number","contractVersion":"v1.0","field":"dwellMs"` + tail},
+			`{"ok":false,"error":"VALIDATION_FAILED","message":"dwellMs: must be a number","contractVersion":"v1.0","field":"dwellMs",` +
+				`"validationErrors":[{"field":"dwellMs","message":"must be a number"}]` + tail},
 		{"several fields", request(w.token, `{"spatialAnchorId":"","dwellMs":-1,"telemetry":{"speedMph":"65"}}`), 422,
 			`{"ok":false,"error":"VALIDATION_FAILED","message":"several fields are not valid","contractVersion":"v1.0","field":"spatialAnchorId",` +
 				`"validationErrors":[{"field":"spatialAnchorId","message":"must not be empty"},{"field":"dwellMs","message":"must be from 0 to 68719476736"},` +
@@ -132,9 +133,11 @@ func TestEveryRefusal(t *testing.T) {
 		{"malformed idempotency key", request(w.token, w.body(), "Idempotency-Key: a b"), 400,
 			`{"ok":false,"error":"BAD_REQUEST","message":"the header Idempotency-Key must be 1 to 255 visible ASCII characters","contractVersion":"v1.0"` + tail},
 		{"a query", "POST /v1/delivery?dryRun=true HTTP/1.1\r\nHost: m\r\nX-Request-Id: req-1\r\nContent-Length: 2\r\n\r\n{}", 422,
-			`{"ok":false,"error":"VALIDATION_FAILED","message":"dryRun: is an unknown parameter: this operation takes none","contractVersion":"v1.0","field":"dryRun"` + tail},
+			`{"ok":false,"error":"VALIDATION_FAILED","message":"dryRun: is an unknown parameter: this operation takes none","contractVersion":"v1.0","field":"dryRun",` +
+				`"validationErrors":[{"field":"dryRun","message":"is an unknown parameter: this operation takes none"}]` + tail},
 		{"a query of the contract's", "GET /v1?x HTTP/1.1\r\nHost: m\r\nX-Request-Id: req-1\r\n\r\n", 422,
-			`{"ok":false,"error":"VALIDATION_FAILED","message":"x: is an unknown parameter: this operation takes none","contractVersion":"v1.0","field":"x"` + tail},
+			`{"ok":false,"error":"VALIDATION_FAILED","message":"x: is an unknown parameter: this operation takes none","contractVersion":"v1.0","field":"x",` +
+				`"validationErrors":[{"field":"x","message":"is an unknown parameter: this operation takes none"}]` + tail},
 		{"wrong method", "GET /v1/delivery HTTP/1.1\r\nHost: m\r\nX-Request-Id: req-1\r\n\r\n", 405,
 			`{"ok":false,"error":"BAD_REQUEST","message":"this path takes POST only","contractVersion":"v1.0"` + tail},
 	} {

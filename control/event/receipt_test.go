@@ -72,7 +72,7 @@ func TestReceiptsAreFound(t *testing.T) {
 		"from=2026-11-02&to=2026-11-01":  {"to", "must be later than from"},
 	} {
 		script = append(script, exchange{tenant, query + filters, 422, fmt.Sprintf(
-			`{"ok":false,"error":"VALIDATION_FAILED","message":"%s: %s","field":"%[1]s","contractVersion":"v1.0"}`, want[0], want[1])})
+			`{"ok":false,"error":"VALIDATION_FAILED","message":"%s: %s","field":"%[1]s","validationErrors":[{"field":"%[1]s","message":"%[2]s"}],"contractVersion":"v1.0"}`, want[0], want[1])})
 	}
 	h.script(t, script)
 	require.Equal(t, 422, send(h.serve(), tenant, query+"correlationId="+strings.Repeat("x", 513)).Code)

@@ -71,7 +71,7 @@ func TestErrorEnvelope(t *testing.T) {
 	require.Equal(t, "dwellMs", one.Field)
 	b, err = one.Body()
 	require.NoError(t, err)
-	require.Equal(t, `{"ok":false,"error":"VALIDATION_FAILED","message":"dwellMs: must be a number","contractVersion":"v1.0","field":"dwellMs"}`+"\n", string(b))
+	require.Equal(t, `{"ok":false,"error":"VALIDATION_FAILED","message":"dwellMs: must be a number","contractVersion":"v1.0","field":"dwellMs","validationErrors":[{"field":"dwellMs","message":"must be a number"}]}`+"\n", string(b))
 	two := Invalid(ValidationError{Field: "dwellMs", Message: "must be a number"}, MissingField("rightId"))
 	require.Equal(t, "dwellMs", two.Field)
 	require.Equal(t, FaultMissing, two.ValidationErrors[1].Kind)

@@ -119,7 +119,7 @@ type Error struct {
 	HTTPStatus int
 
 	Field            string
-	ValidationErrors []ValidationError // of ValidationFailed; the envelope has them when there are several
+	ValidationErrors []ValidationError // of ValidationFailed
 	RequiredScopes   []string
 	KeyScopes        []string
 	Reason           Reason
@@ -160,7 +160,7 @@ type ErrorBody struct {
 	Message          string            `json:"message" doc:"For people; it may change."`
 	ContractVersion  string            `json:"contractVersion" example:"v1.0"`
 	Field            string            `json:"field,omitempty" doc:"The first field at fault."`
-	ValidationErrors []ValidationError `json:"validationErrors,omitempty" maxItems:"20" doc:"The faults, when there are several: the first 20."`
+	ValidationErrors []ValidationError `json:"validationErrors,omitempty" maxItems:"20" doc:"The faults, at most the first 20."`
 	RequiredScopes   []string          `json:"requiredScopes,omitempty"`
 	KeyScopes        []string          `json:"keyScopes,omitempty"`
 	Reason           Reason            `json:"reason,omitempty" doc:"Why the service can't answer now."`
@@ -182,7 +182,7 @@ type RowError struct {
 	Code             Code              `json:"error" doc:"What went wrong, of the list of errors."`
 	Message          string            `json:"message" doc:"For people; it may change."`
 	Field            string            `json:"field,omitempty" doc:"The first field at fault."`
-	ValidationErrors []ValidationError `json:"validationErrors,omitempty" maxItems:"20" doc:"The faults, when there are several: the first 20."`
+	ValidationErrors []ValidationError `json:"validationErrors,omitempty" maxItems:"20" doc:"The faults, at most the first 20."`
 	Reason           Reason            `json:"reason,omitempty" doc:"Why the service can't decide now; send the row again."`
 	Substrate        string            `json:"substrate,omitempty" doc:"The substrate whose rules were applied."`
 	Gate             string            `json:"gate,omitempty" doc:"The version of the rules." example:"gate.v1"`
@@ -191,7 +191,7 @@ type RowError struct {
 
 // OfRow is the error in the result of a row.
 func (e *Error) OfRow() RowError {
-	return RowError{e.Code, e.Message, e.Field, e.several(), e.Reason, e.Substrate, e.Gate, e.Violations}
+	return RowError{e.Code, e.Message, e.Field, e.ValidationErrors, e.Reason, e.Substrate, e.Gate, e.Violations}
 }
 
 // Err is the error of which r is the row's.
@@ -202,14 +202,6 @@ func (r *RowError) Err() *Error {
 	}
 }
 
-// several returns the faults, if there are more than the one in Field.
-func (e *Error) several() []ValidationError {
-	if len(e.ValidationErrors) < 2 {
-		return nil
-	}
-	return e.ValidationErrors
-}
-
 // Body is the response as gateway and control send it: the contract's error envelope, in
 // which text is not escaped for HTML ("<", not "\u003c"), and a newline.
 func (e *Error) Body() ([]byte, error) {
@@ -217,7 +209,7 @@ func (e *Error) Body() ([]byte, error) {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(ErrorBody{
-		false, e.Code, e.Message, ContractVersion, e.Field, e.several(), e.RequiredScopes, e.KeyScopes,
+		false, e.Code, e.Message, ContractVersion, e.Field, e.ValidationErrors, e.RequiredScopes, e.KeyScopes,
 		e.Reason, e.Substrate, e.Gate, e.Violations, e.Pending, e.RequestID,
 		e.ConfirmationToken, e.Preview,
 	})

@@ -1972,7 +1972,7 @@ class RowError(TypedDict):
     reason: NotRequired[str]
     # The substrate whose rules were applied.
     substrate: NotRequired[Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]]
-    # The faults, when there are several: the first 20.
+    # The faults, at most the first 20.
     validationErrors: NotRequired[list[ValidationError]]
     # Every rule that refused the delivery.
     violations: NotRequired[Any]

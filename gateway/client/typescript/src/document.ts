@@ -1062,7 +1062,7 @@ export interface components {
              * @enum {string}
              */
             substrate?: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
-            /** @description The faults, when there are several: the first 20. */
+            /** @description The faults, at most the first 20. */
             validationErrors?: components["schemas"]["ValidationError"][];
             /** @description Every rule that refused the delivery. */
             violations?: components["schemas"]["Violation"][];
@@ -2607,7 +2607,7 @@ export interface components {
              * @enum {string}
              */
             substrate?: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
-            /** @description The faults, when there are several: the first 20. */
+            /** @description The faults, at most the first 20. */
             validationErrors?: components["schemas"]["ValidationError"][];
             /** @description Every rule that refused the delivery. */
             violations?: unknown;
