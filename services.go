@@ -34,7 +34,6 @@ import (
 	"muniment/control/webhook"
 	"muniment/gateway/auth"
 	"muniment/pipeline/segment"
-	"muniment/sealer"
 )
 
 // services are the services of control.
@@ -97,7 +96,9 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 	if p.challenges, err = challenge.New(challenge.Config{DB: cfg.DB, Nodes: p.nodes}); err != nil {
 		return err
 	}
-	p.disputes, err = dispute.New(dispute.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, HeldAmount: func(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
+	p.disputes, err = dispute.New(dispute.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, AwaitLoaded: func(ctx context.Context, tenantID string) error {
+		return p.packs.AwaitLoaded(ctx, tenantID)
+	}, HeldAmount: func(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
 		amounts, err := p.statements.HeldAmount(ctx, tenantID, x)
 		if err != nil && ctx.Err() == nil { // the dispute is answered all the same
 			cfg.Logger.WarnContext(ctx, "cannot say what a dispute holds", "tenantId", tenantID, "disputeId", x.ID, "err", err)
@@ -112,10 +113,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	cfg := &p.cfg
 	p.packs, err = proof.New(proof.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Dir: filepath.Join(cfg.Data, "packs"),
-		Tenants: func(ctx context.Context) ([]string, error) {
-			return p.tenants.TenantIDs(ctx, sealer.PackPurpose(false))
-		},
-		SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return err

@@ -64,7 +64,9 @@ type fixture struct {
 	log      *memoryLog
 	// receipts are those that the warehouse has.
 	receipts receipts
-	logged   *bytes.Buffer
+	// arrive has the warehouse load what is in the log.
+	arrive func() error
+	logged *bytes.Buffer
 }
 
 // config is how the fixture's control is made.
@@ -86,7 +88,7 @@ func newFixture(t *testing.T, waitFor ...time.Duration) *fixture {
 // have a clock of its own.
 func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() time.Time) *fixture {
 	t.Helper()
-	h := &fixture{t: t, log: &memoryLog{}, logged: new(bytes.Buffer)}
+	h := &fixture{t: t, log: &memoryLog{}, logged: new(bytes.Buffer), arrive: func() error { return nil }}
 	var err error
 	path, url := storetest.Place(t, dir)
 	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url, Now: append(now, nil)[0]})
@@ -104,7 +106,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	challenges, err := challenge.New(challenge.Config{DB: h.db, Nodes: h.nodes})
 	require.NoError(t, err)
 	var statements *statement.Service
-	disputes, err := dispute.New(dispute.Config{DB: h.db, Warehouse: &h.receipts, HeldAmount: func(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
+	disputes, err := dispute.New(dispute.Config{DB: h.db, Warehouse: &h.receipts, AwaitLoaded: func(context.Context, string) error { return h.arrive() }, HeldAmount: func(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
 		return statements.HeldAmount(ctx, tenantID, x)
 	}, Stated: statement.StatedPeriods})
 	require.NoError(t, err)

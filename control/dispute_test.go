@@ -36,7 +36,8 @@ func TestDisputes(t *testing.T) {
 	strangerID, stranger := h.tenant()
 	rightID := h.right(key, h.basis(key))
 	const mine, foreign = "rcp_01M80000000000000000000001", "rcp_01M80000000000000000000002"
-	h.receipts = receipts{mine: tenantID, foreign: strangerID}
+	h.receipts = receipts{foreign: strangerID}
+	h.arrive = func() error { h.receipts[mine] = tenantID; return nil } // only those who wait find it
 	open := func(body string, a ...any) answer {
 		return h.call(key, "POST", "/v1/disputes", fmt.Sprintf(body, a...))
 	}
@@ -65,7 +66,10 @@ func TestDisputes(t *testing.T) {
 	open(`{"rightId":"rgh_00000000000000000000000000","window":{"from":"2026-11-01","to":"2026-11-02"},"reason":"x"}`).refused(404, api.ResourceNotFound)
 	h.call(stranger, "POST", "/v1/disputes", fmt.Sprintf(`{"rightId":%q,"window":{"from":"2026-11-01","to":"2026-11-02"},"reason":"x"}`, rightID)).refused(404, api.ResourceNotFound)
 
+	delete(h.receipts, mine)
 	made := get[map[string]any](t, open(`{"receiptIds":[%q],"reason":"never shown","raisedByOrgId":null,"evidence":null}`, mine).ok(), "dispute")
+	h.arrive = func() error { return api.Unavailable(api.WarehouseBehind, "it is behind", 0) }
+	open(`{"receiptIds":["rcp_01M80000000000000000000003"],"reason":"x"}`).refused(503, api.InternalError)
 	members := []string{"createdAt", "evidence", "id", "outcome", "raisedByOrgId", "reason", "receiptIds", "resolution", "revision", "rightId", "state", "updatedAt", "window"}
 	require.Equal(t, members, slices.Sorted(maps.Keys(made)))
 	require.True(t, api.IsID("dsp_", made["id"].(string)))

@@ -39,8 +39,8 @@
 // is not a visitor's: it is never dropped for being idle, takes none of the sandbox's places and
 // bytes, and its keys can be listed, created and rotated (tenant.Request.Activated). An operator ends
 // it by revoking its keys. Nodes forward its deliveries to control, whose node of the sandbox signs
-// them (control.Config.DeliverSandbox and SandboxRows); it makes no beacons. Its packs are sealed on request, as visitors' are. Where the sandbox is off
-// nobody can apply or activate; what was given out works on.
+// them (control.Config.DeliverSandbox and SandboxRows); it makes no beacons. Where the
+// sandbox is off nobody can apply or activate; what was given out works on.
 //
 // # What is kept of a person
 //

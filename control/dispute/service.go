@@ -25,6 +25,8 @@ type Warehouse interface {
 type Config struct {
 	DB        *store.DB
 	Warehouse Warehouse
+	// AwaitLoaded waits until the warehouse has what is in the log of a tenant now.
+	AwaitLoaded func(ctx context.Context, tenantID string) error
 	// HeldAmount returns what the deliveries that a dispute excludes are worth now, by currency,
 	// without amounts of 0.
 	HeldAmount func(ctx context.Context, tenantID string, x *Exclusion) ([]Amount, error)
@@ -34,18 +36,19 @@ type Config struct {
 
 // Service is safe for concurrent use.
 type Service struct {
-	db         *store.DB
-	warehouse  Warehouse
-	heldAmount func(ctx context.Context, tenantID string, x *Exclusion) ([]Amount, error)
-	stated     func(ctx context.Context, q store.Querier, tenantID string, period Window) ([]Window, error)
+	db          *store.DB
+	warehouse   Warehouse
+	awaitLoaded func(ctx context.Context, tenantID string) error
+	heldAmount  func(ctx context.Context, tenantID string, x *Exclusion) ([]Amount, error)
+	stated      func(ctx context.Context, q store.Querier, tenantID string, period Window) ([]Window, error)
 }
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Warehouse == nil || cfg.HeldAmount == nil || cfg.Stated == nil {
-		return nil, errors.New("cannot open the disputes: DB, Warehouse, HeldAmount or Stated is missing")
+	if cfg.DB == nil || cfg.Warehouse == nil || cfg.AwaitLoaded == nil || cfg.HeldAmount == nil || cfg.Stated == nil {
+		return nil, errors.New("cannot open the disputes: DB, Warehouse, AwaitLoaded, HeldAmount or Stated is missing")
 	}
-	return &Service{cfg.DB, cfg.Warehouse, cfg.HeldAmount, cfg.Stated}, nil
+	return &Service{cfg.DB, cfg.Warehouse, cfg.AwaitLoaded, cfg.HeldAmount, cfg.Stated}, nil
 }
 
 const prefix api.Prefix = "dsp_"
@@ -87,9 +90,26 @@ func (r *Service) open(ctx context.Context, requested Dispute, evidence []NewEvi
 // lookups is how many receipts of one request are looked up concurrently.
 const lookups = 16
 
-// requireReceipts returns RESOURCE_NOT_FOUND for the first receipt that the warehouse lacks, and
-// otherwise when the receipts were rendered.
+// requireReceipts returns RESOURCE_NOT_FOUND for the first receipt that there is none of, and
+// otherwise when the receipts were rendered. It waits for the log to be loaded, so a receipt that
+// the caller has is found.
 func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []string) (rendered Rendered, err error) {
+	missing, err := r.look(ctx, tenantID, ids, &rendered)
+	if err == nil && len(missing) > 0 {
+		if err = r.awaitLoaded(ctx, tenantID); err == nil {
+			missing, err = r.look(ctx, tenantID, missing, &rendered)
+		}
+	}
+	if err == nil && len(missing) > 0 {
+		none := api.NotFound("receipt")
+		none.Message += ": " + missing[0]
+		err = none
+	}
+	return rendered, err
+}
+
+// look adds when the receipts that the warehouse has were rendered, and returns the others.
+func (r *Service) look(ctx context.Context, tenantID string, ids []string, rendered *Rendered) (missing []string, err error) {
 	for some := range slices.Chunk(ids, lookups) {
 		var found [lookups]*pipeline.Delivery
 		var errs [lookups]error
@@ -99,18 +119,17 @@ func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []st
 		}
 		looking.Wait()
 		for i, id := range some {
-			if errs[i] != nil {
-				return rendered, fmt.Errorf("cannot look up the receipt %s: %w", id, errs[i])
+			switch {
+			case errs[i] != nil:
+				return nil, fmt.Errorf("cannot look up the receipt %s: %w", id, errs[i])
+			case found[i] == nil:
+				missing = append(missing, id)
+			default:
+				rendered.add(store.At(found[i].RenderedAt))
 			}
-			if found[i] == nil {
-				missing := api.NotFound("receipt")
-				missing.Message += ": " + id + ". If it was issued just now, the warehouse may not have loaded it yet: try again in a few seconds"
-				return rendered, missing
-			}
-			rendered.add(store.At(found[i].RenderedAt))
 		}
 	}
-	return rendered, nil
+	return missing, nil
 }
 
 // delivery returns the delivery of a receipt; nil if the warehouse lacks it.

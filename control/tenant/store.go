@@ -96,6 +96,13 @@ func listTenants(ctx context.Context, q store.Querier, s store.Slice) (page []Li
 		FROM tenants t`, "t.tenant_id", w)
 }
 
+// Lasting lists the tenants that are not visitors', the system's among them: those whose packs are
+// sealed without being asked.
+func (s *Service) Lasting(ctx context.Context) ([]string, error) {
+	ids, err := store.List(ctx, s.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE visitor = 0 ORDER BY tenant_id`)
+	return append(ids, api.SystemTenant), err
+}
+
 // Any says whether an operator has created a tenant.
 func (s *Service) Any(ctx context.Context) (bool, error) {
 	one, err := store.One(ctx, s.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = 0 LIMIT 1`)
