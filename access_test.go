@@ -133,7 +133,7 @@ func (m *mailbox) token(t *testing.T, to, link string) string {
 func TestAccessOfAService(t *testing.T) {
 	t.Parallel()
 	box, address := openMailbox(t)
-	s := newService(t, "--mail-smtp", address, "--mail-from", "Muniment <keys@muniment.example>", "--mail-tls", "none", "--public-url", "https://muniment.example/")
+	s := newService(t, "--mail-smtp", address, "--mail-from", "Muniment <keys@muniment.example>", "--mail-tls", "none", "--public-url", "https://muniment.example/", "--seal-every", "100ms")
 	client, rights := testAccess(t, applicant{t, s.client.API, s.data}, box)
 	delivers := func(body string) response {
 		return call(t, client.API, client.Key, operation{method: "POST", path: "/v1/delivery", body: body}, "Idempotency-Key", "play-1")
@@ -144,6 +144,10 @@ func TestAccessOfAService(t *testing.T) {
 	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
 	require.Equal(t, 409, delivers(delivery(rights["CTV"])).status, "another body")
 	require.Equal(t, 422, call(t, client.API, client.Key, operation{method: "POST", path: "/v1/delivery", body: `{}`}).status)
+	receipt := parse[struct{ Data api.Delivered }](t, first.body).Data.Receipt.ReceiptID
+	until(t, func() bool {
+		return call(t, client.API, client.Key, operation{method: "GET", path: "/v1/receipts/" + receipt + "/proof"}).status == 200
+	}, "nobody has to ask for its seal")
 	log := s.log()
 	require.NotContains(t, log, "ada@example.org")
 	require.NotContains(t, log, "Example Ltd")
@@ -209,6 +213,9 @@ func testBatches(t *testing.T, client system.Client, right, keys string) {
 	require.Equal(t, all.Results[0].Receipt, all.Results[1].Receipt)
 	require.Equal(t, "dwellMs", all.Results[2].Error.Field)
 	require.Equal(t, all.Results[3].HeldID, all.Results[4].HeldID)
+	beacon := call(t, client.API, client.Key, operation{method: "POST", path: "/v1/delivery/beacons", body: fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","expiresAt":%q,"maxReceiptsPerHour":9}`,
+		right, time.Now().Add(time.Hour).Format(time.RFC3339))})
+	require.Equal(t, 409, beacon.status, beacon.body)
 	got, again := send()
 	require.Equal(t, []string{"duplicate", "duplicate", "rejected", "unmapped", "duplicate"}, got)
 	require.Equal(t, all.Results[3].HeldID, again.Results[3].HeldID)

@@ -71,7 +71,7 @@ type input struct {
 func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{
 		ID: "create-beacon", Method: http.MethodPost, Path: "/v1/delivery/beacons", Tag: "Delivery", Access: route.Scope(api.DeliveryWrite),
-		Summary: "Make a URL by which a player reports plays", Errors: []int{http.StatusNotFound},
+		Summary: "Make a URL by which a player reports plays", Errors: []int{http.StatusNotFound, http.StatusConflict},
 		Description: "For players that can only call a URL: `GET {url}?eid=…&dwellMs=…`. Each call with an `eid` of its own, 1 to 255 bytes, is a delivery of now, under the right and at the anchor " +
 			"that are named here, without telemetry; its receipt's `correlationId` is `eid`. A second call with the same `eid` is the same play. Without `dwellMs` the dwell is 0, which most substrates don't bill; " +
 			"other parameters are passed over. Whatever becomes of the play, the answer is a transparent image of 1×1, with `Cache-Control: no-store` and for every origin: a player can do nothing with an error.\n\n" +
@@ -81,10 +81,15 @@ func (s *Service) Routes(a route.API) {
 	})
 }
 
+// errSandbox: a beacon is answered by any node, and only control's signs for the sandbox.
+var errSandbox = api.Conflict("a tenant of the sandbox has no beacons: deliver by POST /v1/delivery or ingest-batch")
+
 func (s *Service) make(ctx context.Context, by auth.Principal, in *input) (BeaconURL, error) {
 	now := s.cfg.DB.Now().UTC().Truncate(time.Millisecond)
 	expires, err := route.Given("expiresAt", &in.Body.ExpiresAt)
 	switch {
+	case by.Sandbox:
+		return BeaconURL{}, errSandbox
 	case err != nil:
 		return BeaconURL{}, err
 	case !expires.Time.After(now):
