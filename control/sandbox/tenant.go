@@ -105,7 +105,10 @@ func (s *Service) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, er
 	}
 	if !response.Body.Rebound {
 		if v.caller, err = s.provision(ctx); err == nil {
-			response.Body.Data, err = s.summary(v.in(ctx))
+			if response.Body.Data, err = s.summary(v.in(ctx)); err != nil { // without its cookie nobody can use it
+				_, also := s.drop(context.WithoutCancel(ctx), v.caller.TenantID, unfinished, store.BySystem())
+				err = errors.Join(err, also)
+			}
 		}
 	}
 	if err != nil {
