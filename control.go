@@ -55,6 +55,14 @@ type controlCmd struct {
 	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other."`
 }
 
+// Validate refuses flags that need others.
+func (c *controlCmd) Validate() error {
+	if err := c.rowFlags.Validate(); err != nil {
+		return err
+	}
+	return c.Mail.reachable(c.Public)
+}
+
 // Run serves until it is signalled. It waits until the database and the log can be reached.
 // While the warehouse can't be, requests that need it are answered 503.
 func (c *controlCmd) Run() error { return c.run("muniment control", c.serve) }

@@ -156,6 +156,18 @@ type mailFlags struct {
 	TLSCA        string             `name:"tls-ca" help:"Certificate authorities to trust as the mail server (PEM); default: those of the system." placeholder:"FILE" type:"path"`
 }
 
+// reachable refuses what Validate does, and mails whose link would lead to where this process
+// listens.
+func (f mailFlags) reachable(public publicURLFlag) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	if f.SMTP != "" && public.PublicURL == "" {
+		return errors.New("--mail-smtp needs --public-url: the link of a mail begins with it")
+	}
+	return nil
+}
+
 // Validate refuses what would fail only once a mail is sent.
 func (f mailFlags) Validate() error {
 	if f.SMTP == "" {

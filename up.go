@@ -65,7 +65,7 @@ func (c *upCmd) Validate() error {
 	if c.TenantCap < 0 {
 		return errors.New("--tenant-cap must not be negative")
 	}
-	return nil
+	return c.Mail.reachable(c.Public)
 }
 
 // Run serves until it is signalled.
