@@ -2,14 +2,19 @@ package gateway
 
 import (
 	"context"
+	"time"
 
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
 )
 
-// sandboxPiece is how many rows of the sandbox are issued, and count as deliveries in hand, at a
-// time.
-const sandboxPiece = 64
+const (
+	// sandboxPiece is how many rows of the sandbox are issued, and count as deliveries in hand,
+	// at a time.
+	sandboxPiece = 64
+	// sandboxTimeout bounds a batch of the sandbox, which has a slot all the while.
+	sandboxTimeout = 20 * time.Second
+)
 
 // issueRows issues the receipts of a batch: here or, for a tenant of the sandbox, at the node of
 // control that has a key for them.
@@ -25,8 +30,10 @@ func (g *Gateway) issueRows(by issue.Caller, b *issue.Batch) ([]issue.RowResult,
 			open = append(open, n)
 		}
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), sandboxTimeout)
+	defer cancel()
 	for len(open) > 0 {
-		taken, err := g.issueAtControl(by, b, open, results)
+		taken, err := g.issueAtControl(ctx, by, b, open, results)
 		if err != nil {
 			return nil, err
 		}
@@ -36,7 +43,7 @@ func (g *Gateway) issueRows(by issue.Caller, b *issue.Batch) ([]issue.RowResult,
 }
 
 // issueAtControl has control issue the first of the open rows, and sets their results.
-func (g *Gateway) issueAtControl(by issue.Caller, b *issue.Batch, open []int, results []issue.RowResult) (taken int, err error) {
+func (g *Gateway) issueAtControl(ctx context.Context, by issue.Caller, b *issue.Batch, open []int, results []issue.RowResult) (taken int, err error) {
 	taken, leave := b.Admit(min(len(open), sandboxPiece))
 	defer leave()
 	req := api.SandboxRows{TenantID: by.TenantID, KeyID: by.KeyID, Vendor: b.Vendor, Rows: make([]string, taken)}
@@ -47,7 +54,7 @@ func (g *Gateway) issueAtControl(by issue.Caller, b *issue.Batch, open []int, re
 	for k, n := range open[:taken] {
 		req.Rows[k] = string(b.Rows[n].JSON)
 	}
-	issued, err := g.cfg.SandboxRows(context.Background(), req)
+	issued, err := g.cfg.SandboxRows(ctx, req)
 	if err != nil {
 		return 0, err
 	}

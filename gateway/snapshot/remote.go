@@ -50,20 +50,12 @@ func (r *Remote) Snapshots(ctx context.Context, kind string, ids []string) (s ap
 	return s, r.control.Do(ctx, r.credential, http.MethodPost, api.PathSnapshots+"/"+kind, api.SnapshotsRequest{IDs: ids}, &s)
 }
 
-// holdTimeout and sandboxTimeout bound how long rows may take to be held, or issued.
-const (
-	holdTimeout    = 5 * time.Second
-	sandboxTimeout = 20 * time.Second
-)
-
 var errHoldAway = api.Unavailable(api.ControlUnavailable, "the vendor's id has no mapping, and control can't hold the row now", time.Second)
 
 // Hold has control hold rows of one caller, any number of them, and returns a result for each.
 // They are durable then. After an error, which is a 503, some of them may be held; to hold them
 // again changes nothing.
 func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
-	defer cancel()
 	results := make([]api.HeldResult, 0, len(q.Rows))
 	for left := q.Rows; len(left) > 0; {
 		n, err := fitting(left, api.MostHeldRows)
@@ -93,8 +85,6 @@ var (
 // issue them again changes nothing. What control refuses for good is an *api.Error of that
 // status, everything else a 503.
 func (r *Remote) SandboxRows(ctx context.Context, q api.SandboxRows) ([]api.SandboxRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
-	defer cancel()
 	results := make([]api.SandboxRow, 0, len(q.Rows))
 	for left := q.Rows; len(left) > 0; {
 		n, err := fitting(left, api.MostSandboxRows)
