@@ -64,6 +64,8 @@ type fixture struct {
 	log      *memoryLog
 	// receipts are those that the warehouse has.
 	receipts receipts
+	// uncounted is why events can't be counted.
+	uncounted error
 	// arrive has the warehouse load what is in the log.
 	arrive func() error
 	logged *bytes.Buffer
@@ -112,7 +114,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,
-		Events: func(context.Context, string) (int64, error) { return 7, nil },
+		Events: func(context.Context, string) (int64, error) { return 7, h.uncounted },
 	}})
 	require.NoError(t, err)
 	h.ingest, err = ingest.New(ingest.Config{DB: h.db, Nodes: h.nodes, Deliver: func(context.Context, string, string, [][]byte) ([]ingest.Delivered, error) {

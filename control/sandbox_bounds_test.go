@@ -42,6 +42,21 @@ func TestSandboxIsFull(t *testing.T) {
 	second.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
 }
 
+// TestSandboxWithoutAnAnswer: a tenant whose visitor gets an error in place of the cookie keeps no
+// place from others.
+func TestSandboxWithoutAnAnswer(t *testing.T) {
+	h := newFixture(t)
+	p := openPlayground(t, h, sandbox.Config{MaxTenants: 1, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	h.uncounted = api.Unavailable(api.EngineUnavailable, "the warehouse is away", time.Second)
+	v := &visitor{playground: p}
+	for range 2 {
+		require.NotContains(t, refusal(t, v.send("POST", "/tenant", ""), 503, sandbox.HandlerError), isFull)
+	}
+	require.Empty(t, v.cookie)
+	h.uncounted = nil
+	v.does("POST", "/tenant", "")
+}
+
 // TestSandboxMakesSpace: a full sandbox is closed to no visitor for longer than an hour because
 // of unused tenants.
 func TestSandboxMakesSpace(t *testing.T) {
