@@ -4,7 +4,10 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,4 +193,33 @@ func goFiles(t *testing.T) map[string][]string {
 	})
 	require.NoError(t, err)
 	return files
+}
+
+// TestFilesThatCommentsName: they are there, beside the comment or by their path.
+func TestFilesThatCommentsName(t *testing.T) {
+	files, err := exec.Command("git", "ls-files", "-z").Output()
+	require.NoError(t, err)
+	all := strings.Split(strings.Trim(string(files), "\x00"), "\x00")
+	named := regexp.MustCompile(`[\w/.-]*\w\.go\b`)
+	found := 0
+	var missing []string
+	for _, file := range all {
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for line := range strings.Lines(string(read(t, file))) {
+			text, isComment := strings.CutPrefix(strings.TrimSpace(line), "//")
+			if !isComment {
+				continue
+			}
+			for _, name := range named.FindAllString(text, -1) {
+				found++
+				if !slices.Contains(all, name) && !slices.Contains(all, path.Join(path.Dir(file), name)) {
+					missing = append(missing, file+" names "+name)
+				}
+			}
+		}
+	}
+	require.Empty(t, missing)
+	require.Greater(t, found, 10)
 }

@@ -4,7 +4,7 @@
 // Metering) and the rules, and the rules are data: rules.go is the table of
 // refusals, suppress.go the table of what is recorded but not billed, field.go
 // the table of telemetry fields, thresholds.go every number that draws a line,
-// exampletable.go a delivery for each substrate. Adding a rule means adding a row.
+// examples.go a delivery for each substrate. Adding a rule means adding a row.
 // NewCatalogue and Examples write the tables as documents.
 //
 // There are three outcomes, never mixed. A delivery is refused (no receipt), or

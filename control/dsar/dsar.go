@@ -13,7 +13,7 @@
 //
 // # Workers
 //
-// Exports are leased jobs of control (store/jobs.go), of any of its processes. A worker waits a
+// Exports are leased jobs of control (control/store/jobs.go), of any of its processes. A worker waits a
 // little for the spools of live nodes, drains the tenant's outbox, waits for the warehouse to have
 // what is in the log by then, as long as that makes progress, and reads up to there, with one state
 // of the database: this is the moment of the bundle. Its manifest counts the records that are still
@@ -31,7 +31,7 @@
 //
 // # Bundles
 //
-// A bundle is a zip file with a signed manifest (sealer/dsarbundle.go), in a folder or a bucket that all
+// A bundle is a zip file with a signed manifest (sealer/export.go), in a folder or a bucket that all
 // processes share. It is deleted when its time is over, or when an erasure makes it void
 // (Service.Void). Backups have none.
 //

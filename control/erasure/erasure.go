@@ -7,6 +7,8 @@
 // person is removed as a whole. A job does the rest, and may be killed anywhere and repeated: it
 // deletes private parts from the warehouse, which keeps the tombstone and consults it before it
 // stores any private part, scrubs the database's files, voids bundles, and signs a certificate.
+// Which columns name a person, and what becomes of them, each service says of its own tables
+// (store.Table; control.Tables has them all).
 //
 // The tombstone's time is api.ClockSlack after the request, by which the clock of a node may be
 // ahead: so it covers everything that was answered before, and what the person is shown within the

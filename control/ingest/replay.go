@@ -2,185 +2,82 @@ package ingest
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-	"net/http"
-	"slices"
-	"strings"
-	"time"
 
+	"muniment/control/right"
 	"muniment/control/store"
-	"muniment/control/tenant"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
-// ReplayJob is the kind of the jobs that deliver a tenant's held rows that a mapping covers. A job
-// runs until there are none: failed attempts don't end it, since rows expire.
-const ReplayJob = "ingest.replay"
-
-// ReplayAttempts bounds the attempts of a ReplayJob. It exceeds the number of attempts that fit in
-// the time until rows expire.
-const ReplayAttempts = 1 << 20
-
-func replayJob(tenantID string) store.NewJob {
-	return store.NewJob{Kind: ReplayJob, TenantID: tenantID, Key: tenantID, Payload: struct{}{}}
-}
-
-const (
-	// replayAtOnce is how many rows one call to Deliver has.
-	replayAtOnce = 200
-	// replayMargin excludes rows that are about to expire, or whose key is.
-	replayMargin = 5 * time.Minute
-	// applyTries and applyPause bound how long the job waits for its node to apply a mapping.
-	applyPause = 100 * time.Millisecond
-	applyTries = 50
-)
-
-var errNotApplied = errors.New("the node that delivers held rows has not applied their mapping yet")
-
-// Replay runs a job of the kind ReplayJob.
-func (s *Service) Replay(ctx context.Context, job *store.Job) error {
-	for range applyTries {
-		left, err := s.replay(ctx, job)
-		if err != nil || !left {
-			return err
+// ReplayMapping applies the newest event of a mapping for store.Replay, so a player that was remapped
+// after an older database was copied goes on to the new right: a mapping that was retired is retired
+// again, and one that is missing is written. Nodes get the windows of its vendor's id under a new
+// revision, and held rows that it covers are delivered. A mapping of a right that the database lacks
+// can't be written: its plays are held.
+func ReplayMapping(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	was, said, err := mappings.NewerInEvent(ctx, tx, e)
+	if err != nil || said == nil {
+		return false, err
+	}
+	said.VendorKey = api.VendorKey(said.TenantID, said.Vendor, said.IDType, said.VendorID)
+	if was == nil {
+		if _, err := right.Find(ctx, tx, said.TenantID, said.Target.RightID); store.IsNone(err) {
+			return false, nil
+		} else if err != nil {
+			return false, err
 		}
-		t := time.NewTimer(applyPause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
+		if err := emptyOthers(ctx, tx, said); err != nil {
+			return false, err
+		}
+	} else if err := count(ctx, tx, was, was.State, -1); err != nil {
+		return false, err
+	}
+	if err := mappings.Restore(ctx, tx, was, said); err != nil {
+		return false, err
+	}
+	if err := count(ctx, tx, said, said.State, 1); err != nil {
+		return false, err
+	}
+	if was == nil {
+		if err := deliverHeld(ctx, tx, said); err != nil {
+			return false, err
 		}
 	}
-	return errNotApplied
+	return true, republish(ctx, tx, said)
 }
 
-// replay delivers the tenant's mapped held rows once. left reports that the node had not applied the
-// mapping of some.
-func (s *Service) replay(ctx context.Context, job *store.Job) (left bool, err error) {
-	for behind := ""; ; {
-		until := store.At(s.db.Now().Add(replayMargin))
-		rows, err := listMapped(ctx, s.db.Read(), job.TenantID, behind, until, replayAtOnce)
-		if err != nil || len(rows) == 0 {
-			return left, err
-		}
-		slices.SortStableFunc(rows, func(a, b HeldRow) int { return strings.Compare(a.keyID, b.keyID) })
-		for len(rows) > 0 {
-			n := 1
-			for n < len(rows) && rows[n].keyID == rows[0].keyID {
-				n++
-			}
-			unmapped, err := s.deliver(ctx, job, rows[:n])
-			if err != nil {
-				return left, err
-			}
-			// All earlier rows are delivered.
-			left, behind, rows = left || unmapped != "", max(behind, unmapped), rows[n:]
-		}
+// emptyOthers ends another mapping of the vendor's id that begins with a restored one before it began.
+// The log has it retired, but events of different mappings are replayed in any order, and no two of
+// them are in force from one moment.
+func emptyOthers(ctx context.Context, tx *store.Tx, m *Mapping) error {
+	if m.EffectiveUntil.Equal(m.EffectiveFrom.Time) { // it never is in force itself
+		return nil
 	}
-}
-
-// deliver delivers rows of one key, and records the result of each. Rows without a result stay for
-// the next attempt; their identities make them the same deliveries. unmapped is the last vendor key
-// whose mapping the node has not applied.
-func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (unmapped string, err error) {
-	texts := make([][]byte, len(rows))
-	for i := range rows {
-		texts[i] = rows[i].whole()
-	}
-	keyID, err := tenant.KeyInForce(ctx, s.db.Read(), rows[0].keyID, s.db.Now().Add(replayMargin))
+	_, err := tx.ExecContext(ctx, `UPDATE mappings SET effective_until = effective_from WHERE vendor_key = $1 AND effective_from = $2 AND `+inForce, m.VendorKey, m.EffectiveFrom)
 	if err != nil {
-		return "", err
+		return fmt.Errorf("cannot end what overlaps with the mapping %s: %w", m.ID, err)
 	}
-	all, err := s.cfg.Deliver(ctx, job.TenantID, keyID, texts)
-	if refused, ok := errors.AsType[*api.Error](err); ok && !again(refused) {
-		all, err = slices.Repeat([]Delivered{{Err: refused}}, len(rows)), nil
-	}
-	if err == nil && len(all) != len(rows) {
-		err = fmt.Errorf("the node returned %d results for %d rows", len(all), len(rows))
-	}
+	return nil
+}
+
+// deliverHeld has the held rows delivered that a restored mapping covers.
+func deliverHeld(ctx context.Context, tx *store.Tx, m *Mapping) error {
+	batch, err := begin(ctx, tx, m.TenantID)
 	if err != nil {
-		return "", fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, err)
+		return err
 	}
-	var done []ended
-	var failed error
-	for i, d := range all {
-		e := ended{id: rows[i].ID, state: Replayed, receiptID: d.ReceiptID}
-		switch {
-		case d.Unmapped:
-			unmapped = max(unmapped, rows[i].vendorKey)
-			continue
-		case d.Err != nil && again(d.Err):
-			failed = d.Err
-			continue
-		case d.Err != nil:
-			e.refused = rowError(d.Err)
-		}
-		done = append(done, e)
+	if err := batch.cover(ctx, tx, m); err != nil {
+		return err
 	}
-	if len(done) > 0 {
-		err = s.db.Transact(ctx, func(tx *sql.Tx) error {
-			if err := job.Hold(ctx, tx); err != nil {
-				return err
-			}
-			return end(ctx, tx, job.TenantID, done, store.At(s.db.Now()))
-		})
-	}
-	if err == nil && failed != nil {
-		err = fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, failed)
-	}
-	return unmapped, err
+	return batch.end(ctx, tx)
 }
 
-// again reports whether a refused row may be accepted later.
-func again(refused *api.Error) bool {
-	status := refused.GetStatus()
-	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
-}
-
-// dueAtOnce is how many rows one transaction expires or deletes.
-const dueAtOnce = 200
-
-// Expire expires rows that are too old to be delivered, and deletes rows that ended keepEnded ago.
-func (s *Service) Expire(ctx context.Context) error {
-	now := store.At(s.db.Now())
-	err := s.sweep(ctx, Held, now, func(tx *sql.Tx, tenantID string, ids []string) error {
-		rows := make([]ended, 0, len(ids))
-		for _, id := range ids {
-			rows = append(rows, ended{id: id, state: Expired})
-		}
-		return end(ctx, tx, tenantID, rows, now)
-	})
-	for _, state := range []HeldState{Replayed, Expired} {
-		err = errors.Join(err, s.sweep(ctx, state, now, func(tx *sql.Tx, tenantID string, ids []string) error {
-			for _, id := range ids {
-				if err := forget(ctx, tx, tenantID, id); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
+// republish is publish under the revision of this change, which the restored record does not have.
+func republish(ctx context.Context, tx *store.Tx, m *Mapping) (err error) {
+	published := *m
+	if published.Revision, err = tx.Revision(ctx); err != nil {
+		return err
 	}
-	return err
-}
-
-// sweep calls fn with all due rows of a state, tenant by tenant.
-func (s *Service) sweep(ctx context.Context, state HeldState, now store.Instant, fn func(tx *sql.Tx, tenantID string, ids []string) error) error {
-	for {
-		rows, err := listDue(ctx, s.db.Read(), state, now, dueAtOnce)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		byTenant := map[string][]string{}
-		for _, d := range rows {
-			byTenant[d.tenantID] = append(byTenant[d.tenantID], d.id)
-		}
-		for tenantID, ids := range byTenant {
-			if err := s.db.Transact(ctx, func(tx *sql.Tx) error { return fn(tx, tenantID, ids) }); err != nil {
-				return err
-			}
-		}
-	}
+	return publish(ctx, tx, &published)
 }

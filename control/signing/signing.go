@@ -8,7 +8,7 @@
 //
 // A new purpose takes five lines, and everything below applies to it:
 //
-//	PurposeBeacon = "beacon_signing"                                 // in sealer/purpose.go,
+//	PurposeBeacon = "beacon_signing"                                 // in sealer/key.go,
 //	{Name: PurposeBeacon},                                           // with the evidence that rests on it: none
 //	{purpose: sealer.PurposeBeacon, files: "beacon"},                // in uses
 //	signer, err := keys.Signer(ctx, sealer.PurposeBeacon)            // control's current key
