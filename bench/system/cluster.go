@@ -73,9 +73,9 @@ type Cluster struct {
 
 	// TLS of the parts; nil: they speak plain HTTP.
 	TLS *Certificates
-	// GatewayFlags and LoaderFlags are further ones of every gateway and every loader,
-	// MigrateFlags of the migration.
-	GatewayFlags, LoaderFlags, MigrateFlags []string
+	// GatewayFlags, LoaderFlags and ControlFlags are further ones of every such process that is
+	// started from then on, MigrateFlags of the migration.
+	GatewayFlags, LoaderFlags, ControlFlags, MigrateFlags []string
 	// Front is where all gateways forward requests to, and Doors where each of them gets
 	// its rights: a balancer of its own. Both stand in front of Controls.
 	Front *Balancer
@@ -105,9 +105,8 @@ func (c *Cluster) Raise(ctx context.Context, size Size) (err error) {
 			return err
 		}
 	}
-	migrate := append([]string{"migrate", "--partitions", strconv.Itoa(size.Partitions), "--replication", "1"}, c.MigrateFlags...)
-	if out, err := c.Command(ctx, migrate...).CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot migrate: %w: %s", err, out)
+	if err := c.Migrate(ctx, size.Partitions); err != nil {
+		return err
 	}
 	for i := range size.Controls {
 		c.Controls = append(c.Controls, nil)
@@ -132,6 +131,15 @@ func (c *Cluster) Raise(ctx context.Context, size Size) (err error) {
 		if err := c.AddGateway(ctx); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Migrate makes topic, database and warehouse, where they are missing.
+func (c *Cluster) Migrate(ctx context.Context, partitions int) error {
+	out, err := c.Command(ctx, append([]string{"migrate", "--partitions", strconv.Itoa(partitions), "--replication", "1"}, c.MigrateFlags...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("cannot migrate: %w: %s", err, out)
 	}
 	return nil
 }
@@ -221,7 +229,7 @@ func (c *Cluster) start(ctx context.Context, verb string, i int, parts []*Server
 
 // StartControl starts a control process, for the first time or again.
 func (c *Cluster) StartControl(ctx context.Context, i int) error {
-	return c.start(ctx, "control", i, c.Controls, []string{"listen", "nodes", "admin"}, "--data", c.dataOf("control", i))
+	return c.start(ctx, "control", i, c.Controls, []string{"listen", "nodes", "admin"}, append([]string{"--data", c.dataOf("control", i)}, c.ControlFlags...)...)
 }
 
 // StartLoader starts a loader, for the first time or again.

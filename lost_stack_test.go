@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"muniment/bench/system"
+)
+
+// loss is a service one of whose engines loses everything.
+type loss struct {
+	*testing.T
+	*system.Cluster
+	client system.Client
+	rights map[string]string
+	plays  int // that were answered with a receipt
+}
+
+// deliver has plays delivered.
+func (l *loss) deliver(n int) {
+	l.Helper()
+	for range n {
+		got := call(l.T, l.client.API, l.client.Key, operation{method: "POST", path: "/v1/delivery", body: delivery(l.rights["DOOH"])})
+		require.Equal(l, 200, got.status, got.body)
+		l.plays++
+	}
+}
+
+// stopped requires that the right that was revoked is.
+func (l *loss) stopped() {
+	l.Helper()
+	got := call(l.T, l.client.API, l.client.Key, operation{method: "POST", path: "/v1/delivery", body: delivery(l.rights["CTV"])})
+	require.Equal(l, 409, got.status, got.body)
+}
+
+// counted waits until all plays are in sums and in packs, each once.
+func (l *loss) counted() {
+	l.Helper()
+	until(l.T, func() bool {
+		var sums struct{ Totals struct{ Receipts int } }
+		err := l.client.Do(l.Context(), "GET", "/v1/metering", nil, &sums)
+		require.LessOrEqual(l, sums.Totals.Receipts, l.plays)
+		return err == nil && sums.Totals.Receipts == l.plays
+	}, "%d plays are metered", l.plays)
+	until(l.T, func() bool { return l.client.Do(l.Context(), "POST", "/v1/proof-packs/seal", nil, nil) == nil }, "all are sealed")
+}
+
+// nodesAgain starts the node again, on its own volume.
+func (l *loss) nodesAgain() {
+	l.Helper()
+	l.Gateways[0].Kill() // if it has not ended itself: one that ran on a topic that is gone does
+	require.NoError(l, l.StartGateway(l.Context(), 0))
+}
+
+// accepted starts control, which has to refuse what is older until that is accepted.
+func (l *loss) accepted() {
+	l.Helper()
+	require.Error(l, l.StartControl(l.Context(), 0))
+	said, err := os.ReadFile(l.Operator().Data + "1.log")
+	require.NoError(l, err)
+	require.Contains(l, string(said), acceptRollback)
+	l.ControlFlags = []string{acceptRollback}
+	require.NoError(l, l.StartControl(l.Context(), 0))
+	l.ControlFlags = nil
+}
+
+// TestLossesOnTheStack does what the procedures say of a lost warehouse, database and log, in turn:
+// no play that has a receipt is missing or counted twice, and what was revoked stays so.
+func TestLossesOnTheStack(t *testing.T) {
+	const partitions = 2
+	c := cluster(t, system.Size{Gateways: 1, Loaders: 1, Controls: 1, Partitions: partitions})
+	client, rights := registerOn(t, c)
+	l := &loss{T: t, Cluster: c, client: client, rights: rights}
+	l.deliver(20)
+	l.counted()
+
+	t.Log("the warehouse is lost")
+	require.NoError(t, c.Loaders[0].Stop())
+	require.NoError(t, query("DROP DATABASE "+nameOf(t, c.ClickHouse)+" SYNC"))
+	l.deliver(5)
+	require.GreaterOrEqual(t, call(t, client.API, client.Key, operation{method: "GET", path: "/v1/metering"}).status, 500)
+	require.NoError(t, c.Migrate(t.Context(), partitions))
+	require.NoError(t, c.StartLoader(t.Context(), 0))
+	l.counted()
+
+	t.Log("the database is lost")
+	database := nameOf(t, c.Database)
+	require.NoError(t, c.Controls[0].Stop())
+	atServer(t, "CREATE DATABASE "+database+"_copy TEMPLATE "+database)
+	require.NoError(t, c.StartControl(t.Context(), 0))
+	until(t, func() bool { return client.Do(t.Context(), "POST", "/v1/rights/"+rights["CTV"]+"/revoke", nil, nil) == nil }, "the node reaches control again")
+	until(t, func() bool {
+		got := call(t, client.API, client.Key, operation{method: "GET", path: "/v1/events?type=right.revoked"})
+		return got.status == 200 && strings.Contains(got.body, rights["CTV"])
+	}, "the log has the revocation")
+	l.deliver(5)
+	l.stopped()
+	c.Controls[0].Kill()
+	atServer(t, "DROP DATABASE "+database+" WITH (FORCE)")
+	atServer(t, "CREATE DATABASE "+database+" TEMPLATE "+database+"_copy")
+	l.accepted()
+	l.nodesAgain()
+	l.deliver(5)
+	l.stopped()
+	l.counted()
+
+	t.Log("the log is lost")
+	broker, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(c.Engines.Kafka, ",")...))
+	require.NoError(t, err)
+	defer broker.Close()
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	topic := kmsg.NewDeleteTopicsRequestTopic()
+	topic.Topic = &c.Topic
+	request.Topics = append(request.Topics, topic)
+	request.TopicNames = []string{c.Topic}
+	_, err = request.RequestWith(t.Context(), broker)
+	require.NoError(t, err)
+	l.deliver(5)
+	require.NoError(t, c.Migrate(t.Context(), partitions))
+	require.NoError(t, c.Controls[0].Stop())
+	l.accepted()
+	l.nodesAgain()
+	c.Loaders[0].Kill()
+	require.NoError(t, c.StartLoader(t.Context(), 0))
+	l.deliver(5)
+	l.stopped()
+	l.counted()
+}
+
+// nameOf is the database of an engine's URL.
+func nameOf(t *testing.T, engine string) string {
+	t.Helper()
+	u, err := url.Parse(engine)
+	require.NoError(t, err)
+	return path.Base(u.Path)
+}
+
+// atServer executes a statement at the stack's PostgreSQL, in no database of a test.
+func atServer(t *testing.T, statement string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), onTheStack(t, "POSTGRES"))
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	_, err = conn.Exec(t.Context(), statement)
+	require.NoError(t, err, fmt.Sprint(statement))
+}
