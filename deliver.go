@@ -52,9 +52,6 @@ func (p *plane) sandboxRows(ctx context.Context, q api.SandboxRows) ([]api.Sandb
 	for n, row := range q.Rows {
 		batch.Rows[n].JSON = []byte(row)
 	}
-	if q.IdempotencyKey != nil {
-		batch.IdempotencyKey, batch.HasKey = []byte(*q.IdempotencyKey), true
-	}
 	results, err := p.sandboxNode.IssueRows(ctx, issue.Caller{TenantID: q.TenantID, KeyID: q.KeyID, Sandbox: true}, &batch)
 	rows := make([]api.SandboxRow, len(results))
 	for n, r := range results {
@@ -64,7 +61,7 @@ func (p *plane) sandboxRows(ctx context.Context, q api.SandboxRows) ([]api.Sandb
 		}
 		e := api.From(r.Err)
 		if e.Code == api.InternalError && e.Reason == "" {
-			return nil, r.Err // what failed is ours to know, and the whole batch is sent again
+			p.cfg.Logger.ErrorContext(ctx, "cannot deliver a row of the sandbox", "tenantId", q.TenantID, "err", r.Err)
 		}
 		refused := e.OfRow()
 		rows[n].Error = &refused

@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"crypto/x509"
+	"errors"
+	"math"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -74,6 +76,11 @@ func (c *Control) nodeRoutes(a route.API) {
 		route.Add(a, operation(node, "sandbox-rows", http.MethodPost, api.PathSandbox, "Issue rows of batches of the sandbox's tenants"),
 			func(ctx context.Context, in *struct{ Body api.SandboxRows }) (issued api.SandboxRowsIssued, err error) {
 				issued.Results, err = issue(ctx, in.Body)
+				// What the caller is refused is not an error of the node's request.
+				if refused, ok := errors.AsType[*api.Error](err); ok {
+					why := refused.OfRow()
+					return api.SandboxRowsIssued{Refused: &why, Status: refused.GetStatus(), RetryAfter: int(math.Ceil(refused.RetryAfter.Seconds()))}, nil
+				}
 				return issued, err
 			})
 	}

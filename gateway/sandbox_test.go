@@ -126,26 +126,26 @@ func TestBatchesOfTheSandboxAreControls(t *testing.T) {
 			return []api.HeldResult{{HeldID: "hld_" + q.Rows[0].VendorID[1:9]}}, nil
 		}
 	})
-	rows := slices.Repeat([]string{`{}`}, sandboxPiece)
+	rows := slices.Repeat([]string{`{}`}, api.MostHeldRows)
 	rows = append(rows, `"`+strings.Repeat("x", 64<<10)+`"`, `"unmapped"`, `"equal"`)
 	send := func(headers ...string) reply {
 		return s.raw(batchRequest(s.token, "application/json", inJSON(rows...), headers...))
 	}
 	got := s.ingested(send("Idempotency-Key: batch-1"))
-	require.Equal(t, slices.Concat(slices.Repeat([]string{"rejected"}, sandboxPiece+1), []string{"unmapped", "duplicate"}), statuses(got))
+	require.Equal(t, slices.Concat(slices.Repeat([]string{"rejected"}, api.MostHeldRows+1), []string{"unmapped", "duplicate"}), statuses(got))
 	require.Equal(t, &api.RowError{Code: api.PreconditionFailed, Message: "no", Gate: "gate.v1", Violations: []byte(`[{"rule":"r"}]`)}, got.Results[0].Error)
-	require.Equal(t, "the row is longer than 64 KiB", got.Results[sandboxPiece].Error.Message)
-	require.Equal(t, []string{"hld_unmapped", "hld_unmapped"}, []string{got.Results[sandboxPiece+1].HeldID, got.Results[sandboxPiece+2].HeldID})
+	require.Equal(t, "the row is longer than 64 KiB", got.Results[api.MostHeldRows].Error.Message)
+	require.Equal(t, []string{"hld_unmapped", "hld_unmapped"}, []string{got.Results[api.MostHeldRows+1].HeldID, got.Results[api.MostHeldRows+2].HeldID})
 	require.Len(t, asked, 2)
-	for n, rows := range []int{sandboxPiece, 2} {
-		require.Len(t, asked[n].Rows, rows)
-		require.Equal(t, []string{"tnt_s", issuetest.KeyID(9), "batch-1"}, []string{asked[n].TenantID, asked[n].KeyID, *asked[n].IdempotencyKey})
+	require.Len(t, slices.Concat(asked[0].Rows, asked[1].Rows), api.MostHeldRows+2, "but for the one that is too long")
+	for n := range asked {
+		require.Equal(t, []string{"tnt_s", issuetest.KeyID(9)}, []string{asked[n].TenantID, asked[n].KeyID})
 	}
 	require.Empty(t, s.log.All())
 
 	away = api.Unavailable(api.ControlUnavailable, "away", 0)
 	require.Equal(t, 503, send().status)
-	require.Nil(t, asked[2].IdempotencyKey)
+	require.Equal(t, 400, send("Idempotency-Key: a b").status)
 	require.Equal(t, []string{"accepted"}, statuses(s.ingested(s.send("application/json", inJSON(s.row("1", ""))))), "all others are its own")
 	require.Len(t, asked, 3)
 }

@@ -64,7 +64,7 @@
 //   - seq counts the attempts to append: a number whose append failed may be missing.
 //   - The sandbox's tenants are served by a key of their own, which signs for no other
 //     tenant; a node that has none refuses them with 409 STATE_CONFLICT (ForSandbox: the gateway
-//     forwards their deliveries to control).
+//     forwards their deliveries, and the rows of their batches, to control).
 //   - What the gate refused is counted, and the counts are written to the log once a minute
 //     and at the end (Run).
 //

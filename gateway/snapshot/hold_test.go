@@ -96,3 +96,53 @@ func TestHoldWithoutControl(t *testing.T) {
 		require.Equal(t, 503, api.From(err).GetStatus(), name)
 	}
 }
+
+// TestSandboxRowsAreSplit: rows of any size and number are issued by as many requests as control
+// reads, and their results stand as the rows do.
+func TestSandboxRowsAreSplit(t *testing.T) {
+	var answered api.SandboxRowsIssued
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(text), 1<<20)
+		var q api.SandboxRows
+		require.NoError(t, json.Unmarshal(text, &q))
+		require.Equal(t, "/nodes/sandbox tnt_s key_s acme", strings.Join([]string{r.URL.Path, q.TenantID, q.KeyID, q.Vendor}, " "))
+		requests++
+		issued := answered
+		if issued.Refused == nil && issued.Results == nil {
+			for n, row := range q.Rows {
+				issued.Results = append(issued.Results, api.SandboxRow{Status: "accepted", Event: row[:1], First: n})
+			}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"ok": true, "data": issued})
+	}))
+	t.Cleanup(server.Close)
+	r, err := NewRemote(server.URL, "nod_x.y", server.Client())
+	require.NoError(t, err)
+	q := api.SandboxRows{TenantID: "tnt_s", KeyID: "key_s", Vendor: "acme"}
+	for n := range 40 {
+		q.Rows = append(q.Rows, fmt.Sprint(n%10)+strings.Repeat("<", 64<<10-1)) // six bytes each in JSON
+	}
+	results, err := r.SandboxRows(t.Context(), q)
+	require.NoError(t, err)
+	require.Len(t, results, 40)
+	for n := range results {
+		require.Equal(t, api.SandboxRow{Status: "accepted", Event: fmt.Sprint(n % 10), First: n}, results[n])
+	}
+	require.Equal(t, 20, requests)
+
+	answered = api.SandboxRowsIssued{Refused: &api.RowError{Code: api.AuthInvalid, Message: "the API key is not valid"}, Status: 401}
+	_, err = r.SandboxRows(t.Context(), q)
+	require.Equal(t, []any{401, api.AuthInvalid}, []any{api.From(err).GetStatus(), api.From(err).Code})
+	answered = api.SandboxRowsIssued{Refused: &api.RowError{Code: api.InternalError, Message: "away", Reason: api.LogUnavailable}, Status: 503, RetryAfter: 2}
+	_, err = r.SandboxRows(t.Context(), q)
+	require.Equal(t, []any{503, api.LogUnavailable, 2 * time.Second}, []any{api.From(err).GetStatus(), api.From(err).Reason, api.From(err).RetryAfter})
+	answered = api.SandboxRowsIssued{Results: make([]api.SandboxRow, 1)}
+	_, err = r.SandboxRows(t.Context(), q)
+	require.Equal(t, []any{503, api.ControlUnavailable}, []any{api.From(err).GetStatus(), api.From(err).Reason})
+	server.Close()
+	_, err = r.SandboxRows(t.Context(), q)
+	require.Equal(t, api.ControlUnavailable, api.From(err).Reason, "nothing of the node's own request reaches the caller")
+}

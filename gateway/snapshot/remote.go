@@ -76,18 +76,18 @@ func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult,
 }
 
 var (
-	errSandboxAway = api.Unavailable(api.ControlUnavailable, "rows of the sandbox's tenants are issued by control, which can't be reached; send the batch again: rows that were delivered are duplicates", time.Second)
+	errSandboxAway = api.Unavailable(api.ControlUnavailable, "rows of the sandbox's tenants are issued by control, which can't issue them now; send the batch again: a row that was delivered counts once", time.Second)
 	errOtherNumber = errors.New("control answers for another number of rows")
 )
 
 // SandboxRows has control issue rows of one batch of the sandbox, any number of them, and returns
-// a result for each. Their receipts are durable then. After an error some of them may be; to
-// issue them again changes nothing. What control refuses for good is an *api.Error of that
-// status, everything else a 503.
+// a result for each. Their receipts are durable then. After an error some of them may be; sent
+// again, they count once. What the caller is refused is an *api.Error, and so is the 503 if
+// control can't be asked.
 func (r *Remote) SandboxRows(ctx context.Context, q api.SandboxRows) ([]api.SandboxRow, error) {
 	results := make([]api.SandboxRow, 0, len(q.Rows))
 	for left := q.Rows; len(left) > 0; {
-		n, err := fitting(left, api.MostSandboxRows)
+		n, err := fitting(left, api.MostHeldRows)
 		if err != nil {
 			return nil, err
 		}
@@ -95,11 +95,13 @@ func (r *Remote) SandboxRows(ctx context.Context, q api.SandboxRows) ([]api.Sand
 		some.Rows = left[:n]
 		var issued api.SandboxRowsIssued
 		err = r.control.Do(ctx, r.credential, http.MethodPost, api.PathSandbox, some, &issued)
+		if err == nil && issued.Refused != nil {
+			refused := issued.Refused.Err()
+			refused.HTTPStatus, refused.RetryAfter = issued.Status, time.Duration(issued.RetryAfter)*time.Second
+			return nil, refused
+		}
 		if err == nil && len(issued.Results) != n {
 			err = errOtherNumber
-		}
-		if refused, ok := errors.AsType[*api.Refused](err); ok && refused.Code != "" && refused.Status < http.StatusInternalServerError {
-			return nil, &api.Error{Code: refused.Code, HTTPStatus: refused.Status, Message: refused.Message, Field: refused.Field}
 		}
 		if err != nil {
 			return nil, errors.Join(errSandboxAway, err)
