@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -91,45 +90,51 @@ func (r *Service) open(ctx context.Context, requested Dispute, evidence []NewEvi
 const lookups = 16
 
 // requireReceipts returns RESOURCE_NOT_FOUND for the first receipt that there is none of, and
-// otherwise when the receipts were rendered. It waits for the log to be loaded, so a receipt that
-// the caller has is found.
+// otherwise when the receipts were rendered. It waits once for the log to be loaded, so a receipt
+// that is in the log is found.
 func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []string) (rendered Rendered, err error) {
-	missing, err := r.look(ctx, tenantID, ids, &rendered)
-	if err == nil && len(missing) > 0 {
-		if err = r.awaitLoaded(ctx, tenantID); err == nil {
-			missing, err = r.look(ctx, tenantID, missing, &rendered)
+	waited := false
+	for len(ids) > 0 {
+		some := ids[:min(len(ids), lookups)]
+		missing, err := r.look(ctx, tenantID, some, &rendered)
+		switch {
+		case err != nil:
+			return rendered, err
+		case missing == "":
+			ids = ids[len(some):]
+			continue
+		case waited:
+			none := api.NotFound("receipt")
+			none.Message += ": " + missing + ". If it was issued just now by a node that can't reach the log, try again later"
+			return rendered, none
+		}
+		waited = true
+		if err := r.awaitLoaded(ctx, tenantID); err != nil {
+			return rendered, err
 		}
 	}
-	if err == nil && len(missing) > 0 {
-		none := api.NotFound("receipt")
-		none.Message += ": " + missing[0]
-		err = none
-	}
-	return rendered, err
+	return rendered, nil
 }
 
-// look adds when the receipts that the warehouse has were rendered, and returns the others.
-func (r *Service) look(ctx context.Context, tenantID string, ids []string, rendered *Rendered) (missing []string, err error) {
-	for some := range slices.Chunk(ids, lookups) {
-		var found [lookups]*pipeline.Delivery
-		var errs [lookups]error
-		var looking sync.WaitGroup
-		for i, id := range some {
-			looking.Go(func() { found[i], errs[i] = r.delivery(ctx, tenantID, id) })
-		}
-		looking.Wait()
-		for i, id := range some {
-			switch {
-			case errs[i] != nil:
-				return nil, fmt.Errorf("cannot look up the receipt %s: %w", id, errs[i])
-			case found[i] == nil:
-				missing = append(missing, id)
-			default:
-				rendered.add(store.At(found[i].RenderedAt))
-			}
-		}
+// look adds when receipts were rendered, and returns the first that the warehouse lacks.
+func (r *Service) look(ctx context.Context, tenantID string, ids []string, rendered *Rendered) (missing string, err error) {
+	var found [lookups]*pipeline.Delivery
+	var errs [lookups]error
+	var looking sync.WaitGroup
+	for i, id := range ids {
+		looking.Go(func() { found[i], errs[i] = r.delivery(ctx, tenantID, id) })
 	}
-	return missing, nil
+	looking.Wait()
+	for i, id := range ids {
+		switch {
+		case errs[i] != nil:
+			return "", fmt.Errorf("cannot look up the receipt %s: %w", id, errs[i])
+		case found[i] == nil:
+			return id, nil
+		}
+		rendered.add(store.At(found[i].RenderedAt))
+	}
+	return "", nil
 }
 
 // delivery returns the delivery of a receipt; nil if the warehouse lacks it.
