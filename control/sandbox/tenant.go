@@ -98,7 +98,10 @@ type BoundTenant struct {
 func (s *Service) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error) {
 	v, response := visitorOf(ctx), &Provisioned{}
 	response.Body.OK = true
-	var err error
+	secret, err := readSecret(ctx, s.db.Read())
+	if err != nil {
+		return nil, err
+	}
 	if v.hasTenant() {
 		response.Body.Data, err = s.summary(ctx)
 		response.Body.Rebound = !s.gone(ctx, err)
@@ -111,10 +114,6 @@ func (s *Service) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, er
 			}
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	secret, err := readSecret(ctx, s.db.Read())
 	if err != nil {
 		return nil, err
 	}
