@@ -57,10 +57,10 @@ type controlCmd struct {
 
 // Validate refuses flags that need others.
 func (c *controlCmd) Validate() error {
-	if err := c.rowFlags.Validate(); err != nil {
+	if err := c.rowFlags.Validate(); err != nil { // of its Validate this one takes the place
 		return err
 	}
-	return c.Mail.reachable(c.Public)
+	return c.Mail.reachable(c.Public, c.Sandbox)
 }
 
 // Run serves until it is signalled. It waits until the database and the log can be reached.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/access"
+	"muniment/control/sandbox"
 	"muniment/control/webhook"
 	"muniment/gateway/api"
 	"muniment/gateway/certs"
@@ -156,13 +157,9 @@ type mailFlags struct {
 	TLSCA        string             `name:"tls-ca" help:"Certificate authorities to trust as the mail server (PEM); default: those of the system." placeholder:"FILE" type:"path"`
 }
 
-// reachable refuses what Validate does, and mails whose link would lead to where this process
-// listens.
-func (f mailFlags) reachable(public publicURLFlag) error {
-	if err := f.Validate(); err != nil {
-		return err
-	}
-	if f.SMTP != "" && public.PublicURL == "" {
+// reachable refuses mails whose link would lead to where this process listens.
+func (f mailFlags) reachable(public publicURLFlag, of sandbox.Flags) error {
+	if f.SMTP != "" && public.PublicURL == "" && of.Tenants > 0 {
 		return errors.New("--mail-smtp needs --public-url: the link of a mail begins with it")
 	}
 	return nil

@@ -65,7 +65,7 @@ func (c *upCmd) Validate() error {
 	if c.TenantCap < 0 {
 		return errors.New("--tenant-cap must not be negative")
 	}
-	return c.Mail.reachable(c.Public)
+	return c.Mail.reachable(c.Public, c.Sandbox)
 }
 
 // Run serves until it is signalled.
