@@ -46,9 +46,9 @@ func insert[T any](ctx context.Context, w *servers, table string, columns []colu
 	if len(rows) == 0 {
 		return nil
 	}
-	sending, sent := whileSending(ctx)
-	defer sent()
 	err := w.retryRefused(ctx, func() error {
+		sending, sent := whileSending(ctx)
+		defer sent()
 		batch, err := w.conn.PrepareBatch(sending, "INSERT INTO "+table+" ("+strings.Join(names(columns), ", ")+")")
 		if err != nil {
 			return err
@@ -59,7 +59,9 @@ func insert[T any](ctx context.Context, w *servers, table string, columns []colu
 				return fmt.Errorf("column %s: %w", c.name, err)
 			}
 		}
-		return batch.Send()
+		err = batch.Send()
+		sent()
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot insert into %s: %w", table, err)
