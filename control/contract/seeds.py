@@ -162,6 +162,8 @@ class Service:
         for name in body or {}:
             if name in IN_BODIES:
                 body[name] = ids.get(name) or self.record(operation, name)
+        if operation.id == "create-beacon":
+            body["expiresAt"] = moment(days=-1)
         if operation.id == "create-mapping":  # two of one id would overlap
             body["target"]["rightId"] = self.record(operation, "rightId")
             body["vendorId"] = str(uuid.uuid4())
