@@ -239,8 +239,7 @@ const (
 )
 
 // Invalid refuses a request for its faults, of which there must be at least one.
-// Field is the first. When there are several, the first maxFaults are listed, and the message
-// says how many more there are.
+// Field is the first. The first maxFaults are listed, and the message says how many more there are.
 func Invalid(faults ...ValidationError) *Error {
 	listed := slices.Clone(faults[:min(len(faults), maxFaults)])
 	for i, f := range listed {

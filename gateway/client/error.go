@@ -47,7 +47,7 @@ type Error struct {
 	Message string
 	// Field is the first field at fault.
 	Field string
-	// ValidationErrors are the faults if there are several, at most 20.
+	// ValidationErrors are the faults, at most 20.
 	ValidationErrors []api.ValidationError
 	// Violations are the rules that refused a delivery, and Substrate whose rules they are.
 	Violations []Violation

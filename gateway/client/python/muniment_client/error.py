@@ -50,7 +50,7 @@ class MunimentError(Exception):
     status: int = 0
     #: The first field at fault.
     field: str = ""
-    #: The faults if there are several, at most 20.
+    #: The faults, at most 20.
     validation_errors: list[ValidationError]
     #: The rules that refused a delivery, and substrate whose rules they are.
     violations: list[Violation]

@@ -65,7 +65,7 @@ export class MunimentError extends Error {
   readonly status: number;
   /** The first field at fault. */
   readonly field: string;
-  /** The faults if there are several, at most 20. */
+  /** The faults, at most 20. */
   readonly validationErrors: ValidationError[];
   /** The rules that refused a delivery. */
   readonly violations: Violation[];
