@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"math"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -79,7 +78,7 @@ func (c *Control) nodeRoutes(a route.API) {
 				// What the caller is refused is not an error of the node's request.
 				if refused, ok := errors.AsType[*api.Error](err); ok {
 					why := refused.OfRow()
-					return api.SandboxRowsIssued{Refused: &why, Status: refused.GetStatus(), RetryAfter: int(math.Ceil(refused.RetryAfter.Seconds()))}, nil
+					return api.SandboxRowsIssued{Refused: &why, Status: refused.GetStatus(), RetryAfter: refused.RetryAfterSeconds()}, nil
 				}
 				return issued, err
 			})
