@@ -76,11 +76,16 @@ func (s *Service) provision(ctx context.Context) (auth.Principal, error) {
 	if err == nil {
 		err = s.seed(visitor{caller: of}.in(ctx))
 	}
-	if err != nil {
-		_, also := s.drop(context.WithoutCancel(ctx), made.TenantID, unfinished, store.BySystem())
-		err = errors.Join(err, also)
+	return of, s.orDrop(ctx, made.TenantID, err)
+}
+
+// orDrop drops a tenant that err leaves without a visitor, and returns err.
+func (s *Service) orDrop(ctx context.Context, tenantID string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return of, err
+	_, also := s.drop(context.WithoutCancel(ctx), tenantID, unfinished, store.BySystem())
+	return errors.Join(err, also)
 }
 
 // Provisioned is the response that sets the cookie.
@@ -108,10 +113,8 @@ func (s *Service) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, er
 	}
 	if !response.Body.Rebound {
 		if v.caller, err = s.provision(ctx); err == nil {
-			if response.Body.Data, err = s.summary(v.in(ctx)); err != nil { // without its cookie nobody can use it
-				_, also := s.drop(context.WithoutCancel(ctx), v.caller.TenantID, unfinished, store.BySystem())
-				err = errors.Join(err, also)
-			}
+			response.Body.Data, err = s.summary(v.in(ctx))
+			err = s.orDrop(ctx, v.caller.TenantID, err) // without its cookie nobody can use it
 		}
 	}
 	if err != nil {
