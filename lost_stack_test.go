@@ -1,19 +1,17 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"net/url"
 	"path"
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"muniment/bench/system"
+	"muniment/control/store/storetest"
 )
 
 // loss is a service one of whose engines loses everything.
@@ -46,12 +44,11 @@ func (l *loss) stopped() {
 func (l *loss) counted() {
 	l.Helper()
 	until(l.T, func() bool {
-		var sums struct{ Totals struct{ Receipts int } }
-		err := l.client.Do(l.Context(), "GET", "/v1/metering", nil, &sums)
-		require.LessOrEqual(l, sums.Totals.Receipts, l.plays)
-		return err == nil && sums.Totals.Receipts == l.plays
+		n, duplicates := plays(l.T, l.client)
+		require.Zero(l, duplicates)
+		require.LessOrEqual(l, n, l.plays)
+		return n == l.plays
 	}, "%d plays are metered", l.plays)
-	until(l.T, func() bool { return l.client.Do(l.Context(), "POST", "/v1/proof-packs/seal", nil, nil) == nil }, "all are sealed")
 }
 
 // nodesAgain starts the node again, on its own volume.
@@ -93,8 +90,12 @@ func TestLossesOnTheStack(t *testing.T) {
 
 	t.Log("the database is lost")
 	database := nameOf(t, c.Database)
+	administer := func(statement string) {
+		t.Helper()
+		require.NoError(t, storetest.Administer(c.Engines.Database, statement))
+	}
 	require.NoError(t, c.Controls[0].Stop())
-	atServer(t, "CREATE DATABASE "+database+"_copy TEMPLATE "+database)
+	administer("CREATE DATABASE " + database + "_copy TEMPLATE " + database)
 	require.NoError(t, c.StartControl(t.Context(), 0))
 	until(t, func() bool {
 		return client.Do(t.Context(), "POST", "/v1/rights/"+rights["CTV"]+"/revoke", nil, nil) == nil
@@ -106,8 +107,8 @@ func TestLossesOnTheStack(t *testing.T) {
 	l.deliver(5)
 	l.stopped()
 	c.Controls[0].Kill()
-	atServer(t, "DROP DATABASE "+database+" WITH (FORCE)")
-	atServer(t, "CREATE DATABASE "+database+" TEMPLATE "+database+"_copy")
+	administer("DROP DATABASE " + database + " WITH (FORCE)")
+	administer("CREATE DATABASE " + database + " TEMPLATE " + database + "_copy")
 	l.accepted()
 	l.nodesAgain()
 	l.deliver(5)
@@ -143,14 +144,4 @@ func nameOf(t *testing.T, engine string) string {
 	u, err := url.Parse(engine)
 	require.NoError(t, err)
 	return path.Base(u.Path)
-}
-
-// atServer executes a statement at the stack's PostgreSQL, in no database of a test.
-func atServer(t *testing.T, statement string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), onTheStack(t, "POSTGRES"))
-	require.NoError(t, err)
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	_, err = conn.Exec(t.Context(), statement)
-	require.NoError(t, err, fmt.Sprint(statement))
 }

@@ -10,7 +10,7 @@ import (
 // Analyze makes PostgreSQL gather the statistics of a database, which hold values of the columns.
 func Analyze(t TB, database string) {
 	t.Helper()
-	require.NoError(t, administer(database, "ANALYZE"))
+	require.NoError(t, Administer(database, "ANALYZE"))
 }
 
 // Files is the folder of a PostgreSQL database's files, once these hold what was committed. The

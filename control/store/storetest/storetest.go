@@ -35,7 +35,7 @@ func Place(t TB, dir string) (path, database string) {
 	}
 	at, err := url.Parse(server)
 	require.NoError(t, err, "MUNIMENT_TEST_POSTGRES")
-	err = administer(server, "CREATE DATABASE "+name(dir))
+	err = Administer(server, "CREATE DATABASE "+name(dir))
 	if known, ok := errors.AsType[*pgconn.PgError](err); !ok || known.Code != "42P04" { // it is there
 		require.NoError(t, err)
 		t.Cleanup(func() { drop(t, server, dir) })
@@ -60,7 +60,7 @@ func Copy(t TB, from, to string) {
 		"CREATE DATABASE " + name(to) + " TEMPLATE " + name(from),
 		"ALTER DATABASE " + name(from) + " ALLOW_CONNECTIONS true",
 	} {
-		require.NoError(t, administer(server, statement))
+		require.NoError(t, Administer(server, statement))
 	}
 	t.Cleanup(func() { drop(t, server, to) })
 }
@@ -71,7 +71,7 @@ func Replace(t TB, older, dir string) {
 	t.Helper()
 	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
 	drop(t, server, dir)
-	require.NoError(t, administer(server, "ALTER DATABASE "+name(older)+" RENAME TO "+name(dir)))
+	require.NoError(t, Administer(server, "ALTER DATABASE "+name(older)+" RENAME TO "+name(dir)))
 }
 
 func name(dir string) string {
@@ -80,10 +80,11 @@ func name(dir string) string {
 }
 
 func drop(t TB, server, dir string) {
-	require.NoError(t, administer(server, "DROP DATABASE IF EXISTS "+name(dir)+" WITH (FORCE)"))
+	require.NoError(t, Administer(server, "DROP DATABASE IF EXISTS "+name(dir)+" WITH (FORCE)"))
 }
 
-func administer(server, statement string) error {
+// Administer executes a statement in a database of a PostgreSQL server.
+func Administer(server, statement string) error {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, server)
 	if err != nil {
