@@ -55,7 +55,7 @@ var packages = map[string][]string{
 	"control/right":             {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/roomtest":          {"control/node", "control/store", "control/store/storetest", "sealer"},
 	"control/route":             {"control/store", "gateway/api", "sealer"},
-	"control/route/routetest":   {"control/route"},
+	"control/route/routetest":   {"control/route", "gateway/api"},
 	"control/sandbox":           {"control/challenge", "control/event", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/settle":            {"control/right", "control/route", "control/settle/rate", "control/store", "gate", "gateway/api", "gateway/auth", "sealer"},
 	"control/settle/rate":       {"sealer"},

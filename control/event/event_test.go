@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/route/routetest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/pipeline"
@@ -27,7 +28,7 @@ func TestEventsOverHTTP(t *testing.T) {
 	h.script(t, []exchange{
 		{tenant, "GET /v1/events", 200, `{"ok":true,"data":{"events":[],"asOf":null,"nextCursor":null},"contractVersion":"v1.0"}`},
 		{tenant, "GET /v1/events?after=x", 422,
-			`{"ok":false,"error":"VALIDATION_FAILED","message":"after: is no position that the service has named","field":"after","validationErrors":[{"field":"after","message":"is no position that the service has named"}],"contractVersion":"v1.0"}`},
+			routetest.Invalid("after: is no position that the service has named")},
 	})
 	h.Deliver(
 		delivery{Substrate: gate.DOOH, DwellMs: 1, Subject: "Ada Lovelace"},
@@ -88,8 +89,7 @@ func TestEventsOverHTTP(t *testing.T) {
 		"rightId=rgh_a&subjectKind=key":                     {"rightId", "contradicts subjectKind or subjectId"},
 		"rightId=rgh_a&subjectId=rgh_b":                     {"rightId", "contradicts subjectKind or subjectId"},
 	} {
-		script = append(script, exchange{tenant, "GET /v1/events?" + query, 422, fmt.Sprintf(
-			`{"ok":false,"error":"VALIDATION_FAILED","message":"%s: %s","field":"%[1]s","validationErrors":[{"field":"%[1]s","message":"%[2]s"}],"contractVersion":"v1.0"}`, want[0], want[1])})
+		script = append(script, exchange{tenant, "GET /v1/events?" + query, 422, routetest.Invalid(want[0] + ": " + want[1])})
 	}
 	h.script(t, script)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/proof"
+	"muniment/control/route/routetest"
 	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
@@ -84,7 +85,7 @@ func TestExportOverHTTP(t *testing.T) {
 	none := `{"ok":false,"error":"STATE_CONFLICT","message":"this range has no sealed event","contractVersion":"v1.0"}`
 	early := `{"ok":false,"error":"STATE_CONFLICT","message":"an event of this range is in no proof pack yet: seal one first, or give a lower upTo","contractVersion":"v1.0"}`
 	position := func(field string) string {
-		return `{"ok":false,"error":"VALIDATION_FAILED","message":"` + field + `: is no position that the service has named","field":"` + field + `","contractVersion":"v1.0","validationErrors":[{"field":"` + field + `","message":"is no position that the service has named"}]}`
+		return routetest.Invalid(field + ": is no position that the service has named")
 	}
 	h.script(t, []exchange{{tenant, "GET /v1/events/export", 409, none}})
 	h.deliver(3)

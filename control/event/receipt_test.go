@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/proof"
+	"muniment/control/route/routetest"
 	"muniment/gate"
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -71,8 +72,7 @@ func TestReceiptsAreFound(t *testing.T) {
 		"from=noon":                      {"from", "must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z"},
 		"from=2026-11-02&to=2026-11-01":  {"to", "must be later than from"},
 	} {
-		script = append(script, exchange{tenant, query + filters, 422, fmt.Sprintf(
-			`{"ok":false,"error":"VALIDATION_FAILED","message":"%s: %s","field":"%[1]s","validationErrors":[{"field":"%[1]s","message":"%[2]s"}],"contractVersion":"v1.0"}`, want[0], want[1])})
+		script = append(script, exchange{tenant, query + filters, 422, routetest.Invalid(want[0] + ": " + want[1])})
 	}
 	h.script(t, script)
 	require.Equal(t, 422, send(h.serve(), tenant, query+"correlationId="+strings.Repeat("x", 513)).Code)

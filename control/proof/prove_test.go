@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/route/routetest"
 	"muniment/gate"
 	"muniment/pipeline"
 	auditor "muniment/sealer/verify"
@@ -90,7 +91,7 @@ func TestConsistencyOverHTTP(t *testing.T) {
 	none := `{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such proof pack in this tenant","contractVersion":"v1.0"}`
 	h.script(t, names, []exchange{
 		{tenant, "GET /v1/proof-packs/{1}/consistency?from={2}", 422,
-			`{"ok":false,"error":"VALIDATION_FAILED","message":"from: pack {2} is newer than {1}","field":"from","validationErrors":[{"field":"from","message":"pack {2} is newer than {1}"}],"contractVersion":"v1.0"}`},
+			routetest.Invalid("from: pack {2} is newer than {1}")},
 		{tenant, "GET /v1/proof-packs/{2}/consistency?from={none}", 404, none},
 		{tenant, "GET /v1/proof-packs/{none}/consistency?from={1}", 404, none},
 		{stranger, "GET /v1/proof-packs/{2}/consistency?from={1}", 404, none},

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muniment/control/route"
+	"muniment/gateway/api"
 )
 
 // Operations are the operations of a document, with their statuses.
@@ -119,3 +120,17 @@ func (w *statusWriter) WriteHeader(status int) {
 
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Invalid is the body of VALIDATION_FAILED for one fault, given as the message has it: the field, and
+// what is wrong with it.
+func Invalid(message string) string {
+	field, fault, _ := strings.Cut(message, ": ")
+	text, err := json.Marshal(map[string]any{
+		"ok": false, "error": api.ValidationFailed, "message": message, "field": field, "contractVersion": api.ContractVersion,
+		"validationErrors": []api.ValidationError{{Field: field, Message: fault}},
+	})
+	if err != nil {
+		panic(err) // these are strings
+	}
+	return string(text)
+}
