@@ -148,7 +148,7 @@ func TestAccessOfAService(t *testing.T) {
 	receipt := parse[struct{ Data api.Delivered }](t, first.body).Data.Receipt.ReceiptID
 	until(t, func() bool {
 		return call(t, client.API, client.Key, operation{method: "GET", path: "/v1/receipts/" + receipt + "/proof"}).status == 200
-	}, "nobody has to ask for its seal")
+	}, "it is sealed without a request")
 	log := s.log()
 	require.NotContains(t, log, "ada@example.org")
 	require.NotContains(t, log, "Example Ltd")
