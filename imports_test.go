@@ -31,6 +31,7 @@ var packages = map[string][]string{
 	"bench/soak":                {"bench/abuse", "bench/load", "bench/measure", "bench/system"},
 	"bench/system":              {"gateway/api", "pipeline"},
 	"bench/warehouse":           {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
+	"bench/waittest":            {},
 	"control":                   {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/access":            {"control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "sealer", "sealer/keyfile"},
 	"control/assets":            {"gateway/api"},
@@ -99,7 +100,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
+var testsOnly = []string{"bench/waittest", "control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.

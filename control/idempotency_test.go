@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control"
 	"muniment/control/node"
 	"muniment/control/route"
@@ -386,7 +387,7 @@ func TestRunForgetsIdempotencyKeys(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	require.Eventually(t, func() bool { return kept() == 0 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return kept() == 0 })
 	stop()
 	require.NoError(t, <-done)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
@@ -466,7 +467,7 @@ func TestOperatorChangesSigningKeys(t *testing.T) {
 		old := current(purpose)
 		rotated := h.admin("POST", "/admin/signing-keys/"+old+"/rotate", "").ok()
 		next := get[string](t, rotated, "key", "keyId")
-		require.Eventually(t, func() bool { return current(purpose) == next }, time.Minute, time.Millisecond, "from the next millisecond on")
+		waittest.Until(t, func() bool { return current(purpose) == next }, "from the next millisecond on")
 		require.Equal(t, old, get[string](t, rotated, "replaced", "keyId"))
 		h.admin("POST", "/admin/signing-keys/"+old+"/rotate", "").refused(409, api.StateConflict)
 		revoked := h.admin("POST", "/admin/signing-keys/"+old+"/revoke", `{"reason":"drill"}`).ok()

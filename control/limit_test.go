@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/route"
 	"muniment/gateway/api"
 )
@@ -71,5 +71,5 @@ func TestTenantLimit(t *testing.T) {
 		end(65)
 		waiting.Wait()
 	}
-	require.Eventually(t, func() bool { return h.call(greedy, "GET", "/v1/tenant", "").status == 200 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return h.call(greedy, "GET", "/v1/tenant", "").status == 200 })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
@@ -33,7 +34,7 @@ func TestNodeFollowsOverHTTP(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- view.Run(ctx) }()
-	require.Eventually(t, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return view.Fresh() == nil })
 
 	r, err := view.Right(t.Context(), tenantID, rightID)
 	require.NoError(t, err)
@@ -98,9 +99,9 @@ func TestNodeReadsMappingsOverHTTP(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- view.Run(ctx) }()
-	require.Eventually(t, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return view.Fresh() == nil })
 	put(1, "rgh_b")
-	require.Eventually(t, func() bool { return view.Mappings(t.Context(), "tnt_a", plays[1:2])[0].Window.RightID == "rgh_b" }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return view.Mappings(t.Context(), "tnt_a", plays[1:2])[0].Window.RightID == "rgh_b" })
 	stop()
 	require.NoError(t, <-ended)
 	server.Close()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/node"
 	"muniment/control/signing"
 	"muniment/control/store"
@@ -143,7 +144,7 @@ func TestJoinAfterRestore(t *testing.T) {
 		"out of use": {func(h *fixture, n newcomer, key string) {
 			h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
 			h.retire(n.credential, key, time.Now()).ok()
-			require.Eventually(h.t, func() bool { return h.key(key).State == "RETIRED" }, time.Minute, time.Millisecond, "a moment later")
+			waittest.Until(h.t, func() bool { return h.key(key).State == "RETIRED" }, "a moment later")
 		}, 409},
 		"revoked": {func(h *fixture, _ newcomer, key string) {
 			h.admin("POST", "/admin/signing-keys/"+key+"/revoke", `{"force":true}`).ok()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/node"
 	"muniment/control/sandbox"
 	"muniment/gateway/api"
@@ -191,7 +192,7 @@ func TestPlaygroundEvents(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"RATE_LIMITED"`)
 	first.stop()
-	require.Eventually(t, func() bool { return v.watch(server).resp.StatusCode == 200 }, 10*time.Second, time.Millisecond, "its place is free again")
+	waittest.Until(t, func() bool { return v.watch(server).resp.StatusCode == 200 }, "its place is free again")
 
 	require.Equal(t, 404, (&visitor{playground: p}).watch(server).resp.StatusCode)
 	require.Equal(t, 404, (&visitor{playground: p, cookie: v.cookie[1:]}).watch(server).resp.StatusCode)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control"
 	"muniment/control/node"
 	"muniment/control/store"
@@ -165,25 +166,25 @@ func TestTwoProcessesCommit(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return time.Since(began) > length && commits[0] > 0 && commits[1] > 0 && looks > 100
-	}, length+time.Minute, time.Millisecond)
+	})
 	end()
 	doers.Wait()
 
 	newest, err := controls[0].Source().Feed(t.Context(), api.FeedRequest{NodeID: "nod_asks"})
 	require.NoError(t, err)
 	for i, v := range views {
-		require.Eventually(t, func() bool { return v.Applied() == newest.Newest }, time.Minute, time.Millisecond)
+		waittest.Until(t, func() bool { return v.Applied() == newest.Newest })
 		for _, id := range rights {
 			r, err := store.Newest(t.Context(), first.db, api.Rights, id)
 			require.NoError(t, err)
-			require.Eventually(t, func() bool {
+			waittest.Until(t, func() bool {
 				s, ok := look(i, id)
 				return ok && s.state == r.State && (s.revision == 0 || s.revision == r.Revision)
-			}, time.Minute, time.Millisecond)
+			})
 			requireForward(t, truth[id], seen[i][id], fmt.Sprintf("node %d, right %s", i, id))
 		}
 	}

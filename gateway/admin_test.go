@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -159,7 +160,7 @@ func TestCounters(t *testing.T) {
 	w.post(w.body(), "Idempotency-Key: k")
 	w.post("{")
 	m := w.gateway.metrics
-	require.Eventually(t, func() bool { return testutil.ToFloat64(m.requests.WithLabelValues("delivery", "400")) == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return testutil.ToFloat64(m.requests.WithLabelValues("delivery", "400")) == 1 })
 	require.Equal(t, 3.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "412")))
 	require.Equal(t, 2.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "200")))
 	require.Equal(t, 3.0, w.metric("muniment_gateway_refusals_total", "automotive-speed"))

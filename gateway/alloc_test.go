@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"muniment/bench/waittest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
@@ -56,7 +57,7 @@ func newBench(b testing.TB) (*Gateway, string) {
 	require.NoError(b, err)
 	g, err := New(Config{Rights: view, Issuer: issuer, DialControl: func() (net.Conn, error) { return nil, fmt.Errorf("none") }, Now: now})
 	require.NoError(b, err)
-	require.Eventually(b, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(b, func() bool { return view.Fresh() == nil })
 	return g, token
 }
 

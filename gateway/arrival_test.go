@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
+
+	"muniment/bench/waittest"
 )
 
 // large is a good delivery of 60,000 bytes.
@@ -82,7 +84,7 @@ func TestTrickleTakesNoPlace(t *testing.T) {
 		_, err := io.WriteString(s.conn, request(w.token, w.large())[:30_000])
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		reading := 0
 		for _, c := range w.gateway.listener.all() {
 			if c.quietSince.Load() == 0 {
@@ -90,7 +92,7 @@ func TestTrickleTakesNoPlace(t *testing.T) {
 			}
 		}
 		return reading == 10
-	}, time.Minute, time.Millisecond)
+	})
 	require.Equal(t, 200, w.post(w.body()).status)
 }
 
@@ -120,7 +122,7 @@ func TestAnnouncedBatches(t *testing.T) {
 		require.NoError(t, err)
 		slow = append(slow, s)
 	}
-	require.Eventually(t, func() bool { return w.metric("muniment_gateway_batch_bytes", "") >= 20*2*bodyStep }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.metric("muniment_gateway_batch_bytes", "") >= 20*2*bodyStep })
 	require.EqualValues(t, 20*2*bodyStep, w.metric("muniment_gateway_batch_bytes", ""))
 	require.Equal(t, []string{"accepted"}, statuses(w.ingested(w.send("application/json", body))))
 
@@ -128,7 +130,7 @@ func TestAnnouncedBatches(t *testing.T) {
 		_, err := io.WriteString(s.conn, text[begun:half])
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return w.metric("muniment_gateway_batch_bytes", "") > 18*2*bodyStep+float64(len(body)) }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.metric("muniment_gateway_batch_bytes", "") > 18*2*bodyStep+float64(len(body)) })
 	for _, s := range slow[:2] {
 		_, err := io.WriteString(s.conn, text[half:])
 		require.NoError(t, err)
@@ -137,5 +139,5 @@ func TestAnnouncedBatches(t *testing.T) {
 	for _, s := range slow[2:] {
 		require.NoError(t, s.conn.Close())
 	}
-	require.Eventually(t, func() bool { return w.metric("muniment_gateway_batch_bytes", "") == 0 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.metric("muniment_gateway_batch_bytes", "") == 0 })
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
@@ -33,7 +34,7 @@ func (w *world) beaconSigner(seed byte, edit func(*api.BeaconKey)) beaconSigner 
 		edit(&k)
 	}
 	revision := w.control.SetBeaconKey(k)
-	require.Eventually(w.t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
+	waittest.Until(w.t, func() bool { return w.view.Applied() >= revision })
 	return beaconSigner{private, k.ID}
 }
 
@@ -124,7 +125,7 @@ func TestBeaconIsRefused(t *testing.T) {
 	stranger := beaconSigner{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), "0123"}
 	posing := beaconSigner{stranger.private, s.id}
 	w.control.EditKey(t, 2, func(k *api.Key) { k.RevokedAt = today })
-	require.Eventually(t, func() bool { return w.view.Fresh() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.view.Fresh() == nil })
 	text, signature, _ := strings.Cut(token, ".")
 	last := strings.Index("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", signature[len(signature)-1:])
 	respelt := text + "." + signature[:len(signature)-1] + "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[last+1:last+2]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
@@ -185,7 +186,7 @@ func TestTenantAndNodeBounds(t *testing.T) {
 	defer release()
 	first := make(chan reply, 2)
 	go func() { first <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 
 	r := w.post(w.body())
 	require.Equal(t, 429, r.status)
@@ -194,7 +195,7 @@ func TestTenantAndNodeBounds(t *testing.T) {
 
 	// Another tenant still has its share; with it the node is full.
 	go func() { first <- w.raw(request(w.otherToken, own)) }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 2 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 2 })
 	r = w.raw(request(w.otherToken, own))
 	require.Equal(t, 503, r.status)
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has too many requests in hand","contractVersion":"v1.0","reason":"OVERLOADED","requestId":"req-1"}`+"\n", r.body)
@@ -216,14 +217,14 @@ func TestRefusalsAboveABoundAreHeldBack(t *testing.T) {
 	for range 1 + pressing {
 		go func() { replies <- w.post(w.body()) }()
 	}
-	require.Eventually(t, func() bool { return w.gateway.heldBack.Load() == pressing }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.heldBack.Load() == pressing })
 	require.Equal(t, int64(1), w.gateway.inFlight.Load())
 
 	other := make(chan reply, 1)
 	go func() {
 		other <- w.raw(request(w.otherToken, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, w.foreign)))
 	}()
-	require.Eventually(t, func() bool { return w.log.Appending() == 2 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 2 })
 	release()
 	require.Equal(t, 200, (<-other).status)
 	require.Equal(t, 200, (<-replies).status)
@@ -257,7 +258,7 @@ func TestRevocationIsEffectiveOnceApplied(t *testing.T) {
 	w := newWorld(t, nil)
 	require.Equal(t, 200, w.post(w.body()).status)
 	revision := w.control.SetRight(api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked})
-	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.view.Applied() >= revision })
 	r := w.post(w.body())
 	require.Equal(t, 409, r.status)
 	require.Contains(t, r.body, "REVOKED")

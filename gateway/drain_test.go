@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/bench/waittest"
 )
 
 // accepting records the clients whose connections were accepted.
@@ -90,7 +92,7 @@ func drainUnderLoad(t *testing.T, transport func(*settings)) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return answered.Load() > 500 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return answered.Load() > 500 })
 	require.NoError(t, w.end(), "it waits for requests, not for the end of the grace")
 	clients.Wait()
 	t.Logf("%d answers, %d connections refused when the listener closed", answered.Load(), refused.Load())
@@ -108,9 +110,9 @@ func drainWaitsForARequestInHand(t *testing.T, transport func(*settings)) {
 	defer release()
 	replies := make(chan reply, 1)
 	go func() { replies <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 	w.stop()
-	require.Eventually(t, func() bool { return w.gateway.phase.Load() == refusing }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.phase.Load() == refusing })
 	require.Error(t, w.gateway.Ready())
 	release()
 	r := <-replies
@@ -130,16 +132,16 @@ func requestsAfterTheGrace(t *testing.T, transport func(*settings)) {
 	text := request(w.token, w.body())
 	_, err := io.WriteString(c, text[:len(text)-1]) // a request is under way
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		for _, conn := range w.gateway.listener.all() {
 			if conn.quietSince.Load() == 0 {
 				return true
 			}
 		}
 		return false
-	}, time.Minute, time.Millisecond)
+	})
 	w.stop()
-	require.Eventually(t, func() bool { return w.gateway.phase.Load() == refusing }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.phase.Load() == refusing })
 	_, err = io.WriteString(c, text[len(text)-1:])
 	require.NoError(t, err)
 	reply := readReply(t, r)
@@ -163,7 +165,7 @@ func TestDrainIsBounded(t *testing.T) {
 		_, _ = io.WriteString(c, request(w.token, w.body()))
 		_, _ = io.Copy(io.Discard, c)
 	}()
-	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 	require.NoError(t, w.end())
 }
 
@@ -181,6 +183,6 @@ func TestLeaseEnds(t *testing.T) {
 	require.ErrorContains(t, w.gateway.Ready(), "no response")
 
 	w.control.Fail(nil)
-	require.Eventually(t, func() bool { return w.gateway.Ready() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.Ready() == nil })
 	require.Equal(t, 200, w.post(w.body()).status)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/certs/certstest"
@@ -147,7 +148,7 @@ func (w *world) start(change func(*settings)) {
 		following.Wait()
 		view.Close()
 	})
-	require.Eventually(t, func() bool { return w.gateway.Ready() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.Ready() == nil })
 }
 
 // taken is a listener for Run that was there before.
@@ -255,10 +256,10 @@ func (w *world) body() string {
 // to store what it is given.
 func (w *world) warm() {
 	misses := func() float64 { return w.metric("muniment_rights_lookups_total", "miss") }
-	require.Eventually(w.t, func() bool {
+	waittest.Until(w.t, func() bool {
 		before := misses()
 		return w.post(w.body()).status == 200 && misses() == before
-	}, time.Minute, time.Millisecond)
+	})
 }
 
 // metric is a metric's value, that with a label if one is given.

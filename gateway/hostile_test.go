@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
@@ -62,7 +63,7 @@ func TestTamperedKeys(t *testing.T) {
 		11: func(k *api.Key) { k.RevokedAt = today },
 	} {
 		revision := w.control.EditKey(t, n, end)
-		require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
+		waittest.Until(t, func() bool { return w.view.Applied() >= revision })
 	}
 
 	const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
@@ -47,7 +48,7 @@ func TestReplayHasTheSameBytes(t *testing.T) {
 
 	// A known answer needs neither a lease nor a right that is still ACTIVE.
 	revision := w.control.SetRight(api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked})
-	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.view.Applied() >= revision })
 	require.Equal(t, first.body, w.post(w.body(), "Idempotency-Key: k-1").body)
 }
 
@@ -194,7 +195,7 @@ func TestHundredAtOnce(t *testing.T) {
 	for range n {
 		go func() { replies <- w.post(w.body(), "Idempotency-Key: same") }()
 	}
-	require.Eventually(t, func() bool { return w.gateway.inFlight.Load() == n }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.inFlight.Load() == n })
 	release()
 	replayed := 0
 	first := <-replies
@@ -219,7 +220,7 @@ func TestWaitForTheFirstIsBounded(t *testing.T) {
 	defer release()
 	first := make(chan reply, 1)
 	go func() { first <- w.post(w.body(), "Idempotency-Key: k") }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 	r := w.post(w.body(), "Idempotency-Key: k")
 	require.Equal(t, 409, r.status)
 	require.Equal(t, "1", r.header.Get("Retry-After"))

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
@@ -360,7 +361,7 @@ func TestBatchesLeaveSingleDeliveriesAlone(t *testing.T) {
 		send(n)
 	}
 	of := w.gateway.tenants.of("tnt_a")
-	require.Eventually(t, func() bool { return of.batches.Load() == 4 && w.log.Appending() == 2 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return of.batches.Load() == 4 && w.log.Appending() == 2 })
 	require.Equal(t, int64(2*16), of.inHand.Load(), "half of its cap, in rows")
 	require.Equal(t, 4., w.metric("muniment_gateway_batches_in_hand", ""))
 	require.NotZero(t, w.metric("muniment_gateway_batch_bytes", ""))
@@ -371,11 +372,11 @@ func TestBatchesLeaveSingleDeliveriesAlone(t *testing.T) {
 	require.Empty(t, replies)
 	single := make(chan reply, 1)
 	go func() { single <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 3 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 3 })
 	other := make(chan reply, 1)
 	row := strings.Replace(w.row("1", ""), w.right, w.foreign, 1)
 	go func() { other <- w.raw(batchRequest(w.otherToken, "application/json", inJSON(row))) }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 4 }, time.Minute, time.Millisecond, "nor does another tenant's batch")
+	waittest.Until(t, func() bool { return w.log.Appending() == 4 }, "nor does another tenant's batch")
 	release()
 	require.Equal(t, 200, (<-single).status)
 	require.Equal(t, []string{"accepted"}, statuses(w.ingested(<-other)))
@@ -395,7 +396,7 @@ func TestBatchMemory(t *testing.T) {
 	padded := func(n int) string { return inJSON(w.row(fmt.Sprint(n), "")) + strings.Repeat(" ", 300<<10) }
 	replies := make(chan reply, 1)
 	go func() { replies <- w.send("application/json", padded(0)) }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 	got := w.send("application/json", padded(1))
 	require.Equal(t, 429, got.status)
 	requireEnvelope(t, got)
@@ -427,7 +428,7 @@ func TestBatchesWaitForASlot(t *testing.T) {
 	for n := range 2 {
 		go func() { _, err := b.acquire(ctx, of[2*n], 3); waiting <- err }()
 	}
-	require.Eventually(t, func() bool { return b.inHand.Load() == 6 && len(of[2].slots) == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return b.inHand.Load() == 6 && len(of[2].slots) == 1 })
 	_, err := b.acquire(ctx, of[0], 3)
 	require.ErrorIs(t, err, errTenantBatches)
 	cancel()
@@ -485,9 +486,9 @@ func TestABatchIsDrained(t *testing.T) {
 	release := w.log.Halt()
 	replies := make(chan reply, 1)
 	go func() { replies <- w.send("application/json", inJSON(w.rows(300, "r")...)) }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 	w.stop()
-	require.Eventually(t, func() bool { return w.gateway.phase.Load() >= refusing }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.phase.Load() >= refusing })
 	release()
 	require.Equal(t, 300, w.ingested(<-replies).Counts.Accepted)
 	require.NoError(t, w.end())

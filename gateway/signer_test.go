@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
@@ -38,7 +39,7 @@ func TestSignerIsBorrowed(t *testing.T) {
 	release := w.log.Halt()
 	answered := make(chan reply)
 	go func() { answered <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 	require.Equal(t, int64(1), out.Load(), "still in use while the record is on its way")
 	release()
 	require.Equal(t, 200, (<-answered).status)

@@ -5,10 +5,10 @@ import (
 	"io"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gateway/api"
 )
 
@@ -56,9 +56,9 @@ func TestSlowReadersLeaveControlToOthers(t *testing.T) {
 	for _, body := range slow {
 		body.Close()
 	}
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		w.gateway.control.streams.mu.Lock()
 		defer w.gateway.control.streams.mu.Unlock()
 		return w.gateway.control.streams.all == 0 && len(w.gateway.control.streams.held) == 0
-	}, time.Minute, time.Millisecond, "a place comes back when its reader leaves")
+	}, "a place comes back when its reader leaves")
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	"muniment/bench/waittest"
 )
 
 func newTenantLimits() *tenantLimits {
@@ -107,15 +109,15 @@ func TestDelaysOverHTTP(t *testing.T) {
 	defer release()
 	replies := make(chan reply, 3)
 	go func() { replies <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 	go func() { replies <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.gateway.heldBack.Load() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.heldBack.Load() == 1 })
 	release()
 	require.Equal(t, 200, (<-replies).status)
 
 	require.Equal(t, 200, w.raw(own).status)
 	go func() { replies <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return testutil.ToFloat64(w.gateway.metrics.delayed) == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return testutil.ToFloat64(w.gateway.metrics.delayed) == 1 })
 	require.Equal(t, 200, w.raw(own).status)
 	require.Empty(t, replies)
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	"muniment/bench/waittest"
 )
 
 // TestQuietConnectionsEndWithTheGrace holds connections that have said nothing, or
@@ -26,10 +28,10 @@ func quietConnections(t *testing.T, transport func(*settings)) {
 	require.NoError(t, err)
 	r := bufio.NewReader(idle)
 	require.Equal(t, 200, readReply(t, r).status)
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		all := w.gateway.listener.all()
 		return len(all) == 2 && !slices.ContainsFunc(all, func(c *conn) bool { return c.greeting.Load() })
-	}, time.Minute, time.Millisecond)
+	})
 	w.stop()
 	for _, c := range []io.Reader{silent, r} {
 		_, err = io.ReadAll(c)
@@ -80,11 +82,11 @@ func TestHalfOpenHandshakes(t *testing.T) {
 		_, _ = c.Write([]byte{22, 3, 1, 2, 0, 1}) // the beginning of a ClientHello, if it is not too late for that
 	}
 	require.Equal(t, 200, w.post(w.body()).status)
-	require.Eventually(t, func() bool { return testutil.ToFloat64(w.gateway.metrics.handshakeErrors)-failed == crowd }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return testutil.ToFloat64(w.gateway.metrics.handshakeErrors)-failed == crowd })
 	for _, c := range halfOpen {
 		require.NoError(t, c.Close())
 	}
-	require.Eventually(t, func() bool { return w.gateway.listener.open() == 0 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.listener.open() == 0 })
 	said := out.String()[len(before):]
 	require.Equal(t, 1, strings.Count(said, "\n"), said)
 	require.Contains(t, said, "status=200", "the good one's")
@@ -98,7 +100,7 @@ func TestHalfOpenHandshakesDoNotHoldTheDrainUp(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Write([]byte{22, 3, 1, 2, 0, 1})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return w.gateway.listener.open() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.listener.open() == 1 })
 	w.stop()
 	_, _ = io.Copy(io.Discard, c) // until it is given up
 	require.NoError(t, c.Close())
@@ -133,13 +135,13 @@ func TestPartOfARecordIsARequestUnderWay(t *testing.T) {
 	r := bufio.NewReader(c)
 	require.Equal(t, 200, readReply(t, r).status)
 	underWay := func() bool { return w.gateway.listener.all()[0].quietSince.Load() == 0 }
-	require.Eventually(t, func() bool { return !underWay() }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return !underWay() })
 	holding.back = 10
 	_, err = io.WriteString(c, request(w.token, w.body()))
 	require.NoError(t, err)
-	require.Eventually(t, underWay, time.Minute, time.Millisecond)
+	waittest.Until(t, underWay)
 	w.stop()
-	require.Eventually(t, func() bool { return w.gateway.phase.Load() == refusing }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.phase.Load() == refusing })
 	_, err = below.Write(holding.kept)
 	require.NoError(t, err)
 	require.Equal(t, 503, readReply(t, r).status)
@@ -181,7 +183,7 @@ func TestProbesAreNoFailures(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	require.Equal(t, 200, w.post(w.body()).status)
-	require.Eventually(t, func() bool { return w.gateway.listener.open() == 0 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.listener.open() == 0 })
 	require.Zero(t, testutil.ToFloat64(w.gateway.metrics.handshakeErrors))
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
 )
@@ -229,7 +230,7 @@ func connectionBounds(t *testing.T, transport func(*settings)) {
 	requireEnvelope(t, r)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
 	held[0].Close()
-	require.Eventually(t, func() bool { return w.gateway.listener.open() == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return w.gateway.listener.open() == 1 })
 	require.Equal(t, 200, w.post(w.body()).status)
 	held[1].Close()
 }

@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
 	"muniment/sealer"
@@ -142,7 +142,7 @@ func TestFleetLoadsAllPartitions(t *testing.T) {
 		for _, p := range f.Partitions() {
 			_, end, err := log.Bounds(t.Context(), p)
 			require.NoError(t, err)
-			eventually(t, func() bool {
+			waittest.Until(t, func() bool {
 				next, ok, err := w.Resume(t.Context(), p)
 				return err == nil && ok && next == end
 			})
@@ -160,12 +160,6 @@ func TestFleetLoadsAllPartitions(t *testing.T) {
 		require.NoError(t, stop())
 		requireNoMetrics(t, reg)
 	})
-}
-
-// eventually waits in the bubble for a condition.
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	require.Eventually(t, holds, time.Hour, time.Second)
 }
 
 func requireNoMetrics(t *testing.T, reg *prometheus.Registry) {

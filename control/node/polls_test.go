@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/store"
 )
 
@@ -130,7 +131,7 @@ func TestPollsShareStatements(t *testing.T) {
 		defer b.writer.mu.Unlock()
 		return b.writer.next != nil && len(b.writer.next.polls) == nodes
 	}
-	require.Eventually(t, joined, time.Minute, time.Millisecond)
+	waittest.Until(t, joined)
 	require.Empty(t, answered)
 	require.Empty(t, a.mustPropagation(t, 7).Nodes)
 	noted := b.db.Noted()
@@ -176,7 +177,7 @@ func TestFollowSeesSilentNodes(t *testing.T) {
 		defer a.mu.Unlock()
 		return a.seen["nod_b"].beat > 0
 	}
-	require.Eventually(t, seen, time.Minute, time.Millisecond)
+	waittest.Until(t, seen)
 	stop()
 	require.NoError(t, <-followed)
 	f.elapsed += 33*time.Second + 1
@@ -222,7 +223,7 @@ func TestSilentNodeIsRemoved(t *testing.T) {
 		require.NoError(t, a.db.Read().QueryRowContext(t.Context(), `SELECT COUNT(*) FROM node_polls`).Scan(&n))
 		return n
 	}
-	require.Eventually(t, func() bool { return rows() == 1 }, time.Minute, 10*time.Millisecond)
+	waittest.Until(t, func() bool { return rows() == 1 })
 	stop()
 	require.NoError(t, <-followed)
 	b.mustPoll(t, "nod_a", 1)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gateway/api"
 )
 
@@ -131,7 +132,7 @@ func TestReaderWhoStopsReading(t *testing.T) {
 	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(1))
 	_, err = c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return f.watches("tnt_1") }, 10*time.Second, time.Millisecond)
+	waittest.Until(t, func() bool { return f.watches("tnt_1") })
 	long := event("receipt", strings.Repeat("x", 1<<20))
 	for f.watches("tnt_1") { // until what the system buffers is full, and then the queue, or the time to write is up
 		f.publish("tnt_1", long)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/proof/prooftest"
 	"muniment/gateway/api"
 	"muniment/pipeline"
@@ -170,10 +171,10 @@ func TestReleaseOfNobodysRecord(t *testing.T) {
 func TestReleaseWaitsForTheWarehouse(t *testing.T) {
 	h := build(t)
 	h.Append(h.Event(delivery{DwellMs: 5, Signer: prooftest.NewSigner(t)}))
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		_, err := h.service.sealWhole(t.Context(), tenant, operator)
 		return err != nil && api.From(err).Reason == api.Quarantined
-	}, time.Minute, time.Millisecond)
+	})
 	s := h.heldRecords()[0]
 	h.Pause(0)
 	at, err := sealer.ParsePosition(s.Position)
@@ -182,8 +183,8 @@ func TestReleaseWaitsForTheWarehouse(t *testing.T) {
 	_, err = h.service.Release(t.Context(), []sealer.Position{at}, "why not", operator)
 	require.Contains(t, []api.Reason{api.WarehouseBehind, api.LogUnavailable}, api.From(err).Reason, "the relay may be slow")
 	h.Loaders[0].Resume()
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		list, err := h.service.ListQuarantined(t.Context(), 1)
 		return err == nil && list.Total == 0
-	}, time.Minute, time.Millisecond)
+	})
 }

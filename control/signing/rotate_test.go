@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
 	"muniment/gateway/api"
@@ -122,14 +123,14 @@ func TestPackKeyOutlivesItsRotation(t *testing.T) {
 	r.keys.cfg.SealTime = time.Millisecond
 	_, err = r.Rotate(t.Context(), next.KeyID, operator)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		_, err := next.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
 		return errors.Is(err, keyfile.ErrDestroyed)
-	}, time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool {
+	})
+	waittest.Until(t, func() bool {
 		_, err := os.Stat(packRole.path(p.keys(), next.KeyID))
 		return err != nil
-	}, time.Minute, time.Millisecond)
+	})
 }
 
 // TestStartCleansUp: a start destroys key files that are out of use, replaces a key whose file

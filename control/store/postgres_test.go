@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/store/storetest"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -177,25 +178,25 @@ func TestRestoreUnderARunningProcess(t *testing.T) {
 	running := mustOpenAt(t, Config{URL: at, Logger: slog.New(slog.NewTextHandler(said, nil))})
 	running.mustPublish(t, "rgh_a", api.RightActive)
 	older := copyDB(t, dir)
-	require.Eventually(t, func() bool { // its connections were closed for the copy
+	waittest.Until(t, func() bool { // its connections were closed for the copy
 		return running.Change(t.Context(), func(*Tx) error { return nil }) == nil
-	}, time.Minute, time.Millisecond)
+	})
 	revoked := running.mustPublish(t, "rgh_a", api.RightRevoked)
 
 	storetest.Replace(t, older, dir)
 	for range 2 {
-		require.Eventually(t, func() bool {
+		waittest.Until(t, func() bool {
 			f, err := running.Feed(t.Context(), api.FeedRequest{After: revoked})
 			require.Error(t, err, "it reported %v", f)
 			return errors.Is(err, ErrWentBack)
-		}, time.Minute, time.Millisecond)
+		})
 		_, err := Newest(t.Context(), running, api.Rights, "rgh_a")
 		require.ErrorIs(t, err, ErrWentBack, "it would be ACTIVE")
-		require.Eventually(t, func() bool { // its connection was closed as well
+		waittest.Until(t, func() bool { // its connection was closed as well
 			err := running.Change(t.Context(), func(*Tx) error { return nil })
 			require.Error(t, err)
 			return errors.Is(err, ErrWentBack)
-		}, time.Minute, time.Millisecond)
+		})
 		// Also once the older copy has caught up, by a process that has seen nothing newer.
 		other := mustOpen(t, dir)
 		for range 3 {

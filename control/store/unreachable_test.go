@@ -13,10 +13,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/store/storetest"
 	"muniment/gateway/api"
 )
@@ -71,11 +71,11 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 	db.mustEmit(t, "tnt_a", "rgh_1")
 	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
 	require.NoError(t, db.Ready(t.Context()))
-	require.Eventually(t, func() bool { // it listens
+	waittest.Until(t, func() bool { // it listens
 		n, err := One(t.Context(), db.Read(), "the listeners", func(row Row) (n int, err error) { return n, row.Scan(&n) },
 			`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND query = $1`, "LISTEN "+channelNotes)
 		return err == nil && *n == 1
-	}, time.Minute, time.Millisecond)
+	})
 
 	wire.Cut()
 	for range 20 {
@@ -96,7 +96,7 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 	require.NoError(t, db.Ready(t.Context()))
 	stop()
 	require.Equal(t, []string{"rgh_1", "rgh_2"}, log.subjects(t))
-	require.Eventually(t, func() bool { return said.count("the database is back") == 1 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return said.count("the database is back") == 1 })
 	require.NoError(t, db.Close())
 	require.Equal(t, 1, said.count("lost the connection for notifications of the database"), said)
 	require.LessOrEqual(t, said.count("cannot relay"), 1, said)
@@ -196,7 +196,7 @@ func TestCommitInDoubt(t *testing.T) {
 		r, err := Newest(t.Context(), db, api.Rights, "rgh_a")
 		return err == nil && r.State == api.RightRevoked && r.Revision == 2
 	}
-	require.Eventually(t, committed, time.Minute, time.Millisecond, "it was made, once")
+	waittest.Until(t, committed, "it was made, once")
 	require.Equal(t, int64(3), db.mustPublish(t, "rgh_b", api.RightActive))
 
 	require.NoError(t, db.Transact(t.Context(), seen(t.Context(), "192.0.2.2"))) // so it is connected

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/roomtest"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -117,7 +118,7 @@ func (c *crowd) happen(events, perSecond int) (lags []time.Duration) {
 			return nil
 		}))
 	}
-	require.Eventually(c.t, func() bool {
+	waittest.Until(c.t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		lags = lags[:0]
@@ -127,7 +128,7 @@ func (c *crowd) happen(events, perSecond int) (lags []time.Duration) {
 			}
 		}
 		return len(lags) == len(due)
-	}, 5*time.Minute, 50*time.Millisecond, "some events are not received")
+	}, "some events are not received")
 	slices.Sort(lags)
 	return lags
 }
@@ -158,11 +159,11 @@ func TestTheDeadDelayNobody(t *testing.T) {
 	}
 	require.Zero(t, c.copies, "each event is sent once to who takes it")
 	var waits []waiting
-	require.Eventually(t, func() bool { // what was received is noted a little later
+	waittest.Until(t, func() bool { // what was received is noted a little later
 		var err error
 		waits, err = listWaiting(context.Background(), c.db.Read())
 		return err == nil && len(waits) == dead
-	}, time.Minute, 50*time.Millisecond, "%+v", &waits)
+	}, "%+v", &waits)
 	for _, w := range waits {
 		require.EqualValues(t, windows*events/hooks, w.count)
 	}

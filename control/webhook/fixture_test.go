@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/roomtest"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -192,7 +193,7 @@ func (r *receiver) messages() []message {
 // await waits until the receiver has got so many messages.
 func (r *receiver) await(t *testing.T, n int) []message {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(r.messages()) >= n }, 20*time.Second, time.Millisecond, "%d messages", n)
+	waittest.Until(t, func() bool { return len(r.messages()) >= n }, "%d messages", n)
 	return r.messages()
 }
 
@@ -223,7 +224,7 @@ func (s *fixture) delivery(w Webhook) *Delivery {
 // awaitDelivery waits until the only delivery of a webhook satisfies a condition.
 func (s *fixture) awaitDelivery(w Webhook, is func(d *Delivery) bool) (d *Delivery) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { d = s.delivery(w); return d != nil && is(d) }, 20*time.Second, time.Millisecond)
+	waittest.Until(s.t, func() bool { d = s.delivery(w); return d != nil && is(d) })
 	return d
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/roomtest"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -370,11 +371,11 @@ func TestTwoProcesses(t *testing.T) {
 		sent = append(sent, s.emit("right.revoked", map[string]string{"id": "rgh_a"}))
 	}
 	r.await(t, len(sent))
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		waits, err := listWaiting(t.Context(), s.db.Read())
 		require.NoError(t, err)
 		return len(waits) == 0
-	}, 20*time.Second, time.Millisecond)
+	})
 	var got []string
 	for _, m := range r.messages() {
 		e, err := sealer.ParseEvent(m.Data.Event)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control"
 	"muniment/control/node"
 	"muniment/control/signing"
@@ -187,7 +188,7 @@ func (h *controlFixture) follow(n *Node) (end func()) {
 		view.Close()
 	})
 	h.t.Cleanup(end)
-	require.Eventually(h.t, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(h.t, func() bool { return view.Fresh() == nil })
 	return end
 }
 

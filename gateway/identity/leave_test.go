@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/node"
 	"muniment/control/signing"
 	"muniment/control/store"
@@ -128,7 +129,7 @@ func requireLeaving(t *testing.T, n *Node) {
 // before, and control then expels it at once.
 func requireNoKeyFiles(t *testing.T, dir string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 0 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return len(keyFiles(t, dir)) == 0 })
 }
 
 // TestExpulsionOfANodeWithoutKeys: a leaving node whose keys are revoked makes no other key, neither

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/node"
 	"muniment/control/signing"
 	"muniment/control/store"
@@ -81,7 +82,7 @@ func TestRevocationWaitsForTheSpool(t *testing.T) {
 	spooled.Store(false)
 	require.NoError(t, <-revoked)
 	require.True(t, sealed.Load())
-	require.Eventually(t, func() bool { return len(keyFiles(t, cfg.Dir)) == 1 }, time.Minute, 5*time.Millisecond)
+	waittest.Until(t, func() bool { return len(keyFiles(t, cfg.Dir)) == 1 })
 	end()
 }
 
@@ -155,12 +156,12 @@ func TestRevocationOfAStubbornNode(t *testing.T) {
 		revoked <- err
 	}()
 	require.NoError(t, <-revoked)
-	require.Eventually(t, func() bool { return n.current() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return n.current() == nil })
 	_, err = n.sign(time.Now())
 	require.Error(t, err)
 	require.ErrorContains(t, n.Ready(), "has no key")
 	require.Zero(t, n.secondsLeft())
-	require.Eventually(t, n.failing.Load, time.Minute, time.Millisecond)
+	waittest.Until(t, n.failing.Load)
 	_, err = acquired.Key.Sign(nil, text, nil)
 	require.Equal(t, api.NoSigningKey, api.From(err).Reason, "not even for a delivery that has acquired the key")
 	release()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -90,10 +91,10 @@ func TestRotationByControl(t *testing.T) {
 		require.NotNil(t, s.Key, "the node makes its key while Rotate waits")
 		require.Equal(t, keys[i].KeyID, s.Replaced.KeyID)
 		// The old key is retired: its file is destroyed.
-		require.Eventually(t, func() bool {
+		waittest.Until(t, func() bool {
 			files := keyFiles(t, dir)
 			return len(files) == 1 && filepath.Base(files[0]) == s.Key.KeyID+".key"
-		}, time.Minute, 5*time.Millisecond)
+		})
 		_, err = h.nodes.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
 		require.Equal(t, api.StateConflict, api.From(err).Code)
 	}
@@ -117,7 +118,7 @@ func TestRotationByAge(t *testing.T) {
 	defer n.Close()
 	end := h.follow(n)
 	signed := n.startSigning(t)
-	require.Eventually(t, func() bool { return len(h.keysOf(n.ID())) >= 3 }, time.Minute, 10*time.Millisecond)
+	waittest.Until(t, func() bool { return len(h.keysOf(n.ID())) >= 3 })
 	h.requireValid(signed()...)
 	end()
 }
@@ -145,10 +146,10 @@ func TestLostRequests(t *testing.T) {
 				signed := n.startSigning(t)
 				_, err := h.nodes.Rotate(t.Context(), h.keysOf(n.ID())[0].KeyID, store.ByOperator())
 				require.NoError(t, err)
-				require.Eventually(t, func() bool {
+				waittest.Until(t, func() bool {
 					keys := h.keysOf(n.ID())
 					return len(keys) == 2 && n.current().signer.KeyID == keys[1].KeyID && len(keyFiles(t, dir)) == 1
-				}, time.Minute, 5*time.Millisecond)
+				})
 				h.requireValid(signed()...)
 				end()
 				require.Zero(t, left)
@@ -191,7 +192,7 @@ func TestCrashes(t *testing.T) {
 					n.Learn([]api.SigningKey{{KeyID: s.keyID, NotAfter: time.Now().Add(api.KeyOverlap)}})
 					require.NoError(t, n.Run(ctx)) // rotates until the crash
 					// The old key may have signed for times in the new key's window.
-					require.Eventually(t, func() bool {
+					waittest.Until(t, func() bool {
 						s, err := n.sign(time.Now())
 						require.NoError(t, err)
 						all = append(all, s)
@@ -200,7 +201,7 @@ func TestCrashes(t *testing.T) {
 							return len(keys) == 1
 						}
 						return len(keys) == 2 && s.at.After(keys[1].NotBefore.Time)
-					}, time.Minute, time.Millisecond)
+					})
 					require.NoError(t, n.Close())
 				}
 				require.Equal(t, at, requests, "the process has crashed")
@@ -210,13 +211,13 @@ func TestCrashes(t *testing.T) {
 				require.NoError(t, err)
 				defer n.Close()
 				end := h.follow(n)
-				require.Eventually(t, func() bool {
+				waittest.Until(t, func() bool {
 					s, err := n.sign(time.Now())
 					if err == nil {
 						all = append(all, s)
 					}
 					return err == nil && len(keyFiles(t, cfg.Dir)) == 1
-				}, time.Minute, 5*time.Millisecond)
+				})
 				end()
 				h.requireValid(all...)
 				requireWindows(t, h.keysOf(n.ID()))
@@ -257,7 +258,7 @@ func TestKeyEndsWhileTheNodeIsDown(t *testing.T) {
 		_, err := tx.ExecContext(t.Context(), `UPDATE signing_keys SET not_after = $1 WHERE key_id = $2`, store.At(ended), before.keyID)
 		return err
 	}))
-	require.Eventually(t, func() bool { return time.Now().After(ended) }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return time.Now().After(ended) })
 	n, err = Open(t.Context(), h.config(dir))
 	require.NoError(t, err)
 	defer n.Close()
@@ -266,7 +267,7 @@ func TestKeyEndsWhileTheNodeIsDown(t *testing.T) {
 	require.NotEqual(t, before.keyID, now.keyID)
 	h.requireValid(before, now)
 	end := h.follow(n)
-	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 1 }, time.Minute, 5*time.Millisecond)
+	waittest.Until(t, func() bool { return len(keyFiles(t, dir)) == 1 })
 	end()
 }
 
@@ -348,10 +349,10 @@ func TestClockSetBack(t *testing.T) {
 				end()
 				require.NoError(t, n.Close())
 			} else {
-				require.Eventually(t, func() bool {
+				waittest.Until(t, func() bool {
 					at, err := readHighWater(cfg.Dir)
 					return err == nil && at.After(before.at)
-				}, time.Minute, 10*time.Millisecond)
+				})
 				end()
 				require.NoError(t, n.claim.Close())
 			}

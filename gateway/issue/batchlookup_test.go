@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
@@ -144,10 +145,10 @@ func TestControlIsAskedOnceForABatch(t *testing.T) {
 			require.Equal(t, Unmapped, r.Status)
 		}
 	}
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		_, known := f.view.KnownMapping("tnt_a", snapshot.VendorPlay{Vendor: "acme", IDType: "screen", VendorID: "0"})
 		return known
-	}, time.Minute, time.Millisecond, "the cache takes its time to store what it is given")
+	}, "the cache takes its time to store what it is given")
 	f.control.Fail(errors.New("away"))
 	results = f.acme(mapped("other", time.Hour, ""), mapped("0", time.Hour, ""), rowOn(f.right, time.Hour, ""))
 	require.Equal(t, []string{"rejected 503", "accepted", "accepted"}, statuses(results))
@@ -175,7 +176,7 @@ func TestRightsAreAskedOnceForABatch(t *testing.T) {
 		}
 		results <- all
 	}()
-	require.Eventually(t, func() bool { return f.control.Requests() > before }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return f.control.Requests() > before })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	others, err := f.IssueRows(ctx, f.tenant, &Batch{Rows: []Row{f.named("of another batch", "")}})

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
@@ -75,7 +76,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 		following.Wait()
 		f.view.Close()
 	})
-	require.Eventually(t, func() bool { return f.view.Fresh() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return f.view.Fresh() == nil })
 	return f
 }
 

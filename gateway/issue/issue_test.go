@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
@@ -141,7 +142,7 @@ func TestIssuedIsDurable(t *testing.T) {
 		_, err := f.IssueRows(context.Background(), f.tenant, &Batch{Rows: []Row{rowOn(f.right, time.Minute, "")}})
 		answered <- err
 	}()
-	require.Eventually(t, func() bool { return f.log.Appending() == 2 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return f.log.Appending() == 2 })
 	require.Empty(t, answered)
 	release()
 	require.NoError(t, <-answered)

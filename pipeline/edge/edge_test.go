@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
 	"muniment/pipeline/segment"
@@ -162,10 +163,10 @@ func TestAge(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		first, end, err := l.Bounds(t.Context(), 0)
 		return err == nil && end.Offset-first.Offset < 10
-	}, time.Minute, time.Millisecond)
+	})
 	stop()
 	require.NoError(t, <-ended)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
@@ -75,7 +76,7 @@ func TestBegunUnderLoad(t *testing.T) {
 	s.awaitWriting(t, 2)
 	hold <- struct{}{} // one of them
 	require.NoError(t, <-appended)
-	require.Eventually(t, func() bool { return s.Pending() == 0 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return s.Pending() == 0 })
 	s.awaitWriting(t, 1)
 	close(hold)
 	require.NoError(t, <-appended)
@@ -193,13 +194,13 @@ func TestWrittenLate(t *testing.T) {
 	r := testRecord("tnt_a", 0)
 	_, err = s.Append(ctx, &r)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Eventually(t, func() bool { return log.queued.Load() == 0 }, time.Minute, time.Millisecond, "no request has it any more")
+	waittest.Until(t, func() bool { return log.queued.Load() == 0 }, "no request has it any more")
 	fault.Remove()
 	n := node{Spooled: s, log: log}
 	n.drained(t)
 	close(spool.write)
 	require.NoError(t, <-spool.wrote)
-	require.Eventually(t, func() bool { return s.Pending() == 0 }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return s.Pending() == 0 })
 	n.drained(t)
 	require.Len(t, collect(t, log), 1)
 }
@@ -225,7 +226,7 @@ func TestDrainedSpoolHoldsNothing(t *testing.T) {
 	}
 	require.True(t, holds())
 	fault.Remove()
-	require.Eventually(t, func() bool { return !holds() }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return !holds() })
 	require.NotEmpty(t, collect(t, n.log))
 }
 
@@ -302,7 +303,7 @@ func TestNodeEndsWithoutRecords(t *testing.T) {
 	defer s.Close()
 	before := spool.looks.Load()
 	s.useSpool(errors.New("the brokers failed"))
-	require.Eventually(t, func() bool { return spool.looks.Load() > before }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return spool.looks.Load() > before })
 	s.stop() // as Close does, before it looks at the route
 	s.drainer.Wait()
 	route, _ := s.currentRoute()

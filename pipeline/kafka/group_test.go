@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
 	"muniment/sealer"
@@ -92,7 +93,7 @@ func (r *roll) requireShares(tb testing.TB, want map[string]int) {
 	for _, share := range want {
 		n += share
 	}
-	require.Eventually(tb, func() bool {
+	waittest.Until(tb, func() bool {
 		got := r.shares(n)
 		for name, share := range want {
 			if got[name] != share {
@@ -100,7 +101,7 @@ func (r *roll) requireShares(tb testing.TB, want map[string]int) {
 			}
 		}
 		return len(got) == len(want)
-	}, time.Minute, 5*time.Millisecond, "the members share the partitions as %v", want)
+	}, "the members share the partitions as %v", want)
 }
 
 func testGroup(t *testing.T, brokers []string) {
@@ -128,7 +129,7 @@ func testGroup(t *testing.T, brokers []string) {
 	client, transport, err := cfg.mustComplete(t).client()
 	require.NoError(t, err)
 	defer transport.CloseIdleConnections()
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		res, err := client.OffsetFetch(t.Context(), &kafkago.OffsetFetchRequest{
 			GroupID: group.Name, Topics: map[string][]int{cfg.Topic: {0, 1, 2, 3, 4, 5}},
 		})
@@ -141,7 +142,7 @@ func testGroup(t *testing.T, brokers []string) {
 			}
 		}
 		return len(res.Topics[cfg.Topic]) == 6
-	}, time.Minute, 20*time.Millisecond)
+	})
 
 	// Who leaves says so: its partitions don't wait for the end of its session.
 	require.NoError(t, stopA())
@@ -187,7 +188,7 @@ func TestGroupStandby(t *testing.T) {
 	_, stopA := r.member(t, cfg, quick(t), "a")
 	r.requireShares(t, map[string]int{"a": 1})
 	b, _ := r.member(t, cfg, quick(t), "b")
-	require.Eventually(t, func() bool { return b.Ready() == nil && r.shares(1) != nil }, time.Minute, 5*time.Millisecond)
+	waittest.Until(t, func() bool { return b.Ready() == nil && r.shares(1) != nil })
 	require.NoError(t, stopA())
 	r.requireShares(t, map[string]int{"b": 1})
 }
@@ -239,13 +240,13 @@ func TestGroupLosesAMember(t *testing.T) {
 	r.requireShares(t, map[string]int{"a": 2, "b": 2})
 	way.set(true)
 	r.requireShares(t, map[string]int{"b": 4})
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		err := a.Ready()
 		return err != nil && strings.Contains(err.Error(), "network is cut")
-	}, time.Minute, 5*time.Millisecond)
+	})
 	way.set(false)
 	r.requireShares(t, map[string]int{"a": 2, "b": 2})
-	require.Eventually(t, func() bool { return a.Ready() == nil }, time.Minute, 5*time.Millisecond)
+	waittest.Until(t, func() bool { return a.Ready() == nil })
 }
 
 // The group assigns the topic's partitions as the log knows them, even if a broker has
@@ -317,7 +318,7 @@ func TestGroupRefused(t *testing.T) {
 
 	cluster.Fault(refused)
 	b, stop := r.member(t, cfg, quick(t), "b")
-	require.Eventually(t, func() bool { return errors.Is(b.Ready(), kafkago.GroupAuthorizationFailed) }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return errors.Is(b.Ready(), kafkago.GroupAuthorizationFailed) })
 	require.NoError(t, stop())
 }
 
@@ -383,7 +384,7 @@ func TestFleetUnderRebalances(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- f.Run(ctx) }()
-		require.Eventually(t, func() bool { return len(f.Partitions()) > 0 }, time.Minute, time.Millisecond, name)
+		waittest.Until(t, func() bool { return len(f.Partitions()) > 0 }, name)
 		return func() { cancel(); require.NoError(t, <-done) }
 	}
 	var members []func()
@@ -398,10 +399,10 @@ func TestFleetUnderRebalances(t *testing.T) {
 	for p := range int32(8) {
 		_, end, err := log.Bounds(t.Context(), p)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool {
+		waittest.Until(t, func() bool {
 			next, ok, err := w.Resume(t.Context(), p)
 			return err == nil && (ok && next == end || end.Offset == 0)
-		}, time.Minute, 5*time.Millisecond)
+		})
 	}
 	for _, stop := range members {
 		stop()

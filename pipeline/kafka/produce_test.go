@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -387,11 +388,11 @@ func TestCloseBesideAppend(t *testing.T) {
 	require.True(t, idle)
 	closed := make(chan error, 1)
 	go func() { closed <- l.Close() }()
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		return q.refuse != nil
-	}, time.Minute, 10*time.Millisecond)
+	})
 	q.offer()
 	_, err = p.wait(t.Context())
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -144,7 +145,7 @@ func TestReadsOutlastAFailOver(t *testing.T) {
 
 	cfg.ReadTimeout = 500 * time.Millisecond
 	l = mustOpen(t, cfg)
-	require.Eventually(t, l.isKnown, time.Minute, time.Millisecond)
+	waittest.Until(t, l.isKnown)
 	cluster.Fault(kfake.Fault{Keys: reads, Err: kerr.NotLeaderForPartition, Count: -1})
 	_, _, err = l.Bounds(t.Context(), 0)
 	require.ErrorIs(t, err, kafkago.NotLeaderForPartition)
@@ -199,7 +200,7 @@ func TestPartitionsSideBySide(t *testing.T) {
 		})
 	}
 	written.Wait()
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		total := 0
@@ -207,7 +208,7 @@ func TestPartitionsSideBySide(t *testing.T) {
 			total += n
 		}
 		return total == tenants*each
-	}, time.Minute, 5*time.Millisecond)
+	})
 	stop()
 	read.Wait()
 	close(failed)

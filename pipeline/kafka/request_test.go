@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"muniment/bench/waittest"
 )
 
 // tenantOf is a tenant of a partition of four.
@@ -118,11 +120,11 @@ func holdRequest(cluster *kfake.Cluster, partitions ...int32) (entered <-chan st
 // idle waits until no queue has an owner: the records in it are acknowledged before.
 func (f feed) idle() {
 	for _, q := range f.log.topic.queues {
-		require.Eventually(f, func() bool {
+		waittest.Until(f, func() bool {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			return !q.busy
-		}, time.Minute, time.Millisecond)
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/sealer"
 )
 
@@ -34,7 +35,7 @@ func testRetentionUsed(t *testing.T, brokers []string) {
 	require.Zero(t, used(old.Next()), "nothing stands there")
 
 	// Between what it was at most and at least, to a 64th.
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		least := float64(time.Since(appended)) / float64(keep)
 		share := used(old)
 		most := float64(time.Since(begun)) / float64(keep)
@@ -47,7 +48,7 @@ func testRetentionUsed(t *testing.T, brokers []string) {
 			require.LessOrEqual(t, share, most)
 		}
 		return share >= 0.5
-	}, time.Minute, 50*time.Millisecond)
+	})
 
 	r = testRecord("tnt_a", 1)
 	begun = time.Now()
@@ -57,7 +58,7 @@ func testRetentionUsed(t *testing.T, brokers []string) {
 	if most := float64(time.Since(begun)) / float64(keep); most < 1 {
 		require.LessOrEqual(t, share, most, "a younger one behind it")
 	}
-	require.Eventually(t, func() bool { return used(old) >= 1 }, time.Minute, 50*time.Millisecond)
+	waittest.Until(t, func() bool { return used(old) >= 1 })
 
 	deleteRecords(t, cfg, 0, young.Next().Offset)
 	require.Equal(t, math.Inf(1), used(old), "it is gone")
@@ -108,22 +109,22 @@ func testRetentionBySize(t *testing.T, brokers []string) {
 	require.NoError(t, alter(t.Context(), client, cfg.Topic, []Change{
 		{Setting: settingRetentionBytes, To: "1048576"}, {Setting: settingTimestamp, To: "CreateTime"},
 	}, false))
-	require.Eventually(t, unknown, time.Minute, 5*time.Millisecond)
+	waittest.Until(t, unknown)
 	used, err := l.RetentionUsed(t.Context(), at.Next())
 	require.NoError(t, err)
 	require.Zero(t, used, "nothing stands there")
 	require.NoError(t, l.Ready())
 	_, err = l.Append(t.Context(), &r)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		said := warned.said()
 		return strings.Contains(said, "retention.bytes=1048576") && strings.Contains(said, "message.timestamp.type=CreateTime")
-	}, time.Minute, 5*time.Millisecond)
+	})
 	require.LessOrEqual(t, warned.times(), 2, "once for each change")
 
 	_, err = Topic{Partitions: 1, Replication: 1}.Migrate(t.Context(), cfg, false)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return !unknown() }, time.Minute, 5*time.Millisecond)
+	waittest.Until(t, func() bool { return !unknown() })
 }
 
 func TestRetentionBySize(t *testing.T)        { testRetentionBySize(t, fakeBrokers(t)) }

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
@@ -217,10 +218,10 @@ func TestManyForAFullSpool(t *testing.T) {
 
 	large := testRecord("tnt_a", 2)
 	large.Private = make([]byte, 10<<10)
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		_, errs = n.AppendAll(t.Context(), []*sealer.Record{&large, &large})
 		return errors.Is(errs[0], pipeline.ErrFull) && errors.Is(errs[1], pipeline.ErrFull)
-	}, time.Minute, time.Millisecond)
+	})
 
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -353,10 +354,10 @@ func TestSpoolFails(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 	fault.Remove()
 	// The topic takes records again as soon as its sender tries again.
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		at, err := s.Append(t.Context(), &r)
 		return err == nil && at != sealer.Position{}
-	}, time.Minute, time.Millisecond)
+	})
 }
 
 // TestTooLargeIsNotSpooled: what the topic would never take isn't promised.
@@ -436,9 +437,9 @@ func later(f func() error) <-chan error {
 // awaitWriting waits until so many appends to the spool run.
 func (s *Spooled) awaitWriting(tb testing.TB, n int) {
 	tb.Helper()
-	require.Eventually(tb, func() bool {
+	waittest.Until(tb, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.writing == n
-	}, time.Minute, time.Millisecond)
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -26,10 +27,10 @@ func describedWith(tb testing.TB, cfg Config, is func(description) bool) (d desc
 	client, transport, err := cfg.client()
 	require.NoError(tb, err)
 	defer transport.CloseIdleConnections()
-	require.Eventually(tb, func() bool {
+	waittest.Until(tb, func() bool {
 		d, err = describe(tb.Context(), client, cfg.Topic)
 		return err == nil && is(d)
-	}, time.Minute, 5*time.Millisecond)
+	})
 	return d
 }
 
@@ -127,7 +128,7 @@ func TestHandMadeTopic(t *testing.T) {
 	require.NoError(t, cluster.CreateTopic("muniment.events", 12, nil))
 	cfg := Config{Brokers: brokers, ReadTimeout: 100 * time.Millisecond}
 	l := mustOpen(t, cfg)
-	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrTopic) }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return errors.Is(l.Ready(), ErrTopic) })
 	_, _, err := l.Bounds(t.Context(), 0)
 	require.ErrorIs(t, err, ErrTopic)
 	require.ErrorContains(t, err, "no generation")
@@ -140,7 +141,7 @@ func TestHandMadeTopic(t *testing.T) {
 	}
 	require.Equal(t, []string{settingGeneration, settingMessageBytes, settingTimestamp}, settings)
 	require.Contains(t, made[0].String(), "(was not set)")
-	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return l.Ready() == nil })
 }
 
 // TestCompactedTopic has lost records from its middle, perhaps.
@@ -150,7 +151,7 @@ func TestCompactedTopic(t *testing.T) {
 	require.NoError(t, cluster.CreateTopic("muniment.events", 12, map[string]string{settingCleanup: policy, settingGeneration: generation}))
 	cfg := Config{Brokers: brokers, ReadTimeout: 100 * time.Millisecond}
 	l := mustOpen(t, cfg)
-	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrTopic) }, time.Minute, time.Millisecond)
+	waittest.Until(t, func() bool { return errors.Is(l.Ready(), ErrTopic) })
 	_, _, err := l.Bounds(t.Context(), 0)
 	require.ErrorIs(t, err, ErrTopic)
 	require.ErrorContains(t, err, "cleanup.policy=compact")
@@ -197,7 +198,7 @@ func TestPartitionsAreFixed(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	_, err = client.CreatePartitions(t.Context(), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: cfg.Topic, Count: 5}}})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { l.lookAgain(); return l.stopErr() != nil }, time.Minute, 10*time.Millisecond)
+	waittest.Until(t, func() bool { l.lookAgain(); return l.stopErr() != nil })
 	require.ErrorContains(t, l.stopErr(), "has 5 partitions and had 2")
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
 )
@@ -86,10 +87,10 @@ func TestEraseDelaysNoLoad(t *testing.T) {
 	go func() {
 		done <- w.Erase(t.Context(), key, []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: key.Hash("tnt_a", "ada"), Until: conform.Shown("tnt_a", 99, "ada", `{}`).At}})
 	}()
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		n, err := w.CountSubject(t.Context(), "tnt_a", key.Hash("tnt_a", "ada"))
 		return err == nil && n.PrivateParts == 0
-	}, time.Minute, time.Millisecond)
+	})
 	begun := time.Now()
 	for n := range int64(20) {
 		load(n + 1)
@@ -135,10 +136,10 @@ func TestEraseWaitsForAnswers(t *testing.T) {
 	go func() {
 		done <- w.Erase(t.Context(), key, []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: key.Hash("tnt_a", "ada@example.org"), Until: row.At.Add(time.Hour)}})
 	}()
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		one, err := w.Event(t.Context(), "tnt_a", row.EventID)
 		return err == nil && len(one.Private) == 0
-	}, time.Minute, time.Millisecond)
+	})
 	require.NoError(t, question.Rollback())
 	require.NoError(t, <-done)
 	require.Empty(t, files(t, folder, "ada@example.org"))
