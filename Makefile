@@ -26,7 +26,7 @@ test-full: ## every test in its long form, of all but what make faults, soak and
 
 # A Python with what the other verifier needs, and other strangers.
 PYTHON = bin/venv/bin/python
-bin/venv/ready: sealer/independent/requirements.txt testdata/strangers.txt
+bin/venv/ready: sealer/independent/requirements.txt bench/system/strangers.txt
 	@test -x $(PYTHON) || python3 -m venv bin/venv
 	bin/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes $(^:%=-r %)
 	@touch $@

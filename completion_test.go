@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/bench/system/systemtest"
 )
 
 // completed returns the words that muniment offers for a command line.
 func completed(t *testing.T, words ...string) (found []string) {
 	t.Helper()
-	for line := range strings.Lines(muniment(t, append([]string{"complete", "--"}, words...)...)) {
+	for line := range strings.Lines(systemtest.Command(t, append([]string{"complete", "--"}, words...)...)) {
 		word, _, _ := strings.Cut(line, "\t")
 		found = append(found, word)
 	}
@@ -93,7 +95,7 @@ func TestCompletionAtAPrompt(t *testing.T) {
 	cmd.Env = append(os.Environ(), "INPUTRC="+os.DevNull, "HISTFILE=", "TERM=dumb")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
-	require.Equal(t, "muniment "+thisBuild().String()+"\n", string(read(t, printed)), string(out))
+	require.Equal(t, "muniment "+thisBuild().String()+"\n", string(systemtest.ReadFile(t, printed)), string(out))
 }
 
 // TestCompletionOfFish completes commands, a flag, and the value of a flag, and leaves files to fish.
@@ -121,7 +123,7 @@ true`
 func TestCompletionScriptsAreSound(t *testing.T) {
 	t.Parallel()
 	for shell, check := range map[string][]string{"bash": {"-n"}, "zsh": {"-n"}, "fish": {"--no-execute"}} {
-		script := muniment(t, "completion", shell)
+		script := systemtest.Command(t, "completion", shell)
 		require.Contains(t, script, "complete -- ")
 		if _, err := exec.LookPath(shell); err != nil {
 			continue
@@ -131,5 +133,5 @@ func TestCompletionScriptsAreSound(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", shell, out)
 	}
-	require.Contains(t, fails(t, "completion", "tcsh"), "must be one of")
+	require.Contains(t, systemtest.Fails(t, "completion", "tcsh"), "must be one of")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/system/systemtest"
 	"muniment/control/node"
 	"muniment/control/sandbox"
 	"muniment/control/settle"
@@ -177,7 +178,7 @@ func (h *sandboxProcess) signers(v visitor) (keyIDs []string) {
 }
 
 func sandboxTopic(t *testing.T) *kafka.Log {
-	log, err := kafka.Open(eventTopic(t))
+	log, err := kafka.Open(systemtest.EventTopic(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
 	return log
@@ -210,14 +211,8 @@ func loadedWarehouse(t *testing.T, data string, log pipeline.Log, partitions int
 	return warehouse
 }
 
-// roundTrip is a transport.
-type roundTrip func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (r roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return r(q) }
-
 // identities are those of another process, which reaches control through a round tripper.
-func (h *sandboxProcess) identities(folder string, do roundTrip, invite func(context.Context) (node.Invitation, error)) *localnode.Identities {
+func (h *sandboxProcess) identities(folder string, do systemtest.RoundTrip, invite func(context.Context) (node.Invitation, error)) *localnode.Identities {
 	identities := h.ctl.identities("a node", folder, invite)
 	identities.Client = &http.Client{Transport: do}
 	return &identities

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/bench/system/systemtest"
 )
 
 // packages says which package may import which of ours. A new package
@@ -28,7 +30,14 @@ var packages = map[string][]string{
 	"bench/load":                {"bench/system", "gate"},
 	"bench/measure":             {"gateway/api"},
 	"bench/scale":               {"bench/load", "bench/measure", "bench/system", "sealer"},
+	"bench/browser":             {},
+	"bench/faults":              {},
+	"bench/hostile":             {},
+	"bench/service":             {},
+	"bench/stack":               {},
 	"bench/soak":                {"bench/abuse", "bench/load", "bench/measure", "bench/system"},
+	"bench/system/storytest":    {"bench/system", "bench/system/systemtest", "bench/waittest", "control/access", "control/sandbox", "gateway/api", "sealer", "sealer/verify"},
+	"bench/system/systemtest":   {"bench/load", "bench/system", "bench/waittest", "control/access", "control/backup", "control/console", "control/node", "control/proof", "control/route/routetest", "control/sandbox", "gateway/api", "gateway/client", "gateway/snapshot", "pipeline", "pipeline/clickhouse", "pipeline/drift", "pipeline/kafka", "pipeline/segment", "sealer"},
 	"bench/system":              {"gateway/api", "pipeline"},
 	"bench/warehouse":           {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"bench/waittest":            {},
@@ -100,7 +109,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.
@@ -208,7 +217,7 @@ func TestFilesThatCommentsName(t *testing.T) {
 		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		for line := range strings.Lines(string(read(t, file))) {
+		for line := range strings.Lines(string(systemtest.ReadFile(t, file))) {
 			text, isComment := strings.CutPrefix(strings.TrimSpace(line), "//")
 			if !isComment {
 				continue

@@ -15,6 +15,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"muniment/bench/system/systemtest"
 )
 
 // TestLimits compares each row of the page of limits with the constant and the flag that it names.
@@ -22,7 +24,7 @@ func TestLimits(t *testing.T) {
 	app := commandLine()
 	row := regexp.MustCompile("(?m)^\\| (.*?) \\| (.*?) \\| .*? \\| (?:`--([a-z-]+)`.*?)? ?\\| (?:`(\\S+) (\\w+)`)? ?\\|$")
 	found := 0
-	for line := range strings.Lines(string(read(t, "gateway/api/limits.md"))) {
+	for line := range strings.Lines(string(systemtest.ReadFile(t, "gateway/api/limits.md"))) {
 		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| what |") {
 			continue
 		}

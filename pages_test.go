@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -13,29 +12,13 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
-)
 
-// pages are all pages of documentation: every Markdown file that is a person's work.
-func pages(t *testing.T) (all []string) {
-	t.Helper()
-	require.NoError(t, filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (file == ".git" || file == "bin" || d.Name() == "node_modules" || file == "sealer/testdata"):
-			return fs.SkipDir
-		case strings.HasSuffix(file, ".md") && file != "control/page/overview.md": // a part of /docs
-			all = append(all, file)
-		}
-		return nil
-	}))
-	require.Contains(t, all, "README.md")
-	return all
-}
+	"muniment/bench/system/systemtest"
+)
 
 // prose is a page without its blocks of code.
 func prose(t *testing.T, page string) string {
-	return regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(string(read(t, page)), "")
+	return regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(string(systemtest.ReadFile(t, page)), "")
 }
 
 var (
@@ -57,7 +40,7 @@ func anchors(t *testing.T, page string) map[string]bool {
 // Files of the code that a page names are there, too.
 func TestPagesLinks(t *testing.T) {
 	reached := map[string]bool{"README.md": true}
-	for _, page := range pages(t) {
+	for _, page := range systemtest.Pages(t) {
 		for _, m := range pageLink.FindAllStringSubmatch(prose(t, page), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -74,7 +57,7 @@ func TestPagesLinks(t *testing.T) {
 		}
 	}
 	named := regexp.MustCompile("`((?:gate|gateway|sealer|pipeline|control|deploy|bench|testdata)/[a-zA-Z0-9_/.-]+\\.[a-z]+)[` ]")
-	for _, page := range pages(t) {
+	for _, page := range systemtest.Pages(t) {
 		require.True(t, reached[page], "no page links to %s", page)
 		for _, m := range named.FindAllStringSubmatch(prose(t, page), -1) {
 			require.FileExists(t, m[1], page)
@@ -92,8 +75,8 @@ var ofMachine = regexp.MustCompile(`^(#.*|make .*|eval .*|go .*|MUNIMENT_TEST_FU
 // is then correct shell; and every command and flag of muniment that a page names is there.
 func TestPagesCommands(t *testing.T) {
 	app := commandLine()
-	for _, page := range pages(t) {
-		text := string(read(t, page))
+	for _, page := range systemtest.Pages(t) {
+		text := string(systemtest.ReadFile(t, page))
 		for _, m := range shellBlock.FindAllStringSubmatch(text, -1) {
 			switch mark := strings.TrimSpace(m[1]); {
 			case strings.HasPrefix(mark, "<!-- session"), mark == "<!-- a test runs these commands -->":
@@ -178,13 +161,13 @@ func requireCommands(t *testing.T, app *kong.Kong, page, text string) {
 
 // TestPagesMakeTargets holds the make targets that pages show against the Makefile.
 func TestPagesMakeTargets(t *testing.T) {
-	makefile := string(read(t, "Makefile"))
-	for _, page := range pages(t) {
-		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllSubmatch(read(t, page), -1) {
+	makefile := string(systemtest.ReadFile(t, "Makefile"))
+	for _, page := range systemtest.Pages(t) {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllSubmatch(systemtest.ReadFile(t, page), -1) {
 			require.Regexp(t, `(?m)^`+string(m[1])+`:`, makefile, page)
 		}
 	}
-	require.Regexp(t, `(?s)^# Muniment\n\n`+"```sh\nmake demo .*\nmake test ", string(read(t, "README.md")), "the README starts with two commands")
+	require.Regexp(t, `(?s)^# Muniment\n\n`+"```sh\nmake demo .*\nmake test ", string(systemtest.ReadFile(t, "README.md")), "the README starts with two commands")
 }
 
 // TestPagesGo: the examples of gateway/client, which are compiled, have each block of Go.
@@ -195,10 +178,10 @@ func TestPagesGo(t *testing.T) {
 		}
 		return joined
 	}
-	examples := lines(string(read(t, "gateway/client/example_test.go")))
+	examples := lines(string(systemtest.ReadFile(t, "gateway/client/example_test.go")))
 	found := 0
-	for _, page := range pages(t) {
-		for _, m := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(read(t, page)), -1) {
+	for _, page := range systemtest.Pages(t) {
+		for _, m := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(systemtest.ReadFile(t, page)), -1) {
 			found++
 			require.Contains(t, examples, lines(m[1]), page)
 		}
@@ -208,7 +191,7 @@ func TestPagesGo(t *testing.T) {
 
 // TestVerdictCodes: the auditors' page explains every code of a verdict.
 func TestVerdictCodes(t *testing.T) {
-	page := string(read(t, "sealer/README.md"))
+	page := string(systemtest.ReadFile(t, "sealer/README.md"))
 	files, err := filepath.Glob("sealer/*.go")
 	require.NoError(t, err)
 	more, err := filepath.Glob("sealer/verify/*.go")

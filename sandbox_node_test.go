@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/system/systemtest"
+	"muniment/bench/waittest"
 	"muniment/control/node"
 	"muniment/control/signing"
 	"muniment/control/store"
@@ -35,7 +37,7 @@ func TestSandboxNodeExpelled(t *testing.T) {
 		require.False(t, nodes[node], "it came back")
 		nodes[node] = true
 		h.call("operator", "POST", "/admin/nodes/"+node+"/expel", "{}")
-		until(t, func() bool {
+		waittest.Until(t, func() bool {
 			_, err := h.ctl.deliverSandbox(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
 			if refused, ok := errors.AsType[*api.Error](err); ok {
 				require.Equal(t, 503, refused.GetStatus(), refused)
@@ -178,7 +180,7 @@ func TestSandboxNodeKilledAsItJoined(t *testing.T) {
 // TestSandboxNodesOfSeveralProcessesOnTheStack: each process has a node of its own, and one that
 // starts takes over who is gone.
 func TestSandboxNodesOfSeveralProcessesOnTheStack(t *testing.T) {
-	onTheStack(t, "POSTGRES") // a SQLite file has no other process
+	systemtest.OnTheStack(t, "POSTGRES") // a SQLite file has no other process
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/node"
 	"muniment/control/settle"
 	"muniment/control/store"
@@ -73,7 +74,7 @@ func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 		close(stop)
 		<-ended
 	}
-	until(t, func() bool {
+	waittest.Until(t, func() bool {
 		h.deliver(v)
 		return len(h.signers(v)) == 2
 	})

@@ -19,13 +19,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"muniment/bench/system"
+	"muniment/bench/waittest"
 	"muniment/control"
 	"muniment/control/node"
 	"muniment/control/signing"
@@ -252,7 +252,7 @@ var inLegend = regexp.MustCompile(`\{\{(\w+)\}\}`)
 func (p promServer) require(t *testing.T, where, expr, legend string, data bool) {
 	t.Helper()
 	var last string
-	require.Eventually(t, func() bool {
+	waittest.Until(t, func() bool {
 		var answer struct {
 			Status, Error string
 			Data          struct{ Result []series }
@@ -270,7 +270,7 @@ func (p promServer) require(t *testing.T, where, expr, legend string, data bool)
 			}
 		}
 		return true
-	}, time.Minute, 50*time.Millisecond, "%s: %s %s: %s", where, expr, legend, &lazily{&last})
+	}, "%s: %s %s: %s", where, expr, legend, &lazily{&last})
 }
 
 // lazily is a text that is read when it is printed.

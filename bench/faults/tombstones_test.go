@@ -1,0 +1,91 @@
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench/system/systemtest"
+	"muniment/sealer"
+)
+
+// TestTombstones: packs in each form, and exports, say who was erased since a backup was made. A
+// file that is neither, or that breaks off, is refused: it does not prove that no person was erased.
+func TestTombstones(t *testing.T) {
+	t.Parallel()
+	h := systemtest.NewService(t)
+	h.Tenant = systemtest.CreateTenant(t, h.Data, "--scope", "*")
+	h.Client.Key = h.Tenant.APIKey
+	older := filepath.Join(t.TempDir(), "older")
+	h.BackUp(older)
+	done := systemtest.Erased(t, h.Server, h.Client.Key, "ada.lovelace@example.org")
+	packs := systemtest.SealAndExport(t, h.Client)
+	certificate := filepath.Join(t.TempDir(), "certificate")
+	require.NoError(t, os.WriteFile(certificate, []byte(done.Certificate), 0o600))
+	export, empty, cut := filepath.Join(t.TempDir(), "export"), filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "cut")
+	require.NoError(t, h.Client.Download(t.Context(), "/v1/events/export", export))
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	require.NoError(t, os.WriteFile(cut, bytes.Join(bytes.SplitAfter(systemtest.ReadFile(t, export), []byte("\n"))[:3], nil), 0o600))
+	kept, err := filepath.Glob(filepath.Join(h.Data, "packs", "*", "ppk_*.zst"))
+	require.NoError(t, err)
+	for _, c := range []struct {
+		files []string
+		found int
+		fails string
+	}{
+		{packs, 1, ""}, {kept, 1, ""}, {[]string{export}, 1, ""}, {[]string{empty}, 0, ""}, {[]string{empty, export}, 1, ""},
+		{[]string{certificate}, 0, "neither"}, {[]string{filepath.Join(h.Data, "keys", "root.vkey")}, 0, "neither"}, {[]string{cut}, 0, "cannot read export"},
+	} {
+		if c.fails != "" {
+			said := systemtest.Fails(t, append([]string{"restore", "--from", older, "--data", filepath.Join(t.TempDir(), "data")}, since(c.files)...)...)
+			require.Contains(t, said, c.files[0]+": ")
+			require.Contains(t, said, c.fails)
+			continue
+		}
+		_, made := h.Restored(older, since(c.files)...)
+		require.Equal(t, c.found, made.Tombstones, "%s", c.files)
+	}
+
+	_, made := h.Restored(older, "--tombstones", packs[len(packs)-1])
+	require.Equal(t, 1, made.Tombstones)
+	require.Greater(t, made.TombstonesUpTo[h.Tenant.TenantID], made.TakenAt)
+}
+
+// TestRestoreNeedsTombstones, however young the backup is: a person may have been erased a second
+// after it was made. What ends before the backup does not say who was, and a backup from the future
+// none can follow.
+func TestRestoreNeedsTombstones(t *testing.T) {
+	t.Parallel()
+	h := systemtest.NewService(t)
+	h.Receipts(1)
+	before := systemtest.SealAndExport(t, h.Client)
+	to := filepath.Join(t.TempDir(), "backup")
+	m := h.BackUp(to)
+	data := filepath.Join(t.TempDir(), "restored")
+	said := systemtest.Fails(t, "restore", "--from", to, "--data", data)
+	require.Contains(t, said, "--tombstones /dev/null")
+	require.Contains(t, systemtest.Fails(t, append([]string{"restore", "--from", to, "--data", data}, since(before)...)...), "they don't say who was erased since")
+	require.NoDirExists(t, data)
+	h.Receipts(1)
+	h.Restored(to, since(systemtest.SealAndExport(t, h.Client))...)
+	h.Restored(to)
+
+	m.TakenAt = sealer.FormatTime(time.Now().Add(time.Hour))
+	text, err := json.Marshal(m)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(to, "manifest.json"), text, 0o600))
+	require.Contains(t, systemtest.Fails(t, "restore", "--from", to, "--data", data, "--tombstones", os.DevNull), "in the future")
+}
+
+// since are the arguments with files of later events.
+func since(files []string) (args []string) {
+	for _, file := range files {
+		args = append(args, "--tombstones", file)
+	}
+	return args
+}

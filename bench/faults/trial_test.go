@@ -1,0 +1,260 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench/demo"
+	"muniment/bench/load"
+	"muniment/bench/system"
+	"muniment/bench/system/systemtest"
+	"muniment/bench/waittest"
+	"muniment/pipeline/clickhouse"
+)
+
+// trial is a cluster under the load of some tenants.
+type trial struct {
+	*testing.T
+	*system.Cluster
+	tenants    int
+	callers    []demo.Caller
+	deliveries [][]load.Delivery // of each caller
+	rights     map[string]string // of the first tenant, by substrate
+	answered   atomic.Int64
+	loads      []*tide
+}
+
+// The usual load: a trial's clients together send at most 300 requests a second.
+const (
+	trialTenants = 3 // unless a test sets trial.tenants
+	trialClients = 4 // of each tenant
+	trialPause   = 40 * time.Millisecond
+	trialAgain   = 5 // one delivery in so many is sent to two gateways
+)
+
+// trialDeliveries of a tenant are more than any load gets done.
+const trialDeliveries = 300_000
+
+// newTrial is a cluster on the stack's engines, to be given others and then raised.
+func newTrial(t *testing.T) *trial {
+	t.Helper()
+	if os.Getenv("MUNIMENT_TEST_FAULTS") == "" {
+		t.Skip("MUNIMENT_TEST_FAULTS is not set: make faults")
+	}
+	tr := &trial{T: t, tenants: trialTenants, Cluster: &system.Cluster{
+		Exe: "muniment", Dir: t.TempDir(), Engines: systemtest.Engines(t),
+		// As short as brokers allow: the partitions of a loader that was killed wait for it.
+		LoaderFlags: []string{"--session-timeout", "6s"},
+	}}
+	t.Cleanup(tr.End)
+	// The one of the trial before may have ended with the loaders that were killed, and
+	// be starting again.
+	tr.until("ClickHouse answers", func() bool { return systemtest.Query("SELECT 1") == nil })
+	return tr
+}
+
+// raise raises the cluster, with its tenants.
+func (tr *trial) raise(size system.Size) {
+	tr.Helper()
+	require.NoError(tr, tr.Raise(tr.Context(), size))
+	for i := range tr.tenants {
+		client, rights := systemtest.RegisterOn(tr.T, tr.Cluster)
+		if i == 0 {
+			tr.rights = rights
+		}
+		some, err := load.Deliveries(trialDeliveries/100, uint64(i), load.Profiles(), rights)
+		require.NoError(tr, err)
+		tr.callers = append(tr.callers, demo.Caller{Client: client})
+		tr.deliveries = append(tr.deliveries, slices.Repeat(some, 100))
+	}
+}
+
+// begin raises the cluster and starts the usual load.
+func (tr *trial) begin(size system.Size) {
+	tr.Helper()
+	tr.raise(size)
+	tr.load(load.Load{Name: "fault", Clients: trialClients, Pause: trialPause, Again: trialAgain})
+	tr.more(1000)
+}
+
+// tide is a load by all tenants that was begun.
+type tide struct {
+	stop    chan struct{}
+	running sync.WaitGroup
+	answers [][]load.Answer // of each tenant
+	errs    []error
+	stopped bool
+}
+
+// load starts one like this for each tenant.
+func (tr *trial) load(like load.Load) *tide {
+	tr.Helper()
+	w := &tide{stop: make(chan struct{}), answers: make([][]load.Answer, tr.tenants), errs: make([]error, tr.tenants)}
+	ctx, cancel := context.WithCancel(context.Background())
+	tr.Cleanup(func() { cancel(); w.running.Wait() })
+	for i := range tr.callers {
+		posting := like
+		posting.Key, posting.Deliveries, posting.Stop = tr.callers[i].Client.Key, tr.deliveries[i], w.stop
+		posting.Answered = func(int) { tr.answered.Add(1) }
+		for _, url := range tr.APIs() {
+			posting.Addrs = append(posting.Addrs, systemtest.HostPort(url))
+		}
+		w.running.Go(func() { w.answers[i], w.errs[i] = posting.Run(ctx) })
+	}
+	tr.loads = append(tr.loads, w)
+	return w
+}
+
+// end ends a load, and keeps what it was answered.
+func (tr *trial) end(w *tide) {
+	tr.Helper()
+	if w.stopped {
+		return
+	}
+	w.stopped = true
+	close(w.stop)
+	w.running.Wait()
+	for i, err := range w.errs {
+		require.NoError(tr, err)
+		tr.callers[i].Answers = append(tr.callers[i].Answers, w.answers[i]...)
+	}
+}
+
+// more waits until so many further deliveries are answered.
+func (tr *trial) more(n int64) {
+	tr.Helper()
+	target := tr.answered.Load() + n
+	tr.until("the load goes on", func() bool { return tr.answered.Load() >= target })
+}
+
+// until waits for a condition.
+func (tr *trial) until(what string, holds func() bool) {
+	tr.Helper()
+	waittest.Until(tr, holds, "in vain: until %s", what)
+}
+
+// within waits for a channel to be closed.
+func within(t *testing.T, done <-chan struct{}, otherwise string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Minute):
+		require.Fail(t, otherwise)
+	}
+}
+
+// balance ends the loads and closes the books.
+func (tr *trial) balance(what string, args ...any) *demo.Balance {
+	tr.Helper()
+	for _, w := range tr.loads {
+		tr.end(w)
+	}
+	ctx, cancel := context.WithTimeout(tr.Context(), 20*time.Minute)
+	defer cancel()
+	log := systemtest.OpenTopic(tr.T, tr.Cluster)
+	defer log.Close()
+	audit, err := demo.Audit(ctx, tr.Cluster, log, tr.callers...)
+	require.NoError(tr, err)
+	require.Greater(tr, audit.Acknowledged, 1000)
+	if len(tr.Gateways) > 1 {
+		require.Positive(tr, audit.Repeated, "deliveries that two gateways acknowledged")
+	}
+	warehouse, err := clickhouse.Open(ctx, clickhouse.Config{URL: tr.ClickHouse})
+	require.NoError(tr, err)
+	defer warehouse.Close()
+	systemtest.RequireNoDrift(tr.T, log, warehouse)
+	for _, c := range tr.Controls {
+		if drift, err := systemtest.Metric(c, "muniment_metering_drift"); err == nil { // else it is not running
+			require.Zero(tr, drift)
+		}
+	}
+	tr.Logf("%s: %d acknowledged, 0 missing, 0 counted twice, drift 0; %d acknowledged twice and counted once, %d recorded but never acknowledged, %d copies in the log, %d deliveries sent again; %d metered, %d suppressed, %d ms",
+		fmt.Sprintf(what, args...), audit.Acknowledged, audit.Repeated, audit.Unanswered, audit.Copies, audit.Retried, audit.Metered, audit.Suppressed, audit.QuantityMs)
+	return audit
+}
+
+// engine is a server of a test's own, which it may kill.
+type engine struct {
+	*testing.T
+	name, dir string
+	env       []string
+}
+
+// startEngine starts one by its script in deploy/stack.
+func startEngine(t *testing.T, name string, env ...string) *engine {
+	t.Helper()
+	e := &engine{T: t, name: name, dir: t.TempDir()}
+	cache := os.Getenv("MUNIMENT_TEST_KAFKA_CACHE")
+	require.NotEmpty(t, cache, "deploy/stack/stack.sh env names it")
+	e.env = append(append(os.Environ(), "MUNIMENT_STACK="+e.dir, "MUNIMENT_STACK_CACHE="+cache, "PATH="+systemPath), env...)
+	t.Cleanup(func() { e.do("down") })
+	e.do("up")
+	return e
+}
+
+func (e *engine) do(arg ...string) string {
+	e.Helper()
+	// A file: what the script starts inherits it, and a pipe would be waited for.
+	out, err := os.CreateTemp(e.dir, "said")
+	require.NoError(e, err)
+	defer out.Close()
+	cmd := exec.Command(filepath.Join("deploy", "stack", e.name+".sh"), arg...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = e.env, out, out
+	err = cmd.Run()
+	said, readErr := os.ReadFile(out.Name())
+	require.NoError(e, readErr)
+	require.NoError(e, err, "%s.sh %v: %s", e.name, arg, said)
+	return string(said)
+}
+
+// pid is in a file of the engine.
+func (e *engine) pid(file string) int {
+	e.Helper()
+	text, err := os.ReadFile(filepath.Join(e.dir, e.name, file))
+	require.NoError(e, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(e, err)
+	return pid
+}
+
+// variable is one of those that the script's env prints.
+func (e *engine) variable(name string) string {
+	e.Helper()
+	for line := range strings.Lines(e.do("env")) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "export "+name+"="); ok {
+			return strings.Trim(value, "'")
+		}
+	}
+	require.Fail(e, name+" is not printed")
+	return ""
+}
+
+// ownKafka is a broker for this trial alone.
+func (tr *trial) ownKafka(env ...string) *engine {
+	broker := startEngine(tr.T, "kafka", append([]string{"MUNIMENT_KAFKA_PORT=29392"}, env...)...)
+	tr.Engines.Kafka = broker.variable("MUNIMENT_TEST_KAFKA")
+	return broker
+}
+
+// tapped puts a batchTap in front of ClickHouse.
+func (tr *trial) tapped() *batchTap {
+	u, err := url.Parse(tr.Engines.ClickHouse)
+	require.NoError(tr, err)
+	tap := tapBatches(tr.T, u.Host)
+	u.Host = tap.Addr()
+	tr.Engines.ClickHouse = u.String()
+	return tap
+}

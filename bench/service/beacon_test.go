@@ -1,0 +1,19 @@
+package service
+
+import (
+	"testing"
+
+	"muniment/bench/system/storytest"
+	"muniment/bench/system/systemtest"
+)
+
+// TestBeaconOfAService: a player calls what the API has made. Each play is metered once, also
+// over a start and a rotation of the key that signed the beacon, until the API key is revoked.
+func TestBeaconOfAService(t *testing.T) {
+	t.Parallel()
+	s := systemtest.NewService(t)
+	storytest.Beacons(t, s, func() {
+		s.Stop()
+		s.StartAgain()
+	})
+}

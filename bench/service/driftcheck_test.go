@@ -1,0 +1,62 @@
+package service
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench/system/systemtest"
+	"muniment/bench/waittest"
+)
+
+// TestDriftOfAService: a service that is used shows no drift, and shows it when a row is
+// deleted from its warehouse.
+func TestDriftOfAService(t *testing.T) {
+	t.Parallel()
+	s := systemtest.NewService(t)
+	s.Tenant = systemtest.CreateTenant(t, s.Data, "--scope", "*")
+	s.Client.Key = s.Tenant.APIKey
+	s.Rights = systemtest.IssueRights(t, s.Client)
+	s.Post("/v1/delivery", map[string]any{"rightId": s.Rights["DOOH"], "spatialAnchorId": "a", "dwellMs": 5000, "dataSubjectId": systemtest.Person}, nil)
+	s.Receipts(30)
+	shows := func(name string, least float64) func() bool {
+		return func() bool {
+			v, err := systemtest.Metric(s.Server, name)
+			return err == nil && v >= least
+		}
+	}
+	stated := s.StatedForDrift()
+	// Records and decisions are each less than that.
+	waittest.Until(t, shows("muniment_metering_checked_total", 60), "the check goes through what there is")
+	drift, err := systemtest.Metric(s.Server, "muniment_metering_drift")
+	require.NoError(t, err)
+	require.Zero(t, drift)
+	s.Agrees()
+	require.Equal(t, 1, systemtest.Erased(t, s.Server, s.Client.Key, systemtest.Person).Counts.PrivateParts)
+	s.Agrees()
+
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Data, "warehouse.db")+"?_pragma=busy_timeout(5000)")
+	require.NoError(t, err)
+	defer db.Close()
+	change := func(statement string) {
+		result, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+		n, err := result.RowsAffected()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+	}
+	change(`UPDATE events SET quantity_ms = quantity_ms + 1000 WHERE class = 0 AND position = (SELECT MIN(position) FROM events WHERE class = 0 AND quantity_ms > 0)`)
+	waittest.Until(t, shows("muniment_metering_drift", 2), "a statement and its pack are apart")
+	s.Differs(stated)
+	change(`UPDATE events SET quantity_ms = quantity_ms - 1000 WHERE class = 0 AND position = (SELECT MIN(position) FROM events WHERE class = 0 AND quantity_ms > 0)`)
+	waittest.Until(t, func() bool {
+		v, err := systemtest.Metric(s.Server, "muniment_metering_drift")
+		return err == nil && v == 0
+	}, "it is as it was")
+	s.Agrees()
+	change(`DELETE FROM events WHERE class = 0 AND position = (SELECT MAX(position) FROM events WHERE class = 0)`)
+	waittest.Until(t, shows("muniment_metering_drift", 3), "a row is missing, and its pack and statement are apart")
+	require.Contains(t, s.Log(), "log, warehouse, packs and statements disagree")
+}

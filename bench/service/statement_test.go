@@ -1,0 +1,14 @@
+package service
+
+import (
+	"testing"
+
+	"muniment/bench/system/storytest"
+	"muniment/bench/system/systemtest"
+)
+
+func TestStatementOfAService(t *testing.T) {
+	t.Parallel()
+	s := systemtest.NewService(t)
+	storytest.Statement(t, s, systemtest.Times(2_000, 200_000))
+}

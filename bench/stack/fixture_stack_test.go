@@ -1,0 +1,138 @@
+package stack
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math/rand/v2"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"muniment/bench/system"
+	"muniment/bench/system/systemtest"
+	"muniment/control/store/storetest"
+	"muniment/pipeline"
+	"muniment/pipeline/clickhouse"
+	"muniment/pipeline/kafka"
+	"muniment/sealer"
+)
+
+// warehouseAt is a database of its own on the stack's ClickHouse.
+func warehouseAt(t *testing.T, name string) string {
+	t.Helper()
+	u, err := url.Parse(systemtest.OnTheStack(t, "CLICKHOUSE"))
+	require.NoError(t, err)
+	u.Path = "/" + strings.ReplaceAll(name, ".", "_")
+	return u.String()
+}
+
+// cluster raises one, and ends it with the test.
+func cluster(t *testing.T, size system.Size) *system.Cluster {
+	t.Helper()
+	c := &system.Cluster{Exe: "muniment", Dir: t.TempDir(), Engines: systemtest.Engines(t)}
+	t.Cleanup(c.End)
+	require.NoError(t, c.Raise(t.Context(), size))
+	return c
+}
+
+// scaledOut is two gateways, two control processes and a loader. A request goes to any of
+// the gateways, and on to any of control's processes, whichever had the one before.
+func scaledOut(t *testing.T) (*systemtest.Service, *system.Cluster) {
+	limits(t)
+	c := cluster(t, system.Size{Gateways: 2, Loaders: 1, Controls: 2, Partitions: 4})
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		to, err := url.Parse(c.APIs()[rand.N(len(c.Gateways))])
+		require.NoError(t, err)
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // links lead to the front
+		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
+	}}
+	front := httptest.NewServer(proxy)
+	t.Cleanup(front.Close)
+	warehouse, err := clickhouse.Open(t.Context(), clickhouse.Config{URL: c.ClickHouse})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
+	events := func(tenantID string, after *sealer.Position) (list []systemtest.Logged) {
+		rows, err := warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: tenantID, After: after, Limit: 500})
+		require.NoError(t, err)
+		for _, row := range rows {
+			list = append(list, systemtest.ReadLogged(t, row.Position, row.Record.Event))
+		}
+		return list
+	}
+	s := systemtest.NotStarted(t, c.Operator().Data)
+	s.Server, s.Client.API, s.Events = &system.Server{API: front.URL, Admin: c.Operator().Admin, Data: s.Data}, front.URL, events
+	return s, c
+}
+
+// limits has processes that are started from here on take contractFlags.
+func limits(t *testing.T) {
+	t.Setenv("MUNIMENT_TRUSTED_PROXIES", "1")
+	t.Setenv("MUNIMENT_SANDBOX_BURST", "200")
+}
+
+func newScaled(t *testing.T) *systemtest.Scaled {
+	t.Helper()
+	systemtest.OnTheStack(t, "POSTGRES")
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	s := &systemtest.Scaled{
+		Data: filepath.Join(t.TempDir(), "data"), Kafka: strings.Join(cluster.ListenAddrs(), ","),
+		Topic: kafka.DefaultTopic, Clickhouse: "clickhouse://127.0.0.1:1/muniment",
+	}
+	_, s.Database = storetest.Place(t, s.Data)
+	return s
+}
+
+// TestStackIsInTheName holds the names of the tests here against what they use: who gets to
+// onTheStack, through whatever functions, has OnTheStack behind its name, or is a trial of a
+// fault, and no other test has.
+func TestStackIsInTheName(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	calls := map[string]map[string]bool{} // by function: those that it calls
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
+				named := map[string]bool{}
+				ast.Inspect(f, func(n ast.Node) bool {
+					if call, ok := n.(*ast.CallExpr); ok {
+						if id, ok := call.Fun.(*ast.Ident); ok {
+							named[id.Name] = true
+						}
+					}
+					return true
+				})
+				calls[f.Name.Name] = named
+			}
+		}
+	}
+	var reaches func(name string, seen map[string]bool) bool
+	reaches = func(name string, seen map[string]bool) bool {
+		if name == "onTheStack" || seen[name] {
+			return name == "onTheStack"
+		}
+		seen[name] = true
+		for next := range calls[name] {
+			if calls[next] != nil && reaches(next, seen) {
+				return true
+			}
+		}
+		return false
+	}
+	for name := range calls {
+		if strings.HasPrefix(name, "Test") && name != t.Name() && !strings.HasPrefix(name, "TestFault") {
+			require.Equal(t, strings.HasSuffix(name, "OnTheStack"), reaches(name, map[string]bool{}), name)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+package stack
+
+import (
+	"testing"
+
+	"muniment/bench/system/storytest"
+	"muniment/bench/system/systemtest"
+)
+
+// TestStatementsOnTheStack runs the scenario of a statement on two gateways, two control processes, a
+// loader, ClickHouse and PostgreSQL.
+func TestStatementsOnTheStack(t *testing.T) {
+	s, _ := scaledOut(t)
+	s.Settle()
+	storytest.Statement(t, s, systemtest.Times(2_000, 200_000))
+}

@@ -1,0 +1,78 @@
+package systemtest
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench/system"
+)
+
+// Owner is a tenant that has one of every resource.
+type Owner struct {
+	Client system.Client
+	IDs    map[string]string
+}
+
+// SettleIn makes a tenant with a key of all scopes, the wildcard among them, and one
+// of every resource.
+func SettleIn(t *testing.T, server *system.Server) Owner {
+	t.Helper()
+	tenant := CreateTenant(t, server.Data, "--scope", "*")
+	o := Owner{system.Client{API: server.API, Key: tenant.APIKey}, map[string]string{"keyId": tenant.KeyID}}
+	do := func(method, path string, body, data any) {
+		require.NoError(t, o.Client.Do(t.Context(), method, path, body, data))
+	}
+	var made struct {
+		Basis, Right, Offer, Challenge, Dispute, Mapping, Webhook, Job, Counterparty, Rule, Statement struct{ ID string }
+		Receipt                                                                                       struct{ ReceiptID string }
+		Pack                                                                                          struct{ PackID string }
+	}
+	do("POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "x"}, &made)
+	o.IDs["basisId"] = made.Basis.ID
+	do("POST", "/v1/rights", map[string]any{
+		"basisId": made.Basis.ID, "substrate": "CTV", "scope": map[string]any{}, "effectiveFrom": "2026-01-01T00:00:00Z",
+	}, &made)
+	o.IDs["rightId"] = made.Right.ID
+	do("POST", "/v1/offers", map[string]any{"rightId": made.Right.ID, "toOrgId": "org_b", "scope": map[string]any{}}, &made)
+	o.IDs["offerId"] = made.Offer.ID
+	do("POST", "/v1/challenges", map[string]any{"rightId": made.Right.ID, "challengerOrgId": "org_c", "reason": "x"}, &made)
+	o.IDs["challengeId"] = made.Challenge.ID
+	do("POST", "/v1/disputes", map[string]any{
+		"rightId": made.Right.ID, "window": map[string]any{"from": "2026-11-01", "to": "2026-12-01"}, "reason": "x",
+	}, &made)
+	o.IDs["disputeId"] = made.Dispute.ID
+	do("POST", "/v1/delivery/mappings", map[string]any{"vendor": "v", "idType": "t", "vendorId": made.Right.ID, "effectiveFrom": "2026-01-01",
+		"target": map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a"}}, &made)
+	o.IDs["mappingId"] = made.Mapping.ID
+	do("POST", "/v1/settlement/counterparties", map[string]any{"name": "x", "kind": "OTHER", "currency": "EUR"}, &made)
+	o.IDs["counterpartyId"] = made.Counterparty.ID
+	do("POST", "/v1/settlement/rules", map[string]any{"match": map[string]any{"rightId": made.Right.ID}, "unit": "EVENT", "price": "1", "currency": "EUR",
+		"shares": []any{map[string]any{"counterpartyId": made.Counterparty.ID, "bps": 10_000}}}, &made)
+	o.IDs["ruleId"] = made.Rule.ID
+	do("POST", "/v1/webhooks", map[string]any{"url": "https://receiver.example/x", "events": []string{"offer.accepted"}}, &made)
+	o.IDs["webhookId"] = made.Webhook.ID
+	do("POST", "/v1/compliance/dsar", map[string]any{"scope": map[string]any{"kind": "TENANT_FULL"}}, &made)
+	o.IDs["jobId"] = made.Job.ID
+	var tested struct{ Delivery struct{ ID string } }
+	do("POST", "/v1/webhooks/"+made.Webhook.ID+"/test", nil, &tested)
+	o.IDs["deliveryId"] = tested.Delivery.ID
+	do("POST", "/v1/delivery", map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a", "dwellMs": 1500}, &made)
+	o.IDs["receiptId"] = made.Receipt.ReceiptID
+	o.IDs["erasureId"] = Erased(t, server, tenant.APIKey, "nobody").ID
+	do("POST", "/v1/proof-packs/seal", nil, &made)
+	o.IDs["packId"] = made.Pack.PackID
+	do("POST", "/v1/settlement/statements", map[string]any{"from": "2026-01-01", "to": "2026-02-01", "currency": "EUR"}, &made)
+	o.IDs["statementId"] = made.Statement.ID
+	for name, of := range Resources {
+		o.IDs[name] = o.IDs[of[0]]
+	}
+	for name, id := range o.IDs {
+		require.NotEmpty(t, id, name)
+	}
+	return o
+}
+
+// Position is what an answer says of how far the log is loaded, which goes on meanwhile.
+var Position = regexp.MustCompile(`"asOf":"[^"]*"`)
