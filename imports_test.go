@@ -23,6 +23,7 @@ import (
 var packages = map[string][]string{
 	".":                         {"bench/demo", "bench/system", "control/...", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile", "sealer/verify"},
 	"deploy":                    {},
+	"deploy/stack/stacktest":    {},
 	"bench/abuse":               {"bench/load", "bench/system"},
 	"bench/cmd":                 {"bench/...", "pipeline/clickhouse", "pipeline/kafka"},
 	"bench/compare":             {"bench/abuse", "bench/load", "bench/measure", "bench/system", "gateway", "gateway/api", "gateway/issue", "pipeline", "pipeline/segment", "sealer"},
@@ -90,6 +91,7 @@ var packages = map[string][]string{
 	"gateway/upload":            {"gateway/api"},
 	"gateway/snapshot":          {"gate", "gateway/api", "gateway/auth"},
 	"pipeline":                  {"gate", "sealer"},
+	"pipeline/admission":        {"pipeline"},
 	"pipeline/clickhouse":       {"gate", "pipeline", "pipeline/drift", "sealer"},
 	"pipeline/conform":          {"gate", "pipeline", "pipeline/drift", "sealer"},
 	"pipeline/drift":            {"pipeline", "sealer"},
@@ -104,12 +106,13 @@ var packages = map[string][]string{
 	"sealer/verify":             {"gate", "sealer"},
 
 	// Programs of their own.
+	"deploy/stack/asks":             {},
 	"deploy/release":                {},
 	"sealer/verify/muniment-verify": {"control/settle/rate", "sealer/verify"},
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.

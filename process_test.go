@@ -4,11 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/netutil"
+
+	"muniment/bench/system/systemtest"
+	"muniment/gateway/certs"
 )
+
+func TestMain(m *testing.M) { systemtest.Main(m) }
 
 // startingProcess is a process until its signal is received.
 func startingProcess(t *testing.T) (p *process, signal context.CancelFunc) {
@@ -76,4 +92,116 @@ func TestProcessClosesInReverse(t *testing.T) {
 	})
 	require.EqualError(t, err, "node")
 	require.Equal(t, []string{"node", "loader", "database"}, order)
+}
+
+// TestDoorHasRoomForSoMany: one connection more waits until another has gone.
+func TestDoorHasRoomForSoMany(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })
+	go func() { served <- serve(ctx, netutil.LimitListener(ln, 2), answer) }()
+	connect := func() net.Conn {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: door\r\n\r\n")
+		require.NoError(t, err)
+		return c
+	}
+	answered := func(c net.Conn, within time.Duration) error {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(within)))
+		_, err := c.Read(make([]byte, 1))
+		return err
+	}
+	first, second := connect(), connect()
+	require.NoError(t, answered(first, time.Minute))
+	require.NoError(t, answered(second, time.Minute))
+	third := connect()
+	require.Error(t, answered(third, 100*time.Millisecond))
+	require.NoError(t, first.Close())
+	require.NoError(t, answered(third, time.Minute))
+	require.NoError(t, second.Close())
+	require.NoError(t, third.Close())
+	stop()
+	require.NoError(t, <-served)
+}
+
+// TestMakeDataDir makes its own folders and opens them again, and leaves others' alone.
+func TestMakeDataDir(t *testing.T) {
+	for _, c := range []struct {
+		holds   string // a file; "" is nothing
+		foreign bool
+	}{
+		{"", false}, {"LOCK", false}, {"control.db", false}, {"keys/root.vkey", false}, {"admin.json", false}, {"lost+found/x", false}, {".cache", false},
+		{"letter", true}, {"keys/id_rsa", true}, {"packs/x", true},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		if c.holds != "" {
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, c.holds)), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, c.holds), nil, 0o600))
+		}
+		err := makeDataDir(dir)
+		if c.foreign {
+			require.ErrorIs(t, err, errForeign, c.holds)
+			continue
+		}
+		require.NoError(t, err, c.holds)
+		require.DirExists(t, dir)
+	}
+}
+
+// TestRefusedAtStart: who is refused while control starts can name the request.
+func TestRefusedAtStart(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/v1/rights", nil)
+	r.Header.Set("X-Request-Id", "req-1")
+	w := httptest.NewRecorder()
+	refuseAtStart(w, r)
+	require.Equal(t, 503, w.Code)
+	systemtest.RequireEnvelope(t, systemtest.Response{Status: w.Code, Header: w.Header(), Body: w.Body.String()})
+}
+
+// TestControlInClear lets API keys go to control without TLS on this machine alone.
+func TestControlInClear(t *testing.T) {
+	p := &process{logger: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry()}
+	for control, refused := range map[string]bool{
+		"127.0.0.1:8081": false, "[::1]:8081": false, "localhost:8081": false,
+		"control:8081": true, "10.0.0.1:8081": true, "127.0.0.1.example.com:8081": true, "": true,
+	} {
+		c := gatewayCmd{Control: control, Nodes: "https://control:8082"}
+		_, err := c.openHops(p)
+		if refused {
+			require.ErrorContains(t, err, "--control-ca", control)
+		} else {
+			require.NoError(t, err, control)
+		}
+		c.ControlTLS = certs.ClientFlags{TLS: true}
+		_, err = c.openHops(p)
+		require.NoError(t, err, control)
+	}
+}
+
+// TestBaseOfEveryAddress: a link leads to localhost where the server listens on every address.
+func TestBaseOfEveryAddress(t *testing.T) {
+	for url, base := range map[string]string{
+		"http://127.0.0.1:9090": "http://127.0.0.1:9090", "http://[::]:9090": "http://localhost:9090", "https://0.0.0.0:9090": "https://localhost:9090", "https://[::1]:1": "https://[::1]:1",
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, adminFile), []byte(`{"url":"`+url+`","token":"x"}`), 0o600))
+		got, err := (&running{Data: dir}).Base()
+		require.NoError(t, err)
+		require.Equal(t, base, got)
+	}
+	_, err := (&running{Data: t.TempDir()}).Base()
+	require.ErrorContains(t, err, "no server runs on")
+}
+
+// TestEveryProcessTellsItsBuild: all that serve begin with the same registry.
+func TestEveryProcessTellsItsBuild(t *testing.T) {
+	b := thisBuild()
+	require.NoError(t, testutil.GatherAndCompare(newRegistry(), strings.NewReader(`
+		# HELP muniment_build_info The program that runs; always 1.
+		# TYPE muniment_build_info gauge
+		muniment_build_info{goversion="`+b.GoVersion+`",revision="`+b.Revision+`",version="`+b.Version+`"} 1
+	`), "muniment_build_info"))
 }

@@ -21,6 +21,7 @@ import (
 	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
+	"muniment/pipeline/admission"
 	"muniment/pipeline/segment"
 	"muniment/pipeline/sqlite"
 	"muniment/sealer"
@@ -172,7 +173,7 @@ type embedded struct {
 	log       *segment.Log
 	loader    *pipeline.Loader
 	retention segment.Retention
-	admitted  *admission
+	admitted  *admission.Admission
 }
 
 // openEngines opens them, and checks that they fit each other.
@@ -206,7 +207,7 @@ func (c *upCmd) openEngines(p *process) (e embedded, err error) {
 	e.retention = segment.Retention{Log: e.log, Keep: c.Keep, Logger: p.logger, Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
 		return e.warehouse.Resume(ctx, segment.Partition)
 	}}
-	e.admitted, err = newAdmission(p.registry, func(ctx context.Context) (loaded, end int64, ok bool) {
+	e.admitted, err = admission.New(p.registry, func(ctx context.Context) (loaded, end int64, ok bool) {
 		next, ok := e.loader.Loaded()
 		_, last, err := e.log.Bounds(ctx, segment.Partition)
 		return next.Offset, last.Offset, ok && err == nil
@@ -228,7 +229,7 @@ func (c *upCmd) openControl(p *process, e embedded, apiURL string, access adminA
 		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
 		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(apiURL), RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
 		LogKept:     func(context.Context) (time.Duration, error) { return keptFor(c.Keep), nil },
-		SealWorkers: func() int { return sealWorkers(processors, e.admitted.quiet()) },
+		SealWorkers: func() int { return sealWorkers(processors, e.admitted.Quiet()) },
 	})
 	if err != nil {
 		return nil, err
@@ -323,4 +324,13 @@ func (c *upCmd) damaged(err error) error {
 	}
 	return fmt.Errorf("%w\nPut the named file of %s back from a copy, or restore a backup into another folder: "+
 		"muniment restore --from BACKUP --data DIR --tombstones FILE", err, filepath.Join(c.Data, "log"))
+}
+
+// sealWorkers is how many goroutines verify the receipts of a pack in a process that
+// delivers: while it does, they leave it half of the processors.
+func sealWorkers(processors int, quiet bool) int {
+	if quiet {
+		return processors
+	}
+	return max(1, processors/2)
 }

@@ -3,6 +3,7 @@ package systemtest
 import (
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -25,4 +26,9 @@ func Pages(t *testing.T) (all []string) {
 	}))
 	require.Contains(t, all, "README.md")
 	return all
+}
+
+// Prose is a page without its blocks of code.
+func Prose(t *testing.T, page string) string {
+	return regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(string(ReadFile(t, page)), "")
 }

@@ -1,4 +1,6 @@
-package main
+// Package admission delays deliveries of a service in one process while its loader is behind, so that
+// the loader gets its share of the processor and the backlog stops growing.
+package admission
 
 import (
 	"context"
@@ -11,30 +13,28 @@ import (
 	"muniment/pipeline"
 )
 
-// Parameters of admission.
+// The parameters.
 const (
-	// admissionBound is how many records may wait to be loaded before deliveries are delayed:
+	// backlog is how many records may wait to be loaded before deliveries are delayed:
 	// seconds of work for a loader that has the processor.
-	admissionBound = 20_000
-	// admissionMost is the longest delay of a request.
-	admissionMost = 500 * time.Millisecond
-	// admissionBurst is how much unused time is credited: deliveries worth that much are
+	backlog = 20_000
+	// longestDelay is the longest delay of a request.
+	longestDelay = 500 * time.Millisecond
+	// burst is how much unused time is credited: deliveries worth that much are
 	// admitted at once.
-	admissionBurst = 10 * time.Millisecond
-	// admissionLook is how often the loader's position is read, admissionWindow the time over
+	burst = 10 * time.Millisecond
+	// every is how often the loader's position is read, window the time over
 	// which its rate is measured. A loader that has not advanced for that long delays nothing.
-	admissionLook   = 50 * time.Millisecond
-	admissionWindow = 3 * time.Second
+	every  = 50 * time.Millisecond
+	window = 3 * time.Second
 )
 
-// admission leaves the loader of an embedded service enough of the processor. Up to a backlog
-// of admissionBound records no delivery is delayed. Beyond, deliveries are admitted at the rate
+// Admission leaves the loader of an embedded service enough of the processor. Up to a backlog
+// of backlog records no delivery is delayed. Beyond, deliveries are admitted at the rate
 // at which the loader loads, and the longer the backlog, at a lower one: so the backlog stops
 // growing, and the loader, which gets what deliveries leave, finds its rate. Deliveries that
 // arrive more slowly than that are not delayed, however long the backlog is.
-type admission struct {
-	// position returns the offset up to which records are loaded, and where the log ends; ok
-	// is false while these are not known.
+type Admission struct {
 	position func(ctx context.Context) (loaded, end int64, ok bool)
 	waits    prometheus.Counter
 	seconds  prometheus.Counter
@@ -46,11 +46,13 @@ type admission struct {
 	next time.Time // when the next delivery is admitted
 }
 
-func newAdmission(registry prometheus.Registerer, position func(ctx context.Context) (loaded, end int64, ok bool)) (*admission, error) {
+// New returns an Admission that delays nothing until it runs. position returns the offset up to which
+// records are loaded, and where the log ends; ok is false while these are not known.
+func New(registry prometheus.Registerer, position func(ctx context.Context) (loaded, end int64, ok bool)) (*Admission, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "muniment_gateway_admission_" + name, Help: help})
 	}
-	a := &admission{
+	a := &Admission{
 		position: position,
 		waits:    counter("waits_total", "Requests with deliveries that waited for the loader, which was behind."),
 		seconds:  counter("wait_seconds_total", "Time that they waited."),
@@ -58,9 +60,9 @@ func newAdmission(registry prometheus.Registerer, position func(ctx context.Cont
 	return a, pipeline.Register(registry, a.waits, a.seconds)
 }
 
-// Admit waits until so many deliveries may be issued, at most for admissionMost and until ctx
+// Admit waits until so many deliveries may be issued, at most for longestDelay and until ctx
 // is done. See issue.Config.Admit.
-func (a *admission) Admit(ctx context.Context, deliveries int) {
+func (a *Admission) Admit(ctx context.Context, deliveries int) {
 	now := time.Now()
 	a.last.Store(now.UnixNano())
 	interval := time.Duration(a.interval.Load())
@@ -69,11 +71,11 @@ func (a *admission) Admit(ctx context.Context, deliveries int) {
 	}
 	a.mu.Lock()
 	at := a.next
-	if earliest := now.Add(-admissionBurst); at.Before(earliest) {
+	if earliest := now.Add(-burst); at.Before(earliest) {
 		at = earliest
 	}
-	a.next = at.Add(min(time.Duration(deliveries)*interval, admissionMost))
-	if latest := now.Add(admissionMost); at.After(latest) {
+	a.next = at.Add(min(time.Duration(deliveries)*interval, longestDelay))
+	if latest := now.Add(longestDelay); at.After(latest) {
 		at, a.next = latest, latest
 	}
 	a.mu.Unlock()
@@ -91,21 +93,12 @@ func (a *admission) Admit(ctx context.Context, deliveries int) {
 	a.seconds.Add(time.Since(now).Seconds())
 }
 
-// quiet says whether nothing was delivered for a second.
-func (a *admission) quiet() bool { return time.Now().UnixNano()-a.last.Load() > int64(time.Second) }
-
-// sealWorkers is how many goroutines verify the receipts of a pack in a process that
-// delivers: while it does, they leave it half of the processors.
-func sealWorkers(processors int, quiet bool) int {
-	if quiet {
-		return processors
-	}
-	return max(1, processors/2)
-}
+// Quiet says whether nothing was delivered for a second.
+func (a *Admission) Quiet() bool { return time.Now().UnixNano()-a.last.Load() > int64(time.Second) }
 
 // Run measures the loader's rate until ctx is done.
-func (a *admission) Run(ctx context.Context) error {
-	tick := time.NewTicker(admissionLook)
+func (a *Admission) Run(ctx context.Context) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var rate loadingRate
 	for {
@@ -137,14 +130,14 @@ func (r *loadingRate) interval(now time.Time, loaded, behind int64) time.Duratio
 		r.advances = append(r.advances, advance{now, loaded})
 	}
 	// The newest is kept however old it is.
-	for len(r.advances) > 1 && now.Sub(r.advances[0].at) > admissionWindow {
+	for len(r.advances) > 1 && now.Sub(r.advances[0].at) > window {
 		r.advances = r.advances[1:]
 	}
 	first, last := r.advances[0], r.advances[len(r.advances)-1]
-	if behind <= admissionBound || last.loaded <= first.loaded {
+	if behind <= backlog || last.loaded <= first.loaded {
 		return 0
 	}
 	perSecond := float64(last.loaded-first.loaded) / last.at.Sub(first.at).Seconds()
-	perSecond *= max(0.8, float64(admissionBound)/float64(behind))
+	perSecond *= max(0.8, float64(backlog)/float64(behind))
 	return time.Duration(float64(time.Second) / perSecond)
 }

@@ -1,4 +1,4 @@
-package main
+package admission
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // simulated is a service in a bubble of its own time: what loads gets what deliveries
 // leave of one processor.
 type simulated struct {
-	*admission
+	*Admission
 	loaded, end atomic.Int64
 	stopped     atomic.Bool
 }
@@ -32,7 +32,7 @@ func simulate(t *testing.T, behind int64) *simulated {
 	s := &simulated{}
 	s.end.Store(behind)
 	var err error
-	s.admission, err = newAdmission(prometheus.NewRegistry(), func(context.Context) (loaded, end int64, ok bool) {
+	s.Admission, err = New(prometheus.NewRegistry(), func(context.Context) (loaded, end int64, ok bool) {
 		return s.loaded.Load(), s.end.Load(), true
 	})
 	require.NoError(t, err)
@@ -94,10 +94,10 @@ func (s *simulated) behind() int64 { return s.end.Load() - s.loaded.Load() }
 func TestABacklogStopsGrowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(t, 0)
-		answered, longest := s.deliver(t.Context(), 256, 15*time.Millisecond, time.Minute)
-		require.Less(t, s.behind(), int64(2*admissionBound))
-		require.Greater(t, answered, int64(60*8000), "more than a loader gets of a processor that deliveries fill")
-		require.LessOrEqual(t, longest, admissionMost)
+		answered, longest := s.deliver(t.Context(), 256, 15*time.Millisecond, 20*time.Second)
+		require.Less(t, s.behind(), int64(2*backlog))
+		require.Greater(t, answered, int64(20*8000), "more than a loader gets of a processor that deliveries fill")
+		require.LessOrEqual(t, longest, longestDelay)
 		require.Positive(t, testutil.ToFloat64(s.waits))
 		require.Greater(t, testutil.ToFloat64(s.seconds), testutil.ToFloat64(s.waits)*1e-3)
 	})
@@ -108,7 +108,7 @@ func TestModerateDeliveriesNeverWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(t, 3_000_000) // what an outage has left
 		answered, longest := s.deliver(t.Context(), 20, 20*time.Millisecond, time.Minute)
-		require.Greater(t, s.behind(), int64(admissionBound))
+		require.Greater(t, s.behind(), int64(backlog))
 		require.Less(t, s.behind(), int64(2_500_000), "it is worked off")
 		require.Greater(t, answered, int64(59_000))
 		require.Zero(t, longest)
@@ -121,10 +121,10 @@ func TestModerateDeliveriesNeverWait(t *testing.T) {
 func TestALoaderThatStandsDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(t, 0)
-		s.deliver(t.Context(), 256, 15*time.Millisecond, 20*time.Second)
+		s.deliver(t.Context(), 256, 15*time.Millisecond, 10*time.Second)
 		require.Positive(t, testutil.ToFloat64(s.waits))
 		s.stopped.Store(true)
-		time.Sleep(admissionWindow + 2*admissionLook)
+		time.Sleep(window + 2*every)
 		waits := testutil.ToFloat64(s.waits)
 		_, longest := s.deliver(t.Context(), 256, 15*time.Millisecond, 10*time.Second)
 		require.Zero(t, longest)
@@ -142,7 +142,7 @@ func TestALoaderThatStandsDelaysNobody(t *testing.T) {
 // most.
 func TestAdmissionOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &admission{waits: prometheus.NewCounter(prometheus.CounterOpts{}), seconds: prometheus.NewCounter(prometheus.CounterOpts{})}
+		a := &Admission{waits: prometheus.NewCounter(prometheus.CounterOpts{}), seconds: prometheus.NewCounter(prometheus.CounterOpts{})}
 		a.interval.Store(int64(time.Millisecond))
 		began := time.Now()
 		a.Admit(t.Context(), 110)
@@ -152,7 +152,7 @@ func TestAdmissionOfMany(t *testing.T) {
 		a.Admit(t.Context(), 1_000_000)
 		began = time.Now()
 		a.Admit(t.Context(), 1)
-		require.LessOrEqual(t, time.Since(began), admissionMost)
+		require.LessOrEqual(t, time.Since(began), longestDelay)
 		require.Equal(t, 3., testutil.ToFloat64(a.waits))
 
 		a.Admit(t.Context(), 1_000_000)
@@ -167,14 +167,11 @@ func TestAdmissionOfMany(t *testing.T) {
 // TestASealLeavesProcessorsToDeliveries, as long as there are any.
 func TestASealLeavesProcessorsToDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &admission{}
-		require.True(t, a.quiet())
+		a := &Admission{}
+		require.True(t, a.Quiet())
 		a.Admit(t.Context(), 1)
-		require.False(t, a.quiet())
+		require.False(t, a.Quiet())
 		time.Sleep(time.Second + 1)
-		require.True(t, a.quiet())
+		require.True(t, a.Quiet())
 	})
-	require.Equal(t, 4, sealWorkers(4, true))
-	require.Equal(t, 2, sealWorkers(4, false))
-	require.Equal(t, 1, sealWorkers(1, false))
 }

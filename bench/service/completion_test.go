@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"os"
@@ -95,7 +95,7 @@ func TestCompletionAtAPrompt(t *testing.T) {
 	cmd.Env = append(os.Environ(), "INPUTRC="+os.DevNull, "HISTFILE=", "TERM=dumb")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
-	require.Equal(t, "muniment "+thisBuild().String()+"\n", string(systemtest.ReadFile(t, printed)), string(out))
+	require.Equal(t, systemtest.Command(t, "version"), string(systemtest.ReadFile(t, printed)), string(out))
 }
 
 // TestCompletionOfFish completes commands, a flag, and the value of a flag, and leaves files to fish.
