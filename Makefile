@@ -4,18 +4,36 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-full test-independent check lint-openapi race contract chromium test-playground test-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
 
-# Tests that run beside others wait more than they compute: more of them than there are cores.
-GO_TEST = go test -parallel 8
+# Tests are built as the binary is, so that a library is compiled once. Symbols and vet are for make
+# build and make check. Tests that run beside others wait more than they compute: more of them than
+# there are cores.
+export MUNIMENT_TEST_BINARY = $(CURDIR)/bin/muniment
+GO_TEST = CGO_ENABLED=0 go test -trimpath -vet=off -ldflags=-s -parallel 8
 
-test: ## every test that needs nothing but Go, in its short form
-	$(GO_TEST) ./...
+# Packages that have goroutines of their own: RACE=1 has make test watch them for races. SQLite is C in
+# Go's clothes and used by one connection at a time: watched, it takes three times as long and tells
+# nothing of ours.
+RACED = ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing
+RACE_TEST = go test -vet=off -race -gcflags='modernc.org/...=-race=false' -parallel 8
+# Of control, its workers.
+RACED_WORKERS = ^Test(Job|Worker|Sweep|GivingUp)
 
-test-full: ## every test in its long form, of all but what make faults, soak and the clusters do; see .ci/TESTING.md
+# make test-stack has the suites of the engines, make test-faults what kills and fills.
+test: build ## every test that needs nothing but Go, in its short form; with RACE=1 some of them watched for races
+	$(if $(RACE),$(MAKE) race)
+	@apart="$$(go list ./bench/stack ./bench/faults $(if $(RACE),$(RACED)))" && \
+	echo "$(GO_TEST) of all other packages" && \
+	$(GO_TEST) $(if $(RACE),-skip '$(RACED_WORKERS)') $$(go list ./... | grep -vxF "$$apart")
+
+test-faults: build ## kills, full disks, older copies, backups and restores under load, in their short form: two minutes
+	$(GO_TEST) -count 1 ./bench/faults
+
+test-full: build ## every test in its long form, of all but what make faults, soak and the clusters do; see .ci/TESTING.md
 	MUNIMENT_TEST_FULL=1 go test -count 1 -p 1 -timeout 3h ./...
 	go test -race -gcflags='modernc.org/...=-race=false' -timeout 1h $$(go list ./... | grep /)
 	MUNIMENT_TEST_FULL=1 $(MAKE) test-independent
@@ -31,11 +49,9 @@ bin/venv/ready: sealer/independent/requirements.txt bench/system/strangers.txt
 	bin/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes $(^:%=-r %)
 	@touch $@
 
-test-independent: bin/venv/ready ## what strangers verify and read, by code that shares none with ours (needs Python 3)
-	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -timeout 60m -tags independent ./sealer/independent
-	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -run '^TestEvidenceOfTheSandbox$$' .
-	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -run '^TestStrangersVerify$$' ./control/webhook
-	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -run '^TestStrangersRead$$' ./control/dsar
+test-independent: build bin/venv/ready ## what strangers verify and read, by code that shares none with ours (needs Python 3)
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) $(GO_TEST) -count 1 -timeout 60m -tags independent ./sealer/independent
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) $(GO_TEST) -count 1 -run '^Test(EvidenceOfTheSandbox|Strangers(Verify|Read))$$' ./bench/service ./control/webhook ./control/dsar
 
 stack: ## a real Kafka, ClickHouse and PostgreSQL on this machine (needs Java, Maven, npm, gcc); eval its last lines
 	@./deploy/stack/stack.sh up && ./deploy/stack/stack.sh env
@@ -43,22 +59,19 @@ stack: ## a real Kafka, ClickHouse and PostgreSQL on this machine (needs Java, M
 stack-down: ## stop them; their data stay in ./bin/stack
 	@./deploy/stack/stack.sh down
 
-# The rooms with tests that ask for an engine; with the stack up, none may skip them.
-ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|\b(store|room)test\.' --include='*_test.go' * | grep / | xargs -n 1 dirname | sort -u | sed 's|^|./|')
-
-test-stack: bin/venv/ready ## the tests that need the engines, on a stack that is started and stopped for them
+test-stack: build bin/venv/ready ## the tests that ask for an engine, on a stack that is started and stopped for them
 	@export MUNIMENT_STACK_FSYNC=off; trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
-	$(GO_TEST) -count 1 -p 2 -timeout 30m $(ON_STACK) && \
-	go test -count 1 -timeout 30m -run 'OnTheStack$$' .
+	CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath" go run ./deploy/stack/asks >bin/asks && \
+	grep -v '^./bench/faults ' bin/asks | xargs -P 2 -L 1 sh -c '$(GO_TEST) -count 1 -timeout 30m -run "$$1" "$$0"'
 
-test-stack-tls: ## the story with TLS and passwords on every hop, and what is refused, on a stack of its own
+test-stack-tls: build ## the story with TLS and passwords on every hop, and what is refused, on a stack of its own
 	@export MUNIMENT_STACK_CACHE=$${MUNIMENT_STACK_CACHE:-$${MUNIMENT_STACK:-$(CURDIR)/bin/stack}/cache} \
 		MUNIMENT_STACK=$${MUNIMENT_STACK:-$(CURDIR)/bin/stack}-tls MUNIMENT_STACK_TLS=1; \
 	trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
-	go test -count 1 -timeout 10m -run '^(TestStoryOverTLS|TestWrongCredentials)$$' .
+	$(GO_TEST) -count 1 -run '^(TestStoryOverTLS|TestWrongCredentials)$$' ./bench/stack
 
 test-cluster: ## the warehouse's tests on two replicas of a ClickHouse cluster, and those that kill them: eight minutes
 	@trap './deploy/stack/clickhouse-cluster.sh down' EXIT; \
@@ -93,7 +106,7 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 
 build: ## the binary, ./bin/muniment
 	@echo "building ./bin/muniment (the first time fetches and compiles the libraries: a few minutes)"
-	@CGO_ENABLED=0 go build -trimpath $(if $(VERSION),-ldflags '-X main.version=$(VERSION)') -o bin/muniment .
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(if $(VERSION),-X main.version=$(VERSION))' -o bin/muniment .
 
 # Another Go toolchain than go.mod's would make other bytes.
 RELEASE_GO = GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod) go
@@ -109,25 +122,24 @@ release-test: ## two builds of the last commit in two folders, the second withou
 	bin/release-venv/bin/pip install --quiet --disable-pip-version-check 'cyclonedx-python-lib[json-validation]==11.12.0'
 	MUNIMENT_TEST_RELEASE='$(RELEASE_TARGETS)' MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/release-venv/bin/python $(RELEASE_GO) test -count 1 -v -timeout 4h -run '^TestReproducible$$' ./deploy/release
 
-upgrade-data: ## the data folder that later versions have to start, of VERSION=v1.2.3, until that is released
-	MUNIMENT_TEST_UPGRADE_DATA='$(VERSION)' go test -count 1 -run '^TestMakeUpgradeData$$' .
+upgrade-data: build ## the data folder that later versions have to start, of VERSION=v1.2.3, until that is released
+	MUNIMENT_TEST_UPGRADE_DATA='$(VERSION)' $(GO_TEST) -count 1 -run '^TestMakeUpgradeData$$' ./bench/service
 
 build-bench: build # what measures it, ./bin/muniment-bench
 	@CGO_ENABLED=0 go build -trimpath -o bin/muniment-bench ./bench/cmd
 
-check: ## formatting, vet, staticcheck, race tests of the concurrent packages
+check: ## formatting, vet, staticcheck
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt is needed on: $$files"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
-	$(MAKE) race
 
 lint-openapi: ## the OpenAPI document before a linter and two generators of clients (needs Node)
 	go test -count 1 -tags lint -run '^TestDocument(Lints|Generates)$$' ./control
 
-contract: lint-openapi ## the same, and then a running service against its document by schemathesis: a minute or two (needs Node and Python 3)
+contract: build lint-openapi ## the same, and then a running service against its document by schemathesis: a minute or two (needs Node and Python 3)
 	@test -x bin/contract/bin/python || python3 -m venv bin/contract
 	bin/contract/bin/pip install --quiet --disable-pip-version-check --require-hashes -r control/contract/requirements.txt
-	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/contract/bin/python go test -count 1 -v -timeout 15m -tags contract -run '^TestContract$$' .
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/contract/bin/python $(GO_TEST) -count 1 -v -timeout 15m -tags contract -run '^TestContract$$' ./bench/service
 
 # Chromium is the system's: one that npm fetches comes from elsewhere.
 CHROMIUM ?= $(or $(shell command -v chromium),$(shell command -v chromium-browser),$(shell command -v google-chrome),/usr/bin/chromium)
@@ -135,30 +147,27 @@ CHROMIUM ?= $(or $(shell command -v chromium),$(shell command -v chromium-browse
 chromium: # installs it where there is none
 	@test -x "$(CHROMIUM)" || { echo "installing Chromium"; apt-get install -y --no-install-recommends chromium >/dev/null || { apt-get update >/dev/null && apt-get install -y --no-install-recommends chromium >/dev/null; } || { echo "this needs Chromium: install it, or say where it is by CHROMIUM="; exit 1; }; }
 
-test-playground: chromium ## visits to the playground, the documentation and the operators' console in Chromium: six minutes (needs Node; installs Chromium where apt-get can)
+test-playground: build chromium ## visits to the playground, the documentation and the operators' console in Chromium: six minutes (needs Node; installs Chromium where apt-get can)
 	cd control/playground/browser && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
 	CI=true go test -count 1 ./control/playground ./control/console
-	CHROMIUM="$(CHROMIUM)" go test -count 1 -v -timeout 15m -tags browser -run 'InABrowser$$' .
+	CHROMIUM="$(CHROMIUM)" $(GO_TEST) -count 1 -v -tags browser ./bench/browser
 
-test-clients: bin/venv/ready chromium ## the TypeScript and Python clients against a running service: two minutes (needs Node, Python 3; installs Chromium where apt-get can)
+test-clients: build bin/venv/ready chromium ## the TypeScript and Python clients against a running service: two minutes (needs Node, Python 3; installs Chromium where apt-get can)
 	cd gateway/client/typescript && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
-	CHROMIUM="$(CHROMIUM)" MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -timeout 10m -tags clients -run '^TestClientsOfAService$$' .
+	CHROMIUM="$(CHROMIUM)" MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) $(GO_TEST) -count 1 -tags clients -run '^TestClientsOfAService$$' ./bench/service
 
-# The rooms with goroutines of their own; make test-full watches all. SQLite is C in Go's
-# clothes and used by one connection at a time: watched for races, it takes three times as
-# long and tells nothing of ours.
 race: ## race tests of the concurrent packages
-	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing
-	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' -run '^Test(Job|Worker|Sweep|GivingUp)' ./control
+	$(RACE_TEST) $(RACED)
+	$(RACE_TEST) -run '$(RACED_WORKERS)' ./control
 
-faults: ## disks that tear, fill up and fail, and engines and processes that die under load: half an hour (needs root, strace and what stack needs)
+faults: build ## disks that tear, fill up and fail, and engines and processes that die under load: half an hour (needs root, strace and what stack needs)
 	@test "$$(id -u)" = 0 || { echo "make faults mounts a small disk and traces a server: run it as root"; exit 1; }
 	@for tool in strace mount umount; do command -v $$tool >/dev/null || { echo "make faults needs $$tool: install it"; exit 1; }; done
 	MUNIMENT_TEST_FULL=1 go test -count 1 -v -run '^(TestTornTail|TestBitFlips|TestFailedSyncStopsTheLogForGood|TestFullDisk)$$' ./pipeline/segment
-	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -run '^(TestFailingSync|TestFullDisk)$$' .
+	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -run '^(TestFailingSync|TestFullDisk)$$' ./bench/faults
 	@trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
-	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -timeout 90m -run '^TestFault' .
+	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -timeout 90m -run '^TestFault' ./bench/faults
 
 # Unless told otherwise, go test spends up to a minute on making one input smaller.
 fuzz: ## each fuzz target for FUZZTIME (default 2m)

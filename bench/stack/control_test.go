@@ -15,6 +15,7 @@ import (
 	"muniment/bench/waittest"
 	"muniment/control/node"
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/certs"
 	"muniment/gateway/certs/certstest"
@@ -69,7 +70,7 @@ func TestControlProcessesOnTheStack(t *testing.T) {
 // the root vouches for.
 func TestControlSealsOnTheStack(t *testing.T) {
 	s := newScaled(t)
-	s.Topic, s.Kafka = fmt.Sprintf("muniment.test.%d", time.Now().UnixNano()), systemtest.OnTheStack(t, "KAFKA")
+	s.Topic, s.Kafka = fmt.Sprintf("muniment.test.%d", time.Now().UnixNano()), stacktest.Kafka(t)
 	s.Clickhouse = warehouseAt(t, s.Topic)
 	require.Contains(t, s.Migrate(t, "--clickhouse", s.Clickhouse, "--dry-run"), "clickhouse: apply 0001_")
 	s.Migrate(t, "--clickhouse", s.Clickhouse)

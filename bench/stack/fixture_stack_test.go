@@ -1,9 +1,6 @@
 package stack
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"math/rand/v2"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -18,6 +15,7 @@ import (
 	"muniment/bench/system"
 	"muniment/bench/system/systemtest"
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/kafka"
@@ -27,7 +25,7 @@ import (
 // warehouseAt is a database of its own on the stack's ClickHouse.
 func warehouseAt(t *testing.T, name string) string {
 	t.Helper()
-	u, err := url.Parse(systemtest.OnTheStack(t, "CLICKHOUSE"))
+	u, err := url.Parse(systemtest.ClickHouse(t))
 	require.NoError(t, err)
 	u.Path = "/" + strings.ReplaceAll(name, ".", "_")
 	return u.String()
@@ -80,7 +78,7 @@ func limits(t *testing.T) {
 
 func newScaled(t *testing.T) *systemtest.Scaled {
 	t.Helper()
-	systemtest.OnTheStack(t, "POSTGRES")
+	stacktest.Postgres(t)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
@@ -90,49 +88,4 @@ func newScaled(t *testing.T) *systemtest.Scaled {
 	}
 	_, s.Database = storetest.Place(t, s.Data)
 	return s
-}
-
-// TestStackIsInTheName holds the names of the tests here against what they use: who gets to
-// onTheStack, through whatever functions, has OnTheStack behind its name, or is a trial of a
-// fault, and no other test has.
-func TestStackIsInTheName(t *testing.T) {
-	files, err := filepath.Glob("*_test.go")
-	require.NoError(t, err)
-	calls := map[string]map[string]bool{} // by function: those that it calls
-	for _, name := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
-				named := map[string]bool{}
-				ast.Inspect(f, func(n ast.Node) bool {
-					if call, ok := n.(*ast.CallExpr); ok {
-						if id, ok := call.Fun.(*ast.Ident); ok {
-							named[id.Name] = true
-						}
-					}
-					return true
-				})
-				calls[f.Name.Name] = named
-			}
-		}
-	}
-	var reaches func(name string, seen map[string]bool) bool
-	reaches = func(name string, seen map[string]bool) bool {
-		if name == "onTheStack" || seen[name] {
-			return name == "onTheStack"
-		}
-		seen[name] = true
-		for next := range calls[name] {
-			if calls[next] != nil && reaches(next, seen) {
-				return true
-			}
-		}
-		return false
-	}
-	for name := range calls {
-		if strings.HasPrefix(name, "Test") && name != t.Name() && !strings.HasPrefix(name, "TestFault") {
-			require.Equal(t, strings.HasSuffix(name, "OnTheStack"), reaches(name, map[string]bool{}), name)
-		}
-	}
 }

@@ -18,33 +18,27 @@ import (
 
 	"muniment/bench/system"
 	"muniment/bench/waittest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline/kafka"
 )
 
-// The fixture of the tests that need the engines of make stack. Each of them has OnTheStack
-// behind its name, but for the faults of newTrial: make test-stack finds them by that.
-
-// OnTheStack is where an engine of the stack is. Without the stack the test is skipped; with
-// it, none is.
-func OnTheStack(t *testing.T, engine string) (address string) {
+// ClickHouse is where the stack's is, once it answers: it may have ended with a loader that a test
+// before killed, and be starting again.
+func ClickHouse(t *testing.T) (url string) {
 	t.Helper()
-	if address = os.Getenv("MUNIMENT_TEST_" + engine); address == "" {
-		require.Empty(t, os.Getenv("MUNIMENT_TEST_STACK"), "the stack is up, but MUNIMENT_TEST_%s is not set", engine)
-		t.Skip("needs the engines: make test-stack")
-	}
-	if engine == "CLICKHOUSE" && os.Getenv("MUNIMENT_TEST_CLICKHOUSE_HTTP") != "" {
-		// It may have ended with a loader that a test before killed, and be starting again.
+	url = stacktest.ClickHouse(t)
+	if os.Getenv("MUNIMENT_TEST_CLICKHOUSE_HTTP") != "" {
 		waittest.Until(t, func() bool { return Query("SELECT 1") == nil }, "ClickHouse answers")
 	}
-	return address
+	return url
 }
 
 // Engines are those of the stack.
 func Engines(t *testing.T) system.Engines {
 	t.Helper()
-	return system.Engines{Kafka: OnTheStack(t, "KAFKA"), ClickHouse: OnTheStack(t, "CLICKHOUSE"), Database: OnTheStack(t, "POSTGRES")}
+	return system.Engines{Kafka: stacktest.Kafka(t), ClickHouse: ClickHouse(t), Database: stacktest.Postgres(t)}
 }
 
 // RegisterOn makes a tenant with rights.

@@ -1,147 +1,206 @@
 // Command asks lists the tests that ask for an engine of make stack: a line for each package, with the
-// folder and a pattern for go test -run. It reads the source. A test asks if a call of
-// deploy/stack/stacktest is reached from it, through functions and methods of its package and of
-// packages for tests; methods are matched by their names. A test that calls
-// stacktest.WithoutPostgres does not ask.
+// folder and a pattern for go test -run. A test asks if it reaches a function of
+// deploy/stack/stacktest, through whatever functions of tests and of packages for tests; not if it
+// reaches stacktest.WithoutPostgres. A call through an interface is not followed.
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"go/types"
+	"io"
 	"os"
-	"path"
+	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 const (
-	module    = "muniment/"
-	stacktest = module + "deploy/stack/stacktest"
+	module    = "muniment"
+	stacktest = module + "/deploy/stack/stacktest"
 )
 
-// function is a name that calls refer to: of a function as <folder>.<name>, of a method as
-// <folder>.().<name>.
-type function string
+// listed is a package as go list -json has it.
+type listed struct {
+	ImportPath, Dir, ForTest, Export string
+	GoFiles                          []string
+	ImportMap                        map[string]string
+}
+
+// reached are the functions and variables that each function and variable names, by their full names.
+type reached map[string][]string
 
 func main() {
-	calls, err := readCalls(".")
+	lines, err := run()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "asks:", err)
 		os.Exit(1)
 	}
-	byFolder := map[string][]string{}
-	for f := range calls {
-		folder, name, _ := strings.Cut(string(f), ".")
-		if strings.HasPrefix(name, "Test") && name != "TestMain" && asks(calls, f, map[function]bool{}) {
-			byFolder[folder] = append(byFolder[folder], name)
-		}
-	}
-	for _, folder := range slices.Sorted(mapKeys(byFolder)) {
-		slices.Sort(byFolder[folder])
-		fmt.Printf("./%s ^(%s)$\n", folder, strings.Join(byFolder[folder], "|"))
+	for _, line := range lines {
+		fmt.Println(line)
 	}
 }
 
-func mapKeys(m map[string][]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
+func run() (lines []string, err error) {
+	packages, err := list()
+	if err != nil {
+		return nil, err
 	}
-}
-
-// asks is whether a function reaches stacktest.
-func asks(calls map[function][]function, f function, seen map[function]bool) bool {
-	if seen[f] {
-		return false
+	exports := map[string]string{}
+	for _, p := range packages {
+		exports[p.ImportPath] = p.Export
 	}
-	seen[f] = true
-	if slices.Contains(calls[f], "deploy/stack/stacktest.WithoutPostgres") {
-		return false
+	all, tests := reached{}, map[string][]string{} // tests by folder
+	for _, p := range packages {
+		ours := p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/")
+		if !ours || strings.HasSuffix(p.ImportPath, ".test") || p.ForTest == "" && !strings.HasSuffix(p.ImportPath, "test") {
+			continue
+		}
+		names, err := all.read(p, exports)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", p.ImportPath, err)
+		}
+		folder := "." + strings.TrimPrefix(strings.TrimSuffix(p.ForTest, "_test"), module)
+		tests[folder] = append(tests[folder], names...)
 	}
-	return slices.ContainsFunc(calls[f], func(next function) bool {
-		return strings.HasPrefix(string(next), "deploy/stack/stacktest.") || asks(calls, next, seen)
-	})
-}
-
-// readCalls reads which functions the functions of tests and of packages for tests name.
-func readCalls(top string) (map[function][]function, error) {
-	calls := map[function][]function{}
-	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && file != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin"):
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(file, ".go") || !strings.HasSuffix(file, "_test.go") && !strings.HasSuffix(filepath.Dir(file), "test"):
-			return nil
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err == nil && !tagged(f) {
-			readFile(calls, filepath.ToSlash(filepath.Dir(file)), f)
-		}
-		return err
-	})
-	return calls, err
-}
-
-// tagged is whether a file is built with a tag alone: make targets of their own run what it has.
-func tagged(f *ast.File) bool {
-	return slices.ContainsFunc(f.Comments, func(c *ast.CommentGroup) bool {
-		return slices.ContainsFunc(c.List, func(line *ast.Comment) bool {
-			return strings.HasPrefix(line.Text, "//go:build ") && c.End() < f.Package && !strings.Contains(line.Text, "linux")
+	for folder, names := range tests {
+		names = slices.DeleteFunc(names, func(name string) bool {
+			seen := map[string]bool{}
+			all.walk(name, seen)
+			return seen[stacktest+".WithoutPostgres"] || !asks(seen)
 		})
-	})
+		if len(names) == 0 {
+			continue
+		}
+		for i, name := range names {
+			names[i] = name[strings.LastIndex(name, ".")+1:]
+		}
+		slices.Sort(names)
+		lines = append(lines, fmt.Sprintf("%s ^(%s)$", folder, strings.Join(names, "|")))
+	}
+	slices.Sort(lines)
+	return lines, nil
 }
 
-func readFile(calls map[function][]function, folder string, f *ast.File) {
-	imports, forTests := map[string]string{}, []string{folder} // by their names here; the folders whose methods may be called
-	for _, spec := range f.Imports {
-		name, _ := strconv.Unquote(spec.Path.Value)
-		of, ours := strings.CutPrefix(name, module)
-		if !ours || !strings.HasSuffix(of, "test") {
-			continue
-		}
-		forTests = append(forTests, of)
-		local := path.Base(of)
-		if spec.Name != nil {
-			local = spec.Name.Name
-		}
-		imports[local] = of
-	}
-	for _, d := range f.Decls {
-		decl, ok := d.(*ast.FuncDecl)
-		if !ok {
-			continue
-		}
-		name := function(folder + "." + decl.Name.Name)
-		if decl.Recv != nil {
-			name = function(folder + ".()." + decl.Name.Name)
-		}
-		ast.Inspect(decl, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.SelectorExpr:
-				if x, ok := n.X.(*ast.Ident); ok && imports[x.Name] != "" {
-					calls[name] = append(calls[name], function(imports[x.Name]+"."+n.Sel.Name))
-					return false
-				}
-				for _, of := range forTests {
-					calls[name] = append(calls[name], function(of+".()."+n.Sel.Name))
-				}
-			case *ast.Ident:
-				calls[name] = append(calls[name], function(folder+"."+n.Name))
-			}
+// asks is whether a function of stacktest is among names.
+func asks(names map[string]bool) bool {
+	for name := range names {
+		if strings.HasPrefix(name, stacktest+".") {
 			return true
-		})
-		if calls[name] == nil {
-			calls[name] = []function{}
 		}
+	}
+	return false
+}
+
+// list has the go command list all packages, with their test variants and their export data.
+func list() (packages []listed, err error) {
+	cmd := exec.Command("go", "list", "-test", "-deps", "-export", "-json=ImportPath,Dir,ForTest,Export,GoFiles,ImportMap", "./...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	for in := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := in.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, err
+		}
+		packages = append(packages, p)
+	}
+}
+
+// read type-checks a package, notes what its functions and variables name, and returns its tests.
+func (r reached) read(p listed, exports map[string]string) (tests []string, err error) {
+	files := token.NewFileSet()
+	var syntax []*ast.File
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		syntax = append(syntax, f)
+	}
+	imported := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) {
+		if variant, ok := p.ImportMap[path]; ok {
+			path = variant
+		}
+		return os.Open(exports[path])
+	})
+	info := &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
+	checked, err := (&types.Config{Importer: imported}).Check(p.ImportPath, files, syntax, info)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range syntax {
+		for _, d := range f.Decls {
+			for name, body := range named(d, info) {
+				ast.Inspect(body, func(n ast.Node) bool {
+					if id, ok := n.(*ast.Ident); ok {
+						if used := info.Uses[id]; used != nil && used.Pkg() != nil {
+							r[name] = append(r[name], fullName(used))
+						}
+					}
+					return true
+				})
+				if test := name[strings.LastIndex(name, ".")+1:]; strings.HasPrefix(test, "Test") && test != "TestMain" && p.ForTest != "" && checked.Scope().Lookup(test) != nil {
+					tests = append(tests, name)
+				}
+			}
+		}
+	}
+	return tests, nil
+}
+
+// named are the functions and variables that a declaration declares.
+func named(d ast.Decl, info *types.Info) map[string]ast.Node {
+	found := map[string]ast.Node{}
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		found[fullName(info.Defs[d.Name])] = d
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			if v, ok := spec.(*ast.ValueSpec); ok {
+				for _, id := range v.Names {
+					found[fullName(info.Defs[id])] = v
+				}
+			}
+		}
+	}
+	return found
+}
+
+// fullName is the same for a thing and for what its importers see of it, tests' variants included.
+func fullName(o types.Object) string {
+	name := ""
+	if f, ok := o.(*types.Func); ok {
+		name = f.Origin().FullName()
+	} else if o.Pkg() != nil {
+		name = o.Pkg().Path() + "." + o.Name()
+	}
+	before, after, variant := strings.Cut(name, " [")
+	if !variant {
+		return name
+	}
+	_, after, _ = strings.Cut(after, "]")
+	return before + after
+}
+
+// walk visits all that is reached from a name.
+func (r reached) walk(name string, seen map[string]bool) {
+	if seen[name] {
+		return
+	}
+	seen[name] = true
+	for _, next := range r[name] {
+		r.walk(next, seen)
 	}
 }
