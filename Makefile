@@ -21,7 +21,7 @@ GO_TEST = CGO_ENABLED=0 go test -trimpath -vet=off -ldflags=-s -parallel 8
 RACED = ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing
 RACE_TEST = go test -vet=off -race -gcflags='modernc.org/...=-race=false' -parallel 8
 # Of control, its workers.
-RACED_WORKERS = ^Test(Job|Worker|Sweep|GivingUp)
+RACED_WORKERS = ^Test(Job|Worker|Sweep(GoesOn|Without)|GivingUp)
 
 # make test-stack has the suites of the engines, make test-faults what kills and fills.
 test: build ## every test that needs nothing but Go, in its short form; with RACE=1 some of them watched for races

@@ -35,15 +35,18 @@ import (
 
 // Main runs the tests of a package against the built binary, which is muniment in PATH: the one
 // that MUNIMENT_TEST_BINARY names, as make test does, or else one that it builds into ./bin. Tests run
-// in the top folder. The test binary is the part of curl that the pages use, if it is called by
-// that name.
+// in the top folder. Where there is no curl, the test binary is the part of it that the pages use.
 func Main(m *testing.M) {
-	testscript.Main(endsShared{m}, map[string]func(){"muniment-confined": confined, "curl": func() {
-		if err := curl(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "curl:", err)
-			os.Exit(1)
+	commands := map[string]func(){"muniment-confined": confined}
+	if _, err := exec.LookPath("curl"); err != nil || filepath.Base(os.Args[0]) == "curl" {
+		commands["curl"] = func() {
+			if err := curl(os.Args[1:]); err != nil {
+				fmt.Fprintln(os.Stderr, "curl:", err)
+				os.Exit(1)
+			}
 		}
-	}})
+	}
+	testscript.Main(endsShared{m}, commands)
 }
 
 // prepare changes to the top folder, and puts the built binary into PATH.
