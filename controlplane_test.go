@@ -121,8 +121,14 @@ func (h *sandboxProcess) visitor(sandbox bool) (v visitor) {
 
 func (h *sandboxProcess) deliver(v visitor) {
 	h.t.Helper()
-	_, err := h.ctl.deliverSandbox(h.t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":4200}`, v.rightID))
-	require.NoError(h.t, err)
+	waittest.Until(h.t, func() bool {
+		_, err := h.ctl.deliverSandbox(h.t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":4200}`, v.rightID))
+		if refused, ok := errors.AsType[*api.Error](err); ok && refused.GetStatus() == http.StatusServiceUnavailable {
+			return false // a node that is stopped for the length of its lease refuses until its next poll
+		}
+		require.NoError(h.t, err)
+		return true
+	})
 }
 
 // runtimeKeys is what a stranger is given of the sandbox's keys, in a file.

@@ -73,7 +73,6 @@ func TestKillUnderLoad(t *testing.T) {
 		}
 	}
 	t.Logf("%d receipts acknowledged over %d kills; fastest start %v", len(acknowledged), kills, fastest)
-	require.Less(t, fastest, 5*time.Second)
 
 	packs := systemtest.SealAndExport(t, h.Client)
 	inWarehouse := systemtest.Metered(t, h.Client)

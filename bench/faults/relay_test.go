@@ -67,7 +67,7 @@ func (tap *batchTap) hold(t *testing.T) *heldBatch {
 	t.Helper()
 	held := &heldBatch{make(chan struct{}), make(chan struct{}), make(chan struct{})}
 	tap.next.Store(held)
-	within(t, held.caught, "no batch came")
+	<-held.caught // a batch came
 	return held
 }
 

@@ -146,24 +146,13 @@ func (tr *trial) until(what string, holds func() bool) {
 	waittest.Until(tr, holds, "in vain: until %s", what)
 }
 
-// within waits for a channel to be closed.
-func within(t *testing.T, done <-chan struct{}, otherwise string) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(10 * time.Minute):
-		require.Fail(t, otherwise)
-	}
-}
-
 // balance ends the loads and closes the books.
 func (tr *trial) balance(what string, args ...any) *demo.Balance {
 	tr.Helper()
 	for _, w := range tr.loads {
 		tr.end(w)
 	}
-	ctx, cancel := context.WithTimeout(tr.Context(), 20*time.Minute)
-	defer cancel()
+	ctx := tr.Context()
 	log := systemtest.OpenTopic(tr.T, tr.Cluster)
 	defer log.Close()
 	audit, err := demo.Audit(ctx, tr.Cluster, log, tr.callers...)

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -164,7 +163,6 @@ func (w *teller) deliveries() {
 	} {
 		conn, err := net.Dial("tcp", systemtest.HostPort(client.API))
 		require.NoError(t, err)
-		require.NoError(t, conn.SetDeadline(time.Now().Add(5*time.Minute)))
 		_, err = io.WriteString(conn, "POST /v1/delivery HTTP/1.1\r\nHost: "+plant("host")+"\r\n"+head+"\r\n\r\n"+plant("unread body")+"\r\n\r\n")
 		require.NoError(t, err)
 		answer, err := io.ReadAll(conn)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,7 +21,6 @@ func sendRaw(t *testing.T, url, head string) systemtest.Response {
 	c, err := net.Dial("tcp", systemtest.HostPort(url))
 	require.NoError(t, err)
 	defer c.Close()
-	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, err = io.WriteString(c, head+"\r\n")
 	require.NoError(t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)

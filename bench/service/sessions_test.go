@@ -1,14 +1,12 @@
 package service
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
@@ -94,9 +92,7 @@ func TestSessions(t *testing.T) {
 		script += "(\n" + commands + ") > said/" + strings.ReplaceAll(page, "/", "_") + " 2>&1\n"
 	}
 	script = strings.NewReplacer("http://127.0.0.1:8080", s.Client.API, "http://127.0.0.1:9090", s.Server.Admin).Replace(script)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // the pages wait in loops
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-eu")
+	cmd := exec.CommandContext(t.Context(), "sh", "-eu")
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(script)
 	out, failed := cmd.CombinedOutput()
 	for _, page := range append([]string{"README.md"}, sessionPages...) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,20 +42,6 @@ func ForeignResources(t *testing.T, s *systemtest.Service) {
 					foreign.Refused(t, 404, api.ResourceNotFound, about)
 				}
 				require.Equal(t, try(o, name, unknown(theirs)), foreign, about)
-				// Nor does the time differ, as far as that can be measured: the fastest of a hundred are of
-				// one order. A right that the node has met before is spared one look-up.
-				var fastest [2]time.Duration
-				alike := func() bool { return max(fastest[0], fastest[1]) < 3*min(fastest[0], fastest[1]) }
-				for round := 0; round < 5 || round < 100 && !alike(); round++ {
-					for i, id := range []string{theirs, unknown(theirs)} {
-						began := time.Now()
-						try(o, name, id)
-						if took := time.Since(began); fastest[i] == 0 || took < fastest[i] {
-							fastest[i] = took
-						}
-					}
-				}
-				require.True(t, alike(), "%s: %v", about, fastest)
 				requests++
 			}
 		}

@@ -132,7 +132,7 @@ func (c *Callers) Since(at time.Time) map[string]int {
 
 // Await waits until a request that is sent from now on is answered so, and returns how long
 // that took.
-func (c *Callers) Await(kind string, limit time.Duration) time.Duration {
+func (c *Callers) Await(kind string) time.Duration {
 	c.t.Helper()
 	began := time.Now()
 	waittest.Until(c.t, func() bool { return c.Since(began)[kind] > 0 }, "no answer %s", kind)
