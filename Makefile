@@ -23,15 +23,15 @@ RACE_TEST = go test -vet=off -race -gcflags='modernc.org/...=-race=false' -paral
 # Of control, its workers.
 RACED_WORKERS = ^Test(Job|Worker|Sweep(GoesOn|Without)|GivingUp)
 
-# make test-stack has the suites of the engines, make test-faults what kills and fills.
+# make test-stack has the suites of the engines, make test-faults what kills, fills and measures.
 test: build ## every test that needs nothing but Go, in its short form; with RACE=1 some of them watched for races
 	$(if $(RACE),$(MAKE) race)
-	@apart="$$(go list ./bench/stack ./bench/faults $(if $(RACE),$(RACED)))" && \
+	@apart="$$(go list ./bench/stack ./bench/faults ./bench/cmd $(if $(RACE),$(RACED)))" && \
 	echo "$(GO_TEST) of all other packages" && \
 	$(GO_TEST) $(if $(RACE),-skip '$(RACED_WORKERS)') $$(go list ./... | grep -vxF "$$apart")
 
-test-faults: build ## kills, full disks, older copies, backups and restores under load, in their short form: two minutes
-	$(GO_TEST) -count 1 ./bench/faults
+test-faults: build ## kills, full disks, older copies, backups and restores under load, and measurements, in their short form: two minutes
+	$(GO_TEST) -count 1 ./bench/faults ./bench/cmd
 
 test-full: build ## every test in its long form, of all but what make faults, soak and the clusters do; see .ci/TESTING.md
 	MUNIMENT_TEST_FULL=1 go test -count 1 -p 1 -timeout 3h ./...

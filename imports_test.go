@@ -38,7 +38,7 @@ var packages = map[string][]string{
 	"bench/stack":               {},
 	"bench/soak":                {"bench/abuse", "bench/load", "bench/measure", "bench/system"},
 	"bench/system/storytest":    {"bench/system", "bench/system/systemtest", "bench/waittest", "control/access", "control/sandbox", "gateway/api", "sealer", "sealer/verify"},
-	"bench/system/systemtest":   {"bench/load", "bench/system", "bench/waittest", "control/access", "control/backup", "control/console", "control/node", "control/proof", "control/route/routetest", "control/sandbox", "gateway/api", "gateway/client", "gateway/snapshot", "pipeline", "pipeline/clickhouse", "pipeline/drift", "pipeline/kafka", "pipeline/segment", "sealer"},
+	"bench/system/systemtest":   {"bench/load", "bench/system", "bench/waittest", "control/access", "control/backup", "control/console", "control/node", "control/proof", "control/route/routetest", "control/sandbox", "deploy/stack/stacktest", "gateway/api", "gateway/client", "gateway/snapshot", "pipeline", "pipeline/clickhouse", "pipeline/drift", "pipeline/kafka", "pipeline/segment", "sealer"},
 	"bench/system":              {"gateway/api", "pipeline"},
 	"bench/warehouse":           {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"bench/waittest":            {},

@@ -11,7 +11,7 @@ import (
 
 // randomFacts draws fact sets of every density, contradictions included.
 func randomFacts(visit func(stated factSet)) {
-	const draws = 400_000
+	const draws = 60_000
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range draws {
 		stated := factSet(rng.Uint64())

@@ -66,7 +66,7 @@ func randomReceipt(r *rand.Rand) sealer.Receipt {
 func TestReceiptIsCanonical(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var buf []byte
-	for range sealertest.Rounds(50_000, 1_000_000) {
+	for range sealertest.Rounds(10_000, 1_000_000) {
 		receipt := randomReceipt(r)
 		buf = sealer.AppendReceipt(buf[:0], &receipt)
 

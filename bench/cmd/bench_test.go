@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/compare"
+	"muniment/deploy/stack/stacktest"
 )
 
 // read returns the figures of --json.
@@ -18,17 +19,6 @@ func read(t *testing.T, file string) (report compare.Report) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &report))
 	return report
-}
-
-// engine is the address of one of make stack's, by the variable that names it.
-func engine(t *testing.T, name string) string {
-	t.Helper()
-	address := os.Getenv(name)
-	if address == "" {
-		require.Empty(t, os.Getenv("MUNIMENT_TEST_STACK"), "the stack is up, but %s is not set", name)
-		t.Skip("needs the engines: make test-stack")
-	}
-	return address
 }
 
 // TestBench runs all of the comparison for a moment. The command itself fails on
@@ -91,7 +81,7 @@ func TestBenchScale(t *testing.T) {
 
 // TestBenchOnTheStack runs all of the scaled comparison for a moment.
 func TestBenchOnTheStack(t *testing.T) {
-	kafka, clickHouse, database := engine(t, "MUNIMENT_TEST_KAFKA"), engine(t, "MUNIMENT_TEST_CLICKHOUSE"), engine(t, "MUNIMENT_TEST_POSTGRES")
+	kafka, clickHouse, database := stacktest.Kafka(t), stacktest.ClickHouse(t), stacktest.Postgres(t)
 	figures := filepath.Join(t.TempDir(), "figures.json")
 	args := []string{"stack", "--muniment", built, "--quick", "--dir", t.TempDir(), "--kafka", kafka, "--clickhouse", clickHouse, "--database", database, "--json", figures}
 	if long {

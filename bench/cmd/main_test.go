@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain lets the test binary be muniment-bench when it is called by that name, and builds the
-// muniment that it measures.
+// TestMain lets the test binary be muniment-bench when it is called by that name, and finds the
+// muniment that it measures: the one that MUNIMENT_TEST_BINARY names, or one that it builds.
 func TestMain(m *testing.M) {
 	testscript.Main(withProduct{m}, map[string]func(){"muniment-bench": main})
 }
@@ -24,6 +24,9 @@ var built string
 type withProduct struct{ *testing.M }
 
 func (m withProduct) Run() int {
+	if built = os.Getenv("MUNIMENT_TEST_BINARY"); built != "" {
+		return m.M.Run()
+	}
 	dir, err := os.MkdirTemp("", "muniment-bench-test-")
 	if err != nil {
 		panic(err)

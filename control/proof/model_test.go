@@ -34,7 +34,7 @@ const auditKind = "tenant.test"
 // TestWhoCallsUntilMoreIsFalseHasAllSealed runs deliveries, events of control, stalled loaders, calls
 // of several callers and processes, and crashes in any order, and checks the promise of upTo.
 func TestWhoCallsUntilMoreIsFalseHasAllSealed(t *testing.T) {
-	rapidtest.Check(t, 10, 1_000, func(rt *rapid.T) {
+	rapidtest.Check(t, 4, 1_000, func(rt *rapid.T) {
 		w := &world{rt: rt, cfg: Config{WaitFor: 15 * time.Millisecond, SpoolWait: time.Millisecond, WorkFor: time.Nanosecond,
 			MaxEntries: rapid.IntRange(1, 5).Draw(rt, "entries of a pack")}}
 		w.fixture = build(rt, w.cfg)

@@ -30,7 +30,7 @@ func (n *Node) startSigning(t *testing.T) (end func() []signed) {
 	for range 4 {
 		signers.Go(func() {
 			var own []signed
-			for tick := time.NewTicker(500 * time.Microsecond); !stop.Load(); <-tick.C {
+			for tick := time.NewTicker(4 * time.Millisecond); !stop.Load(); <-tick.C {
 				at := time.Now()
 				s, err := n.sign(at)
 				if err != nil && time.Since(at) >= acquireGrace {

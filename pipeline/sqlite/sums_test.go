@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/rapidtest"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -24,7 +25,7 @@ const storedSums = `SELECT tenant, unit, start, common, duplicate, receipts, qua
 // the rows, a row is marked as what the table of duplicates says, and nothing is left of what went.
 func TestSumsAreThoseOfTheRows(t *testing.T) {
 	runs := 0
-	rapid.Check(t, func(rt *rapid.T) {
+	rapidtest.Check(t, 15, 300, func(rt *rapid.T) {
 		runs++
 		path := filepath.Join(t.TempDir(), fmt.Sprint(runs))
 		t := rt

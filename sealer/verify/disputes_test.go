@@ -98,11 +98,7 @@ func TestManyWindows(t *testing.T) {
 			r := &sealer.Rated{Row: &sealer.MeterRow{RightID: rightID}, RenderedAt: sealertest.Epoch.UnixMilli() + int64(n)}
 			want := ""
 			for _, x := range list {
-				from, err := sealer.ParseTime(*x.From)
-				require.NoError(t, err)
-				to, err := sealer.ParseTime(*x.To)
-				require.NoError(t, err)
-				if *x.RightID == rightID && from.UnixMilli() <= r.RenderedAt && r.RenderedAt < to.UnixMilli() {
+				if now := sealer.FormatTime(time.UnixMilli(r.RenderedAt)); *x.RightID == rightID && *x.From <= now && now < *x.To {
 					want = max(want, x.State)
 				}
 			}

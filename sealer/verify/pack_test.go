@@ -191,7 +191,7 @@ func TestRandomFlipsAreFound(t *testing.T) {
 	w := newWorld(t)
 	events := w.Run(2000)
 	pack := sealertest.Bundle(t, w.Seal(events), events)
-	places := rand.New(rand.NewPCG(7, 8)).Perm(len(pack))[:sealertest.Rounds(200, 2000)]
+	places := rand.New(rand.NewPCG(7, 8)).Perm(len(pack))[:sealertest.Rounds(60, 2000)]
 	w.flip(t, pack, places)
 }
 

@@ -325,15 +325,15 @@ func TestStopsOfExportsSealedLater(t *testing.T) {
 
 // TestStopsOfFullPacks: what was committed before the seal of a full pack may be in the next.
 func TestStopsOfFullPacks(t *testing.T) {
+	f := newFolder(t)
+	list := events(suspended(20), delivered(30))(f.w)
+	for len(list) < sealer.MaxPackEntries {
+		list = append(list, f.w.Note("right.revised"))
+	}
 	for count, want := range map[int][]sealer.Code{sealer.MaxPackEntries: nil, sealer.MaxPackEntries - 1: {RightStopped}} {
-		f := newFolder(t)
-		list := events(suspended(20), delivered(30))(f.w)
-		for len(list) < count {
-			list = append(list, f.w.Note("right.revised"))
-		}
 		tr, err := readTrust(f.w.VKey, "")
 		require.NoError(t, err)
-		r := verifyFiles(t.Context(), tr, &Options{Files: []string{f.pack("full", list)}})
+		r := verifyFiles(t.Context(), tr, &Options{Files: []string{f.pack("full", list[:count])}})
 		require.Equal(t, want, failures(r.Files[0].Verdicts), count)
 	}
 }
