@@ -22,6 +22,7 @@ import (
 	"muniment/bench/system"
 	"muniment/bench/system/systemtest"
 	"muniment/bench/waittest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline/clickhouse"
 )
 
@@ -51,9 +52,7 @@ const trialDeliveries = 300_000
 // newTrial is a cluster on the stack's engines, to be given others and then raised.
 func newTrial(t *testing.T) *trial {
 	t.Helper()
-	if os.Getenv("MUNIMENT_TEST_FAULTS") == "" {
-		t.Skip("MUNIMENT_TEST_FAULTS is not set: make faults")
-	}
+	stacktest.OnlyWith(t, "MUNIMENT_TEST_FAULTS", "faults")
 	tr := &trial{T: t, tenants: trialTenants, Cluster: &system.Cluster{
 		Exe: "muniment", Dir: t.TempDir(), Engines: systemtest.Engines(t),
 		// As short as brokers allow: the partitions of a loader that was killed wait for it.

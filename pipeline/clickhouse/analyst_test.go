@@ -11,6 +11,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 )
 
@@ -21,7 +22,7 @@ const analyst = "MUNIMENT_TEST_CLICKHOUSE_ANALYST"
 // forAnalysts is a warehouse of two tenants in which every view has rows.
 func forAnalysts(t *testing.T) (Config, *Warehouse) {
 	const name = "analyst_test"
-	cfg := onServer(t, variable(t, native), name)
+	cfg := onServer(t, stacktest.ClickHouse(t), name)
 	dropped(t, cfg, name)
 	_, err := Migrate(t.Context(), cfg, false)
 	require.NoError(t, err)
@@ -109,7 +110,7 @@ func TestDashboardsAreRefreshed(t *testing.T) {
 // asAnalyst connects as the analyst of tnt_a.
 func asAnalyst(t *testing.T) driver.Conn {
 	t.Helper()
-	opt, err := Config{URL: inDatabase(t, variable(t, analyst), "analyst_test")}.options()
+	opt, err := Config{URL: inDatabase(t, stacktest.Variable(t, analyst), "analyst_test")}.options()
 	require.NoError(t, err)
 	opt.Settings = nil // an analyst may not change settings either
 	conn, err := clickhouse.Open(opt)
@@ -155,7 +156,7 @@ func TestAnalystSeesOneTenant(t *testing.T) {
 
 // The SQL for servers that store users can at least be parsed by one that doesn't.
 func TestAnalystSQLIsSQL(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	all := statements(t, "analyst.sql")
 	require.Len(t, all, 12)
 	name := regexp.MustCompile(`(EXISTS|GRANT SELECT ON) \S+`)

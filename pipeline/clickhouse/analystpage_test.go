@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 )
 
@@ -60,7 +61,7 @@ var plays = []play{
 // the same once more of another.
 func forThePage(t *testing.T) *Warehouse {
 	const name = "analyst_test"
-	cfg := onServer(t, variable(t, native), name)
+	cfg := onServer(t, stacktest.ClickHouse(t), name)
 	dropped(t, cfg, name)
 	_, err := Migrate(t.Context(), cfg, false)
 	require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestThePagesQueries(t *testing.T) {
 
 // The page lists the columns that the views have.
 func TestThePagesColumns(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	rows, err := w.conn.Query(t.Context(), `SELECT table, name, type FROM system.columns
 		WHERE database = currentDatabase() AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND engine = 'View') ORDER BY table, position`)
 	require.NoError(t, err)
@@ -169,7 +170,7 @@ func TestThePagesColumns(t *testing.T) {
 
 // aged is a warehouse with a rule and two deliveries, one of which and the rule are years old.
 func aged(t *testing.T) (w *Warehouse, database string, now time.Time) {
-	cfg := fresh(t, variable(t, native))
+	cfg := fresh(t, stacktest.ClickHouse(t))
 	w, now = mustOpen(t, cfg), time.Now().UTC().Truncate(time.Second)
 	long := time.Date(2020, 1, 15, 12, 0, 0, 0, time.UTC)
 	rule := ruleRow(t, "tnt_a", 1, "settlement_rule.created", record(t, "rul_1", map[string]any{"effectiveFrom": "2020-01-01T00:00:00.000Z"}))

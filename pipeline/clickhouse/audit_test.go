@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
 )
 
 func TestDrift(t *testing.T) {
 	t.Parallel()
-	server := variable(t, native)
+	server := stacktest.ClickHouse(t)
 	conform.Drift(t, func(tb testing.TB) conform.AuditedEngine {
 		w := mustOpen(tb, fresh(tb, server))
 		// change changes one row, as a user with write access to the database can.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 )
 
@@ -26,7 +27,7 @@ func busy(from, n int) []pipeline.Row {
 // BenchmarkLoad loads full batches behind 40 others; look at rows/s.
 func BenchmarkLoad(b *testing.B) {
 	const size = 5000
-	w := mustOpen(b, fresh(b, variable(b, native)))
+	w := mustOpen(b, fresh(b, stacktest.ClickHouse(b)))
 	n := 0
 	load := func() {
 		rows := busy(n, size)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
 )
@@ -24,16 +25,6 @@ const (
 	http    = "MUNIMENT_TEST_CLICKHOUSE_HTTP"
 	cluster = "MUNIMENT_TEST_CLICKHOUSE_CLUSTER"
 )
-
-// variable is an address of the environment, without which the test is skipped.
-func variable(tb testing.TB, name string) string {
-	tb.Helper()
-	value := os.Getenv(name)
-	if value == "" {
-		tb.Skipf("SKIPPED: %s is not set, nothing was tested against ClickHouse (deploy/stack/clickhouse.sh up starts one, clickhouse-cluster.sh up two)", name)
-	}
-	return value
-}
 
 var databases atomic.Int64
 
@@ -102,7 +93,7 @@ func TestConformance(t *testing.T) {
 	for _, protocol := range []string{native, http} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			server := variable(t, protocol)
+			server := stacktest.Variable(t, protocol)
 			conform.Warehouse(t, func(tb testing.TB) conform.WarehouseEngine {
 				cfg := fresh(tb, server)
 				return conform.WarehouseEngine{

@@ -16,6 +16,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -39,8 +40,8 @@ func replicas(t *testing.T, cfg Config) []Config {
 // of them open by itself.
 func freshOnCluster(t *testing.T) (Config, []*Warehouse) {
 	t.Helper()
-	variable(t, cluster)
-	cfg := fresh(t, variable(t, native))
+	stacktest.OnlyWith(t, cluster, "test-cluster")
+	cfg := fresh(t, stacktest.ClickHouse(t))
 	var each []*Warehouse
 	for _, one := range replicas(t, cfg)[:2] {
 		each = append(each, mustOpen(t, one))
@@ -88,8 +89,8 @@ func retracting(row pipeline.Row) pipeline.Batch {
 // A configuration without the cluster, or with one for tables that are not replicated, would
 // lose its guarantees, and is refused.
 func TestClusterIsNamedWhereItIs(t *testing.T) {
-	variable(t, cluster)
-	cfg := fresh(t, variable(t, native))
+	stacktest.OnlyWith(t, cluster, "test-cluster")
+	cfg := fresh(t, stacktest.ClickHouse(t))
 	cfg.Cluster = ""
 	_, err := Open(t.Context(), cfg)
 	require.ErrorContains(t, err, "are replicated, and no cluster is named")
@@ -97,7 +98,7 @@ func TestClusterIsNamedWhereItIs(t *testing.T) {
 	require.ErrorContains(t, err, "are replicated, and no cluster is named")
 
 	const name = "muniment_alone"
-	alone := replicas(t, onServer(t, variable(t, native), name))[0]
+	alone := replicas(t, onServer(t, stacktest.ClickHouse(t), name))[0]
 	dropped(t, alone, name)
 	with := alone.Cluster
 	alone.Cluster = ""
@@ -227,9 +228,9 @@ type ownCluster struct {
 }
 
 func startCluster(t *testing.T, replicas int) *ownCluster {
-	variable(t, cluster)
+	stacktest.OnlyWith(t, cluster, "test-cluster")
 	port := freePorts(3)
-	c := &ownCluster{t: t, env: append(os.Environ(), "MUNIMENT_STACK="+t.TempDir(), "MUNIMENT_STACK_CACHE="+variable(t, cache),
+	c := &ownCluster{t: t, env: append(os.Environ(), "MUNIMENT_STACK="+t.TempDir(), "MUNIMENT_STACK_CACHE="+stacktest.Variable(t, cache),
 		fmt.Sprint("MUNIMENT_CLUSTER_REPLICAS=", replicas), fmt.Sprint("MUNIMENT_CLUSTER_TCP=", port), fmt.Sprint("MUNIMENT_CLUSTER_HTTP=", port+1), fmt.Sprint("MUNIMENT_CLUSTER_KEEPER=", port+2))}
 	t.Cleanup(func() { c.run("down") })
 	c.run("up")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/sealer"
 )
 
@@ -31,7 +32,7 @@ type ownServer struct {
 func startServer(t *testing.T) *ownServer {
 	s := &ownServer{t: t, dir: t.TempDir()}
 	port := freePorts(2)
-	s.env = append(os.Environ(), "MUNIMENT_STACK="+s.dir, "MUNIMENT_STACK_CACHE="+variable(t, cache),
+	s.env = append(os.Environ(), "MUNIMENT_STACK="+s.dir, "MUNIMENT_STACK_CACHE="+stacktest.Variable(t, cache),
 		fmt.Sprint("MUNIMENT_CLICKHOUSE_TCP=", port), fmt.Sprint("MUNIMENT_CLICKHOUSE_HTTP=", port+1))
 	t.Cleanup(func() { s.run("down") })
 	s.run("up")

@@ -11,6 +11,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -74,7 +75,7 @@ func TestFiltersDecideNothing(t *testing.T) {
 	for name, change := range filters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := fresh(t, variable(t, native))
+			cfg := fresh(t, stacktest.ClickHouse(t))
 			change(&cfg)
 			w := mustOpen(t, cfg)
 			for from := 0; from < len(rows); from += 75 {
@@ -131,7 +132,7 @@ func TestRetractedDuringALoad(t *testing.T) {
 
 func retractDuringLoads(t *testing.T, key string) {
 	for at := 0; ; at++ {
-		cfg := fresh(t, variable(t, native))
+		cfg := fresh(t, stacktest.ClickHouse(t))
 		w, other := mustOpen(t, cfg), mustOpen(t, cfg)
 		forged, next, free := delivery("tnt_a", 0, midnight, key), delivery("tnt_a", 1, midnight, key), delivery("tnt_a", 2, midnight, "other")
 		require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{forged, next, free})))
@@ -156,7 +157,7 @@ func retractDuringLoads(t *testing.T, key string) {
 // What a load queries and writes of rows costs it nothing where there are none, and little where
 // a filter knows them to be new.
 func TestStatementsOfALoad(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	conn := w.conn
 	offset := int64(0)
 	statements := func(keys ...string) int {
@@ -201,7 +202,7 @@ func TestCutAtEachStatement(t *testing.T) {
 
 func cutAtAStatement(t *testing.T, left int, before bool) error {
 	rows := repeating(40)
-	cfg := fresh(t, variable(t, native))
+	cfg := fresh(t, stacktest.ClickHouse(t))
 	w, successor := mustOpen(t, cfg), mustOpen(t, cfg)
 	require.NoError(t, w.Load(t.Context(), batch(rows[:20])))
 	b := retracting(rows[0])

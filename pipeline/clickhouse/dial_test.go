@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/deploy/stack/stacktest"
 )
 
 // TestReadyGivesUpOnAServerThatHangs: one that takes connections and says nothing, as a
@@ -63,7 +65,7 @@ func TestReadyGivesUpOnAServerThatHangs(t *testing.T) {
 // TestProbesShareAConnection: a probe every few seconds costs the server no connection
 // each.
 func TestProbesShareAConnection(t *testing.T) {
-	cfg := replicas(t, fresh(t, variable(t, native)))[0]
+	cfg := replicas(t, fresh(t, stacktest.ClickHouse(t)))[0]
 	u, err := url.Parse(cfg.URL)
 	require.NoError(t, err)
 	server := u.Host

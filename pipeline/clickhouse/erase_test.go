@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
 )
@@ -55,7 +56,7 @@ func ignoreGone(err error) error {
 // TestEraseLeavesNoByte in the tables' files, which are not compressed here: in parts that
 // were merged, in the one that was inserted last, and of a quarantined record.
 func TestEraseLeavesNoByte(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	for table, column := range map[string]string{"private_parts": "private", "set_aside": "record"} {
 		require.NoError(t, w.conn.Exec(t.Context(), `ALTER TABLE `+table+` MODIFY COLUMN `+column+` String CODEC(NONE)`))
 	}
@@ -93,7 +94,7 @@ func TestEraseLeavesNoByte(t *testing.T) {
 // TestEraseWhatAKilledLoadLeft: a Load that did not know of a tombstone was cut off behind its
 // inserts, and is repeated by one that does.
 func TestEraseWhatAKilledLoadLeft(t *testing.T) {
-	cfg := fresh(t, variable(t, native))
+	cfg := fresh(t, stacktest.ClickHouse(t))
 	w, other := mustOpen(t, cfg), mustOpen(t, cfg)
 	key := pipeline.SubjectKey{4}
 	require.NoError(t, w.Erase(t.Context(), key, nil))

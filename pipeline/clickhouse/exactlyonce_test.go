@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"testing"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
 )
@@ -24,7 +25,7 @@ func TestExactlyOnce(t *testing.T) {
 			if !full && name != "as it is" {
 				t.Skip("TestFiltersDecideNothing is the short form")
 			}
-			server := variable(t, native)
+			server := stacktest.ClickHouse(t)
 			conform.ExactlyOnce(t, func(tb testing.TB) conform.WarehouseEngine {
 				cfg := fresh(tb, server)
 				change(&cfg)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 )
 
@@ -76,7 +77,7 @@ func later(f func() error) <-chan error {
 
 // What one batch holds fails that batch alone.
 func TestOneOfThreeBatchesIsPoisoned(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	require.NoError(t, w.conn.Exec(t.Context(), `ALTER TABLE events ADD CONSTRAINT poison CHECK tenant_id != 'tnt_b'`))
 	h := hold(w.groups)
 	load := func(partition int32) <-chan error {
@@ -114,7 +115,7 @@ func TestOneOfThreeBatchesIsPoisoned(t *testing.T) {
 // A call that gives up takes its batch along, unless that is being loaded: then it goes
 // on as long as any call waits for it, and no other call sees the difference.
 func TestACallOfAGroupGivesUp(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	h := hold(w.groups)
 	contexts, cancels, loads := make([]context.Context, 5), make([]context.CancelFunc, 5), make([]<-chan error, 5)
 	load := func(i int) {
@@ -177,7 +178,7 @@ func TestGroupsAreBounded(t *testing.T) {
 
 // Close waits for nothing but the end of what it has ended.
 func TestCloseEndsAGroup(t *testing.T) {
-	w, err := Open(t.Context(), fresh(t, variable(t, native)))
+	w, err := Open(t.Context(), fresh(t, stacktest.ClickHouse(t)))
 	require.NoError(t, err)
 	h := hold(w.groups)
 	load := later(func() error { return w.Load(t.Context(), batchOf(1)) })

@@ -13,6 +13,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -103,7 +104,7 @@ func requireSums(tb testing.TB, w *Warehouse, rows, metered, quantityMs int64) {
 func TestLoadAgainAndTwiceAtOnce(t *testing.T) {
 	for _, protocol := range []string{native, http} {
 		t.Run(protocol, func(t *testing.T) {
-			cfg := fresh(t, variable(t, protocol))
+			cfg := fresh(t, stacktest.Variable(t, protocol))
 			loaders := []*Warehouse{mustOpen(t, cfg), mustOpen(t, cfg)}
 			rows, metered, quantity := spread(0, 1000)
 			errs := make([]error, len(loaders))
@@ -130,7 +131,7 @@ func TestLoadAgainAndTwiceAtOnce(t *testing.T) {
 // A loader that was thought dead goes on with old batches while its successor loads: what
 // is a duplicate is decided once.
 func TestDuplicatesBesideAZombie(t *testing.T) {
-	cfg := fresh(t, variable(t, native))
+	cfg := fresh(t, stacktest.ClickHouse(t))
 	rows, metered, quantity := spread(0, 900)
 	loaders := []*Warehouse{mustOpen(t, cfg), mustOpen(t, cfg), mustOpen(t, cfg)}
 	errs := make([]error, len(loaders))
@@ -150,7 +151,7 @@ func TestDuplicatesBesideAZombie(t *testing.T) {
 
 // What an event repeats may be a day older to the millisecond, and out of view.
 func TestDuplicateOfTheDayBefore(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	for i, older := range []time.Duration{24 * time.Hour, 24*time.Hour + time.Millisecond} {
 		tenant := fmt.Sprint("tnt_", i)
 		offset := int64(2 * i)
@@ -177,7 +178,7 @@ func (c *noticing) PrepareBatch(ctx context.Context, query string, opts ...drive
 // Once a batch was sent, its connection may be another call's, and must not be closed by what
 // the driver is told of the batch's context.
 func TestContextOfABatchEndsOnlyWhileItIsSent(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	conn := &noticing{Conn: w.conn}
 	w.conn = conn
 	positions := []sealer.Position{{Partition: 3, Generation: 1, Offset: 7}}
@@ -194,7 +195,7 @@ func TestContextOfABatchEndsOnlyWhileItIsSent(t *testing.T) {
 }
 
 func TestLoadEndsWithItsContextOrItsTimeout(t *testing.T) {
-	cfg := fresh(t, variable(t, native))
+	cfg := fresh(t, stacktest.ClickHouse(t))
 	rows, _, _ := spread(0, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -206,7 +207,7 @@ func TestLoadEndsWithItsContextOrItsTimeout(t *testing.T) {
 
 // A private part can be erased: the event that was hashed and signed stays as it is.
 func TestPrivatePartsAreErasable(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	row := delivery("tnt_a", 1, midnight, "")
 	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{row})))
 	require.NoError(t, w.conn.Exec(t.Context(), `ALTER TABLE private_parts DELETE WHERE tenant_id = 'tnt_a' AND event_id = ?

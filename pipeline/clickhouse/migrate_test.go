@@ -11,6 +11,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"muniment/deploy/stack/stacktest"
 )
 
 func TestConfigIsChecked(t *testing.T) {
@@ -72,7 +74,7 @@ func TestOpenSaysWhatIsAway(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	const name = "muniment_migrate"
-	cfg := onServer(t, variable(t, native), name)
+	cfg := onServer(t, stacktest.ClickHouse(t), name)
 	dropped(t, cfg, name)
 	all := []string{"0001_warehouse.sql", "0002_views.sql"}
 

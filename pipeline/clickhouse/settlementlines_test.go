@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/settle"
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -108,7 +109,7 @@ func lineText(day, right, basis, rule string, receipts, ms, impressions int64, a
 
 // The view rates each day as the sealing of packs does, to the last millionth.
 func TestSettlementLinesAreRated(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	random := rand.New(rand.NewPCG(7, 1))
 	const worlds = 40
 	var rows []pipeline.Row

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
 	"muniment/sealer"
@@ -35,12 +35,7 @@ func TestConformOnKafka(t *testing.T) {
 
 // realBrokers are those of a running cluster; make test-stack starts one.
 func realBrokers(tb testing.TB) []string {
-	brokers := os.Getenv("MUNIMENT_TEST_KAFKA")
-	if brokers == "" {
-		require.Empty(tb, os.Getenv("MUNIMENT_TEST_STACK"), "the stack is up, but MUNIMENT_TEST_KAFKA names no broker")
-		tb.Skip("NOT TESTED AGAINST KAFKA: MUNIMENT_TEST_KAFKA names no broker; make test-stack starts one")
-	}
-	return strings.Split(brokers, ",")
+	return strings.Split(stacktest.Kafka(tb), ",")
 }
 
 // fakeBrokers starts a cluster in process.

@@ -1,7 +1,7 @@
 // Command asks lists the tests that ask for an engine of make stack: a line for each package, with the
 // folder and a pattern for go test -run. A test asks if it reaches a function of
 // deploy/stack/stacktest, through whatever functions of tests and of packages for tests; not if it
-// reaches stacktest.WithoutPostgres. A call through an interface is not followed.
+// reaches stacktest.WithoutPostgres or stacktest.OnlyWith. A call through an interface is not followed.
 package main
 
 import (
@@ -74,7 +74,7 @@ func run() (lines []string, err error) {
 		names = slices.DeleteFunc(names, func(name string) bool {
 			seen := map[string]bool{}
 			all.walk(name, seen)
-			return seen[stacktest+".WithoutPostgres"] || !asks(seen)
+			return seen[stacktest+".WithoutPostgres"] || seen[stacktest+".OnlyWith"] || !asks(seen)
 		})
 		if len(names) == 0 {
 			continue

@@ -38,6 +38,15 @@ func Variable(t testing.TB, name string) (value string) {
 	return value
 }
 
+// OnlyWith skips a test without a variable that make test-stack does not set, but another target: the
+// test asks for what that one starts, and make test-stack leaves it out.
+func OnlyWith(t testing.TB, name, target string) {
+	t.Helper()
+	if os.Getenv(name) == "" {
+		t.Skipf("needs %s: make %s", name, target)
+	}
+}
+
 // PostgresIfUp returns what Postgres does, or nothing without the server: for tests that run on SQLite
 // then.
 func PostgresIfUp() (url string) { return os.Getenv("MUNIMENT_TEST_POSTGRES") }
