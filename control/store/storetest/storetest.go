@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+
+	"muniment/deploy/stack/stacktest"
 )
 
 // TB is what Place needs of a *testing.T or a *rapid.T.
@@ -25,29 +27,43 @@ type TB interface {
 }
 
 // Place returns the Path and the URL of a store.Config for the database of dir, one of which is
-// empty. The same dir is the same database: opened twice, it is one that two processes share. It is
-// dropped at the end of the test that called Place first.
+// empty. The database has the tables of control, and no records. The same dir is the same database:
+// opened twice, it is one that two processes share. It is dropped at the end of the test that called
+// Place first.
 func Place(t TB, dir string) (path, database string) {
 	t.Helper()
-	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
+	server := stacktest.PostgresIfUp()
 	if server == "" {
-		return filepath.Join(dir, "control.db"), ""
+		path = filepath.Join(dir, "control.db")
+		require.NoError(t, copyTemplate(path))
+		return path, ""
 	}
-	at, err := url.Parse(server)
-	require.NoError(t, err, "MUNIMENT_TEST_POSTGRES")
-	err = Administer(server, "CREATE DATABASE "+name(dir))
+	from, err := templateOn(server)
+	require.NoError(t, err)
+	err = Administer(server, "CREATE DATABASE "+name(dir)+" TEMPLATE "+from)
 	if known, ok := errors.AsType[*pgconn.PgError](err); !ok || known.Code != "42P04" { // it is there
 		require.NoError(t, err)
 		t.Cleanup(func() { drop(t, server, dir) })
 	}
-	at.Path = "/" + name(dir)
-	return "", at.String()
+	database, err = withDatabase(server, name(dir))
+	require.NoError(t, err)
+	return "", database
+}
+
+// withDatabase is the URL of another database of a server.
+func withDatabase(server, name string) (string, error) {
+	at, err := url.Parse(server)
+	if err != nil {
+		return "", err
+	}
+	at.Path = "/" + name
+	return at.String(), nil
 }
 
 // Copy copies the database of a folder for another folder. Open connections may be lost.
 func Copy(t TB, from, to string) {
 	t.Helper()
-	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
+	server := stacktest.PostgresIfUp()
 	if server == "" {
 		text, err := os.ReadFile(filepath.Join(from, "control.db"))
 		require.NoError(t, err)
@@ -69,7 +85,7 @@ func Copy(t TB, from, to string) {
 // open.
 func Replace(t TB, older, dir string) {
 	t.Helper()
-	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
+	server := stacktest.PostgresIfUp()
 	drop(t, server, dir)
 	require.NoError(t, Administer(server, "ALTER DATABASE "+name(older)+" RENAME TO "+name(dir)))
 }
