@@ -18,6 +18,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/signing"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/certs/certstest"
 	"muniment/sealer"
@@ -185,7 +186,7 @@ func TestJoinByCertificateIsRefused(t *testing.T) {
 // TestNameOfALiveNode belongs to that node, until its lease has ended: then another may take it, and
 // the one before signs nothing more.
 func TestNameOfALiveNode(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the database's clock
+	stacktest.WithoutPostgres(t) // the database's clock
 	authority, now, ran := certstest.New(t), time.Now(), time.Duration(0)
 	dir := t.TempDir()
 	cfg := node.Config{NodeCA: poolOf(t, authority), LeaseBound: 30 * time.Second, Clock: func() time.Duration { return ran }}
@@ -304,7 +305,7 @@ func TestNameOfAnExpelledNode(t *testing.T) {
 // TestNameOfALeavingNode is barred once an operator has asked the node to leave, also for a
 // database from before. A successor that took over the name bars nothing.
 func TestNameOfALeavingNode(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the database's clock
+	stacktest.WithoutPostgres(t) // the database's clock
 	authority, now, ran := certstest.New(t), time.Now(), time.Duration(0)
 	cfg := node.Config{NodeCA: poolOf(t, authority), Clock: func() time.Duration { return ran }}
 	h := newFixtureOn(t, t.TempDir(), cfg, func() time.Time { return now })

@@ -21,6 +21,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/route"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/sealer"
@@ -197,6 +198,7 @@ func TestRefusalFreesTheIdempotencyKey(t *testing.T) {
 
 // TestOneOfManyWithOneIdempotencyKey sends one request many times at once.
 func TestOneOfManyWithOneIdempotencyKey(t *testing.T) {
+	stacktest.Both(t)
 	b := newNotebook(t)
 	answers := make([]answer, 64)
 	var callers sync.WaitGroup

@@ -19,6 +19,7 @@ import (
 	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/deploy/stack/stacktest"
 )
 
 // workshop is a database with jobs of one kind, in a bubble with a clock of its own.
@@ -188,6 +189,7 @@ func TestJobIsGivenUp(t *testing.T) {
 
 // TestJobIsTakenOver once the lease of its process has ended, and not from a process that renews it.
 func TestJobIsTakenOver(t *testing.T) {
+	stacktest.Both(t)
 	inWorkshop(t, func(s *workshop) {
 		s.enqueue("")
 		killed, err := s.db.Claim(s.t.Context(), "test.job", 20*time.Second)

@@ -12,6 +12,7 @@ import (
 	"muniment/bench/waittest"
 	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/sealer"
@@ -154,6 +155,7 @@ func TestSuccessorLivesAsLong(t *testing.T) {
 
 // TestOneOfManyRotationsWins calls at once: one key takes over, with one event.
 func TestOneOfManyRotationsWins(t *testing.T) {
+	stacktest.Both(t)
 	h := newFixture(t)
 	tenantID, key := h.tenant()
 	id := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")

@@ -21,6 +21,7 @@ import (
 
 	"muniment/control/historytest"
 	"muniment/control/node"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 )
@@ -34,7 +35,8 @@ const (
 )
 
 func TestHistoryIsLinearizable(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the clock stands still only for what is in this process
+	stacktest.Both(t)
+	stacktest.WithoutPostgres(t) // the clock stands still only for what is in this process
 	seeds, length := 2, 10*time.Minute
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		seeds, length = 200, 30*time.Minute

@@ -20,6 +20,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/rapidtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/sealer"
 )
 
@@ -27,6 +28,7 @@ import (
 // and challenges over HTTP. The model foresees each answer's status, every record as it
 // is in the end, and all that the audit log holds, in order.
 func TestRightsOffersAndChallengesAgainstAModel(t *testing.T) {
+	stacktest.Both(t)
 	var clock atomic.Int64 // milliseconds
 	clock.Store(time.Now().UnixMilli())
 	h := newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return time.UnixMilli(clock.Load()) })

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -78,7 +79,7 @@ func TestRevocationWaitsForTheNodes(t *testing.T) {
 // TestFeedIsALongPoll runs on a clock that only moves while everybody waits, and not
 // for the network.
 func TestFeedIsALongPoll(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	stacktest.WithoutPostgres(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		_, key := h.tenant()

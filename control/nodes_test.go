@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/signing"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -261,7 +261,7 @@ func TestLeakedInvitation(t *testing.T) {
 func processes(t *testing.T) []*fixture {
 	dir := t.TempDir()
 	houses := []*fixture{newFixtureOn(t, dir, node.Config{})}
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
+	if stacktest.PostgresIfUp() != "" {
 		houses = append(houses, newFixtureOn(t, dir, node.Config{}))
 	}
 	return houses

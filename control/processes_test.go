@@ -19,6 +19,7 @@ import (
 	"muniment/control"
 	"muniment/control/node"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
@@ -54,9 +55,8 @@ type sighting struct {
 // nor decides by an older one than it applied, and all end at the database's state.
 // MUNIMENT_TEST_FULL makes it a minute.
 func TestTwoProcessesCommit(t *testing.T) {
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
-		t.Skip("needs PostgreSQL: a SQLite file is one process's")
-	}
+	stacktest.Both(t)
+	stacktest.Postgres(t)
 	length := 2 * time.Second
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		length = time.Minute

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
@@ -127,6 +127,7 @@ func TestSandboxLimits(t *testing.T) {
 
 // TestSandboxLimitsOfAllProcesses: two processes on one database count together.
 func TestSandboxLimitsOfAllProcesses(t *testing.T) {
+	stacktest.Both(t)
 	now := time.Now()
 	var processes []*visitor
 	dir := t.TempDir()
@@ -336,9 +337,7 @@ func TestSandboxClockAhead(t *testing.T) {
 // TestSandboxCountsBesideChanges: counting visitors' requests does not wait for a store.DB.Change,
 // nor delay one such as the revocation of a right.
 func TestSandboxCountsBesideChanges(t *testing.T) {
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
-		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has one writer
-	}
+	stacktest.Postgres(t)
 	now := time.Now()
 	p := openPlayground(t, newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{Shared: true})
 	v := &visitor{playground: p}

@@ -17,6 +17,7 @@ import (
 	"muniment/control/roomtest"
 	"muniment/control/route"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -190,6 +191,7 @@ func TestActivation(t *testing.T) {
 
 // TestOneOfManyActivationsWins: of 64 callers with one token one gets a key, and there is one tenant.
 func TestOneOfManyActivationsWins(t *testing.T) {
+	stacktest.Both(t)
 	h := newFixture(t, nil)
 	_, token := h.approved("ada@example.org")
 	errs := make([]error, 64)

@@ -12,6 +12,7 @@ import (
 	"muniment/control/right"
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -103,6 +104,7 @@ func TestUpholdRevokesInOneChange(t *testing.T) {
 // TestOneOfManyResolutionsWins has callers resolve and withdraw one challenge at once,
 // through two processes where a database has several.
 func TestOneOfManyResolutionsWins(t *testing.T) {
+	stacktest.Both(t)
 	dir := t.TempDir()
 	services := []*Service{newService(t, dir)}
 	if services[0].db.Shared() {

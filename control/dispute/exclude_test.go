@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"muniment/control/rapidtest"
+	"muniment/deploy/stack/stacktest"
 )
 
 // TestParts: deliveries that several disputes cover appear once.
@@ -40,6 +41,7 @@ func TestParts(t *testing.T) {
 // TestPartsAgainstAModel: a delivery is excluded if any dispute covers it, and there are as few parts
 // as possible.
 func TestPartsAgainstAModel(t *testing.T) {
+	stacktest.Both(t)
 	receipts, rights := []string{"rcp_a", "rcp_b", "rcp_c", "rcp_d"}, []string{"rgh_a", "rgh_b"}
 	const days = 12
 	rapidtest.Check(t, 2_000, 100_000, func(t *rapid.T) {

@@ -15,6 +15,7 @@ import (
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -200,6 +201,7 @@ func TestUnresolvedDisputesAreBounded(t *testing.T) {
 // TestOneOfManyResolutionsWins has callers move one dispute at once, through two processes
 // where a database has several.
 func TestOneOfManyResolutionsWins(t *testing.T) {
+	stacktest.Both(t)
 	dir := t.TempDir()
 	services := []*Service{newService(t, dir)}
 	if services[0].db.Shared() {

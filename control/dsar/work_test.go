@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gate"
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -110,6 +111,7 @@ func TestUnwritten(t *testing.T) {
 // TestStaleFinish: an erasure that finds no file, since the bundle is on its way to a bucket, relies
 // on the worker: it removes what it finished in vain.
 func TestStaleFinish(t *testing.T) {
+	stacktest.Both(t)
 	h := newFixture(t, nil)
 	v := h.mustCreate(t, full())
 	_, err := h.run(t.Context(), tenantID, v.ID, byKey)
@@ -157,6 +159,7 @@ func (l *looked) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.
 // TestKills: wherever a worker is killed, another restarts the job, which ends READY with complete
 // data, or FAILED with a code; no files of killed workers remain.
 func TestKills(t *testing.T) {
+	stacktest.Both(t)
 	kills := 6
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		kills = 50

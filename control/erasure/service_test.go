@@ -16,6 +16,7 @@ import (
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -277,6 +278,7 @@ func (f failing) Vouches(context.Context, *store.Tx, string) (bool, error) { ret
 
 // TestErasureGoesOn: another process completes an erasure that was killed at any step.
 func TestErasureGoesOn(t *testing.T) {
+	stacktest.Both(t)
 	for steps := 0; ; steps++ {
 		s := newStage(t)
 		made := s.mustErase(t, "ada")
@@ -367,7 +369,7 @@ func TestErasureWaitsForTheLog(t *testing.T) {
 // inNoFile requires that no file of the database contains a text.
 func (s *stage) inNoFile(t *testing.T, text string) {
 	t.Helper()
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
+	if stacktest.PostgresIfUp() != "" {
 		return // whose files are elsewhere
 	}
 	all, err := filepath.Glob(filepath.Join(s.dir, "*"))

@@ -15,6 +15,7 @@ import (
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -245,6 +246,7 @@ func TestReplayGoesPastWhatWaits(t *testing.T) {
 // TestReplayIsBegunAgain: the next process delivers what a killed one left, also if it was killed
 // between a delivery and recording it; likewise after a node could not deliver.
 func TestReplayIsBegunAgain(t *testing.T) {
+	stacktest.Both(t)
 	n := newDeliverer()
 	dir, clock := t.TempDir(), roomtest.NewClock(noon.Add(time.Hour))
 	with := func(c *Config) { c.Deliver = n.deliver }

@@ -14,6 +14,7 @@ import (
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -188,6 +189,7 @@ func TestHoldBehindAMapping(t *testing.T) {
 // TestHoldMeetsAMapping holds rows while their mappings are made, in two processes: whichever
 // comes first, none is left behind.
 func TestHoldMeetsAMapping(t *testing.T) {
+	stacktest.Both(t)
 	n := newDeliverer()
 	dir, clock := t.TempDir(), roomtest.NewClock(noon.Add(time.Hour))
 	with := func(c *Config) { c.Deliver = n.deliver }

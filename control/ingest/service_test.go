@@ -19,6 +19,7 @@ import (
 	"muniment/control/rapidtest"
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -285,6 +286,7 @@ func TestRetire(t *testing.T) {
 // TestMappingsAgainstAModel makes random moves on a running clock. The model is a list of windows,
 // which it compares one by one.
 func TestMappingsAgainstAModel(t *testing.T) {
+	stacktest.Both(t)
 	clock := roomtest.NewClock(noon)
 	r := newService(t, t.TempDir(), clock, nil)
 	n := 0
@@ -370,6 +372,7 @@ func TestMappingsAgainstAModel(t *testing.T) {
 
 // TestOneOfManyOverlapsWins, for concurrent requests to two processes.
 func TestOneOfManyOverlapsWins(t *testing.T) {
+	stacktest.Both(t)
 	dir, clock := t.TempDir(), roomtest.NewClock(noon)
 	services := []*Service{newService(t, dir, clock, nil), newService(t, dir, clock, nil)}
 	errs := make([]error, 16)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/certs/certstest"
 )
@@ -37,7 +38,8 @@ func joinRequest(t *testing.T, chain []*x509.Certificate, now time.Time) api.Joi
 // name. If the node polls before that change, at this or another process, it has a lease again and
 // keeps the name.
 func TestHolderPollsDuringAJoin(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the database's clock
+	stacktest.Both(t)
+	stacktest.WithoutPostgres(t) // the database's clock
 	for name, start := range map[string]func(*testing.T, *fixture) (a, b *Service){
 		"one process": func(t *testing.T, f *fixture) (a, b *Service) {
 			a, _ = f.mustStart(t)

@@ -12,6 +12,7 @@ import (
 	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 )
 
 // fixture is a data folder with clocks.
@@ -53,7 +54,7 @@ func (r *Service) mustStartNode(t *testing.T, nodeID string) {
 
 // TestLiveNodes: which nodes count as live, as time passes and control restarts.
 func TestLiveNodes(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // polls_test.go covers a shared database
+	stacktest.WithoutPostgres(t) // polls_test.go covers a shared database
 	f := newFixture(t)
 	r, stop := f.mustStart(t)
 	require.True(t, r.mustPropagation(t, 9).Applied, "there are no nodes to wait for")
@@ -97,7 +98,7 @@ func TestLiveNodes(t *testing.T) {
 // TestLiveNodesWhenTheClockIsSet steps the wall clock forward and back: a node stays live exactly
 // until the bound has passed.
 func TestLiveNodesWhenTheClockIsSet(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	stacktest.WithoutPostgres(t)
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		f := newFixture(t)
 		r, stop := f.mustStart(t)

@@ -8,12 +8,13 @@ import (
 
 	"muniment/control/signing"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 )
 
 // TestOverview: those with a spool come first, then those that have been silent for longest; the
 // lease is over at the bound, and a node without a spool is left out in the end.
 func TestOverview(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	stacktest.WithoutPostgres(t)
 	f := newFixture(t)
 	r, stop := f.mustStart(t)
 	defer stop()

@@ -16,6 +16,7 @@ import (
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -120,6 +121,7 @@ func TestExpiryAge(t *testing.T) {
 // TestTwoProcessesExpire runs two jobs at once, each killed and restarted at random, in the middle of
 // a batch or between two: every offer gets exactly one event.
 func TestTwoProcessesExpire(t *testing.T) {
+	stacktest.Both(t)
 	const many = 4 * batch
 	dir, c := t.TempDir(), &clock{at: now.Time}
 	services := []*Service{newService(t, dir, c)}

@@ -15,6 +15,7 @@ import (
 	"muniment/control/right"
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -217,6 +218,7 @@ func TestCounterIsOneChange(t *testing.T) {
 // TestOneOfManyAcceptsWins: 64 callers accept one offer, through two processes if the database allows
 // several.
 func TestOneOfManyAcceptsWins(t *testing.T) {
+	stacktest.Both(t)
 	dir, c := t.TempDir(), &clock{at: now.Time}
 	services := []*Service{newService(t, dir, c)}
 	if services[0].db.Shared() {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -104,6 +105,7 @@ func lastEntry(t *testing.T, h *fixture) []byte {
 }
 
 func TestSealsAtOnceYieldTheSamePacks(t *testing.T) {
+	stacktest.Both(t)
 	for _, callers := range []int{2, 32} {
 		h := build(t, Config{MaxEntries: 16})
 		h.Deliver(deliveries(40)...)
@@ -144,6 +146,7 @@ func waiting(r *Service, tenantID string) int {
 // TestTwoProcessesAtOnce lets two services over one database and folder seal: only
 // the compare-and-set is between them.
 func TestTwoProcessesAtOnce(t *testing.T) {
+	stacktest.Both(t)
 	h := build(t)
 	other := h.another()
 	for range 5 {

@@ -14,6 +14,7 @@ import (
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gate"
 	"muniment/sealer"
 )
@@ -154,6 +155,7 @@ func TestSettlementAfterACrash(t *testing.T) {
 
 // TestTwoProcessesSettleAlike has both build their pack before the first of them commits.
 func TestTwoProcessesSettleAlike(t *testing.T) {
+	stacktest.Both(t)
 	h := build(t)
 	other := h.another()
 	h.price("0.001")

@@ -13,6 +13,7 @@ import (
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -40,6 +41,7 @@ func (s *Service) mustIssue(t require.TestingT, b Basis, parent *string) Right {
 // TestRightsAgainstAModel makes random moves on a growing tree of rights. The model is a map of states
 // and parents, and a list of the expected events.
 func TestRightsAgainstAModel(t *testing.T) {
+	stacktest.Both(t)
 	service, basis := newService(t)
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
@@ -128,6 +130,7 @@ func TestRightsAgainstAModel(t *testing.T) {
 }
 
 func TestOneOfManySuspensionsWins(t *testing.T) {
+	stacktest.Both(t)
 	service, basis := newService(t)
 	r := service.mustIssue(t, basis, nil)
 	errs := make([]error, 16)

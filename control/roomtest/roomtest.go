@@ -5,7 +5,6 @@ package roomtest
 import (
 	"context"
 	"database/sql"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/sealer"
 )
 
@@ -43,8 +43,9 @@ func Right(t *testing.T, db *store.DB, id, scope string) {
 // SQLite, which doesn't know how few they are. It returns the plans.
 func Plans(t *testing.T, db *store.DB, list func(store.Querier) error) (plan string) {
 	t.Helper()
+	stacktest.Both(t)
 	explain, detail, slow := "EXPLAIN QUERY PLAN ", 3, []string{"SCAN", "TEMP B-TREE"}
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
+	if stacktest.PostgresIfUp() != "" {
 		explain, detail, slow = "EXPLAIN ", 0, []string{"Seq Scan"}
 	}
 	asked := recorder{Querier: db.Read()}

@@ -14,6 +14,7 @@ import (
 
 	"muniment/control/store"
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
 )
@@ -129,9 +130,7 @@ func TestRevokedAtAnotherProcess(t *testing.T) {
 
 // TestProcessesStartTogether on an empty folder: together they make one key of each role.
 func TestProcessesStartTogether(t *testing.T) {
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
-		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has no other process
-	}
+	stacktest.Postgres(t)
 	p := newPlace(t)
 	var starting sync.WaitGroup
 	var services [4]*Service

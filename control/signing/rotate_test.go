@@ -14,6 +14,7 @@ import (
 	"muniment/bench/waittest"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
@@ -39,7 +40,7 @@ func TestRotateRefuses(t *testing.T) {
 
 // TestRotationThatFails breaks the database in two ways.
 func TestRotationThatFails(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the trigger is SQLite's
+	stacktest.WithoutPostgres(t) // the trigger is SQLite's
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
 	first := r.mustPackSigner(t).KeyID
@@ -70,7 +71,7 @@ func TestRotationThatFails(t *testing.T) {
 // TestDelegationThatFails: the key that waits, and the root's delegation to it, can be used once
 // the database can be written again.
 func TestDelegationThatFails(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the trigger is SQLite's
+	stacktest.WithoutPostgres(t) // the trigger is SQLite's
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
 	safe := filepath.Join(t.TempDir(), "safe")
@@ -136,7 +137,7 @@ func TestPackKeyOutlivesItsRotation(t *testing.T) {
 // TestStartCleansUp: a start destroys key files that are out of use, replaces a key whose file
 // is lost, and leaves unknown files alone.
 func TestStartCleansUp(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // for shared keys see TestStartLeavesKeysInUse
+	stacktest.WithoutPostgres(t) // for shared keys see TestStartLeavesKeysInUse
 	p := newPlace(t)
 	p.sealTime = time.Hour
 	r, stop := p.mustStart(t)

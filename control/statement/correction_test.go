@@ -10,6 +10,7 @@ import (
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/pipeline/conform"
 	"muniment/sealer"
@@ -250,6 +251,7 @@ func TestCorrectionsOverlapNothing(t *testing.T) {
 
 // TestOneOfManyCorrectionsWins: concurrent callers issue corrections of one statement.
 func TestOneOfManyCorrectionsWins(t *testing.T) {
+	stacktest.Both(t)
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	first := h.mustIssue(statementFor(0, 2))

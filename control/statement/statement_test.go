@@ -16,6 +16,7 @@ import (
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -239,6 +240,7 @@ func TestLongerPeriodIsSplit(t *testing.T) {
 // TestOneOfManyIssuesWins has callers issue drafts of one period at once, through two processes
 // where a database has several.
 func TestOneOfManyIssuesWins(t *testing.T) {
+	stacktest.Both(t)
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	drafts := make([]Statement, 16)

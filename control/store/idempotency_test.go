@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -15,6 +16,7 @@ import (
 func keyed(t *testing.T) (db *DB, at *time.Time) {
 	t.Helper()
 	clock := now
+	stacktest.Both(t)
 	path, url := storetest.Place(t, t.TempDir())
 	db, err := Open(t.Context(), Config{Path: path, URL: url, Now: func() time.Time { return clock }, maxKeys: 3})
 	require.NoError(t, err)

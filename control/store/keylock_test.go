@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -24,6 +25,7 @@ func TestKeyLockTimesOut(t *testing.T) {
 
 func testLockKeys(t *testing.T, apart bool) {
 	dir := t.TempDir()
+	stacktest.Both(t)
 	path, url := storetest.Place(t, dir)
 	var log bytes.Buffer
 	second := mustOpenAt(t, Config{

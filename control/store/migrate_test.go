@@ -3,7 +3,6 @@ package store
 import (
 	"database/sql"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,11 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
 // TestNewerDatabaseIsRefused: this program would not know what its columns mean.
 func TestNewerDatabaseIsRefused(t *testing.T) {
+	stacktest.Both(t)
 	path, url := storetest.Place(t, t.TempDir())
 	cfg := Config{Path: path, URL: url}
 	db, err := Open(t.Context(), cfg)
@@ -42,7 +43,7 @@ func TestNewerDatabaseIsRefused(t *testing.T) {
 
 // TestMigrateMakesTheDatabase: a server is all that it needs.
 func TestMigrateMakesTheDatabase(t *testing.T) {
-	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
+	server := stacktest.PostgresIfUp()
 	if server == "" {
 		t.Skip("needs PostgreSQL")
 	}

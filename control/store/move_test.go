@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -105,6 +106,7 @@ func TestAfter(t *testing.T) {
 // permitted is a database with a table of permits, and one of them.
 func permitted(t *testing.T) (*DB, permit) {
 	t.Helper()
+	stacktest.Both(t)
 	path, url := storetest.Place(t, t.TempDir())
 	db, err := Open(t.Context(), Config{Path: path, URL: url, Now: func() time.Time { return now }})
 	require.NoError(t, err)

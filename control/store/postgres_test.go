@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"muniment/bench/waittest"
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -22,9 +22,7 @@ import (
 // there is a server.
 func onPostgres(t *testing.T) {
 	t.Helper()
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
-		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES")
-	}
+	stacktest.Postgres(t)
 }
 
 // TestUnreachable: an error says which database it is about, and no password.
@@ -51,6 +49,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 
 func processesTakeTurns(t *testing.T, isolation string) {
 	dir := t.TempDir()
+	stacktest.Both(t)
 	_, at := storetest.Place(t, dir)
 	at += "&default_transaction_isolation=" + url.PathEscape(isolation)
 	const each = 20

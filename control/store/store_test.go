@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -26,6 +27,7 @@ var now = time.Date(2026, 11, 21, 4, 0, 0, 123456789, time.UTC)
 // mustOpen opens the database of a folder; two calls are two processes.
 func mustOpen(t *testing.T, dir string) *DB {
 	t.Helper()
+	stacktest.Both(t)
 	path, url := storetest.Place(t, dir)
 	return mustOpenAt(t, Config{Path: path, URL: url})
 }

@@ -18,12 +18,14 @@ import (
 
 	"muniment/bench/waittest"
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
 // wired opens a database through a wire.
 func wired(t *testing.T, logger *slog.Logger) (*DB, *storetest.Wire) {
 	t.Helper()
+	stacktest.Both(t)
 	_, at := storetest.Place(t, t.TempDir())
 	wire := storetest.NewWire(t, at)
 	return mustOpenAt(t, Config{URL: wire.URL, Logger: logger}), wire

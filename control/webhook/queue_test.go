@@ -9,12 +9,14 @@ import (
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
 // TestQueueIsBegunAgain: an event that came while no process queued is sent, and none twice.
 func TestQueueIsBegunAgain(t *testing.T) {
+	stacktest.Both(t)
 	s := newFixture(t, roomtest.NewClock(noon), nil)
 	r := newReceiver(t)
 	w := s.hook(r, "right.*")

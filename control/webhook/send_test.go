@@ -13,6 +13,7 @@ import (
 	"muniment/bench/waittest"
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -333,6 +334,7 @@ func (s *fixture) disabled() (n int) {
 // TestAttemptIsLost: a delivery whose process died is sent again under its id, once the attempt is
 // considered lost; a later outcome of the first attempt changes nothing.
 func TestAttemptIsLost(t *testing.T) {
+	stacktest.Both(t)
 	s := newFixture(t, roomtest.NewClock(noon), nil)
 	r := newReceiver(t)
 	s.queueing()
@@ -360,6 +362,7 @@ func TestAttemptIsLost(t *testing.T) {
 
 // TestTwoProcesses send each event once while both live.
 func TestTwoProcesses(t *testing.T) {
+	stacktest.Both(t)
 	s := newFixture(t, roomtest.NewClock(noon), nil)
 	r := newReceiver(t)
 	s.queueing()

@@ -15,6 +15,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/signing"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/certs"
 	"muniment/gateway/certs/certstest"
@@ -116,7 +117,7 @@ func TestCertificateErrorsSayWhatToDo(t *testing.T) {
 // TestExpulsionUnderWayBarsTheName: once an operator has asked a stolen node to leave, its
 // certificate lets no other node join, even while the expulsion has not completed.
 func TestExpulsionUnderWayBarsTheName(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the database's clock
+	stacktest.WithoutPostgres(t) // the database's clock
 	h, config, authority := certified(t)
 	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
 	stolen, err := Open(t.Context(), config(t.TempDir(), pair))

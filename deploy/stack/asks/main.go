@@ -92,7 +92,7 @@ func run() (lines []string, err error) {
 // asks is whether a function of stacktest is among names.
 func asks(names map[string]bool) bool {
 	for name := range names {
-		if strings.HasPrefix(name, stacktest+".") {
+		if strings.HasPrefix(name, stacktest+".") && name != stacktest+".PostgresIfUp" {
 			return true
 		}
 	}
@@ -145,7 +145,7 @@ func (r reached) read(p listed, exports map[string]string) (tests []string, err 
 			for name, body := range named(d, info) {
 				ast.Inspect(body, func(n ast.Node) bool {
 					if id, ok := n.(*ast.Ident); ok {
-						if used := info.Uses[id]; used != nil && used.Pkg() != nil {
+						if used := info.Uses[id]; lasting(used) {
 							r[name] = append(r[name], fullName(used))
 						}
 					}
@@ -176,6 +176,17 @@ func named(d ast.Decl, info *types.Info) map[string]ast.Node {
 		}
 	}
 	return found
+}
+
+// lasting is whether a thing is a function, or a variable of a package.
+func lasting(o types.Object) bool {
+	switch o := o.(type) {
+	case *types.Func:
+		return o.Pkg() != nil
+	case *types.Var:
+		return o.Pkg() != nil && o.Parent() == o.Pkg().Scope()
+	}
+	return false
 }
 
 // fullName is the same for a thing and for what its importers see of it, tests' variants included.

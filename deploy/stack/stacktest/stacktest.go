@@ -47,8 +47,12 @@ func OnlyWith(t testing.TB, name, target string) {
 	}
 }
 
+// Both says that a test, which runs on SQLite, finds on PostgreSQL what SQLite does not show: plans of
+// queries, or what happens between processes. make test-stack runs it there.
+func Both(testing.TB) {}
+
 // PostgresIfUp returns what Postgres does, or nothing without the server: for tests that run on SQLite
-// then.
+// then. A test that only calls this does not ask: set MUNIMENT_TEST_POSTGRES to run any on PostgreSQL.
 func PostgresIfUp() (url string) { return os.Getenv("MUNIMENT_TEST_POSTGRES") }
 
 // WithoutPostgres has PostgresIfUp return nothing for the rest of a test, which then asks for no engine.
