@@ -129,7 +129,7 @@ var adapters = map[string][]string{
 	"github.com/klauspost/compress":    {"control/proof", "gateway", "gateway/upload", "sealer"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
 	"github.com/parquet-go/parquet-go": {"control/dsar", "sealer/verify"},
-	"gocloud.dev":                      {"control/dsar"},
+	"github.com/minio/minio-go":        {"control/dsar"},
 	"github.com/wneessen/go-mail":      {"control/access"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 	"code.dny.dev/ssrf":                {"control/webhook"},

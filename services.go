@@ -155,7 +155,7 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	if p.ingest, err = ingest.New(ingest.Config{DB: cfg.DB, Nodes: p.nodes, Deliver: p.deliverHeld, RowAge: cfg.RowAge, Logger: cfg.Logger}); err != nil {
 		return err
 	}
-	bundles, err := dsar.OpenBundles(ctx, cmp.Or(cfg.Exports.Bundles, filepath.Join(cfg.Data, "bundles")))
+	bundles, err := dsar.OpenBundles(cmp.Or(cfg.Exports.Bundles, filepath.Join(cfg.Data, "bundles")))
 	if err != nil {
 		return err
 	}

@@ -2,78 +2,59 @@ package dsar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
-
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
-	"gocloud.dev/blob/s3blob" // for s3://
-	"gocloud.dev/gcerrors"
-
-	"muniment/sealer/keyfile"
+	"time"
 )
 
-var _ = s3blob.Scheme
-
 // Bundles stores bundles: in a folder, or in a bucket that all processes share.
-type Bundles struct{ bucket *blob.Bucket }
+type Bundles struct{ storage }
 
 // OpenBundles opens a folder, which it creates if it is missing, or the URL of a bucket, such as
-// s3://name?region=eu-central-1.
-func OpenBundles(ctx context.Context, place string) (*Bundles, error) {
-	var b *blob.Bucket
-	var err error
+// s3://name?region=eu-central-1. It makes no request to the bucket.
+func OpenBundles(place string) (*Bundles, error) {
 	if strings.Contains(place, "://") {
-		b, err = blob.OpenBucket(ctx, place)
-	} else if err = keyfile.MakeDir(place); err == nil {
-		b, err = fileblob.OpenBucket(place, &fileblob.Options{NoTempDir: true, DirFileMode: 0o700, Metadata: fileblob.MetadataDontWrite})
+		b, err := openBucket(place, nil)
+		if err != nil {
+			return nil, fmt.Errorf("cannot open the bucket for bundles: %w", err)
+		}
+		return &Bundles{b}, nil
 	}
+	f, err := openFolder(place)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the bundles in %s: %w", place, err)
+		return nil, fmt.Errorf("cannot open the folder for bundles: %w", err)
 	}
-	return &Bundles{b}, nil
+	return &Bundles{f}, nil
 }
 
-// Close closes the folder or bucket.
-func (b *Bundles) Close() error { return b.bucket.Close() }
-
-// write writes an object with the content that fill writes. When it returns nil, the object survives
-// a crash of the machine; after an error there is no object.
-func (b *Bundles) write(ctx context.Context, key string, fill func(io.Writer) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // an object that is not closed yet is discarded
-	var file *os.File
-	w, err := b.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: bundleType, BeforeWrite: func(as func(any) bool) error {
-		as(&file) // of a folder
-		return nil
-	}})
-	if err != nil {
-		return err
-	}
-	err = fill(w)
-	if err == nil && file != nil {
-		err = file.Sync()
-	}
-	if err != nil {
-		cancel()
-		w.Close()
-		return err
-	}
-	if err = w.Close(); err == nil && file != nil {
-		err = keyfile.Sync(filepath.Dir(file.Name()))
-	}
-	return err
+// storage keeps objects by keys, which may contain slashes. Each key is written at most once. Safe
+// for concurrent use.
+type storage interface {
+	// write writes an object with the content that fill writes. When it returns nil, the object
+	// survives a crash of the machine; after an error there is no object.
+	write(ctx context.Context, key string, fill func(io.Writer) error) error
+	// open returns the content of an object, which the caller closes. If there is no object, the error
+	// is errNoObject.
+	open(ctx context.Context, key string) (io.ReadCloser, error)
+	// list calls each for the objects whose keys begin with prefix, in any order, until it fails. each
+	// may remove its object.
+	list(ctx context.Context, prefix string, each func(object) error) error
+	// remove deletes an object if it exists.
+	remove(ctx context.Context, key string) error
+	// discard deletes the data of unfinished writes, running or killed, whose names begin with prefix,
+	// unless keep wants it: a name is the key with .<hex digits>.tmp behind it. A running write then
+	// fails. A store that deletes such data by itself need not.
+	discard(ctx context.Context, prefix string, keep func(object) (bool, error)) error
 }
+
+// object is an object in a list, or an unfinished one.
+type object struct {
+	key      string
+	modified time.Time
+}
+
+var errNoObject = errors.New("there is no such object")
 
 const bundleType = "application/zip"
-
-// remove deletes an object if it exists.
-func (b *Bundles) remove(ctx context.Context, key string) error {
-	if err := b.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return fmt.Errorf("cannot delete the bundle %s: %w", key, err)
-	}
-	return nil
-}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"gocloud.dev/gcerrors"
 
 	"muniment/control/route"
 	"muniment/control/store"
@@ -148,8 +147,8 @@ func (s *downloads) download(ctx context.Context, _ *struct {
 	l := linked(ctx)
 	name := "dsar-" + strings.TrimPrefix(l.ID, string(prefix)) + ".zip"
 	return &route.File{Name: name, Size: l.Bundle.Bytes, Open: func(ctx context.Context) (func(io.Writer), error) {
-		in, err := s.bundles.bucket.NewReader(ctx, *l.Bundle.StoreKey, nil)
-		if gcerrors.Code(err) == gcerrors.NotFound { // for example after a restore: backups have no bundles
+		in, err := s.bundles.open(ctx, *l.Bundle.StoreKey)
+		if errors.Is(err, errNoObject) { // for example after a restore: backups have no bundles
 			return nil, errNoLink
 		}
 		if err != nil {

@@ -73,7 +73,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 	loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: h.log, Warehouse: h.warehouse})
 	require.NoError(t, err)
 	db := roomtest.Open(t, h.dir, h.clock.Now)
-	bundles, err := OpenBundles(t.Context(), filepath.Join(h.dir, "bundles"))
+	bundles, err := OpenBundles(filepath.Join(h.dir, "bundles"))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -82,7 +82,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
-		require.NoError(t, errors.Join(h.warehouse.Close(), h.log.Close(), bundles.Close()))
+		require.NoError(t, errors.Join(h.warehouse.Close(), h.log.Close()))
 	})
 	cfg := Config{
 		DB: db, Warehouse: h.warehouse, Log: h.log, Keys: h.keys, Bundles: bundles, Logger: slog.New(slog.DiscardHandler),

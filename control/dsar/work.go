@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"gocloud.dev/blob"
-
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
@@ -350,8 +348,8 @@ func (s *Service) expire(ctx context.Context, j *Job) error {
 // Sweep deletes bundles that belong to no job: those of killed workers and failed attempts.
 func (s *Service) Sweep(ctx context.Context) error { return s.sweep(ctx, "") }
 
-// bundleKey matches the keys of bundles, and of unfinished bundles in a folder: the tenant, the job
-// and the number of the collection. Objects with other names are not ours.
+// bundleKey matches the keys of bundles, and the names of unfinished ones: the tenant, the job and the
+// number of the collection. Objects with other names are not ours.
 var bundleKey = regexp.MustCompile(`^(tnt_[^/]+)/([0-9A-Z]+)-([0-9]+)\.zip(\.[0-9a-f]+\.tmp)?$`)
 
 // sweep deletes such bundles in a tenant's folder, or in all for "". The database may lack the job of
@@ -359,36 +357,30 @@ var bundleKey = regexp.MustCompile(`^(tnt_[^/]+)/([0-9A-Z]+)-([0-9]+)\.zip(\.[0-
 // bucket. In a tenant's folder such bundles are deleted at once, otherwise once they are older than
 // any bundle is kept.
 func (s *Service) sweep(ctx context.Context, folder string) error {
-	list := s.cfg.Bundles.bucket.List(&blob.ListOptions{Prefix: folder})
-	for {
-		o, err := list.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		parts := bundleKey.FindStringSubmatch(o.Key)
+	keep := func(o object) (bool, error) {
+		parts := bundleKey.FindStringSubmatch(o.key)
 		if parts == nil {
-			continue
+			return true, nil
 		}
 		j, err := jobs.Find(ctx, s.db.Read(), parts[1], string(prefix)+parts[2])
-		keep := false
 		switch {
 		case store.IsNone(err):
-			keep = folder == "" && s.db.Now().Sub(o.ModTime) < s.cfg.Keep+24*time.Hour
+			return folder == "" && s.db.Now().Sub(o.modified) < s.cfg.Keep+24*time.Hour, nil
 		case err != nil:
-			return err
-		default:
-			keep = j.has(o.Key, parts[3])
+			return false, err
 		}
-		if keep {
-			continue
-		}
-		if err := s.cfg.Bundles.remove(ctx, o.Key); err != nil {
-			return err
-		}
+		return j.has(o.key, parts[3]), nil
 	}
+	// Unfinished bundles come first, or one could be finished between the two steps.
+	if err := s.cfg.Bundles.discard(ctx, folder, keep); err != nil {
+		return err
+	}
+	return s.cfg.Bundles.list(ctx, folder, func(o object) error {
+		if kept, err := keep(o); err != nil || kept {
+			return err
+		}
+		return s.cfg.Bundles.remove(ctx, o.key)
+	})
 }
 
 // has reports whether the object with a key is the job's bundle, finished or not.

@@ -99,7 +99,7 @@ func TestDependsOnNoServer(t *testing.T) {
 		if ours, ok := strings.CutPrefix(dep, "muniment/"); ok {
 			require.Contains(t, []string{"gate", "sealer", "sealer/verify", "sealer/verify/muniment-verify", "control/settle/rate"}, ours)
 		}
-		for _, banned := range []string{"sqlite", "pgx", "clickhouse", "kafka", "fasthttp", "huma", "prometheus", "goose", "kong", "gocloud", "testify"} {
+		for _, banned := range []string{"sqlite", "pgx", "clickhouse", "kafka", "fasthttp", "huma", "prometheus", "goose", "kong", "minio", "testify"} {
 			require.NotContains(t, strings.ToLower(dep), banned)
 		}
 		require.NotEqual(t, "database/sql", dep)

@@ -1,0 +1,198 @@
+package dsar
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/encrypt"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+)
+
+// bucket keeps objects in a bucket of S3, or of another store with its API.
+type bucket struct {
+	client     *minio.Core
+	name       string
+	prefix     string             // of the keys in the bucket
+	encryption encrypt.ServerSide // nil: as the bucket has it
+}
+
+var _ storage = (*bucket)(nil)
+
+// partSize is how much of an object is sent at a time. Each write holds one part in memory, to send
+// it again if necessary. S3 takes 10,000 parts, so a bundle may have 156 GiB.
+const partSize = 16 << 20
+
+// parameters are those of a bucket's URL:
+//
+//	region          default: AWS_REGION, AWS_DEFAULT_REGION, or else the bucket is asked
+//	endpoint        https://HOST:PORT or http://HOST:PORT of a store that is not AWS's
+//	use_path_style  true: the bucket is in the path of requests, false: in the host's name;
+//	                default: true for stores that are not AWS's
+//	prefix          what keys in the bucket begin with, such as exports/
+//	ssetype         AES256 or aws:kms, how objects are encrypted; default: as the bucket has it
+//	kmskeyid        the key for aws:kms; default: AWS's own
+var parameters = []string{"region", "endpoint", "use_path_style", "prefix", "ssetype", "kmskeyid"}
+
+// openBucket opens the bucket of a URL. A transport that is nil is that of the client library.
+func openBucket(place string, transport http.RoundTripper) (*bucket, error) {
+	u, err := url.Parse(place)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case u.Scheme != "s3":
+		return nil, fmt.Errorf("a URL of %s:// is none of a bucket: want s3://NAME?region=REGION", u.Scheme)
+	case u.User != nil || u.Path != "" && u.Path != "/" || u.Fragment != "":
+		return nil, errors.New("the URL may have only the bucket's name and parameters: want s3://NAME?region=REGION")
+	}
+	if err := s3utils.CheckValidBucketName(u.Host); err != nil {
+		return nil, err
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("invalid parameters: %w", err)
+	}
+	for name := range query {
+		if !slices.Contains(parameters, name) {
+			return nil, fmt.Errorf("unknown parameter %q of the URL: known are %s", name, strings.Join(parameters, ", "))
+		}
+	}
+	b := &bucket{name: u.Host, prefix: query.Get("prefix")}
+	if b.encryption, err = encryption(query.Get("ssetype"), query.Get("kmskeyid")); err != nil {
+		return nil, err
+	}
+	options := &minio.Options{
+		Creds: credentials.New(&chain{}), Secure: true, Transport: transport,
+		Region: cmp.Or(query.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+	}
+	host := "s3.amazonaws.com" // the client adds the region
+	if text := query.Get("endpoint"); text != "" {
+		endpoint, err := url.Parse(strings.TrimSuffix(text, "/"))
+		if err != nil || endpoint.Scheme != "https" && endpoint.Scheme != "http" || *endpoint != (url.URL{Scheme: endpoint.Scheme, Host: endpoint.Host}) {
+			return nil, fmt.Errorf("invalid endpoint %q: want https://HOST:PORT or http://HOST:PORT", text)
+		}
+		host, options.Secure = endpoint.Host, endpoint.Scheme == "https"
+	}
+	if text := query.Get("use_path_style"); text != "" {
+		inPath, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, fmt.Errorf("invalid use_path_style %q: want true or false", text)
+		}
+		options.BucketLookup = minio.BucketLookupDNS
+		if inPath {
+			options.BucketLookup = minio.BucketLookupPath
+		}
+	}
+	if b.client, err = minio.NewCore(host, options); err != nil {
+		return nil, err
+	}
+	b.client.SetS3EnableDualstack(false) // as AWS's own clients do; networks may allow only these hosts
+	return b, nil
+}
+
+// encryption returns how a store encrypts objects.
+func encryption(kind, keyID string) (encrypt.ServerSide, error) {
+	switch {
+	case strings.EqualFold(kind, "aws:kms"):
+		return encrypt.NewSSEKMS(keyID, nil)
+	case keyID != "":
+		return nil, errors.New("kmskeyid needs ssetype=aws:kms")
+	case strings.EqualFold(kind, "AES256"):
+		return encrypt.NewSSE(), nil
+	case kind != "":
+		return nil, fmt.Errorf("unknown ssetype %q: want AES256 or aws:kms", kind)
+	}
+	return nil, nil
+}
+
+func (b *bucket) write(ctx context.Context, key string, fill func(io.Writer) error) error {
+	in, out := io.Pipe()
+	defer out.CloseWithError(errors.New("panic")) // has no effect once it is closed
+	sent := make(chan error, 1)
+	go func() {
+		_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+key, in, -1, minio.PutObjectOptions{
+			ContentType: bundleType, PartSize: partSize, SendContentMd5: true, ServerSideEncryption: b.encryption,
+		})
+		if err != nil {
+			err = fmt.Errorf("cannot store the bundle %s: %w", key, err)
+		}
+		in.CloseWithError(err) // of the writes from now on
+		sent <- err
+	}()
+	filled := fill(out)
+	if filled != nil { // wrapped, since io.EOF and io.ErrUnexpectedEOF themselves would end the object
+		out.CloseWithError(fmt.Errorf("the content is incomplete: %w", filled))
+		<-sent
+		return filled
+	}
+	out.Close()
+	err := <-sent
+	if err == nil {
+		return nil
+	}
+	// The object may exist: perhaps only the last response was lost.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeFor)
+	defer cancel()
+	return errors.Join(err, b.remove(ctx, key))
+}
+
+func (b *bucket) open(ctx context.Context, key string) (io.ReadCloser, error) {
+	content, _, _, err := b.client.GetObject(ctx, b.name, b.prefix+key, minio.GetObjectOptions{})
+	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+		return nil, errNoObject
+	}
+	return content, err
+}
+
+func (b *bucket) list(ctx context.Context, prefix string, each func(object) error) error {
+	for o := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
+		if o.Err != nil {
+			return fmt.Errorf("cannot list the bundles: %w", o.Err)
+		}
+		if err := each(object{strings.TrimPrefix(o.Key, b.prefix), o.LastModified}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err() // then the list ended early
+}
+
+func (b *bucket) remove(ctx context.Context, key string) error {
+	err := b.client.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{})
+	if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchKey {
+		return fmt.Errorf("cannot delete the bundle %s: %w", key, err)
+	}
+	return nil
+}
+
+// discard does nothing: nobody can read the parts of an unfinished upload, and the bucket's lifecycle
+// rules delete them.
+func (b *bucket) discard(context.Context, string, func(object) (bool, error)) error { return nil }
+
+// chain finds credentials where AWS's own clients do. Unlike the library's chain, it fails if it
+// finds none, where that would send requests without a signature.
+type chain struct{ found credentials.Provider }
+
+func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (v credentials.Value, err error) {
+	for _, p := range []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{}} {
+		if v, err = p.RetrieveWithCredContext(cc); err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
+			c.found = p
+			return v, nil
+		}
+	}
+	return credentials.Value{}, fmt.Errorf("no credentials in the environment (AWS_ACCESS_KEY_ID), in the shared credentials file (AWS_PROFILE), or of a role: %v", err)
+}
+
+func (c *chain) Retrieve() (credentials.Value, error) { return c.RetrieveWithCredContext(nil) }
+
+func (c *chain) IsExpired() bool { return c.found == nil || c.found.IsExpired() }

@@ -1,0 +1,145 @@
+package dsar
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"muniment/sealer/keyfile"
+)
+
+// folder keeps objects as files, at their keys as paths.
+type folder struct{ dir string }
+
+var _ storage = folder{}
+
+func openFolder(dir string) (folder, error) {
+	dir = filepath.Clean(dir)
+	return folder{dir}, keyfile.MakeDir(dir)
+}
+
+// unfinished matches the end of the names of files that are not renamed to their keys yet.
+var unfinished = regexp.MustCompile(`\.[0-9a-f]+\.tmp$`)
+
+func (f folder) path(key string) (string, error) {
+	local, err := filepath.Localize(key)
+	return filepath.Join(f.dir, local), err
+}
+
+func (f folder) write(ctx context.Context, key string, fill func(io.Writer) error) error {
+	name, err := f.path(key)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // fails once it is renamed
+	if err = fill(file); err == nil {
+		err = cmp.Or(ctx.Err(), file.Sync())
+	}
+	if err = cmp.Or(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), name); err != nil {
+		return err
+	}
+	if err := f.sync(filepath.Dir(name)); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+// sync waits until the names in a folder are on disk, and those of the folder and its parents.
+func (f folder) sync(dir string) error {
+	err := keyfile.Sync(dir)
+	if err == nil && dir != f.dir {
+		err = f.sync(filepath.Dir(dir))
+	}
+	return err
+}
+
+func (f folder) open(_ context.Context, key string) (io.ReadCloser, error) {
+	name, err := f.path(key)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoObject
+	}
+	return file, err
+}
+
+func (f folder) remove(_ context.Context, key string) error {
+	name, err := f.path(key)
+	if err != nil {
+		return err
+	}
+	err = os.Remove(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil { // what was deleted must not come back
+		err = keyfile.Sync(filepath.Dir(name))
+	}
+	return err
+}
+
+func (f folder) list(ctx context.Context, prefix string, each func(object) error) error {
+	return f.walk(ctx, prefix, func(name string, modified time.Time) error {
+		if unfinished.MatchString(name) {
+			return nil
+		}
+		return each(object{name, modified})
+	})
+}
+
+func (f folder) discard(ctx context.Context, prefix string, keep func(object) (bool, error)) error {
+	return f.walk(ctx, prefix, func(name string, modified time.Time) error {
+		if !unfinished.MatchString(name) {
+			return nil
+		}
+		if kept, err := keep(object{name, modified}); err != nil || kept {
+			return err
+		}
+		return f.remove(ctx, name)
+	})
+}
+
+// walk calls each for the files whose names begin with prefix, until it fails.
+func (f folder) walk(ctx context.Context, prefix string, each func(name string, modified time.Time) error) error {
+	start := path.Dir(prefix + "*") // of "a/b" and "a/" it is "a"
+	return fs.WalkDir(os.DirFS(f.dir), start, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it was deleted meanwhile, or never existed
+			return nil
+		case errors.Is(err, fs.ErrPermission) && name != start: // not ours, such as lost+found
+			return nil
+		case err != nil:
+			return err
+		case !d.Type().IsRegular() || !strings.HasPrefix(name, prefix):
+			return nil
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
+		}
+		return each(name, info.ModTime())
+	})
+}
