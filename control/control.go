@@ -30,8 +30,8 @@
 // which the gateway serves, nor to operators, nodes and the sandbox's own routes.
 //
 // The operations that the services declare, and those that the gateway serves itself (document.go),
-// are documented at /openapi.json, at /openapi-3.0.json, and as a page at /docs. All are public, and
-// are written once, in New.
+// are documented at /openapi.json, at /openapi-3.0.json, and as a page at /docs. All are public. The
+// first request for one writes it.
 //
 // Control also relays the outbox to the log (Run), and is the source of rights and keys for the
 // nodes: Source in this process, Nodes over HTTP. Background work of services is a Sweep, which
@@ -180,8 +180,7 @@ func New(cfg Config) (*Control, error) {
 	if cfg.DeliverSandbox != nil {
 		deliveries{cfg.DeliverSandbox}.Routes(c.callers.api)
 	}
-	var docs docs
-	docs.Routes(c.callers.api)
+	newDocs(c.callers.api.OpenAPI()).Routes(c.callers.api)
 	describeEdge(c.callers.elsewhere)
 	c.operatorRoutes(c.admin.api)
 	c.nodeRoutes(c.nodes.api)
@@ -190,9 +189,7 @@ func New(cfg Config) (*Control, error) {
 			return nil, fmt.Errorf("cannot open control: %w", err)
 		}
 	}
-	if err := docs.write(c.callers.api.OpenAPI()); err != nil {
-		return nil, fmt.Errorf("cannot open control: %w", err)
-	}
+	declareCommon(c.callers.api.OpenAPI())
 	return c, nil
 }
 

@@ -24,11 +24,11 @@ var page embed.FS
 // which forbids inline styles (24 November 2026, minified): Scalar 1.72.1 has 4.4 MB, Redoc 3.0.1
 // 2.3 MB, Elements 9.0.25 2.1 MB, Swagger UI 5.35.0 1.7 MB; RapiDoc 9.3.8 has 0.86 MB, and sets
 // hundreds of inline styles.
+//
+// The first request for a text makes it: a start doesn't wait for pages that nobody may read.
 type docs struct {
-	document, catalogue []byte
-	page, gatePage      html
-	// older returns the document in OpenAPI 3.0, which the first request makes.
-	older func() ([]byte, error)
+	document, older, catalogue func() ([]byte, error)
+	page, gatePage             func() (html, error)
 }
 
 // html is a page with its Content-Security-Policy.
@@ -45,7 +45,51 @@ type docsAnswer struct {
 	Body         []byte
 }
 
-// Routes adds the pages to the API. Call write before the first request.
+// newDocs returns the documents and pages of an API. What the API declares must not change from the
+// first request on.
+func newDocs(declared *huma.OpenAPI) *docs {
+	catalogue := sync.OnceValue(newGateCatalogue)
+	d := &docs{
+		document:  sync.OnceValues(func() ([]byte, error) { return document(declared) }),
+		catalogue: sync.OnceValues(func() ([]byte, error) { return catalogue().json() }),
+		page: sync.OnceValues(func() (html, error) {
+			text, style, script, err := readPage("docs")
+			page := strings.NewReplacer("/*style*/", style, "/*script*/", script).Replace(text)
+			return html{[]byte(page), pagePolicy(style, script)}, err
+		}),
+		gatePage: sync.OnceValues(func() (html, error) {
+			text, style, script, err := readPage("gate")
+			if err != nil {
+				return html{}, err
+			}
+			page, err := catalogue().page(text, style, script)
+			return html{page, pagePolicy(style, script)}, err
+		}),
+	}
+	d.older = sync.OnceValues(func() ([]byte, error) {
+		newest, err := d.document()
+		if err != nil {
+			return nil, err
+		}
+		return downgrade(newest)
+	})
+	return d
+}
+
+// readPage returns a page, with the style and the script that belong to it.
+func readPage(name string) (text, style, script string, err error) {
+	var files [4]string
+	for i, file := range []string{name + ".html", "docs.css", "shell.js", name + ".js"} {
+		content, err := page.ReadFile("page/" + file)
+		if err != nil {
+			return "", "", "", err
+		}
+		files[i] = string(content)
+	}
+	return files[0], files[1], files[2] + files[3], nil
+}
+
+// Routes adds the pages to the API.
 func (d *docs) Routes(a route.API) {
 	add := func(op route.Operation, answer func() (docsAnswer, error)) {
 		op.Method, op.Tag, op.Access = http.MethodGet, tagService, route.Public{}
@@ -62,46 +106,21 @@ func (d *docs) Routes(a route.API) {
 			return docsAnswer{ContentType: jsonType, Body: body}, err
 		})
 	}
-	addPage := func(op route.Operation, page *html) {
+	addPage := func(op route.Operation, render func() (html, error)) {
 		op.Content = route.Content{Type: "text/html"}
 		add(op, func() (docsAnswer, error) {
-			return docsAnswer{ContentType: "text/html; charset=utf-8", Policy: page.policy, Body: page.text}, nil
+			page, err := render()
+			return docsAnswer{ContentType: "text/html; charset=utf-8", Policy: page.policy, Body: page.text}, err
 		})
 	}
-	addJSON(route.Operation{ID: "get-openapi", Path: "/openapi.json", Summary: "Get this document"}, func() ([]byte, error) { return d.document, nil })
-	addJSON(route.Operation{ID: "get-openapi-3-0", Path: "/openapi-3.0.json", Summary: "Get this document in OpenAPI 3.0"}, func() ([]byte, error) { return d.older() })
-	addPage(route.Operation{ID: "get-docs", Path: "/docs", Summary: "Read this document as a page"}, &d.page)
+	addJSON(route.Operation{ID: "get-openapi", Path: "/openapi.json", Summary: "Get this document"}, d.document)
+	addJSON(route.Operation{ID: "get-openapi-3-0", Path: "/openapi-3.0.json", Summary: "Get this document in OpenAPI 3.0"}, d.older)
+	addPage(route.Operation{ID: "get-docs", Path: "/docs", Summary: "Read this document as a page"}, d.page)
 	addJSON(route.Operation{ID: "get-gate", Path: "/gate.json", Summary: "Get the constraint gate's rules",
 		Description: "The catalogue of the gate, without an envelope: substrates, rules that refuse, reasons for which nothing is billed, limits, telemetry fields and sources, " +
 			"generated from the gate's own tables. For each substrate it has a delivery that is billed, and one that is refused for each rule. `/docs/gate` shows it as a page.",
-	}, func() ([]byte, error) { return d.catalogue, nil })
-	addPage(route.Operation{ID: "get-gate-page", Path: "/docs/gate", Summary: "Read the constraint gate's rules as a page"}, &d.gatePage)
-}
-
-// write makes documents and pages from what the API has declared and from the gate's tables.
-func (d *docs) write(declared *huma.OpenAPI) (err error) {
-	if d.document, err = document(declared); err != nil {
-		return err
-	}
-	d.older = sync.OnceValues(func() ([]byte, error) { return downgrade(d.document) })
-	catalogue := newGateCatalogue()
-	if d.catalogue, err = catalogue.json(); err != nil {
-		return err
-	}
-	text := map[string]string{}
-	for _, name := range []string{"docs.html", "docs.css", "shell.js", "docs.js", "gate.html", "gate.js"} {
-		file, err := page.ReadFile("page/" + name)
-		if err != nil {
-			return err
-		}
-		text[name] = string(file)
-	}
-	style, script := text["docs.css"], text["shell.js"]+text["docs.js"]
-	d.page = html{[]byte(strings.NewReplacer("/*style*/", style, "/*script*/", script).Replace(text["docs.html"])), pagePolicy(style, script)}
-	script = text["shell.js"] + text["gate.js"]
-	d.gatePage.policy = pagePolicy(style, script)
-	d.gatePage.text, err = catalogue.page(text["gate.html"], style, script)
-	return err
+	}, d.catalogue)
+	addPage(route.Operation{ID: "get-gate-page", Path: "/docs/gate", Summary: "Read the constraint gate's rules as a page"}, d.gatePage)
 }
 
 // pagePolicy allows a page to connect to this service alone, and to run only its own script.

@@ -46,8 +46,8 @@ type refusedExample struct {
 	Violations []string        `json:"violations"`
 }
 
-func newGateCatalogue() gateCatalogue {
-	c := gateCatalogue{Catalogue: gate.NewCatalogue()}
+func newGateCatalogue() *gateCatalogue {
+	c := &gateCatalogue{Catalogue: gate.NewCatalogue()}
 	for _, e := range gate.Examples() {
 		one := gateExample{Delivery: observation(&e, e.Telemetry)}
 		one.Right.Substrate = e.Substrate

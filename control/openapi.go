@@ -20,12 +20,8 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// document writes the OpenAPI document of everything that callers can reach: what the services have
-// declared, and what the gateway serves itself.
-//
-// It adds what the declarations don't have, such as error envelopes, closed lists and examples. It
-// adds them to a copy, since requests are validated by the declared schemas.
-func document(declared *huma.OpenAPI) (text []byte, err error) {
+// declareCommon adds to what the services have declared what all operations share.
+func declareCommon(declared *huma.OpenAPI) {
 	for _, item := range declared.Paths {
 		if item.Post != nil && takesKey(item.Post) {
 			describeKey(item.Post)
@@ -35,6 +31,14 @@ func document(declared *huma.OpenAPI) (text []byte, err error) {
 	for _, named := range []reflect.Type{reflect.TypeFor[api.ErrorBody](), reflect.TypeFor[gate.Violation](), reflect.TypeFor[sandbox.Error]()} {
 		schemas.Schema(named, true, "")
 	}
+}
+
+// document writes the OpenAPI document of everything that callers can reach: what the services have
+// declared, and what the gateway serves itself.
+//
+// It adds what the declarations don't have, such as error envelopes, closed lists and examples. It
+// adds them to a copy, since requests are validated by the declared schemas.
+func document(declared *huma.OpenAPI) (text []byte, err error) {
 	if text, err = json.Marshal(declared); err != nil {
 		return nil, fmt.Errorf("cannot write the API's document: %w", err)
 	}
