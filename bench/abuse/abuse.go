@@ -219,7 +219,7 @@ func (w *abusers) drips(ctx context.Context) error {
 		})
 	}
 	enough := int64(w.Connections * 95 / 100)
-	opening, cancel := context.WithTimeout(ctx, w.During+2*ReadTimeout)
+	opening, cancel := context.WithTimeout(ctx, w.During+unanswered)
 	defer cancel()
 	if err := system.Until(opening, func() (bool, error) { return w.open.Load() >= enough, nil }); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("only %d of %d drips are open: %w", w.open.Load(), w.Connections, err)
@@ -281,7 +281,7 @@ func (w *abusers) bombs(ctx context.Context) {
 }
 
 func (w *abusers) bomb(text []byte) Counts {
-	x, err := load.Dial(w.Addr, time.Now().Add(20*time.Second))
+	x, err := load.Dial(w.Addr, time.Now().Add(unanswered))
 	if err != nil {
 		return Counts{Other: 1}
 	}
@@ -323,3 +323,6 @@ func (w *abusers) crowd(ctx context.Context) error {
 
 // ReadTimeout is the server's, for a whole request.
 const ReadTimeout = 10 * time.Second
+
+// unanswered is how long a server may take that does at last what it should.
+const unanswered = 10 * time.Minute

@@ -107,7 +107,6 @@ func TestDrips(t *testing.T) {
 		})
 		got := abuseFor(t, Abuse{Kind: Drips, Addr: addr, Connections: 1}, func() { <-came; <-came; <-came })
 		require.GreaterOrEqual(t, got.Closed, 2)
-		require.Less(t, got.Longest, 11*time.Second)
 	})
 }
 

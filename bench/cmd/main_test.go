@@ -13,7 +13,8 @@ import (
 )
 
 // TestMain lets the test binary be muniment-bench when it is called by that name, and finds the
-// muniment that it measures: the one that MUNIMENT_TEST_BINARY names, or one that it builds.
+// muniment that it measures: the one that MUNIMENT_TEST_BINARY names, or one that it builds into
+// the top folder's bin.
 func TestMain(m *testing.M) {
 	testscript.Main(withProduct{m}, map[string]func(){"muniment-bench": main})
 }
@@ -27,14 +28,13 @@ func (m withProduct) Run() int {
 	if built = os.Getenv("MUNIMENT_TEST_BINARY"); built != "" {
 		return m.M.Run()
 	}
-	dir, err := os.MkdirTemp("", "muniment-bench-test-")
+	top, err := filepath.Abs("../..")
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(dir)
-	built = filepath.Join(dir, "muniment")
-	if out, err := exec.Command("go", "build", "-o", built, "muniment").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build muniment: %s\n%s", err, out)
+	built = filepath.Join(top, "bin", "muniment")
+	if out, err := exec.Command("make", "--silent", "-C", top, "build").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "make build: %s\n%s", err, out)
 		return 1
 	}
 	return m.M.Run()

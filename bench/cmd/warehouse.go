@@ -65,10 +65,10 @@ func (c *scaleCmd) Run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer remove()
-	small := &scale.Scale{Exe: c.Muniment, Dir: dir, Out: out, Receipts: 1_500_000, Rights: 50_000, Python: c.Python, Window: 20 * time.Second}
+	small := &scale.Scale{Exe: c.Muniment, Dir: dir, Out: out, Receipts: 1_500_000, Rights: 50_000, Python: c.Python, Window: 20 * time.Second, Backup: time.Minute}
 	large := &warehouse.Scale{Out: out, Config: server(c.ClickHouse), Deliveries: 10_000_000, Copies: 100}
 	if c.Quick {
-		small.Receipts, small.Rights, small.Window, large.Deliveries, large.Copies = 1000, 20, 200*time.Millisecond, 40_000, 2
+		small.Receipts, small.Rights, small.Window, small.Backup, large.Deliveries, large.Copies = 50, 10, 20*time.Millisecond, time.Hour, 40_000, 2
 	}
 	var verdicts []measure.Verdict
 	if c.ClickHouse != "" {

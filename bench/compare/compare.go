@@ -192,7 +192,7 @@ func (c *Comparison) start(ctx context.Context, v Variant) (*target, error) {
 // prepare finds out with what to call a server and how to check its receipts.
 func (c *Comparison) prepare(ctx context.Context, t *target) error {
 	if t.variant == Signed || t.variant == Logged {
-		return t.prepareBare()
+		return c.prepareBare(t)
 	}
 	r, err := load.Register(ctx, c.Exe, t.server, t.server.API)
 	if err != nil {
@@ -201,17 +201,26 @@ func (c *Comparison) prepare(ctx context.Context, t *target) error {
 	if t.signers, err = receiptKeys(ctx, r.Client, t.server); err != nil {
 		return err
 	}
-	bodies, err := load.Bodies(load.DistinctBodies, load.BodySeed, r.Rights)
+	bodies, err := c.bodies(r.Rights)
 	t.senders = []load.Sender{{Key: r.Client.Key, Bodies: bodies}}
 	return err
 }
 
 // prepareBare is prepare for a server that looks at no keys.
-func (t *target) prepareBare() error {
+func (c *Comparison) prepareBare(t *target) error {
 	t.signers = map[string]ed25519.PublicKey{bareKeyID: bareKey().Public().(ed25519.PublicKey)}
-	bodies, err := load.Bodies(load.DistinctBodies, load.BodySeed, load.AnyRights())
+	bodies, err := c.bodies(load.AnyRights())
 	t.senders = []load.Sender{{Key: "nobody", Bodies: bodies}}
 	return err
+}
+
+// bodies are what is delivered: in a quick run, not many.
+func (c *Comparison) bodies(rights map[string]string) ([][]byte, error) {
+	n := load.DistinctBodies
+	if c.quick {
+		n = 50
+	}
+	return load.Bodies(n, load.BodySeed, rights)
 }
 
 // receiptKeys reads the server's key directory, trusting its root key.
@@ -325,8 +334,8 @@ func (c *Comparison) measure(ctx context.Context, t *target, connections int) (R
 // Shorten leaves of the measurements what shows that they work.
 func (c *Comparison) Shorten() {
 	c.quick = true
-	c.Rounds, c.Spare, c.Warm, c.During = 1, 0, 50*time.Millisecond, 200*time.Millisecond
-	c.Sustain, c.Profile = min(c.Sustain, time.Second), min(c.Profile, time.Second)
+	c.Rounds, c.Spare, c.Warm, c.During = 1, 0, 0, 10*time.Millisecond
+	c.Sustain, c.Profile = min(c.Sustain, 10*time.Millisecond), min(c.Profile, time.Second)
 }
 
 // loaded is how far the target's loader has come; 0 for a server without one.

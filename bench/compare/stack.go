@@ -208,7 +208,7 @@ func (c *StackComparison) startBare(ctx context.Context, v Variant) (*target, er
 	if t.server, err = system.Start(ctx, cmd, filepath.Join(c.Dir, string(v))); err != nil {
 		return nil, err
 	}
-	if err := t.prepareBare(); err != nil {
+	if err := c.prepareBare(t); err != nil {
 		t.server.Kill()
 		return nil, err
 	}

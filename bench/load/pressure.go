@@ -41,6 +41,9 @@ type Pressed struct {
 	Samples   [][]byte        // the last answer on each connection
 }
 
+// unanswered is how long a server may take that answers at last.
+const unanswered = 10 * time.Minute
+
 // Run presses and returns what was answered. Any answer but 200 is an error, save that a batch
 // which is refused as too many are in hand is sent again.
 // callers numbers the connections, so that no server sees an idempotency key twice.
@@ -61,7 +64,7 @@ func (p *Pressure) Run(ctx context.Context, callers *atomic.Uint32) (Pressed, er
 		}
 	}
 	w := newSpan(len(all))
-	end := time.Now().Add(p.Warm + p.During + 10*time.Minute) // of a server that does not answer
+	end := time.Now().Add(p.Warm + p.During + unanswered)
 	var calling sync.WaitGroup
 	for _, c := range all {
 		calling.Go(func() {
@@ -264,7 +267,7 @@ func (c *Caller) answer() error {
 
 // Deliver sends the next delivery and reads its answer.
 func (c *Caller) Deliver(end time.Time) error {
-	if err := c.conn.SetDeadline(end.Add(20 * time.Second)); err != nil {
+	if err := c.conn.SetDeadline(end.Add(unanswered)); err != nil {
 		return err
 	}
 	copy(c.tail, c.bodies[c.next%len(c.bodies)])

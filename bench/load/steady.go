@@ -39,7 +39,7 @@ func Steady(ctx context.Context, addr string, requests [][]byte, connections, pe
 	defer cancel(nil)
 	clients := make([]*Exchange, connections)
 	for i := range clients {
-		x, err := Dial(addr, end.Add(20*time.Second))
+		x, err := Dial(addr, end.Add(unanswered))
 		if err != nil {
 			return nil, err
 		}

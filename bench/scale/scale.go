@@ -31,9 +31,9 @@ type Scale struct {
 	// Python runs the other verifier, sealer/independent/verify.py beneath the working
 	// folder; empty: that is left out.
 	Python string
-	// Window is how long deliveries are timed without anything beside them, and at most
-	// during a backup.
-	Window time.Duration
+	// Window is how long deliveries are timed without anything beside them; Backup, how long
+	// they are at most during a backup.
+	Window, Backup time.Duration
 
 	server   *system.Server
 	tenant   *load.Tenant
@@ -123,14 +123,14 @@ func (s *Scale) register(ctx context.Context) (err error) {
 // deliver delivers until the log has as many records, and waits until all are loaded.
 func (s *Scale) deliver(ctx context.Context) error {
 	fmt.Fprintf(s.Out, "delivering %s times\n", measure.Count(s.Receipts))
-	bodies, err := load.Bodies(load.DistinctBodies, load.BodySeed, s.tenant.Rights)
+	bodies, err := load.Bodies(min(load.DistinctBodies, s.Receipts), load.BodySeed, s.tenant.Rights)
 	if err != nil {
 		return err
 	}
 	s.requests = load.Requests(s.tenant.Client.Key, bodies)
 	s.from = time.Now().UTC()
 	p := &load.Pressure{
-		Addr: system.HostOf(s.server.API), Senders: []load.Sender{{Key: s.tenant.Client.Key, Bodies: bodies}}, Connections: 64, During: time.Second,
+		Addr: system.HostOf(s.server.API), Senders: []load.Sender{{Key: s.tenant.Client.Key, Bodies: bodies}}, Connections: 64, During: min(time.Second, s.Window),
 	}
 	for delivered := 0; delivered < s.Receipts; {
 		answered, err := p.Run(ctx, &s.callers)
@@ -255,7 +255,7 @@ func (s *Scale) backup(ctx context.Context) error {
 	to := filepath.Join(s.Dir, "backup")
 	defer os.RemoveAll(to)
 	return s.slowdown(ctx, "during a backup", 5, func(ctx context.Context) error {
-		ctx, stop := context.WithTimeout(ctx, 3*s.Window)
+		ctx, stop := context.WithTimeout(ctx, s.Backup)
 		defer stop()
 		_, err := s.command(ctx, nil, s.Exe, "backup", "--data", s.data(), "--to", to)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {

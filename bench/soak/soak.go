@@ -53,6 +53,8 @@ const (
 	// Memory is back at its level when it is this close to it.
 	memorySlack = 16 << 20
 	settleTime  = time.Minute
+	// Connections that clients have closed are closed by the server within closeTime.
+	closeTime = 10 * time.Minute
 )
 
 // metricConnections is how many connections the server holds.
@@ -63,10 +65,10 @@ const metricConnections = "muniment_gateway_connections"
 // if something doesn't work. The server logs at debug level, and all of that is
 // searched.
 func (s *Soak) Measure(ctx context.Context, exe, bench string, out io.Writer) error {
-	warm, spread := 50_000, abuse.ReadTimeout // so many records fill the page cache of the warehouse
+	warm, spread, limit := 50_000, abuse.ReadTimeout, settleTime // so many records fill the page cache of the warehouse
 	if s.Quick {
-		s.Window, s.Rounds, s.Drips, s.Bombs = 200*time.Millisecond, 1, 20, 10
-		warm, spread = 100, 100*time.Millisecond
+		s.Window, s.Rounds, s.Drips, s.Bombs = 50*time.Millisecond, 1, 20, 10
+		warm, spread, limit = 50, 50*time.Millisecond, 0
 	}
 	if err := measure.RaiseFileLimit(uint64(s.Drips + 10*s.TenantCap + 1000)); err != nil {
 		return err
@@ -85,7 +87,7 @@ func (s *Soak) Measure(ctx context.Context, exe, bench string, out io.Writer) er
 		return err
 	}
 	defer server.Kill()
-	r := &soaking{Soak: s, exe: exe, bench: bench, out: out, server: server, pid: server.PID(), addr: system.HostOf(server.API), enough: warm, spread: spread, limit: settleTime}
+	r := &soaking{Soak: s, exe: exe, bench: bench, out: out, server: server, pid: server.PID(), addr: system.HostOf(server.API), enough: warm, spread: spread, limit: limit}
 	fmt.Fprintf(out, "%s\n%d × %s without and with each abuse; good traffic of one tenant: %d deliveries a second on %d connections\n\n",
 		measure.DescribeMachine(dir), s.Rounds, s.Window, load.GoodPerSecond, load.GoodConnections)
 	if err := r.register(ctx); err != nil {
@@ -133,7 +135,7 @@ func (r *soaking) register(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		bodies, err := load.Bodies(256, load.BodySeed, tenant.Rights)
+		bodies, err := load.Bodies(min(256, max(r.enough, load.GoodConnections)), load.BodySeed, tenant.Rights)
 		if err != nil {
 			return err
 		}
@@ -246,7 +248,7 @@ func (r *soaking) alternate(ctx context.Context, what string, abuses ...*abuse.A
 // that are held back: it would make the next window look worse that is measured without.
 func (r *soaking) awaitClosed(ctx context.Context) error {
 	const few = 8 // connections of clients that register and administer
-	ctx, cancel := context.WithTimeout(ctx, r.limit)
+	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
 	if err := system.Until(ctx, func() (bool, error) {
 		open, err := r.server.Gauges(ctx, metricConnections)

@@ -128,7 +128,7 @@ func TestALeakIsFound(t *testing.T) {
 	require.NoError(t, r.settle(t.Context(), "while it leaks", level))
 	require.False(t, r.findings[1].ok, r.findings)
 
-	r.limit = time.Minute
+	r.limit = time.Hour
 	looks.Store(2)
 	require.NoError(t, r.settle(t.Context(), "when it is let go", level))
 	require.True(t, r.findings[2].ok, r.findings)

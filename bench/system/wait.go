@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// Until calls done every 100 ms until it returns true or an error, or ctx ends.
+// Until calls done until it returns true or an error, or ctx ends: at first every few milliseconds, and
+// later every 100.
 func Until(ctx context.Context, done func() (bool, error)) error {
-	for {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		if yes, err := done(); yes || err != nil {
 			return err
 		}
-		if err := Pause(ctx, 100*time.Millisecond); err != nil {
+		if err := Pause(ctx, pause); err != nil {
 			return err
 		}
 	}
