@@ -64,7 +64,7 @@ var packages = map[string][]string{
 	"control/proof/prooftest":   {"control/roomtest", "control/store", "control/store/storetest", "gate", "gateway/api", "pipeline", "pipeline/kafka", "pipeline/segment", "pipeline/sqlite", "sealer", "sealer/verify"},
 	"control/rapidtest":         {},
 	"control/right":             {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/roomtest":          {"control/node", "control/store", "control/store/storetest", "sealer"},
+	"control/roomtest":          {"control/node", "control/store", "control/store/storetest", "deploy/stack/stacktest", "sealer"},
 	"control/route":             {"control/store", "gateway/api", "sealer"},
 	"control/route/routetest":   {"control/route", "gateway/api"},
 	"control/sandbox":           {"control/challenge", "control/event", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},

@@ -133,9 +133,8 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Packs: noPacks{}, Keys: h.keys, Campaigns: rights.Campaigns, Purpose: tenant.PackPurpose,
 	})
 	require.NoError(t, err)
-	bundles, err := dsar.OpenBundles(t.Context(), filepath.Join(dir, "bundles"))
+	bundles, err := dsar.OpenBundles(filepath.Join(dir, "bundles"))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, bundles.Close()) })
 	exports, err := dsar.New(dsar.Config{
 		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Keys: h.keys, Bundles: bundles, // no job runs
 		Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
