@@ -33,6 +33,7 @@ type controlFixture struct {
 	keys   *signing.Service
 	nodes  *node.Service
 	db     *store.DB
+	routes http.Handler // of nodes
 	server *httptest.Server
 	ahead  atomic.Int64 // by which control's clocks are ahead: see pass
 
@@ -62,7 +63,7 @@ func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 	h.keys, err = signing.New(t.Context(), signing.Config{DB: h.db, Dir: filepath.Join(dir, "keys")})
 	require.NoError(t, err)
 	started := time.Now()
-	cfg := node.Config{DB: h.db, Keys: h.keys, Clock: func() time.Duration { return time.Since(started) + h.passed() }}
+	cfg := node.Config{DB: h.db, Keys: h.keys, DrainFor: time.Hour, Clock: func() time.Duration { return time.Since(started) + h.passed() }}
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -75,10 +76,23 @@ func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 		DB: h.db, Keys: h.keys, Nodes: h.nodes, Tenants: tenants, Services: []control.Service{h.keys, tenants}, Log: noLog{}, AdminToken: "token",
 	})
 	require.NoError(t, err)
-	nodes := c.Nodes()
+	h.routes = c.Nodes()
+	h.serve()
+	return h
+}
+
+// behind is the same control behind a server of its own, with faults of its own.
+func (h *controlFixture) behind(t *testing.T) *controlFixture {
+	t.Helper()
+	other := &controlFixture{t: t, keys: h.keys, nodes: h.nodes, db: h.db, routes: h.routes}
+	other.serve()
+	return other
+}
+
+func (h *controlFixture) serve() {
 	h.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == api.PathJoin && r.Header.Get("Authorization") != "" {
-			t.Error("a request to join has a credential")
+			h.t.Error("a request to join has a credential")
 		}
 		h.mu.Lock()
 		injected := noFault
@@ -88,16 +102,15 @@ func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 		h.mu.Unlock()
 		switch injected {
 		case noFault:
-			nodes.ServeHTTP(w, r)
+			h.routes.ServeHTTP(w, r)
 			return
 		case answerLost:
-			nodes.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
+			h.routes.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
 		}
 		panic(http.ErrAbortHandler)
 	}))
 	h.server.Config.ErrorLog = nil
-	t.Cleanup(h.server.Close)
-	return h
+	h.t.Cleanup(h.server.Close)
 }
 
 type noLog struct{}
