@@ -72,7 +72,7 @@ func amnesia(w pipeline.Sink) pipeline.Sink {
 }
 
 // story is a log with deliveries, copies of them, and keys used twice.
-const deliveries = 40
+const deliveries = 20
 
 func story(tb testing.TB) (log *segment.Log, want []pipeline.MeterRow) {
 	log = mustOpenLog(tb)

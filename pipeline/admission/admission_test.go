@@ -94,9 +94,9 @@ func (s *simulated) behind() int64 { return s.end.Load() - s.loaded.Load() }
 func TestABacklogStopsGrowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(t, 0)
-		answered, longest := s.deliver(t.Context(), 256, 15*time.Millisecond, 20*time.Second)
+		answered, longest := s.deliver(t.Context(), 256, 15*time.Millisecond, 10*time.Second)
 		require.Less(t, s.behind(), int64(2*backlog))
-		require.Greater(t, answered, int64(20*8000), "more than a loader gets of a processor that deliveries fill")
+		require.Greater(t, answered, int64(10*8000), "more than a loader gets of a processor that deliveries fill")
 		require.LessOrEqual(t, longest, longestDelay)
 		require.Positive(t, testutil.ToFloat64(s.waits))
 		require.Greater(t, testutil.ToFloat64(s.seconds), testutil.ToFloat64(s.waits)*1e-3)
@@ -121,19 +121,19 @@ func TestModerateDeliveriesNeverWait(t *testing.T) {
 func TestALoaderThatStandsDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(t, 0)
-		s.deliver(t.Context(), 256, 15*time.Millisecond, 10*time.Second)
+		s.deliver(t.Context(), 256, 15*time.Millisecond, 5*time.Second)
 		require.Positive(t, testutil.ToFloat64(s.waits))
 		s.stopped.Store(true)
 		time.Sleep(window + 2*every)
 		waits := testutil.ToFloat64(s.waits)
-		_, longest := s.deliver(t.Context(), 256, 15*time.Millisecond, 10*time.Second)
+		_, longest := s.deliver(t.Context(), 256, 15*time.Millisecond, 5*time.Second)
 		require.Zero(t, longest)
 		require.Equal(t, waits, testutil.ToFloat64(s.waits))
 
 		s.stopped.Store(false)
 		s.deliver(t.Context(), 256, 15*time.Millisecond, 3*time.Second)
 		before := s.behind()
-		s.deliver(t.Context(), 256, 15*time.Millisecond, 20*time.Second)
+		s.deliver(t.Context(), 256, 15*time.Millisecond, 10*time.Second)
 		require.Less(t, s.behind(), before)
 	})
 }

@@ -23,7 +23,7 @@ func nothing(int64, func(int64, uint64)) error { return nil }
 
 // No key that was loaded is called new, few others are not, and memory keeps to its bound.
 func TestFilterIsRight(t *testing.T) {
-	const n = 200_000
+	const n = 50_000
 	for bytes, most := range map[int64]int{64 << 20: n / 10_000, 100_000: n, 1: n} {
 		memory, err := newFilterMemory(Config{FilterBytes: bytes}, "keys")
 		require.NoError(t, err)
@@ -78,14 +78,14 @@ func TestIdentitiesTakeNoMemoryOfKeys(t *testing.T) {
 	w := &Warehouse{filters: map[filterID]*keyFilter{}}
 	for memory, of := range map[**filterMemory]string{&w.ofKeys: "idempotency_keys", &w.ofRows: "row_ids"} {
 		var err error
-		*memory, err = newFilterMemory(Config{FilterBytes: 1 << 20}, of)
+		*memory, err = newFilterMemory(Config{FilterBytes: 1 << 18}, of)
 		require.NoError(t, err)
 	}
 	for partition, days := range []int{0, 1, 2} {
-		rows := someKeys(0, 200_000, time.UnixMilli(0))
+		rows := someKeys(0, 50_000, time.UnixMilli(0))
 		_, err := w.filter(int32(partition), true).maybe(at(0), rows, nothing)
 		require.NoError(t, err)
-		w.filter(int32(partition), true).loaded(at(0), at(200_000), rows)
+		w.filter(int32(partition), true).loaded(at(0), at(50_000), rows)
 		issued := midnight.AddDate(0, 0, days)
 		keys := w.filter(int32(partition), false)
 		_, err = keys.maybe(at(0), someKeys(0, 10_000, issued), nothing)

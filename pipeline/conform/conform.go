@@ -10,8 +10,12 @@ package conform
 
 import (
 	"context"
+	"flag"
+	"os"
+	"strconv"
 	"testing"
-	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"muniment/pipeline"
 )
@@ -56,16 +60,22 @@ type testCase[E any] struct {
 	check func(tb testing.TB, ctx context.Context, e E)
 }
 
-// caseTimeout bounds a case: long enough for a busy machine.
-const caseTimeout = 5 * time.Minute
+// checks is how many random cases a promise is held against: with MUNIMENT_TEST_FULL, many.
+const checks, checksInFull = 40, 400
 
 func run[E any](t *testing.T, cases []testCase[E], open func(tb testing.TB) E) {
+	n := checks
+	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
+		n = checksInFull
+	}
+	const setting = "rapid.checks"
+	before := flag.Lookup(setting).Value.String()
+	require.NoError(t, flag.Set(setting, strconv.Itoa(n)))
+	t.Cleanup(func() { require.NoError(t, flag.Set(setting, before)) })
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // an engine that is a server waits most of the time
-			ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
-			defer cancel()
-			c.check(t, ctx, open(t))
+			c.check(t, t.Context(), open(t))
 		})
 	}
 }

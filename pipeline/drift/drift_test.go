@@ -141,14 +141,14 @@ func in(partition int32, generation uint32, offset int64) sealer.Position {
 }
 
 func TestEveryRunOfEveryPartitionIsLookedAt(t *testing.T) {
-	b := newBooks(20_000, 1, 9_000)
+	b := newBooks(16_400, 1, 10)
 	c := b.checker(t)
 	require.NoError(t, c.Whole(t.Context()))
 	b.requireDrift(t, 0, 0)
-	for _, at := range []sealer.Position{in(0, 1, 0), in(0, 1, 8191), in(0, 1, 8192), in(0, 1, 19_999), in(1, 1, 0), in(2, 1, 8_999)} {
+	for _, at := range []sealer.Position{in(0, 1, 0), in(0, 1, 8191), in(0, 1, 8192), in(0, 1, 16_399), in(1, 1, 0), in(2, 1, 9)} {
 		b.gone[at] = true
 	}
-	b.extra = []drift.Event{{Position: in(2, 1, 4_000), TenantID: "tnt_b", EventID: "evt_invented"}}
+	b.extra = []drift.Event{{Position: in(2, 1, 4), TenantID: "tnt_b", EventID: "evt_invented"}}
 	require.NoError(t, c.Whole(t.Context()))
 	b.requireDrift(t, 6, 1)
 	clear(b.gone)
@@ -199,15 +199,15 @@ func TestDriftIsLoggedOnce(t *testing.T) {
 // TestGenerations: a log that lost its end goes on in a new generation. The rows of what it
 // lost stay, and are none of this log's.
 func TestGenerations(t *testing.T) {
-	b := newBooks(9_000)
+	b := newBooks(8_200)
 	for n := range int64(20) {
-		b.extra = append(b.extra, drift.Event{Position: in(0, 1, 9_000+n), TenantID: "tnt_a", EventID: fmt.Sprint("evt_lost", n)})
+		b.extra = append(b.extra, drift.Event{Position: in(0, 1, 8_200+n), TenantID: "tnt_a", EventID: fmt.Sprint("evt_lost", n)})
 	}
-	b.add(0, 2, 9_000)
+	b.add(0, 2, 8_200)
 	c := b.checker(t)
 	require.NoError(t, c.Whole(t.Context()))
 	b.requireDrift(t, 0, 0)
-	b.gone[in(0, 1, 8_999)], b.gone[in(0, 2, 9_000)], b.gone[in(0, 2, 17_999)] = true, true, true
+	b.gone[in(0, 1, 8_199)], b.gone[in(0, 2, 8_200)], b.gone[in(0, 2, 16_399)] = true, true, true
 	require.NoError(t, c.Whole(t.Context()))
 	b.requireDrift(t, 3, 0)
 }
@@ -240,7 +240,7 @@ func TestWhatIsNotLoadedIsNoDrift(t *testing.T) {
 // continues after a failed check.
 func TestLooksArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBooks(100_000)
+		b := newBooks(40_000)
 		calls := 0
 		b.standing = func(sealer.Position, sealer.Position) error {
 			time.Sleep(time.Second)

@@ -98,7 +98,7 @@ func (d *damagedLog) requirePrefix(t *testing.T, r pipeline.Reader) int {
 // must open, serve every group before the tear and nothing that was not written, and
 // go on from there.
 func TestTornTail(t *testing.T) {
-	part, records, segmentBytes := 1<<10, 40, int64(64<<10)
+	part, records, segmentBytes := 1<<10, 40, int64(16<<10)
 	if full {
 		part, records, segmentBytes = 64<<10, 150, 256<<10
 	}

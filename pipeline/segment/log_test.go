@@ -95,7 +95,7 @@ func TestReopenKeepsEverything(t *testing.T) {
 }
 
 func TestConcurrentAppendsAndReads(t *testing.T) {
-	const writers, each = 64, 40
+	const writers, each = 64, 15
 	log := mustOpen(t, Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
 	acked := newLedger()
 	var working sync.WaitGroup

@@ -62,13 +62,17 @@ func writerCommand(t *testing.T, dir string) *exec.Cmd {
 	return cmd
 }
 
-// TestKill kills a writing process twenty times over one log, each after some
+// TestKill kills a writing process again and again over one log, each after some
 // more acknowledgements, and looks for all that were printed.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	rng := newRand()
 	acked := newLedger()
-	for range 20 {
+	kills := 6
+	if full {
+		kills = 20
+	}
+	for range kills {
 		cmd := writerCommand(t, dir)
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
@@ -91,7 +95,7 @@ func TestKill(t *testing.T) {
 		acked.requireHeld(t, log)
 		require.NoError(t, log.Close())
 	}
-	require.Greater(t, len(acked.acked), 1000)
+	require.Greater(t, len(acked.acked), 50*kills)
 }
 
 func TestSecondOpenIsRefused(t *testing.T) {
@@ -118,7 +122,7 @@ func TestReaderBesideWriter(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	acked := newLedger()
-	for opened := 0; opened < 30 && lines.Scan(); opened++ {
+	for opened := 0; opened < 15 && lines.Scan(); opened++ {
 		for range 20 {
 			id, text, _ := strings.Cut(lines.Text(), " ")
 			at, err := sealer.ParsePosition(text)

@@ -12,6 +12,7 @@ import (
 	"muniment/control/rapidtest"
 	"muniment/pipeline"
 	"muniment/sealer"
+	"muniment/sealer/sealertest"
 )
 
 // sumsOfRows are the sums, worked out from the rows.
@@ -141,11 +142,15 @@ func TestSumsAsOfAPosition(t *testing.T) {
 		}
 	}
 	require.NoError(t, w.Load(t.Context(), pipeline.Batch{Rows: rows, Next: sealer.Position{Generation: 1, Offset: n}}))
+	offsets := []int64{0, 1, 2, n - 1, n, n + 1}
+	for offset := int64(3); offset < n-1; offset += int64(sealertest.Rounds(11, 1)) {
+		offsets = append(offsets, offset)
+	}
 	for _, q := range []pipeline.MeterQuery{
 		{}, {RightID: "rgh_1"}, {From: begin.Add(5 * time.Hour)}, {From: begin, To: begin.Add(100 * time.Hour)},
 		{Buckets: []time.Time{begin, begin.Add(29 * time.Hour), begin.Add(700 * time.Hour)}},
 	} {
-		for offset := range int64(n + 2) {
+		for _, offset := range offsets {
 			q.TenantID, q.AsOf = "tnt_a", &sealer.Position{Generation: 1, Offset: offset}
 			w.mostBehind = mostBehind
 			lines, err := w.Metering(t.Context(), q)
