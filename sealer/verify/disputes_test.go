@@ -96,9 +96,9 @@ func TestManyWindows(t *testing.T) {
 	for _, rightID := range []string{right, other, "rgh_3"} {
 		for n := -1; n < 2100; n++ {
 			r := &sealer.Rated{Row: &sealer.MeterRow{RightID: rightID}, RenderedAt: sealertest.Epoch.UnixMilli() + int64(n)}
-			want := ""
+			want, now := "", sealer.FormatTime(time.UnixMilli(r.RenderedAt))
 			for _, x := range list {
-				if now := sealer.FormatTime(time.UnixMilli(r.RenderedAt)); *x.RightID == rightID && *x.From <= now && now < *x.To {
+				if *x.RightID == rightID && *x.From <= now && now < *x.To {
 					want = max(want, x.State)
 				}
 			}

@@ -36,7 +36,7 @@ func TestVerifyMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux reports the peak of a process")
 	}
-	packs, entries := 3, 1_000
+	packs, entries := 2, 200
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		packs, entries = 15, sealer.MaxPackEntries
 	}

@@ -370,15 +370,16 @@ func TestLargestHeader(t *testing.T) {
 	one, _, _, _ := w.settled()
 	h := one.Header
 	s := &sealer.Settlement{}
-	id := func(prefix string) string { return sealertest.Named(prefix, "a name") }
+	right, basis := sealertest.Named("rgh_", "a name"), sealertest.Named("bas_", "a name")
+	rule, party := sealertest.Named("rule_", "a name"), sealertest.Named("cp_", "a name")
 	shares := slices.Repeat([]string{"922337203685.477581"}, rate.MaxShares)
 	for range sealer.MaxPackEntries {
-		h.Metering = append(h.Metering, sealer.MeterRow{RightID: id("rgh_"), Substrate: "VOLUMETRIC", BasisID: id("bas_"), MeteringBasis: "delivered", Reason: sealer.ReasonMetered, Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64})
-		s.Lines = append(s.Lines, sealer.SettlementLine{RuleID: id("rule_"), RightID: id("rgh_"), MeteringBasis: "delivered", Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64, Amount: "9223372036854.775807", Shares: shares})
+		h.Metering = append(h.Metering, sealer.MeterRow{RightID: right, Substrate: "VOLUMETRIC", BasisID: basis, MeteringBasis: "delivered", Reason: sealer.ReasonMetered, Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64})
+		s.Lines = append(s.Lines, sealer.SettlementLine{RuleID: rule, RightID: right, MeteringBasis: "delivered", Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64, Amount: "9223372036854.775807", Shares: shares})
 	}
 	for i := range 1000 {
 		r := sealer.SettlementRule{Leaf: uint64(i), Record: []byte(w.record(i))}
-		shares := strings.Repeat(`{"bps":1000,"counterpartyId":"`+id("cp_")+`"},`, rate.MaxShares)
+		shares := strings.Repeat(`{"bps":1000,"counterpartyId":"`+party+`"},`, rate.MaxShares)
 		r.Record = append(r.Record, shares...)
 		s.Rules = append(s.Rules, r)
 	}

@@ -323,8 +323,31 @@ func TestStopsOfExportsSealedLater(t *testing.T) {
 	require.Equal(t, [][]sealer.Code{{RightStopped}, nil}, judge(file{"first", a.export(0, 3)}, file{"last", a.export(3, 1)}))
 }
 
-// TestStopsOfFullPacks: what was committed before the seal of a full pack may be in the next.
+// TestStopsOfFullPacks: what was committed before the seal of a full pack may be in the next. The
+// pack has two entries, and is said to have more.
 func TestStopsOfFullPacks(t *testing.T) {
+	f := newFolder(t)
+	list := events(suspended(20), delivered(30), wait(time.Hour+DefaultBound), revised)(f.w)
+	pack := f.pack("pack", list)
+	for count, want := range map[uint64][]sealer.Code{sealer.MaxPackEntries: nil, sealer.MaxPackEntries - 1: {RightStopped}} {
+		tr, err := readTrust(f.w.VKey, "")
+		require.NoError(t, err)
+		c := verifyFiles(t.Context(), tr, &Options{Files: []string{pack}}).Files[0].conduct
+		require.Len(t, c.seals, 1)
+		seal := c.seals[0]
+		c.seals = nil
+		c.sealed(count, seal.size, seal.at)
+		v := &verification{files: []FileReport{{conduct: c}}}
+		v.stops(0)
+		require.Equal(t, want, failures(v.files[0].Verdicts), count)
+	}
+}
+
+// TestStopsOfPacksThatAreFull is TestStopsOfFullPacks with as many entries as that says.
+func TestStopsOfPacksThatAreFull(t *testing.T) {
+	if sealertest.Rounds(0, 1) == 0 {
+		t.Skip("only with MUNIMENT_TEST_FULL: 200,000 entries")
+	}
 	f := newFolder(t)
 	list := events(suspended(20), delivered(30))(f.w)
 	for len(list) < sealer.MaxPackEntries {
