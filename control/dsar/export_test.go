@@ -231,7 +231,7 @@ func (h *fixture) flips(name string) {
 	text, err := os.ReadFile(name)
 	require.NoError(h.t, err)
 	altered := filepath.Join(h.t.TempDir(), "altered.zip")
-	n := 40
+	n := 12
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		n = 2_000
 	}
