@@ -53,7 +53,7 @@ func TestSlowBody(t *testing.T) { everyTransport(t, slowBody) }
 func slowBody(t *testing.T, transport func(*settings)) {
 	const timeout = 500 * time.Millisecond
 	w := newWorld(t, func(c *settings) { transport(c); c.ReadTimeout = timeout })
-	r := w.tooSlow(request(w.token, w.large())[:30_000], timeout)
+	r := w.tooSlow(request(w.token, w.large())[:30_000])
 	require.Equal(t, 408, r.status)
 	require.True(t, r.closes)
 	requireEnvelope(t, r)

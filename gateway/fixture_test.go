@@ -216,7 +216,6 @@ func (w *world) raw(text string) reply {
 	w.t.Helper()
 	c := w.dial()
 	defer c.Close()
-	require.NoError(w.t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, err := io.WriteString(c, text)
 	require.NoError(w.t, err)
 	return readReply(w.t, bufio.NewReader(c))

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -67,7 +66,6 @@ func answersWithoutBody(t *testing.T, transport func(*settings)) {
 			w.t = t
 			conn := w.dial()
 			defer conn.Close()
-			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 			_, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: m\r\n\r\nGET /short HTTP/1.1\r\nHost: m\r\n\r\n", c.method, c.path)
 			require.NoError(t, err)
 			in := bufio.NewReader(conn)

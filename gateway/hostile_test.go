@@ -34,7 +34,6 @@ func (w *world) session() *session {
 	w.t.Helper()
 	c := w.dial()
 	w.t.Cleanup(func() { c.Close() })
-	require.NoError(w.t, c.SetDeadline(time.Now().Add(5*time.Minute)))
 	return &session{w, c, bufio.NewReader(c)}
 }
 

@@ -177,9 +177,7 @@ func TestRightsAreAskedOnceForABatch(t *testing.T) {
 		results <- all
 	}()
 	waittest.Until(t, func() bool { return f.control.Requests() > before })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	others, err := f.IssueRows(ctx, f.tenant, &Batch{Rows: []Row{f.named("of another batch", "")}})
+	others, err := f.IssueRows(t.Context(), f.tenant, &Batch{Rows: []Row{f.named("of another batch", "")}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"accepted"}, statuses(others))
 	release()

@@ -16,6 +16,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -197,7 +198,6 @@ func TestTwoPipelinesOfACluster(t *testing.T) {
 	var all, metered, quantity int64
 	errs := make([]error, 2)
 	var loaders sync.WaitGroup
-	begun := time.Now()
 	for i, w := range each {
 		rows, m, q := spread(int64(i)*1_000_000, loads*size)
 		all, metered, quantity = all+int64(len(rows)), metered+m, quantity+q
@@ -214,7 +214,7 @@ func TestTwoPipelinesOfACluster(t *testing.T) {
 		})
 	}
 	loaders.Wait()
-	t.Logf("%d loads of %d rows at each of two replicas in %s", loads, size, time.Since(begun).Round(time.Millisecond))
+	t.Logf("%d loads of %d rows at each of two replicas", loads, size)
 	require.NoError(t, errors.Join(errs...))
 	for _, w := range each {
 		requireSums(t, w, all, metered, quantity)
@@ -278,9 +278,7 @@ func TestKilledReplicas(t *testing.T) {
 		defer close(over)
 		for i, which := range kills {
 			before := loads.Load()
-			if !assertEventually(func() bool { return loads.Load() > before }, 2*time.Minute) {
-				return
-			}
+			waittest.Until(t, func() bool { return loads.Load() > before })
 			<-time.After(time.Duration(i) * 53 * time.Millisecond)
 			for _, replica := range which {
 				c.run("kill", replica)
@@ -329,7 +327,7 @@ func TestKilledReplicas(t *testing.T) {
 	require.Equal(t, rows[len(rows)-1].Next(), next)
 	require.NoError(t, w.Ready(t.Context()))
 	c.run("start", "1")
-	require.True(t, assertEventually(func() bool { return w.Load(t.Context(), batch([]pipeline.Row{more})) == nil }, time.Minute))
+	waittest.Until(t, func() bool { return w.Load(t.Context(), batch([]pipeline.Row{more})) == nil })
 	requireSums(t, w, int64(len(rows)+1), metered+1, quantity+more.Delivery.QuantityMs)
 }
 
@@ -363,7 +361,7 @@ func TestOneOfThreeReplicas(t *testing.T) {
 	c.run("start", "3")
 	back := mustOpen(t, replicas(t, cfg)[2])
 	refusals := 0
-	require.True(t, assertEventually(func() bool {
+	waittest.Until(t, func() bool {
 		n, err := back.CountEvents(t.Context(), "tnt_a")
 		if err != nil {
 			refusals++
@@ -371,9 +369,9 @@ func TestOneOfThreeReplicas(t *testing.T) {
 		}
 		require.EqualValues(t, len(rows)/2, n, "an answer is a whole one")
 		return true
-	}, time.Minute))
+	})
 	t.Logf("%d questions refused", refusals)
-	require.True(t, assertEventually(func() bool { return w.Load(t.Context(), retracting(gone)) == nil }, time.Minute))
+	waittest.Until(t, func() bool { return w.Load(t.Context(), retracting(gone)) == nil })
 	for _, one := range replicas(t, cfg) {
 		requireSums(t, mustOpen(t, one), int64(len(rows)), metered, quantity)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/deploy/stack/stacktest"
 	"muniment/sealer"
 )
@@ -98,13 +99,11 @@ func TestKilledServer(t *testing.T) {
 		defer close(over)
 		for i := range kills {
 			before := loads.Load()
-			if !assertEventually(func() bool { return loads.Load() > before }, time.Minute) {
-				return
-			}
+			waittest.Until(t, func() bool { return loads.Load() > before })
 			<-time.After(time.Duration(i) * 37 * time.Millisecond)
 			failed := failures.Load()
 			s.kill()
-			assertEventually(func() bool { return failures.Load() > failed }, time.Minute)
+			waittest.Until(t, func() bool { return failures.Load() > failed })
 			s.run("up")
 		}
 	}()
@@ -113,7 +112,7 @@ func TestKilledServer(t *testing.T) {
 		from := int(next.Offset)
 		if err := w.Load(t.Context(), batch(rows[from:min(from+size, len(rows))])); err != nil {
 			failures.Add(1)
-			require.True(t, assertEventually(func() bool { return w.Ping(t.Context()) == nil }, comeback), "the server comes back")
+			waittest.Until(t, func() bool { return w.Ping(t.Context()) == nil })
 		} else {
 			loads.Add(1)
 			next = at(int64(from + size))
@@ -134,18 +133,4 @@ func TestKilledServer(t *testing.T) {
 	t.Logf("%d kills, %d failed loads, %d replays of %d rows", kills, failures.Load(), replays, len(rows))
 	require.Positive(t, failures.Load(), "no kill has hit a load")
 	requireSums(t, w, int64(len(rows)), metered, quantity)
-}
-
-// comeback is how long a server that was killed may take to answer again: longer than the
-// script that starts it waits for it.
-const comeback = 5 * time.Minute
-
-// assertEventually waits for a condition.
-func assertEventually(holds func() bool, limit time.Duration) bool {
-	for begun := time.Now(); time.Since(begun) < limit; <-time.After(time.Millisecond) {
-		if holds() {
-			return true
-		}
-	}
-	return false
 }

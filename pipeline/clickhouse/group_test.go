@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/deploy/stack/stacktest"
 	"muniment/pipeline"
 )
@@ -39,7 +39,7 @@ func hold(g *groups) heldGroups {
 // awaitWaiting returns when so many calls wait for groups that are not begun.
 func (h heldGroups) awaitWaiting(t *testing.T, calls int) {
 	t.Helper()
-	require.True(t, assertEventually(func() bool {
+	waittest.Until(t, func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		n := 0
@@ -47,18 +47,7 @@ func (h heldGroups) awaitWaiting(t *testing.T, calls int) {
 			n += g.waiters
 		}
 		return n == calls
-	}, time.Minute))
-}
-
-// await is the next of a channel.
-func await[T any](t *testing.T, c <-chan T) (next T) {
-	t.Helper()
-	select {
-	case next = <-c:
-	case <-time.After(time.Minute):
-		require.Fail(t, "nothing comes")
-	}
-	return next
+	})
 }
 
 // batchOf is a batch of one delivery of a tenant that the partition has to itself.
@@ -84,22 +73,22 @@ func TestOneOfThreeBatchesIsPoisoned(t *testing.T) {
 		return later(func() error { return w.Load(t.Context(), batchOf(partition)) })
 	}
 	before := load(3)
-	await(t, h.begun)
+	<-h.begun
 	loads := []<-chan error{load(0), load(1), load(2)}
 	h.awaitWaiting(t, 3)
 	h.release <- struct{}{}
-	require.NoError(t, await(t, before))
-	require.Len(t, await(t, h.begun), 3, "those that came meanwhile go together")
+	require.NoError(t, <-before)
+	require.Len(t, <-h.begun, 3, "those that came meanwhile go together")
 	h.release <- struct{}{}
 	for range loads {
-		require.Len(t, await(t, h.begun), 1, "and then alone")
+		require.Len(t, <-h.begun, 1, "and then alone")
 	}
 	close(h.release)
-	require.NoError(t, await(t, loads[0]))
-	err := await(t, loads[1])
+	require.NoError(t, <-loads[0])
+	err := <-loads[1]
 	require.ErrorContains(t, err, "poison")
 	require.ErrorContains(t, err, batchOf(1).Next.String())
-	require.NoError(t, await(t, loads[2]))
+	require.NoError(t, <-loads[2])
 
 	for partition := range int32(4) {
 		next, ok, err := w.Resume(t.Context(), partition)
@@ -123,22 +112,22 @@ func TestACallOfAGroupGivesUp(t *testing.T) {
 		loads[i] = later(func() error { return w.Load(contexts[i], batchOf(int32(i))) })
 	}
 	load(4)
-	await(t, h.begun)
+	<-h.begun
 	for i := range 4 {
 		load(i)
 		h.awaitWaiting(t, i+1)
 	}
 	cancels[2]()
-	require.ErrorIs(t, await(t, loads[2]), context.Canceled)
+	require.ErrorIs(t, <-loads[2], context.Canceled)
 	cancels[4]() // no other call waits for that one
-	require.ErrorIs(t, await(t, loads[4]), context.Canceled)
-	begun := await(t, h.begun)
+	require.ErrorIs(t, <-loads[4], context.Canceled)
+	begun := <-h.begun
 	require.Len(t, begun, 3, "one has given up before")
 	cancels[0]()
-	require.ErrorIs(t, await(t, loads[0]), context.Canceled)
+	require.ErrorIs(t, <-loads[0], context.Canceled)
 	h.release <- struct{}{}
-	require.NoError(t, await(t, loads[1]))
-	require.NoError(t, await(t, loads[3]))
+	require.NoError(t, <-loads[1])
+	require.NoError(t, <-loads[3])
 	requireSums(t, w, 3, 3, 3*1000+100+101+103)
 	for _, cancel := range cancels {
 		cancel()
@@ -158,7 +147,7 @@ func TestGroupsAreBounded(t *testing.T) {
 		})
 	}
 	add(pipeline.Row{})
-	await(t, h.begun)
+	<-h.begun
 	for i, rows := range []int{maxGroupRows - 1, 1, 1, 2 * maxGroupRows, 1} {
 		add(make([]pipeline.Row, rows)...)
 		h.awaitWaiting(t, i+1)
@@ -169,7 +158,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	h.awaitWaiting(t, 6)
 	for _, batches := range []int{2, 1, 1, 1, 1} {
 		h.release <- struct{}{}
-		require.Len(t, await(t, h.begun), batches)
+		require.Len(t, <-h.begun, batches)
 	}
 	h.release <- struct{}{}
 	all.Wait()
@@ -182,9 +171,9 @@ func TestCloseEndsAGroup(t *testing.T) {
 	require.NoError(t, err)
 	h := hold(w.groups)
 	load := later(func() error { return w.Load(t.Context(), batchOf(1)) })
-	await(t, h.begun)
+	<-h.begun
 	require.NoError(t, w.Close())
-	require.ErrorIs(t, await(t, load), context.Canceled)
+	require.ErrorIs(t, <-load, context.Canceled)
 	require.ErrorIs(t, w.Load(t.Context(), batchOf(1)), errClosed)
 }
 
@@ -254,21 +243,19 @@ func TestServerKilledInAGroup(t *testing.T) {
 			s.kill()
 			if i == 0 {
 				close(down)
-				assertEventually(func() bool { return failed.Load() > 0 }, time.Minute)
+				waittest.Until(t, func() bool { return failed.Load() > 0 })
 			}
 			s.run("up")
 		}
 	}()
 	var loaders sync.WaitGroup
-	errs := make([]error, partitions)
 	for p := range int32(partitions) {
 		loaders.Go(func() {
 			for next := 0; next < len(rows[p]); {
 				b := pipeline.Batch{Partition: p, From: rows[p][max(next, 1)-1].Next(), Rows: rows[p][next:min(next+size, len(rows[p]))]}
 				b.Next = b.Rows[len(b.Rows)-1].Next()
-				if w.Load(t.Context(), b) != nil && !assertEventually(func() bool { return w.Ping(t.Context()) == nil }, comeback) {
-					errs[p] = errors.New("the server doesn't come back")
-					return
+				if w.Load(t.Context(), b) != nil {
+					waittest.Until(t, func() bool { return w.Ping(t.Context()) == nil })
 				}
 				resume, ok, err := w.Resume(t.Context(), p)
 				if err != nil || !ok {
@@ -287,7 +274,6 @@ func TestServerKilledInAGroup(t *testing.T) {
 		})
 	}
 	loaders.Wait()
-	require.NoError(t, errors.Join(errs...))
 	<-over
 	t.Logf("%d kills, %d groups failed and %d loaded", kills, failed.Load(), loaded.Load())
 	require.Positive(t, failed.Load(), "no kill has hit a group")

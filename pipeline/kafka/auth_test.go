@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"muniment/bench/waittest"
 	"muniment/gateway/certs"
 	"muniment/gateway/certs/certstest"
 )
@@ -20,17 +20,12 @@ func requireRefused(tb testing.TB, cfg Config, why string) {
 	tb.Helper()
 	cfg.ReadTimeout = 100 * time.Millisecond
 	l := mustOpen(tb, cfg)
-	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
-	defer cancel()
-	for {
-		_, _, err := l.Bounds(ctx, 0)
+	waittest.Until(tb, func() bool {
+		_, _, err := l.Bounds(tb.Context(), 0)
 		require.Error(tb, err)
 		require.Error(tb, l.Ready())
-		if strings.Contains(err.Error(), why) {
-			return
-		}
-		require.NoError(tb, ctx.Err(), "%v, not %q", err, why)
-	}
+		return strings.Contains(err.Error(), why)
+	})
 }
 
 func TestTLS(t *testing.T) {

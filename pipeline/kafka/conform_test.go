@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -124,8 +123,7 @@ func testRecord(tenant string, n int) sealer.Record {
 
 // collect returns what a log holds of all partitions, each in order.
 func collect(tb testing.TB, l *Log) []sealer.Entry {
-	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
-	defer cancel()
+	ctx := tb.Context()
 	n, err := l.Partitions(ctx)
 	require.NoError(tb, err)
 	var all []sealer.Entry

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
 
+	"muniment/bench/waittest"
 	"muniment/pipeline"
 )
 
@@ -43,11 +44,7 @@ func TestGroupEndsWithoutBrokers(t *testing.T) {
 // requireNothingLeft waits until all goroutines have ended but those of before.
 func requireNothingLeft(tb testing.TB, before goleak.Option) {
 	tb.Helper()
-	err := goleak.Find(before)
-	for begun := time.Now(); err != nil && time.Since(begun) < time.Minute; {
-		err = goleak.Find(before)
-	}
-	require.NoError(tb, err)
+	waittest.Until(tb, func() bool { return goleak.Find(before) == nil })
 }
 
 // silent is a connection on which nothing is taken or said until it is closed, whatever
