@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/rapidtest"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
@@ -125,7 +126,7 @@ func TestCheckpointsAreAsTheLog(t *testing.T) {
 	const keys = 60
 	dirs := 0
 	root := t.TempDir()
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, 40, 400, func(t *rapid.T) {
 		dirs++
 		c := newCheckpointed(t, filepath.Join(root, fmt.Sprint(dirs)), 64*keys)
 		older := map[string][]byte{}

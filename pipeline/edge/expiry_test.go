@@ -57,7 +57,7 @@ func TestErasedBytesExpire(t *testing.T) {
 					last[in] = time.Since(began)
 				}
 			}
-			time.Sleep(10 * time.Minute) // of the bubble's clock
+			time.Sleep(20 * time.Minute) // of the bubble's clock
 			write("bob")
 			synctest.Wait()
 		}

@@ -15,7 +15,7 @@ import (
 // A listing finds, by each filter alone and by two, what walking all rows finds: what is in
 // many blocks, in one, and in none.
 func TestListingsFindWhatWalkingFinds(t *testing.T) {
-	const n, tenant = 12 * blockRows, "tnt_a"
+	const n, tenant = 5 * blockRows, "tnt_a"
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	searched := mustOpen(t, filepath.Join(t.TempDir(), "searched.db"))
 	walked, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "walked.db"), Unsearched: true})
@@ -26,8 +26,8 @@ func TestListingsFindWhatWalkingFinds(t *testing.T) {
 		r := &rows[i]
 		r.Event, r.Private = []byte("{}"), nil
 		r.TenantID, r.At = tenant, noon.Add(time.Duration(i)*time.Second)
-		r.ActorKind, r.ActorID = "key", fmt.Sprint("key_", i/1500)
-		r.Delivery.RightID, r.Delivery.SpatialAnchorID = fmt.Sprint("rgh_", i%700), fmt.Sprint("screen ", i/1000)
+		r.ActorKind, r.ActorID = "key", fmt.Sprint("key_", i/600)
+		r.Delivery.RightID, r.Delivery.SpatialAnchorID = fmt.Sprint("rgh_", i%700), fmt.Sprint("screen ", i/400)
 		r.Delivery.RenderedAt = r.At.Add(-time.Duration(i%7*i%5000) * time.Minute)
 		if i == n/2 {
 			r.Type, r.SubjectID, r.ActorKind, r.Delivery = "right.issued", "rgh_3", "operator", nil
@@ -47,12 +47,12 @@ func TestListingsFindWhatWalkingFinds(t *testing.T) {
 		func(q *pipeline.EventQuery) { q.RightID = "rgh_3" },
 		func(q *pipeline.EventQuery) { q.SpatialAnchorID = "screen 3" },
 		func(q *pipeline.EventQuery) { q.SpatialAnchorID = "nowhere" },
-		func(q *pipeline.EventQuery) { q.CorrelationID = rows[4000].Delivery.CorrelationID },
-		func(q *pipeline.EventQuery) { q.From = noon.Add(time.Hour) },
-		func(q *pipeline.EventQuery) { q.To = noon.Add(time.Hour) },
+		func(q *pipeline.EventQuery) { q.CorrelationID = rows[1500].Delivery.CorrelationID },
+		func(q *pipeline.EventQuery) { q.From = noon.Add(25 * time.Minute) },
+		func(q *pipeline.EventQuery) { q.To = noon.Add(25 * time.Minute) },
 		func(q *pipeline.EventQuery) { q.RenderedFrom, q.RenderedTo = noon.Add(-time.Hour), noon },
 		func(q *pipeline.EventQuery) { q.Types = []string{"right.issued"} },
-		func(q *pipeline.EventQuery) { q.After, q.Before = &rows[3000].Position, &rows[3600].Position },
+		func(q *pipeline.EventQuery) { q.After, q.Before = &rows[1000].Position, &rows[1600].Position },
 	}
 	found := 0
 	for a := range filters {

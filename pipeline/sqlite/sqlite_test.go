@@ -210,9 +210,9 @@ func TestFiltersOutliveTheOtherCaches(t *testing.T) {
 func TestSpansWithoutFilters(t *testing.T) {
 	var rows []pipeline.Row
 	random := rand.New(rand.NewPCG(1, 2))
-	for i, r := range deliveries(0, 600) {
+	for i, r := range deliveries(0, 300) {
 		r.TenantID, r.At = "tnt_a", r.At.Add(time.Duration(i)*time.Hour)
-		hash := deliveries(random.IntN(200), 1)[0].Delivery.Idempotency
+		hash := deliveries(random.IntN(100), 1)[0].Delivery.Idempotency
 		switch random.IntN(3) {
 		case 0:
 			r.Delivery.Idempotency = hash
@@ -242,7 +242,7 @@ func TestSpansWithoutFilters(t *testing.T) {
 		return list
 	}
 	want := duplicates(defaultLimits)
-	require.Greater(t, len(want), 100)
+	require.Greater(t, len(want), 50)
 	require.Equal(t, want, duplicates(limits{rows: 20, filters: 1000, daylessFilters: 1000}))
 	require.Equal(t, want, duplicates(limits{rows: 20, filters: 1, daylessFilters: 1}))
 	require.Equal(t, want, duplicates(limits{rows: 20, filters: 2, daylessFilters: 9}))

@@ -26,7 +26,7 @@ const storedSums = `SELECT tenant, unit, start, common, duplicate, receipts, qua
 // the rows, a row is marked as what the table of duplicates says, and nothing is left of what went.
 func TestSumsAreThoseOfTheRows(t *testing.T) {
 	runs := 0
-	rapidtest.Check(t, 15, 300, func(rt *rapid.T) {
+	rapidtest.Check(t, 10, 300, func(rt *rapid.T) {
 		runs++
 		path := filepath.Join(t.TempDir(), fmt.Sprint(runs))
 		t := rt
