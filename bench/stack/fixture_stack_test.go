@@ -78,7 +78,7 @@ func limits(t *testing.T) {
 
 func newScaled(t *testing.T) *systemtest.Scaled {
 	t.Helper()
-	stacktest.Postgres(t)
+	server := stacktest.Postgres(t)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
@@ -86,6 +86,6 @@ func newScaled(t *testing.T) *systemtest.Scaled {
 		Data: filepath.Join(t.TempDir(), "data"), Kafka: strings.Join(cluster.ListenAddrs(), ","),
 		Topic: kafka.DefaultTopic, Clickhouse: "clickhouse://127.0.0.1:1/muniment",
 	}
-	_, s.Database = storetest.Place(t, s.Data)
+	s.Database = storetest.Empty(t, server, s.Data)
 	return s
 }

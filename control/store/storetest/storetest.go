@@ -40,14 +40,26 @@ func Place(t TB, dir string) (path, database string) {
 	}
 	from, err := templateOn(server)
 	require.NoError(t, err)
-	err = Administer(server, "CREATE DATABASE "+name(dir)+" TEMPLATE "+from)
+	return "", create(t, server, dir, " TEMPLATE "+from)
+}
+
+// Empty returns the URL of a database of a PostgreSQL server that has no tables yet, otherwise as Place
+// does.
+func Empty(t TB, server, dir string) (database string) {
+	t.Helper()
+	return create(t, server, dir, "")
+}
+
+func create(t TB, server, dir, with string) (database string) {
+	t.Helper()
+	err := Administer(server, "CREATE DATABASE "+name(dir)+with)
 	if known, ok := errors.AsType[*pgconn.PgError](err); !ok || known.Code != "42P04" { // it is there
 		require.NoError(t, err)
 		t.Cleanup(func() { drop(t, server, dir) })
 	}
 	database, err = withDatabase(server, name(dir))
 	require.NoError(t, err)
-	return "", database
+	return database
 }
 
 // withDatabase is the URL of another database of a server.
