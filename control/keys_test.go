@@ -397,6 +397,7 @@ func TestRollbackForgetsNoEnd(t *testing.T) {
 
 // TestEditedKeyEnds makes keys active again in the database, in each place.
 func TestEditedKeyEnds(t *testing.T) {
+	h := newFixture(t)
 	for name, edits := range map[string][]string{
 		"nothing":          nil,
 		"the record":       {`UPDATE api_keys SET expires_at = NULL, revoked_at = NULL, revision = revision + 100 WHERE key_id = $1`},
@@ -406,7 +407,6 @@ func TestEditedKeyEnds(t *testing.T) {
 		"without a record": {`DELETE FROM api_keys WHERE key_id = $1`, `UPDATE feed SET snapshot = REPLACE(REPLACE(snapshot, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newFixture(t)
 			tenantID, key := h.tenant()
 			made := func() string {
 				return get[string](t, h.call(key, "POST", "/v1/api-keys", `{"label":"other"}`).ok(), "key", "keyId")

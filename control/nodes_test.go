@@ -133,6 +133,7 @@ func TestJoinAgain(t *testing.T) {
 // node joins again, with the newest of them and no other, whose record is kept. No other joins with
 // the node's name, and an expelled node stays expelled.
 func TestJoinAfterRestore(t *testing.T) {
+	lost, h := newFixture(t), newFixture(t)
 	for name, c := range map[string]struct {
 		before func(h *fixture, n newcomer, key string)
 		status int
@@ -154,7 +155,6 @@ func TestJoinAfterRestore(t *testing.T) {
 		}, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lost, h := newFixture(t), newFixture(t)
 			n, newest, stranger := newNewcomer(t), newNewcomer(t), newNewcomer(t)
 			lost.admit(n, lost.invite())
 			n.enrol(lost, n.credential, newest.key, time.Now()).ok()

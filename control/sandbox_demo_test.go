@@ -118,16 +118,10 @@ func TestSandboxDemoFindsItsRights(t *testing.T) {
 	})
 	v, tenant := p.visit()
 	seed := list(t, tenant, "rights")
-	issue := func(of map[string]any, substrate string) string {
-		return get[string](t, v.does("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":%q,"scope":%q,"effectiveFrom":%q}`,
-			of["basisId"], substrate, strings.Repeat("x", 16_000), of["effectiveFrom"])), "right", "id")
-	}
-	for range 200 {
-		issue(seed[0], "AUDIO")
-	}
-	for range 200 {
-		v.does("POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, issue(seed[0], "DOOH")))
-	}
+	long := get[string](t, v.does("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":"AUDIO","scope":%q,"effectiveFrom":%q}`,
+		seed[0]["basisId"], strings.Repeat("x", 16_000), seed[0]["effectiveFrom"])), "right", "id")
+	p.copyRight(long, 200, "AUDIO", api.RightActive)
+	p.copyRight(long, 200, "DOOH", api.RightRevoked)
 	v.does("POST", "/run-demo", `{"eventCount":100,"seed":1}`)
 	want := map[string]bool{}
 	for _, r := range seed {

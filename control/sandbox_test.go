@@ -84,6 +84,23 @@ func (p *playground) hold(tenant map[string]any) {
 	}))
 }
 
+// copyRight makes rights of a tenant that are as one that it has, but older, with a substrate and a
+// state.
+func (p *playground) copyRight(id any, n int, substrate string, state api.RightState) {
+	p.t.Helper()
+	require.NoError(p.t, p.db.Change(p.t.Context(), func(tx *store.Tx) error {
+		for i := range n {
+			_, err := tx.ExecContext(p.t.Context(), `INSERT INTO rights (right_id, tenant_id, basis_id, substrate, scope, effective_from, ancestors, holder_org_id, state, created_at, updated_at, revision)
+				SELECT $1, tenant_id, basis_id, $2, scope, effective_from, ancestors, holder_org_id, $3, created_at, updated_at, revision FROM rights WHERE right_id = $4`,
+				fmt.Sprintf("rgh_00%s_%s_%d", substrate, state, i), substrate, string(state), id)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
 // visitor is a browser: it keeps the cookie.
 type visitor struct {
 	*playground

@@ -67,19 +67,30 @@ func Declared(api *huma.OpenAPI) (all Operations) {
 // Check fails the test if an operation's response has a status that its document does not have. It
 // ignores requests without an operation.
 func (all Operations) Check(t failer, method, target string, status int) {
-	path, _, _ := strings.Cut(target, "?")
-	segments := strings.Split(path, "/")
-	fixed := -1 // fixed segments of the best match: like the mux, it prefers "/packs/newest" to "/packs/{packId}"
-	var of operation
-	for _, one := range all {
-		if n, ok := one.matches(segments); ok && one.method == method && n > fixed {
-			fixed, of = n, one
-		}
-	}
-	if fixed >= 0 && !slices.Contains(of.statuses, status) {
+	of := all.find(method, target)
+	if of != nil && !slices.Contains(of.statuses, status) {
 		slices.Sort(of.statuses)
 		t.Errorf("the response of %s %s has the status %d, which its document does not have: %v", method, strings.Join(of.path, "/"), status, of.statuses)
 	}
+}
+
+// Lists says whether the document has the status of an operation's response.
+func (all Operations) Lists(method, target string, status int) bool {
+	of := all.find(method, target)
+	return of != nil && slices.Contains(of.statuses, status)
+}
+
+// find returns the operation of a request, nil if there is none.
+func (all Operations) find(method, target string) (of *operation) {
+	path, _, _ := strings.Cut(target, "?")
+	segments := strings.Split(path, "/")
+	fixed := -1 // fixed segments of the best match: like the mux, it prefers "/packs/newest" to "/packs/{packId}"
+	for i := range all {
+		if n, ok := all[i].matches(segments); ok && all[i].method == method && n > fixed {
+			fixed, of = n, &all[i]
+		}
+	}
+	return of
 }
 
 // matches says whether a path is the operation's, and how many segments are not parameters.
