@@ -39,8 +39,6 @@ func openAccess(t *testing.T, cfg access.Config) *applied {
 	a.access, err = access.New(cfg)
 	require.NoError(t, err)
 	a.services = append(a.services, a.access)
-	a.control, err = control.New(a.config())
-	require.NoError(t, err)
 	return a
 }
 
@@ -77,7 +75,7 @@ func (a *applied) work() {
 
 func (a *applied) operator(method, path string) answer {
 	a.t.Helper()
-	return send(a.t, a.control.Admin(), adminToken, method, "/admin/access/applications"+path, "")
+	return send(a.t, a.control().Admin(), adminToken, method, "/admin/access/applications"+path, "")
 }
 
 // idOf is the newest application of an address.
@@ -286,7 +284,7 @@ func TestAccessLimits(t *testing.T) {
 // TestAccessOfOperators: who decides needs the admin token, and reads in sentences what can't be done.
 func TestAccessOfOperators(t *testing.T) {
 	a := openAccess(t, unlimited)
-	require.Equal(t, 401, send(t, a.control.Admin(), "", "GET", "/admin/access/applications", "").status)
+	require.Equal(t, 401, send(t, a.control().Admin(), "", "GET", "/admin/access/applications", "").status)
 	require.Equal(t, 404, a.operator("POST", "/app_01J00000000000000000000000/approve").status)
 	a.grant("ada@example.org")
 	id := a.idOf("ada@example.org")
@@ -302,11 +300,11 @@ func TestAccessOfOperators(t *testing.T) {
 		require.Equal(t, 409, r.status)
 		require.Contains(t, r.text, "application is already ACTIVATED")
 	}
-	tenants := list(t, send(t, a.control.Admin(), adminToken, "GET", "/admin/tenants", "").ok(), "tenants")
+	tenants := list(t, send(t, a.control().Admin(), adminToken, "GET", "/admin/tenants", "").ok(), "tenants")
 	require.Equal(t, true, tenants[0]["sandbox"], "its keys can be listed, made and revoked")
 	require.Equal(t, "ada@example.org", tenants[0]["email"])
 	tenantID := tenants[0]["tenantId"].(string)
-	key := send(t, a.control.Admin(), adminToken, "POST", "/admin/api-keys", fmt.Sprintf(`{"tenantId":%q,"label":"lost"}`, tenantID)).ok()
+	key := send(t, a.control().Admin(), adminToken, "POST", "/admin/api-keys", fmt.Sprintf(`{"tenantId":%q,"label":"lost"}`, tenantID)).ok()
 	require.Equal(t, tenantID, get[string](t, a.call(get[string](t, key, "apiKey"), "GET", "/v1/tenant", "").ok(), "tenant", "tenantId"))
 }
 

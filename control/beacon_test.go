@@ -48,7 +48,7 @@ func TestBeacons(t *testing.T) {
 	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set(api.HeaderForwardedProto, "https")
 	rec := httptest.NewRecorder()
-	h.control.Handler().ServeHTTP(rec, req)
+	h.control().Handler().ServeHTTP(rec, req)
 	require.Contains(t, rec.Body.String(), `"url":"https://api.example/beacon/`)
 
 	create(key, rightID, in(-time.Second), "1").refused(422, api.ValidationFailed)
@@ -74,7 +74,7 @@ func TestBeacons(t *testing.T) {
 	require.Equal(t, rotated.Key.KeyID, later.SigningKeyID)
 	_, err = h.nodes.Revoke(t.Context(), b.SigningKeyID, signing.Revocation{Reason: "stolen"}, by)
 	require.NoError(t, err)
-	feed, err := h.control.Source().Feed(t.Context(), api.FeedRequest{NodeID: "nod_a"})
+	feed, err := h.control().Source().Feed(t.Context(), api.FeedRequest{NodeID: "nod_a"})
 	require.NoError(t, err)
 	first := map[string]bool{} // copy of a node that knows nothing
 	for i := range feed.Changes {

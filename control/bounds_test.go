@@ -27,7 +27,7 @@ var freeJSON = map[string]string{
 func TestEveryBodyIsBounded(t *testing.T) {
 	h, _, _ := openService(t)
 	bodies := 0
-	for _, declared := range h.control.Declared() {
+	for _, declared := range h.control().Declared() {
 		var walk func(s *huma.Schema, at, name string)
 		walk = func(s *huma.Schema, at, name string) {
 			for s.Ref != "" {
@@ -120,13 +120,13 @@ func TestAnswersToHostileRequestsAreShort(t *testing.T) {
 		{"a node's long id", "POST", "/nodes/join", `{"nodeId":"` + long(1<<20-40) + `"}`, 422, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var to http.Handler = h.control.Handler()
+			var to http.Handler = h.control().Handler()
 			credential := key
 			switch {
 			case strings.HasPrefix(c.path, "/admin/"):
-				to, credential = h.control.Admin(), adminToken
+				to, credential = h.control().Admin(), adminToken
 			case strings.HasPrefix(c.path, "/nodes/"):
-				to, credential = h.control.Nodes(), node
+				to, credential = h.control().Nodes(), node
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

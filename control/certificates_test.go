@@ -71,7 +71,7 @@ func (h *fixture) joinOver(chain []*x509.Certificate, q any) answer {
 	h.t.Helper()
 	body, err := json.Marshal(q)
 	require.NoError(h.t, err)
-	return send(h.t, &shown{h.control.Nodes(), chain}, "", "POST", api.PathJoin, string(body))
+	return send(h.t, &shown{h.control().Nodes(), chain}, "", "POST", api.PathJoin, string(body))
 }
 
 func TestJoinByCertificate(t *testing.T) {

@@ -81,7 +81,7 @@ func openConsole(t *testing.T, secure bool) *operators {
 	require.NoError(t, err)
 	cfg := o.config()
 	cfg.Console, cfg.Packs = page, packs
-	o.control, err = control.New(cfg)
+	o.made, err = control.New(cfg)
 	require.NoError(t, err)
 	return o
 }
@@ -89,7 +89,7 @@ func openConsole(t *testing.T, secure bool) *operators {
 // link is the token of a new link.
 func (o *operators) link() string {
 	o.t.Helper()
-	made := send(o.t, o.control.Admin(), adminToken, "POST", "/admin/console/links", "").ok()
+	made := send(o.t, o.control().Admin(), adminToken, "POST", "/admin/console/links", "").ok()
 	path, token, _ := strings.Cut(made["path"].(string), "#")
 	require.Equal(o.t, "/console", path)
 	require.Len(o.t, token, 43)
@@ -98,7 +98,7 @@ func (o *operators) link() string {
 
 func (o *operators) begin(token string, headers ...string) answer {
 	o.t.Helper()
-	return send(o.t, o.control.Admin(), "", "POST", "/console/api/session", `{"token":"`+token+`"}`, headers...)
+	return send(o.t, o.control().Admin(), "", "POST", "/console/api/session", `{"token":"`+token+`"}`, headers...)
 }
 
 // enter begins a session, and returns its cookie.
@@ -114,13 +114,13 @@ func (o *operators) enter() *http.Cookie {
 // by sends a request with a session.
 func (o *operators) by(session *http.Cookie, method, path, body string, headers ...string) answer {
 	o.t.Helper()
-	return send(o.t, o.control.Admin(), "", method, "/console/api"+path, body, append(headers, "Cookie", session.Name+"="+session.Value)...)
+	return send(o.t, o.control().Admin(), "", method, "/console/api"+path, body, append(headers, "Cookie", session.Name+"="+session.Value)...)
 }
 
 func TestConsoleLink(t *testing.T) {
 	o := openConsole(t, false)
-	send(t, o.control.Admin(), "", "POST", "/admin/console/links", "").refused(401, api.AuthRequired)
-	send(t, o.control.Admin(), "wrong", "POST", "/admin/console/links", "").refused(401, api.AuthInvalid)
+	send(t, o.control().Admin(), "", "POST", "/admin/console/links", "").refused(401, api.AuthRequired)
+	send(t, o.control().Admin(), "wrong", "POST", "/admin/console/links", "").refused(401, api.AuthInvalid)
 
 	token := o.link()
 	session := o.begin(token)
@@ -193,14 +193,14 @@ func TestConsoleSessionOpensNothingElse(t *testing.T) {
 	o := openConsole(t, false)
 	c := o.enter()
 	for _, path := range []string{"/admin/tenants", "/admin/quarantine", "/admin/access/applications"} {
-		send(t, o.control.Admin(), "", "GET", path, "", "Cookie", c.Name+"="+c.Value).refused(401, api.AuthRequired)
+		send(t, o.control().Admin(), "", "GET", path, "", "Cookie", c.Name+"="+c.Value).refused(401, api.AuthRequired)
 	}
-	send(t, o.control.Admin(), "", "POST", "/admin/console/links", "", "Cookie", c.Name+"="+c.Value).refused(401, api.AuthRequired)
+	send(t, o.control().Admin(), "", "POST", "/admin/console/links", "", "Cookie", c.Name+"="+c.Value).refused(401, api.AuthRequired)
 	for _, path := range []string{"/session", "/nodes", "/lag", "/drift", "/refusals", "/quarantine", "/applications"} {
-		send(t, o.control.Admin(), adminToken, "GET", "/console/api"+path, "").refused(401, api.AuthRequired)
+		send(t, o.control().Admin(), adminToken, "GET", "/console/api"+path, "").refused(401, api.AuthRequired)
 	}
 	for _, path := range []string{"/quarantine/release", "/applications/app_1/approve", "/applications/app_1/refuse"} {
-		send(t, o.control.Admin(), "", "POST", "/console/api"+path, `{"positions":["1.0.0"],"reason":"x"}`).refused(401, api.AuthRequired)
+		send(t, o.control().Admin(), "", "POST", "/console/api"+path, `{"positions":["1.0.0"],"reason":"x"}`).refused(401, api.AuthRequired)
 	}
 	require.Equal(t, 404, o.call("", "GET", "/console", "").status, "it is not on the API's listener")
 }
@@ -225,14 +225,14 @@ func TestConsoleRefusesOtherOrigins(t *testing.T) {
 func TestConsolePage(t *testing.T) {
 	o := openConsole(t, false)
 	for name, kind := range map[string]string{"": "text/html; charset=utf-8", "/app.js": "text/javascript; charset=utf-8", "/base.css": "text/css; charset=utf-8"} {
-		a := send(t, o.control.Admin(), "", "GET", "/console"+name, "")
+		a := send(t, o.control().Admin(), "", "GET", "/console"+name, "")
 		require.Equal(t, 200, a.status, name)
 		require.Equal(t, kind, a.header.Get("Content-Type"))
 		require.Contains(t, a.header.Get("Content-Security-Policy"), "script-src 'self'")
 		require.NotContains(t, a.header.Get("Content-Security-Policy"), "unsafe")
-		require.Equal(t, 304, send(t, o.control.Admin(), "", "GET", "/console"+name, "", "If-None-Match", a.header.Get("ETag")).status)
+		require.Equal(t, 304, send(t, o.control().Admin(), "", "GET", "/console"+name, "", "If-None-Match", a.header.Get("ETag")).status)
 	}
-	send(t, o.control.Admin(), "", "GET", "/console/none.js", "").refused(404, api.ResourceNotFound)
+	send(t, o.control().Admin(), "", "GET", "/console/none.js", "").refused(404, api.ResourceNotFound)
 }
 
 func TestConsoleNodes(t *testing.T) {

@@ -55,7 +55,6 @@ type fixture struct {
 	db       *store.DB
 	keys     *signing.Service
 	nodes    *node.Service
-	control  *control.Control
 	tenants  *tenant.Service
 	offers   *offer.Service
 	ingest   *ingest.Service
@@ -70,6 +69,9 @@ type fixture struct {
 	// arrive has the warehouse load what is in the log.
 	arrive func() error
 	logged *bytes.Buffer
+
+	making sync.Mutex
+	made   *control.Control // nil until it is used; under making
 }
 
 // config is how the fixture's control is made.
@@ -147,9 +149,19 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	})
 	require.NoError(t, err)
 	h.services = []control.Service{h.keys, h.tenants, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, erasures, exports, trouble{}}
-	h.control, err = control.New(h.config())
-	require.NoError(t, err)
 	return h
+}
+
+// control is the fixture's control. The first use makes it, so that a fixture may still get services.
+func (h *fixture) control() *control.Control {
+	h.making.Lock()
+	defer h.making.Unlock()
+	if h.made == nil {
+		var err error
+		h.made, err = control.New(h.config())
+		require.NoError(h.t, err)
+	}
+	return h.made
 }
 
 // noPacks are those of tenants without a delivery.
@@ -211,7 +223,7 @@ func (h *fixture) events(tenantID string) (events []sealer.Event) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- h.control.Run(ctx) }()
+	go func() { done <- h.control().Run(ctx) }()
 	require.NoError(h.t, h.db.Drain(h.t.Context(), tenantID))
 	cancel()
 	require.NoError(h.t, <-done)
@@ -238,7 +250,7 @@ type answer struct {
 // call sends a request as a caller would, with a key or none.
 func (h *fixture) call(key, method, path, body string, headers ...string) answer {
 	h.t.Helper()
-	return send(h.t, h.control.Handler(), key, method, path, body, headers...)
+	return send(h.t, h.control().Handler(), key, method, path, body, headers...)
 }
 
 func send(t *testing.T, to http.Handler, key, method, path, body string, headers ...string) answer {
@@ -346,7 +358,7 @@ func (h *fixture) tenant(scopes ...string) (tenantID, key string) {
 	h.t.Helper()
 	body, err := json.Marshal(map[string]any{"org": "acme", "email": "dev@example.com", "scopes": scopes, "another": true})
 	require.NoError(h.t, err)
-	made := send(h.t, h.control.Admin(), adminToken, "POST", "/admin/tenants", string(body)).ok()
+	made := send(h.t, h.control().Admin(), adminToken, "POST", "/admin/tenants", string(body)).ok()
 	return get[string](h.t, made, "tenantId"), get[string](h.t, made, "apiKey")
 }
 
@@ -383,7 +395,7 @@ func (h *fixture) challenge(key, rightID string) string {
 // revoked right, and what the log says of it.
 func TestTheUsualWay(t *testing.T) {
 	h := newFixture(t)
-	made := send(t, h.control.Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","email":"dev@example.com"}`).ok()
+	made := send(t, h.control().Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","email":"dev@example.com"}`).ok()
 	require.Equal(t, "org_acme", made["orgId"])
 	tenantID, key := get[string](t, made, "tenantId"), get[string](t, made, "apiKey")
 	require.True(t, strings.HasPrefix(key, "mun_test_"+strings.TrimPrefix(get[string](t, made, "keyId"), "key_")+"_"))

@@ -27,7 +27,7 @@ func TestExpelNode(t *testing.T) {
 
 	n, invitation := newNewcomer(t), h.invite()
 	credential := h.admit(n, invitation)
-	start := func() answer { return send(t, h.control.Nodes(), credential, "POST", api.PathStart, "") }
+	start := func() answer { return send(t, h.control().Nodes(), credential, "POST", api.PathStart, "") }
 	start().ok()
 	refused := expel(n.id, `{"reason":"not needed"}`).refused(409, api.StateConflict)
 	require.Contains(t, refused, "its spool may hold receipts")
@@ -121,7 +121,7 @@ func TestLeavingNodeGetsNoKey(t *testing.T) {
 			start := func() api.Started {
 				body, err := json.Marshal(api.StartRequest{SigningKeys: []string{id}})
 				require.NoError(t, err)
-				text, err := json.Marshal(send(t, h.control.Nodes(), credential, "POST", api.PathStart, string(body)).ok())
+				text, err := json.Marshal(send(t, h.control().Nodes(), credential, "POST", api.PathStart, string(body)).ok())
 				require.NoError(t, err)
 				var v api.Started
 				require.NoError(t, json.Unmarshal(text, &v))
@@ -178,7 +178,7 @@ func TestLeavingNodeDisownsNothing(t *testing.T) {
 func TestNodesReportTheirSpools(t *testing.T) {
 	h := newFixtureOn(t, t.TempDir(), node.Config{Clock: func() time.Duration { return 0 }})
 	poll := func(credential, spooled string) answer {
-		return send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":`+spooled+`}`)
+		return send(t, h.control().Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":`+spooled+`}`)
 	}
 	n, other := newNewcomer(t), newNewcomer(t)
 	credential := h.admit(n, h.invite())
@@ -201,8 +201,8 @@ func TestAbandonSpool(t *testing.T) {
 			expel := func(n newcomer, body string) answer { return h.admin("POST", "/admin/nodes/"+n.id+"/expel", body) }
 			n := newNewcomer(t)
 			credential := h.admit(n, h.invite())
-			send(t, h.control.Nodes(), credential, "POST", api.PathStart, "").ok()
-			send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":7}`).ok()
+			send(t, h.control().Nodes(), credential, "POST", api.PathStart, "").ok()
+			send(t, h.control().Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":7}`).ok()
 			require.Contains(t, expel(n, `{"abandonSpool":true,"force":true}`).refused(409, api.StateConflict), "stop it first")
 			ran.Add(int64(time.Minute))
 			abandon := `{"abandonSpool":true,"reason":"the disk burnt"}`

@@ -25,7 +25,7 @@ func (h *fixture) reopen(change func(*control.Config)) {
 	cfg := h.config()
 	change(&cfg)
 	var err error
-	h.control, err = control.New(cfg)
+	h.made, err = control.New(cfg)
 	require.NoError(h.t, err)
 }
 
@@ -143,7 +143,7 @@ func TestRequestsAreLoggedForDebug(t *testing.T) {
 	p.reopen(func(cfg *control.Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	documentOf(t, p.control.Handler()) // now, so that no call below does
+	documentOf(t, p.control().Handler()) // now, so that no call below does
 	for _, c := range []struct {
 		do   func()
 		line string

@@ -90,7 +90,7 @@ func newNotebook(t *testing.T) *notebook {
 	b.service = &noted{db: b.db}
 	cfg := b.config()
 	cfg.Services = append(slices.Clone(b.services), b.service)
-	b.control = mustControl(t, cfg)
+	b.made = mustControl(t, cfg)
 	b.tenantID, b.key = b.tenant()
 	return b
 }
@@ -173,7 +173,7 @@ func TestMalformedIdempotencyKey(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/notes", strings.NewReader(`{"text":"one"}`))
 	r.Header = http.Header{"Authorization": {"Bearer " + b.key}, api.HeaderIdempotencyKey: {"a", "b"}}
 	w := httptest.NewRecorder()
-	b.control.Handler().ServeHTTP(w, r)
+	b.control().Handler().ServeHTTP(w, r)
 	require.Equal(t, 400, w.Code, "two keys")
 	require.EqualValues(t, 0, b.notes())
 	b.write(strings.Repeat("x", 255), "one").ok()
@@ -233,7 +233,7 @@ func TestAnswerLost(t *testing.T) {
 			b.service.after = func(ctx context.Context) error { return after(ctx, leave) }
 			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/notes", strings.NewReader(`{"text":"one"}`))
 			r.Header = http.Header{"Authorization": {"Bearer " + b.key}, api.HeaderIdempotencyKey: {"k"}}
-			b.control.Handler().ServeHTTP(httptest.NewRecorder(), r)
+			b.control().Handler().ServeHTTP(httptest.NewRecorder(), r)
 			b.service.after = nil
 			b.write("k", "one").conflict("took effect, but its answer was lost", false)
 			b.write("k", "two").conflict("with another body", false)
@@ -369,7 +369,7 @@ func TestInsideRequestsTakeNoIdempotencyKey(t *testing.T) {
 	b.service.before = func(ctx context.Context) error { caller = auth.PrincipalFrom(ctx); return nil }
 	b.write("k", "one").ok()
 	for range 2 {
-		status, text, err := b.control.Call(t.Context(), caller, "POST", "/v1/notes", []byte(`{"text":"one"}`))
+		status, text, err := b.control().Call(t.Context(), caller, "POST", "/v1/notes", []byte(`{"text":"one"}`))
 		require.NoError(t, err)
 		require.Equal(t, 200, status, string(text))
 	}
@@ -383,7 +383,7 @@ func TestRunForgetsIdempotencyKeys(t *testing.T) {
 	b.wait(24 * time.Hour)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- b.control.Run(ctx) }()
+	go func() { done <- b.control().Run(ctx) }()
 	kept := func() int64 {
 		n, err := store.Count(t.Context(), b.db.Read(), "keys", `SELECT COUNT(*) FROM idempotency WHERE tenant_id = $1`, b.tenantID)
 		require.NoError(t, err)

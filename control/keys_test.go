@@ -21,7 +21,7 @@ import (
 // admin sends a request of the operator's.
 func (h *fixture) admin(method, path, body string) answer {
 	h.t.Helper()
-	return send(h.t, h.control.Admin(), adminToken, method, path, body)
+	return send(h.t, h.control().Admin(), adminToken, method, path, body)
 }
 
 // eventsOf lists the newest types of a tenant's events, n of them.
@@ -290,7 +290,7 @@ func TestKeyMakesNoneOnceItHasEnded(t *testing.T) {
 	require.NoError(t, err)
 	h.admin("POST", "/admin/api-keys/"+me+"/revoke", "").ok()
 	for path, body := range map[string]string{"/v1/api-keys": `{"label":"late"}`, "/v1/api-keys/" + other + "/rotate": ""} {
-		status, text, err := h.control.Call(t.Context(), auth.Principal{Key: letIn}, "POST", path, []byte(body))
+		status, text, err := h.control().Call(t.Context(), auth.Principal{Key: letIn}, "POST", path, []byte(body))
 		require.NoError(t, err)
 		require.Equal(t, 401, status, string(text))
 	}

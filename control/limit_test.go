@@ -35,7 +35,7 @@ func TestTenantLimit(t *testing.T) {
 	s := &slow{make(chan struct{}), make(chan struct{})}
 	cfg := h.config()
 	cfg.Services = append(cfg.Services, s)
-	h.control = mustControl(t, cfg)
+	h.made = mustControl(t, cfg)
 	_, greedy := h.tenant()
 	second := get[string](t, h.call(greedy, "POST", "/v1/api-keys", `{"label":"second","scopes":["rights:read"]}`).ok(), "apiKey")
 	_, other := h.tenant()

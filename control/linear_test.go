@@ -232,7 +232,7 @@ func (s *stage) newActor(i int) *actor {
 	r := s.random(i)
 	return &actor{
 		s: s, r: r, credential: credential, skew: upTo(r, 1000*time.Hour),
-		wire: &wire{to: s.fixture.control.Nodes(), r: s.random(200 + i), goes: closed(),
+		wire: &wire{to: s.fixture.control().Nodes(), r: s.random(200 + i), goes: closed(),
 			slow: 6 * time.Second, // an answer is not waited for that long
 		},
 	}

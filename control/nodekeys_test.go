@@ -33,14 +33,14 @@ func (n newcomer) enrolVouched(h *fixture, credential string, key, voucher ed255
 	}
 	body, err := json.Marshal(q)
 	require.NoError(h.t, err)
-	return send(h.t, h.control.Nodes(), credential, "POST", api.PathEnrol, string(body))
+	return send(h.t, h.control().Nodes(), credential, "POST", api.PathEnrol, string(body))
 }
 
 func (h *fixture) retire(credential, keyID string, at time.Time) answer {
 	h.t.Helper()
 	body, err := json.Marshal(api.RetireRequest{KeyID: keyID, NotAfter: at})
 	require.NoError(h.t, err)
-	return send(h.t, h.control.Nodes(), credential, "POST", api.PathRetire, string(body))
+	return send(h.t, h.control().Nodes(), credential, "POST", api.PathRetire, string(body))
 }
 
 // TestNodeKeys enrols a node's next key and retires the old one, each twice, and
@@ -61,7 +61,7 @@ func TestNodeKeys(t *testing.T) {
 	ending := func(credential string, keyIDs ...string) []any {
 		body, err := json.Marshal(api.FeedRequest{SigningKeys: keyIDs})
 		require.NoError(t, err)
-		feed, _ := send(t, h.control.Nodes(), credential, "POST", api.PathFeed, string(body)).ok()["signingKeys"].([]any)
+		feed, _ := send(t, h.control().Nodes(), credential, "POST", api.PathFeed, string(body)).ok()["signingKeys"].([]any)
 		return feed
 	}
 
@@ -90,7 +90,7 @@ func TestNodeKeys(t *testing.T) {
 	// A node that starts gets what the directory says of its keys.
 	body, err := json.Marshal(api.StartRequest{SigningKeys: []string{id(n.key), id(next), id(other.key)}})
 	require.NoError(t, err)
-	started := send(t, h.control.Nodes(), credential, "POST", api.PathStart, string(body)).ok()
+	started := send(t, h.control().Nodes(), credential, "POST", api.PathStart, string(body)).ok()
 	require.Len(t, get[[]any](t, started, "signingKeys"), 2)
 }
 

@@ -22,7 +22,7 @@ func TestNodeFollowsOverHTTP(t *testing.T) {
 	h := newFixture(t, time.Minute)
 	tenantID, key := h.tenant()
 	rightID := h.right(key, h.basis(key))
-	server := httptest.NewServer(h.control.Nodes())
+	server := httptest.NewServer(h.control().Nodes())
 	defer server.Close()
 	n := newNewcomer(t)
 	credential := h.admit(n, h.invite())
@@ -76,7 +76,7 @@ func TestNodeReadsMappingsOverHTTP(t *testing.T) {
 	for player := range 20 {
 		put(player, "rgh_a")
 	}
-	server := httptest.NewServer(h.control.Nodes())
+	server := httptest.NewServer(h.control().Nodes())
 	defer server.Close()
 	source, err := snapshot.NewRemote(server.URL, h.admit(newNewcomer(t), h.invite()), server.Client())
 	require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestNodeRoutesAskForTheCredential(t *testing.T) {
 		if route[1] == api.PathSnapshots+"/mapping" {
 			body = `{"ids":["vid_1"]}`
 		}
-		request := func(as string) answer { return send(t, h.control.Nodes(), as, route[0], route[1], body) }
+		request := func(as string) answer { return send(t, h.control().Nodes(), as, route[0], route[1], body) }
 		request(credential).ok()
 		request("").refused(401, api.AuthRequired)
 		for _, bad := range []string{key, adminToken, id, id + ".", otherID + "." + secret, credential + "x", credential[:len(credential)-1]} {
@@ -141,7 +141,7 @@ func TestNodeRoutesAskForTheCredential(t *testing.T) {
 
 func TestRemoteNamesWhatIsWrong(t *testing.T) {
 	h := newFixture(t)
-	server := httptest.NewServer(h.control.Nodes())
+	server := httptest.NewServer(h.control().Nodes())
 	source, err := snapshot.NewRemote(server.URL, "nod_x.y", nil)
 	require.NoError(t, err)
 	_, err = source.Feed(t.Context(), api.FeedRequest{})

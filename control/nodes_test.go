@@ -54,7 +54,7 @@ func (h *fixture) join(q api.JoinRequest) answer {
 	h.t.Helper()
 	body, err := json.Marshal(q)
 	require.NoError(h.t, err)
-	return send(h.t, h.control.Nodes(), "", "POST", api.PathJoin, string(body))
+	return send(h.t, h.control().Nodes(), "", "POST", api.PathJoin, string(body))
 }
 
 // admit lets a node join, and returns its credential. Its next key may be in force at once:
@@ -70,7 +70,7 @@ func (h *fixture) admit(n newcomer, invitation string) string {
 // start counts a start of the node.
 func (n newcomer) start(h *fixture) answer {
 	h.t.Helper()
-	return send(h.t, h.control.Nodes(), n.credential, "POST", api.PathStart, "")
+	return send(h.t, h.control().Nodes(), n.credential, "POST", api.PathStart, "")
 }
 
 func TestJoin(t *testing.T) {
@@ -366,7 +366,7 @@ func TestJoinRefusesWeakKeys(t *testing.T) {
 		Voucher: base64.RawURLEncoding.EncodeToString(ed25519.Sign(n.key, api.EnrolText(n.id, weak))),
 	})
 	require.NoError(t, err)
-	require.Contains(t, send(t, h.control.Nodes(), credential, "POST", api.PathEnrol, string(next)).refused(422, api.ValidationFailed), `"field":"publicKey"`)
+	require.Contains(t, send(t, h.control().Nodes(), credential, "POST", api.PathEnrol, string(next)).refused(422, api.ValidationFailed), `"field":"publicKey"`)
 }
 
 func TestJoinRefusesWhatIsForged(t *testing.T) {

@@ -40,7 +40,7 @@ func openService(t *testing.T) (h *fixture, registered *huma.OpenAPI, document m
 	// Without the service of trouble, and without requests to the two services on a warehouse.
 	visitors, err := sandbox.New(t.Context(), sandbox.Config{
 		DB: h.db, Tables: control.Tables, Keys: h.keys, Deliver: noDelivery, Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
-			return h.control.Call(ctx, caller, method, target, body)
+			return h.control().Call(ctx, caller, method, target, body)
 		}, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 	})
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func openService(t *testing.T) (h *fixture, registered *huma.OpenAPI, document m
 	require.NoError(t, err)
 	cfg.Packs, cfg.Sandbox = &proof.Service{}, visitors
 	cfg.Services = append(slices.Clone(h.services[:len(h.services)-1]), &meter.Service{}, cfg.Packs, &event.Service{}, visitors, watched, strangers, &r)
-	h.control, err = control.New(cfg)
+	h.made, err = control.New(cfg)
 	require.NoError(t, err)
 	served := h.call("", "GET", "/openapi.json", "")
 	require.Equal(t, 200, served.status, "without a key")

@@ -106,7 +106,7 @@ func TestPlaygroundDeliversForALiveKey(t *testing.T) {
 
 // watching is a server, as streams need a connection.
 func (p *playground) watching() *httptest.Server {
-	server := httptest.NewServer(p.control.Handler())
+	server := httptest.NewServer(p.control().Handler())
 	p.t.Cleanup(server.Close)
 	return server
 }

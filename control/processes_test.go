@@ -67,10 +67,10 @@ func TestTwoProcessesCommit(t *testing.T) {
 	log := &stallingLog{}
 	cfg := first.config()
 	cfg.Log = log
-	first.control = mustControl(t, cfg)
+	first.made = mustControl(t, cfg)
 	cfg = second.config()
 	cfg.Log = log
-	second.control = mustControl(t, cfg)
+	second.made = mustControl(t, cfg)
 	tenantID, key := first.tenant()
 	basisID := first.basis(key)
 	var rights []string
@@ -94,7 +94,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 			v.Close()
 		}
 	}()
-	controls := []*control.Control{first.control, second.control}
+	controls := []*control.Control{first.control(), second.control()}
 	for _, c := range controls {
 		servers.Go(func() { _ = c.Run(serving) })
 	}

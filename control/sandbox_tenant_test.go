@@ -62,7 +62,7 @@ func TestSandboxCookieBehindAProxy(t *testing.T) {
 		r.Host = "127.0.0.1:8080"
 		r.Header.Set("X-Forwarded-For", from)
 		w := httptest.NewRecorder()
-		p.control.Handler().ServeHTTP(w, r)
+		p.control().Handler().ServeHTTP(w, r)
 		require.Equal(t, 200, w.Code, w.Body.String())
 		require.Equal(t, secure, strings.Contains(w.Header().Get("Set-Cookie"), "; Secure"), from)
 	}

@@ -18,7 +18,7 @@ import (
 func TestAdminHandler(t *testing.T) {
 	h := newFixture(t)
 	admin := func(token, body string) answer {
-		return send(t, h.control.Admin(), token, "POST", "/admin/tenants", body)
+		return send(t, h.control().Admin(), token, "POST", "/admin/tenants", body)
 	}
 
 	admin("", `{"org":"acme"}`).refused(401, api.AuthRequired)
@@ -183,7 +183,7 @@ func TestSandboxTenant(t *testing.T) {
 	h := newFixture(t)
 	made, err := h.tenants.Create(t.Context(), tenant.Request{Org: "visitor", Sandbox: true})
 	require.NoError(t, err)
-	created := send(t, h.control.Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","sandbox":true,"Sandbox":true}`).ok()
+	created := send(t, h.control().Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","sandbox":true,"Sandbox":true}`).ok()
 
 	for tenantID, want := range map[string]bool{made.TenantID: true, get[string](t, created, "tenantId"): false, "tnt_none": false} {
 		is, err := h.tenants.IsSandbox(t.Context(), tenantID)
