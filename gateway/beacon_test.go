@@ -191,13 +191,13 @@ func TestUnreadBeacon(t *testing.T) {
 		"a body":            "POST /beacon/x HTTP/1.1\r\nHost: m\r\nContent-Length: 10\r\n\r\n",
 		"half a head":       "GET /beacon/x HTTP/1.1\r\nHost: m\r\n",
 	} {
-		r := w.raw(text)
+		r := w.tooSlow(text)
 		require.Equal(t, 200, r.status, name)
 		require.Equal(t, string(pixel), r.body, name)
 		require.Equal(t, []string{"image/gif", "no-store", "*"}, []string{r.header.Get("Content-Type"), r.header.Get("Cache-Control"), r.header.Get("Access-Control-Allow-Origin")}, name)
 		require.True(t, r.closes, name)
 	}
-	require.Equal(t, 431, w.raw("GET /v1/beacon/x HTTP/1.1\r\nHost: m\r\nX: /beacon/\r\n"+long).status)
+	require.Equal(t, 431, w.tooSlow("GET /v1/beacon/x HTTP/1.1\r\nHost: m\r\nX: /beacon/\r\n"+long).status)
 	require.Equal(t, 6.0, w.metric("muniment_gateway_beacons_total", "malformed")+w.metric("muniment_gateway_beacons_total", "unavailable"))
 }
 

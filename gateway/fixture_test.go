@@ -102,10 +102,10 @@ func (w *world) start(change func(*settings)) {
 		DrainGrace:  50 * time.Millisecond,
 		BusyPause:   time.Millisecond,
 		Registerer:  w.registry,
-		ReadTimeout: time.Minute, WriteTimeout: time.Minute, DrainTimeout: time.Minute,
+		ReadTimeout: time.Hour, WriteTimeout: time.Hour, DrainTimeout: time.Hour,
 	}, issue.Config{
 		NodeID: "nod_1", Epoch: 1, Rights: view, Log: w.log, Signer: issuetest.Always(issuetest.SignerOf(w.key)), Registerer: w.registry,
-		Timeout: time.Minute, IdempotencyWait: time.Minute,
+		Timeout: time.Hour, IdempotencyWait: time.Hour,
 	}}
 	if change != nil {
 		change(&set)
