@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"context"
 	"database/sql"
 	"math/rand/v2"
 	"net/netip"
@@ -240,9 +239,7 @@ func TestForgetsBesideChanges(t *testing.T) {
 	require.True(t, ok)
 	now = now.Add(sustainedWindow)
 	forget := func(*store.Tx) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		return s.forget(ctx)
+		return s.forget(t.Context())
 	}
 	if url != "" {
 		require.NoError(t, db.Change(t.Context(), forget))

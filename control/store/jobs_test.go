@@ -340,11 +340,7 @@ func TestJobIsQueuedByItsChange(t *testing.T) {
 		return err
 	}))
 	for _, one := range queued {
-		select {
-		case <-one:
-		case <-time.After(time.Minute):
-			t.Fatal("no process was notified")
-		}
+		<-one // each process is notified
 	}
 	require.NotNil(t, q.claim())
 }

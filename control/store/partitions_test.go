@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -118,9 +117,7 @@ func TestMarksOfPartitions(t *testing.T) {
 	// None waits for another.
 	slow := slowLog{log, new(sync.WaitGroup)}
 	slow.called.Add(len(log))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, db.follow(ctx, slow))
+	require.NoError(t, db.follow(t.Context(), slow))
 
 	// Each rises by itself.
 	require.NoError(t, db.SetHighWater(t.Context(), sealer.Position{Generation: 1, Partition: 1, Offset: 2}, sealer.Position{Generation: 2}))

@@ -44,11 +44,9 @@ func TestScrubDelaysNoChange(t *testing.T) {
 	write()
 	done := make(chan error)
 	go func() { done <- db.Scrub(t.Context(), nil, false, false) }()
-	begun := time.Now()
-	for time.Since(begun) < time.Second {
+	for begun := time.Now(); time.Since(begun) < time.Second; {
 		write()
 	}
-	require.Less(t, time.Since(begun), 4*time.Second, "less than one busy timeout")
 	require.NoError(t, read.Rollback())
 	require.NoError(t, <-done)
 }
