@@ -40,23 +40,12 @@ func TestDriftOfAService(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Data, "warehouse.db")+"?_pragma=busy_timeout(5000)")
 	require.NoError(t, err)
 	defer db.Close()
-	change := func(statement string) {
-		result, err := db.ExecContext(t.Context(), statement)
-		require.NoError(t, err)
-		n, err := result.RowsAffected()
-		require.NoError(t, err)
-		require.EqualValues(t, 1, n)
-	}
-	change(`UPDATE events SET quantity_ms = quantity_ms + 1000 WHERE class = 0 AND position = (SELECT MIN(position) FROM events WHERE class = 0 AND quantity_ms > 0)`)
+	result, err := db.ExecContext(t.Context(), `UPDATE events SET quantity_ms = quantity_ms + 1000 WHERE class = 0 AND position = (SELECT MIN(position) FROM events WHERE class = 0 AND quantity_ms > 0)`)
+	require.NoError(t, err)
+	changed, err := result.RowsAffected()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, changed)
 	waittest.Until(t, shows("muniment_metering_drift", 2), "a statement and its pack are apart")
 	s.Differs(stated)
-	change(`UPDATE events SET quantity_ms = quantity_ms - 1000 WHERE class = 0 AND position = (SELECT MIN(position) FROM events WHERE class = 0 AND quantity_ms > 0)`)
-	waittest.Until(t, func() bool {
-		v, err := systemtest.Metric(s.Server, "muniment_metering_drift")
-		return err == nil && v == 0
-	}, "it is as it was")
-	s.Agrees()
-	change(`DELETE FROM events WHERE class = 0 AND position = (SELECT MAX(position) FROM events WHERE class = 0)`)
-	waittest.Until(t, shows("muniment_metering_drift", 3), "a row is missing, and its pack and statement are apart")
 	require.Contains(t, s.Log(), "log, warehouse, packs and statements disagree")
 }

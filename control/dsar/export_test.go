@@ -184,7 +184,7 @@ func TestSlices(t *testing.T) {
 func TestFormats(t *testing.T) {
 	h := newFixture(t, nil)
 	var all []delivery
-	for i := range 2_500 {
+	for i := range pageRows + 100 {
 		all = append(all, delivery{right: "rgh_a", substrate: gate.CTV, subject: fmt.Sprintf("@SUM(%d)", i), correlation: "line 1\nline, \"2\"", telemetry: `{"muted":false}`})
 	}
 	ids := h.deliver(all...)
@@ -231,7 +231,7 @@ func (h *fixture) flips(name string) {
 	text, err := os.ReadFile(name)
 	require.NoError(h.t, err)
 	altered := filepath.Join(h.t.TempDir(), "altered.zip")
-	n := 12
+	n := 6
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		n = 2_000
 	}

@@ -39,7 +39,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 				h.reopen(Config{})
 				sealed := len(h.packs())
 				require.Equal(t, map[bool]int{true: 2, false: 1}[step == "answer"], sealed)
-				h.check()
+				h.entries()
 
 				h.Deliver(deliveries(more)...)
 				h.seal()

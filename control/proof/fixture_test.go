@@ -154,18 +154,29 @@ func (h *fixture) packs() []Pack {
 	return packs
 }
 
-// check verifies, from the files alone, that all packs make one chain and hold
-// each event of the tenant's log exactly once, but for those that came after the
-// last seal. It returns the entries in their order.
+// check has an auditor verify the packs, besides what entries looks at.
 func (h *fixture) check() [][]byte {
+	h.T.Helper()
+	entries := h.entries()
+	var files []string
+	for _, p := range h.packs() {
+		files = append(files, h.service.folder.path(h.Tenant, p.ID))
+	}
+	var report bytes.Buffer
+	exit := auditor.Files(h.T.Context(), auditor.Options{Files: files, Root: h.Keys.Vkey, Rating: settle.Rating, JSON: true}, &report)
+	require.Equal(h.T, auditor.ExitSound, exit, report.String())
+	return entries
+}
+
+// entries are those of all packs, in their order: the packs make one chain and hold each event of the
+// tenant's log exactly once, but for those that came after the last seal.
+func (h *fixture) entries() [][]byte {
 	h.T.Helper()
 	var entries [][]byte
 	var previous *sealer.PackRef
-	var files []string
 	for _, p := range h.packs() {
 		text, err := os.ReadFile(h.service.folder.path(h.Tenant, p.ID))
 		require.NoError(h.T, err)
-		files = append(files, h.service.folder.path(h.Tenant, p.ID))
 		reader, err := sealer.ReadPack(bytes.NewReader(text))
 		require.NoError(h.T, err)
 		header := reader.Header()
@@ -184,9 +195,6 @@ func (h *fixture) check() [][]byte {
 		ref := header.Ref()
 		previous = &ref
 	}
-	var report bytes.Buffer
-	exit := auditor.Files(h.T.Context(), auditor.Options{Files: files, Root: h.Keys.Vkey, Rating: settle.Rating, JSON: true}, &report)
-	require.Equal(h.T, auditor.ExitSound, exit, report.String())
 	seen := map[string]bool{}
 	for _, entry := range entries {
 		require.False(h.T, seen[string(entry)], "twice: %s", entry)

@@ -107,7 +107,7 @@ func (w *world) answered(s series, sealed Sealed, err error) {
 // sealed checks that the first n events that were acknowledged are in packs.
 func (w *world) sealed(n int) {
 	ids, audits := map[string]bool{}, 0
-	for _, entry := range w.check() {
+	for _, entry := range w.entries() {
 		ids[idOf(entry)] = true
 		if strings.Contains(string(entry), `"type":"`+auditKind+`"`) {
 			audits++

@@ -138,7 +138,7 @@ func (c *crowd) happen(events, perSecond int) (lags []time.Duration) {
 // to 90 webhooks, 400 a second, and logs their lag with ten more dead ones, and without them, while
 // these are DISABLED.
 func TestTheDeadDelayNobody(t *testing.T) {
-	hooks, dead, events, perSecond, windows := 20, 6, 2000, 0, 1
+	hooks, dead, events, perSecond, windows := 20, 6, 600, 0, 1
 	long := os.Getenv("MUNIMENT_TEST_FULL") != ""
 	if long {
 		hooks, dead, events, perSecond, windows = 100, 10, 20_000, 400, 5
