@@ -13,7 +13,7 @@ demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothin
 # build and make check. Tests that run beside others wait more than they compute: more of them than
 # there are cores.
 export MUNIMENT_TEST_BINARY = $(CURDIR)/bin/muniment
-GO_TEST = CGO_ENABLED=0 go test -trimpath -vet=off -ldflags=-s -parallel 8
+GO_TEST = CGO_ENABLED=0 go test -trimpath -vet=off -ldflags=-s -p 4 -parallel 8
 
 # Packages that have goroutines of their own: RACE=1 has make test watch them for races. SQLite is C in
 # Go's clothes and used by one connection at a time: watched, it takes three times as long and tells
