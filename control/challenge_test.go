@@ -35,7 +35,10 @@ func TestChallenges(t *testing.T) {
 	require.Equal(t, "OPEN", made["state"])
 	require.Equal(t, made, get[map[string]any](t, h.call(key, "GET", "/v1/challenges/"+made["id"].(string), "").ok(), "challenge"))
 
-	overturned := h.call(key, "POST", fmt.Sprintf("/v1/challenges/%s/resolve", made["id"]), "").ok()
+	for _, unsaid := range []string{`{}`, `{"upheld":null}`, `{"uphled":true}`, `{"resolution":"no"}`} {
+		h.call(key, "POST", fmt.Sprintf("/v1/challenges/%s/resolve", made["id"]), unsaid).refused(422, api.ValidationFailed)
+	}
+	overturned := h.call(key, "POST", fmt.Sprintf("/v1/challenges/%s/resolve", made["id"]), `{"upheld":false}`).ok()
 	require.Equal(t, "OVERTURNED", get[string](t, overturned, "challenge", "state"))
 	require.Equal(t, "ACTIVE", get[string](t, overturned, "right", "state"))
 	for verb, body := range map[string]string{"resolve": `{"upheld":true}`, "withdraw": ""} {

@@ -4,9 +4,11 @@
 // what they do. It gives every request an id, authenticates the caller by the operation's Access,
 // and reads the body strictly, as I-JSON (RFC 7493): no name twice, no invalid UTF-8 or U+0000, no
 // trailing bytes, at most 32 levels deep, 1 MiB long, and 10,000 names and values. Every list and
-// every text has a limit of its own in its schema. Unknown members are accepted, unless they are
-// one edit away from a known one. Names are case-sensitive, and the header Content-Type is ignored.
-// Under /v1 an unknown query parameter is refused: it may be a misspelt filter. All errors use the
+// every text has a limit of its own in its schema. Unknown members are refused at every depth (names.go);
+// a PUT or PATCH may have a record's read-only members, as they are stored. Nodes' unknown members are
+// ignored, so that a fleet can be upgraded node by node. Names are case-sensitive, and the header
+// Content-Type is ignored. So are unknown query parameters, values and cursors of other lists: each may
+// be a misspelt filter. All errors use the
 // contract's envelope. An internal fault is logged, at most once a second for each operation, and
 // its response has a fixed text; refusals are only counted. At debug level each request is logged.
 //
@@ -173,6 +175,7 @@ func New(cfg Config) (*Control, error) {
 		nodes:   newHandler(cfg, seconds, byNode(cfg.Nodes)),
 	}
 	c.callers.sandbox = cfg.Sandbox
+	c.nodes.ofNodes = true
 	c.admin.origins = http.NewCrossOriginProtection()
 	for _, service := range cfg.Services {
 		service.Routes(c.callers.api)

@@ -407,7 +407,7 @@ func TestTheUsualWay(t *testing.T) {
 	basisID := get[string](t, basis, "basis", "id")
 
 	issued := h.call(key, "POST", "/v1/rights", fmt.Sprintf(
-		`{"basisId":%q,"substrate":"AUTOMOTIVE","scope":"the whole fleet","effectiveFrom":"2026-01-01T00:00:00.123456Z","whatever":1}`, basisID)).ok()
+		`{"basisId":%q,"substrate":"AUTOMOTIVE","scope":"the whole fleet","effectiveFrom":"2026-01-01T00:00:00.123456Z"}`, basisID)).ok()
 	rightID := get[string](t, issued, "right", "id")
 	require.True(t, api.IsID(api.PrefixRight, rightID))
 	require.Equal(t, "the whole fleet", get[string](t, issued, "right", "scope", "description"))

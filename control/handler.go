@@ -38,6 +38,8 @@ type handler struct {
 	// origins refuses what browsers send for pages of other origins, but for safe methods; nil: it is
 	// for each operation to do that.
 	origins *http.CrossOriginProtection
+	// ofNodes says that the callers are nodes.
+	ofNodes bool
 	// authenticate admits callers, by the operation's access.
 	authenticate authenticator
 	// undeclared has an error for each operation whose access the handler can't check.

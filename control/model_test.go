@@ -179,7 +179,7 @@ func (m *model) derive() {
 	p := m.right()
 	scope, granted, valid := m.anyScope(p.scope)
 	status := allowed(p.free())
-	if !valid {
+	if !valid || scope == `,"scope":null` {
 		status = 422
 	}
 	data := m.send("derive", status, "/v1/rights", fmt.Sprintf(
@@ -332,7 +332,7 @@ func (m *model) resolve(how string) func() {
 	verb, body, to, event := "resolve", `{"upheld":true}`, "UPHELD", "challenge.upheld"
 	switch how {
 	case "overturn":
-		body, to, event = `{}`, "OVERTURNED", "challenge.overturned"
+		body, to, event = `{"upheld":false}`, "OVERTURNED", "challenge.overturned"
 	case "back down":
 		verb, body, to, event = "withdraw", ``, "WITHDRAWN", "challenge.withdrawn"
 	}

@@ -90,6 +90,7 @@ func document(declared *huma.OpenAPI) (text []byte, err error) {
 		}
 	}
 	d["tags"] = tags(used)
+	closeBodies(d)
 	prune(d)
 	return json.MarshalIndent(d, "", " ")
 }
@@ -305,6 +306,52 @@ func refine(schemas object, bodies map[string]bool) {
 	maps.Copy(property("Observation", "telemetry"), reference("schemas", "Telemetry"))
 }
 
+// closeBodies says of bodies, and of the objects in them, that unknown members are refused; not of those
+// that can be a stored record sent back, nor of those that are in responses as well.
+func closeBodies(d object) {
+	schemas := d["components"].(object)["schemas"].(object)
+	closed, open := map[string]bool{}, map[string]bool{}
+	for _, item := range d["paths"].(object) {
+		for method, op := range item.(object) {
+			op := op.(object)
+			bodies := open
+			if method == "post" {
+				bodies = closed
+			}
+			reach(op["requestBody"], schemas, bodies)
+			reach(op["responses"], schemas, open)
+		}
+	}
+	for _, ref := range slices.Concat(openSchemas, []string{schemaPrefix + "IngestBatch"}) {
+		reach(object{"$ref": ref}, schemas, open)
+	}
+	for name := range closed {
+		if s := schemas[name].(object); !open[name] && s["properties"] != nil {
+			s["additionalProperties"] = false
+		}
+	}
+}
+
+// reach adds the names of all schemas that a part of the document refers to.
+func reach(v any, schemas object, reached map[string]bool) {
+	switch v := v.(type) {
+	case object:
+		if ref, ok := v["$ref"].(string); ok {
+			if name, ok := strings.CutPrefix(ref, schemaPrefix); ok && !reached[name] {
+				reached[name] = true
+				reach(schemas[name], schemas, reached)
+			}
+		}
+		for _, inner := range v {
+			reach(inner, schemas, reached)
+		}
+	case []any:
+		for _, inner := range v {
+			reach(inner, schemas, reached)
+		}
+	}
+}
+
 // acceptNull allows null for every optional member of a body and of the objects in it, as the reader
 // of bodies does.
 func acceptNull(op, schemas object) {
@@ -351,26 +398,7 @@ func typesOf(schema object) (types []string) {
 func prune(d object) {
 	schemas := d["components"].(object)["schemas"].(object)
 	reached := map[string]bool{}
-	var walk func(any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case object:
-			if ref, ok := v["$ref"].(string); ok {
-				if name, ok := strings.CutPrefix(ref, schemaPrefix); ok && !reached[name] {
-					reached[name] = true
-					walk(schemas[name])
-				}
-			}
-			for _, inner := range v {
-				walk(inner)
-			}
-		case []any:
-			for _, inner := range v {
-				walk(inner)
-			}
-		}
-	}
-	walk(d["paths"])
-	walk(d["components"].(object)["responses"])
+	reach(d["paths"], schemas, reached)
+	reach(d["components"].(object)["responses"], schemas, reached)
 	maps.DeleteFunc(schemas, func(name string, _ any) bool { return !reached[name] })
 }

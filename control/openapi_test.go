@@ -37,14 +37,15 @@ func openService(t *testing.T) (h *fixture, registered *huma.OpenAPI, document m
 	h = newFixture(t)
 	var r registrar
 	cfg := h.config()
+	unlimited := sandbox.Limits{Burst: 1_000_000, Sustained: 1_000_000}
 	// Without the service of trouble, and without requests to the two services on a warehouse.
 	visitors, err := sandbox.New(t.Context(), sandbox.Config{
 		DB: h.db, Tables: control.Tables, Keys: h.keys, Deliver: noDelivery, Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return h.control().Call(ctx, caller, method, target, body)
-		}, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
+		}, Limits: unlimited,
 	})
 	require.NoError(t, err)
-	strangers, err := access.New(access.Config{DB: h.db, PublicURL: "https://muniment.example", Outbox: t.TempDir(), Failed: func(_ string, _ bool, err error) error { return err }})
+	strangers, err := access.New(access.Config{DB: h.db, Limits: unlimited, PublicURL: "https://muniment.example", Outbox: t.TempDir(), Failed: func(_ string, _ bool, err error) error { return err }})
 	require.NoError(t, err)
 	watched, err := page.New(page.Config{Visitors: visitors, Feed: page.NewFeed()})
 	require.NoError(t, err)

@@ -38,10 +38,11 @@ const (
 	bodyTimeout = 10 * time.Second
 )
 
-// readBody reads and checks the body of an operation that has one, before huma validates it by the
-// operation's schema. If the body is not JSON (route.Operation.Text), the operation checks it.
+// readBody reads and checks a body, before huma validates it by the operation's schema. An operation
+// without a body takes none, null or {}. If the body is not JSON (route.Operation.Text), the operation
+// checks it.
 func (d *handler) readBody(ctx huma.Context, next func(huma.Context)) {
-	if ctx.Operation().RequestBody == nil {
+	if ctx.Operation().Method == http.MethodGet {
 		next(ctx)
 		return
 	}
@@ -49,9 +50,13 @@ func (d *handler) readBody(ctx huma.Context, next func(huma.Context)) {
 	body, err := receive(ctx)
 	if err == nil && !text {
 		err = check(body)
+		if ctx.Operation().RequestBody == nil && api.From(err).Code == api.BadRequest {
+			next(ctx) // it is no JSON, and nothing reads it
+			return
+		}
 	}
 	if err == nil && !text {
-		err = d.checkFields(ctx.Operation(), body)
+		err = d.checkNames(ctx, body)
 	}
 	if err != nil {
 		d.refuse(ctx, err)
@@ -127,54 +132,52 @@ func check(body []byte) error {
 	}
 }
 
-// checkFields refuses a member whose name differs only by case or one edit from a name that the
-// operation has and the body does not: if a misspelt limit were ignored as unknown, there would be
-// no limit. If the operation sets EmptyIsMissing, it also refuses a body that is not an object, and
-// one in which a required field is absent, null or an empty string.
-func (d *handler) checkFields(op *huma.Operation, body []byte) error {
+// checkNames refuses members that the operation does not have, at every depth: if a misspelt limit were
+// ignored, there would be no limit. If the operation sets EmptyIsMissing, it also refuses a body that is
+// not an object, and one in which a required field is absent, null or an empty string.
+//
+// Nodes may send what only a newer version knows, so their bodies are not checked.
+func (d *handler) checkNames(ctx huma.Context, body []byte) error {
+	op := ctx.Operation()
 	text, emptyIsMissing := bytes.TrimSpace(body), route.Of(op).EmptyIsMissing
-	if len(text) == 0 {
+	if len(text) == 0 || d.ofNodes {
 		return nil // the operation's schema says whether a body is required
 	}
-	if text[0] != '{' {
-		if emptyIsMissing {
-			return &api.Error{Code: api.BadRequest, Message: "the body must be an object"}
-		}
-		return nil // the schema decides
-	}
-	var fields map[string]jsontext.Value
-	if err := json.Unmarshal(text, &fields); err != nil {
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
 		return err
 	}
-	schema := resolve(d.api.OpenAPI().Components.Schemas, op.RequestBody.Content[jsonType].Schema)
-	faults := misspelt(fields, schema)
-	for _, name := range schema.Required {
-		if v := string(fields[name]); emptyIsMissing && (v == "" || v == "null" || v == `""`) {
+	members, isObject := value.(map[string]any)
+	if emptyIsMissing && !isObject {
+		return &api.Error{Code: api.BadRequest, Message: "the body must be an object"}
+	}
+	schema := &huma.Schema{Type: huma.TypeObject} // of an operation without a body
+	if op.RequestBody != nil {
+		schema = op.RequestBody.Content[jsonType].Schema
+	}
+	found := d.strangers(schema, value, nil)
+	kept, err := d.readOnly(ctx, found)
+	if err != nil {
+		return err
+	}
+	var faults []api.ValidationError
+	for _, s := range found {
+		if !kept(s) {
+			faults = append(faults, s.fault())
+		}
+	}
+	for _, name := range resolve(d.api.OpenAPI().Components.Schemas, schema).Required {
+		if v := members[name]; emptyIsMissing && (v == nil || v == "") {
 			faults = append(faults, api.MissingField(name))
 		}
 	}
 	if len(faults) > 0 {
+		if emptyIsMissing && route.Of(op).Faults != nil {
+			faults = append(faults, route.Of(op).Faults(ctx.Context(), func(v any) error { return unmarshal(text, v) })...)
+		}
 		return api.Invalid(faults...)
 	}
 	return nil
-}
-
-// maxMisspelt is the longest name that is compared: no operation has a longer one.
-const maxMisspelt = 64
-
-func misspelt(fields map[string]jsontext.Value, schema *huma.Schema) (faults []api.ValidationError) {
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if _, known := schema.Properties[name]; known || len(name) > maxMisspelt {
-			continue
-		}
-		for _, meant := range slices.Sorted(maps.Keys(schema.Properties)) {
-			if _, given := fields[meant]; !given && route.Edits(name, meant) <= 1 {
-				faults = append(faults, api.ValidationError{Field: name, Message: "is not a field of this operation: did you mean " + meant + "?"})
-				break
-			}
-		}
-	}
-	return faults
 }
 
 // fieldOf turns a JSON pointer (RFC 6901) into a field name such as scope.regions.
@@ -215,13 +218,14 @@ func wholeNumber[T int | int64](d *jsontext.Decoder, n *T) error {
 }
 
 // readQuery refuses parameters with text that the database can't store, required parameters that are
-// missing, and empty parameters that may not be empty: huma would treat these as absent, and list
-// without the filter. For the same reason it refuses, under /v1, a query that can't be read and
-// parameters that the operation does not have.
+// missing, empty parameters that may not be empty, and parameters that are given twice: huma would
+// treat these as absent, and list without the filter. For the same reason it refuses a query that can't
+// be read and parameters that the operation does not have, but for pages, which links may lead to with
+// parameters of their own.
 func (d *handler) readQuery(ctx huma.Context, next func(huma.Context)) {
 	u := ctx.URL()
 	given, err := url.ParseQuery(u.RawQuery)
-	strict := strings.HasPrefix(ctx.Operation().Path, "/v1/")
+	strict := strings.HasPrefix(ctx.Operation().Path, "/v1/") || strings.HasPrefix(ctx.Operation().Path, "/api/")
 	if strict && err != nil {
 		d.refuse(ctx, &api.Error{Code: api.BadRequest, Message: "the query is not valid: it has a % without two hexadecimal digits, or a semicolon"})
 		return
@@ -244,6 +248,8 @@ func (d *handler) readQuery(ctx huma.Context, next func(huma.Context)) {
 		switch {
 		case slices.ContainsFunc(given[p.Name], func(value string) bool { return !store.Storable(value) }):
 			faults = append(faults, api.ValidationError{Field: p.Name, Message: "must be UTF-8 without U+0000"})
+		case len(given[p.Name]) > 1 && p.Schema.Type != huma.TypeArray:
+			faults = append(faults, api.ValidationError{Field: p.Name, Message: "is given twice"})
 		case given.Get(p.Name) == "" && !mayBeEmpty:
 			faults = append(faults, api.ValidationError{Field: p.Name, Message: "must not be empty"})
 		}
@@ -263,13 +269,9 @@ func (d *handler) readQuery(ctx huma.Context, next func(huma.Context)) {
 
 func unknownParameters(given url.Values, known []string) (faults []api.ValidationError) {
 	slices.Sort(known)
-	list := strings.Join(known, ", ")
-	if list == "" {
-		list = "none"
-	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(known, name) {
-			faults = append(faults, api.ValidationError{Field: strings.ToValidUTF8(name, "�"), Message: "is an unknown parameter: this operation takes " + list})
+			faults = append(faults, api.ValidationError{Field: strings.ToValidUTF8(name, "�"), Message: "is an unknown parameter" + route.Instead(name, known)})
 		}
 	}
 	return faults

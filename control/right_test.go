@@ -22,7 +22,7 @@ func TestRecordsHaveTheirFields(t *testing.T) {
 	require.Equal(t, []string{"contentHash", "createdAt", "effectiveFrom", "effectiveUntil", "holderOrgId", "id", "jurisdiction", "kind", "reference",
 		"revision", "state", "title", "updatedAt"}, slices.Sorted(maps.Keys(basis)))
 	right := get[map[string]any](t, h.call(key, "POST", "/v1/rights", fmt.Sprintf(
-		`{"basisId":%q,"substrate":"ANY","scope":null,"effectiveFrom":"2026-01-01T00:00:00Z","effectiveUntil":null,"parentRightId":null}`, basis["id"])).ok(), "right")
+		`{"basisId":%q,"substrate":"ANY","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z","effectiveUntil":null,"parentRightId":null}`, basis["id"])).ok(), "right")
 	require.Equal(t, []string{"basisId", "blockedBy", "contentHash", "createdAt", "effectiveFrom", "effectiveState", "effectiveUntil", "holderOrgId", "id",
 		"parentRightId", "revision", "scope", "state", "stateReason", "substrate", "updatedAt"}, slices.Sorted(maps.Keys(right)))
 	require.Equal(t, map[string]any{}, right["scope"])

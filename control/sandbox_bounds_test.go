@@ -272,7 +272,7 @@ func TestSandboxListsTheNewestPacks(t *testing.T) {
 			}
 			parameters, err := url.ParseQuery(query)
 			require.NoError(t, err)
-			seen, err := route.Page{Cursor: parameters.Get("cursor")}.Slice()
+			seen, err := route.PageOf("/v1/proof-packs", parameters.Get("cursor")).Slice()
 			require.NoError(t, err)
 			n, err := strconv.Atoi("0" + seen.Behind)
 			require.NoError(t, err)
@@ -283,7 +283,7 @@ func TestSandboxListsTheNewestPacks(t *testing.T) {
 			}
 			page["packs"] = found
 			if n < packs {
-				page["nextCursor"] = route.Cursor(strconv.Itoa(n))
+				page["nextCursor"] = route.PageOf("/v1/proof-packs", "").Next(strconv.Itoa(n))
 			}
 			text, err := json.Marshal(map[string]any{"data": page})
 			return 200, text, err

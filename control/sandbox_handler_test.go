@@ -15,9 +15,9 @@ var sandboxBodies = map[string]string{
 	"/rights/issue":       `{"basisId":"x","substrate":"CTV","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z"}`,
 	"/rights/suspend":     `{"rightId":"x"}`,
 	"/rights/revoke":      `{"rightId":"x"}`,
-	"/offers/propose":     `{"rightId":"x","toOrgId":"org_b"}`,
+	"/offers/propose":     `{"rightId":"x","toOrgId":"org_b","scope":{}}`,
 	"/offers/accept":      `{"offerId":"x"}`,
-	"/offers/counter":     `{"offerId":"x"}`,
+	"/offers/counter":     `{"offerId":"x","scope":{}}`,
 	"/offers/withdraw":    `{"offerId":"x"}`,
 	"/challenges/open":    `{"rightId":"x","reason":"x"}`,
 	"/challenges/resolve": `{"challengeId":"x"}`,
@@ -41,10 +41,15 @@ func TestSandboxEmptyFieldsAreMissing(t *testing.T) {
 			fields[name] = given
 		}
 	}
-	require.Equal(t, "missing: basisId, effectiveFrom, substrate", v.isRefused(422, sandbox.MissingFields, "POST", "/rights/issue",
+	require.Equal(t, "missing: basisId, effectiveFrom, scope, substrate", v.isRefused(422, sandbox.MissingFields, "POST", "/rights/issue",
 		`{"basisId":null,"substrate":""}`), "all of them are named")
 	require.Equal(t, "missing: rightId", v.isRefused(422, sandbox.MissingFields, "GET", "/provenance?rightId=", ""))
-	v.does("POST", "/constraint-demo", `{"scenario":"automotive-speed","more":""}`)
+	for body, missing := range map[string]string{
+		`{"scenaroi":"automotive-speed"}`: "scenario", `{"Scenario":"automotive-speed","more":1}`: "scenario",
+	} {
+		require.Contains(t, v.isRefused(422, sandbox.MissingFields, "POST", "/constraint-demo", body), "missing: "+missing)
+	}
+	require.Contains(t, v.isRefused(422, sandbox.HandlerError, "POST", "/constraint-demo", `{"scenario":"automotive-speed","scenarios":""}`), "did you mean scenario?")
 	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/suspend", `{"rightId":"x","reason":null,"action":null}`) // which may be absent
 	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/suspend", `{"rightId":" ","reason":""}`)
 }

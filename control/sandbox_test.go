@@ -231,9 +231,9 @@ func TestSandboxRights(t *testing.T) {
 	v.isRefused(422, sandbox.MissingFields, "GET", "/provenance", "")
 	v.isRefused(422, sandbox.HandlerError, "POST", "/rights/suspend", fmt.Sprintf(`{"rightId":%q,"action":"revoke"}`, id))
 	v.isRefused(422, sandbox.HandlerError, "POST", "/rights/issue", strings.Replace(issue, "AUDIO", "RADIO", 1))
-	require.Equal(t, "missing: effectiveFrom, substrate",
+	require.Equal(t, "missing: effectiveFrom, scope, substrate",
 		v.isRefused(422, sandbox.MissingFields, "POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q}`, ctv["basisId"])))
-	for _, none := range []string{`"whatever":1`, `"scope":null`, `"scope":""`, `"scope":null,"parentRightId":null`} {
+	for _, none := range []string{`"parentRightId":null`, `"scope":null`, `"scope":""`, `"scope":null,"parentRightId":null`} {
 		require.Equal(t, "missing: scope",
 			v.isRefused(422, sandbox.MissingFields, "POST", "/rights/issue", strings.Replace(issue, `"scope":{"campaigns":["x"]}`, none, 1)), none)
 	}
@@ -278,18 +278,19 @@ func TestSandboxOffers(t *testing.T) {
 	require.Equal(t, "REJECTED", get[string](t, rejected, "offer", "state"))
 	require.Equal(t, "too small", get[string](t, rejected, "offer", "stateReason"))
 	v.isRefused(422, sandbox.HandlerError, "POST", "/offers/withdraw", fmt.Sprintf(`{"offerId":%q,"action":"burn"}`, offer()["id"]))
-	require.Equal(t, "missing: offerId", v.isRefused(422, sandbox.MissingFields, "POST", "/offers/counter", `{"scope":{}}`))
+	require.Equal(t, "missing: offerId, scope", v.isRefused(422, sandbox.MissingFields, "POST", "/offers/counter", `{"termsRef":"x"}`))
 	v.isRefused(422, sandbox.HandlerError, "POST", "/offers/propose", strings.Replace(propose, "org_b", tenant["orgId"].(string), 1))
 }
 
-// TestFirstOffer is the offer that a new visitor sends: on a right of the seed, without a scope.
+// TestFirstOffer is the offer that a new visitor sends: on a right of the seed, with a scope that names
+// no limit.
 func TestFirstOffer(t *testing.T) {
 	p := newPlayground(t)
 	v, tenant := p.visit()
 	seeded := list(t, tenant, "rights")[3] // with two limits
 	limits := maps.Clone(seeded["scope"].(map[string]any))
 	delete(limits, "description")
-	for _, scope := range []string{``, `,"scope":"sublet"`, `,"scope":{}`} {
+	for _, scope := range []string{`,"scope":"sublet"`, `,"scope":{}`} {
 		made := v.does("POST", "/offers/propose", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b"%s}`, seeded["id"], scope))
 		countered := v.does("POST", "/offers/counter", fmt.Sprintf(`{"offerId":%q%s}`, get[string](t, made, "offer", "id"), scope))
 		accepted := v.does("POST", "/offers/accept", fmt.Sprintf(`{"offerId":%q}`, get[string](t, countered, "offer", "id")))

@@ -13,7 +13,7 @@ func TestCursorsOfASettlement(t *testing.T) {
 	h := newFixture(t)
 	_, key := h.tenant()
 	for _, row := range []string{"1.0.1", "1.0.1 ", "1.0.1 x", "1.0.1 -5", "1.0.1 0", "1.0.1 99999999999999999999"} {
-		a := h.call(key, "GET", "/v1/settlement?cursor="+*route.Cursor(row), "")
+		a := h.call(key, "GET", "/v1/settlement?cursor="+*route.PageOf("/v1/settlement", "").Next(row), "")
 		require.Equal(t, 422, a.status, "%s: %s", row, a.text)
 		require.Contains(t, a.text, `"field":"cursor"`, row)
 	}

@@ -183,7 +183,8 @@ func TestSandboxTenant(t *testing.T) {
 	h := newFixture(t)
 	made, err := h.tenants.Create(t.Context(), tenant.Request{Org: "visitor", Sandbox: true})
 	require.NoError(t, err)
-	created := send(t, h.control().Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","sandbox":true,"Sandbox":true}`).ok()
+	created := send(t, h.control().Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme"}`).ok()
+	send(t, h.control().Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","sandbox":true}`).refused(422, api.ValidationFailed)
 
 	for tenantID, want := range map[string]bool{made.TenantID: true, get[string](t, created, "tenantId"): false, "tnt_none": false} {
 		is, err := h.tenants.IsSandbox(t.Context(), tenantID)

@@ -131,7 +131,7 @@ func (s *Service) Applications(ctx context.Context, in *ListInput) (List, error)
 		return List{}, err
 	}
 	page, next, err := list(ctx, s.db.Read(), in.State, slice)
-	answer := List{[]Listed{}, route.Cursor(next)}
+	answer := List{[]Listed{}, in.Next(next)}
 	for _, a := range page {
 		answer.Applications = append(answer.Applications, s.listed(a))
 	}

@@ -76,7 +76,7 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (ChallengeList, err
 		return ChallengeList{}, err
 	}
 	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, slice)
-	return ChallengeList{page, route.Cursor(next)}, err
+	return ChallengeList{page, in.Next(next)}, err
 }
 
 func (s *Service) get(ctx context.Context, in *struct {
@@ -91,7 +91,7 @@ func (s *Service) get(ctx context.Context, in *struct {
 
 // ChallengeResolution is the body of a request to resolve a challenge.
 type ChallengeResolution struct {
-	Upheld     bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
+	Upheld     bool    `json:"upheld" doc:"true: the right is revoked. false: the challenge is overturned."`
 	Resolution *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log permanently: no place for personal data."`
 }
 

@@ -47,7 +47,7 @@ type (
 	}
 	// Amount is money in one currency.
 	Amount struct {
-		Currency string `json:"currency" doc:"Three capital letters."`
+		Currency string `json:"currency" doc:"A code of ISO 4217."`
 		Amount   string `json:"amount" doc:"Decimal."`
 	}
 	// DisputeList is one page of disputes.
@@ -133,7 +133,7 @@ func (r *Service) getAll(ctx context.Context, in *listInput) (DisputeList, error
 		return DisputeList{}, err
 	}
 	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.ReceiptID, in.State}, slice)
-	return DisputeList{page, route.Cursor(next)}, err
+	return DisputeList{page, in.Next(next)}, err
 }
 
 type disputePath struct {

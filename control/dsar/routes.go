@@ -125,7 +125,7 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (JobList, error) {
 		return JobList{}, err
 	}
 	list, next, err := s.list(ctx, auth.PrincipalFrom(ctx).TenantID, in.State, slice)
-	return JobList{list, route.Cursor(next)}, err
+	return JobList{list, in.Next(next)}, err
 }
 
 func (s *Service) list(ctx context.Context, tenantID, state string, slice store.Slice) (list []View, next string, err error) {

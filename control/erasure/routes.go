@@ -140,7 +140,7 @@ func (s *Service) getErasures(ctx context.Context, in *route.Page) (body Erasure
 	}
 	var next string
 	body.Erasures, next, err = erasures.Page(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, store.Where{}, slice)
-	body.NextCursor = route.Cursor(next)
+	body.NextCursor = in.Next(next)
 	return body, err
 }
 

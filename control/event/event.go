@@ -24,7 +24,7 @@ type eventsRequest struct {
 	Types       []string `query:"type,explode" maxItems:"50" doc:"Only events of these types, such as delivery.recorded; repeat the parameter, or separate values with commas."`
 	SubjectKind string   `query:"subjectKind" maxLength:"64" doc:"Only events about this kind of thing, such as right or key."`
 	SubjectID   string   `query:"subjectId" maxLength:"64" doc:"Only events about the thing with this id."`
-	ActorKind   string   `query:"actorKind" maxLength:"64" doc:"Only events caused by key, node, operator or system."`
+	ActorKind   string   `query:"actorKind" enum:"key,node,operator,system" doc:"Only events caused by this kind of actor."`
 	ActorID     string   `query:"actorId" maxLength:"64" doc:"Only events caused by this actor."`
 	RightID     string   `query:"rightId" maxLength:"64" doc:"Only events about this right, including its deliveries; short for subjectKind=right and subjectId."`
 	route.Window
@@ -134,7 +134,7 @@ func (s *Service) listEvents(ctx context.Context, in *eventsRequest) (eventList,
 	}
 	page.AsOf = new(asOf.String())
 	rows, next := store.Cut(rows, in.Limit, func(row pipeline.Row) string { return in.Order + "/" + row.Position.String() })
-	page.NextCursor = route.Cursor(next)
+	page.NextCursor = in.Next(next)
 	for _, row := range rows {
 		page.Events = append(page.Events, LoggedEvent{row.Position.String(), row.Event})
 	}

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/route"
 	"muniment/control/route/routetest"
 	"muniment/gate"
 	"muniment/gateway/api"
@@ -21,7 +21,7 @@ import (
 	"muniment/sealer"
 )
 
-func cursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte("1:" + key)) }
+func cursor(key string) string { return *route.PageOf("/v1/events", "").Next(key) }
 
 func TestEventsOverHTTP(t *testing.T) {
 	h := build(t)

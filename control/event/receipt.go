@@ -73,7 +73,7 @@ func (s *Service) listReceipts(ctx context.Context, in *receiptsRequest) (receip
 	}
 	page.AsOf = new(asOf.String())
 	rows, next := store.Cut(rows, in.Limit, func(row pipeline.Row) string { return row.Position.String() })
-	page.NextCursor = route.Cursor(next)
+	page.NextCursor = in.Next(next)
 	for _, row := range rows {
 		parts, err := sealer.SplitDelivery(row.Event)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/proof"
+	"muniment/control/route"
 	"muniment/control/route/routetest"
 	"muniment/gate"
 	"muniment/pipeline"
@@ -61,8 +62,8 @@ func TestReceiptsAreFound(t *testing.T) {
 		"correlationId=play%201&spatialAnchorId=screen/%C3%A4&rightId=" + other: page("null"),
 		"to=" + first: page("null", receipts[1]),
 		"spatialAnchorId=screen/%C3%A4&from=" + first: page("null", receipts[0]),
-		"limit=2":                           page(`"`+cursor("1.0.1")+`"`, receipts[2], receipts[1]),
-		"limit=2&cursor=" + cursor("1.0.1"): page("null", receipts[0]),
+		"limit=2":                           page(`"`+listed("1.0.1")+`"`, receipts[2], receipts[1]),
+		"limit=2&cursor=" + listed("1.0.1"): page("null", receipts[0]),
 	} {
 		script = append(script, exchange{tenant, query + "asOf=1.0.5&" + filters, 200, want}) // without the event of sealing
 	}
@@ -188,3 +189,6 @@ func (endless) Bounds(ctx context.Context, _ int32) (first, end sealer.Position,
 	<-ctx.Done()
 	return first, end, fmt.Errorf("no answer: %w", ctx.Err())
 }
+
+// listed is a cursor of the list of receipts.
+func listed(key string) string { return *route.PageOf("/v1/receipts", "").Next(key) }

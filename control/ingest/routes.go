@@ -136,7 +136,7 @@ func (s *Service) getMappings(ctx context.Context, in *mappingsInput) (body Mapp
 		}
 		var next string
 		body.Mappings, next, err = list(ctx, q, tenantID, f, slice)
-		body.NextCursor = route.Cursor(next)
+		body.NextCursor = in.Next(next)
 		return err
 	})
 	return body, err
@@ -171,5 +171,5 @@ func (s *Service) getHeld(ctx context.Context, in *heldInput) (HeldRowList, erro
 		return HeldRowList{}, err
 	}
 	page, next, err := listHeld(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, heldFilter{in.VendorID, in.State}, slice)
-	return HeldRowList{page, route.Cursor(next)}, err
+	return HeldRowList{page, in.Next(next)}, err
 }

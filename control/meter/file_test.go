@@ -149,15 +149,15 @@ func TestRefusedFiles(t *testing.T) {
 	loadPlaces(t, b)
 	whole := "format: is a file of all rows: limit and cursor are for json"
 	for query, want := range map[string]string{
-		"?by=screen":                 "by: must be anchor, placement or campaign",
-		"?by=anchor,":                "by: must be anchor, placement or campaign",
-		"?format=csv&limit=50":       whole,
-		"?format=ndjson&cursor=x":    whole,
-		"?cursor=MToxLjAuNC8wLzE":    "cursor: is no cursor of this list", // 1.0.4/0/1
-		"?cursor=MToxLjAuNC8wLzAK":   "cursor: is no cursor of this list",
-		"?format=csv&asOf=1.0.9":     "asOf: is no position that the service has named",
-		"?format=csv&timeZone=UTC":   "timeZone: requires bucket",
-		"?by=campaign&cursor=MTovLw": "cursor: is no cursor of this list",
+		"?by=screen":                               "by: must be anchor, placement or campaign",
+		"?by=anchor,":                              "by: must be anchor, placement or campaign",
+		"?format=csv&limit=50":                     whole,
+		"?format=ndjson&cursor=x":                  whole,
+		"?cursor=L3YxL21ldGVyaW5nOjEuMC40LzAvMQ":   "cursor: is no cursor of this list", // 1.0.4/0/1
+		"?cursor=L3YxL21ldGVyaW5nOjEuMC40LzAvMAo":  "cursor: is no cursor of this list",
+		"?format=csv&asOf=1.0.9":                   "asOf: is no position that the service has named",
+		"?format=csv&timeZone=UTC":                 "timeZone: requires bucket",
+		"?by=campaign&cursor=L3YxL21ldGVyaW5nOi8v": "cursor: is no cursor of this list",
 		"?format=csv&bucket=minute&from=2026-01-01&to=2026-02-01": "bucket: the window has more than 12000 buckets of one minute: " +
 			"narrow from and to, or choose a larger bucket",
 	} {
@@ -165,8 +165,8 @@ func TestRefusedFiles(t *testing.T) {
 		require.Equal(t, 422, got.Code, "%s: %s", query, got.Body)
 		require.JSONEq(t, routetest.Invalid(want), got.Body.String(), query)
 	}
-	require.Equal(t, 200, get(b.server, tenant, "?by=campaign&cursor=MToxLjAuNC8wLzE").Code)
-	refusals := getAt(b.server, tenant, "/v1/metering/refusals?cursor=MToxLjAuNC8wLzE")
+	require.Equal(t, 200, get(b.server, tenant, "?by=campaign&cursor=L3YxL21ldGVyaW5nOjEuMC40LzAvMQ").Code)
+	refusals := getAt(b.server, tenant, "/v1/metering/refusals?cursor=L3YxL21ldGVyaW5nL3JlZnVzYWxzOjEuMC40LzAvMQ")
 	require.Equal(t, 422, refusals.Code, refusals.Body)
 }
 

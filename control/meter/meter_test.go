@@ -155,13 +155,13 @@ func TestMeteringOverHTTP(t *testing.T) {
 	totals := `{"receipts":4,"metered":2,"suppressed":1,"duplicates":1,"quantityMs":2000,"impressions":"3.5"}`
 	const asOf = `"1.0.5"`
 	for query, want := range map[string]string{
-		"":                       answer("null", "null", asOf, duplicate+","+viewable+","+hidden, totals, "null"),
-		"?limit=2":               answer("null", "null", asOf, duplicate+","+viewable, totals, `"MToxLjAuNS8y"`),
-		"?cursor=MToxLjAuNS8y":   answer("null", "null", asOf, hidden, totals, "null"),
-		"?cursor=MToxLjAuNS85OQ": answer("null", "null", asOf, "", totals, "null"),
-		"?rightId=rgh_b":         answer("null", "null", asOf, hidden, `{"receipts":1,"metered":0,"suppressed":1,"duplicates":0,"quantityMs":0,"impressions":"0"}`, "null"),
-		"?rightId=rgh_c":         answer("null", "null", asOf, "", empty, "null"),
-		"?asOf=1.0.0":            answer("null", "null", `"1.0.0"`, "", empty, "null"),
+		"":                                     answer("null", "null", asOf, duplicate+","+viewable+","+hidden, totals, "null"),
+		"?limit=2":                             answer("null", "null", asOf, duplicate+","+viewable, totals, `"L3YxL21ldGVyaW5nOjEuMC41LzI"`),
+		"?cursor=L3YxL21ldGVyaW5nOjEuMC41LzI":  answer("null", "null", asOf, hidden, totals, "null"),
+		"?cursor=L3YxL21ldGVyaW5nOjEuMC41Lzk5": answer("null", "null", asOf, "", totals, "null"),
+		"?rightId=rgh_b":                       answer("null", "null", asOf, hidden, `{"receipts":1,"metered":0,"suppressed":1,"duplicates":0,"quantityMs":0,"impressions":"0"}`, "null"),
+		"?rightId=rgh_c":                       answer("null", "null", asOf, "", empty, "null"),
+		"?asOf=1.0.0":                          answer("null", "null", `"1.0.0"`, "", empty, "null"),
 		"?from=2026-11-21T12:01:00.0001Z&to=2026-11-21T15:00:00%2B02:00": answer(
 			`"2026-11-21T12:01:00.001Z"`, `"2026-11-21T13:00:00.000Z"`, asOf, "", empty, "null"),
 		"?from=2026-11-21T13:00:00Z": answer(`"2026-11-21T13:00:00.000Z"`, "null", asOf,
@@ -278,15 +278,15 @@ func TestRefusedQuestions(t *testing.T) {
 		"?to=2026-11-21T12:00":  "to: has no time zone: end it with Z, or with an offset such as +01:00",
 		"?to=2026-13-01T00:00Z": "to: month 13 is out of range: the last is 12",
 		"?from=2026-11-21T12:00:00Z&to=2026-11-21T12:00:00Z": "to: must be later than from",
-		"?asOf=now":                       "asOf: is no position that the service has named",
-		"?asOf=1.0.3":                     "asOf: is no position that the service has named", // behind the log
-		"?asOf=9.0.1":                     "asOf: is no position that the service has named",
-		"?asOf=1.7.0":                     "asOf: is no position that the service has named",
-		"?cursor=MToxLjAuMS8w":            "cursor: is no cursor of this list", // row 0
-		"?cursor=MTp4":                    "cursor: is no cursor of this list",
-		"?cursor=MToxLjAuMS8x&asOf=1.0.0": "cursor: is no cursor of this list",
-		"?timeZone=Europe/Berlin":         "timeZone: requires bucket",
-		"?bucket=day&timeZone=Berlin":     "timeZone: is not an IANA time zone, such as Europe/Berlin",
+		"?asOf=now":                           "asOf: is no position that the service has named",
+		"?asOf=1.0.3":                         "asOf: is no position that the service has named", // behind the log
+		"?asOf=9.0.1":                         "asOf: is no position that the service has named",
+		"?asOf=1.7.0":                         "asOf: is no position that the service has named",
+		"?cursor=L3YxL21ldGVyaW5nOjEuMC4xLzA": "cursor: is no cursor of this list", // row 0
+		"?cursor=MTp4":                        "cursor: is no cursor of this list",
+		"?cursor=L3YxL21ldGVyaW5nOjEuMC4xLzE&asOf=1.0.0": "cursor: is no cursor of this list",
+		"?timeZone=Europe/Berlin":                        "timeZone: requires bucket",
+		"?bucket=day&timeZone=Berlin":                    "timeZone: is not an IANA time zone, such as Europe/Berlin",
 		"?bucket=minute&from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z": "bucket: the window has more than 12000 buckets of one minute: " +
 			"narrow from and to, or choose a larger bucket",
 	} {

@@ -52,7 +52,6 @@ type MeteringQuestion struct {
 	Question
 	By     []string `query:"by,explode" maxItems:"10" doc:"Also sum by anchor, placement or campaign. Repeat the parameter, or separate values with commas."`
 	Format string   `query:"format" enum:"json,csv,ndjson" default:"json" doc:"json: a page in the envelope, with totals. csv, ndjson: a file of all rows, without limit and cursor."`
-	route.GivenPage
 }
 
 // by is what rows are summed by in addition.
@@ -131,7 +130,7 @@ func (l *lines) page(ctx context.Context, limit int) (Metering, error) {
 		switch {
 		case row == 0 && campaign < l.campaign: // on an earlier page
 		case len(body.Rows) == limit:
-			body.NextCursor = route.Cursor(place{*l.asOf, l.row + row, campaign}.String())
+			body.NextCursor = l.paged.Next(place{*l.asOf, l.row + row, campaign}.String())
 			return false, nil
 		default:
 			body.Rows = append(body.Rows, line)

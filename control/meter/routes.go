@@ -47,6 +47,7 @@ type Question struct {
 // query is a parsed Question: the warehouse's query, and the row to begin at.
 type query struct {
 	from, to store.Instant
+	paged    route.Page
 	asOf     *sealer.Position // nil while nothing is loaded
 	row      int
 	campaign int      // of the row's right
@@ -68,6 +69,7 @@ func (in *Question) read(ctx context.Context, r *Service, unit string, byCampaig
 	if a.calendar, err = newCalendar(unit, in.TimeZone); err != nil {
 		return a, err
 	}
+	a.paged = in.Page
 	slice, err := in.Slice()
 	if err != nil {
 		return a, err
@@ -139,5 +141,5 @@ func (a *query) bucket(start time.Time) *string {
 // page cuts off the row that was read beyond limit.
 func page[T any](a *query, rows []T, limit int) ([]T, *string) {
 	rows, next := store.Cut(rows, limit, func(T) string { return place{asOf: *a.asOf, row: a.row + limit}.String() })
-	return rows, route.Cursor(next)
+	return rows, a.paged.Next(next)
 }

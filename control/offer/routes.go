@@ -108,7 +108,7 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (OfferList, error) 
 	for i := range page {
 		page[i].State = page[i].stateAt(now)
 	}
-	return OfferList{page, route.Cursor(next)}, err
+	return OfferList{page, in.Next(next)}, err
 }
 
 type offerPath struct {

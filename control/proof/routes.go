@@ -99,7 +99,7 @@ func CursorBehind(n int64) string {
 	if n <= 0 {
 		return ""
 	}
-	return *route.Cursor(strconv.FormatInt(n, 10))
+	return *route.PageOf("/v1/proof-packs", "").Next(strconv.FormatInt(n, 10))
 }
 
 type proofPackList struct {
@@ -124,7 +124,7 @@ func (s *Service) list(ctx context.Context, in *struct{ route.Page }) (proofPack
 	}
 	page := proofPackList{Packs: []Summary{}}
 	packs, next := store.Cut(packs, in.Limit, func(p Pack) string { return strconv.FormatInt(p.Sequence, 10) })
-	page.NextCursor = route.Cursor(next)
+	page.NextCursor = in.Next(next)
 	for i := range packs {
 		page.Packs = append(page.Packs, packs[i].summary())
 	}

@@ -120,7 +120,7 @@ func (s *Service) getBases(ctx context.Context, in *struct{ route.Page }) (Basis
 		return BasisList{}, err
 	}
 	page, next, err := listBases(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, slice)
-	body := BasisList{Bases: make([]BasisView, 0, len(page)), NextCursor: route.Cursor(next)}
+	body := BasisList{Bases: make([]BasisView, 0, len(page)), NextCursor: in.Next(next)}
 	for _, b := range page {
 		body.Bases = append(body.Bases, s.basisView(b))
 	}
@@ -169,6 +169,9 @@ func (s *Service) postRight(ctx context.Context, in *rightInput) (RightData, err
 	if requested.ParentRightID == nil && len(requested.Scope) == 0 { // there is nothing to inherit
 		return RightData{}, api.Invalid(api.MissingField("scope"))
 	}
+	if string(requested.Scope) == "null" {
+		return RightData{}, api.InvalidField("scope", "must be an object or a string")
+	}
 	right := Right{TenantID: caller.TenantID, BasisID: requested.BasisID, Substrate: requested.Substrate, HolderOrgID: string(requested.HolderOrgID)}
 	if right.HolderOrgID == "" {
 		right.HolderOrgID = caller.OrgID
@@ -190,7 +193,7 @@ func (s *Service) postRight(ctx context.Context, in *rightInput) (RightData, err
 type rightsInput struct {
 	route.Page
 	BasisID       string `query:"basisId" maxLength:"64" doc:"Only rights under this basis."`
-	Substrate     string `query:"substrate" maxLength:"32" doc:"Only rights on this substrate."`
+	Substrate     string `query:"substrate" enum:"DOOH,CTV,MOBILE,STREAMING,AUDIO,MESSAGING,GAMING,GLASSES,AR_CONTACTS,HUD,VOLUMETRIC,HOLOGRAM,WEARABLES,AMBIENT,NEURAL,AUTOMOTIVE,SMART_HOME,ROBOTICS,DRONE,SATELLITE,AVIATION,MARITIME,SOCIAL_FEED,ANY" doc:"Only rights on this substrate."`
 	State         string `query:"state" enum:"ACTIVE,SUSPENDED,REVOKED" doc:"Only rights whose own state it is."`
 	ParentRightID string `query:"parentRightId" maxLength:"64" doc:"Only rights derived directly from this one."`
 }
@@ -207,7 +210,7 @@ func (s *Service) getRights(ctx context.Context, in *rightsInput) (RightList, er
 		if err != nil {
 			return err
 		}
-		body.NextCursor = route.Cursor(next)
+		body.NextCursor = in.Next(next)
 		body.Rights, err = viewAll(ctx, q, page)
 		return err
 	})

@@ -35,7 +35,7 @@ const ownPrefix = "x-"
 // readScope reads a scope in any form that is accepted: an object, a string, which is kept as its
 // description, or null or nothing, which name no limit. Known keys must have their type; the
 // caller's own may hold anything. Any other key is refused, and the error names the nearest known
-// key, so that a misspelt limit is not ignored.
+// key, so that a misspelt limit is not ignored. Regions are kept in capitals.
 func readScope(substrate string, text json.RawMessage) (scope map[string]json.RawMessage, faults []api.ValidationError) {
 	var whole any
 	if len(text) > 0 && json.Unmarshal(text, &whole) != nil {
@@ -65,6 +65,9 @@ func readScope(substrate string, text json.RawMessage) (scope map[string]json.Ra
 	if _, err := gate.ParseRight(s, text); err != nil { // the gate decides what it accepts
 		return nil, []api.ValidationError{{Field: "scope", Message: err.Error()}}
 	}
+	if list := scope["regions"]; list != nil {
+		scope["regions"] = regions(list)
+	}
 	for key, value := range scope {
 		// Values are compared by their canonical bytes.
 		if scope[key], faults = canonical(value); len(faults) > 0 {
@@ -80,6 +83,9 @@ func refuseKey(key string, value json.RawMessage) (message string) {
 	case slices.Contains(lists, key):
 		if !isStrings(value) {
 			return "must be an array of strings"
+		}
+		if key == "regions" && slices.Contains(stringsOf(regions(value)), "") {
+			return "must be an array of regions, none of them empty"
 		}
 	case key == "maxSpeedMph":
 		var f *float64
@@ -102,6 +108,22 @@ func refuseKey(key string, value json.RawMessage) (message string) {
 	return ""
 }
 
+// regions writes a list of regions as they are compared: in capitals, without space around them, each
+// once.
+func regions(list json.RawMessage) json.RawMessage {
+	var as []string
+	for _, region := range stringsOf(list) {
+		if region = strings.ToUpper(strings.TrimSpace(region)); !slices.Contains(as, region) {
+			as = append(as, region)
+		}
+	}
+	if as == nil {
+		as = []string{}
+	}
+	text, _ := json.Marshal(as) // never fails
+	return text
+}
+
 func refuseLabels(value json.RawMessage) (message string) {
 	var labels map[string]*string
 	if value[0] != '{' || json.Unmarshal(value, &labels) != nil {
@@ -119,6 +141,12 @@ func refuseLabels(value json.RawMessage) (message string) {
 		}
 	}
 	return ""
+}
+
+// stringsOf reads what is known to be a list of strings.
+func stringsOf(list json.RawMessage) (read []string) {
+	_ = json.Unmarshal(list, &read)
+	return read
 }
 
 func isStrings(text json.RawMessage) bool {

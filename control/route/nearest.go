@@ -32,3 +32,20 @@ func Edits(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// maxCompared is the longest name that Instead compares: no known one is longer.
+const maxCompared = 64
+
+// Instead ends the message about a name that is unknown: by the known name that was meant, as far as
+// that can be said, or by all of them.
+func Instead(name string, known []string) string {
+	if len(known) == 0 {
+		return ": there is none here"
+	}
+	if len(name) <= maxCompared {
+		if near := Nearest(name, known...); Edits(name, near) <= max(1, len(near)/3) {
+			return ": did you mean " + near + "?"
+		}
+	}
+	return ": known are " + strings.Join(known, ", ")
+}

@@ -14,14 +14,17 @@ func TestCursors(t *testing.T) {
 	rows := []string{"d", "c", "b", "a"}
 	page, next := store.Cut(rows, 3, func(s string) string { return s })
 	require.Equal(t, rows[:3], page)
-	slice, err := route.Page{Limit: 3, Cursor: *route.Cursor(next)}.Slice()
+	cursor := *route.PageOf("/v1/letters", "").Next(next)
+	slice, err := route.PageOf("/v1/letters", cursor).Slice()
 	require.NoError(t, err)
-	require.Equal(t, store.Slice{Behind: "b", Limit: 3}, slice)
+	require.Equal(t, store.Slice{Behind: "b"}, slice)
+	_, err = route.PageOf("/v1/numbers", cursor).Slice()
+	require.Equal(t, "cursor", api.From(err).Field, "of another list")
 	page, next = store.Cut(rows, 4, func(s string) string { return s })
 	require.Equal(t, rows, page)
-	require.Nil(t, route.Cursor(next))
-	for _, bad := range []string{"x", "MTo", "Mjph", "MTph!", "MTphYg==", "MToA", "MTr_"} {
-		_, err := route.Page{Cursor: bad}.Slice()
+	require.Nil(t, route.PageOf("/v1/letters", "").Next(next))
+	for _, bad := range []string{"x", "bGlzdDo", "bGlzdA", "bGlzdDpi!", "bGlzdDpiYg==", "bGlzdDoA", "bGlzdDr_"} {
+		_, err := route.PageOf("list", bad).Slice()
 		require.Equal(t, "cursor", api.From(err).Field, bad)
 	}
 }

@@ -312,13 +312,10 @@ func Refusals(h *huma.Operation) map[int]bool {
 	if strings.Contains(op.Path, "{") {
 		statuses[404] = true
 	}
-	if op.Method != http.MethodGet {
-		statuses[409] = true
+	if op.Method != http.MethodGet { // a body is read even where none is declared
+		statuses[408], statuses[409], statuses[413], statuses[422] = true, true, true, true
 	}
-	if h.RequestBody != nil {
-		statuses[408], statuses[413] = true, true
-	}
-	if h.RequestBody != nil || len(h.Parameters) > 0 || strings.HasPrefix(op.Path, "/v1/") { // where an unknown query parameter is refused
+	if len(h.Parameters) > 0 || strings.HasPrefix(op.Path, "/v1/") || strings.HasPrefix(op.Path, "/api/") { // where an unknown query parameter is refused
 		statuses[422] = true
 	}
 	return statuses

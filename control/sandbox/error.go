@@ -184,12 +184,17 @@ func refuseNaming(e *api.Error, errs []error) huma.StatusError {
 	return answer
 }
 
-// invalid renders faults in a body: if fields are missing, only those.
+// invalid renders faults in a body: if fields are missing, only those, and names that may have been
+// meant for them.
 func invalid(e *api.Error) *Error {
 	var missing []string
+	var unknown []api.ValidationError
 	for _, f := range e.ValidationErrors {
-		if f.Kind == api.FaultMissing {
+		switch f.Kind {
+		case api.FaultMissing:
 			missing = append(missing, f.Field)
+		case api.FaultUnknown:
+			unknown = append(unknown, f)
 		}
 	}
 	message := e.Message
@@ -199,7 +204,11 @@ func invalid(e *api.Error) *Error {
 	switch {
 	case len(missing) > 0:
 		slices.Sort(missing)
-		return refusal(http.StatusUnprocessableEntity, MissingFields, "missing: "+strings.Join(missing, ", "))
+		message = "missing: " + strings.Join(missing, ", ")
+		if len(unknown) > 0 {
+			message += "; " + listed(unknown)
+		}
+		return refusal(http.StatusUnprocessableEntity, MissingFields, message)
 	case e.Field == "scenario":
 		return refusal(http.StatusUnprocessableEntity, UnknownScenario, message)
 	}

@@ -180,7 +180,7 @@ func (s *Service) headers(ctx context.Context, cursor string, whole bool) (heade
 
 // packsBefore is how many of a tenant's n packs are older than those before a cursor.
 func packsBefore(cursor string, n int64) (int64, error) {
-	seen, err := route.Page{Cursor: cursor}.Slice()
+	seen, err := route.PageOf("/v1/proof-packs", cursor).Slice()
 	before, notANumber := strconv.ParseInt(seen.Behind, 10, 64)
 	if err != nil || notANumber != nil || before < 1 || before > n {
 		return 0, api.InvalidField("packs", "is no cursor of this list")

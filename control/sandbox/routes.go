@@ -118,7 +118,7 @@ func (s *Service) Routes(a route.API) {
 	addRaw(s, a, toVisitors, route.Operation{ID: "reset", Method: post, Path: "/reset",
 		Summary: "Drop the tenant and clear the cookie"}, s.postReset)
 	add(s, a, toTenants, route.Operation{ID: "issue-right", Method: post, Path: "/rights/issue",
-		Summary: "Issue a right under a basis, or derive one from another"}, s.issue)
+		Summary: "Issue a right under a basis, or derive one from another", Faults: scopeFaults}, s.issue)
 	add(s, a, toTenants, route.Operation{ID: "suspend-right", Method: post, Path: "/rights/suspend",
 		Summary: "Suspend a right, or resume it"}, s.suspend)
 	add(s, a, toTenants, route.Operation{ID: "revoke-right", Method: post, Path: "/rights/revoke",
@@ -177,10 +177,26 @@ type NewRight struct {
 type issueInput struct{ Body NewRight }
 
 func (s *changes) issue(ctx context.Context, in *issueInput) (Verbatim[right.RightData], error) {
-	if in.Body.ParentRightID == nil && slices.Contains([]string{"", "null", `""`}, string(in.Body.Scope)) { // there is nothing to inherit
+	if lacksScope(in.Body.ParentRightID, in.Body.Scope) {
 		return Verbatim[right.RightData]{}, refusal(http.StatusUnprocessableEntity, MissingFields, "missing: scope")
 	}
 	return verbatim[right.RightData](s.write(ctx, "/v1/rights", in.Body))
+}
+
+// lacksScope says that a new right has neither a scope nor a parent to inherit it from.
+func lacksScope(parent *string, scope json.RawMessage) bool {
+	return parent == nil && slices.Contains([]string{"", "null", `""`}, string(scope))
+}
+
+func scopeFaults(_ context.Context, read func(any) error) []api.ValidationError {
+	var body struct {
+		Scope         json.RawMessage `json:"scope"`
+		ParentRightID *string         `json:"parentRightId"`
+	}
+	if read(&body) == nil && lacksScope(body.ParentRightID, body.Scope) {
+		return []api.ValidationError{api.MissingField("scope")}
+	}
+	return nil
 }
 
 // reasoned is the body of those actions of /v1 that only take a reason.
@@ -218,7 +234,7 @@ func (s *changes) revoke(ctx context.Context, in *revokeInput) (Verbatim[right.M
 type NewOffer struct {
 	RightID string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is requested."`
 	ToOrgID route.OrgID     `json:"toOrgId" doc:"The organisation that may accept."`
-	Scope   json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which becomes its description. Limits that it does not name are inherited from the right."`
+	Scope   json.RawMessage `json:"scope" doc:"The scope of the right that accepting issues: an object of limits, or a string, which becomes its description. Limits that it does not name are inherited from the right."`
 	offer.Terms
 }
 
@@ -242,14 +258,18 @@ func (s *changes) accept(ctx context.Context, in *acceptInput) (Verbatim[offer.A
 // CounterOffer counters an offer.
 type CounterOffer struct {
 	OfferID string          `json:"offerId" minLength:"1" maxLength:"64"`
-	Scope   json.RawMessage `json:"scope,omitempty" doc:"As in an offer."`
+	Scope   json.RawMessage `json:"scope" doc:"As in an offer."`
 	offer.Terms
 }
 
 type counterInput struct{ Body CounterOffer }
 
 func (s *changes) counter(ctx context.Context, in *counterInput) (Verbatim[offer.CounteredOffer], error) {
-	return verbatim[offer.CounteredOffer](s.act(ctx, "offers", in.Body.OfferID, "counter", in.Body))
+	body := struct {
+		Scope json.RawMessage `json:"scope"`
+		offer.Terms
+	}{in.Body.Scope, in.Body.Terms}
+	return verbatim[offer.CounteredOffer](s.act(ctx, "offers", in.Body.OfferID, "counter", body))
 }
 
 // OfferWithdrawal withdraws an offer, or rejects it.

@@ -23,7 +23,7 @@ type Counterparty struct {
 	Kind  Kind    `json:"kind" db:"kind,moves" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER"`
 	// PayoutRef and TaxID may be personal data, so no event contains them.
 	PayoutRef *string       `json:"payoutRef" db:"payout_ref,moves" doc:"The payment destination, as your payment system names it. Never written to events."`
-	Currency  string        `json:"currency" db:"currency,moves" doc:"The currency of its payments: three capital letters."`
+	Currency  string        `json:"currency" db:"currency,moves" doc:"The currency of its payments, a code of ISO 4217."`
 	TaxID     *string       `json:"taxId" db:"tax_id,moves" doc:"Never written to events."`
 	State     State         `json:"state" db:"state,moves" enum:"ACTIVE,INACTIVE"`
 	CreatedAt store.Instant `json:"createdAt" db:"created_at"`
@@ -78,7 +78,7 @@ func (c *Counterparty) faults() (faults []api.ValidationError) {
 		add("orgId", "must be the id of an organisation")
 	}
 	if !rate.IsCurrency(c.Currency) {
-		add("currency", "must be three capital letters")
+		add("currency", rate.NoCurrency)
 	}
 	return faults
 }

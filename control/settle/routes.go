@@ -88,7 +88,7 @@ type NewCounterparty struct {
 	OrgID     *string `json:"orgId,omitempty" nullable:"true" maxLength:"68" doc:"The counterparty's organisation in this service, if it has one." example:"org_studio_north"`
 	Kind      Kind    `json:"kind" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER" doc:"Its role."`
 	PayoutRef *string `json:"payoutRef,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"The payment destination, as your payment system names it. Never written to events; removed when a person whom it names is erased."`
-	Currency  string  `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"The currency of its payments: three capital letters, as in ISO 4217." example:"EUR"`
+	Currency  string  `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"The currency of its payments: a code of ISO 4217." example:"EUR"`
 	TaxID     *string `json:"taxId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Never written to events; removed when a person whom it names is erased."`
 }
 
@@ -126,7 +126,7 @@ func (r *Service) getCounterparties(ctx context.Context, in *counterpartiesInput
 		return CounterpartyList{}, err
 	}
 	page, next, err := listCounterparties(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.State, slice)
-	return CounterpartyList{page, route.Cursor(next)}, err
+	return CounterpartyList{page, in.Next(next)}, err
 }
 
 type counterpartyPath struct {
@@ -164,7 +164,7 @@ type RuleTerms struct {
 	Match          *NewMatch   `json:"match,omitempty" doc:"Which receipts the rule is for; absent: all."`
 	Unit           rate.Unit   `json:"unit" enum:"EVENT,MS,SECOND,IMPRESSION,CPM" doc:"What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions."`
 	Price          string      `json:"price" maxLength:"32" doc:"Decimal price of one unit, with at most nine fractional digits." example:"0.0125"`
-	Currency       string      `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"Three capital letters, as in ISO 4217." example:"EUR"`
+	Currency       string      `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"A code of ISO 4217." example:"EUR"`
 	Minimum        *string     `json:"minimum,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the least amount that a statement has for the rule. Not applied to packs."`
 	Cap            *string     `json:"cap,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied to packs."`
 	Shares         []NewShare  `json:"shares" minItems:"1" maxItems:"10" doc:"How the rule's amounts are divided: 10,000 basis points in total."`
@@ -279,7 +279,7 @@ func (r *Service) getRules(ctx context.Context, in *rulesInput) (RuleList, error
 		return RuleList{}, err
 	}
 	page, next, err := listRules(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.State, in.RightID, in.CounterpartyID}, slice)
-	return RuleList{page, route.Cursor(next)}, err
+	return RuleList{page, in.Next(next)}, err
 }
 
 type rulePath struct {

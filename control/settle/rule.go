@@ -24,7 +24,7 @@ type Rule struct {
 	Match          Match         `json:"match" db:"matches,moves"`
 	Unit           rate.Unit     `json:"unit" db:"unit,moves" enum:"EVENT,MS,SECOND,IMPRESSION,CPM"`
 	Price          string        `json:"price" db:"price,moves" doc:"Decimal price of one unit, with at most nine fractional digits."`
-	Currency       string        `json:"currency" db:"currency,moves" doc:"Three capital letters."`
+	Currency       string        `json:"currency" db:"currency,moves" doc:"A code of ISO 4217."`
 	Minimum        *string       `json:"minimum" db:"minimum,moves" doc:"Decimal with at most six fractional digits: the least amount that a statement has for the rule."`
 	Cap            *string       `json:"cap" db:"cap,moves" doc:"Decimal with at most six fractional digits: the largest amount that a statement has for the rule."`
 	Shares         []Share       `json:"shares" db:"shares,moves" doc:"How its amounts are divided: 10,000 basis points in total."`
@@ -111,6 +111,9 @@ func (r *Rule) faults(ctx context.Context, q store.Querier) (faults []api.Valida
 	}
 	if err := r.Match.check(ctx, q, r.TenantID, add); err != nil {
 		return nil, err
+	}
+	if !rate.IsCurrency(r.Currency) {
+		add("currency", rate.NoCurrency)
 	}
 	err = r.readable()
 	rated, ok := errors.AsType[rate.Faults](err)

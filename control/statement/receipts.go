@@ -62,7 +62,7 @@ func (s *Service) getReceipts(ctx context.Context, in *receiptsInput) (LineRecei
 	}
 	var next string
 	answer.Receipts, next, err = b.page(ctx, s.cfg.Warehouse, after, slice.Limit)
-	answer.NextCursor = route.Cursor(next)
+	answer.NextCursor = in.Next(next)
 	return answer, err
 }
 

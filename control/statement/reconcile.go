@@ -50,7 +50,7 @@ type ReconciledStatement struct {
 	State          State         `json:"state" enum:"ISSUED,SETTLED"`
 	From           store.Instant `json:"from" doc:"Start of its period."`
 	To             store.Instant `json:"to" doc:"End of its period, exclusive."`
-	Currency       string        `json:"currency" doc:"Three capital letters."`
+	Currency       string        `json:"currency" doc:"A code of ISO 4217."`
 	CounterpartyID *string       `json:"counterpartyId" doc:"The counterparty whose shares it states; null: all counterparties."`
 	Corrects       *string       `json:"corrects" doc:"The statement that it corrects; null for a first statement."`
 	Stated         Stated        `json:"stated" doc:"The sums that it states."`

@@ -77,7 +77,7 @@ type (
 type NewStatement struct {
 	From           route.Time `json:"from" doc:"Start of the period, by renderedAt."`
 	To             route.Time `json:"to" doc:"End of the period, exclusive; not in the future."`
-	Currency       string     `json:"currency" minLength:"3" maxLength:"3" doc:"Three capital letters." example:"EUR"`
+	Currency       string     `json:"currency" minLength:"3" maxLength:"3" doc:"A code of ISO 4217." example:"EUR"`
 	CounterpartyID *string    `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"The counterparty whose shares to state; absent: all counterparties."`
 }
 
@@ -102,7 +102,7 @@ func (d *drafter) post(ctx context.Context, in *draftInput) (StatementData, erro
 }
 
 // errCurrency refuses a currency that no rule can have.
-var errCurrency = api.InvalidField("currency", "must be three capital letters")
+var errCurrency = api.InvalidField("currency", rate.NoCurrency)
 
 // period parses the ends of a period.
 func period(fromText, toText route.Time) (from, to store.Instant, err error) {
@@ -125,11 +125,14 @@ type listInput struct {
 
 func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, error) {
 	slice, err := in.Slice()
+	if err == nil && in.Currency != "" && !rate.IsCurrency(in.Currency) {
+		err = errCurrency
+	}
 	if err != nil {
 		return StatementList{}, err
 	}
 	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.State, in.Currency, in.CounterpartyID, in.Corrects}, slice)
-	return StatementList{page, route.Cursor(next)}, err
+	return StatementList{page, in.Next(next)}, err
 }
 
 type getInput struct {

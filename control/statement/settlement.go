@@ -27,7 +27,7 @@ type Line struct {
 	RuleID        string  `json:"ruleId" doc:"The rule that rates them."`
 	Unit          string  `json:"unit" enum:"EVENT,IMPRESSION,CPM,MS,SECOND" doc:"What the price applies to."`
 	Price         string  `json:"price" doc:"Decimal: the price of one unit."`
-	Currency      string  `json:"currency" doc:"Three capital letters."`
+	Currency      string  `json:"currency" doc:"A code of ISO 4217."`
 	Receipts      int64   `json:"receipts"`
 	Impressions   string  `json:"impressions" doc:"Decimal: the metered impressions."`
 	QuantityMs    int64   `json:"quantityMs"`
@@ -44,7 +44,7 @@ type Share struct {
 
 // Total are the sums of one currency.
 type Total struct {
-	Currency   string  `json:"currency" doc:"Three capital letters."`
+	Currency   string  `json:"currency" doc:"A code of ISO 4217."`
 	Amount     string  `json:"amount" doc:"Decimal: the sum of the lines. Each right counts once."`
 	HeldAmount string  `json:"heldAmount" doc:"Decimal: what receipts under open disputes would add."`
 	Payees     []Payee `json:"payees" doc:"How the amount is divided, sorted by counterpartyId."`
@@ -159,7 +159,7 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 	}
 	rest := lines[min(first, len(lines)):]
 	page, next := store.Cut(rest[:min(len(rest), in.Limit+1)], in.Limit, func(Line) string { return fmt.Sprintf("%s %d", *answer.AsOf, first+in.Limit) })
-	answer.Lines, answer.NextCursor = append(answer.Lines, page...), route.Cursor(next)
+	answer.Lines, answer.NextCursor = append(answer.Lines, page...), in.Next(next)
 	return answer, nil
 }
 

@@ -106,7 +106,7 @@ type Statement struct {
 	TenantID       string        `json:"-" db:"tenant_id"`
 	From           store.Instant `json:"from" db:"from_at" doc:"Start of the period: receipts rendered at or after it count."`
 	To             store.Instant `json:"to" db:"to_at" doc:"End of the period: receipts rendered before it count."`
-	Currency       string        `json:"currency" db:"currency" doc:"Three capital letters."`
+	Currency       string        `json:"currency" db:"currency" doc:"A code of ISO 4217."`
 	CounterpartyID *string       `json:"counterpartyId" db:"counterparty_id" doc:"The counterparty whose shares it states; null: all counterparties."`
 	State          State         `json:"state" db:"state,moves" enum:"DRAFT,DISCARDED,ISSUED,SETTLED"`
 	Total          string        `json:"total" db:"total" doc:"Decimal: the sum of all stated shares."`

@@ -38,7 +38,7 @@ type Key struct {
 // KeyRequest is a request for a key.
 type KeyRequest struct {
 	Label     string      `json:"label" minLength:"1" maxLength:"128" doc:"What the key is for."`
-	Scopes    []string    `json:"scopes,omitempty" maxItems:"64" maxLength:"64" doc:"Scopes that the calling key holds as well; every scope but the wildcard when absent."`
+	Scopes    []string    `json:"scopes,omitempty" minItems:"1" maxItems:"64" maxLength:"64" doc:"Scopes that the calling key holds as well; every scope but the wildcard when absent."`
 	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"When the key expires; not later than the calling key, whose expiry is the default."`
 }
 

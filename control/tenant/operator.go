@@ -54,7 +54,7 @@ func (s *Service) listTenants(ctx context.Context, in *struct{ route.Page }) (Te
 		return Tenants{}, err
 	}
 	page, next, err := listTenants(ctx, s.db.Read(), slice)
-	return Tenants{page, route.Cursor(next)}, err
+	return Tenants{page, in.Next(next)}, err
 }
 
 // OperatorKeyRequest is a request for a key of any tenant, for its first developer.

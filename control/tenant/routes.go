@@ -151,7 +151,7 @@ func (s *Service) page(ctx context.Context, tenantID string, page route.Page) (L
 		return List{}, err
 	}
 	list, next, err := listKeys(ctx, s.db.Read(), tenantID, slice)
-	return List{list, route.Cursor(next)}, err
+	return List{list, page.Next(next)}, err
 }
 
 type keyInput struct {

@@ -89,7 +89,7 @@ type Request struct {
 	// Email of the developer; may be empty.
 	Email string `json:"email,omitempty" maxLength:"254"`
 	// Scopes of the key, every scope but the wildcard when empty.
-	Scopes []string `json:"scopes,omitempty" maxItems:"64" maxLength:"64"`
+	Scopes []string `json:"scopes,omitempty" minItems:"1" maxItems:"64" maxLength:"64"`
 	Label  string   `json:"label,omitempty" maxLength:"128"`
 	// Env is test or live; test when empty.
 	Env     string `json:"env,omitempty" enum:"test,live"`

@@ -102,7 +102,7 @@ func (s *Service) getAll(ctx context.Context, in *struct{ route.Page }) (Webhook
 		return WebhookList{}, err
 	}
 	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, slice)
-	return WebhookList{page, route.Cursor(next)}, err
+	return WebhookList{page, in.Next(next)}, err
 }
 
 type webhookInput struct {
@@ -239,7 +239,7 @@ func (s *Service) getDeliveries(ctx context.Context, in *deliveriesInput) (body 
 		return body, err
 	}
 	page, next, err := listDeliveries(ctx, s.db.Read(), in.WebhookID, in.State, slice)
-	return DeliveryList{page, route.Cursor(next)}, err
+	return DeliveryList{page, in.Next(next)}, err
 }
 
 func (s *Service) postResend(ctx context.Context, in *struct {

@@ -100,9 +100,12 @@ type ValidationError struct {
 // FaultKind is what is wrong with a field, for code that acts on it.
 type FaultKind string
 
-// FaultMissing is a field that has to be there and is not. Any other fault has no kind: nothing
-// acts on it.
-const FaultMissing FaultKind = "missing"
+// FaultMissing is a field that has to be there and is not, FaultUnknown one that the operation does not
+// have. Any other fault has no kind: nothing acts on it.
+const (
+	FaultMissing FaultKind = "missing"
+	FaultUnknown FaultKind = "unknown"
+)
 
 // MissingField is the fault of a field that is not there.
 func MissingField(field string) ValidationError {

@@ -140,7 +140,7 @@ type NewEvidence struct {
 type DisputedAmount struct {
 	// Decimal.
 	Amount string `json:"amount"`
-	// Three capital letters.
+	// A code of ISO 4217.
 	Currency string `json:"currency"`
 }
 

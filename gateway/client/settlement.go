@@ -93,7 +93,7 @@ type SettlementRule struct {
 	Record
 	// Decimal, of at most six digits behind the point: the most that a statement has for the rule.
 	Cap string `json:"cap"`
-	// Three capital letters.
+	// A code of ISO 4217.
 	Currency string `json:"currency"`
 	// A receipt is rated by the rules of the moment in which it was rendered.
 	EffectiveFrom time.Time `json:"effectiveFrom"`
@@ -143,7 +143,7 @@ type NewSettlementRule struct {
 	// Decimal, of at most six digits behind the point: the most that a statement has for the rule.
 	// Packs know none.
 	Cap string `json:"cap,omitempty"`
-	// Three capital letters, as in ISO 4217.
+	// A code of ISO 4217.
 	Currency string `json:"currency"`
 	// The first moment whose receipts it rates, by when they were rendered; it may have passed.
 	// Absent: now.
@@ -189,7 +189,7 @@ type DryRunResult struct {
 // Counterparty is who is paid.
 type Counterparty struct {
 	Record
-	// That it is paid in: three capital letters.
+	// That it is paid in: a code of ISO 4217.
 	Currency string `json:"currency"`
 	// What kind of basis it is. One of RIGHTS_HOLDER, PUBLISHER, PLATFORM, AGENCY, OTHER.
 	Kind string `json:"kind"`
@@ -207,7 +207,7 @@ type Counterparty struct {
 
 // NewCounterparty asks for a counterparty, or for what one becomes.
 type NewCounterparty struct {
-	// That it is paid in: three capital letters, as in ISO 4217.
+	// That it is paid in: a code of ISO 4217.
 	Currency string `json:"currency"`
 	// What it is to you. One of RIGHTS_HOLDER, PUBLISHER, PLATFORM, AGENCY, OTHER.
 	Kind string `json:"kind"`
@@ -248,7 +248,7 @@ type SettlementLine struct {
 	Amount string `json:"amount"`
 	// With by=campaign: one that the right's scope lists; null for a right in none.
 	CampaignID string `json:"campaignId,omitempty"`
-	// Three capital letters.
+	// A code of ISO 4217.
 	Currency string `json:"currency"`
 	// Decimal: how many they stand for.
 	Impressions string `json:"impressions"`
@@ -284,7 +284,7 @@ type SettlementLineShare struct {
 type SettlementTotal struct {
 	// Decimal: the sum of the lines, each right once.
 	Amount string `json:"amount"`
-	// Three capital letters.
+	// A code of ISO 4217.
 	Currency string `json:"currency"`
 	// Decimal: what receipts under open disputes would add.
 	HeldAmount string `json:"heldAmount"`

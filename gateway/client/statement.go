@@ -98,7 +98,7 @@ type Statement struct {
 	Corrects string `json:"corrects"`
 	// Whose shares it states; null: those of all.
 	CounterpartyID string `json:"counterpartyId"`
-	// Three capital letters.
+	// A code of ISO 4217.
 	Currency string `json:"currency"`
 	// Decimal: of a correction, the total less that of the statement before it; null for a first one.
 	Difference string `json:"difference"`
@@ -130,7 +130,7 @@ type Statement struct {
 type NewStatement struct {
 	// Whose shares to state; absent: those of all.
 	CounterpartyID string `json:"counterpartyId,omitempty"`
-	// Three capital letters.
+	// A code of ISO 4217.
 	Currency string `json:"currency"`
 	// Of renderedAt, at or after it.
 	From time.Time `json:"from"`
@@ -213,7 +213,7 @@ type ReconciledStatement struct {
 	Corrects string `json:"corrects"`
 	// Whose shares it states; null: those of all.
 	CounterpartyID string `json:"counterpartyId"`
-	// Three capital letters.
+	// A code of ISO 4217.
 	Currency string `json:"currency"`
 	// Of the statement.
 	From time.Time `json:"from"`

@@ -41,7 +41,7 @@ type Rule struct {
 	Match Match
 	Unit  Unit
 	Price Price
-	// Currency is three capital letters, as in ISO 4217.
+	// Currency is a code of ISO 4217.
 	Currency string
 	// Shares has 1 to MaxShares elements, which sum to 10,000 basis points.
 	Shares []Share
@@ -138,7 +138,7 @@ func (r *Rule) faults() (f Faults) {
 	if r.Price < 0 {
 		f.add("price", "must not be negative")
 	}
-	if !IsCurrency(r.Currency) {
+	if len(r.Currency) != 3 || strings.Trim(r.Currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" { // a code may be withdrawn after it was sealed
 		f.add("currency", "must be three capital letters")
 	}
 	switch never := r.Retired && r.EffectiveUntil.Equal(r.EffectiveFrom); {
@@ -182,11 +182,6 @@ func (r *Rule) shareFaults() (f Faults) {
 		f.add("shares", "must add up to %d basis points, not %d", whole, sum)
 	}
 	return f
-}
-
-// IsCurrency reports whether s is three capital letters.
-func IsCurrency(s string) bool {
-	return len(s) == 3 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 // record is a settlement rule in the form of its event and of packs, member by member.

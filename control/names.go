@@ -1,0 +1,150 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/go-json-experiment/json"
+
+	"muniment/control/route"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// openSchemas are the objects whose unknown members are not refused here: the gateway reads
+// deliveries, wherever they come from.
+var openSchemas = []string{schemaPrefix + "Observation"}
+
+// stranger is a member of a body that its operation does not have.
+type stranger struct {
+	path  []any // names, and indices of lists, from the body's top
+	value any
+	known []string // the names that are known there
+}
+
+// strangers finds them at every depth, in the order of their paths. Members without a type are the
+// operation's to read: the scopes of rights, and telemetry.
+func (d *handler) strangers(schema *huma.Schema, value any, path []any) (found []stranger) {
+	if slices.Contains(openSchemas, schema.Ref) {
+		return nil
+	}
+	schema = resolve(d.api.OpenAPI().Components.Schemas, schema)
+	switch value := value.(type) {
+	case map[string]any:
+		if schema.Type != huma.TypeObject {
+			return nil // it has the wrong type, or none
+		}
+		each, isMap := schema.AdditionalProperties.(*huma.Schema)
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			place := append(slices.Clone(path), name)
+			switch inner := schema.Properties[name]; {
+			case inner != nil:
+				found = append(found, d.strangers(inner, value[name], place)...)
+			case isMap:
+				found = append(found, d.strangers(each, value[name], place)...)
+			default:
+				found = append(found, stranger{place, value[name], slices.Sorted(maps.Keys(schema.Properties))})
+			}
+		}
+	case []any:
+		for i, item := range value {
+			if schema.Items != nil {
+				found = append(found, d.strangers(schema.Items, item, append(slices.Clone(path), i))...)
+			}
+		}
+	}
+	return found
+}
+
+// fault names the path, and the known name that is the nearest.
+func (s stranger) fault() api.ValidationError {
+	var field strings.Builder
+	for i, step := range s.path {
+		switch step := step.(type) {
+		case int:
+			fmt.Fprintf(&field, "[%d]", step)
+		case string:
+			if i > 0 {
+				field.WriteByte('.')
+			}
+			field.WriteString(step)
+		}
+	}
+	name := s.path[len(s.path)-1].(string)
+	return api.ValidationError{Field: field.String(), Message: "is unknown" + route.Instead(name, s.known), Kind: api.FaultUnknown}
+}
+
+// readOnly says for each stranger of a PUT or a PATCH whether the stored record has it, with the same
+// value: a record that was read may be sent back with changes.
+func (d *handler) readOnly(ctx huma.Context, found []stranger) (kept func(stranger) bool, err error) {
+	none := func(stranger) bool { return false }
+	if method := ctx.Operation().Method; len(found) == 0 || method != http.MethodPut && method != http.MethodPatch {
+		return none, nil
+	}
+	record, err := d.stored(ctx)
+	if err != nil || record == nil {
+		return none, err
+	}
+	return func(s stranger) bool {
+		at := record
+		for _, step := range s.path {
+			switch step := step.(type) {
+			case string:
+				members, _ := at.(map[string]any)
+				inner, there := members[step]
+				if !there {
+					return false
+				}
+				at = inner
+			case int:
+				list, _ := at.([]any)
+				if step >= len(list) {
+					return false
+				}
+				at = list[step]
+			}
+		}
+		return reflect.DeepEqual(at, s.value)
+	}, nil
+}
+
+// stored is the record at a request's path, as its GET has it; nil if there is none.
+func (d *handler) stored(ctx huma.Context) (any, error) {
+	outer, _ := humago.Unwrap(ctx)
+	item := d.api.OpenAPI().Paths[ctx.Operation().Path]
+	if item == nil || item.Get == nil {
+		return nil, nil
+	}
+	caller := auth.PrincipalFrom(ctx.Context())
+	if scope, ok := route.Of(item.Get).Access.(route.Scope); ok { // who may replace a record may compare it
+		reader := *caller.Key
+		reader.Scopes |= api.Scopes(scope)
+		caller.Key = &reader
+	}
+	r, err := http.NewRequestWithContext(context.WithValue(ctx.Context(), inProcess{}, caller), http.MethodGet, outer.URL.EscapedPath(), nil)
+	if err != nil {
+		return nil, err
+	}
+	answer := &recorded{header: http.Header{}}
+	d.ServeHTTP(answer, r)
+	if answer.status != http.StatusOK {
+		return nil, nil // the operation says why
+	}
+	var body struct {
+		Data map[string]any `json:"data"`
+	}
+	if err := json.Unmarshal(answer.body.Bytes(), &body); err != nil {
+		return nil, err
+	}
+	for _, record := range body.Data { // it stands under its noun, alone
+		return record, nil
+	}
+	return nil, nil
+}
