@@ -116,9 +116,30 @@ func faultsOf(errs []error, x *exchange) (faults []api.ValidationError) {
 	return faults
 }
 
+// given is the id that a request has under a name, in its path or at the top of its body.
+func given(ctx huma.Context, x *exchange, name string) string {
+	if id := ctx.Param(name); id != "" || x == nil {
+		return id
+	}
+	var members map[string]any
+	_ = unmarshal(x.body, &members) // there may be no body
+	id, _ := members[name].(string)
+	return id
+}
+
+// otherKind adds to the message about a record that is not found what its id is, if that names
+// something else.
+func otherKind(id, message string) string {
+	noun := api.NounOf(id)
+	if noun == "" || strings.HasPrefix(message, "no such "+noun) {
+		return ""
+	}
+	return ": the id is that of another kind, " + noun
+}
+
 // furtherFaults are the faults that the operation finds in a body that its schema has refused.
 func (x *exchange) furtherFaults(ctx context.Context) (errs []error) {
-	if x == nil || x.body == nil {
+	if x == nil || x.body == nil || route.Of(x.operation).Faults == nil {
 		return nil
 	}
 	for _, f := range route.Of(x.operation).Faults(ctx, func(body any) error { return unmarshal(x.body, body) }) {
@@ -171,7 +192,7 @@ func resolve(known huma.Registry, schema *huma.Schema) *huma.Schema {
 }
 
 // finish completes every response: an error gets the header of its RetryAfter and, in the
-// contract's envelope, the request's id.
+// contract's envelope, the request's id, and what an id that was not found names in truth.
 func finish(ctx huma.Context, _ string, body any) (any, error) {
 	if later, ok := body.(interface{ RetryAfterSeconds() int }); ok && later.RetryAfterSeconds() > 0 {
 		ctx.SetHeader("Retry-After", strconv.Itoa(later.RetryAfterSeconds()))
@@ -181,8 +202,12 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 		return body, nil
 	}
 	e := *shared
-	if x, ok := exchangeOf(ctx.Context()); ok {
+	x, ok := exchangeOf(ctx.Context())
+	if ok {
 		e.RequestID = x.requestID
+	}
+	if e.Code == api.ResourceNotFound && e.Field != "" {
+		e.Message += otherKind(given(ctx, x, e.Field), e.Message)
 	}
 	return &e, nil
 }

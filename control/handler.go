@@ -89,7 +89,7 @@ type exchange struct {
 	faults    *faults
 	operation *huma.Operation // nil until the request has reached one
 	schemas   huma.Registry   // has the schemas to which the body's schema refers
-	body      []byte          // kept for operations that look for further faults
+	body      []byte          // as it was sent, if it is JSON
 }
 
 type exchangeKey struct{}

@@ -62,7 +62,7 @@ func (d *handler) readBody(ctx huma.Context, next func(huma.Context)) {
 		d.refuse(ctx, err)
 		return
 	}
-	if x, ok := exchangeOf(ctx.Context()); ok && route.Of(ctx.Operation()).Faults != nil {
+	if x, ok := exchangeOf(ctx.Context()); ok && !text {
 		x.body = body
 	}
 	// All other bodies are JSON, whatever the header says.
@@ -107,7 +107,7 @@ func check(body []byte) error {
 			return api.InvalidField(fieldOf(bad.JSONPointer), "is given twice")
 		}
 		if err != nil {
-			return &api.Error{Code: api.BadRequest, Message: "the body is not valid JSON"}
+			return &api.Error{Code: api.BadRequest, Message: "the body is not valid JSON" + at(body, err)}
 		}
 		if token.Kind() == jsontext.KindString && !store.Storable(token.String()) {
 			return api.InvalidField(fieldOf(d.StackPointer()), "must not contain U+0000")
@@ -178,6 +178,18 @@ func (d *handler) checkNames(ctx huma.Context, body []byte) error {
 		return api.Invalid(faults...)
 	}
 	return nil
+}
+
+// at says where a body's JSON is broken, in bytes from 1; empty for an error that says no place.
+func at(body []byte, err error) string {
+	bad, ok := errors.AsType[*jsontext.SyntacticError](err)
+	offset := int64(len(body)) // of a body that ends too early
+	if ok {
+		offset = min(bad.ByteOffset, offset)
+	}
+	before := body[:offset]
+	line := bytes.Count(before, []byte("\n")) + 1
+	return fmt.Sprintf(": line %d, byte %d", line, len(before)-bytes.LastIndexByte(before, '\n'))
 }
 
 // fieldOf turns a JSON pointer (RFC 6901) into a field name such as scope.regions.

@@ -89,8 +89,8 @@ func TestTamperedKeys(t *testing.T) {
 		func() string { return strings.ToLower(w.token) },
 		func() string { return mended(strings.Replace(w.token, "_test_", "_live_", 1)) },
 		func() string { return mended(w.otherToken[:idAt+26] + w.token[idAt+26:]) }, // one's secret under the other's id
-		func() string { return expired },
-		func() string { return revoked },
+		func() string { return mended(changed(expired, secretAt+r.IntN(43))) },
+		func() string { return mended(changed(revoked, secretAt+r.IntN(43))) },
 		func() string { return unknown },
 	}
 	s := w.session()
@@ -105,12 +105,14 @@ func TestTamperedKeys(t *testing.T) {
 	tried := 0
 	for tried < 10_000 {
 		token := tamper[r.IntN(len(tamper))]()
-		if token == w.token || token == "" {
+		if token == w.token || token == expired || token == revoked || token == "" {
 			continue // a change into the same, or no key at all, which is AUTH_REQUIRED
 		}
 		tried++
 		require.Equal(t, want, do(token), token)
 	}
+	require.Contains(t, do(expired).body, "the API key has expired", "who has the secret may know it")
+	require.Contains(t, do(revoked).body, "the API key was revoked")
 	require.Equal(t, 200, do(w.token).status)
 	require.Len(t, w.log.All(), 1)
 }

@@ -111,7 +111,7 @@ type Answer struct {
 func (p *Page) Answer(name string, in *Condition) (*Answer, error) {
 	f, there := p.files[name]
 	if !there {
-		return nil, api.NotFound("file")
+		return nil, &api.Error{Code: api.ResourceNotFound, Message: "there is no such file"}
 	}
 	a := &Answer{
 		Status: http.StatusOK, ContentType: f.kind, CacheControl: "no-cache", ETag: f.tag, Policy: Policy, Sniffing: "nosniff", Referrer: "no-referrer", Opener: "same-origin", Body: f.text,

@@ -155,7 +155,7 @@ func TestForeignReceiptIsNotThere(t *testing.T) {
 	for _, end := range []string{"", "/proof", "/proof?checkpoint=latest"} {
 		unknown := send(server, stranger, "GET /v1/receipts/rcp_01ARZ3NDEKTSV4RRFFQ69G5FAV"+end)
 		require.Equal(t, 404, unknown.Code)
-		require.JSONEq(t, `{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such receipt in this tenant","contractVersion":"v1.0"}`, unknown.Body.String())
+		require.JSONEq(t, `{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such receipt in this tenant","contractVersion":"v1.0","field":"receiptId"}`, unknown.Body.String())
 		require.Equal(t, unknown, send(server, stranger, "GET /v1/receipts/"+id+end), "foreign")
 		for about, odd := range map[string]string{
 			"lower case": strings.ToLower(id), "an event's id": "evt_" + id[4:], "of no receipt": "rcp_" + audit.EventID[4:],

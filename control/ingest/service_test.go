@@ -190,15 +190,15 @@ func TestRefusals(t *testing.T) {
 		"no beginning":       {func(m *Mapping) { m.EffectiveFrom = store.Instant{} }, "effectiveFrom"},
 		"ends as it begins":  {func(m *Mapping) { m.EffectiveUntil = m.EffectiveFrom }, "effectiveUntil"},
 		"ends before it":     {func(m *Mapping) { m.EffectiveUntil = at(-1) }, "effectiveUntil"},
-		"an unknown right":   {func(m *Mapping) { m.Target.RightID = "rgh_none" }, ""},
-		"a right of another": {func(m *Mapping) { m.TenantID = "tnt_b" }, ""},
+		"an unknown right":   {func(m *Mapping) { m.Target.RightID = "rgh_none" }, "rightId"},
+		"a right of another": {func(m *Mapping) { m.TenantID = "tnt_b" }, "rightId"},
 	} {
 		requested := mappingFor("1", rightA, 0, 0)
 		c.edit(&requested)
 		_, err := r.create(t.Context(), requested, byKey)
 		require.Equal(t, c.field, api.From(err).Field, "%s: %v", name, err)
 		want := api.ValidationFailed
-		if c.field == "" {
+		if c.field == "rightId" {
 			want = api.ResourceNotFound
 		}
 		require.Equal(t, want, api.From(err).Code, name)

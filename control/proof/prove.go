@@ -89,7 +89,7 @@ func (s *prover) newest(ctx context.Context, tenantID string) (Pack, error) {
 	}
 	p, found, err := readPack(ctx, s.db.Read(), tenantID, h.packID)
 	if err == nil && !found {
-		err = api.NotFound("checkpoint")
+		err = &api.Error{Code: api.ResourceNotFound, Message: "no such checkpoint in this tenant"}
 	}
 	return p, err
 }

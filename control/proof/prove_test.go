@@ -88,7 +88,7 @@ func TestConsistencyOverHTTP(t *testing.T) {
 	h.seal()
 	packs := h.packs()
 	names := strings.NewReplacer("{1}", packs[0].ID, "{2}", packs[1].ID, "{none}", "ppk_01ARZ3NDEKTSV4RRFFQ69G5FAV")
-	none := `{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such proof pack in this tenant","contractVersion":"v1.0"}`
+	none := `{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such proof pack in this tenant","contractVersion":"v1.0","field":"packId"}`
 	h.script(t, names, []exchange{
 		{tenant, "GET /v1/proof-packs/{1}/consistency?from={2}", 422,
 			routetest.Invalid("from: pack {2} is newer than {1}")},

@@ -107,7 +107,7 @@ func TestPacksOverHTTP(t *testing.T) {
 		"{summary1}", strings.NewReplacer(words...).Replace(summary("1")),
 		"{summary2}", strings.NewReplacer(words...).Replace(summary("2")))...)
 
-	notThere := `{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such proof pack in this tenant","contractVersion":"v1.0"}`
+	notThere := `{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such proof pack in this tenant","contractVersion":"v1.0","field":"packId"}`
 	badCursor := routetest.Invalid("cursor: is no cursor of this list")
 	h.script(t, names, []exchange{
 		{tenant, "POST /v1/proof-packs/seal", 200,

@@ -227,9 +227,10 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 }
 
 // NotFound names only the noun of what was requested: the response has the same bytes for
-// another tenant's record and for a missing one.
+// another tenant's record and for a missing one. Field is the member or parameter that has its id.
 func NotFound(noun string) *Error {
-	return &Error{Code: ResourceNotFound, Message: "no such " + noun + " in this tenant"}
+	noun = strings.ReplaceAll(noun, "_", " ")
+	return &Error{Code: ResourceNotFound, Message: "no such " + noun + " in this tenant", Field: noun[strings.LastIndexByte(noun, ' ')+1:] + "Id"}
 }
 
 // Conflict refuses a transition.

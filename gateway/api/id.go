@@ -35,6 +35,22 @@ const (
 	PrefixRule         Prefix = "rule_"
 )
 
+// nouns say what an id names, by its prefix.
+var nouns = map[string]string{
+	"tnt": "tenant", "org": "organisation", "dev": "developer", "key": "key", "bas": "basis", "rgh": "right", "rcp": "receipt", "evt": "event",
+	"ppk": "proof pack", "nod": "node", "map": "mapping", "hld": "held row", "whk": "webhook", "dlv": "webhook delivery", "cp": "counterparty",
+	"rule": "settlement rule", "ofr": "offer", "chg": "challenge", "dsp": "dispute", "stm": "statement", "era": "erasure", "dsar": "dsar job",
+}
+
+// NounOf is what an id names, by its prefix; empty if no id begins so.
+func NounOf(id string) string {
+	end := strings.IndexAny(id, "_:")
+	if end < 0 {
+		return ""
+	}
+	return nouns[id[:end]]
+}
+
 // SystemTenant owns the events of nodes and operators.
 const SystemTenant = "tnt_system"
 

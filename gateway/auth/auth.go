@@ -120,15 +120,19 @@ type Keys interface {
 
 // Errors of authentication. They are shared: copy before changing (api.From does).
 var (
-	// ErrInvalid refuses a key that is not valid, whatever the reason.
+	// ErrInvalid refuses a key that is not valid. ErrRevoked and ErrExpired say more, to callers who have
+	// the key's secret.
 	ErrInvalid = &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}
+	ErrRevoked = &api.Error{Code: api.AuthInvalid, Message: "the API key was revoked"}
+	ErrExpired = &api.Error{Code: api.AuthInvalid, Message: "the API key has expired"}
 
 	errRequired = &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <API_KEY> is missing or malformed"}
 )
 
 // Authenticate returns who sent the header. Errors that a caller may see are
 // *api.Error: AUTH_REQUIRED for a missing or malformed header, AUTH_INVALID for a
-// key that is malformed, unknown, expired or revoked.
+// key that is malformed, unknown, expired or revoked; the message says which of the last two only to a
+// caller who has its secret.
 func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) (Principal, error) {
 	scheme, credentials, found := strings.Cut(header, " ")
 	if !found || !strings.EqualFold(scheme, "Bearer") || credentials == "" {
@@ -145,8 +149,13 @@ func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) 
 	if err != nil {
 		return Principal{}, err
 	}
-	if key == nil || key.Prefix != token.Prefix || !Live(key, now) || subtle.ConstantTimeCompare(key.SecretHash[:], token.SecretHash[:]) != 1 {
+	switch {
+	case key == nil || key.Prefix != token.Prefix || subtle.ConstantTimeCompare(key.SecretHash[:], token.SecretHash[:]) != 1:
 		return Principal{}, ErrInvalid
+	case !key.RevokedAt.IsZero(): // who has the secret may know it
+		return Principal{}, ErrRevoked
+	case !Live(key, now):
+		return Principal{}, ErrExpired
 	}
 	return Principal{key}, nil
 }

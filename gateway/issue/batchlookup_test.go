@@ -183,7 +183,7 @@ func TestRightsAreAskedOnceForABatch(t *testing.T) {
 	release()
 	got := statuses(<-results)
 	require.Len(t, got, 901)
-	require.Equal(t, slices.Repeat([]string{"rejected 404"}, 900), got[:900])
+	require.Equal(t, slices.Repeat([]string{"rejected 404 rightId"}, 900), got[:900])
 	require.Equal(t, "accepted", got[900])
 	require.Equal(t, before+1, f.control.Requests())
 

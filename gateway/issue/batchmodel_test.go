@@ -34,7 +34,7 @@ func (f *fixture) drawRow(t *rapid.T, name string) drawnRow {
 	case 0:
 		return drawnRow{Row: Row{JSON: []byte(`{"rowId":` + fmt.Sprintf("%q", id) + `,}`)}, alone: "rejected 400"}
 	case 1:
-		d.Row, d.alone = rowOn(issuetest.RightID(99), time.Hour, more), "rejected 404"
+		d.Row, d.alone = rowOn(issuetest.RightID(99), time.Hour, more), "rejected 404 rightId"
 	case 2:
 		d.Row, d.alone = rowOn(f.right, 31*24*time.Hour, more), "rejected 422 playedAt"
 	case 3:

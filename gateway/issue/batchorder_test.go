@@ -42,7 +42,7 @@ func TestEqualRowsOfOneBody(t *testing.T) {
 	// What is refused is no play: the next one of its identity is judged for itself.
 	f.log.Lose(0, false)
 	bad := rowOn(issuetest.RightID(99), time.Hour, `,"rowId":"again"`)
-	require.Equal(t, []string{"rejected 404", "rejected 404", "accepted", "rejected 409"}, statuses(f.mustRows(bad, bad, f.named("again", ""), bad)))
+	require.Equal(t, []string{"rejected 404 rightId", "rejected 404 rightId", "accepted", "rejected 409"}, statuses(f.mustRows(bad, bad, f.named("again", ""), bad)))
 }
 
 // TestBatchesWithTheSameRows wait for each other's, in whatever order they have them, and
