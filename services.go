@@ -118,7 +118,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.events, err = event.New(event.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Logger: cfg.Logger}); err != nil {
+	if p.events, err = event.New(event.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Kinds: control.Kinds, Logger: cfg.Logger}); err != nil {
 		return err
 	}
 	if p.metering, err = meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log, Campaigns: p.rights.Campaigns, Logger: cfg.Logger}); err != nil {
@@ -135,7 +135,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer})
+	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Kinds: control.Kinds, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer})
 	return err
 }
 

@@ -128,7 +128,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	egress, err := webhook.NewEgress(nil)
 	require.NoError(t, err)
-	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Egress: egress})
+	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Kinds: control.Kinds, Egress: egress})
 	require.NoError(t, err)
 	settlement, err := settle.New(settle.Config{DB: h.db})
 	require.NoError(t, err)

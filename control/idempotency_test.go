@@ -55,8 +55,8 @@ func (n *noted) Routes(a route.API) {
 		}
 		made := note{in.Body.Text, api.NewID(api.PrefixEvent, time.Now()), strings.Repeat("x", n.pad)}
 		err := n.db.Change(ctx, func(tx *store.Tx) error {
-			return tx.Emit(ctx, sealer.Event{
-				TenantID: auth.PrincipalFrom(ctx).TenantID, Type: "note.written", Actor: store.BySystem(), Subject: sealer.Ref{Kind: "note", ID: made.ID}, Data: []byte(`{}`),
+			return tx.Emit(ctx, &store.Kind{Type: "note.written"}, sealer.Event{
+				TenantID: auth.PrincipalFrom(ctx).TenantID, Actor: store.BySystem(), Subject: sealer.Ref{Kind: "note", ID: made.ID}, Data: []byte(`{}`),
 			})
 		})
 		if err != nil {

@@ -63,6 +63,9 @@ func document(declared *huma.OpenAPI) (text []byte, err error) {
 	}
 	components["headers"] = commonHeaders
 	components["responses"] = refusals()
+	if d["x-event-kinds"], err = eventKinds(components["schemas"].(object)); err != nil {
+		return nil, err
+	}
 	bodies := map[string]bool{} // of requests
 	for _, op := range operationsOf(declared) {
 		if op.RequestBody != nil && op.RequestBody.Content[jsonType] != nil {
@@ -113,6 +116,7 @@ func downgrade(document []byte) ([]byte, error) {
 		Tags       any                          `json:"tags"`
 		Paths      map[string]map[string]object `json:"paths"`
 		Components map[string]object            `json:"components"`
+		EventKinds any                          `json:"x-event-kinds"`
 	}
 	if err := json.Unmarshal(text, &older); err != nil {
 		return nil, fmt.Errorf("cannot read the API's document in OpenAPI 3.0: %w", err)
@@ -399,6 +403,7 @@ func prune(d object) {
 	schemas := d["components"].(object)["schemas"].(object)
 	reached := map[string]bool{}
 	reach(d["paths"], schemas, reached)
+	reach(d["x-event-kinds"], schemas, reached)
 	reach(d["components"].(object)["responses"], schemas, reached)
 	maps.DeleteFunc(schemas, func(name string, _ any) bool { return !reached[name] })
 }

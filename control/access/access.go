@@ -109,17 +109,14 @@ const (
 	Expire   Action = "expire"
 )
 
-// eventApplied is the type of an application's first event; those of its moves are in the table.
-const eventApplied = "access.applied"
-
 // transitions is the table of states. Any other transition is refused.
 var transitions = store.Steps[Action, State]{
-	Approve:  {From: store.From(Received), To: Approved, Event: "access.approved"},
-	Resend:   {From: store.From(Approved), Event: "access.approved"},
-	Refuse:   {From: store.From(Received, Approved), To: Refused, Event: "access.refused"},
-	Activate: {From: store.From(Approved), To: Activated, Event: "access.activated"},
+	Approve:  {From: store.From(Received), To: Approved, Event: eventApproved},
+	Resend:   {From: store.From(Approved), Event: eventApproved},
+	Refuse:   {From: store.From(Received, Approved), To: Refused, Event: eventRefused},
+	Activate: {From: store.From(Approved), To: Activated, Event: eventActivated},
 	// It is seen as expired before that is stored.
-	Expire: {From: store.From(Expired), To: Expired, Event: "access.expired"},
+	Expire: {From: store.From(Expired), To: Expired, Event: eventExpired},
 }
 
 const (

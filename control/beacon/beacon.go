@@ -118,18 +118,30 @@ func (s *Service) make(ctx context.Context, by auth.Principal, in *input) (Beaco
 		return BeaconURL{}, err
 	}
 	err = s.cfg.DB.Change(ctx, func(tx *store.Tx) error {
-		return tx.EmitRecord(ctx, sealer.Event{
-			At: now, TenantID: by.TenantID, Type: "beacon.created", Actor: store.ByKey(by.ID), Subject: sealer.Ref{Kind: "right", ID: right.ID},
+		return tx.EmitRecord(ctx, eventCreated, sealer.Event{
+			At: now, TenantID: by.TenantID, Actor: store.ByKey(by.ID), Subject: sealer.Ref{Kind: "right", ID: right.ID},
 		}, created{right.ID, in.Body.SpatialAnchorID, expires, in.Body.MaxReceiptsPerHour, by.ID})
 	})
 	return BeaconURL{in.Base() + api.PathBeacon + token, expires}, err
 }
+
+// The events about beacons. No operation reads beacons.
+var (
+	beaconEvents = &store.Noun{Name: "beacon"}
+	eventCreated = beaconEvents.Kind("beacon.created", "The URL of a beacon was created.", created{})
+)
+
+// Nouns are the nouns of this package's events.
+var Nouns = []*store.Noun{beaconEvents}
 
 // created is the data of the event: everything that the beacon allows.
 type created struct {
 	RightID            string        `json:"rightId"`
 	SpatialAnchorID    string        `json:"spatialAnchorId"`
 	ExpiresAt          store.Instant `json:"expiresAt"`
-	MaxReceiptsPerHour int           `json:"maxReceiptsPerHour"`
-	KeyID              string        `json:"keyId"`
+	MaxReceiptsPerHour int           `json:"maxReceiptsPerHour" doc:"How many plays may count per hour."`
+	KeyID              string        `json:"keyId" doc:"The key under which the plays are delivered."`
 }
+
+// SchemaName returns the schema name in the OpenAPI document.
+func (created) SchemaName() string { return "BeaconCreated" }

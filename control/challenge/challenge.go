@@ -65,9 +65,9 @@ const (
 
 // transitions is the contract's table.
 var transitions = store.Steps[Action, State]{
-	Uphold:   {From: store.From(Open), To: Upheld, Event: "challenge.upheld", Stops: true}, // revokes the right
-	Overturn: {From: store.From(Open), To: Overturned, Event: "challenge.overturned"},
-	Withdraw: {From: store.From(Open), To: Withdrawn, Event: "challenge.withdrawn"},
+	Uphold:   {From: store.From(Open), To: Upheld, Event: eventUpheld, Stops: true}, // revokes the right
+	Overturn: {From: store.From(Open), To: Overturned, Event: eventOverturned},
+	Withdraw: {From: store.From(Open), To: Withdrawn, Event: eventWithdrawn},
 }
 
 // open completes a new challenge against a right in a state.

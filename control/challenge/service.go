@@ -45,7 +45,7 @@ func (s *Service) open(ctx context.Context, requested Challenge, tenantOrgID str
 			return err
 		}
 		made.ID = api.NewID(prefix, now.Time)
-		return challenges.Create(ctx, tx, "challenge.opened", &made, by, store.Acting{ActingOrgID: &made.ChallengerOrgID, AssertedBy: &tenantOrgID})
+		return challenges.Create(ctx, tx, eventOpened, &made, by, store.Acting{ActingOrgID: &made.ChallengerOrgID, AssertedBy: &tenantOrgID})
 	})
 	return made, err
 }

@@ -91,8 +91,8 @@ func (w Window) MarshalJSON() ([]byte, error) {
 // Rendered is the time from the first to the last renderedAt of the disputed deliveries. Events have it,
 // as their receipts alone do not show it.
 type Rendered struct {
-	First store.Instant `json:"firstRenderedAt" db:"first_rendered_at"`
-	Last  store.Instant `json:"lastRenderedAt" db:"last_rendered_at"`
+	First store.Instant `json:"firstRenderedAt" db:"first_rendered_at" doc:"The earliest renderedAt of the disputed deliveries."`
+	Last  store.Instant `json:"lastRenderedAt" db:"last_rendered_at" doc:"The latest renderedAt of the disputed deliveries."`
 }
 
 // meets reports whether a delivery of the period may be disputed.
@@ -153,9 +153,9 @@ const (
 
 // transitions lists every move. Any other is refused.
 var transitions = store.Steps[Action, State]{
-	Investigate: {From: store.From(Open), To: Investigating, Event: "dispute.investigation_started"},
-	Respond:     {From: store.From(Investigating), To: Responded, Event: "dispute.responded"},
-	Resolve:     {From: store.From(Open, Investigating, Responded), To: Resolved, Event: "dispute.resolved"},
+	Investigate: {From: store.From(Open), To: Investigating, Event: eventInvestigated},
+	Respond:     {From: store.From(Investigating), To: Responded, Event: eventResponded},
+	Resolve:     {From: store.From(Open, Investigating, Responded), To: Resolved, Event: eventResolved},
 }
 
 const (

@@ -78,7 +78,7 @@ func (r *Service) open(ctx context.Context, requested Dispute, evidence []NewEvi
 			return err
 		}
 		made.ID = api.NewID(prefix, now.Time)
-		if err := disputes.Create(ctx, tx, "dispute.opened", &made, by, made.also(&made.RaisedByOrgID, &tenantOrgID)); err != nil {
+		if err := disputes.Create(ctx, tx, eventOpened, &made, by, made.also(&made.RaisedByOrgID, &tenantOrgID)); err != nil {
 			return err
 		}
 		return insertReceipts(ctx, tx, &made)
@@ -187,10 +187,7 @@ func (r *Service) move(ctx context.Context, how move) (moved Dispute, err error)
 
 // also is what an event of the dispute has besides its record.
 func (d *Dispute) also(actingOrgID, assertedBy *string) any {
-	return struct {
-		store.Acting
-		Rendered
-	}{store.Acting{ActingOrgID: actingOrgID, AssertedBy: assertedBy}, d.Rendered}
+	return also{store.Acting{ActingOrgID: actingOrgID, AssertedBy: assertedBy}, d.Rendered}
 }
 
 // mayUphold returns STATE_CONFLICT if a dispute is to become UPHELD, and a statement of its time would then

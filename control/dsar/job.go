@@ -120,16 +120,16 @@ const (
 
 // transitions is the contract's table, plus the moves that the contract leaves open.
 var transitions = store.Steps[Action, State]{
-	Queue:    {From: store.From(Requested), Event: "dsar.queued"},
-	Cancel:   {From: store.From(Requested), To: FailedJob, Event: "dsar.cancelled"},
-	Collect:  {From: store.From(Requested, Packaging), To: Collecting, Event: "dsar.collecting"},
-	Recover:  {From: store.From(Collecting), Event: "dsar.collecting"},
-	Package:  {From: store.From(Collecting), To: Packaging, Event: "dsar.packaging"},
-	Finish:   {From: store.From(Packaging), To: Ready, Event: "dsar.ready"},
-	Fail:     {From: store.From(Requested, Collecting, Packaging), To: FailedJob, Event: "dsar.failed"},
-	Open:     {From: store.From(Ready), Event: "dsar.download_started"},
-	Download: {From: store.From(Ready), Event: "dsar.downloaded"},
-	Expire:   {From: store.From(Ready), Event: "dsar.expired"},
+	Queue:    {From: store.From(Requested), Event: eventQueued},
+	Cancel:   {From: store.From(Requested), To: FailedJob, Event: eventCancelled},
+	Collect:  {From: store.From(Requested, Packaging), To: Collecting, Event: eventCollecting},
+	Recover:  {From: store.From(Collecting), Event: eventCollecting},
+	Package:  {From: store.From(Collecting), To: Packaging, Event: eventPackaging},
+	Finish:   {From: store.From(Packaging), To: Ready, Event: eventReady},
+	Fail:     {From: store.From(Requested, Collecting, Packaging), To: FailedJob, Event: eventFailed},
+	Open:     {From: store.From(Ready), Event: eventOpened},
+	Download: {From: store.From(Ready), Event: eventDownloaded},
+	Expire:   {From: store.From(Ready), Event: eventExpired},
 }
 
 // Progress is the progress of a worker.
@@ -228,14 +228,14 @@ func (j *Job) view(timeline []Entry) View {
 type shown struct {
 	View
 	Scope        shownScope `json:"scope"`
-	RequestedBy  *string    `json:"requestedBy,omitempty"`
-	RequestNotes *string    `json:"requestNotes,omitempty"`
-	Timeline     []Entry    `json:"timeline,omitempty"`
+	RequestedBy  *string    `json:"requestedBy,omitempty" hidden:"true"`
+	RequestNotes *string    `json:"requestNotes,omitempty" hidden:"true"`
+	Timeline     []Entry    `json:"timeline,omitempty" hidden:"true"`
 }
 
 type shownScope struct {
 	Scope
-	DataSubjectID *string `json:"dataSubjectId,omitempty"`
+	DataSubjectID *string `json:"dataSubjectId,omitempty" hidden:"true"`
 }
 
 // hide implements store.Records.Hide: it puts the person, the requester and the notes into the

@@ -93,7 +93,7 @@ func (s *Service) create(ctx context.Context, requested Job, by sealer.Ref) (v V
 			return errActive
 		}
 		made.ID = api.NewID(prefix, made.CreatedAt.Time)
-		if err := jobs.Create(ctx, tx, "dsar.requested", &made, by, nil); err != nil {
+		if err := jobs.Create(ctx, tx, eventRequested, &made, by, nil); err != nil {
 			return err
 		}
 		if err := annotate(ctx, tx, &made, nil, by, ""); err != nil {

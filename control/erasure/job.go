@@ -49,9 +49,16 @@ func (e *Erasure) tombstones(records []string) []pipeline.Tombstone {
 // event is the data of the event that is the tombstone.
 type event struct {
 	*Erasure
-	// Records are the ids of the records whose texts named the person.
-	Records []string `json:"records"`
+	named
 }
+
+// named is what subject.erased has besides the erasure.
+type named struct {
+	Records []string `json:"records" doc:"The ids of the records whose texts named the person."`
+}
+
+// SchemaName returns the schema name in the OpenAPI document.
+func (named) SchemaName() string { return "ErasedRecords" }
 
 // is returns a function that reports whether a reference is the erased person's, by name or already
 // by hash.
@@ -179,6 +186,6 @@ func (s *Service) complete(ctx context.Context, job *store.Job, e *Erasure, sign
 		if err := erasures.Update(ctx, tx, e, &next); err != nil {
 			return err
 		}
-		return erasures.Emit(ctx, tx, "erasure.completed", &next, store.BySystem(), nil)
+		return erasures.Emit(ctx, tx, eventCompleted, &next, store.BySystem(), nil)
 	})
 }

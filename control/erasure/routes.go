@@ -104,8 +104,8 @@ func (s *Service) begin(ctx context.Context, requested Erasure, person string) (
 		if err := tx.ForgetAnswers(ctx, made.TenantID); err != nil {
 			return err
 		}
-		err = tx.EmitRecord(ctx, sealer.Event{
-			TenantID: made.TenantID, EventID: made.EventID, Type: sealer.TypeErased, At: now.Time,
+		err = tx.EmitRecord(ctx, eventErased, sealer.Event{
+			TenantID: made.TenantID, EventID: made.EventID, At: now.Time,
 			Actor: store.ByKey(made.RequestedBy), Subject: sealer.Ref{Kind: erasures.Noun, ID: made.ID},
 		}, &said)
 		if err != nil {

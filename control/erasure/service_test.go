@@ -348,8 +348,8 @@ func TestErasureWaitsForTheLog(t *testing.T) {
 	const person = "ada.lovelace@example.org"
 	s.write(t, `UPDATE developers SET email = 'eve' WHERE email = 'ada'`)
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
-		return tx.EmitPrivate(t.Context(), sealer.Event{
-			TenantID: tenantID, Type: "dsar.requested", Actor: store.BySystem(), Subject: sealer.Ref{Kind: "dsar_job", ID: "dsar:1"}, Data: []byte("{}"),
+		return tx.EmitPrivate(t.Context(), &store.Kind{Type: "dsar.requested"}, sealer.Event{
+			TenantID: tenantID, Actor: store.BySystem(), Subject: sealer.Ref{Kind: "dsar_job", ID: "dsar:1"}, Data: []byte("{}"),
 		}, sealer.Private{AttentionMs: -1, DataSubject: person})
 	}))
 	made := s.mustErase(t, person)

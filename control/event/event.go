@@ -21,7 +21,7 @@ type LoggedEvent struct {
 }
 
 type eventsRequest struct {
-	Types       []string `query:"type,explode" maxItems:"50" doc:"Only events of these types, such as delivery.recorded; repeat the parameter, or separate values with commas."`
+	Types       []string `query:"type,explode" maxItems:"50" doc:"Only events of these kinds, such as delivery.recorded; repeat the parameter, or separate values with commas. x-event-kinds in this document lists all kinds."`
 	SubjectKind string   `query:"subjectKind" maxLength:"64" doc:"Only events about this kind of thing, such as right or key."`
 	SubjectID   string   `query:"subjectId" maxLength:"64" doc:"Only events about the thing with this id."`
 	ActorKind   string   `query:"actorKind" enum:"key,node,operator,system" doc:"Only events caused by this kind of actor."`
@@ -43,15 +43,19 @@ type eventList struct {
 }
 
 // query reads the filters of a tenant in a partition. asOf bounds the listing; nil
-// leaves it open.
-func (in *eventsRequest) query(tenantID string, partition int32, asOf *sealer.Position) (q pipeline.EventQuery, err error) {
+// leaves it open. VALIDATION_FAILED names a type that is none of the kinds.
+func (in *eventsRequest) query(tenantID string, partition int32, asOf *sealer.Position, kinds store.Kinds) (q pipeline.EventQuery, err error) {
 	q = pipeline.EventQuery{
 		TenantID: tenantID, ActorKind: in.ActorKind, ActorID: in.ActorID, SubjectKind: in.SubjectKind, SubjectID: in.SubjectID,
 		Newest: in.Order == "desc", Limit: in.Limit + 1, Before: asOf,
 	}
 	for _, several := range in.Types {
 		for kind := range strings.SplitSeq(several, ",") {
-			q.Types = append(q.Types, strings.TrimSpace(kind))
+			kind = strings.TrimSpace(kind)
+			if kinds.Find(kind) == nil {
+				return q, api.Invalid(route.UnknownKind("type", kind, kinds.Types()))
+			}
+			q.Types = append(q.Types, kind)
 		}
 	}
 	if in.RightID != "" {
@@ -121,7 +125,7 @@ func (s *Service) listEvents(ctx context.Context, in *eventsRequest) (eventList,
 	if err != nil {
 		return eventList{}, err
 	}
-	query, err := in.query(tenantID, partition, asOf)
+	query, err := in.query(tenantID, partition, asOf, s.kinds)
 	if err != nil {
 		return eventList{}, err
 	}

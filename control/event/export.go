@@ -37,9 +37,9 @@ func (s *Service) exportEvents(ctx context.Context, in *exportRequest) (*route.F
 	name := fmt.Sprintf("events-%d-%d.ndjson", first, last)
 	return &route.File{Name: name, Size: events.Bytes, Open: func(ctx context.Context) (func(io.Writer), error) {
 		err := s.db.Change(ctx, func(tx *store.Tx) error {
-			return tx.EmitRecord(ctx, sealer.Event{
-				TenantID: caller.TenantID, Type: proof.TypeExported, Actor: store.ByKey(caller.ID), Subject: sealer.Ref{Kind: "tenant", ID: caller.TenantID},
-			}, map[string]any{"firstIndex": first, "lastIndex": last})
+			return tx.EmitRecord(ctx, proof.EventExported, sealer.Event{
+				TenantID: caller.TenantID, Actor: store.ByKey(caller.ID), Subject: sealer.Ref{Kind: "tenant", ID: caller.TenantID},
+			}, proof.EventsExported{FirstIndex: first, LastIndex: last})
 		})
 		return func(to io.Writer) {
 			if err := events.Write(to); err != nil {

@@ -17,6 +17,7 @@ import (
 	"muniment/control/proof/prooftest"
 	"muniment/control/route/routetest"
 	"muniment/control/settle"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -37,6 +38,9 @@ type fixture struct {
 	packs   *proof.Service
 	service *Service
 }
+
+// kinds are the kinds of this package's events, and some of the others.
+var kinds = append(store.KindsOf(Nouns), &store.Kind{Noun: &store.Noun{}, Type: "right.issued"}, &store.Kind{Noun: &store.Noun{}, Type: "key.revoked"})
 
 // build makes a fixture in a new folder; cfg is what a test needs other than the default.
 func build(t *testing.T, cfg ...proof.Config) *fixture { return buildOver(t, kafka.Config{}, cfg...) }
@@ -64,7 +68,7 @@ func (h *fixture) reopen(cfg proof.Config) {
 	var err error
 	h.packs, err = proof.New(cfg)
 	require.NoError(h.T, err)
-	h.service, err = New(Config{DB: h.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: h.packs, Logger: cfg.Logger})
+	h.service, err = New(Config{DB: h.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: h.packs, Kinds: kinds, Logger: cfg.Logger})
 	require.NoError(h.T, err)
 }
 

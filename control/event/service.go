@@ -33,6 +33,8 @@ type Config struct {
 	Log pipeline.Reader
 	// Packs has the sealed events.
 	Packs *proof.Service
+	// Kinds are all kinds of events.
+	Kinds store.Kinds
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
 }
@@ -43,13 +45,14 @@ type Service struct {
 	warehouse pipeline.Warehouse
 	log       pipeline.Reader
 	packs     *proof.Service
+	kinds     store.Kinds
 	logger    *slog.Logger
 }
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil {
-		return nil, errors.New("cannot open events: DB, Warehouse, Log or Packs is missing")
+	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Kinds == nil {
+		return nil, errors.New("cannot open events: DB, Warehouse, Log, Packs or Kinds is missing")
 	}
-	return &Service{cfg.DB, cfg.Warehouse, cfg.Log, cfg.Packs, cmp.Or(cfg.Logger, slog.Default())}, nil
+	return &Service{cfg.DB, cfg.Warehouse, cfg.Log, cfg.Packs, cfg.Kinds, cmp.Or(cfg.Logger, slog.Default())}, nil
 }

@@ -94,11 +94,9 @@ type Action string
 // Retire is the only one.
 const Retire Action = "retire"
 
-const eventCreated = "mapping.created"
-
 var transitions = store.Steps[Action, State]{
 	// Retiring again changes nothing.
-	Retire: {From: store.From(Active, Retired), To: Retired, Event: "mapping.retired"},
+	Retire: {From: store.From(Active, Retired), To: Retired, Event: eventRetired},
 }
 
 const (

@@ -203,8 +203,6 @@ func (c certificate) describe() map[string]any {
 	return map[string]any{"how": "certificate", "name": c.name, "certificateHash": c.hash}
 }
 
-const eventUnbarred = "node.unbarred"
-
 // Unbarred is the response to an operator who lifts the bar on a name.
 type Unbarred struct {
 	Name   string `json:"name"`

@@ -228,11 +228,6 @@ func (r *Service) writeExpulsion(ctx context.Context, nodeID string, stopped boo
 	return m, err
 }
 
-const (
-	eventRecalled = "node.recalled"
-	eventExpelled = "node.expelled"
-)
-
 // revokeAccess deletes the node's credential, and the invitation that it joined by.
 func revokeAccess(ctx context.Context, tx *store.Tx, nodeID string) error {
 	for _, table := range []string{"node_credentials", "invitations"} {
@@ -249,7 +244,7 @@ func abandon(ctx context.Context, tx *store.Tx, m *member, n int64, reason strin
 		return err
 	}
 	fields := map[string]any{"nodeId": m.nodeID, "epoch": m.epoch, "spooled": n, "reason": reason}
-	return tx.EmitSystem(ctx, "spool.abandoned", by, sealer.Ref{Kind: kindNode, ID: m.nodeID}, fields)
+	return tx.EmitSystem(ctx, eventAbandoned, by, sealer.Ref{Kind: kindNode, ID: m.nodeID}, fields)
 }
 
 // abandonLater gives up the spool of a node that was expelled before. It does nothing if that

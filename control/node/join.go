@@ -72,7 +72,7 @@ func (r *Service) invite(ctx context.Context, purpose string, by sealer.Ref) (v 
 			return err
 		}
 		fields := map[string]any{"invitationId": v.ID, "expiresAt": sealer.FormatTime(v.ExpiresAt.Time), "purpose": purpose}
-		return tx.EmitSystem(ctx, "node.invited", by, sealer.Ref{Kind: "invitation", ID: v.ID}, fields)
+		return tx.EmitSystem(ctx, eventInvited, by, sealer.Ref{Kind: "invitation", ID: v.ID}, fields)
 	})
 	if err != nil {
 		return Invitation{}, fmt.Errorf("cannot invite a node: %w", err)
@@ -275,7 +275,7 @@ func (n newcomer) admit(ctx context.Context, tx *store.Tx, m *member) (*signing.
 	by := sealer.Ref{Kind: kindNode, ID: n.nodeID}
 	fields := n.permit.describe()
 	fields["nodeId"] = n.nodeID
-	if err := tx.EmitSystem(ctx, "node.joined", by, by, fields); err != nil || known != nil {
+	if err := tx.EmitSystem(ctx, eventJoined, by, by, fields); err != nil || known != nil {
 		return known, err
 	}
 	return signing.Admit(ctx, tx, n.nodeID, n.purpose, n.key, by)

@@ -14,11 +14,11 @@ import (
 // operator asked to leave, stays barred unless an operator has lifted the bar.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	switch e.Type {
-	case eventRecalled:
+	case eventRecalled.Type:
 		return replayRecalled(ctx, tx, e)
-	case eventExpelled:
+	case eventExpelled.Type:
 		return replayExpelled(ctx, tx, e)
-	case eventUnbarred:
+	case eventUnbarred.Type:
 		return replayUnbarred(ctx, tx, e)
 	}
 	return false, nil

@@ -100,11 +100,11 @@ const (
 
 // transitions is the contract's table. An offer is already EXPIRED when Expire stores this.
 var transitions = store.Steps[Action, State]{
-	Counter:  {From: store.From(Proposed), To: Countered, Event: "offer.countered"},
-	Withdraw: {From: store.From(Proposed), To: Withdrawn, Event: "offer.withdrawn"},
-	Reject:   {From: store.From(Proposed), To: Rejected, Event: "offer.rejected"},
-	Accept:   {From: store.From(Proposed), To: Accepted, Event: "offer.accepted"},
-	Expire:   {From: store.From(Expired), To: Expired, Event: "offer.expired"},
+	Counter:  {From: store.From(Proposed), To: Countered, Event: eventCountered},
+	Withdraw: {From: store.From(Proposed), To: Withdrawn, Event: eventWithdrawn},
+	Reject:   {From: store.From(Proposed), To: Rejected, Event: eventRejected},
+	Accept:   {From: store.From(Proposed), To: Accepted, Event: eventAccepted},
+	Expire:   {From: store.From(Expired), To: Expired, Event: eventExpired},
 }
 
 // stateAt returns the state at a time, whether EXPIRED is stored yet or not.

@@ -70,7 +70,7 @@ func (o *Offer) write(ctx context.Context, tx *store.Tx, holder string, who asse
 		return err
 	}
 	o.Scope = derivable.Scope
-	return offers.Create(ctx, tx, "offer.proposed", o, who.by, store.Acting{ActingOrgID: &o.FromOrgID, AssertedBy: who.orgID})
+	return offers.Create(ctx, tx, eventProposed, o, who.by, store.Acting{ActingOrgID: &o.FromOrgID, AssertedBy: who.orgID})
 }
 
 // derivation is the right that accepting the offer issues.

@@ -209,6 +209,14 @@ function operation(path, method, op) {
       answers.length ? sample("Response", answers) : null));
 }
 
+// kinds shows the catalogue of events.
+function kinds() {
+  return el("article", { id: "kinds-of-events" },
+    el("header", {}, el("h3", {}, el("a", { href: "#kinds-of-events" }, "Kinds of events"))),
+    el("table", {}, el("tbody", {}, doc["x-event-kinds"].map((k) => el("tr", {},
+      el("td", {}, el("code", {}, k.type)), el("td", {}, k.description), el("td", {}, k.scopes.map((s) => [el("code", {}, s), " "])))))));
+}
+
 function draw() {
   document.title = doc.info.title + " API";
   document.getElementById("version").textContent = doc.info.version;
@@ -229,6 +237,7 @@ function draw() {
           el("span", { class: "method " + method }, method === "delete" ? "DEL" : method.toUpperCase()), el("span", {}, item[method].summary)));
       }
     }
+    if (tag.name === "Events") chapter.append(kinds());
     main.append(chapter);
     contents.append(links);
   }

@@ -341,11 +341,9 @@ func (d *draft) move(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	h := &d.pack.Header
-	return tx.EmitRecord(ctx, sealer.Event{
-		TenantID: d.tenantID, Type: typeSealed, At: d.began, Actor: d.by, Subject: sealer.Ref{Kind: "pack", ID: d.packID},
-	}, map[string]any{
-		"count": h.Count, "firstIndex": h.FirstIndex, "treeSize": h.TreeSize, "rootHash": h.RootHash.String(), "signingKeyId": h.SigningKeyID,
-	})
+	return tx.EmitRecord(ctx, eventSealed, sealer.Event{
+		TenantID: d.tenantID, At: d.began, Actor: d.by, Subject: sealer.Ref{Kind: "pack", ID: d.packID},
+	}, PackSealed{h.Count, h.FirstIndex, h.TreeSize, h.RootHash.String(), h.SigningKeyID})
 }
 
 // record returns the database record of the sealed pack.

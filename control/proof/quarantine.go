@@ -124,12 +124,9 @@ func (q *quarantine) Release(ctx context.Context, positions []sealer.Position, r
 
 // emit emits the event of a release.
 func (one *Released) emit(ctx context.Context, tx *store.Tx, reason string, by sealer.Ref) error {
-	return tx.EmitRecord(ctx, sealer.Event{
-		TenantID: one.TenantID, Type: pipeline.TypeReleased, Actor: by, Subject: sealer.Ref{Kind: pipeline.KindRecord, ID: one.Record.Position},
-	}, map[string]any{
-		"eventId": one.Record.EventID, "position": one.Record.Position, "reason": reason,
-		"setAsideReason": one.Record.Reason, "sha256": one.Record.SHA256,
-	})
+	return tx.EmitRecord(ctx, eventReleased, sealer.Event{
+		TenantID: one.TenantID, Actor: by, Subject: sealer.Ref{Kind: pipeline.KindRecord, ID: one.Record.Position},
+	}, RecordReleased{one.Record.EventID, one.Record.Position, reason, one.Record.Reason, one.Record.SHA256})
 }
 
 // awaitLoaded waits until the warehouse has the events of releases.

@@ -193,8 +193,8 @@ func (s *Service) download(ctx context.Context, in *downloadRequest) (*route.Fil
 		}
 		if err == nil {
 			err = s.db.Change(ctx, func(tx *store.Tx) error {
-				return tx.EmitRecord(ctx, sealer.Event{
-					TenantID: p.TenantID, Type: typeDownloaded, Actor: store.ByKey(auth.PrincipalFrom(ctx).ID), Subject: sealer.Ref{Kind: "pack", ID: p.ID},
+				return tx.EmitRecord(ctx, eventDownloaded, sealer.Event{
+					TenantID: p.TenantID, Actor: store.ByKey(auth.PrincipalFrom(ctx).ID), Subject: sealer.Ref{Kind: "pack", ID: p.ID},
 				}, map[string]any{})
 			})
 		}

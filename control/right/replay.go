@@ -16,7 +16,7 @@ import (
 // than the event gets a new revision even if its state stays the same: otherwise a delivery under
 // the old revision would look as if the node had missed a stop. It emits no event.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	if e.Subject.Kind != "right" || e.Type == eventIssued { // which stops nothing
+	if e.Subject.Kind != "right" || e.Type == eventIssued.Type { // which stops nothing
 		return false, nil
 	}
 	said := Right{TenantID: e.TenantID}

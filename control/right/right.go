@@ -78,15 +78,12 @@ const (
 	Revoke  Action = "revoke"
 )
 
-// eventIssued is the type of a right's first event; those of its moves are in the table.
-const eventIssued = "right.issued"
-
 // transitions is the contract's table. Any other transition is refused.
 var transitions = store.Steps[Action, api.RightState]{
-	Suspend: {From: store.From(api.RightActive), To: api.RightSuspended, Event: "right.suspended", Stops: true},
-	Resume:  {From: store.From(api.RightSuspended), To: api.RightActive, Event: "right.resumed"},
+	Suspend: {From: store.From(api.RightActive), To: api.RightSuspended, Event: eventSuspended, Stops: true},
+	Resume:  {From: store.From(api.RightSuspended), To: api.RightActive, Event: eventResumed},
 	// Terminal: revoking again changes nothing.
-	Revoke: {From: store.From(api.RightActive, api.RightSuspended, api.RightRevoked), To: api.RightRevoked, Event: "right.revoked", Stops: true},
+	Revoke: {From: store.From(api.RightActive, api.RightSuspended, api.RightRevoked), To: api.RightRevoked, Event: eventRevoked, Stops: true},
 }
 
 // severity orders states from least to most severe.

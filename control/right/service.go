@@ -42,7 +42,7 @@ func New(cfg Config) (*Service, error) {
 func (s *Service) createBasis(ctx context.Context, b *Basis, by sealer.Ref) error {
 	now := s.db.Now()
 	b.ID, b.CreatedAt, b.UpdatedAt = api.NewID(api.PrefixBasis, now), store.At(now), store.At(now)
-	return s.db.Change(ctx, func(tx *store.Tx) error { return bases.Create(ctx, tx, "basis.created", b, by, nil) })
+	return s.db.Change(ctx, func(tx *store.Tx) error { return bases.Create(ctx, tx, basisCreated, b, by, nil) })
 }
 
 // issueRight writes a right, with the requested fields filled in.

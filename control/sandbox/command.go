@@ -52,8 +52,6 @@ func (s *Service) OperatorRoutes(a route.API) {
 	})
 }
 
-const rotatedEvent = "sandbox.secret_rotated"
-
 // RotateSecret invalidates every visitor's cookie, in every process once it returns.
 func (s *Service) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instant, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
@@ -61,8 +59,8 @@ func (s *Service) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Ins
 		if err := replaceSecret(ctx, tx, newSecret(), at); err != nil {
 			return err
 		}
-		return tx.EmitRecord(ctx, sealer.Event{
-			TenantID: api.SystemTenant, Type: rotatedEvent, At: at.Time, Actor: by, Subject: sealer.Ref{Kind: "sandbox", ID: "cookies"},
+		return tx.EmitRecord(ctx, secretRotated, sealer.Event{
+			TenantID: api.SystemTenant, At: at.Time, Actor: by, Subject: sealer.Ref{Kind: "sandbox", ID: "cookies"},
 		}, struct{}{})
 	})
 	return at, err

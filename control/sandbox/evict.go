@@ -143,9 +143,9 @@ func (s *budget) dropIf(ctx context.Context, tenantID, reason string, by sealer.
 		if err := s.cfg.DropPacks(ctx, tx, tenantID); err != nil {
 			return err
 		}
-		return tx.EmitRecord(ctx, sealer.Event{
-			TenantID: tenantID, Type: pipeline.TypeDropped, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
-		}, object{"tenantId": tenantID, "reason": reason})
+		return tx.EmitRecord(ctx, tenantDropped, sealer.Event{
+			TenantID: tenantID, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
+		}, TenantDropped{tenantID, reason})
 	})
 	if dropped = dropped && err == nil; dropped && s.cfg.Dropped != nil {
 		s.cfg.Dropped(tenantID)
@@ -159,7 +159,7 @@ func (s *budget) dropIf(ctx context.Context, tenantID, reason string, by sealer.
 func Replay(tables store.Tables) func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	return func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 		switch e.Type {
-		case rotatedEvent:
+		case secretRotated.Type:
 			older, err := secretBefore(ctx, tx, store.At(e.At))
 			if err != nil || !older {
 				return false, err

@@ -62,9 +62,9 @@ const (
 )
 
 var transitions = store.Steps[Action, State]{
-	Change: {From: store.From(Active), Event: "settlement_rule.changed"},
+	Change: {From: store.From(Active), Event: ruleChanged},
 	// Retiring again changes nothing.
-	Retire: {From: store.From(Active, Retired), To: Retired, Event: "settlement_rule.retired"},
+	Retire: {From: store.From(Active, Retired), To: Retired, Event: ruleRetired},
 }
 
 // meteringBases are the tiers that a rule may name: receipts of other tiers are not billed.

@@ -27,12 +27,6 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg.DB}, nil
 }
 
-const (
-	eventCreated     = "counterparty.created"
-	eventChanged     = "counterparty.changed"
-	eventDeactivated = "counterparty.deactivated"
-)
-
 // maxRules and maxCounterparties bound the records of a tenant, in all states together.
 const maxRules, maxCounterparties = 1000, 10_000
 
@@ -64,7 +58,7 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, requested Counterpart
 }
 
 // emit emits an event about a counterparty, without the fields that may be personal data.
-func emit(ctx context.Context, tx *store.Tx, event string, c *Counterparty, by sealer.Ref) error {
+func emit(ctx context.Context, tx *store.Tx, event *store.Kind, c *Counterparty, by sealer.Ref) error {
 	public := *c
 	public.PayoutRef, public.TaxID = nil, nil
 	return counterparties.Emit(ctx, tx, event, &public, by, nil)
@@ -123,7 +117,7 @@ func (r *Service) deactivate(ctx context.Context, tenantID, id string, by sealer
 }
 
 // revise writes a changed counterparty, and emits its event.
-func revise(ctx context.Context, tx *store.Tx, event string, was, next *Counterparty, by sealer.Ref) error {
+func revise(ctx context.Context, tx *store.Tx, event *store.Kind, was, next *Counterparty, by sealer.Ref) error {
 	next.UpdatedAt = store.At(tx.Now())
 	if err := counterparties.Update(ctx, tx, was, next); err != nil {
 		return err
@@ -163,7 +157,7 @@ func CreateRule(ctx context.Context, tx *store.Tx, requested Rule, by sealer.Ref
 	if err := store.WithinLimit(ctx, tx, maxRules, "settlement rules", "change one of them instead", `SELECT COUNT(*) FROM settlement_rules WHERE tenant_id = $1`, r.TenantID); err != nil {
 		return r, err
 	}
-	return r, rules.Create(ctx, tx, "settlement_rule.created", &r, by, nil)
+	return r, rules.Create(ctx, tx, ruleCreated, &r, by, nil)
 }
 
 // check returns VALIDATION_FAILED for a settled rule with faults.

@@ -31,7 +31,7 @@ func Admit(ctx context.Context, tx *store.Tx, nodeID, purpose string, key ed2551
 	if err := insertKey(ctx, tx, row); err != nil {
 		return nil, err
 	}
-	return row, emit(ctx, tx, "key.enrolled", row, by, row.describe())
+	return row, emit(ctx, tx, eventEnrolled, row, by, row.describe())
 }
 
 // EnrolKey puts the next key of a node that has joined into the directory, and ends the
@@ -167,7 +167,7 @@ func (s *Service) RetireKey(ctx context.Context, nodeID string, q api.RetireRequ
 		if _, err := tx.ExecContext(ctx, `UPDATE signing_keys SET retired = 1 WHERE key_id = $1`, row.KeyID); err != nil {
 			return err
 		}
-		return change(ctx, tx, "key.retired", row, sealer.Ref{Kind: "node", ID: nodeID})
+		return change(ctx, tx, eventRetired, row, sealer.Ref{Kind: "node", ID: nodeID})
 	})
 	if err != nil {
 		return api.SigningKey{}, fmt.Errorf("cannot retire the key %s: %w", q.KeyID, err)
@@ -176,7 +176,7 @@ func (s *Service) RetireKey(ctx context.Context, nodeID string, q api.RetireRequ
 }
 
 // change writes a key's end or revocation, with an event.
-func change(ctx context.Context, tx *store.Tx, event string, row *Key, by sealer.Ref) (err error) {
+func change(ctx context.Context, tx *store.Tx, event *store.Kind, row *Key, by sealer.Ref) (err error) {
 	if row.revision, err = tx.Revision(ctx); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (s *Service) Recall(ctx context.Context, row *Key, by sealer.Ref) error {
 			return nil
 		}
 		current.endAt(store.At(tx.Now().Add(api.KeyOverlap)).Time)
-		return change(ctx, tx, "key.recalled", current, by)
+		return change(ctx, tx, eventRecalled, current, by)
 	})
 }
 

@@ -248,7 +248,7 @@ func revokeAt(ctx context.Context, tx *store.Tx, row *Key, at time.Time, reason 
 	}
 	data := row.describe()
 	data["reason"] = reason
-	return emit(ctx, tx, "key.revoked", row, by, data)
+	return emit(ctx, tx, eventRevoked, row, by, data)
 }
 
 func latest(a, b time.Time) time.Time {

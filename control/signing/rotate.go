@@ -201,7 +201,7 @@ func replaceKey(ctx context.Context, tx *store.Tx, row, before *Key, end time.Ti
 		return err
 	}
 	if before == nil {
-		return emit(ctx, tx, "key.enrolled", row, by, row.describe())
+		return emit(ctx, tx, eventEnrolled, row, by, row.describe())
 	}
 	before.endAt(end)
 	before.revision = row.revision
@@ -210,7 +210,7 @@ func replaceKey(ctx context.Context, tx *store.Tx, row, before *Key, end time.Ti
 	}
 	data := before.describe()
 	data["successor"] = row.describe()
-	return emit(ctx, tx, "key.rotated", before, by, data)
+	return emit(ctx, tx, eventRotated, before, by, data)
 }
 
 // retire destroys a replaced key once it is out of use. If this fails, the next start

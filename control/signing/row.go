@@ -98,7 +98,7 @@ func (k *Key) describe() map[string]any {
 }
 
 // emit adds an event about a key.
-func emit(ctx context.Context, tx *store.Tx, event string, k *Key, by sealer.Ref, data map[string]any) error {
+func emit(ctx context.Context, tx *store.Tx, event *store.Kind, k *Key, by sealer.Ref, data map[string]any) error {
 	return tx.EmitSystem(ctx, event, by, sealer.Ref{Kind: "signing_key", ID: k.KeyID}, data)
 }
 

@@ -104,7 +104,7 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 		if err := store.WithinLimit(ctx, tx, mostDrafts, "drafts of statements", "issue or discard one", `SELECT COUNT(*) FROM statements WHERE tenant_id = $1 AND state = 'DRAFT'`, requested.TenantID); err != nil {
 			return err
 		}
-		return statements.Create(ctx, tx, "statement.created", &next, by, nil)
+		return statements.Create(ctx, tx, eventCreated, &next, by, nil)
 	})
 	return next.Statement, err
 }

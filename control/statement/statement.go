@@ -161,7 +161,7 @@ const (
 
 // transitions lists every move. Any other is refused.
 var transitions = store.Steps[Action, State]{
-	Discard: {From: store.From(Draft), To: Discarded, Event: "statement.discarded"},
-	Issue:   {From: store.From(Draft), To: Issued, Event: "statement.issued"},
-	Settle:  {From: store.From(Issued), To: Settled, Event: "statement.settled"},
+	Discard: {From: store.From(Draft), To: Discarded, Event: eventDiscarded},
+	Issue:   {From: store.From(Draft), To: Issued, Event: eventIssued},
+	Settle:  {From: store.From(Issued), To: Settled, Event: eventSettled},
 }

@@ -120,30 +120,33 @@ func (tx *Tx) count(ctx context.Context, counter string) (n int64, err error) {
 }
 
 // EmitRecord is Emit with the RFC 8785 text of record as the event's data.
-func (tx *Tx) EmitRecord(ctx context.Context, e sealer.Event, record any) (err error) {
+func (tx *Tx) EmitRecord(ctx context.Context, kind *Kind, e sealer.Event, record any) (err error) {
 	if e.Data, err = sealer.Canonical(record); err != nil {
 		return err
 	}
-	return tx.Emit(ctx, e)
+	return tx.Emit(ctx, kind, e)
 }
 
-// Emit puts an audit event into the outbox. A zero At becomes now; At is truncated to milliseconds.
+// Emit puts an audit event of a kind into the outbox; the kind sets its Type. A zero At becomes now; At is truncated to milliseconds.
 // An empty EventID is generated. The canonical bytes are made here, once: every copy that reaches
 // the log has the same ones.
-func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error { return tx.emit(ctx, e, nil) }
+func (tx *Tx) Emit(ctx context.Context, kind *Kind, e sealer.Event) error {
+	return tx.emit(ctx, kind, e, nil)
+}
 
 // EmitPrivate is Emit with a private part, under a salt of its own. Data that an erasure must
 // delete belongs there, and not into the event's data.
-func (tx *Tx) EmitPrivate(ctx context.Context, e sealer.Event, hidden sealer.Private) error {
+func (tx *Tx) EmitPrivate(ctx context.Context, kind *Kind, e sealer.Event, hidden sealer.Private) error {
 	if _, err := rand.Read(hidden.Salt[:]); err != nil {
-		return fmt.Errorf("cannot salt the private part of %s: %w", e.Type, err)
+		return fmt.Errorf("cannot salt the private part of %s: %w", kind.Type, err)
 	}
 	private := sealer.AppendPrivate(nil, &hidden)
 	e.PrivateCommitment = sealer.Commit(hidden.Salt, private)
-	return tx.emit(ctx, e, private)
+	return tx.emit(ctx, kind, e, private)
 }
 
-func (tx *Tx) emit(ctx context.Context, e sealer.Event, private []byte) error {
+func (tx *Tx) emit(ctx context.Context, kind *Kind, e sealer.Event, private []byte) error {
+	e.Type = kind.Type
 	if e.At.IsZero() {
 		e.At = tx.db.Now()
 	}

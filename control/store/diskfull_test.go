@@ -27,7 +27,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	large := event("tnt_a", strings.Repeat("x", 100_000))
 	emit := func(e sealer.Event) error {
-		return db.Change(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), e) })
+		return db.Change(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), suspended, e) })
 	}
 	limit("1") // SQLite takes the present size
 	for range 3 {

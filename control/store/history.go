@@ -44,7 +44,19 @@ type Reader interface {
 	Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error
 }
 
-const eventRestored = "database.restored"
+// The events about the database and the log.
+var (
+	databaseEvents     = &Noun{Name: "database", System: true}
+	restored           = databaseEvents.Kind("database.restored", "The database was restored from a backup.")
+	rollbackOfDatabase = databaseEvents.Kind("database.rollback_accepted", "An operator accepted a database that is older than the log.")
+	stopsReapplied     = databaseEvents.Kind("database.stops_reapplied", "Suspensions and revocations that the log has and the database lacked were applied again.")
+
+	logEvents     = &Noun{Name: "log", System: true}
+	rollbackOfLog = logEvents.Kind("log.rollback_accepted", "An operator accepted a log that is shorter than it was.")
+)
+
+// Nouns are the nouns of this package's events.
+var Nouns = []*Noun{databaseEvents, logEvents}
 
 // ErrOlder says that the database is an older copy than the log. Nothing was changed.
 var ErrOlder = errors.New("the database is older than the log")
@@ -91,7 +103,7 @@ func (db *reconciler) Reconcile(ctx context.Context, h History) error {
 		if !h.Accept {
 			return fmt.Errorf("%w: %s", ErrOlder, missed)
 		}
-		reapplied, err := db.restored(ctx, h, missed, "database.rollback_accepted")
+		reapplied, err := db.restored(ctx, h, missed, rollbackOfDatabase)
 		if err != nil {
 			return fmt.Errorf("cannot continue with an older database: %w", err)
 		}
@@ -110,7 +122,7 @@ func (db *reconciler) Reconcile(ctx context.Context, h History) error {
 	return db.Change(ctx, func(tx *Tx) error {
 		for _, p := range shorter {
 			db.cfg.Logger.Warn("continued with a shorter log", "endedAt", p.reached().String(), "end", p.end.String())
-			if err := tx.EmitSystem(ctx, "log.rollback_accepted", ByOperator(), sealer.Ref{Kind: "log", ID: "events"}, map[string]any{
+			if err := tx.EmitSystem(ctx, rollbackOfLog, ByOperator(), sealer.Ref{Kind: "log", ID: "events"}, map[string]any{
 				"endedAt": p.reached().String(), "continuedAt": p.end.String(),
 			}); err != nil {
 				return err
@@ -140,7 +152,7 @@ func (db *reconciler) BeginIncarnation(ctx context.Context, h History) (reapplie
 	if err != nil {
 		return nil, nil, err
 	}
-	if reapplied, err = db.restored(ctx, h, missed, eventRestored); err != nil {
+	if reapplied, err = db.restored(ctx, h, missed, restored); err != nil {
 		return nil, nil, err
 	}
 	return reapplied, missed.ends(), db.provable(ctx, h, missed)
@@ -148,8 +160,8 @@ func (db *reconciler) BeginIncarnation(ctx context.Context, h History) (reapplie
 
 // restored begins a new incarnation of the database with all stops, and returns those that it
 // lacked. All of it is one change.
-func (db *reconciler) restored(ctx context.Context, h History, m missed, eventType string) (reapplied []string, err error) {
-	stops, err := db.findStops(ctx, h, m, eventType == eventRestored)
+func (db *reconciler) restored(ctx context.Context, h History, m missed, kind *Kind) (reapplied []string, err error) {
+	stops, err := db.findStops(ctx, h, m, kind == restored)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +189,7 @@ func (db *reconciler) restored(ctx context.Context, h History, m missed, eventTy
 			}
 		}
 		data["gaps"] = gaps
-		if err := tx.EmitSystem(ctx, eventType, ByOperator(), sealer.Ref{Kind: "database", ID: "control"}, data); err != nil {
+		if err := tx.EmitSystem(ctx, kind, ByOperator(), sealer.Ref{Kind: "database", ID: "control"}, data); err != nil {
 			return err
 		}
 		return tx.setHighWater(ctx, m.ends()...)
@@ -190,8 +202,8 @@ func (db *reconciler) restored(ctx context.Context, h History, m missed, eventTy
 
 // EmitSystem emits an event of the system's tenant, with record as its data: of nodes, signing
 // keys, or the database itself.
-func (tx *Tx) EmitSystem(ctx context.Context, eventType string, by, subject sealer.Ref, record any) error {
-	return tx.EmitRecord(ctx, sealer.Event{TenantID: api.SystemTenant, Type: eventType, Actor: by, Subject: subject}, record)
+func (tx *Tx) EmitSystem(ctx context.Context, kind *Kind, by, subject sealer.Ref, record any) error {
+	return tx.EmitRecord(ctx, kind, sealer.Event{TenantID: api.SystemTenant, Actor: by, Subject: subject}, record)
 }
 
 // HighWater returns the newest position of a partition that SetHighWater recorded; ok is false if

@@ -111,8 +111,8 @@ func (db *DB) emitRight(t *testing.T, eventType, right string) int64 {
 		if err != nil {
 			return err
 		}
-		return tx.Emit(t.Context(), sealer.Event{
-			TenantID: "tnt_a", Type: eventType, Actor: ByKey("key_a"), Subject: sealer.Ref{Kind: "right", ID: right}, Data: data,
+		return tx.Emit(t.Context(), &Kind{Type: eventType}, sealer.Event{
+			TenantID: "tnt_a", Actor: ByKey("key_a"), Subject: sealer.Ref{Kind: "right", ID: right}, Data: data,
 		})
 	}))
 	return revision

@@ -98,7 +98,7 @@ func TestChangeOfALostAttempt(t *testing.T) {
 	emit := func(a *Attempt, then error) error {
 		ctx := WithAttempt(t.Context(), a)
 		return db.Change(ctx, func(tx *Tx) error {
-			if err := tx.Emit(ctx, event("tnt_a", "rgh_a")); err != nil {
+			if err := tx.Emit(ctx, suspended, event("tnt_a", "rgh_a")); err != nil {
 				return err
 			}
 			return then

@@ -358,7 +358,7 @@ func TestStaleHolderChangesNothing(t *testing.T) {
 			if err := j.Hold(t.Context(), tx); err != nil {
 				return err
 			}
-			return tx.Emit(t.Context(), event("tnt_a", "rgh_a"))
+			return tx.Emit(t.Context(), suspended, event("tnt_a", "rgh_a"))
 		})
 	}
 	require.ErrorIs(t, effect(stale), ErrStale)

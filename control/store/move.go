@@ -14,7 +14,7 @@ import (
 // new state is a constant, a new transition is a line, and an operation moves a record in one call:
 //
 //	var transitions = store.Steps[Action, State]{
-//		Respond: {From: store.From(Investigating), To: Responded, Event: "dispute.responded"},
+//		Respond: {From: store.From(Investigating), To: Responded, Event: disputeResponded},
 //	}
 //	var disputes = store.Machine[Dispute, Action, State]{Records: store.Records[Dispute]{…}, Steps: transitions}
 //	moved, err := disputes.Move(ctx, tx, store.Move[Dispute, Action]{TenantID: tenantID, ID: id, Action: Respond, By: by})
@@ -38,8 +38,8 @@ type Step[S ~string] struct {
 	// To is the state in which it ends. If From includes To, a record that is already in To stays
 	// as it is, without an event. Empty: the record changes, but not its state.
 	To S
-	// Event is the type of its event.
-	Event string
+	// Event is the kind of its event.
+	Event *Kind
 	// Stops says that the step is a stop: see DB.Stop.
 	Stops bool
 }
@@ -62,9 +62,9 @@ type Move[R any, A ~string] struct {
 // Acting are further members of the event of a record between two organisations of one tenant.
 type Acting struct {
 	// ActingOrgID is the organisation that the move was made for, as asserted.
-	ActingOrgID *string `json:"actingOrgId"`
+	ActingOrgID *string `json:"actingOrgId" doc:"The organisation for which it was done, as asserted; null if it happened by itself."`
 	// AssertedBy is the organisation that asserts it: the tenant's, or none if the system acts.
-	AssertedBy *string `json:"assertedBy"`
+	AssertedBy *string `json:"assertedBy" doc:"The organisation that asserts it: the tenant's; null if it happened by itself."`
 }
 
 // Do runs fn, which moves a record by an action, as DB.Change, or as DB.Stop if the action is a

@@ -43,11 +43,11 @@ var permits = Machine[permit, permitAction, permitState]{
 		Feed: func(ctx context.Context, tx *Tx, p *permit) error { return Publish(ctx, tx, permitKind, p) },
 	},
 	Steps: Steps[permitAction, permitState]{
-		"grant":    {From: From[permitState]("ASKED"), To: "GRANTED", Event: "permit.granted"},
-		"annotate": {From: From[permitState]("ASKED", "GRANTED"), Event: "permit.annotated"},
-		"end":      {From: From[permitState]("GRANTED", "ENDED"), To: "ENDED", Event: "permit.ended", Stops: true},
-		"lapse":    {From: From[permitState]("LAPSED"), To: "LAPSED", Event: "permit.lapsed"},
-		"restore":  {From: From[permitState]("GRANTED", "LAPSED"), To: "GRANTED", Event: "permit.restored"},
+		"grant":    {From: From[permitState]("ASKED"), To: "GRANTED", Event: &Kind{Type: "permit.granted"}},
+		"annotate": {From: From[permitState]("ASKED", "GRANTED"), Event: &Kind{Type: "permit.annotated"}},
+		"end":      {From: From[permitState]("GRANTED", "ENDED"), To: "ENDED", Event: &Kind{Type: "permit.ended"}, Stops: true},
+		"lapse":    {From: From[permitState]("LAPSED"), To: "LAPSED", Event: &Kind{Type: "permit.lapsed"}},
+		"restore":  {From: From[permitState]("GRANTED", "LAPSED"), To: "GRANTED", Event: &Kind{Type: "permit.restored"}},
 	},
 	StateAt: func(p *permit, at Instant) permitState {
 		if p.State == "ASKED" && !p.Until.IsZero() && !at.Before(p.Until.Time) {
@@ -121,7 +121,7 @@ func permitted(t *testing.T) (*DB, permit) {
 		if err != nil {
 			return err
 		}
-		return permits.Create(t.Context(), tx, "permit.asked", &p, ByKey("key_a"), Acting{AssertedBy: new("org_a")})
+		return permits.Create(t.Context(), tx, &Kind{Type: "permit.asked"}, &p, ByKey("key_a"), Acting{AssertedBy: new("org_a")})
 	}))
 	p.Shown = false
 	return db, p

@@ -87,7 +87,7 @@ func TestRelayNeitherLosesNorReorders(t *testing.T) {
 				subject := fmt.Sprintf("rgh_%d_%d", w, i)
 				require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
 					order = append(order, subject)
-					return tx.Emit(t.Context(), event("tnt_a", subject))
+					return tx.Emit(t.Context(), suspended, event("tnt_a", subject))
 				}))
 			}
 		})
@@ -239,7 +239,7 @@ func TestPrivatePartGoesBesideItsEvent(t *testing.T) {
 	stop := db.mustRelay(t, log)
 	for range 2 {
 		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
-			return tx.EmitPrivate(t.Context(), event("tnt_a", "rgh_a"), sealer.Private{DataSubject: "ann", AttentionMs: -1, Notes: []byte(`{"reason":"moved"}`)})
+			return tx.EmitPrivate(t.Context(), suspended, event("tnt_a", "rgh_a"), sealer.Private{DataSubject: "ann", AttentionMs: -1, Notes: []byte(`{"reason":"moved"}`)})
 		}))
 	}
 	db.mustEmit(t, "tnt_a", "rgh_b")

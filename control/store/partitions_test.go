@@ -87,8 +87,8 @@ func (db *DB) marks(t *testing.T, n int) (all []string) {
 func (db *DB) emit(t *testing.T, tenantID, eventType, subject string) {
 	t.Helper()
 	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
-		return tx.Emit(t.Context(), sealer.Event{
-			TenantID: tenantID, Type: eventType, Actor: ByOperator(), Subject: sealer.Ref{Kind: "right", ID: subject}, Data: []byte("{}"),
+		return tx.Emit(t.Context(), &Kind{Type: eventType}, sealer.Event{
+			TenantID: tenantID, Actor: ByOperator(), Subject: sealer.Ref{Kind: "right", ID: subject}, Data: []byte("{}"),
 		})
 	}))
 }

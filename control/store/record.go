@@ -118,11 +118,11 @@ func (k *Records[R]) add(ctx context.Context, tx *Tx, r *R) error {
 }
 
 // Create is Insert and Emit.
-func (k *Records[R]) Create(ctx context.Context, tx *Tx, event string, r *R, by sealer.Ref, also any) error {
+func (k *Records[R]) Create(ctx context.Context, tx *Tx, kind *Kind, r *R, by sealer.Ref, also any) error {
 	if err := k.Insert(ctx, tx, r); err != nil {
 		return err
 	}
-	return k.Emit(ctx, tx, event, r, by, also)
+	return k.Emit(ctx, tx, kind, r, by, also)
 }
 
 // Update writes a changed record with the revision of this change, and publishes it. If the row no
@@ -168,7 +168,7 @@ func (k *Records[R]) write(ctx context.Context, tx *Tx, r *R, query string, args
 
 // Emit emits an event of a record at its updatedAt. Its data is the record, or what Hide shows of
 // it, with the members of also, if that isn't nil.
-func (k *Records[R]) Emit(ctx context.Context, tx *Tx, event string, r *R, by sealer.Ref, also any) error {
+func (k *Records[R]) Emit(ctx context.Context, tx *Tx, kind *Kind, r *R, by sealer.Ref, also any) error {
 	shown, hidden := any(r), sealer.Private{}
 	var err error
 	if k.Hide != nil {
@@ -188,12 +188,12 @@ func (k *Records[R]) Emit(ctx context.Context, tx *Tx, event string, r *R, by se
 	}
 	c := columnsOf(r)
 	e := sealer.Event{
-		TenantID: *at[string](c, "tenant_id"), Type: event, At: at[Instant](c, "updated_at").Time, Actor: by, Subject: sealer.Ref{Kind: k.Noun, ID: c.id()}, Data: data,
+		TenantID: *at[string](c, "tenant_id"), At: at[Instant](c, "updated_at").Time, Actor: by, Subject: sealer.Ref{Kind: k.Noun, ID: c.id()}, Data: data,
 	}
 	if k.Hide == nil {
-		return tx.Emit(ctx, e)
+		return tx.Emit(ctx, kind, e)
 	}
-	return tx.EmitPrivate(ctx, e, hidden)
+	return tx.EmitPrivate(ctx, kind, e, hidden)
 }
 
 // asColumn is the value that a column is written from and read into: a list of words is text,

@@ -283,7 +283,7 @@ func (db *reconciler) holdAgainst(ctx context.Context, h History, m missed, s *s
 		if reapplied, err = tx.replay(ctx, h, m, s, true); err != nil || len(reapplied) == 0 {
 			return err
 		}
-		return tx.EmitSystem(ctx, "database.stops_reapplied", BySystem(), sealer.Ref{Kind: "database", ID: "control"},
+		return tx.EmitSystem(ctx, stopsReapplied, BySystem(), sealer.Ref{Kind: "database", ID: "control"},
 			map[string]any{"reapplied": len(reapplied)})
 	})
 	if err == nil {

@@ -56,7 +56,7 @@ func (f *fullDB) long(record func(context.Context, func(*Tx) error) error, subje
 		if _, err := tx.Revision(f.t.Context()); err != nil {
 			return err
 		}
-		return tx.Emit(f.t.Context(), event("tnt_a", subject+strings.Repeat("x", 100_000)))
+		return tx.Emit(f.t.Context(), suspended, event("tnt_a", subject+strings.Repeat("x", 100_000)))
 	})
 }
 
@@ -194,7 +194,7 @@ func TestNoRoomForTheReserve(t *testing.T) {
 	require.NoError(t, db.Reserved(), "a start uses what there is")
 	db.watch(t.Context())
 	require.Error(t, db.Reserved())
-	require.NoError(t, db.Stop(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), event("tnt_a", "revoked")) }))
+	require.NoError(t, db.Stop(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), suspended, event("tnt_a", "revoked")) }))
 }
 
 // TestTwoStopsSpendTheReserve: the second one finds it spent, and space.
@@ -209,11 +209,11 @@ func TestTwoStopsSpendTheReserve(t *testing.T) {
 			require.True(t, released)
 			_, err = tx.ExecContext(t.Context(), "PRAGMA max_page_count = 1")
 			require.NoError(t, err)
-			return tx.Emit(t.Context(), event("tnt_a", strings.Repeat("x", 100_000)))
+			return tx.Emit(t.Context(), suspended, event("tnt_a", strings.Repeat("x", 100_000)))
 		}
 		_, err := tx.ExecContext(t.Context(), "PRAGMA max_page_count = 1000000")
 		require.NoError(t, err)
-		return tx.Emit(t.Context(), event("tnt_a", strings.Repeat("x", 100_000)))
+		return tx.Emit(t.Context(), suspended, event("tnt_a", strings.Repeat("x", 100_000)))
 	})
 	require.NoError(t, err)
 	require.True(t, f.leases())

@@ -49,7 +49,7 @@
 //
 //   - the state is a constant in the service's <noun>.go, and in the enum of its record's State;
 //   - the transition is a line of the service's table, and its action a constant: Respond: {From:
-//     store.From(Investigating), To: Responded, Event: "dispute.responded"};
+//     store.From(Investigating), To: Responded, Event: disputeResponded};
 //   - an operation calls Machine.Move with it; Move.Edit changes further fields;
 //   - a field of the record is stored by its tag, db:"evidence,moves", and the migration's column.
 //

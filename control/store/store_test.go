@@ -47,9 +47,12 @@ func mustOpenAt(t *testing.T, cfg Config) *DB {
 	return db
 }
 
+// suspended is the kind of the events that event returns.
+var suspended = &Kind{Type: "right.suspended"}
+
 func event(tenantID, subject string) sealer.Event {
 	return sealer.Event{
-		TenantID: tenantID, Type: "right.suspended", Actor: ByKey("key_a"),
+		TenantID: tenantID, Actor: ByKey("key_a"),
 		Subject: sealer.Ref{Kind: "right", ID: subject}, Data: []byte(`{}`),
 	}
 }
@@ -57,7 +60,7 @@ func event(tenantID, subject string) sealer.Event {
 // mustEmit emits one event in a change of its own.
 func (db *DB) mustEmit(t *testing.T, tenantID, subject string) {
 	t.Helper()
-	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), event(tenantID, subject)) }))
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), suspended, event(tenantID, subject)) }))
 }
 
 // mustPublish gives a right a new state in a change of its own.
@@ -89,7 +92,7 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 		if err := Publish(t.Context(), tx, api.Rights, &api.Right{ID: "rgh_a", State: api.RightRevoked, Revision: revision}); err != nil {
 			return err
 		}
-		return tx.Emit(t.Context(), event("tnt_a", "rgh_a"))
+		return tx.Emit(t.Context(), suspended, event("tnt_a", "rgh_a"))
 	}
 	require.ErrorIs(t, db.Change(t.Context(), func(tx *Tx) error { return errors.Join(write(tx), broken) }), broken)
 	require.Panics(t, func() { _ = db.Change(t.Context(), func(tx *Tx) error { _ = write(tx); panic("no") }) })
@@ -121,7 +124,7 @@ func TestEmitRefusesWhatIsNoEvent(t *testing.T) {
 	db := mustOpen(t, t.TempDir())
 	bad := event("tnt_a", "rgh_a")
 	bad.Data = []byte(`{ }`)
-	err := db.Change(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), bad) })
+	err := db.Change(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), suspended, bad) })
 	require.ErrorIs(t, err, sealer.ErrNotCanonical)
 }
 

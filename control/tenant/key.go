@@ -247,7 +247,7 @@ func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rota
 			return err
 		}
 		after.Key, after.Replaced = next, old
-		return keys.Emit(ctx, tx, "key.rotated", &old, c.by, map[string]any{"successor": next})
+		return keys.Emit(ctx, tx, keyRotated, &old, c.by, Successor{next})
 	})
 	if err != nil {
 		return Rotated{}, err
@@ -330,7 +330,7 @@ func (s *Service) revokeKey(ctx context.Context, c changer, keyID string) (Revoc
 		if err := keys.Update(ctx, tx, k, &after); err != nil {
 			return err
 		}
-		return keys.Emit(ctx, tx, "key.revoked", &after, c.by, nil)
+		return keys.Emit(ctx, tx, keyRevoked, &after, c.by, nil)
 	})
 	if err != nil {
 		return Revocation{}, err
@@ -384,7 +384,7 @@ func createKey(ctx context.Context, tx *store.Tx, k *Key, env string, by sealer.
 	if token, err = issue(k, env, by, now); err != nil {
 		return "", err
 	}
-	return token, keys.Create(ctx, tx, "key.created", k, by, nil)
+	return token, keys.Create(ctx, tx, keyCreated, k, by, nil)
 }
 
 // issue gives a new key its id, its creator and its secret.

@@ -151,16 +151,9 @@ func Make(ctx context.Context, tx *store.Tx, q Request) (c Created, err error) {
 	if err := insertTenant(ctx, tx, c, &q, now, revision); err != nil {
 		return c, err
 	}
-	record := map[string]any{
-		"tenantId": c.TenantID, "orgId": c.OrgID, "developerId": c.DeveloperID,
-		"createdAt": sealer.FormatTime(now), "revision": revision,
-	}
-	if q.Sandbox {
-		record["sandbox"] = true
-	}
-	err = tx.EmitRecord(ctx, sealer.Event{
-		TenantID: c.TenantID, Type: "tenant.created", At: now, Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: c.TenantID},
-	}, record)
+	err = tx.EmitRecord(ctx, tenantCreated, sealer.Event{
+		TenantID: c.TenantID, At: now, Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: c.TenantID},
+	}, TenantCreated{c.TenantID, c.OrgID, c.DeveloperID, store.At(now), revision, q.Sandbox})
 	if err != nil {
 		return c, err
 	}

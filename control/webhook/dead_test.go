@@ -38,7 +38,11 @@ func noun(hook int) string { return fmt.Sprintf("kind_%c%c", 'a'+hook/26, 'a'+ho
 
 // newCrowd lets a third each of the dead receivers refuse connections, hang, and respond 500.
 func newCrowd(t *testing.T, hooks, dead int) *crowd {
-	c := &crowd{fixture: newFixture(t, &roomtest.Clock{}, nil), dead: dead, committed: map[string]time.Time{}, received: map[string]time.Time{}}
+	var kinds store.Kinds
+	for n := range hooks {
+		kinds = append(kinds, (&store.Noun{Name: noun(n)}).Kind(noun(n)+".moved", ""))
+	}
+	c := &crowd{fixture: newFixture(t, &roomtest.Clock{}, func(cfg *Config) { cfg.Kinds = kinds }), dead: dead, committed: map[string]time.Time{}, received: map[string]time.Time{}}
 	for n := range hooks {
 		r := newReceiver(t)
 		url := r.URL
@@ -110,7 +114,7 @@ func (c *crowd) happen(events, perSecond int) (lags []time.Duration) {
 				c.mu.Lock()
 				c.committed[id] = time.Now()
 				c.mu.Unlock()
-				err := tx.EmitRecord(c.t.Context(), sealer.Event{EventID: id, At: at, TenantID: tenantID, Type: noun(hook) + ".moved", Actor: byKey, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}, map[string]int{"n": n})
+				err := tx.EmitRecord(c.t.Context(), &store.Kind{Type: noun(hook) + ".moved"}, sealer.Event{EventID: id, At: at, TenantID: tenantID, Actor: byKey, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}, map[string]int{"n": n})
 				if err != nil {
 					return err
 				}

@@ -217,7 +217,7 @@ func (q *queue) take(e sealer.Entry) error {
 		return nil
 	}
 	for _, w := range hooks {
-		tests := row.Type == eventTested && row.SubjectID == w.ID
+		tests := row.Type == eventTested.Type && row.SubjectID == w.ID
 		if !w.Wants(row.Type) && !tests || row.At.Before(w.oldest()) {
 			continue
 		}

@@ -53,8 +53,8 @@ func TestPassesAreBounded(t *testing.T) {
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
 		for range events {
 			at := tx.Now()
-			e := sealer.Event{EventID: api.NewID(api.PrefixEvent, at), At: at, TenantID: tenantID, Type: "right.revoked", Actor: byKey, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}
-			if err := tx.EmitRecord(t.Context(), e, struct{}{}); err != nil {
+			e := sealer.Event{EventID: api.NewID(api.PrefixEvent, at), At: at, TenantID: tenantID, Actor: byKey, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}
+			if err := tx.EmitRecord(t.Context(), &store.Kind{Type: "right.revoked"}, e, struct{}{}); err != nil {
 				return err
 			}
 		}

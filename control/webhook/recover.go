@@ -66,7 +66,7 @@ func (s *recoverer) recover(ctx context.Context, tenantID string, span stretch, 
 		if _, err := tx.Enqueue(ctx, store.NewJob{Kind: RecoverJob, TenantID: tenantID, Payload: span}); err != nil {
 			return err
 		}
-		return emit(ctx, tx, w, "", time.Time{}, eventRecovered, by, map[string]any{"webhookId": w.ID, "since": span.Since, "until": span.Until})
+		return emit(ctx, tx, w, "", time.Time{}, eventRecovered, by, WebhookRecovered{w.ID, span.Since, span.Until})
 	})
 }
 

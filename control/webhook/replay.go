@@ -23,7 +23,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if err != nil {
 		return false, err
 	}
-	if e.Type == eventDeleted {
+	if e.Type == eventDeleted.Type {
 		return true, remove(ctx, tx, was)
 	}
 	var said Webhook

@@ -80,7 +80,7 @@ type (
 // NewWebhook is the body of a request for a webhook.
 type NewWebhook struct {
 	URL         string   `json:"url" minLength:"1" maxLength:"2048" doc:"Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets." example:"https://receiver.example/muniment"`
-	Events      []string `json:"events" minItems:"1" maxItems:"50" maxLength:"64" pattern:"^[a-z][a-z_]*\\.(\\*|[a-z][a-z_]*)$" doc:"Event types such as offer.accepted, or all types of a noun, such as right.*. Only its full name selects delivery.recorded, which is sent in batches." example:"[\"right.*\",\"offer.accepted\"]"`
+	Events      []string `json:"events" minItems:"1" maxItems:"50" maxLength:"64" doc:"Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches." example:"[\"right.*\",\"offer.accepted\"]"`
 	Description *string  `json:"description,omitempty" nullable:"true" maxLength:"256" doc:"What it is for. Kept in the audit log permanently: no place for personal data."`
 }
 
@@ -120,7 +120,7 @@ func (s *Service) get(ctx context.Context, in *webhookInput) (WebhookData, error
 // WebhookChange is the body of a change.
 type WebhookChange struct {
 	URL         *string  `json:"url,omitempty" minLength:"1" maxLength:"2048" doc:"Another URL."`
-	Events      []string `json:"events,omitempty" minItems:"1" maxItems:"50" maxLength:"64" pattern:"^[a-z][a-z_]*\\.(\\*|[a-z][a-z_]*)$" doc:"New event types."`
+	Events      []string `json:"events,omitempty" minItems:"1" maxItems:"50" maxLength:"64" doc:"New kinds of events."`
 	Description *string  `json:"description,omitempty" maxLength:"256" doc:"New description."`
 	State       *State   `json:"state,omitempty" enum:"ACTIVE,PAUSED,DISABLED" doc:"New state."`
 }

@@ -56,7 +56,7 @@ func TestEventsAreSent(t *testing.T) {
 	require.NoError(t, err)
 	m = some.await(t, 2)[1]
 	require.Equal(t, tested.ID, m.id, "a test is sent whatever types the webhook has")
-	require.Equal(t, eventTested, m.Type)
+	require.Equal(t, eventTested.Type, m.Type)
 	m.verify(t, rotated.Secret, w.Secret)
 	s.clock.Advance(overlap)
 	_, err = s.resend(t.Context(), tenantID, w.ID, tested.ID, byKey)

@@ -31,13 +31,15 @@ type Warehouse interface {
 	Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error)
 }
 
-// Config of the service. DB, Log, Warehouse, Keys and Egress are required.
+// Config of the service. DB, Log, Warehouse, Keys, Kinds and Egress are required.
 type Config struct {
 	DB        *store.DB
 	Log       pipeline.Reader
 	Warehouse Warehouse
 	Keys      Keys
-	Egress    *Egress
+	// Kinds are all kinds of events.
+	Kinds  store.Kinds
+	Egress *Egress
 	// Roots verify receivers' certificates; nil: the system's roots.
 	Roots *x509.CertPool
 	// Logger; nil is slog.Default.
@@ -64,8 +66,8 @@ type core struct {
 
 // New returns the service. It starts nothing.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Log == nil || cfg.Warehouse == nil || cfg.Keys == nil || cfg.Egress == nil {
-		return nil, errors.New("cannot open the webhooks: DB, Log, Warehouse, Keys or Egress is missing")
+	if cfg.DB == nil || cfg.Log == nil || cfg.Warehouse == nil || cfg.Keys == nil || cfg.Kinds == nil || cfg.Egress == nil {
+		return nil, errors.New("cannot open the webhooks: DB, Log, Warehouse, Keys, Kinds or Egress is missing")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -101,7 +103,7 @@ func (c *core) disable(ctx context.Context, id, reason string, still func(*Webho
 
 // create writes a webhook, with the requested fields filled in.
 func (s *Service) create(ctx context.Context, made Webhook, by sealer.Ref) (Webhook, error) {
-	if err := made.check(s.cfg.Egress); err != nil {
+	if err := made.check(&s.cfg); err != nil {
 		return made, err
 	}
 	err := s.db.Change(ctx, func(tx *store.Tx) error {
@@ -125,12 +127,14 @@ func (s *Service) change(ctx context.Context, tenantID, id string, by sealer.Ref
 		}
 		next = *was
 		edit(&next)
-		next.Events = distinct(next.Events)
-		if next.URL == was.URL && next.Description == was.Description && next.State == was.State && slices.Equal(next.Events, was.Events) {
+		if next.same(was) {
 			return nil
 		}
-		if err := next.check(s.cfg.Egress); err != nil {
+		if err := next.check(&s.cfg); err != nil {
 			return err
+		}
+		if next.Events = distinct(next.Events); next.same(was) {
+			return nil
 		}
 		if next.State != was.State {
 			next.StateReason, next.FailingSince = nil, store.Instant{}
@@ -148,8 +152,13 @@ func (s *Service) change(ctx context.Context, tenantID, id string, by sealer.Ref
 	return next, err
 }
 
+// same says whether all that a caller may change is as it was.
+func (w *Webhook) same(was *Webhook) bool {
+	return w.URL == was.URL && w.Description == was.Description && w.State == was.State && slices.Equal(w.Events, was.Events)
+}
+
 // revise writes a changed webhook, and emits its event.
-func revise(ctx context.Context, tx *store.Tx, was, next *Webhook, event string, by sealer.Ref) error {
+func revise(ctx context.Context, tx *store.Tx, was, next *Webhook, event *store.Kind, by sealer.Ref) error {
 	next.UpdatedAt = store.At(tx.Now())
 	if err := webhooks.Update(ctx, tx, was, next); err != nil {
 		return err
@@ -201,11 +210,11 @@ func (s *Service) test(ctx context.Context, tenantID, id string, by sealer.Ref) 
 			return err
 		}
 		now := tx.Now()
-		d = newDelivery(w, api.NewID(api.PrefixEvent, now), eventTested, now, now)
+		d = newDelivery(w, api.NewID(api.PrefixEvent, now), eventTested.Type, now, now)
 		if err := insert(ctx, tx.Tx, []Delivery{d}); err != nil {
 			return err
 		}
-		return emit(ctx, tx, w, d.EventID, now, eventTested, by, map[string]any{"webhookId": id, "deliveryId": d.ID})
+		return emit(ctx, tx, w, d.EventID, now, eventTested, by, WebhookSent{id, d.ID})
 	})
 	return d, err
 }
@@ -225,7 +234,7 @@ func (s *Service) resend(ctx context.Context, tenantID, id, deliveryID string, b
 		if err := again(ctx, tx.Tx, &d, store.At(tx.Now())); err != nil {
 			return err
 		}
-		return emit(ctx, tx, w, "", time.Time{}, eventResent, by, map[string]any{"webhookId": id, "deliveryId": deliveryID})
+		return emit(ctx, tx, w, "", time.Time{}, eventResent, by, WebhookSent{id, deliveryID})
 	})
 	if err == nil {
 		s.wake()
@@ -243,8 +252,8 @@ func active(ctx context.Context, tx *store.Tx, tenantID, id string) (*Webhook, e
 }
 
 // emit emits an event of a webhook whose record does not change.
-func emit(ctx context.Context, tx *store.Tx, w *Webhook, eventID string, at time.Time, kind string, by sealer.Ref, record any) error {
-	return tx.EmitRecord(ctx, sealer.Event{EventID: eventID, At: at, TenantID: w.TenantID, Type: kind, Actor: by, Subject: sealer.Ref{Kind: "webhook", ID: w.ID}}, record)
+func emit(ctx context.Context, tx *store.Tx, w *Webhook, eventID string, at time.Time, kind *store.Kind, by sealer.Ref, record any) error {
+	return tx.EmitRecord(ctx, kind, sealer.Event{EventID: eventID, At: at, TenantID: w.TenantID, Actor: by, Subject: sealer.Ref{Kind: "webhook", ID: w.ID}}, record)
 }
 
 // maxWaiting is how many deliveries may wait for a webhook. With more, it is disabled, unless these

@@ -31,7 +31,7 @@ func newService(t *testing.T, dir string, c *roomtest.Clock, change func(*Config
 	t.Helper()
 	egress, err := NewEgress(nil)
 	require.NoError(t, err)
-	cfg := Config{DB: roomtest.Open(t, dir, c.Now), Log: struct{ pipeline.Reader }{}, Warehouse: empty{}, Keys: oneKey{}, Egress: egress}
+	cfg := Config{DB: roomtest.Open(t, dir, c.Now), Log: struct{ pipeline.Reader }{}, Warehouse: empty{}, Keys: oneKey{}, Kinds: kinds, Egress: egress}
 	if change != nil {
 		change(&cfg)
 	}
@@ -39,6 +39,15 @@ func newService(t *testing.T, dir string, c *roomtest.Clock, change func(*Config
 	require.NoError(t, err)
 	return r
 }
+
+// kinds are webhooks' own kinds of events, and some of those of others.
+var kinds = append(store.KindsOf(Nouns),
+	&store.Kind{Noun: &store.Noun{Name: "right", Scope: api.RightsRead}, Type: "right.issued"},
+	&store.Kind{Noun: &store.Noun{Name: "right", Scope: api.RightsRead}, Type: "right.revoked"},
+	&store.Kind{Noun: &store.Noun{Name: "offer", Scope: api.OffersRead}, Type: "offer.accepted"},
+	&store.Kind{Noun: &store.Noun{Name: "delivery"}, Type: TypeDelivery},
+	&store.Kind{Noun: &store.Noun{Name: "node", System: true}, Type: "node.joined"},
+)
 
 // webhookFor is a requested webhook for some types of events.
 func webhookFor(events ...string) Webhook {
@@ -124,7 +133,7 @@ func TestWebhook(t *testing.T) {
 	_, err = webhooks.Find(t.Context(), r.db.Read(), tenantID, made.ID)
 	requireCode(t, api.ResourceNotFound, err)
 
-	require.Equal(t, slices.Concat([]string{eventCreated, eventChanged}, slices.Repeat([]string{eventRotated}, maxReplaced), []string{eventDeleted}), r.emitted(t))
+	require.Equal(t, slices.Concat([]string{eventCreated.Type, eventChanged.Type}, slices.Repeat([]string{eventRotated.Type}, maxReplaced), []string{eventDeleted.Type}), r.emitted(t))
 	for _, e := range roomtest.Events(t, r.db) {
 		require.Equal(t, sealer.Ref{Kind: "webhook", ID: made.ID}, e.Subject)
 		require.NotContains(t, string(e.Data), "ecret")
@@ -179,6 +188,31 @@ func TestWants(t *testing.T) {
 	} {
 		w := Webhook{Events: strings.Fields(c.events)}
 		require.Equal(t, c.wants, w.Wants(c.kind), "%+v", c)
+	}
+}
+
+// TestNamesOfKinds: a webhook names kinds that there are, nouns that have kinds, or all; anything else
+// is refused with the nearest name, when it is created and when it is changed.
+func TestNamesOfKinds(t *testing.T) {
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
+	made := r.mustCreate(t, webhookFor("*", "right.*", "right.revoked", "delivery.recorded", "webhook.tested"))
+	require.Equal(t, []string{"*", "delivery.recorded"}, made.Events)
+	require.True(t, made.Wants("right.revoked"))
+	require.True(t, made.Wants("delivery.recorded"))
+	made.Events = made.Events[:1]
+	require.False(t, made.Wants("delivery.recorded"), "it has to be named")
+	for name, nearest := range map[string]string{
+		"right.revokd": "right.revoked", "Right.revoked": "right.revoked", "rights.*": "right.*", "right.**": "right.*", "right": "right.*", "offer.accepted ": "offer.accepted",
+		"**": "*", "": "*", ".*": "*", "node.joined": "webhook.tested",
+	} {
+		want := api.ValidationError{Field: "events[1]", Message: "no kind of event has this name; the nearest is " + nearest}
+		_, err := r.create(t.Context(), webhookFor("right.*", name), byKey)
+		requireCode(t, api.ValidationFailed, err)
+		if name != "node.joined" { // which is an event of the service
+			require.Equal(t, []api.ValidationError{want}, api.From(err).ValidationErrors, name)
+		}
+		_, err = r.change(t.Context(), tenantID, made.ID, byKey, func(next *Webhook) { next.Events = []string{"right.*", name} })
+		requireCode(t, api.ValidationFailed, err)
 	}
 }
 

@@ -3,8 +3,8 @@
 //
 // # Subscriptions
 //
-// A webhook names types of events, such as "right.revoked", or all types of a noun, such as
-// "right.*". While it is ACTIVE, events are queued and sent; while it is PAUSED, they are queued
+// A webhook names kinds of events, such as "right.revoked", all kinds of a noun, such as "right.*",
+// or all kinds, "*". While it is ACTIVE, events are queued and sent; while it is PAUSED, they are queued
 // only; while it is DISABLED, neither. The URL is https, without user info and fragment. Whether a
 // connection is allowed is decided by the resolved address (Egress), so changing a DNS name gains
 // nothing.
@@ -46,9 +46,9 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -58,7 +58,7 @@ type Webhook struct {
 	ID           string        `json:"id" db:"webhook_id"`
 	TenantID     string        `json:"-" db:"tenant_id"`
 	URL          string        `json:"url" db:"url,moves" doc:"Where events are sent."`
-	Events       []string      `json:"events" db:"events,moves" doc:"The types of events that are sent."`
+	Events       []string      `json:"events" db:"events,moves" doc:"The kinds of events that are sent."`
 	Description  string        `json:"description" db:"description,moves" doc:"What it is for."`
 	State        State         `json:"state" db:"state,moves" enum:"ACTIVE,PAUSED,DISABLED" doc:"While it is PAUSED, events wait; while it is DISABLED, none are queued."`
 	StateReason  *string       `json:"stateReason" db:"state_reason,moves" doc:"Why the service disabled it; null if it did not."`
@@ -81,18 +81,6 @@ const (
 	Disabled State = "DISABLED"
 )
 
-// Types of a webhook's own events.
-const (
-	eventCreated   = "webhook.created"
-	eventChanged   = "webhook.changed"
-	eventDeleted   = "webhook.deleted"
-	eventRotated   = "webhook.secret_rotated"
-	eventDisabled  = "webhook.disabled"
-	eventTested    = "webhook.tested"
-	eventRecovered = "webhook.recovered"
-	eventResent    = "webhook.resent"
-)
-
 const (
 	// maxWebhooks bounds the webhooks of a tenant: an event may be sent to all of them.
 	maxWebhooks = 100
@@ -105,10 +93,15 @@ const (
 )
 
 // check returns VALIDATION_FAILED if a field that a caller may set is invalid.
-func (w *Webhook) check(egress *Egress) error {
+func (w *Webhook) check(cfg *Config) error {
 	var faults []api.ValidationError
-	if why := egress.refuses(w.URL); why != "" {
+	if why := cfg.Egress.refuses(w.URL); why != "" {
 		faults = append(faults, api.ValidationError{Field: "url", Message: why})
+	}
+	for i, f := range w.Events {
+		if len(chosen(cfg.Kinds, f)) == 0 {
+			faults = append(faults, route.UnknownKind(fmt.Sprintf("events[%d]", i), f, filters(cfg.Kinds)))
+		}
 	}
 	if len(w.Description) > maxDescription || !store.Storable(w.Description) {
 		faults = append(faults, api.ValidationError{Field: "description", Message: fmt.Sprintf("must be UTF-8 without U+0000, at most %d bytes", maxDescription)})
@@ -119,23 +112,9 @@ func (w *Webhook) check(egress *Egress) error {
 	return nil
 }
 
-// distinct sorts the filters and removes those that another one covers.
-func distinct(filters []string) []string {
-	filters = slices.Compact(slices.Sorted(slices.Values(filters)))
-	return slices.DeleteFunc(filters, func(f string) bool {
-		noun, _, _ := strings.Cut(f, ".")
-		return f != TypeDelivery && !strings.HasSuffix(f, ".*") && slices.Contains(filters, noun+".*")
-	})
-}
-
-// TypeDelivery is the one type that must be named in full: "delivery.*" does not include it, as there
-// are millions of these events.
-const TypeDelivery = "delivery.recorded"
-
 // Wants reports whether events of a type are sent to the webhook.
-func (w *Webhook) Wants(kind string) bool {
-	noun, _, _ := strings.Cut(kind, ".")
-	return slices.Contains(w.Events, kind) || kind != TypeDelivery && slices.Contains(w.Events, noun+".*")
+func (w *Webhook) Wants(eventType string) bool {
+	return slices.ContainsFunc(w.Events, func(f string) bool { return f == eventType || eventType != TypeDelivery && covers(f, eventType) })
 }
 
 func newSecret() string {

@@ -117,8 +117,8 @@ func Deliveries(n int) []Delivery {
 // Audit makes an event of control durable.
 func (s *Stage) Audit(kind string) {
 	err := s.DB.Change(s.T.Context(), func(tx *store.Tx) error {
-		return tx.Emit(s.T.Context(), sealer.Event{
-			TenantID: s.Tenant, Type: kind, Actor: Operator, Subject: sealer.Ref{Kind: "tenant", ID: s.Tenant}, Data: []byte(`{}`),
+		return tx.Emit(s.T.Context(), &store.Kind{Type: kind}, sealer.Event{
+			TenantID: s.Tenant, Actor: Operator, Subject: sealer.Ref{Kind: "tenant", ID: s.Tenant}, Data: []byte(`{}`),
 		})
 	})
 	require.NoError(s.T, err)

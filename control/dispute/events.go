@@ -1,0 +1,27 @@
+package dispute
+
+import (
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// The events about disputes.
+var (
+	disputeEvents     = &store.Noun{Name: "dispute", Scope: api.DisputesRead}
+	eventOpened       = disputeEvents.Kind("dispute.opened", "A dispute was opened: its deliveries are held out of settlement.", Dispute{}, also{})
+	eventInvestigated = disputeEvents.Kind("dispute.investigation_started", "The investigation of a dispute began.", Dispute{}, also{})
+	eventResponded    = disputeEvents.Kind("dispute.responded", "The other side of a dispute responded.", Dispute{}, also{})
+	eventResolved     = disputeEvents.Kind("dispute.resolved", "A dispute was resolved.", Dispute{}, also{})
+)
+
+// Nouns are the nouns of this package's events.
+var Nouns = []*store.Noun{disputeEvents}
+
+// also is what an event of a dispute has besides its record.
+type also struct {
+	store.Acting
+	Rendered
+}
+
+// SchemaName returns the schema name in the OpenAPI document.
+func (also) SchemaName() string { return "DisputeActing" }

@@ -1,0 +1,73 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/control/access"
+	"muniment/control/beacon"
+	"muniment/control/challenge"
+	"muniment/control/dispute"
+	"muniment/control/dsar"
+	"muniment/control/erasure"
+	"muniment/control/event"
+	"muniment/control/ingest"
+	"muniment/control/node"
+	"muniment/control/offer"
+	"muniment/control/proof"
+	"muniment/control/right"
+	"muniment/control/sandbox"
+	"muniment/control/settle"
+	"muniment/control/signing"
+	"muniment/control/statement"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/control/webhook"
+)
+
+// Kinds are the kinds of the events of all services, and of those that nodes write. Webhooks, the
+// filter of GET /v1/events and the catalogue in the document read them here.
+var Kinds = store.KindsOf(slices.Concat(
+	event.Nouns, right.Nouns, offer.Nouns, challenge.Nouns, dispute.Nouns, ingest.Nouns, beacon.Nouns, settle.Nouns, statement.Nouns, webhook.Nouns,
+	proof.Nouns, dsar.Nouns, erasure.Nouns, tenant.Nouns, sandbox.Nouns, signing.Nouns, node.Nouns, access.Nouns, store.Nouns,
+))
+
+// eventKinds is the catalogue of tenants' events in the document: their types, the scopes of which a
+// key needs one to get them, and their data. It adds the schemas of the data to the others. Their
+// names begin with Event, as some records are not the same as in responses.
+func eventKinds(schemas object) (list []any, err error) {
+	registry := huma.NewMapRegistry(schemaPrefix, func(t reflect.Type, hint string) string { return "Event" + schemaName(t, hint) })
+	registry.RegisterTypeAlias(reflect.TypeFor[store.Instant](), reflect.TypeFor[time.Time]())
+	registry.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[json.RawMessage]())
+	kinds := Kinds.OfTenants()
+	slices.SortStableFunc(kinds, func(a, b *store.Kind) int { return strings.Compare(a.Type, b.Type) })
+	for _, k := range kinds {
+		data := object{"type": "object"}
+		var parts []any
+		for _, part := range k.Data {
+			parts = append(parts, object{"$ref": registry.Schema(reflect.TypeOf(part), true, "").Ref})
+		}
+		if parts != nil {
+			data["allOf"] = parts
+		}
+		list = append(list, object{"type": k.Type, "noun": k.Name, "description": k.Means, "scopes": k.Scopes(), "data": data})
+	}
+	text, err := json.Marshal(registry)
+	var made object
+	if err == nil {
+		err = json.Unmarshal(text, &made)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the schemas of events: %w", err)
+	}
+	maps.Copy(schemas, made)
+	return list, nil
+}

@@ -1,0 +1,18 @@
+package statement
+
+import (
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// The events about statements.
+var (
+	statementEvents = &store.Noun{Name: "statement", Scope: api.SettlementRead}
+	eventCreated    = statementEvents.Kind("statement.created", "A statement was drafted.", Statement{})
+	eventDiscarded  = statementEvents.Kind("statement.discarded", "A draft of a statement was discarded.", Statement{})
+	eventIssued     = statementEvents.Kind("statement.issued", "A statement was issued.", Statement{})
+	eventSettled    = statementEvents.Kind("statement.settled", "A statement was paid.", Statement{})
+)
+
+// Nouns are the nouns of this package's events.
+var Nouns = []*store.Noun{statementEvents}
