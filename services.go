@@ -135,14 +135,14 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Kinds: control.Kinds, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer})
+	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer})
 	return err
 }
 
 // openTenants opens the tenants' other services, and those with personal data.
 func (p *plane) openTenants(ctx context.Context) (err error) {
 	cfg := &p.cfg
-	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Counters: tenant.Counters{
+	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Ended: p.hooks.KeyEnded, Counters: tenant.Counters{
 		Bases: p.rights.CountBases, Rights: p.rights.CountRights, Offers: p.offers.Count, Challenges: p.challenges.Count,
 		ProofPacks: p.packs.CountPacks, Events: p.events.Count,
 	}})

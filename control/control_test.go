@@ -115,7 +115,11 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 		return statements.HeldAmount(ctx, tenantID, x)
 	}, Stated: statement.StatedPeriods})
 	require.NoError(t, err)
-	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{
+	egress, err := webhook.NewEgress(nil)
+	require.NoError(t, err)
+	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress})
+	require.NoError(t, err)
+	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Ended: hooks.KeyEnded, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,
 		Events: func(context.Context, string) (int64, error) { return 7, h.uncounted },
 	}})
@@ -125,10 +129,6 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	}})
 	require.NoError(t, err)
 	beacons, err := beacon.New(beacon.Config{DB: h.db, Keys: h.keys})
-	require.NoError(t, err)
-	egress, err := webhook.NewEgress(nil)
-	require.NoError(t, err)
-	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Kinds: control.Kinds, Egress: egress})
 	require.NoError(t, err)
 	settlement, err := settle.New(settle.Config{DB: h.db})
 	require.NoError(t, err)

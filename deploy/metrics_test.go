@@ -189,7 +189,7 @@ func registered(t *testing.T) shown {
 	require.NoError(t, err)
 	egress, err := webhook.NewEgress(nil)
 	require.NoError(t, err)
-	_, err = webhook.New(webhook.Config{DB: db, Log: spool, Warehouse: warehouse, Keys: keys, Kinds: control.Kinds, Egress: egress, Registerer: all})
+	_, err = webhook.New(webhook.Config{DB: db, Log: spool, Warehouse: warehouse, Keys: keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress, Registerer: all})
 	require.NoError(t, err)
 	ctl, err := control.New(control.Config{
 		DB: db, Keys: keys, Nodes: nodes, Tenants: tenants, Packs: packs, Log: spool,

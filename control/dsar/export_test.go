@@ -119,8 +119,8 @@ func TestHeldAsSent(t *testing.T) {
 // TestWhole: the export of a whole tenant includes its webhooks, without secrets, and its erasures.
 func TestWhole(t *testing.T) {
 	h := newFixture(t, nil)
-	roomtest.Fill(t, h.db, 1, "webhooks", "webhook_id, tenant_id, url, events, description, state, secret, replaced_secrets, backlog, created_at, updated_at, revision",
-		`'wbh_a', 'tnt_a', 'https://hooks.example', '["right.revoked"]', '', 'ACTIVE', 'whsec_new', '[{"secret":"whsec_old"}]', 0, 0, 0, 1`)
+	roomtest.Fill(t, h.db, 1, "webhooks", "webhook_id, tenant_id, url, events, description, key_id, state, secret, replaced_secrets, backlog, created_at, updated_at, revision",
+		`'wbh_a', 'tnt_a', 'https://hooks.example', '["right.revoked"]', '', 'key_a', 'ACTIVE', 'whsec_new', '[{"secret":"whsec_old"}]', 0, 0, 0, 1`)
 	roomtest.Fill(t, h.db, 1, "erasures", "erasure_id, tenant_id, subject_hash, until, event_id, requested_by, state, counts, certificate, created_at, updated_at, revision",
 		`'era_a', 'tnt_a', 'hash', 0, 'evt_a', 'key_a', 'COMPLETED', '{}', 'a signed note', 0, 0, 1`)
 	for _, f := range []Format{JSON, CSV} {

@@ -330,7 +330,10 @@ func (s *Service) revokeKey(ctx context.Context, c changer, keyID string) (Revoc
 		if err := keys.Update(ctx, tx, k, &after); err != nil {
 			return err
 		}
-		return keys.Emit(ctx, tx, keyRevoked, &after, c.by, nil)
+		if err := keys.Emit(ctx, tx, keyRevoked, &after, c.by, nil); err != nil || s.ended == nil {
+			return err
+		}
+		return s.ended(ctx, tx, after.TenantID)
 	})
 	if err != nil {
 		return Revocation{}, err
@@ -376,6 +379,28 @@ func KeyInForce(ctx context.Context, q store.Querier, keyID string, at time.Time
 		}
 		next = *k.SuccessorKeyID
 	}
+}
+
+// ScopesInForce returns the scopes of the first key in force at a time, of a key and its successors in
+// rotations; 0 if none is.
+func ScopesInForce(ctx context.Context, q store.Querier, keyID string, at time.Time) (api.Scopes, error) {
+	k, err := findAnyKey(ctx, q, keyID)
+	if store.IsNone(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !k.inForce(at) {
+		successors, err := k.successors(ctx, q, at)
+		if err != nil || len(successors) == 0 {
+			return 0, err
+		}
+		if k, err = findAnyKey(ctx, q, successors[0]); err != nil {
+			return 0, err
+		}
+	}
+	return api.ParseScopes(k.Scopes)
 }
 
 // createKey writes a new key's record, event and feed entry, and returns the only copy of the key

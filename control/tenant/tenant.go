@@ -65,6 +65,9 @@ type Config struct {
 	DB       *store.DB
 	Nodes    Nodes
 	Counters Counters
+	// Ended does what follows from the end of a key of a tenant, in the change that revokes it; nil:
+	// nothing.
+	Ended func(ctx context.Context, tx *store.Tx, tenantID string) error
 }
 
 // Service is safe for concurrent use.
@@ -72,6 +75,7 @@ type Service struct {
 	db       *store.DB
 	nodes    Nodes
 	counters Counters
+	ended    func(ctx context.Context, tx *store.Tx, tenantID string) error
 }
 
 // New returns the service.
@@ -79,7 +83,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Nodes == nil {
 		return nil, errors.New("cannot open the tenants: DB or Nodes is missing")
 	}
-	return &Service{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters}, nil
+	return &Service{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters, ended: cfg.Ended}, nil
 }
 
 // Request is a request for a tenant with its first developer and key.

@@ -114,7 +114,7 @@ func (c *crowd) happen(events, perSecond int) (lags []time.Duration) {
 				c.mu.Lock()
 				c.committed[id] = time.Now()
 				c.mu.Unlock()
-				err := tx.EmitRecord(c.t.Context(), &store.Kind{Type: noun(hook) + ".moved"}, sealer.Event{EventID: id, At: at, TenantID: tenantID, Actor: byKey, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}, map[string]int{"n": n})
+				err := tx.EmitRecord(c.t.Context(), &store.Kind{Type: noun(hook) + ".moved"}, sealer.Event{EventID: id, At: at, TenantID: tenantID, Actor: keyA, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}, map[string]int{"n": n})
 				if err != nil {
 					return err
 				}

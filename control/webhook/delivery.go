@@ -67,7 +67,7 @@ const (
 type outcome struct {
 	attempt    Attempt
 	retryAfter time.Duration // the receiver's Retry-After
-	lost       bool          // neither log nor warehouse has the event any more
+	lost       bool          // neither log nor warehouse has the event any more, or the webhook's key may not get it
 }
 
 // taken reports whether the receiver accepted the delivery.

@@ -10,6 +10,7 @@ import (
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/gateway/api"
 )
 
 // TestNoNameAfterAnErasure: an attempt that runs during an erasure doesn't write a response that
@@ -25,17 +26,17 @@ func TestNoNameAfterAnErasure(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, "unknown: ann@example.org")
 	})
-	var held []ended
-	require.NoError(t, s.begin(t.Context(), func(w *Webhook, d Delivery) {
-		held = append(held, ended{webhook: w, was: d, outcome: s.attempt(t.Context(), w, &d)})
+	var begun []ended
+	require.NoError(t, s.begin(t.Context(), func(w *Webhook, held api.Scopes, d Delivery) {
+		begun = append(begun, ended{webhook: w, was: d, outcome: s.attempt(t.Context(), w, held, &d)})
 	}))
-	require.Len(t, held, 1)
+	require.Len(t, begun, 1)
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
 		_, err := Tables.ErasePerson(t.Context(), tx, tenantID, "ann@example.org", "hash")
 		return err
 	}))
-	s.write(t.Context(), held)
-	s.workers.end(&held[0])
+	s.write(t.Context(), begun)
+	s.workers.end(&begun[0])
 	require.Empty(t, s.delivery(w).Attempts)
 	r.answers(nil)
 	s.clock.Advance(time.Minute)
@@ -88,14 +89,14 @@ func TestPersonsAreErased(t *testing.T) {
 		require.Equal(t, was, untouched, c.answer)
 
 		s.clock.Advance(time.Hour)
-		var held []ended
-		require.NoError(t, s.begin(t.Context(), func(w *Webhook, d Delivery) {
-			held = append(held, ended{webhook: w, was: d, outcome: s.attempt(t.Context(), w, &d)})
+		var begun []ended
+		require.NoError(t, s.begin(t.Context(), func(w *Webhook, held api.Scopes, d Delivery) {
+			begun = append(begun, ended{webhook: w, was: d, outcome: s.attempt(t.Context(), w, held, &d)})
 		}))
-		require.Len(t, held, 1)
+		require.Len(t, begun, 1)
 		erase(tenantID, c.person)
-		s.write(t.Context(), held)
-		s.workers.end(&held[0])
+		s.write(t.Context(), begun)
+		s.workers.end(&begun[0])
 		now := s.delivery(w)
 		require.Len(t, now.Attempts, last+2)
 		require.Equal(t, "hash", *now.Attempts[last].BodyExcerpt, c.answer)

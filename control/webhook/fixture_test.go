@@ -127,7 +127,7 @@ func (s *fixture) emit(kind string, data any) (eventID string) {
 	require.NoError(s.t, s.db.Change(s.t.Context(), func(tx *store.Tx) error {
 		at := tx.Now()
 		eventID = api.NewID(api.PrefixEvent, at)
-		return tx.EmitRecord(s.t.Context(), &store.Kind{Type: kind}, sealer.Event{EventID: eventID, At: at, TenantID: tenantID, Actor: byKey, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}, data)
+		return tx.EmitRecord(s.t.Context(), &store.Kind{Type: kind}, sealer.Event{EventID: eventID, At: at, TenantID: tenantID, Actor: keyA, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}, data)
 	}))
 	return eventID
 }

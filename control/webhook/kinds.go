@@ -17,6 +17,7 @@ var (
 	eventDeleted   = webhookEvents.Kind("webhook.deleted", "A webhook was deleted.", Webhook{})
 	eventRotated   = webhookEvents.Kind("webhook.secret_rotated", "The secret of a webhook was replaced.", Webhook{})
 	eventDisabled  = webhookEvents.Kind("webhook.disabled", "The service disabled a webhook.", Webhook{})
+	eventPaused    = webhookEvents.Kind("webhook.paused", "The service paused a webhook, because the key under which it sends was revoked or has expired.", Webhook{})
 	eventTested    = webhookEvents.Kind("webhook.tested", "A test event was requested; it goes to that webhook, whatever its kinds.", WebhookSent{})
 	eventRecovered = webhookEvents.Kind("webhook.recovered", "What a webhook had not received was queued.", WebhookRecovered{})
 	eventResent    = webhookEvents.Kind("webhook.resent", "A delivery of a webhook was queued again.", WebhookSent{})

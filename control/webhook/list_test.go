@@ -13,8 +13,8 @@ import (
 // are due and failed ones, and those of an event.
 func TestListsHaveIndexes(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
-	roomtest.Fill(t, r.db, 5_000, "webhooks", `webhook_id, tenant_id, url, events, description, state, secret, replaced_secrets, backlog, created_at, updated_at, revision`,
-		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', CASE WHEN i % 500 = 9 THEN 'ACTIVE' ELSE 'DISABLED' END, '', '[]', 0, 0, 0, 0`)
+	roomtest.Fill(t, r.db, 5_000, "webhooks", `webhook_id, tenant_id, url, events, description, key_id, state, secret, replaced_secrets, backlog, created_at, updated_at, revision`,
+		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', 'key_a', CASE WHEN i % 500 = 9 THEN 'ACTIVE' ELSE 'DISABLED' END, '', '[]', 0, 0, 0, 0`)
 	roomtest.Fill(t, r.db, 5_000, "webhook_deliveries", deliveryColumns,
 		`'dlv_' || CAST(i AS TEXT), 'whk_' || CAST(i % 50 AS TEXT), 'tnt_a', 'evt_' || CAST(i AS TEXT), 'right.revoked', i * 1000, 1, '1.0.1', '1.0.1',
 		CASE WHEN i % 300 = 9 THEN 'FAILED' WHEN i % 3 = 0 THEN 'PENDING' ELSE 'DELIVERED' END, 0, 0, '[]', i * 1000, 0, i`)

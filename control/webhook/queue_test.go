@@ -47,13 +47,13 @@ func TestQueueIsBegunAgain(t *testing.T) {
 func TestPassesAreBounded(t *testing.T) {
 	s := newFixture(t, roomtest.NewClock(noon), nil)
 	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
-	roomtest.Fill(t, s.db, maxWebhooks, "webhooks", `webhook_id, tenant_id, url, events, description, state, secret, replaced_secrets, backlog, created_at, updated_at, revision`,
-		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', 'ACTIVE', '', '[]', 0, 0, 0, 0`)
+	roomtest.Fill(t, s.db, maxWebhooks, "webhooks", `webhook_id, tenant_id, url, events, description, key_id, state, secret, replaced_secrets, backlog, created_at, updated_at, revision`,
+		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', 'key_a', 'ACTIVE', '', '[]', 0, 0, 0, 0`)
 	const events = 10_000/maxWebhooks + 1
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
 		for range events {
 			at := tx.Now()
-			e := sealer.Event{EventID: api.NewID(api.PrefixEvent, at), At: at, TenantID: tenantID, Actor: byKey, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}
+			e := sealer.Event{EventID: api.NewID(api.PrefixEvent, at), At: at, TenantID: tenantID, Actor: keyA, Subject: sealer.Ref{Kind: "right", ID: "rgh_a"}}
 			if err := tx.EmitRecord(t.Context(), &store.Kind{Type: "right.revoked"}, e, struct{}{}); err != nil {
 				return err
 			}

@@ -8,8 +8,8 @@ import (
 
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/gateway/auth"
 	"muniment/pipeline"
-	"muniment/sealer"
 )
 
 // RecoverJob is the kind of the jobs that queue the events that a webhook has not received.
@@ -41,9 +41,12 @@ type recoverer struct{ *core }
 
 // recover counts the events that a webhook has not received, and queues a RecoverJob for them unless
 // dry is set.
-func (s *recoverer) recover(ctx context.Context, tenantID string, span stretch, dry bool, by sealer.Ref) (found Recovery, err error) {
+func (s *recoverer) recover(ctx context.Context, tenantID string, span stretch, dry bool, by auth.Principal) (found Recovery, err error) {
 	w, err := webhooks.Find(ctx, s.db.Read(), tenantID, span.WebhookID)
 	if err != nil {
+		return found, err
+	}
+	if err := s.entitled(by.Scopes, w.Events); err != nil {
 		return found, err
 	}
 	if w.State == Disabled {
@@ -66,7 +69,7 @@ func (s *recoverer) recover(ctx context.Context, tenantID string, span stretch, 
 		if _, err := tx.Enqueue(ctx, store.NewJob{Kind: RecoverJob, TenantID: tenantID, Payload: span}); err != nil {
 			return err
 		}
-		return emit(ctx, tx, w, "", time.Time{}, eventRecovered, by, WebhookRecovered{w.ID, span.Since, span.Until})
+		return emit(ctx, tx, w, "", time.Time{}, eventRecovered, store.ByKey(by.ID), WebhookRecovered{w.ID, span.Since, span.Until})
 	})
 }
 

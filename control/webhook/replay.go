@@ -34,6 +34,6 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 		return false, nil
 	}
 	next := *was
-	next.URL, next.Events, next.Description, next.State, next.StateReason, next.UpdatedAt = said.URL, said.Events, said.Description, said.State, said.StateReason, said.UpdatedAt
+	next.URL, next.Events, next.Description, next.KeyID, next.State, next.StateReason, next.UpdatedAt = said.URL, said.Events, said.Description, said.KeyID, said.State, said.StateReason, said.UpdatedAt
 	return true, webhooks.Update(ctx, tx, was, &next)
 }

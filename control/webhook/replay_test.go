@@ -30,12 +30,12 @@ func TestReplay(t *testing.T) {
 	require.True(t, replay(1))
 	now := r.mustFind(t, was.ID)
 	require.Equal(t, []any{Paused, moved.URL, was.Secret}, []any{now.State, now.URL, now.Secret})
-	_, err = r.remove(t.Context(), tenantID, was.ID, byKey)
+	_, err = r.remove(t.Context(), tenantID, was.ID, keyA)
 	require.NoError(t, err)
 	require.False(t, replay(2), "it is gone")
 
 	again := r.mustCreate(t, webhookFor("right.*"))
-	_, err = r.remove(t.Context(), tenantID, again.ID, byKey)
+	_, err = r.remove(t.Context(), tenantID, again.ID, keyA)
 	require.NoError(t, err)
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
 		require.NoError(t, webhooks.Insert(t.Context(), tx, &again))

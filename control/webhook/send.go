@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muniment/control/store"
+	"muniment/gateway/api"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -57,8 +58,8 @@ func (s *sender) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for failing := false; ctx.Err() == nil; {
-		err := s.begin(ctx, func(w *Webhook, d Delivery) {
-			attempts.Go(func() { outcomes <- ended{webhook: w, was: d, outcome: s.attempt(ctx, w, &d)} })
+		err := s.begin(ctx, func(w *Webhook, held api.Scopes, d Delivery) {
+			attempts.Go(func() { outcomes <- ended{webhook: w, was: d, outcome: s.attempt(ctx, w, held, &d)} })
 		})
 		if err != nil && !failing && ctx.Err() == nil {
 			s.cfg.Logger.Error("cannot poll for due webhook attempts, retrying", "err", err)
@@ -76,8 +77,9 @@ func (s *sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin claims the due attempts that the limits allow, and starts them.
-func (s *sender) begin(ctx context.Context, do func(*Webhook, Delivery)) error {
+// begin claims the due attempts that the limits allow, and starts them with the scopes of the
+// webhook's key. It pauses webhooks whose key is not in force.
+func (s *sender) begin(ctx context.Context, do func(w *Webhook, held api.Scopes, d Delivery)) error {
 	if err := s.db.Reserved(); err != nil {
 		return err
 	}
@@ -88,9 +90,19 @@ func (s *sender) begin(ctx context.Context, do func(*Webhook, Delivery)) error {
 	}
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	for some := range slices.Chunk(due, hooksAtOnce) {
-		places, taken := make([]int, len(some)), make([][]Delivery, len(some))
+		places, taken, held := make([]int, len(some)), make([][]Delivery, len(some)), make([]api.Scopes, len(some))
 		for i := range some {
-			places[i] = s.workers.take(&some[i])
+			if held[i], err = s.cfg.Scopes(ctx, s.db.Read(), some[i].KeyID, now.Time); err == nil && held[i] == 0 {
+				err = s.pause(ctx, some[i].ID)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		for i := range some {
+			if held[i] != 0 {
+				places[i] = s.workers.take(&some[i])
+			}
 		}
 		err := s.db.Transact(ctx, func(tx *sql.Tx) (err error) {
 			for i := range some {
@@ -106,7 +118,7 @@ func (s *sender) begin(ctx context.Context, do func(*Webhook, Delivery)) error {
 			}
 			s.workers.release(&some[i], places[i], taken[i])
 			for _, d := range taken[i] {
-				do(&some[i], d)
+				do(&some[i], held[i], d)
 			}
 		}
 		if err != nil {
@@ -116,8 +128,12 @@ func (s *sender) begin(ctx context.Context, do func(*Webhook, Delivery)) error {
 	return nil
 }
 
-// attempt sends a delivery once.
-func (s *sender) attempt(ctx context.Context, w *Webhook, d *Delivery) *outcome {
+// attempt sends a delivery once, if the scopes of the webhook's key admit to its events.
+func (s *sender) attempt(ctx context.Context, w *Webhook, held api.Scopes, d *Delivery) *outcome {
+	if !s.mayGet(held, d) {
+		why := "the webhook's key " + w.KeyID + " lacks a scope for " + d.EventType
+		return &outcome{attempt: Attempt{At: store.At(s.db.Now()), Error: &why}, lost: true}
+	}
 	events, err := s.events(ctx, w, d)
 	if errors.Is(err, errGone) {
 		return &outcome{attempt: Attempt{At: store.At(s.db.Now()), Error: new(err.Error())}, lost: true}

@@ -50,9 +50,9 @@ func TestEventsAreSent(t *testing.T) {
 	require.True(t, d.NextAttemptAt.IsZero())
 	require.Len(t, some.messages(), 1)
 
-	rotated, err := s.rotate(t.Context(), tenantID, w.ID, byKey)
+	rotated, err := s.rotate(t.Context(), tenantID, w.ID, keyA)
 	require.NoError(t, err)
-	tested, err := s.test(t.Context(), tenantID, w.ID, byKey)
+	tested, err := s.test(t.Context(), tenantID, w.ID, keyA)
 	require.NoError(t, err)
 	m = some.await(t, 2)[1]
 	require.Equal(t, tested.ID, m.id, "a test is sent whatever types the webhook has")
@@ -69,10 +69,9 @@ func TestEventsAreSent(t *testing.T) {
 // due begins the attempts that are due now, makes them one by one and writes them down.
 func (s *fixture) due() (n int) {
 	var all []ended
-	require.NoError(s.t, s.begin(s.t.Context(), func(w *Webhook, d Delivery) { all = append(all, ended{webhook: w, was: d}) }))
-	for i := range all {
-		all[i].outcome = s.attempt(s.t.Context(), all[i].webhook, &all[i].was)
-	}
+	require.NoError(s.t, s.begin(s.t.Context(), func(w *Webhook, held api.Scopes, d Delivery) {
+		all = append(all, ended{webhook: w, was: d, outcome: s.attempt(s.t.Context(), w, held, &d)})
+	}))
 	if len(all) > 0 {
 		s.write(s.t.Context(), all)
 	}
@@ -343,8 +342,8 @@ func TestAttemptIsLost(t *testing.T) {
 	s.awaitDelivery(w, func(*Delivery) bool { return true })
 	dead := s.another(nil)
 	var lost []ended
-	require.NoError(t, dead.begin(t.Context(), func(w *Webhook, d Delivery) {
-		lost = append(lost, ended{webhook: w, was: d, outcome: dead.attempt(t.Context(), w, &d)})
+	require.NoError(t, dead.begin(t.Context(), func(w *Webhook, _ api.Scopes, d Delivery) {
+		lost = append(lost, ended{webhook: w, was: d, outcome: dead.attempt(t.Context(), w, api.EveryScope, &d)})
 	}))
 	require.Len(t, lost, 1)
 	require.Len(t, r.messages(), 1)
@@ -448,7 +447,7 @@ func TestDeletedWebhook(t *testing.T) {
 	w := s.hook(r, "right.*")
 	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
 	s.awaitDelivery(w, func(*Delivery) bool { return true })
-	_, err := s.remove(t.Context(), tenantID, w.ID, byKey)
+	_, err := s.remove(t.Context(), tenantID, w.ID, keyA)
 	require.NoError(t, err)
 	require.Zero(t, s.due())
 	waits, err := listWaiting(t.Context(), s.db.Read())

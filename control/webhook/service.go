@@ -14,6 +14,7 @@ import (
 
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/gateway/auth"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -31,14 +32,16 @@ type Warehouse interface {
 	Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error)
 }
 
-// Config of the service. DB, Log, Warehouse, Keys, Kinds and Egress are required.
+// Config of the service. DB, Log, Warehouse, Keys, Kinds, Scopes and Egress are required.
 type Config struct {
 	DB        *store.DB
 	Log       pipeline.Reader
 	Warehouse Warehouse
 	Keys      Keys
 	// Kinds are all kinds of events.
-	Kinds  store.Kinds
+	Kinds store.Kinds
+	// Scopes are those of the API keys under which webhooks send.
+	Scopes Scopes
 	Egress *Egress
 	// Roots verify receivers' certificates; nil: the system's roots.
 	Roots *x509.CertPool
@@ -66,8 +69,8 @@ type core struct {
 
 // New returns the service. It starts nothing.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Log == nil || cfg.Warehouse == nil || cfg.Keys == nil || cfg.Kinds == nil || cfg.Egress == nil {
-		return nil, errors.New("cannot open the webhooks: DB, Log, Warehouse, Keys, Kinds or Egress is missing")
+	if cfg.DB == nil || cfg.Log == nil || cfg.Warehouse == nil || cfg.Keys == nil || cfg.Kinds == nil || cfg.Scopes == nil || cfg.Egress == nil {
+		return nil, errors.New("cannot open the webhooks: DB, Log, Warehouse, Keys, Kinds, Scopes or Egress is missing")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -102,8 +105,11 @@ func (c *core) disable(ctx context.Context, id, reason string, still func(*Webho
 }
 
 // create writes a webhook, with the requested fields filled in.
-func (s *Service) create(ctx context.Context, made Webhook, by sealer.Ref) (Webhook, error) {
+func (s *Service) create(ctx context.Context, made Webhook, by auth.Principal) (Webhook, error) {
 	if err := made.check(&s.cfg); err != nil {
+		return made, err
+	}
+	if err := s.entitled(by.Scopes, made.Events); err != nil {
 		return made, err
 	}
 	err := s.db.Change(ctx, func(tx *store.Tx) error {
@@ -112,14 +118,23 @@ func (s *Service) create(ctx context.Context, made Webhook, by sealer.Ref) (Webh
 		}
 		now := store.At(tx.Now())
 		made.ID, made.Events, made.State = api.NewID(api.PrefixWebhook, now.Time), distinct(made.Events), Active
+		made.KeyID = by.ID
 		made.Secret, made.Replaced, made.CreatedAt, made.UpdatedAt = newSecret(), []oldSecret{}, now, now
-		return webhooks.Create(ctx, tx, eventCreated, &made, by, nil)
+		return webhooks.Create(ctx, tx, eventCreated, &made, store.ByKey(by.ID), nil)
 	})
 	return made, err
 }
 
 // change changes a webhook. If nothing changes, there is no event.
-func (s *Service) change(ctx context.Context, tenantID, id string, by sealer.Ref, edit func(next *Webhook)) (next Webhook, err error) {
+func (s *Service) change(ctx context.Context, tenantID, id string, by auth.Principal, edit func(next *Webhook)) (next Webhook, err error) {
+	var requested Webhook // what is wrong with it comes before a webhook that isn't there
+	edit(&requested)
+	if err := requested.check(&s.cfg); err != nil {
+		return next, err
+	}
+	if err := s.entitled(by.Scopes, requested.Events); err != nil {
+		return next, err
+	}
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		was, err := webhooks.Find(ctx, tx, tenantID, id)
 		if err != nil {
@@ -136,6 +151,22 @@ func (s *Service) change(ctx context.Context, tenantID, id string, by sealer.Ref
 		if next.Events = distinct(next.Events); next.same(was) {
 			return nil
 		}
+		moved, resumed := next.URL != was.URL || !slices.Equal(next.Events, was.Events), next.State == Active && was.State != Active
+		if moved || resumed {
+			if err := s.entitled(by.Scopes, next.Events); err != nil {
+				return err
+			}
+		}
+		if resumed && !moved {
+			held, err := s.cfg.Scopes(ctx, tx, was.KeyID, tx.Now())
+			if err != nil {
+				return err
+			}
+			moved = held == 0
+		}
+		if moved {
+			next.KeyID = by.ID
+		}
 		if next.State != was.State {
 			next.StateReason, next.FailingSince = nil, store.Instant{}
 			if err := setFailing(ctx, tx.Tx, id, false, store.Instant{}); err != nil {
@@ -147,7 +178,7 @@ func (s *Service) change(ctx context.Context, tenantID, id string, by sealer.Ref
 				}
 			}
 		}
-		return revise(ctx, tx, was, &next, eventChanged, by)
+		return revise(ctx, tx, was, &next, eventChanged, store.ByKey(by.ID))
 	})
 	return next, err
 }
@@ -220,7 +251,7 @@ func (s *Service) test(ctx context.Context, tenantID, id string, by sealer.Ref) 
 }
 
 // resend sends a delivery again.
-func (s *Service) resend(ctx context.Context, tenantID, id, deliveryID string, by sealer.Ref) (d Delivery, err error) {
+func (s *Service) resend(ctx context.Context, tenantID, id, deliveryID string, by auth.Principal) (d Delivery, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		w, err := active(ctx, tx, tenantID, id)
 		if err != nil {
@@ -230,11 +261,13 @@ func (s *Service) resend(ctx context.Context, tenantID, id, deliveryID string, b
 		if err != nil {
 			return err
 		}
-		d = *was
+		if d = *was; !s.mayGet(by.Scopes, &d) {
+			return s.entitled(by.Scopes, []string{d.EventType})
+		}
 		if err := again(ctx, tx.Tx, &d, store.At(tx.Now())); err != nil {
 			return err
 		}
-		return emit(ctx, tx, w, "", time.Time{}, eventResent, by, WebhookSent{id, deliveryID})
+		return emit(ctx, tx, w, "", time.Time{}, eventResent, store.ByKey(by.ID), WebhookSent{id, deliveryID})
 	})
 	if err == nil {
 		s.wake()

@@ -14,6 +14,7 @@ import (
 	"muniment/control/roomtest"
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/gateway/auth"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -22,7 +23,8 @@ const tenantID = "tnt_a"
 
 var (
 	noon  = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	byKey = store.ByKey("key_a")
+	byKey = auth.Principal{Key: &api.Key{ID: "key_a", TenantID: tenantID, Scopes: api.Scopes(api.Wildcard)}}
+	keyA  = store.ByKey("key_a")
 )
 
 // newService is a service on the database of a folder. Made again on the same folder it is another
@@ -31,7 +33,7 @@ func newService(t *testing.T, dir string, c *roomtest.Clock, change func(*Config
 	t.Helper()
 	egress, err := NewEgress(nil)
 	require.NoError(t, err)
-	cfg := Config{DB: roomtest.Open(t, dir, c.Now), Log: struct{ pipeline.Reader }{}, Warehouse: empty{}, Keys: oneKey{}, Kinds: kinds, Egress: egress}
+	cfg := Config{DB: roomtest.Open(t, dir, c.Now), Log: struct{ pipeline.Reader }{}, Warehouse: empty{}, Keys: oneKey{}, Kinds: kinds, Scopes: everyScope, Egress: egress}
 	if change != nil {
 		change(&cfg)
 	}
@@ -48,6 +50,11 @@ var kinds = append(store.KindsOf(Nouns),
 	&store.Kind{Noun: &store.Noun{Name: "delivery"}, Type: TypeDelivery},
 	&store.Kind{Noun: &store.Noun{Name: "node", System: true}, Type: "node.joined"},
 )
+
+// everyScope are the scopes of keys that no test revokes.
+func everyScope(context.Context, store.Querier, string, time.Time) (api.Scopes, error) {
+	return api.EveryScope, nil
+}
 
 // webhookFor is a requested webhook for some types of events.
 func webhookFor(events ...string) Webhook {
@@ -106,7 +113,7 @@ func TestWebhook(t *testing.T) {
 	_, err = r.change(t.Context(), "tnt_b", made.ID, byKey, func(next *Webhook) { next.State = Active })
 	requireCode(t, api.ResourceNotFound, err)
 
-	rotated, err := r.rotate(t.Context(), tenantID, made.ID, byKey)
+	rotated, err := r.rotate(t.Context(), tenantID, made.ID, keyA)
 	require.NoError(t, err)
 	require.NotEqual(t, made.Secret, rotated.Secret)
 	require.Equal(t, []string{rotated.Secret, made.Secret}, rotated.secrets(c.Now()))
@@ -117,18 +124,18 @@ func TestWebhook(t *testing.T) {
 	signing := []string{rotated.Secret, made.Secret}
 	for len(signing) <= maxReplaced {
 		c.Advance(time.Hour)
-		again, err := r.rotate(t.Context(), tenantID, made.ID, byKey)
+		again, err := r.rotate(t.Context(), tenantID, made.ID, keyA)
 		require.NoError(t, err)
 		signing = slices.Insert(signing, 0, again.Secret)
 		require.Equal(t, signing, again.secrets(c.Now()))
 		require.Equal(t, again, r.mustFind(t, made.ID))
 	}
-	_, err = r.rotate(t.Context(), tenantID, made.ID, byKey)
+	_, err = r.rotate(t.Context(), tenantID, made.ID, keyA)
 	requireCode(t, api.StateConflict, err)
 
-	_, err = r.remove(t.Context(), "tnt_b", made.ID, byKey)
+	_, err = r.remove(t.Context(), "tnt_b", made.ID, keyA)
 	requireCode(t, api.ResourceNotFound, err)
-	_, err = r.remove(t.Context(), tenantID, made.ID, byKey)
+	_, err = r.remove(t.Context(), tenantID, made.ID, keyA)
 	require.NoError(t, err)
 	_, err = webhooks.Find(t.Context(), r.db.Read(), tenantID, made.ID)
 	requireCode(t, api.ResourceNotFound, err)

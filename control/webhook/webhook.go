@@ -15,6 +15,18 @@
 //
 // URL and description are in audit events, which are never erased.
 //
+// # Scopes
+//
+// A kind of event goes only to whom the scopes of an API key admit to it (store.Kind.Allows): the
+// key needs audit:read, or the scope that reads the noun. This is checked of the calling key when it
+// creates a webhook, sets its URL or kinds, sets it to ACTIVE, recovers, or sends a delivery again.
+// It is checked once more before each attempt, of the key that the webhook remembers: the one that
+// last set its URL or kinds. A delivery to which that key has no scope becomes FAILED: it waits from
+// before the URL or the kinds were set. In rotations the successor takes the key's place. If the key
+// is revoked, or has expired, and no successor is in force, the webhook becomes PAUSED with the
+// reason KEY_REVOKED: with the revocation, or before the next attempt. Its events wait until a key
+// with the scopes sets it to ACTIVE, which it then remembers instead.
+//
 // # Deliveries
 //
 // One control process reads the log, with a cursor for each partition (QueueJob). It writes new
@@ -60,8 +72,9 @@ type Webhook struct {
 	URL          string        `json:"url" db:"url,moves" doc:"Where events are sent."`
 	Events       []string      `json:"events" db:"events,moves" doc:"The kinds of events that are sent."`
 	Description  string        `json:"description" db:"description,moves" doc:"What it is for."`
+	KeyID        string        `json:"keyId" db:"key_id,moves" doc:"The key under which events are sent: the one that last set url or events, or that resumed the webhook after the end of that key. Its successors in rotations take its place."`
 	State        State         `json:"state" db:"state,moves" enum:"ACTIVE,PAUSED,DISABLED" doc:"While it is PAUSED, events wait; while it is DISABLED, none are queued."`
-	StateReason  *string       `json:"stateReason" db:"state_reason,moves" doc:"Why the service disabled it; null if it did not."`
+	StateReason  *string       `json:"stateReason" db:"state_reason,moves" doc:"Why the service paused or disabled it; null if it did not."`
 	Secret       string        `json:"-" db:"secret,moves"`
 	Replaced     []oldSecret   `json:"-" db:"replaced_secrets,moves"` // newest first
 	Backlog      int64         `json:"-" db:"backlog,moves"`          // what waited when it was last enabled
@@ -92,10 +105,11 @@ const (
 	secretPrefix, secretBytes = "whsec_", 32
 )
 
-// check returns VALIDATION_FAILED if a field that a caller may set is invalid.
+// check returns VALIDATION_FAILED if a field that a caller may set is invalid. The schema refuses an
+// empty URL; here it stands for one that is not set.
 func (w *Webhook) check(cfg *Config) error {
 	var faults []api.ValidationError
-	if why := cfg.Egress.refuses(w.URL); why != "" {
+	if why := cfg.Egress.refuses(w.URL); w.URL != "" && why != "" {
 		faults = append(faults, api.ValidationError{Field: "url", Message: why})
 	}
 	for i, f := range w.Events {

@@ -76,8 +76,10 @@ type Webhook struct {
 	// While it is PAUSED events wait; while it is DISABLED none are queued. One of ACTIVE, PAUSED,
 	// DISABLED.
 	State string `json:"state"`
-	// Why the service has disabled it; null if it has not.
+	// Why the service has paused or disabled it; null if it has not.
 	StateReason string `json:"stateReason"`
+	// The key under which events are sent.
+	KeyID string `json:"keyId"`
 	// Where events are sent.
 	URL string `json:"url"`
 }

@@ -10,6 +10,7 @@ CREATE TABLE webhooks (
     url             TEXT   NOT NULL,
     events          TEXT   NOT NULL,
     description     TEXT   NOT NULL,
+    key_id          TEXT   NOT NULL,
     state           TEXT   NOT NULL,
     state_reason    TEXT,
     secret          TEXT   NOT NULL,
