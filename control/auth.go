@@ -22,7 +22,11 @@ type authenticator func(route.Access) admission
 
 // admit is the middleware of an authenticator.
 func (d *handler) admit(ctx huma.Context, next func(huma.Context)) {
-	inner, err := d.authenticate(route.Of(ctx.Operation()).Access)(ctx)
+	op := route.Of(ctx.Operation())
+	inner, err := d.authenticate(op.Access)(ctx)
+	if _, scoped := op.Access.(route.Scope); err == nil && scoped {
+		err = op.RequireEffects(auth.PrincipalFrom(inner))
+	}
 	if err != nil {
 		d.refuse(ctx, err)
 		return

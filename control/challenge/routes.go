@@ -22,10 +22,13 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-challenge", Method: http.MethodGet, Path: "/v1/challenges/{challengeId}", Tag: "Challenges", Access: read,
 		Summary: "Get a challenge"}, s.get)
 	route.Add(a, route.Operation{ID: "resolve-challenge", Method: http.MethodPost, Path: "/v1/challenges/{challengeId}/resolve", Tag: "Challenges", Access: write,
-		Summary: "Uphold a challenge, which revokes the right, or overturn it", Stops: true}, s.postResolve)
+		Summary: "Uphold a challenge, which revokes the right, or overturn it", Stops: true, Effects: []route.Effect{upholds}}, s.postResolve)
 	route.Add(a, route.Operation{ID: "withdraw-challenge", Method: http.MethodPost, Path: "/v1/challenges/{challengeId}/withdraw", Tag: "Challenges", Access: write,
 		Summary: "Withdraw a challenge, for its challenger"}, s.postWithdraw)
 }
+
+// upholds is the effect of upholding a challenge.
+var upholds = route.Effect{Does: "revokes the right, if the challenge is upheld", Scope: api.RightsWrite, Sometimes: true}
 
 // The responses about challenges.
 type (
@@ -107,6 +110,11 @@ func (s *Service) postResolve(ctx context.Context, in *resolveInput) (ResolvedCh
 		how.resolution = in.Body.Resolution
 		if in.Body.Upheld {
 			how.action = Uphold
+		}
+	}
+	if how.action == Uphold {
+		if err := caller.Require(upholds.Scope); err != nil {
+			return ResolvedChallenge{}, err
 		}
 	}
 	closed, of, err := s.close(ctx, how)

@@ -26,7 +26,7 @@ func (r *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "respond-to-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/respond", Tag: "Disputes", Access: write,
 		Summary: "Respond with evidence to a dispute that is INVESTIGATING"}, r.postRespond)
 	route.Add(a, route.Operation{ID: "resolve-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/resolve", Tag: "Disputes", Access: write,
-		Summary:     "Uphold or reject a dispute",
+		Summary: "Uphold or reject a dispute", Effects: []route.Effect{{Does: "decides what is paid for", Scope: api.SettlementWrite}},
 		Description: "UPHELD is refused with 409 once a statement would have to exclude too much: more than 50,000 receipts by their ids, or 1,000 windows. A dispute about a right and a window covers any number of receipts."}, r.postResolve)
 }
 

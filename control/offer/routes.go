@@ -24,7 +24,7 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "counter-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/counter", Tag: "Offers", Access: write,
 		Summary: "Answer an offer with one in the opposite direction"}, s.postCounter)
 	route.Add(a, route.Operation{ID: "accept-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/accept", Tag: "Offers", Access: write,
-		Summary:     "Accept an offer, which issues the requested right",
+		Summary: "Accept an offer, which issues the requested right", Effects: []route.Effect{{Does: "issues a right", Scope: api.RightsWrite}},
 		Description: "A key of the tenant that proposed the offer may accept it for the recipient. The event records this: `assertedBy` is the tenant's organisation, `actingOrgId` the recipient."}, s.postAccept)
 	route.Add(a, route.Operation{ID: "withdraw-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/withdraw", Tag: "Offers", Access: write,
 		Summary: "Withdraw an offer, for its proposer"}, s.postClose(Withdraw))

@@ -41,6 +41,8 @@ type Operation struct {
 	ID, Method, Path, Tag, Summary string
 	// Access is who may call it.
 	Access Access
+	// Effects are what the operation does that needs more than its Access. Optional.
+	Effects []Effect
 	// Description adds to the summary. Optional.
 	Description string
 	// Errors are statuses of the operation that Refusals does not derive from the rest of the
@@ -251,6 +253,18 @@ func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, m
 	}
 	if scope, ok := op.Access.(Scope); ok { // for readers that ignore a scheme's scopes
 		h.Extensions = map[string]any{"x-required-scope": api.Scope(scope).String()}
+		var effects []map[string]any
+		for _, e := range op.Effects {
+			effect := map[string]any{"does": e.Does, "needs": e.Need(), "always": e.Scope != 0 && !e.Sometimes}
+			if e.Scope != 0 {
+				effect["scope"] = e.Scope.String()
+			}
+			effects = append(effects, effect)
+			h.Description = strings.TrimPrefix(h.Description+"\n\nIt "+e.Does+": for that the key also needs "+e.Need()+".", "\n\n")
+		}
+		if effects != nil {
+			h.Extensions["x-effects"] = effects
+		}
 	}
 	if len(op.Text) > 0 {
 		h.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{}}

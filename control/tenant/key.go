@@ -114,11 +114,22 @@ func (c changer) find(ctx context.Context, q store.Querier, keyID string) (*Key,
 
 // mayGrant refuses scopes that the changer lacks.
 func (c changer) mayGrant(scopes api.Scopes) error {
+	return c.requireAll(scopes, "a key can't grant scopes that it lacks")
+}
+
+// mayRevoke refuses a key with scopes that the changer lacks, unless it is the changer itself.
+func (c changer) mayRevoke(k *Key) error {
+	held, err := api.ParseScopes(k.Scopes)
+	if err != nil || !c.operator && c.by.ID == k.KeyID {
+		return err
+	}
+	return c.requireAll(held, "a key can't revoke another that has scopes that it lacks")
+}
+
+// requireAll returns SCOPE_MISSING with a message if the changer lacks one of the scopes.
+func (c changer) requireAll(scopes api.Scopes, message string) error {
 	if missing := lacking(scopes, c.scopes); len(missing) > 0 {
-		return &api.Error{
-			Code: api.ScopeMissing, Message: "a key can't grant scopes that it lacks",
-			RequiredScopes: missing, KeyScopes: c.scopes.Names(),
-		}
+		return &api.Error{Code: api.ScopeMissing, Message: message, RequiredScopes: missing, KeyScopes: c.scopes.Names()}
 	}
 	return nil
 }
@@ -318,6 +329,9 @@ func (s *Service) revokeKey(ctx context.Context, c changer, keyID string) (Revoc
 	err := s.db.Stop(ctx, func(tx *store.Tx) error {
 		k, err := c.find(ctx, tx, keyID)
 		if err != nil {
+			return err
+		}
+		if err := c.mayRevoke(k); err != nil {
 			return err
 		}
 		if successors, err = k.successors(ctx, tx, now); err != nil {

@@ -16,6 +16,7 @@
 // such a key: so a stolen key has an end. Only a key that never expires, or an operator, can
 // extend it.
 //
+// A key revokes itself, and other keys of which it has all scopes; an operator revokes every key.
 // Revoking is final: revoking a revoked key changes nothing and leaves no event. The response names
 // the keys in force that the key made, and those that they made, at most 100, since a thief may
 // hold them.

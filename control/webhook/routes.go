@@ -15,15 +15,16 @@ func (s *Service) Routes(a route.API) {
 	const read, write = route.Scope(api.WebhooksRead), route.Scope(api.WebhooksWrite)
 	route.Add(a, route.Operation{ID: "create-webhook", Method: http.MethodPost, Path: "/v1/webhooks", Tag: "Webhooks", Access: write,
 		Summary:     "Send events to a URL; the secret is shown only once",
-		Description: kindsNeed + " The webhook remembers the key: if it is revoked or expires, and no successor of it is in force, the webhook becomes `PAUSED` with the reason `KEY_REVOKED`.\n\n" + messages}, s.post)
+		Effects:     []route.Effect{sends},
+		Description: "The webhook remembers the key: if it is revoked or expires, and no successor of it is in force, the webhook becomes `PAUSED` with the reason `KEY_REVOKED`.\n\n" + messages}, s.post)
 	route.Add(a, route.Operation{ID: "list-webhooks", Method: http.MethodGet, Path: "/v1/webhooks", Tag: "Webhooks", Access: read,
 		Summary: "List the webhooks, newest first"}, s.getAll)
 	route.Add(a, route.Operation{ID: "get-webhook", Method: http.MethodGet, Path: "/v1/webhooks/{webhookId}", Tag: "Webhooks", Access: read,
 		Summary: "Get a webhook"}, s.get)
 	route.Add(a, route.Operation{ID: "change-webhook", Method: http.MethodPatch, Path: "/v1/webhooks/{webhookId}", Tag: "Webhooks", Access: write,
-		Summary: "Change, pause or resume a webhook",
+		Summary: "Change, pause or resume a webhook", Effects: []route.Effect{sendsElsewhere},
 		Description: "Absent fields don't change. Deliveries that wait while it is `PAUSED` or `DISABLED` are sent when it is `ACTIVE` again. " +
-			kindsNeed + " That holds for setting `url` or `events`, and for setting `state` to `ACTIVE`. The webhook remembers the key that sets `url` or `events`; one that is `PAUSED` with the reason `KEY_REVOKED` remembers the key that sets it to `ACTIVE`."}, s.patch)
+			"The webhook remembers the key that sets `url` or `events`; one that is `PAUSED` with the reason `KEY_REVOKED` remembers the key that sets it to `ACTIVE`."}, s.patch)
 	route.Add(a, route.Operation{ID: "delete-webhook", Method: http.MethodDelete, Path: "/v1/webhooks/{webhookId}", Tag: "Webhooks", Access: write,
 		Summary: "Delete a webhook with its waiting deliveries"}, s.delete)
 	route.Add(a, route.Operation{ID: "rotate-webhook-secret", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/rotate-secret", Tag: "Webhooks", Access: write,
@@ -36,16 +37,22 @@ func (s *Service) Routes(a route.API) {
 		Summary: "Send everything that a webhook has not received", Errors: []int{http.StatusServiceUnavailable},
 		Description: "Deliveries of the period's events that have `FAILED` are sent again under their ids, and events that were never queued, for example while the webhook was `DISABLED`, are sent now. " +
 			"Events whose deliveries are no longer kept are sent once more. With `dryRun` the deliveries are only counted. " +
-			"Receipts that were never queued are left out: `GET /v1/receipts` lists them. " + kindsNeed}, s.postRecover)
+			"Receipts that were never queued are left out: `GET /v1/receipts` lists them.", Effects: []route.Effect{sends}}, s.postRecover)
 	route.Add(a, route.Operation{ID: "list-webhook-deliveries", Method: http.MethodGet, Path: "/v1/webhooks/{webhookId}/deliveries", Tag: "Webhooks", Access: read,
 		Summary:     "List a webhook's deliveries, newest first",
 		Description: "`DELIVERED` deliveries are kept for 7 days, others for 30."}, s.getDeliveries)
 	route.Add(a, route.Operation{ID: "resend-webhook-delivery", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/deliveries/{deliveryId}/resend", Tag: "Webhooks", Access: write,
-		Summary: "Send a delivery again now, under its id, with a new schedule of attempts", Description: kindsNeed}, s.postResend)
+		Summary: "Send a delivery again now, under its id, with a new schedule of attempts", Effects: []route.Effect{sends}}, s.postResend)
 }
 
-// kindsNeed says which scopes an operation needs besides its own.
-const kindsNeed = "For each kind of event the key needs one of the scopes that `x-event-kinds` in this document names: `audit:read`, or the one that reads the noun."
+// The effects of operations on webhooks: entitled checks them.
+var (
+	sends          = route.Effect{Does: "sends events to a URL", Needs: needs}
+	sendsElsewhere = route.Effect{Does: "sends events to a URL, if it sets `url` or `events`, or `state` to `ACTIVE`", Needs: needs}
+)
+
+// needs is the same as the catalogue of events says.
+const needs = "`audit:read`, or for each kind of event the scope that `x-event-kinds` has for it"
 
 // messages describes the requests that receivers get.
 const messages = "Each event is a POST of `{\"type\", \"timestamp\", \"tenantId\", \"webhookId\", \"data\": {\"event\"}}`, where `event` is the same text as in proof packs and names no person; " +
