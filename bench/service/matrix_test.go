@@ -18,6 +18,12 @@ func TestForeignResourcesOfTheSandbox(t *testing.T) {
 	storytest.ForeignResourcesInSandbox(t, systemtest.Shared(t))
 }
 
+// TestEffects: a key of one scope causes no event that another scope guards.
+func TestEffects(t *testing.T) {
+	t.Parallel()
+	storytest.Effects(t, systemtest.Shared(t))
+}
+
 // TestScopeMatrix calls every operation with keys of each scope alone, of all scopes but
 // one, and of the wildcard. A key without any scope can't be made. What the document
 // declares decides, and nothing else does.

@@ -122,6 +122,16 @@ func ForeignResourcesInSandbox(t *testing.T, s *systemtest.Service) {
 	t.Logf("%d references of %d operations, each to a foreign and to an unknown id", requests, len(all))
 }
 
+// lacking is the scope of an effect that the operation always has, and that is not held; empty if none is.
+func lacking(o systemtest.Operation, held []string) string {
+	for _, e := range o.Effects {
+		if e.Always && !slices.Contains(held, e.Scope) && !slices.Contains(held, api.Wildcard.String()) {
+			return e.Scope
+		}
+	}
+	return ""
+}
+
 func ScopeMatrix(t *testing.T, s *systemtest.Service) {
 	server := s.Server
 	tenant := systemtest.SettleIn(t, server)
@@ -153,6 +163,17 @@ func ScopeMatrix(t *testing.T, s *systemtest.Service) {
 		for _, o := range scoped {
 			about := fmt.Sprintf("%s %s with %s", o.Method, o.Path, held)
 			a := systemtest.Call(t, server.API, made.APIKey, o)
+			if lacks := lacking(o, held); slices.Contains(held, o.Scope) && lacks != "" {
+				r := a.Refused(t, 403, api.ScopeMissing, about)
+				require.Equal(t, []string{lacks}, r.RequiredScopes, about)
+				refused++
+				continue
+			}
+			if slices.Contains(held, o.Scope) && a.Status == 403 && len(o.Effects) > 0 { // what it is asked for needs more
+				require.NotContains(t, a.Refused(t, 403, api.ScopeMissing, about).RequiredScopes, o.Scope, about)
+				refused++
+				continue
+			}
 			if slices.Contains(held, o.Scope) || slices.Contains(held, api.Wildcard.String()) {
 				require.NotContains(t, []int{401, 403, 500}, a.Status, "%s: %s", about, a.Body)
 				passed++

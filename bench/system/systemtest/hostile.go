@@ -25,6 +25,15 @@ type Operation struct {
 	Id, Method, Path, Scope, Body string
 	bodiless                      bool     // the body may be left out, and so may all of its members
 	Filters                       []string // parameters that narrow a list to what belongs to one resource
+	Effects                       []Effect
+}
+
+// Effect is what an operation does that needs more than its scope.
+type Effect struct {
+	// Scope is what it needs; empty if that depends on the request.
+	Scope string
+	// Always says that the operation never goes without.
+	Always bool
 }
 
 // Operations are those of the service's OpenAPI document that take a key, or none, in

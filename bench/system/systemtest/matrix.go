@@ -21,13 +21,49 @@ func SettleIn(t *testing.T, server *system.Server) Owner {
 	t.Helper()
 	tenant := CreateTenant(t, server.Data, "--scope", "*")
 	o := Owner{system.Client{API: server.API, Key: tenant.APIKey}, map[string]string{"keyId": tenant.KeyID}}
-	do := func(method, path string, body, data any) {
-		require.NoError(t, o.Client.Do(t.Context(), method, path, body, data))
-	}
+	o.Renew(t)
+	do := o.do(t)
 	var made struct {
-		Basis, Right, Offer, Challenge, Dispute, Mapping, Webhook, Job, Counterparty, Rule, Statement struct{ ID string }
-		Receipt                                                                                       struct{ ReceiptID string }
-		Pack                                                                                          struct{ PackID string }
+		Receipt   struct{ ReceiptID string }
+		Pack      struct{ PackID string }
+		Statement struct{ ID string }
+	}
+	do("POST", "/v1/delivery", map[string]any{"rightId": o.IDs["rightId"], "spatialAnchorId": "a", "dwellMs": 1500}, &made)
+	o.IDs["receiptId"] = made.Receipt.ReceiptID
+	o.IDs["erasureId"] = Erased(t, server, tenant.APIKey, "nobody").ID
+	do("POST", "/v1/proof-packs/seal", nil, &made)
+	o.IDs["packId"] = made.Pack.PackID
+	do("POST", "/v1/settlement/statements", map[string]any{"from": "2026-01-01", "to": "2026-02-01", "currency": "EUR"}, &made)
+	o.IDs["statementId"] = made.Statement.ID
+	o.names(t)
+	return o
+}
+
+func (o Owner) do(t *testing.T) func(method, path string, body, data any) {
+	return func(method, path string, body, data any) {
+		t.Helper()
+		require.NoError(t, o.Client.Do(t.Context(), method, path, body, data), "%s %s", method, path)
+	}
+}
+
+// names gives each name of a parameter its resource.
+func (o Owner) names(t *testing.T) {
+	for name, of := range Resources {
+		if id := o.IDs[of[0]]; id != "" {
+			o.IDs[name] = id
+		}
+	}
+	for name, id := range o.IDs {
+		require.NotEmpty(t, id, name)
+	}
+}
+
+// Renew makes the owner's records anew, each in its first state.
+func (o Owner) Renew(t *testing.T) {
+	t.Helper()
+	do := o.do(t)
+	var made struct {
+		Basis, Right, Offer, Challenge, Dispute, Mapping, Webhook, Job, Counterparty, Rule struct{ ID string }
 	}
 	do("POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "x"}, &made)
 	o.IDs["basisId"] = made.Basis.ID
@@ -53,25 +89,15 @@ func SettleIn(t *testing.T, server *system.Server) Owner {
 	o.IDs["ruleId"] = made.Rule.ID
 	do("POST", "/v1/webhooks", map[string]any{"url": "https://receiver.example/x", "events": []string{"offer.accepted"}}, &made)
 	o.IDs["webhookId"] = made.Webhook.ID
+	if job := o.IDs["jobId"]; job != "" { // a tenant has a few at a time; it may have ended
+		_ = o.Client.Do(t.Context(), "POST", "/v1/compliance/dsar/"+job+"/cancel", nil, nil)
+	}
 	do("POST", "/v1/compliance/dsar", map[string]any{"scope": map[string]any{"kind": "TENANT_FULL"}}, &made)
 	o.IDs["jobId"] = made.Job.ID
 	var tested struct{ Delivery struct{ ID string } }
 	do("POST", "/v1/webhooks/"+made.Webhook.ID+"/test", nil, &tested)
 	o.IDs["deliveryId"] = tested.Delivery.ID
-	do("POST", "/v1/delivery", map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a", "dwellMs": 1500}, &made)
-	o.IDs["receiptId"] = made.Receipt.ReceiptID
-	o.IDs["erasureId"] = Erased(t, server, tenant.APIKey, "nobody").ID
-	do("POST", "/v1/proof-packs/seal", nil, &made)
-	o.IDs["packId"] = made.Pack.PackID
-	do("POST", "/v1/settlement/statements", map[string]any{"from": "2026-01-01", "to": "2026-02-01", "currency": "EUR"}, &made)
-	o.IDs["statementId"] = made.Statement.ID
-	for name, of := range Resources {
-		o.IDs[name] = o.IDs[of[0]]
-	}
-	for name, id := range o.IDs {
-		require.NotEmpty(t, id, name)
-	}
-	return o
+	o.names(t)
 }
 
 // Position is what an answer says of how far the log is loaded, which goes on meanwhile.

@@ -51,7 +51,8 @@ func Document(t *testing.T, server *system.Server) map[string]Documented {
 	var spec struct {
 		Paths map[string]map[string]struct {
 			OperationID string
-			Scope       string `json:"x-required-scope"`
+			Scope       string   `json:"x-required-scope"`
+			Effects     []Effect `json:"x-effects"`
 			Parameters  []parameter
 			RequestBody media
 			Responses   map[string]media
@@ -64,7 +65,7 @@ func Document(t *testing.T, server *system.Server) map[string]Documented {
 	for path, item := range spec.Paths {
 		for method, o := range item {
 			known[o.OperationID] = Documented{
-				Operation{Id: o.OperationID, Method: strings.ToUpper(method), Path: path, Scope: o.Scope, bodiless: !o.RequestBody.Required},
+				Operation{Id: o.OperationID, Method: strings.ToUpper(method), Path: path, Scope: o.Scope, Effects: o.Effects, bodiless: !o.RequestBody.Required},
 				o.Parameters, o.RequestBody.Content[kind].Schema.ids(spec.Components.Schemas),
 				Example{o.RequestBody.Content[kind].Example, o.Responses["200"].Content[kind].Example},
 			}
