@@ -8,7 +8,7 @@
 // Upholding a challenge revokes the right in the same change, with the right's own event after the
 // challenge's. The response waits until every live node has applied it, at most two seconds, and
 // says which nodes have. A right that is already revoked stays so, without a second event.
-// Overturning or withdrawing a challenge leaves the right as it is. Other open challenges of the
+// The caller needs rights:write for it, as for revoking. Overturning or withdrawing a challenge leaves the right as it is. Other open challenges of the
 // right stay open until they are resolved.
 //
 // Both organisations are in one tenant, and a key of the tenant may act for either. The event names

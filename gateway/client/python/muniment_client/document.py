@@ -874,7 +874,8 @@ class ListErasuresQuery(TypedDict):
 
 
 ListEventsQuery = TypedDict("ListEventsQuery", {
-    # Only events of these types, such as delivery.recorded; repeat the parameter, or separate values with commas.
+    # Only events of these kinds, such as delivery.recorded; repeat the parameter, or separate values with commas.
+    # x-event-kinds in this document lists all kinds.
     "type": 'NotRequired[list[str]]',
     # Only events about this kind of thing, such as right or key.
     "subjectKind": 'NotRequired[str]',
@@ -1453,7 +1454,8 @@ NewStatement = TypedDict("NewStatement", {
 class NewWebhook(TypedDict):
     # What it is for. Kept in the audit log permanently: no place for personal data.
     description: NotRequired[str | None]
-    # Event types such as offer.accepted, or all types of a noun, such as right.*. Only its full name selects
+    # Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds
+    # in this document lists them with the scopes of which the calling key needs one. Only its full name selects
     # delivery.recorded, which is sent in batches.
     events: list[str]
     # Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for
@@ -2438,17 +2440,20 @@ class Webhook(TypedDict):
     createdAt: str
     # What it is for.
     description: str
-    # The types of events that are sent.
+    # The kinds of events that are sent.
     events: list[str]
     # The first failure since the last successful attempt; null while attempts succeed.
     failingSince: str | None
     # The record's id.
     id: str
+    # The key under which events are sent: the one that last set url or events, or that resumed the webhook after
+    # the end of that key. Its successors in rotations take its place.
+    keyId: str
     # Grows with every change.
     revision: int
     # While it is PAUSED, events wait; while it is DISABLED, none are queued.
     state: Literal["ACTIVE", "PAUSED", "DISABLED"]
-    # Why the service disabled it; null if it did not.
+    # Why the service paused or disabled it; null if it did not.
     stateReason: str | None
     # When the record was last changed.
     updatedAt: str
@@ -2472,7 +2477,7 @@ class WebhookAttempt(TypedDict):
 class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
-    # New event types.
+    # New kinds of events.
     events: NotRequired[list[str] | None]
     # New state.
     state: NotRequired[str | None]

@@ -1814,7 +1814,7 @@ export interface components {
         NewWebhook: {
             /** @description What it is for. Kept in the audit log permanently: no place for personal data. */
             description?: string | null;
-            /** @description Event types such as offer.accepted, or all types of a noun, such as right.*. Only its full name selects delivery.recorded, which is sent in batches. */
+            /** @description Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches. */
             events: string[];
             /** @description Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets. */
             url: string;
@@ -3280,7 +3280,7 @@ export interface components {
             createdAt: string;
             /** @description What it is for. */
             description: string;
-            /** @description The types of events that are sent. */
+            /** @description The kinds of events that are sent. */
             events: string[];
             /**
              * Format: date-time
@@ -3289,6 +3289,8 @@ export interface components {
             failingSince: string | null;
             /** @description The record's id. */
             id: string;
+            /** @description The key under which events are sent: the one that last set url or events, or that resumed the webhook after the end of that key. Its successors in rotations take its place. */
+            keyId: string;
             /**
              * Format: int64
              * @description Grows with every change.
@@ -3299,7 +3301,7 @@ export interface components {
              * @enum {string}
              */
             state: "ACTIVE" | "PAUSED" | "DISABLED";
-            /** @description Why the service disabled it; null if it did not. */
+            /** @description Why the service paused or disabled it; null if it did not. */
             stateReason: string | null;
             /**
              * Format: date-time
@@ -3333,7 +3335,7 @@ export interface components {
         WebhookChange: {
             /** @description New description. */
             description?: string | null;
-            /** @description New event types. */
+            /** @description New kinds of events. */
             events?: string[] | null;
             /**
              * @description New state.
@@ -4342,7 +4344,7 @@ export interface operations {
                 subjectKind?: string;
                 /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
                 to?: string;
-                /** @description Only events of these types, such as delivery.recorded; repeat the parameter, or separate values with commas. */
+                /** @description Only events of these kinds, such as delivery.recorded; repeat the parameter, or separate values with commas. x-event-kinds in this document lists all kinds. */
                 type?: string[];
             };
             header?: never;
