@@ -1,6 +1,7 @@
 package storytest
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +50,8 @@ var before = map[string][]string{
 }
 
 // Effects calls every operation with a key of each scope alone, on records in the state in which it
-// does something, and compares what the log says that the key has done with what its scope allows.
+// does something, and compares what the log says that the key has done with what its scope allows. The
+// data of all events is as the document's catalogue says.
 func Effects(t *testing.T, s *systemtest.Service) {
 	server := s.Server
 	known := map[string]systemtest.Operation{}
@@ -60,6 +62,7 @@ func Effects(t *testing.T, s *systemtest.Service) {
 		}
 		known[o.Id] = o
 	}
+	catalogue := catalogueOf(t, server.API)
 	caused := map[string]bool{}
 	for _, scope := range api.EveryScope.Names() {
 		owner := systemtest.SettleIn(t, server)
@@ -98,7 +101,12 @@ func Effects(t *testing.T, s *systemtest.Service) {
 				require.Equal(t, 200, a.Status, "%s: %s", about, a.Body)
 			}
 		}
-		for kind := range causedBy(t, owner, keyID) {
+		for _, e := range eventsOf(t, owner) {
+			catalogue.check(t, e)
+			if e.Actor.ID != keyID {
+				continue
+			}
+			kind := e.Type
 			caused[kind] = true
 			require.True(t, slices.ContainsFunc(effects[scope], func(may string) bool { return strings.HasPrefix(kind, may) }), "a key with %s alone caused %s", scope, kind)
 		}
@@ -106,27 +114,84 @@ func Effects(t *testing.T, s *systemtest.Service) {
 	require.Greater(t, len(caused), 30, "of %v", caused)
 }
 
-// causedBy are the kinds of the events by a key, once all of them are loaded.
-func causedBy(t *testing.T, owner systemtest.Owner, keyID string) map[string]bool {
+// loggedEvent is an event of the log.
+type loggedEvent struct {
+	Type  string
+	Actor struct{ Kind, ID string }
+	Data  map[string]json.RawMessage
+}
+
+// eventsOf are the tenant's events up to now, once all of them are loaded.
+func eventsOf(t *testing.T, owner systemtest.Owner) (all []loggedEvent) {
 	var last struct{ Basis struct{ ID string } }
 	require.NoError(t, owner.Client.Do(t.Context(), "POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "last"}, &last))
-	list := func(query string) (kinds map[string]bool) {
-		kinds = map[string]bool{}
+	list := func(query string) (events []loggedEvent) {
 		for cursor := ""; ; {
 			var page struct {
-				Events     []struct{ Event struct{ Type string } }
+				Events     []struct{ Event loggedEvent }
 				NextCursor *string
 			}
-			require.NoError(t, owner.Client.Do(t.Context(), "GET", "/v1/events?limit=500&"+query+cursor, nil, &page))
+			require.NoError(t, owner.Client.Do(t.Context(), "GET", "/v1/events?limit=500"+query+cursor, nil, &page))
 			for _, e := range page.Events {
-				kinds[e.Event.Type] = true
+				events = append(events, e.Event)
 			}
 			if page.NextCursor == nil {
-				return kinds
+				return events
 			}
 			cursor = "&cursor=" + *page.NextCursor
 		}
 	}
-	waittest.Until(t, func() bool { return len(list("subjectId="+last.Basis.ID)) > 0 })
-	return list("actorKind=key&actorId=" + keyID)
+	waittest.Until(t, func() bool { return len(list("&subjectId="+last.Basis.ID)) > 0 })
+	return list("")
+}
+
+// catalogue has the members of the data of each kind of event, as the document says them: true for
+// those that are always there.
+type catalogue map[string]map[string]bool
+
+func catalogueOf(t *testing.T, url string) catalogue {
+	var document struct {
+		Kinds []struct {
+			Type string
+			Data struct {
+				AllOf []struct {
+					Ref string `json:"$ref"`
+				}
+			}
+		} `json:"x-event-kinds"`
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]any
+				Required   []string
+			}
+		}
+	}
+	a := systemtest.Call(t, url, "", systemtest.Operation{Method: "GET", Path: "/openapi.json"})
+	require.NoError(t, json.Unmarshal([]byte(a.Body), &document))
+	all := catalogue{}
+	for _, k := range document.Kinds {
+		members := map[string]bool{}
+		for _, part := range k.Data.AllOf {
+			s := document.Components.Schemas[strings.TrimPrefix(part.Ref, "#/components/schemas/")]
+			for name := range s.Properties {
+				members[name] = slices.Contains(s.Required, name)
+			}
+		}
+		all[k.Type] = members
+	}
+	return all
+}
+
+// check requires that the document has the event's kind, and exactly the members of its data.
+func (c catalogue) check(t *testing.T, e loggedEvent) {
+	t.Helper()
+	require.Contains(t, c, e.Type)
+	for name := range e.Data {
+		require.Contains(t, c[e.Type], name, e.Type)
+	}
+	for name, always := range c[e.Type] {
+		if always {
+			require.Contains(t, e.Data, name, e.Type)
+		}
+	}
 }
