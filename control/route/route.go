@@ -13,6 +13,8 @@
 // *api.Error, or an internal fault. Inputs of lists embed Page, and those about a period embed
 // Window and AsOf. A type has its Go name in the document, unless it is Named.
 //
+// An operation that changes or shows what another scope than its own guards declares an Effect.
+//
 // Package control enforces the declaration. The gateway serves deliveries itself, and checks their
 // scope in its deliver.go.
 package route

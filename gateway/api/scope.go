@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// Scope is one permission of an API key, as a bit of Scopes.
+// Scope is one permission of an API key, as a bit of Scopes. An operation needs one, and further ones
+// for what it does to things that others guard (control/route.Effect). AuditRead shows all events.
 type Scope uint32
 
 // The complete list. Wildcard passes every check; the destructive operations
