@@ -3,7 +3,6 @@ package control
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -41,10 +40,11 @@ var Kinds = store.KindsOf(slices.Concat(
 ))
 
 // eventKinds is the catalogue of tenants' events in the document: their types, the scopes of which a
-// key needs one to get them, and their data. It adds the schemas of the data to the others. Their
-// names begin with Event, as some records are not the same as in responses.
-func eventKinds(schemas object) (list []any, err error) {
-	registry := huma.NewMapRegistry(schemaPrefix, func(t reflect.Type, hint string) string { return "Event" + schemaName(t, hint) })
+// key needs one to get them, and their data. It also returns the schemas of the data. They are beside
+// those of the operations, which linters and generators of clients take for unused otherwise, and
+// their names begin with Event, as some records are not the same as in responses.
+func eventKinds() (list []any, schemas object, err error) {
+	registry := huma.NewMapRegistry("#/"+eventSchemas+"/", func(t reflect.Type, hint string) string { return "Event" + schemaName(t, hint) })
 	registry.RegisterTypeAlias(reflect.TypeFor[store.Instant](), reflect.TypeFor[time.Time]())
 	registry.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[json.RawMessage]())
 	kinds := Kinds.OfTenants()
@@ -61,13 +61,14 @@ func eventKinds(schemas object) (list []any, err error) {
 		list = append(list, object{"type": k.Type, "noun": k.Name, "description": k.Means, "scopes": k.Scopes(), "data": data})
 	}
 	text, err := json.Marshal(registry)
-	var made object
 	if err == nil {
-		err = json.Unmarshal(text, &made)
+		err = json.Unmarshal(text, &schemas)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot write the schemas of events: %w", err)
+		return nil, nil, fmt.Errorf("cannot write the schemas of events: %w", err)
 	}
-	maps.Copy(schemas, made)
-	return list, nil
+	return list, schemas, nil
 }
+
+// eventSchemas is the member of the document that has the schemas of events.
+const eventSchemas = "x-event-schemas"

@@ -94,7 +94,9 @@ func TestDocumentListsEvents(t *testing.T) {
 				AllOf []map[string]string
 			}
 		} `json:"x-event-kinds"`
-		Components struct{ Schemas map[string]any }
+		Schemas map[string]struct {
+			Properties map[string]map[string]any
+		} `json:"x-event-schemas"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(h.call("", "GET", "/openapi.json", "").text), &d))
 	var types []string
@@ -104,8 +106,17 @@ func TestDocumentListsEvents(t *testing.T) {
 		require.Equal(t, []any{declared.Name, declared.Means, declared.Scopes()}, []any{k.Noun, k.Description, k.Scopes})
 		require.Len(t, k.Data.AllOf, len(declared.Data))
 		for _, part := range k.Data.AllOf {
-			require.Contains(t, d.Components.Schemas, strings.TrimPrefix(part["$ref"], "#/components/schemas/"))
+			require.Contains(t, d.Schemas, strings.TrimPrefix(part["$ref"], "#/x-event-schemas/"))
 		}
 	}
 	require.Equal(t, slices.Sorted(slices.Values(control.Kinds.Types())), types)
+	for of, s := range d.Schemas {
+		for name, p := range s.Properties {
+			if ref, ok := p["$ref"].(string); ok {
+				require.Contains(t, d.Schemas, strings.TrimPrefix(ref, "#/x-event-schemas/"))
+			} else {
+				require.NotEmpty(t, p["description"], "%s.%s", of, name)
+			}
+		}
+	}
 }

@@ -63,16 +63,21 @@ func document(declared *huma.OpenAPI) (text []byte, err error) {
 	}
 	components["headers"] = commonHeaders
 	components["responses"] = refusals()
-	if d["x-event-kinds"], err = eventKinds(components["schemas"].(object)); err != nil {
+	kinds, ofEvents, err := eventKinds()
+	if err != nil {
 		return nil, err
 	}
+	d["x-event-kinds"], d[eventSchemas] = kinds, ofEvents
 	bodies := map[string]bool{} // of requests
 	for _, op := range operationsOf(declared) {
 		if op.RequestBody != nil && op.RequestBody.Content[jsonType] != nil {
 			bodies[strings.TrimPrefix(op.RequestBody.Content[jsonType].Schema.Ref, schemaPrefix)] = true
 		}
 	}
-	refine(components["schemas"].(object), bodies)
+	schemas := components["schemas"].(object)
+	maps.Copy(schemas, ofEvents)
+	refine(schemas, bodies)
+	maps.DeleteFunc(schemas, func(name string, _ any) bool { return ofEvents[name] != nil })
 
 	known, err := readExamples()
 	if err != nil {
@@ -117,6 +122,7 @@ func downgrade(document []byte) ([]byte, error) {
 		Paths      map[string]map[string]object `json:"paths"`
 		Components map[string]object            `json:"components"`
 		EventKinds any                          `json:"x-event-kinds"`
+		Events     any                          `json:"x-event-schemas"`
 	}
 	if err := json.Unmarshal(text, &older); err != nil {
 		return nil, fmt.Errorf("cannot read the API's document in OpenAPI 3.0: %w", err)
@@ -403,7 +409,7 @@ func prune(d object) {
 	schemas := d["components"].(object)["schemas"].(object)
 	reached := map[string]bool{}
 	reach(d["paths"], schemas, reached)
-	reach(d["x-event-kinds"], schemas, reached)
+	reach(d[eventSchemas], schemas, reached)
 	reach(d["components"].(object)["responses"], schemas, reached)
 	maps.DeleteFunc(schemas, func(name string, _ any) bool { return !reached[name] })
 }

@@ -159,12 +159,10 @@ func catalogueOf(t *testing.T, url string) catalogue {
 				}
 			}
 		} `json:"x-event-kinds"`
-		Components struct {
-			Schemas map[string]struct {
-				Properties map[string]any
-				Required   []string
-			}
-		}
+		Schemas map[string]struct {
+			Properties map[string]any
+			Required   []string
+		} `json:"x-event-schemas"`
 	}
 	a := systemtest.Call(t, url, "", systemtest.Operation{Method: "GET", Path: "/openapi.json"})
 	require.NoError(t, json.Unmarshal([]byte(a.Body), &document))
@@ -172,7 +170,7 @@ func catalogueOf(t *testing.T, url string) catalogue {
 	for _, k := range document.Kinds {
 		members := map[string]bool{}
 		for _, part := range k.Data.AllOf {
-			s := document.Components.Schemas[strings.TrimPrefix(part.Ref, "#/components/schemas/")]
+			s := document.Schemas[strings.TrimPrefix(part.Ref, "#/x-event-schemas/")]
 			for name := range s.Properties {
 				members[name] = slices.Contains(s.Required, name)
 			}
