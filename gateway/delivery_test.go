@@ -414,7 +414,7 @@ func TestKeyOrderAndUnknownFieldsChangeNothing(t *testing.T) {
 	require.Equal(t, 200, want.status)
 	for _, body := range []string{
 		fmt.Sprintf(`{"dwellMs":4200,"spatialAnchorId":"anchor-1","rightId":%q}`, w.right),
-		fmt.Sprintf(` { "x" : {"a":[1,{}]}, "rightId" : %q , "RIGHTID":1, "spatialAnchorId":"anchor-1", "dwellMs": 4.2e3, "y":null } `, w.right),
+		fmt.Sprintf(` { "x" : {"a":[1,{}]}, "rightId" : %q , "right":1, "spatialAnchorId":"anchor-1", "dwellMs": 4.2e3, "y":null } `, w.right),
 		fmt.Sprintf(`{"\u0072ightId":%q,"spatialAnchorId":"\u0061nchor-1","dwellMs":4200,"telemetry":{"xtra":{"speedMph":65}}}`, w.right),
 	} {
 		got := w.post(body)

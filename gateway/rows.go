@@ -43,7 +43,7 @@ func readJSON(text []byte, b *issue.Batch) error {
 	fault := func(field, message string) {
 		faults = append(faults, api.ValidationError{Field: field, Message: message})
 	}
-	seen := map[string]bool{}
+	seen, misspelt := map[string]bool{}, false
 	for count := 0; d.PeekKind() != jsontext.KindEndObject; count++ {
 		token, err := d.ReadToken()
 		if err != nil {
@@ -82,12 +82,17 @@ func readJSON(text []byte, b *issue.Batch) error {
 			if b.Vendor, err = readVendor(value); err != nil {
 				fault(name, err.Error())
 			}
+		case name != "rows":
+			if meant := api.IngestBatchNames.Meant([]byte(name)); meant != "" {
+				misspelt = true
+				fault(name, api.Misspelt(meant))
+			}
 		}
 	}
 	if _, err := d.ReadToken(); err != nil || !atEnd(d) {
 		return errNotJSON
 	}
-	if !seen["rows"] {
+	if !seen["rows"] && !misspelt {
 		fault("rows", "is missing")
 	}
 	if len(faults) > 0 {

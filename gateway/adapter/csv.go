@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/gateway/api"
 )
 
 // csvColumns is comma-separated values with a header line (RFC 4180,
@@ -35,6 +37,8 @@ const (
 // csvFields are what a column may hold.
 var csvFields = []string{"rowId", "playedAt", "dwellMs", dwellSeconds, "vendor", "idType", "vendorId", "rightId", "spatialAnchorId",
 	"spatialPlacementId", "correlationId", "dataSubjectId", "telemetry", "multiplier"}
+
+var csvNames = api.NewNames(csvFields...)
 
 // readColumn takes the parameter that says which column holds a field.
 func (d *document) readColumn(field, column string) error {
@@ -124,13 +128,13 @@ func (d *document) places(header []string) (map[string]int, error) {
 			places[field] = i
 		}
 	}
-	// Were rowid skipped where rowId is meant, each play would be another one.
+	// Were row_id skipped where rowId is meant, each play would be another one. A request that
+	// names the column of a field leaves no doubt.
 	used := slices.Collect(maps.Values(places))
 	for i, column := range header {
-		for _, field := range csvFields {
-			if strings.EqualFold(strings.TrimSpace(column), field) && !slices.Contains(used, i) {
-				return nil, unreadable("the column %s must be named %s", quoted(column), field)
-			}
+		field := csvNames.Meant([]byte(strings.TrimSpace(column)))
+		if _, mapped := d.columns[field]; field != "" && !mapped && !slices.Contains(used, i) {
+			return nil, unreadable("the column %s must be named %s", quoted(column), field)
 		}
 	}
 	return places, nil

@@ -2,6 +2,8 @@ package adapter
 
 import (
 	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/gateway/api"
 )
 
 // rowFields is a row in its own words: the one thing of which nothing is translated.
@@ -26,7 +28,25 @@ type rowFields struct {
 func (p *play) readRow(value jsontext.Value, at string) {
 	var v rowFields
 	if p.decode(value, &v); p.fault == nil {
+		p.refuseMisspelt(value)
 		p.fill(&v, at)
+	}
+}
+
+// refuseMisspelt refuses a row, which is an object, for a name that is only misspelt.
+func (p *play) refuseMisspelt(row jsontext.Value) {
+	dec := decoder(row)
+	_, err := dec.ReadToken()
+	for err == nil && dec.PeekKind() == jsontext.KindString {
+		var name jsontext.Token
+		if name, err = dec.ReadToken(); err != nil {
+			return
+		}
+		text := name.String()
+		if meant := api.RowNames.Meant([]byte(text)); meant != "" && meant != text {
+			p.refuse(text, api.Misspelt(meant))
+		}
+		_, err = dec.ReadValue()
 	}
 }
 

@@ -76,6 +76,7 @@ type Observation struct {
 	decoder                jsontext.Decoder
 	text                   []byte // unescaped strings; only ever appended to, so that views of it stay true
 	saw                    int    // the fields that must be there, as bits
+	misspelt               bool   // a known name is
 	faults                 []gate.Fault
 }
 
@@ -102,7 +103,7 @@ func (o *Observation) Describe(r *sealer.Receipt) {
 
 func (o *Observation) reset(body []byte) {
 	o.RightID, o.SpatialAnchorID, o.DataSubjectID = "", "", ""
-	o.SpatialPlacementID, o.CorrelationID, o.DwellMs, o.saw = nil, nil, 0, 0
+	o.SpatialPlacementID, o.CorrelationID, o.DwellMs, o.saw, o.misspelt = nil, nil, 0, 0, false
 	o.Telemetry.Reset()
 	o.body, o.text, o.faults, o.telemetry = body, o.text[:0], o.faults[:0], nil
 	o.input = *bytes.NewBuffer(body)
@@ -127,7 +128,7 @@ func (o *Observation) read() error {
 			_, err := o.decoder.ReadValue()
 			return err
 		}
-		return o.member(name)
+		return o.member(name, api.ObservationNames)
 	}, func() {
 		o.require(sawRight, fieldRight)
 		o.require(sawAnchor, fieldAnchor)
@@ -136,7 +137,8 @@ func (o *Observation) read() error {
 }
 
 // object reads an object that nothing but white space follows: member reads the value of
-// each member, and whole is called when all of them were there.
+// each member, and whole is called when all of them were there, unless a name is misspelt: what is
+// missing may be what it means.
 func (o *Observation) object(member func(name []byte) error, whole func()) error {
 	d := &o.decoder
 	if d.PeekKind() != jsontext.KindBeginObject {
@@ -161,12 +163,15 @@ func (o *Observation) object(member func(name []byte) error, whole func()) error
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
-	whole()
+	if !o.misspelt {
+		whole()
+	}
 	return o.end()
 }
 
-// member reads the value of a member of an observation, or skips that of any other.
-func (o *Observation) member(name []byte) (err error) {
+// member reads the value of a member of an observation, or skips that of any other. An unknown
+// name must not be a misspelt one of known, which has every name that is read.
+func (o *Observation) member(name []byte, known *api.Names) (err error) {
 	switch string(name) {
 	case fieldRight:
 		o.saw |= sawRight
@@ -188,6 +193,10 @@ func (o *Observation) member(name []byte) (err error) {
 		o.faults, err = o.Telemetry.Decode(&o.decoder, o.faults)
 		o.telemetry = bytes.TrimLeft(o.body[from:o.decoder.InputOffset()], ": \t\r\n")
 	default:
+		if meant := known.Meant(name); meant != "" {
+			o.misspelt = true
+			o.fault(string(name), api.Misspelt(meant))
+		}
 		_, err = o.decoder.ReadValue() // of a body that is all there; SkipValue takes token by token
 	}
 	return err

@@ -97,7 +97,7 @@ func (r *row) field(name []byte) (err error) {
 		r.fault(string(name), msgRowTime)
 		_, err = r.decoder.ReadValue()
 	default:
-		err = r.member(name)
+		err = r.member(name, api.RowNames)
 	}
 	return err
 }

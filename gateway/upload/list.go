@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/gateway/api"
 )
 
 // list is one JSON document: the rows, or an object of rows and the vendor of all.
@@ -94,6 +96,9 @@ func walk(from io.Reader, visit func(jsontext.Value) bool) (vendor jsontext.Valu
 				raw, err = d.ReadValue()
 				vendor = bytes.Clone(raw)
 			default:
+				if meant := api.IngestBatchNames.Meant([]byte(name.String())); meant != "" {
+					return nil, fmt.Errorf("its field %q %s", name.String(), api.Misspelt(meant))
+				}
 				err = d.SkipValue()
 			}
 		}

@@ -145,7 +145,7 @@ func TestFilesAtFault(t *testing.T) {
 	rows := strings.Join(rowsOf(3), "\n")
 	packed := gzipped(t, strings.Join(rowsOf(9000), "\n"))
 	for name, content := range map[string]string{
-		"a.json": `{"rows":[{"a":1},{"a":2}`, "b.json": `{"vendor":"x"}`, "c.json": rows, "c2.json": "[{}] []", "d.json": `{"rows":[],"rows":[]}`, "e.json": ``, "f.json": `7`,
+		"a.json": `{"rows":[{"a":1},{"a":2}`, "b.json": `{"vendor":"x"}`, "c.json": rows, "c2.json": "[{}] []", "d.json": `{"rows":[],"rows":[]}`, "e.json": ``, "f.json": `7`, "f2.json": `{"Vendor":"x","rows":[{}]}`,
 		"g.csv": "", "h.csv": "a,\"b\nc", "i.csv": "a,b\n1,\"" + strings.Repeat("x", maxRecord+1), "j.ndjson": string(packed[:len(packed)/2]), "k.ndjson": "\x1f\x8b?",
 	} {
 		put(t, dir, name, []byte(content))
@@ -154,7 +154,7 @@ func TestFilesAtFault(t *testing.T) {
 	s := newService(t)
 	_, err := s.run(Config{}, dir)
 	for name, want := range map[string]string{
-		"a.json": "it is not JSON", "b.json": "neither a list of rows nor", "c.json": "name the --format ndjson", "c2.json": "after its end", "d.json": "two lists", "e.json": "neither", "f.json": "neither",
+		"a.json": "it is not JSON", "b.json": "neither a list of rows nor", "c.json": "name the --format ndjson", "c2.json": "after its end", "d.json": "two lists", "e.json": "neither", "f.json": "neither", "f2.json": `"Vendor" is unknown: did you mean vendor?`,
 		"g.csv": "no header line", "h.csv": "its header can't be read", "i.csv": "line 2: it is longer", "j.ndjson": "it is cut off", "k.ndjson": "cannot read it",
 	} {
 		require.Regexp(t, regexp.QuoteMeta(filepath.Join(dir, name)+": ")+".*"+regexp.QuoteMeta(want), err.Error())
