@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -25,20 +26,25 @@ const (
 
 // headerReceived keeps fasthttp from reading, or asking for, the body of a message
 // that will be refused for its framing. receive meets the fault again: where no length
-// is left it looks at the raw headers.
-func headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+// is left it looks at the raw headers. Of a chunked body fasthttp reads one byte.
+func headerReceived(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
 	path, _, _ := bytes.Cut(h.RequestURI(), []byte{'?'})
-	if framingFault(h, routeOf(path)) != nil {
+	switch {
+	case framingFault(h, routeOf(path)) != nil:
 		h.Del(fasthttp.HeaderTransferEncoding)
 		h.Del(fasthttp.HeaderExpect)
 		h.SetContentLength(0)
+	case h.ContentLength() == -1: // fasthttp's own word for the chunked coding
+		h.SetContentLength(chunked)
+		c.MaxRequestBodySize = 1
 	}
-	return fasthttp.RequestConfig{}
+	return c
 }
 
 var (
 	errProtocol = &api.Error{Code: api.BadRequest, Message: "the protocol must be HTTP/1.0 or HTTP/1.1"}
-	errCoding   = &api.Error{Code: api.BadRequest, Message: "a transfer coding is not accepted; send one Content-Length"}
+	errCoding   = &api.Error{Code: api.BadRequest, Message: "this transfer coding is not accepted; send one Content-Length or, in HTTP/1.1, one Transfer-Encoding: chunked"}
+	errLengths  = &api.Error{Code: api.BadRequest, Message: "a message with a transfer coding must not have a Content-Length"}
 	errFolded   = &api.Error{Code: api.BadRequest, Message: "folded headers are not accepted"}
 	errSpaced   = &api.Error{Code: api.BadRequest, Message: "the name of a header holds a space"}
 	errHeaders  = &api.Error{Code: api.BadRequest, Message: "more than 100 headers"}
@@ -52,9 +58,12 @@ var (
 // framingFault refuses what fasthttp lets pass although two servers may read it
 // differently, and bodies that are too long. It looks at the headers as they came.
 func framingFault(h *fasthttp.RequestHeader, r route) *api.Error {
-	lines, coded, folded, spaced := 0, false, false, false
+	lines, codings, sized, folded, spaced := 0, 0, false, false, false
 	for raw := h.RawHeaders(); len(raw) > 0; lines++ {
-		coded = coded || isNamed(raw, transferEncoding)
+		if isNamed(raw, transferEncoding) {
+			codings++
+		}
+		sized = sized || isNamed(raw, contentLength)
 		folded = folded || raw[0] == ' ' || raw[0] == '\t'
 		spaced = spaced || bytes.IndexByte(raw[:max(0, bytes.IndexByte(raw, ':'))], ' ') >= 0
 		raw = nextLine(raw)
@@ -62,18 +71,34 @@ func framingFault(h *fasthttp.RequestHeader, r route) *api.Error {
 	switch {
 	case string(h.Protocol()) != "HTTP/1.1" && string(h.Protocol()) != "HTTP/1.0":
 		return errProtocol
-	case coded:
-		return errCoding
 	case folded:
 		return errFolded
 	case spaced:
 		return errSpaced
+	case codings > 0 && sized:
+		return errLengths
+	case codings > 0 && (codings > 1 || !onlyChunked(h)):
+		return errCoding
 	case lines > maxHeaders+1: // the blank line is one more
 		return errHeaders
 	case announced(h) > r.bodyLimit():
 		return errTooLarge
 	}
 	return nil
+}
+
+// onlyChunked says whether the first transfer coding is chunked alone, in HTTP/1.1, and no line of
+// the headers ends with LF alone, which another server may take for a part of a value.
+func onlyChunked(h *fasthttp.RequestHeader) bool {
+	raw := h.RawHeaders()
+	if string(h.Protocol()) != "HTTP/1.1" || bytes.Count(raw, lineFeed) != bytes.Count(raw, []byte("\r\n")) {
+		return false
+	}
+	for !isNamed(raw, transferEncoding) {
+		raw = nextLine(raw)
+	}
+	value := raw[len(transferEncoding) : len(raw)-len(nextLine(raw))]
+	return bytes.EqualFold(bytes.Trim(value, " \t\r\n"), []byte("chunked"))
 }
 
 // announced is the length of the body by its header, which headerReceived may have
@@ -114,6 +139,8 @@ type arrival struct {
 	body     []byte
 	unpacked []byte // of a batch
 	keep     int    // bytes of each that are kept for the next one
+	room     int    // bytes of body's memory that the allowance has counted
+	one      [1]byte
 	allowance
 }
 
@@ -126,11 +153,13 @@ func (a *arrival) forget() {
 		}
 		*b = (*b)[:0]
 	}
+	a.room = 0
 }
 
 // framing refuses a request before its body is read.
 func framing(ctx *fasthttp.RequestCtx, r route) error {
 	switch length := ctx.Request.Header.ContentLength(); {
+	case length == chunked: // headerReceived has found no fault
 	case length > r.bodyLimit(): // fasthttp may have made another path of it
 		return errTooLarge
 	case length > 0: // headerReceived has found no fault, or it would be 0
@@ -142,30 +171,45 @@ func framing(ctx *fasthttp.RequestCtx, r route) error {
 	return nil
 }
 
-// receive reads the whole body, within the connection's read deadline, and makes
-// it the request's own until the handler returns.
-func (a *arrival) receive(ctx *fasthttp.RequestCtx) error {
+// receive reads the whole body, of at most limit bytes, within the connection's read deadline, and
+// makes it the request's own until the handler returns. A body that came in chunks then has a length.
+func (a *arrival) receive(ctx *fasthttp.RequestCtx, limit int) error {
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return nil
 	}
-	length := ctx.Request.Header.ContentLength()
-	for size := 0; len(a.body) < length; {
+	if length := ctx.Request.Header.ContentLength(); length != chunked {
+		if err := a.fill(stream, length, length); err != nil {
+			return err
+		}
+	} else {
+		if err := a.receiveChunks(stream, limit); err != nil {
+			return err
+		}
+		ctx.Request.Header.SetContentLength(len(a.body))
+	}
+	ctx.Request.SetBodyRaw(a.body)
+	return nil
+}
+
+// fill reads more bytes of a body that will have most bytes at most.
+func (a *arrival) fill(from io.Reader, more, most int) error {
+	for end := len(a.body) + more; len(a.body) < end; {
 		have := len(a.body)
-		if have == size {
-			size += min(length-have, max(bodyStep, have))
-			if err := a.take(size - have); err != nil {
+		if have == a.room {
+			step := min(most-have, max(bodyStep, have))
+			if err := a.take(step); err != nil {
 				return err
 			}
-			a.body = slices.Grow(a.body, size-have)
+			a.room += step
+			a.body = slices.Grow(a.body, step)
 		}
-		n, err := stream.Read(a.body[have:size])
+		n, err := from.Read(a.body[have:min(a.room, end)])
 		a.body = a.body[:have+n]
-		if err != nil && len(a.body) < length {
+		if err != nil && len(a.body) < end {
 			return cutShort(err)
 		}
 	}
-	ctx.Request.SetBodyRaw(a.body)
 	return nil
 }
 

@@ -103,7 +103,7 @@ func TestMemoryFollowsWhatArrives(t *testing.T) {
 		var ctx fasthttp.RequestCtx
 		ctx.Request.Header.SetMethod("POST")
 		ctx.Request.SetBodyStream(bytes.NewReader(make([]byte, sent)), maxBody)
-		require.Error(t, a.receive(&ctx))
+		require.Error(t, a.receive(&ctx, maxBody))
 		require.LessOrEqual(t, cap(a.body), 3*max(bodyStep, sent))
 	}
 }

@@ -27,9 +27,12 @@
 //     how many to one address, is bounded apart from the requests in hand, so that slow
 //     readers never take control away from others.
 //   - fasthttp's unsafe defaults are closed: its own error texts become our envelope,
-//     its log lines lose their arguments (they quote headers), a message with a
-//     transfer coding, folded headers, a space in the name of one, or more than 100 headers
-//     is refused unread.
+//     its log lines lose their arguments (they quote headers), a message with folded headers,
+//     a space in the name of one, or more than 100 headers is refused unread.
+//   - A body has one Content-Length or, in HTTP/1.1, exactly one Transfer-Encoding: chunked;
+//     any other framing is refused unread. The chunked coding is read strictly (chunked.go):
+//     what two servers may read differently ends the connection. Chunk extensions are refused,
+//     trailers dropped, and control gets the body with a Content-Length.
 //   - What control's server would refuse in plain text before a handler is reached (a
 //     missing or odd Host, a path with a bad escape) is refused here, in the envelope;
 //     everything else is for control to judge. Only a connection that can't be opened, read

@@ -159,7 +159,7 @@ func (g *Gateway) receive(ctx *fasthttp.RequestCtx, r route, body *arrival) erro
 		}
 		body.allowance = allowance{node: &g.batches, tenant: g.tenants.of(principal.TenantID)}
 	}
-	return body.receive(ctx)
+	return body.receive(ctx, r.bodyLimit())
 }
 
 // serve answers a request whose body had arrived when it began.

@@ -58,10 +58,6 @@ func hostileFraming(t *testing.T, transport func(*settings)) {
 		status     int
 		message    string
 	}{
-		{"length and coding", head("Content-Length: 5", "Transfer-Encoding: chunked") + "0\r\n\r\n", 400, "transfer coding"},
-		{"coding and length", head("transfer-encoding: chunked", "content-length: 5") + "0\r\n\r\n", 400, "transfer coding"},
-		{"chunked", head("Transfer-Encoding: chunked") + "5\r\n12345\r\n0\r\n\r\n", 400, "transfer coding"},
-		{"chunked, nothing sent", head("Transfer-Encoding: chunked"), 400, "transfer coding"},
 		{"identity", head("Transfer-Encoding: identity", "Content-Length: 2") + "{}", 400, "transfer coding"},
 		{"two lengths", head("Content-Length: 2", "Content-Length: 2") + "{}", 400, "well-formed"},
 		{"two different lengths", head("Content-Length: 2", "Content-Length: 3") + "{}", 400, "well-formed"},
@@ -69,7 +65,7 @@ func hostileFraming(t *testing.T, transport func(*settings)) {
 		{"ten gigabytes announced", head("Content-Length: 10737418240"), 413, "larger"},
 		{"ten gigabytes announced, waiting for 100", head("Content-Length: 10737418240", "Expect: 100-continue"), 413, "larger"},
 		{"too much, waiting for 100", head("Content-Length: 65537", "Expect: 100-continue"), 413, "larger"},
-		{"chunked, waiting for 100", head("Transfer-Encoding: chunked", "Expect: 100-continue"), 400, "transfer coding"},
+		{"length and coding, waiting for 100", head("Content-Length: 5", "Transfer-Encoding: chunked", "Expect: 100-continue"), 400, "transfer coding"},
 		{"one byte too many", head("Content-Length: 65537") + strings.Repeat(" ", 65537), 413, "larger"},
 		{"one byte too many, by another path", strings.Replace(head("Content-Length: 65537"), "/v1/", "/v1//", 1) + strings.Repeat(" ", 65537), 413, "larger"},
 		{"400 headers", head(many...), 400, "100 headers"},
