@@ -38,7 +38,22 @@ func headerReceived(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
 		h.SetContentLength(chunked)
 		c.MaxRequestBodySize = 1
 	}
+	readExpectation(h)
 	return c
+}
+
+var continueExpected = []byte("100-continue")
+
+// readExpectation spells a valid Expect header as fasthttp reads it, and removes one without effect:
+// of HTTP/1.0, or where no body follows.
+func readExpectation(h *fasthttp.RequestHeader) {
+	switch expect := h.Peek(fasthttp.HeaderExpect); {
+	case len(expect) == 0:
+	case !h.IsHTTP11() || h.ContentLength() <= 0:
+		h.Del(fasthttp.HeaderExpect)
+	case bytes.EqualFold(expect, continueExpected):
+		h.SetBytesV(fasthttp.HeaderExpect, continueExpected)
+	}
 }
 
 var (

@@ -48,7 +48,7 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 
 // deliverer returns who sends a request; the error is 401, or 403 if they may not deliver.
 func (g *Gateway) deliverer(ctx *fasthttp.RequestCtx, arrived time.Time, deadline context.Context) (auth.Principal, error) {
-	principal, err := auth.Authenticate(deadline, view(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)), g.rights, arrived)
+	principal, err := g.authenticate(ctx, arrived, deadline)
 	if err != nil {
 		return principal, err
 	}
@@ -56,6 +56,11 @@ func (g *Gateway) deliverer(ctx *fasthttp.RequestCtx, arrived time.Time, deadlin
 		ctx.SetUserValue(tenantOf{}, principal.TenantID)
 	}
 	return principal, principal.Require(api.DeliveryWrite)
+}
+
+// authenticate returns who sends a request; the error is 401, or that of the look-up.
+func (g *Gateway) authenticate(ctx *fasthttp.RequestCtx, arrived time.Time, deadline context.Context) (auth.Principal, error) {
+	return auth.Authenticate(deadline, view(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)), g.rights, arrived)
 }
 
 // admit counts a delivery of a tenant in, until limit.leave, and delays it if it must; ok is

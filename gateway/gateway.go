@@ -133,6 +133,7 @@ func New(cfg Config) (*Gateway, error) {
 		Handler:        g.handle,
 		ErrorHandler:   g.refuseUnread,
 		HeaderReceived: headerReceived,
+		ExpectHandler:  g.expect,
 		// Connections are bounded by our own listener, which answers in our envelope:
 		// this bound must never be the first to be reached.
 		Concurrency:                  2 * cfg.MaxConns,

@@ -113,24 +113,7 @@ func spread(pause time.Duration) time.Duration { return pause/2 + rand.N(pause) 
 // take answers a request. The error is one that was sent to the caller.
 func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 	began := ctx.Time()
-	defer func() {
-		if p := recover(); p != nil {
-			g.logger.Error("handler panicked", "route", r.String(), "panic", p, "stack", string(debug.Stack()))
-			err = errors.New("panic")
-		}
-		switch {
-		case err != nil && r == toBeacon:
-			g.metrics.beacons[beaconUnavailable].Inc()
-			answerPixel(ctx)
-		case err != nil:
-			g.refuse(ctx, err)
-		}
-		took := time.Since(began)
-		g.metrics.observe(r, ctx.Response.StatusCode(), took)
-		if err != nil || r != toControl { // what control has answered, it logs itself
-			g.logRequest(ctx, r, took)
-		}
-	}()
+	defer func() { err = g.conclude(ctx, r, began, err, recover()) }()
 	body := g.arrivals[r].Get().(*arrival)
 	defer func() { body.forget(); g.arrivals[r].Put(body) }()
 	if err := g.receive(ctx, r, body); err != nil {
@@ -144,6 +127,61 @@ func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 		return errOverloaded
 	}
 	return g.serve(ctx, r, body, began)
+}
+
+// conclude answers a request that has failed or panicked, and counts and logs it. It returns the error
+// that was sent to the caller.
+func (g *Gateway) conclude(ctx *fasthttp.RequestCtx, r route, began time.Time, err error, panicked any) error {
+	if panicked != nil {
+		g.logger.Error("handler panicked", "route", r.String(), "panic", panicked, "stack", string(debug.Stack()))
+		err = errors.New("panic")
+	}
+	switch {
+	case err != nil && r == toBeacon:
+		g.metrics.beacons[beaconUnavailable].Inc()
+		answerPixel(ctx)
+	case err != nil:
+		g.refuse(ctx, err)
+	}
+	took := time.Since(began)
+	g.metrics.observe(r, ctx.Response.StatusCode(), took)
+	if err != nil || r != toControl { // what control has answered, it logs itself
+		g.logRequest(ctx, r, took)
+	}
+	return err
+}
+
+// expect answers a request that waits for 100 Continue before it sends its body: 100, or an error if
+// the key that the request needs is not valid. Control judges the keys of its requests again.
+func (g *Gateway) expect(ctx *fasthttp.RequestCtx) (status int) {
+	nameRequest(ctx)
+	r, began := routeOf(ctx.Path()), time.Now()
+	var err error
+	defer func() {
+		if p := recover(); err != nil || p != nil {
+			closeBehind(ctx)
+			_ = g.conclude(ctx, r, began, err, p) // which is answered
+			status = ctx.Response.StatusCode()
+		}
+	}()
+	if err = g.mayContinue(ctx, r, began); err != nil {
+		return 0
+	}
+	return fasthttp.StatusContinue
+}
+
+func (g *Gateway) mayContinue(ctx *fasthttp.RequestCtx, r route, began time.Time) error {
+	switch {
+	case r == toDelivery, r == toBatch:
+		_, err := g.deliverer(ctx, g.now(), g.issuer.Deadline(began))
+		return err
+	case r == toControl && bytes.HasPrefix(ctx.Path(), []byte(pathContract+"/")):
+		_, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(began))
+		if e := api.From(err); err != nil && e.GetStatus() == fasthttp.StatusUnauthorized {
+			return e
+		}
+	}
+	return nil
 }
 
 // receive reads a request's body. The body of a batch is large, and read only for callers who

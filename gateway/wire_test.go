@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -119,18 +120,88 @@ func TestManySmallHeadersWithinTheBound(t *testing.T) {
 func TestExpectContinue(t *testing.T) { everyTransport(t, expectContinue) }
 
 func expectContinue(t *testing.T, transport func(*settings)) {
-	w := newWorld(t, transport)
-	c := w.dial()
-	defer c.Close()
-	text := request(w.token, w.body(), "Expect: 100-continue")
-	head, body, _ := strings.Cut(text, "\r\n\r\n")
-	_, err := io.WriteString(c, head+"\r\n\r\n")
-	require.NoError(t, err)
-	r := bufio.NewReader(c)
-	require.Equal(t, 100, readReply(t, r).status)
-	_, err = io.WriteString(c, body)
-	require.NoError(t, err)
-	require.Equal(t, 200, readReply(t, r).status)
+	serve := withControl(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.Copy(rw, r.Body) })
+	w := newWorld(t, func(c *settings) { transport(c); serve(c) })
+	to := func(path, token, body string) string {
+		return strings.Replace(request(token, body, "Expect: 100-Continue"), pathDelivery, path, 1)
+	}
+	batch := inJSON(w.row("a", ""))
+	for name, text := range map[string]string{
+		"lower case":    strings.Replace(to(pathDelivery, w.token, w.body()), "Continue", "continue", 1),
+		"another case":  strings.Replace(to(pathDelivery, w.token, w.body()), "Expect", "eXPECT", 1),
+		"large":         to(pathDelivery, w.token, w.large()),
+		"chunked":       chunkedHead("POST", pathDelivery, w.token, "Expect: 100-Continue") + inChunks(w.body(), 50),
+		"batch":         to(pathBatch, w.token, batch),
+		"control":       to("/v1/rights", w.readToken, "{}"),
+		"without a key": to("/api/sandbox/tenant", "", "{}"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.t = t
+			s := w.session()
+			for range 2 {
+				head, body, _ := strings.Cut(text, "\r\n\r\n")
+				require.Equal(t, 100, s.do(head+"\r\n\r\n").status)
+				require.Equal(t, 200, s.do(body).status)
+			}
+			require.Equal(t, 200, s.do(request(w.token, w.body())).status)
+		})
+	}
+	for name, text := range map[string]string{
+		"no body":       "GET /v1/healthz HTTP/1.1\r\nHost: m\r\nExpect: 100-continue\r\n\r\n",
+		"empty body":    to("/v1/rights", w.token, ""),
+		"HTTP/1.0":      strings.Replace(to(pathDelivery, w.token, w.body()), "HTTP/1.1", "HTTP/1.0", 1),
+		"another value": strings.Replace(to(pathDelivery, w.token, w.body()), "100-Continue", "200-ok", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.t = t
+			require.Equal(t, 200, w.raw(text).status, "and no 100")
+		})
+	}
+}
+
+// TestUnauthorizedIsNotContinued: whose key is not valid gets that answer, without sending the body.
+func TestUnauthorizedIsNotContinued(t *testing.T) { everyTransport(t, unauthorizedIsNotContinued) }
+
+func unauthorizedIsNotContinued(t *testing.T, transport func(*settings)) {
+	serve := withControl(t, func(http.ResponseWriter, *http.Request) {})
+	w := newWorld(t, func(c *settings) { transport(c); serve(c) })
+	for _, c := range []struct {
+		path, token string
+		status      int
+		code        api.Code
+	}{
+		{pathDelivery, "", 401, api.AuthRequired},
+		{pathDelivery, "nonsense", 401, api.AuthInvalid},
+		{pathDelivery, w.readToken, 403, api.ScopeMissing},
+		{pathBatch, "", 401, api.AuthRequired},
+		{pathBatch, w.readToken, 403, api.ScopeMissing},
+		{"/v1/rights", "", 401, api.AuthRequired},
+		{"/v1/rights", "nonsense", 401, api.AuthInvalid},
+	} {
+		for _, framing := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
+			head := strings.Replace(request(c.token, "", "Expect: 100-Continue"), pathDelivery, c.path, 1)
+			r := w.raw(strings.Replace(head, "Content-Length: 0", framing, 1))
+			require.Equal(t, c.status, r.status, "%s: %s", c.path, r.body)
+			require.Contains(t, r.body, c.code)
+			requireEnvelope(t, r)
+			require.True(t, r.closes)
+		}
+	}
+	require.EqualValues(t, 4, w.requests("delivery", 401), "they are counted")
+}
+
+// requests is how many were answered.
+func (w *world) requests(route string, code int) (n float64) {
+	families, err := w.registry.Gather()
+	require.NoError(w.t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "muniment_gateway_requests_total" && m.GetLabel()[0].GetValue() == fmt.Sprint(code) && m.GetLabel()[1].GetValue() == route {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
 }
 
 func TestEscapedPathHasTheSameLimit(t *testing.T) {
