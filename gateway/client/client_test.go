@@ -397,3 +397,14 @@ func TestStreamsBreakVisibly(t *testing.T) {
 	require.Equal(t, "line\n", string(text))
 	require.NoError(t, file.Close())
 }
+
+// TestUnsetMembersAreLeftOut: the service refuses null for what a device has not observed.
+func TestUnsetMembersAreLeftOut(t *testing.T) {
+	text, err := json.Marshal(Telemetry{})
+	require.NoError(t, err)
+	require.Equal(t, `{}`, string(text))
+	text, err = json.Marshal(api.Observation{RightID: "rgh_1", SpatialAnchorID: "a"})
+	require.NoError(t, err)
+	require.Equal(t, `{"rightId":"rgh_1","spatialAnchorId":"a","dwellMs":0}`, string(text))
+	require.Equal(t, `{"playedAt":"","dwellMs":0}`, string((&Row{}).AppendJSON(nil)))
+}
