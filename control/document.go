@@ -109,7 +109,7 @@ func describeEdge(a route.API) {
 			"the response is 412 with every violation, and nothing is signed. Otherwise the receipt is signed and made durable before it is returned: " +
 			"after a 200 it is on disk. A delivery may have a receipt and yet not be billed; `metering` says why.\n\n" +
 			"With an `Idempotency-Key` a retry gets the same bytes again. 503 promises nothing and may be retried after `Retry-After`. " +
-			"The body is at most 64 KiB. Unknown fields are accepted and not kept, except for `renderedAt`, `issuedAt` and `playedAt`, which are refused (422): " +
+			"The body is at most 64 KiB. Unknown fields are accepted and not kept, except for those that are a known name but for case, `_`, `-` or one letter, and for `renderedAt`, `issuedAt` and `playedAt`, which are refused (422): " +
 			"a delivery is signed as of now. Send earlier plays to `POST /v1/delivery/ingest-batch`."})
 	route.Describe[struct{ Body api.IngestBatch }, api.Ingested](a, route.Operation{ID: "ingest-batch", Method: http.MethodPost, Path: "/v1/delivery/ingest-batch", Tag: tagDelivery,
 		Access: route.Scope(api.DeliveryWrite), Summary: "Ingest plays in bulk, each with a receipt of its own",
