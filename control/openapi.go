@@ -110,6 +110,7 @@ func downgrade(document []byte) ([]byte, error) {
 	if err := json.Unmarshal(document, &d); err != nil {
 		return nil, fmt.Errorf("cannot read the API's document: %w", err)
 	}
+	chooseTypes(d)
 	text, err := huma.OpenAPI{Extensions: d}.Downgrade()
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the API's document in OpenAPI 3.0: %w", err)
@@ -146,6 +147,30 @@ func downgrade(document []byte) ([]byte, error) {
 		}
 	}
 	return json.MarshalIndent(older, "", " ")
+}
+
+// chooseTypes writes schemas of several types, which OpenAPI 3.0 doesn't have, as a choice of schemas.
+func chooseTypes(v any) {
+	switch v := v.(type) {
+	case object:
+		types := slices.DeleteFunc(typesOf(v), func(t string) bool { return t == "null" })
+		if len(types) > 1 {
+			v["nullable"] = slices.Contains(typesOf(v), "null")
+			choice := []any{}
+			for _, t := range types {
+				choice = append(choice, object{"type": t})
+			}
+			v["anyOf"] = choice
+			delete(v, "type")
+		}
+		for _, inner := range v {
+			chooseTypes(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			chooseTypes(inner)
+		}
+	}
 }
 
 // documentVersion is the contract's, not the program's.
@@ -296,7 +321,17 @@ func refine(schemas object, bodies map[string]bool) {
 			}
 			switch name {
 			case "substrate":
-				p["type"], p["enum"] = "string", substrates
+				if slices.Contains(typesOf(p), "null") {
+					p["enum"] = append(anys(substrates), nil)
+				} else {
+					p["type"], p["enum"] = "string", substrates
+				}
+			case "scope":
+				if p["type"] == nil && p["$ref"] == nil {
+					p["type"], p["additionalProperties"] = []any{"object", "string"}, true
+				}
+			case "multiplier":
+				p["type"] = []any{"number", "string"}
 			case "ok":
 				p["enum"] = []any{true}
 			}
@@ -374,21 +409,32 @@ func acceptNull(op, schemas object) {
 
 func acceptNulls(schema, schemas object) {
 	ref, _ := schema["$ref"].(string)
-	s, _ := schemas[strings.TrimPrefix(ref, schemaPrefix)].(object)
+	of := strings.TrimPrefix(ref, schemaPrefix)
+	if of == "Telemetry" { // the gate's fields say which of them may be null
+		return
+	}
+	s, _ := schemas[of].(object)
 	required, _ := s["required"].([]any)
 	properties, _ := s["properties"].(object)
 	for name, p := range properties {
 		p := p.(object)
 		acceptNulls(p, schemas)
 		types := typesOf(p)
-		if slices.Contains(required, any(name)) || len(types) == 0 || slices.Contains(types, "null") {
-			continue
+		if slices.Contains(required, any(name)) || len(types) == 0 || slices.Contains(types, "null") || name == "scope" && strings.HasSuffix(of, "NewRight") {
+			continue // a right without limits says so
 		}
 		p["type"] = append(types, "null")
 		if values, closed := p["enum"].([]any); closed {
 			p["enum"] = append(slices.Clone(values), nil)
 		}
 	}
+}
+
+func anys(texts []string) (list []any) {
+	for _, text := range texts {
+		list = append(list, text)
+	}
+	return list
 }
 
 // typesOf is a schema's type, as a list.

@@ -184,7 +184,7 @@ type Delivery struct {
 	BundleStoreKey  *string       `json:"bundleStoreKey" doc:"Null once the bundle is deleted."`
 	BundleSizeBytes int64         `json:"bundleSizeBytes" doc:"The size of the bundle."`
 	BundleSHA256    string        `json:"bundleSha256" doc:"Base64url."`
-	BundleURL       *string       `json:"bundleUrl" doc:"A link, only in the response of GET /v1/compliance/dsar/{jobId}/bundle."`
+	BundleURL       *string       `json:"bundleUrl" doc:"The operation that gives a link to download the bundle; in its own response, that link. Null once the bundle is deleted, and in events."`
 	ExpiresAt       store.Instant `json:"expiresAt" doc:"When the bundle is deleted."`
 	DownloadedAt    store.Instant `json:"downloadedAt" nullable:"true" doc:"When it was last downloaded completely."`
 	DownloadedBy    *string       `json:"downloadedBy" doc:"The API key that requested the link."`
@@ -222,6 +222,13 @@ func (j *Job) view(timeline []Entry) View {
 		v.Failure = &Failure{Code: *code, Message: messages[*code], FailedAt: j.UpdatedAt, WorkerID: j.Progress.WorkerID}
 	}
 	return v
+}
+
+// locate sets where the bundle is, for a caller who has reached the service at base.
+func (v *View) locate(base string) {
+	if v.Delivery != nil && v.Delivery.BundleStoreKey != nil {
+		v.Delivery.BundleURL = new(base + "/v1/compliance/dsar/" + v.ID + "/bundle")
+	}
 }
 
 // shown is a job in the form of events, without anything that may name a person.

@@ -116,6 +116,7 @@ func (s *Service) post(ctx context.Context, in *createInput) (CreatedJob, error)
 
 type listInput struct {
 	route.Page
+	route.Origin
 	State string `query:"state" enum:"REQUESTED,COLLECTING,PACKAGING,READY,FAILED" doc:"Only jobs in this state."`
 }
 
@@ -125,6 +126,9 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (JobList, error) {
 		return JobList{}, err
 	}
 	list, next, err := s.list(ctx, auth.PrincipalFrom(ctx).TenantID, in.State, slice)
+	for i := range list {
+		list[i].locate(in.Base())
+	}
 	return JobList{list, in.Next(next)}, err
 }
 
@@ -146,11 +150,17 @@ type named struct {
 	JobID string `path:"jobId"`
 }
 
-func (s *Service) get(ctx context.Context, in *named) (data JobData, err error) {
+type getInput struct {
+	route.Origin
+	named
+}
+
+func (s *Service) get(ctx context.Context, in *getInput) (data JobData, err error) {
 	err = s.db.View(ctx, func(q store.Querier) error {
 		_, data.Job, err = find(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.JobID)
 		return err
 	})
+	data.Job.locate(in.Base())
 	return data, err
 }
 

@@ -150,8 +150,8 @@ class ChallengeList(TypedDict):
 class ChallengeResolution(TypedDict):
     # Kept in the audit log permanently: no place for personal data.
     resolution: NotRequired[str | None]
-    # Whether the right is revoked; absent: it is not, and the challenge is overturned.
-    upheld: NotRequired[bool | None]
+    # true: the right is revoked. false: the challenge is overturned.
+    upheld: bool
 
 
 class ChallengeWithdrawal(TypedDict):
@@ -204,7 +204,7 @@ class CounterOffer(TypedDict):
     # The first moment at which it can't be accepted any more; absent: in 7 days.
     expiresAt: NotRequired[str | None]
     # As in an offer: what it does not name is inherited from the right, not from the offer that it answers.
-    scope: NotRequired[Any]
+    scope: NotRequired[dict[str, Any] | str | None]
     # Where the terms are; no place for personal data.
     termsRef: NotRequired[str | None]
 
@@ -219,7 +219,7 @@ class CounteredOffer(TypedDict):
 class Counterparty(TypedDict):
     # When the record was made.
     createdAt: str
-    # The currency of its payments: three capital letters.
+    # The currency of its payments, a code of ISO 4217.
     currency: str
     # The record's id.
     id: str
@@ -292,7 +292,8 @@ class DSARDelivery(TypedDict):
     bundleSizeBytes: int
     # Null once the bundle is deleted.
     bundleStoreKey: str | None
-    # A link, only in the response of GET /v1/compliance/dsar/{jobId}/bundle.
+    # The operation that gives a link to download the bundle; in its own response, that link. Null once the bundle
+    # is deleted, and in events.
     bundleUrl: str | None
     # When it was last downloaded completely.
     downloadedAt: str | None
@@ -509,7 +510,7 @@ DisputeWindow = TypedDict("DisputeWindow", {
 class DisputedAmount(TypedDict):
     # Decimal.
     amount: str
-    # Three capital letters.
+    # A code of ISO 4217.
     currency: str
 
 
@@ -881,8 +882,8 @@ ListEventsQuery = TypedDict("ListEventsQuery", {
     "subjectKind": 'NotRequired[str]',
     # Only events about the thing with this id.
     "subjectId": 'NotRequired[str]',
-    # Only events caused by key, node, operator or system.
-    "actorKind": 'NotRequired[str]',
+    # Only events caused by this kind of actor.
+    "actorKind": 'NotRequired[Literal["key", "node", "operator", "system"]]',
     # Only events caused by this actor.
     "actorId": 'NotRequired[str]',
     # Only events about this right, including its deliveries; short for subjectKind=right and subjectId.
@@ -981,7 +982,7 @@ class ListRightsQuery(TypedDict):
     # Only rights under this basis.
     basisId: NotRequired[str]
     # Only rights on this substrate.
-    substrate: NotRequired[str]
+    substrate: NotRequired[Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]]
     # Only rights whose own state it is.
     state: NotRequired[Literal["ACTIVE", "SUSPENDED", "REVOKED"]]
     # Only rights derived directly from this one.
@@ -1255,7 +1256,7 @@ class NewChallenge(TypedDict):
 
 
 class NewCounterparty(TypedDict):
-    # The currency of its payments: three capital letters, as in ISO 4217.
+    # The currency of its payments: a code of ISO 4217.
     currency: str
     # Its role.
     kind: Literal["RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"]
@@ -1368,7 +1369,7 @@ class NewOffer(TypedDict):
     rightId: str
     # The scope of the right that accepting issues: an object of limits, or a string, which is kept as its
     # description. What it does not name is inherited from the right. Never wider than the right's.
-    scope: NotRequired[Any]
+    scope: NotRequired[dict[str, Any] | str | None]
     # Where the terms are; no place for personal data.
     termsRef: NotRequired[str | None]
     # The organisation that may accept; one of the two holds the right.
@@ -1389,7 +1390,7 @@ class NewRight(TypedDict):
     # An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an
     # object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for
     # a right that derives from another, which inherits what is not named.
-    scope: NotRequired[Any]
+    scope: NotRequired[dict[str, Any] | str]
     # The medium, whose rules apply.
     substrate: Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]
 
@@ -1404,14 +1405,14 @@ class NewSettlementMatch(TypedDict):
     # Receipts on this right; absent: on any.
     rightId: NotRequired[str | None]
     # Receipts on this substrate; absent or ANY: on any.
-    substrate: NotRequired[Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"] | None]
+    substrate: NotRequired[str | None]
 
 
 class NewSettlementRule(TypedDict):
     # Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied
     # to packs.
     cap: NotRequired[str | None]
-    # Three capital letters, as in ISO 4217.
+    # A code of ISO 4217.
     currency: str
     # The rule rates receipts rendered at this moment or later; it may be in the past. Absent: now.
     effectiveFrom: NotRequired[str | None]
@@ -1442,7 +1443,7 @@ class NewSettlementShare(TypedDict):
 NewStatement = TypedDict("NewStatement", {
     # The counterparty whose shares to state; absent: all counterparties.
     "counterpartyId": 'NotRequired[str | None]',
-    # Three capital letters.
+    # A code of ISO 4217.
     "currency": 'str',
     # Start of the period, by renderedAt.
     "from": 'str',
@@ -1755,7 +1756,7 @@ ReconciledStatement = TypedDict("ReconciledStatement", {
     "corrects": 'str | None',
     # The counterparty whose shares it states; null: all counterparties.
     "counterpartyId": 'str | None',
-    # Three capital letters.
+    # A code of ISO 4217.
     "currency": 'str',
     # Start of its period.
     "from": 'str',
@@ -1931,7 +1932,7 @@ class Row(TypedDict):
     idType: NotRequired[str]
     # Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four
     # decimals.
-    multiplier: NotRequired[str]
+    multiplier: NotRequired[float | str]
     # When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead.
     playedAt: str
     # The right, which must be ACTIVE now, and in force at playedAt.
@@ -2048,7 +2049,7 @@ class SettlementLine(TypedDict):
     amount: str
     # With by=campaign: a campaign that the right's scope lists; null if it lists none.
     campaignId: NotRequired[str | None]
-    # Three capital letters.
+    # A code of ISO 4217.
     currency: str
     # Decimal: the metered impressions.
     impressions: str
@@ -2089,7 +2090,7 @@ class SettlementMatch(TypedDict):
     # Receipts on this right.
     rightId: str | None
     # Receipts on this substrate.
-    substrate: Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]
+    substrate: str | None
 
 
 class SettlementPayee(TypedDict):
@@ -2106,7 +2107,7 @@ class SettlementRule(TypedDict):
     cap: str | None
     # When the record was made.
     createdAt: str
-    # Three capital letters.
+    # A code of ISO 4217.
     currency: str
     # A receipt is rated by the rules in force when it was rendered.
     effectiveFrom: str
@@ -2139,7 +2140,7 @@ class SettlementRuleChange(TypedDict):
     # Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied
     # to packs.
     cap: NotRequired[str | None]
-    # Three capital letters, as in ISO 4217.
+    # A code of ISO 4217.
     currency: str
     # The rule rates receipts rendered at this moment or later; it may be in the past.
     effectiveFrom: str
@@ -2181,7 +2182,7 @@ class SettlementShare(TypedDict):
 class SettlementTotal(TypedDict):
     # Decimal: the sum of the lines. Each right counts once.
     amount: str
-    # Three capital letters.
+    # A code of ISO 4217.
     currency: str
     # Decimal: what receipts under open disputes would add.
     heldAmount: str
@@ -2233,7 +2234,7 @@ Statement = TypedDict("Statement", {
     "counterpartyId": 'str | None',
     # When the record was made.
     "createdAt": 'str',
-    # Three capital letters.
+    # A code of ISO 4217.
     "currency": 'str',
     # Decimal, of a correction: its total minus the total of the previous statement; null for a first statement.
     "difference": 'str | None',
@@ -2291,83 +2292,83 @@ class StatementList(TypedDict):
 # optedOut), guardianConsent, profiled, bvlos, neuralDataConsent and substrate, and keeps none.
 class Telemetry(TypedDict):
     # State of the host application. Kept always.
-    appState: NotRequired[str | None]
+    appState: NotRequired[Literal["foreground", "background"]]
     # Sound is actually audible. Kept always.
-    audible: NotRequired[bool | None]
+    audible: NotRequired[bool]
     # The spot beam that serves. Kept unless minorMode.
-    beamId: NotRequired[str | None]
+    beamId: NotRequired[str]
     # Where the viewer is, seen from the boundary. Kept never.
-    boundaryProximity: NotRequired[str | None]
+    boundaryProximity: NotRequired[Literal["inside", "near_edge", "outside"]]
     # A drone's waiver for flight beyond visual line of sight. Kept never.
     bvlosWaiverId: NotRequired[str | None]
     # Bystanders may be captured. Kept never.
-    bystanderCaptureRisk: NotRequired[str | None]
+    bystanderCaptureRisk: NotRequired[Literal["none", "possible"]]
     # Derived risk of motion sickness. Kept never.
-    comfortVectionRisk: NotRequired[str | None]
+    comfortVectionRisk: NotRequired[Literal["low", "med", "high"]]
     # Progress of a video. Kept always.
-    completionState: NotRequired[str | None]
+    completionState: NotRequired[Literal["started", "first_quartile", "midpoint", "third_quartile", "complete"]]
     # The coverage cell. Kept unless minorMode.
-    coverageCellId: NotRequired[str | None]
+    coverageCellId: NotRequired[str]
     # Tracking lock is established. Kept always.
-    dopplerLocked: NotRequired[bool | None]
+    dopplerLocked: NotRequired[bool]
     # Derived dwell of the eyes, in milliseconds. Kept with eyeTrackingConsent, unless minorMode.
-    dwellInViewMs: NotRequired[float | None]
+    dwellInViewMs: NotRequired[float]
     # Explicit, revocable consent to eye tracking. Kept always.
-    eyeTrackingConsent: NotRequired[bool | None]
+    eyeTrackingConsent: NotRequired[bool]
     # Code of the licensed footprint's region. Kept always.
-    footprintRegion: NotRequired[str | None]
+    footprintRegion: NotRequired[str]
     # The content is inside the field of view. Kept always.
-    fovPresence: NotRequired[bool | None]
+    fovPresence: NotRequired[bool]
     # Derived: it was looked at. Never raw gaze. Kept with eyeTrackingConsent, unless minorMode.
-    gazeInView: NotRequired[bool | None]
+    gazeInView: NotRequired[bool]
     # The anchor is georeferenced. Kept with spatialMappingConsent, unless minorMode or bystanders may be captured.
-    geoAnchored: NotRequired[bool | None]
+    geoAnchored: NotRequired[bool]
     # The gateway on the ground that serves. Kept always.
-    groundStationId: NotRequired[str | None]
+    groundStationId: NotRequired[str]
     # Headset or glasses are actually worn. Kept always.
-    headsetWorn: NotRequired[bool | None]
+    headsetWorn: NotRequired[bool]
     # How much of the view is rendered. Kept never.
-    immersionLevel: NotRequired[str | None]
+    immersionLevel: NotRequired[Literal["mixed", "progressive", "full"]]
     # The serving cell is inside the right's licensed footprint; false refuses. Kept always.
-    licensedRegionMatch: NotRequired[bool | None]
+    licensedRegionMatch: NotRequired[bool]
     # Estimate of the ambient light. Kept always.
-    lightingState: NotRequired[str | None]
+    lightingState: NotRequired[Literal["ok", "too_dark", "too_bright"]]
     # State of the downlink. Kept always.
-    linkState: NotRequired[str | None]
+    linkState: NotRequired[Literal["acquired", "degraded", "lost"]]
     # Derived state of motion. Kept never.
-    locomotionState: NotRequired[str | None]
+    locomotionState: NotRequired[Literal["stationary", "seated", "walking", "in_vehicle"]]
     # The viewer is or may be a minor; rules are stricter. Kept never.
-    minorMode: NotRequired[bool | None]
+    minorMode: NotRequired[bool]
     # The player is muted. Kept always.
-    muted: NotRequired[bool | None]
+    muted: NotRequired[bool]
     # Real things hide rendered ones behind them. Kept with spatialMappingConsent, unless minorMode or bystanders
     # may be captured.
-    occlusionResolved: NotRequired[bool | None]
+    occlusionResolved: NotRequired[bool]
     # Processed in orbit. Kept always.
-    onboardProcessed: NotRequired[bool | None]
+    onboardProcessed: NotRequired[bool]
     # The viewer sees through to the room. Kept never.
-    passthroughActive: NotRequired[bool | None]
+    passthroughActive: NotRequired[bool]
     # A drone's remote identification is on. Kept never.
-    remoteIdActive: NotRequired[bool | None]
+    remoteIdActive: NotRequired[bool]
     # The boundary of the play area is defined. Kept never.
-    roomScaleBounded: NotRequired[bool | None]
+    roomScaleBounded: NotRequired[bool]
     # The anchor stays from session to session. Kept with spatialMappingConsent, unless minorMode or bystanders may
     # be captured.
-    spatialAnchorPersistent: NotRequired[bool | None]
+    spatialAnchorPersistent: NotRequired[bool]
     # Explicit consent for the mapped space. Kept always.
-    spatialMappingConsent: NotRequired[bool | None]
+    spatialMappingConsent: NotRequired[bool]
     # The spectrum band. Kept always.
-    spectrumBand: NotRequired[str | None]
+    spectrumBand: NotRequired[str]
     # Speed of the vehicle, in miles per hour. Kept never.
-    speedMph: NotRequired[float | None]
+    speedMph: NotRequired[float]
     # Met the viewability bar: half of the pixels for 2 s of video or 1 s of display. Kept always.
-    viewable: NotRequired[bool | None]
+    viewable: NotRequired[bool]
     # Visibility of the session; what is not visible is not billed. Kept always.
-    visibilityState: NotRequired[str | None]
+    visibilityState: NotRequired[Literal["visible", "blurred", "hidden"]]
     # A voice prompt or announcement is being played. Kept never.
-    voicePromptActive: NotRequired[bool | None]
+    voicePromptActive: NotRequired[bool]
     # Attenuation by weather, in dB. Kept always.
-    weatherAttenuationDb: NotRequired[float | None]
+    weatherAttenuationDb: NotRequired[float]
 
 
 class Tenant(TypedDict):

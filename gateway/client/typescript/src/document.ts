@@ -257,8 +257,8 @@ export interface components {
         ChallengeResolution: {
             /** @description Kept in the audit log permanently: no place for personal data. */
             resolution?: string | null;
-            /** @description Whether the right is revoked; absent: it is not, and the challenge is overturned. */
-            upheld?: boolean | null;
+            /** @description true: the right is revoked. false: the challenge is overturned. */
+            upheld: boolean;
         };
         ChallengeResponse: {
             /** @description The version of this contract. */
@@ -372,7 +372,9 @@ export interface components {
             /** @description The first moment at which it can't be accepted any more; absent: in 7 days. */
             expiresAt?: string | null;
             /** @description As in an offer: what it does not name is inherited from the right, not from the offer that it answers. */
-            scope?: unknown;
+            scope?: {
+                [key: string]: unknown;
+            } | string | null;
             /** @description Where the terms are; no place for personal data. */
             termsRef?: string | null;
         };
@@ -382,7 +384,7 @@ export interface components {
              * @description When the record was made.
              */
             createdAt: string;
-            /** @description The currency of its payments: three capital letters. */
+            /** @description The currency of its payments, a code of ISO 4217. */
             currency: string;
             /** @description The record's id. */
             id: string;
@@ -567,7 +569,7 @@ export interface components {
         DisputedAmount: {
             /** @description Decimal. */
             amount: string;
-            /** @description Three capital letters. */
+            /** @description A code of ISO 4217. */
             currency: string;
         };
         DisputeData: {
@@ -751,7 +753,7 @@ export interface components {
             bundleSizeBytes: number;
             /** @description Null once the bundle is deleted. */
             bundleStoreKey: string | null;
-            /** @description A link, only in the response of GET /v1/compliance/dsar/{jobId}/bundle. */
+            /** @description The operation that gives a link to download the bundle; in its own response, that link. Null once the bundle is deleted, and in events. */
             bundleUrl: string | null;
             /**
              * Format: date-time
@@ -1613,7 +1615,7 @@ export interface components {
             rightId: string;
         };
         NewCounterparty: {
-            /** @description The currency of its payments: three capital letters, as in ISO 4217. */
+            /** @description The currency of its payments: a code of ISO 4217. */
             currency: string;
             /**
              * @description Its role.
@@ -1718,7 +1720,9 @@ export interface components {
             /** @description The right of which a part is requested. */
             rightId: string;
             /** @description The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right. Never wider than the right's. */
-            scope?: unknown;
+            scope?: {
+                [key: string]: unknown;
+            } | string | null;
             /** @description Where the terms are; no place for personal data. */
             termsRef?: string | null;
             /** @description The organisation that may accept; one of the two holds the right. */
@@ -1736,7 +1740,9 @@ export interface components {
             /** @description The right to derive this one from. */
             parentRightId?: string | null;
             /** @description An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named. */
-            scope?: unknown;
+            scope?: {
+                [key: string]: unknown;
+            } | string;
             /**
              * @description The medium, whose rules apply.
              * @enum {string}
@@ -1767,7 +1773,7 @@ export interface components {
         NewSettlementRule: {
             /** @description Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied to packs. */
             cap?: string | null;
-            /** @description Three capital letters, as in ISO 4217. */
+            /** @description A code of ISO 4217. */
             currency: string;
             /** @description The rule rates receipts rendered at this moment or later; it may be in the past. Absent: now. */
             effectiveFrom?: string | null;
@@ -1804,7 +1810,7 @@ export interface components {
         NewStatement: {
             /** @description The counterparty whose shares to state; absent: all counterparties. */
             counterpartyId?: string | null;
-            /** @description Three capital letters. */
+            /** @description A code of ISO 4217. */
             currency: string;
             /** @description Start of the period, by renderedAt. */
             from: string;
@@ -2233,7 +2239,7 @@ export interface components {
             corrects: string | null;
             /** @description The counterparty whose shares it states; null: all counterparties. */
             counterpartyId: string | null;
-            /** @description Three capital letters. */
+            /** @description A code of ISO 4217. */
             currency: string;
             /**
              * Format: date-time
@@ -2548,7 +2554,7 @@ export interface components {
             /** @description Which of the vendor's kinds of ids vendorId is. */
             idType?: string;
             /** @description Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals. */
-            multiplier?: string;
+            multiplier?: number | string;
             /**
              * Format: date-time
              * @description When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead.
@@ -2698,7 +2704,7 @@ export interface components {
             amount: string;
             /** @description With by=campaign: a campaign that the right's scope lists; null if it lists none. */
             campaignId?: string | null;
-            /** @description Three capital letters. */
+            /** @description A code of ISO 4217. */
             currency: string;
             /** @description Decimal: the metered impressions. */
             impressions: string;
@@ -2750,9 +2756,9 @@ export interface components {
             rightId: string | null;
             /**
              * @description Receipts on this substrate.
-             * @enum {string}
+             * @enum {string|null}
              */
-            substrate: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
+            substrate: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY" | null;
         };
         SettlementPayee: {
             /** @description Decimal: the sum of its shares. */
@@ -2780,7 +2786,7 @@ export interface components {
              * @description When the record was made.
              */
             createdAt: string;
-            /** @description Three capital letters. */
+            /** @description A code of ISO 4217. */
             currency: string;
             /**
              * Format: date-time
@@ -2830,7 +2836,7 @@ export interface components {
         SettlementRuleChange: {
             /** @description Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied to packs. */
             cap?: string | null;
-            /** @description Three capital letters, as in ISO 4217. */
+            /** @description A code of ISO 4217. */
             currency: string;
             /** @description The rule rates receipts rendered at this moment or later; it may be in the past. */
             effectiveFrom: string;
@@ -2896,7 +2902,7 @@ export interface components {
         SettlementTotal: {
             /** @description Decimal: the sum of the lines. Each right counts once. */
             amount: string;
-            /** @description Three capital letters. */
+            /** @description A code of ISO 4217. */
             currency: string;
             /** @description Decimal: what receipts under open disputes would add. */
             heldAmount: string;
@@ -2965,7 +2971,7 @@ export interface components {
              * @description When the record was made.
              */
             createdAt: string;
-            /** @description Three capital letters. */
+            /** @description A code of ISO 4217. */
             currency: string;
             /** @description Decimal, of a correction: its total minus the total of the previous statement; null for a first statement. */
             difference: string | null;
@@ -3070,110 +3076,110 @@ export interface components {
         Telemetry: {
             /**
              * @description State of the host application. Kept always.
-             * @enum {string|null}
+             * @enum {string}
              */
-            appState?: "foreground" | "background" | null;
+            appState?: "foreground" | "background";
             /** @description Sound is actually audible. Kept always. */
-            audible?: boolean | null;
+            audible?: boolean;
             /** @description The spot beam that serves. Kept unless minorMode. */
-            beamId?: string | null;
+            beamId?: string;
             /**
              * @description Where the viewer is, seen from the boundary. Kept never.
-             * @enum {string|null}
+             * @enum {string}
              */
-            boundaryProximity?: "inside" | "near_edge" | "outside" | null;
+            boundaryProximity?: "inside" | "near_edge" | "outside";
             /** @description A drone's waiver for flight beyond visual line of sight. Kept never. */
             bvlosWaiverId?: string | null;
             /**
              * @description Bystanders may be captured. Kept never.
-             * @enum {string|null}
+             * @enum {string}
              */
-            bystanderCaptureRisk?: "none" | "possible" | null;
+            bystanderCaptureRisk?: "none" | "possible";
             /**
              * @description Derived risk of motion sickness. Kept never.
-             * @enum {string|null}
+             * @enum {string}
              */
-            comfortVectionRisk?: "low" | "med" | "high" | null;
+            comfortVectionRisk?: "low" | "med" | "high";
             /**
              * @description Progress of a video. Kept always.
-             * @enum {string|null}
+             * @enum {string}
              */
-            completionState?: "started" | "first_quartile" | "midpoint" | "third_quartile" | "complete" | null;
+            completionState?: "started" | "first_quartile" | "midpoint" | "third_quartile" | "complete";
             /** @description The coverage cell. Kept unless minorMode. */
-            coverageCellId?: string | null;
+            coverageCellId?: string;
             /** @description Tracking lock is established. Kept always. */
-            dopplerLocked?: boolean | null;
+            dopplerLocked?: boolean;
             /** @description Derived dwell of the eyes, in milliseconds. Kept with eyeTrackingConsent, unless minorMode. */
-            dwellInViewMs?: number | null;
+            dwellInViewMs?: number;
             /** @description Explicit, revocable consent to eye tracking. Kept always. */
-            eyeTrackingConsent?: boolean | null;
+            eyeTrackingConsent?: boolean;
             /** @description Code of the licensed footprint's region. Kept always. */
-            footprintRegion?: string | null;
+            footprintRegion?: string;
             /** @description The content is inside the field of view. Kept always. */
-            fovPresence?: boolean | null;
+            fovPresence?: boolean;
             /** @description Derived: it was looked at. Never raw gaze. Kept with eyeTrackingConsent, unless minorMode. */
-            gazeInView?: boolean | null;
+            gazeInView?: boolean;
             /** @description The anchor is georeferenced. Kept with spatialMappingConsent, unless minorMode or bystanders may be captured. */
-            geoAnchored?: boolean | null;
+            geoAnchored?: boolean;
             /** @description The gateway on the ground that serves. Kept always. */
-            groundStationId?: string | null;
+            groundStationId?: string;
             /** @description Headset or glasses are actually worn. Kept always. */
-            headsetWorn?: boolean | null;
+            headsetWorn?: boolean;
             /**
              * @description How much of the view is rendered. Kept never.
-             * @enum {string|null}
+             * @enum {string}
              */
-            immersionLevel?: "mixed" | "progressive" | "full" | null;
+            immersionLevel?: "mixed" | "progressive" | "full";
             /** @description The serving cell is inside the right's licensed footprint; false refuses. Kept always. */
-            licensedRegionMatch?: boolean | null;
+            licensedRegionMatch?: boolean;
             /**
              * @description Estimate of the ambient light. Kept always.
-             * @enum {string|null}
+             * @enum {string}
              */
-            lightingState?: "ok" | "too_dark" | "too_bright" | null;
+            lightingState?: "ok" | "too_dark" | "too_bright";
             /**
              * @description State of the downlink. Kept always.
-             * @enum {string|null}
+             * @enum {string}
              */
-            linkState?: "acquired" | "degraded" | "lost" | null;
+            linkState?: "acquired" | "degraded" | "lost";
             /**
              * @description Derived state of motion. Kept never.
-             * @enum {string|null}
+             * @enum {string}
              */
-            locomotionState?: "stationary" | "seated" | "walking" | "in_vehicle" | null;
+            locomotionState?: "stationary" | "seated" | "walking" | "in_vehicle";
             /** @description The viewer is or may be a minor; rules are stricter. Kept never. */
-            minorMode?: boolean | null;
+            minorMode?: boolean;
             /** @description The player is muted. Kept always. */
-            muted?: boolean | null;
+            muted?: boolean;
             /** @description Real things hide rendered ones behind them. Kept with spatialMappingConsent, unless minorMode or bystanders may be captured. */
-            occlusionResolved?: boolean | null;
+            occlusionResolved?: boolean;
             /** @description Processed in orbit. Kept always. */
-            onboardProcessed?: boolean | null;
+            onboardProcessed?: boolean;
             /** @description The viewer sees through to the room. Kept never. */
-            passthroughActive?: boolean | null;
+            passthroughActive?: boolean;
             /** @description A drone's remote identification is on. Kept never. */
-            remoteIdActive?: boolean | null;
+            remoteIdActive?: boolean;
             /** @description The boundary of the play area is defined. Kept never. */
-            roomScaleBounded?: boolean | null;
+            roomScaleBounded?: boolean;
             /** @description The anchor stays from session to session. Kept with spatialMappingConsent, unless minorMode or bystanders may be captured. */
-            spatialAnchorPersistent?: boolean | null;
+            spatialAnchorPersistent?: boolean;
             /** @description Explicit consent for the mapped space. Kept always. */
-            spatialMappingConsent?: boolean | null;
+            spatialMappingConsent?: boolean;
             /** @description The spectrum band. Kept always. */
-            spectrumBand?: string | null;
+            spectrumBand?: string;
             /** @description Speed of the vehicle, in miles per hour. Kept never. */
-            speedMph?: number | null;
+            speedMph?: number;
             /** @description Met the viewability bar: half of the pixels for 2 s of video or 1 s of display. Kept always. */
-            viewable?: boolean | null;
+            viewable?: boolean;
             /**
              * @description Visibility of the session; what is not visible is not billed. Kept always.
-             * @enum {string|null}
+             * @enum {string}
              */
-            visibilityState?: "visible" | "blurred" | "hidden" | null;
+            visibilityState?: "visible" | "blurred" | "hidden";
             /** @description A voice prompt or announcement is being played. Kept never. */
-            voicePromptActive?: boolean | null;
+            voicePromptActive?: boolean;
             /** @description Attenuation by weather, in dB. Kept always. */
-            weatherAttenuationDb?: number | null;
+            weatherAttenuationDb?: number;
         };
         Tenant: {
             counts: components["schemas"]["TenantCounts"];
@@ -4320,8 +4326,8 @@ export interface operations {
             query?: {
                 /** @description Only events caused by this actor. */
                 actorId?: string;
-                /** @description Only events caused by key, node, operator or system. */
-                actorKind?: string;
+                /** @description Only events caused by this kind of actor. */
+                actorKind?: "key" | "node" | "operator" | "system";
                 /** @description Only events after this position. */
                 after?: string;
                 /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
@@ -4861,7 +4867,7 @@ export interface operations {
                 /** @description Only rights whose own state it is. */
                 state?: "ACTIVE" | "SUSPENDED" | "REVOKED";
                 /** @description Only rights on this substrate. */
-                substrate?: string;
+                substrate?: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
             };
             header?: never;
             path?: never;
