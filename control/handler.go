@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"path"
@@ -123,7 +124,7 @@ func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults, schemas: d.api.OpenAPI().Components.Schemas}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
-	response := &responseWriter{ResponseWriter: w}
+	response := &responseWriter{ResponseWriter: w, unread: unreadBody(r)}
 	defer d.observe(x, r, response, began)
 	defer x.recover(response, r)
 
@@ -188,12 +189,14 @@ func (x *exchange) recover(w *responseWriter, r *http.Request) {
 // responseWriter records the status of a response that has begun.
 type responseWriter struct {
 	http.ResponseWriter
-	status int // 0: not begun
+	unread io.Reader // of the request; nil if there is nothing to drain
+	status int       // 0: not begun
 }
 
 func (w *responseWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
+		w.drain()
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -201,8 +204,33 @@ func (w *responseWriter) WriteHeader(status int) {
 func (w *responseWriter) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
+		w.drain()
 	}
 	return w.ResponseWriter.Write(b)
+}
+
+// drainTime bounds how long a response waits for a body that nobody reads.
+const drainTime = time.Second
+
+// unreadBody is the body of a request that may be drained. A client that waits for 100 Continue sends
+// none.
+func unreadBody(r *http.Request) io.Reader {
+	if r.ContentLength == 0 || r.Header.Get("Expect") != "" {
+		return nil
+	}
+	return r.Body
+}
+
+// drain reads what is left of the request's body, and discards it: http.Server reads 256 KiB at most,
+// and then closes the connection on a client that is still sending.
+func (w *responseWriter) drain() {
+	if w.unread == nil {
+		return
+	}
+	deadlines := http.NewResponseController(w.ResponseWriter)
+	_ = deadlines.SetReadDeadline(time.Now().Add(drainTime)) // there is none within this process
+	_, _ = io.CopyN(io.Discard, w.unread, maxBody)           // discarded, however it ends
+	_ = deadlines.SetReadDeadline(time.Time{})
 }
 
 // Unwrap is for http.ResponseController.

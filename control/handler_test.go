@@ -1,11 +1,14 @@
 package control_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"syscall"
@@ -222,5 +225,31 @@ func TestOperationWithoutAccessKeepsControlFromStarting(t *testing.T) {
 		cfg.Services = append(cfg.Services, silent{access})
 		_, err := control.New(cfg)
 		require.ErrorContains(t, err, `operation "silent" declares no access that this listener grants`, "%T", access)
+	}
+}
+
+// TestAnswersWithoutReading the body leave the connection to the next request: a gateway has sent the
+// body whole, and must not take the end of the connection for an outage.
+func TestAnswersWithoutReading(t *testing.T) {
+	h := newFixture(t)
+	server := httptest.NewServer(h.control().Handler())
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for range 3 {
+		for path, want := range map[string]int{"POST /v1/rights": 401, "PUT /v1/rights": 405, "POST /v1/nothing": 404} {
+			for _, length := range []int{270_000, 1 << 20} {
+				_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: m\r\nContent-Length: %d\r\n\r\n%s", path, length, strings.Repeat("x", length))
+				require.NoError(t, err)
+				resp, err := http.ReadResponse(in, nil)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, resp.Body)
+				require.NoError(t, err)
+				require.Equal(t, want, resp.StatusCode)
+				require.False(t, resp.Close, "%s, %d bytes", path, length)
+			}
+		}
 	}
 }

@@ -225,10 +225,10 @@ func (c *conn) Close() error {
 }
 
 const (
-	// These bound the second step of a close: a client that stalls for a second while it sends,
-	// or sends a batch that is too long, still gets its answer.
-	lingerTime  = 2 * time.Second
-	lingerBytes = 2 * maxBatchBody
+	// These bound the second step of a close: a client that is still sending a body of up to 1 MiB,
+	// and what TLS and the chunked coding add to it, gets its answer.
+	lingerTime  = time.Second
+	lingerBytes = maxBody + 64<<10
 )
 
 // refuse answers 503 without reading the request. front is the connection, or TLS

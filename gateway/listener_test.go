@@ -70,12 +70,40 @@ func TestACloseWaitsForAClientThatIsHeldUp(t *testing.T) {
 		c.gentle.Store(true)
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close() }()
-		time.Sleep(time.Second) // synctest's clock
+		time.Sleep(lingerTime - time.Nanosecond) // synctest's clock
 		_, err := client.Write(make([]byte, 1000))
 		require.NoError(t, err)
 		require.NoError(t, client.Close())
 		require.NoError(t, <-closed)
 	})
+}
+
+// TestACloseEnds: a client that sends on has neither the connection nor its time for long.
+func TestACloseEnds(t *testing.T) {
+	for name, write := range map[string]func(net.Conn) (sent int){
+		"that sends on": func(client net.Conn) (sent int) {
+			for {
+				n, err := client.Write(make([]byte, 1000))
+				if sent += n; err != nil {
+					return sent
+				}
+			}
+		},
+		"that is silent": func(net.Conn) int { time.Sleep(lingerTime); return 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, server := net.Pipe()
+				c := &conn{Conn: halfClosing{server}, owner: &listener{}}
+				c.gentle.Store(true)
+				began, closed := time.Now(), make(chan error, 1)
+				go func() { closed <- c.Close() }()
+				require.LessOrEqual(t, write(client), lingerBytes)
+				require.NoError(t, <-closed)
+				require.LessOrEqual(t, time.Since(began), lingerTime)
+			})
+		})
+	}
 }
 
 // TestADrainWaitsForAClientThatIsHeldUp: a connection that is being closed is not cut for
@@ -92,7 +120,7 @@ func TestADrainWaitsForAClientThatIsHeldUp(t *testing.T) {
 		closed, cut := make(chan error, 1), make(chan int, 1)
 		go func() { closed <- c.Close() }()
 		go func() { cut <- l.drain(t.Context(), 100*time.Millisecond) }()
-		time.Sleep(time.Second) // synctest's clock
+		time.Sleep(lingerTime - time.Nanosecond) // synctest's clock
 		_, err := client.Write(make([]byte, 1000))
 		require.NoError(t, err)
 		require.NoError(t, client.Close())

@@ -69,17 +69,30 @@ func newProxy(cfg *Config, draining context.Context) *proxy {
 }
 
 // controlConn bounds the silence between two reads instead of the whole answer,
-// which may be a stream.
+// which may be a stream. A write that fails is not reported until a read fails, too: a server that
+// answers early may have stopped to read the request.
 type controlConn struct {
 	net.Conn
 	silence time.Duration
+	unsent  error // of the first write that failed
+}
+
+func (c *controlConn) Write(b []byte) (int, error) {
+	if c.unsent == nil {
+		_, c.unsent = c.Conn.Write(b)
+	}
+	return len(b), nil
 }
 
 func (c *controlConn) Read(b []byte) (int, error) {
 	if err := c.Conn.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
 		return 0, err
 	}
-	return c.Conn.Read(b)
+	n, err := c.Conn.Read(b)
+	if n == 0 && c.unsent != nil {
+		err = c.unsent
+	}
+	return n, err
 }
 
 // forward sends the request to control and relays its answer.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -231,4 +232,88 @@ func TestForwardedNames(t *testing.T) {
 	require.True(t, named("close, X-a ,b", "x-A"))
 	require.False(t, named("close", ""))
 	var _ net.Conn = (*controlConn)(nil)
+}
+
+// TestEarlyAnswers: control may answer without reading the body. That is no outage.
+func TestEarlyAnswers(t *testing.T) { everyTransport(t, earlyAnswers) }
+
+func earlyAnswers(t *testing.T, transport func(*settings)) {
+	var logged syncBuffer
+	serve := withControl(t, func(rw http.ResponseWriter, r *http.Request) {
+		var status int
+		_, _ = fmt.Sscanf(r.URL.Path, "/%d", &status)
+		rw.WriteHeader(status)
+	})
+	w := newWorld(t, func(c *settings) {
+		transport(c)
+		serve(c)
+		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	})
+	s := w.session()
+	for _, status := range []int{401, 403, 404, 405} {
+		for _, length := range []int{0, 1, 255 << 10, 270_000, maxBody} {
+			body := strings.Repeat("x", length)
+			require.Equal(t, status, s.do(fmt.Sprintf("POST /%d HTTP/1.1\r\nHost: m\r\nContent-Length: %d\r\n\r\n%s", status, length, body)).status, "%d bytes", length)
+			require.Equal(t, status, s.do(chunkedHead("POST", fmt.Sprint("/", status), "k")+inChunks(body, 64<<10)).status, "%d bytes, chunked", length)
+		}
+	}
+	require.NotContains(t, logged.String(), reachControl)
+}
+
+// deaf is a connection whose other end answers and reads no more.
+type deaf struct {
+	net.Conn
+	answer io.Reader
+}
+
+func (deaf) Write([]byte) (int, error)        { return 0, net.ErrClosed }
+func (d deaf) Read(b []byte) (int, error)     { return d.answer.Read(b) }
+func (deaf) SetReadDeadline(time.Time) error  { return nil }
+func (deaf) SetWriteDeadline(time.Time) error { return nil }
+func (deaf) SetDeadline(time.Time) error      { return nil }
+func (deaf) RemoteAddr() net.Addr             { return new(net.TCPAddr) }
+func (deaf) LocalAddr() net.Addr              { return new(net.TCPAddr) }
+func (deaf) Close() error                     { return nil }
+
+// TestAnswerOfAConnectionThatTakesNoMore is relayed. Without one, control can't be reached.
+func TestAnswerOfAConnectionThatTakesNoMore(t *testing.T) {
+	answer := "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+	w := newWorld(t, func(c *settings) {
+		c.DialControl = func() (net.Conn, error) { return deaf{answer: strings.NewReader(answer)}, nil }
+	})
+	post := fmt.Sprintf("POST /v1/rights HTTP/1.1\r\nHost: m\r\nContent-Length: %d\r\n\r\n%s", maxBody, strings.Repeat("x", maxBody))
+	require.Equal(t, 401, w.raw(post).status)
+	answer = ""
+	r := w.raw(post)
+	require.Equal(t, 503, r.status)
+	require.Contains(t, r.body, `"reason":"CONTROL_UNAVAILABLE"`)
+}
+
+// TestRefusalsReachACallerThatSends a body of up to 1 MiB, read or not.
+func TestRefusalsReachACallerThatSends(t *testing.T) {
+	everyTransport(t, refusalsReachACallerThatSends)
+}
+
+func refusalsReachACallerThatSends(t *testing.T, transport func(*settings)) {
+	w := newWorld(t, transport)
+	for _, c := range []struct {
+		method, path, token string
+		status              int
+	}{
+		{"POST", pathBatch, "", 401}, {"POST", pathBatch, w.readToken, 403}, {"PUT", pathHealth, "", 405}, {"POST", pathDelivery, w.token, 413},
+	} {
+		head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: m\r\n", c.method, c.path)
+		if c.token != "" {
+			head += "Authorization: Bearer " + c.token + "\r\n"
+		}
+		body := strings.Repeat(" ", maxBody)
+		for framing, text := range map[string]string{fmt.Sprint("Content-Length: ", maxBody): body, "Transfer-Encoding: chunked": inChunks(body, 1000)} {
+			conn := w.dial()
+			_, err := io.WriteString(conn, head+framing+"\r\n\r\n"+text)
+			require.NoError(t, err)
+			in := bufio.NewReader(conn)
+			require.Equal(t, c.status, readReply(t, in).status, "%s, %s", c.path, framing)
+			require.NoError(t, conn.Close())
+		}
+	}
 }
