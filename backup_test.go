@@ -41,10 +41,12 @@ func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
 	h.Move("DRONE", "suspend")
 	loaded := func() bool {
 		var response struct {
-			Events []struct{ Event struct{ Type string } }
+			Events []struct {
+				Event struct{ Subject sealer.Ref }
+			}
 		}
 		h.Get("/v1/events?limit=1", &response)
-		return response.Events[0].Event.Type == "right.suspended"
+		return response.Events[0].Event.Subject.ID == h.Rights["DRONE"]
 	}
 	waittest.Until(t, loaded)
 	h.Stop()
