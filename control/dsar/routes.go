@@ -152,7 +152,7 @@ type named struct {
 
 type getInput struct {
 	route.Origin
-	named
+	JobID string `path:"jobId"`
 }
 
 func (s *Service) get(ctx context.Context, in *getInput) (data JobData, err error) {

@@ -26,7 +26,9 @@ func BundleOfAPerson(t *testing.T, s *systemtest.Service, log func() string) {
 	}
 	require.Equal(t, 3, s.Metered())
 	id := s.Export(map[string]any{"scope": map[string]any{"kind": "DATA_SUBJECT", "dataSubjectId": "ann"}, "format": "CSV"})
-	require.Equal(t, "READY", s.Exported(id).State)
+	ready := s.Exported(id)
+	require.Equal(t, "READY", ready.State)
+	require.Equal(t, s.Client.API+"/v1/compliance/dsar/"+id+"/bundle", ready.Delivery.BundleURL)
 	var link struct {
 		BundleURL string
 		Job       systemtest.Exported
