@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"muniment/control/route"
 	"muniment/control/store"
@@ -39,6 +40,11 @@ func (d *handler) refuse(ctx huma.Context, err error) {
 	_ = huma.WriteErr(d.api, ctx, 500, "", err)
 }
 
+func authorization(ctx huma.Context) string {
+	r, _ := humago.Unwrap(ctx)
+	return auth.Header(r.Header)
+}
+
 func anyone(ctx huma.Context) (context.Context, error) { return ctx.Context(), nil }
 
 // byKey admits API keys that hold the operation's scope.
@@ -54,7 +60,7 @@ func byKey(known auth.Keys, now func() time.Time) authenticator {
 				caller, inside := ctx.Context().Value(inProcess{}).(auth.Principal)
 				if !inside {
 					var err error
-					if caller, err = auth.Authenticate(ctx.Context(), ctx.Header("Authorization"), known, now()); err != nil {
+					if caller, err = auth.Authenticate(ctx.Context(), authorization(ctx), known, now()); err != nil {
 						return nil, err
 					}
 				}
@@ -74,7 +80,7 @@ func byToken(token string) authenticator {
 		switch access := access.(type) {
 		case route.Operator:
 			return func(ctx huma.Context) (context.Context, error) {
-				return ctx.Context(), auth.AdminToken(ctx.Header("Authorization"), token)
+				return ctx.Context(), auth.AdminToken(authorization(ctx), token)
 			}
 		case route.Public:
 			return anyone

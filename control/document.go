@@ -99,12 +99,12 @@ const (
 func describeEdge(a route.API) {
 	a.OpenAPI().Components.Schemas.Map()["Telemetry"] = telemetrySchema()
 	route.Describe[struct{}, api.Contract](a, route.Operation{ID: "get-contract", Method: http.MethodGet, Path: "/v1", Tag: tagService, Access: route.Public{},
-		Summary: "Get the versions of contract and rules", Errors: []int{http.StatusUnprocessableEntity}})
+		Summary: "Get the versions of contract and rules"})
 	route.Describe[struct{}, api.Health](a, route.Operation{ID: "get-health", Method: http.MethodGet, Path: "/v1/healthz", Tag: tagService, Access: route.Public{},
 		Summary: "Check whether the service is healthy"})
 	route.Describe[struct{ Body api.Observation }, api.Delivered](a, route.Operation{ID: "observe-delivery", Method: http.MethodPost, Path: "/v1/delivery", Tag: tagDelivery,
 		Access: route.Scope(api.DeliveryWrite), Summary: "Observe a delivery and get its signed receipt",
-		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
+		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed, http.StatusUnsupportedMediaType},
 		Description: "Observes a delivery against an ACTIVE right. The constraint gate runs first: if the delivery breaks a rule of the right's substrate, " +
 			"the response is 412 with every violation, and nothing is signed. Otherwise the receipt is signed and made durable before it is returned: " +
 			"after a 200 it is on disk. A delivery may have a receipt and yet not be billed; `metering` says why.\n\n" +

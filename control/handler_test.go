@@ -253,3 +253,19 @@ func TestAnswersWithoutReading(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoKeys are none, for each kind of caller.
+func TestTwoKeys(t *testing.T) {
+	h := newFixture(t)
+	_, key := h.tenant()
+	for path, to := range map[string]http.Handler{
+		"/v1/tenant": h.control().Handler(), "/admin/signing-keys": h.control().Admin(), api.PathSnapshots + "/right/rgh_1": h.control().Nodes(),
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.Header["Authorization"] = []string{"Bearer " + key, "Bearer " + key}
+		w := httptest.NewRecorder()
+		to.ServeHTTP(w, r)
+		require.Equal(t, 401, w.Code, path)
+		require.Contains(t, w.Body.String(), api.AuthRequired)
+	}
+}

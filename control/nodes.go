@@ -114,7 +114,7 @@ func byNode(known *node.Service) authenticator {
 			}
 		case route.Node:
 			return func(ctx huma.Context) (context.Context, error) {
-				credential, err := auth.Bearer(ctx.Header("Authorization"), "node credential")
+				credential, err := auth.Bearer(authorization(ctx), "node credential")
 				if err != nil {
 					return nil, err
 				}

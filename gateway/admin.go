@@ -149,7 +149,7 @@ var errUnknownPath = &api.Error{Code: api.ResourceNotFound, Message: "no such pa
 // protected requires the admin token.
 func (a Admin) protected(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := auth.AdminToken(r.Header.Get("Authorization"), a.Token); err != nil {
+		if err := auth.AdminToken(auth.Header(r.Header), a.Token); err != nil {
 			writeError(w, r, api.From(err))
 			return
 		}

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -20,6 +22,9 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	arrived, deadline := g.now(), g.issuer.Deadline(began)
 	principal, err := g.deliverer(ctx, arrived, deadline)
 	if err != nil {
+		return err
+	}
+	if err := plain(ctx); err != nil {
 		return err
 	}
 	limit, ok := g.admit(principal.TenantID, arrived)
@@ -59,9 +64,33 @@ func (g *Gateway) deliverer(ctx *fasthttp.RequestCtx, arrived time.Time, deadlin
 }
 
 // authenticate returns who sends a request; the error is 401, or that of the look-up.
+// Several headers count as none.
 func (g *Gateway) authenticate(ctx *fasthttp.RequestCtx, arrived time.Time, deadline context.Context) (auth.Principal, error) {
-	return auth.Authenticate(deadline, view(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)), g.rights, arrived)
+	var header string
+	if all := ctx.Request.Header.PeekAll(fasthttp.HeaderAuthorization); len(all) == 1 {
+		header = view(all[0])
+	}
+	return auth.Authenticate(deadline, header, g.rights, arrived)
 }
+
+// plain refuses a delivery with a query or with a content coding: neither would be heeded.
+func plain(ctx *fasthttp.RequestCtx) error {
+	if len(ctx.URI().QueryString()) > 0 {
+		return unknownParameter(ctx)
+	}
+	coding := ctx.Request.Header.Peek(fasthttp.HeaderContentEncoding)
+	if len(coding) == 0 || bytes.EqualFold(coding, []byte("identity")) {
+		return nil
+	}
+	ctx.Response.Header.Set(fasthttp.HeaderAcceptEncoding, "identity")
+	return &api.Error{
+		Code: api.BadRequest, HTTPStatus: fasthttp.StatusUnsupportedMediaType,
+		Message: "the Content-Encoding " + strings.ToValidUTF8(string(coding[:min(len(coding), maxCodingName)]), "�") + " is not accepted: send a delivery uncompressed, or a batch",
+	}
+}
+
+// maxCodingName is how much of a Content-Encoding an error repeats, in bytes.
+const maxCodingName = 64
 
 // admit counts a delivery of a tenant in, until limit.leave, and delays it if it must; ok is
 // false above the tenant's cap.

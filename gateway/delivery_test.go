@@ -133,12 +133,17 @@ func TestEveryRefusal(t *testing.T) {
 				`{"field":"telemetry.speedMph","message":"must be a number from 0 to 9007199254740992"},{"field":"rightId","message":"is missing"}]` + tail},
 		{"malformed idempotency key", request(w.token, w.body(), "Idempotency-Key: a b"), 400,
 			`{"ok":false,"error":"BAD_REQUEST","message":"the header Idempotency-Key must be 1 to 255 visible ASCII characters","contractVersion":"v1.0"` + tail},
-		{"a query", "POST /v1/delivery?dryRun=true HTTP/1.1\r\nHost: m\r\nX-Request-Id: req-1\r\nContent-Length: 2\r\n\r\n{}", 422,
+		{"a query", strings.Replace(request(w.token, "{}"), "delivery", "delivery?dryRun=true", 1), 422,
 			`{"ok":false,"error":"VALIDATION_FAILED","message":"dryRun: is an unknown parameter: this operation takes none","contractVersion":"v1.0","field":"dryRun",` +
 				`"validationErrors":[{"field":"dryRun","message":"is an unknown parameter: this operation takes none"}]` + tail},
-		{"a query of the contract's", "GET /v1?x HTTP/1.1\r\nHost: m\r\nX-Request-Id: req-1\r\n\r\n", 422,
-			`{"ok":false,"error":"VALIDATION_FAILED","message":"x: is an unknown parameter: this operation takes none","contractVersion":"v1.0","field":"x",` +
-				`"validationErrors":[{"field":"x","message":"is an unknown parameter: this operation takes none"}]` + tail},
+		{"a query and no key", strings.Replace(request("", "{}"), "delivery", "delivery?dryRun=true", 1), 401,
+			`{"ok":false,"error":"AUTH_REQUIRED","message":"the header Authorization: Bearer <API_KEY> is missing or malformed","contractVersion":"v1.0"` + tail},
+		{"two keys", request(w.token, w.body(), "authorization: Bearer "+w.token), 401,
+			`{"ok":false,"error":"AUTH_REQUIRED","message":"the header Authorization: Bearer <API_KEY> is missing or malformed","contractVersion":"v1.0"` + tail},
+		{"compressed", request(w.token, w.body(), "Content-Encoding: gzip"), 415,
+			`{"ok":false,"error":"BAD_REQUEST","message":"the Content-Encoding gzip is not accepted: send a delivery uncompressed, or a batch","contractVersion":"v1.0"` + tail},
+		{"compressed by somebody", request("", w.body(), "Content-Encoding: gzip"), 401,
+			`{"ok":false,"error":"AUTH_REQUIRED","message":"the header Authorization: Bearer <API_KEY> is missing or malformed","contractVersion":"v1.0"` + tail},
 		{"wrong method", "GET /v1/delivery HTTP/1.1\r\nHost: m\r\nX-Request-Id: req-1\r\n\r\n", 405,
 			`{"ok":false,"error":"BAD_REQUEST","message":"this path takes POST only","contractVersion":"v1.0"` + tail},
 	} {

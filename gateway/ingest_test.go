@@ -144,6 +144,7 @@ func TestBatchForms(t *testing.T) {
 		{"", object, ""}, {"application/json; charset=utf-8", object, ""}, {"Application/JSON", " \n" + object + "\n", ""}, {"application/json", object, "identity"},
 		{"application/x-ndjson", lines, ""}, {"application/x-ndjson", lines + "\n", ""}, {"application/x-ndjson", strings.ReplaceAll(lines, "\n", "\r\n\n \t\r\n"), ""},
 		{"application/json", object, "gzip"}, {"application/json", object, "zstd"}, {"application/x-ndjson", lines, "gzip"}, {"application/x-ndjson", lines, "ZSTD"},
+		{"application/json", object, "X-GZip"},
 	} {
 		body, headers := form.body, []string{}
 		if form.coding != "" {

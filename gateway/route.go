@@ -206,9 +206,6 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, m)
 		return &api.Error{Code: api.BadRequest, HTTPStatus: fasthttp.StatusMethodNotAllowed, Message: "this path takes " + m + " only"}
 	}
-	if r != toControl && r != toBatch && r != toBeacon && len(ctx.URI().QueryString()) > 0 {
-		return unknownParameter(ctx)
-	}
 	if g.phase.Load() >= refusing {
 		return issue.ErrEnded
 	}
@@ -229,7 +226,7 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 	}
 }
 
-// unknownParameter refuses a query: the routes that come here take none.
+// unknownParameter refuses a query, for a route that takes none.
 func unknownParameter(ctx *fasthttp.RequestCtx) error {
 	for name := range ctx.QueryArgs().All() {
 		return api.InvalidField(strings.ToValidUTF8(string(name), "�"), "is an unknown parameter: this operation takes none")

@@ -59,7 +59,7 @@ func (g *Gateway) text(ctx *fasthttp.RequestCtx, a *arrival) ([]byte, error) {
 		return nil, errCodingUnknown
 	case name == "identity":
 		return a.body, nil
-	case name == "gzip":
+	case name == "gzip", name == "x-gzip": // which are one (RFC 9110, section 8.4.1.3)
 		c = gzipped
 	case name == "zstd":
 		c = zstandard

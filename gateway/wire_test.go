@@ -268,6 +268,9 @@ func TestPublicProbes(t *testing.T) {
 	r = w.raw("GET /v1/healthz HTTP/1.1\r\nHost: m\r\n\r\n")
 	require.Equal(t, `{"ok":true,"data":{"status":"ok"},"contractVersion":"v1.0"}`, r.body)
 	require.NotEmpty(t, r.header.Get(api.HeaderRequestID))
+	for _, path := range []string{"/v1", "/v1/healthz"} { // balancers and monitors add what they like
+		require.Equal(t, 200, w.raw("GET "+path+"?probe=1&%zz HTTP/1.1\r\nHost: m\r\n\r\n").status)
+	}
 	r = w.raw("DELETE /v1 HTTP/1.1\r\nHost: m\r\n\r\n")
 	require.Equal(t, 405, r.status)
 	require.Equal(t, "GET", r.header.Get("Allow"))

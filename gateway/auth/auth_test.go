@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -128,4 +129,11 @@ func TestKeyOfSmallSecretKeepsItsLength(t *testing.T) {
 	require.Equal(t, hash, parsed.SecretHash)
 	_, _, _, err = NewKey(rand.Reader, "prod", api.NewID(api.PrefixKey, now))
 	require.Error(t, err)
+}
+
+// TestHeader: of two headers, a proxy and this service might each check another one.
+func TestHeader(t *testing.T) {
+	require.Empty(t, Header(http.Header{}))
+	require.Equal(t, "a", Header(http.Header{"Authorization": {"a"}}))
+	require.Empty(t, Header(http.Header{"Authorization": {"a", "a"}}))
 }

@@ -3,10 +3,20 @@ package auth
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"net/http"
 	"strings"
 
 	"muniment/gateway/api"
 )
+
+// Header returns the header Authorization of a request. It is empty if there is none, or several, of
+// which a proxy might have checked another one.
+func Header(h http.Header) string {
+	if all := h.Values("Authorization"); len(all) == 1 {
+		return all[0]
+	}
+	return ""
+}
 
 // Bearer returns the credential of the header Authorization: Bearer. If there is none the error
 // is AUTH_REQUIRED and names what is missing.
