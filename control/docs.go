@@ -1,16 +1,20 @@
 package control
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/assets"
 	"muniment/control/route"
 )
 
@@ -37,12 +41,74 @@ type html struct {
 	policy string
 }
 
+// docsCall is what a caller has kept, and the codings that it reads.
+type docsCall struct {
+	assets.Condition
+	AcceptEncoding string `header:"Accept-Encoding" hidden:"true"`
+}
+
+// docsAnswer is a text, or 304 without one.
 type docsAnswer struct {
+	Status       int
 	ContentType  string `header:"Content-Type"`
 	CacheControl string `header:"Cache-Control"`
 	Policy       string `header:"Content-Security-Policy"`
-	Sniffing     string `header:"X-Content-Type-Options"`
+	ETag         string `header:"ETag"`
+	Coding       string `header:"Content-Encoding"`
+	Vary         string `header:"Vary"`
 	Body         []byte
+}
+
+// served is a text in the forms in which it is served, each with its ETag.
+type served struct {
+	kind, policy       string
+	text, packed       []byte
+	textTag, packedTag string
+}
+
+func newServed(kind, policy string, text []byte) (served, error) {
+	var packed bytes.Buffer
+	to, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return served{}, err
+	}
+	if _, err := to.Write(text); err != nil {
+		return served{}, err
+	}
+	if err := to.Close(); err != nil {
+		return served{}, err
+	}
+	sum := sha256.Sum256(text)
+	tag := base64.RawURLEncoding.EncodeToString(sum[:])
+	return served{kind: kind, policy: policy, text: text, packed: packed.Bytes(), textTag: `"` + tag + `"`, packedTag: `"` + tag + `-gzip"`}, nil
+}
+
+func (s *served) answer(in *docsCall) *docsAnswer {
+	a := &docsAnswer{
+		Status: http.StatusOK, ContentType: s.kind, CacheControl: "no-cache", Policy: s.policy, Vary: "Accept-Encoding", ETag: s.textTag, Body: s.text,
+	}
+	if readsGzip(in.AcceptEncoding) {
+		a.Coding, a.ETag, a.Body = "gzip", s.packedTag, s.packed
+	}
+	if in.Has(a.ETag) {
+		a.Status, a.Coding, a.Body = http.StatusNotModified, "", nil
+	}
+	return a
+}
+
+// readsGzip says whether an Accept-Encoding names gzip and does not exclude it. Names of codings are
+// read in any case, and * is left out: who means gzip says so.
+func readsGzip(accepted string) bool {
+	for choice := range strings.SplitSeq(strings.ToLower(accepted), ",") {
+		coding, weight, _ := strings.Cut(choice, ";")
+		if coding = strings.TrimSpace(coding); coding != "gzip" && coding != "x-gzip" {
+			continue
+		}
+		_, value, given := strings.Cut(weight, "=")
+		q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		return !given || err == nil && q > 0
+	}
+	return false
 }
 
 // newDocs returns the documents and pages of an API. What the API declares must not change from the
@@ -91,26 +157,35 @@ func readPage(name string) (text, style, script string, err error) {
 
 // Routes adds the pages to the API.
 func (d *docs) Routes(a route.API) {
-	add := func(op route.Operation, answer func() (docsAnswer, error)) {
-		op.Method, op.Tag, op.Access = http.MethodGet, tagService, route.Public{}
-		route.AddRaw(a, op, func(context.Context, *struct{}) (*docsAnswer, error) {
-			file, err := answer()
-			file.CacheControl, file.Sniffing = "no-cache", "nosniff"
-			return &file, err
+	add := func(op route.Operation, render func() (served, error)) {
+		op.Method, op.Tag, op.Access, op.Kept = http.MethodGet, tagService, route.Public{}, true
+		render = sync.OnceValues(render)
+		route.AddRaw(a, op, func(_ context.Context, in *docsCall) (*docsAnswer, error) {
+			file, err := render()
+			if err != nil {
+				return nil, err
+			}
+			return file.answer(in), nil
 		})
 	}
 	addJSON := func(op route.Operation, text func() ([]byte, error)) {
 		op.Content = route.Content{Type: jsonType}
-		add(op, func() (docsAnswer, error) {
+		add(op, func() (served, error) {
 			body, err := text()
-			return docsAnswer{ContentType: jsonType, Body: body}, err
+			if err != nil {
+				return served{}, err
+			}
+			return newServed(jsonType, "", body)
 		})
 	}
 	addPage := func(op route.Operation, render func() (html, error)) {
 		op.Content = route.Content{Type: "text/html"}
-		add(op, func() (docsAnswer, error) {
+		add(op, func() (served, error) {
 			page, err := render()
-			return docsAnswer{ContentType: "text/html; charset=utf-8", Policy: page.policy, Body: page.text}, err
+			if err != nil {
+				return served{}, err
+			}
+			return newServed("text/html; charset=utf-8", page.policy, page.text)
 		})
 	}
 	addJSON(route.Operation{ID: "get-openapi", Path: "/openapi.json", Summary: "Get this document"}, d.document)

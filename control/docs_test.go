@@ -1,10 +1,14 @@
 package control_test
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"html"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -100,4 +104,46 @@ func TestGatePage(t *testing.T) {
 	for _, l := range catalogue.Limits {
 		require.Contains(t, page, l.Meaning)
 	}
+}
+
+// TestDocumentsAreKept: a caller who has a document is told so, and gets it compressed where it reads
+// that.
+func TestDocumentsAreKept(t *testing.T) {
+	h := newFixture(t)
+	for _, path := range []string{"/openapi.json", "/openapi-3.0.json", "/docs", "/gate.json", "/docs/gate"} {
+		whole := h.call("", "GET", path, "")
+		require.Equal(t, 200, whole.status)
+		require.Equal(t, "nosniff", whole.header.Get("X-Content-Type-Options"))
+		require.Equal(t, "Accept-Encoding", whole.header.Get("Vary"))
+		require.Empty(t, whole.header.Get("Content-Encoding"))
+		for _, none := range []string{"identity", "br, gzip;q=0", "gzip;q=x", "gzipped"} {
+			require.Equal(t, whole.text, h.call("", "GET", path, "", "Accept-Encoding", none).text, none)
+		}
+		var tags []string
+		for _, accepted := range []string{"", "br;q=1.0, GZIP; q=0.5"} {
+			a := h.call("", "GET", path, "", "Accept-Encoding", accepted)
+			tag := a.header.Get("ETag")
+			require.NotContains(t, tags, tag, "each form has a tag of its own")
+			tags = append(tags, tag)
+			for _, known := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
+				again := h.call("", "GET", path, "", "Accept-Encoding", accepted, "If-None-Match", known)
+				require.Equal(t, 304, again.status, known)
+				require.Empty(t, again.text)
+				require.Equal(t, tag, again.header.Get("ETag"))
+			}
+			require.Equal(t, 200, h.call("", "GET", path, "", "Accept-Encoding", accepted, "If-None-Match", `"other"`).status)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		w := httptest.NewRecorder()
+		h.control().Handler().ServeHTTP(w, r)
+		require.Equal(t, "gzip", w.Header().Get("Content-Encoding"))
+		require.Less(t, w.Body.Len(), len(whole.text)/2)
+		from, err := gzip.NewReader(w.Body)
+		require.NoError(t, err)
+		text, err := io.ReadAll(from)
+		require.NoError(t, err)
+		require.Equal(t, whole.text, strings.TrimSpace(string(text)))
+	}
+	require.Equal(t, "nosniff", h.call("", "GET", "/v1/tenant", "").header.Get("X-Content-Type-Options"))
 }

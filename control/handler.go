@@ -122,6 +122,7 @@ func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(api.HeaderRequestID, id)
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults, schemas: d.api.OpenAPI().Components.Schemas}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	response := &responseWriter{ResponseWriter: w, unread: unreadBody(r)}

@@ -165,6 +165,7 @@ func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	}
 	w.Header().Set(api.HeaderRequestID, named.RequestID)
 	w.Header().Set("Content-Type", contentJSON)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	body, err := named.Body()
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -176,6 +177,7 @@ func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", contentJSON)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }

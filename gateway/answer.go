@@ -24,9 +24,20 @@ func answer[T any](ctx *fasthttp.RequestCtx, data T) error {
 	if err != nil {
 		return err
 	}
-	ctx.SetContentType(contentJSON)
+	markJSON(ctx)
 	ctx.SetBody(body)
 	return nil
+}
+
+var (
+	headerSniffing = []byte(fasthttp.HeaderXContentTypeOptions)
+	noSniffing     = []byte("nosniff")
+)
+
+// markJSON says that an answer is JSON, whatever a browser would make of it.
+func markJSON(ctx *fasthttp.RequestCtx) {
+	ctx.SetContentType(contentJSON)
+	ctx.Response.Header.SetCanonical(headerSniffing, noSniffing)
 }
 
 // The header's name as it is sent: SetCanonical does not change its case.
@@ -69,7 +80,7 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
 	}
 	ctx.SetStatusCode(status)
-	ctx.SetContentType(contentJSON)
+	markJSON(ctx)
 	ctx.SetBody(body)
 }
 

@@ -59,7 +59,7 @@ func answerPixel(ctx *fasthttp.RequestCtx) {
 	h.Set(fasthttp.HeaderCacheControl, "no-store")
 	h.Set(fasthttp.HeaderAccessControlAllowOrigin, "*")
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
-	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
+	h.SetCanonical(headerSniffing, noSniffing)
 	ctx.SetStatusCode(fasthttp.StatusOK)
 	ctx.SetContentType("image/gif")
 	ctx.SetBody(pixel)

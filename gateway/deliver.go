@@ -47,7 +47,7 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	if replayed {
 		ctx.Response.Header.Set(api.HeaderReplayed, "true")
 	}
-	ctx.SetContentType(contentJSON)
+	markJSON(ctx)
 	return nil
 }
 

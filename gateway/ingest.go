@@ -56,7 +56,7 @@ func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 	if err != nil {
 		return err
 	}
-	ctx.SetContentType(contentJSON)
+	markJSON(ctx)
 	return nil
 }
 

@@ -249,7 +249,7 @@ func answerUnread(to io.Writer, status string, e *api.Error, headers string) {
 	if err != nil {
 		return
 	}
-	_, _ = fmt.Fprintf(to, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s: %s\r\n%sConnection: close\r\n\r\n%s",
+	_, _ = fmt.Fprintf(to, "HTTP/1.1 %s\r\nContent-Type: %s\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n%s: %s\r\n%sConnection: close\r\n\r\n%s",
 		status, contentJSON, len(body), api.HeaderRequestID, e.RequestID, headers, body) // the client may have gone
 }
 

@@ -101,7 +101,6 @@ type Answer struct {
 	CacheControl string `header:"Cache-Control"`
 	ETag         string `header:"ETag"`
 	Policy       string `header:"Content-Security-Policy"`
-	Sniffing     string `header:"X-Content-Type-Options"`
 	Referrer     string `header:"Referrer-Policy"`
 	Opener       string `header:"Cross-Origin-Opener-Policy"`
 	Body         []byte
@@ -114,13 +113,20 @@ func (p *Page) Answer(name string, in *Condition) (*Answer, error) {
 		return nil, &api.Error{Code: api.ResourceNotFound, Message: "there is no such file"}
 	}
 	a := &Answer{
-		Status: http.StatusOK, ContentType: f.kind, CacheControl: "no-cache", ETag: f.tag, Policy: Policy, Sniffing: "nosniff", Referrer: "no-referrer", Opener: "same-origin", Body: f.text,
+		Status: http.StatusOK, ContentType: f.kind, CacheControl: "no-cache", ETag: f.tag, Policy: Policy, Referrer: "no-referrer", Opener: "same-origin", Body: f.text,
 	}
-	for known := range strings.SplitSeq(in.IfNoneMatch, ",") {
-		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == f.tag || known == "*" {
-			a.Status, a.Body = http.StatusNotModified, nil
-			break
-		}
+	if in.Has(f.tag) {
+		a.Status, a.Body = http.StatusNotModified, nil
 	}
 	return a, nil
+}
+
+// Has says whether the caller has kept what has the tag.
+func (c *Condition) Has(tag string) bool {
+	for known := range strings.SplitSeq(c.IfNoneMatch, ",") {
+		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == tag || known == "*" {
+			return true
+		}
+	}
+	return false
 }

@@ -217,7 +217,6 @@ func (f *File) response(ctx context.Context, op *Operation) (*huma.StreamRespons
 			to.SetHeader("Content-Disposition", `attachment; filename="`+f.Name+`"`)
 		}
 		to.SetHeader("Referrer-Policy", "no-referrer")
-		to.SetHeader("X-Content-Type-Options", "nosniff")
 		if f.Coding != "" {
 			to.SetHeader("Content-Encoding", f.Coding)
 		}
