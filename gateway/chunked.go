@@ -17,7 +17,7 @@ const (
 	// maxChunkDigits bounds the length of a chunk, leading zeros included: 64 bits.
 	maxChunkDigits = 16
 	// maxTrailerBytes bounds all trailers of a body, which nobody reads.
-	maxTrailerBytes = maxHeaderBytes
+	maxTrailerBytes = 8 << 10
 )
 
 var (

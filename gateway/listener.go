@@ -227,7 +227,7 @@ func (c *conn) Close() error {
 const (
 	// These bound the second step of a close: a client that is still sending a body of up to 1 MiB,
 	// and what TLS and the chunked coding add to it, gets its answer.
-	lingerTime  = time.Second
+	lingerTime  = 1 * time.Second
 	lingerBytes = maxBody + 64<<10
 )
 
