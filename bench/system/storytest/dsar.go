@@ -28,7 +28,7 @@ func BundleOfAPerson(t *testing.T, s *systemtest.Service, log func() string) {
 	id := s.Export(map[string]any{"scope": map[string]any{"kind": "DATA_SUBJECT", "dataSubjectId": "ann"}, "format": "CSV"})
 	ready := s.Exported(id)
 	require.Equal(t, "READY", ready.State)
-	require.Equal(t, s.Client.API+"/v1/compliance/dsar/"+id+"/bundle", ready.Delivery.BundleURL)
+	require.Equal(t, s.Client.API+"/v1/compliance/dsar/"+strings.ReplaceAll(id, "%3A", ":")+"/bundle", ready.Delivery.BundleURL)
 	var link struct {
 		BundleURL string
 		Job       systemtest.Exported
@@ -64,7 +64,7 @@ func BundleOfAPerson(t *testing.T, s *systemtest.Service, log func() string) {
 	require.NoError(t, err)
 	j := s.Await(id, func(j systemtest.Exported) bool { return j.Delivery.DownloadedBy != "" })
 	require.EqualValues(t, len(text), j.Delivery.BundleSizeBytes)
-	require.Empty(t, j.Delivery.BundleURL)
+	require.Equal(t, ready.Delivery.BundleURL, j.Delivery.BundleURL)
 	require.Equal(t, 404, do(link.BundleURL).StatusCode, "it is used up")
 	s.AwaitEvent("dsar.downloaded")
 
