@@ -356,7 +356,11 @@ func get[T any](t *testing.T, from map[string]any, names ...string) T {
 // tenant makes one, and returns its id and a key.
 func (h *fixture) tenant(scopes ...string) (tenantID, key string) {
 	h.t.Helper()
-	body, err := json.Marshal(map[string]any{"org": "acme", "email": "dev@example.com", "scopes": scopes, "another": true})
+	request := map[string]any{"org": "acme", "email": "dev@example.com", "another": true}
+	if scopes != nil {
+		request["scopes"] = scopes
+	}
+	body, err := json.Marshal(request)
 	require.NoError(h.t, err)
 	made := send(h.t, h.control().Admin(), adminToken, "POST", "/admin/tenants", string(body)).ok()
 	return get[string](h.t, made, "tenantId"), get[string](h.t, made, "apiKey")

@@ -230,7 +230,10 @@ func (w *responseWriter) drain() {
 	}
 	deadlines := http.NewResponseController(w.ResponseWriter)
 	_ = deadlines.SetReadDeadline(time.Now().Add(drainTime)) // there is none within this process
-	_, _ = io.CopyN(io.Discard, w.unread, maxBody)           // discarded, however it ends
+	if _, err := io.CopyN(io.Discard, w.unread, maxBody+1); err != io.EOF {
+		w.Header().Set("Connection", "close") // nor does the server wait for what is left
+		return
+	}
 	_ = deadlines.SetReadDeadline(time.Time{})
 }
 

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -26,7 +27,7 @@ var openSchemas = []string{schemaPrefix + "Observation"}
 type stranger struct {
 	path  []any // names, and indices of lists, from the body's top
 	value any
-	known []string // the names that are known there
+	known map[string]*huma.Schema // there
 }
 
 // strangers finds them at every depth, in the order of their paths. Members without a type are the
@@ -50,7 +51,7 @@ func (d *handler) strangers(schema *huma.Schema, value any, path []any) (found [
 			case isMap:
 				found = append(found, d.strangers(each, value[name], place)...)
 			default:
-				found = append(found, stranger{place, value[name], slices.Sorted(maps.Keys(schema.Properties))})
+				found = append(found, stranger{place, value[name], schema.Properties})
 			}
 		}
 	case []any:
@@ -63,8 +64,9 @@ func (d *handler) strangers(schema *huma.Schema, value any, path []any) (found [
 	return found
 }
 
-// fault names the path, and the known name that is the nearest.
-func (s stranger) fault() api.ValidationError {
+// fault names the path, and the known name that is the nearest; differs says that the name is that of a
+// read-only member.
+func (s stranger) fault(differs bool) api.ValidationError {
 	var field strings.Builder
 	for i, step := range s.path {
 		switch step := step.(type) {
@@ -77,14 +79,17 @@ func (s stranger) fault() api.ValidationError {
 			field.WriteString(step)
 		}
 	}
+	if differs {
+		return api.ValidationError{Field: field.String(), Message: "can't be changed, and is not as it is stored: read the record again, or leave it out"}
+	}
 	name := s.path[len(s.path)-1].(string)
-	return api.ValidationError{Field: field.String(), Message: "is unknown" + route.Instead(name, s.known), Kind: api.FaultUnknown}
+	return api.ValidationError{Field: field.String(), Message: "is unknown" + route.Instead(name, slices.Sorted(maps.Keys(s.known))), Kind: api.FaultUnknown}
 }
 
-// readOnly says for each stranger of a PUT or a PATCH whether the stored record has it, with the same
-// value: a record that was read may be sent back with changes.
-func (d *handler) readOnly(ctx huma.Context, found []stranger) (kept func(stranger) bool, err error) {
-	none := func(stranger) bool { return false }
+// readOnly returns what says whether the stored record has a stranger of a PUT or a PATCH, and with the
+// same value: a record that was read may be sent back with changes.
+func (d *handler) readOnly(ctx huma.Context, found []stranger) (known func(stranger) (has, same bool), err error) {
+	none := func(stranger) (has, same bool) { return false, false }
 	if method := ctx.Operation().Method; len(found) == 0 || method != http.MethodPut && method != http.MethodPatch {
 		return none, nil
 	}
@@ -92,26 +97,24 @@ func (d *handler) readOnly(ctx huma.Context, found []stranger) (kept func(strang
 	if err != nil || record == nil {
 		return none, err
 	}
-	return func(s stranger) bool {
+	return func(s stranger) (has, same bool) {
 		at := record
 		for _, step := range s.path {
 			switch step := step.(type) {
 			case string:
 				members, _ := at.(map[string]any)
-				inner, there := members[step]
-				if !there {
-					return false
+				if at, has = members[step]; !has {
+					return false, false
 				}
-				at = inner
 			case int:
 				list, _ := at.([]any)
 				if step >= len(list) {
-					return false
+					return false, false
 				}
 				at = list[step]
 			}
 		}
-		return reflect.DeepEqual(at, s.value)
+		return true, reflect.DeepEqual(at, s.value)
 	}, nil
 }
 
@@ -134,14 +137,20 @@ func (d *handler) stored(ctx huma.Context) (any, error) {
 	}
 	answer := &recorded{header: http.Header{}}
 	d.ServeHTTP(answer, r)
-	if answer.status != http.StatusOK {
-		return nil, nil // the operation says why
-	}
 	var body struct {
-		Data map[string]any `json:"data"`
+		Data    map[string]any `json:"data"`
+		Error   api.Code       `json:"error"`
+		Message string         `json:"message"`
 	}
 	if err := json.Unmarshal(answer.body.Bytes(), &body); err != nil {
 		return nil, err
+	}
+	switch answer.status {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return nil, nil // the operation says so
+	default:
+		return nil, &api.Error{Code: body.Error, HTTPStatus: answer.status, Message: body.Message, RetryAfter: time.Second}
 	}
 	for _, record := range body.Data { // it stands under its noun, alone
 		return record, nil

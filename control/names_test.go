@@ -125,6 +125,9 @@ func TestUnknownMembers(t *testing.T) {
 		}
 	}
 	require.Greater(t, operationsTried, 50)
+	h.call(key, "POST", "/v1/api-keys", `{"label":"x","scopes":null}`).refused(422, api.ValidationFailed)
+	h.call(key, "POST", "/v1/offers/x/accept", `[{"dryRun":true}]`).refused(400, api.BadRequest)
+	h.call(key, "POST", "/v1/offers/x/accept", `{"dryRun":`).refused(400, api.BadRequest)
 	t.Log(operationsTried, "operations,", sent, "bodies")
 }
 

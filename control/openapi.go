@@ -155,10 +155,13 @@ func chooseTypes(v any) {
 	case object:
 		types := slices.DeleteFunc(typesOf(v), func(t string) bool { return t == "null" })
 		if len(types) > 1 {
-			v["nullable"] = slices.Contains(typesOf(v), "null")
 			choice := []any{}
 			for _, t := range types {
-				choice = append(choice, object{"type": t})
+				one := object{"type": t}
+				if slices.Contains(typesOf(v), "null") {
+					one["nullable"] = true
+				}
+				choice = append(choice, one)
 			}
 			v["anyOf"] = choice
 			delete(v, "type")
@@ -420,8 +423,13 @@ func acceptNulls(schema, schemas object) {
 		p := p.(object)
 		acceptNulls(p, schemas)
 		types := typesOf(p)
-		if slices.Contains(required, any(name)) || len(types) == 0 || slices.Contains(types, "null") || name == "scope" && strings.HasSuffix(of, "NewRight") {
-			continue // a right without limits says so
+		switch {
+		case slices.Contains(required, any(name)), len(types) == 0, slices.Contains(types, "null"):
+			continue
+		case name == "scope" && strings.HasSuffix(of, "NewRight"): // a right without limits says so
+			continue
+		case p["minItems"] != nil: // checkNames
+			continue
 		}
 		p["type"] = append(types, "null")
 		if values, closed := p["enum"].([]any); closed {

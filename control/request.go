@@ -50,8 +50,8 @@ func (d *handler) readBody(ctx huma.Context, next func(huma.Context)) {
 	body, err := receive(ctx)
 	if err == nil && !text {
 		err = check(body)
-		if ctx.Operation().RequestBody == nil && api.From(err).Code == api.BadRequest {
-			next(ctx) // it is no JSON, and nothing reads it
+		if ctx.Operation().RequestBody == nil && err != nil && !bytes.ContainsAny(bytes.TrimSpace(body)[:1], "{[") {
+			next(ctx) // it is no JSON at all, and nothing reads it
 			return
 		}
 	}
@@ -78,7 +78,9 @@ func receive(ctx huma.Context) ([]byte, error) {
 	// A request within this process has no connection, and so no deadline.
 	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	_ = deadlines.SetReadDeadline(time.Time{})
+	if err == nil { // else nothing waits for what is left of the body
+		_ = deadlines.SetReadDeadline(time.Time{})
+	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, api.TooLarge(fmt.Sprintf("the body is longer than %d bytes", maxBody))
 	}
@@ -132,6 +134,9 @@ func check(body []byte) error {
 	}
 }
 
+// maxNamed is how many faults checkNames words, of those that an error lists.
+const maxNamed = 20
+
 // checkNames refuses members that the operation does not have, at every depth: if a misspelt limit were
 // ignored, there would be no limit. If the operation sets EmptyIsMissing, it also refuses a body that is
 // not an object, and one in which a required field is absent, null or an empty string.
@@ -148,7 +153,7 @@ func (d *handler) checkNames(ctx huma.Context, body []byte) error {
 		return err
 	}
 	members, isObject := value.(map[string]any)
-	if emptyIsMissing && !isObject {
+	if emptyIsMissing && !isObject || op.RequestBody == nil && value != nil && !isObject {
 		return &api.Error{Code: api.BadRequest, Message: "the body must be an object"}
 	}
 	schema := &huma.Schema{Type: huma.TypeObject} // of an operation without a body
@@ -156,19 +161,30 @@ func (d *handler) checkNames(ctx huma.Context, body []byte) error {
 		schema = op.RequestBody.Content[jsonType].Schema
 	}
 	found := d.strangers(schema, value, nil)
-	kept, err := d.readOnly(ctx, found)
+	known, err := d.readOnly(ctx, found)
 	if err != nil {
 		return err
 	}
 	var faults []api.ValidationError
-	for _, s := range found {
-		if !kept(s) {
-			faults = append(faults, s.fault())
-		}
-	}
-	for _, name := range resolve(d.api.OpenAPI().Components.Schemas, schema).Required {
+	schema = resolve(d.api.OpenAPI().Components.Schemas, schema)
+	for _, name := range schema.Required {
 		if v := members[name]; emptyIsMissing && (v == nil || v == "") {
 			faults = append(faults, api.MissingField(name))
+		}
+	}
+	for name, v := range members {
+		if p := schema.Properties[name]; v == nil && p != nil && p.MinItems != nil && !p.Nullable && !slices.Contains(schema.Required, name) {
+			faults = append(faults, api.ValidationError{Field: name, Message: "must not be null: leave it out"}) // it would mean everything
+		}
+	}
+	for _, s := range found {
+		has, same := known(s)
+		switch {
+		case same:
+		case len(faults) < maxNamed:
+			faults = append(faults, s.fault(has))
+		default: // it is only counted
+			faults = append(faults, api.ValidationError{Kind: api.FaultUnknown})
 		}
 	}
 	if len(faults) > 0 {
@@ -237,7 +253,7 @@ func wholeNumber[T int | int64](d *jsontext.Decoder, n *T) error {
 func (d *handler) readQuery(ctx huma.Context, next func(huma.Context)) {
 	u := ctx.URL()
 	given, err := url.ParseQuery(u.RawQuery)
-	strict := strings.HasPrefix(ctx.Operation().Path, "/v1/") || strings.HasPrefix(ctx.Operation().Path, "/api/")
+	strict := strings.HasPrefix(ctx.Operation().Path, "/v1/") || strings.HasPrefix(ctx.Operation().Path, "/api/") || strings.HasPrefix(ctx.Operation().Path, "/admin/")
 	if strict && err != nil {
 		d.refuse(ctx, &api.Error{Code: api.BadRequest, Message: "the query is not valid: it has a % without two hexadecimal digits, or a semicolon"})
 		return

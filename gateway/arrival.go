@@ -182,6 +182,9 @@ func framing(ctx *fasthttp.RequestCtx, r route) error {
 		if fault := framingFault(&ctx.Request.Header, r); fault != nil {
 			return fault
 		}
+		if announced(&ctx.Request.Header) > 0 { // headerReceived has refused it, by the path as it came
+			return errTooLarge
+		}
 	}
 	return nil
 }

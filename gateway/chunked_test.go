@@ -100,6 +100,8 @@ func smuggling(t *testing.T, transport func(*settings)) {
 		status     int
 		message    string
 	}{
+		{"length that is refused by the path as it came", "POST /beacon/../v1/rights HTTP/1.1\r\nHost: m\r\nContent-Length: 38\r\n\r\nGET /v1/healthz HTTP/1.1\r\nHost: m\r\n\r\n", 413, "larger"},
+		{"length that is refused by the path as it came, of a batch", "POST /v1/delivery/ingest%2Dbatch HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + w.token + "\r\nContent-Length: 2000000\r\n\r\nGET /v1/healthz HTTP/1.1\r\nHost: m\r\n\r\n", 413, "larger"},
 		{"size that overflows 64 bits", head + "10000000000000002\r\n{}\r\n0\r\n\r\n", 400, "chunk"},
 		{"size that overflows 32 bits", head + "100000002\r\n{}\r\n0\r\n\r\n", 413, "larger"},
 		{"size that is negative", head + "ffffffffffffffff\r\n{}\r\n0\r\n\r\n", 413, "larger"},

@@ -69,7 +69,7 @@ func insert(ctx context.Context, tx *sql.Tx, all []Delivery) error {
 
 // findDelivery finds a delivery of a webhook.
 func findDelivery(ctx context.Context, q store.Querier, webhookID, id string) (*Delivery, error) {
-	return store.Find(ctx, q, "delivery", id, scanDelivery, `SELECT `+deliveryColumns+` FROM webhook_deliveries WHERE webhook_id = $1 AND delivery_id = $2`, webhookID, id)
+	return store.Find(ctx, q, "webhook_delivery", id, scanDelivery, `SELECT `+deliveryColumns+` FROM webhook_deliveries WHERE webhook_id = $1 AND delivery_id = $2`, webhookID, id)
 }
 
 // listDeliveries lists a webhook's deliveries, newest first. An empty state selects all.

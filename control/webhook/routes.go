@@ -168,7 +168,7 @@ func (s *Service) delete(ctx context.Context, in *webhookInput) (WebhookData, er
 
 func (s *Service) postRotate(ctx context.Context, in *webhookInput) (RotatedWebhook, error) {
 	caller := auth.PrincipalFrom(ctx)
-	w, err := s.rotate(ctx, caller.TenantID, in.WebhookID, store.ByKey(caller.ID))
+	w, err := s.rotate(ctx, caller.TenantID, in.WebhookID, caller)
 	if err != nil {
 		return RotatedWebhook{}, err
 	}

@@ -95,8 +95,9 @@ func (s *sender) begin(ctx context.Context, do func(w *Webhook, held api.Scopes,
 			if held[i], err = s.cfg.Scopes(ctx, s.db.Read(), some[i].KeyID, now.Time); err == nil && held[i] == 0 {
 				err = s.pause(ctx, some[i].ID)
 			}
-			if err != nil {
-				return err
+			if err != nil { // one webhook delays no other
+				s.cfg.Logger.Error("cannot see what a webhook may get, retrying", "webhookId", some[i].ID, "err", err)
+				held[i] = 0
 			}
 		}
 		for i := range some {

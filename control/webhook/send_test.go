@@ -50,7 +50,7 @@ func TestEventsAreSent(t *testing.T) {
 	require.True(t, d.NextAttemptAt.IsZero())
 	require.Len(t, some.messages(), 1)
 
-	rotated, err := s.rotate(t.Context(), tenantID, w.ID, keyA)
+	rotated, err := s.rotate(t.Context(), tenantID, w.ID, byKey)
 	require.NoError(t, err)
 	tested, err := s.test(t.Context(), tenantID, w.ID, keyA)
 	require.NoError(t, err)

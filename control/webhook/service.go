@@ -198,17 +198,20 @@ func revise(ctx context.Context, tx *store.Tx, was, next *Webhook, event *store.
 }
 
 // rotate replaces a webhook's secret.
-func (s *Service) rotate(ctx context.Context, tenantID, id string, by sealer.Ref) (next Webhook, err error) {
+func (s *Service) rotate(ctx context.Context, tenantID, id string, by auth.Principal) (next Webhook, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		was, err := webhooks.Find(ctx, tx, tenantID, id)
 		if err != nil {
 			return err
 		}
 		next = *was
+		if err := s.entitled(by.Scopes, was.Events); err != nil {
+			return err
+		}
 		if err := next.rotate(tx.Now()); err != nil {
 			return err
 		}
-		return revise(ctx, tx, was, &next, eventRotated, by)
+		return revise(ctx, tx, was, &next, eventRotated, store.ByKey(by.ID))
 	})
 	return next, err
 }
@@ -262,7 +265,10 @@ func (s *Service) resend(ctx context.Context, tenantID, id, deliveryID string, b
 			return err
 		}
 		if d = *was; !s.mayGet(by.Scopes, &d) {
-			return s.entitled(by.Scopes, []string{d.EventType})
+			if err := s.entitled(by.Scopes, []string{d.EventType}); err != nil {
+				return err
+			}
+			return api.Missing(api.AuditRead, by.Scopes) // of a kind that is none any more
 		}
 		if err := again(ctx, tx.Tx, &d, store.At(tx.Now())); err != nil {
 			return err

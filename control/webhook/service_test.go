@@ -113,7 +113,7 @@ func TestWebhook(t *testing.T) {
 	_, err = r.change(t.Context(), "tnt_b", made.ID, byKey, func(next *Webhook) { next.State = Active })
 	requireCode(t, api.ResourceNotFound, err)
 
-	rotated, err := r.rotate(t.Context(), tenantID, made.ID, keyA)
+	rotated, err := r.rotate(t.Context(), tenantID, made.ID, byKey)
 	require.NoError(t, err)
 	require.NotEqual(t, made.Secret, rotated.Secret)
 	require.Equal(t, []string{rotated.Secret, made.Secret}, rotated.secrets(c.Now()))
@@ -124,13 +124,13 @@ func TestWebhook(t *testing.T) {
 	signing := []string{rotated.Secret, made.Secret}
 	for len(signing) <= maxReplaced {
 		c.Advance(time.Hour)
-		again, err := r.rotate(t.Context(), tenantID, made.ID, keyA)
+		again, err := r.rotate(t.Context(), tenantID, made.ID, byKey)
 		require.NoError(t, err)
 		signing = slices.Insert(signing, 0, again.Secret)
 		require.Equal(t, signing, again.secrets(c.Now()))
 		require.Equal(t, again, r.mustFind(t, made.ID))
 	}
-	_, err = r.rotate(t.Context(), tenantID, made.ID, keyA)
+	_, err = r.rotate(t.Context(), tenantID, made.ID, byKey)
 	requireCode(t, api.StateConflict, err)
 
 	_, err = r.remove(t.Context(), "tnt_b", made.ID, keyA)

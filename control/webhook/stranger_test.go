@@ -29,7 +29,7 @@ func TestStrangersVerify(t *testing.T) {
 	s.queueing()
 	s.run(s.Run)
 	w := s.hook(r, "right.*")
-	rotated, err := s.rotate(t.Context(), tenantID, w.ID, keyA)
+	rotated, err := s.rotate(t.Context(), tenantID, w.ID, byKey)
 	require.NoError(t, err)
 	s.emit("right.revoked", map[string]string{"id": "rgh_a", "title": "Gräfe & Söhne"})
 	m := r.await(t, 1)[0]
