@@ -221,7 +221,7 @@ func TestAcceptedRollbackStopsOtherProcesses(t *testing.T) {
 
 func lateRevocation(t *testing.T) []byte {
 	e := event("tnt_a", "rgh_a")
-	e.EventID, e.At = api.NewID(api.PrefixEvent, now), At(now).Time
+	e.EventID, e.At, e.Type = api.NewID(api.PrefixEvent, now), At(now).Time, "right.revoked"
 	text, err := sealer.AppendEvent(nil, &e)
 	require.NoError(t, err)
 	return text

@@ -29,6 +29,7 @@ func (s *Service) Routes(a route.API) {
 		Summary: "Delete a webhook with its waiting deliveries"}, s.delete)
 	route.Add(a, route.Operation{ID: "rotate-webhook-secret", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/rotate-secret", Tag: "Webhooks", Access: write,
 		Summary:     "Rotate a webhook's secret; the new one is shown only once",
+		Effects:     []route.Effect{signs},
 		Description: "For a day the previous secret signs as well, as another signature in the same header. At most 5 earlier secrets sign at a time."}, s.postRotate)
 	route.Add(a, route.Operation{ID: "test-webhook", Method: http.MethodPost, Path: "/v1/webhooks/{webhookId}/test", Tag: "Webhooks", Access: write,
 		Summary:     "Send a test event",
@@ -48,6 +49,7 @@ func (s *Service) Routes(a route.API) {
 // The effects of operations on webhooks: entitled checks them.
 var (
 	sends          = route.Effect{Does: "sends events to a URL", Needs: needs}
+	signs          = route.Effect{Does: "shows the secret by which receivers know events", Needs: needs}
 	sendsElsewhere = route.Effect{Does: "sends events to a URL, if it sets `url` or `events`, or `state` to `ACTIVE`", Needs: needs}
 )
 
