@@ -83,7 +83,9 @@ func TestLossesOnTheStack(t *testing.T) {
 
 	t.Log("the warehouse is lost")
 	require.NoError(t, c.Loaders[0].Stop())
-	require.NoError(t, systemtest.Query("DROP DATABASE "+nameOf(t, c.ClickHouse)+" SYNC"))
+	waittest.Until(t, func() bool {
+		return systemtest.Query("DROP DATABASE IF EXISTS "+nameOf(t, c.ClickHouse)+" SYNC") == nil
+	}, "the warehouse is gone")
 	l.deliver(5)
 	require.GreaterOrEqual(t, systemtest.Call(t, client.API, client.Key, systemtest.Operation{Method: "GET", Path: "/v1/metering"}).Status, 500)
 	require.NoError(t, c.Migrate(t.Context(), partitions))
