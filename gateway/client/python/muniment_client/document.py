@@ -1213,7 +1213,7 @@ class NewApiKey(TypedDict):
     # What the key is for.
     label: str
     # Scopes that the calling key holds as well; every scope but the wildcard when absent.
-    scopes: NotRequired[list[str] | None]
+    scopes: NotRequired[list[str]]
 
 
 class NewBasis(TypedDict):
@@ -2479,7 +2479,7 @@ class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
     # New kinds of events.
-    events: NotRequired[list[str] | None]
+    events: NotRequired[list[str]]
     # New state.
     state: NotRequired[str | None]
     # Another URL.

@@ -1570,7 +1570,7 @@ export interface components {
             /** @description What the key is for. */
             label: string;
             /** @description Scopes that the calling key holds as well; every scope but the wildcard when absent. */
-            scopes?: string[] | null;
+            scopes?: string[];
         };
         NewBasis: {
             /** @description SHA-256 of the document, base64url. */
@@ -3342,7 +3342,7 @@ export interface components {
             /** @description New description. */
             description?: string | null;
             /** @description New kinds of events. */
-            events?: string[] | null;
+            events?: string[];
             /**
              * @description New state.
              * @enum {string|null}
