@@ -5,12 +5,12 @@
 // and reads the body strictly, as I-JSON (RFC 7493): no name twice, no invalid UTF-8 or U+0000, no
 // trailing bytes, at most 32 levels deep, 1 MiB long, and 10,000 names and values. Every list and
 // every text has a limit of its own in its schema. Unknown members are refused at every depth (names.go);
-// a PUT or PATCH may have a record's read-only members, as they are stored. Nodes' unknown members are
-// ignored, so that a fleet can be upgraded node by node. Names are case-sensitive, and the header
-// Content-Type is ignored. So are unknown query parameters, values and cursors of other lists: each may
-// be a misspelt filter. All errors use the
-// contract's envelope. An internal fault is logged, at most once a second for each operation, and
-// its response has a fixed text; refusals are only counted. At debug level each request is logged.
+// a PUT or PATCH may have a record's read-only members, as they are stored. So are unknown parameters of
+// a query, and cursors of other lists: each may be a misspelt filter. Nodes' unknown members are ignored,
+// so that a fleet can be upgraded node by node. Names are case-sensitive, and the header Content-Type is
+// ignored. All errors use the contract's envelope. An internal fault is logged, at most once a second for
+// each operation, and its response has a fixed text; refusals are only counted. At debug level each
+// request is logged.
 //
 // There are three handlers, each on a listener or a part of one: for keys and visitors, for
 // operators, and for nodes. Control doesn't start with an operation whose access its handler can't

@@ -16,7 +16,7 @@ const (
 	chunked = math.MaxInt
 	// maxChunkDigits bounds the length of a chunk, leading zeros included: 64 bits.
 	maxChunkDigits = 16
-	// maxTrailerBytes bounds all trailers of a body, which nobody reads.
+	// maxTrailerBytes bounds all trailers of a body, which are dropped.
 	maxTrailerBytes = 8 << 10
 )
 
@@ -28,7 +28,7 @@ var (
 
 // receiveChunks reads a body in the chunked coding (RFC 9112, section 7.1) to its last byte and no
 // further: what follows is the connection's next request. It drops trailers. After an error the
-// connection must be closed, as nobody knows where the next request begins.
+// connection must be closed: where the next request begins is not known.
 func (a *arrival) receiveChunks(from io.Reader, limit int) error {
 	for {
 		size, err := a.chunkSize(from)

@@ -38,7 +38,7 @@ func (c *core) entitled(held api.Scopes, filters []string) error {
 	}
 }
 
-// mayGet reports whether the scopes admit to the events of a delivery. Whoever may send to a webhook
+// mayGet reports whether the scopes admit to the events of a delivery. A key that may send to a webhook
 // may test it.
 func (c *core) mayGet(held api.Scopes, d *Delivery) bool {
 	if d.EventType == eventTested.Type {
