@@ -29,7 +29,7 @@ var page embed.FS
 // 2.3 MB, Elements 9.0.25 2.1 MB, Swagger UI 5.35.0 1.7 MB; RapiDoc 9.3.8 has 0.86 MB, and sets
 // hundreds of inline styles.
 //
-// The first request for a text makes it: a start doesn't wait for pages that nobody may read.
+// Routes has the first request for a text make it, and keeps it: a start doesn't wait for pages that nobody may read.
 type docs struct {
 	document, older, catalogue func() ([]byte, error)
 	page, gatePage             func() (html, error)
@@ -117,28 +117,28 @@ func newDocs(declared *huma.OpenAPI) *docs {
 	catalogue := sync.OnceValue(newGateCatalogue)
 	d := &docs{
 		document:  sync.OnceValues(func() ([]byte, error) { return document(declared) }),
-		catalogue: sync.OnceValues(func() ([]byte, error) { return catalogue().json() }),
-		page: sync.OnceValues(func() (html, error) {
+		catalogue: func() ([]byte, error) { return catalogue().json() },
+		page: func() (html, error) {
 			text, style, script, err := readPage("docs")
 			page := strings.NewReplacer("/*style*/", style, "/*script*/", script).Replace(text)
 			return html{[]byte(page), pagePolicy(style, script)}, err
-		}),
-		gatePage: sync.OnceValues(func() (html, error) {
+		},
+		gatePage: func() (html, error) {
 			text, style, script, err := readPage("gate")
 			if err != nil {
 				return html{}, err
 			}
 			page, err := catalogue().page(text, style, script)
 			return html{page, pagePolicy(style, script)}, err
-		}),
+		},
 	}
-	d.older = sync.OnceValues(func() ([]byte, error) {
+	d.older = func() ([]byte, error) {
 		newest, err := d.document()
 		if err != nil {
 			return nil, err
 		}
 		return downgrade(newest)
-	})
+	}
 	return d
 }
 

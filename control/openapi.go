@@ -297,7 +297,7 @@ func operationsOf(api *huma.OpenAPI) map[string]*huma.Operation {
 // refine adds to the schemas what Go types can't express: closed lists, and the types of members
 // with verbatim JSON. These are only in responses; bodies has the schemas of requests.
 func refine(schemas object, bodies map[string]bool) {
-	var substrates []string
+	var substrates []any
 	for s := range gate.Substrate(gate.Substrates) {
 		substrates = append(substrates, s.String())
 	}
@@ -325,7 +325,7 @@ func refine(schemas object, bodies map[string]bool) {
 			switch name {
 			case "substrate":
 				if slices.Contains(typesOf(p), "null") {
-					p["enum"] = append(anys(substrates), nil)
+					p["enum"] = append(slices.Clone(substrates), nil)
 				} else {
 					p["type"], p["enum"] = "string", substrates
 				}
@@ -436,13 +436,6 @@ func acceptNulls(schema, schemas object) {
 			p["enum"] = append(slices.Clone(values), nil)
 		}
 	}
-}
-
-func anys(texts []string) (list []any) {
-	for _, text := range texts {
-		list = append(list, text)
-	}
-	return list
 }
 
 // typesOf is a schema's type, as a list.

@@ -134,9 +134,6 @@ func check(body []byte) error {
 	}
 }
 
-// maxNamed is how many faults checkNames words, of those that an error lists.
-const maxNamed = 20
-
 // checkNames refuses members that the operation does not have, at every depth: if a misspelt limit were
 // ignored, there would be no limit. If the operation sets EmptyIsMissing, it also refuses a body that is
 // not an object, and one in which a required field is absent, null or an empty string.
@@ -181,7 +178,7 @@ func (d *handler) checkNames(ctx huma.Context, body []byte) error {
 		has, same := known(s)
 		switch {
 		case same:
-		case len(faults) < maxNamed:
+		case len(faults) < api.MaxFaults:
 			faults = append(faults, s.fault(has))
 		default: // it is only counted
 			faults = append(faults, api.ValidationError{Kind: api.FaultUnknown})

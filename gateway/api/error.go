@@ -238,14 +238,14 @@ func Conflict(message string) *Error { return &Error{Code: StateConflict, Messag
 
 // Limits on what an error repeats of a request.
 const (
-	maxFaults                      = 20       // that an error lists
+	MaxFaults                      = 20       // that an error lists
 	maxFaultField, maxFaultMessage = 256, 512 // bytes of a fault's texts
 )
 
 // Invalid refuses a request for its faults, of which there must be at least one.
-// Field is the first. The first maxFaults are listed, and the message says how many more there are.
+// Field is the first. The first MaxFaults are listed, and the message says how many more there are.
 func Invalid(faults ...ValidationError) *Error {
-	listed := slices.Clone(faults[:min(len(faults), maxFaults)])
+	listed := slices.Clone(faults[:min(len(faults), MaxFaults)])
 	for i, f := range listed {
 		listed[i] = ValidationError{clip(f.Field, maxFaultField), clip(f.Message, maxFaultMessage), f.Kind}
 	}
@@ -254,7 +254,7 @@ func Invalid(faults ...ValidationError) *Error {
 		e.Message = "several fields are not valid"
 	}
 	if more := len(faults) - len(listed); more > 0 {
-		e.Message += fmt.Sprintf(": the first %d faults are listed, %d more are not", maxFaults, more)
+		e.Message += fmt.Sprintf(": the first %d faults are listed, %d more are not", MaxFaults, more)
 	}
 	return e
 }
