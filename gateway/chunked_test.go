@@ -187,17 +187,17 @@ func TestChunksThatEndEarly(t *testing.T) { everyTransport(t, chunksThatEndEarly
 
 func chunksThatEndEarly(t *testing.T, transport func(*settings)) {
 	const timeout = 500 * time.Millisecond
-	w := newWorld(t, func(c *settings) { transport(c); c.ReadTimeout = timeout })
-	head := chunkedHead("POST", pathDelivery, w.token)
+	hasty := newWorld(t, func(c *settings) { transport(c); c.ReadTimeout = timeout })
+	w := newWorld(t, transport)
 	whole := inChunks(w.body(), 40)
 	for _, part := range []int{0, 20, len(whole) - 2} {
-		r := w.tooSlow(head + whole[:part])
+		r := hasty.tooSlow(chunkedHead("POST", pathDelivery, hasty.token) + whole[:part])
 		require.Equal(t, 408, r.status, "%d: %s", part, r.body)
 		require.True(t, r.closes)
 		requireEnvelope(t, r)
 
 		c := w.dial()
-		_, err := io.WriteString(c, head+whole[:part])
+		_, err := io.WriteString(c, chunkedHead("POST", pathDelivery, w.token)+whole[:part])
 		require.NoError(t, err)
 		require.NoError(t, c.(interface{ CloseWrite() error }).CloseWrite())
 		text, err := io.ReadAll(c)
@@ -205,6 +205,7 @@ func chunksThatEndEarly(t *testing.T, transport func(*settings)) {
 		require.NoError(t, c.Close())
 		require.Contains(t, string(text), "HTTP/1.1 400 ", "%d", part)
 	}
+	require.Empty(t, hasty.log.All())
 	require.Empty(t, w.log.All())
 }
 

@@ -55,9 +55,10 @@ func newService(t *testing.T, dir string, c *roomtest.Clock, change func(*Config
 
 // log takes every event, or none.
 type log struct {
-	mu     sync.Mutex
-	events []sealer.Record
-	away   error
+	mu      sync.Mutex
+	events  []sealer.Record
+	away    error
+	refused func() // called for each event that it does not take
 }
 
 func (l *log) Append(_ context.Context, r *sealer.Record) (sealer.Position, error) {
@@ -65,14 +66,17 @@ func (l *log) Append(_ context.Context, r *sealer.Record) (sealer.Position, erro
 	defer l.mu.Unlock()
 	if l.away == nil {
 		l.events = append(l.events, *r)
+	} else {
+		l.refused()
 	}
 	return sealer.Position{}, l.away
 }
 
-func (l *log) fail(err error) {
+// fail has the log refuse events with err, and call refused for each; it takes them again if err is nil.
+func (l *log) fail(err error, refused func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.away = err
+	l.away, l.refused = err, refused
 }
 
 // relay has a log take the service's events until the test ends.
