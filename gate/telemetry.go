@@ -31,7 +31,7 @@ func (t *Telemetry) Reset() {
 }
 
 // Extra is the number of fields that are not in the contract, those included
-// that the gate recognises. All that is ever kept of them is this count.
+// that the gate recognises. Of their values nothing is ever kept.
 func (t *Telemetry) Extra() int { return t.extra }
 
 func (t *Telemetry) isTrue(f field) bool { return t.given.has(f) && t.choice[f] == yes }

@@ -38,6 +38,10 @@ type Warehouse interface {
 	Refusals(ctx context.Context, q RefusalQuery) ([]RefusalRow, error)
 	// RefusalTotals sums the same counts into one. It ignores Buckets, Skip and Limit.
 	RefusalTotals(ctx context.Context, q RefusalQuery) (RefusalTotals, error)
+	// Unrecognised sums the counts of names in the same events by bucket, name and meant, and sorts
+	// the lines by these. A count that is not {count, meant, name} with a whole number is ignored. The
+	// counts are of the whole tenant: there is none if q selects a right or a rule.
+	Unrecognised(ctx context.Context, q RefusalQuery) ([]UnrecognisedRow, error)
 	// CountEvents counts the loaded events of a tenant.
 	CountEvents(ctx context.Context, tenantID string) (int64, error)
 	// Duplicates lists the duplicates among the rows of one tenant in after < pos ≤ upTo,
@@ -331,11 +335,23 @@ type RefusalRow struct {
 	Refusals int64
 }
 
+// UnrecognisedRow is how many deliveries had a name in their telemetry that is no field's and
+// stands for one.
+type UnrecognisedRow struct {
+	// Bucket is as in MeterRow.
+	Bucket time.Time
+	// Name is as it was sent; empty where a node had too many of them.
+	Name string
+	// Meant is the field.
+	Meant      string
+	Deliveries int64
+}
+
 // RefusalTotals is the sum of a window.
 type RefusalTotals struct {
 	Refusals int64
-	// First and Last are the times of the earliest and the latest event that counts;
-	// zero for none.
+	// First and Last are the times of the earliest and the latest event that counts, in Refusals or
+	// in Unrecognised; zero for none.
 	First, Last time.Time
 }
 

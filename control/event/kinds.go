@@ -57,3 +57,10 @@ type GateRefusal struct {
 	RightID string `json:"rightId,omitempty" doc:"The right; absent if the node had too many counts to keep."`
 	Rule    string `json:"rule" doc:"The rule of the gate."`
 }
+
+// UnrecognisedName is how many deliveries had a name in their telemetry.
+type UnrecognisedName struct {
+	Count int64  `json:"count" doc:"How many deliveries."`
+	Meant string `json:"meant" doc:"The field that the name stands for."`
+	Name  string `json:"name" doc:"The name as it was sent; empty if the node had too many to keep."`
+}

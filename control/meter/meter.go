@@ -6,7 +6,8 @@
 // is read, with one page of rows in memory, all as of one position. An error in the middle aborts the
 // transfer, so a partial file can't be mistaken for a complete one.
 //
-// GET /v1/metering/refusals sums the gate's refusals by right, rule and hour.
+// GET /v1/metering/refusals sums the gate's refusals by right, rule and hour, and the names in
+// telemetry that the gate did not recognise and that stand for a field.
 //
 // This package decides nothing and stores nothing. The gate decided each delivery when it was made,
 // the event records the decision, and the warehouse sums deduplicated rows. So these sums are right
@@ -52,6 +53,7 @@ type Warehouse interface {
 	MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error)
 	Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error)
 	RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (pipeline.RefusalTotals, error)
+	Unrecognised(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.UnrecognisedRow, error)
 	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 }
 

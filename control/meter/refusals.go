@@ -10,9 +10,10 @@ import (
 // Refusals is the response to GET /v1/metering/refusals.
 type Refusals struct {
 	Frame
-	Rows       []RefusalRow  `json:"rows"`
-	Totals     RefusalTotals `json:"totals"`
-	NextCursor *string       `json:"nextCursor"`
+	Rows         []RefusalRow      `json:"rows"`
+	Totals       RefusalTotals     `json:"totals"`
+	Unrecognised []UnrecognisedRow `json:"unrecognised" doc:"Names in telemetry that are no field's and that stand for one: the gate did not see their values. At most 1000, on the first page, and none if a right or a rule is asked for."`
+	NextCursor   *string           `json:"nextCursor"`
 }
 
 // RefusalRow is one line of the response. All but its last field are its key.
@@ -21,6 +22,14 @@ type RefusalRow struct {
 	RightID  *string `json:"rightId" doc:"Null where a node had too many counts to separate them by right."`
 	Rule     string  `json:"rule" example:"automotive-speed"`
 	Refusals int64   `json:"refusals"`
+}
+
+// UnrecognisedRow is one name of one bucket.
+type UnrecognisedRow struct {
+	Bucket     *string `json:"bucket" format:"date-time" doc:"Start of the bucket, with the zone's offset."`
+	Name       *string `json:"name" doc:"As it was sent. Null where a node had too many names to separate them." example:"speed_mph"`
+	Meant      string  `json:"meant" doc:"The field of telemetry that it stands for: the same but for case, _ and -, or one edit." example:"speedMph"`
+	Deliveries int64   `json:"deliveries" doc:"How many deliveries had it, those included that were refused."`
 }
 
 // RefusalTotals are sums over all rows.
@@ -38,7 +47,7 @@ func (s *Service) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusa
 	if err != nil {
 		return Refusals{}, err
 	}
-	body := Refusals{Frame: a.frame(), Rows: []RefusalRow{}}
+	body := Refusals{Frame: a.frame(), Rows: []RefusalRow{}, Unrecognised: []UnrecognisedRow{}}
 	if a.asOf == nil {
 		return body, nil
 	}
@@ -60,6 +69,11 @@ func (s *Service) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusa
 	if err != nil {
 		return Refusals{}, err
 	}
+	if a.row == 0 {
+		if err := s.unrecognised(ctx, &a, q, &body); err != nil {
+			return Refusals{}, err
+		}
+	}
 	body.Totals.Refusals = totals.Refusals
 	rows, body.NextCursor = page(&a, rows, in.Limit)
 	for _, x := range rows {
@@ -70,4 +84,20 @@ func (s *Service) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusa
 		body.Rows = append(body.Rows, row)
 	}
 	return body, nil
+}
+
+// maxUnrecognised is the most names of one response.
+const maxUnrecognised = 1000
+
+func (s *Service) unrecognised(ctx context.Context, a *query, q pipeline.RefusalQuery, body *Refusals) error {
+	q.Limit = maxUnrecognised
+	rows, err := s.warehouse.Unrecognised(ctx, q)
+	for _, x := range rows {
+		row := UnrecognisedRow{Bucket: a.bucket(x.Bucket), Meant: x.Meant, Deliveries: x.Deliveries}
+		if x.Name != "" {
+			row.Name = &x.Name
+		}
+		body.Unrecognised = append(body.Unrecognised, row)
+	}
+	return err
 }

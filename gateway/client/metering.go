@@ -175,6 +175,21 @@ type Refusals struct {
 	// The end of the window as asked for; null is open.
 	To     time.Time     `json:"to"`
 	Totals RefusalTotals `json:"totals"`
+	// Names in telemetry that are no field's and that stand for one: the gate did not see their values.
+	// At most 1000, on the first page, and none if a right or a rule is asked for.
+	Unrecognised []UnrecognisedName `json:"unrecognised"`
+}
+
+// UnrecognisedName is how many deliveries had such a name, in one bucket.
+type UnrecognisedName struct {
+	// Start of the bucket, with the zone's offset.
+	Bucket time.Time `json:"bucket"`
+	// How many deliveries had it, those included that were refused.
+	Deliveries int64 `json:"deliveries"`
+	// The field of telemetry that it stands for: the same but for case, _ and -, or one edit.
+	Meant string `json:"meant"`
+	// As it was sent. Null where a node had too many names to separate them.
+	Name string `json:"name"`
 }
 
 // RefusalRow is how often a rule has refused.

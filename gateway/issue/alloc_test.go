@@ -33,6 +33,13 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	var counts refusals
+	odd := &work{workspace: new(workspace)}
+	misspelt := []byte(`{"rightId":"rgh_1","spatialAnchorId":"a","dwellMs":1,"telemetry":{"speed_mph":70,"vendor":{"build":[1,2,3]}}}`)
+	require.NoError(t, odd.read(&Delivery{Body: misspelt}))
+	requireNoAllocations(t, "counting a misspelt name", func() {
+		odd.seen.unrecognised(func(name []byte, meant string) { counts.misspelt("tnt_a", name, meant) })
+	})
 	right := &snapshot.Right{Right: api.Right{ID: issuetest.RightID(1)}, Gate: gate.Right{Substrate: gate.DOOH}}
 	requireNoAllocations(t, "gate and metering", func() {
 		v := gate.Evaluate(&right.Gate, &w.seen.Telemetry, w.seen.DwellMs)

@@ -202,6 +202,30 @@ func (o *Observation) member(name []byte, known *api.Names) (err error) {
 	return err
 }
 
+// unrecognised calls found with each name in the telemetry that is unknown and stands for a field.
+// Where there are unknown names it reads the telemetry, which Decode has found whole, once more.
+func (o *Observation) unrecognised(found func(name []byte, meant string)) {
+	if o.Telemetry.Extra() == 0 {
+		return
+	}
+	body := o.body
+	defer func() { o.body = body }()
+	o.body, o.input = o.telemetry, *bytes.NewBuffer(o.telemetry)
+	d := &o.decoder
+	d.Reset(&o.input)
+	_, err := d.ReadToken()
+	for err == nil && d.PeekKind() != jsontext.KindEndObject {
+		var name []byte
+		if name, err = o.name(); err != nil {
+			return
+		}
+		if meant := telemetryNames.Meant(name); meant != "" && meant != string(name) {
+			found(name, meant)
+		}
+		_, err = d.ReadValue()
+	}
+}
+
 // require adds a fault if a field was not seen.
 func (o *Observation) require(bit int, field string) {
 	if o.saw&bit == 0 {

@@ -176,7 +176,8 @@ func (i *Issuer) entitled(ctx context.Context, by Caller, issued time.Time) erro
 	return nil
 }
 
-// decide checks the right's window and the gate. Its result is in w.sealed.
+// decide checks the right's window and the gate, and counts names of telemetry that are misspelt. Its
+// result is in w.sealed.
 func (i *Issuer) decide(w *work) error {
 	r, rendered := w.right, w.receipt.RenderedAt
 	if rendered.Before(r.EffectiveFrom) {
@@ -185,6 +186,7 @@ func (i *Issuer) decide(w *work) error {
 	if !r.EffectiveUntil.IsZero() && !rendered.Before(r.EffectiveUntil) {
 		return errNoLonger
 	}
+	w.seen.unrecognised(func(name []byte, meant string) { i.refusals.misspelt(w.by.TenantID, name, meant) })
 	verdict := gate.Evaluate(&r.Gate, &w.seen.Telemetry, w.seen.DwellMs)
 	if verdict.Refused() {
 		return i.refused(w, verdict)

@@ -152,10 +152,12 @@ func (w *reader) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipel
 func (w *reader) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t pipeline.RefusalTotals, err error) {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
-	from, args := refusals(q, cut{}, ofTenant(q.TenantID))
+	counts, args := refusals(q, cut{}, ofTenant(q.TenantID))
+	names, more := unrecognised(q, cut{})
 	var n int64
 	var first, last time.Time
-	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), sum(refusals), min(at), max(at) FROM `+from, args...).
+	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), sum(refusals), min(at), max(at)
+		FROM (SELECT at, refusals FROM `+counts+` UNION ALL SELECT at, 0 FROM `+names+`)`, append(args, more...)...).
 		Scan(&n, &t.Refusals, &first, &last)
 	if err != nil {
 		return pipeline.RefusalTotals{}, fmt.Errorf("cannot total refusals of %s: %w", q.TenantID, err)
@@ -164,6 +166,24 @@ func (w *reader) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t 
 		t.First, t.Last = first.UTC(), last.UTC()
 	}
 	return t, nil
+}
+
+// Unrecognised sums the counts of names of gate.refusals events by bucket, name and meant.
+func (w *reader) Unrecognised(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.UnrecognisedRow, error) {
+	c := newCut(q.Buckets)
+	from, args := unrecognised(q, c)
+	rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.UnrecognisedRow, err error) {
+		var bucket int64
+		err = scan(&bucket, &r.Name, &r.Meant, &r.Deliveries)
+		r.Bucket = c.start(bucket)
+		return r, err
+	}, `SELECT `+c.bucket("at")+` AS bucket, name, meant, sum(deliveries) FROM `+from+`
+		GROUP BY 1, 2, 3
+		ORDER BY 1, 2, 3 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sum unrecognised names of %s: %w", q.TenantID, err)
+	}
+	return rows, nil
 }
 
 // RefusalsByRule implements pipeline.RuleCounter.
@@ -183,18 +203,35 @@ func ofTenant(id string) (f filter) {
 	return f
 }
 
-// refusals takes the counts out of the texts of events that f keeps.
+// refusals selects the counts of the rules of events that f keeps.
 func refusals(q pipeline.RefusalQuery, c cut, f filter) (from string, args []any) {
+	var g filter
+	g.add("JSONType(one, 'rule') = 'String' AND (JSONType(one, 'rightId') = 'String' OR NOT JSONHas(one, 'rightId'))")
+	g.is("right_id", q.RightID)
+	g.is("rule", q.Rule)
+	return counted("JSONExtractString(one, 'rightId') AS right_id, JSONExtractString(one, 'rule') AS rule, JSONExtractInt(one, 'count') AS refusals", "counts", q, c, f, g)
+}
+
+// unrecognised selects the counts of a tenant's names.
+func unrecognised(q pipeline.RefusalQuery, c cut) (from string, args []any) {
+	var g filter
+	g.add("JSONType(one, 'name') = 'String' AND JSONType(one, 'meant') = 'String'")
+	if q.RightID != "" || q.Rule != "" {
+		g.add("FALSE")
+	}
+	return counted("JSONExtractString(one, 'name') AS name, JSONExtractString(one, 'meant') AS meant, JSONExtractInt(one, 'count') AS deliveries",
+		"unrecognised", q, c, ofTenant(q.TenantID), g)
+}
+
+// counted selects columns of one, the members of a list of counts in the texts of events that f keeps,
+// if g keeps them.
+func counted(columns, list string, q pipeline.RefusalQuery, c cut, f, g filter) (from string, args []any) {
 	f.during("at", q.From, q.To)
 	c.limit(&f, "at")
 	f.before(q.AsOf)
-	var g filter
-	g.add("JSONType(one) = 'Object' AND JSONType(one, 'count') IN ('Int64', 'UInt64') AND JSONType(one, 'rule') = 'String'")
-	g.add("(JSONType(one, 'rightId') = 'String' OR NOT JSONHas(one, 'rightId'))")
-	g.is("right_id", q.RightID)
-	g.is("rule", q.Rule)
-	return `(SELECT at, JSONExtractString(one, 'rightId') AS right_id, JSONExtractString(one, 'rule') AS rule, JSONExtractInt(one, 'count') AS refusals
-		FROM (SELECT at, arrayJoin(JSONExtractArrayRaw(event, 'data', 'counts')) AS one
+	g.add("JSONType(one) = 'Object' AND JSONType(one, 'count') IN ('Int64', 'UInt64')")
+	return `(SELECT at, ` + columns + `
+		FROM (SELECT at, arrayJoin(JSONExtractArrayRaw(event, 'data', '` + list + `')) AS one
 			FROM events FINAL WHERE type = '` + pipeline.TypeRefusals + `' AND ` + f.String() + `)
 		WHERE ` + g.String() + `)`, append(f.args, g.args...)
 }

@@ -349,6 +349,11 @@ func (w *MemoryWarehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery)
 	return refusals(w.all(), q), ctx.Err()
 }
 
+// Unrecognised implements pipeline.Warehouse.
+func (w *MemoryWarehouse) Unrecognised(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.UnrecognisedRow, error) {
+	return unrecognised(w.all(), q), ctx.Err()
+}
+
 // RefusalsByRule implements pipeline.RuleCounter.
 func (w *MemoryWarehouse) RefusalsByRule(ctx context.Context, from, to time.Time) ([]pipeline.RefusalRow, error) {
 	return byRule(w.all(), from, to), ctx.Err()

@@ -3,6 +3,7 @@ package conform
 import (
 	"cmp"
 	"encoding/json"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -189,28 +190,74 @@ type refusal struct {
 	count int64
 }
 
-// refused lists the counts that q selects, from collapsed rows.
-func refused(rows []pipeline.Row, q pipeline.RefusalQuery) (list []refusal) {
-	for _, r := range rows {
-		var text struct {
-			Data struct{ Counts []map[string]any }
-		}
-		if r.TenantID != q.TenantID || r.Type != pipeline.TypeRefusals || !within(r.At, q.From, q.To) ||
-			q.AsOf != nil && r.Compare(*q.AsOf) >= 0 || json.Unmarshal(r.Event, &text) != nil {
-			continue
-		}
-		for _, c := range text.Data.Counts {
-			count, whole := c["count"].(float64)
-			rule, named := c["rule"].(string)
-			right, under := c["rightId"].(string)
-			if _, given := c["rightId"]; given && !under || !named || !whole || count != math.Trunc(count) ||
-				q.RightID != "" && right != q.RightID || q.Rule != "" && rule != q.Rule {
+// reports are the lists of counts of the gate.refusals events that q selects, from collapsed rows.
+func reports(rows []pipeline.Row, q pipeline.RefusalQuery, list string) iter.Seq2[time.Time, map[string]any] {
+	return func(yield func(time.Time, map[string]any) bool) {
+		for _, r := range rows {
+			var text struct{ Data map[string]json.RawMessage }
+			var counts []map[string]any
+			if r.TenantID != q.TenantID || r.Type != pipeline.TypeRefusals || !within(r.At, q.From, q.To) ||
+				q.AsOf != nil && r.Compare(*q.AsOf) >= 0 || json.Unmarshal(r.Event, &text) != nil || json.Unmarshal(text.Data[list], &counts) != nil {
 				continue
 			}
-			list = append(list, refusal{r.At, right, rule, int64(count)})
+			for _, c := range counts {
+				if n, whole := c["count"].(float64); whole && n == math.Trunc(n) && !yield(r.At, c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// refused lists the counts of rules that q selects, from collapsed rows.
+func refused(rows []pipeline.Row, q pipeline.RefusalQuery) (list []refusal) {
+	for at, c := range reports(rows, q, "counts") {
+		rule, named := c["rule"].(string)
+		right, under := c["rightId"].(string)
+		if _, given := c["rightId"]; given && !under || !named || q.RightID != "" && right != q.RightID || q.Rule != "" && rule != q.Rule {
+			continue
+		}
+		list = append(list, refusal{at, right, rule, int64(c["count"].(float64))})
+	}
+	return list
+}
+
+// unrecognisedName is one count of a name in a gate.refusals event.
+type unrecognisedName struct {
+	at          time.Time
+	name, meant string
+	count       int64
+}
+
+// misspelt lists the counts of names that q selects, from collapsed rows.
+func misspelt(rows []pipeline.Row, q pipeline.RefusalQuery) (list []unrecognisedName) {
+	for at, c := range reports(rows, q, "unrecognised") {
+		name, named := c["name"].(string)
+		meant, known := c["meant"].(string)
+		if named && known && q.RightID == "" && q.Rule == "" {
+			list = append(list, unrecognisedName{at, name, meant, int64(c["count"].(float64))})
 		}
 	}
 	return list
+}
+
+// unrecognised sums what Warehouse.Unrecognised does, from collapsed rows.
+func unrecognised(rows []pipeline.Row, q pipeline.RefusalQuery) []pipeline.UnrecognisedRow {
+	sums := map[pipeline.UnrecognisedRow]int64{}
+	for _, one := range misspelt(rows, q) {
+		if bucket, ok := bucketOf(one.at, q.Buckets); ok {
+			sums[pipeline.UnrecognisedRow{Bucket: bucket, Name: one.name, Meant: one.meant}] += one.count
+		}
+	}
+	var lines []pipeline.UnrecognisedRow
+	for line, n := range sums {
+		line.Deliveries = n
+		lines = append(lines, line)
+	}
+	slices.SortFunc(lines, func(a, b pipeline.UnrecognisedRow) int {
+		return cmp.Or(a.Bucket.Compare(b.Bucket), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Meant, b.Meant))
+	})
+	return slice(lines, q.Skip, q.Limit)
 }
 
 // refusals sums what Warehouse.Refusals does, from collapsed rows.
@@ -259,7 +306,11 @@ func tenantsOf(rows []pipeline.Row) map[string]bool {
 
 // refusalTotals sums what Warehouse.RefusalTotals does, from collapsed rows.
 func refusalTotals(rows []pipeline.Row, q pipeline.RefusalQuery) (t pipeline.RefusalTotals) {
-	for i, one := range refused(rows, q) {
+	counts := refused(rows, q)
+	for _, one := range misspelt(rows, q) {
+		counts = append(counts, refusal{at: one.at})
+	}
+	for i, one := range counts {
 		t.Refusals += one.count
 		if i == 0 || one.at.Before(t.First) {
 			t.First = one.at

@@ -18,9 +18,19 @@ import (
 
 // counts makes a row of what the gate refused; each count is JSON.
 func counts(tenant string, p sealer.Position, when time.Time, counts ...string) pipeline.Row {
+	return report(tenant, p, when, counts, nil)
+}
+
+// report makes a row of what the gate refused, and of the names that it did not recognise, if any;
+// each count is JSON.
+func report(tenant string, p sealer.Position, when time.Time, counts, names []string) pipeline.Row {
 	return audit(tenant, p, func(e *sealer.Event) {
 		e.Type, e.At, e.Actor, e.Subject = pipeline.TypeRefusals, when, sealer.Ref{Kind: "node", ID: "nod_conform"}, sealer.Ref{Kind: "tenant", ID: tenant}
-		e.Data = fmt.Appendf(nil, `{"counts":[%s],"from":"","to":""}`, strings.Join(counts, ","))
+		e.Data = fmt.Appendf(nil, `{"counts":[%s],"from":"","to":""`, strings.Join(counts, ","))
+		if len(names) > 0 {
+			e.Data = fmt.Appendf(e.Data, `,"unrecognised":[%s]`, strings.Join(names, ","))
+		}
+		e.Data = append(e.Data, '}')
 	})
 }
 
@@ -189,6 +199,12 @@ var oddCounts = []string{
 	`{"count":3,"rule":null}`, `{"count":3,"rule":7}`, `{"count":3,"rightId":7,"rule":"a"}`, `{"count":3,"rightId":null,"rule":"a"}`, `{}`,
 }
 
+// oddNames are the same of names.
+var oddNames = []string{
+	`{"count":"3","meant":"a","name":"A"}`, `{"count":2.5,"meant":"a","name":"A"}`, `{"meant":"a","name":"A"}`, `{"count":3,"name":"A"}`,
+	`{"count":3,"meant":null,"name":"A"}`, `{"count":3,"meant":"a","name":7}`, `{"count":3,"meant":"a"}`, `{"count":3,"rule":"a"}`, `{}`,
+}
+
 func checkRefusals(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	rapid.Check(tb, func(t *rapid.T) {
 		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
@@ -226,7 +242,16 @@ func checkRefusals(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 				list = append(list, string(one))
 			}
 			when := noon.Add(time.Duration(rapid.Int64Range(-90_000_000, 90_000_000).Draw(t, "at")) * time.Millisecond)
-			log = append(log, counts(tenant, p, when, list...))
+			var names []string
+			for range rapid.IntRange(0, 3).Draw(t, "names") {
+				if rapid.IntRange(0, 4).Draw(t, "odd") == 0 {
+					names = append(names, rapid.SampledFrom(oddNames).Draw(t, "name"))
+					continue
+				}
+				names = append(names, fmt.Sprintf(`{"count":%d,"meant":%q,"name":%q}`, rapid.Int64Range(0, 1<<40).Draw(t, "n"),
+					rapid.SampledFrom([]string{"a", "b"}).Draw(t, "meant"), rapid.SampledFrom([]string{"", "A", `it's "B"`}).Draw(t, "name")))
+			}
+			log = append(log, report(tenant, p, when, list, names))
 		}
 		load(t, ctx, w, log...)
 		rows := collapse(log)
@@ -249,6 +274,11 @@ func checkRefusals(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		totals, err := w.RefusalTotals(ctx, q)
 		require.NoError(t, err)
 		require.Equal(t, refusalTotals(rows, q), totals, "%+v", q)
+
+		misnomers := unrecognised(rows, q)
+		named, err := w.Unrecognised(ctx, q)
+		require.NoError(t, err)
+		requireLines(t, misnomers, named, q)
 	})
 }
 

@@ -349,10 +349,11 @@ func (w *Warehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pi
 
 // RefusalTotals sums all refusals of a window.
 func (w *Warehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t pipeline.RefusalTotals, err error) {
-	from, args := refusals(q, nil, ofTenant(q.TenantID))
+	counts, args := refusals(q, nil, ofTenant(q.TenantID))
+	names, more := unrecognised(q, nil)
 	var n, first, last int64
 	err = w.read.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(refusals), 0), COALESCE(MIN(at), 0), COALESCE(MAX(at), 0)
-		FROM `+from, args...).Scan(&n, &t.Refusals, &first, &last)
+		FROM (SELECT at, refusals FROM `+counts+` UNION ALL SELECT at, 0 FROM `+names+`)`, append(args, more...)...).Scan(&n, &t.Refusals, &first, &last)
 	if err != nil {
 		return pipeline.RefusalTotals{}, fmt.Errorf("cannot total refusals of %s: %w", q.TenantID, err)
 	}
@@ -360,6 +361,23 @@ func (w *Warehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) 
 		t.First, t.Last = instant(first), instant(last)
 	}
 	return t, nil
+}
+
+// Unrecognised sums the counts of names of gate.refusals events by bucket, name and meant.
+func (w *Warehouse) Unrecognised(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.UnrecognisedRow, error) {
+	from, args := unrecognised(q, q.Buckets)
+	rows, err := collect(ctx, w.read, func(scan func(...any) error) (r pipeline.UnrecognisedRow, err error) {
+		var bucket int64
+		err = scan(&bucket, &r.Name, &r.Meant, &r.Deliveries)
+		r.Bucket = bucketAt(bucket, q.Buckets)
+		return r, err
+	}, `SELECT bucket, name, meant, SUM(deliveries) FROM `+from+`
+		GROUP BY 1, 2, 3
+		ORDER BY 1, 2, 3 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sum unrecognised names of %s: %w", q.TenantID, err)
+	}
+	return rows, nil
 }
 
 // RefusalsByRule implements pipeline.RuleCounter. It reads one range of the index for each tenant.
@@ -381,19 +399,34 @@ func ofTenant(id string) (f filter) {
 	return f
 }
 
-// refusals selects the counts of the texts of events that f keeps, each with its bucket. The texts
-// are canonical JSON, as the loader has checked; they are cast to TEXT because SQLite takes a
-// BLOB for its own binary form.
+// refusals selects the counts of the rules of events that f keeps, each with its bucket.
 func refusals(q pipeline.RefusalQuery, buckets []time.Time, f filter) (from string, args []any) {
-	f.before(q.AsOf)
 	var g filter
-	g.add("c.type = 'object' AND json_type(c.value, '$.count') = 'integer' AND json_type(c.value, '$.rule') = 'text'")
-	g.add("COALESCE(json_type(c.value, '$.rightId'), 'text') = 'text'")
+	g.add("json_type(c.value, '$.rule') = 'text' AND COALESCE(json_type(c.value, '$.rightId'), 'text') = 'text'")
 	g.is("c.value ->> 'rightId'", q.RightID)
 	g.is("c.value ->> 'rule'", q.Rule)
-	return `(SELECT b.bucket, e.at, COALESCE(c.value ->> 'rightId', '') AS right_id, c.value ->> 'rule' AS rule, c.value ->> 'count' AS refusals
+	return counted("COALESCE(c.value ->> 'rightId', '') AS right_id, c.value ->> 'rule' AS rule, c.value ->> 'count' AS refusals", "counts", q, buckets, f, g)
+}
+
+// unrecognised selects the counts of a tenant's names, each with its bucket.
+func unrecognised(q pipeline.RefusalQuery, buckets []time.Time) (from string, args []any) {
+	var g filter
+	g.add("json_type(c.value, '$.name') = 'text' AND json_type(c.value, '$.meant') = 'text'")
+	if q.RightID != "" || q.Rule != "" {
+		g.add("FALSE")
+	}
+	return counted("c.value ->> 'name' AS name, c.value ->> 'meant' AS meant, c.value ->> 'count' AS deliveries", "unrecognised", q, buckets, ofTenant(q.TenantID), g)
+}
+
+// counted selects columns of c, the members of a list of counts in the texts of events that f keeps,
+// if g keeps them. The texts are canonical JSON, as the loader has checked; they are cast to TEXT
+// because SQLite takes a BLOB for its own binary form.
+func counted(columns, list string, q pipeline.RefusalQuery, buckets []time.Time, f, g filter) (from string, args []any) {
+	f.before(q.AsOf)
+	g.add("c.type = 'object' AND json_type(c.value, '$.count') = 'integer'")
+	return `(SELECT b.bucket, e.at, ` + columns + `
 		FROM ` + stretchesOf + ` CROSS JOIN events AS e INDEXED BY refusals_by_time CROSS JOIN texts AS x USING (text)
-			CROSS JOIN json_each(CAST(x.event AS TEXT), '$.data.counts') AS c
+			CROSS JOIN json_each(CAST(x.event AS TEXT), '$.data.` + list + `') AS c
 		WHERE e.class = 1 AND e.at >= b.low AND e.at < b.high AND ` + f.String() + ` AND ` + g.String() + `)`,
 		slices.Concat([]any{stretches(buckets, q.From, q.To).String()}, f.args, g.args)
 }

@@ -1824,6 +1824,9 @@ Refusals = TypedDict("Refusals", {
     # The end of the requested window; null if it is open.
     "to": 'str | None',
     "totals": 'RefusalTotals',
+    # Names in telemetry that are no field's and that stand for one: the gate did not see their values. At most
+    # 1000, on the first page, and none if a right or a rule is asked for.
+    "unrecognised": 'list[UnrecognisedRow]',
 })
 
 
@@ -2400,6 +2403,17 @@ class TenantData(TypedDict):
     developer: Developer
     key: CallingKey
     tenant: Tenant
+
+
+class UnrecognisedRow(TypedDict):
+    # Start of the bucket, with the zone's offset.
+    bucket: str | None
+    # How many deliveries had it, those included that were refused.
+    deliveries: int
+    # The field of telemetry that it stands for: the same but for case, _ and -, or one edit.
+    meant: str
+    # As it was sent. Null where a node had too many names to separate them.
+    name: str | None
 
 
 class ValidationError(TypedDict):

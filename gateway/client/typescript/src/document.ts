@@ -2334,6 +2334,8 @@ export interface components {
              */
             to: string | null;
             totals: components["schemas"]["RefusalTotals"];
+            /** @description Names in telemetry that are no field's and that stand for one: the gate did not see their values. At most 1000, on the first page, and none if a right or a rule is asked for. */
+            unrecognised: components["schemas"]["UnrecognisedRow"][];
         };
         RefusalsResponse: {
             /** @description The version of this contract. */
@@ -3239,6 +3241,22 @@ export interface components {
              * @enum {boolean}
              */
             ok: true;
+        };
+        UnrecognisedRow: {
+            /**
+             * Format: date-time
+             * @description Start of the bucket, with the zone's offset.
+             */
+            bucket: string | null;
+            /**
+             * Format: int64
+             * @description How many deliveries had it, those included that were refused.
+             */
+            deliveries: number;
+            /** @description The field of telemetry that it stands for: the same but for case, _ and -, or one edit. */
+            meant: string;
+            /** @description As it was sent. Null where a node had too many names to separate them. */
+            name: string | null;
         };
         ValidationError: {
             /** @description The field at fault. */
