@@ -14,8 +14,8 @@ import (
 // TestConsoleOnTheStack has two control processes, each with links and sessions of its own, which
 // show the same service. One of them checks for drift.
 func TestConsoleOnTheStack(t *testing.T) {
-	t.Setenv("MUNIMENT_PUBLIC_URL", "https://muniment.example")
-	s, c := scaledOut(t)
+	t.Parallel()
+	s, c := scaledOut(t, publicURL)
 	first, token := systemtest.OpenConsole(t, s.Data, c.Controls[0].Admin)
 	second, _ := systemtest.OpenConsole(t, s.Data, c.Controls[1].Admin)
 	require.Equal(t, 401, second.Send("POST", "/api/session", `{"token":"`+token+`"}`).Status)

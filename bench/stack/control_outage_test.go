@@ -18,6 +18,7 @@ import (
 // bound: from then on all deliveries are refused, and the gateway is not ready. When
 // control is back, the same process goes on.
 func TestControlOutageOnTheStack(t *testing.T) {
+	t.Parallel()
 	s := newScaled(t)
 	s.Migrate(t)
 	p := s.Start(t)

@@ -27,6 +27,7 @@ import (
 // TestControlProcessesOnTheStack has two of them, a node at the second, and a caller who revokes
 // at the first.
 func TestControlProcessesOnTheStack(t *testing.T) {
+	t.Parallel()
 	s := newScaled(t)
 	planned := s.Migrate(t, "--dry-run")
 	require.Contains(t, planned, "postgresql: apply 0001_store.sql\n")
@@ -69,6 +70,7 @@ func TestControlProcessesOnTheStack(t *testing.T) {
 // at either process what the other was requested to do: the packs are one chain, by keys that
 // the root vouches for.
 func TestControlSealsOnTheStack(t *testing.T) {
+	t.Parallel()
 	s := newScaled(t)
 	s.Topic, s.Kafka = fmt.Sprintf("muniment.test.%d", time.Now().UnixNano()), stacktest.Kafka(t)
 	s.Clickhouse = warehouseAt(t, s.Topic)
@@ -103,6 +105,7 @@ func TestControlSealsOnTheStack(t *testing.T) {
 
 // TestDatabaseAwayOnTheStack cuts the connections to the database, and lets them through again.
 func TestDatabaseAwayOnTheStack(t *testing.T) {
+	t.Parallel()
 	s := newScaled(t)
 	s.Migrate(t)
 	wire := storetest.NewWire(t, s.Database)
@@ -148,6 +151,7 @@ func TestDatabaseAwayOnTheStack(t *testing.T) {
 // run and a node. Nothing is signed by it, nobody starts on it, until that is accepted;
 // then what was revoked after the backup is revoked.
 func TestDatabaseRestoredOnTheStack(t *testing.T) {
+	t.Parallel()
 	s := newScaled(t)
 	s.Migrate(t)
 	wire := storetest.NewWire(t, s.Database)
@@ -226,6 +230,7 @@ func TestDatabaseRestoredOnTheStack(t *testing.T) {
 
 // TestTopicMadeAnewOnTheStack: records of another topic are not those that the database knows.
 func TestTopicMadeAnewOnTheStack(t *testing.T) {
+	t.Parallel()
 	s := newScaled(t)
 	s.Migrate(t)
 	p := s.Start(t)
@@ -243,6 +248,7 @@ func TestTopicMadeAnewOnTheStack(t *testing.T) {
 
 // TestControlTLSOnTheStack serves each listener with a certificate of its own.
 func TestControlTLSOnTheStack(t *testing.T) {
+	t.Parallel()
 	s := newScaled(t)
 	s.Migrate(t)
 	authority := certstest.New(t)

@@ -11,6 +11,7 @@ import (
 
 // TestDriftOfStatementsOnTheStack: a statement whose rows somebody has changed in ClickHouse is found.
 func TestDriftOfStatementsOnTheStack(t *testing.T) {
+	t.Parallel()
 	s, c := scaledOut(t)
 	s.Settle()
 	s.Receipts(30)

@@ -19,6 +19,7 @@ import (
 // its operator's, and the processes' folders and logs, but for the gateways' copies. Kafka loses
 // what it holds by its retention, which kafka.Log.Kept has certificates say.
 func TestErasureOnTheStack(t *testing.T) {
+	t.Parallel()
 	service, c := scaledOut(t)
 	s := &systemtest.Erasing{Service: service}
 	database := filepath.Base(c.ClickHouse)

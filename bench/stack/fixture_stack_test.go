@@ -31,10 +31,11 @@ func warehouseAt(t *testing.T, name string) string {
 	return u.String()
 }
 
-// cluster raises one, and ends it with the test.
-func cluster(t *testing.T, size system.Size) *system.Cluster {
+// cluster raises one whose processes have some variables besides, and ends it with the test.
+func cluster(t *testing.T, size system.Size, env ...string) *system.Cluster {
 	t.Helper()
 	c := &system.Cluster{Exe: "muniment", Dir: t.TempDir(), Engines: systemtest.Engines(t)}
+	c.Engines.Env = append(c.Engines.Env, env...)
 	t.Cleanup(c.End)
 	require.NoError(t, c.Raise(t.Context(), size))
 	return c
@@ -42,9 +43,8 @@ func cluster(t *testing.T, size system.Size) *system.Cluster {
 
 // scaledOut is two gateways, two control processes and a loader. A request goes to any of
 // the gateways, and on to any of control's processes, whichever had the one before.
-func scaledOut(t *testing.T) (*systemtest.Service, *system.Cluster) {
-	limits(t)
-	c := cluster(t, system.Size{Gateways: 2, Loaders: 1, Controls: 2, Partitions: 4})
+func scaledOut(t *testing.T, env ...string) (*systemtest.Service, *system.Cluster) {
+	c := cluster(t, system.Size{Gateways: 2, Loaders: 1, Controls: 2, Partitions: 4}, append(env, limits...)...)
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		to, err := url.Parse(c.APIs()[rand.N(len(c.Gateways))])
 		require.NoError(t, err)
@@ -70,11 +70,8 @@ func scaledOut(t *testing.T) (*systemtest.Service, *system.Cluster) {
 	return s, c
 }
 
-// limits has processes that are started from here on take contractFlags.
-func limits(t *testing.T) {
-	t.Setenv("MUNIMENT_TRUSTED_PROXIES", "1")
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "200")
-}
+// limits are as contractFlags are.
+var limits = []string{"MUNIMENT_TRUSTED_PROXIES=1", "MUNIMENT_SANDBOX_BURST=200"}
 
 func newScaled(t *testing.T) *systemtest.Scaled {
 	t.Helper()

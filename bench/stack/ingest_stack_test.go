@@ -11,6 +11,7 @@ import (
 // TestIngestOnTheStack runs the scenarios of batches, held rows and beacons on two gateways, two
 // control processes and a loader. One of the gateways is killed and started again.
 func TestIngestOnTheStack(t *testing.T) {
+	t.Parallel()
 	s, c := scaledOut(t)
 	s.Settle()
 	kill := func() { c.Gateways[1].Kill() }

@@ -15,6 +15,7 @@ import (
 // TestJoinByCertificateOnTheStack: control and gateways are processes. The name is the node's until
 // control expels it and an operator lifts the bar.
 func TestJoinByCertificateOnTheStack(t *testing.T) {
+	t.Parallel()
 	s := newScaled(t)
 	s.Migrate(t)
 	authority, transport := certstest.New(t), certstest.New(t)

@@ -121,6 +121,7 @@ func (o *onRecord) more(n int, addr, right string) {
 // bound and continued. No receipt is later than the acknowledgement and the bound, and
 // what was decided on each right is linearizable.
 func TestNoReceiptBehindARevocationOnTheStack(t *testing.T) {
+	t.Parallel()
 	const bound = 6 * time.Second
 	const noControl, frozen, noKafka = 0, 1, 2
 	c := &system.Cluster{Exe: "muniment", Dir: t.TempDir(), Engines: systemtest.Engines(t), GatewayFlags: []string{"--bound", bound.String()}}

@@ -18,7 +18,9 @@ import (
 
 func TestMain(m *testing.M) { systemtest.Main(m) }
 
-// The scaled service on the real engines. make test-stack starts them and says where.
+// The scaled service on the real engines. make test-stack starts them and says where. Tests that kill
+// what holds connections to ClickHouse run one by one, before the others, which are parallel: the
+// ClickHouse there does not always survive both.
 
 // TestStoryOnTheStack runs the demo's story on three gateways, two loaders and two
 // control processes, one of each killed in the middle.
@@ -32,6 +34,7 @@ func TestStoryOnTheStack(t *testing.T) {
 // TestContractOnTheStack runs the embedded service's checks on the scaled one. Most of
 // it waits until something is loaded, and may wait together; not so what compares times.
 func TestContractOnTheStack(t *testing.T) {
+	t.Parallel()
 	s, _ := scaledOut(t)
 	t.Run("foreign ids", func(t *testing.T) { storytest.ForeignResources(t, s) })
 	for name, test := range map[string]func(*testing.T, *systemtest.Service){
@@ -47,6 +50,7 @@ func TestContractOnTheStack(t *testing.T) {
 // TestRollingRestartOnTheStack restarts one gateway after the other behind a plain balancer, under load:
 // no request fails.
 func TestRollingRestartOnTheStack(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, system.Size{Gateways: 3, Loaders: 1, Controls: 2, Partitions: 3})
 	client, rights := systemtest.RegisterOn(t, c)
 	var addrs []string
