@@ -4,22 +4,25 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
 
-# Tests are built as the binary is, so that a library is compiled once. Symbols and vet are for make
-# build and make check. Tests that run beside others wait more than they compute: more of them than
-# there are cores.
+# Everything is compiled as the binary is, so that each library is compiled once.
+export CGO_ENABLED = 0
+export GOFLAGS := $(GOFLAGS) -trimpath
+
+# Symbols and vet are for make build and make check. Tests that run beside others wait more than they
+# compute: more of them than there are cores.
 export MUNIMENT_TEST_BINARY = $(CURDIR)/bin/muniment
-GO_TEST = CGO_ENABLED=0 go test -trimpath -vet=off -ldflags=-s -p 4 -parallel 8
+GO_TEST = go test -vet=off -ldflags=-s -p 4 -parallel 8
 
 # Packages that have goroutines of their own: RACE=1 has make test watch them for races. SQLite is C in
 # Go's clothes and used by one connection at a time: watched, it takes three times as long and tells
 # nothing of ours.
 RACED = ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing
-RACE_TEST = go test -vet=off -race -gcflags='modernc.org/...=-race=false' -parallel 8
+RACE_TEST = CGO_ENABLED=1 go test -vet=off -race -gcflags='modernc.org/...=-race=false' -parallel 8
 # Of control, its workers.
 RACED_WORKERS = ^Test(Job|Worker|Sweep(GoesOn|Without)|GivingUp)
 
@@ -35,9 +38,10 @@ test-faults: build ## kills, full disks, older copies, backups and restores unde
 
 test-full: build ## every test in its long form, of all but what make faults, soak and the clusters do; see .ci/TESTING.md
 	MUNIMENT_TEST_FULL=1 go test -count 1 -p 1 -timeout 3h ./...
-	go test -race -gcflags='modernc.org/...=-race=false' -timeout 1h $$(go list ./... | grep /)
+	CGO_ENABLED=1 go test -race -gcflags='modernc.org/...=-race=false' -timeout 1h $$(go list ./... | grep /)
 	MUNIMENT_TEST_FULL=1 $(MAKE) test-independent
 	MUNIMENT_TEST_FULL=1 $(MAKE) contract
+	MUNIMENT_TEST_FULL=1 $(MAKE) test-http-clients
 	MUNIMENT_TEST_FULL=1 $(MAKE) test-stack
 	$(MAKE) test-stack-tls
 	$(MAKE) fuzz FUZZTIME=20s
@@ -65,7 +69,7 @@ test-stack: build bin/venv/ready ## the tests that ask for an engine, on a stack
 	@export MUNIMENT_STACK_FSYNC=off; trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
-	CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath" go run ./deploy/stack/asks >bin/asks && \
+	go run ./deploy/stack/asks >bin/asks && \
 	run() { grep "$$@" bin/asks | xargs -L 1 sh -c '$(GO_TEST) -count 1 -timeout 30m -run "$$1" "$$0"'; } && \
 	run '^./pipeline/' && { run '^./bench/$(if $(MUNIMENT_TEST_FULL),,stack )' & bench=$$!; run -v '^./\(bench\|pipeline\)/'; others=$$?; wait $$bench && test $$others = 0; }
 
@@ -109,7 +113,7 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 
 build: ## the binary, ./bin/muniment
 	@echo "building ./bin/muniment (the first time fetches and compiles the libraries: a few minutes)"
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(if $(VERSION),-X main.version=$(VERSION))' -o bin/muniment .
+	@go build -ldflags '-s -w $(if $(VERSION),-X main.version=$(VERSION))' -o bin/muniment .
 
 # Another Go toolchain than go.mod's would make other bytes.
 RELEASE_GO = GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod) go
@@ -129,7 +133,7 @@ upgrade-data: build ## the data folder that later versions have to start, of VER
 	MUNIMENT_TEST_UPGRADE_DATA='$(VERSION)' $(GO_TEST) -count 1 -run '^TestMakeUpgradeData$$' ./bench/service
 
 build-bench: build # what measures it, ./bin/muniment-bench
-	@CGO_ENABLED=0 go build -trimpath -o bin/muniment-bench ./bench/cmd
+	@go build -o bin/muniment-bench ./bench/cmd
 
 check: ## formatting, vet, staticcheck
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt is needed on: $$files"; exit 1; }
@@ -158,6 +162,18 @@ test-playground: build chromium ## visits to the playground, the documentation a
 test-clients: build bin/venv/ready chromium ## the TypeScript and Python clients against a running service: two minutes (needs Node, Python 3; installs Chromium where apt-get can)
 	cd gateway/client/typescript && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
 	CHROMIUM="$(CHROMIUM)" MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) $(GO_TEST) -count 1 -tags clients -run '^TestClientsOfAService$$' ./bench/service
+
+# What only the long form needs.
+PROXIES = nginx haproxy
+SPRING = $(CURDIR)/bin/spring
+
+test-http-clients: build bin/venv/ready ## other people's HTTP clients, each in its default ways: curl, Python, Node, Go, Java; with MUNIMENT_TEST_FULL=1 Spring (needs Maven), and all of them through nginx and HAProxy (installs both where apt-get can)
+ifdef MUNIMENT_TEST_FULL
+	@for proxy in $(PROXIES); do command -v $$proxy >/dev/null || apt-get install -y --no-install-recommends $$proxy >/dev/null || { echo "this needs $$proxy: install it"; exit 1; }; done
+	mvn -q -f bench/service/testdata/httpclients/spring -Dout=$(SPRING) compile dependency:build-classpath -Dmdep.outputFile=$(SPRING)/classpath
+endif
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) MUNIMENT_TEST_SPRING="$(SPRING)/classes:$$(cat $(SPRING)/classpath 2>/dev/null)" \
+		$(GO_TEST) -count 1 -v -tags httpclients -run '^Test(HTTPClients|SmugglingBehindHAProxy)$$' ./bench/service
 
 race: ## race tests of the concurrent packages
 	$(RACE_TEST) $(RACED)
