@@ -18,6 +18,7 @@ const (
 	openapiTypescript = "openapi-typescript@7.13.0"
 	typescript        = "typescript@5.9.3"
 	oapiCodegen       = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
+	ogen              = "github.com/ogen-go/ogen v1.25.0"
 	oapiRuntime       = "github.com/oapi-codegen/runtime v1.8.0"
 )
 
@@ -55,6 +56,14 @@ func TestDocumentGenerates(t *testing.T) {
 		require.NoError(t, os.Mkdir(module, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(module, "go.mod"), []byte("module client\n\ngo 1.26\n\nrequire "+oapiRuntime+"\n"), 0o600))
 		run(t, module, "go", "run", oapiCodegen, "-generate", "types,client", "-package", "client", "-o", "client.go", "../openapi-3.0.json")
+		run(t, module, "go", "vet", "-mod=mod", ".")
+	})
+	t.Run("Go by ogen", func(t *testing.T) {
+		t.Parallel()
+		module := filepath.Join(dir, "ogen")
+		require.NoError(t, os.Mkdir(module, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(module, "go.mod"), []byte("module client\n\ngo 1.26\n\nrequire "+ogen+"\n"), 0o600))
+		run(t, module, "go", "run", "-mod=mod", "github.com/ogen-go/ogen/cmd/ogen", "-package", "client", "-target", ".", "../openapi-3.0.json")
 		run(t, module, "go", "vet", "-mod=mod", ".")
 	})
 	t.Run("TypeScript", func(t *testing.T) {

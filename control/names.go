@@ -64,11 +64,39 @@ func (d *handler) strangers(schema *huma.Schema, value any, path []any) (found [
 	return found
 }
 
-// fault names the path, and the known name that is the nearest; differs says that the name is that of a
-// read-only member.
-func (s stranger) fault(differs bool) api.ValidationError {
+// nulls finds the members that are null where that could be taken for everything: lists that are not
+// empty, and objects, which may be left out.
+func (d *handler) nulls(schema *huma.Schema, value any, path []any) (found [][]any) {
+	if slices.Contains(openSchemas, schema.Ref) {
+		return nil
+	}
+	schema = resolve(d.api.OpenAPI().Components.Schemas, schema)
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			inner, place := schema.Properties[name], append(slices.Clone(path), name)
+			switch {
+			case inner == nil:
+			case value[name] != nil:
+				found = append(found, d.nulls(inner, value[name], place)...)
+			case !resolve(d.api.OpenAPI().Components.Schemas, inner).Nullable && (inner.MinItems != nil || inner.Ref != "") && !slices.Contains(schema.Required, name):
+				found = append(found, place)
+			}
+		}
+	case []any:
+		for i, item := range value {
+			if schema.Items != nil {
+				found = append(found, d.nulls(schema.Items, item, append(slices.Clone(path), i))...)
+			}
+		}
+	}
+	return found
+}
+
+// pathOf is a path as errors name it, such as shares[0].bps.
+func pathOf(path []any) string {
 	var field strings.Builder
-	for i, step := range s.path {
+	for i, step := range path {
 		switch step := step.(type) {
 		case int:
 			fmt.Fprintf(&field, "[%d]", step)
@@ -79,11 +107,17 @@ func (s stranger) fault(differs bool) api.ValidationError {
 			field.WriteString(step)
 		}
 	}
+	return field.String()
+}
+
+// fault names the path, and the known name that is the nearest; differs says that the name is that of a
+// read-only member.
+func (s stranger) fault(differs bool) api.ValidationError {
 	if differs {
-		return api.ValidationError{Field: field.String(), Message: "can't be changed, and is not as it is stored: read the record again, or leave it out"}
+		return api.ValidationError{Field: pathOf(s.path), Message: "can't be changed, and is not as it is stored: read the record again, or leave it out"}
 	}
 	name := s.path[len(s.path)-1].(string)
-	return api.ValidationError{Field: field.String(), Message: "is unknown" + route.Instead(name, slices.Sorted(maps.Keys(s.known))), Kind: api.FaultUnknown}
+	return api.ValidationError{Field: pathOf(s.path), Message: "is unknown" + route.Instead(name, slices.Sorted(maps.Keys(s.known))), Kind: api.FaultUnknown}
 }
 
 // readOnly returns what says whether the stored record has a stranger of a PUT or a PATCH, and with the

@@ -99,6 +99,7 @@ func document(declared *huma.OpenAPI) (text []byte, err error) {
 	}
 	d["tags"] = tags(used)
 	closeBodies(d)
+	tellForms(d)
 	prune(d)
 	return json.MarshalIndent(d, "", " ")
 }
@@ -149,6 +150,12 @@ func downgrade(document []byte) ([]byte, error) {
 	return json.MarshalIndent(older, "", " ")
 }
 
+// boundsOf are the keywords of a schema that are about one type.
+var boundsOf = map[string][]string{
+	"string": {"minLength", "maxLength", "pattern", "format"}, "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+	"object": {"properties", "required", "additionalProperties"},
+}
+
 // chooseTypes writes schemas of several types, which OpenAPI 3.0 doesn't have, as a choice of schemas.
 func chooseTypes(v any) {
 	switch v := v.(type) {
@@ -158,6 +165,12 @@ func chooseTypes(v any) {
 			choice := []any{}
 			for _, t := range types {
 				one := object{"type": t}
+				for _, bound := range boundsOf[t] {
+					if v[bound] != nil {
+						one[bound] = v[bound]
+						delete(v, bound)
+					}
+				}
 				if slices.Contains(typesOf(v), "null") {
 					one["nullable"] = true
 				}
@@ -251,6 +264,9 @@ func complete(op object, declared *huma.Operation) {
 		if p["explode"] == false {
 			delete(p, "explode")
 		}
+		if schema, ok := p["schema"].(object); ok && p["in"] == "query" && schema["maxLength"] != nil && schema["enum"] == nil {
+			maps.Copy(schema, queryForms[p["name"].(string)])
+		}
 	}
 	if body, ok := op["requestBody"].(object); ok {
 		if content := body["content"].(object); content["application/json"] != nil {
@@ -294,12 +310,22 @@ func operationsOf(api *huma.OpenAPI) map[string]*huma.Operation {
 	return all
 }
 
+// multiplier is the form of a decimal above 0 and at most 10000, with up to four decimals.
+const multiplier = `^(0*10000(\.0+)?|0*[1-9]\d{0,3}(\.\d{1,4}0*)?|0+\.([1-9]\d{0,3}|0[1-9]\d{0,2}|00[1-9]\d?|000[1-9])0*)$`
+
+func substrateNames() (names []string) {
+	for s := range gate.Substrate(gate.Substrates) {
+		names = append(names, s.String())
+	}
+	return names
+}
+
 // refine adds to the schemas what Go types can't express: closed lists, and the types of members
 // with verbatim JSON. These are only in responses; bodies has the schemas of requests.
 func refine(schemas object, bodies map[string]bool) {
 	var substrates []any
-	for s := range gate.Substrate(gate.Substrates) {
-		substrates = append(substrates, s.String())
+	for _, name := range substrateNames() {
+		substrates = append(substrates, name)
 	}
 	verbatim := map[string]object{
 		"document": {"type": []any{"object", "null"}}, "event": {"type": "object"}, "header": {"type": "object"}, "keys": {"type": "object"}, "scope": {"type": "object"},
@@ -332,9 +358,12 @@ func refine(schemas object, bodies map[string]bool) {
 			case "scope":
 				if p["type"] == nil && p["$ref"] == nil {
 					p["type"], p["additionalProperties"] = []any{"object", "string"}, true
+					if of == "SandboxNewOffer" || of == "SandboxCounterOffer" { // where an empty text is none
+						p["minLength"] = 1
+					}
 				}
 			case "multiplier":
-				p["type"] = []any{"number", "string"}
+				p["type"], p["exclusiveMinimum"], p["maximum"], p["pattern"] = []any{"number", "string"}, 0, 10_000, multiplier
 			case "ok":
 				p["enum"] = []any{true}
 			}
@@ -351,7 +380,9 @@ func refine(schemas object, bodies map[string]bool) {
 	property("Error", "error")["enum"] = api.Codes()
 	property("Error", "reason")["enum"] = api.Reasons()
 	maps.Copy(property("Error", "violations"), object{"type": "array", "items": reference("schemas", "Violation")})
-	maps.Copy(property("Observation", "telemetry"), reference("schemas", "Telemetry"))
+	for _, observed := range []string{"Observation", "Row"} {
+		maps.Copy(property(observed, "telemetry"), reference("schemas", "Telemetry"))
+	}
 }
 
 // closeBodies says of bodies, and of the objects in them, that unknown members are refused; not of those
@@ -376,6 +407,75 @@ func closeBodies(d object) {
 	for name := range closed {
 		if s := schemas[name].(object); !open[name] && s["properties"] != nil {
 			s["additionalProperties"] = false
+		}
+	}
+}
+
+// forms are what members of bodies have to look like, where the operation says more than a pattern could
+// when it refuses them.
+var forms = map[string]object{
+	"contentHash": {"pattern": `^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$`},
+	"currency":    {"pattern": `^[A-Z]{3}$`},
+	"email":       {"pattern": `^.+@.+$`},
+	"orgId":       {"pattern": api.OrgIDPattern},
+	"receiptIds":  {"uniqueItems": true},
+	"price":       {"pattern": `^\d+(\.\d{1,9})?$`},
+	"minimum":     {"pattern": `^\d+(\.\d{1,6})?$`},
+	"cap":         {"pattern": `^\d+(\.\d{1,6})?$`},
+	"upTo":        {"pattern": position},
+	"url":         {"pattern": `^[Hh][Tt][Tt][Pp][Ss]://[^#]+$`},
+	"events":      {"enum": append(append([]string{"*"}, Kinds.Types()...), allOfNouns()...)},
+	"scopes":      {"enum": append(api.EveryScope.Names(), api.Wildcard.String())},
+	"substrates":  {"enum": substrateNames()},
+}
+
+// queryForms are the same of parameters that have a maxLength.
+var queryForms = map[string]object{
+	"from": {"pattern": route.TimePattern}, "to": {"pattern": route.TimePattern},
+	"after": {"pattern": position}, "before": {"pattern": position}, "asOf": {"pattern": position}, "upTo": {"pattern": position},
+	"currency": {"pattern": `^[A-Z]{3}$`},
+}
+
+// position is the form of a sealer.Position.
+const position = `^\d+\.\d+\.\d+$`
+
+// allOfNouns are what selects all kinds of events of a noun.
+func allOfNouns() (all []string) {
+	for _, k := range Kinds.OfTenants() {
+		if one := k.Name + ".*"; !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// tellForms adds forms to schemas that are in requests alone.
+func tellForms(d object) {
+	schemas := d["components"].(object)["schemas"].(object)
+	sent, answered := map[string]bool{}, map[string]bool{}
+	for _, item := range d["paths"].(object) {
+		for _, op := range item.(object) {
+			reach(op.(object)["requestBody"], schemas, sent)
+			reach(op.(object)["responses"], schemas, answered)
+		}
+	}
+	for name, s := range schemas {
+		properties, _ := s.(object)["properties"].(object)
+		for member, p := range properties {
+			p := p.(object)
+			if pattern := p[route.Form]; pattern != nil {
+				p["pattern"] = pattern
+				delete(p, route.Form)
+			}
+			form := forms[member]
+			if !sent[name] || answered[name] {
+				continue
+			}
+			if items, ok := p["items"].(object); ok && form["uniqueItems"] == nil {
+				maps.Copy(items, form)
+			} else {
+				maps.Copy(p, form)
+			}
 		}
 	}
 }
@@ -422,6 +522,9 @@ func acceptNulls(schema, schemas object) {
 	for name, p := range properties {
 		p := p.(object)
 		acceptNulls(p, schemas)
+		if items, ok := p["items"].(object); ok {
+			acceptNulls(items, schemas)
+		}
 		types := typesOf(p)
 		switch {
 		case slices.Contains(required, any(name)), len(types) == 0, slices.Contains(types, "null"):

@@ -133,7 +133,7 @@ func TestDocumentNamesTheScope(t *testing.T) {
 			require.Empty(t, security, route)
 			continue
 		}
-		require.Equal(t, []any{map[string]any{"apiKey": []any{scope}}}, security, route)
+		require.Equal(t, []any{map[string]any{"bearer": []any{scope}}}, security, route)
 		_, err := api.ParseScopes([]string{scope})
 		require.NoError(t, err, route)
 		if slices.Contains(edge, route) {
@@ -260,6 +260,26 @@ func TestDocumentIsWhole(t *testing.T) {
 		}
 	}
 
+	// Generators of clients make one name of all spellings: apiKey, ApiKey and api-key.
+	unique := func(of string, names ...string) {
+		spelt := map[string]string{}
+		for _, name := range names {
+			one := strings.ToLower(regexp.MustCompile(`[^A-Za-z0-9]`).ReplaceAllString(name, ""))
+			require.Empty(t, spelt[one], "%s: %s", of, name)
+			spelt[one] = name
+		}
+	}
+	var named []string
+	for _, kind := range []string{"schemas", "securitySchemes"} {
+		named = slices.AppendSeq(named, maps.Keys(get[map[string]any](t, document, "components", kind)))
+	}
+	unique("components", named...)
+	unique("operations", slices.Collect(maps.Keys(seen))...)
+	for of, schema := range v.schemas {
+		properties, _ := schema.(map[string]any)["properties"].(map[string]any)
+		unique(of, slices.Collect(maps.Keys(properties))...)
+	}
+
 	// Every reference leads somewhere.
 	text, err := json.Marshal(document)
 	require.NoError(t, err)
@@ -296,7 +316,7 @@ func TestOlderDocument(t *testing.T) {
 		require.Equal(t, slices.Sorted(maps.Keys(of[i].text["responses"].(map[string]any))), slices.Sorted(maps.Keys(o.text["responses"].(map[string]any))))
 		if scope := of[i].text["x-required-scope"]; scope != nil {
 			require.Equal(t, scope, o.text["x-required-scope"])
-			require.Equal(t, []any{map[string]any{"apiKey": []any{}}}, o.text["security"])
+			require.Equal(t, []any{map[string]any{"bearer": []any{}}}, o.text["security"])
 		}
 	}
 	holder := get[map[string]any](t, older, "components", "schemas", "NewRight", "properties", "holderOrgId")

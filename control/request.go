@@ -169,10 +169,8 @@ func (d *handler) checkNames(ctx huma.Context, body []byte) error {
 			faults = append(faults, api.MissingField(name))
 		}
 	}
-	for name, v := range members {
-		if p := schema.Properties[name]; v == nil && p != nil && p.MinItems != nil && !p.Nullable && !slices.Contains(schema.Required, name) {
-			faults = append(faults, api.ValidationError{Field: name, Message: "must not be null: leave it out"}) // it would mean everything
-		}
+	for _, path := range d.nulls(schema, value, nil) {
+		faults = append(faults, api.ValidationError{Field: pathOf(path), Message: "must not be null: leave it out"})
 	}
 	for _, s := range found {
 		has, same := known(s)

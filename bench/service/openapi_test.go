@@ -23,7 +23,7 @@ import (
 // MUNIMENT_UPDATE=1 makes the examples anew.
 func TestDocumentedOperations(t *testing.T) {
 	t.Parallel()
-	h := systemtest.NotStarted(t, filepath.Join(t.TempDir(), "data"), "--sandbox-burst", "1000")
+	h := systemtest.NotStarted(t, filepath.Join(t.TempDir(), "data"), "--sandbox-burst", "1000", "--trusted-proxies", "1")
 	h.Start()
 	d := &day{t: t, server: h.Server, ids: map[string]string{}, visited: map[string]systemtest.Example{}}
 	d.key, d.known = systemtest.CreateTenant(t, h.Data, "--scope", "*").APIKey, systemtest.Document(t, d.server)
@@ -77,6 +77,8 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("observe-delivery", "", fmt.Sprintf(delivery, 0))
 	refused := d.do("observe-delivery", "", fmt.Sprintf(delivery, 65))
 	require.Equal(t, 412, refused.Status, refused.Body)
+	misspelt := d.do("observe-delivery", "", strings.Replace(fmt.Sprintf(delivery, 0), "appState", "app_state", 1))
+	require.Equal(t, 200, misspelt.Status, misspelt.Body)
 
 	d.visit("create-mapping", "", `{"vendor": "broadsign", "idType": "display_unit_id", "vendorId": "20077",
 		"target": {"rightId": "{rightId}", "spatialAnchorId": "screen-0042"}, "effectiveFrom": "2026-11-01T00:00:00Z"}`)
@@ -172,6 +174,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.sandbox()
 	d.access()
 	d.end()
+	d.members()
 }
 
 // statement states what was delivered, and retires what it is rated by.

@@ -1,6 +1,7 @@
 package right
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -51,7 +52,7 @@ func readScope(substrate string, text json.RawMessage) (scope map[string]json.Ra
 	case map[string]any:
 		_ = json.Unmarshal(text, &scope) // it is an object
 	default:
-		return nil, []api.ValidationError{{Field: "scope", Message: "must be an object or a string"}}
+		return nil, errNoScope.ValidationErrors
 	}
 	for _, key := range slices.Sorted(maps.Keys(scope)) {
 		if message := refuseKey(key, scope[key]); message != "" {
@@ -76,6 +77,8 @@ func readScope(substrate string, text json.RawMessage) (scope map[string]json.Ra
 	}
 	return scope, nil
 }
+
+var errNoScope = api.InvalidField("scope", "must be an object or a string")
 
 // refuseKey returns what is wrong with one member of a scope, or an empty text.
 func refuseKey(key string, value json.RawMessage) (message string) {
@@ -182,8 +185,8 @@ func canonical(v any) (json.RawMessage, []api.ValidationError) {
 	return text, nil
 }
 
-// RequestedScope returns the RFC 8785 text of a scope in a request; VALIDATION_FAILED if it is too
-// long. Call it before a change begins: a body may be much longer than a scope, and reading it
+// RequestedScope returns the RFC 8785 text of a scope in a request; VALIDATION_FAILED if it is neither
+// an object, a string nor null, or too long. Call it before a change begins: a body may be much longer than a scope, and reading it
 // within the change delays all other changes.
 func RequestedScope(text json.RawMessage) (json.RawMessage, error) {
 	if len(text) == 0 {
@@ -192,6 +195,9 @@ func RequestedScope(text json.RawMessage) (json.RawMessage, error) {
 	requested, faults := canonical(text)
 	if len(faults) > 0 {
 		return nil, api.Invalid(faults...)
+	}
+	if !bytes.ContainsAny(requested[:1], `{"n`) {
+		return nil, errNoScope
 	}
 	return requested, nil
 }

@@ -112,7 +112,7 @@ type (
 )
 
 // Bearer is the name of the security scheme of API keys.
-const Bearer = "apiKey"
+const Bearer = "bearer"
 
 func (s Scope) security() []map[string][]string {
 	return []map[string][]string{{Bearer: {api.Scope(s).String()}}}

@@ -22,8 +22,24 @@ func (Time) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{
 		Type: huma.TypeString, MaxLength: new(64), Examples: []any{"2026-11-01T12:00:00Z"},
 		Description: "A date or a time of ISO 8601, with its offset from UTC.",
+		Extensions:  map[string]any{Form: TimePattern},
 	}
 }
+
+// Form is the extension of a schema that has the pattern for the document. Requests are not validated
+// by it: what reads the text has better messages.
+const Form = "x-form"
+
+// TimePattern is the form of a text that ParseTime reads.
+const TimePattern = `^(\d{4}-` + month + `-` + day + `(T` + hour + `:` + sixty + `(:` + sixty + fraction + `)?` + offset + `)?|` +
+	`\d{4}` + month + day + `(T` + hour + sixty + `(` + sixty + fraction + `)?` + offset + `)?)$`
+
+const (
+	month, day  = `(0[1-9]|1[0-2])`, `(0[1-9]|[12]\d|3[01])`
+	hour, sixty = `([01]\d|2[0-3])`, `[0-5]\d`
+	fraction    = `([.,]\d+)?`
+	offset      = `(Z|[+-]` + hour + `(:?` + sixty + `)?)`
+)
 
 // The spellings of ISO 8601 for a calendar date, alone or with a time of day and its offset
 // from UTC: extended, and basic. The parts are the same in both.

@@ -302,8 +302,8 @@ type ruleChange struct {
 func (r *Service) putRule(ctx context.Context, in *ruleChange) (RuleData, error) {
 	caller := auth.PrincipalFrom(ctx)
 	requested, faults := in.Body.rule(caller.TenantID, &in.Body.EffectiveFrom)
-	if len(faults) > 0 {
-		return RuleData{}, api.Invalid(r.ruleFaults(ctx, requested, faults)...)
+	if faults = r.ruleFaults(ctx, requested, faults); len(faults) > 0 { // before the rule is looked for
+		return RuleData{}, api.Invalid(faults...)
 	}
 	changed, err := r.changeRule(ctx, in.RuleID, requested, store.ByKey(caller.ID))
 	return RuleData{changed}, err

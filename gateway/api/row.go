@@ -17,17 +17,17 @@ const MaxRowAge = 30 * 24 * time.Hour
 //
 // An empty field is absent.
 type Row struct {
-	RowID              string          `json:"rowId,omitempty" maxLength:"512" doc:"The vendor's own id of the play, if it gives each play one and never two: the row's identity, with vendor." example:"play-0001"`
+	RowID              string          `json:"rowId,omitempty" minLength:"1" maxLength:"512" doc:"The vendor's own id of the play, if it gives each play one and never two: the row's identity, with vendor." example:"play-0001"`
 	PlayedAt           string          `json:"playedAt" maxLength:"64" format:"date-time" doc:"When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead." example:"2026-10-24T18:00:00Z"`
 	DwellMs            float64         `json:"dwellMs" minimum:"0" maximum:"68719476736" doc:"How long, in milliseconds." example:"8200"`
-	Vendor             string          `json:"vendor,omitempty" maxLength:"512" doc:"Whose ids vendorId and rowId are." example:"broadsign"`
-	IDType             string          `json:"idType,omitempty" maxLength:"512" doc:"Which of the vendor's kinds of ids vendorId is." example:"display_unit_id"`
-	VendorID           string          `json:"vendorId,omitempty" maxLength:"512" doc:"The id that a mapping resolves to a right and an anchor; in place of both." example:"20077"`
-	RightID            string          `json:"rightId,omitempty" maxLength:"512" doc:"The right, which must be ACTIVE now, and in force at playedAt." example:"rgh_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
-	SpatialAnchorID    string          `json:"spatialAnchorId,omitempty" maxLength:"512" doc:"Where it was shown." example:"screen-0042"`
+	Vendor             string          `json:"vendor,omitempty" minLength:"1" maxLength:"512" doc:"Whose ids vendorId and rowId are." example:"broadsign"`
+	IDType             string          `json:"idType,omitempty" minLength:"1" maxLength:"512" doc:"Which of the vendor's kinds of ids vendorId is." example:"display_unit_id"`
+	VendorID           string          `json:"vendorId,omitempty" minLength:"1" maxLength:"512" doc:"The id that a mapping resolves to a right and an anchor; in place of both." example:"20077"`
+	RightID            string          `json:"rightId,omitempty" minLength:"1" maxLength:"512" doc:"The right, which must be ACTIVE now, and in force at playedAt." example:"rgh_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
+	SpatialAnchorID    string          `json:"spatialAnchorId,omitempty" minLength:"1" maxLength:"512" doc:"Where it was shown." example:"screen-0042"`
 	SpatialPlacementID string          `json:"spatialPlacementId,omitempty" maxLength:"512" doc:"Placement within the anchor." example:"slot-3"`
 	CorrelationID      string          `json:"correlationId,omitempty" maxLength:"512" doc:"The caller's own tracing id."`
-	DataSubjectID      string          `json:"dataSubjectId,omitempty" maxLength:"256" doc:"The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed."`
+	DataSubjectID      string          `json:"dataSubjectId,omitempty" minLength:"1" maxLength:"256" doc:"The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed."`
 	Telemetry          json.RawMessage `json:"telemetry,omitempty" doc:"What the device observed."`
 	Multiplier         json.Number     `json:"multiplier,omitempty" maxLength:"64" doc:"Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals." example:"12.5"`
 }

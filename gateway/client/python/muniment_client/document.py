@@ -1213,7 +1213,7 @@ class NewApiKey(TypedDict):
     # What the key is for.
     label: str
     # Scopes that the calling key holds as well; every scope but the wildcard when absent.
-    scopes: NotRequired[list[str]]
+    scopes: NotRequired[list[Literal["rights:read", "rights:write", "offers:read", "offers:write", "challenges:read", "challenges:write", "delivery:write", "audit:read", "proof:write", "metering:read", "settlement:read", "settlement:write", "webhooks:read", "webhooks:write", "disputes:read", "disputes:write", "keys:write", "*"]]]
 
 
 class NewBasis(TypedDict):
@@ -1290,7 +1290,7 @@ class NewDSARScope(TypedDict):
     # The kind of export.
     kind: Literal["DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"]
     # For TENANT_SLICE: only data about these substrates. ANY selects all.
-    substrates: NotRequired[list[str] | None]
+    substrates: NotRequired[list[Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]] | None]
     # Required for TENANT_SLICE: end of the window, exclusive.
     windowEnd: NotRequired[str | None]
     # Required for TENANT_SLICE: start of the window. It selects deliveries by the time of their rendering,
@@ -1316,7 +1316,7 @@ class NewDispute(TypedDict):
 class NewDisputeEvidence(TypedDict):
     # Where to find more: URLs or names of documents, each up to 256 bytes. Kept in the audit log permanently: no
     # place for personal data.
-    references: NotRequired[list[str]]
+    references: NotRequired[list[str] | None]
     # The evidence, up to 4096 bytes. Kept in the audit log permanently: no place for personal data.
     text: str
 
@@ -1458,7 +1458,7 @@ class NewWebhook(TypedDict):
     # Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds
     # in this document lists them with the scopes of which the calling key needs one. Only its full name selects
     # delivery.recorded, which is sent in batches.
-    events: list[str]
+    events: list[Literal["*", "delivery.recorded", "gate.refusals", "basis.created", "right.issued", "right.suspended", "right.resumed", "right.revoked", "offer.proposed", "offer.countered", "offer.withdrawn", "offer.rejected", "offer.accepted", "offer.expired", "challenge.opened", "challenge.upheld", "challenge.overturned", "challenge.withdrawn", "dispute.opened", "dispute.investigation_started", "dispute.responded", "dispute.resolved", "mapping.created", "mapping.retired", "beacon.created", "counterparty.created", "counterparty.changed", "counterparty.deactivated", "settlement_rule.created", "settlement_rule.changed", "settlement_rule.retired", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "webhook.created", "webhook.changed", "webhook.deleted", "webhook.secret_rotated", "webhook.disabled", "webhook.paused", "webhook.tested", "webhook.recovered", "webhook.resent", "pack.sealed", "pack.downloaded", "record.released", "events.exported", "dsar.requested", "dsar.queued", "dsar.cancelled", "dsar.collecting", "dsar.packaging", "dsar.ready", "dsar.failed", "dsar.download_started", "dsar.downloaded", "dsar.expired", "subject.erased", "erasure.completed", "tenant.created", "key.created", "key.rotated", "key.revoked", "tenant.dropped", "delivery.*", "gate.*", "basis.*", "right.*", "offer.*", "challenge.*", "dispute.*", "mapping.*", "beacon.*", "counterparty.*", "settlement_rule.*", "statement.*", "webhook.*", "pack.*", "record.*", "events.*", "dsar.*", "subject.*", "erasure.*", "tenant.*", "key.*"]]
     # Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for
     # secrets.
     url: str
@@ -1925,33 +1925,33 @@ class RotatedWebhook(TypedDict):
 
 class Row(TypedDict):
     # The caller's own tracing id.
-    correlationId: NotRequired[str]
+    correlationId: NotRequired[str | None]
     # The person it was shown to, for export and erasure. Kept in the private part of the event, which is not
     # hashed.
-    dataSubjectId: NotRequired[str]
+    dataSubjectId: NotRequired[str | None]
     # How long, in milliseconds.
     dwellMs: float
     # Which of the vendor's kinds of ids vendorId is.
-    idType: NotRequired[str]
+    idType: NotRequired[str | None]
     # Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four
     # decimals.
-    multiplier: NotRequired[float | str]
+    multiplier: NotRequired[float | str | None]
     # When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead.
     playedAt: str
     # The right, which must be ACTIVE now, and in force at playedAt.
-    rightId: NotRequired[str]
+    rightId: NotRequired[str | None]
     # The vendor's own id of the play, if it gives each play one and never two: the row's identity, with vendor.
-    rowId: NotRequired[str]
+    rowId: NotRequired[str | None]
     # Where it was shown.
-    spatialAnchorId: NotRequired[str]
+    spatialAnchorId: NotRequired[str | None]
     # Placement within the anchor.
-    spatialPlacementId: NotRequired[str]
+    spatialPlacementId: NotRequired[str | None]
     # What the device observed.
-    telemetry: NotRequired[Any]
+    telemetry: NotRequired[Telemetry]
     # Whose ids vendorId and rowId are.
-    vendor: NotRequired[str]
+    vendor: NotRequired[str | None]
     # The id that a mapping resolves to a right and an anchor; in place of both.
-    vendorId: NotRequired[str]
+    vendorId: NotRequired[str | None]
 
 
 class RowCounts(TypedDict):
@@ -2493,7 +2493,7 @@ class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
     # New kinds of events.
-    events: NotRequired[list[str]]
+    events: NotRequired[list[Literal["*", "delivery.recorded", "gate.refusals", "basis.created", "right.issued", "right.suspended", "right.resumed", "right.revoked", "offer.proposed", "offer.countered", "offer.withdrawn", "offer.rejected", "offer.accepted", "offer.expired", "challenge.opened", "challenge.upheld", "challenge.overturned", "challenge.withdrawn", "dispute.opened", "dispute.investigation_started", "dispute.responded", "dispute.resolved", "mapping.created", "mapping.retired", "beacon.created", "counterparty.created", "counterparty.changed", "counterparty.deactivated", "settlement_rule.created", "settlement_rule.changed", "settlement_rule.retired", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "webhook.created", "webhook.changed", "webhook.deleted", "webhook.secret_rotated", "webhook.disabled", "webhook.paused", "webhook.tested", "webhook.recovered", "webhook.resent", "pack.sealed", "pack.downloaded", "record.released", "events.exported", "dsar.requested", "dsar.queued", "dsar.cancelled", "dsar.collecting", "dsar.packaging", "dsar.ready", "dsar.failed", "dsar.download_started", "dsar.downloaded", "dsar.expired", "subject.erased", "erasure.completed", "tenant.created", "key.created", "key.rotated", "key.revoked", "tenant.dropped", "delivery.*", "gate.*", "basis.*", "right.*", "offer.*", "challenge.*", "dispute.*", "mapping.*", "beacon.*", "counterparty.*", "settlement_rule.*", "statement.*", "webhook.*", "pack.*", "record.*", "events.*", "dsar.*", "subject.*", "erasure.*", "tenant.*", "key.*"]]]
     # New state.
     state: NotRequired[str | None]
     # Another URL.

@@ -1570,7 +1570,7 @@ export interface components {
             /** @description What the key is for. */
             label: string;
             /** @description Scopes that the calling key holds as well; every scope but the wildcard when absent. */
-            scopes?: string[];
+            scopes?: ("rights:read" | "rights:write" | "offers:read" | "offers:write" | "challenges:read" | "challenges:write" | "delivery:write" | "audit:read" | "proof:write" | "metering:read" | "settlement:read" | "settlement:write" | "webhooks:read" | "webhooks:write" | "disputes:read" | "disputes:write" | "keys:write" | "*")[];
         };
         NewBasis: {
             /** @description SHA-256 of the document, base64url. */
@@ -1647,7 +1647,7 @@ export interface components {
         };
         NewDisputeEvidence: {
             /** @description Where to find more: URLs or names of documents, each up to 256 bytes. Kept in the audit log permanently: no place for personal data. */
-            references?: string[];
+            references?: string[] | null;
             /** @description The evidence, up to 4096 bytes. Kept in the audit log permanently: no place for personal data. */
             text: string;
         };
@@ -1684,7 +1684,7 @@ export interface components {
              */
             kind: "DATA_SUBJECT" | "TENANT_FULL" | "TENANT_SLICE";
             /** @description For TENANT_SLICE: only data about these substrates. ANY selects all. */
-            substrates?: string[] | null;
+            substrates?: ("DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY")[] | null;
             /** @description Required for TENANT_SLICE: end of the window, exclusive. */
             windowEnd?: string | null;
             /** @description Required for TENANT_SLICE: start of the window. It selects deliveries by the time of their rendering, everything else by the time of its event. */
@@ -1821,7 +1821,7 @@ export interface components {
             /** @description What it is for. Kept in the audit log permanently: no place for personal data. */
             description?: string | null;
             /** @description Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches. */
-            events: string[];
+            events: ("*" | "delivery.recorded" | "gate.refusals" | "basis.created" | "right.issued" | "right.suspended" | "right.resumed" | "right.revoked" | "offer.proposed" | "offer.countered" | "offer.withdrawn" | "offer.rejected" | "offer.accepted" | "offer.expired" | "challenge.opened" | "challenge.upheld" | "challenge.overturned" | "challenge.withdrawn" | "dispute.opened" | "dispute.investigation_started" | "dispute.responded" | "dispute.resolved" | "mapping.created" | "mapping.retired" | "beacon.created" | "counterparty.created" | "counterparty.changed" | "counterparty.deactivated" | "settlement_rule.created" | "settlement_rule.changed" | "settlement_rule.retired" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "webhook.created" | "webhook.changed" | "webhook.deleted" | "webhook.secret_rotated" | "webhook.disabled" | "webhook.paused" | "webhook.tested" | "webhook.recovered" | "webhook.resent" | "pack.sealed" | "pack.downloaded" | "record.released" | "events.exported" | "dsar.requested" | "dsar.queued" | "dsar.cancelled" | "dsar.collecting" | "dsar.packaging" | "dsar.ready" | "dsar.failed" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "subject.erased" | "erasure.completed" | "tenant.created" | "key.created" | "key.rotated" | "key.revoked" | "tenant.dropped" | "delivery.*" | "gate.*" | "basis.*" | "right.*" | "offer.*" | "challenge.*" | "dispute.*" | "mapping.*" | "beacon.*" | "counterparty.*" | "settlement_rule.*" | "statement.*" | "webhook.*" | "pack.*" | "record.*" | "events.*" | "dsar.*" | "subject.*" | "erasure.*" | "tenant.*" | "key.*")[];
             /** @description Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets. */
             url: string;
         };
@@ -2545,37 +2545,37 @@ export interface components {
         };
         Row: {
             /** @description The caller's own tracing id. */
-            correlationId?: string;
+            correlationId?: string | null;
             /** @description The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed. */
-            dataSubjectId?: string;
+            dataSubjectId?: string | null;
             /**
              * Format: double
              * @description How long, in milliseconds.
              */
             dwellMs: number;
             /** @description Which of the vendor's kinds of ids vendorId is. */
-            idType?: string;
+            idType?: string | null;
             /** @description Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals. */
-            multiplier?: number | string;
+            multiplier?: number | string | null;
             /**
              * Format: date-time
              * @description When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead.
              */
             playedAt: string;
             /** @description The right, which must be ACTIVE now, and in force at playedAt. */
-            rightId?: string;
+            rightId?: string | null;
             /** @description The vendor's own id of the play, if it gives each play one and never two: the row's identity, with vendor. */
-            rowId?: string;
+            rowId?: string | null;
             /** @description Where it was shown. */
-            spatialAnchorId?: string;
+            spatialAnchorId?: string | null;
             /** @description Placement within the anchor. */
-            spatialPlacementId?: string;
+            spatialPlacementId?: string | null;
             /** @description What the device observed. */
-            telemetry?: unknown;
+            telemetry?: components["schemas"]["Telemetry"];
             /** @description Whose ids vendorId and rowId are. */
-            vendor?: string;
+            vendor?: string | null;
             /** @description The id that a mapping resolves to a right and an anchor; in place of both. */
-            vendorId?: string;
+            vendorId?: string | null;
         };
         RowCounts: {
             /**
@@ -3360,7 +3360,7 @@ export interface components {
             /** @description New description. */
             description?: string | null;
             /** @description New kinds of events. */
-            events?: string[];
+            events?: ("*" | "delivery.recorded" | "gate.refusals" | "basis.created" | "right.issued" | "right.suspended" | "right.resumed" | "right.revoked" | "offer.proposed" | "offer.countered" | "offer.withdrawn" | "offer.rejected" | "offer.accepted" | "offer.expired" | "challenge.opened" | "challenge.upheld" | "challenge.overturned" | "challenge.withdrawn" | "dispute.opened" | "dispute.investigation_started" | "dispute.responded" | "dispute.resolved" | "mapping.created" | "mapping.retired" | "beacon.created" | "counterparty.created" | "counterparty.changed" | "counterparty.deactivated" | "settlement_rule.created" | "settlement_rule.changed" | "settlement_rule.retired" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "webhook.created" | "webhook.changed" | "webhook.deleted" | "webhook.secret_rotated" | "webhook.disabled" | "webhook.paused" | "webhook.tested" | "webhook.recovered" | "webhook.resent" | "pack.sealed" | "pack.downloaded" | "record.released" | "events.exported" | "dsar.requested" | "dsar.queued" | "dsar.cancelled" | "dsar.collecting" | "dsar.packaging" | "dsar.ready" | "dsar.failed" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "subject.erased" | "erasure.completed" | "tenant.created" | "key.created" | "key.rotated" | "key.revoked" | "tenant.dropped" | "delivery.*" | "gate.*" | "basis.*" | "right.*" | "offer.*" | "challenge.*" | "dispute.*" | "mapping.*" | "beacon.*" | "counterparty.*" | "settlement_rule.*" | "statement.*" | "webhook.*" | "pack.*" | "record.*" | "events.*" | "dsar.*" | "subject.*" | "erasure.*" | "tenant.*" | "key.*")[];
             /**
              * @description New state.
              * @enum {string|null}
