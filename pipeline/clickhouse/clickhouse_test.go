@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -84,17 +83,11 @@ func mustOpen(tb testing.TB, cfg Config) *Warehouse {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	// An insert costs a server some ten times what it costs a file.
-	checks := "5"
-	if full {
-		checks = "25"
-	}
-	require.NoError(t, flag.Set("rapid.checks", checks))
 	for _, protocol := range []string{native, http} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			server := stacktest.Variable(t, protocol)
-			conform.Warehouse(t, func(tb testing.TB) conform.WarehouseEngine {
+			conform.Warehouse(t, 4, func(tb testing.TB) conform.WarehouseEngine {
 				cfg := fresh(tb, server)
 				return conform.WarehouseEngine{
 					Warehouse: mustOpen(tb, cfg),

@@ -45,14 +45,19 @@ type WarehouseEngine struct {
 // Log runs the suite of pipeline.Log. Each case opens an empty log of its own, beside those
 // of other cases; open leaves closing it to tb.Cleanup.
 func Log(t *testing.T, open func(tb testing.TB) LogEngine) {
-	run(t, logCases, open)
+	run(t, Draws, logCases, open)
 }
 
 // Warehouse runs the suite of pipeline.Warehouse. Each case opens an empty
-// warehouse of its own, beside those of other cases; open leaves closing it to tb.Cleanup.
-func Warehouse(t *testing.T, open func(tb testing.TB) WarehouseEngine) {
-	run(t, warehouseCases, open)
+// warehouse of its own, beside those of other cases; open leaves closing it to tb.Cleanup. draws is
+// how many random cases a promise is held against: Draws, or fewer where an insert costs a server ten
+// times what it costs a file. With MUNIMENT_TEST_FULL it is ten times as many.
+func Warehouse(t *testing.T, draws int, open func(tb testing.TB) WarehouseEngine) {
+	run(t, draws, warehouseCases, open)
 }
+
+// Draws is how many random cases an engine in a file is held against.
+const Draws = 40
 
 // testCase is one promise. Its check fails tb when the engine breaks it.
 type testCase[E any] struct {
@@ -60,17 +65,13 @@ type testCase[E any] struct {
 	check func(tb testing.TB, ctx context.Context, e E)
 }
 
-// checks is how many random cases a promise is held against: with MUNIMENT_TEST_FULL, many.
-const checks, checksInFull = 40, 400
-
-func run[E any](t *testing.T, cases []testCase[E], open func(tb testing.TB) E) {
-	n := checks
+func run[E any](t *testing.T, draws int, cases []testCase[E], open func(tb testing.TB) E) {
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
-		n = checksInFull
+		draws *= 10
 	}
 	const setting = "rapid.checks"
 	before := flag.Lookup(setting).Value.String()
-	require.NoError(t, flag.Set(setting, strconv.Itoa(n)))
+	require.NoError(t, flag.Set(setting, strconv.Itoa(draws)))
 	t.Cleanup(func() { require.NoError(t, flag.Set(setting, before)) })
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

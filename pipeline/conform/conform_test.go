@@ -11,7 +11,7 @@ func TestMemoryLogConforms(t *testing.T) {
 }
 
 func TestMemoryWarehouseConforms(t *testing.T) {
-	Warehouse(t, func(testing.TB) WarehouseEngine { return memoryWarehouse() })
+	Warehouse(t, Draws, func(testing.TB) WarehouseEngine { return memoryWarehouse() })
 }
 
 func TestMemoryWarehouseLoadsExactlyOnce(t *testing.T) {

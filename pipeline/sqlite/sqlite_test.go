@@ -35,7 +35,7 @@ func engine(tb testing.TB) conform.WarehouseEngine {
 	}
 }
 
-func TestConformance(t *testing.T) { conform.Warehouse(t, engine) }
+func TestConformance(t *testing.T) { conform.Warehouse(t, conform.Draws, engine) }
 
 func TestExactlyOnce(t *testing.T) { conform.ExactlyOnce(t, engine) }
 
