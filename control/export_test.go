@@ -6,3 +6,6 @@ import "github.com/danielgtaylor/huma/v2"
 func (c *Control) Declared() []*huma.OpenAPI {
 	return []*huma.OpenAPI{c.callers.api.OpenAPI(), c.admin.api.OpenAPI(), c.nodes.api.OpenAPI()}
 }
+
+// Glossary describes members wherever they are.
+var Glossary = glossary

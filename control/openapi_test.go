@@ -260,6 +260,23 @@ func TestDocumentIsWhole(t *testing.T) {
 		}
 	}
 
+	// What is said of a member wherever it is must be true of the type that it is in.
+	about := map[string]*regexp.Regexp{
+		"page": regexp.MustCompile(`List$|Receipts$|Metering|Refusals|Settlement`), "basis": regexp.MustCompile(`(?i)basis|right|metering|delivery`),
+		"key": regexp.MustCompile(`Key|Tenant|Receipt|Pack|Error`), "rule": regexp.MustCompile(`Refusal|Violation|Rule`), "limit": regexp.MustCompile(`Violation`),
+	}
+	for of, schema := range v.schemas {
+		properties, _ := schema.(map[string]any)["properties"].(map[string]any)
+		for name, p := range properties {
+			for noun, types := range about {
+				said := control.Glossary[name]
+				if said != "" && p.(map[string]any)["description"] == said && regexp.MustCompile(`\b`+noun+`\b`).MatchString(said) && !strings.Contains(strings.ToLower(name), noun) {
+					require.Regexp(t, types, of, "%s: %s", name, said)
+				}
+			}
+		}
+	}
+
 	// Generators of clients make one name of all spellings: apiKey, ApiKey and api-key.
 	unique := func(of string, names ...string) {
 		spelt := map[string]string{}

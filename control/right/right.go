@@ -44,7 +44,7 @@ type Right struct {
 	ParentRightID  *string         `json:"parentRightId" db:"parent_right_id" doc:"The right that this one was derived from."`
 	// Ancestors are parent, grandparent and so on.
 	Ancestors   []string       `json:"-" db:"ancestors"`
-	ContentHash *string        `json:"contentHash" db:"content_hash"`
+	ContentHash *string        `json:"contentHash" db:"content_hash" doc:"SHA-256 of the accepted offer that it comes from, base64url; null if it comes from none."`
 	HolderOrgID string         `json:"holderOrgId" db:"holder_org_id"`
 	State       api.RightState `json:"state" db:"state,moves" enum:"ACTIVE,SUSPENDED,REVOKED"`
 	StateReason *string        `json:"stateReason" db:"state_reason,moves" doc:"The reason given with the last suspension or revocation."`

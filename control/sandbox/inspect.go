@@ -96,10 +96,10 @@ type Cursors struct {
 // Inspection is everything that a tenant has, newest first except for the packs.
 type Inspection struct {
 	Tenant     Tenant                `json:"tenant"`
-	Bases      []right.BasisView     `json:"bases"`
-	Rights     []right.View          `json:"rights"`
-	Offers     []offer.Offer         `json:"offers"`
-	Challenges []challenge.Challenge `json:"challenges"`
+	Bases      []right.BasisView     `json:"bases" doc:"The tenant's bases."`
+	Rights     []right.View          `json:"rights" doc:"The tenant's rights."`
+	Offers     []offer.Offer         `json:"offers" doc:"The tenant's offers."`
+	Challenges []challenge.Challenge `json:"challenges" doc:"The tenant's challenges."`
 	Events     []event.LoggedEvent   `json:"events" doc:"All events that tenant.counts.events counts."`
 	Packs      []json.RawMessage     `json:"packs" doc:"The packs' headers, newest last."`
 	Truncated  Cursors               `json:"truncated" doc:"The truncated lists, each with its cursor; empty if all lists are complete."`

@@ -22,7 +22,7 @@ type Rule struct {
 	ID             string        `json:"id" db:"rule_id"`
 	TenantID       string        `json:"-" db:"tenant_id"`
 	Match          Match         `json:"match" db:"matches,moves"`
-	Unit           rate.Unit     `json:"unit" db:"unit,moves" enum:"EVENT,MS,SECOND,IMPRESSION,CPM"`
+	Unit           rate.Unit     `json:"unit" db:"unit,moves" enum:"EVENT,MS,SECOND,IMPRESSION,CPM" doc:"What the price applies to."`
 	Price          string        `json:"price" db:"price,moves" doc:"Decimal price of one unit, with at most nine fractional digits."`
 	Currency       string        `json:"currency" db:"currency,moves" doc:"A code of ISO 4217."`
 	Minimum        *string       `json:"minimum" db:"minimum,moves" doc:"Decimal with at most six fractional digits: the least amount that a statement has for the rule."`

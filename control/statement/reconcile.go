@@ -73,7 +73,7 @@ type Recomputed struct {
 
 // ReconciledDifference is a pack or a statement that does not agree.
 type ReconciledDifference struct {
-	Code    string `json:"code" enum:"PACK_DIFFERS,STATEMENT_DIFFERS"`
+	Code    string `json:"code" enum:"PACK_DIFFERS,STATEMENT_DIFFERS" doc:"What differs."`
 	ID      string `json:"id" doc:"The id of the pack or the statement."`
 	Message string `json:"message" doc:"A sentence that says what does not agree."`
 }

@@ -23,7 +23,7 @@ var Nouns = []*store.Noun{tenantEvents, keyEvents}
 type TenantCreated struct {
 	TenantID    string        `json:"tenantId"`
 	OrgID       string        `json:"orgId"`
-	DeveloperID string        `json:"developerId"`
+	DeveloperID string        `json:"developerId" doc:"The developer's id."`
 	CreatedAt   store.Instant `json:"createdAt"`
 	Revision    int64         `json:"revision"`
 	Sandbox     bool          `json:"sandbox,omitempty" doc:"True for a tenant of the sandbox."`

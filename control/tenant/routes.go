@@ -54,7 +54,7 @@ type (
 		Counts    Counts        `json:"counts"`
 	}
 	Developer struct {
-		DeveloperID string `json:"developerId"`
+		DeveloperID string `json:"developerId" doc:"The developer's id."`
 		OrgID       string `json:"orgId"`
 		Email       string `json:"email" doc:"Empty when none was given."`
 	}

@@ -44,7 +44,7 @@ type Delivered struct {
 // IngestBatch is the JSON body of POST /v1/delivery/ingest-batch.
 type IngestBatch struct {
 	Vendor *string `json:"vendor,omitempty" nullable:"true" minLength:"1" maxLength:"512" doc:"The vendor of rows that name none." example:"broadsign"`
-	Rows   []Row   `json:"rows" nullable:"false" maxItems:"1000"`
+	Rows   []Row   `json:"rows" nullable:"false" maxItems:"1000" doc:"The plays, each of which has a result of its own."`
 }
 
 // Ingested is the answer to POST /v1/delivery/ingest-batch.

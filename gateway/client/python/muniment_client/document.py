@@ -97,7 +97,7 @@ class BasisList(TypedDict):
 
 
 class BeaconURL(TypedDict):
-    # When it expires; null or absent if never.
+    # Its end.
     expiresAt: str
     # What the player calls, with ?eid= and an id of the play's own, and dwellMs=. Anyone who has it can report
     # plays.
@@ -223,7 +223,7 @@ class Counterparty(TypedDict):
     currency: str
     # The record's id.
     id: str
-    # What kind of basis it is.
+    # Its role.
     kind: Literal["RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"]
     # Kept in the audit log permanently: no place for personal data.
     name: str
@@ -406,7 +406,7 @@ class Delivered(TypedDict):
 
 
 class Developer(TypedDict):
-    # The developer whose key it is.
+    # The developer's id.
     developerId: str
     # Empty when none was given.
     email: str
@@ -774,7 +774,7 @@ class InclusionProof(TypedDict):
 
 
 class IngestBatch(TypedDict):
-    # The sums of this page.
+    # The plays, each of which has a result of its own.
     rows: list[Row]
     # The vendor of rows that name none.
     vendor: NotRequired[str | None]
@@ -1730,7 +1730,7 @@ ReconcileSettlementQuery = TypedDict("ReconcileSettlementQuery", {
 
 
 class ReconciledDifference(TypedDict):
-    # The error code; it doesn't change within a version of the rules.
+    # What differs.
     code: Literal["PACK_DIFFERS", "STATEMENT_DIFFERS"]
     # The id of the pack or the statement.
     id: str
@@ -1858,7 +1858,7 @@ class Right(TypedDict):
     basisId: str
     # The ancestor that stops the right.
     blockedBy: str | None
-    # SHA-256 of the document, base64url.
+    # SHA-256 of the accepted offer that it comes from, base64url; null if it comes from none.
     contentHash: str | None
     # When the record was made.
     createdAt: str
@@ -2133,7 +2133,7 @@ class SettlementRule(TypedDict):
     shares: list[SettlementShare]
     # The record's own state.
     state: Literal["ACTIVE", "RETIRED"]
-    # The unit of the limit.
+    # What the price applies to.
     unit: Literal["EVENT", "MS", "SECOND", "IMPRESSION", "CPM"]
     # When the record was last changed.
     updatedAt: str

@@ -177,7 +177,7 @@ export interface components {
         BeaconURL: {
             /**
              * Format: date-time
-             * @description When it expires; null or absent if never.
+             * @description Its end.
              */
             expiresAt: string;
             /** @description What the player calls, with ?eid= and an id of the play's own, and dwellMs=. Anyone who has it can report plays. */
@@ -389,7 +389,7 @@ export interface components {
             /** @description The record's id. */
             id: string;
             /**
-             * @description What kind of basis it is.
+             * @description Its role.
              * @enum {string}
              */
             kind: "RIGHTS_HOLDER" | "PUBLISHER" | "PLATFORM" | "AGENCY" | "OTHER";
@@ -516,7 +516,7 @@ export interface components {
             ok: true;
         };
         Developer: {
-            /** @description The developer whose key it is. */
+            /** @description The developer's id. */
             developerId: string;
             /** @description Empty when none was given. */
             email: string;
@@ -1236,7 +1236,7 @@ export interface components {
             ok: true;
         };
         IngestBatch: {
-            /** @description The sums of this page. */
+            /** @description The plays, each of which has a result of its own. */
             rows: components["schemas"]["Row"][];
             /** @description The vendor of rows that name none. */
             vendor?: string | null;
@@ -2210,7 +2210,7 @@ export interface components {
         } | null;
         ReconciledDifference: {
             /**
-             * @description The error code; it doesn't change within a version of the rules.
+             * @description What differs.
              * @enum {string}
              */
             code: "PACK_DIFFERS" | "STATEMENT_DIFFERS";
@@ -2408,7 +2408,7 @@ export interface components {
             basisId: string;
             /** @description The ancestor that stops the right. */
             blockedBy: string | null;
-            /** @description SHA-256 of the document, base64url. */
+            /** @description SHA-256 of the accepted offer that it comes from, base64url; null if it comes from none. */
             contentHash: string | null;
             /**
              * Format: date-time
@@ -2825,7 +2825,7 @@ export interface components {
              */
             state: "ACTIVE" | "RETIRED";
             /**
-             * @description The unit of the limit.
+             * @description What the price applies to.
              * @enum {string}
              */
             unit: "EVENT" | "MS" | "SECOND" | "IMPRESSION" | "CPM";
