@@ -18,20 +18,20 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 export MUNIMENT_TEST_BINARY = $(CURDIR)/bin/muniment
 GO_TEST = go test -vet=off -ldflags=-s -p 4 -parallel 8
 
-# Packages that have goroutines of their own: RACE=1 has make test watch them for races. SQLite is C in
-# Go's clothes and used by one connection at a time: watched, it takes three times as long and tells
-# nothing of ours.
-RACED = ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing
+# Packages that have goroutines of their own, and share with them what a receipt rests on: RACE=1 has make
+# test watch them for races. What they need is compiled for that once more: the library of control, and of
+# the engines, takes three minutes, so those that need it are make race's.
+RACED = ./gateway/auth ./gateway/client ./gateway/issue ./gateway/snapshot ./gateway/upload ./pipeline/edge ./pipeline/segment
+# SQLite is C in Go's clothes and used by one connection at a time: watched, it takes three times as long
+# and tells nothing of ours.
 RACE_TEST = CGO_ENABLED=1 go test -vet=off -race -gcflags='modernc.org/...=-race=false' -parallel 8
-# Of control, its workers.
-RACED_WORKERS = ^Test(Job|Worker|Sweep(GoesOn|Without)|GivingUp)
 
 # make test-stack has the suites of the engines, make test-faults what kills, fills and measures.
 test: build ## every test that needs nothing but Go, in its short form; with RACE=1 some of them watched for races
-	$(if $(RACE),$(MAKE) race)
+	$(if $(RACE),$(RACE_TEST) $(RACED))
 	@apart="$$(go list ./bench/stack ./bench/faults ./bench/cmd $(if $(RACE),$(RACED)))" && \
 	echo "$(GO_TEST) of all other packages" && \
-	$(GO_TEST) $(if $(RACE),-skip '$(RACED_WORKERS)') $$(go list ./... | grep -vxF "$$apart")
+	$(GO_TEST) $$(go list ./... | grep -vxF "$$apart")
 
 test-faults: build ## kills, full disks, older copies, backups and restores under load, and measurements, in their short form: two minutes
 	$(GO_TEST) -count 1 ./bench/faults ./bench/cmd
@@ -175,9 +175,9 @@ endif
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) MUNIMENT_TEST_SPRING="$(SPRING)/classes:$$(cat $(SPRING)/classpath 2>/dev/null)" \
 		$(GO_TEST) -count 1 -v -tags httpclients -run '^Test(HTTPClients|SmugglingBehindHAProxy)$$' ./bench/service
 
-race: ## race tests of the concurrent packages
-	$(RACE_TEST) $(RACED)
-	$(RACE_TEST) -run '$(RACED_WORKERS)' ./control
+race: ## race tests of the concurrent packages, and of the workers of control
+	$(RACE_TEST) ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing
+	$(RACE_TEST) -run '^Test(Job|Worker|Sweep(GoesOn|Without)|GivingUp)' ./control
 
 faults: build ## disks that tear, fill up and fail, and engines and processes that die under load: half an hour (needs root, strace and what stack needs)
 	@test "$$(id -u)" = 0 || { echo "make faults mounts a small disk and traces a server: run it as root"; exit 1; }
