@@ -39,8 +39,8 @@ type Warehouse interface {
 	// RefusalTotals sums the same counts into one. It ignores Buckets, Skip and Limit.
 	RefusalTotals(ctx context.Context, q RefusalQuery) (RefusalTotals, error)
 	// Unrecognised sums the counts of names in the same events by bucket, name and meant, and sorts
-	// the lines by these. A count that is not {count, meant, name} with a whole number is ignored. The
-	// counts are of the whole tenant: there is none if q selects a right or a rule.
+	// the lines by these, the newest bucket first. A count that is not {count, meant, name} with a whole
+	// number is ignored. The counts are of the whole tenant: RightID and Rule are ignored.
 	Unrecognised(ctx context.Context, q RefusalQuery) ([]UnrecognisedRow, error)
 	// CountEvents counts the loaded events of a tenant.
 	CountEvents(ctx context.Context, tenantID string) (int64, error)
@@ -335,8 +335,7 @@ type RefusalRow struct {
 	Refusals int64
 }
 
-// UnrecognisedRow is how many deliveries had a name in their telemetry that is no field's and
-// stands for one.
+// UnrecognisedRow is how often telemetry had a name that is a field's but for its spelling.
 type UnrecognisedRow struct {
 	// Bucket is as in MeterRow.
 	Bucket time.Time
@@ -350,8 +349,8 @@ type UnrecognisedRow struct {
 // RefusalTotals is the sum of a window.
 type RefusalTotals struct {
 	Refusals int64
-	// First and Last are the times of the earliest and the latest event that counts, in Refusals or
-	// in Unrecognised; zero for none.
+	// First and Last are the times of the earliest and the latest event that counts, in Refusals or, if
+	// neither a right nor a rule is selected, in Unrecognised; zero for none.
 	First, Last time.Time
 }
 

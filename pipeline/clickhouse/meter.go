@@ -153,11 +153,14 @@ func (w *reader) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t 
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
 	counts, args := refusals(q, cut{}, ofTenant(q.TenantID))
-	names, more := unrecognised(q, cut{})
+	if q.RightID == "" && q.Rule == "" {
+		names, more := unrecognised(q, cut{})
+		counts, args = `(SELECT at, refusals FROM `+counts+` UNION ALL SELECT at, 0 FROM `+names+`)`, append(args, more...)
+	}
 	var n int64
 	var first, last time.Time
 	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), sum(refusals), min(at), max(at)
-		FROM (SELECT at, refusals FROM `+counts+` UNION ALL SELECT at, 0 FROM `+names+`)`, append(args, more...)...).
+		FROM `+counts, args...).
 		Scan(&n, &t.Refusals, &first, &last)
 	if err != nil {
 		return pipeline.RefusalTotals{}, fmt.Errorf("cannot total refusals of %s: %w", q.TenantID, err)
@@ -179,7 +182,7 @@ func (w *reader) Unrecognised(ctx context.Context, q pipeline.RefusalQuery) ([]p
 		return r, err
 	}, `SELECT `+c.bucket("at")+` AS bucket, name, meant, sum(deliveries) FROM `+from+`
 		GROUP BY 1, 2, 3
-		ORDER BY 1, 2, 3 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
+		ORDER BY 1 DESC, 2, 3 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot sum unrecognised names of %s: %w", q.TenantID, err)
 	}
@@ -216,9 +219,6 @@ func refusals(q pipeline.RefusalQuery, c cut, f filter) (from string, args []any
 func unrecognised(q pipeline.RefusalQuery, c cut) (from string, args []any) {
 	var g filter
 	g.add("JSONType(one, 'name') = 'String' AND JSONType(one, 'meant') = 'String'")
-	if q.RightID != "" || q.Rule != "" {
-		g.add("FALSE")
-	}
 	return counted("JSONExtractString(one, 'name') AS name, JSONExtractString(one, 'meant') AS meant, JSONExtractInt(one, 'count') AS deliveries",
 		"unrecognised", q, c, ofTenant(q.TenantID), g)
 }

@@ -195,12 +195,13 @@ func reports(rows []pipeline.Row, q pipeline.RefusalQuery, list string) iter.Seq
 	return func(yield func(time.Time, map[string]any) bool) {
 		for _, r := range rows {
 			var text struct{ Data map[string]json.RawMessage }
-			var counts []map[string]any
+			var counts []any
 			if r.TenantID != q.TenantID || r.Type != pipeline.TypeRefusals || !within(r.At, q.From, q.To) ||
 				q.AsOf != nil && r.Compare(*q.AsOf) >= 0 || json.Unmarshal(r.Event, &text) != nil || json.Unmarshal(text.Data[list], &counts) != nil {
 				continue
 			}
-			for _, c := range counts {
+			for _, one := range counts {
+				c, _ := one.(map[string]any)
 				if n, whole := c["count"].(float64); whole && n == math.Trunc(n) && !yield(r.At, c) {
 					return
 				}
@@ -234,7 +235,7 @@ func misspelt(rows []pipeline.Row, q pipeline.RefusalQuery) (list []unrecognised
 	for at, c := range reports(rows, q, "unrecognised") {
 		name, named := c["name"].(string)
 		meant, known := c["meant"].(string)
-		if named && known && q.RightID == "" && q.Rule == "" {
+		if named && known {
 			list = append(list, unrecognisedName{at, name, meant, int64(c["count"].(float64))})
 		}
 	}
@@ -255,7 +256,7 @@ func unrecognised(rows []pipeline.Row, q pipeline.RefusalQuery) []pipeline.Unrec
 		lines = append(lines, line)
 	}
 	slices.SortFunc(lines, func(a, b pipeline.UnrecognisedRow) int {
-		return cmp.Or(a.Bucket.Compare(b.Bucket), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Meant, b.Meant))
+		return cmp.Or(b.Bucket.Compare(a.Bucket), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Meant, b.Meant))
 	})
 	return slice(lines, q.Skip, q.Limit)
 }
@@ -308,6 +309,9 @@ func tenantsOf(rows []pipeline.Row) map[string]bool {
 func refusalTotals(rows []pipeline.Row, q pipeline.RefusalQuery) (t pipeline.RefusalTotals) {
 	counts := refused(rows, q)
 	for _, one := range misspelt(rows, q) {
+		if q.RightID != "" || q.Rule != "" {
+			break
+		}
 		counts = append(counts, refusal{at: one.at})
 	}
 	for i, one := range counts {

@@ -196,13 +196,13 @@ func checkBucketEdges(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 // counting.
 var oddCounts = []string{
 	`{"count":"3","rule":"a"}`, `{"count":2.5,"rule":"a"}`, `{"count":null,"rule":"a"}`, `{"rule":"a"}`, `{"count":3}`,
-	`{"count":3,"rule":null}`, `{"count":3,"rule":7}`, `{"count":3,"rightId":7,"rule":"a"}`, `{"count":3,"rightId":null,"rule":"a"}`, `{}`,
+	`{"count":3,"rule":null}`, `{"count":3,"rule":7}`, `{"count":3,"rightId":7,"rule":"a"}`, `{"count":3,"rightId":null,"rule":"a"}`, `{}`, `"a b"`, `7`, `null`, `[]`,
 }
 
 // oddNames are the same of names.
 var oddNames = []string{
 	`{"count":"3","meant":"a","name":"A"}`, `{"count":2.5,"meant":"a","name":"A"}`, `{"meant":"a","name":"A"}`, `{"count":3,"name":"A"}`,
-	`{"count":3,"meant":null,"name":"A"}`, `{"count":3,"meant":"a","name":7}`, `{"count":3,"meant":"a"}`, `{"count":3,"rule":"a"}`, `{}`,
+	`{"count":3,"meant":null,"name":"A"}`, `{"count":3,"meant":"a","name":7}`, `{"count":3,"meant":"a"}`, `{"count":3,"rule":"a"}`, `{}`, `"a b"`, `7`, `null`, `[]`,
 }
 
 func checkRefusals(tb testing.TB, ctx context.Context, w WarehouseEngine) {

@@ -350,10 +350,13 @@ func (w *Warehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pi
 // RefusalTotals sums all refusals of a window.
 func (w *Warehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t pipeline.RefusalTotals, err error) {
 	counts, args := refusals(q, nil, ofTenant(q.TenantID))
-	names, more := unrecognised(q, nil)
+	if q.RightID == "" && q.Rule == "" {
+		names, more := unrecognised(q, nil)
+		counts, args = `(SELECT at, refusals FROM `+counts+` UNION ALL SELECT at, 0 FROM `+names+`)`, append(args, more...)
+	}
 	var n, first, last int64
 	err = w.read.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(refusals), 0), COALESCE(MIN(at), 0), COALESCE(MAX(at), 0)
-		FROM (SELECT at, refusals FROM `+counts+` UNION ALL SELECT at, 0 FROM `+names+`)`, append(args, more...)...).Scan(&n, &t.Refusals, &first, &last)
+		FROM `+counts, args...).Scan(&n, &t.Refusals, &first, &last)
 	if err != nil {
 		return pipeline.RefusalTotals{}, fmt.Errorf("cannot total refusals of %s: %w", q.TenantID, err)
 	}
@@ -373,7 +376,7 @@ func (w *Warehouse) Unrecognised(ctx context.Context, q pipeline.RefusalQuery) (
 		return r, err
 	}, `SELECT bucket, name, meant, SUM(deliveries) FROM `+from+`
 		GROUP BY 1, 2, 3
-		ORDER BY 1, 2, 3 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
+		ORDER BY 1 DESC, 2, 3 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot sum unrecognised names of %s: %w", q.TenantID, err)
 	}
@@ -412,9 +415,6 @@ func refusals(q pipeline.RefusalQuery, buckets []time.Time, f filter) (from stri
 func unrecognised(q pipeline.RefusalQuery, buckets []time.Time) (from string, args []any) {
 	var g filter
 	g.add("json_type(c.value, '$.name') = 'text' AND json_type(c.value, '$.meant') = 'text'")
-	if q.RightID != "" || q.Rule != "" {
-		g.add("FALSE")
-	}
 	return counted("c.value ->> 'name' AS name, c.value ->> 'meant' AS meant, c.value ->> 'count' AS deliveries", "unrecognised", q, buckets, ofTenant(q.TenantID), g)
 }
 
@@ -423,11 +423,11 @@ func unrecognised(q pipeline.RefusalQuery, buckets []time.Time) (from string, ar
 // because SQLite takes a BLOB for its own binary form.
 func counted(columns, list string, q pipeline.RefusalQuery, buckets []time.Time, f, g filter) (from string, args []any) {
 	f.before(q.AsOf)
-	g.add("c.type = 'object' AND json_type(c.value, '$.count') = 'integer'")
 	return `(SELECT b.bucket, e.at, ` + columns + `
 		FROM ` + stretchesOf + ` CROSS JOIN events AS e INDEXED BY refusals_by_time CROSS JOIN texts AS x USING (text)
 			CROSS JOIN json_each(CAST(x.event AS TEXT), '$.data.` + list + `') AS c
-		WHERE e.class = 1 AND e.at >= b.low AND e.at < b.high AND ` + f.String() + ` AND ` + g.String() + `)`,
+		WHERE e.class = 1 AND e.at >= b.low AND e.at < b.high AND ` + f.String() + `
+			AND c.type = 'object' AND json_type(c.value, '$.count') = 'integer' AND ` + g.String() + `)`, // json_type fails for what is no JSON
 		slices.Concat([]any{stretches(buckets, q.From, q.To).String()}, f.args, g.args)
 }
 
