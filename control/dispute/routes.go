@@ -59,7 +59,7 @@ type (
 
 // NewDispute is the body of a request for a dispute.
 type NewDispute struct {
-	ReceiptIDs    []string      `json:"receiptIds,omitempty" maxItems:"1000" maxLength:"64" doc:"The receipts to dispute, each once. Can't be combined with rightId and window."`
+	ReceiptIDs    []string      `json:"receiptIds,omitempty" maxItems:"1000" minLength:"1" maxLength:"64" doc:"The receipts to dispute, each once. Can't be combined with rightId and window."`
 	RightID       *string       `json:"rightId,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"The right whose deliveries are disputed, without those on derived rights; requires window."`
 	Window        *NewWindow    `json:"window,omitempty" doc:"When the deliveries were rendered, at most 400 days; requires rightId."`
 	RaisedByOrgID *route.OrgID  `json:"raisedByOrgId,omitempty" nullable:"true" doc:"The organisation that raises the dispute. Default: the tenant's."`
