@@ -19,9 +19,9 @@ export MUNIMENT_TEST_BINARY = $(CURDIR)/bin/muniment
 GO_TEST = go test -vet=off -ldflags=-s -p 4 -parallel 8
 
 # Packages that have goroutines of their own, and share with them what a receipt rests on: RACE=1 has make
-# test watch them for races. What they need is compiled for that once more: the library of control, and of
-# the engines, takes three minutes, so those that need it are make race's.
-RACED = ./gateway/auth ./gateway/client ./gateway/issue ./gateway/snapshot ./gateway/upload ./pipeline/edge ./pipeline/segment
+# test watch them for races. What they need is compiled for that once more, in minutes: what keeps no receipt
+# is make race's.
+RACED = ./gateway ./gateway/auth ./gateway/client ./gateway/issue ./gateway/snapshot ./gateway/upload ./pipeline/edge ./pipeline/segment
 # SQLite is C in Go's clothes and used by one connection at a time: watched, it takes three times as long
 # and tells nothing of ours.
 RACE_TEST = CGO_ENABLED=1 go test -vet=off -race -gcflags='modernc.org/...=-race=false' -parallel 8
@@ -169,7 +169,7 @@ SPRING = $(CURDIR)/bin/spring
 
 test-http-clients: build bin/venv/ready ## other people's HTTP clients, each in its default ways: curl, Python, Node, Go, Java; with MUNIMENT_TEST_FULL=1 Spring (needs Maven), and all of them through nginx and HAProxy (installs both where apt-get can)
 ifdef MUNIMENT_TEST_FULL
-	@for proxy in $(PROXIES); do command -v $$proxy >/dev/null || apt-get install -y --no-install-recommends $$proxy >/dev/null || { echo "this needs $$proxy: install it"; exit 1; }; done
+	@for proxy in $(PROXIES); do command -v $$proxy >/dev/null || { apt-get install -y --no-install-recommends $$proxy || { apt-get update && apt-get install -y --no-install-recommends $$proxy; }; } >/dev/null || { echo "this needs $$proxy: install it"; exit 1; }; done
 	mvn -q -f bench/service/testdata/httpclients/spring -Dout=$(SPRING) compile dependency:build-classpath -Dmdep.outputFile=$(SPRING)/classpath
 endif
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) MUNIMENT_TEST_SPRING="$(SPRING)/classes:$$(cat $(SPRING)/classpath 2>/dev/null)" \
