@@ -23,15 +23,17 @@ import (
 // deliveries, wherever they come from.
 var openSchemas = []string{schemaPrefix + "Observation"}
 
-// stranger is a member of a body that its operation does not have.
+// stranger is a member of a body that its operation does not have, or that must not be null.
 type stranger struct {
-	path  []any // names, and indices of lists, from the body's top
-	value any
-	known map[string]*huma.Schema // there
+	path   []any // names, and indices of lists, from the body's top
+	value  any
+	known  map[string]*huma.Schema // there
+	isNull bool
 }
 
 // strangers finds them at every depth, in the order of their paths. Members without a type are the
-// operation's to read: the scopes of rights, and telemetry.
+// operation's to read: the scopes of rights, and telemetry. Null is refused for what may be left out where it
+// could be taken for everything: lists that are not empty, and objects.
 func (d *handler) strangers(schema *huma.Schema, value any, path []any) (found []stranger) {
 	if slices.Contains(openSchemas, schema.Ref) {
 		return nil
@@ -46,47 +48,23 @@ func (d *handler) strangers(schema *huma.Schema, value any, path []any) (found [
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			place := append(slices.Clone(path), name)
 			switch inner := schema.Properties[name]; {
+			case inner != nil && value[name] == nil:
+				nullable := inner.MinItems == nil && inner.Ref == "" || resolve(d.api.OpenAPI().Components.Schemas, inner).Nullable
+				if !nullable && !slices.Contains(schema.Required, name) {
+					found = append(found, stranger{path: place, isNull: true})
+				}
 			case inner != nil:
 				found = append(found, d.strangers(inner, value[name], place)...)
 			case isMap:
 				found = append(found, d.strangers(each, value[name], place)...)
 			default:
-				found = append(found, stranger{place, value[name], schema.Properties})
+				found = append(found, stranger{path: place, value: value[name], known: schema.Properties})
 			}
 		}
 	case []any:
 		for i, item := range value {
 			if schema.Items != nil {
 				found = append(found, d.strangers(schema.Items, item, append(slices.Clone(path), i))...)
-			}
-		}
-	}
-	return found
-}
-
-// nulls finds the members that are null where that could be taken for everything: lists that are not
-// empty, and objects, which may be left out.
-func (d *handler) nulls(schema *huma.Schema, value any, path []any) (found [][]any) {
-	if slices.Contains(openSchemas, schema.Ref) {
-		return nil
-	}
-	schema = resolve(d.api.OpenAPI().Components.Schemas, schema)
-	switch value := value.(type) {
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			inner, place := schema.Properties[name], append(slices.Clone(path), name)
-			switch {
-			case inner == nil:
-			case value[name] != nil:
-				found = append(found, d.nulls(inner, value[name], place)...)
-			case !resolve(d.api.OpenAPI().Components.Schemas, inner).Nullable && (inner.MinItems != nil || inner.Ref != "") && !slices.Contains(schema.Required, name):
-				found = append(found, place)
-			}
-		}
-	case []any:
-		for i, item := range value {
-			if schema.Items != nil {
-				found = append(found, d.nulls(schema.Items, item, append(slices.Clone(path), i))...)
 			}
 		}
 	}
@@ -113,6 +91,9 @@ func pathOf(path []any) string {
 // fault names the path, and the known name that is the nearest; differs says that the name is that of a
 // read-only member.
 func (s stranger) fault(differs bool) api.ValidationError {
+	if s.isNull {
+		return api.ValidationError{Field: pathOf(s.path), Message: "must not be null: leave it out"}
+	}
 	if differs {
 		return api.ValidationError{Field: pathOf(s.path), Message: "can't be changed, and is not as it is stored: read the record again, or leave it out"}
 	}

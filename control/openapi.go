@@ -13,6 +13,7 @@ import (
 
 	"muniment/control/route"
 	"muniment/control/sandbox"
+	"muniment/control/webhook"
 	"muniment/gate"
 	"muniment/gateway/api"
 )
@@ -99,7 +100,7 @@ func document(declared *huma.OpenAPI) (text []byte, err error) {
 	}
 	d["tags"] = tags(used)
 	closeBodies(d)
-	tellForms(d)
+	addForms(d)
 	prune(d)
 	return json.MarshalIndent(d, "", " ")
 }
@@ -424,7 +425,7 @@ var forms = map[string]object{
 	"cap":         {"pattern": `^\d+(\.\d{1,6})?$`},
 	"upTo":        {"pattern": position},
 	"url":         {"pattern": `^[Hh][Tt][Tt][Pp][Ss]://[^#]+$`},
-	"events":      {"enum": append(append([]string{"*"}, Kinds.Types()...), allOfNouns()...)},
+	"events":      {"enum": webhook.Filters(Kinds)},
 	"scopes":      {"enum": append(api.EveryScope.Names(), api.Wildcard.String())},
 	"substrates":  {"enum": substrateNames()},
 }
@@ -437,20 +438,10 @@ var queryForms = map[string]object{
 }
 
 // position is the form of a sealer.Position.
-const position = `^\d+\.\d+\.\d+$`
+const position = `^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$`
 
-// allOfNouns are what selects all kinds of events of a noun.
-func allOfNouns() (all []string) {
-	for _, k := range Kinds.OfTenants() {
-		if one := k.Name + ".*"; !slices.Contains(all, one) {
-			all = append(all, one)
-		}
-	}
-	return all
-}
-
-// tellForms adds forms to schemas that are in requests alone.
-func tellForms(d object) {
+// addForms adds forms to schemas that are in requests alone.
+func addForms(d object) {
 	schemas := d["components"].(object)["schemas"].(object)
 	sent, answered := map[string]bool{}, map[string]bool{}
 	for _, item := range d["paths"].(object) {

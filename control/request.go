@@ -169,9 +169,6 @@ func (d *handler) checkNames(ctx huma.Context, body []byte) error {
 			faults = append(faults, api.MissingField(name))
 		}
 	}
-	for _, path := range d.nulls(schema, value, nil) {
-		faults = append(faults, api.ValidationError{Field: pathOf(path), Message: "must not be null: leave it out"})
-	}
 	for _, s := range found {
 		has, same := known(s)
 		switch {

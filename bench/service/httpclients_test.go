@@ -32,7 +32,7 @@ func TestHTTPClients(t *testing.T) {
 	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"screen-0042","dwellMs":8200,"telemetry":{"viewable":true}}`, s.Rights["DOOH"])
 	direct := systemtest.HostPort(s.Client.API)
 	fronts := map[string]string{"straight": direct}
-	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
+	if systemtest.Long {
 		for name, front := range proxies(t, direct) {
 			fronts[name] = front
 		}
@@ -61,7 +61,7 @@ func strangers(t *testing.T, front, key, body string) {
 	} {
 		all200(t, what, exec.CommandContext(t.Context(), command[0], command[1:]...))
 	}
-	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
+	if systemtest.Long {
 		spring := exec.CommandContext(t.Context(), "java", "-cp", os.Getenv("MUNIMENT_TEST_SPRING"), "Spring", deliver, key, body)
 		all200(t, "Spring", spring)
 	}
@@ -186,7 +186,7 @@ backend service
 // hidden in it: the gateway never answers more requests than HAProxy has forwarded, and who shares the
 // connection gets the answer to an own request.
 func TestSmugglingBehindHAProxy(t *testing.T) {
-	if os.Getenv("MUNIMENT_TEST_FULL") == "" {
+	if !systemtest.Long {
 		t.Skip("the long form has HAProxy")
 	}
 	s := systemtest.NewService(t)
@@ -215,7 +215,7 @@ func TestSmugglingBehindHAProxy(t *testing.T) {
 		"length with a sign":           head + "Content-Length: +2\r\n\r\n{}" + hidden,
 		"length in hexadecimal":        head + "Content-Length: 0x2\r\n\r\n{}" + hidden,
 		"length with space":            head + "Content-Length: 2 2\r\n\r\n{}" + hidden,
-		"size that overflows":          coded + fmt.Sprintf("%x0000000000000002\r\n{}\r\n0\r\n\r\n", 1) + hidden,
+		"size that overflows":          coded + "10000000000000002\r\n{}\r\n0\r\n\r\n" + hidden,
 		"size that overflows 32 bits":  coded + "100000002\r\n{}\r\n0\r\n\r\n" + hidden,
 		"negative size":                coded + "-2\r\n{}\r\n0\r\n\r\n" + hidden,
 		"extension":                    coded + "2;a=b\r\n{}\r\n0\r\n\r\n" + hidden,
@@ -249,11 +249,12 @@ func TestSmugglingBehindHAProxy(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	before, forwarded := answered(), forwardedBy(t, dir+"/haproxy")
+	all := 0.0
 	for name, text := range cases {
+		before, forwarded := answered(), forwardedBy(t, dir+"/haproxy")
 		exchange(t, front, text)
-		for turn := range 4 {
-			id := fmt.Sprintf("honest-%d", turn)
+		for n := range 4 {
+			id := fmt.Sprintf("honest-%d", n)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+front+"/v1/rights/"+s.Rights["DOOH"], nil)
 			require.NoError(t, err)
 			req.Header.Set("Authorization", "Bearer "+s.Client.Key)
@@ -266,9 +267,11 @@ func TestSmugglingBehindHAProxy(t *testing.T) {
 			require.Equal(t, id, resp.Header.Get("X-Request-Id"), name)
 			require.Contains(t, string(text), s.Rights["DOOH"], name)
 		}
-		require.LessOrEqual(t, answered()-before, forwardedBy(t, dir+"/haproxy")-forwarded, "%s: the gateway has found a request that HAProxy has not sent", name)
+		sent := forwardedBy(t, dir+"/haproxy") - forwarded
+		require.LessOrEqual(t, answered()-before, sent, "%s: the gateway has found a request that HAProxy has not sent", name)
+		all += sent
 	}
-	t.Logf("%d cases, %.0f requests forwarded, %.0f answered", len(cases), forwardedBy(t, dir+"/haproxy")-forwarded, answered()-before)
+	t.Logf("%d cases, %.0f requests forwarded", len(cases), all)
 }
 
 // exchange sends bytes, and reads until the other side closes.

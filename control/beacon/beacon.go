@@ -59,7 +59,7 @@ type NewBeacon struct {
 // BeaconURL is the response.
 type BeaconURL struct {
 	URL       string        `json:"url" doc:"What the player calls, with ?eid= and an id of the play's own, and dwellMs=. Anyone who has it can report plays."`
-	ExpiresAt store.Instant `json:"expiresAt" doc:"Its end."`
+	ExpiresAt store.Instant `json:"expiresAt" doc:"When the beacon expires."`
 }
 
 type input struct {
@@ -138,7 +138,7 @@ var Nouns = []*store.Noun{beaconEvents}
 type created struct {
 	RightID            string        `json:"rightId"`
 	SpatialAnchorID    string        `json:"spatialAnchorId"`
-	ExpiresAt          store.Instant `json:"expiresAt" doc:"Its end."`
+	ExpiresAt          store.Instant `json:"expiresAt" doc:"When the beacon expires."`
 	MaxReceiptsPerHour int           `json:"maxReceiptsPerHour" doc:"How many plays may count per hour."`
 	KeyID              string        `json:"keyId" doc:"The key under which the plays are delivered."`
 }

@@ -69,8 +69,8 @@ type NewScope struct {
 	DataSubjectID *string     `json:"dataSubjectId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Required for DATA_SUBJECT: the person, as deliveries name them." example:"subject-0815"`
 	WindowStart   *route.Time `json:"windowStart,omitempty" nullable:"true" doc:"Required for TENANT_SLICE: start of the window. It selects deliveries by the time of their rendering, everything else by the time of its event."`
 	WindowEnd     *route.Time `json:"windowEnd,omitempty" nullable:"true" doc:"Required for TENANT_SLICE: end of the window, exclusive."`
-	CampaignIDs   []string    `json:"campaignIds,omitempty" nullable:"true" minItems:"1" maxItems:"100" maxLength:"256" doc:"For TENANT_SLICE: only data about rights whose scope lists one of these campaigns."`
-	Substrates    []string    `json:"substrates,omitempty" nullable:"true" minItems:"1" maxItems:"24" maxLength:"32" doc:"For TENANT_SLICE: only data about these substrates. ANY selects all."`
+	CampaignIDs   []string    `json:"campaignIds,omitempty" minItems:"1" maxItems:"100" maxLength:"256" doc:"For TENANT_SLICE: only data about rights whose scope lists one of these campaigns."`
+	Substrates    []string    `json:"substrates,omitempty" minItems:"1" maxItems:"24" maxLength:"32" doc:"For TENANT_SLICE: only data about these substrates. ANY selects all."`
 }
 
 // SchemaName returns the schema name in the OpenAPI document; so do the methods below.

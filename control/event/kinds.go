@@ -49,6 +49,8 @@ type GateRefusals struct {
 	Counts []GateRefusal `json:"counts" doc:"How many deliveries each rule refused."`
 	From   string        `json:"from" doc:"When the period began."`
 	To     string        `json:"to" doc:"When the period ended."`
+
+	Unrecognised []UnrecognisedName `json:"unrecognised,omitempty" doc:"Misspelt fields of telemetry, whose values the gate did not see."`
 }
 
 // GateRefusal is how many deliveries a rule refused.

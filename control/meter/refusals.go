@@ -12,7 +12,7 @@ type Refusals struct {
 	Frame
 	Rows         []RefusalRow      `json:"rows"`
 	Totals       RefusalTotals     `json:"totals"`
-	Unrecognised []UnrecognisedRow `json:"unrecognised" doc:"Names in telemetry that are no field's and that stand for one: the gate did not see their values. At most 1000, on the first page, and none if a right or a rule is asked for."`
+	Unrecognised []UnrecognisedRow `json:"unrecognised" doc:"Misspelt fields of telemetry: the gate did not see their values. The newest 1000, on the first page, and none if a right or a rule is asked for."`
 	NextCursor   *string           `json:"nextCursor"`
 }
 
@@ -29,7 +29,7 @@ type UnrecognisedRow struct {
 	Bucket     *string `json:"bucket" format:"date-time" doc:"Start of the bucket, with the zone's offset."`
 	Name       *string `json:"name" doc:"As it was sent. Null where a node had too many names to separate them." example:"speed_mph"`
 	Meant      string  `json:"meant" doc:"The field of telemetry that it stands for: the same but for case, _ and -, or one edit." example:"speedMph"`
-	Deliveries int64   `json:"deliveries" doc:"How many deliveries had it, those included that were refused."`
+	Deliveries int64   `json:"deliveries" doc:"How often it was sent, in deliveries that were refused as well."`
 }
 
 // RefusalTotals are sums over all rows.
@@ -69,7 +69,7 @@ func (s *Service) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusa
 	if err != nil {
 		return Refusals{}, err
 	}
-	if a.row == 0 {
+	if a.row == 0 && in.RightID == "" && in.Rule == "" {
 		if err := s.unrecognised(ctx, &a, q, &body); err != nil {
 			return Refusals{}, err
 		}

@@ -97,13 +97,13 @@ func TestUnrecognisedNames(t *testing.T) {
 	const eleven, twelve = `{"bucket":"2026-11-21T11:00:00Z","name":"speed_mph","meant":"speedMph","deliveries":2}`,
 		`{"bucket":"2026-11-21T12:00:00Z","name":null,"meant":"muted","deliveries":1},{"bucket":"2026-11-21T12:00:00Z","name":"speed_mph","meant":"speedMph","deliveries":5}`
 	for query, want := range map[string]string{
-		"": eleven + "," + twelve, "?from=2026-11-21T12:00:00Z": twelve, "?to=2026-11-21T12:00:00Z": eleven, "?rightId=rgh_a": "", "?rule=a": "",
+		"": twelve + "," + eleven, "?from=2026-11-21T12:00:00Z": twelve, "?to=2026-11-21T12:00:00Z": eleven, "?rightId=rgh_a": "", "?rule=a": "",
 	} {
 		got, _ := names(query)
 		require.JSONEq(t, "["+want+"]", got, query)
 	}
 	first, cursor := names("?limit=1")
-	require.JSONEq(t, "["+eleven+","+twelve+"]", first)
+	require.JSONEq(t, "["+twelve+","+eleven+"]", first)
 	second, _ := names("?limit=1&cursor=" + cursor)
 	require.Equal(t, "[]", second)
 }

@@ -30,7 +30,7 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-refusals", Method: http.MethodGet, Path: "/v1/metering/refusals", Tag: "Metering", Access: route.Scope(api.MeteringRead),
 		Summary: "Sum the constraint gate's refusals",
 		Description: "Sums refused deliveries by right, rule and bucket, which is an hour by default. A delivery that violated two rules is counted under both. " +
-			"`unrecognised` sums names in telemetry that are no field's and that stand for one, as `speed_mph` does: they are accepted, and the gate does not see their values. " +
+			"`unrecognised` sums misspelt fields of telemetry, such as `speed_mph`: they are accepted, and the gate does not see their values. " +
 			"Nodes report their counts about once a minute; the window and the buckets are of the time of these reports."}, s.getRefusals)
 }
 

@@ -109,7 +109,7 @@ func (s *Service) postBasis(ctx context.Context, in *basisInput) (BasisData, err
 // isHash reports whether a text is the canonical base64url form of 32 bytes.
 func isHash(text string) bool {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	return err == nil && len(b) == sha256.Size
+	return err == nil && len(b) == sha256.Size && len(text) == base64.RawURLEncoding.EncodedLen(len(b)) // line breaks are skipped
 }
 
 func (s *Service) basisView(b Basis) BasisView { return BasisView{b, b.State(s.db.Now())} }

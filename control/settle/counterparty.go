@@ -20,7 +20,7 @@ type Counterparty struct {
 	Name string `json:"name" db:"name,moves" doc:"Kept in the audit log permanently: no place for personal data."`
 	// OrgID is the counterparty's organisation in this service, if it has one.
 	OrgID *string `json:"orgId" db:"org_id,moves" doc:"The counterparty's organisation in this service, if it has one."`
-	Kind  Kind    `json:"kind" db:"kind,moves" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER" doc:"Its role."`
+	Kind  Kind    `json:"kind" db:"kind,moves" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER" doc:"The counterparty's role."`
 	// PayoutRef and TaxID may be personal data, so no event contains them.
 	PayoutRef *string       `json:"payoutRef" db:"payout_ref,moves" doc:"The payment destination, as your payment system names it. Never written to events."`
 	Currency  string        `json:"currency" db:"currency,moves" doc:"The currency of its payments, a code of ISO 4217."`

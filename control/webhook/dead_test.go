@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -51,7 +50,7 @@ func newCrowd(t *testing.T, hooks, dead int) *crowd {
 		case n >= dead:
 			r.answers(func(http.ResponseWriter, *http.Request) { c.receive(r) })
 		case n%3 == 0:
-			url = refusing(t)
+			url = "https://127.0.0.1:1" // of a closed server, the port would soon be another one's
 		case n%3 == 1:
 			r.answers(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 		default:
@@ -62,18 +61,6 @@ func newCrowd(t *testing.T, hooks, dead int) *crowd {
 		c.hooks = append(c.hooks, c.mustCreate(t, w))
 	}
 	return c
-}
-
-// refusing is the URL of a port that refuses connections, and that no other server gets until the test ends:
-// the port of a closed server soon is another server's.
-func refusing(t *testing.T) string {
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, syscall.Close(socket)) })
-	require.NoError(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	at, err := syscall.Getsockname(socket)
-	require.NoError(t, err)
-	return fmt.Sprintf("https://127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
 // receive notes the messages of a receiver.

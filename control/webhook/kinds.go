@@ -63,13 +63,13 @@ func chosen(kinds store.Kinds, filter string) (some store.Kinds) {
 	return some
 }
 
-// filters returns all filters.
-func filters(kinds store.Kinds) []string {
-	all := []string{all}
+// Filters returns what a webhook may name as its events: *, each kind, and each noun with .*.
+func Filters(kinds store.Kinds) []string {
+	names := []string{all}
 	for _, k := range kinds.OfTenants() {
-		all = append(all, k.Type, k.Name+allOf)
+		names = append(names, k.Type, k.Name+allOf)
 	}
-	return all
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 // distinct sorts the filters and removes those that another one covers.

@@ -114,7 +114,7 @@ func (w *Webhook) check(cfg *Config) error {
 	}
 	for i, f := range w.Events {
 		if len(chosen(cfg.Kinds, f)) == 0 {
-			faults = append(faults, route.UnknownKind(fmt.Sprintf("events[%d]", i), f, filters(cfg.Kinds)))
+			faults = append(faults, route.UnknownKind(fmt.Sprintf("events[%d]", i), f, Filters(cfg.Kinds)))
 		}
 	}
 	if len(w.Description) > maxDescription || !store.Storable(w.Description) {

@@ -175,8 +175,8 @@ type Refusals struct {
 	// The end of the window as asked for; null is open.
 	To     time.Time     `json:"to"`
 	Totals RefusalTotals `json:"totals"`
-	// Names in telemetry that are no field's and that stand for one: the gate did not see their values.
-	// At most 1000, on the first page, and none if a right or a rule is asked for.
+	// Misspelt fields of telemetry: the gate did not see their values.
+	// The newest 1000, on the first page, and none if a right or a rule is asked for.
 	Unrecognised []UnrecognisedName `json:"unrecognised"`
 }
 
@@ -184,7 +184,7 @@ type Refusals struct {
 type UnrecognisedName struct {
 	// Start of the bucket, with the zone's offset.
 	Bucket time.Time `json:"bucket"`
-	// How many deliveries had it, those included that were refused.
+	// How often it was sent, in deliveries that were refused as well.
 	Deliveries int64 `json:"deliveries"`
 	// The field of telemetry that it stands for: the same but for case, _ and -, or one edit.
 	Meant string `json:"meant"`

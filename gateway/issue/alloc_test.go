@@ -40,6 +40,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	requireNoAllocations(t, "counting a misspelt name", func() {
 		odd.seen.unrecognised(func(name []byte, meant string) { counts.misspelt("tnt_a", name, meant) })
 	})
+	require.NotEmpty(t, counts.unrecognised["tnt_a"])
 	right := &snapshot.Right{Right: api.Right{ID: issuetest.RightID(1)}, Gate: gate.Right{Substrate: gate.DOOH}}
 	requireNoAllocations(t, "gate and metering", func() {
 		v := gate.Evaluate(&right.Gate, &w.seen.Telemetry, w.seen.DwellMs)

@@ -66,9 +66,10 @@
 //     tenant; a node that has none refuses them with 409 STATE_CONFLICT (ForSandbox: the gateway
 //     forwards their deliveries, and the rows of their batches, to control).
 //   - What the gate refused is counted, and the counts are written to the log once a minute
-//     and at the end (Run). So are names in telemetry that are unknown but for case, "_", "-" or one
-//     edit: the contract accepts them, and the gate never saw what they say. A tenant's first 32
-//     names are counted as they were sent, any further ones by the field that they stand for.
+//     and at the end (Run). So are names in telemetry that are a field's but for case, "_", "-" or one
+//     edit: the contract accepts them, and the gate never saw what they say. Of each minute a
+//     tenant's first 32 names are counted as they were sent, any further ones by the field that they
+//     stand for.
 //
 // Not here: who is calling (gateway/auth), how many at a time (the gateway's bounds), the
 // rules (gate), the formats (sealer), the truth about rights (control).

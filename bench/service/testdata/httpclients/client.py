@@ -19,7 +19,7 @@ def pieces():
 print("requests json", requests.post(url, json=json.loads(body), headers=headers).status_code)
 print("requests generator", requests.post(url, data=pieces(), headers=typed).status_code)
 with requests.Session() as session:
-    session.post(url, data=pieces(), headers=typed)
+    print("requests session generator", session.post(url, data=pieces(), headers=typed).status_code)
     print("requests session", session.post(url, json=json.loads(body), headers=headers).status_code)
 print("httpx json", httpx.post(url, json=json.loads(body), headers=headers).status_code)
 print("httpx generator", httpx.post(url, content=pieces(), headers=typed).status_code)

@@ -97,7 +97,7 @@ class BasisList(TypedDict):
 
 
 class BeaconURL(TypedDict):
-    # Its end.
+    # When the beacon expires.
     expiresAt: str
     # What the player calls, with ?eid= and an id of the play's own, and dwellMs=. Anyone who has it can report
     # plays.
@@ -223,7 +223,7 @@ class Counterparty(TypedDict):
     currency: str
     # The record's id.
     id: str
-    # Its role.
+    # The counterparty's role.
     kind: Literal["RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"]
     # Kept in the audit log permanently: no place for personal data.
     name: str
@@ -1284,13 +1284,13 @@ class NewDSARJob(TypedDict):
 
 class NewDSARScope(TypedDict):
     # For TENANT_SLICE: only data about rights whose scope lists one of these campaigns.
-    campaignIds: NotRequired[list[str] | None]
+    campaignIds: NotRequired[list[str]]
     # Required for DATA_SUBJECT: the person, as deliveries name them.
     dataSubjectId: NotRequired[str | None]
     # The kind of export.
     kind: Literal["DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"]
     # For TENANT_SLICE: only data about these substrates. ANY selects all.
-    substrates: NotRequired[list[Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]] | None]
+    substrates: NotRequired[list[Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]]]
     # Required for TENANT_SLICE: end of the window, exclusive.
     windowEnd: NotRequired[str | None]
     # Required for TENANT_SLICE: start of the window. It selects deliveries by the time of their rendering,
@@ -1458,7 +1458,7 @@ class NewWebhook(TypedDict):
     # Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds
     # in this document lists them with the scopes of which the calling key needs one. Only its full name selects
     # delivery.recorded, which is sent in batches.
-    events: list[Literal["*", "delivery.recorded", "gate.refusals", "basis.created", "right.issued", "right.suspended", "right.resumed", "right.revoked", "offer.proposed", "offer.countered", "offer.withdrawn", "offer.rejected", "offer.accepted", "offer.expired", "challenge.opened", "challenge.upheld", "challenge.overturned", "challenge.withdrawn", "dispute.opened", "dispute.investigation_started", "dispute.responded", "dispute.resolved", "mapping.created", "mapping.retired", "beacon.created", "counterparty.created", "counterparty.changed", "counterparty.deactivated", "settlement_rule.created", "settlement_rule.changed", "settlement_rule.retired", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "webhook.created", "webhook.changed", "webhook.deleted", "webhook.secret_rotated", "webhook.disabled", "webhook.paused", "webhook.tested", "webhook.recovered", "webhook.resent", "pack.sealed", "pack.downloaded", "record.released", "events.exported", "dsar.requested", "dsar.queued", "dsar.cancelled", "dsar.collecting", "dsar.packaging", "dsar.ready", "dsar.failed", "dsar.download_started", "dsar.downloaded", "dsar.expired", "subject.erased", "erasure.completed", "tenant.created", "key.created", "key.rotated", "key.revoked", "tenant.dropped", "delivery.*", "gate.*", "basis.*", "right.*", "offer.*", "challenge.*", "dispute.*", "mapping.*", "beacon.*", "counterparty.*", "settlement_rule.*", "statement.*", "webhook.*", "pack.*", "record.*", "events.*", "dsar.*", "subject.*", "erasure.*", "tenant.*", "key.*"]]
+    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
     # Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for
     # secrets.
     url: str
@@ -1824,8 +1824,8 @@ Refusals = TypedDict("Refusals", {
     # The end of the requested window; null if it is open.
     "to": 'str | None',
     "totals": 'RefusalTotals',
-    # Names in telemetry that are no field's and that stand for one: the gate did not see their values. At most
-    # 1000, on the first page, and none if a right or a rule is asked for.
+    # Misspelt fields of telemetry: the gate did not see their values. The newest 1000, on the first page, and none
+    # if a right or a rule is asked for.
     "unrecognised": 'list[UnrecognisedRow]',
 })
 
@@ -2408,7 +2408,7 @@ class TenantData(TypedDict):
 class UnrecognisedRow(TypedDict):
     # Start of the bucket, with the zone's offset.
     bucket: str | None
-    # How many deliveries had it, those included that were refused.
+    # How often it was sent, in deliveries that were refused as well.
     deliveries: int
     # The field of telemetry that it stands for: the same but for case, _ and -, or one edit.
     meant: str
@@ -2493,7 +2493,7 @@ class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
     # New kinds of events.
-    events: NotRequired[list[Literal["*", "delivery.recorded", "gate.refusals", "basis.created", "right.issued", "right.suspended", "right.resumed", "right.revoked", "offer.proposed", "offer.countered", "offer.withdrawn", "offer.rejected", "offer.accepted", "offer.expired", "challenge.opened", "challenge.upheld", "challenge.overturned", "challenge.withdrawn", "dispute.opened", "dispute.investigation_started", "dispute.responded", "dispute.resolved", "mapping.created", "mapping.retired", "beacon.created", "counterparty.created", "counterparty.changed", "counterparty.deactivated", "settlement_rule.created", "settlement_rule.changed", "settlement_rule.retired", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "webhook.created", "webhook.changed", "webhook.deleted", "webhook.secret_rotated", "webhook.disabled", "webhook.paused", "webhook.tested", "webhook.recovered", "webhook.resent", "pack.sealed", "pack.downloaded", "record.released", "events.exported", "dsar.requested", "dsar.queued", "dsar.cancelled", "dsar.collecting", "dsar.packaging", "dsar.ready", "dsar.failed", "dsar.download_started", "dsar.downloaded", "dsar.expired", "subject.erased", "erasure.completed", "tenant.created", "key.created", "key.rotated", "key.revoked", "tenant.dropped", "delivery.*", "gate.*", "basis.*", "right.*", "offer.*", "challenge.*", "dispute.*", "mapping.*", "beacon.*", "counterparty.*", "settlement_rule.*", "statement.*", "webhook.*", "pack.*", "record.*", "events.*", "dsar.*", "subject.*", "erasure.*", "tenant.*", "key.*"]]]
+    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
     # New state.
     state: NotRequired[str | None]
     # Another URL.
