@@ -83,18 +83,19 @@ func TestControlSealsOnTheStack(t *testing.T) {
 	one := system.Client{API: first.Api, Key: systemtest.CreateTenant(t, s.Data).APIKey}
 	two := system.Client{API: second.Api, Key: one.Key}
 	rightID := systemtest.IssueRights(t, one)["DOOH"]
-	systemtest.VerifyPacks(t, s.Data, systemtest.SealAndExport(t, two))
+	before := systemtest.SealAndExport(t, two)
+	systemtest.VerifyPacks(t, s.Data, before)
 
 	// The one that started last rotates, the other seals on.
 	rotated := systemtest.Current(t, s.Data, sealer.PurposePack)
 	systemtest.Command(t, "signing-key", "rotate", rotated, "--data", s.Data)
 	require.NoError(t, two.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/suspend", map[string]any{}, nil))
 	packs := systemtest.SealAndExport(t, one)
-	require.Len(t, packs, 2)
+	require.Greater(t, len(packs), len(before))
 	systemtest.VerifyPacks(t, s.Data, packs)
 	for n, file := range packs {
 		header, _, _ := strings.Cut(string(systemtest.ReadFile(t, file)), "\n")
-		require.Equal(t, n == 0, strings.Contains(header, `"signingKeyId":"`+rotated+`"`))
+		require.Equal(t, n < len(before), strings.Contains(header, `"signingKeyId":"`+rotated+`"`))
 	}
 	_, notes := first.Ready()
 	require.Contains(t, notes, `{"name":"clickhouse","note":"ready"}`)

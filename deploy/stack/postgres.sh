@@ -92,7 +92,7 @@ up() {
 	local ssl=""
 	[ -z "$tls" ] || ssl="-c ssl=on -c ssl_cert_file='$home/server.crt' -c ssl_key_file='$home/server.key'"
 	if ! as "$bin/pg_ctl" -D "$home/data" -w -l "$home/server.log" \
-		-o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=200 -c fsync=${MUNIMENT_STACK_FSYNC:-on} $ssl" start >/dev/null; then
+		-o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=500 -c fsync=${MUNIMENT_STACK_FSYNC:-on} $ssl" start >/dev/null; then
 		tail -n 20 "$home/server.log" >&2
 		return 1
 	fi

@@ -24,6 +24,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -133,6 +134,7 @@ type Launched struct {
 	Api, Admin, Nodes string // addresses, as far as it has them
 	Cmd               *exec.Cmd
 	exited            chan error
+	over              atomic.Bool
 	Log               func() string
 }
 
@@ -163,6 +165,7 @@ func Launch(t *testing.T, args ...string) *Launched {
 			}
 		}
 		p.exited <- cmd.Wait()
+		p.over.Store(true)
 	}()
 	t.Cleanup(func() {
 		p.Kill()
@@ -190,9 +193,14 @@ func (p *Launched) Ready() (status int, text string) {
 	return resp.StatusCode, string(body)
 }
 
+// AwaitReady waits until /readyz answers with a status; it fails for a process that has ended.
 func (p *Launched) AwaitReady(t *testing.T, want int) {
 	t.Helper()
-	waittest.Until(t, func() bool { status, _ := p.Ready(); return status == want }, "/readyz answers %d", want)
+	waittest.Until(t, func() bool {
+		require.False(t, p.over.Load(), "it has ended")
+		status, _ := p.Ready()
+		return status == want
+	}, "/readyz answers %d", want)
 }
 
 // AwaitNote waits until /readyz says something, and returns its status then.
