@@ -430,12 +430,15 @@ var forms = map[string]object{
 	"substrates":  {"enum": substrateNames()},
 }
 
-// queryForms are the same of parameters that have a maxLength.
+// queryForms are the same of parameters that have a maxLength. An empty one is as if it were absent.
 var queryForms = map[string]object{
-	"from": {"pattern": route.TimePattern}, "to": {"pattern": route.TimePattern},
-	"after": {"pattern": position}, "before": {"pattern": position}, "asOf": {"pattern": position}, "upTo": {"pattern": position},
-	"currency": {"pattern": `^[A-Z]{3}$`},
+	"from": {"pattern": orEmpty(route.TimePattern)}, "to": {"pattern": orEmpty(route.TimePattern)},
+	"after": {"pattern": orEmpty(position)}, "before": {"pattern": orEmpty(position)}, "asOf": {"pattern": orEmpty(position)}, "upTo": {"pattern": orEmpty(position)},
+	"currency": {"pattern": orEmpty(`^[A-Z]{3}$`)},
 }
+
+// orEmpty is a pattern that takes the empty text, too.
+func orEmpty(pattern string) string { return "^(" + strings.Trim(pattern, "^$") + ")?$" }
 
 // position is the form of a sealer.Position.
 const position = `^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$`

@@ -427,7 +427,7 @@ func (d *day) parameters(c, older *contract) {
 				continue
 			}
 			kinds := types(schema)
-			values := []string{"x", "-1", "0", "1", "1.5", "true", "yesterday"}
+			values := []string{"", "x", "-1", "0", "1", "1.5", "true", "yesterday"}
 			for _, v := range c.values(schema) {
 				switch v := v.(type) {
 				case string:
@@ -438,9 +438,6 @@ func (d *day) parameters(c, older *contract) {
 			}
 			slices.Sort(values)
 			for _, text := range some(slices.Compact(values), 0, 3) {
-				if text == "" {
-					continue // as if it were absent
-				}
 				var value any = text
 				if n := json.Number(text); regexp.MustCompile(`^-?\d+(\.\d+)?$`).MatchString(text) && (slices.Contains(kinds, "integer") || slices.Contains(kinds, "number")) {
 					value = n

@@ -21,7 +21,7 @@ type LoggedEvent struct {
 }
 
 type eventsRequest struct {
-	Types       []string `query:"type,explode" maxItems:"50" doc:"Only events of these kinds, such as delivery.recorded; repeat the parameter, or separate values with commas. x-event-kinds in this document lists all kinds."`
+	Types       []string `query:"type,explode" maxItems:"50" minLength:"1" doc:"Only events of these kinds, such as delivery.recorded; repeat the parameter, or separate values with commas. x-event-kinds in this document lists all kinds."`
 	SubjectKind string   `query:"subjectKind" maxLength:"64" doc:"Only events about this kind of thing, such as right or key."`
 	SubjectID   string   `query:"subjectId" maxLength:"64" doc:"Only events about the thing with this id."`
 	ActorKind   string   `query:"actorKind" enum:"key,node,operator,system" doc:"Only events caused by this kind of actor."`

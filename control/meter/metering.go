@@ -50,7 +50,7 @@ type MeteringTotals struct {
 // MeteringQuestion is exported for the same reason as Question.
 type MeteringQuestion struct {
 	Question
-	By     []string `query:"by,explode" maxItems:"10" doc:"Also sum by anchor, placement or campaign. Repeat the parameter, or separate values with commas."`
+	By     []string `query:"by,explode" maxItems:"10" minLength:"1" doc:"Also sum by anchor, placement or campaign. Repeat the parameter, or separate values with commas."`
 	Format string   `query:"format" enum:"json,csv,ndjson" default:"json" doc:"json: a page in the envelope, with totals. csv, ndjson: a file of all rows, without limit and cursor."`
 }
 

@@ -146,7 +146,7 @@ func (s *prover) getCheckpoint(ctx context.Context, _ *struct{}) (checkpointData
 
 type consistencyRequest struct {
 	PackID string `path:"packId"`
-	From   string `query:"from" required:"true" doc:"Id of the earlier pack; may be the same."`
+	From   string `query:"from" required:"true" minLength:"1" doc:"Id of the earlier pack; may be the same."`
 }
 
 // The order of the members is that of the file that muniment verify reads.
