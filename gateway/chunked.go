@@ -94,7 +94,7 @@ func (a *arrival) skipTrailers(from io.Reader) error {
 			continue
 		case b == ':' && length > 0:
 			named = true
-		case b == '\r', b == '\n', !named && !httpguts.IsTokenRune(rune(b)):
+		case b < ' ' && b != '\t', b == 0x7f, !named && !httpguts.IsTokenRune(rune(b)):
 			return errTrailer
 		}
 		length++

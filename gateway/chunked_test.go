@@ -134,6 +134,8 @@ func smuggling(t *testing.T, transport func(*settings)) {
 		{"no end, but a request", head + chunk + "0\r\n", 400, "trailers"},
 		{"trailer with LF", head + chunk + "0\r\nX: y\n\r\n", 400, "trailers"},
 		{"trailer with CR", head + chunk + "0\r\nX: y\rz\r\n\r\n", 400, "trailers"},
+		{"trailer with a control character", head + chunk + "0\r\nX: \x01\r\n\r\n", 400, "trailers"},
+		{"trailer with DEL", head + chunk + "0\r\nX: y\x7f\r\n\r\n", 400, "trailers"},
 		{"trailer that is folded", head + chunk + "0\r\nX: y\r\n z\r\n\r\n", 400, "trailers"},
 		{"trailer without a name", head + chunk + "0\r\n: y\r\n\r\n", 400, "trailers"},
 		{"trailer without a colon", head + chunk + "0\r\nX\r\n\r\n", 400, "trailers"},
