@@ -140,7 +140,7 @@ check: ## formatting, vet, staticcheck
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
-lint-openapi: ## the OpenAPI document before a linter and two generators of clients (needs Node)
+lint-openapi: ## the OpenAPI document before a linter and three generators of clients (needs Node)
 	go test -count 1 -tags lint -run '^TestDocument(Lints|Generates)$$' ./control
 
 contract: build lint-openapi ## the same, and then a running service against its document by schemathesis: a minute or two (needs Node and Python 3)

@@ -314,7 +314,7 @@ func operationsOf(api *huma.OpenAPI) map[string]*huma.Operation {
 // multiplier is the form of a decimal above 0 and at most 10000, with up to four decimals.
 const multiplier = `^(0*10000(\.0+)?|0*[1-9]\d{0,3}(\.\d{1,4}0*)?|0+\.([1-9]\d{0,3}|0[1-9]\d{0,2}|00[1-9]\d?|000[1-9])0*)$`
 
-func substrateNames() (names []string) {
+func substrateNames() (names []any) {
 	for s := range gate.Substrate(gate.Substrates) {
 		names = append(names, s.String())
 	}
@@ -324,10 +324,7 @@ func substrateNames() (names []string) {
 // refine adds to the schemas what Go types can't express: closed lists, and the types of members
 // with verbatim JSON. These are only in responses; bodies has the schemas of requests.
 func refine(schemas object, bodies map[string]bool) {
-	var substrates []any
-	for _, name := range substrateNames() {
-		substrates = append(substrates, name)
-	}
+	substrates := substrateNames()
 	verbatim := map[string]object{
 		"document": {"type": []any{"object", "null"}}, "event": {"type": "object"}, "header": {"type": "object"}, "keys": {"type": "object"}, "scope": {"type": "object"},
 		"pack": {"type": []any{"object", "null"}}, "row": {"type": []any{"object", "null"}}, "receipt": reference("schemas", "Receipt"), "signature": reference("schemas", "Signature"),
@@ -386,22 +383,30 @@ func refine(schemas object, bodies map[string]bool) {
 	}
 }
 
+// usesOf are the names of the schemas in the bodies of POST, in those of other methods, and in responses.
+func usesOf(d object) (posted, put, answered map[string]bool) {
+	schemas := d["components"].(object)["schemas"].(object)
+	posted, put, answered = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, item := range d["paths"].(object) {
+		for method, op := range item.(object) {
+			op := op.(object)
+			bodies := put
+			if method == "post" {
+				bodies = posted
+			}
+			reach(op["requestBody"], schemas, bodies)
+			reach(op["responses"], schemas, answered)
+		}
+	}
+	return posted, put, answered
+}
+
 // closeBodies says of bodies, and of the objects in them, that unknown members are refused; not of those
 // that can be a stored record sent back, nor of those that are in responses as well.
 func closeBodies(d object) {
 	schemas := d["components"].(object)["schemas"].(object)
-	closed, open := map[string]bool{}, map[string]bool{}
-	for _, item := range d["paths"].(object) {
-		for method, op := range item.(object) {
-			op := op.(object)
-			bodies := open
-			if method == "post" {
-				bodies = closed
-			}
-			reach(op["requestBody"], schemas, bodies)
-			reach(op["responses"], schemas, open)
-		}
-	}
+	closed, open, answered := usesOf(d)
+	maps.Copy(open, answered)
 	for _, ref := range slices.Concat(openSchemas, []string{schemaPrefix + "IngestBatch"}) {
 		reach(object{"$ref": ref}, schemas, open)
 	}
@@ -446,13 +451,8 @@ const position = `^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$`
 // addForms adds forms to schemas that are in requests alone.
 func addForms(d object) {
 	schemas := d["components"].(object)["schemas"].(object)
-	sent, answered := map[string]bool{}, map[string]bool{}
-	for _, item := range d["paths"].(object) {
-		for _, op := range item.(object) {
-			reach(op.(object)["requestBody"], schemas, sent)
-			reach(op.(object)["responses"], schemas, answered)
-		}
-	}
+	sent, put, answered := usesOf(d)
+	maps.Copy(sent, put)
 	for name, s := range schemas {
 		properties, _ := s.(object)["properties"].(object)
 		for member, p := range properties {

@@ -226,7 +226,6 @@ func (c *contract) values(schema map[string]any) []any {
 
 // place is a member of a body.
 type place struct {
-	path   string
 	parts  []any
 	schema map[string]any
 }
@@ -237,7 +236,7 @@ func (c *contract) places(schema map[string]any, parts []any) (all []place) {
 	if items, ok := schema["items"].(map[string]any); ok {
 		parts := append(slices.Clone(parts), 0)
 		if inner := c.resolve(items); inner["properties"] == nil {
-			all = append(all, place{pathOf(parts), parts, items})
+			all = append(all, place{parts, items})
 		}
 		return append(all, c.places(items, parts)...)
 	}
@@ -245,7 +244,7 @@ func (c *contract) places(schema map[string]any, parts []any) (all []place) {
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		inner := properties[name].(map[string]any)
 		parts := append(slices.Clone(parts), name)
-		all = append(all, place{pathOf(parts), parts, inner})
+		all = append(all, place{parts, inner})
 		all = append(all, c.places(inner, parts)...)
 	}
 	return all
@@ -337,7 +336,7 @@ func refusedFor(id, answer, path string, valid bool) bool {
 	}
 	about := regexp.MustCompile(`^(` + regexp.QuoteMeta(path) + `|` + regexp.QuoteMeta(strings.TrimSuffix(path, "[0]")) + `)\b`)
 	if faults == nil { // of the sandbox
-		for fault := range strings.SplitSeq(regexp.MustCompile(`^(missing|[A-Z_]+): `).ReplaceAllString(a.Message, ""), "; ") {
+		for fault := range strings.SplitSeq(ofCode.ReplaceAllString(a.Message, ""), "; ") {
 			name, message, _ := strings.Cut(fault, ": ")
 			faults = append(faults, api.ValidationError{Field: name, Message: message})
 		}
@@ -361,8 +360,19 @@ func some[T any](values []T, first, n int) []T {
 	return values[:first+n]
 }
 
-// inPath are the ids in a path.
-var inPath = regexp.MustCompile(`\{\w+\}`)
+var (
+	inPath   = regexp.MustCompile(`\{\w+\}`)              // ids in a path
+	ofCode   = regexp.MustCompile(`^(missing|[A-Z_]+): `) // before the faults in a message of the sandbox
+	isNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
+)
+
+// from sends the n-th request, from an address that few others come from: some operations limit those.
+func (d *day) from(n int, o systemtest.Operation) systemtest.Response {
+	d.t.Helper()
+	a := systemtest.Call(d.t, d.server.API, d.key, o, "Cookie", d.cookie, "X-Forwarded-For", fmt.Sprintf("10.%d.%d.1", n/200, n%200))
+	d.cookie = a.Cookie(d.cookie)
+	return a
+}
 
 // members holds each member of each body that the document describes against the service, in
 // both directions: what the document refuses is refused for that member, and what it takes is not.
@@ -389,6 +399,7 @@ func (d *day) members() {
 		path := inPath.ReplaceAllString(o.Path, "x")
 		for _, p := range current.places(schema, nil) {
 			members++
+			name := pathOf(p.parts)
 			for _, value := range some(current.values(p.schema), 2, 4) {
 				body := current.with(schema, base, p.parts, value)
 				text, err := json.Marshal(body)
@@ -397,13 +408,11 @@ func (d *day) members() {
 				if (older.refuses(olderPointer, body) == "") != (why == "") {
 					t.Errorf("%s: %.200s: the documents differ: 3.1 says %q", id, text, why)
 				}
-				a := systemtest.Call(t, d.server.API, d.key, systemtest.Operation{Method: o.Method, Path: path, Body: string(text)}, "Cookie", d.cookie,
-					"X-Forwarded-For", fmt.Sprintf("10.%d.%d.1", bodies/200, bodies%200))
-				d.cookie = a.Cookie(d.cookie)
+				a := d.from(bodies, systemtest.Operation{Method: o.Method, Path: path, Body: string(text)})
 				bodies++
-				refused := (a.Status == 422 || a.Status == 200) && refusedFor(id, a.Body, p.path, why == "")
+				refused := (a.Status == 422 || a.Status == 200) && refusedFor(id, a.Body, name, why == "")
 				if refused != (why != "") || why == "" && broken(a.Status) {
-					t.Errorf("%s: %s = %.60v in %.200s: the document says %q, the service %d %.250s", id, p.path, value, text, why, a.Status, a.Body)
+					t.Errorf("%s: %s = %.60v in %.200s: the document says %q, the service %d %.250s", id, name, value, text, why, a.Status, a.Body)
 				}
 			}
 		}
@@ -439,7 +448,7 @@ func (d *day) parameters(c, older *contract) {
 			slices.Sort(values)
 			for _, text := range some(slices.Compact(values), 0, 3) {
 				var value any = text
-				if n := json.Number(text); regexp.MustCompile(`^-?\d+(\.\d+)?$`).MatchString(text) && (slices.Contains(kinds, "integer") || slices.Contains(kinds, "number")) {
+				if n := json.Number(text); isNumber.MatchString(text) && (slices.Contains(kinds, "integer") || slices.Contains(kinds, "number")) {
 					value = n
 				}
 				if slices.Contains(kinds, "boolean") && (text == "true" || text == "false") {
@@ -453,9 +462,7 @@ func (d *day) parameters(c, older *contract) {
 				why := c.refuses(place, value)
 				require.Equal(t, why == "", older.refuses(place, value) == "", "%s: ?%s=%s: the documents differ", id, name, text)
 				path := inPath.ReplaceAllString(o.Path, "x") + "?" + name + "=" + url.QueryEscape(text)
-				a := systemtest.Call(t, d.server.API, d.key, systemtest.Operation{Method: o.Method, Path: path}, "Cookie", d.cookie,
-					"X-Forwarded-For", fmt.Sprintf("10.200.%d.%d", requests/200, requests%200))
-				d.cookie = a.Cookie(d.cookie)
+				a := d.from(requests, systemtest.Operation{Method: o.Method, Path: path})
 				requests++
 				if refused := a.Status == 422 && refusedFor(id, a.Body, name, why == ""); refused != (why != "") || why == "" && broken(a.Status) {
 					t.Errorf("%s: ?%s=%.60s: the document says %q, the service %d %.250s", id, name, text, why, a.Status, a.Body)

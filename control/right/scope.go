@@ -186,8 +186,8 @@ func canonical(v any) (json.RawMessage, []api.ValidationError) {
 }
 
 // RequestedScope returns the RFC 8785 text of a scope in a request; VALIDATION_FAILED if it is neither
-// an object, a string nor null, or too long. Call it before a change begins: a body may be much longer than a scope, and reading it
-// within the change delays all other changes.
+// an object, a string nor null, or too long. Call it before a change begins: a body may be much longer
+// than a scope, and reading it within the change delays all other changes.
 func RequestedScope(text json.RawMessage) (json.RawMessage, error) {
 	if len(text) == 0 {
 		return nil, nil

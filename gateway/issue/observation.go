@@ -211,19 +211,14 @@ func (o *Observation) unrecognised(found func(name []byte, meant string)) {
 	body := o.body
 	defer func() { o.body = body }()
 	o.body, o.input = o.telemetry, *bytes.NewBuffer(o.telemetry)
-	d := &o.decoder
-	d.Reset(&o.input)
-	_, err := d.ReadToken()
-	for err == nil && d.PeekKind() != jsontext.KindEndObject {
-		var name []byte
-		if name, err = o.name(); err != nil {
-			return
-		}
+	o.decoder.Reset(&o.input)
+	_ = o.object(func(name []byte) error { // Decode would have failed
 		if meant := telemetryNames.Meant(name); meant != "" && meant != string(name) {
 			found(name, meant)
 		}
-		_, err = d.ReadValue()
-	}
+		_, err := o.decoder.ReadValue()
+		return err
+	}, func() {})
 }
 
 // require adds a fault if a field was not seen.

@@ -308,11 +308,10 @@ func tenantsOf(rows []pipeline.Row) map[string]bool {
 // refusalTotals sums what Warehouse.RefusalTotals does, from collapsed rows.
 func refusalTotals(rows []pipeline.Row, q pipeline.RefusalQuery) (t pipeline.RefusalTotals) {
 	counts := refused(rows, q)
-	for _, one := range misspelt(rows, q) {
-		if q.RightID != "" || q.Rule != "" {
-			break
+	if q.RightID == "" && q.Rule == "" {
+		for _, one := range misspelt(rows, q) {
+			counts = append(counts, refusal{at: one.at})
 		}
-		counts = append(counts, refusal{at: one.at})
 	}
 	for i, one := range counts {
 		t.Refusals += one.count

@@ -24,7 +24,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -133,8 +132,7 @@ func Parse[T any](t *testing.T, text string) (value T) {
 type Launched struct {
 	Api, Admin, Nodes string // addresses, as far as it has them
 	Cmd               *exec.Cmd
-	exited            chan error
-	over              atomic.Bool
+	exited            chan error // holds its error once it has ended
 	Log               func() string
 }
 
@@ -165,7 +163,6 @@ func Launch(t *testing.T, args ...string) *Launched {
 			}
 		}
 		p.exited <- cmd.Wait()
-		p.over.Store(true)
 	}()
 	t.Cleanup(func() {
 		p.Kill()
@@ -197,7 +194,7 @@ func (p *Launched) Ready() (status int, text string) {
 func (p *Launched) AwaitReady(t *testing.T, want int) {
 	t.Helper()
 	waittest.Until(t, func() bool {
-		require.False(t, p.over.Load(), "it has ended")
+		require.Empty(t, p.exited, "it has ended")
 		status, _ := p.Ready()
 		return status == want
 	}, "/readyz answers %d", want)
