@@ -13,6 +13,7 @@ import (
 	"flag"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,16 +46,27 @@ type WarehouseEngine struct {
 // Log runs the suite of pipeline.Log. Each case opens an empty log of its own, beside those
 // of other cases; open leaves closing it to tb.Cleanup.
 func Log(t *testing.T, open func(tb testing.TB) LogEngine) {
-	run(t, Draws, logCases, open)
+	run(t, logCases, open)
 }
 
 // Warehouse runs the suite of pipeline.Warehouse. Each case opens an empty
 // warehouse of its own, beside those of other cases; open leaves closing it to tb.Cleanup. draws is
 // how many random cases a promise is held against: Draws, or fewer where an insert costs a server ten
-// times what it costs a file. With MUNIMENT_TEST_FULL it is ten times as many.
+// times what it costs a file; the first suite of a process decides it. With MUNIMENT_TEST_FULL it is
+// ten times as many.
 func Warehouse(t *testing.T, draws int, open func(tb testing.TB) WarehouseEngine) {
-	run(t, draws, warehouseCases, open)
+	drawn.Do(func() {
+		if os.Getenv("MUNIMENT_TEST_FULL") != "" {
+			draws *= 10
+		}
+		require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(draws)))
+	})
+	run(t, warehouseCases, open)
 }
+
+// drawn is done once rapid knows how many cases to draw: it has one number for all suites, which run
+// beside each other.
+var drawn sync.Once
 
 // Draws is how many random cases an engine in a file is held against.
 const Draws = 40
@@ -65,14 +77,7 @@ type testCase[E any] struct {
 	check func(tb testing.TB, ctx context.Context, e E)
 }
 
-func run[E any](t *testing.T, draws int, cases []testCase[E], open func(tb testing.TB) E) {
-	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
-		draws *= 10
-	}
-	const setting = "rapid.checks"
-	before := flag.Lookup(setting).Value.String()
-	require.NoError(t, flag.Set(setting, strconv.Itoa(draws)))
-	t.Cleanup(func() { require.NoError(t, flag.Set(setting, before)) })
+func run[E any](t *testing.T, cases []testCase[E], open func(tb testing.TB) E) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // an engine that is a server waits most of the time

@@ -35,7 +35,7 @@ type Spoil struct {
 // Drift runs the suite of drift.Auditor: what was loaded is no drift, and direct changes are
 // found. Each case opens an empty warehouse of its own.
 func Drift(t *testing.T, open func(tb testing.TB) AuditedEngine) {
-	run(t, Draws, driftCases, open)
+	run(t, driftCases, open)
 }
 
 var driftCases = []testCase[AuditedEngine]{

@@ -20,7 +20,7 @@ import (
 // names, and its sums. Loaders are stopped and started in each scenario, and their calls fail
 // before and after they reach the warehouse. open is as for Warehouse.
 func ExactlyOnce(t *testing.T, open func(tb testing.TB) WarehouseEngine) {
-	run(t, Draws, scenarios, func(tb testing.TB) func() WarehouseEngine {
+	run(t, scenarios, func(tb testing.TB) func() WarehouseEngine {
 		return func() WarehouseEngine { return open(tb) }
 	})
 }
