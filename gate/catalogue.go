@@ -157,6 +157,7 @@ func limits() []Limit {
 	return []Limit{
 		{"drivingMph", drivingMph, "mph", "The speed from which a vehicle counts as driven. A right may draw a lower line by scope.maxSpeedMph."},
 		{"deepFadeDb", deepFadeDb, "dB", "The attenuation by weather above which a link that is not acquired is not believed."},
+		{"shownMs", shownMs, "ms", "The dwell below which nothing was shown: half a millisecond."},
 		{"audibleBarMs", audibleBarMs, "ms", "The dwell that sound needs to count as heard."},
 		{"videoBarMs", videoBarMs, "ms", "The dwell that video, which is what reports a completionState, needs to be billed as viewable."},
 		{"displayBarMs", displayBarMs, "ms", "The dwell that anything else needs to be billed as viewable."},

@@ -45,7 +45,7 @@ func context(r *Right, t *Telemetry, dwellMs float64) (stated factSet) {
 	if r.BVLOS {
 		stated |= 1 << bvlosDeclared
 	}
-	if !(dwellMs > 0) {
+	if !(dwellMs >= shownMs) {
 		stated |= 1 << dwellZero
 	}
 	if dwellMs < audibleBarMs {

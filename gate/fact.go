@@ -140,7 +140,7 @@ func readings() (of [factCount][]reading) {
 	add(regionUnlicensed, footprintRegion, "footprintRegion-not-in-right.regions", "footprintRegion is none of the right's scope.regions")
 	add(otherSubstrate, deliveredSubstrate, "substrate-not-of-right", "substrate is another than the right's")
 	add(speedOverCap, speedMph, fmt.Sprintf("speedMph>right.maxSpeedMph<%d", drivingMph), fmt.Sprintf("speedMph is above the right's scope.maxSpeedMph, which is below %d", drivingMph))
-	add(dwellZero, fieldCount, "dwellMs=0", "dwellMs is 0")
+	add(dwellZero, fieldCount, fmt.Sprintf("dwellMs<%g", shownMs), fmt.Sprintf("dwellMs is below %g", shownMs))
 	add(dwellUnderAudible, fieldCount, fmt.Sprintf("dwellMs<%d", audibleBarMs), fmt.Sprintf("dwellMs is below %d", audibleBarMs))
 	return of
 }

@@ -145,9 +145,11 @@ func TestThresholdsAreExact(t *testing.T) {
 	}{
 		{Audio, 2000, ReasonMetered},
 		{Audio, math.Nextafter(2000, 0), ReasonBelowAudibleBar},
-		{Audio, math.SmallestNonzeroFloat64, ReasonBelowAudibleBar},
+		{Audio, 0.5, ReasonBelowAudibleBar},
+		{Audio, math.Nextafter(0.5, 0), ReasonZeroDwell},
 		{Audio, 0, ReasonZeroDwell},
-		{DOOH, math.SmallestNonzeroFloat64, ReasonMetered},
+		{DOOH, 0.5, ReasonMetered},
+		{DOOH, math.Nextafter(0.5, 0), ReasonZeroDwell},
 		{DOOH, 0, ReasonZeroDwell},
 		{DOOH, math.NaN(), ReasonZeroDwell},
 		{Messaging, 0, ReasonMetered},

@@ -12,6 +12,9 @@ const (
 	// acquired is not believed: a deep fade in the Ku and Ka bands.
 	deepFadeDb = 20
 
+	// shownMs is the dwell, in milliseconds, below which nothing was shown.
+	shownMs = 0.5
+
 	// The dwell, in milliseconds, that an impression needs to count as audible,
 	// or as viewable when it is video (it reports a completion state) and when it
 	// is not.
