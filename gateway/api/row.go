@@ -11,6 +11,9 @@ import (
 // since.
 const MaxRowAge = 30 * 24 * time.Hour
 
+// MostAhead is how far ahead of a node's clock the play of a row may begin, and end.
+const MostAhead = 5 * time.Minute
+
 // Row is one play of a batch, as POST /v1/delivery/ingest-batch takes it. It names its right
 // and anchor, or a vendor id that a mapping resolves. The gateway decodes rows from bytes,
 // without this type: the OpenAPI document and the writers of rows use it.

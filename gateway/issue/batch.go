@@ -28,8 +28,6 @@ const (
 	// mostRecord is more than the record of a row can have: a piece ends where the next one
 	// might not fit. Its texts are within their bounds, each byte of them six at most.
 	mostRecord = 48 << 10
-	// mostAhead is how far ahead of this node's clock a play may be.
-	mostAhead = 5 * time.Minute
 	// batchTimeouts is how many of Config.Timeout a batch may take.
 	batchTimeouts = 2
 )
@@ -120,6 +118,7 @@ var (
 	errBatchLost = api.Unavailable(api.LogUnavailable, "some rows could not be made durable; send the batch again: those that were are duplicates", time.Second)
 	errLater     = errors.New("the row waits for something") // never returned to a caller
 	errAhead     = api.InvalidField(fieldPlayed, "is more than 5 minutes ahead of this node's clock")
+	errEndsAhead = api.InvalidField(fieldDwell, "ends the play more than 5 minutes ahead of this node's clock")
 )
 
 // IssueRows issues the receipts of a batch: each row stands or falls by itself, as its result
@@ -336,9 +335,12 @@ func (r *batch) row(ctx context.Context, p *piece, n int) error {
 // sealRow decides a row whose identity is claimed, and signs it if it may be.
 func (r *batch) sealRow(p *piece, w *work, n int) (sealed bool, err error) {
 	rendered := w.row.played
+	latest := p.issued.Add(api.MostAhead)
 	switch {
-	case rendered.After(p.issued.Add(mostAhead)):
+	case rendered.After(latest):
 		return false, errAhead
+	case w.row.DwellMs > float64(latest.Sub(rendered))/float64(time.Millisecond):
+		return false, errEndsAhead
 	case rendered.After(p.issued):
 		rendered = p.issued
 	case p.issued.Sub(rendered) > r.cfg.MaxRowAge:

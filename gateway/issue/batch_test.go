@@ -107,7 +107,8 @@ func TestRowsStandByThemselves(t *testing.T) {
 		rowOn(f.right, 30*24*time.Hour+time.Millisecond, ""),
 		rowOn(f.right, 30*24*time.Hour, ""),
 		rowOn(f.right, -5*time.Minute-time.Millisecond, ""),
-		rowOn(f.right, -5*time.Minute, ""),
+		rowOn(f.right, -5*time.Minute+4200*time.Millisecond, ""),
+		rowOn(f.right, -5*time.Minute+4199*time.Millisecond, ""),
 		rowOn(car, time.Hour, `,"telemetry":{"speedMph":80}`),
 		good,
 		rowOn(f.right, time.Hour, `,"rowId":"1","multiplier":"2.6","correlationId":"c"`),
@@ -116,11 +117,11 @@ func TestRowsStandByThemselves(t *testing.T) {
 	results := f.mustRows(rows...)
 	require.Equal(t, []string{
 		"accepted", "rejected 400", "rejected 422 playedAt", "rejected 422 plays[3].duration", "rejected 404 rightId", "rejected 404 rightId", "rejected 409", "rejected 409",
-		"rejected 422 playedAt", "accepted", "rejected 422 playedAt", "accepted", "rejected 412", "duplicate", "rejected 409", "accepted",
+		"rejected 422 playedAt", "accepted", "rejected 422 playedAt", "accepted", "rejected 422 dwellMs", "rejected 412", "duplicate", "rejected 409", "accepted",
 	}, statuses(results))
 	require.Len(t, f.log.All(), 4)
-	require.Equal(t, string(results[0].Event), string(results[13].Event))
-	require.Contains(t, string(api.From(results[12].Err).Violations), "automotive-speed")
+	require.Equal(t, string(results[0].Event), string(results[14].Event))
+	require.Contains(t, string(api.From(results[13].Err).Violations), "automotive-speed")
 
 	first, oldest, ahead := f.read(0), f.read(1), f.read(2)
 	require.Equal(t, string(f.log.All()[0].Event), string(results[0].Event))
@@ -136,7 +137,7 @@ func TestRowsStandByThemselves(t *testing.T) {
 	again := f.mustRows(rows...)
 	require.Equal(t, []string{
 		"duplicate", "rejected 400", "rejected 422 playedAt", "rejected 422 plays[3].duration", "rejected 404 rightId", "rejected 404 rightId", "rejected 409", "rejected 409",
-		"rejected 422 playedAt", "duplicate", "rejected 422 playedAt", "duplicate", "rejected 412", "duplicate", "rejected 409", "duplicate",
+		"rejected 422 playedAt", "duplicate", "rejected 422 playedAt", "duplicate", "rejected 422 dwellMs", "rejected 412", "duplicate", "rejected 409", "duplicate",
 	}, statuses(again))
 	for n, r := range results {
 		require.Equal(t, string(r.Event), string(again[n].Event))
