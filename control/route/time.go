@@ -31,25 +31,25 @@ func (Time) Schema(huma.Registry) *huma.Schema {
 const Form = "x-form"
 
 // TimePattern is the form of a text that ParseTime reads.
-const TimePattern = `^(\d{4}-` + month + `-` + day + `(T` + hour + `:` + sixty + `(:` + sixty + fraction + `)?` + offset + `)?|` +
-	`\d{4}` + month + day + `(T` + hour + sixty + `(` + sixty + fraction + `)?` + offset + `)?)$`
+const TimePattern = `^(\d{4}-` + month + `-` + day + `([Tt]` + hour + `:` + sixty + `(:` + sixty + fraction + `)?` + offset + `)?|` +
+	`\d{4}` + month + day + `([Tt]` + hour + sixty + `(` + sixty + fraction + `)?` + offset + `)?)$`
 
 const (
 	month, day  = `(0[1-9]|1[0-2])`, `(0[1-9]|[12]\d|3[01])`
 	hour, sixty = `([01]\d|2[0-3])`, `[0-5]\d`
 	fraction    = `([.,]\d+)?`
-	offset      = `(Z|[+-]` + hour + `(:?` + sixty + `)?)`
+	offset      = `([Zz]|[+-]` + hour + `(:?` + sixty + `)?)`
 )
 
 // The spellings of ISO 8601 for a calendar date, alone or with a time of day and its offset
 // from UTC: extended, and basic. The parts are the same in both.
 var spellings = []*regexp.Regexp{
-	regexp.MustCompile(`^(\d{4})-(\d\d)-(\d\d)(?:(T)(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?` + zone + `)?$`),
-	regexp.MustCompile(`^(\d{4})(\d\d)(\d\d)(?:(T)(\d\d)(\d\d)(?:(\d\d)(?:[.,](\d+))?)?` + zone + `)?$`),
+	regexp.MustCompile(`^(\d{4})-(\d\d)-(\d\d)(?:([Tt])(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?` + zone + `)?$`),
+	regexp.MustCompile(`^(\d{4})(\d\d)(\d\d)(?:([Tt])(\d\d)(\d\d)(?:(\d\d)(?:[.,](\d+))?)?` + zone + `)?$`),
 }
 
 // zone is optional, so that a missing zone has an error of its own.
-const zone = `(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?`
+const zone = `(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?`
 
 var (
 	errNoTime = errors.New("must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z")

@@ -1,6 +1,7 @@
 package issue
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"strconv"
@@ -134,12 +135,12 @@ func (r *row) whole() {
 	}
 }
 
-// time reads playedAt: RFC 3339, as strict as time.Time.UnmarshalText is.
+// time reads playedAt: RFC 3339, as strict as time.Time.UnmarshalText is, with t and z of either case.
 func (r *row) time() error {
 	if given, err := r.string(&r.playedAt, fieldPlayed, false, maxTime); !given || err != nil {
 		return err
 	}
-	if r.played.UnmarshalText([]byte(r.playedAt)) != nil {
+	if r.played.UnmarshalText(bytes.ToUpper([]byte(r.playedAt))) != nil {
 		r.fault(fieldPlayed, msgPlayed)
 	}
 	return nil
