@@ -133,8 +133,6 @@ var adapters = map[string][]string{
 	"github.com/wneessen/go-mail":      {"control/access"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 	"code.dny.dev/ssrf":                {"control/webhook"},
-	"github.com/cloudevents/sdk-go":    {"gateway/adapter"},
-	"github.com/prebid/openrtb":        {"gateway/adapter"},
 }
 
 // TestImportMap holds every import of shipped code against the map.

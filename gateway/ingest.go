@@ -18,6 +18,9 @@ import (
 	"muniment/sealer"
 )
 
+// byteOrderMark begins what some editors and tools write.
+var byteOrderMark = []byte("\ufeff")
+
 var (
 	errMediaType = &api.Error{
 		Code: api.BadRequest, HTTPStatus: fasthttp.StatusUnsupportedMediaType,
@@ -67,10 +70,14 @@ func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) 
 	if err != nil {
 		return err
 	}
+	text = bytes.TrimPrefix(text, byteOrderMark)
 	query := ctx.QueryArgs()
 	name, mediaType := string(query.Peek("format")), string(ctx.Request.Header.ContentType())
+	if !query.Has("format") && len(ctx.Request.Header.Peek("ce-specversion")) > 0 { // an event in binary mode
+		name = adapter.CloudEvents
+	}
 	if format, ok := adapter.Lookup(name, mediaType); ok {
-		return readDocument(ctx, format, text, b)
+		return readDocument(ctx, format, g.now(), text, b)
 	}
 	if query.Has("format") {
 		return api.InvalidField("format", "must be one of "+strings.Join(adapter.Names(), ", "))
@@ -93,8 +100,8 @@ func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) 
 }
 
 // readDocument splits a vendor's document into rows.
-func readDocument(ctx *fasthttp.RequestCtx, format adapter.Format, text []byte, b *issue.Batch) error {
-	header := adapter.Header{Field: func(name string) string { return string(ctx.Request.Header.Peek(name)) }, Query: url.Values{}}
+func readDocument(ctx *fasthttp.RequestCtx, format adapter.Format, now time.Time, text []byte, b *issue.Batch) error {
+	header := adapter.Header{Field: func(name string) string { return string(ctx.Request.Header.Peek(name)) }, Query: url.Values{}, Now: now}
 	for name, value := range ctx.QueryArgs().All() {
 		header.Query.Add(string(name), string(value))
 	}

@@ -11,9 +11,9 @@
 //	cloudevents  CloudEvents 1.0, structured, batched or binary  as the data, a row, says
 //	csv          CSV with a header line (text/csv)               as the columns say                      column.<field>, tz
 //	dv360        Google DV360: out-of-home ad plays              adUnit, else adUnitExternalId           multiplier
-//	omsdk        Open Measurement SDK: events of ad sessions     verificationParameters                  –
+//	omsdk        Open Measurement SDK: events of ad sessions     verificationParameters                  lengthMs
 //	openrtb      OpenRTB 2.6: billing notices for DOOH           dooh.id                                 dwellMs, multiplier
-//	vast         VAST 4: tracking URLs (text/uri-list)           universaladid                           tz
+//	vast         VAST 4: tracking URLs (text/uri-list)           universaladid                           lengthMs, tz
 //	vistar       Vistar Media: ads and when they were shown      venue_id                                –
 //
 // A body is sent as it is; gateway/integrating.md has a request of each.
@@ -41,6 +41,7 @@
 package adapter
 
 import (
+	"bytes"
 	"iter"
 	"mime"
 	"net/url"
@@ -94,6 +95,8 @@ type Header struct {
 	Field func(name string) string
 	// Query holds the parameters of the request's URL.
 	Query url.Values
+	// Now is the service's time: no play ends more than api.MostAhead later.
+	Now time.Time
 }
 
 // Rows reads a document, which must not change while rows are read. Each element is a row as
@@ -104,7 +107,7 @@ type Header struct {
 // row from several events stop by themselves, one row above that.
 func (f Format) Rows(h Header, body []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		d := document{format: &f, header: h, body: body, yield: yield}
+		d := document{format: &f, header: h, body: bytes.TrimPrefix(body, byteOrderMark), yield: yield}
 		err := d.readOptions()
 		if err == nil {
 			err = f.read(&d)
@@ -135,6 +138,9 @@ type DocumentError struct{ Message string }
 
 func (e *DocumentError) Error() string { return e.Message }
 
+// byteOrderMark begins the text files of some systems.
+var byteOrderMark = []byte("\ufeff")
+
 // document is one that is being read, and what the request says of it.
 type document struct {
 	format  *Format
@@ -148,6 +154,7 @@ type document struct {
 	ids        []string          // idType, taken apart; the format's first where there is none
 	zone       *time.Location    // tz; nil where there is none
 	single     bool              // multiplier=none: each play counts as one impression
+	length     *float64          // lengthMs: how long the ad is, where its player does not say it
 	usualDwell *float64          // dwellMs: how long a play is of which the document does not say it
 	columns    map[string]string // column.<field>: the name of the column that holds a field of a row
 }
@@ -156,6 +163,9 @@ type document struct {
 func (d *document) emit(p *play) bool {
 	var row []byte
 	var err error
+	if p.fault == nil {
+		p.refuseAhead()
+	}
 	if p.fault != nil {
 		err = p.fault
 	} else {

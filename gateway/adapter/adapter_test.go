@@ -5,8 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
 )
 
 func TestLookup(t *testing.T) {
@@ -96,6 +100,49 @@ func TestRowsAreTheCallers(t *testing.T) {
 		}
 		for i := range kept {
 			require.Equal(t, copies[i], string(kept[i]), x.name)
+		}
+	}
+}
+
+// TestPlaysThatEndAhead: in every format a play that begins, or ends, too far ahead is refused by the
+// field that says so, and one that ends just in time is not.
+func TestPlaysThatEndAhead(t *testing.T) {
+	begins := map[string]string{"broadsign": "end_time", "cloudevents": "time|playedAt", "csv": "playedAt|When|at|Start|start", "dv360": "startTime", "omsdk": "timestamp",
+		"openrtb": "AUCTION_IMP_TS", "vast": "timestamp", "vistar": "display_time"}
+	ends := map[string]string{"broadsign": "end_time", "cloudevents": "dwellMs", "csv": "dwellMs|dwellSeconds|Seconds|Length|dwell|Duration", "dv360": "endTime", "omsdk": "timestamp",
+		"openrtb": "bid.dur", "vast": "timestamp", "vistar": "length_in_"}
+	for _, x := range examples(t, "*") {
+		n := 0
+		for text, err := range x.format.Rows(x.header, x.document) {
+			n++
+			if err != nil {
+				continue
+			}
+			var row api.Row
+			require.NoError(t, json.Unmarshal(text, &row))
+			from, err := time.Parse(time.RFC3339, row.PlayedAt)
+			require.NoError(t, err)
+			end := from.Add(time.Duration(row.DwellMs * float64(time.Millisecond)))
+			at := func(now time.Time) (fault error) {
+				h, i := x.header, 0
+				h.Now = now
+				for _, err := range x.format.Rows(h, x.document) {
+					if i++; i == n {
+						return err
+					}
+				}
+				t.Fatal(x.name)
+				return nil
+			}
+			require.NoError(t, at(end.Add(-5*time.Minute)), x.name)
+			early := at(from.Add(-5*time.Minute - time.Second))
+			require.ErrorContains(t, early, "more than 5 minutes ahead", x.name)
+			require.Regexp(t, begins[x.format.Name], early.(*RowError).Field, x.name)
+			if row.DwellMs > 1 {
+				early = at(end.Add(-5*time.Minute - time.Millisecond))
+				require.ErrorContains(t, early, "more than 5 minutes ahead", x.name)
+				require.Regexp(t, ends[x.format.Name], early.(*RowError).Field, x.name)
+			}
 		}
 	}
 }

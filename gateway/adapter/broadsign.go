@@ -9,7 +9,8 @@ import (
 // https://docs.broadsign.com/broadsign-control/latest/real-time-pop-api.html
 //
 // end_time is what the player's clock shows, without its zone. The frame is the placement: a
-// display unit plays in several at once. Broadsign gives a play no id of its own.
+// display unit plays in several at once. Broadsign gives a play no id of its own: it is the player's,
+// as two that are synchronised play on one display unit, in a frame, at a time.
 var broadsign = Format{
 	Name:    "broadsign",
 	ids:     []string{"display_unit_id", "frame_id", "player_id", "campaign_id", "schedule_id", "ad_copy_id"},
@@ -18,11 +19,11 @@ var broadsign = Format{
 }
 
 type broadsignPlay struct {
-	DisplayUnitID id       `json:"display_unit_id"`
-	FrameID       id       `json:"frame_id"`
-	AdCopyID      id       `json:"ad_copy_id"`
-	CampaignID    id       `json:"campaign_id"`
-	ScheduleID    id       `json:"schedule_id"`
+	DisplayUnitID wholeID  `json:"display_unit_id" idType:"display_unit_id"`
+	FrameID       wholeID  `json:"frame_id"`
+	AdCopyID      wholeID  `json:"ad_copy_id"`
+	CampaignID    wholeID  `json:"campaign_id" idType:"campaign_id"`
+	ScheduleID    wholeID  `json:"schedule_id" idType:"schedule_id"`
 	Impressions   decimal  `json:"impressions"`
 	EndTime       string   `json:"end_time"`
 	Duration      *float64 `json:"duration"` // milliseconds
@@ -34,6 +35,7 @@ var broadsignOrder = []string{"display_unit_id", "frame_id", "n_screens", "ad_co
 
 func (p *play) readBroadsign(player id, value jsontext.Value) {
 	var v broadsignPlay
+	player = player.whole()
 	if value.Kind() == jsontext.KindBeginArray {
 		value = p.keyed(value, broadsignOrder)
 	}
@@ -41,8 +43,8 @@ func (p *play) readBroadsign(player id, value jsontext.Value) {
 		return
 	}
 	p.named(p.ids, map[string]id{
-		"display_unit_id": v.DisplayUnitID, "frame_id": v.FrameID, "player_id": player,
-		"campaign_id": v.CampaignID, "schedule_id": v.ScheduleID, "ad_copy_id": v.AdCopyID,
+		"display_unit_id": id(v.DisplayUnitID), "frame_id": id(v.FrameID), "player_id": player,
+		"campaign_id": id(v.CampaignID), "schedule_id": id(v.ScheduleID), "ad_copy_id": id(v.AdCopyID),
 	})
 	p.text(&p.row.SpatialPlacementID, "frame_id", string(v.FrameID))
 	p.text(&p.row.CorrelationID, "ad_copy_id", string(v.AdCopyID))
@@ -50,5 +52,9 @@ func (p *play) readBroadsign(player id, value jsontext.Value) {
 	p.needed("duration", v.Duration, p.dwell)
 	if end := p.clock("end_time", v.EndTime); p.fault == nil {
 		p.played("end_time", p.before(end))
+		p.endsIn = p.beginsIn
+		if player != "" {
+			p.known("player_id", string(player), p.row.VendorID, string(v.FrameID), p.row.PlayedAt)
+		}
 	}
 }

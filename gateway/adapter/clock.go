@@ -3,15 +3,16 @@ package adapter
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
-// layouts are times with a zone: RFC 3339, with a space for the T, and the offsets without
-// minutes that VAST shows.
-var layouts = [...]string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z07", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05Z07"}
+// layouts are times with a zone: RFC 3339, with a space for the T, and the offsets without minutes that
+// VAST shows, or without a colon.
+var layouts = [...]string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z07", "2006-01-02T15:04:05Z0700"}
 
-// localLayouts are times without one.
-var localLayouts = [...]string{"2006-01-02T15:04:05", "2006-01-02 15:04:05"}
+// localLayout is a time without one.
+const localLayout = "2006-01-02T15:04:05"
 
 const (
 	msgNoTime = "must be a time, such as 2026-10-24T18:00:00Z"
@@ -21,17 +22,35 @@ const (
 // readTime reads a time; where it names no zone it is of the zone given. message says what is
 // wrong with it, if anything is.
 func readTime(text string, zone *time.Location) (t time.Time, message string) {
+	text = plainTime(text)
 	for _, layout := range layouts {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t, ""
 		}
 	}
-	for _, layout := range localLayouts {
-		if wall, err := time.Parse(layout, text); err == nil {
-			return ofWall(wall, zone)
-		}
+	if wall, err := time.Parse(localLayout, text); err == nil {
+		return ofWall(wall, zone)
 	}
 	return t, msgNoTime
+}
+
+// plainTime writes a time as RFC 3339 does: with a T where a space or a t stands, a Z for a z or UTC,
+// and the offset right behind the time.
+func plainTime(text string) string {
+	const day = len("2006-01-02")
+	if len(text) > day && (text[day] == 't' || text[day] == ' ') {
+		text = text[:day] + "T" + text[day+1:]
+	}
+	if local, ok := strings.CutSuffix(text, " UTC"); ok {
+		text = local + "Z"
+	}
+	if local, ok := strings.CutSuffix(text, "z"); ok {
+		text = local + "Z"
+	}
+	if at := strings.LastIndexByte(text, ' '); at > 0 && (strings.HasPrefix(text[at:], " +") || strings.HasPrefix(text[at:], " -")) {
+		text = text[:at] + text[at+1:]
+	}
+	return text
 }
 
 // ofWall is the moment at which clocks in a zone show what wall shows in UTC. Where they are

@@ -53,7 +53,6 @@ func (d *document) readColumn(field, column string) error {
 }
 
 func (d *document) readCSV() error {
-	d.body = bytes.TrimPrefix(d.body, []byte("\ufeff"))
 	switch {
 	case !utf8.Valid(d.body):
 		return unreadable("the document is not UTF-8")
@@ -161,5 +160,5 @@ func (p *play) readCells(cell func(field string) string) {
 	if v.VendorID != "" && v.IDType == "" && len(p.ids) > 0 {
 		v.IDType = p.ids[0]
 	}
-	p.fill(&v, "")
+	p.fill(&v)
 }

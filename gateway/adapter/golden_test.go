@@ -3,9 +3,11 @@ package adapter
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -32,6 +34,7 @@ func examples(t testing.TB, format string) (all []example) {
 		archive, err := txtar.ParseFile(file)
 		require.NoError(t, err)
 		x := example{name: strings.TrimSuffix(filepath.ToSlash(file), ".txtar")}
+		x.header.Now = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 		fields := map[string]string{}
 		for line := range strings.Lines(string(archive.Comment)) {
 			line = strings.TrimSpace(line)
@@ -77,8 +80,16 @@ func render(x example) string {
 	return b.String()
 }
 
+// TestGolden: with MUNIMENT_UPDATE the files are written, to be read.
 func TestGolden(t *testing.T) {
 	for _, x := range examples(t, "*") {
+		if os.Getenv("MUNIMENT_UPDATE") != "" {
+			archive, err := txtar.ParseFile(x.name + ".txtar")
+			require.NoError(t, err)
+			archive.Files[len(archive.Files)-1].Data = []byte(render(x))
+			require.NoError(t, os.WriteFile(x.name+".txtar", txtar.Format(archive), 0o644))
+			continue
+		}
 		require.Equal(t, x.rows, render(x), x.name)
 	}
 }

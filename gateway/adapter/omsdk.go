@@ -20,7 +20,7 @@ import (
 var omSDK = Format{
 	Name:    "omsdk",
 	ids:     []string{"verificationParameters", "customReferenceData", "appId"},
-	options: []string{optionIDType, optionVendor},
+	options: []string{optionIDType, optionLength, optionVendor},
 	read:    (*document).readSessions,
 }
 
@@ -29,15 +29,16 @@ type omEvent struct {
 	Timestamp   *float64 `json:"timestamp"` // milliseconds since 1970
 	Type        string   `json:"type"`
 	Data        struct {
-		VerificationParameters string `json:"verificationParameters"`
+		VerificationParameters string `json:"verificationParameters" idType:"verificationParameters"`
 		Context                struct {
-			CustomReferenceData jsontext.Value `json:"customReferenceData"` // a string, or anything
+			CustomReferenceData jsontext.Value `json:"customReferenceData" idType:"customReferenceData"` // a string, or anything
 			App                 struct {
-				AppID string `json:"appId"`
-			} `json:"app"`
-		} `json:"context"`
-		MediaType    string `json:"mediaType"`
-		CreativeType string `json:"creativeType"`
+				AppID string `json:"appId" idType:"appId"`
+			} `json:"app" idType:"appId"`
+		} `json:"context" idType:"customReferenceData,appId"`
+		Duration     *float64 `json:"duration"` // seconds, of the ad
+		MediaType    string   `json:"mediaType"`
+		CreativeType string   `json:"creativeType"`
 		AdView       struct {
 			PercentageInView *float64 `json:"percentageInView"`
 		} `json:"adView"`
@@ -49,7 +50,7 @@ type omEvent struct {
 
 var omKinds = map[string]happening{
 	"impression": shown, "start": started, "firstQuartile": quarter, "midpoint": half, "thirdQuartile": threeQuarters, "complete": completed,
-	"pause": paused, "bufferStart": paused, "resume": resumed, "bufferFinish": resumed, "skipped": ended, "sessionFinish": ended, "sessionError": ended,
+	"pause": paused, "bufferStart": paused, "resume": resumed, "bufferFinish": resumed, "skipped": skipped, "sessionFinish": ended, "sessionError": ended,
 }
 
 func (d *document) readSessions() error {
@@ -63,7 +64,7 @@ func (d *document) readSessions() error {
 			break
 		}
 	}
-	all.emit(d, "type", func(p *play, s *session) { p.named(p.ids, s.ids) })
+	all.emit(d, "type", "timestamp", func(p *play, s *session) { p.named(p.ids, s.ids) })
 	return nil
 }
 
@@ -82,9 +83,13 @@ func (d *document) readOM(all *sessions, place string, value jsontext.Value) {
 	data := &v.Data
 	s.say("verificationParameters", id(data.VerificationParameters))
 	s.say("appId", id(data.Context.App.AppID))
-	if reference := data.Context.CustomReferenceData; reference.Kind() == jsontext.KindString {
-		text, _ := jsontext.AppendUnquote(nil, reference) // it is well-formed
-		s.say("customReferenceData", id(text))
+	if reference := data.Context.CustomReferenceData; len(reference) <= maxValue && reference.Kind() == jsontext.KindString {
+		if text, err := jsontext.AppendUnquote(nil, reference); err == nil {
+			s.say("customReferenceData", id(text))
+		}
+	}
+	if data.Duration != nil {
+		s.lasts(time.Duration(min(*data.Duration*1000, maxDwellMs) * float64(time.Millisecond)))
 	}
 	switch {
 	case v.Type == "start", data.MediaType == "video", data.MediaType == "audio", data.CreativeType == "video", data.CreativeType == "audio":

@@ -13,6 +13,7 @@ import (
 const (
 	optionDwell      = "dwellMs"
 	optionIDType     = "idType"
+	optionLength     = "lengthMs"
 	optionZone       = "tz"
 	optionMultiplier = "multiplier"
 	optionVendor     = "vendor"
@@ -54,14 +55,9 @@ func (d *document) readOption(kind, column, value string) (err error) {
 	case optionVendor:
 		d.vendor = value
 	case optionDwell:
-		p := d.play("")
-		d.usualDwell = p.number(kind, value)
-		if d.usualDwell != nil {
-			p.dwell(kind, *d.usualDwell)
-		}
-		if p.fault != nil {
-			return unreadable("%s", p.fault)
-		}
+		d.usualDwell, err = d.readDwell(kind, value)
+	case optionLength:
+		d.length, err = d.readDwell(kind, value)
 	case optionIDType:
 		d.ids = strings.Split(value, ",")
 		if len(d.format.ids) == 0 { // it is every row's
@@ -86,6 +82,19 @@ func (d *document) readOption(kind, column, value string) (err error) {
 		return d.readColumn(column, value)
 	}
 	return err
+}
+
+// readDwell reads a parameter that is a number of milliseconds.
+func (d *document) readDwell(name, value string) (*float64, error) {
+	p := d.play("")
+	number := p.number(name, value)
+	if number != nil {
+		p.dwell(name, *number)
+	}
+	if p.fault != nil {
+		return nil, unreadable("%s", p.fault)
+	}
+	return number, nil
 }
 
 func (f *Format) optionNames() string {

@@ -29,6 +29,9 @@ type play struct {
 	place string // where it stands in the document, such as "pop[3]"; "" if that holds nothing else
 	row   api.Row
 	fault *RowError
+
+	begins           time.Time
+	beginsIn, endsIn string // where the document says so
 }
 
 func (d *document) play(place string) *play { return &play{document: d, place: place} }
@@ -69,20 +72,24 @@ func (p *play) refuse(field, message string, args ...any) {
 	if p.fault != nil {
 		return
 	}
+	if len(args) > 0 {
+		message = fmt.Sprintf(message, args...)
+	}
+	p.fault = &RowError{p.where(field), message}
+}
+
+// where is a field's place in the document.
+func (p *play) where(field string) string {
 	if column, ok := p.columns[field]; ok {
 		field = column
 	}
 	switch {
 	case p.place == "" || field == "" || field[0] == '[':
+		return p.place + field
 	case strings.HasPrefix(p.place, "line "):
-		field = ", " + field
-	default:
-		field = "." + field
+		return p.place + ", " + field
 	}
-	if len(args) > 0 {
-		message = fmt.Sprintf(message, args...)
-	}
-	p.fault = &RowError{p.place + field, message}
+	return p.place + "." + field
 }
 
 // takes says whether a parameter could mend a fault.
@@ -157,6 +164,18 @@ func (p *play) played(field string, t time.Time) {
 	if p.row.PlayedAt = stamp(t); p.row.PlayedAt == "" {
 		p.refuse(field, "must be within the years 1 to 9999")
 	}
+	p.begins, p.beginsIn = t, p.where(field)
+}
+
+// refuseAhead refuses a play that ends in the future: no clock, or no unit, is to be trusted there.
+func (p *play) refuseAhead() {
+	latest := p.header.Now.Add(api.MostAhead)
+	switch {
+	case p.begins.After(latest):
+		p.fault = &RowError{p.beginsIn, "is more than 5 minutes ahead of the service's clock"}
+	case p.row.DwellMs > float64(latest.Sub(p.begins))/float64(time.Millisecond):
+		p.fault = &RowError{p.endsIn, "ends the play more than 5 minutes ahead of the service's clock"}
+	}
 }
 
 // dwell fills in dwellMs.
@@ -165,7 +184,7 @@ func (p *play) dwell(field string, milliseconds float64) {
 		p.refuse(field, "must be from 0 to %d milliseconds", maxDwellMs)
 		return
 	}
-	p.row.DwellMs = milliseconds + 0 // −0 + 0 is 0
+	p.row.DwellMs, p.endsIn = milliseconds+0, p.where(field) // −0 + 0 is 0
 }
 
 // ofSeconds are milliseconds, to the microsecond: 1.001 s are 1001 ms, and not the least less.

@@ -23,13 +23,12 @@ type rowFields struct {
 	Multiplier         decimal        `json:"multiplier"`
 }
 
-// readRow reads a row in its own words. at is when it was played if it doesn't say so itself,
-// "" if neither does.
-func (p *play) readRow(value jsontext.Value, at string) {
+// readRow reads a row in its own words.
+func (p *play) readRow(value jsontext.Value) {
 	var v rowFields
 	if p.decode(value, &v); p.fault == nil {
 		p.refuseMisspelt(value)
-		p.fill(&v, at)
+		p.fill(&v)
 	}
 }
 
@@ -50,7 +49,8 @@ func (p *play) refuseMisspelt(row jsontext.Value) {
 	}
 }
 
-func (p *play) fill(v *rowFields, at string) {
+// fill fills in what a row says. When it was played may be known before.
+func (p *play) fill(v *rowFields) {
 	for _, text := range [...]struct {
 		dst         *string
 		name, value string
@@ -67,10 +67,8 @@ func (p *play) fill(v *rowFields, at string) {
 	} {
 		p.text(text.dst, text.name, text.value)
 	}
-	if v.PlayedAt != "" || at == "" {
+	if v.PlayedAt != "" || p.row.PlayedAt == "" {
 		p.played("playedAt", p.clock("playedAt", v.PlayedAt))
-	} else {
-		p.row.PlayedAt = at
 	}
 	p.needed("dwellMs", v.DwellMs, p.dwell)
 	p.multiplier("multiplier", string(v.Multiplier))

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -19,6 +20,22 @@ const (
 
 // sessions gathers events, many of which make one play. All events of a play must be in one
 // document: a later one would have the identity of a delivered row, with other content.
+//
+// # How long a play is
+//
+// Players repeat their pings, send them in any order, and log whole seconds of clocks that are set in
+// the middle of an ad. So a play is measured by its progress: the start, the quartiles, a place in the
+// ad that was not reached before. Events at one moment are in the order of progress; one that was seen
+// already, or comes behind complete, changes nothing.
+//
+// Of an ad whose length is known, a play that is complete is as long as the ad, whatever clocks say, and
+// no other is longer. The length is that which the player names, else the parameter lengthMs. Without
+// one a play is from its start to complete, else to the last new progress, less reported pauses; a
+// viewer who skips has seen it until then, at most until the next quartile was due. A time in the ad
+// that the player reports with the last progress counts in place of the clock. Where clocks are needed
+// and progress goes back in time, the play is refused.
+//
+// An image has no progress: it is shown until its session ends, or its last event.
 type sessions struct {
 	order []*session
 	byKey map[string]*session
@@ -30,7 +47,8 @@ type session struct {
 	moments []moment
 	ids     map[string]id // what the events say that may be the vendorId
 	video   bool
-	viewed  *bool // what the player measured itself
+	viewed  *bool         // what the player measured itself
+	length  time.Duration // of the ad; 0: unknown
 }
 
 // moment is what happens to a play, and when.
@@ -53,12 +71,21 @@ const (
 	completed
 	paused
 	resumed
-	ended
+	skipped // by the viewer
+	ended   // by the player, who knows when
 	inView  // half of it, or no more
 	audible // or no more
 )
 
-// completionStates are telemetry's, by how many of the kinds from started were met.
+// progress is how far a kind says that the ad is, as completionStates has it; 0 if it says nothing.
+func (h happening) progress() int {
+	if h < started || h > completed {
+		return 0
+	}
+	return int(h-started) + 1
+}
+
+// completionStates are telemetry's, by progress.
 var completionStates = [...]string{"", "started", "first_quartile", "midpoint", "third_quartile", "complete"}
 
 // of is the session that an event belongs to. An event that names none is one of its own.
@@ -78,10 +105,17 @@ func (s *sessions) of(key string, first *play) *session {
 	return made
 }
 
-// say keeps an id of the session, the first that its events name.
+// say keeps an id of the session: of several the least, so that their order decides nothing.
 func (s *session) say(name string, value id) {
-	if s.ids[name] == "" {
+	if was := s.ids[name]; was == "" || value != "" && value < was {
 		s.ids[name] = value
+	}
+}
+
+// lasts keeps how long the ad is, as the player says it; of several lengths the least.
+func (s *session) lasts(length time.Duration) {
+	if length > 0 && (s.length == 0 || length < s.length) {
+		s.length = length
 	}
 }
 
@@ -93,60 +127,179 @@ type measure struct {
 	viewable, audible *bool // nil: not measured
 }
 
-// add adds up the events, in the order of their times. ok is false if it was never shown.
-func (s *session) add() (m measure, ok bool) {
-	slices.SortStableFunc(s.moments, func(a, b moment) int { return a.at.Compare(b.at) })
-	bar := displayInView
-	if s.video {
-		bar = videoInView
-	}
-	var last time.Time
-	var playing, view, sound bool
-	var viewRun, soundRun, head time.Duration
-	for _, e := range s.moments {
-		if playing {
-			passed := e.at.Sub(last)
-			m.dwell += passed
-			viewRun, soundRun = run(viewRun, passed, view), run(soundRun, passed, sound)
-			m.viewable = reached(m.viewable, view, viewRun, bar)
-			m.audible = reached(m.audible, sound, soundRun, audibleBar)
-		}
-		last = e.at
-		if e.head != nil {
-			head = max(head, *e.head)
-		}
-		if e.kind >= shown && e.kind <= completed && !ok {
-			m.from, ok = e.at, true
-		}
-		switch e.kind {
-		case shown:
-			playing = playing || !s.video
-		case started, quarter, half, threeQuarters:
-			playing = true
-		case resumed:
-			playing = ok
-		case completed, paused, ended:
-			playing, viewRun, soundRun = false, 0, 0
-		case inView:
-			view = e.on
-			m.viewable = known(m.viewable)
-		case audible:
-			sound = e.on
-			m.audible = known(m.audible)
-		}
-		if e.kind >= started && e.kind <= completed {
-			m.progress = max(m.progress, int(e.kind-started)+1)
+const (
+	errNotShown  = "no event of this play is an impression"
+	errBackwards = "time runs backwards in this play: the ad was further at an earlier time"
+)
+
+// add adds up the events. fault says why they are no play, if they are none.
+func (s *session) add() (m measure, fault string) {
+	slices.SortFunc(s.moments, moment.compare)
+	s.moments = slices.CompactFunc(s.moments, func(a, b moment) bool { return a.compare(b) == 0 })
+	var first [ended + 1]*moment // of each kind, the earliest
+	for i := range s.moments {
+		if e := &s.moments[i]; e.kind <= ended && first[e.kind] == nil {
+			first[e.kind] = e
 		}
 	}
-	// A player that says how far it is knows better than the clock, which goes on while it stalls.
-	if n := len(s.moments); n > 0 && s.moments[n-1].head != nil {
-		m.dwell = head
+	begin := slices.IndexFunc(first[shown:completed+1], func(e *moment) bool { return e != nil })
+	if begin < 0 {
+		return m, errNotShown
+	}
+	m.from = first[int(shown)+begin].at
+	p := playback{video: s.video, measure: &m}
+	for i := range s.moments {
+		p.pass(&s.moments[i])
+	}
+	if !s.video {
+		m.dwell = p.played
+	} else {
+		m.dwell, fault = s.seen(&p, first[:])
 	}
 	if s.viewed != nil {
 		m.viewable = s.viewed
 	}
-	return m, ok
+	return m, fault
 }
+
+// seen is how much of a video was seen.
+func (s *session) seen(p *playback, first []*moment) (dwell time.Duration, fault string) {
+	length := s.length
+	if end := first[completed]; length == 0 && end != nil && end.head != nil {
+		length = max(*end.head, p.head)
+	}
+	if length == 0 && s.play != nil && s.play.length != nil {
+		length = time.Duration(*s.play.length * float64(time.Millisecond))
+	}
+	whole := first[completed] != nil
+	if whole && length > 0 {
+		return length, ""
+	}
+	var before *moment
+	for _, e := range first[started : completed+1] {
+		switch {
+		case e == nil:
+			continue
+		case before != nil && e.at.Before(before.at) && (!whole || e.kind == completed):
+			return 0, errBackwards
+		case before == nil || !whole: // of a whole play the first and complete are what counts
+			before = e
+		}
+	}
+	if dwell = p.seen; length > 0 {
+		dwell = min(dwell, length)
+	}
+	return dwell, ""
+}
+
+// compare orders moments by their times, those at one time by progress.
+func (m moment) compare(o moment) int {
+	return cmp.Or(m.at.Compare(o.at), cmp.Compare(m.kind, o.kind), cmp.Compare(m.place(), o.place()), compareBools(m.on, o.on))
+}
+
+func (m moment) place() time.Duration {
+	if m.head == nil {
+		return -1
+	}
+	return *m.head
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// playback goes through the moments of a play.
+type playback struct {
+	*measure
+	video bool
+
+	last                  time.Time
+	playing, paused, over bool
+	view, sound           bool
+	viewRun, soundRun     time.Duration
+	played                time.Duration // by the clock, less pauses
+	quartile              time.Duration // played when the last quartile was reached
+	head                  time.Duration // the furthest place in the ad
+	seen                  time.Duration // until the last new progress
+}
+
+func (p *playback) pass(e *moment) {
+	bar := displayInView
+	if p.video {
+		bar = videoInView
+	}
+	if p.playing {
+		passed := e.at.Sub(p.last)
+		p.played += passed
+		p.viewRun, p.soundRun = run(p.viewRun, passed, p.view), run(p.soundRun, passed, p.sound)
+		p.viewable = reached(p.viewable, p.view, p.viewRun, bar)
+		p.audible = reached(p.audible, p.sound, p.soundRun, audibleBar)
+	}
+	p.last = e.at
+	if p.over {
+		return
+	}
+	if p.advances(e) {
+		p.playing = p.video
+		if p.seen = p.played; e.head != nil && p.head > 0 {
+			p.seen = p.head
+		}
+	}
+	switch e.kind {
+	case shown:
+		p.playing = p.playing || !p.video
+	case paused:
+		p.paused = p.paused || p.playing
+		p.stop()
+	case resumed:
+		p.playing, p.paused = p.playing || p.paused, false
+	case skipped:
+		if p.playing {
+			p.seen = max(p.seen, p.untilNextQuartile())
+		}
+		p.stop()
+	case ended:
+		p.stop()
+		p.over = !p.video // a video's end is complete
+	case completed:
+		p.stop()
+		p.over = true
+	case inView:
+		p.view = e.on
+		p.viewable = known(p.viewable)
+	case audible:
+		p.sound = e.on
+		p.audible = known(p.audible)
+	}
+}
+
+// advances says whether an event is new progress, and keeps it.
+func (p *playback) advances(e *moment) (new bool) {
+	if e.head != nil && *e.head > p.head {
+		p.head, new = *e.head, true
+	}
+	if reached := e.kind.progress(); reached > p.progress {
+		p.progress, new = reached, true
+		p.quartile = p.played
+	}
+	return new
+}
+
+// untilNextQuartile is what was played, at most until the next quartile was due.
+func (p *playback) untilNextQuartile() time.Duration {
+	if reached := time.Duration(p.progress - 1); reached > 0 {
+		return min(p.played, p.quartile*(reached+1)/reached)
+	}
+	return p.played
+}
+
+func (p *playback) stop() { p.playing, p.viewRun, p.soundRun = false, 0, 0 }
 
 func run(so, passed time.Duration, on bool) time.Duration {
 	if !on {
@@ -170,17 +323,17 @@ func reached(was *bool, on bool, run, bar time.Duration) *bool {
 	return was
 }
 
-// emit hands out the plays of all sessions. field names an event's kind in the document; name
-// fills in what the row is named by.
-func (s *sessions) emit(d *document, field string, name func(*play, *session)) {
+// emit hands out the plays of all sessions. field and clock name an event's kind and time in the
+// document; name fills in what the row is named by.
+func (s *sessions) emit(d *document, field, clock string, name func(*play, *session)) {
 	for _, session := range s.order {
 		if p := session.play; p.fault == nil {
-			m, ok := session.add()
-			if !ok {
-				p.refuse(field, "no event of this play is an impression")
+			m, fault := session.add()
+			if fault != "" {
+				p.refuse(field, fault)
 			}
-			p.played(field, m.from)
-			p.dwell(field, float64(m.dwell)/float64(time.Millisecond))
+			p.played(clock, m.from)
+			p.dwell(clock, float64(m.dwell)/float64(time.Millisecond))
 			p.row.Telemetry = m.telemetry()
 			name(p, session)
 		}

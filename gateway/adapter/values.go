@@ -6,19 +6,17 @@ import (
 	"io"
 	"iter"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-const (
-	// maxValue bounds what is decoded at once: what a vendor says of one play. Decoded values
-	// can be many times as large as their text.
-	maxValue = 64 << 10
-	maxPath  = 256 // bytes of a field's name in a message
-)
+// maxValue bounds what is decoded at once: a text, or a row's telemetry.
+const maxValue = 64 << 10
 
 // each reads the values of a document, which must be objects. What is wrong with one of several
 // is that one's fault alone.
@@ -97,23 +95,10 @@ func elements(place string, array []byte) iter.Seq2[string, jsontext.Value] {
 }
 
 // members reads those members of an object of well-formed JSON that dst has a place for, and
-// skips all others without decoding them.
-func members(object []byte, dst map[string]*jsontext.Value) error {
-	dec := decoder(object)
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	for dec.PeekKind() != jsontext.KindEndObject {
-		token, err := dec.ReadToken()
-		if err != nil {
-			return err
-		}
-		name := token.String()
-		known := dst[name]
-		value, err := next(dec, object)
-		switch {
-		case err != nil:
-			return err
+// skips all others.
+func members(object jsontext.Value, dst map[string]*jsontext.Value) error {
+	for name, value := range fields(object) {
+		switch known := dst[string(name)]; {
 		case known != nil && *known != nil:
 			return unreadable("%s is given twice", name)
 		case known != nil:
@@ -123,10 +108,42 @@ func members(object []byte, dst map[string]*jsontext.Value) error {
 	return nil
 }
 
-// decoder reads JSON where it lies. It does not remember the names of an object, of which a
-// hostile one has a million.
+// fields are the members of an object of well-formed JSON, as they stand there. A name is valid
+// until the next one.
+func fields(object jsontext.Value) iter.Seq2[[]byte, jsontext.Value] {
+	return func(yield func([]byte, jsontext.Value) bool) {
+		var unquoted []byte
+		dec := decoder(object)
+		if _, err := dec.ReadToken(); err != nil {
+			return
+		}
+		for dec.PeekKind() != jsontext.KindEndObject {
+			name, err := next(dec, object)
+			if err != nil {
+				return
+			}
+			if bytes.IndexByte(name, '\\') < 0 {
+				name = name[1 : len(name)-1]
+			} else { // broken text makes another name, which is none of ours
+				unquoted, _ = jsontext.AppendUnquote(unquoted[:0], name)
+				name = unquoted
+			}
+			value, err := next(dec, object)
+			if err != nil || !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// lenient reads JSON of which most is skipped: text that is not UTF-8 and names that are given twice
+// are faults of what is used alone. The names of an object, of which a hostile one has a million, are
+// not remembered.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
+// decoder reads JSON where it lies.
 func decoder(text []byte) *jsontext.Decoder {
-	return jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true))
+	return jsontext.NewDecoder(bytes.NewBuffer(text), lenient...)
 }
 
 // next reads the next value, as part of the text that the decoder reads.
@@ -149,89 +166,127 @@ func faultAt(dec *jsontext.Decoder, err error) int64 {
 
 func indexed(place string, i int) string { return place + "[" + strconv.Itoa(i) + "]" }
 
-// decode reads what a document says of the play. Names are exact, and may be given once;
-// those that dst lacks are skipped.
-func (p *play) decode(value jsontext.Value, dst any) {
-	if len(value) > maxValue {
-		p.refuse("", "must be at most %d KiB", maxValue>>10)
-		return
-	}
-	err := json.Unmarshal(value, dst)
-	var semantic *json.SemanticError
-	var syntax *jsontext.SyntacticError
-	switch {
-	case err == nil:
-	case errors.As(err, &semantic):
-		p.refuse(path(semantic.JSONPointer), kindMessage(semantic))
-	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
-		p.refuse(path(syntax.JSONPointer), "is given twice")
-	default: // it is well-formed: only what no decoder expects is left
-		p.refuse("", "can't be read")
+// decode reads what a document says of the play: the members that dst, a pointer to a struct, has.
+// They are given once, in UTF-8, and of the kind that the document's format gives them. All others are
+// skipped, whatever they hold; so are those that only an idType uses, by their tag, which the request does
+// not name.
+func (p *play) decode(value jsontext.Value, dst any) { p.read("", value, reflect.ValueOf(dst).Elem()) }
+
+func (p *play) read(at string, value jsontext.Value, dst reflect.Value) {
+	switch t := dst.Type(); {
+	case t == reflect.TypeFor[jsontext.Value]():
+		dst.SetBytes(value)
+	case t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct && value.Kind() != jsontext.KindNull:
+		dst.Set(reflect.New(t.Elem()))
+		p.read(at, value, dst.Elem())
+	case t.Kind() == reflect.Struct && value.Kind() == jsontext.KindBeginObject:
+		p.readMembers(at, value, dst)
+	case t.Kind() == reflect.Struct && value.Kind() != jsontext.KindNull:
+		p.refuse(at, "must be an object")
+	case t.Kind() == reflect.Struct:
+	case len(value) > maxValue:
+		p.refuse(at, "must be at most %d KiB", maxValue>>10)
+	default:
+		p.readLeaf(at, value, dst)
 	}
 }
 
-// path is a JSON pointer as JavaScript would write it.
-func path(pointer jsontext.Pointer) string {
-	var b strings.Builder
-	for token := range pointer.Tokens() {
-		switch _, err := strconv.Atoi(token); {
-		case err == nil:
-			b.WriteString("[" + token + "]")
-		case b.Len() > 0:
-			b.WriteString("." + token)
-		default:
-			b.WriteString(token)
+func (p *play) readMembers(at string, object jsontext.Value, dst reflect.Value) {
+	used := membersOf(dst.Type())
+	var seen uint64
+	for name, value := range fields(object) {
+		i := slices.IndexFunc(used, func(m usedMember) bool { return m.name == string(name) })
+		if i < 0 || used[i].idTypes != nil && !slices.ContainsFunc(used[i].idTypes, func(id string) bool { return slices.Contains(p.ids, id) }) {
+			continue
 		}
+		place := member(at, used[i].name)
+		if seen&(1<<i) != 0 {
+			p.refuse(place, "is given twice")
+		}
+		seen |= 1 << i
+		p.read(place, value, dst.Field(i))
 	}
-	text := b.String()
-	return strings.ToValidUTF8(text[:min(len(text), maxPath)], "")
 }
+
+// usedMember is a member of an object that a struct has a field for, in its place.
+type usedMember struct {
+	name    string
+	idTypes []string // with which it is used; nil: with any
+}
+
+var usedMembers sync.Map // lists of them by the structs' types
+
+func membersOf(t reflect.Type) []usedMember {
+	if known, ok := usedMembers.Load(t); ok {
+		return known.([]usedMember)
+	}
+	var used []usedMember
+	for field := range t.Fields() {
+		m := usedMember{name: field.Tag.Get("json")}
+		if of, ok := field.Tag.Lookup("idType"); ok {
+			m.idTypes = strings.Split(of, ",")
+		}
+		used = append(used, m)
+	}
+	usedMembers.Store(t, used)
+	return used
+}
+
+func (p *play) readLeaf(at string, value jsontext.Value, dst reflect.Value) {
+	err := json.Unmarshal(value, dst.Addr().Interface())
+	if err == nil {
+		return
+	}
+	if kind, ok := errors.AsType[wrongKind](err); ok {
+		p.refuse(at, string(kind))
+	} else if _, ok := errors.AsType[*jsontext.SyntacticError](err); ok { // it is well-formed
+		p.refuse(at, msgNotUTF8)
+	} else {
+		p.refuse(at, map[reflect.Kind]string{reflect.String: "must be a string", reflect.Pointer: "must be a number"}[dst.Kind()])
+	}
+}
+
+const msgNotUTF8 = "must be text in UTF-8"
 
 // wrongKind is what a type of ours says of a value that it can't hold.
 type wrongKind string
 
 func (e wrongKind) Error() string { return string(e) }
 
-func kindMessage(err *json.SemanticError) string {
-	var kind wrongKind
-	if errors.As(err.Err, &kind) {
-		return string(kind)
-	}
-	if err.GoType == nil {
-		return "has a value of the wrong kind"
-	}
-	switch err.GoType.Kind() {
-	case reflect.String:
-		return "must be a string"
-	case reflect.Float64:
-		return "must be a number"
-	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return "must be a whole number"
-	case reflect.Slice:
-		return "must be an array"
-	case reflect.Struct, reflect.Pointer:
-		return "must be an object"
-	}
-	return "has a value of the wrong kind"
-}
-
 // id is a text, of which many vendors write a number. Null is an empty one.
 type id string
 
-func (t *id) UnmarshalJSON(value []byte) (err error) {
+func (t *id) UnmarshalJSON(value []byte) error {
 	switch kind := jsontext.Value(value).Kind(); kind {
 	case jsontext.KindNull:
 		*t = ""
 	case jsontext.KindNumber:
 		*t = id(value)
 	case jsontext.KindString:
-		text, err := jsontext.AppendUnquote(nil, value)
+		text, _ := jsontext.AppendUnquote(nil, value) // it is valid
 		*t = id(text)
-		return err
 	default:
 		return wrongKind("must be a string or a number")
 	}
 	return nil
+}
+
+// wholeID is an id that is a whole number by its format. A spreadsheet makes 4456.0 of 4456.
+type wholeID string
+
+func (t *wholeID) UnmarshalJSON(value []byte) error {
+	if err := (*id)(t).UnmarshalJSON(value); err != nil {
+		return err
+	}
+	*t = wholeID(id(*t).whole())
+	return nil
+}
+
+func (t id) whole() id {
+	if whole, zeros, ok := strings.Cut(string(t), "."); ok && whole != "" && strings.Trim(whole, "0123456789") == "" && strings.Trim(zeros, "0") == "" {
+		return id(whole)
+	}
+	return t
 }
 
 // decimal is a number, of which some vendors write a string. Null is an empty one.
@@ -258,7 +313,7 @@ func (p *play) keyed(array jsontext.Value, names []string) jsontext.Value {
 	object := []byte{'{'}
 	n := 0
 	for _, value := range elements("", array) {
-		if n == len(names) || len(object) > maxValue {
+		if n == len(names) {
 			break
 		}
 		if n > 0 {

@@ -2,8 +2,8 @@ package adapter
 
 import (
 	"bytes"
-	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +24,7 @@ import (
 var vast = Format{
 	Name:    "vast",
 	ids:     []string{"universaladid", "contentid", "appbundle", "domain"},
-	options: []string{optionIDType, optionZone, optionVendor},
+	options: []string{optionIDType, optionLength, optionZone, optionVendor},
 	media:   []string{"text/uri-list"},
 	read:    (*document).readVAST,
 }
@@ -34,13 +34,13 @@ const vastRight, vastAnchor, vastPlacement = "rightid", "spatialanchorid", "spat
 // vastKinds are events by their names in lower case. Others say that the ad goes on.
 var vastKinds = map[string]happening{
 	"impression": shown, "creativeview": shown, "start": started, "firstquartile": quarter, "midpoint": half, "thirdquartile": threeQuarters,
-	"complete": completed, "pause": paused, "resume": resumed, "skip": ended, "close": ended, "closelinear": ended,
+	"complete": completed, "pause": paused, "resume": resumed, "skip": skipped, "close": ended, "closelinear": ended,
 	"mute": audible, "unmute": audible,
 }
 
 func (d *document) readVAST() error {
-	if !utf8.Valid(d.body) {
-		return unreadable("the document is not UTF-8")
+	if text := bytes.TrimSpace(d.body); len(text) > 0 && text[0] == '<' {
+		return unreadable("the document is XML: send the tracking URLs that the player called, one a line, and not the VAST that names them")
 	}
 	var all sessions
 	number := 0
@@ -56,7 +56,7 @@ func (d *document) readVAST() error {
 	if len(all.order) == 0 {
 		return unreadable("the document holds no URL")
 	}
-	all.emit(d, "event", func(p *play, s *session) {
+	all.emit(d, "event", "timestamp", func(p *play, s *session) {
 		p.text(&p.row.SpatialPlacementID, vastPlacement, string(s.ids[vastPlacement]))
 		if s.ids[vastRight]+s.ids[vastAnchor] == "" {
 			p.named(p.ids, s.ids)
@@ -92,7 +92,7 @@ func (d *document) readTracking(all *sessions, place string, line []byte) {
 		return
 	}
 	s.video = true
-	for _, name := range []string{"universaladid", "contentid", "appbundle", "domain", vastRight, vastAnchor, vastPlacement} {
+	for _, name := range vastParameters {
 		s.say(name, id(macros[name]))
 	}
 	switch name := strings.ToLower(macros["event"]); name {
@@ -108,34 +108,50 @@ func (d *document) readTracking(all *sessions, place string, line []byte) {
 	}
 }
 
-// macros are the parameters of a tracking URL by their names in lower case. A macro that the
-// player did not replace, or replaced by -1 or -2 as unknown or withheld, is not there.
+// macros are the parameters of a tracking URL that are used, by their names in lower case. All others,
+// host and path are skipped, whatever they hold. A macro that the player did not replace is not there.
 func (p *play) macros(line []byte) map[string]string {
 	if len(line) > maxValue {
 		p.refuse("", "must be at most %d KiB", maxValue>>10)
 		return nil
 	}
-	u, err := url.Parse(string(line))
-	if err != nil {
-		p.refuse("", "is not a URL")
+	_, query, ok := strings.Cut(string(line), "?")
+	if !ok || !strings.Contains(string(line), "://") {
+		p.refuse("", "is not a URL with parameters")
 		return nil
 	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		p.refuse("", "has a malformed query")
-	}
-	macros := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		values := query[name]
-		value := values[0]
-		if value == "-1" || value == "-2" || strings.HasPrefix(value, "[") && strings.HasSuffix(value, "]") {
+	query, _, _ = strings.Cut(query, "#")
+	macros, seen := map[string]string{}, map[string]bool{}
+	for parameter := range strings.SplitSeq(query, "&") {
+		name, raw, _ := strings.Cut(parameter, "=")
+		if name = strings.ToLower(name); !slices.Contains(vastParameters, name) {
 			continue
 		}
-		name = strings.ToLower(name)
-		if _, twice := macros[name]; twice || len(values) > 1 {
+		if seen[name] {
 			p.refuse("", "has the parameter %s more than once", quoted(name))
 		}
-		macros[name] = value
+		seen[name] = true
+		if Unreplaced(raw) {
+			continue
+		}
+		value, err := url.QueryUnescape(raw)
+		if err != nil || !utf8.ValidString(value) {
+			p.refuse(name, "is not text in UTF-8, percent-encoded")
+		} else if value != "" && !Unreplaced(value) {
+			macros[name] = value
+		}
 	}
 	return macros
 }
+
+// vastParameters are those that are used.
+var vastParameters = []string{"event", "adservingid", "timestamp", "adplayhead", "playerstate",
+	"universaladid", "contentid", "appbundle", "domain", vastRight, vastAnchor, vastPlacement}
+
+// unreplaced is a macro as servers, players and templates write it, whatever stands around it.
+var unreplaced = regexp.MustCompile(`^(-[12]|\[.*\]|\{.*\}|%%.*%%|\$\{.*\})$|\[[A-Z][A-Z0-9_:]*\]|%%[A-Z][A-Z0-9_:]*%%|\$?\{[A-Z][A-Z0-9_:]*\}`)
+
+// Unreplaced reports whether the value of a parameter is a macro that the player did not replace, or
+// replaced by -1 or -2, which say that the value is unknown or withheld (VAST 4):
+// [X], %%X%%, ${X} and {X}.
+func Unreplaced(value string) bool { return unreplaced.MatchString(value) }

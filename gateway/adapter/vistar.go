@@ -21,13 +21,13 @@ var vistar = Format{
 
 type vistarPlay struct {
 	ID            id       `json:"id"`
-	VenueID       id       `json:"venue_id"`
+	VenueID       id       `json:"venue_id" idType:"venue_id"`
 	DisplayAreaID id       `json:"display_area_id"`
-	CampaignID    id       `json:"campaign_id"`
-	OrderID       id       `json:"order_id"`
+	CampaignID    id       `json:"campaign_id" idType:"campaign_id"`
+	OrderID       id       `json:"order_id" idType:"order_id"`
 	CreativeID    id       `json:"creative_id"`
-	AssetID       id       `json:"asset_id"`
-	DealID        id       `json:"deal_id"`
+	AssetID       id       `json:"asset_id" idType:"asset_id"`
+	DealID        id       `json:"deal_id" idType:"deal_id"`
 	DisplayTime   *float64 `json:"display_time"` // seconds since 1970
 	Milliseconds  *float64 `json:"length_in_milliseconds"`
 	Seconds       *float64 `json:"length_in_seconds"`
