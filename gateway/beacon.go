@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"muniment/gateway/adapter"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/gateway/issue"
@@ -21,7 +22,8 @@ import (
 
 // Beacons are for players that can only call a URL. The answer is always an image of one pixel:
 // a player can do nothing with an error, and a viewer must not see one. The outcome is counted
-// in muniment_gateway_beacons_total.
+// in muniment_gateway_beacons_total; what a beacon of a tenant refused is counted for the tenant, too,
+// beside what the gate refused: gate.refusals has it as the rule beacon-<outcome>.
 
 // pixel is a transparent GIF of 1×1.
 var pixel = []byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")
@@ -33,6 +35,8 @@ const (
 	beaconRecorded  beaconOutcome = iota // a receipt was issued
 	beaconDuplicate                      // one was, with this eid
 	beaconNotGet                         // HEAD or another method: nothing was shown
+	beaconPrefetch                       // fetched ahead of a play that may never be
+	beaconMacro                          // eid or dwellMs is a macro that the player did not replace
 	beaconMalformed                      // eid is missing, or it or dwellMs can't be read
 	beaconInvalid                        // not a token of this service, or signed by a revoked key
 	beaconExpired
@@ -44,7 +48,7 @@ const (
 )
 
 func (o beaconOutcome) String() string {
-	return [beaconOutcomes]string{"recorded", "duplicate", "not_get", "malformed", "invalid", "expired", "key", "limited", "refused", "unavailable"}[o]
+	return [beaconOutcomes]string{"recorded", "duplicate", "not_get", "prefetch", "macro", "malformed", "invalid", "expired", "key", "limited", "refused", "unavailable"}[o]
 }
 
 // beacon answers GET /beacon/{token}.
@@ -74,16 +78,29 @@ func (g *Gateway) report(ctx *fasthttp.RequestCtx, began time.Time) beaconOutcom
 	if err != nil {
 		return beaconInvalid
 	}
-	eid, dwell, ok := readPlay(ctx.QueryArgs())
-	if !ok {
-		return beaconMalformed
+	if key := g.rights.BeaconKey(b.SigningKeyID); key == nil || !b.SignedBy(key) {
+		return beaconInvalid
+	}
+	outcome := g.reportOf(ctx, began, b)
+	switch outcome {
+	case beaconPrefetch, beaconMacro, beaconMalformed, beaconExpired, beaconKeyDead, beaconLimited:
+		g.issuer.Refused(b.TenantID, b.RightID, "beacon-"+outcome.String())
+	}
+	return outcome
+}
+
+// reportOf is report of a token that is one of ours.
+func (g *Gateway) reportOf(ctx *fasthttp.RequestCtx, began time.Time, b *api.SignedBeacon) beaconOutcome {
+	if prefetched(&ctx.Request.Header) {
+		return beaconPrefetch
+	}
+	eid, dwell, fault := readPlay(ctx.URI().QueryString())
+	if fault != beaconRecorded {
+		return fault
 	}
 	arrived := g.now()
 	if !arrived.Before(b.ExpiresAt) {
 		return beaconExpired
-	}
-	if key := g.rights.BeaconKey(b.SigningKeyID); key == nil || !b.SignedBy(key) {
-		return beaconInvalid
 	}
 	deadline := g.issuer.Deadline(began)
 	switch key, err := g.rights.Key(deadline, b.KeyID); {
@@ -97,6 +114,20 @@ func (g *Gateway) report(ctx *fasthttp.RequestCtx, began time.Time) beaconOutcom
 		}
 		return g.record(deadline, b, eid, dwell, arrived, key.Sandbox)
 	}
+}
+
+// prefetched reports whether a browser or a proxy fetches something ahead, by the headers that say so:
+// Sec-Purpose (Fetch Standard), and those of before it.
+func prefetched(h *fasthttp.RequestHeader) bool {
+	for _, name := range [...]string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
+		value := bytes.ToLower(h.Peek(name))
+		for _, purpose := range [...]string{"prefetch", "prerender", "preview"} {
+			if bytes.Contains(value, []byte(purpose)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // record issues the receipt of a beacon's play. Two calls with the same eid are one play.
@@ -137,25 +168,34 @@ func (g *Gateway) record(deadline context.Context, b *api.SignedBeacon, eid stri
 // maxEID bounds eid, in bytes.
 const maxEID = 255
 
-// readPlay reads what a beacon's query says of the play; without dwellMs its dwell is 0.
-func readPlay(query *fasthttp.Args) (eid string, dwell float64, ok bool) {
+// readPlay reads what a beacon's query says of the play; without dwellMs its dwell is 0. The fault is
+// beaconRecorded if there is none. A macro is looked for in the text as it came, too: %%CACHEBUSTER%%
+// unescapes to something else.
+func readPlay(query []byte) (eid string, dwell float64, fault beaconOutcome) {
 	given := map[string]int{}
-	for name, value := range query.All() {
-		switch string(name) {
-		case "eid":
-			eid = string(value)
-		case "dwellMs":
-			if dwell, ok = readDwell(string(value)); !ok {
-				return "", 0, false
-			}
-		default:
+	for parameter := range bytes.SplitSeq(query, []byte{'&'}) {
+		name, raw, _ := bytes.Cut(parameter, []byte{'='})
+		if string(name) != "eid" && string(name) != "dwellMs" {
 			continue
 		}
-		if given[string(name)]++; given[string(name)] > 1 {
-			return "", 0, false
+		value := string(fasthttp.AppendUnquotedArg(nil, raw))
+		if adapter.Unreplaced(string(raw)) || adapter.Unreplaced(value) {
+			return "", 0, beaconMacro
+		}
+		ok := true
+		if string(name) == "eid" {
+			eid = value
+		} else {
+			dwell, ok = readDwell(value)
+		}
+		if given[string(name)]++; !ok || given[string(name)] > 1 {
+			return "", 0, beaconMalformed
 		}
 	}
-	return eid, dwell, eid != "" && len(eid) <= maxEID && utf8.ValidString(eid) && !strings.ContainsFunc(eid, unicode.IsControl)
+	if eid == "" || len(eid) > maxEID || !utf8.ValidString(eid) || strings.ContainsFunc(eid, unicode.IsControl) {
+		return "", 0, beaconMalformed
+	}
+	return eid, dwell, beaconRecorded
 }
 
 // readDwell reads a decimal number of milliseconds.

@@ -54,7 +54,7 @@ func (s beaconSigner) token(t *testing.T, w *world, edit func(*api.Beacon)) stri
 
 // call requests a beacon, and requires that the response is the image, whatever the outcome. It
 // returns the one outcome that was counted.
-func (w *world) call(method, target string) string {
+func (w *world) call(method, target string, headers ...string) string {
 	w.t.Helper()
 	counts := func() (all [beaconOutcomes]float64) {
 		for o := range beaconOutcomes {
@@ -63,8 +63,13 @@ func (w *world) call(method, target string) string {
 		return all
 	}
 	before := counts()
-	req, err := http.NewRequest(method, "http://"+w.addr+target, nil)
+	req, err := http.NewRequest(method, "http://"+w.addr, nil)
 	require.NoError(w.t, err)
+	req.URL.Opaque = "//" + w.addr + target // as it stands
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header.Set(name, value)
+	}
 	got, err := http.DefaultTransport.RoundTrip(req)
 	require.NoError(w.t, err)
 	defer got.Body.Close()
@@ -114,6 +119,23 @@ func TestBeacon(t *testing.T) {
 	require.Len(t, w.log.All(), 3)
 }
 
+// TestBeaconNeedsAPlay: what is fetched ahead, or names no play, is no play. The tenant sees how often
+// and why.
+func TestBeaconNeedsAPlay(t *testing.T) {
+	w := newWorld(t, nil)
+	target := "/beacon/" + w.beaconSigner('a', nil).token(t, w, nil)
+	for _, header := range []string{"Sec-Purpose: prefetch", "Sec-Purpose: prefetch;prerender", "Purpose: prefetch", "purpose: Prefetch", "X-Moz: prefetch", "X-Purpose: preview"} {
+		require.Equal(t, "prefetch", w.call("GET", target+"?eid=pre&dwellMs=7001", header), header)
+	}
+	for _, macro := range []string{"[CACHEBUSTING]", "%5BCACHEBUSTING%5D", "%25%25CACHEBUSTER%25%25", "%%CACHEBUSTER%%", "${CB}", "%24%7BCB%7D", "{CB}", "%7Bcb%7D", "-1", "-2", "[timestamp]",
+		"player7-[CACHEBUSTING]", "%25%25A%25%25-1", "x${AUCTION_ID}"} {
+		require.Equal(t, "macro", w.call("GET", target+"?dwellMs=8000&eid="+macro), macro)
+		require.Equal(t, "recorded", w.call("GET", target+"?dwellMs=8000&eid="+url.QueryEscape(strings.ToLower("with "+macro+" beside"))+"&cb="+macro), macro)
+	}
+	require.Equal(t, "malformed", w.call("GET", target+"?dwellMs=8000"))
+	require.Equal(t, "recorded", w.call("GET", target+"?eid=play-1&dwellMs=8000", "Purpose: fetch"))
+}
+
 // TestBeaconIsRefused: what is no play of the beacon's is answered alike, and is no receipt.
 func TestBeaconIsRefused(t *testing.T) {
 	w := newWorld(t, nil)
@@ -141,8 +163,10 @@ func TestBeaconIsRefused(t *testing.T) {
 		"a long eid":           {"GET", token, "?eid=" + strings.Repeat("x", 256), "malformed"},
 		"an eid that is bytes": {"GET", token, "?eid=%ff", "malformed"},
 		"a line in the eid":    {"GET", token, "?eid=a%0ab", "malformed"},
-		"a dwell in words":     {"GET", token, "?eid=x&dwellMs=[DWELL]", "malformed"},
-		"a negative dwell":     {"GET", token, "?eid=x&dwellMs=-1", "malformed"},
+		"a dwell in words":     {"GET", token, "?eid=x&dwellMs=long", "malformed"},
+		"a negative dwell":     {"GET", token, "?eid=x&dwellMs=-3", "malformed"},
+		"a dwell not known":    {"GET", token, "?eid=x&dwellMs=-1", "macro"},
+		"a macro of a dwell":   {"GET", token, "?eid=x&dwellMs=[DWELL]", "macro"},
 		"an endless dwell":     {"GET", token, "?eid=x&dwellMs=" + strings.Repeat("9", 400), "malformed"},
 		"no token":             {"GET", "", "?eid=x", "invalid"},
 		"any text":             {"GET", "a.b", "?eid=x", "invalid"},
@@ -150,7 +174,7 @@ func TestBeaconIsRefused(t *testing.T) {
 		"half a token":         {"GET", token[:len(token)/2], "?eid=x", "invalid"},
 		"another spelling":     {"GET", respelt, "?eid=x", "invalid"},
 		"a line in the token":  {"GET", text[:8] + "%0A" + text[8:] + "." + signature, "?eid=x", "invalid"},
-		"a changed token":      {"GET", base64.RawURLEncoding.EncodeToString([]byte(`{"maxReceiptsPerHour":9}`)) + "." + signature, "?eid=x", "expired"},
+		"a changed token":      {"GET", base64.RawURLEncoding.EncodeToString([]byte(`{"maxReceiptsPerHour":9}`)) + "." + signature, "?eid=x", "invalid"},
 		"a stranger's":         {"GET", stranger.token(t, w, nil), "?eid=x", "invalid"},
 		"a pretender's":        {"GET", posing.token(t, w, nil), "?eid=x", "invalid"},
 		"a revoked key's":      {"GET", revoked.token(t, w, nil), "?eid=x", "invalid"},
