@@ -54,7 +54,8 @@ func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 		return err
 	}
 	held := g.hold(by, results)
-	answer, err := g.appendResults(ctx.Response.SwapBody(nil)[:0], results, held)
+	warned, _ := ctx.UserValue(warning{}).(string)
+	answer, err := g.appendResults(ctx.Response.SwapBody(nil)[:0], results, held, warned)
 	ctx.Response.SwapBody(answer)
 	if err != nil {
 		return err
@@ -99,9 +100,13 @@ func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) 
 	return errMediaType
 }
 
+// warning is the key of what the sender of a document should know of its rows.
+type warning struct{}
+
 // readDocument splits a vendor's document into rows.
 func readDocument(ctx *fasthttp.RequestCtx, format adapter.Format, now time.Time, text []byte, b *issue.Batch) error {
 	header := adapter.Header{Field: func(name string) string { return string(ctx.Request.Header.Peek(name)) }, Query: url.Values{}, Now: now}
+	header.Warn = func(message string) { ctx.SetUserValue(warning{}, message) }
 	for name, value := range ctx.QueryArgs().All() {
 		header.Query.Add(string(name), string(value))
 	}
@@ -167,7 +172,7 @@ func (g *Gateway) hold(by issue.Caller, results []issue.RowResult) (ids map[int]
 }
 
 // appendResults appends the success envelope of a batch, and counts its rows.
-func (g *Gateway) appendResults(dst []byte, results []issue.RowResult, held map[int]string) (_ []byte, err error) {
+func (g *Gateway) appendResults(dst []byte, results []issue.RowResult, held map[int]string, warned string) (_ []byte, err error) {
 	var counts [issue.RowStatuses]int
 	dst = append(dst, `{"ok":true,"data":{"results":[`...)
 	for n := range results {
@@ -202,7 +207,11 @@ func (g *Gateway) appendResults(dst []byte, results []issue.RowResult, held map[
 		dst = strconv.AppendInt(dst, int64(counts[s]), 10)
 		g.metrics.rows[s].Add(float64(counts[s]))
 	}
-	return append(dst, `}},"contractVersion":"`+api.ContractVersion+`"}`...), nil
+	dst = append(dst, '}')
+	if warned != "" {
+		dst = append(append(append(dst, `,"warnings":[`...), strconv.Quote(warned)...), ']')
+	}
+	return append(dst, `},"contractVersion":"`+api.ContractVersion+`"}`...), nil
 }
 
 func appendDelivered(dst, event []byte) ([]byte, error) {

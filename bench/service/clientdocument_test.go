@@ -41,7 +41,7 @@ func TestClientKnowsTheDocument(t *testing.T) {
 		"erase": "it deletes a person for good, with the scope * and a confirmation: for people, by a tool of theirs",
 	}
 	// Beside the records of a list, and asked of no method.
-	beside := []string{"nextCursor", "total", "asOf", "counts"}
+	beside := []string{"nextCursor", "total", "asOf", "counts", "warnings"}
 	everywhere := []string{"limit", "cursor"}
 
 	found := map[string]bool{}

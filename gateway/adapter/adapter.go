@@ -9,12 +9,13 @@
 //	format       document                                        vendorId is its                         parameters
 //	broadsign    Broadsign: request of the Real-Time POP API     display_unit_id                         tz, multiplier
 //	cloudevents  CloudEvents 1.0, structured, batched or binary  as the data, a row, says
-//	csv          CSV with a header line (text/csv)               as the columns say                      column.<field>, tz
+//	csv          CSV with a header line (text/csv)               as the columns say                      column.<field>, separator, timeFormat, tz
 //	dv360        Google DV360: out-of-home ad plays              adUnit, else adUnitExternalId           multiplier
 //	omsdk        Open Measurement SDK: events of ad sessions     verificationParameters                  lengthMs
 //	openrtb      OpenRTB 2.6: billing notices for DOOH           dooh.id                                 dwellMs, multiplier
 //	vast         VAST 4: tracking URLs (text/uri-list)           universaladid                           lengthMs, tz
 //	vistar       Vistar Media: ads and when they were shown      venue_id                                –
+//	xibo         Xibo: statistics of a player, or exported       display                                 display, multiplier, type, tz
 //
 // A body is sent as it is; gateway/integrating.md has a request of each.
 //
@@ -64,7 +65,7 @@ type Format struct {
 }
 
 // formats are all of them.
-var formats = [...]*Format{&broadsign, &cloudEvents, &csvColumns, &dv360, &omSDK, &openRTB, &vast, &vistar}
+var formats = [...]*Format{&broadsign, &cloudEvents, &csvColumns, &dv360, &omSDK, &openRTB, &vast, &vistar, &xibo}
 
 // Names lists what ?format= takes, in alphabetical order.
 func Names() []string {
@@ -95,6 +96,8 @@ type Header struct {
 	Field func(name string) string
 	// Query holds the parameters of the request's URL.
 	Query url.Values
+	// Warn, if it is set, is told what the sender of a document should know of its rows.
+	Warn func(message string)
 	// Now is the service's time: no play ends more than api.MostAhead later.
 	Now time.Time
 }
@@ -157,6 +160,19 @@ type document struct {
 	length     *float64          // lengthMs: how long the ad is, where its player does not say it
 	usualDwell *float64          // dwellMs: how long a play is of which the document does not say it
 	columns    map[string]string // column.<field>: the name of the column that holds a field of a row
+	separator  byte              // separator, or what the header shows; 0: not known
+	dates      dates             // timeFormat, or what the table shows
+	lines      table
+	display    string // display: whose statistics these are
+	statType   string // type: layout, or media where there is none
+	summedUp   bool   // the caller was warned of rows that sum up plays
+}
+
+// warn tells the caller something of the whole document.
+func (d *document) warn(message string) {
+	if d.header.Warn != nil {
+		d.header.Warn(message)
+	}
 }
 
 // emit hands a play to the caller, or what is wrong with it. It says whether to go on.

@@ -42,7 +42,7 @@ func TestOptions(t *testing.T) {
 	for _, bad := range []struct{ format, query, message string }{
 		{"broadsign", "idtype=frame_id", `unknown parameter "idtype": the format broadsign takes format, idType, multiplier, tz, vendor`},
 		{"broadsign", "column.playedAt=x", `unknown parameter "column.playedAt"`},
-		{"csv", "multiplier=none", `the format csv takes format, column.<field>, idType, tz, vendor`},
+		{"csv", "multiplier=none", `the format csv takes format, column.<field>, idType, separator, timeFormat, tz, vendor`},
 		{"cloudevents", "vendor=x", `unknown parameter "vendor": the format cloudevents takes format`},
 		{"dv360", "tz=UTC", `unknown parameter`},
 		{"broadsign", "vendor=a&vendor=b", `must be given once`},
@@ -107,9 +107,9 @@ func TestRowsAreTheCallers(t *testing.T) {
 // TestPlaysThatEndAhead: in every format a play that begins, or ends, too far ahead is refused by the
 // field that says so, and one that ends just in time is not.
 func TestPlaysThatEndAhead(t *testing.T) {
-	begins := map[string]string{"broadsign": "end_time", "cloudevents": "time|playedAt", "csv": "playedAt|When|at|Start|start", "dv360": "startTime", "omsdk": "timestamp",
+	begins := map[string]string{"broadsign": "end_time", "cloudevents": "time|playedAt", "xibo": "fromdt|FromDT", "csv": "playedAt|When|at|Start|start", "dv360": "startTime", "omsdk": "timestamp",
 		"openrtb": "AUCTION_IMP_TS", "vast": "timestamp", "vistar": "display_time"}
-	ends := map[string]string{"broadsign": "end_time", "cloudevents": "dwellMs", "csv": "dwellMs|dwellSeconds|Seconds|Length|dwell|Duration", "dv360": "endTime", "omsdk": "timestamp",
+	ends := map[string]string{"xibo": "todt|ToDT|uration", "broadsign": "end_time", "cloudevents": "dwellMs", "csv": "dwellMs|dwellSeconds|Seconds|Length|dwell|Duration|End", "dv360": "endTime", "omsdk": "timestamp",
 		"openrtb": "bid.dur", "vast": "timestamp", "vistar": "length_in_"}
 	for _, x := range examples(t, "*") {
 		n := 0

@@ -17,7 +17,7 @@ import (
 const (
 	mostTaken = 1001 // rows that a caller takes before it refuses them all
 	perByte   = 24   // bytes that are allocated for one of a document, one after the other
-	perCell   = 384  // the same in a line of nothing but commas, of which there are at most mostCommas
+	perCell   = 384  // the same in a line of nothing but commas, of which there are at most mostCells
 	perNotice = 80   // the same where there is an array to grow in each play: of it, maxValue at a time
 )
 
@@ -71,7 +71,7 @@ func hostile(size int) map[string][]byte {
 		"lines":                  filled(size, "", "\n", ""),
 		"commas":                 filled(size, "", ",", ""),
 		"commas within bounds":   append(filled(size, "rightId\n", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", ""), 0),
-		"one line of cells":      []byte(strings.Repeat(",", mostCommas)),
+		"one line of cells":      []byte(strings.Repeat(",", mostCells)),
 		"quotes":                 filled(size, "a\n", `""""`, ""),
 		"URLs":                   filled(size, "", "http://a/?event=start&adservingid=a&timestamp=2026-10-24T18:00:00Z\n", ""),
 		"parameters":             filled(size, "http://a/?", "a&", ""),

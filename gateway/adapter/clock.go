@@ -1,8 +1,10 @@
 package adapter
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -17,6 +19,8 @@ const localLayout = "2006-01-02T15:04:05"
 const (
 	msgNoTime = "must be a time, such as 2026-10-24T18:00:00Z"
 	msgNoZone = "has no zone"
+	// msgNameZone follows it where a parameter could mend it.
+	msgNameZone = ": name that of the clock with the parameter tz, such as tz=America/Toronto"
 )
 
 // readTime reads a time; where it names no zone it is of the zone given. message says what is
@@ -96,3 +100,190 @@ func stamp(t time.Time) string {
 	}
 	return t.Format(time.RFC3339Nano)
 }
+
+// dates is how a table writes its days.
+type dates struct {
+	order dayOrder
+	// layout is that of package time, if the request names one; in place of it epoch units are possible.
+	layout string
+	unit   time.Duration
+
+	dayFirst, monthFirst bool // some date can only be read so
+}
+
+// dayOrder is the order of day and month in dates that begin with one of them.
+type dayOrder uint8
+
+const (
+	asTheFileShows dayOrder = iota
+	dayMonth
+	monthDay
+)
+
+const msgTimeFormat = "timeFormat: must be us (10/24/2026), european (24/10/2026), epoch, epochMs, or a pattern such as DD/MM/YYYY HH:mm:ss"
+
+// tableTime is a time as spreadsheets, loggers and people write it: a date in any of three orders, a time
+// of day with or without seconds and AM or PM, and a zone or none.
+var tableTime = regexp.MustCompile(`^(\d{1,4})([-/.])(\d{1,2})([-/.])(\d{1,4})[T ,]+(\d{1,2}):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*([AaPp]\.?[Mm]\.?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?$`)
+
+// learn keeps what a date shows of the order of all.
+func (d *dates) learn(text string) {
+	first, second, ok := ambiguous(tableTime.FindStringSubmatch(plainTime(strings.TrimSpace(text))))
+	d.dayFirst = d.dayFirst || ok && first > 12 && second <= 12
+	d.monthFirst = d.monthFirst || ok && second > 12 && first <= 12
+}
+
+// ambiguous are the parts of a date that may be day and month, or month and day.
+func ambiguous(parts []string) (first, second int, ok bool) {
+	if parts == nil || len(parts[1]) > 2 || len(parts[5]) != 4 || parts[2] == "." {
+		return 0, 0, false
+	}
+	return digits(parts[1], 99), digits(parts[3], 99), true
+}
+
+// tableClock reads a time of a table, which must be there.
+func (p *play) tableClock(field, text string) (t time.Time) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		p.refuse(field, "is missing")
+		return t
+	}
+	if p.dates.layout == "" && (p.dates.unit != 0 || isEpoch(text)) {
+		unit := cmp.Or(p.dates.unit, epochUnit(text))
+		return p.epoch(field, p.number(field, text), unit)
+	}
+	wall, zoned, message := p.dates.read(plainTime(text))
+	if message == "" && !zoned {
+		wall, message = ofWall(wall, p.zone)
+	}
+	if message == msgNoZone {
+		message += msgNameZone
+	}
+	if message != "" {
+		p.refuse(field, message)
+	}
+	return wall
+}
+
+// isEpoch reports whether a text is a number of seconds or milliseconds since 1970, of this century.
+func isEpoch(text string) bool {
+	whole, part, _ := strings.Cut(text, ".")
+	return (len(whole) == 10 || len(whole) == 13) && strings.Trim(whole+part, "0123456789") == ""
+}
+
+func epochUnit(text string) time.Duration {
+	if whole, _, _ := strings.Cut(text, "."); len(whole) == 13 {
+		return time.Millisecond
+	}
+	return time.Second
+}
+
+// read reads a time; zoned says that it names its zone.
+func (d *dates) read(text string) (t time.Time, zoned bool, message string) {
+	if d.layout != "" {
+		t, err := time.Parse(d.layout, text)
+		if err != nil {
+			return t, false, "must be a time as the parameter timeFormat says"
+		}
+		return t, strings.Contains(d.layout, "Z07") || strings.Contains(d.layout, "-07"), ""
+	}
+	parts := tableTime.FindStringSubmatch(text)
+	if parts == nil || parts[2] != parts[4] {
+		return t, false, msgTableTime
+	}
+	year, month, day := parts[1], parts[3], parts[5]
+	if len(year) != 4 {
+		year, month, day = parts[5], parts[3], parts[1]
+		if len(year) != 4 {
+			return t, false, "must have a year of four digits"
+		}
+		first, second, either := ambiguous(parts)
+		order := d.order
+		switch {
+		case !either:
+			order = dayMonth
+		case order != asTheFileShows:
+		case first > 12 || d.dayFirst && !d.monthFirst && second <= 12:
+			order = dayMonth
+		case second > 12 || d.monthFirst && !d.dayFirst:
+			order = monthDay
+		default:
+			return t, false, "is ambiguous: its day or its month may stand first; say which with the parameter timeFormat: us or european"
+		}
+		if order == monthDay {
+			month, day = day, month
+		}
+	}
+	number := func(text string) int { return digits(cmp.Or(text, "0"), 9999) }
+	hour, minute, second := number(parts[6]), number(parts[7]), number(parts[8])
+	if half := strings.ToLower(parts[10]); half != "" {
+		if hour < 1 || hour > 12 {
+			return t, false, msgTableTime
+		}
+		if hour %= 12; half[0] == 'p' {
+			hour += 12
+		}
+	}
+	nanoseconds := number((parts[9] + "000000000")[:4])*100_000 + number((parts[9] + "000000000")[4:9])
+	t = time.Date(number(year), time.Month(number(month)), number(day), hour, minute, second, nanoseconds, time.UTC)
+	if t.Month() != time.Month(number(month)) || t.Day() != number(day) || hour > 23 || minute > 59 || second > 59 {
+		return t, false, "is no time of any day"
+	}
+	if parts[11] == "" {
+		return t, false, ""
+	}
+	for _, layout := range []string{"Z07:00", "Z0700", "Z07"} {
+		if offset, err := time.Parse(layout, parts[11]); err == nil {
+			_, seconds := offset.Zone()
+			return t.Add(-time.Duration(seconds) * time.Second), true, ""
+		}
+	}
+	return t, false, msgTableTime
+}
+
+const msgTableTime = "must be a time, such as 2026-10-24T18:00:00Z; the parameter timeFormat names another form, such as timeFormat=DD/MM/YYYY HH:mm:ss"
+
+// readTimeFormat reads the parameter: a name, or a pattern in one of the two usual notations.
+func readTimeFormat(text string) (d dates, err error) {
+	switch strings.ToLower(text) {
+	case "us":
+		return dates{order: monthDay}, nil
+	case "european":
+		return dates{order: dayMonth}, nil
+	case "epoch":
+		return dates{unit: time.Second}, nil
+	case "epochms":
+		return dates{unit: time.Millisecond}, nil
+	}
+	layout, tokens := "", patternToken
+	if strings.Contains(text, "%") {
+		tokens = strftimeToken
+	}
+	for len(text) > 0 {
+		found := tokens.FindStringIndex(text)
+		if found == nil || found[0] > 0 {
+			if c := text[0]; c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' && c != 'T' {
+				return d, unreadable(msgTimeFormat)
+			}
+			layout, text = layout+text[:1], text[1:]
+			continue
+		}
+		layout += patternParts[text[:found[1]]]
+		text = text[found[1]:]
+	}
+	some := time.Date(2026, 10, 24, 18, 5, 0, 0, time.UTC)
+	if again, err := time.Parse(layout, some.Format(layout)); err != nil || !again.Equal(some) { // something is not in it
+		return d, unreadable(msgTimeFormat)
+	}
+	return dates{layout: layout}, nil
+}
+
+var (
+	patternToken  = regexp.MustCompile(`YYYY|yyyy|MM?M?|DD?|dd?|HH?|hh?|mm|ss|SSS|fff|tt|[AaZ]|XXX|zzz`)
+	strftimeToken = regexp.MustCompile(`%[YmdHIMSfpzbB]`)
+	patternParts  = map[string]string{
+		"YYYY": "2006", "yyyy": "2006", "MMM": "Jan", "MM": "01", "M": "1", "DD": "02", "dd": "02", "D": "2", "d": "2", "HH": "15", "H": "15", "hh": "03", "h": "3",
+		"mm": "04", "ss": "05", "SSS": "000", "fff": "000", "tt": "PM", "A": "PM", "a": "PM", "Z": "Z07:00", "XXX": "Z07:00", "zzz": "Z07:00",
+		"%Y": "2006", "%m": "01", "%d": "02", "%H": "15", "%I": "03", "%M": "04", "%S": "05", "%f": "000000", "%p": "PM", "%z": "Z0700", "%b": "Jan", "%B": "January",
+	}
+)

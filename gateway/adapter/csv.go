@@ -2,12 +2,12 @@ package adapter
 
 import (
 	"bytes"
-	"encoding/csv"
-	"errors"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,28 +15,36 @@ import (
 	"muniment/gateway/api"
 )
 
-// csvColumns is comma-separated values with a header line (RFC 4180,
-// https://www.rfc-editor.org/rfc/rfc4180).
+// csvColumns is a table with a header line (RFC 4180, https://www.rfc-editor.org/rfc/rfc4180), as people
+// export it: in UTF-8 or UTF-16, its cells parted by commas, semicolons or tabs, which the header says, or
+// the parameter separator.
 //
-// A column is named as the field of a row that it holds, or column.<field>= says which one
-// holds it. dwellSeconds may stand for dwellMs; a time may leave its zone to tz; telemetry is a
-// JSON object; vendor and idType are of lines that don't say theirs. Other columns are skipped.
+// A column is named as the field of a row that it holds, or column.<field>= says which one holds it. In
+// place of dwellMs there may be dwellSeconds, or endedAt, when the play ended. Both numbers may be written
+// as HH:MM:SS, and with a decimal comma where that is no separator. plays is how many plays a line sums
+// up: it is the multiplier, but one row is one receipt. telemetry is a JSON object; vendor and idType are
+// of lines that don't say theirs. Other columns are skipped, whatever they hold.
+//
+// Times are as the rest of this package reads them, and as tables have them (clock.go); timeFormat says
+// how where the file doesn't.
 var csvColumns = Format{
 	Name:    "csv",
-	options: []string{optionColumn, optionIDType, optionZone, optionVendor},
-	media:   []string{"text/csv"},
+	options: []string{optionColumn, optionIDType, optionSeparator, optionTimeFormat, optionZone, optionVendor},
+	media:   []string{"text/csv", "text/tab-separated-values"},
 	read:    (*document).readCSV,
 }
 
 const (
 	dwellSeconds = "dwellSeconds"
-	// mostCommas bounds what one line can be taken apart into.
-	mostCommas = 1 << 18
+	endedAt      = "endedAt"
+	playCount    = "plays"
+	// mostCells bounds what one line can be taken apart into.
+	mostCells = 1 << 18
 )
 
 // csvFields are what a column may hold.
-var csvFields = []string{"rowId", "playedAt", "dwellMs", dwellSeconds, "vendor", "idType", "vendorId", "rightId", "spatialAnchorId",
-	"spatialPlacementId", "correlationId", "dataSubjectId", "telemetry", "multiplier"}
+var csvFields = []string{"rowId", "playedAt", "dwellMs", dwellSeconds, endedAt, "vendor", "idType", "vendorId", "rightId", "spatialAnchorId",
+	"spatialPlacementId", "correlationId", "dataSubjectId", "telemetry", "multiplier", playCount}
 
 var csvNames = api.NewNames(csvFields...)
 
@@ -52,49 +60,56 @@ func (d *document) readColumn(field, column string) error {
 	return nil
 }
 
+// readCSV reads a table. After a misplaced quotation mark the cells are ambiguous, so all of it is looked
+// at before any row is returned; then, too, it is known in which order its dates are.
 func (d *document) readCSV() error {
-	switch {
-	case !utf8.Valid(d.body):
-		return unreadable("the document is not UTF-8")
-	case bytes.Count(d.body, []byte{','}) > mostCommas:
-		return unreadable("the document has more than %d commas", mostCommas)
-	}
-	// After a misplaced quotation mark the columns are ambiguous, so the whole document is
-	// checked before any row is returned.
-	for lines := csvLines(d.body); ; {
-		_, err := lines.Read()
-		var fault *csv.ParseError
-		if errors.As(err, &fault) {
-			return unreadable("line %d: %s", fault.Line, fault.Err)
-		} else if err != nil {
-			break
-		}
-	}
-	lines := csvLines(d.body)
-	header, err := lines.Read()
-	if err != nil {
-		return unreadable("the document is empty")
-	}
-	places, err := d.places(slices.Clone(header))
+	text := string(bytes.TrimPrefix(utf8Of(d.body), byteOrderMark))
+	header, places, err := d.readHeader(text)
 	if err != nil {
 		return err
 	}
-	columns := len(header)
+	times := []int{}
+	for _, field := range []string{"playedAt", endedAt} {
+		if i, ok := places[field]; ok {
+			times = append(times, i)
+		}
+	}
+	for lines := d.table(text); ; {
+		cells, line, err := lines.next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return unreadable("line %d: %s", line, err)
+		}
+		for _, i := range times {
+			if i < len(cells) && line > 1 {
+				d.dates.learn(cells[i])
+			}
+		}
+	}
+	if _, sums := places[playCount]; sums {
+		d.warn("the column of plays sums up several plays: each line becomes one row and one receipt, whose multiplier is their number")
+	}
+	lines := d.table(text)
+	_, _, _ = lines.next() // the header
 	for {
-		cells, err := lines.Read()
-		if err != nil { // the end
+		cells, line, err := lines.next()
+		if err != nil {
 			return nil
 		}
-		line, _ := lines.FieldPos(0)
 		p := d.play("line " + strconv.Itoa(line))
-		if len(cells) != columns {
-			p.refuse("", "has %d columns, and the header has %d", len(cells), columns)
+		if len(cells) != len(header) {
+			p.refuse("", "has %d columns, and the header has %d", len(cells), len(header))
 		} else {
 			p.readCells(func(field string) string {
-				if i, ok := places[field]; ok {
-					return cells[i]
+				i, ok := places[field]
+				if !ok {
+					return ""
 				}
-				return ""
+				if !utf8.ValidString(cells[i]) {
+					p.refuse(field, msgNotUTF8)
+				}
+				return cells[i]
 			})
 		}
 		if !d.emit(p) {
@@ -103,10 +118,54 @@ func (d *document) readCSV() error {
 	}
 }
 
-func csvLines(body []byte) *csv.Reader {
-	r := csv.NewReader(bytes.NewReader(body))
-	r.FieldsPerRecord, r.ReuseRecord = -1, true
-	return r
+// table begins to read the table; its list of cells is used again.
+func (d *document) table(text string) *table {
+	d.lines = table{text: text, separator: d.separator, line: 1, cells: d.lines.cells}
+	return &d.lines
+}
+
+// readHeader reads the header, and finds what parts its cells: the one separator by which it has columns
+// that are used.
+func (d *document) readHeader(text string) (header []string, places map[string]int, err error) {
+	tried := separators
+	if d.separator != 0 {
+		tried = []byte{d.separator}
+	}
+	var fit []byte
+	for _, d.separator = range tried {
+		if strings.Count(text, string(d.separator)) > mostCells {
+			err = unreadable("the document has more than %d of %q", mostCells, d.separator)
+			continue
+		}
+		cells, _, failed := d.table(text).next()
+		if failed == io.EOF {
+			return nil, nil, unreadable("the document is empty")
+		}
+		if failed != nil {
+			continue
+		}
+		found, fault := d.places(cells)
+		if fault == nil && len(found) > 0 {
+			if fit = append(fit, d.separator); len(fit) == 1 {
+				header, places = slices.Clone(cells), found
+			}
+		}
+		if len(fit) == 0 && len(cells) > len(header) || header == nil { // what is wrong is told of the most cells
+			header, places, err = slices.Clone(cells), found, fault
+		}
+	}
+	switch {
+	case header == nil && err == nil:
+		return nil, nil, unreadable("line 1: %s", errQuote)
+	case len(fit) > 1 && len(header) > 1:
+		return nil, nil, unreadable("the header can be read with %q and with %q between its columns: name the one with the parameter separator", fit[0], fit[1])
+	case len(fit) > 0:
+		d.separator, err = fit[0], nil
+	}
+	if err == nil && len(fit) == 0 {
+		err = unreadable("the header names no column of a row: say with column.<field>=<column> which column holds what, as in column.playedAt=Start")
+	}
+	return header, places, err
 }
 
 // places are those of the columns that hold fields.
@@ -141,18 +200,10 @@ func (d *document) places(header []string) (map[string]int, error) {
 
 func (p *play) readCells(cell func(field string) string) {
 	v := rowFields{
-		RowID: cell("rowId"), PlayedAt: cell("playedAt"), Vendor: cell("vendor"), IDType: cell("idType"), VendorID: cell("vendorId"),
+		RowID: cell("rowId"), Vendor: cell("vendor"), IDType: cell("idType"), VendorID: cell("vendorId"),
 		RightID: cell("rightId"), SpatialAnchorID: cell("spatialAnchorId"), SpatialPlacementID: cell("spatialPlacementId"),
 		CorrelationID: cell("correlationId"), DataSubjectID: cell("dataSubjectId"),
 		Telemetry: jsontext.Value(cell("telemetry")), Multiplier: decimal(cell("multiplier")),
-		DwellMs: p.number("dwellMs", cell("dwellMs")),
-	}
-	if seconds := p.number(dwellSeconds, cell(dwellSeconds)); seconds != nil {
-		if v.DwellMs != nil {
-			p.refuse(dwellSeconds, "is given together with dwellMs")
-		}
-		p.dwell(dwellSeconds, ofSeconds(*seconds))
-		v.DwellMs = &p.row.DwellMs
 	}
 	if v.Vendor == "" && p.header.Query.Has(optionVendor) {
 		v.Vendor = p.vendor
@@ -160,5 +211,88 @@ func (p *play) readCells(cell func(field string) string) {
 	if v.VendorID != "" && v.IDType == "" && len(p.ids) > 0 {
 		v.IDType = p.ids[0]
 	}
+	if count := cell(playCount); count != "" {
+		if v.Multiplier != "" {
+			p.refuse(playCount, "is given together with multiplier")
+		}
+		p.summed(playCount, count)
+	}
+	from := p.tableClock("playedAt", cell("playedAt"))
+	p.played("playedAt", from)
+	p.tableDwell(from, cell)
 	p.fill(&v)
+}
+
+// tableDwell reads how long a play of a table was, which one of three columns says.
+func (p *play) tableDwell(from time.Time, cell func(field string) string) {
+	given := ""
+	for _, field := range []string{"dwellMs", dwellSeconds, endedAt} {
+		text := strings.TrimSpace(cell(field))
+		switch {
+		case text == "":
+			continue
+		case given != "":
+			p.refuse(field, "is given together with %s", given)
+		case field == endedAt:
+			p.until(field, from, p.tableClock(field, text))
+		default:
+			p.duration(field, text, field == dwellSeconds)
+		}
+		given = field
+	}
+	if given == "" {
+		p.refuse("dwellMs", "is missing")
+	}
+}
+
+// until fills in dwellMs of a play by its end.
+func (p *play) until(field string, from, end time.Time) {
+	if end.Before(from) {
+		p.refuse(field, "must not be before the play began")
+	}
+	p.dwell(field, float64(end.Sub(from))/float64(time.Millisecond))
+}
+
+// duration fills in dwellMs from a number of seconds or milliseconds, or a time as HH:MM:SS.
+func (p *play) duration(field, text string, inSeconds bool) {
+	if h, rest, ok := strings.Cut(text, ":"); ok {
+		m, s, whole := strings.Cut(rest, ":")
+		hours, minutes, seconds := digits(h, 99999), digits(m, 59), p.number(field, strings.Replace(s, ",", ".", 1))
+		if !whole || hours < 0 || minutes < 0 || seconds == nil || !(*seconds >= 0 && *seconds < 60) {
+			p.refuse(field, "must be a number, or HH:MM:SS")
+			return
+		}
+		p.dwell(field, ofSeconds(float64(hours*3600+minutes*60)+*seconds))
+		return
+	}
+	if whole, part, ok := strings.Cut(text, ","); ok {
+		if p.separator != ';' && len(part) == 3 && whole != "0" {
+			p.refuse(field, "is ambiguous: its comma may part thousands or decimals")
+		}
+		text = whole + "." + part
+	}
+	switch n := p.number(field, text); {
+	case n == nil:
+	case inSeconds:
+		p.dwell(field, ofSeconds(*n))
+	default:
+		p.dwell(field, *n)
+	}
+}
+
+// digits is a number from 0 to most; -1 if it is none.
+func digits(text string, most int) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > most || strings.Trim(text, "0123456789") != "" {
+		return -1
+	}
+	return n
+}
+
+// summed fills in the multiplier of a line that sums up plays.
+func (p *play) summed(field, count string) {
+	if n := p.number(field, count); n != nil && (*n < 1 || *n != float64(int64(*n))) {
+		p.refuse(field, "must be a whole number, at least 1")
+	}
+	p.multiplier(field, count)
 }

@@ -23,6 +23,7 @@ func FuzzVAST(f *testing.F)         { fuzz(f, vast) }
 func FuzzOMSDK(f *testing.F)        { fuzz(f, omSDK) }
 func FuzzCloudEvents(f *testing.F)  { fuzz(f, cloudEvents) }
 func FuzzCSV(f *testing.F)          { fuzz(f, csvColumns) }
+func FuzzXibo(f *testing.F)         { fuzz(f, xibo) }
 
 // fuzz reads documents with parameters and header fields, these as lines "name: value". Each
 // element is a whole row or says what is wrong; and a document is read the same way twice.
@@ -38,7 +39,7 @@ func fuzz(f *testing.F, format Format) {
 	}
 	f.Fuzz(func(t *testing.T, document []byte, parameters, fields string) {
 		query, _ := url.ParseQuery(parameters)
-		header := Header{Query: query, Field: func(name string) string {
+		header := Header{Query: query, Now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Field: func(name string) string {
 			for line := range strings.Lines(fields) {
 				if value, ok := strings.CutPrefix(line, name+": "); ok {
 					return strings.TrimSpace(value)

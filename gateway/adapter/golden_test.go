@@ -118,9 +118,15 @@ func TestNothingElseIsKept(t *testing.T) {
 			if len(lines) < 2 || strings.Contains(string(x.document), "\"") {
 				continue
 			}
+			separator := ","
+			for _, other := range []string{";", "\t"} {
+				if strings.Contains(lines[0], other) {
+					separator = other
+				}
+			}
 			for i, line := range lines {
 				if strings.TrimSpace(line) != "" {
-					lines[i] = "secret" + fmt.Sprint(min(i, 1)) + "," + line
+					lines[i] = "secret" + fmt.Sprint(min(i, 1)) + separator + line
 				}
 			}
 			x.document = []byte(strings.Join(lines, ""))

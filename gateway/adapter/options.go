@@ -11,11 +11,15 @@ import (
 
 // The parameters that formats take, beside format.
 const (
+	optionDisplay    = "display"
 	optionDwell      = "dwellMs"
 	optionIDType     = "idType"
 	optionLength     = "lengthMs"
+	optionType       = "type"
 	optionZone       = "tz"
 	optionMultiplier = "multiplier"
+	optionSeparator  = "separator"
+	optionTimeFormat = "timeFormat"
 	optionVendor     = "vendor"
 	optionColumn     = "column." // followed by a field of a row
 )
@@ -72,8 +76,18 @@ func (d *document) readOption(kind, column, value string) (err error) {
 				return unreadable("idType: %s is given twice", id)
 			}
 		}
+	case optionDisplay:
+		d.display = value
+	case optionType:
+		if d.statType = value; value != "media" && value != "layout" {
+			return unreadable("type: must be media or layout")
+		}
 	case optionZone:
 		d.zone, err = readZone(value)
+	case optionSeparator:
+		d.separator, err = readSeparator(value)
+	case optionTimeFormat:
+		d.dates, err = readTimeFormat(value)
 	case optionMultiplier:
 		if d.single = value == "none"; !d.single {
 			return unreadable("multiplier: must be none, with which each play counts as one impression")
@@ -105,6 +119,17 @@ func (f *Format) optionNames() string {
 		}
 	}
 	return "the format " + f.Name + " takes " + strings.Join(append([]string{"format"}, names...), ", ")
+}
+
+// readSeparator reads what parts the cells of a table.
+func readSeparator(text string) (byte, error) {
+	if i := slices.Index([]string{"comma", "semicolon", "tab"}, text); i >= 0 {
+		return separators[i], nil
+	}
+	if len(text) == 1 && strings.Contains(",;\t|", text) {
+		return text[0], nil
+	}
+	return 0, unreadable("separator: must be , ; | or tab")
 }
 
 // readZone reads the name of a zone, as America/Toronto, or an offset, as +02:00. A plus that

@@ -138,7 +138,7 @@ func (p *play) clock(field, value string) (t time.Time) {
 	}
 	t, message := readTime(value, p.zone)
 	if message == msgNoZone && p.takes(optionZone) {
-		message += ": name that of the clock with the parameter tz, such as tz=America/Toronto"
+		message += msgNameZone
 	}
 	if message != "" {
 		p.refuse(field, message)

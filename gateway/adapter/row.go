@@ -29,6 +29,10 @@ func (p *play) readRow(value jsontext.Value) {
 	if p.decode(value, &v); p.fault == nil {
 		p.refuseMisspelt(value)
 		p.fill(&v)
+		if v.PlayedAt != "" || p.row.PlayedAt == "" { // it may be known before
+			p.played("playedAt", p.clock("playedAt", v.PlayedAt))
+		}
+		p.needed("dwellMs", v.DwellMs, p.dwell)
 	}
 }
 
@@ -49,7 +53,7 @@ func (p *play) refuseMisspelt(row jsontext.Value) {
 	}
 }
 
-// fill fills in what a row says. When it was played may be known before.
+// fill fills in what a row says, but for when it was played, and how long.
 func (p *play) fill(v *rowFields) {
 	for _, text := range [...]struct {
 		dst         *string
@@ -67,10 +71,6 @@ func (p *play) fill(v *rowFields) {
 	} {
 		p.text(text.dst, text.name, text.value)
 	}
-	if v.PlayedAt != "" || p.row.PlayedAt == "" {
-		p.played("playedAt", p.clock("playedAt", v.PlayedAt))
-	}
-	p.needed("dwellMs", v.DwellMs, p.dwell)
 	p.multiplier("multiplier", string(v.Multiplier))
 	p.telemetry("telemetry", v.Telemetry)
 }

@@ -28,7 +28,7 @@ var usedNames = map[string]string{
 // strange are values of any type, encoding and repetition that is JSON by its form.
 var strange = []string{
 	`0`, `-1e400`, `""`, `"text"`, `"\ud800"`, `"\udc00\ud800"`, "\"caf\xe9\"", "\"\xff\xfe\"", `null`, `true`, `[]`, `[1,"2",[{}]]`, `{}`,
-	`{"a":1,"a":2}`, `{"\ud800":{"\ud800":"\udfff"}}`, `"` + strings.Repeat("x", 2*maxValue) + `"`, strings.Repeat("[", 500) + strings.Repeat("]", 500),
+	`{"a":1,"a":2}`, `{"\ud800":{"\ud800":"\udfff"}}`, `"` + strings.Repeat("x", maxValue+1) + `"`, strings.Repeat("[", 100) + strings.Repeat("]", 100),
 }
 
 // TestWhatIsNotUsedCannotHurt: each member that is not used may have any value, and be given twice or in

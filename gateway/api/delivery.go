@@ -51,6 +51,8 @@ type IngestBatch struct {
 type Ingested struct {
 	Results []RowResult `json:"results" nullable:"false" doc:"One for each row, in their order."`
 	Counts  RowCounts   `json:"counts"`
+	// Warnings are of a format.
+	Warnings []string `json:"warnings,omitempty" doc:"What the sender of a document should know of its rows, such as that each of them sums up several plays."`
 }
 
 // RowResult is the outcome of one row.

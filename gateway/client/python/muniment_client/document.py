@@ -784,6 +784,8 @@ class Ingested(TypedDict):
     counts: RowCounts
     # One for each row, in their order.
     results: list[RowResult]
+    # What the sender of a document should know of its rows, such as that each of them sums up several plays.
+    warnings: NotRequired[list[str]]
 
 
 class LineReceipt(TypedDict):
@@ -1799,7 +1801,8 @@ class RefusalRow(TypedDict):
     refusals: int
     # Null where a node had too many counts to separate them by right.
     rightId: str | None
-    # The rule's name.
+    # A rule of the gate; beacon-prefetch, beacon-macro, beacon-malformed, beacon-expired, beacon-key and beacon-
+    # limited count calls of beacons that are no play.
     rule: str
 
 

@@ -1245,6 +1245,8 @@ export interface components {
             counts: components["schemas"]["RowCounts"];
             /** @description One for each row, in their order. */
             results: components["schemas"]["RowResult"][];
+            /** @description What the sender of a document should know of its rows, such as that each of them sums up several plays. */
+            warnings?: string[];
         };
         IngestedResponse: {
             /** @description The version of this contract. */
@@ -2309,7 +2311,7 @@ export interface components {
             refusals: number;
             /** @description Null where a node had too many counts to separate them by right. */
             rightId: string | null;
-            /** @description The rule's name. */
+            /** @description A rule of the gate; beacon-prefetch, beacon-macro, beacon-malformed, beacon-expired, beacon-key and beacon-limited count calls of beacons that are no play. */
             rule: string;
         };
         Refusals: {

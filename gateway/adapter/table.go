@@ -1,0 +1,128 @@
+package adapter
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// table is the lines of a text whose cells a separator parts (RFC 4180): a cell may stand in quotation
+// marks, in which two mean one. A mark within a cell that does not begin with one is a mark.
+type table struct {
+	text      string // that is left
+	separator byte
+	line      int // at which it begins
+	cells     []string
+}
+
+// separators are what may part cells, in the order in which they are tried.
+var separators = []byte{',', ';', '\t'}
+
+var errQuote = errors.New(`extraneous or missing " in quoted-field`)
+
+// next returns the cells of the next line that holds anything, and where it begins; io.EOF at the end.
+// The list is valid until the following call.
+func (t *table) next() (cells []string, line int, err error) {
+	for len(t.text) > 0 {
+		line = t.line
+		cells, size, err := t.record()
+		t.line += strings.Count(t.text[:size], "\n")
+		t.text = t.text[size:]
+		if err != nil {
+			return nil, line, err
+		}
+		if t.cells = cells; len(cells) > 1 || cells[0] != "" {
+			return cells, line, nil
+		}
+	}
+	return nil, t.line, io.EOF
+}
+
+// record takes the first record apart, and says how long it is.
+func (t *table) record() (cells []string, size int, err error) {
+	if cells = t.cells[:0]; cells == nil {
+		first, _, _ := strings.Cut(t.text, "\n")
+		cells = make([]string, 0, strings.Count(first, string(t.separator))+1)
+	}
+	for rest := t.text; ; {
+		cell, n, err := t.cell(rest)
+		if err != nil {
+			return nil, len(t.text), err
+		}
+		cells, rest, size = append(cells, cell), rest[n:], size+n
+		if len(rest) == 0 {
+			return cells, size, nil
+		}
+		rest, size = rest[1:], size+1
+		if t.text[size-1] == '\n' {
+			return cells, size, nil
+		}
+	}
+}
+
+// cell reads one, up to the separator or the line feed behind it.
+func (t *table) cell(text string) (cell string, size int, err error) {
+	if len(text) == 0 || text[0] != '"' {
+		for size < len(text) && text[size] != t.separator && text[size] != '\n' {
+			size++
+		}
+		if size == len(text) || text[size] == '\n' {
+			return strings.TrimSuffix(text[:size], "\r"), size, nil
+		}
+		return text[:size], size, nil
+	}
+	for size = 1; ; size++ {
+		end := strings.IndexByte(text[size:], '"')
+		if end < 0 {
+			return "", 0, errQuote
+		}
+		if size += end + 1; size == len(text) || text[size] != '"' {
+			break
+		}
+	}
+	cell = text[1 : size-1]
+	if strings.Contains(cell, `"`) {
+		cell = strings.ReplaceAll(cell, `""`, `"`)
+	}
+	switch rest := text[size:]; {
+	case len(rest) == 0, rest[0] == t.separator, rest[0] == '\n':
+		return cell, size, nil
+	case rest[0] == '\r' && (len(rest) == 1 || rest[1] == '\n'):
+		return cell, size + 1, nil
+	}
+	return "", 0, errQuote
+}
+
+// utf8Of is a text in UTF-8 that may be in UTF-16, as spreadsheets write it, with its byte order mark or
+// without. A text in another encoding stays as it is: what of it is used must be UTF-8.
+func utf8Of(text []byte) []byte {
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(text, []byte{0xff, 0xfe}):
+		order, text = binary.LittleEndian, text[2:]
+	case bytes.HasPrefix(text, []byte{0xfe, 0xff}):
+		order, text = binary.BigEndian, text[2:]
+	case len(text) > 3 && text[0] != 0 && text[1] == 0 && text[3] == 0:
+		order = binary.LittleEndian
+	case len(text) > 3 && text[0] == 0 && text[1] != 0 && text[2] == 0:
+		order = binary.BigEndian
+	default:
+		return text
+	}
+	out := make([]byte, 0, len(text)/2+len(text)/8)
+	for len(text) > 1 {
+		r := rune(order.Uint16(text))
+		text = text[2:]
+		if utf16.IsSurrogate(r) && len(text) > 1 {
+			if pair := utf16.DecodeRune(r, rune(order.Uint16(text))); pair != utf8.RuneError {
+				r, text = pair, text[2:]
+			}
+		}
+		out = utf8.AppendRune(out, r) // half a pair is U+FFFD
+	}
+	return out
+}
