@@ -88,7 +88,7 @@ var packages = map[string][]string{
 	"gateway/issue":             {"gate", "gateway/api", "gateway/auth", "gateway/snapshot", "sealer", "sealer/keyfile"},
 	"gateway/issue/issuetest":   {"gate", "gateway/api", "gateway/auth", "sealer"},
 	"gateway/localnode":         {"gateway/api", "gateway/identity", "gateway/issue", "gateway/snapshot", "sealer/keyfile"},
-	"gateway/upload":            {"gateway/api"},
+	"gateway/upload":            {"gateway/adapter", "gateway/api"},
 	"gateway/snapshot":          {"gate", "gateway/api", "gateway/auth"},
 	"pipeline":                  {"gate", "sealer"},
 	"pipeline/admission":        {"pipeline"},

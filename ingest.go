@@ -28,10 +28,12 @@ type ingestCmd struct {
 	KeyFile string `env:"MUNIMENT_API_KEY_FILE" help:"File that holds the API key." placeholder:"FILE" type:"path"`
 	CA      string `help:"Certificate authorities to trust as the service (PEM); default: those of the system." placeholder:"FILE" type:"path"`
 
-	Format string            `help:"What the files hold: ndjson, json, csv, or a format that ingest-batch takes, of which each file is one document; default: what their names say."`
+	Format string            `help:"What the files hold: ndjson, json, csv, or a format that ingest-batch takes; default: what their names say."`
 	Option map[string]string `help:"A parameter of the format, such as --option tz=Europe/Berlin or --option column.playedAt=start." placeholder:"NAME=VALUE" mapsep:"none"`
 
 	Results     string        `help:"Folder for the results files, a line for each row; default: beside each file, as FILE.results.ndjson." placeholder:"DIR" type:"path"`
+	Rejected    bool          `help:"Send nothing: list the rows of the files that were rejected, and why."`
+	Finish      bool          `help:"Send sessions (vast, omsdk) that are not finished, too: no later log goes on with them."`
 	Again       bool          `help:"Send rows again that were rejected."`
 	Concurrency int           `default:"4" help:"How many batches are sent at once."`
 	RetryFor    time.Duration `default:"15m" help:"How long to retry a batch that the service can't accept."`
@@ -40,7 +42,8 @@ type ingestCmd struct {
 
 // Help is shown with the help of the flags.
 func (c *ingestCmd) Help() string {
-	return "An interrupted run continues from the results file: run the same command again. A row that is sent twice counts once."
+	return "An interrupted run continues from the results file: run the same command again. A row that is sent twice counts once. " +
+		"Files may be of any length. Sessions that go on in the next log are kept beside the results until it is sent."
 }
 
 // Validate refuses what can't be sent.
@@ -56,6 +59,12 @@ func (c *ingestCmd) Validate() error {
 
 // Run uploads. It fails unless every row was accepted.
 func (c *ingestCmd) Run() error {
+	if c.Rejected {
+		return upload.Rejected(upload.Config{Format: c.Format, Results: c.Results}, c.Files, func(r upload.Rejection) error {
+			_, err := fmt.Println(r)
+			return err
+		})
+	}
 	ctx, stop := interrupted()
 	defer stop()
 	key, err := c.key()
@@ -72,7 +81,7 @@ func (c *ingestCmd) Run() error {
 	}
 	progress := new(upload.Progress)
 	u, err := upload.New(upload.Config{
-		URL: c.URL, Key: key, HTTP: over, Format: c.Format, Options: options, Results: c.Results, Again: c.Again,
+		URL: c.URL, Key: key, HTTP: over, Format: c.Format, Options: options, Results: c.Results, Again: c.Again, Finish: c.Finish,
 		Senders: c.Concurrency, RetryFor: c.RetryFor, Progress: progress,
 	})
 	if err != nil {
@@ -93,7 +102,7 @@ func (c *ingestCmd) Run() error {
 	case err != nil:
 		return err
 	case rejected > 0:
-		return fmt.Errorf("%d rows were rejected: the results files say why", rejected)
+		return fmt.Errorf("%d rows were rejected: the same command with --rejected lists them, and why", rejected)
 	}
 	return nil
 }

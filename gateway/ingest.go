@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
 
 	"muniment/gateway/adapter"
@@ -55,7 +56,7 @@ func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 	}
 	held := g.hold(by, results)
 	warned, _ := ctx.UserValue(warning{}).(string)
-	answer, err := g.appendResults(ctx.Response.SwapBody(nil)[:0], results, held, warned)
+	answer, err := g.appendResults(ctx.Response.SwapBody(nil)[:0], batch.Rows, results, held, warned)
 	ctx.Response.SwapBody(answer)
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (g *Gateway) hold(by issue.Caller, results []issue.RowResult) (ids map[int]
 }
 
 // appendResults appends the success envelope of a batch, and counts its rows.
-func (g *Gateway) appendResults(dst []byte, results []issue.RowResult, held map[int]string, warned string) (_ []byte, err error) {
+func (g *Gateway) appendResults(dst []byte, rows []issue.Row, results []issue.RowResult, held map[int]string, warned string) (_ []byte, err error) {
 	var counts [issue.RowStatuses]int
 	dst = append(dst, `{"ok":true,"data":{"results":[`...)
 	for n := range results {
@@ -185,6 +186,7 @@ func (g *Gateway) appendResults(dst []byte, results []issue.RowResult, held map[
 		dst = strconv.AppendInt(dst, int64(n), 10)
 		dst = append(dst, `,"status":"`...)
 		dst = append(append(dst, r.Status.String()...), '"')
+		dst = appendRowID(dst, rows[n].JSON)
 		switch {
 		case r.Status == issue.Rejected:
 			dst, err = g.appendRefusal(dst, r.Err)
@@ -212,6 +214,32 @@ func (g *Gateway) appendResults(dst []byte, results []issue.RowResult, held map[
 		dst = append(append(append(dst, `,"warnings":[`...), strconv.Quote(warned)...), ']')
 	}
 	return append(dst, `},"contractVersion":"`+api.ContractVersion+`"}`...), nil
+}
+
+// appendRowID appends the caller's id of a row that has one.
+func appendRowID(dst, row []byte) []byte {
+	if !bytes.Contains(row, []byte(`"rowId"`)) {
+		return dst
+	}
+	d := jsontext.NewDecoder(bytes.NewBuffer(row))
+	if _, err := d.ReadToken(); err != nil {
+		return dst
+	}
+	for d.PeekKind() == jsontext.KindString && d.StackDepth() == 1 {
+		name, err := d.ReadToken()
+		if err != nil {
+			return dst
+		}
+		wanted := name.String() == "rowId"
+		value, err := d.ReadValue()
+		if err != nil {
+			return dst
+		}
+		if wanted && value.Kind() == jsontext.KindString && len(value) > len(`""`) {
+			return append(append(dst, `,"rowId":`...), value...)
+		}
+	}
+	return dst
 }
 
 func appendDelivered(dst, event []byte) ([]byte, error) {

@@ -62,6 +62,13 @@ type Format struct {
 	// media are the types of a body that is of this format, whatever ?format= says.
 	media []string
 	read  func(*document) error
+
+	kind Kind
+	// lists are those of plays that an object may have, and beside the member that they share.
+	lists  []string
+	beside string
+	// event reads an event of a session, of Lines and Events.
+	event func(d *document, all *sessions, text []byte)
 }
 
 // formats are all of them.

@@ -15,7 +15,9 @@ var broadsign = Format{
 	Name:    "broadsign",
 	ids:     []string{"display_unit_id", "frame_id", "player_id", "campaign_id", "schedule_id", "ad_copy_id"},
 	options: []string{optionIDType, optionMultiplier, optionZone, optionVendor},
-	read:    func(d *document) error { return d.eachList("pop", "player_id", (*play).readBroadsign) },
+	lists:   []string{"pop"},
+	beside:  "player_id",
+	read:    func(d *document) error { return d.eachList((*play).readBroadsign) },
 }
 
 type broadsignPlay struct {

@@ -30,6 +30,7 @@ import (
 var csvColumns = Format{
 	Name:    "csv",
 	options: []string{optionColumn, optionIDType, optionSeparator, optionTimeFormat, optionZone, optionVendor},
+	kind:    Table,
 	media:   []string{"text/csv", "text/tab-separated-values"},
 	read:    (*document).readCSV,
 }
@@ -68,12 +69,7 @@ func (d *document) readCSV() error {
 	if err != nil {
 		return err
 	}
-	times := []int{}
-	for _, field := range []string{"playedAt", endedAt} {
-		if i, ok := places[field]; ok {
-			times = append(times, i)
-		}
-	}
+	times := timeColumns(places)
 	for lines := d.table(text); ; {
 		cells, line, err := lines.next()
 		if err == io.EOF {
@@ -81,11 +77,7 @@ func (d *document) readCSV() error {
 		} else if err != nil {
 			return unreadable("line %d: %s", line, err)
 		}
-		for _, i := range times {
-			if i < len(cells) && line > 1 {
-				d.dates.learn(cells[i])
-			}
-		}
+		d.learn(times, cells)
 	}
 	if _, sums := places[playCount]; sums {
 		d.warn("the column of plays sums up several plays: each line becomes one row and one receipt, whose multiplier is their number")
@@ -124,6 +116,25 @@ func (d *document) table(text string) *table {
 	return &d.lines
 }
 
+// timeColumns are those of times.
+func timeColumns(places map[string]int) (times []int) {
+	for _, field := range []string{"playedAt", endedAt} {
+		if i, ok := places[field]; ok {
+			times = append(times, i)
+		}
+	}
+	return times
+}
+
+// learn keeps what a line shows of the order of days and months in all.
+func (d *document) learn(times []int, cells []string) {
+	for _, i := range times {
+		if i < len(cells) {
+			d.dates.learn(cells[i])
+		}
+	}
+}
+
 // readHeader reads the header, and finds what parts its cells: the one separator by which it has columns
 // that are used.
 func (d *document) readHeader(text string) (header []string, places map[string]int, err error) {
@@ -132,6 +143,7 @@ func (d *document) readHeader(text string) (header []string, places map[string]i
 		tried = []byte{d.separator}
 	}
 	var fit []byte
+	broken := false
 	for _, d.separator = range tried {
 		if strings.Count(text, string(d.separator)) > mostCells {
 			err = unreadable("the document has more than %d of %q", mostCells, d.separator)
@@ -142,6 +154,7 @@ func (d *document) readHeader(text string) (header []string, places map[string]i
 			return nil, nil, unreadable("the document is empty")
 		}
 		if failed != nil {
+			broken = true
 			continue
 		}
 		found, fault := d.places(cells)
@@ -155,7 +168,7 @@ func (d *document) readHeader(text string) (header []string, places map[string]i
 		}
 	}
 	switch {
-	case header == nil && err == nil:
+	case len(fit) == 0 && broken && len(header) < 2:
 		return nil, nil, unreadable("line 1: %s", errQuote)
 	case len(fit) > 1 && len(header) > 1:
 		return nil, nil, unreadable("the header can be read with %q and with %q between its columns: name the one with the parameter separator", fit[0], fit[1])

@@ -17,6 +17,7 @@ var dv360 = Format{
 	ids: []string{"adUnit", "adUnitExternalId", "line", "lineExternalId", "orderExternalId",
 		"creativeAsset", "creative", "creativeAssetExternalId"},
 	options: []string{optionIDType, optionMultiplier, optionVendor},
+	lists:   []string{"requests", "adPlays"},
 	read:    func(d *document) error { return d.each(d.readDV360) },
 }
 

@@ -21,6 +21,8 @@ var omSDK = Format{
 	Name:    "omsdk",
 	ids:     []string{"verificationParameters", "customReferenceData", "appId"},
 	options: []string{optionIDType, optionLength, optionVendor},
+	kind:    Events,
+	event:   func(d *document, all *sessions, text []byte) { d.readOM(all, "", text) },
 	read:    (*document).readSessions,
 }
 

@@ -47,9 +47,10 @@ func (d *document) plays(place string, array jsontext.Value, read func(p *play, 
 	}
 }
 
-// eachList hands out the plays that each object has in a list, and with them an id of all, if
-// the object has one beside the list.
-func (d *document) eachList(list, beside string, read func(p *play, of id, value jsontext.Value)) error {
+// eachList hands out the plays that each object has in the format's list, and with them an id of all,
+// if the object has one beside the list.
+func (d *document) eachList(read func(p *play, of id, value jsontext.Value)) error {
+	list, beside := d.format.lists[0], d.format.beside
 	return d.each(func(place string, object jsontext.Value) error {
 		var plays, ofAll jsontext.Value
 		if err := members(object, map[string]*jsontext.Value{list: &plays, beside: &ofAll}); err != nil {

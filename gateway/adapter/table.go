@@ -2,12 +2,11 @@ package adapter
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"golang.org/x/text/encoding/unicode"
 )
 
 // table is the lines of a text whose cells a separator parts (RFC 4180): a cell may stand in quotation
@@ -97,32 +96,23 @@ func (t *table) cell(text string) (cell string, size int, err error) {
 	return "", 0, errQuote
 }
 
-// utf8Of is a text in UTF-8 that may be in UTF-16, as spreadsheets write it, with its byte order mark or
-// without. A text in another encoding stays as it is: what of it is used must be UTF-8.
+// utf8Of is a text in UTF-8 that may be in UTF-16, as spreadsheets write it. A text in another encoding
+// stays as it is: what of it is used must be UTF-8.
 func utf8Of(text []byte) []byte {
-	var order binary.ByteOrder
+	if order, ok := UTF16(text); ok {
+		text, _ = unicode.UTF16(order, unicode.UseBOM).NewDecoder().Bytes(text) // half a pair is U+FFFD
+	}
+	return text
+}
+
+// UTF16 reports whether a text that begins so is in UTF-16, with its byte order mark or without, and in
+// which order its bytes are.
+func UTF16(start []byte) (unicode.Endianness, bool) {
 	switch {
-	case bytes.HasPrefix(text, []byte{0xff, 0xfe}):
-		order, text = binary.LittleEndian, text[2:]
-	case bytes.HasPrefix(text, []byte{0xfe, 0xff}):
-		order, text = binary.BigEndian, text[2:]
-	case len(text) > 3 && text[0] != 0 && text[1] == 0 && text[3] == 0:
-		order = binary.LittleEndian
-	case len(text) > 3 && text[0] == 0 && text[1] != 0 && text[2] == 0:
-		order = binary.BigEndian
-	default:
-		return text
+	case bytes.HasPrefix(start, []byte{0xff, 0xfe}), len(start) > 3 && start[0] != 0 && start[1] == 0 && start[3] == 0:
+		return unicode.LittleEndian, true
+	case bytes.HasPrefix(start, []byte{0xfe, 0xff}), len(start) > 3 && start[0] == 0 && start[1] != 0 && start[2] == 0:
+		return unicode.BigEndian, true
 	}
-	out := make([]byte, 0, len(text)/2+len(text)/8)
-	for len(text) > 1 {
-		r := rune(order.Uint16(text))
-		text = text[2:]
-		if utf16.IsSurrogate(r) && len(text) > 1 {
-			if pair := utf16.DecodeRune(r, rune(order.Uint16(text))); pair != utf8.RuneError {
-				r, text = pair, text[2:]
-			}
-		}
-		out = utf8.AppendRune(out, r) // half a pair is U+FFFD
-	}
-	return out
+	return unicode.BigEndian, false
 }

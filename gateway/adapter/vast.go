@@ -26,6 +26,8 @@ var vast = Format{
 	ids:     []string{"universaladid", "contentid", "appbundle", "domain"},
 	options: []string{optionIDType, optionLength, optionZone, optionVendor},
 	media:   []string{"text/uri-list"},
+	kind:    Lines,
+	event:   func(d *document, all *sessions, line []byte) { d.readTracking(all, "", line) },
 	read:    (*document).readVAST,
 }
 

@@ -16,7 +16,9 @@ var vistar = Format{
 	Name:    "vistar",
 	ids:     []string{"venue_id", "display_area_id", "campaign_id", "order_id", "creative_id", "asset_id", "deal_id"},
 	options: []string{optionIDType, optionVendor},
-	read:    func(d *document) error { return d.eachList("advertisement", "venue_id", (*play).readVistar) },
+	lists:   []string{"advertisement"},
+	beside:  "venue_id",
+	read:    func(d *document) error { return d.eachList((*play).readVistar) },
 }
 
 type vistarPlay struct {

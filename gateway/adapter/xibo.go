@@ -28,6 +28,7 @@ var xibo = Format{
 	Name:    "xibo",
 	ids:     []string{"display", "layout", "media"},
 	options: []string{optionDisplay, optionIDType, optionMultiplier, optionType, optionZone, optionVendor},
+	kind:    Elements,
 	read:    (*document).readXibo,
 }
 

@@ -59,6 +59,7 @@ type Ingested struct {
 type RowResult struct {
 	Index  int    `json:"index" minimum:"0" doc:"The row's place in the body, from 0."`
 	Status string `json:"status" enum:"accepted,duplicate,rejected,unmapped" doc:"accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then, where this node has it; or the row is equal to an unmapped one of the batch, and has its heldId. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does."`
+	RowID  string `json:"rowId,omitempty" doc:"Of a row that has one: the caller's, or what its format makes it of." example:"play-0001"`
 	// Receipt, Signature, Substrate and Metering are those of Delivered.
 	Receipt   *Receipt          `json:"receipt,omitempty"`
 	Signature *Signature        `json:"signature,omitempty"`

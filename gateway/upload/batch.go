@@ -3,8 +3,6 @@ package upload
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
-	"strconv"
 )
 
 // batch is rows of one file that are sent together.
@@ -18,19 +16,24 @@ type batch struct {
 
 func (b *batch) add(r row) {
 	b.rows = append(b.rows, r)
-	b.size += len(r.text) + 1
+	b.size += r.bytes() + 1
 }
+
+// bytes is how long the row is in a body.
+func (r *row) bytes() int { return max(len(r.text), r.size) }
 
 // answer is that to a batch, as far as it is kept.
 type answer struct {
 	Data struct {
 		Results []struct {
-			Index   int64
-			Status  string
-			Receipt *struct{ ReceiptID string }
-			HeldID  string
-			Error   json.RawMessage
+			Index              int64
+			Status             string
+			RowID              string
+			Receipt, Signature json.RawMessage
+			HeldID             string
+			Error              json.RawMessage
 		}
+		Warnings []string
 	}
 }
 
@@ -44,7 +47,7 @@ func (b *batch) results(a *answer) ([]result, error) {
 	lines := make([]result, len(given))
 	for i, g := range given {
 		of := &b.rows[0]
-		index, rows := int64(i), int64(len(given))
+		index, rows := of.index+int64(i), int64(len(given))
 		if !document {
 			of = &b.rows[i]
 			index, rows = of.index, 0
@@ -55,21 +58,15 @@ func (b *batch) results(a *answer) ([]result, error) {
 		case g.Status != statusAccepted && g.Status != statusDuplicate && g.Status != statusRejected && g.Status != statusUnmapped:
 			return nil, fmt.Errorf("the service answered a row with the status %.40q", g.Status)
 		}
-		lines[i] = result{Index: index, Row: sumText(of.sum), Status: g.Status, HeldID: g.HeldID, Error: of.placed(g.Error), Rows: rows}
-		if g.Receipt != nil {
-			lines[i].ReceiptID = g.Receipt.ReceiptID
+		if b.source.placed != nil && g.Error != nil {
+			g.Error = b.source.placed(b.rows, min(i, len(b.rows)-1), g.Error)
+		}
+		lines[i] = result{Index: index, Row: sumText(of.sum), Status: g.Status, RowID: g.RowID, HeldID: g.HeldID, Error: g.Error, Rows: rows,
+			Receipt: g.Receipt, Signature: g.Signature}
+		var receipt struct{ ReceiptID string }
+		if g.Receipt != nil && json.Unmarshal(g.Receipt, &receipt) == nil {
+			lines[i].ReceiptID = receipt.ReceiptID
 		}
 	}
 	return lines, nil
-}
-
-// lineOfBody is how the service names a line of a CSV body, in what JSON says of an error.
-var lineOfBody = regexp.MustCompile(`"line \d+`)
-
-// placed is an error that names the line of the file in place of that of the body.
-func (r *row) placed(text json.RawMessage) json.RawMessage {
-	if r.line == 0 || text == nil {
-		return text
-	}
-	return lineOfBody.ReplaceAll(text, []byte(`"line `+strconv.Itoa(r.line)))
 }

@@ -3,11 +3,18 @@ package upload
 import (
 	"bufio"
 	"bytes"
-	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"unicode/utf8"
+	"net/url"
+	"regexp"
+	"strconv"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+
+	"muniment/gateway/adapter"
 )
 
 const (
@@ -17,35 +24,79 @@ const (
 	maxCells = 1 << 17
 )
 
-// records are the lines of a CSV file with a header line, which each batch begins with.
-func (u *Uploader) records(from io.Reader) *source {
-	query := u.query(formatCSV)
-	s := &source{mediaType: "text/csv", query: query}
-	s.rows = func(yield func(row, error) bool) {
-		in := &recordReader{in: bufio.NewReaderSize(from, 64<<10)}
-		header, _, err := in.next()
+// table is a CSV file that is to be cut: what only the whole of it shows, and its header line.
+type table struct {
+	*adapter.TableOf
+	header []byte
+	query  url.Values
+}
+
+// readTable reads a file once, for what it shows of its separators and dates.
+func (u *Uploader) readTable(f *file) (t *table, err error) {
+	content, err := openContent(f.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	in, header, err := recordsOf(content)
+	if err == io.EOF {
+		return nil, errors.New("it has no header line")
+	} else if err != nil {
+		return nil, fmt.Errorf("its header can't be read: %w", err)
+	}
+	t = &table{header: header}
+	if t.TableOf, err = adapter.ReadTable(headerOf(u.query(f.format)), header); err != nil {
+		return nil, err
+	}
+	in.separator = t.Separator()
+	for {
+		text, line, err := in.next()
 		if err == io.EOF {
-			yield(row{}, errors.New("it has no header line"))
-			return
-		}
-		header = bytes.TrimPrefix(header, byteOrderMark)
-		var columns int
-		if err == nil {
-			columns, err = cells(header)
+			t.query = t.Options()
+			return t, nil
 		}
 		if err != nil {
-			yield(row{}, fmt.Errorf("its header can't be read: %w", err))
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+		_ = t.Learn(text) // what is wrong with it is told when it is sent
+	}
+}
+
+// recordsOf begins to read a CSV file, which may be in UTF-16.
+func recordsOf(from io.Reader) (in *recordReader, header []byte, err error) {
+	raw := bufio.NewReaderSize(from, 64<<10)
+	if start, _ := raw.Peek(4); len(start) > 1 {
+		if order, ok := adapter.UTF16(start); ok {
+			raw = bufio.NewReaderSize(transform.NewReader(raw, unicode.UTF16(order, unicode.UseBOM).NewDecoder()), 64<<10)
+		}
+	}
+	in = &recordReader{in: raw, separator: ','}
+	header, _, err = in.next()
+	return in, bytes.TrimPrefix(header, byteOrderMark), err
+}
+
+// records are the lines of a CSV file with a header line, which each batch begins with.
+func (u *Uploader) records(f *file, from io.Reader) (*source, error) {
+	t, err := u.readTable(f)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{mediaType: "text/csv", query: t.query, most: max(1, min(maxRows, maxCells/t.Columns())), placed: recordPlaces}
+	s.body = func(dst []byte, rows []row) []byte {
+		dst = append(dst, t.header...)
+		for i := range rows {
+			dst = append(dst, rows[i].text...)
+		}
+		return dst
+	}
+	s.rows = func(yield func(row, error) bool) {
+		in, _, err := recordsOf(from)
+		if err != nil {
+			yield(row{}, unread(err))
 			return
 		}
-		s.most = max(1, min(maxRows, maxCells/columns))
-		s.body = func(dst []byte, rows []row) []byte {
-			dst = append(dst, header...)
-			for i := range rows {
-				dst = append(dst, rows[i].text...)
-			}
-			return dst
-		}
-		options := []byte(query.Encode())
+		in.separator = t.Separator()
+		options := []byte(t.query.Encode())
 		for index := int64(0); ; index++ {
 			text, line, err := in.next()
 			if err == io.EOF {
@@ -55,8 +106,8 @@ func (u *Uploader) records(from io.Reader) *source {
 				yield(row{}, fmt.Errorf("line %d: %w", line, err))
 				return
 			}
-			r := row{index: index, text: text, sum: sumOf(options, header, text), line: line}
-			if _, err := cells(text); err != nil {
+			r := row{index: index, text: text, sum: sumOf(options, t.header, text), line: line}
+			if err := t.Learn(text); err != nil {
 				r.text, r.fault = nil, fmt.Sprintf("line %d: %v", line, err)
 			}
 			if !yield(r, nil) {
@@ -64,14 +115,23 @@ func (u *Uploader) records(from io.Reader) *source {
 			}
 		}
 	}
-	return s
+	return s, nil
+}
+
+// lineOfBody is how the service names a line of a body, in what JSON says of an error.
+var lineOfBody = regexp.MustCompile(`"line (\d+)`)
+
+// recordPlaces names the line of the file in place of that of the body.
+func recordPlaces(rows []row, i int, text json.RawMessage) json.RawMessage {
+	return lineOfBody.ReplaceAll(text, []byte(`"line `+strconv.Itoa(rows[i].line)))
 }
 
 // recordReader takes a CSV file apart into the texts of its records, each with what ends its
 // line. Empty lines are none.
 type recordReader struct {
-	in   *bufio.Reader
-	line int // behind what was read
+	in        *bufio.Reader
+	separator byte
+	line      int // behind what was read
 }
 
 // next returns the next record and the line where it begins.
@@ -83,7 +143,7 @@ func (r *recordReader) next() (text []byte, at int, err error) {
 		for {
 			part, err := line(r.in, maxRecord+1)
 			text = append(text, part...)
-			q.read(part)
+			q.read(part, r.separator)
 			if len(text) > maxRecord {
 				return nil, at, fmt.Errorf("it is longer than %d bytes: a quotation mark may not be closed", maxRecord)
 			}
@@ -114,7 +174,7 @@ type quotes struct {
 }
 
 // read goes on over the next part, which doesn't end between two marks that mean one.
-func (q *quotes) read(part []byte) {
+func (q *quotes) read(part []byte, separator byte) {
 	for i := 0; i < len(part); i++ {
 		switch c := part[i]; {
 		case q.within && c == '"' && i+1 < len(part) && part[i+1] == '"':
@@ -124,21 +184,6 @@ func (q *quotes) read(part []byte) {
 		case !q.within && c == '"' && !q.inCell:
 			q.within = true
 		}
-		q.inCell = q.within || part[i] != ','
+		q.inCell = q.within || part[i] != separator
 	}
-}
-
-// cells counts those of a record, and says what is wrong with it.
-func cells(text []byte) (int, error) {
-	if !utf8.Valid(text) {
-		return 0, errors.New("it is not UTF-8")
-	}
-	in := csv.NewReader(bytes.NewReader(text))
-	in.FieldsPerRecord = -1
-	record, err := in.Read()
-	var fault *csv.ParseError
-	if errors.As(err, &fault) {
-		return 0, fault.Err
-	}
-	return len(record), err
 }

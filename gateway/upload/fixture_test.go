@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -60,6 +61,9 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(unpacked)
 	require.NoError(s.t, err)
 	require.LessOrEqual(s.t, len(body), maxBody)
+	if string(body) == `{"rows":[]}` { // whether the key is good
+		return reply(s.t, 200, map[string]any{"ok": true, "data": map[string]any{"results": []any{}}}), nil
+	}
 	if s.before != nil {
 		if resp, err := s.before(len(s.requests), req); resp != nil || err != nil {
 			return resp, err
@@ -83,8 +87,30 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 		for _, record := range records[1:] {
 			r.rows = append(r.rows, strings.Join(record, "|"))
 		}
+	case r.query.Get("format") == "xibo":
+		r.rows = regexp.MustCompile(`<stat\b[^>]*>`).FindAllString(r.body, -1)
+	case r.mediaType == "text/uri-list": // sessions by their ids
+		for line := range strings.Lines(r.body) {
+			_, id, _ := strings.Cut(line, "adservingid=")
+			id, _, _ = strings.Cut(id, "&")
+			if at := slices.IndexFunc(r.rows, func(row string) bool { return strings.HasPrefix(row, id+" ") }); at >= 0 {
+				r.rows[at] += line
+			} else {
+				r.rows = append(r.rows, id+" "+line)
+			}
+		}
 	default:
-		r.rows = strings.Fields(r.body)
+		var values []json.RawMessage
+		require.NoError(s.t, json.Unmarshal(body, &values))
+		for _, value := range values {
+			var object struct{ Pop []json.RawMessage }
+			if json.Unmarshal(value, &object) != nil || object.Pop == nil {
+				r.rows = append(r.rows, string(value))
+			}
+			for _, play := range object.Pop {
+				r.rows = append(r.rows, string(play))
+			}
+		}
 	}
 	require.LessOrEqual(s.t, len(r.rows), maxRows)
 	s.requests = append(s.requests, r)

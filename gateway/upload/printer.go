@@ -126,6 +126,12 @@ func (r *Printer) totals() string {
 	if n := r.p.Skipped.Load(); n > 0 {
 		text += fmt.Sprintf("; %s were done before", grouped(n))
 	}
+	if n := r.p.Unfinished.Load(); n > 0 {
+		text += fmt.Sprintf("; %s sessions are not finished: they are kept until a later log ends them, or until --finish", grouped(n))
+	}
+	if why := r.p.Warning(); why != "" {
+		text += "; note: " + why
+	}
 	if n := r.p.Unknown.Load(); n > 0 {
 		text += fmt.Sprintf("; %d files were passed over: their names don't say what they hold", n)
 	}
@@ -135,23 +141,25 @@ func (r *Printer) totals() string {
 func (r *Printer) writeJSON(done bool) {
 	// An upload goes on if its output can't be written.
 	_ = json.NewEncoder(r.out).Encode(struct {
-		Done      bool    `json:"done"`
-		Files     int64   `json:"files"`
-		Of        int64   `json:"totalFiles"`
-		Bytes     int64   `json:"bytes"`
-		OfBytes   int64   `json:"totalBytes"`
-		Accepted  int64   `json:"accepted"`
-		Duplicate int64   `json:"duplicate"`
-		Rejected  int64   `json:"rejected"`
-		Unmapped  int64   `json:"unmapped"`
-		Skipped   int64   `json:"skipped"`
-		Unknown   int64   `json:"unknownFiles"`
-		Retries   int64   `json:"retries"`
-		Trouble   string  `json:"trouble,omitempty"`
-		Seconds   float64 `json:"seconds"`
+		Done       bool    `json:"done"`
+		Files      int64   `json:"files"`
+		Of         int64   `json:"totalFiles"`
+		Bytes      int64   `json:"bytes"`
+		OfBytes    int64   `json:"totalBytes"`
+		Accepted   int64   `json:"accepted"`
+		Duplicate  int64   `json:"duplicate"`
+		Rejected   int64   `json:"rejected"`
+		Unmapped   int64   `json:"unmapped"`
+		Skipped    int64   `json:"skipped"`
+		Unfinished int64   `json:"unfinishedSessions"`
+		Unknown    int64   `json:"unknownFiles"`
+		Retries    int64   `json:"retries"`
+		Trouble    string  `json:"trouble,omitempty"`
+		Warning    string  `json:"warning,omitempty"`
+		Seconds    float64 `json:"seconds"`
 	}{
 		done, r.p.Files.Load(), r.p.TotalFiles.Load(), r.p.Bytes.Load(), r.p.TotalBytes.Load(), r.p.Accepted.Load(), r.p.Duplicate.Load(),
-		r.p.Rejected.Load(), r.p.Unmapped.Load(), r.p.Skipped.Load(), r.p.Unknown.Load(), r.p.Retries.Load(), r.p.Trouble(), time.Since(r.began).Seconds(),
+		r.p.Rejected.Load(), r.p.Unmapped.Load(), r.p.Skipped.Load(), r.p.Unfinished.Load(), r.p.Unknown.Load(), r.p.Retries.Load(), r.p.Trouble(), r.p.Warning(), time.Since(r.began).Seconds(),
 	})
 }
 

@@ -11,10 +11,26 @@ type Progress struct {
 
 	// Rows by their status, those that an earlier run had done, and attempts that were made again.
 	Accepted, Duplicate, Rejected, Unmapped, Skipped, Retries atomic.Int64
+	// Unfinished are sessions that are kept until a later log ends them.
+	Unfinished atomic.Int64
 	// Unknown are files of folders whose names don't say what they hold.
 	Unknown atomic.Int64
 
-	why atomic.Pointer[string]
+	why     atomic.Pointer[string]
+	warning atomic.Pointer[string]
+}
+
+// Warning is what the service said of the rows of a document; empty if it said nothing.
+func (p *Progress) Warning() string {
+	if text := p.warning.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+func (p *Progress) warn(text string) {
+	text = printable(text)
+	p.warning.Store(&text)
 }
 
 // Trouble is why the last attempt failed; empty once one succeeds.

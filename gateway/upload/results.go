@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,8 +35,13 @@ type result struct {
 	// Row is a checksum of what was sent: see row.sum.
 	Row    string `json:"row"`
 	Status string `json:"status"`
-	// Of rows that were taken; a duplicate has it where the service still knows it.
-	ReceiptID string `json:"receiptId,omitempty"`
+	// RowID is the caller's, or what the format makes it of.
+	RowID string `json:"rowId,omitempty"`
+	// Of rows that were taken; a duplicate has them where the service still knows them. The receipt and its
+	// signature are as the service gave them: they can be checked without it.
+	ReceiptID string          `json:"receiptId,omitempty"`
+	Receipt   json.RawMessage `json:"receipt,omitempty"`
+	Signature json.RawMessage `json:"signature,omitempty"`
 	// Of rows that are held until a mapping knows them.
 	HeldID string `json:"heldId,omitempty"`
 	// Of rows that were rejected: as the service has it, {error, message, …}.
@@ -170,4 +176,82 @@ func (r *results) close() error { return r.file.Close() }
 // sumText is a sum as a line has it.
 func sumText(sum uint64) string {
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, sum))
+}
+
+// Rejection is a row that was rejected, as a results file has it.
+type Rejection struct {
+	File  string // that of the plays
+	Index int64  // of the row in the file, from 0
+	RowID string // "" if it has none, or it is not known
+	// Why: a code of the service, the field at fault with its place in the file, and what is wrong with it.
+	Code, Field, Message string
+}
+
+// String is the rejection on a line.
+func (r Rejection) String() string {
+	name := fmt.Sprintf("%s: row %d", r.File, r.Index)
+	if r.RowID != "" {
+		name += fmt.Sprintf(" (rowId %s)", printable(r.RowID))
+	}
+	if r.Field != "" {
+		name += ": " + printable(r.Field)
+	}
+	return name + ": " + printable(r.Message)
+}
+
+// Rejected calls visit with the rows of files that earlier runs have had rejected, as Run would name the
+// files. Nothing is sent. It returns the error of visit.
+func Rejected(cfg Config, paths []string, visit func(Rejection) error) error {
+	u := &Uploader{cfg: cfg, progress: new(Progress)}
+	files, err := u.find(paths)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := f.rejected(visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *file) rejected(visit func(Rejection) error) error {
+	from, err := os.Open(f.results)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it was not sent
+	} else if err != nil {
+		return fmt.Errorf("cannot read the results: %w", err)
+	}
+	defer from.Close()
+	rejected := map[int64]*result{} // the last line of a row counts
+	for in := bufio.NewReaderSize(from, 256<<10); ; {
+		text, err := in.ReadBytes('\n')
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return fmt.Errorf("cannot read the results: %w", err)
+		}
+		var line result
+		if json.Unmarshal(text, &line) != nil {
+			continue
+		}
+		if delete(rejected, line.Index); line.Status == statusRejected {
+			rejected[line.Index] = &line
+		}
+	}
+	for _, index := range slices.Sorted(maps.Keys(rejected)) {
+		line := rejected[index]
+		var why struct {
+			Error, Field, Message string
+			ValidationErrors      []struct{ Field, Message string }
+		}
+		_ = json.Unmarshal(line.Error, &why)
+		if len(why.ValidationErrors) > 0 {
+			why.Field, why.Message = why.ValidationErrors[0].Field, why.ValidationErrors[0].Message
+		}
+		if err := visit(Rejection{f.path, index, line.RowID, why.Error, why.Field, why.Message}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

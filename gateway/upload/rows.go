@@ -11,8 +11,11 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/gateway/adapter"
 )
 
 // row is one of a file.
@@ -21,12 +24,21 @@ type row struct {
 	text  []byte
 	// sum is of all that the service makes the row of. A row with another sum is another row.
 	sum uint64
-	// line of the file where it begins, of CSV.
+	// line of the file where it begins, of CSV; of a document the line or the part.
 	line int
 	// fault is why it can't be sent.
 	fault string
 	// document says that it stands for all rows of a document.
 	document bool
+	// settled, if it is set, is called when the service has said what becomes of it.
+	settled func()
+
+	// Of a play of a vendor's document: the list that it stands in, what stands beside that, and its place.
+	list, besideName, place string
+	beside                  jsontext.Value
+	// Of a session: its events, in place of a text, and how many bytes they have.
+	events []event
+	size   int
 }
 
 // source is the rows of a file, and how they are sent.
@@ -39,19 +51,30 @@ type source struct {
 	body      func(dst []byte, rows []row) []byte
 	mediaType string
 	query     url.Values
+	// placed, if it is set, names the places of the file in an error of a row that names those of the body.
+	placed func(rows []row, i int, text json.RawMessage) json.RawMessage
 }
 
 // source is how a file of its format is read.
-func (u *Uploader) source(f *file, from io.Reader) *source {
+func (u *Uploader) source(f *file, from io.Reader) (*source, error) {
 	switch f.format {
 	case formatLines:
-		return lines(from)
+		return lines(from), nil
 	case formatJSON:
-		return list(f.path, from)
-	case formatCSV:
-		return u.records(from)
+		return list(f.path, from), nil
 	}
-	return u.document(f.format, from)
+	format, known := adapter.Lookup(f.format, "")
+	switch {
+	case !known:
+		return nil, fmt.Errorf("the format %q is unknown: it must be ndjson, json, or one of %s", f.format, strings.Join(adapter.Names(), ", "))
+	case format.Kind() == adapter.Table:
+		return u.records(f, from)
+	case format.Kind() == adapter.Lines, format.Kind() == adapter.Events:
+		return u.logs(f, format, from)
+	case format.Kind() == adapter.Elements:
+		return u.pieces(f, from), nil
+	}
+	return u.values(f, format, from), nil
 }
 
 // sumOf hashes parts with their lengths, so that different parts can't have one sum.
@@ -143,24 +166,6 @@ func jsonBody(vendor jsontext.Value) func([]byte, []row) []byte {
 		}
 		return append(dst, `]}`...)
 	}
-}
-
-// document is the whole file in a format of the service's: it is not taken apart here.
-func (u *Uploader) document(format string, from io.Reader) *source {
-	query := u.query(format)
-	return &source{most: 1, mediaType: "application/octet-stream", query: query,
-		body: func(dst []byte, rows []row) []byte { return append(dst, rows[0].text...) },
-		rows: func(yield func(row, error) bool) {
-			text, err := io.ReadAll(io.LimitReader(from, maxBody+1))
-			switch {
-			case err != nil:
-				yield(row{}, unread(err))
-			case len(text) > maxBody:
-				yield(row{}, errors.New("a document can't be cut, and it is longer than a batch may be, which is 8 MiB"))
-			default:
-				yield(row{text: text, sum: sumOf([]byte(query.Encode()), text), document: true}, nil)
-			}
-		}}
 }
 
 // query is the parameters of a format.

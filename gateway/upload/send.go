@@ -122,22 +122,30 @@ func (u *Uploader) settle(b *batch, a *answer, last bool) (left bool, err error)
 	if err != nil {
 		return false, err
 	}
+	settled := b.rows
 	if !last && slices.ContainsFunc(lines, func(l result) bool { return l.passing() }) {
 		if b.rows[0].document { // which is sent as a whole
 			return true, nil
 		}
 		final, rows := lines[:0:0], b.rows[:0:0]
+		settled = nil
 		for i := range lines {
 			if lines[i].passing() {
 				rows = append(rows, b.rows[i])
 			} else {
-				final = append(final, lines[i])
+				final, settled = append(final, lines[i]), append(settled, b.rows[i])
 			}
 		}
 		b.rows, lines, left = rows, final, true
 	}
 	if err := b.file.log.write(lines); err != nil {
 		return false, err
+	}
+	for i := range settled {
+		settled[i].settle()
+	}
+	for _, warning := range a.Data.Warnings {
+		u.progress.warn(warning)
 	}
 	u.progress.count(lines)
 	if !left {
@@ -157,13 +165,30 @@ func (u *Uploader) refuse(b *batch, why *refusal) error {
 	if err != nil {
 		return err
 	}
-	lines := []result{{Row: sumText(b.rows[0].sum), Status: statusRejected, Error: text, Rows: 1}}
+	lines := []result{{Index: b.rows[0].index, Row: sumText(b.rows[0].sum), Status: statusRejected, Error: text, Rows: 1}}
 	if err := b.file.log.write(lines); err != nil {
 		return err
 	}
 	u.progress.count(lines)
 	u.progress.Bytes.Add(b.bytes)
 	return nil
+}
+
+// probe asks whether the key is one that may deliver, which a run that finds nothing to do would not
+// show. A service that can't say so now is asked by the batches.
+func (u *Uploader) probe(ctx context.Context) error {
+	_, err := u.post(ctx, &batch{source: &source{mediaType: "application/json", body: jsonBody(nil)}})
+	if r, ok := errors.AsType[*refusal](err); ok && !r.passing() && !r.ofBatch() {
+		return r
+	}
+	return nil
+}
+
+// settle says that it is known what becomes of the row.
+func (r *row) settle() {
+	if r.settled != nil {
+		r.settled()
+	}
 }
 
 // post makes one attempt.

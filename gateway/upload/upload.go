@@ -13,8 +13,9 @@
 // saves work. That a row counts once is the service's promise, by the row's identity: a run that is killed between answer and line sends the row
 // again, and the answer is that it is a duplicate. So a results file may be torn, lost or deleted at any time.
 //
-// Memory is bounded by the batches in hand, whatever the length of a file; only a document of a
-// vendor's format, which can't be cut, is held as a whole.
+// A document of a vendor's format is cut, too: at its plays, elements or lines, those of one session kept
+// together. Memory is bounded by the batches in hand, whatever the length of a file, and by the sessions of
+// an hour.
 package upload
 
 import (
@@ -59,6 +60,8 @@ type Config struct {
 	// RetryFor is how long a batch is retried that the service can't take.
 	// Default 15 minutes.
 	RetryFor time.Duration
+	// Finish sends sessions that may go on in a later log, too.
+	Finish bool
 	// Progress, if there is one, counts what is done.
 	Progress *Progress
 }
@@ -69,6 +72,8 @@ type Uploader struct {
 	http     http.Client
 	endpoint string
 	progress *Progress
+	// unfinished is what logs leave to later ones, by the files that keep it.
+	unfinished map[string]*unfinished
 }
 
 // New checks the configuration. Nothing is sent.
@@ -110,6 +115,10 @@ func (u *Uploader) Run(ctx context.Context, paths []string) error {
 	u.progress.TotalFiles.Store(int64(len(files)))
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	if err := u.probe(ctx); err != nil {
+		return err
+	}
+	u.unfinished = nil
 	batches := make(chan *batch)
 	var senders sync.WaitGroup
 	for range u.cfg.Senders {
@@ -134,6 +143,12 @@ func (u *Uploader) Run(ctx context.Context, paths []string) error {
 	close(batches)
 	senders.Wait()
 	var failed []error
+	for _, kept := range u.unfinished {
+		u.progress.Unfinished.Add(int64(len(kept.open)))
+		if err := kept.write(); err != nil {
+			failed = append(failed, err)
+		}
+	}
 	for _, f := range files {
 		if f.failed != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", f.path, f.failed))
@@ -157,7 +172,10 @@ func (u *Uploader) read(ctx context.Context, f *file, batches chan<- *batch) err
 		return err
 	}
 	defer content.Close()
-	s := u.source(f, content)
+	s, err := u.source(f, content)
+	if err != nil {
+		return err
+	}
 	b := &batch{file: f, source: s}
 	var counted int64
 	hand := func() {
@@ -183,15 +201,17 @@ func (u *Uploader) read(ctx context.Context, f *file, batches chan<- *batch) err
 			return nil
 		case results.has(&r):
 			u.progress.Skipped.Add(1)
+			r.settle()
 			continue
 		case r.fault != "":
 			if err := results.write(r.rejected()); err != nil {
 				return err
 			}
 			u.progress.Rejected.Add(1)
+			r.settle()
 			continue
 		}
-		if len(b.rows) == s.most || len(b.rows) > 0 && b.size+len(r.text) > cutAt {
+		if len(b.rows) == s.most || len(b.rows) > 0 && b.size+r.bytes() > cutAt {
 			hand()
 		}
 		b.add(r)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -74,7 +73,7 @@ func TestCSV(t *testing.T) {
 	require.Len(t, s.requests, 2)
 	for i, r := range s.requests {
 		require.Equal(t, "text/csv", r.mediaType)
-		require.Equal(t, url.Values{"format": {"csv"}, "tz": {"Europe/Berlin"}}, r.query)
+		require.Equal(t, url.Values{"format": {"csv"}, "separator": {"comma"}, "tz": {"Europe/Berlin"}}, r.query)
 		header, first, _ := strings.Cut(r.body, "\r\n")
 		require.Equal(t, "rowId,playedAt,note", header)
 		require.True(t, strings.HasPrefix(first, fmt.Sprintf("r%d,", 1000*i)), first[:40])
@@ -108,7 +107,7 @@ func TestRowsAtFault(t *testing.T) {
 	table := put(t, dir, "plays.csv", []byte("rowId,n\na,1\nb,\"1\"2\nc,1\nd,\xff\ne,\"two\nlines\"\npoison,1\nf,\"open\n"))
 	p, err := s.run(Config{Senders: 1}, lines, table)
 	require.NoError(t, err)
-	require.EqualValues(t, 3+3+1+1, p.Rejected.Load())
+	require.EqualValues(t, 3+2+1+1, p.Rejected.Load())
 	require.EqualValues(t, 1, p.Unmapped.Load())
 
 	results := resultsOf(t, lines)
@@ -123,7 +122,7 @@ func TestRowsAtFault(t *testing.T) {
 	results = resultsOf(t, table)
 	require.Len(t, results, 7)
 	require.Contains(t, string(results[1].Error), `line 3: `)
-	require.Contains(t, string(results[3].Error), `line 5: it is not UTF-8`)
+	require.Equal(t, statusAccepted, results[3].Status, "whether it is UTF-8 matters where it is used")
 	require.Equal(t, statusAccepted, results[4].Status)
 	require.Contains(t, string(results[5].Error), `"field":"line 8, dwellMs"`, "the line of the file, not of the batch")
 	require.Contains(t, string(results[6].Error), `line 9: `)
@@ -135,8 +134,8 @@ func TestRowsAtFault(t *testing.T) {
 	require.EqualValues(t, 14, p.Skipped.Load())
 	p, err = s.run(Config{Again: true}, lines, table)
 	require.NoError(t, err)
-	require.EqualValues(t, 8, p.Rejected.Load(), "unless a flag says so")
-	require.EqualValues(t, 6, p.Skipped.Load())
+	require.EqualValues(t, 7, p.Rejected.Load(), "unless a flag says so")
+	require.EqualValues(t, 7, p.Skipped.Load())
 }
 
 // TestFilesAtFault: a file that can't be read to its end does not keep others from being sent.
@@ -146,7 +145,7 @@ func TestFilesAtFault(t *testing.T) {
 	packed := gzipped(t, strings.Join(rowsOf(9000), "\n"))
 	for name, content := range map[string]string{
 		"a.json": `{"rows":[{"a":1},{"a":2}`, "b.json": `{"vendor":"x"}`, "c.json": rows, "c2.json": "[{}] []", "d.json": `{"rows":[],"rows":[]}`, "e.json": ``, "f.json": `7`, "f2.json": `{"Vendor":"x","rows":[{}]}`,
-		"g.csv": "", "h.csv": "a,\"b\nc", "i.csv": "a,b\n1,\"" + strings.Repeat("x", maxRecord+1), "j.ndjson": string(packed[:len(packed)/2]), "k.ndjson": "\x1f\x8b?",
+		"g.csv": "", "h.csv": "a,\"b\nc", "i.csv": "rowId,b\n1,\"" + strings.Repeat("x", maxRecord+1), "j.ndjson": string(packed[:len(packed)/2]), "k.ndjson": "\x1f\x8b?",
 	} {
 		put(t, dir, name, []byte(content))
 	}
@@ -155,7 +154,7 @@ func TestFilesAtFault(t *testing.T) {
 	_, err := s.run(Config{}, dir)
 	for name, want := range map[string]string{
 		"a.json": "it is not JSON", "b.json": "neither a list of rows nor", "c.json": "name the --format ndjson", "c2.json": "after its end", "d.json": "two lists", "e.json": "neither", "f.json": "neither", "f2.json": `"Vendor" is unknown: did you mean vendor?`,
-		"g.csv": "no header line", "h.csv": "its header can't be read", "i.csv": "line 2: it is longer", "j.ndjson": "it is cut off", "k.ndjson": "cannot read it",
+		"g.csv": "no header line", "h.csv": "line 1: extraneous or missing", "i.csv": "line 2: it is longer", "j.ndjson": "it is cut off", "k.ndjson": "cannot read it",
 	} {
 		require.Regexp(t, regexp.QuoteMeta(filepath.Join(dir, name)+": ")+".*"+regexp.QuoteMeta(want), err.Error())
 	}
@@ -165,32 +164,98 @@ func TestFilesAtFault(t *testing.T) {
 	require.Less(t, sent, 9000)
 }
 
-// TestDocuments: a file in a format of the service's is sent as it is.
-func TestDocuments(t *testing.T) {
-	dir := t.TempDir()
-	path := put(t, dir, "pop.xml", gzipped(t, "one two three"))
-	empty := put(t, dir, "none.xml", []byte(" "))
-	long := put(t, dir, "long.xml", make([]byte, maxBody+1))
+// TestPieces: a document of which not every part is a row is cut into documents, which are sent again as a
+// whole.
+func TestPieces(t *testing.T) {
+	text := "<?xml version='1.0'?>\n<stats>"
+	for i := range 2500 {
+		text += fmt.Sprintf("<!-- %d --><stat a='%d' b='&lt;'></stat>\n", i, i)
+	}
+	path := put(t, t.TempDir(), "stats.xml.gz", gzipped(t, text+"</stats>"))
+	empty := put(t, t.TempDir(), "none.xml", []byte("<stats/>"))
 	s := newService(t)
-	cfg := Config{Format: "vistar", Options: url.Values{"idType": {"display"}}}
-	_, err := s.run(cfg, path, empty, long)
-	require.ErrorContains(t, err, long+": a document can't be cut")
-	slices.SortFunc(s.requests, func(a, b request) int { return len(b.rows) - len(a.rows) })
-	require.Equal(t, "one two three", s.requests[0].body)
-	require.Equal(t, url.Values{"format": {"vistar"}, "idType": {"display"}}, s.requests[0].query)
+	s.of = func(row string) map[string]any {
+		if strings.Contains(row, "'1203'") {
+			return map[string]any{"status": "rejected", "error": map[string]any{"error": "VALIDATION_FAILED", "field": "stat[203].todt", "message": "is missing"}}
+		}
+		return nil
+	}
+	cfg := Config{Format: "xibo", Senders: 1, Options: url.Values{"display": {"lobby"}}}
+	_, err := s.run(cfg, path, empty)
+	require.ErrorContains(t, err, empty+": it holds no <stat>")
+	require.Len(t, s.requests, 3)
+	require.Equal(t, url.Values{"format": {"xibo"}, "display": {"lobby"}}, s.requests[0].query)
 	results := resultsOf(t, path)
-	require.Len(t, results, 3)
-	require.Equal(t, "rcp_2", results[2].ReceiptID)
-
+	require.Len(t, results, 2500)
+	require.Contains(t, string(results[1203].Error), `"stat[1203].todt"`)
+	for i := range int64(2500) {
+		require.Equal(t, i == 1203, results[i].Status == statusRejected, i)
+	}
 	p, err := s.run(cfg, path)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, p.Skipped.Load())
-	text, err := os.ReadFile(path + resultsSuffix)
-	require.NoError(t, err)
-	require.NoError(t, os.Truncate(path+resultsSuffix, int64(len(text)-10)))
-	p, err = s.run(cfg, path)
-	require.NoError(t, err)
-	require.EqualValues(t, 3, p.Duplicate.Load(), "one row is not known to be in: it is sent as a whole")
+	require.EqualValues(t, 3, p.Skipped.Load())
+}
+
+// TestPlaysOfADocument: a document of any length is cut at its plays, each of which is sent with what the
+// document says of all, and has a result by its place in the document.
+func TestPlaysOfADocument(t *testing.T) {
+	dir := t.TempDir()
+	var plays []string
+	for i := range 2500 {
+		plays = append(plays, fmt.Sprintf(`{"frame_id":%d,"ext1":"\ud800"}`, i))
+	}
+	list := strings.Join(plays, ",")
+	for name, c := range map[string]struct {
+		document, place string
+		format          string
+	}{
+		"one object":        {`{"api_key":"k","player_id":7,"pop":[` + list + `]}`, "pop[%d]", "broadsign"},
+		"behind the list":   {`{"pop":[` + list + `],"other":[{}],"player_id":7}`, "pop[%d]", "broadsign"},
+		"of an array":       {`[{"player_id":7,"pop":[` + list + `]}]`, "[0].pop[%d]", "broadsign"},
+		"of an object each": {`{"player_id":7,"pop":[` + strings.Join(plays, "]}\n{\"player_id\":7,\"pop\":[") + `]}`, "[%d].pop[0]", "broadsign"},
+		"values":            {strings.Join(plays, "\n"), "[%d]", "openrtb"},
+		"an array":          {" [" + list + "] ", "[%d]", "cloudevents"},
+	} {
+		s := newService(t)
+		s.of = func(row string) map[string]any {
+			if strings.Contains(row, `:1234,`) {
+				return map[string]any{"status": "rejected", "error": map[string]any{"error": "VALIDATION_FAILED", "message": "is missing",
+					"field": strings.Replace(strings.Replace("X.duration", "X", map[bool]string{true: "[0].pop[234]", false: "[234]"}[c.format == "broadsign"], 1), "", "", 1)}}
+			}
+			return nil
+		}
+		path := put(t, dir, name+".txt", []byte(c.document))
+		_, err := s.run(Config{Format: c.format, Senders: 1}, path)
+		require.NoError(t, err, name)
+		require.Len(t, s.requests, 3, name)
+		for _, r := range s.requests {
+			require.Equal(t, c.format == "broadsign", strings.HasPrefix(r.body, `[{"player_id":7,"pop":[`), name)
+		}
+		results := resultsOf(t, path)
+		require.Len(t, results, 2500, name)
+		require.Contains(t, string(results[1234].Error), `"`+fmt.Sprintf(c.place, 1234)+`.duration"`, name)
+		p, err := s.run(Config{Format: c.format}, path)
+		require.NoError(t, err)
+		require.EqualValues(t, 2500, p.Skipped.Load(), name)
+	}
+	for name, c := range map[string][2]string{
+		"cut off":  {`{"player_id":7,"pop":[{},{}`, "it is not JSON"},
+		"twice":    {`{"pop":[{}],"pop":[{}]}`, ""},
+		"no list":  {`{"pop":7}`, ""},
+		"nothing":  {" ", "it is empty"},
+		"two ends": {"{}]", "it is not JSON"},
+	} {
+		s := newService(t)
+		path := put(t, dir, name+".txt", []byte(c[0]))
+		_, err := s.run(Config{Format: "broadsign"}, path)
+		if c[1] != "" {
+			require.ErrorContains(t, err, c[1], name)
+			require.Empty(t, s.requests)
+		} else {
+			require.NoError(t, err)
+			require.Equal(t, "["+c[0]+"]", s.requests[0].body, "the service says what is wrong")
+		}
+	}
 }
 
 // TestFind: what is uploaded of files and folders, and where its results are.

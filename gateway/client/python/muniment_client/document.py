@@ -1996,6 +1996,8 @@ class RowResult(TypedDict):
     index: int
     metering: NotRequired[MeteringDecision]
     receipt: NotRequired[Receipt]
+    # Of a row that has one: the caller's, or what its format makes it of.
+    rowId: NotRequired[str]
     signature: NotRequired[Signature]
     # accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then,
     # where this node has it; or the row is equal to an unmapped one of the batch, and has its heldId. rejected: no

@@ -2634,6 +2634,8 @@ export interface components {
             index: number;
             metering?: components["schemas"]["MeteringDecision"];
             receipt?: components["schemas"]["Receipt"];
+            /** @description Of a row that has one: the caller's, or what its format makes it of. */
+            rowId?: string;
             signature?: components["schemas"]["Signature"];
             /**
              * @description accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then, where this node has it; or the row is equal to an unmapped one of the batch, and has its heldId. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does.
