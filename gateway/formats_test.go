@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,9 +25,14 @@ func TestFormats(t *testing.T) {
 		require.NoError(t, err)
 		target, mediaType := pathBatch+"?format="+filepath.Base(filepath.Dir(file)), "application/json"
 		var headers []string
+		document := archive.Files[0].Data
 		for line := range strings.Lines(string(archive.Comment)) {
 			if query, ok := strings.CutPrefix(line, "query: "); ok {
 				target += "&" + strings.TrimSpace(query)
+			}
+			if name, ok := strings.CutPrefix(line, "example: "); ok {
+				document, err = os.ReadFile(filepath.Join("adapter", "examples", filepath.Base(filepath.Dir(file)), strings.TrimSpace(name)))
+				require.NoError(t, err)
 			}
 			if header, ok := strings.CutPrefix(line, "field: "); ok {
 				if kind, ok := strings.CutPrefix(header, "content-type: "); ok {
@@ -36,8 +42,8 @@ func TestFormats(t *testing.T) {
 				}
 			}
 		}
-		answer := w.raw(targeted(target, w.token, mediaType, string(archive.Files[0].Data), headers...))
-		rows := strings.Split(strings.TrimSuffix(string(archive.Files[1].Data), "\n"), "\n")
+		answer := w.raw(targeted(target, w.token, mediaType, string(document), headers...))
+		rows := strings.Split(strings.TrimSuffix(string(archive.Files[len(archive.Files)-1].Data), "\n"), "\n")
 		if strings.HasPrefix(rows[0], "--") {
 			require.Equal(t, 400, answer.status, file)
 			continue

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/system/systemtest"
@@ -24,18 +23,12 @@ var sessionPages = []string{
 	"control/personal-data.md", "control/sandbox.md", "deploy/operating.md", "deploy/procedures.md",
 }
 
-// documents are the vendors' documents that gateway/integrating.md sends: golden ones.
-var documents = map[string]string{
-	"pop.json": "broadsign/log", "ads.json": "vistar/answer", "adplays.json": "dv360/batch", "notices.json": "openrtb/notices",
-	"tracking.txt": "vast/quartiles", "sessions.ndjson": "omsdk/video", "events.json": "cloudevents/batch",
-}
-
 // answered is a part of what the session of each page must print, in this order.
 var answered = map[string][]string{
 	"README.md": {`"metered":true`, `"error":"PRECONDITION_FAILED"`, "LICENSED_REGION_MISMATCH", `"receipts":1`, "Sound: 1 file."},
 	"gateway/integrating.md": {
 		`"status":"accepted"`, `LICENSED_REGION_MISMATCH`, `"status":"unmapped"`, `"state":"HELD"`, `"vendorId":"8"`,
-		`"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"status":"accepted"`,
+		`"vendorId":"4456"`, `"status":"accepted"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"status":"accepted"`,
 	},
 	"sealer/README.md": {"Sound: 6 files.", "Sound: 3 files.", `"ok": true`},
 	"control/rights.md": {
@@ -76,11 +69,10 @@ func TestSessions(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "said"), 0o700))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700)) // as make run leaves it
 	require.NoError(t, os.Symlink(exe, filepath.Join(dir, "bin", "muniment")))
-	for name, golden := range documents {
-		archive, err := txtar.ParseFile(filepath.Join("gateway", "adapter", "testdata", golden+".txtar"))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), archive.Files[0].Data, 0o600))
-	}
+	examples, err := filepath.Abs(filepath.Join("gateway", "adapter", "examples"))
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "gateway", "adapter"), 0o700))
+	require.NoError(t, os.Symlink(examples, filepath.Join(dir, "gateway", "adapter", "examples")))
 	s := systemtest.NotStarted(t, filepath.Join(dir, "muniment-data"))
 	s.Start()
 

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example is a golden file: a document, what a request says beside it, and what comes of it.
+// example is a golden file: a document, or the name of one of examples, what a request says beside it, and
+// what comes of it.
 // A line of rows is a row, or "field: message" behind a "-", or for a document that can't be
 // read the message behind "--".
 type example struct {
@@ -41,6 +42,10 @@ func examples(t testing.TB, format string) (all []example) {
 			if query, ok := strings.CutPrefix(line, "query: "); ok {
 				x.header.Query, err = url.ParseQuery(query)
 				require.NoError(t, err, file)
+			}
+			if name, ok := strings.CutPrefix(line, "example: "); ok {
+				x.document, err = os.ReadFile(filepath.Join("examples", filepath.Base(filepath.Dir(file)), name))
+				require.NoError(t, err)
 			}
 			if field, ok := strings.CutPrefix(line, "field: "); ok {
 				name, value, _ := strings.Cut(field, ": ")
