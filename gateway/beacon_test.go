@@ -134,6 +134,13 @@ func TestBeaconNeedsAPlay(t *testing.T) {
 	}
 	require.Equal(t, "malformed", w.call("GET", target+"?dwellMs=8000"))
 	require.Equal(t, "recorded", w.call("GET", target+"?eid=play-1&dwellMs=8000", "Purpose: fetch"))
+
+	require.NoError(t, w.end())
+	events := w.log.All()
+	counted := string(events[len(events)-1].Event)
+	for rule, count := range map[string]int{"beacon-prefetch": 6, "beacon-macro": 14, "beacon-malformed": 1} {
+		require.Contains(t, counted, fmt.Sprintf(`{"count":%d,"rightId":%q,"rule":%q}`, count, w.right, rule))
+	}
 }
 
 // TestBeaconIsRefused: what is no play of the beacon's is answered alike, and is no receipt.

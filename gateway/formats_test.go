@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
@@ -62,5 +64,29 @@ func TestFormats(t *testing.T) {
 				require.NotContains(t, got.Error.Message, "must be", row)
 			}
 		}
+	}
+}
+
+// TestWhatABatchBeginsWith: a byte order mark is none of a batch, whatever its type; header fields alone
+// make an event of CloudEvents in binary mode; t and z stand for T and Z.
+func TestWhatABatchBeginsWith(t *testing.T) {
+	w := newWorld(t, nil)
+	row := func(id string) string {
+		return fmt.Sprintf(`{"rowId":%q,"rightId":%q,"spatialAnchorId":"a","playedAt":%q,"dwellMs":1000}`, id, w.right, strings.ToLower(today.Format(time.RFC3339)))
+	}
+	for name, c := range map[string]struct {
+		mediaType, body string
+		headers         []string
+	}{
+		"rows":     {"application/json", "\ufeff" + `{"vendor":"v","rows":[` + row("1") + `]}`, nil},
+		"lines":    {"application/x-ndjson", "\ufeff" + row("2"), nil},
+		"a table":  {"text/csv", "\ufeffrowId,rightId,spatialAnchorId,playedAt,dwellMs\n3," + w.right + ",a," + strings.ToLower(today.Format(time.RFC3339)) + ",1000\n", nil},
+		"an event": {"application/json", row("4"), []string{"ce-specversion: 1.0", "ce-id: e", "ce-source: /p", "ce-type: play"}},
+		"events":   {"application/cloudevents-batch+json", "\ufeff" + `[{"specversion":"1.0","id":"5","source":"/p","type":"play","data":` + row("5") + `}]`, nil},
+	} {
+		results := w.ingested(w.raw(batchRequest(w.token, c.mediaType, c.body, c.headers...))).Results
+		require.Len(t, results, 1, name)
+		require.Equal(t, "accepted", string(results[0].Status), "%s: %v", name, results[0].Error)
+		require.Len(t, results[0].RowID, 1, name)
 	}
 }

@@ -211,6 +211,7 @@ func TestPlaysOfADocument(t *testing.T) {
 	}{
 		"one object":        {`{"api_key":"k","player_id":7,"pop":[` + list + `]}`, "pop[%d]", "broadsign"},
 		"behind the list":   {`{"pop":[` + list + `],"other":[{}],"player_id":7}`, "pop[%d]", "broadsign"},
+		"with a mark":       {"\ufeff" + `{"player_id":7,"pop":[` + list + `]}`, "pop[%d]", "broadsign"},
 		"of an array":       {`[{"player_id":7,"pop":[` + list + `]}]`, "[0].pop[%d]", "broadsign"},
 		"of an object each": {`{"player_id":7,"pop":[` + strings.Join(plays, "]}\n{\"player_id\":7,\"pop\":[") + `]}`, "[%d].pop[0]", "broadsign"},
 		"values":            {strings.Join(plays, "\n"), "[%d]", "openrtb"},

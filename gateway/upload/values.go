@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -207,7 +208,16 @@ func membersOf(open func() (io.ReadCloser, error), read func(name string, d *jso
 
 // decoderOf reads JSON of which most is skipped.
 func decoderOf(from io.Reader) *jsontext.Decoder {
-	return jsontext.NewDecoder(from, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	return jsontext.NewDecoder(withoutMark(from), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// withoutMark is a text without the byte order mark that it may begin with.
+func withoutMark(from io.Reader) io.Reader {
+	in := bufio.NewReaderSize(from, 64<<10)
+	if start, _ := in.Peek(len(byteOrderMark)); bytes.Equal(start, byteOrderMark) {
+		_, _ = in.Discard(len(byteOrderMark))
+	}
+	return in
 }
 
 // playsBody writes an array of values, in which plays of one list that share one member stand together.
