@@ -11,6 +11,7 @@ import (
 
 	"muniment/control/store"
 	"muniment/control/store/storetest"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 )
 
@@ -24,6 +25,7 @@ func TestWhichEngineIsAway(t *testing.T) {
 	require.Equal(t, api.EngineUnavailable, reason(refused))
 	require.Empty(t, reason(syscall.ENOENT))
 
+	stacktest.Both(t)
 	path, url := storetest.Place(t, t.TempDir())
 	if url == "" {
 		t.Logf("a file at %s is never away; MUNIMENT_TEST_POSTGRES names no server", path)

@@ -259,6 +259,7 @@ func TestLeakedInvitation(t *testing.T) {
 // processes are two control processes on one database: on SQLite, whose file is one
 // process's, it is one.
 func processes(t *testing.T) []*fixture {
+	stacktest.Both(t)
 	dir := t.TempDir()
 	houses := []*fixture{newFixtureOn(t, dir, node.Config{})}
 	if stacktest.PostgresIfUp() != "" {

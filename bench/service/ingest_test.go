@@ -55,12 +55,16 @@ func TestIngest(t *testing.T) {
 		cmd.Env = append(os.Environ(), "MUNIMENT_API_KEY="+s.Client.Key)
 		return cmd
 	}
-	for _, part := range []int{rows / 6, rows / 2} {
+	for parts := []int{rows / 6, rows / 2}; len(parts) > 0; {
 		cmd := upload()
 		require.NoError(t, cmd.Start())
-		waittest.Until(t, func() bool { text, _ := os.ReadFile(results); return bytes.Count(text, []byte{'\n'}) >= part }, "%d rows are in", part)
-		require.NoError(t, cmd.Process.Kill())
-		require.Error(t, cmd.Wait(), "it was still at work")
+		waittest.Until(t, func() bool { text, _ := os.ReadFile(results); return bytes.Count(text, []byte{'\n'}) >= parts[0] }, "%d rows are in", parts[0])
+		_ = cmd.Process.Kill()
+		if cmd.Wait() == nil { // it was done before: once more
+			require.NoError(t, os.Remove(results))
+			continue
+		}
+		parts = parts[1:]
 	}
 	done := func() (response struct{ Accepted, Duplicate, Rejected, Skipped int }) {
 		out, err := upload().Output()

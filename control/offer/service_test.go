@@ -247,6 +247,7 @@ func TestOneOfManyAcceptsWins(t *testing.T) {
 // TestAcceptAgainstRevoke lets an acceptance race a revocation of the offer's right:
 // either it loses, or what it derived is stopped.
 func TestAcceptAgainstRevoke(t *testing.T) {
+	stacktest.Both(t)
 	dir, c := t.TempDir(), &clock{at: now.Time}
 	r := newService(t, dir, c)
 	other := r

@@ -43,10 +43,7 @@ func TestNewerDatabaseIsRefused(t *testing.T) {
 
 // TestMigrateMakesTheDatabase: a server is all that it needs.
 func TestMigrateMakesTheDatabase(t *testing.T) {
-	server := stacktest.PostgresIfUp()
-	if server == "" {
-		t.Skip("needs PostgreSQL")
-	}
+	server := stacktest.Postgres(t)
 	at, err := url.Parse(server)
 	require.NoError(t, err)
 	name := "muniment_test_" + strings.ToLower(api.NewID(api.PrefixEvent, time.Now())[4:])

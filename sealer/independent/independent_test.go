@@ -24,10 +24,10 @@ import (
 	"muniment/sealer/verify"
 )
 
-// size is how much evidence is made: a fiftieth of it unless MUNIMENT_TEST_FULL is set.
+// size is how much evidence is made: a twentieth of it unless MUNIMENT_TEST_FULL is set.
 func size(full int) int {
 	if os.Getenv("MUNIMENT_TEST_FULL") == "" {
-		return full / 50
+		return full / 20
 	}
 	return full
 }
