@@ -218,7 +218,7 @@ func (g *Gateway) appendResults(dst []byte, rows []issue.Row, results []issue.Ro
 
 // appendRowID appends the caller's id of a row that has one.
 func appendRowID(dst, row []byte) []byte {
-	if !bytes.Contains(row, []byte(`"rowId"`)) {
+	if len(row) > maxDeliveryBody || !bytes.Contains(row, []byte(`"rowId"`)) {
 		return dst
 	}
 	d := jsontext.NewDecoder(bytes.NewBuffer(row))

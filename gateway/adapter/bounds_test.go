@@ -75,6 +75,9 @@ func hostile(size int) map[string][]byte {
 		"quotes":                 filled(size, "a\n", `""""`, ""),
 		"URLs":                   filled(size, "", "http://a/?event=start&adservingid=a&timestamp=2026-10-24T18:00:00Z\n", ""),
 		"parameters":             filled(size, "http://a/?", "a&", ""),
+		"a tag of attributes":    filled(size, "<stat ", "a ", "/>"),
+		"tags":                   filled(size, "<stats>", "<stat a='' b=''/>", ""),
+		"an export of commas":    filled(size, "Type,FromDT,ToDT\n", ",", ""),
 		"not UTF-8":              bytes.Repeat([]byte{0xff}, size),
 		"nothing":                {},
 	}

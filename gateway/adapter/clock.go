@@ -120,7 +120,7 @@ const (
 	monthDay
 )
 
-const msgTimeFormat = "timeFormat: must be us (10/24/2026), european (24/10/2026), epoch, epochMs, or a pattern such as DD/MM/YYYY HH:mm:ss"
+const msgTimeFormat = "timeFormat: must be us (10/24/2026), european (24/10/2026), mixed (each only as it can be read in one way), epoch, epochMs, or a pattern such as DD/MM/YYYY HH:mm:ss"
 
 // tableTime is a time as spreadsheets, loggers and people write it: a date in any of three orders, a time
 // of day with or without seconds and AM or PM, and a zone or none.
@@ -152,7 +152,7 @@ func (p *play) tableClock(field, text string) (t time.Time) {
 		unit := cmp.Or(p.dates.unit, epochUnit(text))
 		return p.epoch(field, p.number(field, text), unit)
 	}
-	wall, zoned, message := p.dates.read(plainTime(text))
+	wall, zoned, message := p.dates.read(text)
 	if message == "" && !zoned {
 		wall, message = ofWall(wall, p.zone)
 	}
@@ -187,7 +187,7 @@ func (d *dates) read(text string) (t time.Time, zoned bool, message string) {
 		}
 		return t, strings.Contains(d.layout, "Z07") || strings.Contains(d.layout, "-07"), ""
 	}
-	parts := tableTime.FindStringSubmatch(text)
+	parts := tableTime.FindStringSubmatch(plainTime(text))
 	if parts == nil || parts[2] != parts[4] {
 		return t, false, msgTableTime
 	}
@@ -200,9 +200,9 @@ func (d *dates) read(text string) (t time.Time, zoned bool, message string) {
 		first, second, either := ambiguous(parts)
 		order := d.order
 		switch {
-		case !either:
-			order = dayMonth
 		case order != asTheFileShows:
+		case !either: // with points
+			order = dayMonth
 		case first > 12 || d.dayFirst && !d.monthFirst && second <= 12:
 			order = dayMonth
 		case second > 12 || d.monthFirst && !d.dayFirst:
@@ -254,6 +254,8 @@ func readTimeFormat(text string) (d dates, err error) {
 		return dates{unit: time.Second}, nil
 	case "epochms":
 		return dates{unit: time.Millisecond}, nil
+	case "mixed":
+		return dates{dayFirst: true, monthFirst: true}, nil
 	}
 	layout, tokens := "", patternToken
 	if strings.Contains(text, "%") {

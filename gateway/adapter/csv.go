@@ -278,9 +278,11 @@ func (p *play) duration(field, text string, inSeconds bool) {
 		p.dwell(field, ofSeconds(float64(hours*3600+minutes*60)+*seconds))
 		return
 	}
-	if whole, part, ok := strings.Cut(text, ","); ok {
-		if p.separator != ';' && len(part) == 3 && whole != "0" {
-			p.refuse(field, "is ambiguous: its comma may part thousands or decimals")
+	if at := strings.LastIndexAny(text, ".,"); at >= 0 {
+		whole, part := text[:at], text[at+1:]
+		thousands := len(part) == 3 && len(whole) > 0 && len(whole) < 4 && strings.TrimLeft(whole, "0") != ""
+		if thousands && (!inSeconds || text[at] == ',' && p.separator != ';') {
+			p.refuse(field, "is ambiguous: its %c may part thousands or decimals", text[at])
 		}
 		text = whole + "." + part
 	}

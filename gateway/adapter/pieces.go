@@ -38,9 +38,10 @@ func (f Format) Lists() (lists []string, beside string) { return f.lists, f.besi
 type Event struct {
 	// Session names it; "" for an event that is of none.
 	Session string
-	At      time.Time
-	// Complete says that the ad was seen to its end, or that nothing more of it is to come.
-	Complete bool
+	At      time.Time // zero where it can't be read
+	// Begins says that the ad was shown, or started, and Complete that it was seen to its end, or that
+	// nothing more of it is to come.
+	Begins, Complete bool
 	// Length is that of the ad, if the event says it.
 	Length time.Duration
 }
@@ -58,7 +59,8 @@ func (f Format) Events(h Header) (func(text []byte) Event, error) {
 			e = Event{Session: key, Length: s.length}
 			for _, m := range s.moments {
 				e.At = m.at
-				e.Complete = e.Complete || m.kind == completed
+				e.Begins = e.Begins || m.kind == shown || m.kind == started
+				e.Complete = e.Complete || m.kind == completed || m.kind == ended
 				if m.kind == completed && m.head != nil {
 					e.Length = *m.head
 				}
@@ -115,8 +117,15 @@ func (t *TableOf) Options() url.Values {
 		all[name] = slices.Clone(values)
 	}
 	all.Set(optionSeparator, map[byte]string{',': "comma", ';': "semicolon", '\t': "tab", '|': "|"}[t.d.separator])
-	if d := &t.d.dates; !all.Has(optionTimeFormat) && d.dayFirst != d.monthFirst {
-		all.Set(optionTimeFormat, map[bool]string{true: "european", false: "us"}[d.dayFirst])
+	if d := &t.d.dates; !all.Has(optionTimeFormat) {
+		switch {
+		case d.dayFirst && d.monthFirst:
+			all.Set(optionTimeFormat, "mixed")
+		case d.dayFirst:
+			all.Set(optionTimeFormat, "european")
+		case d.monthFirst:
+			all.Set(optionTimeFormat, "us")
+		}
 	}
 	return all
 }

@@ -29,13 +29,14 @@ const (
 // already, or comes behind complete, changes nothing.
 //
 // Of an ad whose length is known, a play that is complete is as long as the ad, whatever clocks say, and
-// no other is longer. The length is that which the player names, else the parameter lengthMs. Without
-// one a play is from its start to complete, else to the last new progress, less reported pauses; a
-// viewer who skips has seen it until then, at most until the next quartile was due. A time in the ad
-// that the player reports with the last progress counts in place of the clock. Where clocks are needed
-// and progress goes back in time, the play is refused.
+// no other is longer. The length is the least of those that are known: what the player names as such, the
+// place in the ad of complete, the parameter lengthMs. Without one a play is from its start to complete,
+// else to the last new progress, less reported pauses; a viewer who skips has seen it until then, at most
+// until the next quartile was due. A time in the ad that the player reports with the last progress counts
+// in place of the clock, if it is less. Where clocks are needed and progress goes back in time, the play is
+// refused.
 //
-// An image has no progress: it is shown until its session ends, or its last event.
+// An image has no progress: it is shown until its session ends, or its last event, or for lengthMs.
 type sessions struct {
 	order []*session
 	byKey map[string]*session
@@ -147,14 +148,21 @@ func (s *session) add() (m measure, fault string) {
 		return m, errNotShown
 	}
 	m.from = first[int(shown)+begin].at
+	for _, e := range first[started : skipped+1] {
+		s.video = s.video || e != nil && e.kind != paused && e.kind != resumed // an image has no progress
+	}
+	length := s.lengthOf(first[completed])
 	p := playback{video: s.video, measure: &m}
 	for i := range s.moments {
 		p.pass(&s.moments[i])
 	}
-	if !s.video {
+	switch {
+	case s.video:
+		m.dwell, fault = p.seenOf(length, first[:])
+	case length > 0:
+		m.dwell = min(p.played, length)
+	default:
 		m.dwell = p.played
-	} else {
-		m.dwell, fault = s.seen(&p, first[:])
 	}
 	if s.viewed != nil {
 		m.viewable = s.viewed
@@ -162,15 +170,19 @@ func (s *session) add() (m measure, fault string) {
 	return m, fault
 }
 
-// seen is how much of a video was seen.
-func (s *session) seen(p *playback, first []*moment) (dwell time.Duration, fault string) {
-	length := s.length
-	if end := first[completed]; length == 0 && end != nil && end.head != nil {
-		length = max(*end.head, p.head)
+// lengthOf is how long the ad is; of several lengths that are known the least, 0 if none is.
+func (s *session) lengthOf(end *moment) time.Duration {
+	if end != nil && end.head != nil {
+		s.lasts(*end.head)
 	}
-	if length == 0 && s.play != nil && s.play.length != nil {
-		length = time.Duration(*s.play.length * float64(time.Millisecond))
+	if s.play != nil && s.play.length != nil {
+		s.lasts(time.Duration(*s.play.length * float64(time.Millisecond)))
 	}
+	return s.length
+}
+
+// seenOf is how much of a video was seen, whose length is known, or 0.
+func (p *playback) seenOf(length time.Duration, first []*moment) (dwell time.Duration, fault string) {
 	whole := first[completed] != nil
 	if whole && length > 0 {
 		return length, ""
@@ -186,10 +198,23 @@ func (s *session) seen(p *playback, first []*moment) (dwell time.Duration, fault
 			before = e
 		}
 	}
-	if dwell = p.seen; length > 0 {
+	dwell = max(p.seen, min(p.skipped, p.nextQuartile(length)))
+	if length > 0 {
 		dwell = min(dwell, length)
 	}
 	return dwell, ""
+}
+
+// nextQuartile is how much has been played when the next quartile is due; 0 if that can't be known.
+func (p *playback) nextQuartile(length time.Duration) time.Duration {
+	reached := time.Duration(max(p.progress-1, 0))
+	switch {
+	case length > 0:
+		return length * (reached + 1) / 4
+	case reached > 0:
+		return p.quartile * (reached + 1) / reached
+	}
+	return 0
 }
 
 // compare orders moments by their times, those at one time by progress.
@@ -227,6 +252,7 @@ type playback struct {
 	quartile              time.Duration // played when the last quartile was reached
 	head                  time.Duration // the furthest place in the ad
 	seen                  time.Duration // until the last new progress
+	skipped               time.Duration // played when the viewer skipped the rest
 }
 
 func (p *playback) pass(e *moment) {
@@ -248,7 +274,7 @@ func (p *playback) pass(e *moment) {
 	if p.advances(e) {
 		p.playing = p.video
 		if p.seen = p.played; e.head != nil && p.head > 0 {
-			p.seen = p.head
+			p.seen = min(p.seen, p.head)
 		}
 	}
 	switch e.kind {
@@ -261,7 +287,7 @@ func (p *playback) pass(e *moment) {
 		p.playing, p.paused = p.playing || p.paused, false
 	case skipped:
 		if p.playing {
-			p.seen = max(p.seen, p.untilNextQuartile())
+			p.skipped = p.played
 		}
 		p.stop()
 	case ended:
@@ -289,14 +315,6 @@ func (p *playback) advances(e *moment) (new bool) {
 		p.quartile = p.played
 	}
 	return new
-}
-
-// untilNextQuartile is what was played, at most until the next quartile was due.
-func (p *playback) untilNextQuartile() time.Duration {
-	if reached := time.Duration(p.progress - 1); reached > 0 {
-		return min(p.played, p.quartile*(reached+1)/reached)
-	}
-	return p.played
 }
 
 func (p *playback) stop() { p.playing, p.viewRun, p.soundRun = false, 0, 0 }

@@ -101,7 +101,7 @@ func (d *document) readTracking(all *sessions, place string, line []byte) {
 	case "unmute":
 		e.on = true
 	case "viewable", "notviewable":
-		viewable := name == "viewable"
+		viewable := name == "viewable" || s.viewed != nil && *s.viewed
 		s.viewed = &viewable
 	}
 	s.moments = append(s.moments, e)
@@ -150,8 +150,10 @@ func (p *play) macros(line []byte) map[string]string {
 var vastParameters = []string{"event", "adservingid", "timestamp", "adplayhead", "playerstate",
 	"universaladid", "contentid", "appbundle", "domain", vastRight, vastAnchor, vastPlacement}
 
-// unreplaced is a macro as servers, players and templates write it, whatever stands around it.
-var unreplaced = regexp.MustCompile(`^(-[12]|\[.*\]|\{.*\}|%%.*%%|\$\{.*\})$|\[[A-Z][A-Z0-9_:]*\]|%%[A-Z][A-Z0-9_:]*%%|\$?\{[A-Z][A-Z0-9_:]*\}`)
+// unreplaced is a macro as servers, players and templates write it: alone, or in capitals wherever it
+// stands. What is in braces may be an id, which has hyphens.
+var unreplaced = regexp.MustCompile(`^(-[12]|\[[A-Za-z][\w:. ]*\]|\{?\{[A-Za-z][\w:. ]*\}\}?|%%[A-Za-z][\w:. ]*%%|\$\{[A-Za-z][\w:. ]*\})$` +
+	`|\[[A-Z][A-Z0-9_:]*\]|%%[A-Z][A-Z0-9_:]*%%|\$?\{[A-Z][A-Z0-9_:]*\}`)
 
 // Unreplaced reports whether the value of a parameter is a macro that the player did not replace, or
 // replaced by -1 or -2, which say that the value is unknown or withheld (VAST 4):

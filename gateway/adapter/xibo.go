@@ -2,12 +2,12 @@ package adapter
 
 import (
 	"bytes"
-	"encoding/xml"
-	"errors"
+	"html"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // xibo is the statistics of Xibo, in two forms: those that a player sends to its content management
@@ -48,55 +48,95 @@ func (d *document) readXibo() error {
 	return d.readXiboTable(text)
 }
 
-// readXiboXML reads stats wherever they stand in the document. Attributes of other names are skipped.
+// readXiboXML reads stats wherever they stand in the document, and nothing else of it.
 func (d *document) readXiboXML(text []byte) error {
-	count := 0
-	for range 2 { // what is no XML to its end has no rows
-		dec := xml.NewDecoder(bytes.NewReader(text))
-		dec.Strict, dec.CharsetReader = false, func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
-		n := 0
-		for {
-			token, err := dec.RawToken()
-			if err == io.EOF {
-				break
-			} else if err != nil {
-				fault, _ := errors.AsType[*xml.SyntaxError](err)
-				if fault == nil {
-					return unreadable("the document is not XML")
-				}
-				return unreadable("line %d: %s", fault.Line, fault.Msg)
-			}
-			start, ok := token.(xml.StartElement)
-			if !ok || start.Name.Local != "stat" {
-				continue
-			}
-			if n++; count > 0 && !d.emitXibo("stat["+strconv.Itoa(n-1)+"]", xiboAttributes(start.Attr), xiboNames) {
-				return nil
-			}
-		}
-		if n == 0 {
+	n := 0
+	for {
+		start, end := NextElement(text)
+		switch {
+		case end == 0 && n == 0:
 			return unreadable("the document holds no <stat>")
+		case end == 0:
+			return nil
+		case !d.emitXibo("stat["+strconv.Itoa(n)+"]", xiboAttributes(text[start+len(statElement):end-1]), xiboNames):
+			return nil
 		}
-		count = n
+		text = text[end:]
+		n++
 	}
-	return nil
 }
 
-func xiboAttributes(attributes []xml.Attr) (s xiboStat) {
-	for _, a := range attributes {
-		for _, of := range []struct {
-			name string
-			dst  *string
-		}{
-			{"type", &s.kind}, {"fromdt", &s.from}, {"todt", &s.to}, {"layoutid", &s.layout}, {"mediaid", &s.media}, {"widgetid", &s.widget},
-			{"duration", &s.duration}, {"count", &s.count},
-		} {
-			if a.Name.Local == of.name {
-				*of.dst = a.Value
+var statElement = []byte("<stat")
+
+// NextElement finds the first tag of Elements in XML: where it begins, and ends. end is 0 where there is
+// none, or not all of it: what stands before start is done with.
+func NextElement(text []byte) (start, end int) {
+	for {
+		next := bytes.IndexByte(text[start:], '<')
+		if next < 0 {
+			return len(text), 0
+		}
+		start += next
+		rest := text[start:]
+		skip := 1
+		switch {
+		case bytes.HasPrefix(rest, []byte("<!--")):
+			skip = bytes.Index(rest, []byte("-->"))
+		case bytes.HasPrefix(rest, []byte("<![CDATA[")):
+			skip = bytes.Index(rest, []byte("]]>"))
+		case len(rest) <= len(statElement):
+			return start, 0
+		case bytes.HasPrefix(rest, statElement) && bytes.IndexByte([]byte(" \t\r\n/>"), rest[len(statElement)]) >= 0:
+			if size := tagOf(rest); size > 0 {
+				return start, start + size
 			}
+			return start, 0
+		}
+		if skip < 0 {
+			return start, 0
+		}
+		start += skip
+	}
+}
+
+// tagOf is how long a tag is, in whose values in quotation marks anything may stand; 0: it does not end.
+func tagOf(text []byte) int {
+	var quote byte
+	for i, c := range text {
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '>':
+			return i + 1
 		}
 	}
-	return s
+	return 0
+}
+
+// xiboAttributes reads those attributes that are used.
+func xiboAttributes(text []byte) (s xiboStat) {
+	known := map[string]*string{"type": &s.kind, "fromdt": &s.from, "todt": &s.to, "layoutid": &s.layout, "mediaid": &s.media, "widgetid": &s.widget,
+		"duration": &s.duration, "count": &s.count}
+	for {
+		name, rest, found := bytes.Cut(text, []byte{'='})
+		if !found {
+			return s
+		}
+		if rest = bytes.TrimLeft(rest, " \t\r\n"); len(rest) == 0 || rest[0] != '"' && rest[0] != '\'' {
+			text = rest
+			continue
+		}
+		value, behind, _ := bytes.Cut(rest[1:], rest[:1])
+		words := bytes.Fields(name)
+		if len(words) > 0 && known[string(words[len(words)-1])] != nil {
+			*known[string(words[len(words)-1])] = html.UnescapeString(string(value))
+		}
+		text = behind
+	}
 }
 
 // xiboFields are a form's names of what is used.
@@ -108,6 +148,9 @@ var (
 )
 
 func (d *document) readXiboTable(text []byte) error {
+	if bytes.Count(text, []byte{','}) > mostCells {
+		return unreadable("the document has more than %d commas", mostCells)
+	}
 	lines := &table{text: string(text), separator: ',', line: 1}
 	header, _, err := lines.next()
 	if err != nil {
@@ -167,6 +210,14 @@ func (d *document) emitXibo(place string, s xiboStat, f xiboFields) bool {
 	case kind != "layout" && kind != "media" && kind != "widget":
 		p.refuse(f.kind, "must be layout, media, widget or event")
 	}
+	for _, used := range [...]struct{ name, value string }{
+		{f.kind, s.kind}, {f.from, s.from}, {f.to, s.to}, {f.layout, s.layout}, {f.media, s.media}, {"widgetid", s.widget},
+		{"Display", s.display}, {f.duration, s.duration}, {f.count, s.count},
+	} {
+		if !utf8.ValidString(used.value) {
+			p.refuse(used.name, msgNotUTF8)
+		}
+	}
 	p.readXibo(&s, f)
 	return d.emit(p)
 }
@@ -189,12 +240,14 @@ func (p *play) readXibo(s *xiboStat, f xiboFields) {
 	from, to := p.clock(f.from, s.from), p.clock(f.to, s.to)
 	p.played(f.from, from)
 	p.known(f.from, display, strings.ToLower(s.kind), s.layout, media, p.row.PlayedAt)
-	if s.duration != "" {
-		p.duration(f.duration, s.duration, true)
-	} else {
-		p.until(f.to, from, to)
+	p.until(f.to, from, to)
+	single := s.count == "" || s.count == "1"
+	if window := p.row.DwellMs; s.duration != "" {
+		if p.duration(f.duration, s.duration, true); single && p.row.DwellMs > window+1000 {
+			p.refuse(f.duration, "is longer than from %s to %s", f.from, f.to)
+		}
 	}
-	if s.count == "" || s.count == "1" {
+	if single {
 		return
 	}
 	if p.summed(f.count, s.count); !p.summedUp {

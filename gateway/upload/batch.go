@@ -63,6 +63,9 @@ func (b *batch) results(a *answer) ([]result, error) {
 		}
 		lines[i] = result{Index: index, Row: sumText(of.sum), Status: g.Status, RowID: g.RowID, HeldID: g.HeldID, Error: g.Error, Rows: rows,
 			Receipt: g.Receipt, Signature: g.Signature}
+		if lines[i].Session = of.session; g.RowID == "" {
+			lines[i].RowID = of.session
+		}
 		var receipt struct{ ReceiptID string }
 		if g.Receipt != nil && json.Unmarshal(g.Receipt, &receipt) == nil {
 			lines[i].ReceiptID = receipt.ReceiptID

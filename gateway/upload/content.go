@@ -36,7 +36,11 @@ func (c *counter) Read(b []byte) (int, error) {
 // mostWindow bounds the window of a zstd stream to what the zstd tool accepts by default.
 const mostWindow = 128 << 20
 
-// openContent opens a file that may be packed by gzip or zstd, which its first bytes say.
+// byteOrderMark begins the text files of some systems.
+var byteOrderMark = []byte("\ufeff")
+
+// openContent opens a file that may be packed by gzip or zstd, which its first bytes say. A byte order mark
+// of UTF-8 is none of its content.
 func openContent(path string) (*content, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -58,6 +62,11 @@ func openContent(path string) (*content, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot read it: %w", err), f.Close())
 	}
+	unpacked := bufio.NewReaderSize(c.Reader, 64<<10)
+	if start, _ := unpacked.Peek(len(byteOrderMark)); bytes.Equal(start, byteOrderMark) {
+		_, _ = unpacked.Discard(len(byteOrderMark))
+	}
+	c.Reader = unpacked
 	return c, nil
 }
 

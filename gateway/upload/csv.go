@@ -62,17 +62,22 @@ func (u *Uploader) readTable(f *file) (t *table, err error) {
 	}
 }
 
-// recordsOf begins to read a CSV file, which may be in UTF-16.
-func recordsOf(from io.Reader) (in *recordReader, header []byte, err error) {
+// inUTF8 is a text that may be in UTF-16.
+func inUTF8(from io.Reader) *bufio.Reader {
 	raw := bufio.NewReaderSize(from, 64<<10)
 	if start, _ := raw.Peek(4); len(start) > 1 {
 		if order, ok := adapter.UTF16(start); ok {
-			raw = bufio.NewReaderSize(transform.NewReader(raw, unicode.UTF16(order, unicode.UseBOM).NewDecoder()), 64<<10)
+			return bufio.NewReaderSize(transform.NewReader(raw, unicode.UTF16(order, unicode.UseBOM).NewDecoder()), 64<<10)
 		}
 	}
-	in = &recordReader{in: raw, separator: ','}
+	return raw
+}
+
+// recordsOf begins to read a CSV file.
+func recordsOf(from io.Reader) (in *recordReader, header []byte, err error) {
+	in = &recordReader{in: inUTF8(from), separator: ','}
 	header, _, err = in.next()
-	return in, bytes.TrimPrefix(header, byteOrderMark), err
+	return in, header, err
 }
 
 // records are the lines of a CSV file with a header line, which each batch begins with.

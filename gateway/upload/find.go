@@ -25,6 +25,7 @@ const (
 type file struct {
 	path, results, format string
 	size                  int64
+	last                  bool // of the logs that share what is unfinished
 
 	log  *results     // nil until it is read
 	refs atomic.Int32 // of the reader, and of each batch that is not answered

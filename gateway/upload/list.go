@@ -55,7 +55,7 @@ var (
 // walk reads a document, calls visit with each row until it returns false, and returns the
 // vendor. With a nil visit it reads the document to its end.
 func walk(from io.Reader, visit func(jsontext.Value) bool) (vendor jsontext.Value, err error) {
-	d := jsontext.NewDecoder(withoutMark(from), jsontext.AllowDuplicateNames(true))
+	d := jsontext.NewDecoder(from, jsontext.AllowDuplicateNames(true))
 	rows := func() error {
 		if d.PeekKind() != jsontext.KindBeginArray {
 			return errNoList

@@ -1,15 +1,16 @@
 package upload
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
+
+	"muniment/gateway/adapter"
 )
 
 // pieces are documents of which not every part becomes a row, XML elements or a table: each piece is a
@@ -20,14 +21,14 @@ func (u *Uploader) pieces(f *file, from io.Reader) *source {
 	s := &source{most: 1, mediaType: "application/octet-stream", query: query, placed: piecePlaces,
 		body: func(dst []byte, rows []row) []byte { return append(dst, rows[0].text...) }}
 	s.rows = func(yield func(row, error) bool) {
-		in := bufio.NewReaderSize(from, 64<<10)
+		in := inUTF8(from)
 		start, err := in.Peek(512)
 		if err != nil && err != io.EOF {
 			yield(row{}, unread(err))
 			return
 		}
 		p := &piece{yield: yield, options: options}
-		if text := bytes.TrimLeft(bytes.TrimPrefix(start, byteOrderMark), " \t\r\n"); len(text) > 0 && text[0] == '<' {
+		if text := bytes.TrimLeft(start, " \t\r\n"); len(text) > 0 && text[0] == '<' {
 			err = p.elements(in)
 		} else {
 			err = p.lines(in)
@@ -80,44 +81,37 @@ func (p *piece) end() error {
 	return visited(p.yield(r, nil))
 }
 
-// elements cuts XML at the elements of the name that its plays have.
+// elements cuts XML at its elements that are rows.
 func (p *piece) elements(from io.Reader) error {
 	p.head, p.tail = []byte("<stats>"), []byte("</stats>")
-	var raw bytes.Buffer // of the element that is read, and what stands before it
-	dec := xml.NewDecoder(io.TeeReader(from, &raw))
-	dec.Strict, dec.CharsetReader = false, func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
-	dropped := int64(0) // bytes of the file that raw has no more
-	depth := 0
-	for {
-		begins := dec.InputOffset()
-		token, err := dec.RawToken()
-		if err == io.EOF {
-			if p.total == 0 {
-				return errors.New("it holds no <stat>")
-			}
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("it is not XML: %w", err)
-		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			if t.Name.Local == "stat" && depth == 0 {
-				raw.Next(int(begins - dropped))
-				dropped = begins
-				depth = 1
-			}
-		case xml.EndElement:
-			if t.Name.Local != "stat" || depth == 0 {
-				continue
-			}
-			depth = 0
-			part := bytes.Clone(raw.Next(int(dec.InputOffset() - dropped)))
-			dropped = dec.InputOffset()
-			if err := p.add(part, p.total); err != nil {
+	var text []byte
+	for ended := false; ; {
+		start, end := adapter.NextElement(text)
+		if end > 0 { // it is made one that needs no end
+			part := append(bytes.TrimRight(text[start:end], "/>"), "/>"...)
+			if err := p.add(bytes.Clone(part), p.total); err != nil {
 				return err
 			}
+			text = text[end:]
+			continue
 		}
+		switch text = text[start:]; {
+		case ended && len(text) > 0:
+			return errors.New("it is cut off: the plays before that were sent")
+		case ended && p.total == 0:
+			return errors.New("it holds no <stat>")
+		case ended:
+			return nil
+		case len(text) > maxRecord:
+			return fmt.Errorf("a tag of it is longer than %d bytes", maxRecord)
+		}
+		text = slices.Grow(text, 64<<10)
+		n, err := from.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		if err != nil && err != io.EOF {
+			return unread(err)
+		}
+		ended = err == io.EOF
 	}
 }
 

@@ -46,6 +46,8 @@ type result struct {
 	HeldID string `json:"heldId,omitempty"`
 	// Of rows that were rejected: as the service has it, {error, message, …}.
 	Error json.RawMessage `json:"error,omitempty"`
+	// Session is the name of one whose events became the row.
+	Session string `json:"session,omitempty"`
 	// Rows is how many the document has; absent where a row stands for itself.
 	Rows int64 `json:"rows,omitempty"`
 }
@@ -70,6 +72,7 @@ type results struct {
 	// are to be sent; and how many rows a document has, by its sum.
 	done      map[int64]*[blockRows]uint64
 	documents map[uint64]int64
+	sessions  map[string]bool // that were taken
 	again     bool
 }
 
@@ -86,7 +89,7 @@ func openResults(path string, again bool) (*results, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the results file: %w", err)
 	}
-	r := &results{file: f, done: map[int64]*[blockRows]uint64{}, documents: map[uint64]int64{}, again: again}
+	r := &results{file: f, done: map[int64]*[blockRows]uint64{}, documents: map[uint64]int64{}, sessions: map[string]bool{}, again: again}
 	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		err = errors.New("another process uploads this file")
 	}
@@ -130,6 +133,9 @@ func (r *results) learn(line *result) {
 		block = new([blockRows]uint64)
 		r.done[line.Index/blockRows] = block
 	}
+	if line.Session != "" && line.Status != statusRejected {
+		r.sessions[line.Session] = true
+	}
 	block[line.Index%blockRows] = 0
 	if final {
 		block[line.Index%blockRows] = binary.BigEndian.Uint64(sum)
@@ -141,6 +147,9 @@ func (r *results) learn(line *result) {
 
 // has reports whether a row, with its present content, has a final result. Only the reader calls it.
 func (r *results) has(of *row) bool {
+	if r.sessions[of.session] { // whatever is left of it, as its earlier log is gone
+		return true
+	}
 	count := int64(1)
 	if of.document {
 		count = r.documents[of.sum]
@@ -190,6 +199,9 @@ type Rejection struct {
 // String is the rejection on a line.
 func (r Rejection) String() string {
 	name := fmt.Sprintf("%s: row %d", r.File, r.Index)
+	if r.Index >= mostPlaces { // a session of an earlier log
+		name = r.File
+	}
 	if r.RowID != "" {
 		name += fmt.Sprintf(" (rowId %s)", printable(r.RowID))
 	}

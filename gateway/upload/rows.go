@@ -31,14 +31,15 @@ type row struct {
 	// document says that it stands for all rows of a document.
 	document bool
 	// settled, if it is set, is called when the service has said what becomes of it.
-	settled func()
+	settled func(taken bool)
 
 	// Of a play of a vendor's document: the list that it stands in, what stands beside that, and its place.
 	list, besideName, place string
 	beside                  jsontext.Value
 	// Of a session: its events, in place of a text, and how many bytes they have.
-	events []event
-	size   int
+	events  []event
+	size    int
+	session string // its name
 }
 
 // source is the rows of a file, and how they are sent.
@@ -97,17 +98,12 @@ const (
 	tooLong = "it is longer than a batch may be, which is 8 MiB"
 )
 
-var byteOrderMark = []byte("\ufeff")
-
 // lines are JSON values, a row a line; empty lines are none.
 func lines(from io.Reader) *source {
 	return &source{most: maxRows, body: jsonBody(nil), mediaType: "application/json", rows: func(yield func(row, error) bool) {
 		in := bufio.NewReaderSize(from, 64<<10)
 		for index := int64(0); ; {
 			text, err := line(in, maxBody)
-			if index == 0 {
-				text = bytes.TrimPrefix(text, byteOrderMark)
-			}
 			if text = bytes.TrimSpace(text); len(text) > 0 {
 				r := row{index: index, text: text, sum: sumOf(nil, text)}
 				switch {

@@ -142,7 +142,7 @@ func (u *Uploader) settle(b *batch, a *answer, last bool) (left bool, err error)
 		return false, err
 	}
 	for i := range settled {
-		settled[i].settle()
+		settled[i].settle(len(lines) == len(settled) && lines[i].Status != statusRejected)
 	}
 	for _, warning := range a.Data.Warnings {
 		u.progress.warn(warning)
@@ -184,10 +184,10 @@ func (u *Uploader) probe(ctx context.Context) error {
 	return nil
 }
 
-// settle says that it is known what becomes of the row.
-func (r *row) settle() {
+// settle says that it is known what becomes of the row: whether it was taken.
+func (r *row) settle(taken bool) {
 	if r.settled != nil {
-		r.settled()
+		r.settled(taken)
 	}
 }
 

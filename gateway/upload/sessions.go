@@ -17,6 +17,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sys/unix"
+
 	"muniment/gateway/adapter"
 	"muniment/gateway/api"
 )
@@ -27,7 +30,10 @@ import (
 // sessions are sent: those that are complete, and those to which nothing is added any more, as the log's
 // own times say. Others may go on in the next log, where the system that writes them has rotated it. They
 // are kept, beside the results, in a file of their own, and join what the next log of the same folder
-// says. What is kept twice, as a run was killed, counts once: a repeated event changes nothing.
+// says; so are, for an hour of the logs' time, the names of those that were sent, as late pings are none
+// of another. What is kept twice, as a run was killed, counts once: a repeated event changes nothing.
+//
+// Logs are read in the order of their first events. One process at a time uploads logs of a folder.
 
 // restOfSession is how long after an ad should have ended something may be added to its session.
 const restOfSession = time.Hour
@@ -39,14 +45,16 @@ const unfinishedSuffix = ".unfinished" + resultsSuffix
 // session is what is known of one, in the order of its logs.
 type session struct {
 	Name   string    `json:"session"`
-	Events []event   `json:"events"`
+	Events []event   `json:"events,omitempty"`
 	Last   time.Time `json:"last"`
-	Length int64     `json:"lengthMs,omitempty"`
-	Whole  bool      `json:"complete,omitempty"`
+	// Sent: it has a row, and nothing is added to it any more.
+	Sent bool `json:"sent,omitempty"`
 
-	known map[string]bool // the texts of Events
-	first int             // the place of its first event in the file that is read, from 1; 0: it has none there
-	kept  bool            // an earlier log began it
+	length       time.Duration
+	begun, whole bool
+	known        map[string]bool // the texts of Events
+	first        int             // the place of its first event in the file that is read, from 1; 0: it has none there
+	kept         bool            // an earlier log began it
 }
 
 // event is one, and its place in the file that is read, from 1: its line, or its number. 0: in an earlier one.
@@ -55,54 +63,76 @@ type event struct {
 	place int
 }
 
-// over reports whether nothing is added to a session any more at a time of the log.
+// over reports whether nothing is added to a session any more at a time of the log. Of one whose times
+// can't be read the service says so.
 func (s *session) over(now time.Time) bool {
-	return s.Whole || now.Sub(s.Last) > time.Duration(s.Length)*time.Millisecond+restOfSession
+	return s.Last.IsZero() || s.whole && s.begun || now.Sub(s.Last) > s.length+restOfSession
 }
 
 // logOf is the sessions of a log that is read, and of those before it, which are not over.
 type logOf struct {
 	order []*session
 	named map[string]*session
-	now   time.Time // the latest that it says, but for clocks that are ahead of ours
+	sent  map[string]bool
+	// recent are the times of the newest events. Their median is the log's: devices whose clocks are
+	// wrong don't end the sessions of others.
+	recent [31]time.Time
+	count  int
 }
 
 func (l *logOf) add(e adapter.Event, text string, place int) {
+	if place > 0 && !e.At.IsZero() && e.At.Before(time.Now().Add(api.MostAhead)) {
+		l.recent[l.count%len(l.recent)] = e.At
+		l.count++
+	}
+	if l.sent[e.Session] {
+		return
+	}
 	s := l.named[e.Session]
 	if s == nil || e.Session == "" { // an event of no session is one by itself
-		s = &session{Name: e.Session, known: map[string]bool{}, Whole: e.Session == ""}
+		s = &session{Name: e.Session, known: map[string]bool{}}
 		l.order = append(l.order, s)
 		l.named[e.Session] = s
 	}
 	if s.kept = s.kept || place == 0; s.first == 0 {
 		s.first = place
 	}
-	if place > 0 && e.At.After(l.now) && e.At.Before(time.Now().Add(api.MostAhead)) {
-		l.now = e.At
-	}
 	if s.known[text] {
 		return
 	}
 	s.known[text] = true
 	s.Events = append(s.Events, event{text, place})
-	s.Whole = s.Whole || e.Complete
-	s.Length = max(s.Length, e.Length.Milliseconds())
+	s.begun, s.whole = s.begun || e.Begins || e.Session == "", s.whole || e.Complete || e.Session == ""
+	s.length = max(s.length, e.Length)
 	if e.At.After(s.Last) {
 		s.Last = e.At
 	}
+}
+
+// now is the log's time.
+func (l *logOf) now() time.Time {
+	recent := slices.Clone(l.recent[:min(l.count, len(l.recent))])
+	if len(recent) == 0 {
+		return time.Time{}
+	}
+	slices.SortFunc(recent, time.Time.Compare)
+	return recent[len(recent)/2]
 }
 
 // take removes the sessions that are over, in their order. While the log is read on, those that were just
 // completed stay: something may be said of them yet.
 func (l *logOf) take(readOn, all bool) (over []*session) {
 	var open []*session
+	now := l.now()
 	for _, s := range l.order {
-		if !all && (!s.over(l.now) || readOn && l.now.Sub(s.Last) <= restOfSession) {
+		if !all && (!s.over(now) || readOn && now.Sub(s.Last) <= restOfSession) {
 			open = append(open, s)
 			continue
 		}
 		over = append(over, s)
-		delete(l.named, s.Name)
+		if delete(l.named, s.Name); s.Name != "" {
+			l.sent[s.Name] = true
+		}
 	}
 	l.order = open
 	return over
@@ -124,24 +154,15 @@ func (u *Uploader) logs(f *file, format adapter.Format, from io.Reader) (*source
 		s.mediaType, s.body, s.placed = "text/uri-list", linesBody, linePlaces
 	}
 	s.rows = func(yield func(row, error) bool) {
-		kept, err := u.unfinishedOf(filepath.Join(filepath.Dir(f.results), f.format+"-"+sumText(sumOf(options))+unfinishedSuffix))
+		kept, err := u.unfinishedOf(u.unfinishedPath(f))
 		if err != nil {
 			yield(row{}, err)
 			return
 		}
-		all := &logOf{named: map[string]*session{}}
-		for _, s := range kept.open {
-			for _, e := range s.Events {
-				all.add(parse([]byte(e.Text)), e.Text, 0)
-			}
-		}
+		all := kept.begin(parse)
 		hand := func(over []*session) bool {
 			for _, s := range over {
-				r := s.row(options)
-				if s.kept { // what it was kept in is all that is known of it, until it is answered
-					kept.begin(s, &r)
-				}
-				if !yield(r, nil) {
+				if !yield(kept.send(s, options), nil) {
 					return false
 				}
 			}
@@ -158,32 +179,30 @@ func (u *Uploader) logs(f *file, format adapter.Format, from io.Reader) (*source
 		if !more {
 			return
 		}
+		if err == nil && !hand(all.take(false, u.cfg.Finish && f.last)) {
+			return
+		}
+		if failed := kept.end(all); err == nil {
+			err = failed
+		}
 		if err != nil {
-			yield(row{}, err)
-			return
-		}
-		if !hand(all.take(false, u.cfg.Finish)) {
-			return
-		}
-		if err := kept.replace(all.order); err != nil {
 			yield(row{}, err)
 		}
 	}
 	return s, nil
 }
 
-// row is the session as it is sent. One that the file's results say is taken is not sent again with what
-// is left of it, as its earlier log is gone: it is known by its name.
+// row is the session as it is sent.
 func (s *session) row(options []byte) row {
-	r := row{index: int64(s.first), events: s.Events, sum: sumOf(options, []byte(s.Name))}
+	parts := [][]byte{options}
+	r := row{index: int64(s.first) - 1, events: s.Events, session: s.Name}
 	for _, e := range s.Events {
 		r.size += len(e.Text) + 1
+		parts = append(parts, []byte(e.Text))
 	}
-	if s.Name == "" {
-		r.sum = sumOf(options, []byte(s.Events[0].Text))
-	}
+	r.sum = sumOf(parts...)
 	if s.first == 0 { // its log is another one
-		r.index = mostPlaces + int64(r.sum%mostPlaces)
+		r.index = mostPlaces + int64(sumOf([]byte(s.Name))%mostPlaces)
 	}
 	if r.size > maxBody-1024 {
 		r.events, r.fault = nil, tooLong
@@ -193,6 +212,71 @@ func (s *session) row(options []byte) row {
 
 // mostPlaces is more events than a file has.
 const mostPlaces = 1 << 40
+
+// arrange puts logs in the order of their first events, and marks the last one of those that share what
+// is unfinished. Other files stay where they are.
+func (u *Uploader) arrange(files []*file) {
+	began := map[*file]time.Time{}
+	var at []int
+	var logs []*file
+	for i, f := range files {
+		format, known := adapter.Lookup(f.format, "")
+		if !known || format.Kind() != adapter.Lines && format.Kind() != adapter.Events {
+			continue
+		}
+		began[f] = u.firstEvent(f, format)
+		at, logs = append(at, i), append(logs, f)
+	}
+	slices.SortStableFunc(logs, func(a, b *file) int { return began[a].Compare(began[b]) })
+	last := map[string]*file{}
+	for n, f := range logs {
+		files[at[n]] = f
+		last[u.unfinishedPath(f)] = f
+	}
+	for _, f := range last {
+		f.last = true
+	}
+}
+
+// firstEvent is when a log begins; zero if its first events don't say.
+func (u *Uploader) firstEvent(f *file, format adapter.Format) (at time.Time) {
+	const most = 1000
+	parse, err := format.Events(headerOf(u.query(f.format)))
+	if err != nil {
+		return at
+	}
+	content, err := openContent(f.path)
+	if err != nil {
+		return at // which is told when it is read
+	}
+	defer content.Close()
+	if format.Kind() == adapter.Lines {
+		in := bufio.NewReaderSize(content, 64<<10)
+		for n := 0; n < most && at.IsZero() && err == nil; n++ {
+			var text []byte
+			text, err = line(in, maxRecord)
+			at = parse(bytes.TrimSpace(text)).At
+		}
+		return at
+	}
+	d := decoderOf(content)
+	if d.PeekKind() == jsontext.KindBeginArray {
+		_, err = d.ReadToken()
+	}
+	for n := 0; n < most && at.IsZero() && err == nil; n++ {
+		var value jsontext.Value
+		if value, err = d.ReadValue(); err == nil {
+			at = parse(value).At
+		}
+	}
+	return at
+}
+
+// unfinishedPath is the file that keeps what the logs of a folder, of one format with one set of
+// parameters, have left.
+func (u *Uploader) unfinishedPath(f *file) string {
+	return filepath.Join(filepath.Dir(f.results), f.format+"-"+sumText(sumOf([]byte(u.query(f.format).Encode())))+unfinishedSuffix)
+}
 
 func headerOf(query url.Values) adapter.Header {
 	return adapter.Header{Field: func(string) string { return "" }, Query: query}
@@ -214,9 +298,6 @@ func readEvents(path string, format adapter.Format, from io.Reader, visit func(t
 	in := bufio.NewReaderSize(from, 64<<10)
 	for place := 1; ; place++ {
 		text, err := line(in, maxRecord)
-		if place == 1 {
-			text = bytes.TrimPrefix(text, byteOrderMark)
-		}
 		text = bytes.TrimSpace(text)
 		switch {
 		case len(text) == 0 || text[0] == '#':
@@ -234,29 +315,51 @@ func readEvents(path string, format adapter.Format, from io.Reader, visit func(t
 	}
 }
 
-// unfinished is what the logs of a folder, of one format with one set of parameters, have left: sessions
-// that go on in the next log, and those that are sent and not answered.
+// unfinished is what logs have left: sessions that go on in the next log, those that are sent and not
+// answered, and the names of those that were taken. It is safe for concurrent use.
 type unfinished struct {
-	path string
+	path   string
+	folder *os.File // which is locked
 
-	mu   sync.Mutex
-	open []*session
-	sent map[*session]bool
+	mu    sync.Mutex
+	now   time.Time // of the logs
+	open  []*session
+	sent  map[*session]bool
+	taken map[string]time.Time // and when their last event was
 }
 
 // unfinishedOf reads what earlier runs have left, once in a run.
-func (u *Uploader) unfinishedOf(path string) (*unfinished, error) {
+func (u *Uploader) unfinishedOf(path string) (_ *unfinished, err error) {
 	if known := u.unfinished[path]; known != nil {
 		return known, nil
 	}
-	k := &unfinished{path: path, sent: map[*session]bool{}}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	k := &unfinished{path: path, sent: map[*session]bool{}, taken: map[string]time.Time{}}
+	locked := false
+	for other := range u.unfinished {
+		locked = locked || filepath.Dir(other) == filepath.Dir(path)
+	}
+	if k.folder, err = os.Open(filepath.Dir(path)); err == nil && !locked {
+		err = unix.Flock(int(k.folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errors.New("another process uploads logs of this folder")
+	}
+	var text []byte
+	if err == nil {
+		if text, err = os.ReadFile(path); errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot read the sessions that earlier logs have left: %w", err)
 	}
 	for line := range bytes.Lines(text) {
 		var s session
-		if json.Unmarshal(line, &s) == nil {
+		switch {
+		case json.Unmarshal(line, &s) != nil:
+		case s.Sent:
+			k.taken[s.Name] = s.Last
+		default:
 			k.open = append(k.open, &s)
 		}
 	}
@@ -267,22 +370,50 @@ func (u *Uploader) unfinishedOf(path string) (*unfinished, error) {
 	return k, nil
 }
 
-// begin keeps a session until its row is answered.
-func (k *unfinished) begin(s *session, r *row) {
+// begin is the log that goes on with what is left.
+func (k *unfinished) begin(parse func([]byte) adapter.Event) *logOf {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.sent[s] = true
-	r.settled = func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.sent, s)
+	all := &logOf{named: map[string]*session{}, sent: map[string]bool{}}
+	for name := range k.taken {
+		all.sent[name] = true
 	}
+	for s := range k.sent {
+		all.sent[s.Name] = true
+	}
+	for _, s := range k.open {
+		for _, e := range s.Events {
+			all.add(parse([]byte(e.Text)), e.Text, 0)
+		}
+	}
+	return all
 }
 
-// replace takes the place of what was open, and writes it.
-func (k *unfinished) replace(open []*session) error {
+// send makes a row of a session. What an earlier log says of it is kept until it is answered.
+func (k *unfinished) send(s *session, options []byte) row {
+	r := s.row(options)
 	k.mu.Lock()
-	k.open = open
+	defer k.mu.Unlock()
+	if s.kept {
+		k.sent[s] = true
+	}
+	r.settled = func(taken bool) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if delete(k.sent, s); taken && s.Name != "" {
+			k.taken[s.Name] = s.Last
+		}
+	}
+	return r
+}
+
+// end takes over what a log has left, and writes it.
+func (k *unfinished) end(l *logOf) error {
+	k.mu.Lock()
+	k.open = l.order
+	if now := l.now(); now.After(k.now) {
+		k.now = now
+	}
 	k.mu.Unlock()
 	return k.write()
 }
@@ -298,21 +429,38 @@ func (k *unfinished) write() error {
 	for _, s := range slices.Concat(k.open, slices.Collect(maps.Keys(k.sent))) {
 		err = errors.Join(err, to.Encode(s))
 	}
-	switch {
-	case err != nil:
-	case text.Len() == 0:
+	for name, last := range k.taken {
+		if k.now.Sub(last) <= restOfSession {
+			err = errors.Join(err, to.Encode(session{Name: name, Last: last, Sent: true}))
+		}
+	}
+	if err == nil && text.Len() == 0 {
 		if err = os.Remove(k.path); errors.Is(err, os.ErrNotExist) {
-			err = nil
+			return nil
 		}
-	default:
-		if err = os.WriteFile(k.path+".new", text.Bytes(), 0o644); err == nil {
-			err = os.Rename(k.path+".new", k.path)
-		}
+	} else if err == nil {
+		err = replaced(k.path, text.Bytes())
+	}
+	if err == nil {
+		err = k.folder.Sync()
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep unfinished sessions: %w", err)
 	}
 	return nil
+}
+
+// replaced writes a file that takes the place of another one at once.
+func replaced(path string, text []byte) error {
+	f, err := os.Create(path + ".new")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 func linesBody(dst []byte, rows []row) []byte {

@@ -33,7 +33,7 @@ func TestSessionsOfRotatedLogs(t *testing.T) {
 
 	p, err = s.run(cfg, first)
 	require.NoError(t, err)
-	require.EqualValues(t, []int64{0, 1, 2}, []int64{p.Accepted.Load(), p.Skipped.Load(), p.Unfinished.Load()}, "what is kept is not kept twice")
+	require.EqualValues(t, []int64{0, 2}, []int64{p.Accepted.Load() + p.Duplicate.Load() + p.Rejected.Load(), p.Unfinished.Load()}, "what is kept is not kept twice")
 
 	p, err = s.run(cfg, second)
 	require.NoError(t, err)
@@ -50,12 +50,21 @@ func TestSessionsOfRotatedLogs(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, []int64{2, 0}, []int64{p.Accepted.Load(), p.Unfinished.Load()})
 	require.Len(t, s.taken, 5)
+	fourth := put(t, dir, "4.log", []byte(call("d", "close", "13:06:00")+call("c", "start", "13:07:00")))
+	p, err = s.run(cfg, fourth)
+	require.NoError(t, err)
+	require.Zero(t, p.Answered(), "what comes late is none of another session")
+	require.NoError(t, os.Remove(fourth))
 	for row, times := range s.sent() {
 		require.Equal(t, 1, times, row)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"+unfinishedSuffix+"*"))
+
+	s = newService(t)
+	cfg.Results = t.TempDir()
+	_, err = s.run(cfg, dir)
 	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Len(t, s.taken, 5)
+	require.Contains(t, s.taken, "a "+call("a", "start", "12:00:00")+call("a", "midpoint", "12:00:08")+call("a", "complete", "12:00:15"), "finished with the last log, not with each")
 
 	s = newService(t)
 	cfg.Finish, cfg.Results = false, t.TempDir()
@@ -107,6 +116,72 @@ func TestPlacesOfEvents(t *testing.T) {
 	_, err := s.run(Config{Format: "vast"}, path)
 	require.NoError(t, err)
 	results := resultsOf(t, path)
-	require.Equal(t, statusAccepted, results[2].Status)
-	require.Contains(t, string(results[3].Error), `"line 5, timestamp"`)
+	require.Equal(t, statusAccepted, results[1].Status)
+	require.Contains(t, string(results[2].Error), `"line 5, timestamp"`)
+	require.Equal(t, "b", results[2].RowID)
+}
+
+// TestLogsInTheirOrder: logs are read in the order of their times, whatever their names are, and a session
+// whose start is in none that was read yet waits for it.
+func TestLogsInTheirOrder(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "t.log", []byte(call("a", "complete", "12:00:15")))
+	older := put(t, dir, "t.log.1", []byte(call("a", "start", "12:00:00")))
+	want := "a " + call("a", "start", "12:00:00") + call("a", "complete", "12:00:15")
+	s := newService(t)
+	_, err := s.run(Config{Format: "vast"}, dir)
+	require.NoError(t, err)
+	require.Len(t, s.taken, 1)
+	require.Contains(t, s.taken, want)
+
+	s = newService(t)
+	cfg := Config{Format: "vast", Results: t.TempDir()}
+	p, err := s.run(cfg, filepath.Join(dir, "t.log"))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, p.Unfinished.Load())
+	_, err = s.run(cfg, older)
+	require.NoError(t, err)
+	require.Len(t, s.taken, 1)
+}
+
+// TestClocksOfLogs: a device whose clock is ahead ends no other's session, and where no time can be read
+// the service says so.
+func TestClocksOfLogs(t *testing.T) {
+	dir := t.TempDir()
+	var text string
+	for i := range 40 {
+		text += call(fmt.Sprint("d", i), "start", fmt.Sprintf("12:00:%02d", i))
+	}
+	path := put(t, dir, "ahead.log", []byte(text+strings.ReplaceAll(call("ahead", "start", "12:00:00"), "2026-11-01", "2026-11-03")))
+	s := newService(t)
+	p, err := s.run(Config{Format: "vast"}, path)
+	require.NoError(t, err)
+	require.EqualValues(t, []int64{0, 41}, []int64{p.Answered(), p.Unfinished.Load()})
+
+	path = put(t, t.TempDir(), "unread.log", []byte(strings.ReplaceAll(text, "Z\n", "\n")))
+	p, err = s.run(Config{Format: "vast"}, path)
+	require.NoError(t, err)
+	require.EqualValues(t, []int64{40, 0}, []int64{p.Answered(), p.Unfinished.Load()})
+}
+
+// TestCorrectedSession: one that was rejected is sent again once its log says something else.
+func TestCorrectedSession(t *testing.T) {
+	s := newService(t)
+	s.of = func(row string) map[string]any {
+		if strings.Contains(row, "wrong") {
+			return map[string]any{"status": "rejected", "error": map[string]any{"error": "VALIDATION_FAILED", "message": "no"}}
+		}
+		return nil
+	}
+	dir := t.TempDir()
+	path := put(t, dir, "calls.log", []byte(call("a", "start", "12:00:00")+call("a", "complete&wrong=1", "12:00:15")))
+	for _, want := range []int64{1, 0} {
+		p, err := s.run(Config{Format: "vast"}, path)
+		require.NoError(t, err)
+		require.EqualValues(t, want, p.Rejected.Load())
+	}
+	put(t, dir, "calls.log", []byte(call("a", "start", "12:00:00")+call("a", "complete", "12:00:15")))
+	p, err := s.run(Config{Format: "vast"}, path)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, p.Accepted.Load())
 }

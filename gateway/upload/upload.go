@@ -119,6 +119,7 @@ func (u *Uploader) Run(ctx context.Context, paths []string) error {
 		return err
 	}
 	u.unfinished = nil
+	u.arrange(files)
 	batches := make(chan *batch)
 	var senders sync.WaitGroup
 	for range u.cfg.Senders {
@@ -145,7 +146,7 @@ func (u *Uploader) Run(ctx context.Context, paths []string) error {
 	var failed []error
 	for _, kept := range u.unfinished {
 		u.progress.Unfinished.Add(int64(len(kept.open)))
-		if err := kept.write(); err != nil {
+		if err := errors.Join(kept.write(), kept.folder.Close()); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -201,14 +202,14 @@ func (u *Uploader) read(ctx context.Context, f *file, batches chan<- *batch) err
 			return nil
 		case results.has(&r):
 			u.progress.Skipped.Add(1)
-			r.settle()
+			r.settle(results.sessions[r.session])
 			continue
 		case r.fault != "":
 			if err := results.write(r.rejected()); err != nil {
 				return err
 			}
 			u.progress.Rejected.Add(1)
-			r.settle()
+			r.settle(false)
 			continue
 		}
 		if len(b.rows) == s.most || len(b.rows) > 0 && b.size+r.bytes() > cutAt {

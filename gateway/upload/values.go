@@ -1,7 +1,6 @@
 package upload
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -50,7 +49,7 @@ func (u *Uploader) values(f *file, format adapter.Format, from io.Reader) *sourc
 // walkPlays calls visit with each play of a document, until it returns false. One object may be of any
 // length; of several, and of an array, each is held in memory.
 func walkPlays(path string, format adapter.Format, from io.Reader, visit func(play) bool) error {
-	count, err := countValues(path)
+	count, broken, err := countValues(path)
 	if err != nil {
 		return err
 	}
@@ -78,9 +77,13 @@ func walkPlays(path string, format adapter.Format, from io.Reader, visit func(pl
 			}
 		}
 	case count == 1 && d.PeekKind() == jsontext.KindBeginObject && len(lists) > 0:
-		return walkObject(func() (io.ReadCloser, error) { return openContent(path) }, format, "", visit)
+		if err := walkObject(func() (io.ReadCloser, error) { return openContent(path) }, format, "", visit); err != nil {
+			return err
+		}
 	case count == 1:
-		return each("")
+		if err := each(""); err != nil {
+			return err
+		}
 	default:
 		for i := range count {
 			if err := each("[" + strconv.Itoa(i) + "]"); err != nil {
@@ -88,7 +91,7 @@ func walkPlays(path string, format adapter.Format, from io.Reader, visit func(pl
 			}
 		}
 	}
-	return nil
+	return broken
 }
 
 func visited(more bool) error {
@@ -98,26 +101,32 @@ func visited(more bool) error {
 	return nil
 }
 
-// countValues says how many values stand in a file one after another, and that each is JSON: of a document
-// that is broken nothing is sent, as the service would take none of it.
-func countValues(path string) (count int, err error) {
+// countValues says how many values stand in a file one after another, and why there are no more: a log may
+// end in the middle of one. Of a document that is broken itself nothing is sent, as the service would take
+// none of it.
+func countValues(path string) (count int, broken, err error) {
 	content, err := openContent(path)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	for d := decoderOf(content); ; count++ {
+		var err error
 		if kind := d.PeekKind(); kind == jsontext.KindInvalid || kind == 0 {
-			if _, err := d.ReadToken(); err == io.EOF && count > 0 {
-				return count, nil
-			} else if err == io.EOF {
-				return 0, errors.New("it is empty")
-			} else {
-				return 0, err
-			}
+			_, err = d.ReadToken()
+		} else {
+			err = d.SkipValue()
 		}
-		if err := d.SkipValue(); err != nil {
-			return 0, err
+		switch {
+		case err == nil:
+		case err == io.EOF && count > 0:
+			return count, nil, nil
+		case err == io.EOF:
+			return 0, nil, errors.New("it is empty")
+		case count > 0:
+			return count, err, nil
+		default:
+			return 0, nil, err
 		}
 	}
 }
@@ -144,7 +153,10 @@ func walkObject(open func() (io.ReadCloser, error), format adapter.Format, place
 	if err != nil {
 		return err
 	}
-	if list == "" || seen[list] > 1 || seen[beside] > 1 || len(shared) > mostShared {
+	if len(shared) > mostShared {
+		return fmt.Errorf("its %s is longer than %d bytes", beside, mostShared)
+	}
+	if list == "" || seen[list] > 1 || seen[beside] > 1 {
 		whole, err := open()
 		if err != nil {
 			return err
@@ -208,16 +220,7 @@ func membersOf(open func() (io.ReadCloser, error), read func(name string, d *jso
 
 // decoderOf reads JSON of which most is skipped.
 func decoderOf(from io.Reader) *jsontext.Decoder {
-	return jsontext.NewDecoder(withoutMark(from), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-}
-
-// withoutMark is a text without the byte order mark that it may begin with.
-func withoutMark(from io.Reader) io.Reader {
-	in := bufio.NewReaderSize(from, 64<<10)
-	if start, _ := in.Peek(len(byteOrderMark)); bytes.Equal(start, byteOrderMark) {
-		_, _ = in.Discard(len(byteOrderMark))
-	}
-	return in
+	return jsontext.NewDecoder(from, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 // playsBody writes an array of values, in which plays of one list that share one member stand together.
