@@ -22,8 +22,8 @@ import (
 
 // Beacons are for players that can only call a URL. The answer is always an image of one pixel:
 // a player can do nothing with an error, and a viewer must not see one. The outcome is counted
-// in muniment_gateway_beacons_total; what a beacon of a tenant refused is counted for the tenant, too,
-// beside what the gate refused: gate.refusals has it as the rule beacon-<outcome>.
+// in muniment_gateway_beacons_total; refusals also count in the tenant's metering,
+// beside those of the gate, as the rule beacon-<outcome>.
 
 // pixel is a transparent GIF of 1×1.
 var pixel = []byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")

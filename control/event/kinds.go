@@ -57,7 +57,7 @@ type GateRefusals struct {
 type GateRefusal struct {
 	Count   int64  `json:"count" doc:"How many deliveries."`
 	RightID string `json:"rightId,omitempty" doc:"The right; absent if the node had too many counts to keep."`
-	Rule    string `json:"rule" doc:"The rule of the gate; beacon-… for calls of beacons that are no play, such as beacon-prefetch or beacon-macro."`
+	Rule    string `json:"rule" doc:"The rule of the gate; beacon-… for beacon calls that were not recorded, such as beacon-prefetch or beacon-macro."`
 }
 
 // UnrecognisedName is how many deliveries had a name in their telemetry.

@@ -20,7 +20,7 @@ type Refusals struct {
 type RefusalRow struct {
 	Bucket   *string `json:"bucket" format:"date-time" doc:"Start of the bucket, with the zone's offset."`
 	RightID  *string `json:"rightId" doc:"Null where a node had too many counts to separate them by right."`
-	Rule     string  `json:"rule" doc:"A rule of the gate; beacon-prefetch, beacon-macro, beacon-malformed, beacon-expired, beacon-key and beacon-limited count calls of beacons that are no play." example:"automotive-speed"`
+	Rule     string  `json:"rule" doc:"A rule of the gate; beacon-prefetch, beacon-macro, beacon-malformed, beacon-expired, beacon-key and beacon-limited count beacon calls that were not recorded." example:"automotive-speed"`
 	Refusals int64   `json:"refusals"`
 }
 

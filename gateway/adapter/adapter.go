@@ -103,7 +103,7 @@ type Header struct {
 	Field func(name string) string
 	// Query holds the parameters of the request's URL.
 	Query url.Values
-	// Warn, if it is set, is told what the sender of a document should know of its rows.
+	// Warn, if it is set, is called with what the sender of a document should know of its rows, once or more.
 	Warn func(message string)
 	// Now is the service's time: no play ends more than api.MostAhead later.
 	Now time.Time
@@ -172,7 +172,6 @@ type document struct {
 	lines      table
 	display    string // display: whose statistics these are
 	statType   string // type: layout, or media where there is none
-	summedUp   bool   // the caller was warned of rows that sum up plays
 }
 
 // warn tells the caller something of the whole document.

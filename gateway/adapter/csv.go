@@ -1,7 +1,7 @@
 package adapter
 
 import (
-	"bytes"
+	"cmp"
 	"io"
 	"maps"
 	"slices"
@@ -64,7 +64,7 @@ func (d *document) readColumn(field, column string) error {
 // readCSV reads a table. After a misplaced quotation mark the cells are ambiguous, so all of it is looked
 // at before any row is returned; then, too, it is known in which order its dates are.
 func (d *document) readCSV() error {
-	text := string(bytes.TrimPrefix(utf8Of(d.body), byteOrderMark))
+	text := string(utf8Of(d.body))
 	header, places, err := d.readHeader(text)
 	if err != nil {
 		return err
@@ -78,9 +78,6 @@ func (d *document) readCSV() error {
 			return unreadable("line %d: %s", line, err)
 		}
 		d.learn(times, cells)
-	}
-	if _, sums := places[playCount]; sums {
-		d.warn("the column of plays sums up several plays: each line becomes one row and one receipt, whose multiplier is their number")
 	}
 	lines := d.table(text)
 	_, _, _ = lines.next() // the header
@@ -163,7 +160,7 @@ func (d *document) readHeader(text string) (header []string, places map[string]i
 				header, places = slices.Clone(cells), found
 			}
 		}
-		if len(fit) == 0 && len(cells) > len(header) || header == nil { // what is wrong is told of the most cells
+		if len(fit) == 0 && len(cells) > len(header) || header == nil { // of the separator that makes the most cells, what is wrong is reported
 			header, places, err = slices.Clone(cells), found, fault
 		}
 	}
@@ -247,7 +244,7 @@ func (p *play) tableDwell(from time.Time, cell func(field string) string) {
 		case given != "":
 			p.refuse(field, "is given together with %s", given)
 		case field == endedAt:
-			p.until(field, from, p.tableClock(field, text))
+			p.until(field, cmp.Or(p.columns["playedAt"], "playedAt"), from, p.tableClock(field, text))
 		default:
 			p.duration(field, text, field == dwellSeconds)
 		}
@@ -258,10 +255,10 @@ func (p *play) tableDwell(from time.Time, cell func(field string) string) {
 	}
 }
 
-// until fills in dwellMs of a play by its end.
-func (p *play) until(field string, from, end time.Time) {
+// until fills in dwellMs of a play by its end; start names the field of its start.
+func (p *play) until(field, start string, from, end time.Time) {
 	if end.Before(from) {
-		p.refuse(field, "must not be before the play began")
+		p.refuse(field, "must not be before %s", start)
 	}
 	p.dwell(field, float64(end.Sub(from))/float64(time.Millisecond))
 }
@@ -282,7 +279,7 @@ func (p *play) duration(field, text string, inSeconds bool) {
 		whole, part := text[:at], text[at+1:]
 		thousands := len(part) == 3 && len(whole) > 0 && len(whole) < 4 && strings.TrimLeft(whole, "0") != ""
 		if thousands && (!inSeconds || text[at] == ',' && p.separator != ';') {
-			p.refuse(field, "is ambiguous: its %c may part thousands or decimals", text[at])
+			p.refuse(field, "is ambiguous: 1%c500 may mean 1500 or 1.5", text[at])
 		}
 		text = whole + "." + part
 	}
@@ -309,5 +306,7 @@ func (p *play) summed(field, count string) {
 	if n := p.number(field, count); n != nil && (*n < 1 || *n != float64(int64(*n))) {
 		p.refuse(field, "must be a whole number, at least 1")
 	}
-	p.multiplier(field, count)
+	if p.multiplier(field, count); count != "1" {
+		p.warn("rows that sum up several plays are one receipt each, whose multiplier is the number of plays")
+	}
 }

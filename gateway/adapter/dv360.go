@@ -1,8 +1,6 @@
 package adapter
 
 import (
-	"time"
-
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -87,10 +85,7 @@ func (p *play) readDV360(value jsontext.Value) {
 	start, end := p.clock("startTime", v.StartTime), p.clock("endTime", v.EndTime)
 	p.played("startTime", start)
 	p.known("adUnit", adUnit, v.OrderExternalID, line, creative, p.row.PlayedAt)
-	if end.Before(start) {
-		p.refuse("endTime", "must not be before startTime")
-	}
-	p.dwell("endTime", float64(end.Sub(start))/float64(time.Millisecond))
+	p.until("endTime", "startTime", start, end)
 	p.multiplier("impressionCount", string(v.ImpressionCount))
 	p.multiplier("impressions", string(v.Impressions))
 }

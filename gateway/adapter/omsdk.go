@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -100,17 +101,8 @@ func (d *document) readOM(all *sessions, place string, value jsontext.Value) {
 	if share := data.AdView.PercentageInView; share != nil {
 		s.moments = append(s.moments, moment{at: at, kind: inView, on: *share >= 50})
 	}
-	if volume := first(data.MediaPlayerVolume, data.VideoPlayerVolume); volume != nil {
+	if volume := cmp.Or(data.MediaPlayerVolume, data.VideoPlayerVolume); volume != nil {
 		on := *volume > 0 && (data.DeviceVolume == nil || *data.DeviceVolume > 0)
 		s.moments = append(s.moments, moment{at: at, kind: audible, on: on})
 	}
-}
-
-func first(values ...*float64) *float64 {
-	for _, value := range values {
-		if value != nil {
-			return value
-		}
-	}
-	return nil
 }

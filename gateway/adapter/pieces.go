@@ -56,18 +56,15 @@ func (f Format) Events(h Header) (func(text []byte) Event, error) {
 		var all sessions
 		f.event(&d, &all, text)
 		for key, s := range all.byKey {
-			e = Event{Session: key, Length: s.length}
+			e = Event{Session: key}
 			for _, m := range s.moments {
 				e.At = m.at
 				e.Begins = e.Begins || m.kind == shown || m.kind == started
 				e.Complete = e.Complete || m.kind == completed || m.kind == ended
-				if m.kind == completed && m.head != nil {
-					e.Length = *m.head
+				if e.Length = s.lengthOf(nil); m.kind == completed {
+					e.Length = s.lengthOf(&m)
 				}
 			}
-		}
-		if e.Length == 0 && d.length != nil {
-			e.Length = time.Duration(*d.length * float64(time.Millisecond))
 		}
 		return e
 	}, nil

@@ -38,18 +38,10 @@ func (p *play) readRow(value jsontext.Value) {
 
 // refuseMisspelt refuses a row, which is an object, for a name that is only misspelt.
 func (p *play) refuseMisspelt(row jsontext.Value) {
-	dec := decoder(row)
-	_, err := dec.ReadToken()
-	for err == nil && dec.PeekKind() == jsontext.KindString {
-		var name jsontext.Token
-		if name, err = dec.ReadToken(); err != nil {
-			return
+	for name := range fields(row) {
+		if meant := api.RowNames.Meant(name); meant != "" && meant != string(name) {
+			p.refuse(string(name), api.Misspelt(meant))
 		}
-		text := name.String()
-		if meant := api.RowNames.Meant([]byte(text)); meant != "" && meant != text {
-			p.refuse(text, api.Misspelt(meant))
-		}
-		_, err = dec.ReadValue()
 	}
 }
 

@@ -28,8 +28,8 @@ const (
 // ad that was not reached before. Events at one moment are in the order of progress; one that was seen
 // already, or comes behind complete, changes nothing.
 //
-// Of an ad whose length is known, a play that is complete is as long as the ad, whatever clocks say, and
-// no other is longer. The length is the least of those that are known: what the player names as such, the
+// If the ad's length is known, a complete play has that length, whatever clocks say, and no play is longer.
+// The length is the least of those that are known: what the player names as such, the
 // place in the ad of complete, the parameter lengthMs. Without one a play is from its start to complete,
 // else to the last new progress, less reported pauses; a viewer who skips has seen it until then, at most
 // until the next quartile was due. A time in the ad that the player reports with the last progress counts
@@ -156,13 +156,11 @@ func (s *session) add() (m measure, fault string) {
 	for i := range s.moments {
 		p.pass(&s.moments[i])
 	}
-	switch {
-	case s.video:
+	if m.dwell = p.played; s.video {
 		m.dwell, fault = p.seenOf(length, first[:])
-	case length > 0:
-		m.dwell = min(p.played, length)
-	default:
-		m.dwell = p.played
+	}
+	if length > 0 {
+		m.dwell = min(m.dwell, length)
 	}
 	if s.viewed != nil {
 		m.viewable = s.viewed
@@ -198,11 +196,7 @@ func (p *playback) seenOf(length time.Duration, first []*moment) (dwell time.Dur
 			before = e
 		}
 	}
-	dwell = max(p.seen, min(p.skipped, p.nextQuartile(length)))
-	if length > 0 {
-		dwell = min(dwell, length)
-	}
-	return dwell, ""
+	return max(p.seen, min(p.skipped, p.nextQuartile(length))), ""
 }
 
 // nextQuartile is how much has been played when the next quartile is due; 0 if that can't be known.

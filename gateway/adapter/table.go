@@ -10,7 +10,7 @@ import (
 )
 
 // table is the lines of a text whose cells a separator parts (RFC 4180): a cell may stand in quotation
-// marks, in which two mean one. A mark within a cell that does not begin with one is a mark.
+// marks, in which two mean one. In a cell that does not begin with a quotation mark, quotation marks are text.
 type table struct {
 	text      string // that is left
 	separator byte

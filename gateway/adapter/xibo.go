@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"bytes"
+	"cmp"
 	"html"
 	"io"
 	"slices"
@@ -41,7 +42,7 @@ type xiboStat struct {
 var xiboColumns = []string{"Type", "FromDT", "ToDT", "Layout", "Display", "Media", "Duration", "Count"}
 
 func (d *document) readXibo() error {
-	text := bytes.TrimSpace(bytes.TrimPrefix(utf8Of(d.body), byteOrderMark))
+	text := bytes.TrimSpace(utf8Of(d.body))
 	if len(text) > 0 && text[0] == '<' {
 		return d.readXiboXML(text)
 	}
@@ -223,16 +224,9 @@ func (d *document) emitXibo(place string, s xiboStat, f xiboFields) bool {
 }
 
 func (p *play) readXibo(s *xiboStat, f xiboFields) {
-	display := s.display
-	if p.display != "" {
-		display = p.display
-	}
+	display, media := cmp.Or(p.display, s.display), cmp.Or(s.media, s.widget)
 	if display == "" {
 		p.refuse("display", "is missing: say with the parameter display whose statistics they are")
-	}
-	media := s.media
-	if media == "" {
-		media = s.widget
 	}
 	p.named(p.ids, map[string]id{"display": id(display), "layout": id(s.layout), "media": id(media)})
 	p.text(&p.row.SpatialPlacementID, f.layout, s.layout)
@@ -240,18 +234,14 @@ func (p *play) readXibo(s *xiboStat, f xiboFields) {
 	from, to := p.clock(f.from, s.from), p.clock(f.to, s.to)
 	p.played(f.from, from)
 	p.known(f.from, display, strings.ToLower(s.kind), s.layout, media, p.row.PlayedAt)
-	p.until(f.to, from, to)
+	p.until(f.to, f.from, from, to)
 	single := s.count == "" || s.count == "1"
 	if window := p.row.DwellMs; s.duration != "" {
 		if p.duration(f.duration, s.duration, true); single && p.row.DwellMs > window+1000 {
 			p.refuse(f.duration, "is longer than from %s to %s", f.from, f.to)
 		}
 	}
-	if single {
-		return
-	}
-	if p.summed(f.count, s.count); !p.summedUp {
-		p.summedUp = true
-		p.warn("statistics that sum up plays become one row and one receipt each, whose multiplier is the number of plays")
+	if !single {
+		p.summed(f.count, s.count)
 	}
 }

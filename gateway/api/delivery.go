@@ -49,10 +49,9 @@ type IngestBatch struct {
 
 // Ingested is the answer to POST /v1/delivery/ingest-batch.
 type Ingested struct {
-	Results []RowResult `json:"results" nullable:"false" doc:"One for each row, in their order."`
-	Counts  RowCounts   `json:"counts"`
-	// Warnings are of a format.
-	Warnings []string `json:"warnings,omitempty" doc:"What the sender of a document should know of its rows, such as that each of them sums up several plays."`
+	Results  []RowResult `json:"results" nullable:"false" doc:"One for each row, in their order."`
+	Counts   RowCounts   `json:"counts"`
+	Warnings []string    `json:"warnings,omitempty" doc:"What the sender of a document should know of its rows, such as that each of them sums up several plays."`
 }
 
 // RowResult is the outcome of one row.

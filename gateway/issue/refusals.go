@@ -62,8 +62,7 @@ func (r *refusals) add(tenantID, rightID, rule string) {
 	r.counts[k]++
 }
 
-// Refused counts a play of a tenant's right that was refused before the gate could look at it, under the
-// name of what refused it.
+// Refused counts a refusal made before the gate; rule names it.
 func (i *Issuer) Refused(tenantID, rightID, rule string) { i.refusals.add(tenantID, rightID, rule) }
 
 // misspelt counts a name. A name that it has is counted without an allocation.

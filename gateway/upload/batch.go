@@ -37,21 +37,15 @@ type answer struct {
 	}
 }
 
-// results are the lines of a batch that was answered: of each row, or of a document's.
+// results are the lines of a batch that was answered, in the order of its rows.
 func (b *batch) results(a *answer) ([]result, error) {
 	given := a.Data.Results
-	document := b.rows[0].document
-	if !document && len(given) != len(b.rows) {
+	if len(given) != len(b.rows) {
 		return nil, fmt.Errorf("the service answered %d rows with %d results", len(b.rows), len(given))
 	}
 	lines := make([]result, len(given))
 	for i, g := range given {
-		of := &b.rows[0]
-		index, rows := of.index+int64(i), int64(len(given))
-		if !document {
-			of = &b.rows[i]
-			index, rows = of.index, 0
-		}
+		of := &b.rows[i]
 		switch {
 		case g.Index != int64(i):
 			return nil, fmt.Errorf("the service answered row %d with the result of row %d", i, g.Index)
@@ -59,9 +53,9 @@ func (b *batch) results(a *answer) ([]result, error) {
 			return nil, fmt.Errorf("the service answered a row with the status %.40q", g.Status)
 		}
 		if b.source.placed != nil && g.Error != nil {
-			g.Error = b.source.placed(b.rows, min(i, len(b.rows)-1), g.Error)
+			g.Error = b.source.placed(b.rows, i, g.Error)
 		}
-		lines[i] = result{Index: index, Row: sumText(of.sum), Status: g.Status, RowID: g.RowID, HeldID: g.HeldID, Error: g.Error, Rows: rows,
+		lines[i] = result{Index: of.index, Row: sumText(of.sum), Status: g.Status, RowID: g.RowID, HeldID: g.HeldID, Error: g.Error,
 			Receipt: g.Receipt, Signature: g.Signature}
 		if lines[i].Session = of.session; g.RowID == "" {
 			lines[i].RowID = of.session

@@ -58,7 +58,7 @@ func (u *Uploader) readTable(f *file) (t *table, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
-		_ = t.Learn(text) // what is wrong with it is told when it is sent
+		_ = t.Learn(text) // what is wrong with it is reported when it is sent
 	}
 }
 

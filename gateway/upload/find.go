@@ -31,8 +31,9 @@ type file struct {
 	refs atomic.Int32 // of the reader, and of each batch that is not answered
 	done *atomic.Int64
 
-	mu     sync.Mutex
-	failed error // why it could not be uploaded as a whole
+	mu      sync.Mutex
+	failed  error // why it could not be uploaded as a whole
+	stopped bool  // nothing more of it is sent
 }
 
 func (f *file) fail(err error) {
@@ -43,10 +44,18 @@ func (f *file) fail(err error) {
 	}
 }
 
+// refuse is fail of a file that the service refuses: what was read of it is not sent either.
+func (f *file) refuse(err error) {
+	f.fail(err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopped = true
+}
+
 func (f *file) refused() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.failed != nil
+	return f.stopped
 }
 
 func (f *file) hold() { f.refs.Add(1) }

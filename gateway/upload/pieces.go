@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -13,28 +14,22 @@ import (
 	"muniment/gateway/adapter"
 )
 
-// pieces are documents of which not every part becomes a row, XML elements or a table: each piece is a
-// document of its own, and its results are told together.
-func (u *Uploader) pieces(f *file, from io.Reader) *source {
+// pieces are the parts of a document, XML elements or the lines of a table, that become rows by its
+// format. The others are not sent.
+func (u *Uploader) pieces(f *file, format adapter.Format, from io.Reader) *source {
 	query := u.query(f.format)
-	options := []byte(query.Encode())
-	s := &source{most: 1, mediaType: "application/octet-stream", query: query, placed: piecePlaces,
-		body: func(dst []byte, rows []row) []byte { return append(dst, rows[0].text...) }}
+	p := &pieces{format: format, header: headerOf(query), options: []byte(query.Encode())}
+	s := &source{most: maxRows, mediaType: "application/octet-stream", query: query, body: p.document, placed: piecePlaces}
 	s.rows = func(yield func(row, error) bool) {
+		p.yield = yield
 		in := inUTF8(from)
 		start, err := in.Peek(512)
-		if err != nil && err != io.EOF {
-			yield(row{}, unread(err))
-			return
-		}
-		p := &piece{yield: yield, options: options}
-		if text := bytes.TrimLeft(start, " \t\r\n"); len(text) > 0 && text[0] == '<' {
-			err = p.elements(in)
-		} else {
-			err = p.lines(in)
-		}
-		if err == nil {
-			err = p.end()
+		if err == nil || err == io.EOF {
+			if text := bytes.TrimLeft(start, " \t\r\n"); len(text) > 0 && text[0] == '<' {
+				err = p.elements(in)
+			} else {
+				err = p.lines(in)
+			}
 		}
 		if err != nil && err != errEnough {
 			yield(row{}, err)
@@ -43,53 +38,43 @@ func (u *Uploader) pieces(f *file, from io.Reader) *source {
 	return s
 }
 
-// piece is the document that is put together.
-type piece struct {
-	yield      func(row, error) bool
+type pieces struct {
+	format     adapter.Format
+	header     adapter.Header
 	options    []byte
-	head, tail []byte
-
-	text  []byte
-	first int // which part of the file it begins with, from 0, or which line
-	parts int
-	total int
+	yield      func(row, error) bool
+	head, tail []byte // of each document
+	parts      int64
 }
 
-// add adds a part, behind which the piece may be full.
-func (p *piece) add(part []byte, place int) error {
-	if p.parts > 0 && (p.parts == maxRows || len(p.text)+len(part) > cutAt) {
-		if err := p.end(); err != nil {
-			return err
-		}
+// document is one that has the parts.
+func (p *pieces) document(dst []byte, rows []row) []byte {
+	dst = append(dst, p.head...)
+	for i := range rows {
+		dst = append(dst, rows[i].text...)
 	}
-	if p.parts == 0 {
-		p.text, p.first = append([]byte(nil), p.head...), place
-	}
-	p.text = append(p.text, part...)
+	return append(dst, p.tail...)
+}
+
+// add hands out a part, if it becomes a row.
+func (p *pieces) add(text []byte, place string) error {
+	r := row{index: p.parts, text: text, place: place, sum: sumOf(p.options, p.head, text)}
 	p.parts++
-	p.total++
+	for range p.format.Rows(p.header, p.document(nil, []row{r})) {
+		return visited(p.yield(r, nil))
+	}
 	return nil
 }
 
-func (p *piece) end() error {
-	if p.parts == 0 {
-		return nil
-	}
-	r := row{index: int64(p.total - p.parts), text: append(p.text, p.tail...), document: true, line: p.first}
-	r.sum = sumOf(p.options, r.text)
-	p.text, p.parts = nil, 0
-	return visited(p.yield(r, nil))
-}
-
 // elements cuts XML at its elements that are rows.
-func (p *piece) elements(from io.Reader) error {
+func (p *pieces) elements(from io.Reader) error {
 	p.head, p.tail = []byte("<stats>"), []byte("</stats>")
 	var text []byte
 	for ended := false; ; {
 		start, end := adapter.NextElement(text)
 		if end > 0 { // it is made one that needs no end
-			part := append(bytes.TrimRight(text[start:end], "/>"), "/>"...)
-			if err := p.add(bytes.Clone(part), p.total); err != nil {
+			part := append(bytes.Clone(bytes.TrimRight(text[start:end], "/>")), "/>"...)
+			if err := p.add(part, "stat["+strconv.FormatInt(p.parts, 10)+"]"); err != nil {
 				return err
 			}
 			text = text[end:]
@@ -98,7 +83,7 @@ func (p *piece) elements(from io.Reader) error {
 		switch text = text[start:]; {
 		case ended && len(text) > 0:
 			return errors.New("it is cut off: the plays before that were sent")
-		case ended && p.total == 0:
+		case ended && p.parts == 0:
 			return errors.New("it holds no <stat>")
 		case ended:
 			return nil
@@ -116,8 +101,9 @@ func (p *piece) elements(from io.Reader) error {
 }
 
 // lines cuts a table at its records.
-func (p *piece) lines(from io.Reader) error {
-	in, header, err := recordsOf(from)
+func (p *pieces) lines(from *bufio.Reader) error {
+	in := &recordReader{in: from, separator: ','}
+	header, _, err := in.next()
 	if err == io.EOF {
 		return errors.New("it is empty")
 	} else if err != nil {
@@ -132,25 +118,15 @@ func (p *piece) lines(from io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
-		if err := p.add(text, line); err != nil {
+		if err := p.add(text, "line "+strconv.Itoa(line)); err != nil {
 			return err
 		}
 	}
 }
 
-var partOfBody = regexp.MustCompile(`"(line |stat\[)(\d+)`)
+var partOfBody = regexp.MustCompile(`"(line \d+|stat\[\d+\])`)
 
-// piecePlaces names the place of the file in place of that of the piece.
-func piecePlaces(rows []row, _ int, text json.RawMessage) json.RawMessage {
-	return partOfBody.ReplaceAllFunc(text, func(found []byte) []byte {
-		parts := partOfBody.FindSubmatch(found)
-		n, err := strconv.Atoi(string(parts[2]))
-		if err != nil {
-			return found
-		}
-		if n += rows[0].line; parts[1][0] == 'l' { // the header is the piece's line 1
-			n -= 2
-		}
-		return append(append([]byte{'"'}, parts[1]...), strconv.Itoa(n)...)
-	})
+// piecePlaces names the place of the file in place of that of the body.
+func piecePlaces(rows []row, i int, text json.RawMessage) json.RawMessage {
+	return partOfBody.ReplaceAll(text, []byte(`"`+rows[i].place))
 }

@@ -21,8 +21,10 @@ type Progress struct {
 }
 
 // Warning is what the service said of the rows of a document; empty if it said nothing.
-func (p *Progress) Warning() string {
-	if text := p.warning.Load(); text != nil {
+func (p *Progress) Warning() string { return loaded(&p.warning) }
+
+func loaded(text *atomic.Pointer[string]) string {
+	if text := text.Load(); text != nil {
 		return *text
 	}
 	return ""
@@ -34,12 +36,7 @@ func (p *Progress) warn(text string) {
 }
 
 // Trouble is why the last attempt failed; empty once one succeeds.
-func (p *Progress) Trouble() string {
-	if why := p.why.Load(); why != nil {
-		return *why
-	}
-	return ""
-}
+func (p *Progress) Trouble() string { return loaded(&p.why) }
 
 // Answered is the rows that this run has had answered.
 func (p *Progress) Answered() int64 {

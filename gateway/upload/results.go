@@ -30,7 +30,7 @@ const (
 
 // result is a line of a results file.
 type result struct {
-	// Index of the row in the file, or in the document that the file is, from 0.
+	// Index of the row in the file, from 0.
 	Index int64 `json:"index"`
 	// Row is a checksum of what was sent: see row.sum.
 	Row    string `json:"row"`
@@ -48,8 +48,6 @@ type result struct {
 	Error json.RawMessage `json:"error,omitempty"`
 	// Session is the name of one whose events became the row.
 	Session string `json:"session,omitempty"`
-	// Rows is how many the document has; absent where a row stands for itself.
-	Rows int64 `json:"rows,omitempty"`
 }
 
 // passing says of a rejected row that the service may take it soon: it was busy or away.
@@ -69,11 +67,10 @@ type results struct {
 	mu   sync.Mutex
 	file *os.File
 	// What an earlier run has done: the sums of rows, in blocks of their indexes, 0 of those that
-	// are to be sent; and how many rows a document has, by its sum.
-	done      map[int64]*[blockRows]uint64
-	documents map[uint64]int64
-	sessions  map[string]bool // that were taken
-	again     bool
+	// are to be sent.
+	done     map[int64]*[blockRows]uint64
+	sessions map[string]bool // that were taken
+	again    bool
 }
 
 const blockRows = 4096
@@ -89,7 +86,7 @@ func openResults(path string, again bool) (*results, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the results file: %w", err)
 	}
-	r := &results{file: f, done: map[int64]*[blockRows]uint64{}, documents: map[uint64]int64{}, sessions: map[string]bool{}, again: again}
+	r := &results{file: f, done: map[int64]*[blockRows]uint64{}, sessions: map[string]bool{}, again: again}
 	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		err = errors.New("another process uploads this file")
 	}
@@ -139,9 +136,6 @@ func (r *results) learn(line *result) {
 	block[line.Index%blockRows] = 0
 	if final {
 		block[line.Index%blockRows] = binary.BigEndian.Uint64(sum)
-		if line.Rows > 0 {
-			r.documents[binary.BigEndian.Uint64(sum)] = line.Rows
-		}
 	}
 }
 
@@ -150,16 +144,8 @@ func (r *results) has(of *row) bool {
 	if r.sessions[of.session] { // whatever is left of it, as its earlier log is gone
 		return true
 	}
-	count := int64(1)
-	if of.document {
-		count = r.documents[of.sum]
-	}
-	for i := of.index; i < of.index+count; i++ {
-		if block := r.done[i/blockRows]; block == nil || block[i%blockRows] != of.sum {
-			return false
-		}
-	}
-	return count > 0
+	block := r.done[of.index/blockRows]
+	return block != nil && block[of.index%blockRows] == of.sum
 }
 
 // write appends lines by one call, so that a process that is killed tears one at most.
@@ -192,8 +178,8 @@ type Rejection struct {
 	File  string // that of the plays
 	Index int64  // of the row in the file, from 0
 	RowID string // "" if it has none, or it is not known
-	// Why: a code of the service, the field at fault with its place in the file, and what is wrong with it.
-	Code, Field, Message string
+	// Why: the field at fault with its place in the file, and what is wrong with it.
+	Field, Message string
 }
 
 // String is the rejection on a line.
@@ -254,14 +240,14 @@ func (f *file) rejected(visit func(Rejection) error) error {
 	for _, index := range slices.Sorted(maps.Keys(rejected)) {
 		line := rejected[index]
 		var why struct {
-			Error, Field, Message string
-			ValidationErrors      []struct{ Field, Message string }
+			Field, Message   string
+			ValidationErrors []struct{ Field, Message string }
 		}
 		_ = json.Unmarshal(line.Error, &why)
 		if len(why.ValidationErrors) > 0 {
 			why.Field, why.Message = why.ValidationErrors[0].Field, why.ValidationErrors[0].Message
 		}
-		if err := visit(Rejection{f.path, index, line.RowID, why.Error, why.Field, why.Message}); err != nil {
+		if err := visit(Rejection{f.path, index, line.RowID, why.Field, why.Message}); err != nil {
 			return err
 		}
 	}

@@ -24,16 +24,14 @@ type row struct {
 	text  []byte
 	// sum is of all that the service makes the row of. A row with another sum is another row.
 	sum uint64
-	// line of the file where it begins, of CSV; of a document the line or the part.
+	// line of the file where it begins, of CSV.
 	line int
 	// fault is why it can't be sent.
 	fault string
-	// document says that it stands for all rows of a document.
-	document bool
 	// settled, if it is set, is called when the service has said what becomes of it.
 	settled func(taken bool)
 
-	// Of a play of a vendor's document: the list that it stands in, what stands beside that, and its place.
+	// Of a part of a vendor's document: its place, the list that it stands in, and what stands beside that.
 	list, besideName, place string
 	beside                  jsontext.Value
 	// Of a session: its events, in place of a text, and how many bytes they have.
@@ -73,7 +71,7 @@ func (u *Uploader) source(f *file, from io.Reader) (*source, error) {
 	case format.Kind() == adapter.Lines, format.Kind() == adapter.Events:
 		return u.logs(f, format, from)
 	case format.Kind() == adapter.Elements:
-		return u.pieces(f, from), nil
+		return u.pieces(f, format, from), nil
 	}
 	return u.values(f, format, from), nil
 }

@@ -87,8 +87,9 @@ func (u *Uploader) deliver(ctx context.Context, b *batch) error {
 		case err == nil:
 			err = errRowsBusy
 		case !errors.As(err, &r) || r.passing():
-		case r.ofBatch():
-			return u.refuse(b, r)
+		case r.ofBatch(): // of its file nothing more is sent: it would fare no better
+			b.file.refuse(r)
+			return nil
 		default:
 			return r
 		}
@@ -124,9 +125,6 @@ func (u *Uploader) settle(b *batch, a *answer, last bool) (left bool, err error)
 	}
 	settled := b.rows
 	if !last && slices.ContainsFunc(lines, func(l result) bool { return l.passing() }) {
-		if b.rows[0].document { // which is sent as a whole
-			return true, nil
-		}
 		final, rows := lines[:0:0], b.rows[:0:0]
 		settled = nil
 		for i := range lines {
@@ -142,7 +140,7 @@ func (u *Uploader) settle(b *batch, a *answer, last bool) (left bool, err error)
 		return false, err
 	}
 	for i := range settled {
-		settled[i].settle(len(lines) == len(settled) && lines[i].Status != statusRejected)
+		settled[i].settle(lines[i].Status != statusRejected)
 	}
 	for _, warning := range a.Data.Warnings {
 		u.progress.warn(warning)
@@ -154,28 +152,7 @@ func (u *Uploader) settle(b *batch, a *answer, last bool) (left bool, err error)
 	return left, nil
 }
 
-// refuse takes note that a batch was refused as it stands: a document is rejected, and of any
-// other file nothing more is sent, as it would fare no better.
-func (u *Uploader) refuse(b *batch, why *refusal) error {
-	if !b.rows[0].document {
-		b.file.fail(why)
-		return nil
-	}
-	text, err := json.Marshal(map[string]string{"error": why.code, "message": why.message})
-	if err != nil {
-		return err
-	}
-	lines := []result{{Index: b.rows[0].index, Row: sumText(b.rows[0].sum), Status: statusRejected, Error: text, Rows: 1}}
-	if err := b.file.log.write(lines); err != nil {
-		return err
-	}
-	u.progress.count(lines)
-	u.progress.Bytes.Add(b.bytes)
-	return nil
-}
-
-// probe asks whether the key is one that may deliver, which a run that finds nothing to do would not
-// show. A service that can't say so now is asked by the batches.
+// probe sends an empty batch, so that a wrong key fails even if nothing is left to send.
 func (u *Uploader) probe(ctx context.Context) error {
 	_, err := u.post(ctx, &batch{source: &source{mediaType: "application/json", body: jsonBody(nil)}})
 	if r, ok := errors.AsType[*refusal](err); ok && !r.passing() && !r.ofBatch() {

@@ -89,12 +89,11 @@ func TestGivenUp(t *testing.T) {
 func TestBusyRows(t *testing.T) {
 	dir := t.TempDir()
 	path := put(t, dir, "plays.ndjson", []byte(strings.Join(rowsOf(10), "\n")))
-	document := put(t, dir, "stats.xml", []byte("<stats><stat a='a'/> <stat a='b'/></stats>"))
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t)
 		requests, failures := map[string]int{}, 3
 		s.of = func(row string) map[string]any {
-			if requests[row]++; (strings.Contains(row, `"r7"`) || strings.Contains(row, "a='b'")) && requests[row] <= failures {
+			if requests[row]++; strings.Contains(row, `"r7"`) && requests[row] <= failures {
 				return map[string]any{"status": "rejected", "error": map[string]any{"error": "INTERNAL_ERROR", "reason": "CONTROL_UNAVAILABLE", "message": "away"}}
 			}
 			return nil
@@ -104,11 +103,6 @@ func TestBusyRows(t *testing.T) {
 		require.EqualValues(t, 10, p.Accepted.Load())
 		require.Equal(t, 1, s.sent()[rowsOf(1)[0]], "the others are not sent again")
 		require.Equal(t, 4, s.sent()[rowsOf(8)[7]])
-
-		_, err = s.run(Config{Format: "xibo"}, document)
-		require.NoError(t, err)
-		require.Equal(t, statusDuplicate, resultsOf(t, document)[0].Status, "a document is sent as a whole")
-		require.Equal(t, statusAccepted, resultsOf(t, document)[1].Status)
 
 		require.NoError(t, os.Remove(path+resultsSuffix))
 		clear(requests)
@@ -182,17 +176,6 @@ func TestRefused(t *testing.T) {
 			require.EqualValues(t, 1, p.Accepted.Load(), "the next file is sent")
 		})
 	}
-	t.Run("a document", func(t *testing.T) {
-		path := put(t, t.TempDir(), "stats.xml", []byte("<stats><stat/></stats>"))
-		s := newService(t)
-		s.before = func(n int, _ *http.Request) (*http.Response, error) { return refuse(t, 400, "BAD_REQUEST"), nil }
-		for range 2 {
-			_, err := s.run(Config{Format: "xibo"}, path)
-			require.NoError(t, err)
-			require.Len(t, resultsOf(t, path), 1, "once")
-			require.JSONEq(t, `{"error":"BAD_REQUEST","message":"no"}`, string(resultsOf(t, path)[0].Error))
-		}
-	})
 }
 
 // TestMisleadingAnswers: an answer that does not fit its rows is not taken for theirs.

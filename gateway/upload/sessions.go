@@ -30,8 +30,8 @@ import (
 // sessions are sent: those that are complete, and those to which nothing is added any more, as the log's
 // own times say. Others may go on in the next log, where the system that writes them has rotated it. They
 // are kept, beside the results, in a file of their own, and join what the next log of the same folder
-// says; so are, for an hour of the logs' time, the names of those that were sent, as late pings are none
-// of another. What is kept twice, as a run was killed, counts once: a repeated event changes nothing.
+// says. The names of sent sessions are kept for an hour of the logs' time, so that a late ping does not
+// begin a new session. What is kept twice, as a run was killed, counts once: a repeated event changes nothing.
 //
 // Logs are read in the order of their first events. One process at a time uploads logs of a folder.
 
@@ -63,8 +63,8 @@ type event struct {
 	place int
 }
 
-// over reports whether nothing is added to a session any more at a time of the log. Of one whose times
-// can't be read the service says so.
+// over reports whether nothing is added to a session any more at a time of the log. A session without
+// readable times is sent at once; the service rejects it.
 func (s *session) over(now time.Time) bool {
 	return s.Last.IsZero() || s.whole && s.begun || now.Sub(s.Last) > s.length+restOfSession
 }
@@ -247,7 +247,7 @@ func (u *Uploader) firstEvent(f *file, format adapter.Format) (at time.Time) {
 	}
 	content, err := openContent(f.path)
 	if err != nil {
-		return at // which is told when it is read
+		return at // which is reported when it is read
 	}
 	defer content.Close()
 	if format.Kind() == adapter.Lines {

@@ -162,14 +162,16 @@ func TestFilesAtFault(t *testing.T) {
 	sent := len(resultsOf(t, filepath.Join(dir, "j.ndjson")))
 	require.Greater(t, sent, 1000, "what can be read is sent")
 	require.Less(t, sent, 9000)
+	p, err := s.run(Config{}, filepath.Join(dir, "j.ndjson"))
+	require.Error(t, err)
+	require.Zero(t, p.Answered(), "all of it, at once")
 }
 
-// TestPieces: a document of which not every part is a row is cut into documents, which are sent again as a
-// whole.
+// TestPieces: a document of which not every part is a row is cut at those that are.
 func TestPieces(t *testing.T) {
 	text := "<?xml version='1.0'?>\n<stats>"
 	for i := range 2500 {
-		text += fmt.Sprintf("<!-- %d --><stat a='%d' b='&lt;'></stat>\n", i, i)
+		text += fmt.Sprintf("<!-- %d --><stat type='layout'/><stat type='media' a='%d' b='&lt;'></stat>\n", i, i)
 	}
 	path := put(t, t.TempDir(), "stats.xml.gz", gzipped(t, text+"</stats>"))
 	empty := put(t, t.TempDir(), "none.xml", []byte("<stats/>"))
@@ -187,13 +189,13 @@ func TestPieces(t *testing.T) {
 	require.Equal(t, url.Values{"format": {"xibo"}, "display": {"lobby"}}, s.requests[0].query)
 	results := resultsOf(t, path)
 	require.Len(t, results, 2500)
-	require.Contains(t, string(results[1203].Error), `"stat[1203].todt"`)
+	require.Contains(t, string(results[2407].Error), `"stat[2407].todt"`)
 	for i := range int64(2500) {
-		require.Equal(t, i == 1203, results[i].Status == statusRejected, i)
+		require.Equal(t, i == 1203, results[2*i+1].Status == statusRejected, i)
 	}
 	p, err := s.run(cfg, path)
 	require.NoError(t, err)
-	require.EqualValues(t, 3, p.Skipped.Load())
+	require.EqualValues(t, 2500, p.Skipped.Load())
 }
 
 // TestPlaysOfADocument: a document of any length is cut at its plays, each of which is sent with what the
@@ -221,7 +223,7 @@ func TestPlaysOfADocument(t *testing.T) {
 		s.of = func(row string) map[string]any {
 			if strings.Contains(row, `:1234,`) {
 				return map[string]any{"status": "rejected", "error": map[string]any{"error": "VALIDATION_FAILED", "message": "is missing",
-					"field": strings.Replace(strings.Replace("X.duration", "X", map[bool]string{true: "[0].pop[234]", false: "[234]"}[c.format == "broadsign"], 1), "", "", 1)}}
+					"field": map[bool]string{true: "[0].pop[234]", false: "[234]"}[c.format == "broadsign"] + ".duration"}}
 			}
 			return nil
 		}
@@ -240,11 +242,10 @@ func TestPlaysOfADocument(t *testing.T) {
 		require.EqualValues(t, 2500, p.Skipped.Load(), name)
 	}
 	for name, c := range map[string][2]string{
-		"cut off":  {`{"player_id":7,"pop":[{},{}`, "it is not JSON"},
-		"twice":    {`{"pop":[{}],"pop":[{}]}`, ""},
-		"no list":  {`{"pop":7}`, ""},
-		"nothing":  {" ", "it is empty"},
-		"two ends": {"{}]", "it is not JSON"},
+		"cut off": {`{"player_id":7,"pop":[{},{}`, "it is not JSON"},
+		"twice":   {`{"pop":[{}],"pop":[{}]}`, ""},
+		"no list": {`{"pop":7}`, ""},
+		"nothing": {" ", "it is empty"},
 	} {
 		s := newService(t)
 		path := put(t, dir, name+".txt", []byte(c[0]))
@@ -301,4 +302,13 @@ func TestConfig(t *testing.T) {
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "a b", "no part of a key is shown")
 	}
+}
+
+// TestLogThatEndsInAValue: what stands before a value that is cut off is sent, as of any log.
+func TestLogThatEndsInAValue(t *testing.T) {
+	s := newService(t)
+	path := put(t, t.TempDir(), "events.ndjson", []byte(`{"id":"1"}`+"\n"+`{"id":"2"}`+"\n"+`{"id":`))
+	_, err := s.run(Config{Format: "cloudevents"}, path)
+	require.ErrorContains(t, err, "it is not JSON")
+	require.Len(t, s.taken, 2)
 }

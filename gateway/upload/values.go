@@ -102,8 +102,7 @@ func visited(more bool) error {
 }
 
 // countValues says how many values stand in a file one after another, and why there are no more: a log may
-// end in the middle of one. Of a document that is broken itself nothing is sent, as the service would take
-// none of it.
+// end in the middle of one. A broken document is not sent at all: the service would refuse all of it.
 func countValues(path string) (count int, broken, err error) {
 	content, err := openContent(path)
 	if err != nil {
@@ -112,7 +111,7 @@ func countValues(path string) (count int, broken, err error) {
 	defer func() { err = errors.Join(err, content.Close()) }()
 	for d := decoderOf(content); ; count++ {
 		var err error
-		if kind := d.PeekKind(); kind == jsontext.KindInvalid || kind == 0 {
+		if kind := d.PeekKind(); kind == jsontext.KindInvalid {
 			_, err = d.ReadToken()
 		} else {
 			err = d.SkipValue()

@@ -1802,7 +1802,7 @@ class RefusalRow(TypedDict):
     # Null where a node had too many counts to separate them by right.
     rightId: str | None
     # A rule of the gate; beacon-prefetch, beacon-macro, beacon-malformed, beacon-expired, beacon-key and beacon-
-    # limited count calls of beacons that are no play.
+    # limited count beacon calls that were not recorded.
     rule: str
 
 

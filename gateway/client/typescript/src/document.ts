@@ -2311,7 +2311,7 @@ export interface components {
             refusals: number;
             /** @description Null where a node had too many counts to separate them by right. */
             rightId: string | null;
-            /** @description A rule of the gate; beacon-prefetch, beacon-macro, beacon-malformed, beacon-expired, beacon-key and beacon-limited count calls of beacons that are no play. */
+            /** @description A rule of the gate; beacon-prefetch, beacon-macro, beacon-malformed, beacon-expired, beacon-key and beacon-limited count beacon calls that were not recorded. */
             rule: string;
         };
         Refusals: {
