@@ -36,9 +36,27 @@ func cluster(t *testing.T, size system.Size, env ...string) *system.Cluster {
 	t.Helper()
 	c := &system.Cluster{Exe: "muniment", Dir: t.TempDir(), Engines: systemtest.Engines(t)}
 	c.Engines.Env = append(c.Engines.Env, env...)
-	t.Cleanup(c.End)
+	t.Cleanup(func() {
+		c.End()
+		if t.Failed() {
+			logErrors(t, c.Dir)
+		}
+	})
 	require.NoError(t, c.Raise(t.Context(), size))
 	return c
+}
+
+// logErrors shows what the processes of a folder have logged as errors.
+func logErrors(t *testing.T, dir string) {
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	require.NoError(t, err)
+	for _, name := range logs {
+		for line := range strings.Lines(string(systemtest.ReadFile(t, name))) {
+			if strings.Contains(line, "level=ERROR") || strings.Contains(line, `"level":"ERROR"`) {
+				t.Logf("%s: %.2000s", filepath.Base(name), line)
+			}
+		}
+	}
 }
 
 // scaledOut is two gateways, two control processes and a loader. A request goes to any of
