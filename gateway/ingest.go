@@ -225,7 +225,7 @@ func appendRowID(dst, row []byte) []byte {
 	if _, err := d.ReadToken(); err != nil {
 		return dst
 	}
-	for d.PeekKind() == jsontext.KindString && d.StackDepth() == 1 {
+	for d.PeekKind() == jsontext.KindString {
 		name, err := d.ReadToken()
 		if err != nil {
 			return dst

@@ -148,8 +148,7 @@ func (p *play) tableClock(field, text string) (t time.Time) {
 		p.refuse(field, "is missing")
 		return t
 	}
-	if p.dates.layout == "" && (p.dates.unit != 0 || isEpoch(text)) {
-		unit := cmp.Or(p.dates.unit, epochUnit(text))
+	if unit := cmp.Or(p.dates.unit, epochUnit(text)); p.dates.layout == "" && unit != 0 {
 		return p.epoch(field, p.number(field, text), unit)
 	}
 	wall, zoned, message := p.dates.read(text)
@@ -165,17 +164,19 @@ func (p *play) tableClock(field, text string) (t time.Time) {
 	return wall
 }
 
-// isEpoch reports whether a text is a number of seconds or milliseconds since 1970, of this century.
-func isEpoch(text string) bool {
-	whole, part, _ := strings.Cut(text, ".")
-	return (len(whole) == 10 || len(whole) == 13) && strings.Trim(whole+part, "0123456789") == ""
-}
-
+// epochUnit is the unit of a text that is a number of seconds or milliseconds since 1970, of this century;
+// 0 if it is none.
 func epochUnit(text string) time.Duration {
-	if whole, _, _ := strings.Cut(text, "."); len(whole) == 13 {
+	whole, part, _ := strings.Cut(text, ".")
+	switch {
+	case strings.Trim(whole+part, "0123456789") != "":
+		return 0
+	case len(whole) == 10:
+		return time.Second
+	case len(whole) == 13:
 		return time.Millisecond
 	}
-	return time.Second
+	return 0
 }
 
 // read reads a time; zoned says that it names its zone.

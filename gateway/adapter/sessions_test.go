@@ -47,7 +47,7 @@ func TestSessions(t *testing.T) {
 		{"video", "0 start 4 first 90 end", `0 4000 {"completionState":"first_quartile"}`},
 		{"video", "0 start 4 first 5 pause 9 mid 95 end", `0 5000 {"completionState":"midpoint"}`}, // nobody said that it went on
 		{"video", "0 start 4 first 4.5 start 5 first 90 start", `0 4000 {"completionState":"first_quartile"}`},
-		{"video", "0 start 3 skip", `0 0 {"completionState":"started"}`}, // nobody knows how long it could have been
+		{"video", "0 start 3 skip", `0 0 {"completionState":"started"}`}, // how long it can have been is not known
 		{"video", "0@2700 start 4@2704 first", `0 4000 {"completionState":"first_quartile"}`},
 		{"video", "0 start 4@36000 note 15@15 complete", `0 15000 {"completionState":"complete"}`},
 		{"image", "0 shown 4 first 15 complete", `0 11000 {"completionState":"complete"}`}, // whose start was lost

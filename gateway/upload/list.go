@@ -24,7 +24,7 @@ func list(path string, from io.Reader) *source {
 		index := int64(0)
 		_, err = walk(from, func(raw jsontext.Value) bool {
 			r := row{index: index, sum: sumOf(vendor, raw)}
-			if r.text = bytes.Clone(raw); len(raw) > maxBody-1024 {
+			if r.text = bytes.Clone(raw); len(raw) > mostRow {
 				r.text, r.fault = nil, tooLong
 			}
 			index++

@@ -93,6 +93,8 @@ func readable(text []byte) bool {
 
 const (
 	notJSON = "it is not one JSON value in UTF-8"
+	// mostRow leaves room in a body for what stands around a row.
+	mostRow = maxBody - 1024
 	tooLong = "it is longer than a batch may be, which is 8 MiB"
 )
 
@@ -105,7 +107,7 @@ func lines(from io.Reader) *source {
 			if text = bytes.TrimSpace(text); len(text) > 0 {
 				r := row{index: index, text: text, sum: sumOf(nil, text)}
 				switch {
-				case len(text) > maxBody-1024:
+				case len(text) > mostRow:
 					r.text, r.fault = nil, tooLong
 				case !readable(text):
 					r.text, r.fault = nil, notJSON

@@ -204,7 +204,7 @@ func (s *session) row(options []byte) row {
 	if s.first == 0 { // its log is another one
 		r.index = mostPlaces + int64(sumOf([]byte(s.Name))%mostPlaces)
 	}
-	if r.size > maxBody-1024 {
+	if r.size > mostRow {
 		r.events, r.fault = nil, tooLong
 	}
 	return r
@@ -251,12 +251,12 @@ func (u *Uploader) firstEvent(f *file, format adapter.Format) (at time.Time) {
 	}
 	defer content.Close()
 	if format.Kind() == adapter.Lines {
-		in := bufio.NewReaderSize(content, 64<<10)
-		for n := 0; n < most && at.IsZero() && err == nil; n++ {
-			var text []byte
-			text, err = line(in, maxRecord)
-			at = parse(bytes.TrimSpace(text)).At
-		}
+		n := 0
+		_ = readEvents(f.path, format, content, func(text string, _ int) bool { // as above
+			n++
+			at = parse([]byte(text)).At
+			return at.IsZero() && n < most
+		})
 		return at
 	}
 	d := decoderOf(content)
@@ -351,6 +351,7 @@ func (u *Uploader) unfinishedOf(path string) (_ *unfinished, err error) {
 		}
 	}
 	if err != nil {
+		_ = k.folder.Close() // it was only locked
 		return nil, fmt.Errorf("cannot read the sessions that earlier logs have left: %w", err)
 	}
 	for line := range bytes.Lines(text) {

@@ -33,7 +33,7 @@ func (u *Uploader) values(f *file, format adapter.Format, from io.Reader) *sourc
 		err := walkPlays(f.path, format, from, func(p play) bool {
 			r := row{index: index, text: bytes.Clone(p.text), list: p.list, beside: p.beside, besideName: beside, place: p.place,
 				sum: sumOf(options, []byte(p.list), p.beside, p.text)}
-			if len(r.text) > maxBody-1024 {
+			if len(r.text) > mostRow {
 				r.text, r.fault = nil, tooLong
 			}
 			index++
