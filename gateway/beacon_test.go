@@ -251,7 +251,7 @@ func TestBeaconRate(t *testing.T) {
 
 // TestRollingHour counts against a list of all that were taken.
 func TestRollingHour(t *testing.T) {
-	var rates beaconRates
+	var rates rates
 	var taken []time.Time
 	now := today
 	step := func(d time.Duration, text string, limit int) bool {
@@ -285,7 +285,7 @@ func TestRollingHour(t *testing.T) {
 // TestManyBeacons: those that a node has no room to count are passed, never lost; one tenant
 // takes no room of another's, and what rests makes room.
 func TestManyBeacons(t *testing.T) {
-	var rates beaconRates
+	var rates rates
 	take := func(tenant string, n int, at time.Time) bool {
 		_, ok := rates.take(tenant, []byte(fmt.Sprint(tenant, n)), 1, at)
 		return ok
@@ -312,7 +312,7 @@ func TestManyBeacons(t *testing.T) {
 	require.LessOrEqual(t, len(rates.all), maxRates/3, "those that rest make room")
 	require.False(t, take("tnt_d", 0, later))
 	counted := 0
-	for _, of := range rates.tenants {
+	for _, of := range rates.owners {
 		require.Positive(t, of.counted)
 		counted += of.counted
 	}
@@ -323,5 +323,5 @@ func TestManyBeacons(t *testing.T) {
 	require.True(t, ok)
 	rates.giveBack(taken)
 	require.LessOrEqual(t, len(rates.all), before, "one without receipts takes no room")
-	require.NotContains(t, rates.tenants, "tnt_e")
+	require.NotContains(t, rates.owners, "tnt_e")
 }

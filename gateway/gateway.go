@@ -87,7 +87,7 @@ type Gateway struct {
 	tenants  tenantLimits
 	batches  batches
 
-	beaconRates beaconRates
+	beaconRates rates
 	unpacker    [codings]sync.Pool // of unpacker
 
 	faults faults // logged seldom
