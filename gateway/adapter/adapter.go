@@ -46,6 +46,7 @@ import (
 	"iter"
 	"mime"
 	"net/url"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -67,6 +68,7 @@ type Format struct {
 	// lists are those of plays that an object may have, and beside the member that they share.
 	lists  []string
 	beside string
+	play   reflect.Type // a struct of the members that are used of one
 	// event reads an event of a session, of Lines and Events.
 	event func(d *document, all *sessions, text []byte)
 }
@@ -134,6 +136,11 @@ type RowError struct {
 	// pop[3].end_time; the place alone where no field is at fault, "" where there is none.
 	Field   string
 	Message string
+	// Parameter is that of the request without which no such row can be read; "" if there is none.
+	Parameter string
+	// Play is what the document says of the play, as a JSON object of the members that its format uses; nil
+	// where it says nothing in JSON.
+	Play []byte
 }
 
 func (e *RowError) Error() string {
@@ -189,6 +196,7 @@ func (d *document) emit(p *play) bool {
 		p.refuseAhead()
 	}
 	if p.fault != nil {
+		p.fault.Play = p.excerpt()
 		err = p.fault
 	} else {
 		row = p.row.AppendJSON(nil)

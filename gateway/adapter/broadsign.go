@@ -1,6 +1,8 @@
 package adapter
 
 import (
+	"reflect"
+
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -17,6 +19,7 @@ var broadsign = Format{
 	options: []string{optionIDType, optionMultiplier, optionZone, optionVendor},
 	lists:   []string{"pop"},
 	beside:  "player_id",
+	play:    reflect.TypeFor[broadsignPlay](),
 	read:    func(d *document) error { return d.eachList((*play).readBroadsign) },
 }
 
@@ -35,11 +38,12 @@ type broadsignPlay struct {
 // network's own, which may say anything of anybody.
 var broadsignOrder = []string{"display_unit_id", "frame_id", "n_screens", "ad_copy_id", "campaign_id", "schedule_id", "impressions", "interactions", "end_time", "duration"}
 
-func (p *play) readBroadsign(player id, value jsontext.Value) {
+func (p *play) readBroadsign(value jsontext.Value) {
 	var v broadsignPlay
-	player = player.whole()
+	player := p.listed.of.whole()
 	if value.Kind() == jsontext.KindBeginArray {
 		value = p.keyed(value, broadsignOrder)
+		p.listed.value = value
 	}
 	if p.decode(value, &v); p.fault != nil {
 		return

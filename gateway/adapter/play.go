@@ -30,8 +30,16 @@ type play struct {
 	row   api.Row
 	fault *RowError
 
+	listed *listed
+
 	begins           time.Time
 	beginsIn, endsIn string // where the document says so
+}
+
+// listed is what a document with a list of plays says of one.
+type listed struct {
+	of    id // what it says beside the list
+	value jsontext.Value
 }
 
 func (d *document) play(place string) *play { return &play{document: d, place: place} }
@@ -49,7 +57,7 @@ func (d *document) plays(place string, array jsontext.Value, read func(p *play, 
 
 // eachList hands out the plays that each object has in the format's list, and with them an id of all,
 // if the object has one beside the list.
-func (d *document) eachList(read func(p *play, of id, value jsontext.Value)) error {
+func (d *document) eachList(read func(p *play, value jsontext.Value)) error {
 	list, beside := d.format.lists[0], d.format.beside
 	return d.each(func(place string, object jsontext.Value) error {
 		var plays, ofAll jsontext.Value
@@ -63,7 +71,10 @@ func (d *document) eachList(read func(p *play, of id, value jsontext.Value)) err
 		if plays.Kind() != jsontext.KindBeginArray {
 			return unreadable("%s must be an array of plays", list)
 		}
-		d.plays(member(place, list), plays, func(p *play, value jsontext.Value) { read(p, of, value) })
+		d.plays(member(place, list), plays, func(p *play, value jsontext.Value) {
+			p.listed = &listed{of, value}
+			read(p, value)
+		})
 		return nil
 	})
 }
@@ -76,7 +87,7 @@ func (p *play) refuse(field, message string, args ...any) {
 	if len(args) > 0 {
 		message = fmt.Sprintf(message, args...)
 	}
-	p.fault = &RowError{p.where(field), message}
+	p.fault = &RowError{Field: p.where(field), Message: message}
 }
 
 // where is a field's place in the document.
@@ -138,11 +149,14 @@ func (p *play) clock(field, value string) (t time.Time) {
 		return t
 	}
 	t, message := readTime(value, p.zone)
-	if message == msgNoZone && p.takes(optionZone) {
+	unzoned := message == msgNoZone && p.takes(optionZone)
+	if unzoned {
 		message += msgNameZone
 	}
-	if message != "" {
-		p.refuse(field, message)
+	if message != "" && p.fault == nil {
+		if p.refuse(field, message); unzoned {
+			p.fault.Parameter = optionZone
+		}
 	}
 	return t
 }
@@ -173,9 +187,9 @@ func (p *play) refuseAhead() {
 	latest := p.header.Now.Add(api.MostAhead)
 	switch {
 	case p.begins.After(latest):
-		p.fault = &RowError{p.beginsIn, "is more than 5 minutes ahead of the service's clock"}
+		p.fault = &RowError{Field: p.beginsIn, Message: "is more than 5 minutes ahead of the service's clock"}
 	case p.row.DwellMs > float64(latest.Sub(p.begins))/float64(time.Millisecond):
-		p.fault = &RowError{p.endsIn, "ends the play more than 5 minutes ahead of the service's clock"}
+		p.fault = &RowError{Field: p.endsIn, Message: "ends the play more than 5 minutes ahead of the service's clock"}
 	}
 }
 

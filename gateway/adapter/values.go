@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -171,6 +172,34 @@ func indexed(place string, i int) string { return place + "[" + strconv.Itoa(i) 
 // skipped, whatever they hold; so are those that only an idType uses, by their tag, which the request does
 // not name.
 func (p *play) decode(value jsontext.Value, dst any) { p.read("", value, reflect.ValueOf(dst).Elem()) }
+
+// excerpt is what a list of plays says of the play in members that are used, as far as these are text in
+// UTF-8 that a row could hold.
+func (p *play) excerpt() []byte {
+	if p.listed == nil || p.listed.value.Kind() != jsontext.KindBeginObject {
+		return nil
+	}
+	said := make(map[string]*jsontext.Value)
+	for _, m := range membersOf(p.format.play) {
+		said[m.name] = new(jsontext.Value)
+	}
+	_ = members(p.listed.value, said) // of a member that is given twice the first one counts here
+	if beside, err := jsontext.AppendQuote(nil, string(p.listed.of)); err == nil && p.listed.of != "" && said[p.format.beside] == nil {
+		said[p.format.beside] = (*jsontext.Value)(&beside)
+	}
+	var text []byte
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		if value := *said[name]; len(value) > 0 && len(value) <= maxText && value.IsValid() {
+			text = append(append(append(text, `,"`...), name...), `":`...)
+			text = append(text, value...)
+		}
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	text[0] = '{'
+	return append(text, '}')
+}
 
 func (p *play) read(at string, value jsontext.Value, dst reflect.Value) {
 	switch t := dst.Type(); {

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,6 +19,7 @@ var vistar = Format{
 	options: []string{optionIDType, optionVendor},
 	lists:   []string{"advertisement"},
 	beside:  "venue_id",
+	play:    reflect.TypeFor[vistarPlay](),
 	read:    func(d *document) error { return d.eachList((*play).readVistar) },
 }
 
@@ -35,13 +37,13 @@ type vistarPlay struct {
 	Seconds       *float64 `json:"length_in_seconds"`
 }
 
-func (p *play) readVistar(venue id, value jsontext.Value) {
-	v := vistarPlay{VenueID: venue}
+func (p *play) readVistar(value jsontext.Value) {
+	v := vistarPlay{VenueID: p.listed.of}
 	if p.decode(value, &v); p.fault != nil {
 		return
 	}
 	if v.VenueID == "" {
-		v.VenueID = venue
+		v.VenueID = p.listed.of
 	}
 	p.named(p.ids, map[string]id{
 		"venue_id": v.VenueID, "display_area_id": v.DisplayAreaID, "campaign_id": v.CampaignID, "order_id": v.OrderID,
