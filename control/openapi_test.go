@@ -175,7 +175,7 @@ func TestScopesAreTheContracts(t *testing.T) {
 		},
 		"delivery:write": {
 			"POST /v1/delivery", "POST /v1/delivery/beacons", "POST /v1/delivery/ingest-batch", "GET /v1/delivery/mappings", "POST /v1/delivery/mappings",
-			"DELETE /v1/delivery/mappings/{mappingId}", "POST /v1/delivery/mappings/import", "GET /v1/delivery/held",
+			"DELETE /v1/delivery/mappings/{mappingId}", "POST /v1/delivery/mappings/import", "GET /v1/delivery/held", "GET /v1/delivery/rejected", "POST /v1/delivery/rejected/dismiss",
 		},
 		"audit:read": {
 			"GET /v1/receipts", "GET /v1/receipts/{receiptId}", "GET /v1/receipts/{receiptId}/proof", "GET /v1/events", "GET /v1/events/export", "GET /v1/proof-packs",

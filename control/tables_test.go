@@ -71,12 +71,12 @@ var exempt = func() map[string]string {
 	for why, columns := range map[string][]string{
 		"an id, which the service makes or is about no person": {
 			"org_id", "key_id", "developer_id", "right_id", "basis_id", "parent_right_id", "ancestors", "holder_org_id", "challenge_id", "challenger_org_id", "raised_by_org_id",
-			"counterparty_id", "dispute_id", "receipt_id", "receipt_ids", "job_id", "worker_id", "erasure_id", "event_id", "held_id", "mapping_id", "offer_id", "from_org_id", "to_org_id", "derived_right_id",
+			"counterparty_id", "dispute_id", "receipt_id", "receipt_ids", "job_id", "worker_id", "erasure_id", "event_id", "held_id", "rejected_id", "mapping_id", "offer_id", "from_org_id", "to_org_id", "derived_right_id",
 			"pack_id", "signing_key_id", "process", "rule_id", "statement_id", "delivery_id", "webhook_id", "successor_key_id", "created_by", "countered_by", "application_id", "activated_tenant_id", "request_id", "corrects", "downloaded_by", "actor",
 			"erasures.requested_by", "dsar_jobs.bundle_store_key", "vendor", "vendor_key", "vendor_id", "id_type", "spatial_anchor_id", "spatial_placement_id", "lane", "unique_key", "identity_day",
 		},
 		"a word of the service's own": {
-			"state", "kind", "currency", "unit", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.error",
+			"state", "kind", "currency", "unit", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.error", "rejected_plays.error",
 			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail",
 		},
 		"a hash, a secret, a position, an amount, a time or a signature": {
@@ -89,6 +89,7 @@ var exempt = func() map[string]string {
 			"webhooks.url", "webhooks.description", "webhooks.state_reason",
 		},
 		"the row without person and telemetry":                     {"held_rows.row_text"},
+		"ids of players and places, times and numbers":             {"rejected_plays.row_text", "rejected_plays.play_text"},
 		"deleted by ForgetAnswers":                                 {"idempotency.answer"},
 		"erased in JSON: webhook/TestPersonsAreErased":             {"webhook_deliveries.attempts"},
 		"on its way to the log: erasure/TestErasureWaitsForTheLog": {"outbox.event", "outbox.private"},

@@ -156,6 +156,9 @@ type arrival struct {
 	keep     int    // bytes of each that are kept for the next one
 	room     int    // bytes of body's memory that the allowance has counted
 	one      [1]byte
+	// opened is called before the body takes more memory, until it says that it is done: of a body that
+	// holds the key with which it is sent. Nil for all others.
+	opened func(a *arrival, more int) (done bool, err error)
 	allowance
 }
 
@@ -168,7 +171,7 @@ func (a *arrival) forget() {
 		}
 		*b = (*b)[:0]
 	}
-	a.room = 0
+	a.room, a.opened = 0, nil
 }
 
 // framing refuses a request before its body is read.
@@ -216,6 +219,9 @@ func (a *arrival) fill(from io.Reader, more, most int) error {
 		have := len(a.body)
 		if have == a.room {
 			step := min(most-have, max(bodyStep, have))
+			if err := a.open(step); err != nil {
+				return err
+			}
 			if err := a.take(step); err != nil {
 				return err
 			}
@@ -229,6 +235,18 @@ func (a *arrival) fill(from io.Reader, more, most int) error {
 		}
 	}
 	return nil
+}
+
+// open looks at what has arrived of a body that holds its own key, before more does.
+func (a *arrival) open(more int) error {
+	if a.opened == nil {
+		return nil
+	}
+	done, err := a.opened(a, more)
+	if done {
+		a.opened = nil
+	}
+	return err
 }
 
 // cutShort is the error of a request that could not be read to its end.

@@ -1,6 +1,6 @@
 // Package gateway is the service's front door: a fasthttp server that answers
-// POST /v1/delivery and POST /v1/delivery/ingest-batch itself and hands every other route to
-// control.
+// POST /v1/delivery, POST /v1/delivery/ingest-batch, beacons and players that post by themselves, and hands
+// every other route to control.
 //
 // A delivery passes framing and size (400, 413), key (401), scope (403), the tenant's
 // limit on this node (429), and then package issue, which makes the receipt and documents its
@@ -16,7 +16,8 @@
 //     served one delivery each Config.BusyInterval (see tenantLimits).
 //   - A request counts as in hand once it has arrived whole. Its body takes the memory of
 //     what has arrived, never of what was announced. The body of a batch, up to 8 MiB, is read
-//     only for callers whose key may deliver, and all such bodies together have a bound.
+//     only for callers whose key may deliver, and all such bodies together have a bound. A body that holds its
+//     own key, as players send it, is a stranger's until that has come, at most 1 MiB of it (player.go).
 //   - Batches have a limited number of slots, of which one tenant may use half. The rows of a
 //     tenant's batches take at most half of its cap, and all batches at most half of the log's
 //     queue, so that single deliveries are always served (batches.go). Rows are not delayed by
@@ -88,6 +89,8 @@ type Gateway struct {
 	batches  batches
 
 	beaconRates rates
+	wrongKeys   rates              // of players, by address
+	unopened    *streams           // bodies of players whose key is still looked for
 	unpacker    [codings]sync.Pool // of unpacker
 
 	faults faults // logged seldom
@@ -120,7 +123,10 @@ func New(cfg Config) (*Gateway, error) {
 	for r := range g.arrivals {
 		g.arrivals[r].New = func() any { return &arrival{keep: keepBody} }
 	}
-	g.arrivals[toBatch].New = func() any { return &arrival{keep: keepBatch} }
+	for _, r := range [...]route{toBatch, toPlayer} {
+		g.arrivals[r].New = func() any { return &arrival{keep: keepBatch} }
+	}
+	g.unopened = newStreams(mostUnopened)
 	for c := range g.unpacker {
 		g.unpacker[c].New = coding(c).newUnpacker
 	}

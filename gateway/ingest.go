@@ -79,7 +79,7 @@ func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) 
 		name = adapter.CloudEvents
 	}
 	if format, ok := adapter.Lookup(name, mediaType); ok {
-		return readDocument(ctx, format, g.now(), text, b)
+		return g.readDocument(ctx, format, text, b)
 	}
 	if query.Has("format") {
 		return api.InvalidField("format", "must be one of "+strings.Join(adapter.Names(), ", "))
@@ -105,13 +105,8 @@ func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) 
 type warning struct{}
 
 // readDocument splits a vendor's document into rows.
-func readDocument(ctx *fasthttp.RequestCtx, format adapter.Format, now time.Time, text []byte, b *issue.Batch) error {
-	header := adapter.Header{Field: func(name string) string { return string(ctx.Request.Header.Peek(name)) }, Query: url.Values{}, Now: now}
-	header.Warn = func(message string) { ctx.SetUserValue(warning{}, message) }
-	for name, value := range ctx.QueryArgs().All() {
-		header.Query.Add(string(name), string(value))
-	}
-	for row, err := range format.Rows(header, text) {
+func (g *Gateway) readDocument(ctx *fasthttp.RequestCtx, format adapter.Format, text []byte, b *issue.Batch) error {
+	for row, err := range format.Rows(g.headerOf(ctx), text) {
 		var refused *adapter.RowError
 		switch {
 		case err == nil:
@@ -126,6 +121,16 @@ func readDocument(ctx *fasthttp.RequestCtx, format adapter.Format, now time.Time
 		}
 	}
 	return nil
+}
+
+// headerOf is what a request says of its document.
+func (g *Gateway) headerOf(ctx *fasthttp.RequestCtx) adapter.Header {
+	h := adapter.Header{Field: func(name string) string { return string(ctx.Request.Header.Peek(name)) }, Query: url.Values{}, Now: g.now()}
+	h.Warn = func(message string) { ctx.SetUserValue(warning{}, message) }
+	for name, value := range ctx.QueryArgs().All() {
+		h.Query.Add(string(name), string(value))
+	}
+	return h
 }
 
 // hold has control hold the rows that are unmapped, and returns their ids by row number. A row

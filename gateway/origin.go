@@ -53,3 +53,17 @@ func addressOf(text string) (string, bool) {
 	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
 	return a.Unmap().String(), err == nil
 }
+
+// subnet is what limits of an address count by: itself, or the /64 of one of IPv6, which is one
+// customer's.
+func subnet(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if ip = ip.Unmap(); ip.Is6() {
+		p, _ := ip.Prefix(64) // fails for bit counts out of range only
+		ip = p.Addr()
+	}
+	return ip.String()
+}

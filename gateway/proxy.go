@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -204,7 +203,7 @@ func (p *proxy) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) error {
 	}
 	body := &relayed{resp: resp, streams: p.streams, to: string(resp.Header.Peek(api.HeaderTenant))}
 	if body.to == "" {
-		body.to = subnet(ctx.RemoteAddr()).String()
+		body.to = subnet(originOf(ctx, p.cfg.TrustedProxies))
 	}
 	if n := resp.Header.ContentLength(); n >= 0 && n <= heldAnswer {
 		defer fasthttp.ReleaseResponse(resp)
@@ -269,18 +268,4 @@ func (p *proxy) endless(body io.ReadCloser) io.ReadCloser {
 		pw.CloseWithError(err)
 	}()
 	return pr
-}
-
-// subnet is what the limit on streams of one address counts by: IPv6 customers own a /64.
-func subnet(a net.Addr) netip.Addr {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	if ip.Is6() {
-		p, _ := ip.Prefix(64) // fails for bit counts out of range only
-		return p.Addr()
-	}
-	return ip
 }

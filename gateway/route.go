@@ -24,6 +24,7 @@ const (
 	pathHealth   = "/v1/healthz"
 	pathDelivery = "/v1/delivery"
 	pathBatch    = "/v1/delivery/ingest-batch"
+	pathPlayer   = "/adapters/broadsign"
 )
 
 // route is a bounded label: one of the paths served here, or all that control serves.
@@ -36,16 +37,17 @@ const (
 	toDelivery
 	toBatch
 	toBeacon
+	toPlayer
 	routes
 )
 
 func (r route) String() string {
-	return [routes]string{"control", "contract", "health", "delivery", "batch", "beacon"}[r]
+	return [routes]string{"control", "contract", "health", "delivery", "batch", "beacon", "player"}[r]
 }
 
 // method is the one method of a route; empty means any. A beacon is answered whatever its method.
 func (r route) method() string {
-	return [routes]string{"", fasthttp.MethodGet, fasthttp.MethodGet, fasthttp.MethodPost, fasthttp.MethodPost, ""}[r]
+	return [routes]string{"", fasthttp.MethodGet, fasthttp.MethodGet, fasthttp.MethodPost, fasthttp.MethodPost, "", fasthttp.MethodPost}[r]
 }
 
 func routeOf(path []byte) route {
@@ -54,6 +56,8 @@ func routeOf(path []byte) route {
 		return toDelivery
 	case pathBatch:
 		return toBatch
+	case pathPlayer:
+		return toPlayer
 	case pathContract:
 		return toContract
 	case pathHealth:
@@ -70,7 +74,7 @@ func (r route) bodyLimit() int {
 	switch r {
 	case toDelivery:
 		return maxDeliveryBody
-	case toBatch:
+	case toBatch, toPlayer:
 		return maxBatchBody
 	case toBeacon:
 		return 0
@@ -86,7 +90,7 @@ var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requ
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	nameRequest(ctx)
 	switch err := g.take(ctx, routeOf(ctx.Path())); err {
-	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull:
+	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errWrongKeys:
 		g.heldBack.Add(1)
 		g.pause(spread(g.cfg.BusyPause))
 		g.heldBack.Add(-1)
@@ -197,6 +201,9 @@ func (g *Gateway) receive(ctx *fasthttp.RequestCtx, r route, body *arrival) erro
 		}
 		body.allowance = allowance{node: &g.batches, tenant: g.tenants.of(principal.TenantID)}
 	}
+	if r == toPlayer {
+		return g.receiveOfPlayer(ctx, body)
+	}
 	return body.receive(ctx, r.bodyLimit())
 }
 
@@ -214,6 +221,8 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 		return g.deliver(ctx, began)
 	case toBatch:
 		return g.ingest(ctx, body)
+	case toPlayer:
+		return g.player(ctx)
 	case toBeacon:
 		g.beacon(ctx, began)
 		return nil

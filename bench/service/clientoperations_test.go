@@ -110,6 +110,8 @@ func clientOperations() map[string]clientOperation {
 		"list-held-rows": {at: "held/0", call: func(x context.Context, c C) (any, error) {
 			return first(c.Held(x, filled[client.HeldFilter]()))
 		}},
+		"list-rejected-plays":    {at: "rejected/0", call: func(x context.Context, c C) (any, error) { return first(c.Rejected(x)) }},
+		"dismiss-rejected-plays": {at: "", call: func(x context.Context, c C) (any, error) { return given(c.DismissRejected(x, "rej_1")) }},
 		"create-beacon": {at: "", call: func(x context.Context, c C) (any, error) {
 			return given(c.NewBeacon(x, filled[client.NewBeacon]()))
 		}},

@@ -87,6 +87,8 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("retire-mapping", "", "")
 	d.hold()
 	d.visit("list-held-rows", "?state=HELD", "")
+	d.visit("list-rejected-plays", "", "")
+	d.visit("dismiss-rejected-plays", "", `{"rejectedIds": ["rej_01M7Y45MG0YQ2E2D8Z1V5K3T9B"]}`)
 	d.visit("create-beacon", "", fmt.Sprintf(`{"rightId": "{rightId}", "spatialAnchorId": "dash-1", "expiresAt": %q, "maxReceiptsPerHour": 120}`, time.Now().Add(24*time.Hour).UTC().Format(time.RFC3339)))
 
 	d.visit("create-counterparty", "", `{"name": "Studio North", "orgId": "org_studio_north", "kind": "RIGHTS_HOLDER", "payoutRef": "account 7", "currency": "EUR", "taxId": "DE 0815"}`)

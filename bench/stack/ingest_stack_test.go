@@ -18,6 +18,7 @@ func TestIngestOnTheStack(t *testing.T) {
 	start := func() { require.NoError(t, c.StartGateway(t.Context(), 1)) }
 	t.Run("batches", func(t *testing.T) { storytest.BatchesOverKills(t, s, c.APIs, kill, start) })
 	t.Run("held rows", func(t *testing.T) { storytest.HeldRows(t, s, false) })
+	t.Run("players", func(t *testing.T) { storytest.Players(t, s) })
 	t.Run("beacons", func(t *testing.T) {
 		s.Settle()
 		storytest.Beacons(t, s, func() {

@@ -127,7 +127,7 @@ func (c *collection) records(ctx context.Context) error {
 	steps := []func(context.Context) error{c.heldRows, c.jobs}
 	switch c.job.Scope.Kind {
 	case TenantFull:
-		steps = append(steps, c.configuration)
+		steps = append(steps, c.rejectedPlays, c.configuration)
 	case TenantSlice: // the held rows depend on the rights
 		steps = []func(context.Context) error{c.rights, c.heldRows}
 	}
@@ -206,6 +206,14 @@ func (c *collection) heldRows(ctx context.Context) error {
 		}
 		return c.take(h)
 	})
+}
+
+// rejectedPlays collects the rejected plays of a tenant. They name no person.
+func (c *collection) rejectedPlays(ctx context.Context) error {
+	if err := c.begin("rejectedPlays", ingest.RejectedPlay{}); err != nil {
+		return err
+	}
+	return ingest.EachRejected(ctx, c.q, c.job.TenantID, func(p ingest.RejectedPlay) error { return c.take(p) })
 }
 
 // jobs collects the DSAR jobs, or those about the person.

@@ -10,8 +10,8 @@ import (
 
 var errFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of rows that wait for mappings: create the mappings, then send the row again"}
 
-// Hold holds rows of one caller and returns a result for each, in their order. They are durable when
-// it returns nil. It writes them in several transactions, so after an error some may be held; the
+// Hold holds rows of one caller and returns a result for each, in their order; and it keeps rejected plays.
+// All are durable when it returns nil. It writes them in several transactions, so after an error some may be held; the
 // caller retries. Rows that are already held or delivered are not changed. If their mapping was
 // created meanwhile, they are queued for delivery at once.
 func (s *Service) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
@@ -23,6 +23,9 @@ func (s *Service) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult
 			return nil, err
 		}
 		results, left = append(results, some...), left[n:]
+	}
+	if len(q.Rejected) > 0 {
+		return results, s.keep(ctx, &q)
 	}
 	return results, nil
 }

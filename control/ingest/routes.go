@@ -34,6 +34,7 @@ func (s *Service) Routes(a route.API) {
 			"An import may be repeated: an identical mapping that exists already is `unchanged`.", maxImport)}, s.postImport)
 	route.Add(a, route.Operation{ID: "list-held-rows", Method: http.MethodGet, Path: "/v1/delivery/held", Tag: "Mappings", Access: write,
 		Summary: "List the rows that wait for a mapping, or recently did, newest first"}, s.getHeld)
+	s.rejectedRoutes(a)
 }
 
 // SchemaName returns the schema name in the OpenAPI document; so do the methods below.

@@ -2,8 +2,9 @@ package api
 
 import "time"
 
-// Control holds rows of batches whose vendor's id has no mapping, until it has one. A node sends
-// them before it answers.
+// Control holds rows of batches whose vendor's id has no mapping, until it has one, and keeps the plays
+// that players have sent by themselves and that were rejected, until somebody has looked. A node sends
+// both before it answers.
 
 // The most that one HoldRequest has, so that it fits what control reads of a body.
 const (
@@ -13,12 +14,25 @@ const (
 	MaxHeldRow = 64 << 10
 )
 
-// HoldRequest makes control hold rows of one caller.
+// HoldRequest makes control hold rows of one caller, and keep rejected plays.
 type HoldRequest struct {
 	TenantID string `json:"tenantId" maxLength:"64"`
 	// KeyID is the API key that sent them, and with which they will be delivered.
-	KeyID string    `json:"keyId" maxLength:"64"`
-	Rows  []HeldRow `json:"rows" maxItems:"250"`
+	KeyID    string         `json:"keyId" maxLength:"64"`
+	Rows     []HeldRow      `json:"rows,omitempty" maxItems:"250"`
+	Rejected []RejectedPlay `json:"rejected,omitempty" maxItems:"250"`
+}
+
+// RejectedPlay is a play to be kept. The same one, sent again, is kept once.
+type RejectedPlay struct {
+	// Format is that of the player's document.
+	Format string `json:"format" minLength:"1" maxLength:"32"`
+	// Row is the play as the JSON text of a row; empty if it could not be made one.
+	Row string `json:"row,omitempty" maxLength:"65536"`
+	// Play is then what the player said of it, as a JSON object; empty if that could not be read.
+	Play string `json:"play,omitempty" maxLength:"65536"`
+	// Error is why it was rejected.
+	Error RowError `json:"error"`
 }
 
 // RowIdentity is a row's identity, as its event will have it. Day is empty for a row with a
@@ -42,7 +56,7 @@ type HeldRow struct {
 	Row string `json:"row" maxLength:"65536"`
 }
 
-// Held is the answer: one result for each row, in their order.
+// Held is the answer: one result for each row, in their order. The rejected plays are kept.
 type Held struct {
 	Results []HeldResult `json:"results"`
 }

@@ -26,6 +26,7 @@ const (
 	PrefixNode            Prefix = "nod_"
 	PrefixMapping         Prefix = "map_"
 	PrefixHeld            Prefix = "hld_"
+	PrefixRejected        Prefix = "rej_"
 	PrefixWebhook         Prefix = "whk_"
 	PrefixWebhookDelivery Prefix = "dlv_"
 	// PrefixVendorKey is that of what VendorKey makes, which is no ULID.
@@ -38,7 +39,7 @@ const (
 // nouns say what an id names, by its prefix.
 var nouns = map[string]string{
 	"tnt": "tenant", "org": "organisation", "dev": "developer", "key": "key", "bas": "basis", "rgh": "right", "rcp": "receipt", "evt": "event",
-	"ppk": "proof pack", "nod": "node", "map": "mapping", "hld": "held row", "whk": "webhook", "dlv": "webhook delivery", "cp": "counterparty",
+	"ppk": "proof pack", "nod": "node", "map": "mapping", "hld": "held row", "rej": "rejected play", "whk": "webhook", "dlv": "webhook delivery", "cp": "counterparty",
 	"rule": "settlement rule", "ofr": "offer", "chg": "challenge", "dsp": "dispute", "stm": "statement", "era": "erasure", "dsar": "dsar job",
 }
 

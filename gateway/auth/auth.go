@@ -138,11 +138,16 @@ func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) 
 	if !found || !strings.EqualFold(scheme, "Bearer") || credentials == "" {
 		return Principal{}, errRequired
 	}
-	token, ok := ParseToken(credentials)
+	if strings.ContainsAny(credentials, " \t,") {
+		return Principal{}, errRequired
+	}
+	return OfKey(ctx, credentials, keys, now)
+}
+
+// OfKey is Authenticate for an API key that came by another way.
+func OfKey(ctx context.Context, text string, keys Keys, now time.Time) (Principal, error) {
+	token, ok := ParseToken(text)
 	if !ok {
-		if strings.ContainsAny(credentials, " \t,") {
-			return Principal{}, errRequired
-		}
 		return Principal{}, ErrInvalid
 	}
 	key, err := keys.Key(ctx, token.KeyID)

@@ -74,6 +74,16 @@ func (c *Client) Held(ctx context.Context, f HeldFilter) iter.Seq2[HeldRow, erro
 	return list[HeldRow](ctx, c, "/v1/delivery/held", "held", values(f))
 }
 
+// Rejected iterates over the rejected plays of players that post by themselves, newest first.
+func (c *Client) Rejected(ctx context.Context) iter.Seq2[RejectedPlay, error] {
+	return list[RejectedPlay](ctx, c, "/v1/delivery/rejected", "rejected", nil)
+}
+
+// DismissRejected deletes rejected plays that were looked at, at most 500 at once.
+func (c *Client) DismissRejected(ctx context.Context, ids ...string) (*Dismissed, error) {
+	return post[Dismissed](ctx, c, "/v1/delivery/rejected/dismiss", map[string][]string{"rejectedIds": ids})
+}
+
 // NewBeacon makes a URL for a player that can only call one: each call of it with a new eid is a
 // play.
 func (c *Client) NewBeacon(ctx context.Context, beacon NewBeacon) (*Beacon, error) {
@@ -186,6 +196,28 @@ type HeldRow struct {
 	Vendor string `json:"vendor"`
 	// The id that no mapping knew.
 	VendorID string `json:"vendorId"`
+}
+
+// RejectedPlay is a play that came to POST /adapters/broadsign and can't be delivered.
+type RejectedPlay struct {
+	CreatedAt time.Time `json:"createdAt"`
+	// Why it was rejected when it came first.
+	Error api.RowError `json:"error"`
+	// The format of the player's document.
+	Format string `json:"format"`
+	ID     string `json:"id"`
+	// The API key with which it was sent.
+	KeyID string `json:"keyId"`
+	// Where Row is null: what the player said of it; null if that could not be read.
+	Play json.RawMessage `json:"play"`
+	// The play as a row of a batch; null if it could not be read as one.
+	Row json.RawMessage `json:"row"`
+}
+
+// Dismissed is the response to a dismissal of rejected plays.
+type Dismissed struct {
+	// How many of them were there.
+	Dismissed int64 `json:"dismissed"`
 }
 
 // NewBeacon asks for a beacon.

@@ -50,11 +50,11 @@ func (r *Remote) Snapshots(ctx context.Context, kind string, ids []string) (s ap
 	return s, r.control.Do(ctx, r.credential, http.MethodPost, api.PathSnapshots+"/"+kind, api.SnapshotsRequest{IDs: ids}, &s)
 }
 
-var errHoldAway = api.Unavailable(api.ControlUnavailable, "the vendor's id has no mapping, and control can't hold the row now", time.Second)
+var errHoldAway = api.Unavailable(api.ControlUnavailable, "control can't hold the row now", time.Second)
 
-// Hold has control hold rows of one caller, any number of them, and returns a result for each.
-// They are durable then. After an error, which is a 503, some of them may be held; to hold them
-// again changes nothing.
+// Hold has control hold rows of one caller and keep rejected plays, any number of them, and returns a
+// result for each row. All are durable then. After an error, which is a 503, some of them may be; to
+// send them again changes nothing.
 func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
 	results := make([]api.HeldResult, 0, len(q.Rows))
 	for left := q.Rows; len(left) > 0; {
@@ -71,6 +71,17 @@ func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult,
 			return nil, errors.Join(errHoldAway, err)
 		}
 		results, left = append(results, held.Results...), left[n:]
+	}
+	for left := q.Rejected; len(left) > 0; {
+		n, err := fitting(left, api.MostHeldRows)
+		if err != nil {
+			return nil, err
+		}
+		err = r.control.Do(ctx, r.credential, http.MethodPost, api.PathHold, api.HoldRequest{TenantID: q.TenantID, KeyID: q.KeyID, Rejected: left[:n]}, new(api.Held))
+		if err != nil {
+			return nil, errors.Join(errHoldAway, err)
+		}
+		left = left[n:]
 	}
 	return results, nil
 }

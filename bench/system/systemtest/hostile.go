@@ -121,8 +121,9 @@ var plain = []string{"meteringBasis",
 }
 
 // free are the members that hold ids of the caller's own making: of organisations, and
-// of what was observed. receiptIds of a dispute exclude its rightId.
-var free = regexp.MustCompile(`OrgId$|^(beam|bvlosWaiver|correlation|coverageCell|dataSubject|groundStation|org|row|tax|spatialAnchor|spatialPlacement|vendor)Id$|^(campaign|receipt)Ids$`)
+// of what was observed. receiptIds of a dispute exclude its rightId. For rejectedIds of another tenant see
+// ingest/TestRejectedPlays.
+var free = regexp.MustCompile(`OrgId$|^(beam|bvlosWaiver|correlation|coverageCell|dataSubject|groundStation|org|row|tax|spatialAnchor|spatialPlacement|vendor)Id$|^(campaign|receipt|rejected)Ids$`)
 
 // Resource finds the names in paths and bodies.
 var Resource = regexp.MustCompile(`{(\w+)}`)

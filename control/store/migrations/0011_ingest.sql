@@ -71,6 +71,23 @@ CREATE INDEX held_rows_by_vendor_id ON held_rows (tenant_id, vendor_id, held_id)
 CREATE INDEX held_rows_waiting ON held_rows (vendor_key, played_at) WHERE state = 'HELD';
 CREATE INDEX held_rows_by_end ON held_rows (state, expires_at);
 
+-- Plays that players have sent by themselves and that were rejected, until they are dismissed.
+-- content_hash is of what was sent. row_text is the play as a row, or else play_text what the player said.
+CREATE TABLE rejected_plays (
+    rejected_id  TEXT   PRIMARY KEY,
+    tenant_id    TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    key_id       TEXT   NOT NULL,
+    format       TEXT   NOT NULL,
+    content_hash TEXT   NOT NULL,
+    row_text     TEXT   NOT NULL,
+    play_text    TEXT   NOT NULL,
+    error        TEXT   NOT NULL,
+    bytes        BIGINT NOT NULL,
+    created_at   BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX rejected_plays_by_content ON rejected_plays (tenant_id, content_hash);
+CREATE INDEX rejected_plays_by_tenant ON rejected_plays (tenant_id, rejected_id);
+
 -- Vendors' ids of which rows in state HELD have got a mapping, and perhaps of some that have not:
 -- the delivery of the rows reads no others.
 CREATE TABLE held_mapped (

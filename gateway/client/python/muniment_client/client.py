@@ -145,6 +145,14 @@ class Client:
         """Rows that wait for a mapping, or have waited, newest first."""
         return self._c.pages("/v1/delivery/held", "held", query)
 
+    def rejected(self) -> Iterator[d.RejectedPlay]:
+        """The rejected plays of players that post by themselves, newest first."""
+        return self._c.pages("/v1/delivery/rejected", "rejected")
+
+    def dismiss_rejected(self, *ids: str) -> d.Dismissed:
+        """Deletes rejected plays that were looked at, at most 500 at once."""
+        return self._c.data("POST", "/v1/delivery/rejected/dismiss", {"rejectedIds": list(ids)})
+
     def new_beacon(self, beacon: d.NewBeacon) -> d.BeaconURL:
         """Makes a URL for a player that can only call one: each call of it with a new eid is a play."""
         return self._c.data("POST", "/v1/delivery/beacons", beacon)

@@ -414,6 +414,16 @@ class Developer(TypedDict):
     orgId: str
 
 
+class Dismissal(TypedDict):
+    # The ids of the plays.
+    rejectedIds: list[str]
+
+
+class Dismissed(TypedDict):
+    # How many of them were there.
+    dismissed: int
+
+
 class Dispute(TypedDict):
     # When the record was made.
     createdAt: str
@@ -974,6 +984,13 @@ ListReceiptsQuery = TypedDict("ListReceiptsQuery", {
     # The nextCursor of the previous response.
     "cursor": 'NotRequired[str]',
 })
+
+
+class ListRejectedPlaysQuery(TypedDict):
+    # The most records in the response.
+    limit: NotRequired[int]
+    # The nextCursor of the previous response.
+    cursor: NotRequired[str]
 
 
 class ListRightsQuery(TypedDict):
@@ -1831,6 +1848,31 @@ Refusals = TypedDict("Refusals", {
     # if a right or a rule is asked for.
     "unrecognised": 'list[UnrecognisedRow]',
 })
+
+
+class RejectedPlay(TypedDict):
+    # When the record was made.
+    createdAt: str
+    # Why it was rejected when it came first.
+    error: RowError
+    # The format of the player's document.
+    format: str
+    # The record's id.
+    id: str
+    # The API key with which it was sent.
+    keyId: str
+    # Where row is null: what the player said of it, in its own words, without what the format does not use; null if
+    # that could not be read.
+    play: Any
+    # The play as a row of POST /v1/delivery/ingest-batch; null if it could not be read as one.
+    row: dict[str, Any] | None
+
+
+class RejectedPlayList(TypedDict):
+    # `cursor` of the next page; null ends the list.
+    nextCursor: str | None
+    # The plays of this page.
+    rejected: list[RejectedPlay]
 
 
 class ResolvedChallenge(TypedDict):

@@ -54,6 +54,8 @@ OPERATIONS = {
     "import-mappings": lambda c: c.mappings.import_(b"vendor\nacme\n"),
     "retire-mapping": lambda c: c.mappings.retire("map_1"),
     "list-held-rows": lambda c: first(c.held({"vendorId": "i", "state": "HELD"})),
+    "list-rejected-plays": lambda c: first(c.rejected()),
+    "dismiss-rejected-plays": lambda c: c.dismiss_rejected("rej_1"),
     "create-beacon": lambda c: c.new_beacon({"rightId": "rgh_1", "spatialAnchorId": "a", "expiresAt": TO, "maxReceiptsPerHour": 1}),
     "list-receipts": lambda c: first(c.receipts.list({"correlationId": "a", "spatialAnchorId": "a", "rightId": "rgh_1", "asOf": "1.0.7", **WINDOW})),
     "get-receipt": lambda c: c.receipts.get("rcp_1"),

@@ -2,7 +2,7 @@ import { ApiKeys, Dsar, Erasures, Webhooks } from './account.js';
 import { Caller, type CallOptions, type Config } from './call.js';
 import { deliver, type Delivered, deliverBatch, type Delivery, type Row, type RowResult } from './deliver.js';
 import { unanswered } from './error.js';
-import { Events, type HeldRow, Mappings, ProofPacks, Receipts } from './evidence.js';
+import { Events, type HeldRow, Mappings, ProofPacks, Receipts, type RejectedPlay } from './evidence.js';
 import { Bases, Challenges, Offers, Rights } from './rights.js';
 import { Counterparties, Disputes, Metering, SettlementRules, Statements } from './settlement.js';
 import type { Body, Data, Filter, Query } from './types.js';
@@ -110,6 +110,16 @@ export class Client {
   /** Rows that wait for a mapping, or have waited, newest first. */
   held(filter?: Filter<'list-held-rows'>): AsyncGenerator<HeldRow> {
     return this.caller.list('/v1/delivery/held', 'held', filter);
+  }
+
+  /** The rejected plays of players that post by themselves, newest first. */
+  rejected(): AsyncGenerator<RejectedPlay> {
+    return this.caller.list('/v1/delivery/rejected', 'rejected');
+  }
+
+  /** Deletes rejected plays that were looked at, at most 500 at once. */
+  dismissRejected(...ids: string[]): Promise<Data<'dismiss-rejected-plays'>> {
+    return this.caller.data({ method: 'POST', path: '/v1/delivery/rejected/dismiss', body: { rejectedIds: ids } });
   }
 
   /** Makes a URL for a player that can only call one: each call of it with a new eid is a play. */

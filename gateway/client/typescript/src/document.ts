@@ -523,6 +523,27 @@ export interface components {
             /** @description The organisation's id. */
             orgId: string;
         };
+        Dismissal: {
+            /** @description The ids of the plays. */
+            rejectedIds: string[];
+        };
+        Dismissed: {
+            /**
+             * Format: int64
+             * @description How many of them were there.
+             */
+            dismissed: number;
+        };
+        DismissedResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["Dismissed"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
         Dispute: {
             /**
              * Format: date-time
@@ -2355,6 +2376,41 @@ export interface components {
              * @description How many deliveries were refused.
              */
             refusals: number;
+        };
+        RejectedPlay: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description Why it was rejected when it came first. */
+            error: components["schemas"]["RowError"];
+            /** @description The format of the player's document. */
+            format: string;
+            /** @description The record's id. */
+            id: string;
+            /** @description The API key with which it was sent. */
+            keyId: string;
+            /** @description Where row is null: what the player said of it, in its own words, without what the format does not use; null if that could not be read. */
+            play: unknown;
+            /** @description The play as a row of POST /v1/delivery/ingest-batch; null if it could not be read as one. */
+            row: Record<string, never> | null;
+        };
+        RejectedPlayList: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The plays of this page. */
+            rejected: components["schemas"]["RejectedPlay"][];
+        };
+        RejectedPlayListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["RejectedPlayList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
         };
         ResolvedChallenge: {
             challenge: components["schemas"]["Challenge"];
@@ -4202,6 +4258,53 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ImportResponse"];
+                };
+            };
+        };
+    };
+    "list-rejected-plays": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RejectedPlayListResponse"];
+                };
+            };
+        };
+    };
+    "dismiss-rejected-plays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Dismissal"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DismissedResponse"];
                 };
             };
         };

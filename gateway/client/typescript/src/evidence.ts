@@ -8,6 +8,7 @@ export type ProofPack = Data<'list-proof-packs'>['packs'][number];
 export type SealedPacks = Data<'seal-proof-packs'>;
 export type Mapping = Data<'create-mapping'>['mapping'];
 export type HeldRow = Data<'list-held-rows'>['held'][number];
+export type RejectedPlay = Data<'list-rejected-plays'>['rejected'][number];
 
 /** What deliveries were answered with. */
 export class Receipts {

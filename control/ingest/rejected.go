@@ -1,0 +1,174 @@
+package ingest
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"muniment/control/route"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// Players that post by themselves forget a play that was answered, and show no error to anybody. So their
+// plays that were rejected for good are kept until somebody has looked, and dismissed them: none expires.
+
+// The most rejected plays that a tenant may have. Beyond it players keep theirs, and send them again.
+const (
+	mostRejected      = 10_000
+	mostRejectedBytes = 16 << 20
+)
+
+var errRejectedFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of rejected plays that wait for somebody to look: dismiss those that were seen"}
+
+// RejectedPlay is the record of a rejected play. It never changes.
+type RejectedPlay struct {
+	ID        string          `json:"id"`
+	KeyID     string          `json:"keyId" doc:"The API key with which it was sent."`
+	Format    string          `json:"format" doc:"The format of the player's document." example:"broadsign"`
+	Row       json.RawMessage `json:"row" doc:"The play as a row of POST /v1/delivery/ingest-batch; null if it could not be read as one."`
+	Play      json.RawMessage `json:"play" doc:"Where row is null: what the player said of it, in its own words, without what the format does not use; null if that could not be read."`
+	Error     api.RowError    `json:"error" doc:"Why it was rejected when it came first."`
+	CreatedAt store.Instant   `json:"createdAt"`
+	tenantID  string
+	identity  string // a hash of what was sent
+	row, play string
+}
+
+// keep keeps rejected plays of one caller, each of which is kept once.
+func (s *Service) keep(ctx context.Context, q *api.HoldRequest) error {
+	if err := s.db.Reserved(); err != nil {
+		return err
+	}
+	now := store.At(s.db.Now())
+	return s.db.Transact(ctx, func(tx *sql.Tx) error {
+		kept := false
+		for i := range q.Rejected {
+			p := &q.Rejected[i]
+			sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s%s", p.Format, len(p.Row), p.Row, p.Play))
+			new, err := (&RejectedPlay{
+				ID: api.NewID(api.PrefixRejected, now.Time), KeyID: q.KeyID, Format: p.Format, Error: p.Error, CreatedAt: now,
+				tenantID: q.TenantID, identity: hex.EncodeToString(sum[:]), row: p.Row, play: p.Play,
+			}).insert(ctx, tx)
+			if err != nil {
+				return err
+			}
+			kept = kept || new
+		}
+		if !kept {
+			return nil
+		}
+		var rows, bytes int64
+		err := tx.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM rejected_plays WHERE tenant_id = $1`, q.TenantID).Scan(&rows, &bytes)
+		if err == nil && (rows > mostRejected || bytes > mostRejectedBytes) {
+			err = errRejectedFull
+		}
+		return err
+	})
+}
+
+// insert writes a play, unless the tenant has it already.
+func (p *RejectedPlay) insert(ctx context.Context, tx *sql.Tx) (inserted bool, err error) {
+	refused, err := json.Marshal(p.Error)
+	if err != nil {
+		return false, err
+	}
+	for _, text := range []string{p.KeyID, p.Format, p.row, p.play} {
+		if !store.Storable(text) {
+			return false, api.InvalidField("rejected", "must be UTF-8 without U+0000")
+		}
+	}
+	result, err := tx.ExecContext(ctx, `INSERT INTO rejected_plays (rejected_id, tenant_id, key_id, format, content_hash, row_text, play_text, error, bytes, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant_id, content_hash) DO NOTHING`,
+		p.ID, p.tenantID, p.KeyID, p.Format, p.identity, p.row, p.play, string(refused), 256+len(p.row)+len(p.play)+len(refused), p.CreatedAt)
+	if err != nil {
+		return false, fmt.Errorf("cannot keep a rejected play: %w", err)
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+func scanRejected(row store.Row) (p RejectedPlay, err error) {
+	var refused string
+	if err = row.Scan(&p.ID, &p.KeyID, &p.Format, &p.row, &p.play, &refused, &p.CreatedAt); err != nil {
+		return p, err
+	}
+	for text, value := range map[string]*json.RawMessage{p.row: &p.Row, p.play: &p.Play} {
+		if text != "" {
+			*value = json.RawMessage(text)
+		}
+	}
+	return p, json.Unmarshal([]byte(refused), &p.Error)
+}
+
+const rejectedColumns = `SELECT rejected_id, key_id, format, row_text, play_text, error, created_at FROM rejected_plays`
+
+// EachRejected calls take for each of the tenant's rejected plays, oldest first.
+func EachRejected(ctx context.Context, q store.Querier, tenantID string, take func(RejectedPlay) error) error {
+	return store.Each(ctx, q, "rejected plays of "+tenantID, scanRejected, take, rejectedColumns+` WHERE tenant_id = $1 ORDER BY rejected_id`, tenantID)
+}
+
+func (s *Service) rejectedRoutes(a route.API) {
+	const write = route.Scope(api.DeliveryWrite)
+	route.Add(a, route.Operation{ID: "list-rejected-plays", Method: http.MethodGet, Path: "/v1/delivery/rejected", Tag: "Mappings", Access: write,
+		Summary: "List the rejected plays of players that post by themselves, newest first",
+		Description: "Plays that came to `POST /adapters/broadsign` and can't be delivered, each once, with why. The player has forgotten them. " +
+			"They are kept until they are dismissed. One whose fault can be mended is sent again as a row of `POST /v1/delivery/ingest-batch`."}, s.getRejected)
+	route.Add(a, route.Operation{ID: "dismiss-rejected-plays", Method: http.MethodPost, Path: "/v1/delivery/rejected/dismiss", Tag: "Mappings", Access: write,
+		Summary: "Dismiss rejected plays that were looked at",
+		Description: fmt.Sprintf("Deletes those that are named; ids that are not there any more change nothing. A tenant has at most %d rejected plays, of at most %d MiB: "+
+			"while it has more, players keep theirs and send them again.", mostRejected, mostRejectedBytes>>20)}, s.postDismiss)
+}
+
+// RejectedPlayList is one page of rejected plays.
+type RejectedPlayList struct {
+	Rejected   []RejectedPlay `json:"rejected" doc:"The plays of this page."`
+	NextCursor *string        `json:"nextCursor"`
+}
+
+func (s *Service) getRejected(ctx context.Context, in *struct{ route.Page }) (RejectedPlayList, error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return RejectedPlayList{}, err
+	}
+	tenantID := auth.PrincipalFrom(ctx).TenantID
+	var w store.Where
+	w.Is("tenant_id", tenantID)
+	page, next, err := store.ListPage(ctx, s.db.Read(), slice, "the rejected plays of "+tenantID, func(p RejectedPlay) string { return p.ID }, scanRejected, rejectedColumns, "rejected_id", w)
+	return RejectedPlayList{page, in.Next(next)}, err
+}
+
+// Dismissal names rejected plays that were looked at.
+type Dismissal struct {
+	RejectedIDs []string `json:"rejectedIds" minItems:"1" maxItems:"500" nullable:"false" doc:"The ids of the plays."`
+}
+
+// Dismissed is the response to a dismissal.
+type Dismissed struct {
+	Dismissed int64 `json:"dismissed" doc:"How many of them were there."`
+}
+
+func (s *Service) postDismiss(ctx context.Context, in *struct{ Body Dismissal }) (body Dismissed, err error) {
+	tenantID := auth.PrincipalFrom(ctx).TenantID
+	err = s.db.Transact(ctx, func(tx *sql.Tx) error {
+		body.Dismissed = 0
+		for _, id := range in.Body.RejectedIDs {
+			result, err := tx.ExecContext(ctx, `DELETE FROM rejected_plays WHERE tenant_id = $1 AND rejected_id = $2`, tenantID, id)
+			if err != nil {
+				return fmt.Errorf("cannot dismiss the rejected play %s: %w", id, err)
+			}
+			n, err := result.RowsAffected()
+			if err != nil {
+				return err
+			}
+			body.Dismissed += n
+		}
+		return nil
+	})
+	return body, err
+}
