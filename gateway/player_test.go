@@ -223,12 +223,19 @@ func TestStrangersAsPlayers(t *testing.T) {
 		_, err := fmt.Fprintf(c, "POST /adapters/broadsign?tz=UTC HTTP/1.1\r\nHost: m\r\nContent-Length: %d\r\n\r\n%s", 1<<20, `{"x": "`+strings.Repeat("x", 32<<10))
 		require.NoError(t, err)
 	}
-	waittest.Until(t, func() bool { return r.plays(`{"x": "`+strings.Repeat("x", 64<<10)).status == 429 })
+	waiting := func() int {
+		r.gateway.unopened.mu.Lock()
+		defer r.gateway.unopened.mu.Unlock()
+		return r.gateway.unopened.all
+	}
+	waittest.Until(t, func() bool { return waiting() == len(slow) })
+	require.Equal(t, 429, r.plays(`{"x": "`+strings.Repeat("x", 64<<10)).status)
 	require.Equal(t, 1, countsOf(t, r.plays(good(1)+strings.Repeat(" ", 1<<20))).Accepted)
 	for _, c := range slow {
 		c.Close()
 	}
-	waittest.Until(t, func() bool { return r.plays(`{"x": "`+strings.Repeat("x", 64<<10)).status == 401 })
+	waittest.Until(t, func() bool { return waiting() == 0 })
+	require.Equal(t, 401, r.plays(`{"x": "`+strings.Repeat("x", 64<<10)).status)
 
 	statuses := map[int]int{}
 	c := r.dial()
