@@ -78,6 +78,11 @@ func plain(ctx *fasthttp.RequestCtx) error {
 	if len(ctx.URI().QueryString()) > 0 {
 		return unknownParameter(ctx)
 	}
+	return uncoded(ctx)
+}
+
+// uncoded refuses a body with a content coding.
+func uncoded(ctx *fasthttp.RequestCtx) error {
 	coding := ctx.Request.Header.Peek(fasthttp.HeaderContentEncoding)
 	if len(coding) == 0 || bytes.EqualFold(coding, []byte("identity")) {
 		return nil

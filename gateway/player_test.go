@@ -88,7 +88,7 @@ func TestPlayers(t *testing.T) {
 	body := document(r.player, pop("1", 10), pop("2", 20), ahead, broken)
 	require.Equal(t, api.RowCounts{Accepted: 1, Unmapped: 1, Rejected: 2}, countsOf(t, r.plays(body)))
 	require.Len(t, r.holds, 2)
-	require.Equal(t, "2", r.holds[0].Rows[0].VendorID)
+	require.Equal(t, []string{"2", "broadsign"}, []string{r.holds[0].Rows[0].VendorID, r.holds[0].Rows[0].Format})
 	kept := r.holds[1]
 	require.Equal(t, []string{"tnt_a", issuetest.KeyID(9)}, []string{kept.TenantID, kept.KeyID})
 	require.Equal(t, "pop[2].end_time", kept.Rejected[0].Error.Field)
@@ -98,7 +98,9 @@ func TestPlayers(t *testing.T) {
 		require.Empty(t, p.Row)
 		require.Contains(t, p.Play, `"display_unit_id":1`)
 		require.Contains(t, p.Play, `"player_id":"3"`)
+		require.True(t, json.Valid([]byte(p.Play)))
 		require.NotContains(t, p.Play, "secret")
+		require.NotContains(t, p.Play, "yesterday", "what is no number and no time may be anybody's")
 	}
 	require.Equal(t, api.RowCounts{Duplicate: 1, Unmapped: 1, Rejected: 2}, countsOf(t, r.plays(body)), "sent again")
 
@@ -131,11 +133,24 @@ func TestPlayersSendAgain(t *testing.T) {
 	r.answer = usual
 	require.Equal(t, api.RowCounts{Duplicate: 2499, Unmapped: 1}, countsOf(t, r.plays(body)), "the others were delivered meanwhile")
 
-	broken := document(r.player, pop("1", 9000), `{"display_unit_id": 1}`)
+	broken := []string{}
+	for n := range 70 {
+		broken = append(broken, fmt.Sprintf(`{"display_unit_id": %d}`, n), `7`)
+	}
+	body = document(r.player, append(broken, pop("1", 9000))...)
 	r.answer = func(req api.HoldRequest) ([]api.HeldResult, error) { return nil, away }
-	require.Equal(t, 503, r.plays(broken).status, "a rejected play can't be kept")
-	r.answer = usual
-	require.Equal(t, api.RowCounts{Duplicate: 1, Rejected: 1}, countsOf(t, r.plays(broken)))
+	require.Equal(t, 503, r.plays(body).status, "rejected plays can't be kept")
+	r.answer, r.holds = usual, nil
+	require.Equal(t, api.RowCounts{Duplicate: 1, Rejected: 140}, countsOf(t, r.plays(body)))
+	kept := map[string]bool{}
+	for _, h := range r.holds {
+		require.LessOrEqual(t, len(h.Rejected), rejectedAtOnce)
+		for _, p := range h.Rejected {
+			require.False(t, kept[p.Hash], "each once")
+			kept[p.Hash] = true
+		}
+	}
+	require.Len(t, kept, 71)
 
 	r.log.SetFail(fmt.Errorf("no"))
 	require.Equal(t, 503, r.plays(document(r.player, pop("1", 9001))).status)
@@ -163,6 +178,9 @@ func TestPlayersAreRefused(t *testing.T) {
 		"the key in a header":   {body: `{"pop": []}`, header: "Authorization: Bearer " + r.player, status: 401, says: "api_key"},
 		"not JSON":              {body: "pop=1", status: 401, says: "AUTH_REQUIRED"},
 		"cut off":               {body: good[:len(good)-2], status: 400, says: "invalid JSON"},
+		"two documents":         {body: good + good, status: 400, says: "one JSON object"},
+		"no play but ahead":     {target: pathPlayer + "?tz=-08:00", body: document(r.player, pop("1", 1), pop("1", 2)), status: 422, says: `"field":"tz"`},
+		"a long player":         {body: fmt.Sprintf(`{"api_key": %q, "player_id": %q, "pop": []}`, r.player, strings.Repeat("3", 513)), status: 400, says: "player_id"},
 		"no zone":               {target: pathPlayer, body: good, status: 422, says: `"field":"tz"`},
 		"another format":        {target: pathPlayer + "?format=vistar", body: good, status: 422, says: "format"},
 		"an unknown parameter":  {target: pathPlayer + "?tz=UTC&player=1", body: good, status: 400, says: "unknown parameter"},
@@ -252,7 +270,7 @@ func TestStrangersAsPlayers(t *testing.T) {
 			answers = bufio.NewReader(c)
 		}
 	}
-	require.Equal(t, map[int]int{401: mostWrongKeys, 429: 5}, statuses)
+	require.Equal(t, map[int]int{401: mostWrongKeys - 1, 429: 6}, statuses, "one came before")
 	require.Equal(t, 1, countsOf(t, r.plays(good(2))).Accepted)
 }
 

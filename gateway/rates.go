@@ -92,6 +92,15 @@ func (b *rates) take(owner string, text []byte, limit int, now time.Time) (taken
 	return t, true
 }
 
+// full says whether there are limit already.
+func (b *rates) full(owner string, text []byte, limit int, now time.Time) bool {
+	taken, ok := b.take(owner, text, limit, now)
+	if ok {
+		b.giveBack(taken)
+	}
+	return !ok
+}
+
 // begin begins to count a thing, unless maxRates are counted already.
 func (b *rates) begin(owner string, t takenRate) (*rateOwner, *rate) {
 	looked := 0

@@ -12,5 +12,11 @@ var (
 	eventRetired  = mappingEvents.Kind("mapping.retired", "A mapping was retired.", Mapping{})
 )
 
+// The event about rejected plays, which delivery:write reads, too.
+var (
+	rejectedEvents = &store.Noun{Name: "rejected_play", Scope: api.DeliveryWrite}
+	eventDismissed = rejectedEvents.Kind("rejected_play.dismissed", "Rejected plays of players were dismissed, and so deleted.", Dismissed{})
+)
+
 // Nouns are the nouns of this package's events.
-var Nouns = []*store.Noun{mappingEvents}
+var Nouns = []*store.Noun{mappingEvents, rejectedEvents}

@@ -46,6 +46,7 @@ type HeldRow struct {
 	vendorKey  string
 	personal   personal
 	writtenRow string // as it is kept: without what is personal
+	format     string // of a player's document
 }
 
 // personal is the personal data of a row.
@@ -64,7 +65,7 @@ func (s *Service) take(tenantID, keyID string, requested *api.HeldRow, now store
 	h = HeldRow{
 		ID: api.NewID(api.PrefixHeld, now.Time), Vendor: requested.Vendor, IDType: requested.IDType, VendorID: requested.VendorID, PlayedAt: store.At(requested.PlayedAt),
 		State: Held, ExpiresAt: store.At(requested.PlayedAt.Add(s.cfg.RowAge)), CreatedAt: now, UpdatedAt: now,
-		tenantID: tenantID, keyID: keyID, identity: requested.Identity, content: requested.Content, vendorKey: api.VendorKey(tenantID, requested.Vendor, requested.IDType, requested.VendorID),
+		format: requested.Format, tenantID: tenantID, keyID: keyID, identity: requested.Identity, content: requested.Content, vendorKey: api.VendorKey(tenantID, requested.Vendor, requested.IDType, requested.VendorID),
 	}
 	var row map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(requested.Row), &row); err != nil || row == nil {
@@ -84,7 +85,7 @@ func (s *Service) take(tenantID, keyID string, requested *api.HeldRow, now store
 		}
 	}
 	h.personal.telemetry = string(row["telemetry"])
-	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.identity.Hash, h.identity.Day, h.content, h.keyID} {
+	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.identity.Hash, h.identity.Day, h.content, h.keyID, h.format} {
 		if !store.Storable(text) {
 			return h, api.InvalidField("row", "must be UTF-8 without U+0000")
 		}

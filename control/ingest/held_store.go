@@ -38,12 +38,12 @@ func setUsage(ctx context.Context, tx *sql.Tx, tenantID string, u usage) error {
 }
 
 const heldColumns = `held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, vendor_key, vendor, id_type, vendor_id, played_at, ` +
-	`row_text, data_subject_id, telemetry, state, receipt_id, error, expires_at, created_at, updated_at`
+	`row_text, data_subject_id, telemetry, format, state, receipt_id, error, expires_at, created_at, updated_at`
 
 func scanHeld(row store.Row) (h HeldRow, err error) {
 	var receiptID, refused string
 	err = row.Scan(&h.ID, &h.tenantID, &h.keyID, &h.identity.Hash, &h.identity.Day, &h.content, &h.vendorKey, &h.Vendor, &h.IDType, &h.VendorID, &h.PlayedAt,
-		&h.writtenRow, &h.personal.dataSubjectID, &h.personal.telemetry, &h.State, &receiptID, &refused, &h.ExpiresAt, &h.CreatedAt, &h.UpdatedAt)
+		&h.writtenRow, &h.personal.dataSubjectID, &h.personal.telemetry, &h.format, &h.State, &receiptID, &refused, &h.ExpiresAt, &h.CreatedAt, &h.UpdatedAt)
 	if receiptID != "" {
 		h.ReceiptID = &receiptID
 	}
@@ -60,9 +60,9 @@ func scanHeld(row store.Row) (h HeldRow, err error) {
 // insert writes a row. The tenant must not have another of its identity.
 func (h *HeldRow) insert(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO held_rows (`+heldColumns+`, bytes)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, '', '', $16, $17, $18, $19)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', '', $17, $18, $19, $20)`,
 		h.ID, h.tenantID, h.keyID, h.identity.Hash, h.identity.Day, h.content, h.vendorKey, h.Vendor, h.IDType, h.VendorID, h.PlayedAt,
-		h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.State, h.ExpiresAt, h.CreatedAt, h.UpdatedAt, h.size())
+		h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.format, h.State, h.ExpiresAt, h.CreatedAt, h.UpdatedAt, h.size())
 	if err != nil {
 		return fmt.Errorf("cannot hold a row: %w", err)
 	}
@@ -156,6 +156,9 @@ func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now sto
 	}
 	vendorKeys := map[string]bool{}
 	for _, e := range rows {
+		if err := e.keep(ctx, tx, tenantID, now); err != nil {
+			return err
+		}
 		refused := ""
 		if e.refused != nil {
 			text, err := json.Marshal(e.refused)

@@ -2,17 +2,18 @@ package ingest
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
+	"muniment/sealer"
 )
 
 // Players that post by themselves forget a play that was answered, and show no error to anybody. So their
@@ -20,8 +21,8 @@ import (
 
 // The most rejected plays that a tenant may have. Beyond it players keep theirs, and send them again.
 const (
-	mostRejected      = 10_000
-	mostRejectedBytes = 16 << 20
+	mostRejected      = 100_000
+	mostRejectedBytes = 64 << 20
 )
 
 var errRejectedFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of rejected plays that wait for somebody to look: dismiss those that were seen"}
@@ -36,7 +37,7 @@ type RejectedPlay struct {
 	Error     api.RowError    `json:"error" doc:"Why it was rejected when it came first."`
 	CreatedAt store.Instant   `json:"createdAt"`
 	tenantID  string
-	identity  string // a hash of what was sent
+	hash      string // of all that was said of it
 	row, play string
 }
 
@@ -47,13 +48,16 @@ func (s *Service) keep(ctx context.Context, q *api.HoldRequest) error {
 	}
 	now := store.At(s.db.Now())
 	return s.db.Transact(ctx, func(tx *sql.Tx) error {
+		// Two that keep plays at once must see each other's.
+		if _, err := lockUsage(ctx, tx, q.TenantID); err != nil {
+			return err
+		}
 		kept := false
 		for i := range q.Rejected {
 			p := &q.Rejected[i]
-			sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s%s", p.Format, len(p.Row), p.Row, p.Play))
 			new, err := (&RejectedPlay{
 				ID: api.NewID(api.PrefixRejected, now.Time), KeyID: q.KeyID, Format: p.Format, Error: p.Error, CreatedAt: now,
-				tenantID: q.TenantID, identity: hex.EncodeToString(sum[:]), row: p.Row, play: p.Play,
+				tenantID: q.TenantID, hash: p.Hash, row: p.Row, play: p.Play,
 			}).insert(ctx, tx)
 			if err != nil {
 				return err
@@ -78,19 +82,42 @@ func (p *RejectedPlay) insert(ctx context.Context, tx *sql.Tx) (inserted bool, e
 	if err != nil {
 		return false, err
 	}
-	for _, text := range []string{p.KeyID, p.Format, p.row, p.play} {
+	for _, text := range []string{p.KeyID, p.Format, p.hash, p.row, p.play} {
 		if !store.Storable(text) {
 			return false, api.InvalidField("rejected", "must be UTF-8 without U+0000")
 		}
 	}
 	result, err := tx.ExecContext(ctx, `INSERT INTO rejected_plays (rejected_id, tenant_id, key_id, format, content_hash, row_text, play_text, error, bytes, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant_id, content_hash) DO NOTHING`,
-		p.ID, p.tenantID, p.KeyID, p.Format, p.identity, p.row, p.play, string(refused), 256+len(p.row)+len(p.play)+len(refused), p.CreatedAt)
+		p.ID, p.tenantID, p.KeyID, p.Format, p.hash, p.row, p.play, string(refused), 256+len(p.row)+len(p.play)+len(refused), p.CreatedAt)
 	if err != nil {
 		return false, fmt.Errorf("cannot keep a rejected play: %w", err)
 	}
 	n, err := result.RowsAffected()
 	return n > 0, err
+}
+
+// keep keeps a held row of a player's document that can't be delivered any more, before its content goes.
+func (e *ended) keep(ctx context.Context, tx *sql.Tx, tenantID string, now store.Instant) error {
+	why := e.refused
+	switch {
+	case e.state == Expired:
+		why = &api.RowError{Code: api.ValidationFailed, Field: "vendorId", Message: "no mapping came while the play could be delivered"}
+	case why == nil:
+		return nil
+	}
+	text, err := json.Marshal(why)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO rejected_plays (rejected_id, tenant_id, key_id, format, content_hash, row_text, play_text, error, bytes, created_at)
+		SELECT $3, tenant_id, key_id, format, identity_hash || identity_day, row_text, '', $4, bytes, $5 FROM held_rows
+		WHERE tenant_id = $1 AND held_id = $2 AND state = 'HELD' AND format <> '' ON CONFLICT (tenant_id, content_hash) DO NOTHING`,
+		tenantID, e.id, api.NewID(api.PrefixRejected, now.Time), string(text), now)
+	if err != nil {
+		return fmt.Errorf("cannot keep the held row %s: %w", e.id, err)
+	}
+	return nil
 }
 
 func scanRejected(row store.Row) (p RejectedPlay, err error) {
@@ -121,8 +148,8 @@ func (s *Service) rejectedRoutes(a route.API) {
 			"They are kept until they are dismissed. One whose fault can be mended is sent again as a row of `POST /v1/delivery/ingest-batch`."}, s.getRejected)
 	route.Add(a, route.Operation{ID: "dismiss-rejected-plays", Method: http.MethodPost, Path: "/v1/delivery/rejected/dismiss", Tag: "Mappings", Access: write,
 		Summary: "Dismiss rejected plays that were looked at",
-		Description: fmt.Sprintf("Deletes those that are named; ids that are not there any more change nothing. A tenant has at most %d rejected plays, of at most %d MiB: "+
-			"while it has more, players keep theirs and send them again.", mostRejected, mostRejectedBytes>>20)}, s.postDismiss)
+		Description: fmt.Sprintf("Deletes them; ids that are not there any more change nothing. An event says who dismissed how many. A tenant has at most %d rejected plays, of at most %d MiB: "+
+			"beyond that, players keep theirs and send them again.", mostRejected, mostRejectedBytes>>20)}, s.postDismiss)
 }
 
 // RejectedPlayList is one page of rejected plays.
@@ -145,22 +172,27 @@ func (s *Service) getRejected(ctx context.Context, in *struct{ route.Page }) (Re
 
 // Dismissal names rejected plays that were looked at.
 type Dismissal struct {
-	RejectedIDs []string `json:"rejectedIds" minItems:"1" maxItems:"500" nullable:"false" doc:"The ids of the plays."`
+	RejectedIDs []string `json:"rejectedIds" minItems:"1" maxItems:"5000" maxLength:"64" nullable:"false" doc:"The ids of the plays."`
 }
 
 // Dismissed is the response to a dismissal.
 type Dismissed struct {
-	Dismissed int64 `json:"dismissed" doc:"How many of them were there."`
+	Dismissed int64 `json:"dismissed" doc:"How many were there."`
 }
 
 func (s *Service) postDismiss(ctx context.Context, in *struct{ Body Dismissal }) (body Dismissed, err error) {
-	tenantID := auth.PrincipalFrom(ctx).TenantID
-	err = s.db.Transact(ctx, func(tx *sql.Tx) error {
+	caller := auth.PrincipalFrom(ctx)
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		body.Dismissed = 0
-		for _, id := range in.Body.RejectedIDs {
-			result, err := tx.ExecContext(ctx, `DELETE FROM rejected_plays WHERE tenant_id = $1 AND rejected_id = $2`, tenantID, id)
+		for ids := range slices.Chunk(in.Body.RejectedIDs, 500) {
+			args := []any{caller.TenantID}
+			places := make([]string, len(ids))
+			for i, id := range ids {
+				args, places[i] = append(args, id), fmt.Sprintf("$%d", i+2)
+			}
+			result, err := tx.ExecContext(ctx, `DELETE FROM rejected_plays WHERE tenant_id = $1 AND rejected_id IN (`+strings.Join(places, ", ")+`)`, args...)
 			if err != nil {
-				return fmt.Errorf("cannot dismiss the rejected play %s: %w", id, err)
+				return fmt.Errorf("cannot dismiss rejected plays of %s: %w", caller.TenantID, err)
 			}
 			n, err := result.RowsAffected()
 			if err != nil {
@@ -168,7 +200,10 @@ func (s *Service) postDismiss(ctx context.Context, in *struct{ Body Dismissal })
 			}
 			body.Dismissed += n
 		}
-		return nil
+		if body.Dismissed == 0 {
+			return nil
+		}
+		return tx.EmitRecord(ctx, eventDismissed, sealer.Event{TenantID: caller.TenantID, Actor: store.ByKey(caller.ID), Subject: sealer.Ref{Kind: "tenant", ID: caller.TenantID}}, body)
 	})
 	return body, err
 }

@@ -136,11 +136,21 @@ type RowError struct {
 	// pop[3].end_time; the place alone where no field is at fault, "" where there is none.
 	Field   string
 	Message string
-	// Parameter is that of the request without which no such row can be read; "" if there is none.
+	// Parameter is that of the request which may be at fault instead, as it is missing or wrong; "" if there is
+	// none.
 	Parameter string
-	// Play is what the document says of the play, as a JSON object of the members that its format uses; nil
-	// where it says nothing in JSON.
-	Play []byte
+
+	listed *listed
+	format *Format
+}
+
+// Play is what the list of a document says of the play: all of it, and an excerpt to be kept, which is a JSON
+// object of the members that its format uses. Either is nil where there is none.
+func (e *RowError) Play() (all, excerpt []byte) {
+	if e.listed == nil {
+		return nil, nil
+	}
+	return e.listed.value, e.listed.excerpt(e.format)
 }
 
 func (e *RowError) Error() string {
@@ -196,7 +206,7 @@ func (d *document) emit(p *play) bool {
 		p.refuseAhead()
 	}
 	if p.fault != nil {
-		p.fault.Play = p.excerpt()
+		p.fault.listed, p.fault.format = p.listed, p.format
 		err = p.fault
 	} else {
 		row = p.row.AppendJSON(nil)

@@ -68,6 +68,9 @@ func (d *document) eachList(read func(p *play, value jsontext.Value)) error {
 		if ofAll != nil && of.UnmarshalJSON(ofAll) != nil {
 			return unreadable("%s must be a string or a number", beside)
 		}
+		if len(of) > maxText {
+			return unreadable("%s must be at most %d bytes", beside, maxText)
+		}
 		if plays.Kind() != jsontext.KindBeginArray {
 			return unreadable("%s must be an array of plays", list)
 		}
@@ -188,6 +191,9 @@ func (p *play) refuseAhead() {
 	switch {
 	case p.begins.After(latest):
 		p.fault = &RowError{Field: p.beginsIn, Message: "is more than 5 minutes ahead of the service's clock"}
+		if p.zone != nil {
+			p.fault.Parameter = optionZone
+		}
 	case p.row.DwellMs > float64(latest.Sub(p.begins))/float64(time.Millisecond):
 		p.fault = &RowError{Field: p.endsIn, Message: "ends the play more than 5 minutes ahead of the service's clock"}
 	}

@@ -173,26 +173,31 @@ func indexed(place string, i int) string { return place + "[" + strconv.Itoa(i) 
 // not name.
 func (p *play) decode(value jsontext.Value, dst any) { p.read("", value, reflect.ValueOf(dst).Elem()) }
 
-// excerpt is what a list of plays says of the play in members that are used, as far as these are text in
-// UTF-8 that a row could hold.
-func (p *play) excerpt() []byte {
-	if p.listed == nil || p.listed.value.Kind() != jsontext.KindBeginObject {
+// excerpt is what is said of the play in members that are used. Numbers and times are kept as they are; any
+// other value is null, as broken documents have there what may be anybody's.
+func (l *listed) excerpt(f *Format) []byte {
+	if l.value.Kind() != jsontext.KindBeginObject {
 		return nil
 	}
 	said := make(map[string]*jsontext.Value)
-	for _, m := range membersOf(p.format.play) {
+	for _, m := range membersOf(f.play) {
 		said[m.name] = new(jsontext.Value)
 	}
-	_ = members(p.listed.value, said) // of a member that is given twice the first one counts here
-	if beside, err := jsontext.AppendQuote(nil, string(p.listed.of)); err == nil && p.listed.of != "" && said[p.format.beside] == nil {
-		said[p.format.beside] = (*jsontext.Value)(&beside)
+	_ = members(l.value, said) // of a member that is given twice the first one counts here
+	if of := jsontext.Value(strconv.Quote(string(l.of))); l.of != "" && said[f.beside] == nil {
+		said[f.beside] = &of
 	}
 	var text []byte
 	for _, name := range slices.Sorted(maps.Keys(said)) {
-		if value := *said[name]; len(value) > 0 && len(value) <= maxText && value.IsValid() {
-			text = append(append(append(text, `,"`...), name...), `":`...)
-			text = append(text, value...)
+		value := *said[name]
+		if len(value) == 0 {
+			continue
 		}
+		if digits := strings.Trim(string(value), `"0123456789TZeE:.,+-/ `); digits != "" || len(value) > maxExcerpt {
+			value = jsontext.Value("null")
+		}
+		text = append(append(append(text, `,"`...), name...), `":`...)
+		text = append(text, value...)
 	}
 	if len(text) == 0 {
 		return nil
@@ -200,6 +205,9 @@ func (p *play) excerpt() []byte {
 	text[0] = '{'
 	return append(text, '}')
 }
+
+// maxExcerpt bounds a value of an excerpt, in bytes: no number and no time is longer.
+const maxExcerpt = 64
 
 func (p *play) read(at string, value jsontext.Value, dst reflect.Value) {
 	switch t := dst.Type(); {

@@ -23,8 +23,10 @@ type HoldRequest struct {
 	Rejected []RejectedPlay `json:"rejected,omitempty" maxItems:"250"`
 }
 
-// RejectedPlay is a play to be kept. The same one, sent again, is kept once.
+// RejectedPlay is a play to be kept.
 type RejectedPlay struct {
+	// Hash is of all that the player said of it: one of the same hash is kept once.
+	Hash string `json:"hash" minLength:"1" maxLength:"64"`
 	// Format is that of the player's document.
 	Format string `json:"format" minLength:"1" maxLength:"32"`
 	// Row is the play as the JSON text of a row; empty if it could not be made one.
@@ -54,6 +56,9 @@ type HeldRow struct {
 	Content string `json:"content" minLength:"1" maxLength:"64"`
 	// Row is the row as it was sent: a text, not a value, so that it stays unchanged.
 	Row string `json:"row" maxLength:"65536"`
+	// Format is that of the document of a player that posts by itself: what becomes of a row that can't be
+	// delivered is to be kept, as of a RejectedPlay. Empty for the rows of all other callers.
+	Format string `json:"format,omitempty" maxLength:"32"`
 }
 
 // Held is the answer: one result for each row, in their order. The rejected plays are kept.

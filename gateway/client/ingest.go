@@ -79,7 +79,7 @@ func (c *Client) Rejected(ctx context.Context) iter.Seq2[RejectedPlay, error] {
 	return list[RejectedPlay](ctx, c, "/v1/delivery/rejected", "rejected", nil)
 }
 
-// DismissRejected deletes rejected plays that were looked at, at most 500 at once.
+// DismissRejected deletes rejected plays that were looked at, at most 5,000 at once.
 func (c *Client) DismissRejected(ctx context.Context, ids ...string) (*Dismissed, error) {
 	return post[Dismissed](ctx, c, "/v1/delivery/rejected/dismiss", map[string][]string{"rejectedIds": ids})
 }

@@ -50,11 +50,14 @@ func (r *Remote) Snapshots(ctx context.Context, kind string, ids []string) (s ap
 	return s, r.control.Do(ctx, r.credential, http.MethodPost, api.PathSnapshots+"/"+kind, api.SnapshotsRequest{IDs: ids}, &s)
 }
 
-var errHoldAway = api.Unavailable(api.ControlUnavailable, "control can't hold the row now", time.Second)
+var (
+	errHoldAway = api.Unavailable(api.ControlUnavailable, "the vendor's id has no mapping, and control can't hold the row now", time.Second)
+	errKeepAway = api.Unavailable(api.ControlUnavailable, "some plays are rejected, and control can't keep them now", time.Second)
+)
 
 // Hold has control hold rows of one caller and keep rejected plays, any number of them, and returns a
-// result for each row. All are durable then. After an error, which is a 503, some of them may be; to
-// send them again changes nothing.
+// result for each row. All are durable then. After an error, which is a 503, or 429 if the tenant has too many
+// rejected plays, some of them may be; to send them again changes nothing.
 func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
 	results := make([]api.HeldResult, 0, len(q.Rows))
 	for left := q.Rows; len(left) > 0; {
@@ -78,8 +81,10 @@ func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult,
 			return nil, err
 		}
 		err = r.control.Do(ctx, r.credential, http.MethodPost, api.PathHold, api.HoldRequest{TenantID: q.TenantID, KeyID: q.KeyID, Rejected: left[:n]}, new(api.Held))
-		if err != nil {
-			return nil, errors.Join(errHoldAway, err)
+		if refused, ok := errors.AsType[*api.Refused](err); ok && refused.Code == api.RateLimited {
+			return nil, &api.Error{Code: refused.Code, Message: refused.Message, RetryAfter: time.Minute}
+		} else if err != nil {
+			return nil, errors.Join(errKeepAway, err)
 		}
 		left = left[n:]
 	}

@@ -61,6 +61,7 @@ var writes = []write{
 	{operation: "ingest-batch", events: []string{"delivery.recorded right:{rightId}"}},
 	{operation: "create-mapping", events: []string{"mapping.created mapping:{mappingId}"}, makes: one("mappingId", "mapping.id")},
 	{operation: "create-beacon", events: []string{"beacon.created right:{rightId}"}},
+	{operation: "dismiss-rejected-plays"}, // there are none: TestPlayersPost
 	{operation: "retire-mapping", events: []string{"mapping.retired mapping:{mappingId}"}},
 	{
 		operation: "import-mappings", events: []string{"mapping.created mapping:{importedId}"},

@@ -64,7 +64,7 @@ func Players(t *testing.T, s *systemtest.Service) {
 	do("GET", "/v1/delivery/rejected", nil, &list)
 	require.Len(t, list.Rejected, 1)
 	require.Equal(t, "pop[2].end_time", list.Rejected[0].Error.Field)
-	require.Equal(t, "soon", list.Rejected[0].Play["end_time"])
+	require.Equal(t, float64(71), list.Rejected[0].Play["display_unit_id"])
 	var answer struct{ Dismissed int }
 	do("POST", "/v1/delivery/rejected/dismiss", map[string]any{"rejectedIds": []string{list.Rejected[0].ID}}, &answer)
 	require.Equal(t, 1, answer.Dismissed)

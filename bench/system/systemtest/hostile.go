@@ -121,7 +121,7 @@ var plain = []string{"meteringBasis",
 }
 
 // free are the members that hold ids of the caller's own making: of organisations, and
-// of what was observed. receiptIds of a dispute exclude its rightId. For rejectedIds of another tenant see
+// of what was observed. receiptIds of a dispute exclude its rightId. For rejected plays of another tenant see
 // ingest/TestRejectedPlays.
 var free = regexp.MustCompile(`OrgId$|^(beam|bvlosWaiver|correlation|coverageCell|dataSubject|groundStation|org|row|tax|spatialAnchor|spatialPlacement|vendor)Id$|^(campaign|receipt|rejected)Ids$`)
 

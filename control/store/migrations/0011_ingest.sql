@@ -40,7 +40,7 @@ CREATE TABLE mapping_totals (
 
 -- Rows of batches that wait for a mapping. row_text is JSON, without personal data: that is in
 -- data_subject_id and telemetry. content_hash is of all of it. All four are empty once the wait has
--- ended: state is HELD, REPLAYED with a receipt or an error, or EXPIRED.
+-- ended: state is HELD, REPLAYED with a receipt or an error, or EXPIRED. format is that of a player's document.
 CREATE TABLE held_rows (
     held_id         TEXT   PRIMARY KEY,
     tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
@@ -56,6 +56,7 @@ CREATE TABLE held_rows (
     row_text        TEXT   NOT NULL,
     data_subject_id TEXT   NOT NULL,
     telemetry       TEXT   NOT NULL,
+    format          TEXT   NOT NULL DEFAULT '',
     bytes           BIGINT NOT NULL,
     state           TEXT   NOT NULL,
     receipt_id      TEXT   NOT NULL,
@@ -72,7 +73,7 @@ CREATE INDEX held_rows_waiting ON held_rows (vendor_key, played_at) WHERE state 
 CREATE INDEX held_rows_by_end ON held_rows (state, expires_at);
 
 -- Plays that players have sent by themselves and that were rejected, until they are dismissed.
--- content_hash is of what was sent. row_text is the play as a row, or else play_text what the player said.
+-- content_hash is of all that was said of it. row_text is the play as a row, or else play_text what the player said.
 CREATE TABLE rejected_plays (
     rejected_id  TEXT   PRIMARY KEY,
     tenant_id    TEXT   NOT NULL REFERENCES tenants (tenant_id),

@@ -150,7 +150,7 @@ class Client:
         return self._c.pages("/v1/delivery/rejected", "rejected")
 
     def dismiss_rejected(self, *ids: str) -> d.Dismissed:
-        """Deletes rejected plays that were looked at, at most 500 at once."""
+        """Deletes rejected plays that were looked at, at most 5,000 at once."""
         return self._c.data("POST", "/v1/delivery/rejected/dismiss", {"rejectedIds": list(ids)})
 
     def new_beacon(self, beacon: d.NewBeacon) -> d.BeaconURL:

@@ -117,7 +117,7 @@ export class Client {
     return this.caller.list('/v1/delivery/rejected', 'rejected');
   }
 
-  /** Deletes rejected plays that were looked at, at most 500 at once. */
+  /** Deletes rejected plays that were looked at, at most 5,000 at once. */
   dismissRejected(...ids: string[]): Promise<Data<'dismiss-rejected-plays'>> {
     return this.caller.data({ method: 'POST', path: '/v1/delivery/rejected/dismiss', body: { rejectedIds: ids } });
   }
