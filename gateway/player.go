@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -199,7 +200,7 @@ func (g *Gateway) player(ctx *fasthttp.RequestCtx) error {
 	for row, err := range format.Rows(header, text) {
 		if refused, ok := errors.AsType[*adapter.RowError](err); ok {
 			all, excerpt := refused.Play()
-			p.reject(all, api.RejectedPlay{Play: string(excerpt), Error: api.InvalidField(refused.Field, refused.Message).OfRow()})
+			p.reject(all, api.RejectedPlay{Play: string(excerpt)}, api.InvalidField(refused.Field, refused.Message))
 		} else if err != nil {
 			return &api.Error{Code: api.BadRequest, Message: err.Error()}
 		} else if p.rows = append(p.rows, issue.Row{JSON: row}); len(p.rows) == issue.MostRows {
@@ -292,7 +293,7 @@ func (p *playerPost) judge(r *issue.RowResult, row []byte) {
 	case issue.Rejected:
 		e := api.From(r.Err)
 		if e.GetStatus() < fasthttp.StatusInternalServerError && e.Code != api.RateLimited {
-			p.reject(row, api.RejectedPlay{Row: string(row), Error: e.OfRow()})
+			p.reject(row, api.RejectedPlay{Row: string(row)}, e)
 			return
 		}
 		p.again(r.Err)
@@ -302,15 +303,20 @@ func (p *playerPost) judge(r *issue.RowResult, row []byte) {
 }
 
 // reject has a play kept, of which all is what was said of it.
-func (p *playerPost) reject(all []byte, play api.RejectedPlay) {
+func (p *playerPost) reject(all []byte, play api.RejectedPlay, e *api.Error) {
 	p.counts.Rejected++
 	p.metrics.rows[issue.Rejected].Inc()
+	why, err := json.Marshal(e.OfRow())
+	if err != nil {
+		p.again(err)
+		return
+	}
 	sum := sha256.Sum256(append([]byte(p.by.TenantID), all...))
 	if p.kept[sum] {
 		return
 	}
 	p.kept[sum] = true
-	play.Format, play.Hash = playerFormat, hex.EncodeToString(sum[:])
+	play.Format, play.Hash, play.Error = playerFormat, hex.EncodeToString(sum[:]), string(why)
 	if p.rejected = append(p.rejected, play); len(p.rejected) == rejectedAtOnce {
 		p.keep()
 	}

@@ -36,9 +36,6 @@ type RejectedPlay struct {
 	Play      json.RawMessage `json:"play" doc:"Where row is null: what the player said of it, in its own words, without what the format does not use; null if that could not be read."`
 	Error     api.RowError    `json:"error" doc:"Why it was rejected when it came first."`
 	CreatedAt store.Instant   `json:"createdAt"`
-	tenantID  string
-	hash      string // of all that was said of it
-	row, play string
 }
 
 // keep keeps rejected plays of one caller, each of which is kept once.
@@ -55,14 +52,11 @@ func (s *Service) keep(ctx context.Context, q *api.HoldRequest) error {
 		kept := false
 		for i := range q.Rejected {
 			p := &q.Rejected[i]
-			new, err := (&RejectedPlay{
-				ID: api.NewID(api.PrefixRejected, now.Time), KeyID: q.KeyID, Format: p.Format, Error: p.Error, CreatedAt: now,
-				tenantID: q.TenantID, hash: p.Hash, row: p.Row, play: p.Play,
-			}).insert(ctx, tx)
+			inserted, err := insertRejected(ctx, tx, q, p, now)
 			if err != nil {
 				return err
 			}
-			kept = kept || new
+			kept = kept || inserted
 		}
 		if !kept {
 			return nil
@@ -76,20 +70,19 @@ func (s *Service) keep(ctx context.Context, q *api.HoldRequest) error {
 	})
 }
 
-// insert writes a play, unless the tenant has it already.
-func (p *RejectedPlay) insert(ctx context.Context, tx *sql.Tx) (inserted bool, err error) {
-	refused, err := json.Marshal(p.Error)
-	if err != nil {
-		return false, err
+// insertRejected writes a play, unless the tenant has it already.
+func insertRejected(ctx context.Context, tx *sql.Tx, q *api.HoldRequest, p *api.RejectedPlay, now store.Instant) (inserted bool, err error) {
+	if err := json.Unmarshal([]byte(p.Error), new(api.RowError)); err != nil {
+		return false, api.InvalidField("error", "is not the error of a row")
 	}
-	for _, text := range []string{p.KeyID, p.Format, p.hash, p.row, p.play} {
+	for _, text := range []string{q.KeyID, p.Format, p.Hash, p.Row, p.Play, p.Error} {
 		if !store.Storable(text) {
 			return false, api.InvalidField("rejected", "must be UTF-8 without U+0000")
 		}
 	}
 	result, err := tx.ExecContext(ctx, `INSERT INTO rejected_plays (rejected_id, tenant_id, key_id, format, content_hash, row_text, play_text, error, bytes, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant_id, content_hash) DO NOTHING`,
-		p.ID, p.tenantID, p.KeyID, p.Format, p.hash, p.row, p.play, string(refused), 256+len(p.row)+len(p.play)+len(refused), p.CreatedAt)
+		api.NewID(api.PrefixRejected, now.Time), q.TenantID, q.KeyID, p.Format, p.Hash, p.Row, p.Play, p.Error, 256+len(p.Row)+len(p.Play)+len(p.Error), now)
 	if err != nil {
 		return false, fmt.Errorf("cannot keep a rejected play: %w", err)
 	}
@@ -121,14 +114,15 @@ func (e *ended) keep(ctx context.Context, tx *sql.Tx, tenantID string, now store
 }
 
 func scanRejected(row store.Row) (p RejectedPlay, err error) {
-	var refused string
-	if err = row.Scan(&p.ID, &p.KeyID, &p.Format, &p.row, &p.play, &refused, &p.CreatedAt); err != nil {
+	var asRow, play, refused string
+	if err = row.Scan(&p.ID, &p.KeyID, &p.Format, &asRow, &play, &refused, &p.CreatedAt); err != nil {
 		return p, err
 	}
-	for text, value := range map[string]*json.RawMessage{p.row: &p.Row, p.play: &p.Play} {
-		if text != "" {
-			*value = json.RawMessage(text)
-		}
+	if asRow != "" {
+		p.Row = json.RawMessage(asRow)
+	}
+	if play != "" {
+		p.Play = json.RawMessage(play)
 	}
 	return p, json.Unmarshal([]byte(refused), &p.Error)
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func rejected(n int) api.RejectedPlay {
-	return api.RejectedPlay{Hash: fmt.Sprint("hash ", n), Format: "broadsign", Play: fmt.Sprintf(`{"frame_id":%d}`, n), Error: api.RowError{Code: api.ValidationFailed, Field: "pop[0].end_time", Message: "is missing"}}
+	return api.RejectedPlay{Hash: fmt.Sprint("hash ", n), Format: "broadsign", Play: fmt.Sprintf(`{"frame_id":%d}`, n), Error: `{"error":"VALIDATION_FAILED","field":"pop[0].end_time","message":"is missing"}`}
 }
 
 func (s *Service) keepAll(tenantID string, all ...api.RejectedPlay) error {
@@ -41,10 +41,10 @@ func as(tenantID string) context.Context {
 // TestRejectedPlays: each is kept once until it is dismissed, whatever the player repeats.
 func TestRejectedPlays(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
-	row := api.RejectedPlay{Hash: "hash of the row", Format: "broadsign", Row: `{"vendorId":"1"}`, Error: api.RowError{Code: api.PreconditionFailed, Message: "no", Violations: json.RawMessage(`[]`)}}
+	row := api.RejectedPlay{Hash: "hash of the row", Format: "broadsign", Row: `{"vendorId":"1"}`, Error: `{"error":"PRECONDITION_FAILED","message":"no","violations":[]}`}
 	require.NoError(t, r.keepAll(tenantID, rejected(1), row))
 	again := rejected(1)
-	again.Error.Message = "is too old"
+	again.Error = strings.Replace(again.Error, "missing", "too old", 1)
 	require.NoError(t, r.keepAll(tenantID, again, rejected(2), rejected(2)))
 	all := map[string]RejectedPlay{}
 	for _, p := range r.kept(t, tenantID) {
@@ -54,7 +54,7 @@ func TestRejectedPlays(t *testing.T) {
 	first, asRow, second := all[`{"frame_id":1}`], all[`{"vendorId":"1"}`], all[`{"frame_id":2}`]
 	require.Nil(t, first.Row)
 	require.Nil(t, asRow.Play)
-	require.Equal(t, row.Error, asRow.Error)
+	require.Equal(t, api.RowError{Code: api.PreconditionFailed, Message: "no", Violations: json.RawMessage(`[]`)}, asRow.Error)
 	require.Equal(t, []string{"is missing", "key_a", "broadsign"}, []string{first.Error.Message, first.KeyID, first.Format}, "as it came first")
 
 	ids := []string{first.ID, second.ID, "rej_none"}
@@ -68,7 +68,8 @@ func TestRejectedPlays(t *testing.T) {
 	require.Zero(t, dismiss(tenantID))
 	require.Equal(t, []RejectedPlay{asRow}, r.kept(t, tenantID))
 
-	require.Error(t, r.keepAll(tenantID, rejected(3), api.RejectedPlay{Hash: "x", Format: "broadsign", Play: "\x00"}))
+	require.Error(t, r.keepAll(tenantID, rejected(3), api.RejectedPlay{Hash: "x", Format: "broadsign", Play: "\x00", Error: `{}`}))
+	require.Error(t, r.keepAll(tenantID, rejected(3), api.RejectedPlay{Hash: "x", Format: "broadsign", Error: "no"}))
 	require.Len(t, r.kept(t, tenantID), 1, "all or none")
 }
 

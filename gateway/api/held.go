@@ -33,8 +33,8 @@ type RejectedPlay struct {
 	Row string `json:"row,omitempty" maxLength:"65536"`
 	// Play is then what the player said of it, as a JSON object; empty if that could not be read.
 	Play string `json:"play,omitempty" maxLength:"65536"`
-	// Error is why it was rejected.
-	Error RowError `json:"error"`
+	// Error is why it was rejected: the JSON text of a RowError.
+	Error string `json:"error" maxLength:"65536"`
 }
 
 // RowIdentity is a row's identity, as its event will have it. Day is empty for a row with a
