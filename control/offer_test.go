@@ -42,7 +42,7 @@ func TestOffers(t *testing.T) {
 	require.Empty(t, get[[]any](t, h.call(key, "GET", "/v1/offers", "").ok(), "offers"))
 
 	made := get[map[string]any](t, propose(`,"toOrgId":"org_b","termsRef":"contract 7"`).ok(), "offer")
-	require.Equal(t, []string{"counterTermsRef", "counteredBy", "createdAt", "derivedRightId", "expiresAt", "fromOrgId", "id", "revision", "rightId", "scope",
+	require.Equal(t, []string{"counterTermsRef", "counteredBy", "createdAt", "derivedRightId", "effectiveFrom", "effectiveUntil", "expiresAt", "fromOrgId", "id", "revision", "rightId", "scope",
 		"state", "stateReason", "termsRef", "toOrgId", "updatedAt"}, slices.Sorted(maps.Keys(made)))
 	require.True(t, api.IsID("ofr_", made["id"].(string)))
 	require.Equal(t, "org_acme", made["fromOrgId"], "the right's holder")

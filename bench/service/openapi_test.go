@@ -53,7 +53,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("get-right", "", "")
 
 	const offer = `{"rightId": "{rightId}", "toOrgId": "org_fleet_east", "scope": {"campaigns": ["spring"], "regions": ["US-NY"]},
-		"termsRef": "https://example.com/terms/117"}`
+		"effectiveFrom": "2026-04-01T00:00:00Z", "effectiveUntil": "2026-12-31T00:00:00Z", "termsRef": "https://example.com/terms/117"}`
 	d.visit("propose-offer", "", offer)
 	d.visit("get-offer", "", "")
 	d.visit("reject-offer", "", `{"reason": "too small a region"}`)

@@ -78,7 +78,7 @@ func (s *Service) close(ctx context.Context, how closing) (closed Challenge, of 
 			return err
 		}
 		if how.action != Uphold {
-			of, err = right.Find(ctx, tx, how.tenantID, closed.RightID)
+			of, err = right.FindView(ctx, tx, how.tenantID, closed.RightID, tx.Now())
 			return err
 		}
 		reason := "challenge " + closed.ID + " was upheld"

@@ -4,7 +4,11 @@
 // part of the right: its scope is checked against the right's when it is proposed, as a derived
 // right's is, and inherits the limits that it does not name. So the record shows exactly what
 // accepting it grants; the scope as it was sent is not kept. A right's scope never changes, so
-// accepting grants what was proposed; the check is repeated then.
+// accepting grants what was proposed; the check is repeated then. The window of the derived right is
+// a part of the offer in the same way: within the right's, whose end it has if it names none. It may
+// have begun already, so that plays from before the agreement can be delivered as late rows. If it
+// names no beginning, the derived right begins when the offer is accepted, or with a right that
+// begins later; accepting writes that into the offer.
 //
 // An offer moves along the table of transitions below. Each move is one change of record, revision
 // and audit event. All states but PROPOSED are final. A caller that loses a race gets
@@ -61,6 +65,8 @@ type Offer struct {
 	ToOrgID   string `json:"toOrgId" db:"to_org_id" doc:"The organisation that may accept, counter or reject it."`
 	// Scope is an RFC 8785 object.
 	Scope           json.RawMessage `json:"scope" db:"scope" doc:"The scope of the right that accepting it issues, with what it inherits."`
+	EffectiveFrom   store.Instant   `json:"effectiveFrom" db:"effective_from,moves" nullable:"true" doc:"When the right that accepting it issues begins. Null while it is to begin when the offer is accepted, or with the right if that begins later."`
+	EffectiveUntil  store.Instant   `json:"effectiveUntil" db:"effective_until" nullable:"true" doc:"When the right that accepting it issues ends; exclusive, null is open."`
 	TermsRef        *string         `json:"termsRef" db:"terms_ref" doc:"Where the terms are; counter_of:<id> for a counter-offer."`
 	CounterTermsRef *string         `json:"counterTermsRef" db:"counter_terms_ref" doc:"The termsRef that was given with a counter-offer."`
 	ExpiresAt       store.Instant   `json:"expiresAt" db:"expires_at" doc:"The first moment at which it can't be accepted any more."`
@@ -167,6 +173,9 @@ func (o Offer) begin(faults []api.ValidationError, now store.Instant) (Offer, er
 	}
 	if !now.Before(o.ExpiresAt.Time) {
 		faults = append(faults, api.ValidationError{Field: "expiresAt", Message: "must lie ahead"})
+	}
+	if o.EffectiveFrom.IsZero() && !o.EffectiveUntil.IsZero() && !now.Before(o.EffectiveUntil.Time) {
+		faults = append(faults, api.ValidationError{Field: "effectiveUntil", Message: "must lie ahead if effectiveFrom is absent, since the right begins when the offer is accepted"})
 	}
 	if len(faults) > 0 {
 		return Offer{}, api.Invalid(faults...)

@@ -151,11 +151,11 @@ func TestCounterGoesTheOtherWay(t *testing.T) {
 func TestContentHash(t *testing.T) {
 	o := Offer{
 		ID: "ofr_a", TenantID: "tnt_a", RightID: "rgh_a", FromOrgID: "org_from", ToOrgID: "org_to", Scope: json.RawMessage(`{"regions":["US"]}`),
-		ExpiresAt: later(time.Hour), DerivedRightID: new("rgh_b"), State: Accepted, CreatedAt: now, UpdatedAt: later(time.Minute), Revision: 9,
+		EffectiveFrom: now, ExpiresAt: later(time.Hour), DerivedRightID: new("rgh_b"), State: Accepted, CreatedAt: now, UpdatedAt: later(time.Minute), Revision: 9,
 	}
 	// printf '%s' '{"counterTermsRef":null,"counteredBy":null,"createdAt":"2026-11-21T04:00:00.000Z","derivedRightId":"rgh_b",…}' |
 	// openssl dgst -sha256 -binary | basenc --base64url
 	hash, err := o.contentHash()
 	require.NoError(t, err)
-	require.Equal(t, "Ik0IY8fwWECIhXZlsfDWn3kpVweXTPdNy-eL11PgqSI", hash)
+	require.Equal(t, "OsxExTyvVEtm7zdTpVMbQEc9Nuq9IT1CbCylrGp-0fY", hash)
 }

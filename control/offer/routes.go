@@ -71,24 +71,36 @@ type proposeInput struct{ Body NewOffer }
 
 // Terms are the fields that an offer and a counter-offer have in common.
 type Terms struct {
-	TermsRef  *string     `json:"termsRef,omitempty" nullable:"true" maxLength:"1024" doc:"Where the terms are; no place for personal data."`
-	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The first moment at which it can't be accepted any more; absent: in 7 days."`
+	TermsRef       *string     `json:"termsRef,omitempty" nullable:"true" maxLength:"1024" doc:"Where the terms are; no place for personal data."`
+	ExpiresAt      *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The first moment at which it can't be accepted any more; absent: in 7 days."`
+	EffectiveFrom  *route.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"When the right that accepting issues begins, within the right's window; it may lie in the past. Absent: when it is accepted, or with the right if that begins later."`
+	EffectiveUntil *route.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"When the right that accepting issues ends, within the right's window; exclusive. Absent: with the right."`
+}
+
+// requested is an offer with these fields.
+func (t *Terms) requested(scope json.RawMessage) (o Offer, err error) {
+	o.TermsRef = t.TermsRef
+	if o.ExpiresAt, err = route.Given("expiresAt", t.ExpiresAt); err != nil {
+		return o, err
+	}
+	if o.EffectiveFrom, err = route.Given("effectiveFrom", t.EffectiveFrom); err != nil {
+		return o, err
+	}
+	if o.EffectiveUntil, err = route.Given("effectiveUntil", t.EffectiveUntil); err != nil {
+		return o, err
+	}
+	o.Scope, err = right.RequestedScope(scope)
+	return o, err
 }
 
 func (s *Service) post(ctx context.Context, in *proposeInput) (OfferData, error) {
 	caller, requested := auth.PrincipalFrom(ctx), in.Body
-	until, err := route.Given("expiresAt", requested.ExpiresAt)
+	o, err := requested.requested(requested.Scope)
 	if err != nil {
 		return OfferData{}, err
 	}
-	scope, err := right.RequestedScope(requested.Scope)
-	if err != nil {
-		return OfferData{}, err
-	}
-	made, err := s.propose(ctx, Offer{
-		TenantID: caller.TenantID, RightID: requested.RightID, FromOrgID: string(requested.FromOrgID), ToOrgID: string(requested.ToOrgID),
-		Scope: scope, TermsRef: requested.TermsRef, ExpiresAt: until,
-	}, byCaller(caller))
+	o.TenantID, o.RightID, o.FromOrgID, o.ToOrgID = caller.TenantID, requested.RightID, string(requested.FromOrgID), string(requested.ToOrgID)
+	made, err := s.propose(ctx, o, byCaller(caller))
 	return OfferData{made}, err
 }
 
@@ -137,16 +149,11 @@ type counterInput struct {
 
 func (s *Service) postCounter(ctx context.Context, in *counterInput) (CounteredOffer, error) {
 	caller, requested := auth.PrincipalFrom(ctx), in.Body
-	until, err := route.Given("expiresAt", requested.ExpiresAt)
+	o, err := requested.requested(requested.Scope)
 	if err != nil {
 		return CounteredOffer{}, err
 	}
-	scope, err := right.RequestedScope(requested.Scope)
-	if err != nil {
-		return CounteredOffer{}, err
-	}
-	countered, made, err := s.counter(ctx, caller.TenantID, in.OfferID,
-		Offer{Scope: scope, TermsRef: requested.TermsRef, ExpiresAt: until}, byCaller(caller))
+	countered, made, err := s.counter(ctx, caller.TenantID, in.OfferID, o, byCaller(caller))
 	return CounteredOffer{made, countered}, err
 }
 

@@ -69,13 +69,16 @@ func (o *Offer) write(ctx context.Context, tx *store.Tx, holder string, who asse
 	if err != nil {
 		return err
 	}
-	o.Scope = derivable.Scope
+	o.Scope, o.EffectiveUntil = derivable.Scope, derivable.EffectiveUntil
 	return offers.Create(ctx, tx, eventProposed, o, who.by, store.Acting{ActingOrgID: &o.FromOrgID, AssertedBy: who.orgID})
 }
 
 // derivation is the right that accepting the offer issues.
 func (o *Offer) derivation(holder string) right.Derivation {
-	return right.Derivation{TenantID: o.TenantID, ParentID: o.RightID, HolderOrgID: o.beneficiary(holder), Scope: o.Scope}
+	return right.Derivation{
+		TenantID: o.TenantID, ParentID: o.RightID, HolderOrgID: o.beneficiary(holder), Scope: o.Scope,
+		EffectiveFrom: o.EffectiveFrom, EffectiveUntil: o.EffectiveUntil,
+	}
 }
 
 // close moves an offer of the tenant by an action without further effects.
@@ -113,15 +116,21 @@ func (s *Service) counter(ctx context.Context, tenantID, id string, requested Of
 // accept closes an offer and issues its right.
 func (s *Service) accept(ctx context.Context, tenantID, id string, who asserter) (accepted Offer, issued right.View, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) (err error) {
+		var d right.Derivation
 		accepted, err = move(ctx, tx, tenantID, id, Accept, who, func(next *Offer) error {
-			rightID := api.NewID(api.PrefixRight, next.UpdatedAt.Time)
-			next.DerivedRightID = &rightID
+			of, err := right.Find(ctx, tx, tenantID, next.RightID)
+			if err != nil {
+				return err
+			}
+			d = next.derivation(of.HolderOrgID)
+			derivable, err := right.Derivable(ctx, tx, d, next.UpdatedAt)
+			if err != nil {
+				return err
+			}
+			d.ID, d.EffectiveFrom = api.NewID(api.PrefixRight, next.UpdatedAt.Time), derivable.EffectiveFrom
+			next.DerivedRightID, next.EffectiveFrom = &d.ID, d.EffectiveFrom
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-		of, err := right.Find(ctx, tx, tenantID, accepted.RightID)
 		if err != nil {
 			return err
 		}
@@ -129,8 +138,7 @@ func (s *Service) accept(ctx context.Context, tenantID, id string, who asserter)
 		if err != nil {
 			return err
 		}
-		d := accepted.derivation(of.HolderOrgID)
-		d.ID, d.ContentHash = *accepted.DerivedRightID, &hash
+		d.ContentHash = &hash
 		issued, err = right.Derive(ctx, tx, d, who.by)
 		return err
 	})

@@ -123,7 +123,7 @@ func TestAcceptIsOneChange(t *testing.T) {
 	require.Equal(t, "org_b", issued.HolderOrgID)
 	require.JSONEq(t, `{"regions":["US"]}`, string(issued.Scope))
 	require.Equal(t, api.RightActive, issued.EffectiveState)
-	read, err := right.Find(t.Context(), r.db.Read(), tenantID, issued.ID)
+	read, err := right.FindView(t.Context(), r.db.Read(), tenantID, issued.ID, r.db.Now())
 	require.NoError(t, err)
 	require.Equal(t, issued, read)
 	require.Equal(t, []string{
@@ -184,6 +184,94 @@ func TestScopeIsSettledWhenProposed(t *testing.T) {
 	_, issued, err = r.accept(t.Context(), tenantID, narrowed.ID, byTenant)
 	require.NoError(t, err)
 	require.Equal(t, narrowed.Scope, issued.Scope)
+}
+
+// TestWindowOfTheDerivedRight: an offer has the window of the right that accepting it issues, within
+// the window of its own right, and in the future or the past; the contentHash covers it.
+func TestWindowOfTheDerivedRight(t *testing.T) {
+	const hour = time.Hour
+	const none = time.Duration(-1 << 62)
+	at := func(d time.Duration) store.Instant {
+		if d == none {
+			return store.Instant{}
+		}
+		return later(d)
+	}
+	const from, until = -20 * hour, 20 * hour // of the offer's right
+	for _, c := range []struct {
+		name                string
+		from, until         time.Duration // of the request
+		proposed, accepted  time.Duration // effectiveFrom of the offer, then
+		ends                time.Duration // effectiveUntil of both
+		state               api.RightState
+		fieldAtProposal     string
+		conflictAtAccepting bool
+	}{
+		{name: "no window", from: none, until: none, proposed: none, accepted: hour, ends: until, state: api.RightActive},
+		{name: "it begins later", from: 5 * hour, until: 9 * hour, proposed: 5 * hour, accepted: 5 * hour, ends: 9 * hour, state: right.NotBegun},
+		{name: "it has begun", from: -5 * hour, until: none, proposed: -5 * hour, accepted: -5 * hour, ends: until, state: api.RightActive},
+		{name: "it is over", from: -5 * hour, until: -4 * hour, proposed: -5 * hour, accepted: -5 * hour, ends: -4 * hour, state: right.Expired},
+		{name: "an end alone", from: none, until: 9 * hour, proposed: none, accepted: hour, ends: 9 * hour, state: api.RightActive},
+		{name: "an end that has passed when it is accepted", from: none, until: hour, proposed: none, ends: hour, conflictAtAccepting: true},
+		{name: "an end alone that has passed", from: none, until: 0, fieldAtProposal: "effectiveUntil"},
+		{name: "the right's window", from: from, until: until, proposed: from, accepted: from, ends: until, state: api.RightActive},
+		{name: "before the right's", from: from - time.Millisecond, until: until, fieldAtProposal: "effectiveFrom"},
+		{name: "beyond the right's", from: from, until: until + time.Millisecond, fieldAtProposal: "effectiveUntil"},
+		{name: "empty", from: hour, until: hour, fieldAtProposal: "effectiveUntil"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clock := &clock{at: now.Time}
+			r := newService(t, t.TempDir(), clock)
+			require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+				_, err := right.Derive(t.Context(), tx, right.Derivation{ID: "rgh_b", TenantID: tenantID, ParentID: rightID, HolderOrgID: holder, EffectiveFrom: at(from), EffectiveUntil: at(until)}, byKey)
+				return err
+			}))
+			requested := Offer{TenantID: tenantID, RightID: "rgh_b", ToOrgID: "org_b", EffectiveFrom: at(c.from), EffectiveUntil: at(c.until)}
+			o, err := r.propose(t.Context(), requested, byTenant)
+			if c.fieldAtProposal != "" {
+				require.Equal(t, c.fieldAtProposal, api.From(err).Field, "%v", err)
+				plain, err := r.propose(t.Context(), Offer{TenantID: tenantID, RightID: "rgh_b", ToOrgID: "org_b"}, byTenant)
+				require.NoError(t, err)
+				_, _, err = r.counter(t.Context(), tenantID, plain.ID, requested, byTenant)
+				require.Equal(t, c.fieldAtProposal, api.From(err).Field, "a counter-offer is held to the same")
+				return
+			}
+			require.NoError(t, err)
+			narrow, err := r.propose(t.Context(), Offer{TenantID: tenantID, RightID: "rgh_b", ToOrgID: "org_b", EffectiveFrom: at(hour), EffectiveUntil: at(2 * hour)}, byTenant)
+			require.NoError(t, err)
+			_, counter, err := r.counter(t.Context(), tenantID, narrow.ID, requested, byTenant)
+			require.NoError(t, err, "its window is the request's, not that of the offer that it answers")
+			clock.pass(hour)
+			for _, o := range []Offer{o, counter} {
+				require.Equal(t, []store.Instant{at(c.proposed), at(c.ends)}, []store.Instant{o.EffectiveFrom, o.EffectiveUntil})
+				accepted, issued, err := r.accept(t.Context(), tenantID, o.ID, byTenant)
+				if c.conflictAtAccepting {
+					conflict(t, err)
+					continue
+				}
+				require.NoError(t, err)
+				require.Equal(t, []store.Instant{at(c.accepted), at(c.ends)}, []store.Instant{accepted.EffectiveFrom, accepted.EffectiveUntil})
+				require.Equal(t, []store.Instant{at(c.accepted), at(c.ends)}, []store.Instant{issued.EffectiveFrom, issued.EffectiveUntil})
+				require.Equal(t, c.state, issued.EffectiveState)
+				read, err := offers.Find(t.Context(), r.db.Read(), tenantID, o.ID)
+				require.NoError(t, err)
+				require.Equal(t, accepted, *read)
+				hash, err := accepted.contentHash()
+				require.NoError(t, err)
+				require.Equal(t, hash, *issued.ContentHash)
+				for _, other := range []func(*Offer){
+					func(o *Offer) { o.EffectiveFrom = later(3 * hour) },
+					func(o *Offer) { o.EffectiveUntil = later(3 * hour) },
+				} {
+					changed := accepted
+					other(&changed)
+					hash, err := changed.contentHash()
+					require.NoError(t, err)
+					require.NotEqual(t, hash, *issued.ContentHash)
+				}
+			}
+		})
+	}
 }
 
 func TestCounterIsOneChange(t *testing.T) {
@@ -288,7 +376,7 @@ func TestAcceptAgainstRevoke(t *testing.T) {
 			conflict(t, acceptErr)
 			continue
 		}
-		v, err := right.Find(t.Context(), r.db.Read(), tenantID, issued.ID)
+		v, err := right.FindView(t.Context(), r.db.Read(), tenantID, issued.ID, r.db.Now())
 		require.NoError(t, err)
 		require.Equal(t, api.RightRevoked, v.EffectiveState)
 		require.Equal(t, parent, *v.BlockedBy)

@@ -19,7 +19,7 @@ func TestCampaignsOfRights(t *testing.T) {
 		requested.TenantID, requested.BasisID = tenantID, basis.ID
 		r, err := service.issueRight(t.Context(), requested, parent, store.ByKey("key_a"))
 		require.NoError(t, err)
-		return r
+		return r.Right
 	}
 	several := issue(`{"campaigns":["spring","autumn","spring",""]}`, nil)
 	heir := issue(`{"regions":["US-NY"]}`, &several.ID)

@@ -87,7 +87,7 @@ func TestOneChangeOfSeveralRooms(t *testing.T) {
 		logged = append(logged, e.Type+" "+e.Subject.ID)
 	}
 	require.Equal(t, []string{"right.issued " + id, "right.revoked " + parent.ID}, logged)
-	child, err := Find(ctx, service.db.Read(), tenantID, id)
+	child, err := FindView(ctx, service.db.Read(), tenantID, id, service.db.Now())
 	require.NoError(t, err)
 	require.Equal(t, api.RightRevoked, child.EffectiveState)
 	require.Equal(t, parent.ID, *child.BlockedBy)

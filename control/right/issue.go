@@ -13,7 +13,7 @@ import (
 type lineage struct {
 	basis  *Basis
 	parent *Right
-	// blocker is the parent or an ancestor of it that is not ACTIVE.
+	// blocker is the parent or an ancestor of it, if one is suspended or revoked.
 	blocker string
 }
 
@@ -87,15 +87,7 @@ func readLineage(ctx context.Context, q store.Querier, tenantID, basisID string,
 	if from.basis, err = bases.Find(ctx, q, tenantID, basisID); err != nil || parent == nil {
 		return from, err
 	}
-	v, err := view(ctx, q, *parent)
-	if err != nil {
-		return from, err
-	}
-	if v.EffectiveState != api.RightActive {
-		from.blocker = v.ID
-		if v.BlockedBy != nil {
-			from.blocker = *v.BlockedBy
-		}
-	}
-	return from, nil
+	above, err := readAbove(ctx, q, parent, map[string]standing{})
+	from.blocker = blocker(parent.standing(), above)
+	return from, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -49,9 +48,6 @@ func IsRevoked(record []byte) bool {
 	var r struct{ State api.RightState }
 	return json.Unmarshal(record, &r) == nil && r.State == api.RightRevoked
 }
-
-// worse reports whether a state is more severe than another.
-func worse(a, b api.RightState) bool { return slices.Index(severity, a) > slices.Index(severity, b) }
 
 // replayed returns the right as it is when the newest event of it is known.
 func (r Right) replayed(said Right) Right {

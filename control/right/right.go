@@ -12,12 +12,15 @@
 // A right may be derived from another, and is never wider than that parent, in scope, time or
 // substrate (narrower.go has the rule). It inherits the limits that its scope does not name when it
 // is issued, so its record has them all. Stopping a right stops all rights that derive from it:
-// they keep their own state, and show the more severe one as effectiveState, with blockedBy naming
-// the ancestor. Nothing is written to them, so resuming the parent puts them in force again.
+// they keep their own state, and nothing is written to them, so resuming the parent puts them in
+// force again.
 //
 // A right's window never changes once it is issued. Its end is its own, or else its parent's, or
 // else its basis's; no right outlives its basis. Nodes check the window at delivery; control stores
 // no state for it.
+//
+// Whether a right is in force is its effectiveState, which is computed when it is read
+// (effective.go): the most severe of what its own state, its ancestors' states and the clock say.
 //
 // stateReason is the caller's text and part of an event that is never erased, so it must hold no
 // personal data; the API says so.
@@ -84,22 +87,6 @@ var transitions = store.Steps[Action, api.RightState]{
 	Resume:  {From: store.From(api.RightSuspended), To: api.RightActive, Event: eventResumed},
 	// Terminal: revoking again changes nothing.
 	Revoke: {From: store.From(api.RightActive, api.RightSuspended, api.RightRevoked), To: api.RightRevoked, Event: eventRevoked, Stops: true},
-}
-
-// severity orders states from least to most severe.
-var severity = []api.RightState{api.RightActive, api.RightSuspended, api.RightRevoked}
-
-// effective is the most severe state of a right and its ancestors, given nearest
-// first. blockedBy is the nearest ancestor in that state when the right itself is
-// better off, else nil.
-func effective(own api.RightState, ancestors []string, states map[string]api.RightState) (state api.RightState, blockedBy *string) {
-	state = own
-	for _, id := range ancestors {
-		if slices.Index(severity, states[id]) > slices.Index(severity, state) {
-			state, blockedBy = states[id], &id
-		}
-	}
-	return state, blockedBy
 }
 
 // snapshot is what nodes receive of the right.

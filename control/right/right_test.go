@@ -60,30 +60,66 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestEffectiveState holds effective against a model: walk up, and take the first
-// of the worst.
+// TestEffectiveState reads like the page: what is above a right named r, in which state and window,
+// and what that makes of r at hour 5.
 func TestEffectiveState(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		states := rapid.SliceOfN(rapid.SampledFrom(severity), 1, 6).Draw(t, "own state, then the ancestors'")
-		ids, byID := []string{}, map[string]api.RightState{}
-		for i, s := range states[1:] {
-			id := fmt.Sprint("rgh_", i)
-			ids, byID[id] = append(ids, id), s
+	hour := func(n int) (i store.Instant) {
+		if n > 0 {
+			i = store.At(now.Add(time.Duration(n) * time.Hour))
 		}
-		worst, at := api.RightActive, 0
-		for i, s := range states {
-			if (s == api.RightRevoked && worst != api.RightRevoked) || (s == api.RightSuspended && worst == api.RightActive) {
-				worst, at = s, i
+		return i
+	}
+	const active, suspended, revoked = api.RightActive, api.RightSuspended, api.RightRevoked
+	type s struct {
+		state       api.RightState
+		from, until int // hours; 0 is open
+	}
+	for _, c := range []struct {
+		name      string
+		line      []s // the right, its ancestors, its basis
+		want      api.RightState
+		blockedBy string
+	}{
+		{"in force", []s{{active, 1, 9}, {active, 0, 0}}, active, ""},
+		{"begins now", []s{{active, 5, 9}, {active, 0, 0}}, active, ""},
+		{"begins later", []s{{active, 6, 9}, {active, 0, 0}}, NotBegun, ""},
+		{"ends later", []s{{active, 1, 6}, {active, 0, 9}}, active, ""},
+		{"ends now", []s{{active, 1, 5}, {active, 0, 9}}, Expired, ""},
+		{"suspended", []s{{suspended, 1, 9}, {active, 0, 0}}, suspended, ""},
+		{"revoked", []s{{revoked, 1, 9}, {active, 0, 0}}, revoked, ""},
+		{"suspended, and begins later", []s{{suspended, 6, 9}, {active, 0, 0}}, suspended, ""},
+		{"suspended, and has ended", []s{{suspended, 1, 5}, {active, 0, 0}}, Expired, ""},
+		{"revoked, and has ended", []s{{revoked, 1, 5}, {active, 0, 0}}, revoked, ""},
+		{"revoked, and begins later", []s{{revoked, 6, 9}, {active, 0, 0}}, revoked, ""},
+
+		{"ended with its basis", []s{{active, 1, 5}, {active, 0, 5}}, Expired, "1"},
+		{"ended before its basis, which has ended too", []s{{active, 1, 4}, {active, 0, 5}}, Expired, ""},
+		{"ended with its parent", []s{{active, 1, 5}, {active, 1, 5}, {active, 0, 9}}, Expired, "1"},
+		{"ended with parent, grandparent and basis", []s{{active, 2, 5}, {active, 1, 5}, {active, 1, 5}, {active, 0, 5}}, Expired, "3"},
+		{"begins with its basis", []s{{active, 6, 9}, {active, 6, 0}}, NotBegun, "1"},
+		{"begins behind its parent, which has not begun", []s{{active, 7, 9}, {active, 6, 9}, {active, 0, 0}}, NotBegun, ""},
+
+		{"the parent is suspended", []s{{active, 1, 9}, {suspended, 1, 9}, {active, 0, 0}}, suspended, "1"},
+		{"both are suspended", []s{{suspended, 1, 9}, {suspended, 1, 9}, {active, 0, 0}}, suspended, ""},
+		{"the grandparent is revoked, the parent suspended", []s{{suspended, 1, 9}, {suspended, 1, 9}, {revoked, 1, 9}, {active, 0, 0}}, revoked, "2"},
+		{"parent and grandparent are suspended", []s{{active, 1, 9}, {suspended, 1, 9}, {suspended, 1, 9}, {active, 0, 0}}, suspended, "1"},
+		{"begins later, and the parent is suspended", []s{{active, 6, 9}, {suspended, 1, 9}, {active, 0, 0}}, suspended, "1"},
+		{"has ended, and the parent is suspended", []s{{active, 1, 5}, {suspended, 1, 9}, {active, 0, 0}}, Expired, ""},
+		{"has ended, and the parent is revoked", []s{{active, 1, 5}, {revoked, 1, 9}, {active, 0, 0}}, revoked, "1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var line []standing
+			for i, s := range c.line {
+				line = append(line, standing{fmt.Sprint(i), s.state, hour(s.from), hour(s.until)})
 			}
-		}
-		state, blockedBy := effective(states[0], ids, byID)
-		if state != worst {
-			t.Fatalf("effective state of %v is %s, not %s", states, state, worst)
-		}
-		if (blockedBy != nil) != (at > 0) || (at > 0 && *blockedBy != ids[at-1]) {
-			t.Fatalf("%v is blocked by %v, the worst is at %d", states, blockedBy, at)
-		}
-	})
+			state, blockedBy := effective(line[0], line[1:], hour(5).Time)
+			require.Equal(t, c.want, state)
+			if blockedBy == nil {
+				blockedBy = new(string)
+			}
+			require.Equal(t, c.blockedBy, *blockedBy)
+		})
+	}
 }
 
 func TestScopeForms(t *testing.T) {

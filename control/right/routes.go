@@ -187,7 +187,7 @@ func (s *Service) postRight(ctx context.Context, in *rightInput) (RightData, err
 		return RightData{}, err
 	}
 	issued, err := s.issueRight(ctx, right, requested.ParentRightID, store.ByKey(caller.ID))
-	return RightData{View{Right: issued, EffectiveState: issued.State}}, err
+	return RightData{issued}, err
 }
 
 type rightsInput struct {
@@ -211,7 +211,7 @@ func (s *Service) getRights(ctx context.Context, in *rightsInput) (RightList, er
 			return err
 		}
 		body.NextCursor = in.Next(next)
-		body.Rights, err = viewAll(ctx, q, page)
+		body.Rights, err = viewAll(ctx, q, page, s.db.Now())
 		return err
 	})
 	return body, err
@@ -224,7 +224,7 @@ type rightPath struct {
 // view reads the right of the path and its ancestors, from one state of the database.
 func (s *Service) view(ctx context.Context, in *rightPath) (v View, err error) {
 	err = s.db.View(ctx, func(q store.Querier) error {
-		v, err = Find(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.RightID)
+		v, err = FindView(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.RightID, s.db.Now())
 		return err
 	})
 	return v, err
@@ -290,14 +290,15 @@ func (s *Service) provenance(ctx context.Context, q store.Querier, tenantID, id 
 		}
 		line = append([]Right{*ancestor}, line...)
 	}
-	if p.Lineage, err = viewAll(ctx, q, line); err != nil {
+	now := s.db.Now()
+	if p.Lineage, err = viewAll(ctx, q, line, now); err != nil {
 		return p, err
 	}
 	derived, _, err := listRights(ctx, q, tenantID, filter{parentID: right.ID}, store.Slice{Limit: maxDerived})
 	if err != nil {
 		return p, err
 	}
-	p.Derived, err = viewAll(ctx, q, derived)
+	p.Derived, err = viewAll(ctx, q, derived, now)
 	return p, err
 }
 

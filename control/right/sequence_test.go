@@ -47,12 +47,11 @@ func TestSequences(t *testing.T) {
 			}
 			return state, at
 		}
-		see := func(i int) (api.RightState, *string) {
-			states := map[string]api.RightState{}
-			for _, r := range issued {
-				states[r.ID] = r.State
+		above := func(i int) (all []standing) {
+			for i = model[i].parent; i >= 0; i = model[i].parent {
+				all = append(all, issued[i].standing())
 			}
-			return effective(issued[i].State, issued[i].Ancestors, states)
+			return append(all, openBasis().standing())
 		}
 		pick := func() int { return rapid.IntRange(0, len(model)-1).Draw(t, "right") }
 
@@ -74,13 +73,7 @@ func TestSequences(t *testing.T) {
 			case operation == "derive":
 				parent, of := pick(), subset.Draw(t, "regions")
 				p := model[parent]
-				from := lineage{basis: openBasis(), parent: &issued[parent]}
-				if state, blockedBy := see(parent); state != api.RightActive {
-					from.blocker = issued[parent].ID
-					if blockedBy != nil {
-						from.blocker = *blockedBy
-					}
-				}
+				from := lineage{basis: openBasis(), parent: &issued[parent], blocker: blocker(issued[parent].standing(), above(parent))}
 				r, err := derive(Derivation{ID: fmt.Sprint("rgh_", len(model)), Scope: scope(of), HolderOrgID: "org_b"}, from, hour(clock))
 				state, at := worst(parent)
 				wider := strings.ContainsFunc(of, func(r rune) bool { return !strings.ContainsRune(p.regions, r) })
@@ -127,7 +120,13 @@ func TestSequences(t *testing.T) {
 		}
 		for i := range model {
 			state, at := worst(i)
-			got, blockedBy := see(i)
+			if end := model[i].end; end > 0 && clock >= end && state != "REVOKED" {
+				state, at = "EXPIRED", i
+				for p := model[i].parent; p >= 0; p = model[p].parent {
+					at = p // what derives from it has its end
+				}
+			}
+			got, blockedBy := effective(issued[i].standing(), above(i), hour(clock).Time)
 			require.Equal(t, state, string(got))
 			require.Equal(t, at >= 0 && at != i, blockedBy != nil)
 			if blockedBy != nil {

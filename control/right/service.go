@@ -46,7 +46,7 @@ func (s *Service) createBasis(ctx context.Context, b *Basis, by sealer.Ref) erro
 }
 
 // issueRight writes a right, with the requested fields filled in.
-func (s *Service) issueRight(ctx context.Context, draft Right, parentID *string, by sealer.Ref) (issued Right, err error) {
+func (s *Service) issueRight(ctx context.Context, draft Right, parentID *string, by sealer.Ref) (issued View, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) (err error) {
 		var parent *Right
 		if parentID != nil { // if both are missing, the error names the parent
@@ -59,11 +59,16 @@ func (s *Service) issueRight(ctx context.Context, draft Right, parentID *string,
 			return err
 		}
 		now := store.At(tx.Now())
-		if issued, err = issue(draft, from, now); err != nil {
+		r, err := issue(draft, from, now)
+		if err != nil {
 			return err
 		}
-		issued.ID = api.NewID(api.PrefixRight, now.Time)
-		return rights.Create(ctx, tx, eventIssued, &issued, by, nil)
+		r.ID = api.NewID(api.PrefixRight, now.Time)
+		if err = rights.Create(ctx, tx, eventIssued, &r, by, nil); err != nil {
+			return err
+		}
+		issued, err = view(ctx, tx, r, now.Time)
+		return err
 	})
 	return issued, err
 }
@@ -75,41 +80,4 @@ func (s *Service) move(ctx context.Context, tenantID, id string, a Action, reaso
 		return err
 	})
 	return moved, err
-}
-
-// View is a right in a response: its record, and the effect of its ancestors.
-type View struct {
-	Right
-	EffectiveState api.RightState `json:"effectiveState" enum:"ACTIVE,SUSPENDED,REVOKED" doc:"The most severe state of the right and its ancestors."`
-	BlockedBy      *string        `json:"blockedBy" doc:"The ancestor that stops the right."`
-}
-
-func view(ctx context.Context, q store.Querier, r Right) (View, error) {
-	views, err := viewAll(ctx, q, []Right{r})
-	if err != nil {
-		return View{}, err
-	}
-	return views[0], nil
-}
-
-// viewAll reads each ancestor once, however many rights derive from it.
-func viewAll(ctx context.Context, q store.Querier, rights []Right) ([]View, error) {
-	states := map[string]api.RightState{}
-	views := make([]View, 0, len(rights))
-	for _, r := range rights {
-		for _, id := range r.Ancestors {
-			if _, read := states[id]; read {
-				continue
-			}
-			state, err := stateOf(ctx, q, id)
-			if err != nil {
-				return nil, err
-			}
-			states[id] = state
-		}
-		v := View{Right: r}
-		v.EffectiveState, v.BlockedBy = effective(r.State, r.Ancestors, states)
-		views = append(views, v)
-	}
-	return views, nil
 }

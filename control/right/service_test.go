@@ -35,7 +35,7 @@ func (s *Service) mustIssue(t require.TestingT, b Basis, parent *string) Right {
 	requested.TenantID, requested.BasisID = tenantID, b.ID
 	got, err := s.issueRight(context.Background(), requested, parent, store.ByKey("key_a"))
 	require.NoError(t, err)
-	return got
+	return got.Right
 }
 
 // TestRightsAgainstAModel makes random moves on a growing tree of rights. The model is a map of states
@@ -109,7 +109,7 @@ func TestRightsAgainstAModel(t *testing.T) {
 		for id, want := range model {
 			r, err := rights.Find(ctx, service.db.Read(), tenantID, id)
 			require.NoError(t, err)
-			v, err := view(ctx, service.db.Read(), *r)
+			v, err := view(ctx, service.db.Read(), *r, service.db.Now())
 			require.NoError(t, err)
 			require.Equal(t, want.state, v.State)
 			require.Equal(t, worst(id), v.EffectiveState)

@@ -39,14 +39,6 @@ func listRights(ctx context.Context, q store.Querier, tenantID string, f filter,
 	return rights.Page(ctx, q, tenantID, w, s)
 }
 
-// stateOf reads the state of an ancestor, which is of the same tenant.
-func stateOf(ctx context.Context, q store.Querier, id string) (state api.RightState, err error) {
-	if err = q.QueryRowContext(ctx, `SELECT state FROM rights WHERE right_id = $1`, id).Scan(&state); err != nil {
-		return "", fmt.Errorf("cannot read the state of the right %s: %w", id, err)
-	}
-	return state, nil
-}
-
 // hasDerived reports whether any right derives from this one, directly or not.
 func hasDerived(ctx context.Context, q store.Querier, tenantID, id string) (bool, error) {
 	found, err := store.One(ctx, q, "what derives from the right "+id, store.Text,

@@ -97,6 +97,11 @@ type Offer struct {
 	CounteredBy string `json:"counteredBy"`
 	// The right that accepting it issued.
 	DerivedRightID string `json:"derivedRightId"`
+	// When the right that accepting it issues begins. Null while it is to begin when the offer is
+	// accepted, or with the right if that begins later.
+	EffectiveFrom time.Time `json:"effectiveFrom"`
+	// When the right that accepting it issues ends; exclusive, null is open.
+	EffectiveUntil time.Time `json:"effectiveUntil"`
 	// The first moment at which it can't be accepted any more.
 	ExpiresAt time.Time `json:"expiresAt"`
 	// The organisation that proposed it.
@@ -117,6 +122,12 @@ type Offer struct {
 
 // NewOffer proposes an offer.
 type NewOffer struct {
+	// When the right that accepting issues begins, within the right's window; it may lie in the past.
+	// Absent: when it is accepted, or with the right if that begins later.
+	EffectiveFrom time.Time `json:"effectiveFrom,omitzero"`
+	// When the right that accepting issues ends, within the right's window; exclusive. Absent: with
+	// the right.
+	EffectiveUntil time.Time `json:"effectiveUntil,omitzero"`
 	// The first moment at which it can't be accepted any more; absent: in 7 days.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	// The organisation that proposes; the right's holder when absent.
@@ -135,6 +146,12 @@ type NewOffer struct {
 
 // CounterOffer is what is proposed instead of an offer.
 type CounterOffer struct {
+	// When the right that accepting issues begins, within the right's window; it may lie in the past.
+	// Absent: when it is accepted, or with the right if that begins later.
+	EffectiveFrom time.Time `json:"effectiveFrom,omitzero"`
+	// When the right that accepting issues ends, within the right's window; exclusive. Absent: with
+	// the right.
+	EffectiveUntil time.Time `json:"effectiveUntil,omitzero"`
 	// The first moment at which it can't be accepted any more; absent: in 7 days.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	// As in an offer: what it does not name is inherited from the right, not from the offer that it

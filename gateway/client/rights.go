@@ -149,13 +149,16 @@ type Right struct {
 	Record
 	// The legal basis that it rests on.
 	BasisID string `json:"basisId"`
-	// The ancestor that stops the right.
+	// What the effective state comes from, if not from this right alone: the ancestor that stops it, or
+	// the ancestor or basis that has not begun yet or has ended with it.
 	BlockedBy string `json:"blockedBy"`
 	// SHA-256 of the document, base64url.
 	ContentHash string `json:"contentHash"`
 	// The first moment at which it holds.
 	EffectiveFrom time.Time `json:"effectiveFrom"`
-	// The most severe state of the right and its ancestors. One of ACTIVE, SUSPENDED, REVOKED.
+	// Whether the right is in force now: the most severe of its own state, its ancestors' states, and
+	// NOT_BEGUN before effectiveFrom or EXPIRED from effectiveUntil on. One of ACTIVE, NOT_BEGUN,
+	// SUSPENDED, EXPIRED, REVOKED, from least to most severe.
 	EffectiveState string `json:"effectiveState"`
 	// Exclusive; null is open.
 	EffectiveUntil time.Time `json:"effectiveUntil"`

@@ -84,7 +84,7 @@ export function found(id) {
     };
   }
   const offer = of(offers);
-  if (offer) return { kind: 'Offer', title: `to ${offer.toOrgId}`, record: offer, facts: { From: offer.fromOrgId, Scope: JSON.stringify(offer.scope), Terms: offer.termsRef, Expires: day(offer.expiresAt) }, actions: ofOffer(offer) };
+  if (offer) return { kind: 'Offer', title: `to ${offer.toOrgId}`, record: offer, facts: { From: offer.fromOrgId, Scope: JSON.stringify(offer.scope), 'Right from': day(offer.effectiveFrom), 'Right until': day(offer.effectiveUntil), Terms: offer.termsRef, Expires: day(offer.expiresAt) }, actions: ofOffer(offer) };
   const challenge = of(challenges);
   if (challenge) return { kind: 'Challenge', title: challenge.reason, record: challenge, facts: { By: challenge.challengerOrgId, Resolution: challenge.resolution }, actions: ofChallenge(challenge) };
   return null;

@@ -4,7 +4,7 @@ import { byID, h, put, s } from './dom.js';
 import { changed, onChange, state } from './state.js';
 
 const moods = {
-  ACTIVE: 'good', ACCEPTED: 'good', OVERTURNED: 'good', SUSPENDED: 'warn', OPEN: 'warn', REVOKED: 'bad', UPHELD: 'bad', PROPOSED: 'info', COUNTERED: 'info',
+  ACTIVE: 'good', ACCEPTED: 'good', OVERTURNED: 'good', SUSPENDED: 'warn', OPEN: 'warn', NOT_BEGUN: 'info', REVOKED: 'bad', UPHELD: 'bad', PROPOSED: 'info', COUNTERED: 'info',
 };
 
 export const moodOf = (record) => moods[record] ?? 'plain';
@@ -18,7 +18,7 @@ function forest({ bases, rights, offers, challenges }) {
     ...oldest(challenges).filter((c) => c.rightId === right.id).map((c) => ({ record: c, kind: 'Challenge', title: c.reason, state: c.state, children: [] })),
   ];
   const rightNode = (r) => ({
-    record: r, kind: r.parentRightId ? 'Derived right' : 'Right', title: r.substrate, state: r.effectiveState === r.state ? r.state : `${r.effectiveState} by its parent`, stopped: r.effectiveState !== 'ACTIVE', children: of(r),
+    record: r, kind: r.parentRightId ? 'Derived right' : 'Right', title: r.substrate, state: r.effectiveState === r.state || !r.blockedBy ? r.effectiveState : `${r.effectiveState} by ${r.blockedBy.startsWith('bas_') ? 'its basis' : 'its parent'}`, stopped: r.effectiveState !== 'ACTIVE', children: of(r),
   });
   return oldest(bases).map((b) => ({
     record: b, kind: `Basis: ${b.kind.toLowerCase().replaceAll('_', ' ')}`, title: b.title, state: b.state, children: oldest(rights).filter((r) => r.basisId === b.id && !r.parentRightId).map(rightNode),

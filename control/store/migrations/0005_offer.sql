@@ -9,6 +9,8 @@ CREATE TABLE offers (
     from_org_id       TEXT   NOT NULL,
     to_org_id         TEXT   NOT NULL,
     scope             TEXT   NOT NULL,
+    effective_from    BIGINT,
+    effective_until   BIGINT,
     terms_ref         TEXT,
     counter_terms_ref TEXT,
     expires_at        BIGINT NOT NULL,

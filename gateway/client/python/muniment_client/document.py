@@ -201,6 +201,11 @@ class Counted(TypedDict):
 
 
 class CounterOffer(TypedDict):
+    # When the right that accepting issues begins, within the right's window; it may lie in the past. Absent: when
+    # it is accepted, or with the right if that begins later.
+    effectiveFrom: NotRequired[str | None]
+    # When the right that accepting issues ends, within the right's window; exclusive. Absent: with the right.
+    effectiveUntil: NotRequired[str | None]
     # The first moment at which it can't be accepted any more; absent: in 7 days.
     expiresAt: NotRequired[str | None]
     # As in an offer: what it does not name is inherited from the right, not from the offer that it answers.
@@ -1380,6 +1385,11 @@ class NewMappingTarget(TypedDict):
 
 
 class NewOffer(TypedDict):
+    # When the right that accepting issues begins, within the right's window; it may lie in the past. Absent: when
+    # it is accepted, or with the right if that begins later.
+    effectiveFrom: NotRequired[str | None]
+    # When the right that accepting issues ends, within the right's window; exclusive. Absent: with the right.
+    effectiveUntil: NotRequired[str | None]
     # The first moment at which it can't be accepted any more; absent: in 7 days.
     expiresAt: NotRequired[str | None]
     # The organisation that proposes; the right's holder when absent.
@@ -1528,6 +1538,11 @@ class Offer(TypedDict):
     createdAt: str
     # The right that accepting it issued.
     derivedRightId: str | None
+    # When the right that accepting it issues begins. Null while it is to begin when the offer is accepted, or with
+    # the right if that begins later.
+    effectiveFrom: str | None
+    # When the right that accepting it issues ends; exclusive, null is open.
+    effectiveUntil: str | None
     # The first moment at which it can't be accepted any more.
     expiresAt: str
     # The organisation that proposed it.
@@ -1901,7 +1916,8 @@ class RevokedApiKey(TypedDict):
 class Right(TypedDict):
     # The legal basis that it rests on.
     basisId: str
-    # The ancestor that stops the right.
+    # What the effective state comes from, if not from this right alone: the ancestor that stops it, or the ancestor
+    # or basis that has not begun yet or has ended with it.
     blockedBy: str | None
     # SHA-256 of the accepted offer that it comes from, base64url; null if it comes from none.
     contentHash: str | None
@@ -1909,8 +1925,9 @@ class Right(TypedDict):
     createdAt: str
     # The beginning of its validity.
     effectiveFrom: str
-    # The most severe state of the right and its ancestors.
-    effectiveState: Literal["ACTIVE", "SUSPENDED", "REVOKED"]
+    # Whether the right is in force now: the most severe of its own state, its ancestors' states, and NOT_BEGUN
+    # before effectiveFrom or EXPIRED from effectiveUntil on. They are listed from least to most severe.
+    effectiveState: Literal["ACTIVE", "NOT_BEGUN", "SUSPENDED", "EXPIRED", "REVOKED"]
     # Exclusive; null is open.
     effectiveUntil: str | None
     # The organisation that holds it.

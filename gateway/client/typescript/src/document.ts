@@ -369,6 +369,10 @@ export interface components {
             ok: true;
         };
         CounterOffer: {
+            /** @description When the right that accepting issues begins, within the right's window; it may lie in the past. Absent: when it is accepted, or with the right if that begins later. */
+            effectiveFrom?: string | null;
+            /** @description When the right that accepting issues ends, within the right's window; exclusive. Absent: with the right. */
+            effectiveUntil?: string | null;
             /** @description The first moment at which it can't be accepted any more; absent: in 7 days. */
             expiresAt?: string | null;
             /** @description As in an offer: what it does not name is inherited from the right, not from the offer that it answers. */
@@ -1736,6 +1740,10 @@ export interface components {
             spatialPlacementId?: string | null;
         };
         NewOffer: {
+            /** @description When the right that accepting issues begins, within the right's window; it may lie in the past. Absent: when it is accepted, or with the right if that begins later. */
+            effectiveFrom?: string | null;
+            /** @description When the right that accepting issues ends, within the right's window; exclusive. Absent: with the right. */
+            effectiveUntil?: string | null;
             /** @description The first moment at which it can't be accepted any more; absent: in 7 days. */
             expiresAt?: string | null;
             /** @description The organisation that proposes; the right's holder when absent. */
@@ -1898,6 +1906,16 @@ export interface components {
             createdAt: string;
             /** @description The right that accepting it issued. */
             derivedRightId: string | null;
+            /**
+             * Format: date-time
+             * @description When the right that accepting it issues begins. Null while it is to begin when the offer is accepted, or with the right if that begins later.
+             */
+            effectiveFrom: string | null;
+            /**
+             * Format: date-time
+             * @description When the right that accepting it issues ends; exclusive, null is open.
+             */
+            effectiveUntil: string | null;
             /**
              * Format: date-time
              * @description The first moment at which it can't be accepted any more.
@@ -2464,7 +2482,7 @@ export interface components {
         Right: {
             /** @description The legal basis that it rests on. */
             basisId: string;
-            /** @description The ancestor that stops the right. */
+            /** @description What the effective state comes from, if not from this right alone: the ancestor that stops it, or the ancestor or basis that has not begun yet or has ended with it. */
             blockedBy: string | null;
             /** @description SHA-256 of the accepted offer that it comes from, base64url; null if it comes from none. */
             contentHash: string | null;
@@ -2479,10 +2497,10 @@ export interface components {
              */
             effectiveFrom: string;
             /**
-             * @description The most severe state of the right and its ancestors.
+             * @description Whether the right is in force now: the most severe of its own state, its ancestors' states, and NOT_BEGUN before effectiveFrom or EXPIRED from effectiveUntil on. They are listed from least to most severe.
              * @enum {string}
              */
-            effectiveState: "ACTIVE" | "SUSPENDED" | "REVOKED";
+            effectiveState: "ACTIVE" | "NOT_BEGUN" | "SUSPENDED" | "EXPIRED" | "REVOKED";
             /**
              * Format: date-time
              * @description Exclusive; null is open.
