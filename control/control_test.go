@@ -170,8 +170,8 @@ type noPacks struct{}
 // SealToEnd implements statement.Packs.
 func (noPacks) SealToEnd(context.Context, string, sealer.Ref) (*proof.End, error) { return nil, nil }
 
-// EndOf implements statement.Packs.
-func (noPacks) EndOf(context.Context, string, string) (*proof.End, error) {
+// RulesAt implements statement.Packs.
+func (noPacks) RulesAt(context.Context, string, uint64) ([]sealer.SettlementRule, error) {
 	return nil, api.NotFound("proof pack")
 }
 

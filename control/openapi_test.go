@@ -192,7 +192,7 @@ func TestScopesAreTheContracts(t *testing.T) {
 		"settlement:write": {
 			"DELETE /v1/settlement/statements/{statementId}",
 			"POST /v1/settlement/counterparties", "PUT /v1/settlement/counterparties/{counterpartyId}", "DELETE /v1/settlement/counterparties/{counterpartyId}",
-			"POST /v1/settlement/statements", "POST /v1/settlement/statements/{statementId}/issue", "POST /v1/settlement/statements/{statementId}/correct", "POST /v1/settlement/statements/{statementId}/settle",
+			"POST /v1/settlement/statements", "POST /v1/settlement/statements/{statementId}/issue", "POST /v1/settlement/statements/{statementId}/correct", "POST /v1/settlement/statements/{statementId}/void", "POST /v1/settlement/statements/{statementId}/settle",
 			"POST /v1/settlement/rules", "PUT /v1/settlement/rules/{ruleId}", "DELETE /v1/settlement/rules/{ruleId}",
 		},
 		"webhooks:read": {"GET /v1/webhooks", "GET /v1/webhooks/{webhookId}", "GET /v1/webhooks/{webhookId}/deliveries"},

@@ -32,7 +32,6 @@ func TestStatementsOfNothing(t *testing.T) {
 		`{"from":"2026-01-01","to":"2026-02-01","currency":"EUR"}`:                                   "nothing has been delivered yet",
 		`{"from":"2026-01-01","to":"2026-02-01","currency":"eur"}`:                                   `"field":"currency"`,
 		`{"from":"2026-01-01","to":"2026-01-01","currency":"EUR"}`:                                   `"field":"to"`,
-		`{"from":"2026-01-01","to":"9026-01-01","currency":"EUR"}`:                                   `"field":"to"`,
 		`{"from":"2026-01-01","to":"2026-02-01","currency":"EUR","counterpartyId":"cp_of_a_friend"}`: `"field":"counterpartyId"`,
 	} {
 		require.Contains(t, h.call(key, "POST", "/v1/settlement/statements", body).text, want, body)

@@ -85,7 +85,7 @@ var exempt = func() map[string]string {
 		},
 		"it is in the data of events, which are permanent": {
 			"api_keys.label", "bases.title", "bases.jurisdiction", "bases.reference", "challenges.reason", "challenges.resolution", "counterparties.name", "disputes.reason", "disputes.evidence", "disputes.resolution",
-			"offers.scope", "offers.terms_ref", "offers.counter_terms_ref", "offers.state_reason", "rights.scope", "rights.state_reason", "campaign_ids", "matches", "statements.reference", "statements.document",
+			"offers.scope", "offers.terms_ref", "offers.counter_terms_ref", "offers.state_reason", "rights.scope", "rights.state_reason", "campaign_ids", "matches", "statements.reference", "statements.void_reason", "statements.document",
 			"webhooks.url", "webhooks.description", "webhooks.state_reason",
 		},
 		"the row without person and telemetry":                     {"held_rows.row_text"},

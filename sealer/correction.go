@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// StatementCorrection makes a statement a correction: one that restates a period in full, up to
-// a later end of the log and with the disputes as of then, but by the rules of the first statement.
+// StatementCorrection makes a statement a correction, which restates a period in full, up to a later
+// end of the log and with the disputes as of then; or the end of a chain of statements, which states
+// nothing.
 type StatementCorrection struct {
 	// Changes are the differences of lines and adjustments; by rightId, meteringBasis, ruleId and reason.
 	Changes []StatementChange `json:"changes"`
@@ -22,8 +23,8 @@ type StatementCorrection struct {
 	Payees []StatementPayee `json:"payees"`
 	// Previous is Of, or the newest correction of it that was issued.
 	Previous StatementPrevious `json:"previous"`
-	// Rules names the pack at whose end the log holds the rules: that of AsOf in the first statement.
-	Rules StatementAsOf `json:"rules"`
+	// VoidReason says why the chain is voided; nil in a correction.
+	VoidReason *string `json:"voidReason"`
 }
 
 // StatementPrevious is what a correction repeats of the statement before it.
@@ -40,7 +41,7 @@ type StatementChange struct {
 	// Amount is the difference of the shares that are shown; it may be negative, as Receipts may.
 	Amount        string `json:"amount"`
 	MeteringBasis string `json:"meteringBasis"`
-	Reason        string `json:"reason"` // DISPUTE or LATE
+	Reason        string `json:"reason"` // DISPUTE, RULES, LATE or VOID
 	Receipts      int64  `json:"receipts"`
 	RightID       string `json:"rightId"`
 	RuleID        string `json:"ruleId"`
@@ -51,25 +52,29 @@ const (
 	// ChangedByDispute: the disputes as of now change it, for the log up to the end of the
 	// previous statement.
 	ChangedByDispute = "DISPUTE"
+	// ChangedByRules: the rules at the end of the correction change it, for the same part of the log.
+	ChangedByRules = "RULES"
 	// ChangedLate: the events after that end change it.
 	ChangedLate = "LATE"
+	// Voided: the chain is voided.
+	Voided = "VOID"
 )
 
-// Correct computes changes, difference and payees of the correction s, which must be settled and
-// otherwise complete, including the names of payees. then is s as it would be at the end of the
-// log that the previous statement states. It returns ErrAmount if a difference is too large.
-func (s *Statement) Correct(previous, then *Statement) error {
+// Step is a statement on the way from the previous one to a correction, and why it differs from the one
+// before.
+type Step struct {
+	*Statement
+	Reason string
+}
+
+// Correct computes changes, difference and payees of s, which must be settled and otherwise complete,
+// including the names of payees. The steps lead from the previous statement to s, which is the last
+// of them. It returns ErrAmount if a difference is too large.
+func (s *Statement) Correct(previous *Statement, steps ...Step) (err error) {
 	c := s.Correction
-	disputed, err := Changes(previous, then, ChangedByDispute)
-	if err != nil {
+	if c.Changes, err = Changes(previous, steps...); err != nil {
 		return err
 	}
-	late, err := Changes(then, s, ChangedLate)
-	if err != nil {
-		return err
-	}
-	c.Changes = append(append([]StatementChange{}, disputed...), late...)
-	slices.SortFunc(c.Changes, compareChanges)
 	names, payees := make(map[string]string), sums{}
 	for _, p := range c.Payees {
 		names[p.CounterpartyID] = p.Name
@@ -94,16 +99,30 @@ func (s *Statement) Correct(previous, then *Statement) error {
 	return s.checkCorrection()
 }
 
-// Changes are the changes between two statements of one period, all for the given reason, in
-// the order of StatementCorrection.Changes.
-func Changes(before, after *Statement, reason string) (changes []StatementChange, err error) {
+// Changes are the changes of the steps from a statement on, in the order of
+// StatementCorrection.Changes.
+func Changes(before *Statement, steps ...Step) (changes []StatementChange, err error) {
+	changes = []StatementChange{}
+	for _, step := range steps {
+		some, err := changesTo(before, step)
+		if err != nil {
+			return nil, err
+		}
+		changes, before = append(changes, some...), step.Statement
+	}
+	slices.SortFunc(changes, compareChanges)
+	return changes, nil
+}
+
+// changesTo are the changes of one step, in any order.
+func changesTo(before *Statement, after Step) (changes []StatementChange, err error) {
 	type counted struct {
 		amounts  sums
 		receipts int64
 	}
 	all := make(map[StatementChange]*counted) // by what is left without amount and receipts
 	add := func(rightID, meteringBasis, ruleID string, receipts int64, shares []StatementShare, to func(sums, string) error) {
-		key := StatementChange{RightID: rightID, MeteringBasis: meteringBasis, RuleID: ruleID, Reason: reason}
+		key := StatementChange{RightID: rightID, MeteringBasis: meteringBasis, RuleID: ruleID, Reason: after.Reason}
 		if all[key] == nil {
 			all[key] = &counted{amounts: sums{}}
 		}
@@ -132,12 +151,19 @@ func Changes(before, after *Statement, reason string) (changes []StatementChange
 			changes = append(changes, change)
 		}
 	}
-	slices.SortFunc(changes, compareChanges)
 	return changes, err
 }
 
 func compareChanges(a, b StatementChange) int {
 	return cmp.Or(strings.Compare(a.RightID, b.RightID), strings.Compare(a.MeteringBasis, b.MeteringBasis), strings.Compare(a.RuleID, b.RuleID), strings.Compare(a.Reason, b.Reason))
+}
+
+// reasons are those that its changes may have.
+func (c *StatementCorrection) reasons() []string {
+	if c.VoidReason != nil {
+		return []string{Voided}
+	}
+	return []string{ChangedByDispute, ChangedByRules, ChangedLate}
 }
 
 // checkCorrection checks that a correction is consistent and agrees with the statement.
@@ -153,10 +179,10 @@ func (s *Statement) checkCorrection() error {
 	switch {
 	case c.Of == "" || p.StatementID == "" || c.Of == s.StatementID || p.StatementID == s.StatementID:
 		return errors.New("it does not name another statement that it corrects")
-	case c.Rules.TreeSize > p.AsOf.TreeSize || p.AsOf.TreeSize > s.AsOf.TreeSize:
+	case p.AsOf.TreeSize > s.AsOf.TreeSize:
 		return errors.New("it states an earlier end of the log than what it corrects")
-	case c.Of == p.StatementID && c.Rules != p.AsOf:
-		return errors.New("its rules are of another end of the log than the first statement states")
+	case c.VoidReason != nil && (*c.VoidReason == "" || p.AsOf != s.AsOf || s.Total != "0" || s.HeldAmount != "0" || len(s.Lines)+len(s.Adjustments)+len(s.Excluded)+len(s.Payees)+len(s.Unrated) > 0):
+		return errors.New("it voids a chain of statements, and states something, or gives no reason")
 	}
 	total := sums{}
 	if err := errors.Join(total.add("total", s.Total), total.subtract("total", p.Total)); err != nil {
@@ -164,7 +190,7 @@ func (s *Statement) checkCorrection() error {
 	}
 	for i, change := range c.Changes {
 		switch {
-		case change.Reason != ChangedByDispute && change.Reason != ChangedLate:
+		case !slices.Contains(c.reasons(), change.Reason):
 			return fmt.Errorf("change %d has the unknown reason %q", i, change.Reason)
 		case change.Amount == "0" && change.Receipts == 0:
 			return fmt.Errorf("change %d changes nothing", i)

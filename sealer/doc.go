@@ -348,20 +348,40 @@
 //	 "from":…,"heldAmount":AMOUNT,"issuedAt":…,
 //	 "lines":[{"amount":AMOUNT,"impressions":DECIMAL,"meteringBasis":…,"price":DECIMAL,"quantityMs":n,"receipts":n,"rightId":…,
 //	   "ruleId":…,"ruleLeaf":leaf,"shares":[SHARE,…],"unit":…},…],
+//	 "overlaps":[{"sha256":HASH,"statementId":…},…],
 //	 "payees":[{"amount":AMOUNT,"counterpartyId":…,"name":…},…],"statementId":…,"tenantId":…,"to":…,"total":AMOUNT,
 //	 "unrated":[{"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…],"v":1}
 //	SHARE: {"amount":AMOUNT,"bps":n,"counterpartyId":…}
 //	PACK: {"packId":…,"rootHash":HASH,"treeSize":n}
-//	CORRECTION: {"changes":[{"amount":AMOUNT,"meteringBasis":…,"reason":"DISPUTE"|"LATE","receipts":n,"rightId":…,"ruleId":…},…],
+//	CORRECTION: {"changes":[{"amount":AMOUNT,"meteringBasis":…,"reason":"DISPUTE"|"RULES"|"LATE"|"VOID","receipts":n,"rightId":…,"ruleId":…},…],
 //	 "difference":AMOUNT,"of":…,"payees":[{"amount":AMOUNT,"counterpartyId":…,"name":…},…],
-//	 "previous":{"asOf":PACK,"sha256":HASH,"statementId":…,"total":AMOUNT},"rules":PACK}
+//	 "previous":{"asOf":PACK,"sha256":HASH,"statementId":…,"total":AMOUNT},"voidReason":…|null}
 //
 // An AMOUNT is a DECIMAL of at most six digits after the point, with a minus sign if it is below
 // zero. asOf names the pack up to whose end the statement covers the log: the receipts of all
 // leaves up to there with from ≤ renderedAt < to that are metered, not duplicates and not
-// excluded. The rules are those that the log holds there. They rate as in a pack, but all of the
-// period at once: a line is rounded once. Lines and unrated are as in a pack; lines of rules in
-// another currency are omitted.
+// excluded. They are rated as in a pack, by the rules that the log holds there, except those that are
+// stated: see below. A line takes together what one text of a rule rates, that of ruleLeaf, in all of
+// the period: it is rounded once. Lines are sorted by rightId, meteringBasis, ruleId and ruleLeaf;
+// lines of rules in another currency are omitted. unrated is as in a pack.
+//
+// A receipt is stated once, by the terms under which it was stated. An event statement.issued, whose
+// subject is the statement, has the SHA-256 of the text as data.sha256; its from, to, currency and
+// counterpartyId as the text has them; asOf as data.packId, data.rootHash and data.treeSize;
+// data.voidReason null; and as data.corrects null, or for a correction the first statement of its chain.
+// An event statement.voided with a data.voidReason that is not null is the same for a statement that
+// voids the chain of data.corrects. Overlaps are all statements of such events below asOf whose
+// periods overlap; sorted by statementId. Of a statement that voids, it is empty.
+//
+// A statement states the receipts of its period with a leaf below its treeSize that its rules rate, if
+// the rule is in its currency and, with a counterpartyId, gives that one a share; whether they are
+// excluded or not. For another statement behind it, a receipt that a statement of overlaps states is
+// rated by the rule, with the text, by which it is stated there, unless the chain of that was voided
+// before, by one of overlaps too. Statements that precede each other have the order of the leaves of
+// these events. All that are not voided state a receipt by the same rule, because each keeps that of
+// those before it. What was voided counts for those that were issued before the void. The rules at a
+// treeSize, which after a restore need not be the end of a pack, follow from the pack that ends before
+// it and the events of rules from there on.
 //
 // A receipt is excluded if its id is in receiptIds, or if it is of rightId with from ≤ renderedAt
 // < to, of an exclusion; UPHELD takes precedence over HELD. Exclusions are sorted by disputeId.
@@ -372,8 +392,9 @@
 // below that of the event of the issue, which is described below. Only if that event is not at hand,
 // it is an event whose at is not later than issuedAt: clocks differ, and the log has one order.
 //
-// A rule with a minimum or a cap, in the statement's currency, whose window overlaps the period, has
-// an adjustment if the sum of its lines is below the minimum or above the cap: the difference. Its
+// A rule of the end of the log that is stated, with a minimum or a cap, in the statement's currency, whose
+// window overlaps the period, has an adjustment if the sum of its lines in that currency, by whichever
+// texts, is below the minimum or above the cap: the difference. Its
 // shares are those of the same amount above zero, with a minus where it is below. Adjustments are
 // sorted by ruleId.
 //
@@ -385,34 +406,35 @@
 // A correction restates a period in full. Its period, currency and counterparty are those of the
 // statement that previous names, by id and by the SHA-256 of its text; asOf is a later end of the
 // log, and excluded are the disputes as of then. of is the first statement of the period, with which
-// the chain of corrections begins, and rules is its asOf: all statements of the chain use the rules
-// that the log holds there, not later ones. difference is total minus that of previous, so that the
+// the chain of corrections begins. previous is the newest of the chain among overlaps. What the chain
+// states keeps its rule, as any that is stated. difference is total minus that of previous, so that the
 // first total and the differences of a chain add up to its newest total.
 //
 // changes are the differences of each line, by rightId, meteringBasis and ruleId, and of each rule's
-// adjustment, with rightId and meteringBasis empty, in two steps: DISPUTE leads from previous to what
-// it would be with the same end of the log and the exclusions of the correction, LATE from there to
-// the correction. amount is the sum of the shares that are shown, minus the sum before, and receipts
+// adjustment, with rightId and meteringBasis empty, in three steps: DISPUTE leads from previous to what
+// it would be with the exclusions of the correction, RULES from there to what the rules of the correction
+// make of the receipts below the treeSize of previous, LATE from there to the correction.
+// amount is the sum of the shares that are shown, minus the sum before, and receipts
 // likewise; a missing line counts as zero. Changes of zero are omitted. Changes are sorted by rightId,
 // meteringBasis, ruleId and reason; their amounts add up to difference. So do the amounts of payees:
 // each is what a counterparty gets more or less than by previous.
 //
-// An event statement.issued, whose subject is the statement, has the SHA-256 of the text as
-// data.sha256, its from, to, currency and counterpartyId as the text has them, the pack of asOf as
-// data.packId, and as data.corrects null, or for a correction the first statement: between the event
-// of previous and its own the log holds no other correction of that statement.
+// With a voidReason it ends the chain. It states nothing: asOf is that of previous, total and heldAmount
+// are 0, and all lists but those of the correction are empty. changes, all VOID, and payees take back
+// what previous states. No statement of the chain states anything from the leaf of its event on.
 //
 // No receipt is billed twice. Two first statements whose periods overlap are in different currencies, or
-// for single, different counterparties, and they name the same pack in asOf: with another end of the
-// log, other rules could rate the same receipts. A first statement is refused if a leaf below that of
-// its own event is of another one that breaks this (statement.overlap).
+// for single, different counterparties, unless one was voided before the other was issued. A statement is
+// refused if one of overlaps breaks this, or if overlaps lacks one below its asOf or its own event, or has
+// another one (statement.overlap).
 //
 // A statement file is at most 16 MiB. To verify a statement: its form, its sums, and its signature by a key for packs, or
 // for a sandbox, that was valid at issuedAt; the pack of asOf, and all packs before it that were
 // sealed later than an hour before from, as no receipt is sealed before it is rendered; then
-// recompute all of it. A correction also needs the pack of rules, and the statement before it, which
-// no second one corrects; without that, only the late changes are recomputed. What is missing is
-// remarked (statement.unproven).
+// recompute all of it. These packs hold the events of overlaps. A correction also needs the statement
+// before it, which no second one corrects; without that, only the changes of RULES and LATE are
+// recomputed. What is missing is remarked (statement.unproven), and that a statement was voided since
+// (statement.voided).
 //
 // # Proofs
 //

@@ -56,6 +56,7 @@ type Rated struct {
 	QuantityMs  int64
 	Impressions int64     // in ten-thousandths
 	ID          ulid.ULID // of the receipt and its event
+	Entry       uint32    // from 0
 }
 
 // A delivery is a duplicate if a lower leaf holds a delivery with the same identity, however
@@ -116,7 +117,7 @@ func (l *Ledger) Fold(f Finding) {
 	row := l.Meter.Add(f.Delivery, duplicate)
 	if l.Settles && f.Delivery.Metered && !duplicate {
 		id, _ := ParseID(eventPrefix, f.Event.EventID) // the Inspector has checked it
-		l.Rated = append(l.Rated, Rated{row, f.Delivery.Completion, f.Delivery.Receipt.RenderedAt.UnixMilli(), f.Delivery.QuantityMs, f.Delivery.Impressions, id})
+		l.Rated = append(l.Rated, Rated{row, f.Delivery.Completion, f.Delivery.Receipt.RenderedAt.UnixMilli(), f.Delivery.QuantityMs, f.Delivery.Impressions, id, uint32(l.Entries - 1)})
 	}
 }
 

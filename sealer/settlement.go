@@ -53,6 +53,9 @@ type Metered struct {
 	// RenderedAt is when the receipt was rendered; of several receipts, any moment of a period
 	// that covers all of them and in which no rule begins or ends.
 	RenderedAt time.Time
+	// Leaf is that of the receipt; of several, any that is at or above the ends of Terms that are not
+	// above theirs, and below the others. Packs are rated without it.
+	Leaf uint64
 	// Receipts are at least 1, Impressions in ten-thousandths.
 	Receipts, QuantityMs, Impressions int64
 }

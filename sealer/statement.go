@@ -38,8 +38,11 @@ type Statement struct {
 	HeldAmount string `json:"heldAmount"`
 	IssuedAt   Moment `json:"issuedAt"`
 	// Lines are those of rules in Currency, in which CounterpartyID has a share; by rightId,
-	// meteringBasis and ruleId.
+	// meteringBasis, ruleId and ruleLeaf.
 	Lines []StatementLine `json:"lines"`
+	// Overlaps are all statements that were issued before, voided ones too, and whose periods overlap
+	// with this one; by statementId.
+	Overlaps []StatementOverlap `json:"overlaps"`
 	// Payees are the counterparties that get Total; by counterpartyId.
 	Payees      []StatementPayee `json:"payees"`
 	StatementID string           `json:"statementId"`
@@ -52,15 +55,20 @@ type Statement struct {
 	V       int                `json:"v"`
 }
 
-// StatementAsOf names the pack up to whose end a statement covers the tenant's log. The rules
-// are those that the log holds there, except in a correction.
+// StatementAsOf names the pack up to whose end a statement covers the tenant's log.
 type StatementAsOf struct {
 	PackID   string `json:"packId"`
 	RootHash string `json:"rootHash"`
 	TreeSize uint64 `json:"treeSize"`
 }
 
-// StatementLine rates the receipts of one right and metering basis by one rule.
+// StatementOverlap names a statement by the hash of its text.
+type StatementOverlap struct {
+	SHA256      string `json:"sha256"`
+	StatementID string `json:"statementId"`
+}
+
+// StatementLine rates the receipts of one right and metering basis by one text of a rule.
 type StatementLine struct {
 	Amount        string `json:"amount"`
 	Impressions   string `json:"impressions"`
@@ -71,7 +79,7 @@ type StatementLine struct {
 	Receipts   int64  `json:"receipts"`
 	RightID    string `json:"rightId"`
 	RuleID     string `json:"ruleId"`
-	// RuleLeaf is the leaf with the rule.
+	// RuleLeaf is the leaf with that text.
 	RuleLeaf uint64           `json:"ruleLeaf"`
 	Shares   []StatementShare `json:"shares"`
 	Unit     string           `json:"unit"`
@@ -138,52 +146,36 @@ type StatementUnrated struct {
 // amount, empty for none, and the rule's shares of it, in their order. It must be pure, as Rate.
 type Adjust func(rule SettlementRule, lines []SettlementLine, from, to time.Time) (amount string, shares []string, err error)
 
+// Precedence returns a function that finds the rule that rates receipts: its place among rules, −1 if
+// none does. It must be pure, as Rate, and fails if a rule can't be read.
+type Precedence func(rules []SettlementRule) (func(*Metered) int, error)
+
 // Rating computes statements.
 type Rating struct {
-	Rate   Rate
-	Adjust Adjust
-}
-
-// terms are the members of a rule that a statement repeats.
-type terms struct {
-	ID       string `json:"id"`
-	Currency string `json:"currency"`
-	Price    string `json:"price"`
-	Unit     string `json:"unit"`
-	Shares   []struct {
-		Bps            int64  `json:"bps"`
-		CounterpartyID string `json:"counterpartyId"`
-	} `json:"shares"`
-	rule SettlementRule
+	Rate       Rate
+	Adjust     Adjust
+	Precedence Precedence
 }
 
 // Settle computes lines, adjustments, payees, unrated, total and held amount of statements about
 // one period. The caller has set all else, including the names of payees. receipts are those of
-// the period that are stated, held those that are held; equal ones may be summed. It returns
-// ErrAmount if a sum is too large.
-func Settle(by Rating, rules []SettlementRule, receipts, held iter.Seq[Metered], statements ...*Statement) error {
-	parsed := make([]terms, len(rules))
-	for i, r := range rules {
-		if err := json.Unmarshal(r.Record, &parsed[i]); err != nil {
-			return fmt.Errorf("cannot read the settlement rule of leaf %d: %w", r.Leaf, err)
-		}
-		parsed[i].rule = r
-	}
-	slices.SortFunc(parsed, func(a, b terms) int { return strings.Compare(a.ID, b.ID) })
-	stated, err := rateBy(by, rules, receipts)
+// the period that are stated, held those that are held; equal ones may be summed, see Terms. It
+// returns ErrAmount if a sum is too large.
+func Settle(by Rating, terms *Terms, receipts, held iter.Seq[Metered], statements ...*Statement) error {
+	stated, err := terms.rate(by, receipts)
 	if err != nil {
 		return err
 	}
 	all := stated
 	if more := slices.Collect(held); len(more) > 0 {
-		if all, err = rateBy(by, rules, slices.Values(slices.AppendSeq(more, receipts))); err != nil {
+		if all, err = terms.rate(by, slices.Values(slices.AppendSeq(more, receipts))); err != nil {
 			return err
 		}
 	}
 	for _, s := range statements {
 		more := *s
-		if err = s.settle(by, parsed, stated); err == nil {
-			err = more.settle(by, parsed, all)
+		if err = s.settle(by, terms, stated); err == nil {
+			err = more.settle(by, terms, all)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot settle the statement %s: %w", s.StatementID, err)
@@ -198,51 +190,89 @@ func Settle(by Rating, rules []SettlementRule, receipts, held iter.Seq[Metered],
 	return nil
 }
 
-// ratedBy are the lines of a period, also by rule.
-type ratedBy struct {
-	lines   []SettlementLine
-	unrated []Unrated
-	byRule  map[string][]SettlementLine
+// rated are the lines of a period.
+type rated struct {
+	lines   []ratedLine
+	unrated []StatementUnrated
 }
 
-func rateBy(by Rating, rules []SettlementRule, receipts iter.Seq[Metered]) (r ratedBy, err error) {
-	r.lines, r.unrated, err = by.Rate(rules, receipts)
-	r.byRule = make(map[string][]SettlementLine)
-	for _, l := range r.lines {
-		r.byRule[l.RuleID] = append(r.byRule[l.RuleID], l)
+// ratedLine is a line with the text that rates it.
+type ratedLine struct {
+	SettlementLine
+	by *ruleText
+}
+
+// rate rates receipts, those of one text at once.
+func (t *Terms) rate(by Rating, receipts iter.Seq[Metered]) (r rated, err error) {
+	groups := make(map[*ruleText][]Metered) // nil: no rule
+	for m := range receipts {
+		rule, _ := t.rule(&m)
+		groups[rule] = append(groups[rule], m)
 	}
-	return r, err
+	unrated := make(map[Unrated]*Unrated) // by the names
+	for text, some := range groups {
+		var rules []SettlementRule
+		if text != nil {
+			rules = append(rules, text.rule)
+		}
+		lines, rest, err := by.Rate(rules, slices.Values(some))
+		if err != nil {
+			return r, err
+		}
+		for _, l := range lines {
+			r.lines = append(r.lines, ratedLine{l, text})
+		}
+		for _, u := range rest {
+			of := Unrated{RightID: u.RightID, MeteringBasis: u.MeteringBasis, Reason: u.Reason}
+			if unrated[of] == nil {
+				unrated[of] = &of
+			}
+			sum := unrated[of]
+			sum.Receipts, sum.QuantityMs, sum.Impressions = sum.Receipts+u.Receipts, sum.QuantityMs+u.QuantityMs, sum.Impressions+u.Impressions
+		}
+	}
+	slices.SortFunc(r.lines, func(a, b ratedLine) int {
+		return cmp.Or(strings.Compare(a.RightID, b.RightID), strings.Compare(a.MeteringBasis, b.MeteringBasis), strings.Compare(a.RuleID, b.RuleID), cmp.Compare(a.by.rule.Leaf, b.by.rule.Leaf))
+	})
+	for _, u := range unrated {
+		r.unrated = append(r.unrated, StatementUnrated{
+			Impressions: FormatImpressions(u.Impressions), MeteringBasis: u.MeteringBasis, QuantityMs: u.QuantityMs, Reason: u.Reason, Receipts: u.Receipts, RightID: u.RightID,
+		})
+	}
+	slices.SortFunc(r.unrated, func(a, b StatementUnrated) int {
+		return cmp.Or(strings.Compare(a.RightID, b.RightID), strings.Compare(a.MeteringBasis, b.MeteringBasis), strings.Compare(a.Reason, b.Reason))
+	})
+	return r, nil
 }
 
-func (s *Statement) settle(by Rating, rules []terms, r ratedBy) error {
+func (s *Statement) settle(by Rating, terms *Terms, r rated) error {
 	names, payees := make(map[string]string), sums{}
 	for _, p := range s.Payees {
 		names[p.CounterpartyID] = p.Name
 	}
-	s.Lines, s.Adjustments, s.Payees, s.Unrated = []StatementLine{}, []StatementAdjustment{}, []StatementPayee{}, []StatementUnrated{}
+	s.Lines, s.Adjustments, s.Payees, s.Unrated = []StatementLine{}, []StatementAdjustment{}, []StatementPayee{}, append([]StatementUnrated{}, r.unrated...)
+	byRule := make(map[string][]SettlementLine)
 	for _, l := range r.lines {
-		i, known := slices.BinarySearchFunc(rules, l.RuleID, func(t terms, id string) int { return strings.Compare(t.ID, id) })
-		if !known {
-			return fmt.Errorf("a line names the unknown rule %s", l.RuleID)
+		if l.by.Currency != s.Currency {
+			continue
 		}
-		t := &rules[i]
-		shares, err := s.shares(t, l.Shares, payees)
+		byRule[l.RuleID] = append(byRule[l.RuleID], l.SettlementLine)
+		shares, err := s.shares(l.by, l.Shares, payees)
 		if err != nil {
 			return err
 		}
 		if len(shares) > 0 {
 			s.Lines = append(s.Lines, StatementLine{
-				Amount: l.Amount, Impressions: FormatImpressions(l.Impressions), MeteringBasis: l.MeteringBasis, Price: t.Price, QuantityMs: l.QuantityMs, Receipts: l.Receipts,
-				RightID: l.RightID, RuleID: l.RuleID, RuleLeaf: t.rule.Leaf, Shares: shares, Unit: t.Unit,
+				Amount: l.Amount, Impressions: FormatImpressions(l.Impressions), MeteringBasis: l.MeteringBasis, Price: l.by.Price, QuantityMs: l.QuantityMs, Receipts: l.Receipts,
+				RightID: l.RightID, RuleID: l.RuleID, RuleLeaf: l.by.rule.Leaf, Shares: shares, Unit: l.by.Unit,
 			})
 		}
 	}
-	for i := range rules {
-		t := &rules[i]
+	for _, t := range terms.ownByID() {
 		if t.Currency != s.Currency {
 			continue
 		}
-		amount, parts, err := by.Adjust(t.rule, r.byRule[t.ID], s.From.Time, s.To.Time)
+		amount, parts, err := by.Adjust(t.rule, byRule[t.ID], s.From.Time, s.To.Time)
 		if err != nil {
 			return err
 		}
@@ -259,11 +289,6 @@ func (s *Statement) settle(by Rating, rules []terms, r ratedBy) error {
 		}
 		s.Adjustments = append(s.Adjustments, StatementAdjustment{Amount: amount, Reason: reason, RuleID: t.ID, RuleLeaf: t.rule.Leaf, Shares: shares})
 	}
-	for _, u := range r.unrated {
-		s.Unrated = append(s.Unrated, StatementUnrated{
-			Impressions: FormatImpressions(u.Impressions), MeteringBasis: u.MeteringBasis, QuantityMs: u.QuantityMs, Reason: u.Reason, Receipts: u.Receipts, RightID: u.RightID,
-		})
-	}
 	total := int64(0)
 	for _, id := range slices.Sorted(maps.Keys(payees)) {
 		s.Payees = append(s.Payees, StatementPayee{Amount: formatMicros(payees[id]), CounterpartyID: id, Name: names[id]})
@@ -276,20 +301,18 @@ func (s *Statement) settle(by Rating, rules []terms, r ratedBy) error {
 	return nil
 }
 
-// shares returns the parts of a line that the statement shows, none for a rule in another
-// currency, and adds them to payees.
-func (s *Statement) shares(t *terms, parts []string, payees sums) (shown []StatementShare, err error) {
-	if t.Currency != s.Currency || len(parts) != len(t.Shares) {
-		return nil, nil
-	}
-	for i, share := range t.Shares {
+// shares returns the parts of a line that the statement shows, and adds them to payees. A line of
+// nothing has no parts.
+func (s *Statement) shares(t *ruleText, parts []string, payees sums) (shown []StatementShare, err error) {
+	for i, part := range parts {
+		share := t.Shares[i]
 		if s.CounterpartyID != nil && *s.CounterpartyID != share.CounterpartyID {
 			continue
 		}
-		if err := payees.add(share.CounterpartyID, parts[i]); err != nil {
+		if err := payees.add(share.CounterpartyID, part); err != nil {
 			return nil, err
 		}
-		shown = append(shown, StatementShare{Amount: parts[i], Bps: share.Bps, CounterpartyID: share.CounterpartyID})
+		shown = append(shown, StatementShare{Amount: part, Bps: share.Bps, CounterpartyID: share.CounterpartyID})
 	}
 	return shown, nil
 }
@@ -343,13 +366,18 @@ func (s *Statement) check() error {
 	}
 	payees := sums{}
 	if !slices.IsSortedFunc(s.Lines, func(a, b StatementLine) int {
-		return cmp.Or(strings.Compare(a.RightID, b.RightID), strings.Compare(a.MeteringBasis, b.MeteringBasis), strings.Compare(a.RuleID, b.RuleID))
+		return cmp.Or(strings.Compare(a.RightID, b.RightID), strings.Compare(a.MeteringBasis, b.MeteringBasis), strings.Compare(a.RuleID, b.RuleID), cmp.Compare(a.RuleLeaf, b.RuleLeaf))
 	}) {
 		return errors.New("its lines are out of order")
 	}
 	for i := 1; i < len(s.Excluded); i++ {
 		if s.Excluded[i].DisputeID <= s.Excluded[i-1].DisputeID {
 			return errors.New("its exclusions are out of order or listed twice")
+		}
+	}
+	for i, o := range s.Overlaps {
+		if _, err := DecodeBase64(o.SHA256, 32); err != nil || o.StatementID == s.StatementID || i > 0 && o.StatementID <= s.Overlaps[i-1].StatementID {
+			return errors.New("the statements with which it overlaps are out of order, listed twice, or without a hash")
 		}
 	}
 	for i, l := range s.Lines {

@@ -193,6 +193,7 @@ func clientOperations() map[string]clientOperation {
 		"discard-statement": {at: "statement", call: func(x context.Context, c C) (any, error) { return given(c.Statements().Discard(x, "stm_1")) }},
 		"issue-statement":   {at: "statement", call: func(x context.Context, c C) (any, error) { return given(c.Statements().Issue(x, "stm_1")) }},
 		"correct-statement": {at: "statement", call: func(x context.Context, c C) (any, error) { return given(c.Statements().Correct(x, "stm_1")) }},
+		"void-statement":    {at: "statement", call: func(x context.Context, c C) (any, error) { return given(c.Statements().Void(x, "stm_1", "why")) }},
 		"settle-statement":  {at: "statement", call: func(x context.Context, c C) (any, error) { return given(c.Statements().Settle(x, "stm_1", "ref")) }},
 		"list-statement-receipts": {at: "receipts/0", call: func(x context.Context, c C) (any, error) {
 			return first(c.Statements().Receipts(x, "stm_1", filled[client.LineFilter]()))

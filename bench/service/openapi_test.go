@@ -199,6 +199,7 @@ func (d *day) statement(rule string) {
 	require.Contains(d.t, late.Body, `"status":"accepted"`)
 	d.sealAll()
 	d.visit("correct-statement", "", "")
+	d.visit("void-statement", "", `{"reason": "the price was that of another contract"}`)
 	d.visit("retire-settlement-rule", "", "")
 	d.visit("deactivate-counterparty", "", "")
 }

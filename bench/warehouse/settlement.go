@@ -153,7 +153,7 @@ func (s *Settlement) settle(ctx context.Context, from, to time.Time) (*settled, 
 		AsOf: sealer.StatementAsOf{PackID: "pck_" + numbered(1), RootHash: strings.Repeat("A", 43), TreeSize: uint64(s.Rows)},
 	}}
 	begun := time.Now()
-	if err := statement.Compute(ctx, timedSums{s.warehouse, d}, s.rows.end(), s.rules, nil, d.statement); err != nil {
+	if err := statement.Compute(ctx, timedSums{s.warehouse, d}, s.rows.end(), s.rules, d.statement); err != nil {
 		return nil, err
 	}
 	d.rates = time.Since(begun) - d.query.took

@@ -74,7 +74,7 @@ RULES = {"create-settlement-rule", "change-settlement-rule", "dry-run-settlement
 
 # What has to be done with a record before an operation takes it, or behind that, and what
 # else there has to be.
-BEFORE = {"resume-right": "suspend-right", "respond-to-dispute": "investigate-dispute", "settle-statement": "issue-statement", "correct-statement": "issue-statement"}
+BEFORE = {"resume-right": "suspend-right", "respond-to-dispute": "investigate-dispute", "settle-statement": "issue-statement", "correct-statement": "issue-statement", "void-statement": "issue-statement"}
 AFTER = {"correct-statement": "ingest-batch"}  # which is then late
 BESIDE = {"seal-proof-packs": "observe-delivery", "get-receipt": "seal-proof-packs", "prove-receipt": "seal-proof-packs", "draft-statement": "observe-delivery"}
 
@@ -184,7 +184,7 @@ class Service:
             del body["receiptIds"]
             body.update(rightId=self.record(operation, "rightId"), window={"from": "2026-11-01", "to": "2026-12-01"})
         if operation.id == "draft-statement":
-            body.update({"from": moment(days=1), "to": moment(minutes=30)})  # a later end would lack what came after the statements issued before
+            body.update({"from": moment(days=1), "to": moment(minutes=30)})
         if operation.id == "ingest-batch":
             for row in body["rows"]:
                 row.update(rowId=str(uuid.uuid4()), playedAt=moment(hours=1), rightId=self.record(operation, "rightId"))

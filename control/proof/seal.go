@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -278,4 +279,48 @@ func (s *packer) EndOf(ctx context.Context, tenantID, packID string) (*End, erro
 		return nil, err
 	}
 	return &End{PackID: p.ID, RootHash: p.RootHash, TreeSize: header.TreeSize, Position: p.Last.Next(), Rules: header.Rules()}, nil
+}
+
+// RulesAt returns the settlement rules that a tenant's sealed log holds at a size. That need not be the
+// end of a pack: in a restored service the log may be cut elsewhere than it was.
+func (s *packer) RulesAt(ctx context.Context, tenantID string, size uint64) ([]sealer.SettlementRule, error) {
+	if size == 0 {
+		return nil, nil
+	}
+	p, found, err := packOf(ctx, s.db.Read(), tenantID, size-1)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, api.Unavailable(api.WarehouseBehind, "not all events that are stated are sealed again yet: send the request again", time.Second)
+	}
+	if size == p.end() {
+		header, err := sealer.ParsePackHeader(p.Header)
+		return header.Rules(), err
+	}
+	before, err := s.RulesAt(ctx, tenantID, p.FirstIndex)
+	if err != nil {
+		return nil, err
+	}
+	file, err := s.folder.open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	pack, err := sealer.ReadPack(file)
+	var events []sealer.SettlementRule
+	for leaf := p.FirstIndex; err == nil && leaf < size; leaf++ {
+		var text []byte
+		var event sealer.Event
+		if text, err = pack.Next(); err == nil && bytes.Contains(text, []byte(`"settlement_rule.`)) { // few are worth parsing
+			event, err = sealer.ParseEvent(text)
+		}
+		if rule := sealer.RuleIn(&event, leaf); rule != nil {
+			events = append(events, *rule)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the settlement rules at %d entries of %s: %w", size, tenantID, err)
+	}
+	return sealer.RulesAt(size, before, events), nil
 }

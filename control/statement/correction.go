@@ -4,59 +4,34 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 
-	"muniment/control/proof"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
 // chain is the chain of statements that a correction continues.
 type chain struct {
-	// of is the id of the first statement, rules the end of the log that it states.
-	of    string
-	rules sealer.StatementAsOf
+	// of is the id of the first statement.
+	of string
 	// previous is the chain's newest issued statement, position the end of the log that it states.
 	previous *sealer.Statement
 	sha256   string
 	position sealer.Position
+	// terms are those of previous.
+	terms *terms
 }
 
 // correct drafts a correction of an issued statement. If that is a correction, it corrects the
 // first statement of its chain.
 func (d *drafter) correct(ctx context.Context, tenantID, id string, by sealer.Ref) (made Statement, err error) {
 	q := d.db.Read()
-	first, err := statements.Find(ctx, q, tenantID, id)
+	first, err := firstOf(ctx, q, tenantID, id)
 	if err != nil {
 		return made, err
 	}
-	if first.State == Draft || first.State == Discarded {
-		return made, api.Conflict("statement is " + string(first.State) + ": only an issued statement can be corrected")
-	}
-	if first.Corrects != nil {
-		if first, err = statements.Find(ctx, q, tenantID, *first.Corrects); err != nil {
-			return made, err
-		}
-	}
-	last, err := newest(ctx, q, tenantID, first.ID)
-	if err != nil {
-		return made, err
-	}
-	before, err := statements.Find(ctx, q, tenantID, last)
-	if err != nil {
-		return made, err
-	}
-	if before.Document == "" {
-		return made, uncorrectable(before.ID)
-	}
-	previous, err := before.document()
-	if err != nil {
-		return made, err
-	}
-	position, err := sealer.ParsePosition(before.AsOf)
-	if err != nil {
-		return made, err
-	}
-	rules, err := d.cfg.Packs.EndOf(ctx, tenantID, first.PackID)
+	before, previous, err := last(ctx, q, first)
 	if err != nil {
 		return made, err
 	}
@@ -64,40 +39,120 @@ func (d *drafter) correct(ctx context.Context, tenantID, id string, by sealer.Re
 	if err != nil {
 		return made, err
 	}
-	end, err := d.cfg.Packs.SealToEnd(ctx, tenantID, by)
-	if err == nil && end == nil {
-		err = errNothing
+	at := store.At(d.db.Now())
+	issued, err := issuedIn(ctx, q, &first.Statement)
+	if err != nil {
+		return made, err
 	}
+	end, err := d.end(ctx, tenantID, by)
+	if err != nil {
+		return made, err
+	}
+	then, position, err := d.termsOf(ctx, &before.Statement, &previous)
 	if err != nil {
 		return made, err
 	}
 	made, err = d.create(ctx, Statement{
-		TenantID: tenantID, From: first.From, To: first.To, Currency: first.Currency, CounterpartyID: first.CounterpartyID, Corrects: &first.ID, Correction: before.Correction + 1,
-	}, source{end, rules.Rules, payees, &chain{first.ID, asOf(rules), &previous, *before.SHA256, position}}, by)
+		TenantID: tenantID, From: first.From, To: first.To, Currency: first.Currency, CounterpartyID: first.CounterpartyID, Corrects: &first.ID, Correction: before.Correction + 1, CreatedAt: at,
+	}, source{end, issued, payees, &chain{first.ID, &previous, *before.SHA256, position, then}}, by)
 	if fault, ok := errors.AsType[*api.Error](err); ok && fault.Field == "from" { // there is no shorter period to choose
-		err = api.Conflict("the period of " + first.ID + " has grown too large for one statement, so it can't be corrected: " + fault.Message)
+		err = api.Conflict("the period of " + first.ID + " has grown too large for one statement, so it can't be corrected: " + fault.Message + ". You can void it, and draft statements for parts of its period")
 	}
 	return made, err
 }
 
-// pricedAt returns the end of the log whose rules rate a statement: for a correction the end that
-// the first statement states, otherwise the statement's own.
-func (c *core) pricedAt(ctx context.Context, tenantID string, s *sealer.Statement, end *proof.End) (*proof.End, error) {
-	if s.Correction == nil {
-		return end, nil
+// firstOf returns the first statement of the chain of an issued one.
+func firstOf(ctx context.Context, q store.Querier, tenantID, id string) (*documented, error) {
+	s, err := statements.Find(ctx, q, tenantID, id)
+	if err != nil {
+		return nil, err
 	}
-	return c.cfg.Packs.EndOf(ctx, tenantID, s.Correction.Rules.PackID)
+	switch s.State {
+	case Draft, Discarded:
+		return nil, api.Conflict("statement is " + string(s.State) + ": only an issued statement can be corrected or voided")
+	case Voided:
+		return nil, api.Conflict("statement is VOIDED: draft another one for its period")
+	}
+	return statements.Find(ctx, q, tenantID, s.first())
 }
 
-// unaltered requires that the previous statement, recomputed, has the same amounts. So a difference
-// comes from late receipts or disputes, not from rows that were removed.
-func (d *drafter) unaltered(ctx context.Context, c *chain, rules []sealer.SettlementRule) error {
-	excluded, err := excludedBy(c.previous.Excluded)
+// last returns the newest issued statement of the chain of a first one.
+func last(ctx context.Context, q store.Querier, first *documented) (newest *documented, document sealer.Statement, err error) {
+	newest, err = store.One(ctx, q, "the newest statement of the chain of "+first.ID, statements.Scan,
+		statements.Select()+` WHERE tenant_id = $1 AND (statement_id = $2 OR corrects = $2) AND number > 0 ORDER BY number DESC LIMIT 1`, first.TenantID, first.ID)
+	if err != nil {
+		return nil, document, err
+	}
+	if newest.Document == "" {
+		return nil, document, uncorrectable(newest.ID)
+	}
+	document, err = newest.document()
+	return newest, document, err
+}
+
+// termsOf returns the terms by which a statement rates, and the position of its end.
+func (c *core) termsOf(ctx context.Context, s *Statement, document *sealer.Statement) (t *terms, at sealer.Position, err error) {
+	issued, err := issuedIn(ctx, c.db.Read(), s)
+	if err != nil {
+		return nil, at, err
+	}
+	issued = slices.DeleteFunc(issued, func(other Statement) bool {
+		return !slices.ContainsFunc(document.Overlaps, func(o sealer.StatementOverlap) bool { return o.StatementID == other.ID })
+	})
+	own, err := c.cfg.Packs.RulesAt(ctx, s.TenantID, document.AsOf.TreeSize)
+	if err != nil {
+		return nil, at, err
+	}
+	if t, err = c.terms(ctx, s.TenantID, issued, own); err == nil {
+		at, err = sealer.ParsePosition(s.AsOf)
+	}
+	return t, at, err
+}
+
+// correction computes a correction, which is otherwise complete. q has its terms.
+func (d *drafter) correction(ctx context.Context, c *chain, q question, s *sealer.Statement) error {
+	if err := d.unaltered(ctx, c, q); err != nil {
+		return err
+	}
+	payees, now := s.Payees, q.terms[0]
+	q.terms = append(q.terms, c.terms)
+	sums, err := count(ctx, d.cfg.Warehouse, q)
 	if err != nil {
 		return err
 	}
+	before, disputed, ruled := sums.below(c.previous.AsOf.TreeSize), *s, *s
+	if err := before.settle(ratingOf, c.terms, &disputed); err != nil {
+		return err
+	}
+	if err := before.settle(ratingOf, now, &ruled); err != nil {
+		return err
+	}
+	if err := sums.settle(ratingOf, now, s); err != nil {
+		return err
+	}
+	p := c.previous
+	if same(s, p) {
+		return api.Conflict("nothing has changed since " + p.StatementID + " was issued: its period has no new receipts or rules, and no dispute changes an amount")
+	}
+	s.Correction = correction(c.of, p, c.sha256, payees)
+	return tooLarge(s.Correct(p, sealer.Step{Statement: &disputed, Reason: sealer.ChangedByDispute}, sealer.Step{Statement: &ruled, Reason: sealer.ChangedByRules}, sealer.Step{Statement: s, Reason: sealer.ChangedLate}))
+}
+
+// correction returns one without changes, of a chain and its newest statement p. payees lists all
+// counterparties, with their names.
+func correction(of string, p *sealer.Statement, sha256 string, payees []sealer.StatementPayee) *sealer.StatementCorrection {
+	return &sealer.StatementCorrection{Of: of, Payees: payees, Previous: sealer.StatementPrevious{AsOf: p.AsOf, SHA256: sha256, StatementID: p.StatementID, Total: p.Total}}
+}
+
+// unaltered requires that the previous statement, recomputed, has the same amounts. So a difference
+// comes from late receipts, rules or disputes, not from rows that were removed.
+func (d *drafter) unaltered(ctx context.Context, c *chain, q question) (err error) {
+	if q.excluded, err = excludedBy(c.previous.Excluded); err != nil {
+		return err
+	}
+	q.asOf, q.terms = &c.position, []*terms{c.terms}
 	again := *c.previous
-	if err := Compute(ctx, d.cfg.Warehouse, c.position, rules, excluded, &again); err != nil {
+	if err := compute(ctx, d.cfg.Warehouse, q, &again); err != nil {
 		return err
 	}
 	if !same(&again, c.previous) {
@@ -106,21 +161,7 @@ func (d *drafter) unaltered(ctx context.Context, c *chain, rules []sealer.Settle
 	return nil
 }
 
-// same reports whether two statements of one period and one set of rules have the same amounts.
+// same reports whether two statements of one period have the same amounts.
 func same(a, b *sealer.Statement) bool {
 	return reflect.DeepEqual(a.Lines, b.Lines) && reflect.DeepEqual(a.Adjustments, b.Adjustments) && reflect.DeepEqual(a.Unrated, b.Unrated) && a.HeldAmount == b.HeldAmount
-}
-
-// correct makes the computed statement s a correction. then is s computed up to the end of the log
-// that the previous statement states.
-func (c *chain) correct(s, then *sealer.Statement, payees []sealer.StatementPayee) error {
-	p := c.previous
-	if same(s, p) {
-		return api.Conflict("nothing has changed since " + p.StatementID + " was issued: its period has no new receipts, and no dispute changes an amount")
-	}
-	s.Correction = &sealer.StatementCorrection{
-		Of: c.of, Payees: payees, Rules: c.rules,
-		Previous: sealer.StatementPrevious{AsOf: p.AsOf, SHA256: c.sha256, StatementID: p.StatementID, Total: p.Total},
-	}
-	return tooLarge(s.Correct(p, then))
 }

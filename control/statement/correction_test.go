@@ -38,11 +38,12 @@ func (h *fixture) document(id string) sealer.Statement {
 }
 
 // TestCorrectionTakesItsCourse: a chain of corrections states late receipts and the effects of
-// disputes, by the rules of the first statement.
+// disputes and rules. What is stated keeps its rule.
 func TestCorrectionTakesItsCourse(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	disputed := h.play("rgh_b", on(1))
+	h.play("rgh_c", on(1)) // which no rule rates yet
 	draft := h.mustDraft(statementFor(0, 3))
 	_, err := h.correct(t.Context(), tenantID, draft.ID, byKey)
 	conflict(t, err, "statement is DRAFT: only an issued statement can be corrected")
@@ -52,37 +53,37 @@ func TestCorrectionTakesItsCourse(t *testing.T) {
 	_, err = h.correct(t.Context(), tenantID, first.ID, byKey)
 	conflict(t, err, "nothing has changed since "+first.ID)
 
-	// A rule that is made later rates nothing of the period, and one that is changed not otherwise.
-	h.rule("EUR", "9")
+	// A rule that is changed later changes nothing of what is stated, and one that is made later rates the rest.
 	h.reprice("100")
 	_, err = h.correct(t.Context(), tenantID, first.ID, byKey)
 	conflict(t, err, "nothing has changed")
-
+	h.rule("EUR", "9")
+	require.Equal(t, "9", *h.mustCorrect(first.ID).Difference)
 	h.play("rgh_a", on(2))
-	h.play("rgh_c", on(2)) // which no rule rates there
 	h.play("rgh_a", on(3)) // behind the period
 	h.dispute("dsp_1", "", 0, disputed)
 	one := h.mustCorrect(first.ID)
-	require.Equal(t, []any{Draft, "2", "2", int64(2), first.ID, "-1", first.From, first.To}, []any{one.State, one.Total, one.HeldAmount, one.Receipts, *one.Corrects, *one.Difference, one.From, one.To})
+	require.Equal(t, []any{Draft, "19", "2", int64(3), first.ID, "16", first.From, first.To}, []any{one.State, one.Total, one.HeldAmount, one.Receipts, *one.Corrects, *one.Difference, one.From, one.To})
 	c := h.document(one.ID).Correction
 	rule := h.document(first.ID).Lines
 	require.Equal(t, []sealer.StatementChange{
-		{Amount: "1", MeteringBasis: "dwell", Reason: "LATE", Receipts: 1, RightID: "rgh_a", RuleID: rule[0].RuleID},
+		{Amount: "9", MeteringBasis: "dwell", Reason: "LATE", Receipts: 1, RightID: "rgh_a", RuleID: h.document(one.ID).Lines[2].RuleID},
 		{Amount: "-2", MeteringBasis: "dwell", Reason: "DISPUTE", Receipts: -1, RightID: "rgh_b", RuleID: rule[1].RuleID},
+		{Amount: "9", MeteringBasis: "dwell", Reason: "RULES", Receipts: 1, RightID: "rgh_c", RuleID: h.document(one.ID).Lines[2].RuleID},
 	}, c.Changes)
-	payees := []sealer.StatementPayee{{Amount: "-0.75", CounterpartyID: h.studio, Name: "Studio North"}, {Amount: "-0.25", CounterpartyID: h.agency, Name: "Agency South"}}
+	payees := []sealer.StatementPayee{{Amount: "16.5", CounterpartyID: h.studio, Name: "Studio North"}, {Amount: "-0.5", CounterpartyID: h.agency, Name: "Agency South"}}
 	slices.SortFunc(payees, func(a, b sealer.StatementPayee) int {
 		return map[bool]int{true: -1, false: 1}[a.CounterpartyID < b.CounterpartyID]
 	})
 	require.Equal(t, payees, c.Payees)
 	require.Equal(t, sealer.StatementPrevious{AsOf: h.document(first.ID).AsOf, SHA256: *first.SHA256, StatementID: first.ID, Total: "3"}, c.Previous)
-	require.Equal(t, []any{first.ID, h.document(first.ID).AsOf}, []any{c.Of, c.Rules})
-	require.Equal(t, []sealer.StatementUnrated{{Impressions: "1", MeteringBasis: "dwell", QuantityMs: h.document(one.ID).Unrated[0].QuantityMs, Reason: "NO_RULE", Receipts: 1, RightID: "rgh_c"}}, h.document(one.ID).Unrated)
+	require.Equal(t, first.ID, c.Of)
+	require.Empty(t, h.document(one.ID).Unrated)
 	b, err := h.behind(t.Context(), h.read(one.ID), line{})
 	require.NoError(t, err)
 	behind, _, err := b.page(t.Context(), h.warehouse, nil, 10)
 	require.NoError(t, err)
-	require.Len(t, behind, 2, "by the first rules, too")
+	require.Len(t, behind, 3)
 	_, err = h.correct(t.Context(), tenantID, one.ID, byKey)
 	conflict(t, err, "statement is DRAFT")
 
@@ -91,12 +92,12 @@ func TestCorrectionTakesItsCourse(t *testing.T) {
 	other := h.mustCorrect(first.ID)
 	h.issued(one.ID)
 	_, err = h.issue(t.Context(), tenantID, other.ID, byKey)
-	conflict(t, err, "the correction "+one.ID+" was issued since this one was drafted: draft it again")
+	conflict(t, err, "were issued or voided since this one was drafted: draft it again")
 	_, err = h.correct(t.Context(), tenantID, first.ID, byKey)
 	conflict(t, err, "nothing has changed since "+one.ID)
 	h.resolve("dsp_1", "REJECTED")
 	two := h.mustCorrect(one.ID)
-	require.Equal(t, []string{"4", first.ID, "2"}, []string{two.Total, *two.Corrects, *two.Difference})
+	require.Equal(t, []string{"21", first.ID, "2"}, []string{two.Total, *two.Corrects, *two.Difference})
 	require.Equal(t, one.ID, h.document(two.ID).Correction.Previous.StatementID)
 	h.dispute("dsp_2", "rgh_a", 1)
 	_, err = h.issue(t.Context(), tenantID, two.ID, byKey)
@@ -111,12 +112,12 @@ func TestCorrectionTakesItsCourse(t *testing.T) {
 	h.dispute("dsp_3", "rgh_a", 1)
 	h.resolve("dsp_3", "UPHELD")
 	three := h.issued(h.mustCorrect(two.ID).ID)
-	require.Equal(t, []string{"3", "0", "-1"}, []string{three.Total, three.HeldAmount, *three.Difference})
+	require.Equal(t, []string{"20", "0", "-1"}, []string{three.Total, three.HeldAmount, *three.Difference})
 	require.Equal(t, document, h.read(first.ID).Document, "what was issued stays")
 	for _, id := range []string{first.ID, one.ID, two.ID, three.ID} {
 		difference, err := h.Restate(t.Context(), tenantID, id)
 		require.NoError(t, err)
-		require.Nil(t, difference, "computed again by the first rules, each has the same amounts")
+		require.Nil(t, difference, "computed again, each has the same amounts")
 	}
 	agrees := h.reconcile(0, 3)
 	require.Len(t, agrees.Statements, 4)
@@ -126,10 +127,10 @@ func TestCorrectionTakesItsCourse(t *testing.T) {
 
 	page, _, err := list(t.Context(), h.db.Read(), tenantID, filter{corrects: first.ID}, store.Slice{Limit: 10})
 	require.NoError(t, err)
-	require.Len(t, page, 4)
+	require.Len(t, page, 5)
 	discarded, err := h.discard(t.Context(), tenantID, other.ID, byKey)
 	require.NoError(t, err)
-	require.Equal(t, "-1", *discarded.Difference)
+	require.Equal(t, "16", *discarded.Difference)
 	_, err = h.correct(t.Context(), tenantID, other.ID, byKey)
 	conflict(t, err, "statement is DISCARDED")
 	for _, foreign := range [][2]string{{"tnt_b", first.ID}, {tenantID, "stm_none"}} {
@@ -192,8 +193,15 @@ func TestPagesOfACorrection(t *testing.T) {
 func (h *fixture) rule(currency, price string) {
 	h.t.Helper()
 	require.NoError(h.t, h.db.Change(h.t.Context(), func(tx *store.Tx) error {
+		payee := h.studio
+		if currency != "EUR" {
+			c, err := settle.CreateCounterparty(h.t.Context(), tx, settle.Counterparty{TenantID: tenantID, Name: currency, Kind: settle.Publisher, Currency: currency}, byKey)
+			if payee = c.ID; err != nil {
+				return err
+			}
+		}
 		_, err := settle.CreateRule(h.t.Context(), tx, settle.Rule{
-			TenantID: tenantID, Unit: rate.Event, Price: price, Currency: currency, Priority: 100, EffectiveFrom: on(0), Shares: []settle.Share{{CounterpartyID: h.studio, Bps: 10_000}},
+			TenantID: tenantID, Unit: rate.Event, Price: price, Currency: currency, Priority: 100, EffectiveFrom: on(0), Shares: []settle.Share{{CounterpartyID: payee, Bps: 10_000}},
 		}, byKey)
 		return err
 	}))
@@ -230,23 +238,6 @@ func TestCorrectionOfOne(t *testing.T) {
 	require.Equal(t, []string{"1", "0.5", h.agency}, []string{s.Total, *s.Difference, *s.CounterpartyID})
 	require.Equal(t, "0.5", h.document(s.ID).Correction.Changes[0].Amount)
 	require.NotContains(t, h.read(s.ID).Document, h.studio)
-}
-
-// TestCorrectionsOverlapNothing: periods must not overlap with those of first statements; corrections
-// don't matter.
-func TestCorrectionsOverlapNothing(t *testing.T) {
-	h := newFixture(t, t.TempDir())
-	h.play("rgh_a", on(1))
-	first := h.mustIssue(statementFor(0, 2))
-	h.play("rgh_a", on(1))
-	corrected := h.issued(h.mustCorrect(first.ID).ID)
-	dollars := statementFor(0, 2)
-	dollars.Currency = "USD"
-	other := h.mustIssue(dollars) // states the end of the log that the first one states
-	require.Equal(t, first.PackID, other.PackID)
-	require.NotEqual(t, first.PackID, corrected.PackID)
-	_, err := h.issue(t.Context(), tenantID, h.mustDraft(statementFor(1, 3)).ID, byKey)
-	conflict(t, err, "overlaps with that of "+first.ID)
 }
 
 // TestOneOfManyCorrectionsWins: concurrent callers issue corrections of one statement.

@@ -8,6 +8,7 @@ import (
 
 	"muniment/control/dispute"
 	"muniment/control/proof"
+	"muniment/control/settle"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -30,17 +31,26 @@ func (d *drafter) draft(ctx context.Context, requested Statement, by sealer.Ref)
 	if requested.CounterpartyID != nil && !slices.ContainsFunc(payees, func(p sealer.StatementPayee) bool { return p.CounterpartyID == *requested.CounterpartyID }) {
 		return made, api.InvalidField("counterpartyId", "is not a counterparty of this tenant")
 	}
-	end, err := d.end(ctx, &requested, by)
+	requested.CreatedAt = store.At(d.db.Now()) // before the log is sealed: what comes later may be missing
+	issued, err := issuedIn(ctx, d.db.Read(), &requested)
+	if err == nil {
+		err = refuseOverlap(issued, &requested)
+	}
 	if err != nil {
 		return made, err
 	}
-	return d.create(ctx, requested, source{end: end, rules: end.Rules, payees: payees}, by)
+	end, err := d.end(ctx, requested.TenantID, by)
+	if err != nil {
+		return made, err
+	}
+	return d.create(ctx, requested, source{end: end, issued: issued, payees: payees}, by)
 }
 
 // source is the input of a draft.
 type source struct {
-	end   *proof.End
-	rules []sealer.SettlementRule
+	end *proof.End
+	// issued are the statements with which its period overlaps.
+	issued []Statement
 	// payees lists all counterparties, with their names.
 	payees []sealer.StatementPayee
 	// corrects is nil for the first statement of a period.
@@ -53,41 +63,35 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 	if err != nil {
 		return made, err
 	}
-	if from.corrects == nil {
-		if err := leavesSpace(from.rules, excluded, requested.period()); err != nil {
-			return made, err
-		}
-	}
-	now := store.At(d.db.Now())
 	next := documented{Statement: requested}
-	next.ID, next.State, next.CreatedAt, next.UpdatedAt = api.NewID(prefix, now.Time), Draft, now, now
-	next.AsOf, next.PackID = from.end.Position.String(), from.end.PackID
+	next.ID, next.State, next.UpdatedAt = api.NewID(prefix, next.CreatedAt.Time), Draft, next.CreatedAt
+	next.AsOf, next.PackID, next.RootHash, next.TreeSize = from.end.Position.String(), from.end.PackID, from.end.RootHash, int64(from.end.TreeSize)
 	document := sealer.Statement{
-		AsOf: asOf(from.end), CounterpartyID: requested.CounterpartyID, Currency: requested.Currency,
-		From: sealer.Moment(requested.From), To: sealer.Moment(requested.To), StatementID: next.ID, TenantID: requested.TenantID, IssuedAt: sealer.Moment(now), Payees: from.payees, V: 1,
+		AsOf: next.end(), CounterpartyID: requested.CounterpartyID, Currency: requested.Currency,
+		From: sealer.Moment(requested.From), To: sealer.Moment(requested.To), StatementID: next.ID, TenantID: requested.TenantID, IssuedAt: sealer.Moment(next.CreatedAt), Payees: from.payees, V: 1,
+	}
+	if document.Overlaps, err = overlaps(from.issued); err != nil {
+		return made, err
 	}
 	if document.Excluded, err = exclusions(excluded); err != nil {
 		return made, err
 	}
-	then := document
-	if err := Compute(ctx, d.cfg.Warehouse, from.end.Position, from.rules, excluded, &document); err != nil {
+	t, err := d.terms(ctx, requested.TenantID, from.issued, from.end.Rules)
+	if err != nil {
 		return made, err
 	}
-	if from.corrects != nil {
-		if err := d.unaltered(ctx, from.corrects, from.rules); err != nil {
-			return made, err
+	q := question{tenantID: requested.TenantID, from: requested.From.Time, to: requested.To.Time, asOf: &from.end.Position, terms: []*terms{t}, excluded: excluded}
+	if c := from.corrects; c != nil {
+		if err = d.correction(ctx, c, q, &document); err == nil {
+			next.Difference = &document.Correction.Difference
 		}
-		if err := Compute(ctx, d.cfg.Warehouse, from.corrects.position, from.rules, excluded, &then); err != nil {
-			return made, err
-		}
-		if err := from.corrects.correct(&document, &then, from.payees); err != nil {
-			return made, err
-		}
-		next.Difference = &document.Correction.Difference
+	} else if err = leavesSpace(t, excluded, requested.period()); err == nil {
+		err = compute(ctx, d.cfg.Warehouse, q, &document)
 	}
-	for _, l := range document.Lines {
-		next.Receipts += l.Receipts
+	if err != nil {
+		return made, err
 	}
+	next.Receipts = receiptsOf(&document)
 	text, err := document.Text()
 	if err != nil {
 		return made, err
@@ -109,32 +113,17 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 	return next.Statement, err
 }
 
-// asOf returns the end of a pack in the form of a statement's document.
-func asOf(end *proof.End) sealer.StatementAsOf {
-	return sealer.StatementAsOf{PackID: end.PackID, RootHash: end.RootHash, TreeSize: end.TreeSize}
-}
-
-// end returns the end of the log that a draft states: the current end, or, if issued statements
-// overlap with its period, their end. So no rule that was changed since rates their receipts again. A
-// period that goes on after that end is refused (statedUpTo): the draft would lack what came later.
-func (d *drafter) end(ctx context.Context, requested *Statement, by sealer.Ref) (*proof.End, error) {
-	packID, err := statedUpTo(ctx, d.db.Read(), requested)
-	switch {
-	case err != nil:
-		return nil, err
-	case packID != "":
-		end, err := d.cfg.Packs.EndOf(ctx, requested.TenantID, packID)
-		if store.IsNone(err) {
-			err = api.Conflict("the period overlaps with that of an issued statement, and the restored database lacks its pack " + packID + ": choose another period")
-		}
-		return end, err
-	}
-	end, err := d.cfg.Packs.SealToEnd(ctx, requested.TenantID, by)
+// end seals the log, and returns its end.
+func (d *drafter) end(ctx context.Context, tenantID string, by sealer.Ref) (*proof.End, error) {
+	end, err := d.cfg.Packs.SealToEnd(ctx, tenantID, by)
 	if err == nil && end == nil {
 		err = errNothing
 	}
 	return end, err
 }
+
+// ratingOf computes statements.
+var ratingOf = settle.Rating
 
 // tooLarge converts an overflow of amounts into STATE_CONFLICT.
 func tooLarge(err error) error {

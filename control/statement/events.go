@@ -11,6 +11,7 @@ var (
 	eventCreated    = statementEvents.Kind("statement.created", "A statement was drafted.", Statement{})
 	eventDiscarded  = statementEvents.Kind("statement.discarded", "A draft of a statement was discarded.", Statement{})
 	eventIssued     = statementEvents.Kind("statement.issued", "A statement was issued.", Statement{})
+	eventVoided     = statementEvents.Kind("statement.voided", "A statement was voided.", Statement{})
 	eventSettled    = statementEvents.Kind("statement.settled", "A statement was paid.", Statement{})
 )
 

@@ -39,7 +39,7 @@ type fixture struct {
 	warehouse *conform.MemoryWarehouse
 	loaded    sealer.Position
 	played    map[string]store.Instant // by receipt
-	ends      map[string]*proof.End    // by pack
+	ends      map[uint64]*proof.End    // by size
 	spans     []*proof.Span            // a pack each
 	key       *sealer.Signer
 	recorded  int64 // how many of the database's events the warehouse has
@@ -59,7 +59,7 @@ func newFixture(t *testing.T, dir string) *fixture {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	h := &fixture{t: t, clock: roomtest.NewClock(on(20).Time), warehouse: new(conform.MemoryWarehouse), loaded: sealer.Position{Generation: 1}, played: map[string]store.Instant{}, ends: map[string]*proof.End{}, key: &sealer.Signer{KeyID: sealer.KeyID(public), Key: private}}
+	h := &fixture{t: t, clock: roomtest.NewClock(on(20).Time), warehouse: new(conform.MemoryWarehouse), loaded: sealer.Position{Generation: 1}, played: map[string]store.Instant{}, ends: map[uint64]*proof.End{}, key: &sealer.Signer{KeyID: sealer.KeyID(public), Key: private}}
 	db := roomtest.Open(t, dir, h.clock.Now)
 	h.Service, err = New(Config{
 		DB: db, Warehouse: h.warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h,
@@ -107,11 +107,13 @@ func (h *fixture) SealToEnd(ctx context.Context, of string, _ sealer.Ref) (*proo
 	}
 	records, err := settle.Records(rules)
 	var newest int64 // a rule that is new or changed makes something to seal, too
-	for _, r := range rules {
+	for i, r := range rules {
 		newest = max(newest, r.Revision)
+		records[i].Leaf = uint64(r.Revision)<<10 + uint64(i)
 	}
-	end := &proof.End{PackID: fmt.Sprintf("ppk_%d_%d", h.loaded.Offset, newest), RootHash: "root", TreeSize: uint64(h.loaded.Offset), Position: h.loaded, Rules: records}
-	h.ends[end.PackID] = end
+	size := uint64(h.loaded.Offset)<<32 + uint64(newest+1)<<10
+	end := &proof.End{PackID: fmt.Sprintf("ppk_%d_%d", h.loaded.Offset, newest), RootHash: "root", TreeSize: size, Position: h.loaded, Rules: records}
+	h.ends[size] = end
 	next := sealer.Position{Generation: 1}
 	if n := len(h.spans); n > 0 {
 		next = h.spans[n-1].To.Next()
@@ -159,12 +161,12 @@ func (h *fixture) Span(_ context.Context, _ string, first, last int64) (*proof.S
 	return &all, nil
 }
 
-// EndOf implements Packs.
-func (h *fixture) EndOf(_ context.Context, _, packID string) (*proof.End, error) {
-	if h.ends[packID] == nil {
+// RulesAt implements Packs.
+func (h *fixture) RulesAt(_ context.Context, _ string, size uint64) ([]sealer.SettlementRule, error) {
+	if h.ends[size] == nil {
 		return nil, api.NotFound("proof pack")
 	}
-	return h.ends[packID], nil
+	return h.ends[size].Rules, nil
 }
 
 // Signer implements Keys.

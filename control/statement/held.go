@@ -5,52 +5,37 @@ import (
 	"time"
 
 	"muniment/control/dispute"
-	"muniment/control/settle"
-	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/pipeline"
-	"muniment/sealer"
 )
 
-// HeldAmount returns what the deliveries that a dispute excludes are worth by the current rules, by
-// currency, without amounts of 0. It ignores other disputes, minimums and caps.
+// HeldAmount returns what the deliveries that a dispute excludes are worth, by the rules by which they
+// were stated, or else the current ones; by currency, without amounts of 0. It ignores other disputes, minimums and caps.
 func (r *rater) HeldAmount(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
-	rules, err := settle.Rules(ctx, r.db.Read(), tenantID, store.Instant{})
-	if err != nil {
-		return nil, err
-	}
-	records, err := settle.Records(rules)
-	if err != nil {
-		return nil, err
-	}
-	edges, err := settle.Edges(records)
-	if err != nil {
-		return nil, err
-	}
-	l := loaded{from: time.UnixMilli(0).UTC(), to: forever}
-	q := pipeline.MeterQuery{TenantID: tenantID, By: pipeline.MeterBy{Completion: true}}
+	q := question{tenantID: tenantID, from: time.UnixMilli(0).UTC(), to: forever, rightID: x.RightID}
 	if x.RightID != "" {
-		l.from, l.to = x.Window.From.Time, x.Window.To.Time
-		q.RightID, q.From, q.To = x.RightID, l.from, l.to
+		q.from, q.to = x.Window.From.Time, x.Window.To.Time
 	} else {
-		q.EventIDs = []string{}
+		q.eventIDs = []string{}
 		for _, id := range x.ReceiptIDs {
-			q.EventIDs = append(q.EventIDs, api.EventOf(id))
+			q.eventIDs = append(q.eventIDs, api.EventOf(id))
 		}
+		rendered, err := r.cfg.Warehouse.MeterTotals(ctx, pipeline.MeterQuery{TenantID: tenantID, EventIDs: q.eventIDs})
+		if err != nil || rendered.Receipts == 0 {
+			return []dispute.Amount{}, err
+		}
+		q.from, q.to = rendered.First, rendered.Last.Add(time.Millisecond)
 	}
-	if q.Buckets, err = bucketsOf(l.from, l.to, edges, mostEdges); err != nil {
-		return nil, err
-	}
-	rows, err := r.cfg.Warehouse.Metering(ctx, q)
+	t, err := r.current(ctx, tenantID, q.from, q.to)
 	if err != nil {
 		return nil, err
 	}
-	for i := range rows {
-		if rows[i].Reason == sealer.ReasonMetered {
-			l.free = append(l.free, metered(&rows[i]))
-		}
+	l := loaded{from: q.from, to: q.to}
+	q.terms = []*terms{t}
+	if l.counted, err = count(ctx, r.cfg.Warehouse, q); err != nil {
+		return nil, err
 	}
-	p, err := l.rated(records, plainly, currenciesOf(rules))
+	p, err := l.rated(t, plainly)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,13 @@
 package statement
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,13 +17,18 @@ import (
 	"muniment/sealer"
 )
 
+// signer returns the key that signs a tenant's statements.
+func (c *core) signer(ctx context.Context, tenantID string) (*sealer.Signer, error) {
+	purpose, err := c.cfg.Purpose(ctx, c.db.Read(), tenantID)
+	if err != nil {
+		return nil, err
+	}
+	return c.cfg.Keys.Signer(ctx, purpose)
+}
+
 // issue signs a draft.
 func (s *Service) issue(ctx context.Context, tenantID, id string, by sealer.Ref) (issued Statement, err error) {
-	purpose, err := s.cfg.Purpose(ctx, s.db.Read(), tenantID)
-	if err != nil {
-		return issued, err
-	}
-	signer, err := s.cfg.Keys.Signer(ctx, purpose)
+	signer, err := s.signer(ctx, tenantID)
 	if err != nil {
 		return issued, err
 	}
@@ -55,13 +62,15 @@ func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, sign
 	if err != nil {
 		return err
 	}
-	if next.Corrects == nil {
-		err = refuseOverlap(ctx, tx, &next.Statement)
-	} else {
-		err = refuseStale(ctx, tx, &next.Statement, document.Correction)
+	if next.CreatedAt.Before(next.To.Time) {
+		return api.Conflict("the statement was drafted before its period ended, so it may lack what came later: draft it again after " + next.To.String())
 	}
+	issued, err := issuedIn(ctx, tx, &next.Statement)
 	if err != nil {
 		return err
+	}
+	if now, err := overlaps(issued); err != nil || !slices.Equal(now, document.Overlaps) {
+		return cmp.Or(err, error(api.Conflict("statements that overlap with the period were issued or voided since this one was drafted: draft it again")))
 	}
 	disputes, err := dispute.Holding(ctx, tx, next.TenantID, next.period())
 	if err != nil {
@@ -74,18 +83,24 @@ func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, sign
 	if !reflect.DeepEqual(excluded, document.Excluded) {
 		return api.Conflict("disputes were opened or resolved since the statement was drafted: draft it again")
 	}
-	if vouches, err := s.cfg.Keys.Vouches(ctx, tx, signer.KeyID); err != nil || !vouches {
+	document.IssuedAt, next.IssuedAt = sealer.Moment(next.UpdatedAt), next.UpdatedAt
+	return s.freeze(ctx, tx, next, &document, signer)
+}
+
+// freeze signs the document of a statement, and numbers it.
+func (c *core) freeze(ctx context.Context, tx *store.Tx, next *documented, document *sealer.Statement, signer *sealer.Signer) error {
+	if vouches, err := c.cfg.Keys.Vouches(ctx, tx, signer.KeyID); err != nil || !vouches {
 		return errors.Join(err, api.Unavailable(api.NoSigningKey, "the key of packs is being revoked", time.Second))
 	}
-	document.IssuedAt, next.IssuedAt = sealer.Moment(next.UpdatedAt), next.UpdatedAt
-	file, err := sealer.SignStatement(&document, signer.Key)
+	file, err := sealer.SignStatement(document, signer.Key)
 	if err != nil {
 		return err
 	}
 	text, _, _ := strings.Cut(string(file), "\n")
 	sum := sha256.Sum256([]byte(text))
 	next.Document, next.SHA256 = string(file), new(base64.RawURLEncoding.EncodeToString(sum[:]))
-	return nil
+	next.Number, err = nextNumber(ctx, tx, next.TenantID)
+	return err
 }
 
 // settle records the payment of a statement.

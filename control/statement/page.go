@@ -37,11 +37,17 @@ var page = template.Must(template.New("statement").Funcs(template.FuncMap{
 	"seconds": func(ms int64) string {
 		return grouped(strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", ms/1000, ms%1000), "0"), "."))
 	},
-	"unit": func(u string) string { return units[u] },
+	"unit":   func(u string) string { return units[u] },
+	"reason": func(r string) string { return reasons[r] },
 }).Parse(pageText))
 
 // units are the texts that follow a price on the page.
 var units = map[string]string{"EVENT": "per receipt", "IMPRESSION": "per impression", "CPM": "per 1,000 impressions", "MS": "per millisecond", "SECOND": "per second"}
+
+// reasons are the texts of the reasons of changes.
+var reasons = map[string]string{
+	sealer.ChangedByDispute: "dispute opened or resolved", sealer.ChangedByRules: "rule made or changed", sealer.ChangedLate: "came late", sealer.Voided: "voided",
+}
 
 // day formats a moment for the page: as a date alone if it is the beginning of a day.
 func day(t time.Time) string {

@@ -5,8 +5,6 @@ import (
 
 	"muniment/control/dispute"
 	"muniment/control/route"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
 	"muniment/control/store"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -73,7 +71,7 @@ type line struct{ rightID, meteringBasis, ruleID string }
 type behind struct {
 	q        pipeline.EventQuery
 	lines    map[line]bool
-	rules    *rate.Precedence
+	terms    *terms
 	excluded dispute.Parts
 	// atOnce is how many rows one query reads.
 	atOnce int
@@ -85,27 +83,28 @@ func (s *Service) behind(ctx context.Context, of *documented, only line) (*behin
 	if err != nil {
 		return nil, err
 	}
-	end, err := s.cfg.Packs.EndOf(ctx, of.TenantID, of.PackID)
+	t, end, err := s.termsOf(ctx, &of.Statement, &document)
 	if err != nil {
 		return nil, err
 	}
-	priced, err := s.pricedAt(ctx, of.TenantID, &document, end)
+	return newBehind(&document, t, end, only)
+}
+
+// newBehind finds the receipts behind the lines of a statement, which it rates by the terms, up to a
+// position.
+func newBehind(s *sealer.Statement, t *terms, end sealer.Position, only line) (*behind, error) {
+	excluded, err := excludedBy(s.Excluded)
 	if err != nil {
 		return nil, err
 	}
-	excluded, err := excludedBy(document.Excluded)
-	if err != nil {
-		return nil, err
-	}
-	b := &behind{lines: map[line]bool{}, excluded: excluded.Parts(), atOnce: rowsAtOnce, q: pipeline.EventQuery{
-		TenantID: of.TenantID, RightID: only.rightID, RenderedFrom: of.From.Time, RenderedTo: of.To.Time, Before: &end.Position,
+	b := &behind{lines: map[line]bool{}, terms: t, excluded: excluded.Parts(), atOnce: rowsAtOnce, q: pipeline.EventQuery{
+		TenantID: s.TenantID, RightID: only.rightID, RenderedFrom: s.From.Time, RenderedTo: s.To.Time, Before: &end,
 	}}
 	is := func(name, one string) bool { return name == "" || name == one }
-	for _, l := range document.Lines {
+	for _, l := range s.Lines {
 		b.lines[line{l.RightID, l.MeteringBasis, l.RuleID}] = is(only.rightID, l.RightID) && is(only.meteringBasis, l.MeteringBasis) && is(only.ruleID, l.RuleID)
 	}
-	b.rules, err = settle.Precedence(priced.Rules)
-	return b, err
+	return b, nil
 }
 
 const (
@@ -149,7 +148,7 @@ func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, 
 			if !d.Metered || copies[row.EventID] || b.excluded.Has(d.ReceiptID, d.RightID, d.RenderedAt) {
 				continue
 			}
-			if l := b.line(d); b.lines[l] {
+			if l := b.line(row); b.lines[l] {
 				list = append(list, LineReceipt{l.rightID, l.meteringBasis, l.ruleID, d.ReceiptID, store.At(d.RenderedAt), d.QuantityMs, sealer.FormatImpressions(d.Impressions)})
 			}
 		}
@@ -161,12 +160,13 @@ func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, 
 }
 
 // line returns the line of a delivery; without a rule if none rates it.
-func (b *behind) line(d *pipeline.Delivery) line {
+func (b *behind) line(row *pipeline.Row) line {
+	d := row.Delivery
 	l := line{rightID: d.RightID, meteringBasis: d.MeteringBasis}
-	if rule := b.rules.Of(&rate.Metered{
-		RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, RenderedAt: d.RenderedAt,
+	if rule, _ := b.terms.Rule(&sealer.Metered{
+		RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, RenderedAt: d.RenderedAt, Leaf: b.terms.leafOf(row.Position),
 	}); rule != nil {
-		l.ruleID = rule.ID
+		l.ruleID = rule.ID()
 	}
 	return l
 }

@@ -22,7 +22,7 @@ type Reconciliation struct {
 	From        store.Instant          `json:"from" nullable:"true" doc:"Start of the requested period; null is open."`
 	To          store.Instant          `json:"to" nullable:"true"`
 	Packs       ReconciledPacks        `json:"packs" doc:"The packs that were sealed in the period, in the hour before it, and up to the newest pack that its statements state. They contain everything that is stated."`
-	Statements  []ReconciledStatement  `json:"statements" doc:"The issued statements whose period overlaps with this one, sorted by their ends, each followed by its corrections."`
+	Statements  []ReconciledStatement  `json:"statements" doc:"The statements that are ISSUED or SETTLED and whose period overlaps with this one, sorted by their ends, each followed by its corrections."`
 	Differences []ReconciledDifference `json:"differences" doc:"What does not agree; empty if everything agrees. At most 20 packs are listed."`
 }
 
@@ -106,17 +106,13 @@ func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) 
 	if answer.From, answer.To, err = in.Bounds(); err != nil {
 		return answer, err
 	}
-	requested := Statement{TenantID: tenantID, From: answer.From, To: answer.To}
-	if requested.To.IsZero() {
-		requested.To = store.At(forever)
-	}
-	if requested.From.IsZero() {
-		requested.From = store.At(time.UnixMilli(0))
-	}
+	from, to := bounds(answer.From, answer.To)
+	requested := Statement{TenantID: tenantID, From: store.At(from), To: store.At(to)}
 	issued, err := issuedIn(ctx, r.db.Read(), &requested)
 	if err != nil {
 		return answer, err
 	}
+	issued = slices.DeleteFunc(issued, func(s Statement) bool { return s.State == Voided })
 	if len(issued) > mostStatements {
 		return answer, api.InvalidField("to", fmt.Sprintf("more than %d statements overlap with the period: choose a shorter one", mostStatements))
 	}

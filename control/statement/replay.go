@@ -12,9 +12,9 @@ import (
 var errLost = api.Conflict("the database was restored from a copy that is older than this statement, so its text is lost: " +
 	"the signed file that was handed out is the proof, and sha256 in the statement's record is the hash of its text")
 
-// uncorrectable refuses a correction of a chain whose newest statement's text is lost.
+// uncorrectable refuses a correction or a void of a chain whose newest statement's text is lost.
 func uncorrectable(id string) error {
-	return api.Conflict("the database was restored from a copy that is older than the statement " + id + ", so its text is lost, and without it nothing can be corrected here. " +
+	return api.Conflict("the database was restored from a copy that is older than the statement " + id + ", so its text is lost, and without it the period can be neither corrected nor voided here. " +
 		"Restore a copy from after its issue, if there is one. Otherwise compute the correction from the signed file that was handed out and the packs, agree on it with the payees, and pay it outside; " +
 		"the period stays stated, so it is not billed again")
 }
@@ -30,7 +30,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	switch {
 	case said.State == Draft:
 		said.State = Discarded
-	case said.State == Settled && was != nil && was.State == Issued:
+	case was != nil && was.Number > 0:
 		said.Document = was.Document
 	}
 	return true, statements.Restore(ctx, tx, was, said)

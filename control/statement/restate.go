@@ -143,11 +143,7 @@ func (r *reconciler) computed(ctx context.Context, s *documented) (*sealer.State
 	if err != nil {
 		return nil, err
 	}
-	end, err := r.cfg.Packs.EndOf(ctx, s.TenantID, s.PackID)
-	if err != nil {
-		return nil, err
-	}
-	priced, err := r.pricedAt(ctx, s.TenantID, &now, end)
+	t, at, err := r.termsOf(ctx, &s.Statement, &now)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +151,8 @@ func (r *reconciler) computed(ctx context.Context, s *documented) (*sealer.State
 	if err != nil {
 		return nil, err
 	}
-	return &now, Compute(ctx, r.cfg.Warehouse, end.Position, priced.Rules, excluded, &now)
+	q := question{tenantID: s.TenantID, from: now.From.Time, to: now.To.Time, asOf: &at, terms: []*terms{t}, excluded: excluded}
+	return &now, compute(ctx, r.cfg.Warehouse, q, &now)
 }
 
 // receiptsOf counts the receipts behind the lines.

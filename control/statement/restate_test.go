@@ -115,7 +115,7 @@ func TestStatementThatCannotBeComputed(t *testing.T) {
 	h.mustIssue(statementFor(2, 3))
 	h.play("rgh_a", on(4))
 	h.mustIssue(statementFor(3, 5))
-	delete(h.ends, lost.PackID)
+	delete(h.ends, uint64(lost.TreeSize))
 	r := h.reconcile(0, 5)
 	require.Len(t, r.Statements, 3)
 	require.Len(t, r.Differences, 2)

@@ -35,8 +35,8 @@ func (s *Service) Routes(a route.API) {
 		Description: "Rates a period by the current rules and the given one, as if it had just been created. Nothing is stored."}, s.postDryRun)
 	route.Add(a, route.Operation{ID: "draft-statement", Method: http.MethodPost, Path: "/v1/settlement/statements", Tag: tag, Access: write, Heavy: true,
 		Summary: "Draft a statement",
-		Description: "Seals the log, and states the receipts of the period that the packs hold. If the period overlaps with that of an issued statement for another currency or counterparty, " +
-			"it states the log up to the same end, and the response is 409 if the period goes on after that. " +
+		Description: "Seals the log, and states the receipts of the period that the packs hold, by the rules that the log holds. A receipt that an issued statement states keeps the rule by which it was stated. " +
+			"The response is 409 if the period overlaps with that of an issued statement in the same currency, unless both are for single, different counterparties. " +
 			"503 `WAREHOUSE_BEHIND` means that not all events are sealed yet: send the request again."}, s.post)
 	route.Add(a, route.Operation{ID: "list-statements", Method: http.MethodGet, Path: "/v1/settlement/statements", Tag: tag, Access: read,
 		Summary: "List the statements, newest first"}, s.getAll)
@@ -48,14 +48,19 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "list-statement-receipts", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}/receipts", Tag: tag, Access: read, Heavy: true,
 		Summary: "List the receipts behind the lines of a statement"}, s.getReceipts)
 	route.Add(a, route.Operation{ID: "issue-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/issue", Tag: tag, Access: write,
-		Summary: "Issue a DRAFT: sign and freeze it"}, s.postIssue)
+		Summary:     "Issue a DRAFT: sign and freeze it",
+		Description: "The response is 409 if the draft was made before its period ended, or if statements or disputes that concern its period were issued, voided, opened or resolved since: draft it again."}, s.postIssue)
 	route.Add(a, route.Operation{ID: "discard-statement", Method: http.MethodDelete, Path: "/v1/settlement/statements/{statementId}", Tag: tag, Access: write,
 		Summary: "Discard a DRAFT", Description: "Deletes its document and keeps its record as DISCARDED."}, s.deleteStatement)
 	route.Add(a, route.Operation{ID: "correct-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/correct", Tag: tag, Access: write, Heavy: true,
 		Summary: "Draft a correction of a statement that is ISSUED or SETTLED",
-		Description: "Seals the log, and restates the whole period with late receipts and the current disputes, by the rules of the first statement. The draft is issued, settled, " +
+		Description: "Seals the log, and restates the whole period with late receipts, the current rules and the current disputes. Receipts that are stated keep the rule by which they were stated. The draft is issued, settled, " +
 			"discarded and shown like any other; once it is ISSUED, its difference is what remains to be paid. The correction of a correction corrects the same first statement. The response is 409 if nothing has changed. " +
 			"503 `WAREHOUSE_BEHIND` means that not all events are sealed yet: send the request again."}, s.postCorrect)
+	route.Add(a, route.Operation{ID: "void-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/void", Tag: tag, Access: write,
+		Summary: "Void a statement that is ISSUED or SETTLED, with its corrections",
+		Description: "Issues a statement of the same period with a total of 0, whose difference takes back all that was stated. It and all statements of the period that it ends become VOIDED, and the period can be stated again. " +
+			"What other statements state stands, by the rules by which they state it."}, s.postVoid)
 	route.Add(a, route.Operation{ID: "settle-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/settle", Tag: tag, Access: write,
 		Summary: "Record the payment of an ISSUED statement"}, s.postSettle)
 }
@@ -76,7 +81,7 @@ type (
 // NewStatement is the body of a request for a draft.
 type NewStatement struct {
 	From           route.Time `json:"from" doc:"Start of the period, by renderedAt."`
-	To             route.Time `json:"to" doc:"End of the period, exclusive; not in the future."`
+	To             route.Time `json:"to" doc:"End of the period, exclusive. A draft can be issued if it was made after the end."`
 	Currency       string     `json:"currency" minLength:"3" maxLength:"3" doc:"A code of ISO 4217." example:"EUR"`
 	CounterpartyID *string    `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"The counterparty whose shares to state; absent: all counterparties."`
 }
@@ -89,10 +94,7 @@ func (d *drafter) post(ctx context.Context, in *draftInput) (StatementData, erro
 	if err != nil {
 		return StatementData{}, err
 	}
-	switch {
-	case to.After(d.db.Now()):
-		return StatementData{}, api.InvalidField("to", "must not be in the future")
-	case !rate.IsCurrency(requested.Currency):
+	if !rate.IsCurrency(requested.Currency) {
 		return StatementData{}, errCurrency
 	}
 	made, err := d.draft(ctx, Statement{
@@ -117,7 +119,7 @@ func period(fromText, toText route.Time) (from, to store.Instant, err error) {
 
 type listInput struct {
 	route.Page
-	State          string `query:"state" enum:"DRAFT,DISCARDED,ISSUED,SETTLED" doc:"Only statements in this state."`
+	State          string `query:"state" enum:"DRAFT,DISCARDED,ISSUED,SETTLED,VOIDED" doc:"Only statements in this state."`
 	Currency       string `query:"currency" maxLength:"3" doc:"Only statements in this currency."`
 	CounterpartyID string `query:"counterpartyId" maxLength:"64" doc:"Only statements of this counterparty."`
 	Corrects       string `query:"corrects" maxLength:"64" doc:"Only corrections of this statement, which is the first one of its period."`
@@ -245,6 +247,22 @@ func (s *Service) deleteStatement(ctx context.Context, in *statementInput) (Stat
 // Payment is the body of a request to settle a statement.
 type Payment struct {
 	Reference string `json:"reference" minLength:"1" maxLength:"256" doc:"The payment's reference. Kept in the audit log permanently: no place for personal data."`
+}
+
+// Voiding is the body of a request to void a statement.
+type Voiding struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"1024" doc:"Why. It is signed, and kept in the audit log permanently: no place for personal data."`
+}
+
+type voidInput struct {
+	StatementID string `path:"statementId"`
+	Body        Voiding
+}
+
+func (s *Service) postVoid(ctx context.Context, in *voidInput) (StatementData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	voided, err := s.void(ctx, caller.TenantID, in.StatementID, in.Body.Reason, store.ByKey(caller.ID))
+	return StatementData{voided}, err
 }
 
 type settleInput struct {

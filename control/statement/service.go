@@ -29,8 +29,8 @@ type Packs interface {
 	// SealToEnd seals a tenant's new events, and returns the end of its newest pack; nil if it has
 	// none.
 	SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) (*proof.End, error)
-	// EndOf returns the end of a pack.
-	EndOf(ctx context.Context, tenantID, packID string) (*proof.End, error)
+	// RulesAt returns the settlement rules that the tenant's log holds at a size.
+	RulesAt(ctx context.Context, tenantID string, size uint64) ([]sealer.SettlementRule, error)
 	// SealedIn returns the packs that were sealed in a period, Span the sums of their headers.
 	SealedIn(ctx context.Context, tenantID string, from, to time.Time, through []string) (first, last int64, err error)
 	Span(ctx context.Context, tenantID string, first, last int64) (*proof.Span, error)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +73,8 @@ func (Total) SchemaName() string   { return "SettlementTotal" }
 func (Payee) SchemaName() string   { return "SettlementPayee" }
 func (Unrated) SchemaName() string { return "SettlementUnrated" }
 
-// rater rates the loaded receipts by the current rules.
+// rater rates the loaded receipts: what statements state by the rules by which it was stated, the rest
+// by the current rules.
 type rater struct{ *core }
 
 // Settlement is a page of the rated lines of a period.
@@ -124,23 +124,16 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 	if at != nil {
 		answer.AsOf = new(at.String())
 	}
-	rules, err := settle.Rules(ctx, r.db.Read(), tenantID, store.Instant{})
+	from, to := bounds(answer.From, answer.To)
+	t, err := r.current(ctx, tenantID, from, to)
 	if err != nil {
 		return answer, err
 	}
-	records, err := settle.Records(rules)
+	l, err := r.load(ctx, tenantID, from, to, at, t)
 	if err != nil {
 		return answer, err
 	}
-	l, err := r.load(ctx, tenantID, answer.From, answer.To, at, records)
-	if err != nil {
-		return answer, err
-	}
-	currencies := currenciesOf(rules)
-	if in.Currency != "" {
-		currencies = []string{in.Currency}
-	}
-	p, err := l.rated(records, plainly, currencies)
+	p, err := l.rated(t, plainly, slices.DeleteFunc([]string{in.Currency}, func(c string) bool { return c == "" })...)
 	if err != nil {
 		return answer, err
 	}
@@ -163,7 +156,7 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 	return answer, nil
 }
 
-// projection is a period rated by the current rules: a statement for each currency.
+// projection is a rated period: a statement for each currency.
 type projection struct {
 	statements []sealer.Statement
 	unrated    []Unrated
@@ -172,6 +165,35 @@ type projection struct {
 // forever is the end of an open window.
 var forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
+// bounds returns the ends of a window that may be open.
+func bounds(from, to store.Instant) (time.Time, time.Time) {
+	if from.IsZero() {
+		from = store.At(time.UnixMilli(0))
+	}
+	if to.IsZero() {
+		to = store.At(forever)
+	}
+	return from.Time, to.Time
+}
+
+// current returns the terms of now: those of what is stated, and the current rules and more ones for
+// the rest.
+func (c *core) current(ctx context.Context, tenantID string, from, to time.Time, more ...settle.Rule) (*terms, error) {
+	issued, err := issuedIn(ctx, c.db.Read(), &Statement{TenantID: tenantID, From: store.At(from), To: store.At(to)})
+	if err != nil {
+		return nil, err
+	}
+	rules, err := settle.Rules(ctx, c.db.Read(), tenantID, store.Instant{})
+	if err != nil {
+		return nil, err
+	}
+	records, err := settle.Records(append(rules, more...))
+	if err != nil {
+		return nil, err
+	}
+	return c.terms(ctx, tenantID, issued, records)
+}
+
 // loaded holds the receipts of a period, as sums over those that no rule distinguishes.
 type loaded struct {
 	counted
@@ -179,26 +201,16 @@ type loaded struct {
 	names    []sealer.StatementPayee
 }
 
-func (r *rater) load(ctx context.Context, tenantID string, from, to store.Instant, asOf *sealer.Position, rules []sealer.SettlementRule) (l loaded, err error) {
-	l.from, l.to = from.Time, to.Time
-	if from.IsZero() {
-		l.from = time.UnixMilli(0).UTC()
-	}
-	if to.IsZero() {
-		l.to = forever
-	}
-	holding, err := dispute.Holding(ctx, r.db.Read(), tenantID, dispute.Window{From: store.At(l.from), To: store.At(l.to)})
+func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, asOf *sealer.Position, by ...*terms) (l loaded, err error) {
+	l.from, l.to = from, to
+	holding, err := dispute.Holding(ctx, r.db.Read(), tenantID, dispute.Window{From: store.At(from), To: store.At(to)})
 	if err != nil {
 		return l, err
 	}
-	if l.names, err = r.names(ctx, tenantID); err != nil {
+	if l.names, err = r.names(ctx, tenantID); err != nil || asOf == nil {
 		return l, err
 	}
-	edges, err := settle.Edges(rules)
-	if err != nil {
-		return l, err
-	}
-	l.counted, err = count(ctx, r.cfg.Warehouse, question{tenantID, l.from, l.to, asOf, edges, holding})
+	l.counted, err = count(ctx, r.cfg.Warehouse, question{tenantID: tenantID, from: from, to: to, asOf: asOf, terms: by, excluded: holding})
 	return l, err
 }
 
@@ -211,14 +223,21 @@ func (c *core) names(ctx context.Context, tenantID string) (names []sealer.State
 	return names, err
 }
 
-// rated rates the loaded receipts, in each of the currencies.
-func (l *loaded) rated(rules []sealer.SettlementRule, by sealer.Rating, currencies []string) (p projection, err error) {
+// rated rates the loaded receipts, in the given currencies, or in all. Without any rule it has no
+// total.
+func (l *loaded) rated(t *terms, by sealer.Rating, currencies ...string) (p projection, err error) {
+	if len(currencies) == 0 {
+		currencies = t.Currencies()
+	}
+	if len(currencies) == 0 {
+		currencies = []string{""}
+	}
 	var all []*sealer.Statement
 	for _, currency := range currencies {
 		all = append(all, &sealer.Statement{Currency: currency, From: sealer.Moment{Time: l.from}, To: sealer.Moment{Time: l.to}, Payees: slices.Clone(l.names)})
 	}
-	if err := sealer.Settle(by, rules, slices.Values(l.free), slices.Values(l.held), all...); err != nil {
-		return p, tooLarge(err)
+	if err := l.settle(by, t, all...); err != nil {
+		return p, err
 	}
 	for _, s := range all {
 		p.statements, p.unrated = append(p.statements, *s), nil
@@ -229,27 +248,15 @@ func (l *loaded) rated(rules []sealer.SettlementRule, by sealer.Rating, currenci
 	return p, nil
 }
 
-// currenciesOf returns the currencies of rules. Without rules it returns one that no rule has, so
-// all receipts are unrated.
-func currenciesOf(rules []settle.Rule) []string {
-	all := map[string]bool{}
-	for _, rule := range rules {
-		all[rule.Currency] = true
-	}
-	if len(all) == 0 {
-		return []string{""}
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
 // plainly rates without minimums and caps, which apply to statements only.
-var plainly = sealer.Rating{Rate: settle.Rating.Rate, Adjust: func(sealer.SettlementRule, []sealer.SettlementLine, time.Time, time.Time) (string, []string, error) {
+var plainly = sealer.Rating{Rate: settle.Rating.Rate, Precedence: settle.Rating.Precedence, Adjust: func(sealer.SettlementRule, []sealer.SettlementLine, time.Time, time.Time) (string, []string, error) {
 	return "", nil, nil
 }}
 
 // only rates by all rules, and keeps the lines of one of them.
 func only(ruleID string) sealer.Rating {
 	return sealer.Rating{
+		Precedence: settle.Rating.Precedence,
 		Rate: func(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
 			lines, unrated, err := settle.Rating.Rate(rules, receipts)
 			return slices.DeleteFunc(lines, func(l sealer.SettlementLine) bool { return l.RuleID != ruleID }), unrated, err
@@ -322,35 +329,36 @@ func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, 
 	if at != nil {
 		d.AsOf = new(at.String())
 	}
-	now, err := settle.Rules(ctx, r.db.Read(), tenantID, store.Instant{})
+	now, err := r.current(ctx, tenantID, d.From.Time, d.To.Time)
 	if err != nil {
 		return d, err
 	}
-	with := append(slices.Clone(now), proposed)
-	rules, err := settle.Records(with)
+	with, err := r.current(ctx, tenantID, d.From.Time, d.To.Time, proposed)
 	if err != nil {
 		return d, err
 	}
-	l, err := r.load(ctx, tenantID, d.From, d.To, at, rules)
+	l, err := r.load(ctx, tenantID, d.From.Time, d.To.Time, at, now, with)
 	if err != nil {
 		return d, err
 	}
-	var p [3]projection
-	for i, how := range []struct {
-		rules      []sealer.SettlementRule
-		by         sealer.Rating
-		currencies []string
-	}{{rules[:len(now)], plainly, currenciesOf(now)}, {rules, plainly, currenciesOf(with)}, {rules, only(proposed.ID), []string{proposed.Currency}}} {
-		if p[i], err = l.rated(how.rules, how.by, how.currencies); err != nil {
-			return d, err
-		}
+	before, err := l.rated(now, plainly)
+	if err != nil {
+		return d, err
 	}
-	own := &p[2].statements[0]
+	after, err := l.rated(with, plainly)
+	if err != nil {
+		return d, err
+	}
+	proposal, err := l.rated(with, only(proposed.ID), proposed.Currency)
+	if err != nil {
+		return d, err
+	}
+	own := &proposal.statements[0]
 	d.Lines, d.Total, d.Adjustment = append([]Line{}, linesOf(own)...), totalOf(own), "0"
 	for _, a := range own.Adjustments {
 		d.Adjustment = a.Amount
 	}
-	d.Before, d.After = p[0].totals(), p[1].totals()
+	d.Before, d.After = before.totals(), after.totals()
 	return d, nil
 }
 

@@ -1,27 +1,31 @@
 // Package statement computes what a tenant's receipts are worth, and issues signed statements.
 //
-// GET /v1/settlement rates the loaded receipts by the current rules. It is a projection: it changes
-// with receipts, rules and disputes. A dry run does the same with one more rule, which is not
-// stored.
+// GET /v1/settlement rates the loaded receipts: those that are stated by the rules by which they were
+// stated, all others by the current rules. It is a projection: it changes with receipts, rules and
+// disputes. A dry run does the same with one more rule, which is not stored.
 //
 // A statement is lasting. It covers a period of renderedAt in one currency, for all counterparties
 // or for one:
 //
 //   - POST creates a DRAFT. It first seals the tenant's log. The draft states what the packs hold,
-//     up to the end of the newest one, by the rules that the log has there. So each of its receipts
-//     was verified, and anyone who holds the packs computes the same amounts to the micro-unit
-//     (sealer.Statement, muniment verify).
-//   - Issuing freezes it: its text is signed, and its hash is an event of the log. Issuing is
-//     refused if disputes about deliveries of its period were opened or resolved since; a new draft
-//     includes them.
-//   - Nothing is billed twice. A draft is refused if its period overlaps with that of an issued
-//     statement in the same currency, unless both are for single, different counterparties.
-//     Statements with overlapping periods in other currencies, or for other counterparties, state
-//     the log up to the same end: a draft uses the end of the issued statements, and a draft with
-//     another end can't be issued. Otherwise a rule that is newer than the first statement could
-//     rate its receipts again. A period that goes on after that end was sealed is refused, because
-//     what came later would be missing without a word: the error says where to split it.
+//     up to the end of the newest one. So each of its receipts was verified, and anyone who holds the
+//     packs computes the same amounts to the micro-unit (sealer.Statement, muniment verify).
+//   - A receipt is stated once, by the terms under which it was stated. A statement states the
+//     receipts that it counts or holds. In every other statement, of whatever currency or counterparty,
+//     they keep that rule, with the text by which it was stated. So a draft in another currency leaves
+//     them out. All other receipts are rated by the rules at the draft's own end: a rule that is made
+//     late rates what no statement states (sealer.Terms).
+//   - Issuing freezes it: its text is signed, it gets a number, and its hash is an event of the log.
+//     Issuing is refused if the draft was made before its period ended, or if disputes about deliveries
+//     of its period were opened or resolved since, or statements that overlap were issued or voided; a
+//     new draft includes them. The text lists them all, at most 400.
+//   - Nothing is billed twice. A draft is refused if its period overlaps with that of a live statement
+//     in the same currency, unless both are for single, different counterparties. The error says what
+//     to do instead: correct or void that statement.
 //   - Settling records the reference of the payment.
+//   - Voiding takes a statement and its corrections back, by a signed statement of 0 whose difference is
+//     minus the newest total. All of them become VOIDED. The period can be stated again; what other
+//     statements state of it stands, by the rules by which they state it.
 //   - Discarding deletes the text of a draft and keeps its record. A tenant has at most 1,000
 //     drafts, because the text of each may have several MiB.
 //
@@ -32,12 +36,11 @@
 // A correction is a statement too; it is drafted, issued, settled, discarded and shown like any
 // other. It restates the whole period of an issued statement, up to the current end of the log and
 // with the current disputes. For each line it divides the difference to the previous statement into
-// late receipts and disputes. The difference is what remains to be paid, and settling a correction
+// disputes, rules and late receipts. The difference is what remains to be paid, and settling a correction
 // records the payment of it.
 //
-//   - It uses the rules at the end of the log that the first statement of the period states, so a
-//     rule that was created, changed or retired since rates nothing again. Receipts that no rule
-//     rated there stay unrated: a rule that is created for them later applies to later periods only.
+//   - What the chain states keeps its rule, so a rule that was changed or retired since rates nothing
+//     of it again. What it did not state is rated by the rules at the correction's own end.
 //   - Disputes act as on any statement. Opening a dispute about paid receipts takes the payment back
 //     with the next correction; rejecting the dispute pays it again with the next one.
 //   - Nothing else changes an amount. A sealed receipt counts as it was sealed, even if its node's
@@ -46,47 +49,43 @@
 //     until it is decided, so no pack, and no statement, rests on a decision that changes.
 //   - An issued statement can always be corrected once disputes are resolved: its text, its exclusions
 //     and its intervals leave space for what may become UPHELD later (dispute.MaxUpheldReceipts).
-//   - The corrections of a first statement form a chain; each names its predecessor. Issuing a draft
-//     is refused once another draft of its chain was issued. The first total plus the differences of
-//     the chain is the newest total.
+//   - The corrections of a first statement form a chain; each names its predecessor. The first total
+//     plus the differences of the chain is the newest total.
 //   - A correction is refused if the warehouse no longer yields the previous statement's amounts,
 //     because old deliveries were removed from it.
-//   - The rule against overlapping periods applies to first statements only.
 //
-// A rule's minimum and cap bound the sum of its lines in one statement, over all counterparties. The
-// minimum applies if the rule is in force at any time of the period. A statement for one
-// counterparty shows its shares of lines and adjustments only. taxId and payoutRef are in no
-// statement.
+// A rule's minimum and cap bound the sum of its lines in one statement, over all counterparties, as the
+// rule has them at the statement's own end. The minimum applies if the rule is in force at any time of
+// the period. A statement for one counterparty shows its shares of lines and adjustments only. taxId and
+// payoutRef are in no statement.
 //
-// All sums come from the warehouse, by one query for a statement and three for a correction. They
-// are grouped by what rules distinguish: the names in a rule's match, and the intervals between the
-// moments at which rules and disputed windows begin and end. A second query sums single disputed
-// receipts, which are subtracted. So the work grows with rights and rules, not with receipts.
+// All sums come from the warehouse, by a query for each end of the log that statements of the period
+// state. They are grouped by what terms distinguish: the names in a rule's match, and the intervals
+// between the moments at which rules, stated periods and disputed windows begin and end. Another query
+// sums single disputed receipts, which are subtracted. So the work grows with rights, rules and
+// statements, not with receipts.
 //
-// The cursor of GET /v1/settlement keeps asOf, but each page uses the rules and disputes of its own
-// moment. For pages that agree, draft a statement.
+// The cursor of GET /v1/settlement keeps asOf, but each page uses the rules, statements and disputes of
+// its own moment. For pages that agree, draft a statement.
 //
-// The receipts behind a line are found on request, by the rules and exclusions of the statement;
-// they are not stored with it.
-//
-// GET /v1/settlement/reconciliation checks that the numbers agree: it compares the counts in pack
-// headers, which are computed from entries that nodes have signed, with the rows of the same part
-// of the log, and each issued statement with its recomputation from the warehouse. The drift check
-// does the same in the background for all tenants (Restate).
+// GET /v1/settlement/reconciliation compares packs with their rows, and recomputes the statements of a
+// period from the warehouse; muniment's check of drift does the same in the background for all tenants
+// (Restate).
 //
 // If the database is restored from a copy that is older than the log, Replay writes the statements
 // that were issued meanwhile from their events, so nothing is issued twice. No event has a
 // statement's text: requests for these texts get 409, and the signed files that were handed out are
-// the proof. Such a statement can be settled, and its period stays stated, but its chain can't be
-// corrected any more: a correction needs the lost text, and the restored database lacks the packs that
-// it names, too. No operation takes the signed file back. The error of a correction says what remains:
-// restore a copy from after the issue, or agree on the difference outside.
+// the proof. Such a statement can be settled, its period stays stated, and its receipts keep their
+// rules, which follow from the log. But its chain can be neither corrected nor voided any more: that
+// needs the lost text. No operation takes the signed file back. The error says what remains: restore a
+// copy from after the issue, or agree on the difference outside.
 package statement
 
 import (
 	"muniment/control/dispute"
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 const prefix api.Prefix = "stm_"
@@ -108,7 +107,7 @@ type Statement struct {
 	To             store.Instant `json:"to" db:"to_at" doc:"End of the period: receipts rendered before it count."`
 	Currency       string        `json:"currency" db:"currency" doc:"A code of ISO 4217."`
 	CounterpartyID *string       `json:"counterpartyId" db:"counterparty_id" doc:"The counterparty whose shares it states; null: all counterparties."`
-	State          State         `json:"state" db:"state,moves" enum:"DRAFT,DISCARDED,ISSUED,SETTLED"`
+	State          State         `json:"state" db:"state,moves" enum:"DRAFT,DISCARDED,ISSUED,SETTLED,VOIDED"`
 	Total          string        `json:"total" db:"total" doc:"Decimal: the sum of all stated shares."`
 	HeldAmount     string        `json:"heldAmount" db:"held_amount" doc:"Decimal: what receipts under open disputes would add to the total."`
 	Receipts       int64         `json:"receipts" db:"receipts" doc:"How many receipts are behind its lines."`
@@ -119,9 +118,13 @@ type Statement struct {
 	IssuedAt       store.Instant `json:"issuedAt" db:"issued_at,moves" nullable:"true" doc:"When it was signed; null until it is ISSUED."`
 	SettledAt      store.Instant `json:"settledAt" db:"settled_at,moves" nullable:"true" doc:"When its payment was recorded; null until it is SETTLED."`
 	Corrects       *string       `json:"corrects" db:"corrects" doc:"The first statement of the period, which this one corrects. Null for a first statement."`
+	TreeSize       int64         `json:"treeSize" db:"tree_size" doc:"How many events the log has up to there."`
+	RootHash       string        `json:"rootHash" db:"root_hash" doc:"The root hash of the log there."`
+	Number         int64         `json:"number" db:"number,moves" doc:"Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until it is ISSUED."`
 	// Correction is unique among the issued statements of a chain.
 	Correction int64         `json:"correction" db:"correction" doc:"Its number among the corrections of the first statement, from 1; 0 for a first statement."`
 	Difference *string       `json:"difference" db:"difference" doc:"Decimal, of a correction: its total minus the total of the previous statement; null for a first statement."`
+	VoidReason *string       `json:"voidReason" db:"void_reason" doc:"Why the period's statements were voided, on the statement that voids them; otherwise null."`
 	CreatedAt  store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt  store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision   int64         `json:"revision" db:"revision,moves"`
@@ -129,6 +132,11 @@ type Statement struct {
 
 // period returns the period in the form that disputes have.
 func (s *Statement) period() dispute.Window { return dispute.Window{From: s.From, To: s.To} }
+
+// end returns the end of the log that it states.
+func (s *Statement) end() sealer.StatementAsOf {
+	return sealer.StatementAsOf{PackID: s.PackID, RootHash: s.RootHash, TreeSize: uint64(s.TreeSize)}
+}
 
 // first returns the id of the chain's first statement.
 func (s *Statement) first() string {
@@ -147,6 +155,7 @@ const (
 	Discarded State = "DISCARDED"
 	Issued    State = "ISSUED"
 	Settled   State = "SETTLED"
+	Voided    State = "VOIDED"
 )
 
 // Action moves a statement from state to state.
@@ -157,6 +166,7 @@ const (
 	Discard Action = "discard"
 	Issue   Action = "issue"
 	Settle  Action = "settle"
+	Void    Action = "void"
 )
 
 // transitions lists every move. Any other is refused.
@@ -164,4 +174,5 @@ var transitions = store.Steps[Action, State]{
 	Discard: {From: store.From(Draft), To: Discarded, Event: eventDiscarded},
 	Issue:   {From: store.From(Draft), To: Issued, Event: eventIssued},
 	Settle:  {From: store.From(Issued), To: Settled, Event: eventSettled},
+	Void:    {From: store.From(Issued, Settled), To: Voided, Event: eventVoided},
 }

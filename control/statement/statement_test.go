@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,13 +19,14 @@ import (
 	"muniment/control/store"
 	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 // TestTransitions is the whole table.
 func TestTransitions(t *testing.T) {
-	want := map[string]State{"discard DRAFT": Discarded, "issue DRAFT": Issued, "settle ISSUED": Settled}
-	for _, from := range []State{Draft, Discarded, Issued, Settled} {
-		for _, a := range []Action{Discard, Issue, Settle, "withdraw"} {
+	want := map[string]State{"discard DRAFT": Discarded, "issue DRAFT": Issued, "settle ISSUED": Settled, "void ISSUED": Voided, "void SETTLED": Voided}
+	for _, from := range []State{Draft, Discarded, Issued, Settled, Voided} {
+		for _, a := range []Action{Discard, Issue, Settle, Void, "withdraw"} {
 			name := fmt.Sprintf("%s %s", a, from)
 			t.Run(name, func(t *testing.T) {
 				was := documented{Statement: Statement{ID: "stm_a", State: from, UpdatedAt: on(0)}}
@@ -102,8 +104,8 @@ func TestDrafts(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	first := h.mustDraft(statementFor(0, 3))
-	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, document, created_at, updated_at, revision, correction, statement_id, state)
-		SELECT tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'DRAFT'
+	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, number, document, created_at, updated_at, revision, correction, statement_id, state)
+		SELECT tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, 0, '', 0, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'DRAFT'
 		FROM statements CROSS JOIN (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(mostDrafts-1) + `) SELECT i FROM n) AS numbers`)
 	_, err := h.draft(t.Context(), statementFor(0, 3), byKey)
 	conflict(t, err, "issue or discard one")
@@ -149,25 +151,25 @@ func TestOverlaps(t *testing.T) {
 		"of one, between those that there are": {of(4, 6, "EUR", &h.studio), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			draft := h.mustDraft(c.requested) // drafts may overlap as they like
-			err := refuseOverlap(t.Context(), h.db.Read(), &draft)
+			draft, err := h.draft(t.Context(), c.requested, byKey)
 			if c.free {
+				require.NoError(t, err)
+				_, err = h.discard(t.Context(), tenantID, draft.ID, byKey)
 				require.NoError(t, err)
 				return
 			}
-			conflict(t, err, "overlaps")
-			_, err = h.issue(t.Context(), tenantID, draft.ID, byKey)
-			conflict(t, err, "overlaps")
+			conflict(t, err, "overlaps with that of")
+			conflict(t, err, "or void it, and draft another one")
 		})
 	}
 	h.change(`UPDATE statements SET state = 'SETTLED' WHERE state = 'ISSUED'`)
-	_, err := h.issue(t.Context(), tenantID, h.mustDraft(of(2, 4, "EUR", &h.studio)).ID, byKey)
-	conflict(t, err, "overlaps")
+	_, err := h.draft(t.Context(), of(2, 4, "EUR", &h.studio), byKey)
+	conflict(t, err, "overlaps with that of")
 }
 
-// TestNothingIsBilledTwice: no later rule of another currency or with other shares, and no earlier
-// draft, states receipts that were stated.
-func TestNothingIsBilledTwice(t *testing.T) {
+// TestStatedOnce: a receipt keeps the rule by which it was stated, in each currency and for each
+// counterparty, and what no statement states is rated by today's rules.
+func TestStatedOnce(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	inDollars, ofAgency := statementFor(0, 3), statementFor(0, 3)
@@ -175,66 +177,160 @@ func TestNothingIsBilledTwice(t *testing.T) {
 	ofStudio := ofAgency
 	ofStudio.CounterpartyID = &h.studio
 	require.Equal(t, "0.75", h.mustIssue(ofStudio).Total)
-	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-		c, err := settle.CreateCounterparty(t.Context(), tx, settle.Counterparty{TenantID: tenantID, Name: "Dollars", Kind: settle.Publisher, Currency: "USD"}, byKey)
-		if err == nil {
-			_, err = settle.CreateRule(t.Context(), tx, settle.Rule{
-				TenantID: tenantID, Unit: rate.Event, Price: "9", Currency: "USD", Priority: 100, EffectiveFrom: on(0), Shares: []settle.Share{{CounterpartyID: c.ID, Bps: 10_000}},
-			}, byKey)
-		}
-		return err
-	}))
+	h.reprice("1") // no other amounts, and other texts
+	h.rule("USD", "9")
 	h.play("rgh_a", on(2))
-	require.Equal(t, "0", h.mustIssue(inDollars).Total)
-	require.Equal(t, "0.25", h.mustIssue(ofAgency).Total)
-
-	h.play("rgh_a", on(5))
-	inDollars.From, inDollars.To, ofAgency.From, ofAgency.To = on(4), on(6), on(4), on(6)
-	before := h.mustDraft(inDollars)
-	h.play("rgh_a", on(5))
-	h.mustIssue(ofAgency)
-	_, err := h.issue(t.Context(), tenantID, before.ID, byKey)
-	conflict(t, err, "draft the statement again")
-	h.mustIssue(inDollars)
-	both := statementFor(0, 6)
-	both.Currency = "CHF"
-	_, err = h.draft(t.Context(), both, byKey)
-	conflict(t, err, "several")
+	h.play("rgh_c", on(2))
+	require.Equal(t, "18", h.mustDraft(inDollars).Total, "what is stated in euros is left out")
+	agency := h.mustIssue(ofAgency)
+	require.Equal(t, "0.25", agency.Total, "the rule by which it was stated has its share, and dollars have none")
+	require.Len(t, h.document(h.mustIssue(inDollars).ID).Overlaps, 2)
+	conflict(t, h.correctErr(agency.ID), "nothing has changed")
+	require.Equal(t, []Total{{"EUR", "1", "0", nil}, {"USD", "18", "0", nil}}, h.totals(0, 3))
 }
 
-// TestLongerPeriodIsSplit: a period that reaches beyond the sealing of an overlapping statement's log is
-// refused, since the statement would silently lack what came after.
-func TestLongerPeriodIsSplit(t *testing.T) {
+// totals are those of now, without payees.
+func (h *fixture) totals(from, to float64) (list []Total) {
+	h.t.Helper()
+	t, err := h.current(h.t.Context(), tenantID, on(from).Time, on(to).Time)
+	require.NoError(h.t, err)
+	l, err := h.load(h.t.Context(), tenantID, on(from).Time, on(to).Time, &h.loaded, t)
+	require.NoError(h.t, err)
+	p, err := l.rated(t, plainly)
+	require.NoError(h.t, err)
+	for _, total := range p.totals() {
+		total.Payees = nil
+		list = append(list, total)
+	}
+	return list
+}
+
+func (h *fixture) correctErr(id string) error {
+	_, err := h.correct(h.t.Context(), tenantID, id, byKey)
+	return err
+}
+
+// TestLateRuleOfAnotherCurrency: a rule in dollars that is made after the statement in euros rates what
+// that does not state.
+func TestLateRuleOfAnotherCurrency(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
-	h.clock.Set(on(8).Time)
-	week := statementFor(0, 7)
-	week.CounterpartyID = &h.studio
-	issued := h.mustIssue(week)
-	h.play("rgh_b", on(7.5))
-	h.play("rgh_b", on(12))
-	h.clock.Set(on(20).Time)
-	month := statementFor(0, 20)
-	month.CounterpartyID = &h.agency
-	split := issued.CreatedAt.String()
-	for _, from := range []float64{0, 6} {
-		month.From = on(from)
-		_, err := h.draft(t.Context(), month, byKey)
-		conflict(t, err, "draft one statement up to "+split+", and another one from "+split+" on")
+	for range 9 {
+		h.play("rgh_c", on(2)) // which no rule rates
 	}
-	first, second := month, month
-	first.From, first.To, second.From = on(0), issued.CreatedAt, issued.CreatedAt
-	made := h.mustIssue(first)
-	require.EqualValues(t, 1, made.Receipts, "what the log held when it was sealed")
-	require.EqualValues(t, 2, h.mustCorrect(made.ID).Receipts, "a correction states the rest")
+	euros := h.mustIssue(statementFor(0, 20))
+	require.Equal(t, "1", euros.Total)
+	h.rule("USD", "9")
+	dollars := statementFor(0, 20)
+	dollars.Currency = "USD"
+	require.Equal(t, "81", h.mustIssue(dollars).Total)
+	require.Equal(t, "0", *h.mustCorrect(euros.ID).Difference, "they are not unrated any more")
+}
 
-	// What states the same end of the log is newer, but the log is not.
-	h.clock.Set(on(21).Time)
-	third := month
-	third.Currency, third.CounterpartyID, third.From = "USD", nil, on(7)
-	_, err := h.draft(t.Context(), third, byKey)
-	conflict(t, err, "up to "+split)
-	require.EqualValues(t, 1, h.mustIssue(second).Receipts)
+// TestMillisecond: a statement of a millisecond, for one counterparty, keeps the rules of what it states
+// and of nothing else.
+func TestMillisecond(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	h.play("rgh_a", on(2))
+	short := statementFor(1, 1)
+	short.To, short.CounterpartyID = store.At(short.From.Add(time.Millisecond)), &h.studio
+	require.Equal(t, "0.75", h.mustIssue(short).Total)
+	h.reprice("10")
+	h.play("rgh_a", on(3))
+	rest := statementFor(0, 20)
+	rest.CounterpartyID = &h.agency
+	require.Equal(t, "5.25", h.mustIssue(rest).Total, "a quarter of 1 + 10 + 10")
+	other := statementFor(0, 20)
+	other.Currency = "USD"
+	h.rule("USD", "3")
+	require.Equal(t, "0", h.mustIssue(other).Total, "all are stated")
+}
+
+// TestVoid: a void takes back what was stated; the period can be stated again, and what others state of it
+// stands.
+func TestVoid(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	h.play("rgh_b", on(1))
+	ofStudio, ofAgency := statementFor(0, 3), statementFor(0, 3)
+	ofStudio.CounterpartyID, ofAgency.CounterpartyID = &h.studio, &h.agency
+	draft := h.mustDraft(ofStudio)
+	_, err := h.void(t.Context(), tenantID, draft.ID, "a wrong price", byKey)
+	conflict(t, err, "statement is DRAFT")
+	first := h.issued(draft.ID)
+	h.play("rgh_a", on(2))
+	one := h.issued(h.mustCorrect(first.ID).ID)
+	require.Equal(t, "3", one.Total)
+	_, err = h.settle(t.Context(), tenantID, first.ID, "transfer 1", byKey)
+	require.NoError(t, err)
+	agency := h.mustIssue(ofAgency)
+	h.reprice("10")
+	stale := h.mustDraft(statementFor(5, 6))
+	late := h.play("rgh_a", on(2.5))
+	pending := h.mustCorrect(first.ID)
+
+	voided, err := h.void(t.Context(), tenantID, one.ID, "a wrong price", byKey)
+	require.NoError(t, err)
+	require.Equal(t, []any{Voided, "0", "-3", first.ID, "a wrong price", int64(2)}, []any{voided.State, voided.Total, *voided.Difference, *voided.Corrects, *voided.VoidReason, voided.Correction})
+	document := h.document(voided.ID)
+	require.Equal(t, []sealer.StatementPayee{{Amount: "-3", CounterpartyID: h.studio, Name: "Studio North"}}, document.Correction.Payees)
+	require.Len(t, document.Correction.Changes, 2)
+	for _, id := range []string{first.ID, one.ID} {
+		s := h.read(id)
+		require.Equal(t, Voided, s.State)
+		require.NotEmpty(t, s.Document)
+		_, err = h.void(t.Context(), tenantID, id, "again", byKey)
+		conflict(t, err, "statement is VOIDED")
+		conflict(t, h.correctErr(id), "statement is VOIDED")
+		_, err = h.settle(t.Context(), tenantID, id, "x", byKey)
+		conflict(t, err, "already VOIDED")
+	}
+	require.Equal(t, "transfer 1", *h.read(first.ID).Reference)
+	_, err = h.issue(t.Context(), tenantID, pending.ID, byKey)
+	conflict(t, err, "draft it again")
+	h.issued(stale.ID) // of another time
+	for _, event := range []string{"statement.voided " + voided.ID, "statement.voided " + first.ID, "statement.voided " + one.ID} {
+		require.Contains(t, h.emitted(), event)
+	}
+
+	// What the agency's states keeps the first price; the late one has the new one.
+	again := h.mustIssue(ofStudio)
+	require.Equal(t, "10.5", again.Total, "three quarters of 1 + 2 + 1 + 10: %s", late)
+	require.Equal(t, "3.5", h.mustCorrect(agency.ID).Total)
+	require.Empty(t, h.reconcile(0, 10).Differences)
+	require.Len(t, h.reconcile(0, 4).Statements, 2)
+	require.Equal(t, "14", h.totals(0, 3)[0].Amount)
+}
+
+// TestNotYetOver: a draft of a period that is not over shows what there is, and can't be issued.
+func TestNotYetOver(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	s := h.mustDraft(statementFor(0, 30))
+	for _, day := range []float64{21, 31} {
+		h.clock.Set(on(day).Time)
+		_, err := h.issue(t.Context(), tenantID, s.ID, byKey)
+		conflict(t, err, "drafted before its period ended")
+	}
+	h.mustIssue(statementFor(0, 30))
+}
+
+// TestManyOverlaps: a statement lists at most so many others.
+func TestManyOverlaps(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	dollars := statementFor(0, 3)
+	dollars.Currency = "USD"
+	s := h.mustIssue(dollars)
+	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, created_at, updated_at, revision, correction, statement_id, state, number)
+		SELECT tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'ISSUED', i + 1
+		FROM statements CROSS JOIN (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(mostOverlaps) + `) SELECT i FROM n) AS numbers`)
+	_, err := h.draft(t.Context(), statementFor(0, 3), byKey)
+	require.Equal(t, "from", api.From(err).Field, "%v", err)
+	h.change(`DELETE FROM statements WHERE statement_id = 'stm_1'`)
+	require.Len(t, h.document(h.mustDraft(statementFor(0, 3)).ID).Overlaps, mostOverlaps)
+	conflict(t, h.correctErr(s.ID), "")
 }
 
 // TestOneOfManyIssuesWins has callers issue drafts of one period at once, through two processes
@@ -354,8 +450,8 @@ func TestLists(t *testing.T) {
 // TestFiltersHaveIndexes is as that of rights.
 func TestFiltersHaveIndexes(t *testing.T) {
 	h := newFixture(t, t.TempDir())
-	roomtest.Fill(t, h.db, 5_000, "statements", `tenant_id, from_at, to_at, total, held_amount, receipts, as_of, pack_id, document, created_at, updated_at, revision, correction, statement_id, corrects, currency, counterparty_id, state`,
-		`'`+tenantID+`', i, i + 1, '0', '0', 0, '1.0.1', 'ppk_a', '{}', 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), CASE WHEN i % 400 = 9 THEN 'stm_few' ELSE NULL END, CASE WHEN i % 700 = 3 THEN 'USD' ELSE 'EUR' END,
+	roomtest.Fill(t, h.db, 5_000, "statements", `tenant_id, from_at, to_at, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, number, document, created_at, updated_at, revision, correction, statement_id, corrects, currency, counterparty_id, state`,
+		`'`+tenantID+`', i, i + 1, '0', '0', 0, '1.0.1', 'ppk_a', 0, '', CASE WHEN i % 600 = 5 THEN 0 ELSE i END, '{}', 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), CASE WHEN i % 400 = 9 THEN 'stm_few' ELSE NULL END, CASE WHEN i % 700 = 3 THEN 'USD' ELSE 'EUR' END,
 		CASE WHEN i % 500 = 7 THEN 'cp_few' ELSE NULL END, CASE WHEN i % 600 = 5 THEN 'DRAFT' ELSE 'SETTLED' END`)
 	for f, index := range map[filter]string{
 		{}:                         "statements_by_tenant",
@@ -370,7 +466,14 @@ func TestFiltersHaveIndexes(t *testing.T) {
 		}), index, "%+v", f)
 	}
 	requested := statementFor(1, 2)
-	require.Contains(t, roomtest.Plans(t, h.db, func(q store.Querier) error { return refuseOverlap(t.Context(), q, &requested) }), "statements_that_bill")
+	require.Contains(t, roomtest.Plans(t, h.db, func(q store.Querier) error {
+		_, err := issuedIn(t.Context(), q, &requested)
+		return err
+	}), "statements_that_bill")
+	require.Contains(t, roomtest.Plans(t, h.db, func(q store.Querier) error {
+		_, err := nextNumber(t.Context(), q, tenantID)
+		return err
+	}), "statements_by_number")
 }
 
 // TestRetiredBeforeItBegan: a rule that was retired before it began rates nothing, and its minimum is

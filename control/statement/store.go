@@ -1,14 +1,12 @@
 package statement
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"muniment/control/dispute"
 	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
 )
 
 var (
@@ -31,90 +29,28 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, s sto
 	return summaries.Page(ctx, q, tenantID, w, s)
 }
 
-// overlapping lists the issued first statements whose period overlaps with that of s.
-func overlapping(ctx context.Context, q store.Querier, s *Statement) ([]Statement, error) {
-	list, err := issuedIn(ctx, q, s)
-	return slices.DeleteFunc(list, func(other Statement) bool { return other.Corrects != nil }), err
+// issuedIn lists the statements that were issued, voided ones too, and whose period overlaps with that
+// of s, in the order of their issue.
+func issuedIn(ctx context.Context, q store.Querier, s *Statement) ([]Statement, error) {
+	list, err := store.List(ctx, q, "the statements that were issued", summaries.Scan,
+		summaries.Select()+` WHERE tenant_id = $1 AND number > 0 AND from_at < $2 AND to_at > $3`, s.TenantID, s.To, s.From)
+	slices.SortFunc(list, func(a, b Statement) int { return cmp.Compare(a.Number, b.Number) })
+	return list, err
 }
 
-// issuedIn lists the issued statements and corrections whose period overlaps with that of s.
-func issuedIn(ctx context.Context, q store.Querier, s *Statement) ([]Statement, error) {
-	return store.List(ctx, q, "the statements that were issued", summaries.Scan,
-		summaries.Select()+` WHERE tenant_id = $1 AND state <> 'DRAFT' AND state <> 'DISCARDED' AND from_at < $2 AND to_at > $3 ORDER BY to_at`, s.TenantID, s.To, s.From)
+// nextNumber returns the number of the next statement that is issued.
+func nextNumber(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
+	last, err := store.Count(ctx, q, "the last number of a statement", `SELECT COALESCE(MAX(number), 0) FROM statements WHERE tenant_id = $1 AND number > 0`, tenantID)
+	return last + 1, err
 }
 
 // mostDrafts bounds the drafts of a tenant.
 const mostDrafts = 1000
 
-// refuseOverlap returns STATE_CONFLICT if an issued statement bills some of the same receipts, or
-// may do so because it states the log up to another end, by other rules.
-func refuseOverlap(ctx context.Context, q store.Querier, s *Statement) error {
-	list, err := overlapping(ctx, q, s)
-	if err != nil {
-		return err
-	}
-	for _, other := range list {
-		named := fmt.Sprintf("the period overlaps with that of %s, which is issued: %s to %s", other.ID, other.From, other.To)
-		switch {
-		case s.Currency == other.Currency && (s.CounterpartyID == nil || other.CounterpartyID == nil || *s.CounterpartyID == *other.CounterpartyID):
-			return api.Conflict(named)
-		case s.PackID != other.PackID:
-			return api.Conflict(named + ", and states the log up to another pack: draft the statement again")
-		}
-	}
-	return nil
-}
-
-// statedUpTo returns the newest pack that the issued statements with overlapping periods state;
-// empty if there are none. It returns STATE_CONFLICT if s covers more than they can: if its period
-// goes on after the moment at which the draft of the first of them sealed that pack.
-func statedUpTo(ctx context.Context, q store.Querier, s *Statement) (packID string, err error) {
-	list, err := overlapping(ctx, q, s)
-	for _, other := range list {
-		if packID != "" && packID != other.PackID {
-			return "", api.Conflict(fmt.Sprintf("the period overlaps with those of several issued statements, and %s states the log up to another pack: draft a statement for each period", other.ID))
-		}
-		packID = other.PackID
-	}
-	if err != nil || packID == "" {
-		return "", err
-	}
-	// The draft that sealed the pack is the oldest of those that state it: the others reuse it.
-	sealing, err := store.One(ctx, q, "the statements up to "+packID, summaries.Scan,
-		summaries.Select()+` WHERE tenant_id = $1 AND state <> 'DRAFT' AND state <> 'DISCARDED' AND pack_id = $2 AND corrects IS NULL ORDER BY created_at LIMIT 1`, s.TenantID, packID)
-	if err != nil {
-		return "", err
-	}
-	if at := sealing.CreatedAt; s.To.After(at.Time) {
-		return "", api.Conflict(fmt.Sprintf("the period overlaps with that of %s, which is issued, so it is stated up to the same end of the log, of %s, and would lack what came later: draft one statement up to %s, and another one from %s on",
-			list[0].ID, at, at, at))
-	}
-	return packID, nil
-}
-
-// StatedPeriods returns the periods of the tenant's issued statements that overlap with a period, each once.
+// StatedPeriods returns the periods of the tenant's live statements that overlap with a period, each once.
 func StatedPeriods(ctx context.Context, q store.Querier, tenantID string, period dispute.Window) ([]dispute.Window, error) {
 	return store.List(ctx, q, "the periods that are stated", func(row store.Row) (w dispute.Window, err error) { return w, row.Scan(&w.From, &w.To) },
-		`SELECT DISTINCT from_at, to_at FROM statements WHERE tenant_id = $1 AND state <> 'DRAFT' AND state <> 'DISCARDED' AND from_at < $2 AND to_at > $3`, tenantID, period.To, period.From)
-}
-
-// newest returns the last issued correction of a first statement, or the first statement itself.
-func newest(ctx context.Context, q store.Querier, tenantID, first string) (id string, err error) {
-	last, err := store.One(ctx, q, "the corrections of "+first, store.Text,
-		`SELECT statement_id FROM statements WHERE tenant_id = $1 AND corrects = $2 AND state <> 'DRAFT' AND state <> 'DISCARDED' ORDER BY correction DESC LIMIT 1`, tenantID, first)
-	if err != nil || last == nil {
-		return first, err
-	}
-	return *last, nil
-}
-
-// refuseStale returns STATE_CONFLICT if another correction was issued since s was drafted.
-func refuseStale(ctx context.Context, q store.Querier, s *Statement, c *sealer.StatementCorrection) error {
-	id, err := newest(ctx, q, s.TenantID, *s.Corrects)
-	if err == nil && id != c.Previous.StatementID {
-		err = api.Conflict(fmt.Sprintf("the correction %s was issued since this one was drafted: draft it again", id))
-	}
-	return err
+		`SELECT DISTINCT from_at, to_at FROM statements WHERE tenant_id = $1 AND state IN ('ISSUED', 'SETTLED') AND from_at < $2 AND to_at > $3`, tenantID, period.To, period.From)
 }
 
 // Sections are this package's data in an export of the tenant.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"muniment/control/dispute"
-	"muniment/control/settle"
 	"muniment/gateway/api"
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -17,15 +16,30 @@ import (
 type question struct {
 	tenantID string
 	from, to time.Time
-	asOf     *sealer.Position // nil: nothing is loaded
-	edges    []time.Time      // moments at which rules begin or end
+	asOf     *sealer.Position // nil: all that is loaded
+	// terms are all by which the sums will be rated.
+	terms    []*terms
 	excluded dispute.Excluded
+	// rightID and eventIDs select deliveries as in pipeline.MeterQuery.
+	rightID  string
+	eventIDs []string
 }
 
-// counted holds the metered receipts of a period, as sums over those that no rule distinguishes.
+// counted holds the metered receipts of a period, as sums over those that no terms distinguish.
 type counted struct {
 	// free are under no dispute, held under an open one. Receipts of upheld disputes are in neither.
 	free, held []sealer.Metered
+}
+
+// below returns the receipts below a leaf, which must be an end of the terms of the question.
+func (c counted) below(leaf uint64) counted {
+	behind := func(m sealer.Metered) bool { return m.Leaf >= leaf }
+	return counted{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind)}
+}
+
+// settle computes statements about the receipts.
+func (c counted) settle(by sealer.Rating, t *terms, statements ...*sealer.Statement) error {
+	return tooLarge(sealer.Settle(by, t.Terms, slices.Values(c.free), slices.Values(c.held), statements...))
 }
 
 // mostRows bounds the sums that are held in memory.
@@ -42,54 +56,102 @@ type Sums interface {
 	Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
 }
 
-// Compute fills in the results of a statement: lines, adjustments, unrated, total and held amount.
-// It counts the receipts before asOf, by the rules that the log has there. The caller has set all
-// other fields, including exclusions and the names of payees.
-func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.SettlementRule, excluded dispute.Excluded, document *sealer.Statement) error {
-	edges, err := settle.Edges(rules)
-	if err != nil {
-		return err
-	}
-	sums, err := count(ctx, w, question{document.TenantID, document.From.Time, document.To.Time, &asOf, edges, excluded})
-	if err != nil {
-		return err
-	}
-	return tooLarge(sealer.Settle(settle.Rating, rules, slices.Values(sums.free), slices.Values(sums.held), document))
-}
+// sums are those of the receipts before a position.
+type sums struct{ free, held map[key]sealer.Metered }
 
-// count sums the receipts.
-func count(ctx context.Context, w Sums, q question) (counted, error) {
-	if q.asOf == nil {
-		return counted{}, nil
+// count sums the receipts: those before each end of the terms, less those before the end before.
+func count(ctx context.Context, w Sums, q question) (c counted, err error) {
+	edges, ends := []time.Time{}, []end{}
+	for _, t := range q.terms {
+		edges, ends = append(edges, t.Edges()...), append(ends, t.ends...)
 	}
-	held, upheld := split(q.excluded)
-	edges := slices.Clone(q.edges)
 	for _, x := range q.excluded {
 		edges = append(edges, x.Window.From.Time, x.Window.To.Time) // zero times without a window
 	}
 	buckets, err := bucketsOf(q.from, q.to, edges, mostEdges)
 	if err != nil {
-		return counted{}, err
+		return c, err
+	}
+	slices.SortFunc(ends, func(a, b end) int { return a.position.Compare(b.position) })
+	ends = slices.Compact(ends)
+	if q.asOf != nil {
+		ends = slices.DeleteFunc(ends, func(e end) bool { return e.position.Compare(*q.asOf) >= 0 })
 	}
 	requested := pipeline.MeterQuery{
-		TenantID: q.tenantID, From: q.from, To: q.to, AsOf: q.asOf, Buckets: buckets, By: pipeline.MeterBy{Completion: true}, Limit: mostRows + 1,
+		TenantID: q.tenantID, From: q.from, To: q.to, RightID: q.rightID, EventIDs: q.eventIDs, Buckets: buckets, By: pipeline.MeterBy{Completion: true}, Limit: mostRows + 1,
 	}
+	var before sums
+	var leaf uint64
+	for i := range len(ends) + 1 {
+		if requested.AsOf = q.asOf; i < len(ends) {
+			requested.AsOf = &ends[i].position
+		}
+		now, err := sum(ctx, w, requested, q.excluded)
+		if err != nil {
+			return c, err
+		}
+		c.free, c.held = added(c.free, now.free, before.free, leaf), added(c.held, now.held, before.held, leaf)
+		if len(c.free)+len(c.held) > mostRows {
+			return c, errManySums
+		}
+		if before = now; i < len(ends) {
+			leaf = ends[i].size
+		}
+	}
+	return c, nil
+}
+
+// compute computes a statement by the first terms of a question. The caller has set all that
+// sealer.Settle does not.
+func compute(ctx context.Context, w Sums, q question, s *sealer.Statement) error {
+	sums, err := count(ctx, w, q)
+	if err != nil {
+		return err
+	}
+	return sums.settle(ratingOf, q.terms[0], s)
+}
+
+// Compute computes a statement that overlaps with no other: it counts the receipts before asOf, by the
+// rules that the log has there.
+func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.SettlementRule, s *sealer.Statement) error {
+	t, err := sealer.NewTerms(ratingOf, nil, rules)
+	if err != nil {
+		return err
+	}
+	return compute(ctx, w, question{tenantID: s.TenantID, from: s.From.Time, to: s.To.Time, asOf: &asOf, terms: []*terms{{Terms: t}}}, s)
+}
+
+// added appends what has been added to sums, with a leaf.
+func added(list []sealer.Metered, now, before map[key]sealer.Metered, leaf uint64) []sealer.Metered {
+	for k, m := range now {
+		was := before[k]
+		m.Receipts, m.QuantityMs, m.Impressions, m.Leaf = m.Receipts-was.Receipts, m.QuantityMs-was.QuantityMs, m.Impressions-was.Impressions, leaf
+		if m.Receipts > 0 {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+var errManySums = api.InvalidField("from", fmt.Sprintf("the period has more than %d different sums of receipts: choose a shorter one", mostRows))
+
+// sum sums the receipts of one query.
+func sum(ctx context.Context, w Sums, requested pipeline.MeterQuery, excluded dispute.Excluded) (s sums, err error) {
+	held, upheld := split(excluded)
 	rows, err := w.Metering(ctx, requested)
 	if err != nil {
-		return counted{}, err
+		return s, err
 	}
 	if len(rows) > mostRows {
-		return counted{}, api.InvalidField("from", fmt.Sprintf("the period has more than %d different sums of receipts: choose a shorter one", mostRows))
+		return s, errManySums
 	}
-	sums := map[key]*sealer.Metered{}
-	var order []key
+	all, named := map[key]*sealer.Metered{}, map[key]*sealer.Metered{}
 	for i := range rows {
 		if row := &rows[i]; row.Reason == sealer.ReasonMetered {
 			m := metered(row)
-			sums[keyOf(row)], order = &m, append(order, keyOf(row))
+			all[keyOf(row)] = &m
 		}
 	}
-	heldSums := map[key]*sealer.Metered{}
 	for _, parts := range []*dispute.Parts{&upheld, &held} {
 		receipts := parts.ReceiptIDs
 		if parts == &held { // receipts of an upheld dispute are not held for another
@@ -97,33 +159,39 @@ func count(ctx context.Context, w Sums, q question) (counted, error) {
 		}
 		for ids := range slices.Chunk(receipts, mostIDs) {
 			requested := requested
+			requested.EventIDs = nil
 			for _, id := range ids {
 				requested.EventIDs = append(requested.EventIDs, api.EventOf(id))
 			}
 			rows, err := w.Metering(ctx, requested)
 			if err != nil {
-				return counted{}, err
+				return s, err
 			}
 			for i := range rows {
 				if row := &rows[i]; row.Reason == sealer.ReasonMetered {
-					move(sums, heldSums, keyOf(row), metered(row), parts == &held)
+					move(all, named, keyOf(row), metered(row), parts == &held)
 				}
 			}
 		}
 	}
-	var c counted
-	for _, k := range order {
-		free, of := sums[k], heldSums[k]
+	s = sums{map[key]sealer.Metered{}, map[key]sealer.Metered{}}
+	for k, free := range all {
 		at := time.UnixMilli(k.bucket)
 		switch {
 		case upheld.Has("", k.rightID, at):
 		case held.Has("", k.rightID, at):
-			c.held = appendSome(c.held, free, of)
+			if of := named[k]; of != nil {
+				free.Receipts, free.QuantityMs, free.Impressions = free.Receipts+of.Receipts, free.QuantityMs+of.QuantityMs, free.Impressions+of.Impressions
+			}
+			s.held[k] = *free
 		default:
-			c.free, c.held = appendSome(c.free, free), appendSome(c.held, of)
+			s.free[k] = *free
+			if of := named[k]; of != nil {
+				s.held[k] = *of
+			}
 		}
 	}
-	return c, nil
+	return s, nil
 }
 
 // bucketsOf returns the starts of the intervals into which edges cut a period, at most so many.
@@ -140,15 +208,12 @@ func bucketsOf(from, to time.Time, edges []time.Time, most int) ([]time.Time, er
 
 // leavesSpace refuses a first statement if there would be no space for the windows of disputes that are
 // UPHELD later: it could not be corrected, as its period can't be shortened.
-func leavesSpace(rules []sealer.SettlementRule, excluded dispute.Excluded, period dispute.Window) error {
-	edges, err := settle.Edges(rules)
-	if err != nil {
-		return err
-	}
+func leavesSpace(t *terms, excluded dispute.Excluded, period dispute.Window) error {
+	edges := slices.Clone(t.Edges())
 	for _, x := range excluded {
 		edges = append(edges, x.Window.From.Time, x.Window.To.Time)
 	}
-	_, err = bucketsOf(period.From.Time, period.To.Time, edges, mostEdges-2*dispute.MaxUpheldWindows)
+	_, err := bucketsOf(period.From.Time, period.To.Time, edges, mostEdges-2*dispute.MaxUpheldWindows)
 	return err
 }
 
@@ -166,16 +231,6 @@ func move(from, to map[key]*sealer.Metered, k key, m sealer.Metered, held bool) 
 	default:
 		to[k].Receipts, to[k].QuantityMs, to[k].Impressions = to[k].Receipts+m.Receipts, to[k].QuantityMs+m.QuantityMs, to[k].Impressions+m.Impressions
 	}
-}
-
-// appendSome appends the sums that have at least one receipt.
-func appendSome(list []sealer.Metered, some ...*sealer.Metered) []sealer.Metered {
-	for _, m := range some {
-		if m != nil && m.Receipts > 0 {
-			list = append(list, *m)
-		}
-	}
-	return list
 }
 
 // key is what the receipts of one sum have in common.

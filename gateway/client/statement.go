@@ -62,6 +62,13 @@ func (s Statements) Correct(ctx context.Context, statementID string) (*Statement
 	return s.move(ctx, statementID, "correct", nil)
 }
 
+// Void takes an issued statement back, with its corrections: its period can be stated again.
+func (s Statements) Void(ctx context.Context, statementID, reason string) (*Statement, error) {
+	return s.move(ctx, statementID, "void", struct {
+		Reason string `json:"reason"`
+	}{reason})
+}
+
 // Settle notes the payment of an issued statement.
 func (s Statements) Settle(ctx context.Context, statementID, reference string) (*Statement, error) {
 	return s.move(ctx, statementID, "settle", struct {
@@ -108,22 +115,30 @@ type Statement struct {
 	HeldAmount string `json:"heldAmount"`
 	// When it was signed; null until it is ISSUED.
 	IssuedAt time.Time `json:"issuedAt"`
+	// Its place among all that were issued, from 1, in the order of their issue; 0 until it is ISSUED.
+	Number int64 `json:"number"`
 	// The pack up to whose end it states. With all packs before, it can be verified.
 	PackID string `json:"packId"`
 	// How many receipts are behind its lines.
 	Receipts int64 `json:"receipts"`
 	// Of the payment; null until it is SETTLED.
 	Reference string `json:"reference"`
+	// Of the log, at the end that it states.
+	RootHash string `json:"rootHash"`
 	// When its payment was noted; null until it is SETTLED.
 	SettledAt time.Time `json:"settledAt"`
 	// Of the text that was signed, base64url; null until it is ISSUED.
 	SHA256 string `json:"sha256"`
-	// One of DRAFT, DISCARDED, ISSUED, SETTLED.
+	// One of DRAFT, DISCARDED, ISSUED, SETTLED, VOIDED.
 	State string `json:"state"`
 	// Receipts count that were rendered before it.
 	To time.Time `json:"to"`
 	// Decimal: the sum of all shares that it states.
 	Total string `json:"total"`
+	// How many events the log has up to the end that it states.
+	TreeSize int64 `json:"treeSize"`
+	// Why the statements of the period were voided, on the one that voids them; otherwise null.
+	VoidReason string `json:"voidReason"`
 }
 
 // NewStatement asks for a statement.
@@ -134,7 +149,7 @@ type NewStatement struct {
 	Currency string `json:"currency"`
 	// Of renderedAt, at or after it.
 	From time.Time `json:"from"`
-	// Of renderedAt, before it; not in the future.
+	// Of renderedAt, before it. A draft can be issued if it was made after it.
 	To time.Time `json:"to"`
 }
 

@@ -4,11 +4,12 @@
     settle.py --from TIME --to TIME --currency EUR BUNDLE...    prints {total, held, payees, lines} as JSON
     settle.py --statement FILE BUNDLE...                        the same for a statement's period, and
                                                                 exits with 1 if it says otherwise
-    settle.py --statement FILE --previous FILE BUNDLE...        the same for a correction, and what has changed
-                                                                since the statement before it
+    settle.py --statement FILE --previous FILE BUNDLE...        the same for a correction or a void, and what
+                                                                has changed since the statement before it;
+                                                                without that, what can be known
 
-The bundles are those of all packs of one log, in any order, uncompressed. Written from the
-manual alone, the package comment in ../doc.go. It verifies no signature: verify.py does. All
+The bundles are those of all packs of one log, up to the end that is stated, in any order,
+uncompressed. The rules of what other statements state follow from them too. Written from the manual alone, the package comment in ../doc.go. It verifies no signature: verify.py does. All
 money is decimal.Decimal.
 """
 import argparse, base64, hashlib, json, sys
@@ -37,34 +38,85 @@ def millis(text):
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def read(names, ruled):
-    """The rules up to a size of the log, and all of its deliveries that count, in order."""
+def read(names):
+    """All of a log that statements rest on, in its order."""
     packs = []
     for name in names:
         with open(name) as f:
             packs.append((json.loads(f.readline())["firstIndex"], name))
-    rules, counted, size, last = {}, [], 0, None
+    log, size = {"rules": {}, "issues": [], "counted": [], "header": None}, 0
     for first, name in sorted(packs):
         if first != size:
             sys.exit(f"{name} begins at leaf {first}, the packs before end at {size}")
         with open(name) as f:
-            last = json.loads(f.readline())
-            repeats = {d["leaf"] for d in last["duplicates"]}
-            for leaf in range(first, last["treeSize"]):
+            log["header"] = json.loads(f.readline())
+            size = log["header"]["treeSize"]
+            repeats = {d["leaf"] for d in log["header"]["duplicates"]}
+            for leaf in range(first, size):
                 event = json.loads(f.readline())
                 data = event["data"]
                 if event["type"].startswith("settlement_rule."):
-                    if leaf < ruled:
-                        rules[data["id"]] = data
+                    log["rules"][leaf] = data
+                elif event["type"] == "statement.issued" or event["type"] == "statement.voided" and data["voidReason"] is not None:
+                    log["issues"].append(data)
                 elif event["type"] == "delivery.recorded" and data["metering"]["metered"] and leaf not in repeats:
-                    counted.append({
+                    log["counted"].append({
                         "leaf": leaf, "receiptId": data["receipt"]["receiptId"], "renderedAt": millis(data["receipt"]["renderedAt"]),
                         "rightId": data["rightId"], "basisId": data["basisId"], "substrate": data["substrate"],
                         "meteringBasis": data["metering"]["basis"], "completion": data["metering"]["completion"],
                         "quantityMs": data["metering"]["quantityMs"], "impressions": Decimal(data["metering"]["impressions"]),
                     })
-        size = last["treeSize"]
-    return last, rules, counted
+    return log
+
+
+class Terms:
+    """By which rule a receipt is rated: a leaf, or None."""
+
+    def __init__(self, log, issues, size):
+        """issues are the earlier statements with overlapping periods, in their order; the rules of others are those at a size."""
+        self.texts, self.issues, self.size, self.orders = log["rules"], issues, size, {}
+
+    def rules(self, size):
+        """The leaves of the rules at a size, in the order in which they match."""
+        if size not in self.orders:
+            newest = {}
+            for leaf in sorted(l for l in self.texts if l < size):
+                newest[self.texts[leaf]["id"]] = leaf
+            self.orders[size] = sorted(newest.values(), key=lambda l: (-self.texts[l]["priority"], [self.texts[l]["match"][n] is None for n in NAMES], self.texts[l]["id"]))
+        return self.orders[size]
+
+    def matching(self, r, size):
+        for leaf in self.rules(size):
+            match, (effective, until) = self.texts[leaf]["match"], window(self.texts[leaf])
+            if effective <= r["renderedAt"] < until and all(match[n] in (None, r[n]) for n in NAMES):
+                return leaf
+
+    def rule(self, r):
+        """By definition: what the first statement says that is not voided, else the rules of one's own."""
+        known = {}
+
+        def among(world, size):
+            voided = {i["corrects"] for i in self.issues[:world] if i["voidReason"] is not None}
+            for n, issue in enumerate(self.issues[:world]):
+                if (issue["corrects"] or issue["id"]) not in voided and states(n) is not None:
+                    return states(n)
+            return self.matching(r, size)
+
+        def states(n):
+            if n not in known:
+                issue, known[n] = self.issues[n], None
+                if issue["voidReason"] is None and r["leaf"] < issue["treeSize"] and millis(issue["from"]) <= r["renderedAt"] < millis(issue["to"]):
+                    leaf = among(n, issue["treeSize"])
+                    text = self.texts.get(leaf)
+                    if text and text["currency"] == issue["currency"] and issue["counterpartyId"] in [None] + [s["counterpartyId"] for s in text["shares"]]:
+                        known[n] = leaf
+            return known[n]
+
+        return among(len(self.issues), self.size)
+
+
+def window(rule):
+    return millis(rule["effectiveFrom"]), millis(rule["effectiveUntil"]) if rule["effectiveUntil"] else float("inf")
 
 
 def excluded(statement):
@@ -95,28 +147,16 @@ def split(amount, shares):
     return parts
 
 
-def settle(rules, counted, period, currency, counterparty):
+def settle(terms, counted, period, currency, counterparty):
     """Lines and adjustments of a currency, and what everybody gets."""
     begin, end = period
-    windows = {
-        id: (millis(r["effectiveFrom"]), millis(r["effectiveUntil"]) if r["effectiveUntil"] else float("inf"))
-        for id, r in rules.items()
-    }
-    order = sorted(rules, key=lambda id: (-rules[id]["priority"], [rules[id]["match"][n] is None for n in NAMES], id))
+    texts = terms.texts
     groups = defaultdict(lambda: {"receipts": 0, "quantityMs": 0, "impressions": Decimal(0)})
     for r in counted:
-        for id in order:
-            match, (effective, until) = rules[id]["match"], windows[id]
-            if effective <= r["renderedAt"] < until and all(match[n] in (None, r[n]) for n in NAMES):
-                g = groups[r["rightId"], r["meteringBasis"], id]
-                g["receipts"] += 1
-                g["quantityMs"] += r["quantityMs"]
-                g["impressions"] += r["impressions"]
-                break
-        else:
-            groups[r["rightId"], r["meteringBasis"], None]["receipts"] += 1
-            groups[r["rightId"], r["meteringBasis"], None]["quantityMs"] += r["quantityMs"]
-            groups[r["rightId"], r["meteringBasis"], None]["impressions"] += r["impressions"]
+        g = groups[r["rightId"], r["meteringBasis"], terms.rule(r)]
+        g["receipts"] += 1
+        g["quantityMs"] += r["quantityMs"]
+        g["impressions"] += r["impressions"]
     lines, adjustments, payees, sums = [], [], defaultdict(Decimal), defaultdict(Decimal)
     unrated = defaultdict(lambda: {"receipts": 0, "quantityMs": 0, "impressions": Decimal(0)})
 
@@ -128,8 +168,8 @@ def settle(rules, counted, period, currency, counterparty):
                 shown.append({"amount": spell(part), "bps": s["bps"], "counterpartyId": s["counterpartyId"]})
         return shown
 
-    for (right, basis, id), g in sorted(groups.items(), key=lambda item: (item[0][:2], item[0][2] or "")):
-        rule = rules.get(id)
+    for (right, basis, leaf), g in sorted(groups.items(), key=lambda item: (item[0][:2], texts[item[0][2]]["id"] if item[0][2] is not None else "", item[0][2] or 0)):
+        rule = texts.get(leaf)
         amount = (Decimal(rule["price"]) * UNITS[rule["unit"]](g)).quantize(MICRO, rounding=ROUND_HALF_EVEN) if rule else None
         if rule is None or amount > MOST:
             u = unrated[right, basis, "AMOUNT_TOO_LARGE" if rule else "NO_RULE"]
@@ -138,16 +178,17 @@ def settle(rules, counted, period, currency, counterparty):
             continue
         if rule["currency"] != currency:
             continue
-        sums[id] += amount
+        sums[rule["id"]] += amount
         shares = share(rule, amount)
         if shares:
             lines.append({
                 "amount": spell(amount), "impressions": spell(g["impressions"]), "meteringBasis": basis, "price": rule["price"],
-                "quantityMs": g["quantityMs"], "receipts": g["receipts"], "rightId": right, "ruleId": id, "shares": shares, "unit": rule["unit"],
+                "quantityMs": g["quantityMs"], "receipts": g["receipts"], "rightId": right, "ruleId": rule["id"], "ruleLeaf": leaf, "shares": shares, "unit": rule["unit"],
             })
-    for id in sorted(rules):
-        rule = rules[id]
-        if rule["currency"] != currency or not max(begin, windows[id][0]) < min(end, windows[id][1]):
+    for id, leaf in sorted((texts[leaf]["id"], leaf) for leaf in terms.rules(terms.size)):
+        rule = texts[leaf]
+        effective, until = window(rule)
+        if rule["currency"] != currency or not max(begin, effective) < min(end, until):
             continue
         low, high = rule["minimum"], rule["cap"]
         bounded = max(sums[id], Decimal(low)) if low is not None else sums[id]
@@ -156,7 +197,7 @@ def settle(rules, counted, period, currency, counterparty):
         if change:
             shares = share(rule, change)
             if shares:
-                adjustments.append({"amount": spell(change), "reason": "CAP" if change < 0 else "MINIMUM", "ruleId": id, "shares": shares})
+                adjustments.append({"amount": spell(change), "reason": "CAP" if change < 0 else "MINIMUM", "ruleId": id, "ruleLeaf": leaf, "shares": shares})
     return {
         "adjustments": adjustments, "lines": lines, "total": spell(sum(payees.values(), Decimal(0))),
         "unrated": [
@@ -169,38 +210,64 @@ def settle(rules, counted, period, currency, counterparty):
 
 def amounts(said):
     """What each line and adjustment shows, and of how many receipts."""
-    made = {(l["rightId"], l["meteringBasis"], l["ruleId"]): (sum(Decimal(s["amount"]) for s in l["shares"]), l["receipts"]) for l in said["lines"]}
-    made.update({("", "", a["ruleId"]): (sum(Decimal(s["amount"]) for s in a["shares"]), 0) for a in said["adjustments"]})
+    made = defaultdict(lambda: (Decimal(0), 0))
+    for l in said["lines"]:
+        amount, receipts = made[l["rightId"], l["meteringBasis"], l["ruleId"]]
+        made[l["rightId"], l["meteringBasis"], l["ruleId"]] = amount + sum(Decimal(s["amount"]) for s in l["shares"]), receipts + l["receipts"]
+    for a in said["adjustments"]:
+        made["", "", a["ruleId"]] = (sum(Decimal(s["amount"]) for s in a["shares"]), 0)
     return made
 
 
-def changes(before, after, reason):
-    before, after, nothing = amounts(before), amounts(after), (Decimal(0), 0)
+def changes(before, *steps):
     found = []
-    for name in set(before) | set(after):
-        (was, some), (is_now, more) = before.get(name, nothing), after.get(name, nothing)
-        if (was, some) != (is_now, more):
-            found.append({
-                "amount": spell(is_now - was), "meteringBasis": name[1], "reason": reason, "receipts": more - some, "rightId": name[0], "ruleId": name[2],
-            })
-    return found
+    for reason, after in steps:
+        was, now = amounts(before), amounts(after)
+        for name in set(was) | set(now):
+            amount, receipts = now[name][0] - was[name][0], now[name][1] - was[name][1]
+            if amount or receipts:
+                found.append({"amount": spell(amount), "meteringBasis": name[1], "reason": reason, "receipts": receipts, "rightId": name[0], "ruleId": name[2]})
+        before = after
+    return sorted(found, key=lambda c: (c["rightId"], c["meteringBasis"], c["ruleId"], c["reason"]))
 
 
-def corrected(previous, then, now, said):
+def corrected(previous, now, said, *steps):
     """The members of a correction that follow from the statement before it."""
     payees = defaultdict(Decimal)
     for of, sign in (now, 1), (previous, -1):
         for p in of["payees"]:
             payees[p["counterpartyId"]] += sign * Decimal(p["amount"])
-    made = changes(previous, then, "DISPUTE") + changes(then, now, "LATE")
     return {
-        "changes": sorted(made, key=lambda c: (c["rightId"], c["meteringBasis"], c["ruleId"], c["reason"])),
+        "changes": changes(previous, *steps),
         "difference": spell(Decimal(now["total"]) - Decimal(previous["total"])),
         "payees": [{"amount": spell(payees[id]), "counterpartyId": id} for id in sorted(payees) if payees[id]],
         "previous": {"asOf": previous["asOf"], "sha256": said["previous"]["sha256"], "statementId": previous["statementId"], "total": previous["total"]},
         "of": previous["correction"]["of"] if previous["correction"] else previous["statementId"],
-        "rules": previous["correction"]["rules"] if previous["correction"] else previous["asOf"],
+        "voidReason": said["voidReason"],
     }
+
+
+def text_of(name, sha256):
+    with open(name, "rb") as f:
+        text = f.readline().rstrip(b"\n")
+    if base64.urlsafe_b64encode(hashlib.sha256(text).digest()).decode().rstrip("=") != sha256:
+        sys.exit(f"{name} is not what the statement corrects")
+    return json.loads(text)
+
+
+def overlaps(log, said):
+    """The earlier statements of the log with overlapping periods, which a statement lists."""
+    begin, end = millis(said["from"]), millis(said["to"])
+    issues = [i for i in log["issues"] if i["id"] != said.get("statementId") and millis(i["from"]) < end and begin < millis(i["to"])]
+    found = sorted(({"sha256": i["sha256"], "statementId": i["id"]} for i in issues), key=lambda o: o["statementId"])
+    if "overlaps" in said and found != said["overlaps"]:
+        sys.exit(f"the log has the statements {found}, the statement lists {said['overlaps']}")
+    voided = {i["corrects"] for i in issues if i["voidReason"] is not None}
+    for i in issues:
+        one = None in (i["counterpartyId"], said["counterpartyId"]) or i["counterpartyId"] == said["counterpartyId"]
+        if "overlaps" in said and not said["correction"] and i["currency"] == said["currency"] and one and (i["corrects"] or i["id"]) not in voided:
+            sys.exit(f"the statement {i['id']} bills the same receipts")
+    return issues
 
 
 def without(v, *names):
@@ -221,16 +288,24 @@ def main():
         with open(args.statement) as f:
             said = json.loads(f.readline())
     correction = said["correction"]
-    if correction and not args.previous:
-        flags.error("a correction needs --previous, the statement before it")
-    header, rules, counted = read(args.bundles, correction["rules"]["treeSize"] if correction else float("inf"))
+    previous = text_of(args.previous, correction["previous"]["sha256"]) if args.previous else None
+    if correction and correction["voidReason"] is not None:
+        nothing = {"lines": [], "adjustments": [], "payees": [], "total": "0"}
+        told = {**correction, "payees": without(correction["payees"], "name")}
+        if previous and (found := corrected(previous, nothing, correction, ("VOID", nothing))) != told:
+            sys.exit(f"the statement before makes the void {found}, the statement says {told}")
+        print(f"ok {args.statement} voids {correction['of']}")
+        return
+    log = read(args.bundles)
+    header, issues = log["header"], overlaps(log, said)
+    terms = Terms(log, issues, header["treeSize"])
     period = millis(said["from"]), millis(said["to"])
     state = excluded(said)
-    counted = [(state(r), r) for r in counted if period[0] <= r["renderedAt"] < period[1]]
+    counted = [(state(r), r) for r in log["counted"] if period[0] <= r["renderedAt"] < period[1]]
     stated = [r for s, r in counted if s == ""]
-    made = settle(rules, stated, period, said["currency"], said["counterpartyId"])
+    made = settle(terms, stated, period, said["currency"], said["counterpartyId"])
     held = [r for s, r in counted if s == "HELD"]
-    more = settle(rules, stated + held, period, said["currency"], said["counterpartyId"])
+    more = settle(terms, stated + held, period, said["currency"], said["counterpartyId"])
     made["heldAmount"] = spell(Decimal(more["total"]) - Decimal(made["total"]))
     if not args.statement:
         print(json.dumps(made))
@@ -238,20 +313,26 @@ def main():
     if (header["treeSize"], header["rootHash"]) != (said["asOf"]["treeSize"], said["asOf"]["rootHash"]):
         sys.exit("the statement is of another end of the log")
     for name, stripped in {
-        "lines": without(said["lines"], "ruleLeaf"), "adjustments": without(said["adjustments"], "ruleLeaf"),
+        "lines": said["lines"], "adjustments": said["adjustments"],
         "payees": without(said["payees"], "name"), "unrated": said["unrated"], "total": said["total"], "heldAmount": said["heldAmount"],
     }.items():
         if made[name] != stripped:
             sys.exit(f"{name}: the packs make {made[name]}, the statement says {stripped}")
     if correction:
-        with open(args.previous, "rb") as f:
-            text = f.readline().rstrip(b"\n")
-        if base64.urlsafe_b64encode(hashlib.sha256(text).digest()).decode().rstrip("=") != correction["previous"]["sha256"]:
-            sys.exit(f"{args.previous} is not what the statement corrects")
+        chain = [i["id"] for i in issues if (i["corrects"] or i["id"]) == correction["of"]]
+        if chain[-1:] != [correction["previous"]["statementId"]]:
+            sys.exit(f"the statement corrects {correction['previous']['statementId']}, the newest of its chain is {chain[-1:]}")
         size = correction["previous"]["asOf"]["treeSize"]
-        then = settle(rules, [r for r in stated if r["leaf"] < size], period, said["currency"], said["counterpartyId"])
+        before = [r for r in stated if r["leaf"] < size]
+        earlier = issues[: [i["id"] for i in issues].index(chain[-1])]
+        disputed = settle(Terms(log, earlier, size), before, period, said["currency"], said["counterpartyId"])
+        ruled = settle(terms, before, period, said["currency"], said["counterpartyId"])
         told = {**correction, "payees": without(correction["payees"], "name")}
-        if (found := corrected(json.loads(text), then, made, correction)) != told:
+        if not previous:
+            found, told = changes(disputed, ("RULES", ruled), ("LATE", made)), [c for c in told["changes"] if c["reason"] != "DISPUTE"]
+        else:
+            found = corrected(previous, made, correction, ("DISPUTE", disputed), ("RULES", ruled), ("LATE", made))
+        if found != told:
             sys.exit(f"the packs make the correction {found}, the statement says {told}")
     print(f"ok {args.statement} {made['total']} {said['currency']} of {len(stated)} receipts, held {made['heldAmount']}")
 

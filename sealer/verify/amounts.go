@@ -1,73 +1,126 @@
 package verify
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"muniment/sealer"
 )
 
-// stated is what rating needs to know of receipts; at is the place of renderedAt among the edges.
-type stated struct {
-	rightID, basisID, substrate, meteringBasis, completion string
-	at                                                     int
-	held                                                   bool
+// keptReceipt is what a pack keeps of a metered receipt for statements. There may be millions.
+type keptReceipt struct {
+	id           ulid.ULID
+	renderedAt   int64 // in milliseconds
+	quantityMs   int64
+	impressions  int64
+	entry, names uint32 // in the pack, and among its names
 }
 
-type statedSum struct{ receipts, quantityMs, impressions int64 }
+// receiptNames are the values of receipts that rules may match.
+type receiptNames struct{ rightID, basisID, substrate, meteringBasis, completion string }
 
-// take counts what a pack has of the period. What its key has not signed names no pack (prepare).
-func (s *statementFile) take(c *packCheck) {
-	if s.named == nil || s.priced == nil || c.header.TreeSize > s.said.AsOf.TreeSize {
-		return
-	}
-	part := &statementPart{pack: c, counts: make(map[stated]*statedSum)}
-	s.parts = append(s.parts, part)
-	from, to := s.said.From.UnixMilli(), s.said.To.UnixMilli()
+// keepReceipts keeps the receipts of the periods of statements: what these say of them, and the disputes
+// that name them, are mostly later in the log.
+func (c *packCheck) keepReceipts() {
+	statements := slices.DeleteFunc(slices.Clone(c.statements[c.header.TenantID]), func(s *statementFile) bool { return !s.authentic })
+	places := make(map[receiptNames]uint32)
 	for i := range c.ledger.Rated {
 		r := &c.ledger.Rated[i]
-		if r.RenderedAt < from || r.RenderedAt >= to {
+		if !slices.ContainsFunc(statements, func(s *statementFile) bool { return s.covers(r.RenderedAt) }) {
 			continue
 		}
-		state := s.out.state(r)
-		if state == sealer.ExclusionUpheld {
-			continue
+		n := receiptNames{r.Row.RightID, r.Row.BasisID, r.Row.Substrate, r.Row.MeteringBasis, r.Completion}
+		place, known := places[n]
+		if !known {
+			place = uint32(len(c.names))
+			places[n], c.names = place, append(c.names, n)
 		}
-		at, found := slices.BinarySearch(s.edges, r.RenderedAt)
-		if found {
-			at++
-		}
-		k := stated{r.Row.RightID, r.Row.BasisID, r.Row.Substrate, r.Row.MeteringBasis, r.Completion, at, state == sealer.ExclusionHeld}
-		sum := part.counts[k]
-		if sum == nil {
-			sum = new(statedSum)
-			part.counts[k] = sum
-		}
-		sum.receipts++
-		sum.quantityMs += r.QuantityMs
-		sum.impressions += r.Impressions
+		c.receipts = append(c.receipts, keptReceipt{r.ID, r.RenderedAt, r.QuantityMs, r.Impressions, r.Entry, place})
 	}
 }
 
-// recompute computes the statement from the packs. previous is what it corrects, nil if that is not
-// at hand.
-func (s *statementFile) recompute(v *verification, previous *sealer.Statement) {
-	counts, whole := s.counts(s.said.AsOf.TreeSize)
+// covers reports whether a moment, in milliseconds, is in the period.
+func (s *statementFile) covers(at int64) bool {
+	return s.said.From.UnixMilli() <= at && at < s.said.To.UnixMilli()
+}
+
+// rulesAt returns the rules that a log holds at a size; not ok if the given packs don't show them.
+func (v *verification) rulesAt(tenantID string, size uint64) (rules []sealer.SettlementRule, ok bool) {
+	if size == 0 {
+		return nil, true
+	}
+	for _, p := range v.packs[tenantID] {
+		c := p.report.pack
+		if c == nil || c.header == nil || !p.report.ok() || c.header.FirstIndex >= size || c.header.TreeSize < size {
+			continue
+		}
+		if c.header.TreeSize == size {
+			return c.header.Rules(), true
+		}
+		before, ok := v.rulesAt(tenantID, c.header.FirstIndex)
+		return sealer.RulesAt(size, before, c.conduct.rules), ok
+	}
+	return nil, false
+}
+
+// terms are those after the given statements, which were issued in that order, with the rules that the log
+// holds at an end; nil if the given packs don't show the rules of all.
+func (s *statementFile) terms(v *verification, issued []statementIssued, at *sealer.StatementAsOf) (*sealer.Terms, error) {
+	missing := func(size uint64, of string) (*sealer.Terms, error) {
+		s.pass(StatementUnproven, "no given packs hold the rules at %d events, up to which %s states: the receipts can't be rated", size, of)
+		return nil, nil
+	}
+	own, ok := v.rulesAt(s.said.TenantID, at.TreeSize)
+	if !ok {
+		return missing(at.TreeSize, s.said.StatementID)
+	}
+	var issues []sealer.Issue
+	rules := make(map[uint64][]sealer.SettlementRule)
+	for _, e := range issued {
+		if rules[e.TreeSize] == nil {
+			if rules[e.TreeSize], ok = v.rulesAt(s.said.TenantID, e.TreeSize); !ok {
+				return missing(e.TreeSize, e.id)
+			}
+		}
+		issues = append(issues, sealer.Issue{
+			Of: e.first(), Voids: e.VoidReason != nil, From: e.From, To: e.To, Currency: e.Currency, CounterpartyID: e.CounterpartyID, TreeSize: e.TreeSize, Rules: rules[e.TreeSize],
+		})
+	}
+	return sealer.NewTerms(v.rating, issues, own)
+}
+
+// recompute computes the statement from the packs. before are the events of the statements with which
+// its period overlaps, previous is what it corrects, nil if that is not at hand.
+func (s *statementFile) recompute(v *verification, before []statementIssued, previous *sealer.Statement) {
+	if v.rating.Rate == nil || v.rating.Adjust == nil || v.rating.Precedence == nil {
+		s.fail(StatementAmount, "there are settlement rules, but no Rate was given")
+		return
+	}
+	now, err := s.terms(v, before, &s.said.AsOf)
+	then := now
+	if c := s.said.Correction; c != nil && now != nil && err == nil {
+		corrected := slices.IndexFunc(before, func(e statementIssued) bool { return e.id == c.Previous.StatementID })
+		then, err = s.terms(v, before[:corrected], &c.Previous.AsOf)
+	}
+	if err != nil {
+		s.fail(StatementAmount, "%v", err)
+		return
+	}
+	if now == nil || then == nil {
+		return
+	}
+	all, whole := s.receipts(now, then)
 	if !whole {
 		s.pass(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", sealer.FormatTime(s.said.From.Time), s.said.AsOf.PackID)
 		return
 	}
-	if v.rating.Rate == nil || v.rating.Adjust == nil {
-		s.fail(StatementAmount, "there are settlement rules, but no Rate was given")
-		return
-	}
 	computed := s.said
-	err := sealer.Settle(v.rating, s.rules, s.metered(counts, false), s.metered(counts, true), &computed)
-	if err != nil {
+	if err := all.settle(v.rating, now, &computed); err != nil {
 		s.fail(StatementAmount, "%v", err)
 		return
 	}
@@ -75,14 +128,14 @@ func (s *statementFile) recompute(v *verification, previous *sealer.Statement) {
 		s.fail(code, "%s", message)
 		return
 	}
-	if s.said.Correction != nil && !s.recorrect(v, previous, &computed) {
+	if s.said.Correction != nil && !s.recorrect(v, then, now, all, previous, &computed) {
 		return
 	}
 	var receipts int64
 	for _, l := range computed.Lines {
 		receipts += l.Receipts
 	}
-	s.pass(StatementOK, "%s recomputed from %s: %s, total %s %s, held %s", count(len(computed.Lines), "line"), count(len(s.parts), "pack"),
+	s.pass(StatementOK, "%s recomputed from %s: %s, total %s %s, held %s", count(len(computed.Lines), "line"), count(all.packs, "pack"),
 		count(int(receipts), "receipt"), computed.Total, computed.Currency, computed.HeldAmount)
 }
 
@@ -90,57 +143,102 @@ func (s *statementFile) recompute(v *verification, previous *sealer.Statement) {
 // a moment holds no receipt from after it.
 const clocksApart = time.Hour
 
-// counts adds up the packs up to a size of the log, if all are there that can hold a receipt of
-// the period: no receipt is sealed before it is rendered.
-func (s *statementFile) counts(size uint64) (sum map[stated]*statedSum, whole bool) {
-	sum = make(map[stated]*statedSum)
-	next := size
-	slices.SortFunc(s.parts, func(a, b *statementPart) int { return cmp.Compare(a.pack.header.TreeSize, b.pack.header.TreeSize) })
-	for _, p := range slices.Backward(s.parts) {
-		h := p.pack.header
-		if p.pack.failed() || h.TreeSize != next {
+// stated are the receipts of a statement: sums over those that no terms distinguish.
+type stated struct {
+	free, held []sealer.Metered
+	packs      int
+}
+
+// statedKey is what the receipts of one sum have in common: behind how many edges and ends they are.
+type statedKey struct {
+	receiptNames
+	edge, end int
+	held      bool
+}
+
+// settle computes statements about the receipts.
+func (c stated) settle(by sealer.Rating, t *sealer.Terms, s *sealer.Statement) error {
+	return sealer.Settle(by, t, slices.Values(c.free), slices.Values(c.held), s)
+}
+
+// below returns the receipts below a leaf, which must be an end of the terms.
+func (c stated) below(leaf uint64) stated {
+	behind := func(m sealer.Metered) bool { return m.Leaf >= leaf }
+	return stated{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind), c.packs}
+}
+
+// receipts adds up the packs up to the end of the log that is stated, if all are there that can hold a
+// receipt of the period: no receipt is sealed before it is rendered.
+func (s *statementFile) receipts(terms ...*sealer.Terms) (all stated, whole bool) {
+	var edges []int64
+	var ends []uint64
+	for _, t := range terms {
+		for _, at := range t.Edges() {
+			edges = append(edges, at.UnixMilli())
+		}
+		ends = append(ends, t.Ends()...)
+	}
+	slices.Sort(edges)
+	slices.Sort(ends)
+	sums := make(map[statedKey]*sealer.Metered)
+	next := s.said.AsOf.TreeSize
+	for _, c := range slices.Backward(s.packs) {
+		h := c.header
+		if c.failed() || h.TreeSize != next {
 			continue
 		}
 		if h.SealedAt.Add(clocksApart).Before(s.said.From.Time) {
-			return sum, true
+			next = 0
+			break
 		}
-		for k, one := range p.counts {
-			if sum[k] == nil {
-				sum[k] = new(statedSum)
-			}
-			sum[k].receipts += one.receipts
-			sum[k].quantityMs += one.quantityMs
-			sum[k].impressions += one.impressions
+		all.packs++
+		for i := range c.receipts {
+			s.count(sums, c, &c.receipts[i], edges, ends)
 		}
 		next = h.FirstIndex
 	}
-	return sum, next == 0
-}
-
-// metered are the counts as rating takes them: those that are held, or the others.
-func (s *statementFile) metered(counts map[stated]*statedSum, held bool) func(yield func(sealer.Metered) bool) {
-	return func(yield func(sealer.Metered) bool) {
-		for k, sum := range counts {
-			at := s.said.From.Time
-			if k.at > 0 {
-				at = time.UnixMilli(max(s.edges[k.at-1], s.said.From.UnixMilli())).UTC()
-			}
-			m := sealer.Metered{
-				RightID: k.rightID, BasisID: k.basisID, Substrate: k.substrate, MeteringBasis: k.meteringBasis, Completion: k.completion, RenderedAt: at,
-				Receipts: sum.receipts, QuantityMs: sum.quantityMs, Impressions: sum.impressions,
-			}
-			if k.held == held && !yield(m) {
-				return
-			}
+	for k, sum := range sums {
+		if k.held {
+			all.held = append(all.held, *sum)
+		} else {
+			all.free = append(all.free, *sum)
 		}
 	}
+	return all, next == 0
+}
+
+// count adds a receipt to the sum of those like it.
+func (s *statementFile) count(sums map[statedKey]*sealer.Metered, c *packCheck, r *keptReceipt, edges []int64, ends []uint64) {
+	n := &c.names[r.names]
+	if !s.covers(r.renderedAt) {
+		return
+	}
+	state := s.out.state(r, n.rightID)
+	if state == sealer.ExclusionUpheld {
+		return
+	}
+	leaf := c.header.FirstIndex + uint64(r.entry)
+	edge, _ := slices.BinarySearch(edges, r.renderedAt+1)
+	end, _ := slices.BinarySearch(ends, leaf+1)
+	k := statedKey{*n, edge, end, state == sealer.ExclusionHeld}
+	sum := sums[k]
+	if sum == nil {
+		sum = &sealer.Metered{
+			RightID: n.rightID, BasisID: n.basisID, Substrate: n.substrate, MeteringBasis: n.meteringBasis, Completion: n.completion,
+			RenderedAt: time.UnixMilli(r.renderedAt).UTC(), Leaf: leaf,
+		}
+		sums[k] = sum
+	}
+	sum.Receipts++
+	sum.QuantityMs += r.quantityMs
+	sum.Impressions += r.impressions
 }
 
 // differsFrom describes the first difference between a statement and what was computed; the code is
 // empty if there is none.
 func differsFrom(s, computed *sealer.Statement) (sealer.Code, string) {
 	key := func(l sealer.StatementLine) string {
-		return strings.Join([]string{l.RightID, l.MeteringBasis, l.RuleID}, " ")
+		return strings.Join([]string{l.RightID, l.MeteringBasis, l.RuleID, fmt.Sprint(l.RuleLeaf)}, " ")
 	}
 	made := make(map[string]sealer.StatementLine)
 	for _, l := range computed.Lines {
@@ -149,12 +247,12 @@ func differsFrom(s, computed *sealer.Statement) (sealer.Code, string) {
 	for i, l := range s.Lines {
 		c, ok := made[key(l)]
 		delete(made, key(l))
-		name := fmt.Sprintf("line %d (right %s, metering basis %s, rule %s)", i, l.RightID, l.MeteringBasis, l.RuleID)
+		name := fmt.Sprintf("line %d (right %s, metering basis %s, rule %s of leaf %d)", i, l.RightID, l.MeteringBasis, l.RuleID, l.RuleLeaf)
 		switch {
 		case !ok:
 			return StatementReceipts, name + ": the packs hold no receipts for it"
-		case l.RuleLeaf != c.RuleLeaf || l.Unit != c.Unit || l.Price != c.Price:
-			return StatementRule, fmt.Sprintf("%s: by leaf %d the rule is %s a %s, the statement says %s a %s of leaf %d", name, c.RuleLeaf, c.Price, c.Unit, l.Price, l.Unit, l.RuleLeaf)
+		case l.Unit != c.Unit || l.Price != c.Price:
+			return StatementRule, fmt.Sprintf("%s: the rule is %s a %s, the statement says %s a %s", name, c.Price, c.Unit, l.Price, l.Unit)
 		case l.Receipts != c.Receipts || l.QuantityMs != c.QuantityMs || l.Impressions != c.Impressions:
 			return StatementReceipts, fmt.Sprintf("%s: the packs hold %d receipts, %d ms, %s impressions; the statement says %d, %d, %s",
 				name, c.Receipts, c.QuantityMs, c.Impressions, l.Receipts, l.QuantityMs, l.Impressions)

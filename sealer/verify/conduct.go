@@ -78,6 +78,7 @@ type conduct struct {
 	tombstones []tombstone
 	statements []statementIssued
 	disputes   []disputed
+	rules      []sealer.SettlementRule // as of their events
 }
 
 // seal is the size of the log at the end of a pack, and when that was sealed. The log holds what
@@ -107,10 +108,14 @@ func (c *conduct) note(f *sealer.Finding) {
 		c.keys = append(c.keys, keyStop{unique.Make(e.Subject.ID), e.At})
 	case e.Type == sealer.TypeErased:
 		c.noteErasure(leaf, e)
-	case e.Type == statementIssuedEvent, e.Type == disputeOpened, e.Type == disputeResolved:
+	case e.Type == statementIssuedEvent, e.Type == statementVoidedEvent, e.Type == disputeOpened, e.Type == disputeResolved:
 		c.noteMoney(leaf, e)
 	case e.Subject.Kind == subjectRights:
 		c.noteRight(leaf, e)
+	default:
+		if rule := sealer.RuleIn(e, leaf); rule != nil {
+			c.rules = append(c.rules, *rule)
+		}
 	}
 }
 

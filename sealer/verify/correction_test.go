@@ -2,8 +2,6 @@ package verify
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
 	"slices"
 	"testing"
 	"time"
@@ -11,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/sealer"
+	"muniment/sealer/sealertest"
 )
 
 // corrected is a log whose statement was issued and corrected twice: for a dispute that was upheld
-// and for receipts that came late, which a new price would rate otherwise; then for late ones alone.
+// and for receipts that came late, which a new price rates; then for late ones alone.
 type corrected struct {
 	*books
 	first, second, third sealer.Statement
@@ -28,30 +27,29 @@ func newCorrected(t *testing.T) *corrected {
 		EventID: c.ID("evt_"), TenantID: c.Tenant, Type: disputeResolved, At: c.Now, Actor: sealer.Ref{Kind: "key", ID: "key_fixture"}, Subject: sealer.Ref{Kind: "dispute", ID: "dsp_1"}, Data: []byte(`{"outcome":"UPHELD"}`),
 	})
 	require.NoError(t, err)
-	c.pack(append(c.Run(7), c.rule("settlement_rule.changed", c.record(1, `"0.125"`, `"9"`))))
-	c.second = c.correct("stm_2", &c.first, 2, 3)
-	c.pack(append(c.Run(5), upheld))
-	c.third = c.correct("stm_3", &c.second, 3, 4)
+	c.pack(append(c.Run(7), c.rule("settlement_rule.changed", c.record(1, `"0.125"`, `"9"`)), c.issueEvent(&c.first)))
+	c.second = c.correct("stm_2", &c.first, 3)
+	c.pack(append(c.Run(5), upheld, c.issueEvent(&c.second)))
+	c.third = c.correct("stm_3", &c.second, 4)
 	return c
 }
 
-// correct restates up to the n-th pack what was stated up to another one before.
-func (c *corrected) correct(id string, previous *sealer.Statement, before, n int) sealer.Statement {
+// correct restates up to the n-th pack what was stated before.
+func (c *corrected) correct(id string, previous *sealer.Statement, n int) sealer.Statement {
 	c.TB.Helper()
-	text, err := previous.Text()
-	require.NoError(c.TB, err)
-	sum := sha256.Sum256(text)
 	s := *previous
-	s.StatementID, s.AsOf, s.IssuedAt = id, c.asOf(n), sealer.Moment{Time: c.Now}
+	s.StatementID, s.IssuedAt = id, sealer.Moment{Time: c.Now}
+	c.overlap(&s, n)
 	s.Excluded = []sealer.StatementExclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{c.receipt}, State: sealer.ExclusionUpheld}}
 	s.Correction = &sealer.StatementCorrection{
-		Of: c.first.StatementID, Rules: c.first.AsOf, Payees: everybody,
-		Previous: sealer.StatementPrevious{AsOf: previous.AsOf, SHA256: base64.RawURLEncoding.EncodeToString(sum[:]), StatementID: previous.StatementID, Total: previous.Total},
+		Of: c.first.StatementID, Payees: everybody,
+		Previous: sealer.StatementPrevious{AsOf: previous.AsOf, SHA256: overlapOf(c.TB, previous).SHA256, StatementID: previous.StatementID, Total: previous.Total},
 	}
-	then := s
-	require.Empty(c.TB, c.settle(&then, before))
-	c.settle(&s, n)
-	require.NoError(c.TB, s.Correct(previous, &then))
+	disputed, ruled := s, s
+	require.Empty(c.TB, c.settleBy(&disputed, c.terms(previous), previous.AsOf.TreeSize))
+	require.Empty(c.TB, c.settleBy(&ruled, c.terms(&s), previous.AsOf.TreeSize))
+	c.settle(&s)
+	require.NoError(c.TB, s.Correct(previous, sealer.Step{Statement: &disputed, Reason: sealer.ChangedByDispute}, sealer.Step{Statement: &ruled, Reason: sealer.ChangedByRules}, sealer.Step{Statement: &s, Reason: sealer.ChangedLate}))
 	return s
 }
 
@@ -88,7 +86,7 @@ func TestCorrection(t *testing.T) {
 	// Without the statement before it, and without packs, less is proven.
 	alone := c.verify(&c.third, c.packs...).Files[0]
 	require.Equal(t, []sealer.Code{SignatureOK, StatementUnproven, StatementUnproven, StatementOK}, codesOf(alone), "%+v", alone)
-	for _, without := range []int{1, 2, 3} { // the packs of the rules, of the statement before, and of its own
+	for _, without := range []int{1, 2, 3} { // the packs of the first rules, of the statement before, and of its own
 		packs := slices.Delete(slices.Clone(c.packs), without, without+1)
 		f := c.verify(&c.third, append(packs, c.signed(&c.second))...).Files[0]
 		require.True(t, f.ok(), "%+v", f)
@@ -118,9 +116,9 @@ func TestLieInACorrection(t *testing.T) {
 		"receipts":     {func(s *sealer.Statement) { s.Lines[0].Receipts++ }, StatementReceipts},
 		"an amount":    {func(s *sealer.Statement) { s.Lines[0].Amount = "9" }, FormatInvalid},
 		"a total":      {func(s *sealer.Statement) { raise(1, &s.Total) }, FormatInvalid},
-		"its rules":    {func(s *sealer.Statement) { s.Correction.Rules = c.asOf(1) }, StatementCorrected},
-		"rules' root":  {func(s *sealer.Statement) { s.Correction.Rules.RootHash = c.asOf(1).RootHash }, StatementCorrected},
-		"rules' size":  {func(s *sealer.Statement) { s.Correction.Rules.TreeSize-- }, StatementCorrected},
+		"rules":        {func(s *sealer.Statement) { lateOf(s).Reason = sealer.ChangedByRules }, StatementCorrected},
+		"a void":       {func(s *sealer.Statement) { s.Correction.VoidReason = new("why not") }, FormatInvalid},
+		"less listed":  {func(s *sealer.Statement) { s.Overlaps = s.Overlaps[:1] }, StatementOverlap},
 		"a difference": {func(s *sealer.Statement) { raise(1, &s.Correction.Difference) }, FormatInvalid},
 		"a reason":     {func(s *sealer.Statement) { lateOf(s).Reason = sealer.ChangedByDispute }, StatementCorrected},
 		"no reason":    {func(s *sealer.Statement) { lateOf(s).Reason = "ERROR" }, FormatInvalid},
@@ -157,7 +155,7 @@ func TestLieInACorrection(t *testing.T) {
 		"a later end":    {func(s *sealer.Statement) { s.Correction.Previous.AsOf.TreeSize = s.AsOf.TreeSize + 1 }, FormatInvalid},
 		"another period": {func(s *sealer.Statement) { s.To = sealer.Moment{Time: s.To.Add(time.Hour)} }, StatementCorrected},
 		"of one":         {func(s *sealer.Statement) { s.CounterpartyID = new("cp_studio") }, FormatInvalid},
-		"first again":    {func(s *sealer.Statement) { s.Correction = nil }, StatementRule},
+		"first again":    {func(s *sealer.Statement) { s.Correction = nil }, StatementOverlap},
 		"upheld, billed": {func(s *sealer.Statement) { s.Excluded = []sealer.StatementExclusion{} }, StatementExcluded},
 	} {
 		lie := clone(t, &c.third)
@@ -177,15 +175,15 @@ func TestLieInACorrection(t *testing.T) {
 // TestOneStatementIsCorrectedOnce: of two corrections of one statement it is unknown which counts.
 func TestOneStatementIsCorrectedOnce(t *testing.T) {
 	c := newCorrected(t)
-	other := c.correct("stm_4", &c.first, 2, 4)
-	require.True(t, c.beside(&other, &c.first).OK)
+	c.issues = c.issues[:1]
+	other := c.correct("stm_4", &c.first, 4)
 	r := c.beside(&other, &c.first, &c.second)
 	require.Equal(t, []sealer.Code{StatementCorrected}, failures(r.Files[0].Verdicts))
 	require.Equal(t, []sealer.Code{StatementCorrected}, failures(r.Files[len(r.Files)-1].Verdicts))
 
 	twice := clone(t, &c.second) // its id, issued once more
 	twice.IssuedAt = sealer.Moment{Time: twice.IssuedAt.Add(time.Second)}
-	require.Equal(t, []sealer.Code{StatementCorrected}, failures(c.beside(&twice, &c.first, &c.second).Files[0].Verdicts))
+	require.Contains(t, failures(c.beside(&twice, &c.first, &c.second).Files[0].Verdicts), StatementCorrected)
 
 	// An unsigned one is no other correction.
 	forged := append(slices.Clone(c.packs), c.signed(&c.first), bytes.Replace(c.signed(&c.second), []byte("stm_2"), []byte("stm_9"), 1))
@@ -197,50 +195,170 @@ func TestOneStatementIsCorrectedOnce(t *testing.T) {
 // TestLogKnowsTheChain: a correction that skips an earlier one in the log is found, without the
 // file of that one.
 func TestLogKnowsTheChain(t *testing.T) {
-	c := newCorrected(t)
-	again, edited := c.correct("stm_4", &c.first, 2, 4), c.second
-	edited.IssuedAt = sealer.Moment{Time: edited.IssuedAt.Add(time.Second)}
 	for name, o := range map[string]struct {
-		log  []*sealer.Statement // issued, in this order
-		one  *sealer.Statement
-		want []sealer.Code
+		change func(c *corrected) *sealer.Statement
+		want   []sealer.Code
 	}{
-		"a chain":                {[]*sealer.Statement{&c.first, &c.second, &c.third}, &c.third, nil},
-		"corrected before":       {[]*sealer.Statement{&c.first, &c.second, &again}, &again, []sealer.Code{StatementCorrected}},
-		"corrected later":        {[]*sealer.Statement{&c.first, &again, &c.second}, &again, nil},
-		"one passed over":        {[]*sealer.Statement{&c.first, &c.second, &again, &c.third}, &c.third, []sealer.Code{StatementCorrected}},
-		"the one before unknown": {[]*sealer.Statement{&c.first, &c.third}, &c.third, nil},
-		"another text before":    {[]*sealer.Statement{&c.first, &edited, &c.third}, &c.third, []sealer.Code{StatementCorrected}},
-		"its issue unknown":      {[]*sealer.Statement{&c.first, &c.second}, &again, nil},
+		"a chain": {func(c *corrected) *sealer.Statement { return &c.third }, nil},
+		"corrected before": {func(c *corrected) *sealer.Statement {
+			s := c.correct("stm_4", &c.first, 4)
+			return &s
+		}, []sealer.Code{StatementCorrected}},
+		"corrected before, not listed": {func(c *corrected) *sealer.Statement {
+			c.issues = c.issues[:1]
+			s := c.correct("stm_4", &c.first, 4)
+			return &s
+		}, []sealer.Code{StatementOverlap}},
+		"another text before": {func(c *corrected) *sealer.Statement {
+			c.third.Overlaps[0].SHA256 = c.third.Overlaps[1].SHA256
+			return &c.third
+		}, []sealer.Code{StatementOverlap}},
+		"one that is not listed": {func(c *corrected) *sealer.Statement {
+			c.third.Correction.Previous.StatementID = "stm_9"
+			return &c.third
+		}, []sealer.Code{StatementCorrected}},
+		"voided before": {func(c *corrected) *sealer.Statement {
+			void := c.void(&c.second)
+			c.pack([][]byte{c.issueEvent(&void)})
+			s := c.correct("stm_4", &c.second, 5)
+			return &s
+		}, []sealer.Code{StatementCorrected}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := slices.Clone(c.packs)
-			for _, s := range o.log {
-				files = append(files, c.issue(s))
-			}
-			require.Equal(t, o.want, failures(c.verify(o.one, files...).Files[0].Verdicts))
+			c := newCorrected(t)
+			s := o.change(c)
+			require.Equal(t, o.want, failures(c.verify(s, append(c.packs, c.issue(s))...).Files[0].Verdicts))
 		})
+	}
+
+	// The log shows what was issued between a draft and its issue.
+	c := newCorrected(t)
+	other := c.third
+	other.StatementID = "stm_4"
+	packs := append(c.packs, c.issue(&other), c.issue(&c.third))
+	require.Equal(t, []sealer.Code{StatementOverlap}, failures(c.verify(&c.third, packs...).Files[0].Verdicts))
+	require.Empty(t, failures(c.verify(&other, packs...).Files[0].Verdicts))
+}
+
+// void is the end of the chain of a statement.
+func (c *corrected) void(previous *sealer.Statement) sealer.Statement {
+	c.TB.Helper()
+	s := sealer.Statement{
+		AsOf: previous.AsOf, Currency: previous.Currency, CounterpartyID: previous.CounterpartyID, From: previous.From, To: previous.To, HeldAmount: "0", IssuedAt: sealer.Moment{Time: c.Now},
+		StatementID: "stm_void", TenantID: previous.TenantID, Total: "0", V: 1,
+		Correction: &sealer.StatementCorrection{
+			Of: c.first.StatementID, Payees: everybody, VoidReason: new("a wrong price"),
+			Previous: sealer.StatementPrevious{AsOf: previous.AsOf, SHA256: overlapOf(c.TB, previous).SHA256, StatementID: previous.StatementID, Total: previous.Total},
+		},
+	}
+	require.NoError(c.TB, s.Correct(previous, sealer.Step{Statement: &s, Reason: sealer.Voided}))
+	return s
+}
+
+// TestVoid: a void takes back all that was stated; afterwards the period can be stated again, and what was
+// voided says so.
+func TestVoid(t *testing.T) {
+	c := newCorrected(t)
+	void := c.void(&c.second)
+	require.Equal(t, "-"+c.second.Total, void.Correction.Difference)
+	c.pack([][]byte{c.issueEvent(&void)})
+	again := clone(t, &c.third)
+	again.StatementID, again.Correction, again.IssuedAt = "stm_5", nil, sealer.Moment{Time: c.Now}
+	c.overlap(&again, 5)
+	c.settle(&again)
+	require.Contains(t, again.Lines[0].Price, "9", "the rules of now rate all")
+
+	r := c.beside(&void, &c.second, &c.first, &again)
+	require.True(t, r.OK, "%+v", r.Files)
+	require.Equal(t, []sealer.Code{SignatureOK, InclusionOK, StatementOK}, sorted(codesOf(r.Files[0])), "%+v", r.Files[0])
+	for _, f := range r.Files[len(r.Files)-3 : len(r.Files)-1] {
+		require.Contains(t, codesOf(f), StatementVoided, "%+v", f)
+	}
+	require.Contains(t, codesOf(r.Files[len(r.Files)-1]), StatementOK)
+	require.NotContains(t, codesOf(c.verify(&void, c.packs...).Files[0]), StatementOK, "what it voids is not at hand")
+	for name, lie := range map[string]struct {
+		lie  func(s *sealer.Statement)
+		want sealer.Code
+	}{
+		"no reason":  {func(s *sealer.Statement) { s.Correction.VoidReason = new("") }, FormatInvalid},
+		"a total":    {func(s *sealer.Statement) { s.Total = "1" }, FormatInvalid},
+		"late":       {func(s *sealer.Statement) { s.Correction.Changes[0].Reason = sealer.ChangedLate }, FormatInvalid},
+		"receipts":   {func(s *sealer.Statement) { s.Correction.Changes[0].Receipts++ }, StatementCorrected},
+		"another":    {func(s *sealer.Statement) { s.Correction.Previous.SHA256 = overlapOf(t, &c.first).SHA256 }, StatementCorrected},
+		"its period": {func(s *sealer.Statement) { s.To.Time = s.To.Add(time.Hour) }, StatementCorrected},
+	} {
+		s := clone(t, &void)
+		lie.lie(&s)
+		require.Contains(t, failures(c.beside(&s, &c.second).Files[0].Verdicts), lie.want, name)
 	}
 }
 
-// TestFirstCorrection is by the rules of the end of the log that the first statement names.
-func TestFirstCorrection(t *testing.T) {
-	c := newCorrected(t)
-	lie := clone(t, &c.second)
-	lie.Correction.Rules = c.asOf(1)
-	require.Contains(t, failures(c.beside(&lie, &c.first).Files[0].Verdicts), FormatInvalid)
+func sorted(codes []sealer.Code) []sealer.Code {
+	order := []sealer.Code{SignatureOK, InclusionOK, StatementOK}
+	slices.SortStableFunc(codes, func(a, b sealer.Code) int { return slices.Index(order, a) - slices.Index(order, b) })
+	return codes
+}
+
+// TestPacksCutElsewhere: what a statement keeps of another one's rules follows from the log, wherever
+// that is cut into packs; without the packs of it nothing is said.
+func TestPacksCutElsewhere(t *testing.T) {
+	w := newWorld(t)
+	before := w.World
+	b := &books{world: w}
+	b.pack(append(w.Run(9), w.rule(ruleCreated, w.record(1))))
+	short := sealer.Statement{
+		Currency: "EUR", CounterpartyID: new("cp_agency"), From: sealer.Moment{Time: sealertest.Epoch}, To: sealer.Moment{Time: w.Now.Add(time.Hour)}, IssuedAt: sealer.Moment{Time: w.Now},
+		StatementID: "stm_1", TenantID: w.Tenant, V: 1,
+	}
+	b.overlap(&short, 1)
+	b.settle(&short)
+	require.NotEmpty(t, short.Lines)
+	b.pack([][]byte{w.rule("settlement_rule.changed", w.record(1, `"0.125"`, `"9"`))})
+	b.pack(append(w.Run(9), b.issueEvent(&short)))
+	b.pack(w.Run(1))
+	s := short
+	s.StatementID, s.CounterpartyID, s.IssuedAt = "stm_2", new("cp_studio"), sealer.Moment{Time: w.Now}
+	b.overlap(&s, 4)
+	b.settle(&s)
+	prices := make(map[string]bool)
+	for _, l := range s.Lines {
+		prices[l.Price] = true
+	}
+	require.Equal(t, map[string]bool{"0.125": true, "9": true}, prices, "what is stated keeps its price")
+	r := b.verify(&s, b.packs...)
+	require.Contains(t, codesOf(r.Files[0]), StatementOK, "%+v", r.Files[0])
+
+	// The same log, in other packs.
+	all, last := slices.Concat(b.events[:3]...), b.events[3]
+	w.Tree, w.Previous, w.Rules = before.Tree, before.Previous, before.Rules
+	cut := &books{world: w, issues: b.issues}
+	for _, at := range [][2]int{{0, 4}, {4, len(all)}} {
+		cut.pack(all[at[0]:at[1]])
+	}
+	cut.pack(last)
+	restored := s
+	restored.AsOf = cut.asOf(3)
+	require.Equal(t, s.AsOf.RootHash, restored.AsOf.RootHash)
+	r = cut.verify(&restored, cut.packs...)
+	require.Contains(t, codesOf(r.Files[0]), StatementOK, "%+v", r.Files[0])
+	r = cut.verify(&restored, cut.packs[1:]...)
+	require.True(t, r.Files[0].ok(), "%+v", r.Files[0])
+	require.NotContains(t, codesOf(r.Files[0]), StatementOK)
+	lie := clone(t, &restored)
+	lie.Overlaps = []sealer.StatementOverlap{}
+	require.Equal(t, []sealer.Code{StatementOverlap}, failures(cut.verify(&lie, cut.packs...).Files[0].Verdicts))
 }
 
 // TestDisputeInACorrection: what was paid and is disputed since is taken back, and paid once the
 // dispute comes to nothing.
 func TestDisputeInACorrection(t *testing.T) {
-	c := newCorrected(t)
-	s := c.first
+	c := &corrected{books: newBooks(t)}
+	paid, s := c.statement, c.statement
 	s.StatementID, s.Excluded = "stm_0", []sealer.StatementExclusion{}
-	require.Empty(t, c.settle(&s, 2))
-	paid := c.first
+	require.Empty(t, c.settle(&s))
 	c.first = s // in which nothing was disputed yet
-	back := c.correct("stm_5", &s, 2, 3)
+	c.pack(append(c.Run(7), c.issueEvent(&s)))
+	back := c.correct("stm_5", &s, 3)
 	changes := slices.DeleteFunc(slices.Clone(back.Correction.Changes), func(c sealer.StatementChange) bool { return c.Reason != sealer.ChangedByDispute })
 	require.NotEmpty(t, changes)
 	require.Negative(t, changes[len(changes)-1].Receipts)

@@ -108,36 +108,19 @@ func hold(windows []excludedWindow, at int64) bool {
 	return next > 0 && at < windows[next-1].to
 }
 
-// state is that in which a receipt is excluded, empty if it is not.
-func (e *exclusions) state(r *sealer.Rated) string {
-	state := e.receipts[r.ID]
-	of := e.windows[r.Row.RightID]
+// state is that in which a receipt of a right is excluded, empty if it is not.
+func (e *exclusions) state(r *keptReceipt, rightID string) string {
+	state := e.receipts[r.id]
+	of := e.windows[rightID]
 	switch {
 	case of == nil || state == sealer.ExclusionUpheld:
 		return state
-	case hold(of.upheld, r.RenderedAt):
+	case hold(of.upheld, r.renderedAt):
 		return sealer.ExclusionUpheld
-	case hold(of.held, r.RenderedAt):
+	case hold(of.held, r.renderedAt):
 		return sealer.ExclusionHeld
 	}
 	return state
-}
-
-// renderedReceipt is when a metered receipt was rendered, in milliseconds. There may be millions.
-type renderedReceipt struct {
-	id ulid.ULID
-	at int64
-}
-
-// keepRendered keeps when receipts were rendered: disputes name them, and are mostly later in the log.
-func (c *packCheck) keepRendered() {
-	if !slices.ContainsFunc(c.statements[c.header.TenantID], func(s *statementFile) bool { return s.authentic }) {
-		return
-	}
-	c.rendered = make([]renderedReceipt, len(c.ledger.Rated))
-	for i := range c.ledger.Rated {
-		c.rendered[i] = renderedReceipt{c.ledger.Rated[i].ID, c.ledger.Rated[i].RenderedAt}
-	}
 }
 
 // before reports whether an event was there when the statement was issued: by the log's order if the
@@ -226,12 +209,12 @@ func (s *statementFile) concerned(disputes map[string]disputed) map[string]bool 
 	if len(named) == 0 {
 		return found
 	}
-	for _, p := range s.parts {
-		if p.pack.failed() {
+	for _, c := range s.packs {
+		if c.failed() || c.header.TreeSize > s.said.AsOf.TreeSize {
 			continue
 		}
-		for _, r := range p.pack.rendered {
-			if r.at < from.UnixMilli() || r.at >= to.UnixMilli() {
+		for _, r := range c.receipts {
+			if !s.covers(r.renderedAt) {
 				continue
 			}
 			for _, disputeID := range named[r.id] {

@@ -95,14 +95,14 @@ func TestManyWindows(t *testing.T) {
 	require.NoError(t, err)
 	for _, rightID := range []string{right, other, "rgh_3"} {
 		for n := -1; n < 2100; n++ {
-			r := &sealer.Rated{Row: &sealer.MeterRow{RightID: rightID}, RenderedAt: sealertest.Epoch.UnixMilli() + int64(n)}
-			want, now := "", sealer.FormatTime(time.UnixMilli(r.RenderedAt))
+			r := &keptReceipt{renderedAt: sealertest.Epoch.UnixMilli() + int64(n)}
+			want, now := "", sealer.FormatTime(time.UnixMilli(r.renderedAt))
 			for _, x := range list {
 				if *x.RightID == rightID && *x.From <= now && now < *x.To {
 					want = max(want, x.State)
 				}
 			}
-			require.Equal(t, want, e.state(r), "%s at %d", rightID, n)
+			require.Equal(t, want, e.state(r, rightID), "%s at %d", rightID, n)
 		}
 	}
 	list = nil
@@ -115,7 +115,7 @@ func TestManyWindows(t *testing.T) {
 	require.Len(t, e.windows[right].upheld, 1)
 }
 
-// TestForgedStatementIsNotCounted: receipts are counted only for a statement that a key has signed.
+// TestForgedStatementIsNotCounted: receipts are kept only for a statement that a key has signed.
 func TestForgedStatementIsNotCounted(t *testing.T) {
 	b := newBooks(t)
 	signed := b.signed(&b.statement)
@@ -131,9 +131,10 @@ func TestForgedStatementIsNotCounted(t *testing.T) {
 		p := v.openPack(&FileReport{File: file})
 		v.openStatement(new(FileReport), c.text)
 		s := v.statements[b.Tenant][0]
-		s.prepare(&v, []*packFile{p})
-		s.take(&packCheck{header: &p.header, ledger: new(sealer.Ledger)})
-		require.Len(t, s.parts, c.want, name)
+		s.prepare(&v)
+		kept := packCheck{header: &p.header, statements: v.statements, ledger: &sealer.Ledger{Rated: []sealer.Rated{{Row: new(sealer.MeterRow), RenderedAt: s.said.From.UnixMilli()}}}}
+		kept.keepReceipts()
+		require.Len(t, kept.receipts, c.want, name)
 	}
 }
 

@@ -19,11 +19,11 @@ func issueOf(t testing.TB, s *sealer.Statement, change ...string) string {
 	require.NoError(t, err)
 	sum := sha256.Sum256(text)
 	record := map[string]any{
-		"corrects": nil, "counterpartyId": s.CounterpartyID, "currency": s.Currency, "from": s.From, "packId": s.AsOf.PackID,
+		"corrects": nil, "counterpartyId": s.CounterpartyID, "currency": s.Currency, "from": s.From, "packId": s.AsOf.PackID, "rootHash": s.AsOf.RootHash, "treeSize": s.AsOf.TreeSize, "voidReason": nil,
 		"sha256": base64.RawURLEncoding.EncodeToString(sum[:]), "to": s.To,
 	}
 	if s.Correction != nil {
-		record["corrects"] = s.Correction.Of
+		record["corrects"], record["voidReason"] = s.Correction.Of, s.Correction.VoidReason
 	}
 	data, err := sealer.Canonical(record)
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func (b *books) issue(s *sealer.Statement, change ...string) []byte {
 func TestIssueIsOfTheText(t *testing.T) {
 	for _, change := range [][]string{
 		nil, {`"currency":"EUR"`, `"currency":"USD"`}, {`"counterpartyId":null`, `"counterpartyId":"cp_studio"`}, {`"corrects":null`, `"corrects":"stm_0"`},
-		{`"from":"2`, `"from":"1`}, {`"to":`, `"too":`}, {`"packId":"ppk_0`, `"packId":"ppk_1`},
+		{`"from":"2`, `"from":"1`}, {`"to":`, `"too":`}, {`"packId":"ppk_0`, `"packId":"ppk_1`}, {`"treeSize":`, `"treeSize":1`}, {`"voidReason":null`, `"voidReason":"none"`},
 	} {
 		b := newBooks(t)
 		b.statement.IssuedAt = sealer.Moment{Time: b.Now}
@@ -55,47 +55,58 @@ func TestIssueIsOfTheText(t *testing.T) {
 }
 
 // TestStatementsOverlap: of two first statements that bill the same receipts, the log shows which is the
-// second one.
+// second one. It lists the others that overlap.
 func TestStatementsOverlap(t *testing.T) {
-	studio, agency := "cp_studio", "cp_agency"
+	agency := "cp_agency"
 	for name, c := range map[string]struct {
-		first  func(b *books, s *sealer.Statement) // what was issued before
-		billed bool
+		first            func(b *books, s *sealer.Statement) // what was issued before
+		overlaps, billed bool
 	}{
-		"the same":              {func(*books, *sealer.Statement) {}, true},
-		"a part of the period":  {func(b *books, s *sealer.Statement) { s.To.Time = s.From.Add(time.Millisecond) }, true},
-		"before it":             {func(b *books, s *sealer.Statement) { s.From.Time, s.To.Time = s.From.Add(-time.Hour), s.From.Time }, false},
-		"behind it":             {func(b *books, s *sealer.Statement) { s.From.Time, s.To.Time = s.To.Time, s.To.Add(time.Hour) }, false},
-		"in another currency":   {func(b *books, s *sealer.Statement) { s.Currency = "USD" }, false},
-		"of one":                {func(b *books, s *sealer.Statement) { s.CounterpartyID = &agency }, true},
-		"up to another end":     {func(b *books, s *sealer.Statement) { s.Currency, s.AsOf = "USD", b.asOf(1) }, true},
-		"another's, other end":  {func(b *books, s *sealer.Statement) { s.CounterpartyID, s.AsOf = &agency, b.asOf(1) }, true},
-		"a correction, of late": {func(b *books, s *sealer.Statement) { s.Correction = &sealer.StatementCorrection{Of: "stm_0"} }, false},
+		"the same":              {func(*books, *sealer.Statement) {}, true, true},
+		"a part of the period":  {func(b *books, s *sealer.Statement) { s.To.Time = s.From.Add(time.Millisecond) }, true, true},
+		"before it":             {func(b *books, s *sealer.Statement) { s.From.Time, s.To.Time = s.From.Add(-time.Hour), s.From.Time }, false, false},
+		"behind it":             {func(b *books, s *sealer.Statement) { s.From.Time, s.To.Time = s.To.Time, s.To.Add(time.Hour) }, false, false},
+		"in another currency":   {func(b *books, s *sealer.Statement) { s.Currency = "USD" }, true, false},
+		"of one":                {func(b *books, s *sealer.Statement) { s.CounterpartyID = &agency }, true, true},
+		"up to another end":     {func(b *books, s *sealer.Statement) { s.Currency, s.AsOf = "USD", b.asOf(1) }, true, false},
+		"a correction, of late": {func(b *books, s *sealer.Statement) { s.Correction = &sealer.StatementCorrection{Of: "stm_9"} }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBooks(t)
-			s := &b.statement
-			s.IssuedAt = sealer.Moment{Time: b.Now}
-			first := *s
+			first := b.statement
 			first.StatementID = "stm_0"
 			c.first(b, &first)
-			before := b.issue(&first)
+			b.pack([][]byte{b.issueEvent(&first)})
+			s := &b.statement
+			s.IssuedAt = sealer.Moment{Time: b.Now}
+			if b.overlap(s, 3); !c.overlaps {
+				s.Overlaps = nil
+			}
+			b.settle(s)
 			own := b.issue(s)
-			verdicts := b.verify(s, append(b.packs, before, own)...).Files[0].Verdicts
+			verdicts := b.verify(s, append(b.packs, own)...).Files[0].Verdicts
 			if c.billed {
 				require.Equal(t, []sealer.Code{StatementOverlap}, failures(verdicts), "%+v", verdicts)
 			} else {
 				require.Empty(t, failures(verdicts), "%+v", verdicts)
 			}
-			later := b.issue(&first) // what is issued afterwards is that one's fault
-			require.Empty(t, failures(b.verify(s, append(b.packs, own, later)...).Files[0].Verdicts))
+			if c.overlaps {
+				unlisted := *s
+				unlisted.Overlaps = nil
+				require.Equal(t, []sealer.Code{StatementOverlap}, failures(b.verify(&unlisted, b.packs...).Files[0].Verdicts))
+			}
+			later := first // what is issued afterwards is that one's fault
+			later.StatementID = "stm_3"
+			require.Equal(t, c.billed, len(failures(b.verify(s, append(b.packs, own, b.issue(&later))...).Files[0].Verdicts)) > 0)
 		})
 	}
 	b := newBooks(t)
 	one, other := b.statement, b.statement
-	one.CounterpartyID, other.CounterpartyID, one.StatementID = &studio, &agency, "stm_0"
-	b.settle(&one, 2)
-	b.settle(&other, 2)
-	one.IssuedAt, other.IssuedAt = sealer.Moment{Time: b.Now}, sealer.Moment{Time: b.Now}
-	require.Empty(t, failures(b.verify(&other, append(b.packs, b.issue(&one), b.issue(&other))...).Files[0].Verdicts), "each its own shares")
+	one.CounterpartyID, other.CounterpartyID, one.StatementID = new("cp_studio"), &agency, "stm_0"
+	b.settle(&one)
+	b.pack([][]byte{b.issueEvent(&one)})
+	b.overlap(&other, 3)
+	b.settle(&other)
+	other.IssuedAt = sealer.Moment{Time: b.Now}
+	require.Empty(t, failures(b.verify(&other, append(b.packs, b.issue(&other))...).Files[0].Verdicts), "each its own shares")
 }

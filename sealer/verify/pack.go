@@ -19,7 +19,7 @@ type packCheck struct {
 	rate  sealer.Rate
 	// inspect overrides how an entry is examined; nil for Inspector.Inspect.
 	inspect func(*sealer.Inspector, []byte) sealer.Finding
-	// statements, by tenant, count what the pack has of their periods.
+	// statements are by tenant. The pack keeps the receipts of their periods.
 	statements map[string][]*statementFile
 	// leaves is set if the leaves must be kept.
 	leaves bool
@@ -37,8 +37,9 @@ type packCheck struct {
 	before  *sealer.Tree // of the log before the first entry
 	ledger  *sealer.Ledger
 	conduct *conduct
-	// rendered are the metered receipts, if there are statements of the tenant.
-	rendered []renderedReceipt
+	// receipts are the metered ones of the periods of statements.
+	receipts []keptReceipt
+	names    []receiptNames
 }
 
 func (c *packCheck) pass(code sealer.Code, format string, args ...any) {
@@ -93,10 +94,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 	c.faults()
 	c.metering()
 	c.settlement()
-	for _, s := range c.statements[c.header.TenantID] {
-		s.take(c)
-	}
-	c.keepRendered()
+	c.keepReceipts()
 	c.ledger.Close()
 	c.conduct.close()
 	return nil

@@ -129,6 +129,8 @@ const (
 	ErasureUnproven sealer.Code = "erasure.unproven"
 	// StatementUnproven: something that a statement depends on is in none of the given files.
 	StatementUnproven sealer.Code = "statement.unproven"
+	// StatementVoided: a statement was voided since it was issued.
+	StatementVoided sealer.Code = "statement.voided"
 	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later
 	// one of the log, by another key, builds on it.
 	ChainVouched sealer.Code = "chain.vouched"
@@ -194,10 +196,11 @@ const (
 	StatementTotal sealer.Code = "statement.total"
 	// StatementExcluded: a statement excludes other receipts for disputes than the log shows.
 	StatementExcluded sealer.Code = "statement.excluded"
-	// StatementOverlap: a statement that was issued before bills receipts of the same time.
+	// StatementOverlap: a statement that was issued before bills receipts of the same time, or is not
+	// listed.
 	StatementOverlap sealer.Code = "statement.overlap"
-	// StatementCorrected: what a correction states about the statement before it, its rules or the
-	// changes is wrong.
+	// StatementCorrected: what a correction states about the statement before it, or the changes, is
+	// wrong.
 	StatementCorrected sealer.Code = "statement.correction"
 	// SettlementMismatch: the settlement is not what the rules make of the entries.
 	SettlementMismatch sealer.Code = "settlement.mismatch"

@@ -2,10 +2,13 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,47 +18,47 @@ import (
 // Types of events that statements depend on.
 const (
 	statementIssuedEvent = "statement.issued"
+	statementVoidedEvent = "statement.voided"
 	disputeOpened        = "dispute.opened"
 	disputeResolved      = "dispute.resolved"
 )
 
-// statementIssued is what the event of a statement says.
+// statementIssued is what the event of a statement says: that it was issued, or that it voids others.
 type statementIssued struct {
 	leaf           uint64
 	id             string
 	SHA256         string
-	From, To       string
+	From, To       time.Time
 	Currency       string
 	CounterpartyID *string
 	PackID         string
+	RootHash       string
+	TreeSize       uint64
 	Corrects       *string
+	VoidReason     *string
+}
+
+// first is the id of the chain's first statement.
+func (e *statementIssued) first() string {
+	if e.Corrects != nil {
+		return *e.Corrects
+	}
+	return e.id
+}
+
+// overlaps reports whether the period of the event's statement overlaps with that of s.
+func (e *statementIssued) overlaps(s *sealer.Statement) bool {
+	return e.id != s.StatementID && e.From.Before(s.To.Time) && s.From.Before(e.To)
 }
 
 // states reports whether the event has the members of a statement's text.
 func (e *statementIssued) states(s *sealer.Statement) bool {
-	var corrects *string
+	var corrects, reason *string
 	if s.Correction != nil {
-		corrects = &s.Correction.Of
+		corrects, reason = &s.Correction.Of, s.Correction.VoidReason
 	}
-	return e.From == sealer.FormatTime(s.From.Time) && e.To == sealer.FormatTime(s.To.Time) && e.Currency == s.Currency && same(e.CounterpartyID, s.CounterpartyID) &&
-		e.PackID == s.AsOf.PackID && same(e.Corrects, corrects)
-}
-
-// bills describes what an event says to be billed that a first statement bills too, or may bill as it
-// states another end of the log, by other rules; empty if there is nothing. Times that can't be read
-// overlap with nothing: the statement of such an event fails.
-func (e *statementIssued) bills(s *sealer.Statement) string {
-	from, err := sealer.ParseTime(e.From)
-	to, fault := sealer.ParseTime(e.To)
-	switch {
-	case e.Corrects != nil || s.Correction != nil || err != nil || fault != nil || !from.Before(s.To.Time) || !s.From.Before(to):
-		return ""
-	case e.Currency == s.Currency && (e.CounterpartyID == nil || s.CounterpartyID == nil || *e.CounterpartyID == *s.CounterpartyID):
-		return "receipts of that time"
-	case e.PackID != s.AsOf.PackID:
-		return "that time up to another end of the log, " + e.PackID
-	}
-	return ""
+	return e.From.Equal(s.From.Time) && e.To.Equal(s.To.Time) && e.Currency == s.Currency && same(e.CounterpartyID, s.CounterpartyID) &&
+		sealer.StatementAsOf{PackID: e.PackID, RootHash: e.RootHash, TreeSize: e.TreeSize} == s.AsOf && same(e.Corrects, corrects) && same(e.VoidReason, reason)
 }
 
 // same reports whether both are nil, or equal.
@@ -64,9 +67,10 @@ func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b
 // noteMoney records an event that a statement may depend on.
 func (c *conduct) noteMoney(leaf uint64, e *sealer.Event) {
 	switch e.Type {
-	case statementIssuedEvent:
+	case statementIssuedEvent, statementVoidedEvent:
 		s := statementIssued{leaf: leaf, id: e.Subject.ID}
-		if json.Unmarshal(e.Data, &s) == nil {
+		_ = json.Unmarshal(e.Data, &s)                             // the statement of an event that can't be read fails
+		if e.Type == statementIssuedEvent || s.VoidReason != nil { // not those that are voided
 			c.statements = append(c.statements, s)
 		}
 	case disputeOpened, disputeResolved:
@@ -91,19 +95,11 @@ type statementFile struct {
 	authentic, signed bool
 	issue             *statementIssued
 
-	// named is the pack of asOf, priced the one with the rules; nil if they are not among the files.
-	// edges are the moments at which these rules begin and end.
-	named, priced *packFile
-	rules         []sealer.SettlementRule
-	edges         []int64
-	out           exclusions
-	parts         []*statementPart
-}
-
-// statementPart is what one pack has of the period.
-type statementPart struct {
-	pack   *packCheck
-	counts map[stated]*statedSum
+	// named is the pack of asOf; nil if it is not among the files.
+	named *packFile
+	// packs are those of its log, in the order of their leaves.
+	packs []*packCheck
+	out   exclusions
 }
 
 func (v *verification) openStatement(f *FileReport, text []byte) {
@@ -138,45 +134,26 @@ func packOf(packs []*packFile, id string) *packFile {
 	return packs[i]
 }
 
-// prepare readies the statement for counting: it verifies the signature, so that nothing is counted for
-// what anybody can have written, and looks for the packs that the statement names among those whose
-// headers are read. All directories are known.
-func (s *statementFile) prepare(v *verification, packs []*packFile) {
+// prepare verifies the signature, so that nothing is kept for what anybody can have written. All
+// directories are known.
+func (s *statementFile) prepare(v *verification) {
 	if v.trust.newer != nil {
 		if k := v.trust.newer.Key(s.keyID); k != nil {
 			pub, err := k.Public()
 			s.authentic = err == nil && ed25519.Verify(pub, s.text, s.signature)
 		}
 	}
-	if s.authentic {
-		s.findRules(packs)
-	}
 }
 
-// findRules looks for the packs that the statement names.
-func (s *statementFile) findRules(packs []*packFile) {
-	s.named = packOf(packs, s.said.AsOf.PackID)
-	s.priced = s.named
-	if c := s.said.Correction; c != nil {
-		s.priced = packOf(packs, c.Rules.PackID)
-	}
-	if s.priced == nil {
-		return
-	}
-	s.rules = s.priced.header.Rules()
-	for _, r := range s.rules {
-		var window struct{ EffectiveFrom, EffectiveUntil *time.Time }
-		if json.Unmarshal(r.Record, &window) != nil {
-			continue // rating will say so
-		}
-		for _, at := range []*time.Time{window.EffectiveFrom, window.EffectiveUntil} {
-			if at != nil {
-				s.edges = append(s.edges, at.UnixMilli())
-			}
+// findPacks finds the packs of the statement's log, which are judged.
+func (s *statementFile) findPacks(v *verification) {
+	s.named = packOf(v.packs[s.said.TenantID], s.said.AsOf.PackID)
+	for _, p := range v.packs[s.said.TenantID] {
+		if c := p.report.pack; c != nil && c.header != nil {
+			s.packs = append(s.packs, c)
 		}
 	}
-	slices.Sort(s.edges)
-	s.edges = slices.Compact(s.edges)
+	slices.SortFunc(s.packs, func(a, b *packCheck) int { return cmp.Compare(a.header.TreeSize, b.header.TreeSize) })
 }
 
 // authenticate judges the signature of a statement, once all packs are judged.
@@ -200,6 +177,7 @@ func (s *statementFile) authenticate(v *verification) {
 		return
 	}
 	s.signed = true
+	s.findPacks(v)
 	s.pass(SignatureOK, "statement %s of %s, issued %s", said.StatementID, said.TenantID, sealer.FormatTime(said.IssuedAt.Time))
 	if sealer.PurposeOf(v.trust.newer.Key(s.keyID).Purpose).Sandbox {
 		s.noteSandbox(s.keyID)
@@ -207,19 +185,38 @@ func (s *statementFile) authenticate(v *verification) {
 	if s.issue == nil {
 		s.pass(StatementUnproven, "no given file holds the event of its issue, %s", statementIssuedEvent)
 	}
+	s.remarkVoid(v)
+}
+
+// remarkVoid remarks that the statement was voided since.
+func (s *statementFile) remarkVoid(v *verification) {
+	first := s.said.StatementID
+	if c := s.said.Correction; c != nil {
+		first = c.Of
+	}
+	for _, e := range v.issues(s.said.TenantID) {
+		if e.VoidReason != nil && e.first() == first && e.id != s.said.StatementID {
+			s.pass(StatementVoided, "by leaf %d the statement %s voids it, because of %q: nothing of it is due", e.leaf, e.id, *e.VoidReason)
+		}
+	}
 }
 
 // verify judges what a signed statement says, once all statements of its tenant are authenticated.
 func (s *statementFile) verify(v *verification, others statementFiles) {
-	previous, ok := s.previous(v, others)
-	if !ok || !s.isFirst(v) || !s.ends(s.named, &s.said.AsOf, StatementLog, "up to which it states") {
+	previous, ok := s.previous(others)
+	if !ok {
 		return
 	}
-	if c := s.said.Correction; c != nil && !s.ends(s.priced, &c.Rules, StatementCorrected, "whose rules it states by") {
+	if c := s.said.Correction; c != nil && c.VoidReason != nil {
+		s.voids(v, previous)
+		return
+	}
+	before, ok := s.issuedBefore(v)
+	if !ok || !s.ends(s.named, &s.said.AsOf, StatementLog, "up to which it states") {
 		return
 	}
 	s.disputes(v, s.issue != nil)
-	s.recompute(v, previous)
+	s.recompute(v, before, previous)
 }
 
 // ends reports whether a pack is at hand and sound, and ends the log as the statement states.
@@ -287,7 +284,7 @@ func byText(list []*statementFile) statementFiles {
 // previous checks that a correction continues the statement before it, and returns that if it is
 // among the files, else nil. Its signature needs no check, because the correction names the hash of
 // its text.
-func (s *statementFile) previous(v *verification, others statementFiles) (previous *sealer.Statement, ok bool) {
+func (s *statementFile) previous(others statementFiles) (previous *sealer.Statement, ok bool) {
 	c := s.said.Correction
 	if c == nil {
 		return nil, true
@@ -298,12 +295,9 @@ func (s *statementFile) previous(v *verification, others statementFiles) (previo
 			return nil, false
 		}
 	}
-	if !s.isNext(v) {
-		return nil, false
-	}
 	file := others.byText[c.Previous.SHA256]
 	if file == nil {
-		s.pass(StatementUnproven, "the statement %s, which it corrects, is not among the given files: the difference, what disputes have changed of it, who gets it, and which rules were the first, are not proven", c.Previous.StatementID)
+		s.pass(StatementUnproven, "the statement %s, which it corrects, is not among the given files: the difference, what disputes have changed of it, and who gets it are not proven", c.Previous.StatementID)
 		return nil, true
 	}
 	if fault := continues(&s.said, &file.said); fault != "" {
@@ -313,63 +307,107 @@ func (s *statementFile) previous(v *verification, others statementFiles) (previo
 	return &file.said, true
 }
 
-// isFirst reports whether nothing that was issued before a first statement bills the same receipts, by
-// the known part of the log up to the event of the issue.
-func (s *statementFile) isFirst(v *verification) bool {
-	if s.issue == nil || s.said.Correction != nil {
+// voids checks the end of a chain of statements.
+func (s *statementFile) voids(v *verification, previous *sealer.Statement) {
+	if s.issue != nil {
+		before := slices.DeleteFunc(v.issues(s.said.TenantID), func(e statementIssued) bool { return e.leaf >= s.issue.leaf })
+		if !s.isNext(before) {
+			return
+		}
+	}
+	if previous == nil {
+		return
+	}
+	computed, made := s.said, *s.said.Correction
+	computed.Correction = &made
+	err := computed.Correct(previous, sealer.Step{Statement: &computed, Reason: sealer.Voided})
+	if s.changes(err, &made, s.said.Correction.Changes) {
+		s.pass(StatementOK, "it takes back %s %s, of %s", previous.Total, s.said.Currency, previous.StatementID)
+	}
+}
+
+// issues are the events of statements of a tenant in sound files, in the order of their leaves.
+func (v *verification) issues(tenantID string) (all []statementIssued) {
+	for i := range v.files {
+		if f := &v.files[i]; f.conduct != nil && f.conduct.tenantID == tenantID && f.ok() {
+			all = append(all, f.conduct.statements...)
+		}
+	}
+	slices.SortFunc(all, func(a, b statementIssued) int { return cmp.Compare(a.leaf, b.leaf) })
+	return slices.CompactFunc(all, func(a, b statementIssued) bool { return a.leaf == b.leaf })
+}
+
+// issuedBefore returns the events of the statements with which the period overlaps, in their order.
+// The statement lists all before its own. They are in the log that it states: it is not issued if there
+// are more of them since. None of them may bill the same receipts. It is not ok if one of them is missing: then nothing shows by which rules they state.
+func (s *statementFile) issuedBefore(v *verification) (before []statementIssued, ok bool) {
+	listed := make(map[string]string) // hashes
+	for _, o := range s.said.Overlaps {
+		listed[o.StatementID] = o.SHA256
+	}
+	for _, e := range v.issues(s.said.TenantID) {
+		hash, isListed := listed[e.id]
+		stated := e.leaf < s.said.AsOf.TreeSize
+		switch earlier := stated || s.issue != nil && e.leaf < s.issue.leaf; {
+		case !isListed && earlier && e.overlaps(&s.said):
+			s.fail(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and is not listed", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
+			return nil, false
+		case !isListed:
+		case !stated, hash != e.SHA256, !e.overlaps(&s.said):
+			s.fail(StatementOverlap, "the statement %s is listed, and by leaf %d it was issued later, has another text or does not overlap", e.id, e.leaf)
+			return nil, false
+		default:
+			before = append(before, e)
+			delete(listed, e.id)
+		}
+	}
+	if len(listed) > 0 {
+		s.pass(StatementUnproven, "no given file holds the event of the issue of %s, with which the period overlaps: the rules of the receipts that it states can't be judged", slices.Min(slices.Collect(maps.Keys(listed))))
+		return nil, false
+	}
+	return before, s.isNext(before) && s.isFirst(before)
+}
+
+// isFirst reports whether no live one of the statements before a first statement bills the same receipts.
+func (s *statementFile) isFirst(before []statementIssued) bool {
+	if s.said.Correction != nil {
 		return true
 	}
-	for i := range v.files {
-		f := &v.files[i]
-		if f.conduct == nil || f.conduct.tenantID != s.said.TenantID || !f.ok() {
-			continue
-		}
-		for _, e := range f.conduct.statements {
-			if e.leaf >= s.issue.leaf {
-				continue
-			}
-			if what := e.bills(&s.said); what != "" {
-				s.fail(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and bills %s", e.leaf, e.id, e.From, e.To, what)
-				return false
-			}
+	for _, e := range before {
+		switch over := slices.ContainsFunc(before, func(end statementIssued) bool { return end.VoidReason != nil && end.first() == e.first() }); {
+		case over, e.Currency != s.said.Currency, e.CounterpartyID != nil && s.said.CounterpartyID != nil && *e.CounterpartyID != *s.said.CounterpartyID:
+		default:
+			s.fail(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and bills receipts of that time", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
+			return false
 		}
 	}
 	return true
 }
 
-// isNext reports whether the statement before was the newest of its chain, by the known part of
-// the log up to the event of the issue.
-func (s *statementFile) isNext(v *verification) bool {
-	if s.issue == nil {
+// isNext reports whether the statement that a correction corrects is the newest of its chain among
+// those before it.
+func (s *statementFile) isNext(before []statementIssued) bool {
+	c := s.said.Correction
+	if c == nil {
 		return true
 	}
-	c := s.said.Correction
-	var before *statementIssued
-	var chain []statementIssued
-	for i := range v.files {
-		f := &v.files[i]
-		if f.conduct == nil || f.conduct.tenantID != s.said.TenantID || !f.ok() {
-			continue
-		}
-		for _, e := range f.conduct.statements {
-			switch {
-			case e.leaf >= s.issue.leaf:
-			case e.id == c.Previous.StatementID:
-				before = &e
-			case e.Corrects != nil && *e.Corrects == c.Of:
-				chain = append(chain, e)
-			}
+	var newest *statementIssued
+	for i := range before {
+		if before[i].first() == c.Of {
+			newest = &before[i]
 		}
 	}
-	if before != nil && before.SHA256 != c.Previous.SHA256 {
-		s.fail(StatementCorrected, "by leaf %d the text of %s is another one than the one that it corrects", before.leaf, before.id)
+	switch {
+	case newest == nil && c.VoidReason != nil: // remarked elsewhere
+	case newest == nil:
+		s.fail(StatementCorrected, "the statement %s, which it corrects, is not among those that it lists", c.Previous.StatementID)
 		return false
-	}
-	for _, e := range chain {
-		if c.Previous.StatementID == c.Of || before != nil && e.leaf > before.leaf {
-			s.fail(StatementCorrected, "by leaf %d the statement %s was corrected before, by %s", e.leaf, c.Previous.StatementID, e.id)
-			return false
-		}
+	case newest.id != c.Previous.StatementID:
+		s.fail(StatementCorrected, "by leaf %d the statement %s was corrected or voided before, by %s", newest.leaf, c.Previous.StatementID, newest.id)
+		return false
+	case newest.SHA256 != c.Previous.SHA256:
+		s.fail(StatementCorrected, "by leaf %d the text of %s is another one than the one that it corrects", newest.leaf, newest.id)
+		return false
 	}
 	return true
 }
@@ -377,9 +415,9 @@ func (s *statementFile) isNext(v *verification) bool {
 // continues describes what contradicts the statement before a correction; empty if nothing does.
 func continues(s, p *sealer.Statement) string {
 	c := s.Correction
-	of, rules := p.StatementID, p.AsOf
+	of := p.StatementID
 	if p.Correction != nil {
-		of, rules = p.Correction.Of, p.Correction.Rules
+		of = p.Correction.Of
 	}
 	switch {
 	case p.TenantID != s.TenantID || !p.From.Equal(s.From.Time) || !p.To.Equal(s.To.Time) || p.Currency != s.Currency ||
@@ -387,38 +425,36 @@ func continues(s, p *sealer.Statement) string {
 		return "is of another tenant, period, currency or counterparty"
 	case p.StatementID != c.Previous.StatementID || p.AsOf != c.Previous.AsOf || p.Total != c.Previous.Total:
 		return fmt.Sprintf("is %s up to %v, of %s in all", p.StatementID, p.AsOf, p.Total)
-	case of != c.Of || rules != c.Rules:
-		return fmt.Sprintf("is of the chain of %s, by the rules of %v", of, rules)
+	case of != c.Of:
+		return "is of the chain of " + of
 	}
 	return ""
 }
 
 // recorrect computes from the packs what has changed, and reports whether the correction states
-// the same. Without the statement before it only the late changes can be computed.
-func (s *statementFile) recorrect(v *verification, previous, computed *sealer.Statement) bool {
+// the same. Without the statement before it only the changes by rules and late ones can be computed.
+func (s *statementFile) recorrect(v *verification, then, now *sealer.Terms, all stated, previous, computed *sealer.Statement) bool {
 	c := s.said.Correction
-	before := &c.Previous.AsOf
-	if !s.ends(packOf(v.packs[s.said.TenantID], before.PackID), before, StatementCorrected, "up to which the statement before states") {
-		return false
-	}
-	counts, whole := s.counts(before.TreeSize)
-	if !whole {
-		s.fail(StatementCorrected, "the log up to pack %s, up to which the statement before states, is not part of that up to pack %s", before.PackID, s.said.AsOf.PackID)
-		return false
-	}
-	then := s.said
+	before, disputed, ruled := all.below(c.Previous.AsOf.TreeSize), s.said, s.said
 	made := *c
 	computed.Correction = &made
-	err := sealer.Settle(v.rating, s.rules, s.metered(counts, false), s.metered(counts, true), &then)
+	err := errors.Join(before.settle(v.rating, then, &disputed), before.settle(v.rating, now, &ruled))
+	steps := []sealer.Step{{Statement: &ruled, Reason: sealer.ChangedByRules}, {Statement: computed, Reason: sealer.ChangedLate}}
 	said := c.Changes
 	switch {
 	case err != nil:
 	case previous == nil:
-		made.Changes, err = sealer.Changes(&then, computed, sealer.ChangedLate)
-		said = slices.DeleteFunc(slices.Clone(said), func(c sealer.StatementChange) bool { return c.Reason != sealer.ChangedLate })
+		made.Changes, err = sealer.Changes(&disputed, steps...)
+		said = slices.DeleteFunc(slices.Clone(said), func(c sealer.StatementChange) bool { return c.Reason == sealer.ChangedByDispute })
 	default:
-		err = computed.Correct(previous, &then)
+		err = computed.Correct(previous, append([]sealer.Step{{Statement: &disputed, Reason: sealer.ChangedByDispute}}, steps...)...)
 	}
+	return s.changes(err, &made, said)
+}
+
+// changes compares the changes that were computed with those that a correction states.
+func (s *statementFile) changes(err error, made *sealer.StatementCorrection, said []sealer.StatementChange) bool {
+	c := s.said.Correction
 	switch {
 	case err != nil:
 		s.fail(StatementCorrected, "%v", err)

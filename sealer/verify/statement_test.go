@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,14 @@ type books struct {
 	packs     [][]byte
 	receipt   string // is disputed
 	statement sealer.Statement
+	issues    []loggedIssue // that packs hold
+}
+
+// loggedIssue is the event of a statement's issue.
+type loggedIssue struct {
+	sealer.Issue
+	sealer.StatementOverlap
+	end sealer.StatementAsOf
 }
 
 func newBooks(t *testing.T) *books {
@@ -50,7 +59,7 @@ func newBooks(t *testing.T) *books {
 		Excluded:    []sealer.StatementExclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{b.receipt}, State: sealer.ExclusionHeld}},
 		StatementID: "stm_1", TenantID: w.Tenant, V: 1,
 	}
-	require.Len(t, b.settle(&b.statement, 2), 1)
+	require.Len(t, b.settle(&b.statement), 1)
 	return b
 }
 
@@ -70,28 +79,54 @@ func (b *books) asOf(n int) sealer.StatementAsOf {
 // everybody is all who may be paid.
 var everybody = []sealer.StatementPayee{{CounterpartyID: "cp_studio", Name: "Studio"}, {CounterpartyID: "cp_agency", Name: "Agency"}}
 
-// settle computes a statement from the first n packs, by the rules of the first two, and returns
-// what is held.
-func (b *books) settle(s *sealer.Statement, n int) (held []sealer.Metered) {
+// rulesAt are those at the end of one of the packs.
+func (b *books) rulesAt(end sealer.StatementAsOf) []sealer.SettlementRule {
+	i := slices.IndexFunc(b.sealed, func(p *sealer.SealedPack) bool { return p.Header.TreeSize == end.TreeSize })
+	return b.sealed[i].Header.Rules()
+}
+
+// terms are those of a statement.
+func (b *books) terms(s *sealer.Statement) *sealer.Terms {
+	b.TB.Helper()
+	var issues []sealer.Issue
+	for _, e := range b.issues {
+		if slices.Contains(s.Overlaps, e.StatementOverlap) {
+			e.Rules = b.rulesAt(e.end)
+			issues = append(issues, e.Issue)
+		}
+	}
+	t, err := sealer.NewTerms(rate.Rating, issues, b.rulesAt(s.AsOf))
+	require.NoError(b.TB, err)
+	return t
+}
+
+// settle computes a statement, and returns what is held.
+func (b *books) settle(s *sealer.Statement) []sealer.Metered {
+	b.TB.Helper()
+	return b.settleBy(s, b.terms(s), s.AsOf.TreeSize)
+}
+
+// settleBy computes a statement by terms, from the packs up to a size, and returns what is held.
+func (b *books) settleBy(s *sealer.Statement, terms *sealer.Terms, size uint64) (held []sealer.Metered) {
 	b.TB.Helper()
 	out, err := newExclusions(s.Excluded)
 	require.NoError(b.TB, err)
 	var free []sealer.Metered
 	repeats := make(map[uint64]bool)
 	leaf := uint64(0)
-	for i, p := range b.sealed[:n] {
+	for i, p := range b.sealed {
 		for _, d := range p.Header.Duplicates {
 			repeats[d.Leaf] = true
 		}
 		for _, text := range b.events[i] {
-			repeated := repeats[leaf]
+			at := leaf
 			leaf++
 			d, err := sealer.ReadDelivery(text)
-			if err != nil || !d.Metered || repeated {
+			if err != nil || !d.Metered || repeats[at] || at >= size || d.Receipt.RenderedAt.Before(s.From.Time) || !d.Receipt.RenderedAt.Before(s.To.Time) {
 				continue
 			}
 			m := sealer.Metered{
-				RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.Basis, Completion: d.Completion, RenderedAt: d.Receipt.RenderedAt,
+				RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.Basis, Completion: d.Completion, RenderedAt: d.Receipt.RenderedAt, Leaf: at,
 				Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
 			}
 			id, err := sealer.ParseID("rcp_", d.Receipt.ReceiptID)
@@ -105,8 +140,40 @@ func (b *books) settle(s *sealer.Statement, n int) (held []sealer.Metered) {
 		}
 	}
 	s.Payees = everybody
-	require.NoError(b.TB, sealer.Settle(rate.Rating, b.sealed[1].Header.Rules(), slices.Values(free), slices.Values(held), s))
+	require.NoError(b.TB, sealer.Settle(rate.Rating, terms, slices.Values(free), slices.Values(held), s))
 	return held
+}
+
+// issueEvent is the event of a statement's issue, for the next pack.
+func (b *books) issueEvent(s *sealer.Statement) []byte {
+	b.TB.Helper()
+	kind, e := statementIssuedEvent, loggedIssue{StatementOverlap: overlapOf(b.TB, s), end: s.AsOf}
+	e.Of, e.From, e.To, e.Currency, e.CounterpartyID, e.TreeSize = s.StatementID, s.From.Time, s.To.Time, s.Currency, s.CounterpartyID, s.AsOf.TreeSize
+	if c := s.Correction; c != nil {
+		if e.Of = c.Of; c.VoidReason != nil {
+			kind, e.Voids = statementVoidedEvent, true
+		}
+	}
+	b.issues = append(b.issues, e)
+	return b.entry(kind, sealer.Ref{Kind: "statement", ID: s.StatementID}, issueOf(b.TB, s))
+}
+
+// overlap makes a statement one up to the n-th pack, which lists all that were issued.
+func (b *books) overlap(s *sealer.Statement, n int) {
+	b.TB.Helper()
+	s.AsOf, s.Overlaps = b.asOf(n), nil
+	for _, e := range b.issues {
+		s.Overlaps = append(s.Overlaps, e.StatementOverlap)
+	}
+	slices.SortFunc(s.Overlaps, func(a, b sealer.StatementOverlap) int { return strings.Compare(a.StatementID, b.StatementID) })
+}
+
+// overlapOf names a statement.
+func overlapOf(t testing.TB, s *sealer.Statement) sealer.StatementOverlap {
+	t.Helper()
+	text, err := s.Text()
+	require.NoError(t, err)
+	return sealer.StatementOverlap{SHA256: sealer.Hash(sha256.Sum256(text)).String(), StatementID: s.StatementID}
 }
 
 // verify signs a statement and verifies it with packs.
@@ -179,7 +246,7 @@ func TestStatement(t *testing.T) {
 	}{
 		"a price":       {func(s *sealer.Statement) { s.Lines[0].Price = "9" }, StatementRule},
 		"a unit":        {func(s *sealer.Statement) { s.Lines[0].Unit = "MS" }, StatementRule},
-		"a rule's leaf": {func(s *sealer.Statement) { s.Lines[0].RuleLeaf++ }, StatementRule},
+		"a rule's leaf": {func(s *sealer.Statement) { s.Lines[0].RuleLeaf++ }, StatementReceipts},
 		"receipts":      {func(s *sealer.Statement) { s.Lines[0].Receipts++ }, StatementReceipts},
 		"milliseconds":  {func(s *sealer.Statement) { s.Lines[0].QuantityMs-- }, StatementReceipts},
 		"impressions":   {func(s *sealer.Statement) { s.Lines[0].Impressions = "99" }, StatementReceipts},
@@ -237,10 +304,17 @@ func TestStatementIsSigned(t *testing.T) {
 // event seals one more event in a pack of its own.
 func (b *books) event(kind string, subject sealer.Ref, data string) []byte {
 	b.TB.Helper()
+	event := b.entry(kind, subject, data)
+	return sealertest.Bundle(b.TB, b.Seal([][]byte{event}), [][]byte{event})
+}
+
+// entry is one more event.
+func (b *books) entry(kind string, subject sealer.Ref, data string) []byte {
+	b.TB.Helper()
 	b.Now = b.Now.Add(time.Second)
 	event, err := sealer.AppendEvent(nil, &sealer.Event{
 		EventID: b.ID("evt_"), TenantID: b.Tenant, Type: kind, At: b.Now, Actor: sealer.Ref{Kind: "key", ID: "key_fixture"}, Subject: subject, Data: []byte(data),
 	})
 	require.NoError(b.TB, err)
-	return sealertest.Bundle(b.TB, b.Seal([][]byte{event}), [][]byte{event})
+	return event
 }

@@ -60,9 +60,9 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 	for _, d := range v.directories {
 		d.add(v.trust.directory(d.text, true))
 	}
-	for tenantID, list := range v.statements {
+	for _, list := range v.statements {
 		for _, s := range list {
-			s.prepare(&v, v.packs[tenantID])
+			s.prepare(&v)
 		}
 	}
 	for _, tenantID := range slices.Sorted(maps.Keys(v.packs)) {

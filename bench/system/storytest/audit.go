@@ -101,6 +101,9 @@ var writes = []write{
 		operation: "correct-statement", events: []string{"pack.sealed pack:{laterPackId}", "statement.created statement:{correctionId}"}, makes: one("correctionId", "statement.id"),
 	},
 	{operation: "settle-statement", events: []string{"statement.settled statement:{statementId}"}, again: 409},
+	{
+		operation: "void-statement", events: []string{"statement.voided statement:{voidId}", "statement.voided statement:{statementId}"}, makes: one("voidId", "statement.id"), again: 409,
+	},
 	{operation: "draft-statement", events: []string{"statement.created statement:{statementId}"}, makes: one("statementId", "statement.id")},
 	{operation: "discard-statement", events: []string{"statement.discarded statement:{statementId}"}, again: 409},
 	{operation: "download-proof-pack", events: []string{"pack.downloaded pack:{packId}"}},

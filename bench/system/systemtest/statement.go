@@ -78,6 +78,14 @@ func (s *Service) RegisterRules(from time.Time) (payees []string) {
 	return payees
 }
 
+// DollarPayee makes a counterparty that is paid in dollars.
+func (s *Service) DollarPayee() (id string) {
+	s.T.Helper()
+	var made struct{ Counterparty struct{ ID string } }
+	s.Post("/v1/settlement/counterparties", map[string]any{"name": "Overseas", "kind": "PUBLISHER", "currency": "USD"}, &made)
+	return made.Counterparty.ID
+}
+
 // PeriodOf is a period as a request has it.
 func PeriodOf(from, to time.Time) map[string]any {
 	return map[string]any{"from": from.UTC().Format(time.RFC3339), "to": to.UTC().Format(time.RFC3339), "currency": "EUR"}

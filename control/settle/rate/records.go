@@ -8,7 +8,34 @@ import (
 )
 
 // Rating computes the settlement of packs and statements. Who seals and who verifies both use it.
-var Rating = sealer.Rating{Rate: rateRecords, Adjust: adjust}
+var Rating = sealer.Rating{Rate: rateRecords, Adjust: adjust, Precedence: precedence}
+
+// precedence applies NewPrecedence to rules in the form that their events have.
+func precedence(records []sealer.SettlementRule) (func(*sealer.Metered) int, error) {
+	rules, err := ParseRules(records)
+	if err != nil {
+		return nil, err
+	}
+	p, err := NewPrecedence(rules)
+	if err != nil {
+		return nil, err
+	}
+	places := make(map[*Rule]int)
+	for i := range rules {
+		places[&rules[i]] = i
+	}
+	return func(m *sealer.Metered) int {
+		of := metered(m)
+		if rule := p.Of(&of); rule != nil {
+			return places[rule]
+		}
+		return -1
+	}, nil
+}
+
+func metered(m *sealer.Metered) Metered {
+	return Metered{m.RightID, m.BasisID, m.Substrate, m.MeteringBasis, m.Completion, m.RenderedAt, m.Receipts, m.QuantityMs, m.Impressions}
+}
 
 // rateRecords applies Rate to rules in the form that their events have.
 func rateRecords(records []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) (lines []sealer.SettlementLine, unrated []sealer.Unrated, err error) {
@@ -18,7 +45,7 @@ func rateRecords(records []sealer.SettlementRule, receipts iter.Seq[sealer.Meter
 	}
 	settled, err := Rate(rules, func(yield func(Metered) bool) {
 		for m := range receipts {
-			if !yield(Metered(m)) {
+			if !yield(metered(&m)) {
 				return
 			}
 		}

@@ -1,7 +1,8 @@
 -- +goose Up
 
 -- document is the canonical text of the statement, and once it is issued the line of its signature.
--- corrects is the first statement of the period, and correction the place behind it.
+-- corrects is the first statement of the period, and correction the place behind it. number is the place
+-- among all that the tenant has issued, 0 until it is.
 CREATE TABLE statements (
     statement_id    TEXT   PRIMARY KEY,
     tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
@@ -15,12 +16,16 @@ CREATE TABLE statements (
     receipts        BIGINT NOT NULL,
     as_of           TEXT   NOT NULL,
     pack_id         TEXT   NOT NULL,
+    tree_size       BIGINT NOT NULL,
+    root_hash       TEXT   NOT NULL,
+    number          BIGINT NOT NULL,
     sha256          TEXT,
     reference       TEXT,
     issued_at       BIGINT,
     settled_at      BIGINT,
     corrects        TEXT,
     difference      TEXT,
+    void_reason     TEXT,
     correction      BIGINT NOT NULL,
     document        TEXT   NOT NULL,
     created_at      BIGINT NOT NULL,
@@ -32,4 +37,5 @@ CREATE INDEX statements_by_state ON statements (tenant_id, state, statement_id);
 CREATE INDEX statements_by_counterparty ON statements (tenant_id, counterparty_id, statement_id);
 CREATE INDEX statements_by_currency ON statements (tenant_id, currency, statement_id);
 CREATE INDEX statements_by_first ON statements (tenant_id, corrects, statement_id);
-CREATE INDEX statements_that_bill ON statements (tenant_id, to_at) WHERE state <> 'DRAFT';
+CREATE INDEX statements_that_bill ON statements (tenant_id, to_at) WHERE number > 0;
+CREATE UNIQUE INDEX statements_by_number ON statements (tenant_id, number) WHERE number > 0;

@@ -1045,7 +1045,7 @@ class ListStatementsQuery(TypedDict):
     # The nextCursor of the previous response.
     cursor: NotRequired[str]
     # Only statements in this state.
-    state: NotRequired[Literal["DRAFT", "DISCARDED", "ISSUED", "SETTLED"]]
+    state: NotRequired[Literal["DRAFT", "DISCARDED", "ISSUED", "SETTLED", "VOIDED"]]
     # Only statements in this currency.
     currency: NotRequired[str]
     # Only statements of this counterparty.
@@ -1476,7 +1476,7 @@ NewStatement = TypedDict("NewStatement", {
     "currency": 'str',
     # Start of the period, by renderedAt.
     "from": 'str',
-    # End of the period, exclusive; not in the future.
+    # End of the period, exclusive. A draft can be issued if it was made after the end.
     "to": 'str',
 })
 
@@ -1487,7 +1487,7 @@ class NewWebhook(TypedDict):
     # Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds
     # in this document lists them with the scopes of which the calling key needs one. Only its full name selects
     # delivery.recorded, which is sent in batches.
-    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
+    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
     # Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for
     # secrets.
     url: str
@@ -1818,8 +1818,8 @@ Reconciliation = TypedDict("Reconciliation", {
     # The packs that were sealed in the period, in the hour before it, and up to the newest pack that its statements
     # state. They contain everything that is stated.
     "packs": 'ReconciledPacks',
-    # The issued statements whose period overlaps with this one, sorted by their ends, each followed by its
-    # corrections.
+    # The statements that are ISSUED or SETTLED and whose period overlaps with this one, sorted by their ends, each
+    # followed by its corrections.
     "statements": 'list[ReconciledStatement]',
     # The end of the requested window; null if it is open.
     "to": 'str | None',
@@ -2313,6 +2313,9 @@ Statement = TypedDict("Statement", {
     "id": 'str',
     # When it was signed; null until it is ISSUED.
     "issuedAt": 'str | None',
+    # Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until
+    # it is ISSUED.
+    "number": 'int',
     # The newest pack that it states. This pack and all before it verify the statement.
     "packId": 'str',
     # How many receipts are behind its lines.
@@ -2321,18 +2324,24 @@ Statement = TypedDict("Statement", {
     "reference": 'str | None',
     # Grows with every change.
     "revision": 'int',
+    # The root hash of the log there.
+    "rootHash": 'str',
     # When its payment was recorded; null until it is SETTLED.
     "settledAt": 'str | None',
     # SHA-256 of the signed text, base64url; null until it is ISSUED.
     "sha256": 'str | None',
     # The record's own state.
-    "state": 'Literal["DRAFT", "DISCARDED", "ISSUED", "SETTLED"]',
+    "state": 'Literal["DRAFT", "DISCARDED", "ISSUED", "SETTLED", "VOIDED"]',
     # End of the period: receipts rendered before it count.
     "to": 'str',
     # Decimal: the sum of all stated shares.
     "total": 'str',
+    # How many events the log has up to there.
+    "treeSize": 'int',
     # When the record was last changed.
     "updatedAt": 'str',
+    # Why the period's statements were voided, on the statement that voids them; otherwise null.
+    "voidReason": 'str | None',
 })
 
 
@@ -2514,6 +2523,11 @@ class Violation(TypedDict):
     unit: NotRequired[str]
 
 
+class Voiding(TypedDict):
+    # Why. It is signed, and kept in the audit log permanently: no place for personal data.
+    reason: str
+
+
 class Webhook(TypedDict):
     # When the record was made.
     createdAt: str
@@ -2557,7 +2571,7 @@ class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
     # New kinds of events.
-    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
+    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
     # New state.
     state: NotRequired[str | None]
     # Another URL.

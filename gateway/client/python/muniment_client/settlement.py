@@ -118,6 +118,10 @@ class Statements:
         """Drafts a correction of an issued statement."""
         return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/correct"), "statement")
 
+    def void(self, statement_id: str, reason: str) -> d.Statement:
+        """Takes an issued statement back, with its corrections: its period can be stated again."""
+        return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/void"), "statement", {"reason": reason})
+
     def settle(self, statement_id: str, reference: str) -> d.Statement:
         """Notes the payment of an issued statement."""
         return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/settle"), "statement", {"reference": reference})

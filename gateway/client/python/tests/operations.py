@@ -91,6 +91,7 @@ OPERATIONS = {
     "discard-statement": lambda c: c.statements.discard("stm_1"),
     "issue-statement": lambda c: c.statements.issue("stm_1"),
     "correct-statement": lambda c: c.statements.correct("stm_1"),
+    "void-statement": lambda c: c.statements.void("stm_1", "why"),
     "settle-statement": lambda c: c.statements.settle("stm_1", "ref"),
     "list-statement-receipts": lambda c: first(c.statements.receipts("stm_1", {"rightId": "rgh_1", "ruleId": "rule_1", "meteringBasis": "gross"})),
     "open-dispute": lambda c: c.disputes.open({"reason": "why", "receiptIds": ["rcp_1"]}),

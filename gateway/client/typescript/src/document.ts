@@ -1845,14 +1845,14 @@ export interface components {
             currency: string;
             /** @description Start of the period, by renderedAt. */
             from: string;
-            /** @description End of the period, exclusive; not in the future. */
+            /** @description End of the period, exclusive. A draft can be issued if it was made after the end. */
             to: string;
         };
         NewWebhook: {
             /** @description What it is for. Kept in the audit log permanently: no place for personal data. */
             description?: string | null;
             /** @description Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches. */
-            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /** @description Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets. */
             url: string;
         };
@@ -2319,7 +2319,7 @@ export interface components {
             from: string | null;
             /** @description The packs that were sealed in the period, in the hour before it, and up to the newest pack that its statements state. They contain everything that is stated. */
             packs: components["schemas"]["ReconciledPacks"];
-            /** @description The issued statements whose period overlaps with this one, sorted by their ends, each followed by its corrections. */
+            /** @description The statements that are ISSUED or SETTLED and whose period overlaps with this one, sorted by their ends, each followed by its corrections. */
             statements: components["schemas"]["ReconciledStatement"][];
             /**
              * Format: date-time
@@ -3069,6 +3069,11 @@ export interface components {
              * @description When it was signed; null until it is ISSUED.
              */
             issuedAt: string | null;
+            /**
+             * Format: int64
+             * @description Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until it is ISSUED.
+             */
+            number: number;
             /** @description The newest pack that it states. This pack and all before it verify the statement. */
             packId: string;
             /**
@@ -3083,6 +3088,8 @@ export interface components {
              * @description Grows with every change.
              */
             revision: number;
+            /** @description The root hash of the log there. */
+            rootHash: string;
             /**
              * Format: date-time
              * @description When its payment was recorded; null until it is SETTLED.
@@ -3094,7 +3101,7 @@ export interface components {
              * @description The record's own state.
              * @enum {string}
              */
-            state: "DRAFT" | "DISCARDED" | "ISSUED" | "SETTLED";
+            state: "DRAFT" | "DISCARDED" | "ISSUED" | "SETTLED" | "VOIDED";
             /**
              * Format: date-time
              * @description End of the period: receipts rendered before it count.
@@ -3103,10 +3110,17 @@ export interface components {
             /** @description Decimal: the sum of all stated shares. */
             total: string;
             /**
+             * Format: int64
+             * @description How many events the log has up to there.
+             */
+            treeSize: number;
+            /**
              * Format: date-time
              * @description When the record was last changed.
              */
             updatedAt: string;
+            /** @description Why the period's statements were voided, on the statement that voids them; otherwise null. */
+            voidReason: string | null;
         };
         StatementData: {
             statement: components["schemas"]["Statement"];
@@ -3374,6 +3388,10 @@ export interface components {
             /** @description The unit of the limit. */
             unit?: string;
         };
+        Voiding: {
+            /** @description Why. It is signed, and kept in the audit log permanently: no place for personal data. */
+            reason: string;
+        };
         Webhook: {
             /**
              * Format: date-time
@@ -3438,7 +3456,7 @@ export interface components {
             /** @description New description. */
             description?: string | null;
             /** @description New kinds of events. */
-            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /**
              * @description New state.
              * @enum {string|null}
@@ -5496,7 +5514,7 @@ export interface operations {
                 /** @description The most records in the response. */
                 limit?: number;
                 /** @description Only statements in this state. */
-                state?: "DRAFT" | "DISCARDED" | "ISSUED" | "SETTLED";
+                state?: "DRAFT" | "DISCARDED" | "ISSUED" | "SETTLED" | "VOIDED";
             };
             header?: never;
             path?: never;
@@ -5659,6 +5677,29 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["Payment"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementResponse"];
+                };
+            };
+        };
+    };
+    "void-statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Voiding"];
             };
         };
         responses: {

@@ -136,6 +136,11 @@ export class Statements {
     return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/correct` }, 'statement');
   }
 
+  /** Takes an issued statement back, with its corrections: its period can be stated again. */
+  void(statementId: string, reason: string): Promise<Statement> {
+    return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/void`, body: { reason } }, 'statement');
+  }
+
   /** Notes the payment of an issued statement. */
   settle(statementId: string, reference: string): Promise<Statement> {
     return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/settle`, body: { reference } }, 'statement');

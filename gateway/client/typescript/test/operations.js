@@ -80,6 +80,7 @@ export const operations = {
   'discard-statement': (c) => c.statements.discard('stm_1'),
   'issue-statement': (c) => c.statements.issue('stm_1'),
   'correct-statement': (c) => c.statements.correct('stm_1'),
+  'void-statement': (c) => c.statements.void('stm_1', 'why'),
   'settle-statement': (c) => c.statements.settle('stm_1', 'ref'),
   'list-statement-receipts': (c) => first(c.statements.receipts('stm_1', { rightId: 'rgh_1', ruleId: 'rule_1', meteringBasis: 'gross' })),
   'open-dispute': (c) => c.disputes.open({ reason: 'why', receiptIds: ['rcp_1'] }),

@@ -1,0 +1,100 @@
+package statement
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// terms find the rules that rate the receipts of a period.
+type terms struct {
+	*sealer.Terms
+	// ends are those of Terms that are in the log of the warehouse, in their order.
+	ends []end
+}
+
+// end is an end of the log that a statement states: a size, and the position of the rows behind it.
+type end struct {
+	size     uint64
+	position sealer.Position
+}
+
+// leafOf returns a leaf for a row, as in sealer.Metered.
+func (t *terms) leafOf(at sealer.Position) uint64 {
+	behind, _ := slices.BinarySearchFunc(t.ends, at, func(e end, at sealer.Position) int {
+		if e.position.Compare(at) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	if behind == 0 {
+		return 0
+	}
+	return t.ends[behind-1].size
+}
+
+// terms returns those after the given statements, which were issued in that order. own are the rules
+// of receipts that none of them states.
+func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, own []sealer.SettlementRule) (*terms, error) {
+	t := new(terms)
+	var issues []sealer.Issue
+	rules := map[uint64][]sealer.SettlementRule{}
+	for i := range issued {
+		s := &issued[i]
+		size := uint64(s.TreeSize)
+		if _, known := rules[size]; !known {
+			position, err := sealer.ParsePosition(s.AsOf)
+			if err != nil {
+				return nil, api.Conflict("the record of the statement " + s.ID + " in the database was edited, so its receipts can't be rated: " + err.Error())
+			}
+			if rules[size], err = c.cfg.Packs.RulesAt(ctx, tenantID, size); err != nil {
+				return nil, err
+			}
+			t.ends = append(t.ends, end{size, position})
+		}
+		issues = append(issues, sealer.Issue{
+			Of: s.first(), Voids: s.VoidReason != nil, From: s.From.Time, To: s.To.Time, Currency: s.Currency, CounterpartyID: s.CounterpartyID,
+			TreeSize: size, Rules: rules[size],
+		})
+	}
+	slices.SortFunc(t.ends, func(a, b end) int { return cmp.Compare(a.size, b.size) })
+	var err error
+	t.Terms, err = sealer.NewTerms(ratingOf, issues, own)
+	return t, err
+}
+
+// mostOverlaps bounds the statements with which a period may overlap: each states another part of the
+// log, perhaps by other rules.
+const mostOverlaps = 400
+
+// overlaps returns statements in the form of a document. It refuses too many.
+func overlaps(issued []Statement) ([]sealer.StatementOverlap, error) {
+	list := []sealer.StatementOverlap{}
+	if len(issued) > mostOverlaps {
+		return nil, api.InvalidField("from", fmt.Sprintf("more than %d statements that were issued or voided overlap with the period: choose a shorter one", mostOverlaps))
+	}
+	for _, s := range issued {
+		list = append(list, sealer.StatementOverlap{SHA256: *s.SHA256, StatementID: s.ID})
+	}
+	slices.SortFunc(list, func(a, b sealer.StatementOverlap) int { return strings.Compare(a.StatementID, b.StatementID) })
+	return list, nil
+}
+
+// refuseOverlap returns STATE_CONFLICT if one of the statements, which overlap with s, bills some of the
+// same receipts to the same counterparties.
+func refuseOverlap(issued []Statement, s *Statement) error {
+	for _, other := range issued {
+		switch {
+		case other.State == Voided || other.Currency != s.Currency,
+			s.CounterpartyID != nil && other.CounterpartyID != nil && *s.CounterpartyID != *other.CounterpartyID:
+		default:
+			return api.Conflict(fmt.Sprintf("the period overlaps with that of %s, which is issued: %s to %s. Correct that statement for what came late; or void it, and draft another one", other.first(), other.From, other.To))
+		}
+	}
+	return nil
+}

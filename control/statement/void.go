@@ -1,0 +1,64 @@
+package statement
+
+import (
+	"context"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// void ends the chain of an issued statement with a signed one that states nothing. All of the chain
+// become VOIDED.
+func (s *Service) void(ctx context.Context, tenantID, id, reason string, by sealer.Ref) (voided Statement, err error) {
+	signer, err := s.signer(ctx, tenantID)
+	if err != nil {
+		return voided, err
+	}
+	payees, err := s.names(ctx, tenantID)
+	if err != nil {
+		return voided, err
+	}
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		first, err := firstOf(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		before, previous, err := last(ctx, tx, first)
+		if err != nil {
+			return err
+		}
+		at := store.At(tx.Now())
+		next := documented{Statement: before.Statement}
+		next.ID, next.State, next.CreatedAt, next.UpdatedAt, next.IssuedAt = api.NewID(prefix, at.Time), Voided, at, at, at
+		next.Total, next.HeldAmount, next.Receipts, next.Reference, next.SettledAt = "0", "0", 0, nil, store.Instant{}
+		next.Corrects, next.Correction, next.VoidReason = &first.ID, before.Correction+1, &reason
+		document := sealer.Statement{
+			Adjustments: []sealer.StatementAdjustment{}, AsOf: previous.AsOf, CounterpartyID: previous.CounterpartyID, Currency: previous.Currency, Excluded: []sealer.StatementExclusion{},
+			From: previous.From, HeldAmount: "0", IssuedAt: sealer.Moment(at), Lines: []sealer.StatementLine{}, Overlaps: []sealer.StatementOverlap{}, Payees: []sealer.StatementPayee{},
+			StatementID: next.ID, TenantID: tenantID, To: previous.To, Total: "0", Unrated: []sealer.StatementUnrated{}, V: 1,
+			Correction: correction(first.ID, &previous, *before.SHA256, payees),
+		}
+		document.Correction.VoidReason = &reason
+		if err := document.Correct(&previous, sealer.Step{Statement: &document, Reason: sealer.Voided}); err != nil {
+			return tooLarge(err)
+		}
+		next.Difference = &document.Correction.Difference
+		if err := s.freeze(ctx, tx, &next, &document, signer); err != nil {
+			return err
+		}
+		if err := statements.Create(ctx, tx, eventVoided, &next, by, nil); err != nil {
+			return err
+		}
+		voided = next.Statement
+		chain, err := store.List(ctx, tx, "the statements of the chain", store.Text,
+			`SELECT statement_id FROM statements WHERE tenant_id = $1 AND (statement_id = $2 OR corrects = $2) AND state IN ('ISSUED', 'SETTLED') ORDER BY number`, tenantID, first.ID)
+		for _, id := range chain {
+			if err == nil {
+				_, err = statements.Move(ctx, tx, store.Move[documented, Action]{TenantID: tenantID, ID: id, Action: Void, By: by})
+			}
+		}
+		return err
+	})
+	return voided, err
+}

@@ -1,0 +1,229 @@
+package sealer
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Issue is what the log says of a statement that was issued, or that a chain of statements was voided.
+type Issue struct {
+	// Of is the first statement of the chain.
+	Of string
+	// Voids says that it ends the chain: the statements of it state nothing from here on.
+	Voids bool
+	// Period, currency and counterparty are those of the statement.
+	From, To       time.Time
+	Currency       string
+	CounterpartyID *string
+	// TreeSize is the end of the log that the statement states, and Rules are the rules there.
+	TreeSize uint64
+	Rules    []SettlementRule
+}
+
+// Terms finds the rule that rates a receipt. A receipt that a live statement states is rated by the
+// rule, in the text, by which it was stated first. Any other is rated by rules of the caller. It
+// belongs to one goroutine.
+//
+// All follows from the names of a receipt, its leaf and renderedAt. So receipts with equal names may
+// be summed, if no edge and no end is between them.
+type Terms struct {
+	issues []termed
+	own    *ruleTexts
+	texts  map[string]*ruleText // by record
+	edges  []time.Time
+	ends   []uint64
+}
+
+// termed is an issue with its rules.
+type termed struct {
+	Issue
+	rules *ruleTexts
+}
+
+// ruleTexts are the rules at one end of the log.
+type ruleTexts struct {
+	list  []*ruleText
+	rates func(*Metered) int
+}
+
+// ruleText are the members of a rule on which statements depend.
+type ruleText struct {
+	ID             string     `json:"id"`
+	Currency       string     `json:"currency"`
+	Price          string     `json:"price"`
+	Unit           string     `json:"unit"`
+	EffectiveFrom  time.Time  `json:"effectiveFrom"`
+	EffectiveUntil *time.Time `json:"effectiveUntil"`
+	Shares         []struct {
+		Bps            int64  `json:"bps"`
+		CounterpartyID string `json:"counterpartyId"`
+	} `json:"shares"`
+	rule SettlementRule
+}
+
+// pays reports whether the rule is in a currency, and gives a share to a counterparty; nil is any.
+func (r *ruleText) pays(currency string, counterpartyID *string) bool {
+	if r.Currency != currency || counterpartyID == nil {
+		return r.Currency == currency
+	}
+	for _, s := range r.Shares {
+		if s.CounterpartyID == *counterpartyID {
+			return true
+		}
+	}
+	return false
+}
+
+// NewTerms returns the terms after issues, in the order of the leaves of their events. own are the
+// rules of receipts that no statement states. It fails if a rule can't be read.
+func NewTerms(by Rating, issues []Issue, own []SettlementRule) (*Terms, error) {
+	t := &Terms{texts: make(map[string]*ruleText)}
+	sets := make(map[uint64]*ruleTexts)
+	for _, s := range issues {
+		if !s.Voids {
+			t.edges, t.ends = append(t.edges, s.From, s.To), append(t.ends, s.TreeSize)
+			if sets[s.TreeSize] == nil {
+				set, err := t.read(by, s.Rules)
+				if err != nil {
+					return nil, err
+				}
+				sets[s.TreeSize] = set
+			}
+		}
+		t.issues = append(t.issues, termed{s, sets[s.TreeSize]})
+	}
+	var err error
+	if t.own, err = t.read(by, own); err != nil {
+		return nil, err
+	}
+	for _, r := range t.texts {
+		if t.edges = append(t.edges, r.EffectiveFrom); r.EffectiveUntil != nil {
+			t.edges = append(t.edges, *r.EffectiveUntil)
+		}
+	}
+	slices.SortFunc(t.edges, time.Time.Compare)
+	t.edges = slices.CompactFunc(t.edges, time.Time.Equal)
+	slices.Sort(t.ends)
+	t.ends = slices.Compact(t.ends)
+	return t, nil
+}
+
+func (t *Terms) read(by Rating, rules []SettlementRule) (*ruleTexts, error) {
+	rates, err := by.Precedence(rules)
+	if err != nil {
+		return nil, err
+	}
+	set := &ruleTexts{rates: rates}
+	for _, r := range rules {
+		text := t.texts[string(r.Record)]
+		if text == nil {
+			text = &ruleText{rule: r}
+			if err := json.Unmarshal(r.Record, text); err != nil {
+				return nil, fmt.Errorf("cannot read the settlement rule of leaf %d: %w", r.Leaf, err)
+			}
+			t.texts[string(r.Record)] = text
+		}
+		set.list = append(set.list, text)
+	}
+	return set, nil
+}
+
+// of returns the rule that rates a receipt; nil if none does.
+func (r *ruleTexts) of(m *Metered) *ruleText {
+	if i := r.rates(m); i >= 0 {
+		return r.list[i]
+	}
+	return nil
+}
+
+// Edges are the moments of renderedAt at which the rule of receipts may change, in their order.
+func (t *Terms) Edges() []time.Time { return t.edges }
+
+// Ends are the leaves at which it may change, in their order: receipts below one may be stated,
+// others not.
+func (t *Terms) Ends() []uint64 { return t.ends }
+
+// Rule returns the rule that rates receipts, nil if none does, and whether a statement states them.
+func (t *Terms) Rule(m *Metered) (rule *SettlementRule, stated bool) {
+	text, stated := t.rule(m)
+	if text == nil {
+		return nil, stated
+	}
+	return &text.rule, stated
+}
+
+func (t *Terms) rule(m *Metered) (rule *ruleText, stated bool) {
+	if stated := t.stated(m); stated != nil {
+		return stated, true
+	}
+	return t.own.of(m), false
+}
+
+// stated returns the rule by which live statements state receipts; nil if none does. All of them
+// state by one rule: each keeps that of those before it.
+func (t *Terms) stated(m *Metered) (kept *ruleText) {
+	var live []string // chains
+	for i := range t.issues {
+		s := &t.issues[i]
+		switch {
+		case s.Voids:
+			live = slices.DeleteFunc(live, func(of string) bool { return of == s.Of })
+			if len(live) == 0 {
+				kept = nil
+			}
+		case m.Leaf >= s.TreeSize || m.RenderedAt.Before(s.From) || !m.RenderedAt.Before(s.To) || slices.Contains(live, s.Of):
+		default:
+			rule := kept
+			if rule == nil {
+				rule = s.rules.of(m)
+			}
+			if rule != nil && rule.pays(s.Currency, s.CounterpartyID) {
+				kept, live = rule, append(live, s.Of)
+			}
+		}
+	}
+	return kept
+}
+
+// ownByID returns the caller's rules, by their ids.
+func (t *Terms) ownByID() []*ruleText {
+	return slices.SortedFunc(slices.Values(t.own.list), func(a, b *ruleText) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// RuleIn returns the rule in the event of a leaf; nil if the event is not about a rule.
+func RuleIn(e *Event, leaf uint64) *SettlementRule {
+	if !isRule(e) {
+		return nil
+	}
+	return &SettlementRule{leaf, bytes.Clone(e.Data)}
+}
+
+// RulesAt returns the rules that a log holds at a size, from those at an earlier size and the events
+// of rules from there on, in the order of their leaves.
+func RulesAt(size uint64, before, events []SettlementRule) []SettlementRule {
+	rules := make(map[string]SettlementRule)
+	for _, list := range [][]SettlementRule{before, events} {
+		for _, r := range list {
+			if r.Leaf < size {
+				rules[r.ID()] = r
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(rules), func(a, b SettlementRule) int { return cmp.Compare(a.Leaf, b.Leaf) })
+}
+
+// Currencies are those of all rules of the terms, in their order.
+func (t *Terms) Currencies() []string {
+	all := make(map[string]bool)
+	for _, r := range t.texts {
+		all[r.Currency] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
