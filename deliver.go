@@ -104,6 +104,8 @@ func delivered(r *issue.RowResult) (d ingest.Delivered, err error) {
 		d.ReceiptID = string(api.PrefixReceipt) + strings.TrimPrefix(e.EventID, string(api.PrefixEvent)) // they share their ULID
 	case issue.Unmapped:
 		d.Unmapped = true
+	case issue.Held:
+		d.SuspendedRightID = r.Held.RightID
 	default:
 		d.Err = api.From(r.Err)
 	}

@@ -229,6 +229,7 @@ func (s *services) sweeps() []control.Sweep {
 		{Name: "renew the directory key", Every: time.Minute, Do: s.keys.Renew},
 		{Name: "announce erasures to the warehouse", Every: 10 * time.Second, Do: s.erased.Announce},
 		{Name: "expire held rows", Every: time.Minute, Do: s.ingest.Expire},
+		{Name: "deliver held rows whose right is resumed", Every: 5 * time.Second, Do: s.ingest.Wake},
 		{Name: "queue the webhooks' scan of the log", Every: 10 * time.Minute, Do: s.hooks.Enqueue},
 		{Name: "look after the webhooks' deliveries", Every: time.Minute, Do: s.hooks.Sweep},
 		{Name: "erase applications for access that are over", Every: time.Minute, Do: s.access.Expire},
@@ -262,6 +263,7 @@ func (s *services) workers() []control.Worker {
 // database.
 func replays() []store.Replay {
 	return []store.Replay{
+		{Kinds: []string{"right"}, Missed: true, Apply: right.ReplayMove},
 		{Kinds: []string{"right"}, Newest: true, Final: right.IsRevoked, Apply: right.Replay},
 		{Kinds: []string{"offer"}, Newest: true, Apply: offer.Replay},
 		{Kinds: []string{"challenge"}, Newest: true, Apply: challenge.Replay},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muniment/control/node"
+	"muniment/control/right"
 	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -63,6 +64,11 @@ func (s *Source) withKeys(ctx context.Context, f api.Feed, req api.FeedRequest) 
 // Snapshot reads the newest snapshot of one record from the primary database.
 func (s *Source) Snapshot(ctx context.Context, kind, id string) (api.Snapshot, error) {
 	return s.db.Snapshot(ctx, kind, id)
+}
+
+// Suspended reports whether rights were suspended at moments.
+func (s *Source) Suspended(ctx context.Context, moments []api.RightMoment) ([]bool, error) {
+	return right.Suspended(ctx, s.db, moments)
 }
 
 // Snapshots reads the newest snapshots of several records of a kind.

@@ -64,8 +64,13 @@ func (c *Control) nodeRoutes(a route.API) {
 		}) (api.Snapshots, error) {
 			return source.Snapshots(ctx, in.Kind, in.Body.IDs)
 		})
+	route.Add(a, operation(node, "suspended", http.MethodPost, api.PathSuspended, "Read whether rights were suspended at moments"),
+		func(ctx context.Context, in *struct{ Body api.SuspendedRequest }) (found api.Suspended, err error) {
+			found.Suspended, err = source.Suspended(ctx, in.Body.Moments)
+			return found, err
+		})
 	if rows := c.cfg.Ingest; rows != nil {
-		route.Add(a, operation(node, "hold", http.MethodPost, api.PathHold, "Hold rows of batches whose ids have no mapping"),
+		route.Add(a, operation(node, "hold", http.MethodPost, api.PathHold, "Hold rows of batches that wait for a mapping, or for the end of a suspension"),
 			func(ctx context.Context, in *struct{ Body api.HoldRequest }) (held api.Held, err error) {
 				held.Results, err = rows.Hold(ctx, in.Body)
 				return held, err

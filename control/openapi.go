@@ -377,6 +377,9 @@ func refine(schemas object, bodies map[string]bool) {
 	property("Error", "ok")["enum"] = []any{false}
 	property("Error", "error")["enum"] = api.Codes()
 	property("Error", "reason")["enum"] = api.Reasons()
+	if schemas["RowError"] != nil {
+		property("RowError", "reason")["enum"] = slices.Concat(api.Reasons(), api.RowReasons())
+	}
 	maps.Copy(property("Error", "violations"), object{"type": "array", "items": reference("schemas", "Violation")})
 	for _, observed := range []string{"Observation", "Row"} {
 		maps.Copy(property(observed, "telemetry"), reference("schemas", "Telemetry"))

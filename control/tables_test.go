@@ -76,7 +76,7 @@ var exempt = func() map[string]string {
 			"erasures.requested_by", "dsar_jobs.bundle_store_key", "vendor", "vendor_key", "vendor_id", "id_type", "spatial_anchor_id", "spatial_placement_id", "lane", "unique_key", "identity_day",
 		},
 		"a word of the service's own": {
-			"state", "kind", "currency", "unit", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.error", "rejected_plays.error",
+			"state", "kind", "currency", "unit", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.error", "held_rows.reason", "rejected_plays.error",
 			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail",
 		},
 		"a hash, a secret, a position, an amount, a time or a signature": {

@@ -27,12 +27,12 @@ var (
 		Code: api.BadRequest, HTTPStatus: fasthttp.StatusUnsupportedMediaType,
 		Message: "unsupported Content-Type: send application/json, application/x-ndjson, or name a format with ?format=",
 	}
-	errHoldAway = api.Unavailable(api.ControlUnavailable, "the vendor's id has no mapping at the time of the play, and the row can't be held now", time.Second)
+	errHoldAway = api.Unavailable(api.ControlUnavailable, "the row has to wait for a mapping, or for the end of a suspension of its right, and can't be held now", time.Second)
 )
 
 // ingest answers POST /v1/delivery/ingest-batch: it authenticates the caller, waits for a slot,
-// reads the rows, and has package issue decide each. Rows whose vendor's id is in no mapping are
-// held durably before they are answered so.
+// reads the rows, and has package issue decide each. Rows that wait for a mapping, or for the end of a
+// suspension, are held durably before they are answered so.
 func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 	principal, err := g.deliverer(ctx, g.now(), g.issuer.Deadline(time.Now()))
 	if err != nil {
@@ -133,7 +133,7 @@ func (g *Gateway) headerOf(ctx *fasthttp.RequestCtx) adapter.Header {
 	return h
 }
 
-// hold has control hold the rows that are unmapped, and returns their ids by row number. A row
+// hold has control hold the rows that wait, and returns their ids by row number. A row
 // that can't be held is rejected. A row that is equal to one of them gets its id, or its error.
 func (g *Gateway) hold(by issue.Caller, results []issue.RowResult) (ids map[int]string) {
 	req := api.HoldRequest{TenantID: by.TenantID, KeyID: by.KeyID}
@@ -168,7 +168,7 @@ func (g *Gateway) hold(by issue.Caller, results []issue.RowResult) (ids map[int]
 		}
 	}
 	for _, n := range equal {
-		if first := results[n].First; results[first].Status == issue.Unmapped {
+		if first := results[n].First; ids[first] != "" {
 			ids[n] = ids[first]
 		} else {
 			results[n] = results[first]
@@ -191,6 +191,9 @@ func (g *Gateway) appendResults(dst []byte, rows []issue.Row, results []issue.Ro
 		dst = strconv.AppendInt(dst, int64(n), 10)
 		dst = append(dst, `,"status":"`...)
 		dst = append(append(dst, r.Status.String()...), '"')
+		if r.Status == issue.Held {
+			dst = append(append(append(dst, `,"reason":"`...), r.Held.Reason...), '"')
+		}
 		dst = appendRowID(dst, rows[n].JSON)
 		switch {
 		case r.Status == issue.Rejected:

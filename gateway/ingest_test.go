@@ -79,7 +79,7 @@ func (w *world) ingested(r reply) api.Ingested {
 		require.Equal(w.t, n, result.Index)
 		counts[result.Status]++
 	}
-	require.Equal(w.t, api.RowCounts{Accepted: counts["accepted"], Duplicate: counts["duplicate"], Rejected: counts["rejected"], Unmapped: counts["unmapped"]}, answer.Data.Counts)
+	require.Equal(w.t, api.RowCounts{Accepted: counts["accepted"], Duplicate: counts["duplicate"], Rejected: counts["rejected"], Unmapped: counts["unmapped"], Held: counts["held"]}, answer.Data.Counts)
 	return answer.Data
 }
 
@@ -160,7 +160,7 @@ func TestBatchForms(t *testing.T) {
 		}
 	}
 	require.Len(t, w.log.All(), 1000)
-	require.Equal(t, `{"ok":true,"data":{"results":[],"counts":{"accepted":0,"duplicate":0,"rejected":0,"unmapped":0}},"contractVersion":"v1.0"}`, w.send("application/json", `{"rows":[]}`).body)
+	require.Equal(t, `{"ok":true,"data":{"results":[],"counts":{"accepted":0,"duplicate":0,"rejected":0,"unmapped":0,"held":0}},"contractVersion":"v1.0"}`, w.send("application/json", `{"rows":[]}`).body)
 	require.Empty(t, w.ingested(w.send("application/x-ndjson", "")).Results)
 	got := w.ingested(w.send("application/json", `{"rows":[`+w.row("of acme", "")+`],"other":{"rows":1},"vendor":"acme"}`))
 	require.Equal(t, []string{"accepted"}, statuses(got))

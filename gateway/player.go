@@ -290,6 +290,8 @@ func (p *playerPost) judge(r *issue.RowResult, row []byte) {
 		p.counts.Duplicate++
 	case issue.Unmapped:
 		p.counts.Unmapped++
+	case issue.Held:
+		p.counts.Held++
 	case issue.Rejected:
 		e := api.From(r.Err)
 		if e.GetStatus() < fasthttp.StatusInternalServerError && e.Code != api.RateLimited {

@@ -191,7 +191,8 @@ func (c *collection) events(ctx context.Context) error {
 	})
 }
 
-// heldRows collects held rows. They have no right yet, so a slice by rights has none.
+// heldRows collects held rows. Their right is decided when they are delivered, so a slice by rights has
+// none.
 func (c *collection) heldRows(ctx context.Context) error {
 	if err := c.begin("heldRows", ingest.HeldPerson{}); err != nil || c.kept != nil {
 		return err

@@ -27,7 +27,8 @@
 // A person's deliveries, events, held rows and DSAR jobs are those that name the person by the
 // reference that the tenant gave. A slice selects deliveries by the time they were rendered, and
 // everything else by the time of its event. A slice by campaigns or substrates has their rights,
-// the deliveries and events of these rights, but no held rows, which have no right yet.
+// the deliveries and events of these rights, but no held rows, whose right is decided
+// when they are delivered.
 //
 // # Bundles
 //

@@ -10,13 +10,16 @@ import (
 	"strings"
 	"time"
 
+	"muniment/control/right"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
-// ReplayJob is the kind of the jobs that deliver a tenant's held rows that a mapping covers. A job
-// runs until there are none: failed attempts don't end it, since rows expire.
+// ReplayJob is the kind of the jobs that deliver a tenant's held rows that a mapping covers, or whose
+// right is no longer suspended. A job runs until there are none: failed attempts don't end it, since
+// rows expire.
 const ReplayJob = "ingest.replay"
 
 // ReplayAttempts bounds the attempts of a ReplayJob. It exceeds the number of attempts that fit in
@@ -32,12 +35,13 @@ const (
 	replayAtOnce = 200
 	// replayMargin excludes rows that are about to expire, or whose key is.
 	replayMargin = 5 * time.Minute
-	// applyTries and applyPause bound how long the job waits for its node to apply a mapping.
+	// applyTries and applyPause bound how long the job waits for its node to apply a mapping or a
+	// resumption.
 	applyPause = 100 * time.Millisecond
 	applyTries = 50
 )
 
-var errNotApplied = errors.New("the node that delivers held rows has not applied their mapping yet")
+var errNotApplied = errors.New("the node that delivers held rows has not applied their mapping, or the resumption of their right, yet")
 
 // Replay runs a job of the kind ReplayJob.
 func (s *Service) Replay(ctx context.Context, job *store.Job) error {
@@ -57,42 +61,95 @@ func (s *Service) Replay(ctx context.Context, job *store.Job) error {
 	return errNotApplied
 }
 
-// replay delivers the tenant's mapped held rows once. left reports that the node had not applied the
-// mapping of some.
+// replay delivers once the tenant's held rows that a mapping covers, and those whose right is no longer
+// suspended. left reports that some have to be tried again: the node has not applied the mapping or
+// the resumption, or the row waits for something else now.
 func (s *Service) replay(ctx context.Context, job *store.Job) (left bool, err error) {
+	mapped, err := s.replayMapped(ctx, job)
+	if err != nil {
+		return false, err
+	}
+	for of := (suspendedRight{tenantID: job.TenantID}); ; {
+		next, err := nextSuspended(ctx, s.db.Read(), of)
+		if err != nil || next == nil || next.tenantID != job.TenantID {
+			return left || mapped, err
+		}
+		of = *next
+		resumed, err := s.replayResumed(ctx, job, of)
+		if err != nil {
+			return false, err
+		}
+		left = left || resumed
+	}
+}
+
+// replayMapped is replay for the rows that a mapping covers.
+func (s *Service) replayMapped(ctx context.Context, job *store.Job) (left bool, err error) {
 	for behind := ""; ; {
 		until := store.At(s.db.Now().Add(replayMargin))
 		rows, err := listMapped(ctx, s.db.Read(), job.TenantID, behind, until, replayAtOnce)
 		if err != nil || len(rows) == 0 {
 			return left, err
 		}
-		slices.SortStableFunc(rows, func(a, b HeldRow) int { return strings.Compare(a.keyID, b.keyID) })
-		for len(rows) > 0 {
-			n := 1
-			for n < len(rows) && rows[n].keyID == rows[0].keyID {
-				n++
-			}
-			unmapped, err := s.deliver(ctx, job, rows[:n])
-			if err != nil {
-				return left, err
-			}
-			// All earlier rows are delivered.
-			left, behind, rows = left || unmapped != "", max(behind, unmapped), rows[n:]
+		waiting, err := s.deliverAll(ctx, job, rows)
+		if err != nil {
+			return left, err
+		}
+		for _, h := range waiting { // all earlier rows are delivered
+			left, behind = true, max(behind, h.vendorKey)
 		}
 	}
 }
 
-// deliver delivers rows of one key, and records the result of each. Rows without a result stay for
-// the next attempt; their identities make them the same deliveries. unmapped is the last vendor key
-// whose mapping the node has not applied.
-func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (unmapped string, err error) {
+// replayResumed is replay for the rows of a right.
+func (s *Service) replayResumed(ctx context.Context, job *store.Job, of suspendedRight) (left bool, err error) {
+	for behind := ""; ; {
+		waits, err := right.Waits(ctx, s.db.Read(), of.tenantID, of.rightID)
+		if err != nil || waits {
+			return left, err
+		}
+		until := store.At(s.db.Now().Add(replayMargin))
+		rows, err := listSuspended(ctx, s.db.Read(), of, behind, until, replayAtOnce)
+		if err != nil || len(rows) == 0 {
+			return left, err
+		}
+		behind = rows[len(rows)-1].ID
+		waiting, err := s.deliverAll(ctx, job, rows)
+		if err != nil {
+			return left, err
+		}
+		left = left || len(waiting) > 0
+	}
+}
+
+// deliverAll delivers rows, those of one key at a time. It returns those that still wait.
+func (s *Service) deliverAll(ctx context.Context, job *store.Job, rows []HeldRow) (waiting []HeldRow, err error) {
+	slices.SortStableFunc(rows, func(a, b HeldRow) int { return strings.Compare(a.keyID, b.keyID) })
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].keyID == rows[0].keyID {
+			n++
+		}
+		some, err := s.deliver(ctx, job, rows[:n])
+		if err != nil {
+			return nil, err
+		}
+		waiting, rows = append(waiting, some...), rows[n:]
+	}
+	return waiting, nil
+}
+
+// deliver delivers rows of one key, and records the result of each, or what it waits for now. Rows
+// without a result stay for the next attempt; their identities make them the same deliveries. waiting
+// are those of which the node still says that they wait.
+func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (waiting []HeldRow, err error) {
 	texts := make([][]byte, len(rows))
 	for i := range rows {
 		texts[i] = rows[i].whole()
 	}
 	keyID, err := tenant.KeyInForce(ctx, s.db.Read(), rows[0].keyID, s.db.Now().Add(replayMargin))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	all, err := s.cfg.Deliver(ctx, job.TenantID, keyID, texts)
 	if refused, ok := errors.AsType[*api.Error](err); ok && !again(refused) {
@@ -102,15 +159,19 @@ func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (
 		err = fmt.Errorf("the node returned %d results for %d rows", len(all), len(rows))
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, err)
+		return nil, fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, err)
 	}
 	var done []ended
+	moved := map[int]waitsFor{}
 	var failed error
 	for i, d := range all {
 		e := ended{id: rows[i].ID, state: Replayed, receiptID: d.ReceiptID}
-		switch {
-		case d.Unmapped:
-			unmapped = max(unmapped, rows[i].vendorKey)
+		switch now := d.waitsFor(); {
+		case now.reason != "":
+			waiting = append(waiting, rows[i])
+			if now != (waitsFor{rows[i].Reason, rows[i].rightID()}) {
+				moved[i] = now
+			}
 			continue
 		case d.Err != nil && again(d.Err):
 			failed = d.Err
@@ -120,18 +181,64 @@ func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (
 		}
 		done = append(done, e)
 	}
-	if len(done) > 0 {
+	if len(done)+len(moved) > 0 {
 		err = s.db.Transact(ctx, func(tx *sql.Tx) error {
 			if err := job.Hold(ctx, tx); err != nil {
 				return err
 			}
-			return end(ctx, tx, job.TenantID, done, store.At(s.db.Now()))
+			if err := end(ctx, tx, job.TenantID, done, store.At(s.db.Now())); err != nil { // which locks the usage
+				return err
+			}
+			for i, now := range moved {
+				if err := wait(ctx, tx, &rows[i], now.reason, now.rightID); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	}
 	if err == nil && failed != nil {
 		err = fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, failed)
 	}
-	return unmapped, err
+	return waiting, err
+}
+
+// waitsFor is what a row waits for; without a reason, for nothing.
+type waitsFor struct {
+	reason  api.HeldReason
+	rightID string
+}
+
+func (d *Delivered) waitsFor() waitsFor {
+	switch {
+	case d.Unmapped:
+		return waitsFor{reason: api.HeldUnmapped}
+	case d.SuspendedRightID != "":
+		return waitsFor{api.HeldRightSuspended, d.SuspendedRightID}
+	}
+	return waitsFor{}
+}
+
+// Wake queues the delivery of rows whose right is no longer suspended, or is revoked, which refuses
+// them.
+func (s *Service) Wake(ctx context.Context) error {
+	for of := (suspendedRight{}); ; {
+		next, err := nextSuspended(ctx, s.db.Read(), of)
+		if err != nil || next == nil {
+			return err
+		}
+		of = *next
+		waits, err := right.Waits(ctx, s.db.Read(), of.tenantID, of.rightID)
+		if err != nil {
+			return err
+		}
+		if waits {
+			continue
+		}
+		if _, err := s.db.Enqueue(ctx, replayJob(of.tenantID)); err != nil {
+			return err
+		}
+	}
 }
 
 // again reports whether a refused row may be accepted later.
@@ -143,31 +250,53 @@ func again(refused *api.Error) bool {
 // dueAtOnce is how many rows one transaction expires or deletes.
 const dueAtOnce = 200
 
-// Expire expires rows that are too old to be delivered, and deletes rows that ended keepEnded ago.
+// Expire expires rows that are too old to be delivered, with an event each, and deletes rows that ended
+// keepEnded ago.
 func (s *Service) Expire(ctx context.Context) error {
 	now := store.At(s.db.Now())
-	err := s.sweep(ctx, Held, now, func(tx *sql.Tx, tenantID string, ids []string) error {
-		rows := make([]ended, 0, len(ids))
-		for _, id := range ids {
-			rows = append(rows, ended{id: id, state: Expired})
-		}
-		return end(ctx, tx, tenantID, rows, now)
+	err := s.sweep(ctx, Held, now, func(tenantID string, ids []string) error {
+		return s.db.Change(ctx, func(tx *store.Tx) error { return expire(ctx, tx, tenantID, ids, now) })
 	})
 	for _, state := range []HeldState{Replayed, Expired} {
-		err = errors.Join(err, s.sweep(ctx, state, now, func(tx *sql.Tx, tenantID string, ids []string) error {
-			for _, id := range ids {
-				if err := forget(ctx, tx, tenantID, id); err != nil {
-					return err
+		err = errors.Join(err, s.sweep(ctx, state, now, func(tenantID string, ids []string) error {
+			return s.db.Transact(ctx, func(tx *sql.Tx) error {
+				for _, id := range ids {
+					if err := forget(ctx, tx, tenantID, id); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
+				return nil
+			})
 		}))
 	}
 	return err
 }
 
+// expire expires those of some rows that are HELD.
+func expire(ctx context.Context, tx *store.Tx, tenantID string, ids []string, now store.Instant) error {
+	if _, err := lockUsage(ctx, tx, tenantID); err != nil { // no other change ends them meanwhile
+		return err
+	}
+	rows := make([]ended, 0, len(ids))
+	for _, id := range ids {
+		h, err := store.One(ctx, tx, "the held row "+id, scanHeld, `SELECT `+heldColumns+` FROM held_rows WHERE tenant_id = $1 AND held_id = $2 AND state = 'HELD'`, tenantID, id)
+		if err != nil {
+			return err
+		}
+		if h == nil {
+			continue
+		}
+		rows = append(rows, ended{id: id, state: Expired})
+		e := sealer.Event{TenantID: tenantID, At: now.Time, Actor: store.BySystem(), Subject: sealer.Ref{Kind: "held_row", ID: id}}
+		if err := tx.EmitRecord(ctx, eventExpired, e, ExpiredRow{h.ID, h.Reason, h.RightID, h.PlayedAt}); err != nil {
+			return err
+		}
+	}
+	return end(ctx, tx.Tx, tenantID, rows, now)
+}
+
 // sweep calls fn with all due rows of a state, tenant by tenant.
-func (s *Service) sweep(ctx context.Context, state HeldState, now store.Instant, fn func(tx *sql.Tx, tenantID string, ids []string) error) error {
+func (s *Service) sweep(ctx context.Context, state HeldState, now store.Instant, fn func(tenantID string, ids []string) error) error {
 	for {
 		rows, err := listDue(ctx, s.db.Read(), state, now, dueAtOnce)
 		if err != nil || len(rows) == 0 {
@@ -178,7 +307,7 @@ func (s *Service) sweep(ctx context.Context, state HeldState, now store.Instant,
 			byTenant[d.tenantID] = append(byTenant[d.tenantID], d.id)
 		}
 		for tenantID, ids := range byTenant {
-			if err := s.db.Transact(ctx, func(tx *sql.Tx) error { return fn(tx, tenantID, ids) }); err != nil {
+			if err := fn(tenantID, ids); err != nil {
 				return err
 			}
 		}

@@ -27,11 +27,13 @@ type deliverer struct {
 	refuse    map[string]*api.Error // by vendor id
 	blind     int                   // for so many calls it knows no mapping
 	unknown   string                // the vendor id whose mapping it does not know
+	suspended map[string]string     // rights that it says are suspended, by right or vendor id of the row
+	lags      int                   // for so many rows
 	crash     int                   // the next so many calls deliver, and then fail
 }
 
 func newDeliverer() *deliverer {
-	return &deliverer{delivered: map[string]int{}, keys: map[string]string{}, refuse: map[string]*api.Error{}}
+	return &deliverer{delivered: map[string]int{}, keys: map[string]string{}, refuse: map[string]*api.Error{}, suspended: map[string]string{}}
 }
 
 func (n *deliverer) deliver(_ context.Context, tenant, keyID string, rows [][]byte) (all []Delivered, err error) {
@@ -49,7 +51,14 @@ func (n *deliverer) deliver(_ context.Context, tenant, keyID string, rows [][]by
 		if err := json.Unmarshal(text, &row); err != nil {
 			return nil, err
 		}
-		if n.unknown == row.VendorID {
+		if key := row.RightID + row.VendorID; n.suspended[key] != "" {
+			all = append(all, Delivered{SuspendedRightID: n.suspended[key]})
+			if n.lags--; n.lags == 0 {
+				delete(n.suspended, key)
+			}
+			continue
+		}
+		if n.unknown != "" && n.unknown == row.VendorID {
 			all = append(all, Delivered{Unmapped: true})
 			continue
 		}

@@ -15,7 +15,7 @@ import (
 type HeldState string
 
 // The states. A REPLAYED row has a receipt, or the error that refused it. The caller may send a
-// refused row again, and it is then processed like any other.
+// refused row again, and it is then processed like any other. An EXPIRED row has an event.
 const (
 	Held     HeldState = "HELD"
 	Replayed HeldState = "REPLAYED"
@@ -28,9 +28,11 @@ const keepEnded = 7 * 24 * time.Hour
 // HeldRow is the record of a held row.
 type HeldRow struct {
 	ID         string          `json:"id"`
-	Vendor     string          `json:"vendor" doc:"The vendor that issued the id."`
-	IDType     string          `json:"idType" doc:"The vendor's type of id."`
-	VendorID   string          `json:"vendorId" doc:"The id, which had no mapping."`
+	Reason     api.HeldReason  `json:"reason" enum:"UNMAPPED,RIGHT_SUSPENDED" doc:"What the row waits for, or waited for last: a mapping of its vendor's id, or the end of a suspension of its right or of a right above it."`
+	RightID    *string         `json:"rightId" doc:"The right of a row that waits for it; null of one that waits for a mapping."`
+	Vendor     string          `json:"vendor,omitempty" doc:"The row's vendor, if it has one."`
+	IDType     string          `json:"idType,omitempty" doc:"The vendor's type of id, of a row with a vendor's id."`
+	VendorID   string          `json:"vendorId,omitempty" doc:"The vendor's id, of a row that has one."`
 	PlayedAt   store.Instant   `json:"playedAt" doc:"When the content was played."`
 	Row        json.RawMessage `json:"row" doc:"The row as it was sent, without dataSubjectId and telemetry; null once it is no longer HELD."`
 	State      HeldState       `json:"state" enum:"HELD,REPLAYED,EXPIRED" doc:"REPLAYED once it was delivered, with its receiptId, or refused, with the error."`
@@ -52,10 +54,10 @@ type HeldRow struct {
 // personal is the personal data of a row.
 type personal struct{ dataSubjectID, telemetry string }
 
-// rowFields are the members of a row that are stored besides the vendor's id and personal data; all
+// rowFields are the members of a row that are stored besides the vendor's and personal data; all
 // others have no meaning. Each is stored as it was sent, because the delivered row must have the
 // same content, byte for byte.
-var rowFields = []string{"rowId", "playedAt", "dwellMs", "spatialPlacementId", "correlationId", "multiplier"}
+var rowFields = []string{"rightId", "spatialAnchorId", "rowId", "playedAt", "dwellMs", "spatialPlacementId", "correlationId", "multiplier"}
 
 // take converts a row that a node sends into a held row.
 func (s *Service) take(tenantID, keyID string, requested *api.HeldRow, now store.Instant) (h HeldRow, err error) {
@@ -63,18 +65,32 @@ func (s *Service) take(tenantID, keyID string, requested *api.HeldRow, now store
 		return h, api.InvalidField("row", textRule(api.MaxHeldRow))
 	}
 	h = HeldRow{
-		ID: api.NewID(api.PrefixHeld, now.Time), Vendor: requested.Vendor, IDType: requested.IDType, VendorID: requested.VendorID, PlayedAt: store.At(requested.PlayedAt),
+		ID: api.NewID(api.PrefixHeld, now.Time), Reason: requested.Reason, Vendor: requested.Vendor, IDType: requested.IDType, VendorID: requested.VendorID, PlayedAt: store.At(requested.PlayedAt),
 		State: Held, ExpiresAt: store.At(requested.PlayedAt.Add(s.cfg.RowAge)), CreatedAt: now, UpdatedAt: now,
-		format: requested.Format, tenantID: tenantID, keyID: keyID, identity: requested.Identity, content: requested.Content, vendorKey: api.VendorKey(tenantID, requested.Vendor, requested.IDType, requested.VendorID),
+		format: requested.Format, tenantID: tenantID, keyID: keyID, identity: requested.Identity, content: requested.Content,
+	}
+	switch {
+	case h.VendorID != "" && (h.Vendor == "" || h.IDType == ""), h.VendorID == "" && h.Reason != api.HeldRightSuspended:
+		return h, api.InvalidField("vendorId", "is missing, or its vendor or idType is")
+	case (requested.RightID != "") != (h.Reason == api.HeldRightSuspended):
+		return h, api.InvalidField("rightId", "is the right of a row that waits for it")
+	}
+	if h.VendorID != "" {
+		h.vendorKey = api.VendorKey(tenantID, h.Vendor, h.IDType, h.VendorID)
+	}
+	if requested.RightID != "" {
+		h.RightID = &requested.RightID
 	}
 	var row map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(requested.Row), &row); err != nil || row == nil {
 		return h, api.InvalidField("row", "is not a row of a batch")
 	}
 	var text objectWriter
-	text.text("vendor", h.Vendor)
-	text.text("idType", h.IDType)
-	text.text("vendorId", h.VendorID)
+	for _, of := range [...]struct{ name, text string }{{"vendor", h.Vendor}, {"idType", h.IDType}, {"vendorId", h.VendorID}} {
+		if of.text != "" {
+			text.text(of.name, of.text)
+		}
+	}
 	for _, name := range rowFields {
 		text.value(name, row[name])
 	}
@@ -85,13 +101,13 @@ func (s *Service) take(tenantID, keyID string, requested *api.HeldRow, now store
 		}
 	}
 	h.personal.telemetry = string(row["telemetry"])
-	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.identity.Hash, h.identity.Day, h.content, h.keyID, h.format} {
+	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.identity.Hash, h.identity.Day, h.content, h.keyID, h.rightID(), h.format} {
 		if !store.Storable(text) {
 			return h, api.InvalidField("row", "must be UTF-8 without U+0000")
 		}
 	}
 	if !now.Before(h.ExpiresAt.Time) {
-		return h, api.InvalidField("playedAt", "is too long ago for a row without a mapping")
+		return h, api.InvalidField("playedAt", "is too long ago for a row that waits")
 	}
 	return h, nil
 }
@@ -114,6 +130,14 @@ func (w *objectWriter) text(name, text string) {
 }
 
 func (w *objectWriter) String() string { return w.Builder.String() + "}" }
+
+// rightID is the right that the row waits for; empty if there is none.
+func (h *HeldRow) rightID() string {
+	if h.RightID == nil {
+		return ""
+	}
+	return *h.RightID
+}
 
 // size is what the row uses of its tenant's quota.
 func (h *HeldRow) size() int64 {

@@ -37,15 +37,18 @@ func setUsage(ctx context.Context, tx *sql.Tx, tenantID string, u usage) error {
 	return nil
 }
 
-const heldColumns = `held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, vendor_key, vendor, id_type, vendor_id, played_at, ` +
+const heldColumns = `held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, reason, right_id, vendor_key, vendor, id_type, vendor_id, played_at, ` +
 	`row_text, data_subject_id, telemetry, format, state, receipt_id, error, expires_at, created_at, updated_at`
 
 func scanHeld(row store.Row) (h HeldRow, err error) {
-	var receiptID, refused string
-	err = row.Scan(&h.ID, &h.tenantID, &h.keyID, &h.identity.Hash, &h.identity.Day, &h.content, &h.vendorKey, &h.Vendor, &h.IDType, &h.VendorID, &h.PlayedAt,
+	var receiptID, refused, rightID string
+	err = row.Scan(&h.ID, &h.tenantID, &h.keyID, &h.identity.Hash, &h.identity.Day, &h.content, &h.Reason, &rightID, &h.vendorKey, &h.Vendor, &h.IDType, &h.VendorID, &h.PlayedAt,
 		&h.writtenRow, &h.personal.dataSubjectID, &h.personal.telemetry, &h.format, &h.State, &receiptID, &refused, &h.ExpiresAt, &h.CreatedAt, &h.UpdatedAt)
 	if receiptID != "" {
 		h.ReceiptID = &receiptID
+	}
+	if rightID != "" {
+		h.RightID = &rightID
 	}
 	if err == nil && refused != "" {
 		h.Error = new(api.RowError)
@@ -60,8 +63,8 @@ func scanHeld(row store.Row) (h HeldRow, err error) {
 // insert writes a row. The tenant must not have another of its identity.
 func (h *HeldRow) insert(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO held_rows (`+heldColumns+`, bytes)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', '', $17, $18, $19, $20)`,
-		h.ID, h.tenantID, h.keyID, h.identity.Hash, h.identity.Day, h.content, h.vendorKey, h.Vendor, h.IDType, h.VendorID, h.PlayedAt,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, '', '', $19, $20, $21, $22)`,
+		h.ID, h.tenantID, h.keyID, h.identity.Hash, h.identity.Day, h.content, h.Reason, h.rightID(), h.vendorKey, h.Vendor, h.IDType, h.VendorID, h.PlayedAt,
 		h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.format, h.State, h.ExpiresAt, h.CreatedAt, h.UpdatedAt, h.size())
 	if err != nil {
 		return fmt.Errorf("cannot hold a row: %w", err)
@@ -86,7 +89,7 @@ func findHeld(ctx context.Context, q store.Querier, tenantID string, of api.RowI
 
 // waits reports whether a mapping covers held rows.
 func waits(ctx context.Context, q store.Querier, m *Mapping) (bool, error) {
-	query, args := `SELECT held_id FROM held_rows WHERE state = 'HELD' AND vendor_key = $1 AND played_at >= $2`, []any{m.VendorKey, m.EffectiveFrom}
+	query, args := `SELECT held_id FROM held_rows WHERE state = 'HELD' AND reason = 'UNMAPPED' AND vendor_key = $1 AND played_at >= $2`, []any{m.VendorKey, m.EffectiveFrom}
 	if !m.EffectiveUntil.IsZero() {
 		query, args = query+` AND played_at < $3`, append(args, m.EffectiveUntil)
 	}
@@ -116,7 +119,7 @@ func mark(ctx context.Context, tx *sql.Tx, tenantID, vendorKey string) error {
 // ofMappings joins the mappings of a vendor key k.vendor_key with the held rows that they cover.
 // Mappings don't overlap, so each row appears at most once.
 const ofMappings = `mappings m CROSS JOIN held_rows h WHERE m.vendor_key = k.vendor_key AND (m.effective_until IS NULL OR m.effective_until > m.effective_from)
-	AND h.vendor_key = m.vendor_key AND h.state = 'HELD' AND h.played_at >= m.effective_from AND h.played_at < COALESCE(m.effective_until, 9223372036854775807)`
+	AND h.vendor_key = m.vendor_key AND h.state = 'HELD' AND h.reason = 'UNMAPPED' AND h.played_at >= m.effective_from AND h.played_at < COALESCE(m.effective_until, 9223372036854775807)`
 
 // listMapped lists a tenant's held rows that a mapping covers, in the order of vendor keys, from
 // those after behind on. It omits rows that expire by the given moment.
@@ -126,14 +129,60 @@ func listMapped(ctx context.Context, q store.Querier, tenantID, behind string, b
 		ORDER BY k.vendor_key, m.effective_from, h.played_at LIMIT $4`, tenantID, behind, by, limit)
 }
 
+// suspendedRight is a right that held rows wait for.
+type suspendedRight struct{ tenantID, rightID string }
+
+// nextSuspended returns the next right that held rows wait for, in the order of tenants and rights; nil
+// if there is none.
+func nextSuspended(ctx context.Context, q store.Querier, behind suspendedRight) (*suspendedRight, error) {
+	return store.One(ctx, q, "the rights that held rows wait for", func(row store.Row) (r suspendedRight, err error) { return r, row.Scan(&r.tenantID, &r.rightID) },
+		`SELECT tenant_id, right_id FROM held_rows WHERE state = 'HELD' AND reason = 'RIGHT_SUSPENDED' AND (tenant_id, right_id) > ($1, $2)
+		ORDER BY tenant_id, right_id LIMIT 1`, behind.tenantID, behind.rightID)
+}
+
+// listSuspended lists held rows that wait for a right, from those after an id on. It omits rows that
+// expire by the given moment.
+func listSuspended(ctx context.Context, q store.Querier, of suspendedRight, behind string, by store.Instant, limit int) ([]HeldRow, error) {
+	return store.List(ctx, q, "the held rows of the right "+of.rightID, scanHeld, `SELECT `+heldColumns+` FROM held_rows
+		WHERE state = 'HELD' AND reason = 'RIGHT_SUSPENDED' AND tenant_id = $1 AND right_id = $2 AND held_id > $3 AND expires_at > $4
+		ORDER BY held_id LIMIT $5`, of.tenantID, of.rightID, behind, by, limit)
+}
+
+// wait records what a HELD row of the tenant waits for now. The usage is locked.
+func wait(ctx context.Context, tx *sql.Tx, h *HeldRow, reason api.HeldReason, rightID string) error {
+	_, err := tx.ExecContext(ctx, `UPDATE held_rows SET reason = $3, right_id = $4 WHERE tenant_id = $1 AND held_id = $2 AND state = 'HELD'`, h.tenantID, h.ID, reason, rightID)
+	if err != nil {
+		return fmt.Errorf("cannot record what the held row %s waits for: %w", h.ID, err)
+	}
+	mapped, err := h.mapped(ctx, tx)
+	switch {
+	case err != nil:
+		return err
+	case mapped && reason == api.HeldUnmapped:
+		return mark(ctx, tx, h.tenantID, h.vendorKey)
+	}
+	return unmark(ctx, tx, h.tenantID, h.vendorKey)
+}
+
+// unmark removes the mark of a vendor's id if no mapping covers a HELD row of it.
+func unmark(ctx context.Context, tx *sql.Tx, tenantID, vendorKey string) error {
+	_, err := tx.ExecContext(ctx, `DELETE FROM held_mapped AS k WHERE tenant_id = $1 AND vendor_key = $2 AND NOT EXISTS (SELECT 1 FROM `+ofMappings+`)`, tenantID, vendorKey)
+	if err != nil {
+		return fmt.Errorf("cannot remove the mark of held rows of %s: %w", vendorKey, err)
+	}
+	return nil
+}
+
 // heldFilter selects the held rows that have each given value.
-type heldFilter struct{ vendorID, state string }
+type heldFilter struct{ vendorID, rightID, reason, state string }
 
 // listHeld lists the tenant's held rows, newest first.
 func listHeld(ctx context.Context, q store.Querier, tenantID string, f heldFilter, s store.Slice) (page []HeldRow, next string, err error) {
 	var w store.Where
 	w.Is("tenant_id", tenantID)
 	w.Is("vendor_id", f.vendorID)
+	w.Is("right_id", f.rightID)
+	w.Is("reason", f.reason)
 	w.Is("state", f.state)
 	return store.ListPage(ctx, q, s, "the held rows of "+tenantID, func(h HeldRow) string { return h.ID }, scanHeld,
 		`SELECT `+heldColumns+` FROM held_rows`, "held_id", w)
@@ -180,9 +229,8 @@ func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now sto
 		}
 	}
 	for key := range vendorKeys {
-		_, err := tx.ExecContext(ctx, `DELETE FROM held_mapped AS k WHERE tenant_id = $1 AND vendor_key = $2 AND NOT EXISTS (SELECT 1 FROM `+ofMappings+`)`, tenantID, key)
-		if err != nil {
-			return fmt.Errorf("cannot record the results of held rows of %s: %w", key, err)
+		if err := unmark(ctx, tx, tenantID, key); err != nil {
+			return err
 		}
 	}
 	return setUsage(ctx, tx, tenantID, u)

@@ -21,7 +21,7 @@ import (
 // held is a row of a player, as a node sends it, played at noon. It names a person.
 func held(player string) api.HeldRow {
 	text := fmt.Sprintf(`{"vendor":"acme","idType":"player","vendorId":%q,"rowId":"play-%[1]s","playedAt":"2026-11-20T12:00:00Z","dwellMs":8.2e3,"spatialPlacementId":"","correlationId":null,"dataSubjectId":"ada@example.org","telemetry":{"gazeInView":  true}}`, player)
-	return api.HeldRow{Identity: api.RowIdentity{Hash: "hash of " + player}, Content: "content of " + player, Vendor: "acme", IDType: "player", VendorID: player, PlayedAt: noon, Row: text}
+	return api.HeldRow{Identity: api.RowIdentity{Hash: "hash of " + player}, Reason: api.HeldUnmapped, Content: "content of " + player, Vendor: "acme", IDType: "player", VendorID: player, PlayedAt: noon, Row: text}
 }
 
 func (s *Service) mustHold(t require.TestingT, rows ...api.HeldRow) (ids []string) {

@@ -8,12 +8,13 @@ import (
 	"muniment/gateway/api"
 )
 
-var errFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of rows that wait for mappings: create the mappings, then send the row again"}
+var errFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of rows that wait: create the mappings or resume the rights that they wait for, then send the row again"}
 
 // Hold holds rows of one caller and returns a result for each, in their order; and it keeps rejected plays.
 // All are durable when it returns nil. It writes them in several transactions, so after an error some may be held; the
 // caller retries. Rows that are already held or delivered are not changed. If their mapping was
-// created meanwhile, they are queued for delivery at once.
+// created meanwhile, they are queued for delivery at once; rows whose right was resumed meanwhile, by
+// the next Wake.
 func (s *Service) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
 	results := make([]api.HeldResult, 0, len(q.Rows))
 	for left := q.Rows; len(left) > 0; {
@@ -56,7 +57,7 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 				continue
 			}
 			results[i].HeldID = h.ID
-			if results[i].Delivered || marked[h.vendorKey] {
+			if results[i].Delivered || h.Reason != api.HeldUnmapped || marked[h.vendorKey] {
 				continue
 			}
 			if mapped, err := h.mapped(ctx, tx); err != nil {

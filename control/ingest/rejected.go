@@ -95,7 +95,7 @@ func (e *ended) keep(ctx context.Context, tx *sql.Tx, tenantID string, now store
 	why := e.refused
 	switch {
 	case e.state == Expired:
-		why = &api.RowError{Code: api.ValidationFailed, Field: "vendorId", Message: "no mapping came while the play could be delivered"}
+		why = &api.RowError{Code: api.ValidationFailed, Field: "playedAt", Message: "what the row was held for did not come while the play could be delivered"}
 	case why == nil:
 		return nil
 	}

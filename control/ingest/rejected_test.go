@@ -117,7 +117,7 @@ func TestHeldPlaysOfPlayers(t *testing.T) {
 	all = r.kept(t, tenantID)
 	require.Len(t, all, 2)
 	require.Contains(t, string(all[0].Row), `"vendorId":"3"`)
-	require.Equal(t, "vendorId", all[0].Error.Field)
+	require.Equal(t, "playedAt", all[0].Error.Field)
 }
 
 // TestRejectedPlaysHaveABound: above it nothing is kept, so that players keep theirs; those that are kept

@@ -33,7 +33,7 @@ func (s *Service) Routes(a route.API) {
 			"Each line is processed independently. Mappings of valid lines are in force when the response arrives. "+
 			"An import may be repeated: an identical mapping that exists already is `unchanged`.", maxImport)}, s.postImport)
 	route.Add(a, route.Operation{ID: "list-held-rows", Method: http.MethodGet, Path: "/v1/delivery/held", Tag: "Mappings", Access: write,
-		Summary: "List the rows that wait for a mapping, or recently did, newest first"}, s.getHeld)
+		Summary: "List the rows that wait for a mapping or for a suspended right, or recently did, newest first"}, s.getHeld)
 	s.rejectedRoutes(a)
 }
 
@@ -163,6 +163,8 @@ func (s *Service) postImport(ctx context.Context, in *importInput) (Import, erro
 type heldInput struct {
 	route.Page
 	VendorID string `query:"vendorId" maxLength:"512" doc:"Only rows of this id."`
+	RightID  string `query:"rightId" maxLength:"64" doc:"Only rows that wait for this right, or did last."`
+	Reason   string `query:"reason" enum:"UNMAPPED,RIGHT_SUSPENDED" doc:"Only rows that wait for this, or did last."`
 	State    string `query:"state" enum:"HELD,REPLAYED,EXPIRED" doc:"Only rows in this state."`
 }
 
@@ -171,6 +173,6 @@ func (s *Service) getHeld(ctx context.Context, in *heldInput) (HeldRowList, erro
 	if err != nil {
 		return HeldRowList{}, err
 	}
-	page, next, err := listHeld(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, heldFilter{in.VendorID, in.State}, slice)
+	page, next, err := listHeld(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, heldFilter{in.VendorID, in.RightID, in.Reason, in.State}, slice)
 	return HeldRowList{page, in.Next(next)}, err
 }

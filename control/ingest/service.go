@@ -34,8 +34,10 @@ type Config struct {
 type Delivered struct {
 	// ReceiptID is the id of the row's receipt, or of the receipt of an earlier row of its identity.
 	ReceiptID string
-	// Unmapped means that the node has not applied the mapping yet.
+	// Unmapped means that the node knows no mapping: it has not applied it yet, or there is none.
 	Unmapped bool
+	// SuspendedRightID is the right, if the node knows that it, or a right above it, is suspended.
+	SuspendedRightID string
 	// Err refuses the row. It is final unless its status is 429 or 5xx.
 	Err *api.Error
 }

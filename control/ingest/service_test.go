@@ -224,6 +224,7 @@ func TestEveryRowsIDCanBeMapped(t *testing.T) {
 	requested.Vendor, requested.IDType, requested.VendorID = "https://"+longest()[8:], longest(), longest()
 	row := api.Row{PlayedAt: noon.Format(time.RFC3339), Vendor: requested.Vendor, IDType: requested.IDType, VendorID: requested.VendorID}
 	held, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rows: []api.HeldRow{{
+		Reason:   api.HeldUnmapped,
 		Identity: api.RowIdentity{Hash: "h"}, Vendor: row.Vendor, IDType: row.IDType, VendorID: row.VendorID, PlayedAt: noon, Row: string(row.AppendJSON(nil)),
 	}}})
 	require.NoError(t, err)

@@ -82,7 +82,14 @@ func Derive(ctx context.Context, tx *store.Tx, d Derivation, by sealer.Ref) (Vie
 func Move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reason *string, by sealer.Ref) (View, error) {
 	next, err := rights.Move(ctx, tx, store.Move[Right, Action]{
 		TenantID: tenantID, ID: id, Action: a, By: by,
-		Edit: func(next *Right) error { next.StateReason = reason; return nil },
+		Edit: func(next *Right) error {
+			next.StateReason = reason
+			revision, err := tx.Revision(ctx)
+			if err == nil {
+				_, err = recordMove(ctx, tx, next, revision)
+			}
+			return err
+		},
 	})
 	if err != nil {
 		return View{}, err

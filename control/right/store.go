@@ -13,10 +13,7 @@ var bases = store.Records[Basis]{Noun: "basis", Table: "bases"}
 
 var rights = store.Machine[Right, Action, api.RightState]{
 	Records: store.Records[Right]{
-		Noun: "right", Table: "rights",
-		Feed: func(ctx context.Context, tx *store.Tx, r *Right) error {
-			return store.Publish(ctx, tx, api.Rights, r.snapshot())
-		},
+		Noun: "right", Table: "rights", Feed: publish,
 	},
 	Steps: transitions,
 }

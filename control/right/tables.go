@@ -2,8 +2,10 @@ package right
 
 import "muniment/control/store"
 
-// Tables lists this package's tables. Nodes get the rights.
+// Tables lists this package's tables. Nodes get the rights, with their
+// newest suspensions.
 var Tables = store.Tables{
+	{Name: "right_moves"},
 	{Name: "rights", Feed: "right_id"},
 	{Name: "bases"},
 }

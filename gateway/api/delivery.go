@@ -56,16 +56,17 @@ type Ingested struct {
 
 // RowResult is the outcome of one row.
 type RowResult struct {
-	Index  int    `json:"index" minimum:"0" doc:"The row's place in the body, from 0."`
-	Status string `json:"status" enum:"accepted,duplicate,rejected,unmapped" doc:"accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then, where this node has it; or the row is equal to an unmapped one of the batch, and has its heldId. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does."`
-	RowID  string `json:"rowId,omitempty" doc:"Of a row that has one: the caller's, or what its format makes it of." example:"play-0001"`
+	Index  int        `json:"index" minimum:"0" doc:"The row's place in the body, from 0."`
+	Status string     `json:"status" enum:"accepted,duplicate,rejected,unmapped,held" doc:"accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then, where this node has it; or the row is equal to an unmapped or held one of the batch, and has its heldId. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does. held: the right is suspended, and was not when this was played; the row is held until the right is resumed."`
+	Reason HeldReason `json:"reason,omitempty" enum:"RIGHT_SUSPENDED" doc:"Of a row whose status is held: what it waits for."`
+	RowID  string     `json:"rowId,omitempty" doc:"Of a row that has one: the caller's, or what its format makes it of." example:"play-0001"`
 	// Receipt, Signature, Substrate and Metering are those of Delivered.
 	Receipt   *Receipt          `json:"receipt,omitempty"`
 	Signature *Signature        `json:"signature,omitempty"`
 	Substrate string            `json:"substrate,omitempty" doc:"The substrate whose rules were applied."`
 	Metering  *MeteringDecision `json:"metering,omitempty"`
-	Error     *RowError         `json:"error,omitempty" doc:"Of a row that is rejected. With a reason it may be sent again."`
-	HeldID    string            `json:"heldId,omitempty" doc:"Of a row that is unmapped, or equal to one." example:"hld_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
+	Error     *RowError         `json:"error,omitempty" doc:"Of a row that is rejected. INTERNAL_ERROR may be sent again."`
+	HeldID    string            `json:"heldId,omitempty" doc:"Of a row that is unmapped or held, or equal to one." example:"hld_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
 }
 
 // RowCounts are the numbers of rows by status.
@@ -73,7 +74,8 @@ type RowCounts struct {
 	Accepted  int `json:"accepted" doc:"Rows whose receipt is new."`
 	Duplicate int `json:"duplicate" doc:"Rows that were delivered before, or stand in the batch twice."`
 	Rejected  int `json:"rejected" doc:"Rows without a receipt."`
-	Unmapped  int `json:"unmapped" doc:"Rows that are held."`
+	Unmapped  int `json:"unmapped" doc:"Rows that are held until a mapping knows their vendor's id."`
+	Held      int `json:"held" doc:"Rows that are held until their right is resumed."`
 }
 
 // Receipt is what is signed: its canonical form (RFC 8785) is the message.

@@ -55,7 +55,8 @@ func (c Code) Status() int {
 func Codes() []Code { return slices.Sorted(maps.Keys(statuses)) }
 
 // Reason is why the service answers 503: nothing is wrong with the
-// request, nothing was promised, and it may be sent again after retry-after.
+// request, nothing was promised, and it may be sent again after retry-after. A row of a batch may
+// have RightNotInForce besides.
 type Reason string
 
 // The reasons of a 503.
@@ -89,6 +90,13 @@ func Reasons() []Reason {
 		DatabaseUnavailable, DatabaseBusy, EngineUnavailable,
 	}
 }
+
+// RightNotInForce is why a row of a batch is refused for good: its right was not in force when it was
+// played. It is no reason of a 503.
+const RightNotInForce Reason = "RIGHT_NOT_IN_FORCE"
+
+// RowReasons lists the reasons that only rows of batches have.
+func RowReasons() []Reason { return []Reason{RightNotInForce} }
 
 // ValidationError is one fault of a request.
 type ValidationError struct {
@@ -186,7 +194,7 @@ type RowError struct {
 	Message          string            `json:"message" doc:"For people; it may change."`
 	Field            string            `json:"field,omitempty" doc:"The first field at fault."`
 	ValidationErrors []ValidationError `json:"validationErrors,omitempty" maxItems:"20" doc:"The faults, at most the first 20."`
-	Reason           Reason            `json:"reason,omitempty" doc:"Why the service can't decide now; send the row again."`
+	Reason           Reason            `json:"reason,omitempty" doc:"Of INTERNAL_ERROR: why the service can't decide now; send the row again. RIGHT_NOT_IN_FORCE with STATE_CONFLICT: the right was not in force when this was played, which is final."`
 	Substrate        string            `json:"substrate,omitempty" doc:"The substrate whose rules were applied."`
 	Gate             string            `json:"gate,omitempty" doc:"The version of the rules." example:"gate.v1"`
 	Violations       json.RawMessage   `json:"violations,omitempty" doc:"Every rule that refused the delivery."`

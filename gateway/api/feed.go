@@ -149,6 +149,47 @@ type Right struct {
 	// Ancestors are the ids of parent, grandparent and so on: while one of them is
 	// stopped, so is this right.
 	Ancestors []string `json:"ancestors,omitempty"`
+	// Suspensions are the right's own, oldest first: all that last or ended since SuspensionsSince,
+	// which is the end of the newest that is left out, or zero if none is. Those of its ancestors are in
+	// their snapshots.
+	Suspensions      []Suspension `json:"suspensions,omitempty"`
+	SuspensionsSince time.Time    `json:"suspensionsSince,omitzero"`
+}
+
+// What nodes know of a right's suspensions: those that ended less than KnownSuspensionAge before its
+// newest change, at most MostSuspensions. Of older ones, or more, they ask control (SuspendedRequest).
+const (
+	KnownSuspensionAge = MaxRowAge + 24*time.Hour
+	MostSuspensions    = 64
+)
+
+// Suspension is a time in which a right was suspended: from From on, and before Until. Until is
+// zero while it lasts.
+type Suspension struct {
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Holds reports whether the right was suspended at a time, by this suspension.
+func (s *Suspension) Holds(at time.Time) bool {
+	return !at.Before(s.From) && (s.Until.IsZero() || at.Before(s.Until))
+}
+
+// RightMoment is a moment in the history of a right.
+type RightMoment struct {
+	RightID string    `json:"rightId" maxLength:"64"`
+	At      time.Time `json:"at" maxLength:"64"`
+}
+
+// SuspendedRequest asks whether rights were suspended at moments.
+type SuspendedRequest struct {
+	Moments []RightMoment `json:"moments" maxItems:"1000"`
+}
+
+// Suspended is control's answer: for each moment, in their order, whether the right itself was
+// suspended then. Ancestors are moments of their own.
+type Suspended struct {
+	Suspended []bool `json:"suspended"`
 }
 
 // Key is the snapshot of an API key. It holds no secret, only its hash.

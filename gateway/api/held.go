@@ -2,9 +2,21 @@ package api
 
 import "time"
 
-// Control holds rows of batches whose vendor's id has no mapping, until it has one, and keeps the plays
-// that players have sent by themselves and that were rejected, until somebody has looked. A node sends
-// both before it answers.
+// Control holds rows of batches that wait: for a mapping of their vendor's id, or for the end of a
+// suspension of their right. It keeps the plays that players have sent by themselves and that were
+// rejected, until somebody has looked. A node sends both before it answers.
+
+// HeldReason is what a held row waits for.
+type HeldReason string
+
+// The reasons.
+const (
+	// HeldUnmapped: the vendor's id had no mapping at the time of the play.
+	HeldUnmapped HeldReason = "UNMAPPED"
+	// HeldRightSuspended: the right was in force when it was played, and it, or a right that it
+	// derives from, is suspended now.
+	HeldRightSuspended HeldReason = "RIGHT_SUSPENDED"
+)
 
 // The most that one HoldRequest has, so that it fits what control reads of a body.
 const (
@@ -47,9 +59,14 @@ type RowIdentity struct {
 // HeldRow is a row to be held.
 type HeldRow struct {
 	Identity RowIdentity `json:"identity"`
-	Vendor   string      `json:"vendor" minLength:"1" maxLength:"512"`
-	IDType   string      `json:"idType" minLength:"1" maxLength:"512"`
-	VendorID string      `json:"vendorId" minLength:"1" maxLength:"512"`
+	Reason   HeldReason  `json:"reason" enum:"UNMAPPED,RIGHT_SUSPENDED"`
+	// RightID is the right of a row that waits for it, whether the row names it or a mapping does.
+	RightID string `json:"rightId,omitempty" maxLength:"64"`
+	// Vendor, IDType and VendorID are the row's, where it has a vendor's id; Vendor also where it
+	// has none.
+	Vendor   string `json:"vendor,omitempty" maxLength:"512"`
+	IDType   string `json:"idType,omitempty" maxLength:"512"`
+	VendorID string `json:"vendorId,omitempty" maxLength:"512"`
 	// PlayedAt is the row's, read.
 	PlayedAt time.Time `json:"playedAt" maxLength:"64"`
 	// Content is a hash of all that the row says, as nodes compare rows of one identity.

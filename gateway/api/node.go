@@ -11,6 +11,7 @@ import (
 const (
 	PathFeed      = "/nodes/feed"      // POST FeedRequest → Feed
 	PathSnapshots = "/nodes/snapshots" // GET …/{kind}/{id} → Snapshot; POST …/{kind} SnapshotsRequest → Snapshots
+	PathSuspended = "/nodes/suspended" // POST SuspendedRequest → Suspended
 	PathHold      = "/nodes/hold"      // POST HoldRequest → Held
 	PathSandbox   = "/nodes/sandbox"   // POST SandboxRows → SandboxRowsIssued
 	PathJoin      = "/nodes/join"      // POST JoinRequest → Joined

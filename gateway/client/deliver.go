@@ -113,8 +113,8 @@ func (d *Delivery) telemetry() (json.RawMessage, error) {
 // plays of one anchor with the same PlayedAt are one.
 type Row = api.Row
 
-// RowResult is what became of a row. Its Status is accepted, duplicate, rejected or unmapped; see
-// OfRow for the error of one that was rejected.
+// RowResult is what became of a row. Its Status is accepted, duplicate, rejected, unmapped or held;
+// see OfRow for the error of one that was rejected.
 type RowResult = api.RowResult
 
 // Status of a RowResult.
@@ -127,9 +127,11 @@ const (
 	Rejected = "rejected"
 	// Unmapped: the service holds the row until a mapping knows the vendor's id.
 	Unmapped = "unmapped"
+	// Held: the service holds the row until its right, which is suspended, is resumed.
+	Held = "held"
 )
 
-var statuses = [...]string{Accepted, Duplicate, Rejected, Unmapped}
+var statuses = [...]string{Accepted, Duplicate, Rejected, Unmapped, Held}
 
 // Bounds of a batch, which the service sets.
 const (
@@ -196,7 +198,7 @@ func (c *caller) deliverLines(ctx context.Context, lines [][]byte, of []int, res
 
 // passingRow says that a row was rejected for a reason that passes.
 func passingRow(r *RowResult) bool {
-	return r.Error != nil && (r.Error.Code == api.InternalError || r.Error.Reason != "")
+	return r.Error != nil && r.Error.Code == api.InternalError
 }
 
 // batchLen is how many of the lines fit into a batch.

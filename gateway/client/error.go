@@ -54,7 +54,7 @@ type Error struct {
 	Substrate  string
 	// RequiredScopes are what the key lacks, KeyScopes what it has.
 	RequiredScopes, KeyScopes []string
-	// Reason of a 503.
+	// Reason of a 503; RIGHT_NOT_IN_FORCE of a row that is refused for good.
 	Reason api.Reason
 	// Pending is what sealing still waits for.
 	Pending []PendingEvents
@@ -248,7 +248,7 @@ func OfRow(r *api.RowResult) *Error {
 		Operation: "row " + strconv.Itoa(r.Index), Code: r.Error.Code, Status: r.Error.Code.Status(), Message: r.Error.Message, Field: r.Error.Field,
 		ValidationErrors: r.Error.ValidationErrors, Reason: r.Error.Reason, Substrate: r.Error.Substrate,
 	}
-	if e.Reason != "" {
+	if e.Code == api.InternalError && e.Reason != "" {
 		e.Status = http.StatusServiceUnavailable
 	}
 	_ = json.Unmarshal(r.Error.Violations, &e.Violations) // without them the error still says what it is

@@ -63,13 +63,15 @@ func (m Mappings) Import(ctx context.Context, text []byte) (*Import, error) {
 
 // HeldFilter selects held rows; its zero value is all.
 type HeldFilter struct {
-	VendorID string `json:"vendorId"`
-	State    string `json:"state"`
+	VendorID string         `json:"vendorId"`
+	RightID  string         `json:"rightId"`
+	Reason   api.HeldReason `json:"reason"`
+	State    string         `json:"state"`
 	// Limit is how many a page has; 0 is the service's default.
 	Limit int `json:"limit"`
 }
 
-// Held iterates over rows that wait for a mapping, or have waited, newest first.
+// Held iterates over rows that wait for a mapping or for a suspended right, or have waited, newest first.
 func (c *Client) Held(ctx context.Context, f HeldFilter) iter.Seq2[HeldRow, error] {
 	return list[HeldRow](ctx, c, "/v1/delivery/held", "held", values(f))
 }
@@ -171,7 +173,7 @@ type ImportedRow struct {
 	Status string `json:"status"`
 }
 
-// HeldRow is a row whose vendor's id had no mapping.
+// HeldRow is a row that waits for a mapping, or for the end of a suspension of its right.
 type HeldRow struct {
 	CreatedAt time.Time `json:"createdAt"`
 	// Why it was refused when it was to be delivered. It may be sent again.
@@ -180,22 +182,27 @@ type HeldRow struct {
 	// operator has set. Of one that waits no more, when it is forgotten.
 	ExpiresAt time.Time `json:"expiresAt"`
 	ID        string    `json:"id"`
-	// Which of the vendor's kinds of ids it is.
-	IdType string `json:"idType"`
+	// Which of the vendor's kinds of ids it is, of a row with a vendor's id.
+	IdType string `json:"idType,omitempty"`
 	// When it was shown.
 	PlayedAt time.Time `json:"playedAt"`
+	// What the row waits for, or waited for last: a mapping of its vendor's id, or the end of a
+	// suspension of its right or of a right above it. One of UNMAPPED, RIGHT_SUSPENDED.
+	Reason api.HeldReason `json:"reason"`
 	// The receipt that it got.
 	ReceiptID string `json:"receiptId"`
+	// The right of a row that waits for it; empty of one that waits for a mapping.
+	RightID string `json:"rightId"`
 	// The row as it was sent, without dataSubjectId and telemetry; null once it waits no more.
 	Row json.RawMessage `json:"row"`
 	// REPLAYED once it was delivered, with its receiptId, or refused, with the error. One of HELD,
 	// REPLAYED, EXPIRED.
 	State     string    `json:"state"`
 	UpdatedAt time.Time `json:"updatedAt"`
-	// Whose id it is.
-	Vendor string `json:"vendor"`
-	// The id that no mapping knew.
-	VendorID string `json:"vendorId"`
+	// The row's vendor, if it has one.
+	Vendor string `json:"vendor,omitempty"`
+	// The vendor's id, of a row that has one.
+	VendorID string `json:"vendorId,omitempty"`
 }
 
 // RejectedPlay is a play that came to POST /adapters/broadsign and can't be delivered.

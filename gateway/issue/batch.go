@@ -71,19 +71,21 @@ const (
 	// Accepted: its receipt is durable.
 	Accepted RowStatus = iota
 	// Duplicate: the play was delivered before, and Event is the first one's; or an equal row of
-	// the batch is Unmapped.
+	// the batch is Unmapped or Held.
 	Duplicate
 	// Rejected: no receipt was signed.
 	Rejected
 	// Unmapped: the vendor's id has no mapping at the time of the play.
 	Unmapped
+	// Held: the right was in force at the time of the play, and is suspended now.
+	Held
 	// RowStatuses is how many there are.
 	RowStatuses
 )
 
 // String is the status in answers.
 func (s RowStatus) String() string {
-	return [RowStatuses]string{"accepted", "duplicate", "rejected", "unmapped"}[s]
+	return [RowStatuses]string{"accepted", "duplicate", "rejected", "unmapped", "held"}[s]
 }
 
 // ParseRowStatus reads a status as String writes it.
@@ -100,15 +102,15 @@ func ParseRowStatus(text string) (RowStatus, error) {
 type RowResult struct {
 	Status RowStatus
 	// Event is the text of its event, in which the receipt stands (sealer.SplitDelivery), if it
-	// is Accepted or a Duplicate. It is durable, and the caller's. A Duplicate of an Unmapped row
-	// has none.
+	// is Accepted or a Duplicate. It is durable, and the caller's. A Duplicate of an Unmapped or Held
+	// row has none.
 	Event []byte
 	// First is the number of that row, which says what becomes of both.
 	First int
 	// Err is why it was Rejected: an error as Issue returns it, but of this row alone, a 503
 	// included.
 	Err error
-	// Held is what control is to hold, if it is Unmapped.
+	// Held is what control is to hold, if it is Unmapped or Held.
 	Held *api.HeldRow
 }
 
@@ -141,7 +143,7 @@ func (i *Issuer) IssueRows(ctx context.Context, by Caller, b *Batch) ([]RowResul
 		}
 		defer free()
 	}
-	r := &batch{Issuer: i, Batch: b, by: by, results: make([]RowResult, len(b.Rows)), sealed: make(map[keyHash]int, len(b.Rows)), rights: snapshot.RightsRead{}, waiting: map[keyHash]bool{}, unmapped: map[keyHash]int{}}
+	r := &batch{Issuer: i, Batch: b, by: by, results: make([]RowResult, len(b.Rows)), sealed: make(map[keyHash]int, len(b.Rows)), rights: snapshot.RightsRead{}, moments: snapshot.Moments{}, waiting: map[keyHash]bool{}, unmapped: map[keyHash]int{}}
 	open := make([]int, len(b.Rows))
 	for n := range open {
 		open[n] = n
@@ -177,7 +179,7 @@ type batch struct {
 	unmapped map[keyHash]int
 
 	// later are rows that wait before they can be decided: for the end of a request that claims
-	// their identity, or for mappings or rights from control. The batch holds no claim, key or
+	// their identity, or for mappings, rights or their histories from control. The batch holds no claim, key or
 	// reservation while it waits.
 	later   []int
 	waiting map[keyHash]bool // their identities
@@ -188,6 +190,9 @@ type batch struct {
 	mapped map[int]snapshot.Mapped
 	unread []string // rights
 	rights snapshot.RightsRead
+	// unknown are moments in the histories of rights.
+	unknown []api.RightMoment
+	moments snapshot.Moments
 }
 
 // piece is what is issued together.
@@ -322,7 +327,7 @@ func (r *batch) row(ctx context.Context, p *piece, n int) error {
 		r.later, r.waiting[h] = append(r.later, n), true
 	case err != nil:
 		r.reject(n, err)
-	case r.results[n].Status == Unmapped:
+	case r.results[n].Held != nil:
 		r.unmapped[h] = n
 	}
 	if sealed {
@@ -360,7 +365,24 @@ func (r *batch) sealRow(p *piece, w *work, n int) (sealed bool, err error) {
 		return false, errLater
 	}
 	w.right = right
-	err = r.prepare(w, p.signer, rendered, p.issued)
+	issued := p.issued
+	if w.row.played.After(issued) { // by a device whose clock is ahead, or this node's is behind
+		if rendered = r.cfg.Rights.NotBefore(right, issued); rendered.After(w.row.played) {
+			rendered = w.row.played
+		}
+		issued = rendered
+	}
+	switch suspended, unknown, err := r.cfg.Rights.Permits(right, rendered, r.moments); {
+	case err != nil:
+		return false, err
+	case len(unknown) > 0:
+		r.unknown = append(r.unknown, unknown...)
+		return false, errLater
+	case suspended:
+		r.results[n] = RowResult{Status: Held, Held: r.held(w, n, api.HeldRightSuspended)}
+		return false, nil
+	}
+	err = r.prepare(w, p.signer, rendered, issued)
 	return err == nil, err
 }
 
@@ -381,7 +403,7 @@ func (r *batch) mapping(w *work, n int, at time.Time) (mapped bool, err error) {
 		r.plays, r.played = append(r.plays, play), append(r.played, n)
 		return false, errLater
 	case window == nil:
-		r.results[n] = RowResult{Status: Unmapped, Held: r.held(w, n)}
+		r.results[n] = RowResult{Status: Unmapped, Held: r.held(w, n, api.HeldUnmapped)}
 		return false, nil
 	}
 	w.row.RightID, w.row.SpatialAnchorID = window.RightID, window.SpatialAnchorID
@@ -392,13 +414,17 @@ func (r *batch) mapping(w *work, n int, at time.Time) (mapped bool, err error) {
 }
 
 // held is a row for control.
-func (r *batch) held(w *work, n int) *api.HeldRow {
+func (r *batch) held(w *work, n int, reason api.HeldReason) *api.HeldRow {
 	content := sha256.Sum256(w.body)
-	return &api.HeldRow{
-		Identity: api.RowIdentity{Hash: strings.Clone(w.claim.text()), Day: string(w.day)},
-		Vendor:   strings.Clone(w.row.vendor), IDType: strings.Clone(w.row.idType), VendorID: strings.Clone(w.row.vendorID),
+	h := &api.HeldRow{
+		Identity: api.RowIdentity{Hash: strings.Clone(w.claim.text()), Day: string(w.day)}, Reason: reason,
+		Vendor: strings.Clone(w.row.vendor), IDType: strings.Clone(w.row.idType), VendorID: strings.Clone(w.row.vendorID),
 		PlayedAt: w.row.played, Content: base64.RawURLEncoding.EncodeToString(content[:]), Row: string(r.Rows[n].JSON),
 	}
+	if reason == api.HeldRightSuspended {
+		h.RightID = strings.Clone(w.row.RightID)
+	}
+	return h
 }
 
 // appendPiece makes a piece durable.
@@ -462,6 +488,10 @@ func (r *batch) await(ctx context.Context) error {
 	if len(r.unread) > 0 {
 		r.cfg.Rights.ReadRights(ctx, r.unread, r.rights)
 		r.unread = nil
+	}
+	if len(r.unknown) > 0 {
+		r.cfg.Rights.ReadMoments(ctx, r.unknown, r.moments)
+		r.unknown = nil
 	}
 	timeout := time.NewTimer(r.cfg.IdempotencyWait)
 	defer timeout.Stop()

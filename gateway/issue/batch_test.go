@@ -116,7 +116,7 @@ func TestRowsStandByThemselves(t *testing.T) {
 	}
 	results := f.mustRows(rows...)
 	require.Equal(t, []string{
-		"accepted", "rejected 400", "rejected 422 playedAt", "rejected 422 plays[3].duration", "rejected 404 rightId", "rejected 404 rightId", "rejected 409", "rejected 409",
+		"accepted", "rejected 400", "rejected 422 playedAt", "rejected 422 plays[3].duration", "rejected 404 rightId", "rejected 404 rightId", "held", "rejected 409",
 		"rejected 422 playedAt", "accepted", "rejected 422 playedAt", "accepted", "rejected 422 dwellMs", "rejected 412", "duplicate", "rejected 409", "accepted",
 	}, statuses(results))
 	require.Len(t, f.log.All(), 4)
@@ -136,7 +136,7 @@ func TestRowsStandByThemselves(t *testing.T) {
 	// Sent again, each is judged anew: what was accepted is a duplicate with its first receipt.
 	again := f.mustRows(rows...)
 	require.Equal(t, []string{
-		"duplicate", "rejected 400", "rejected 422 playedAt", "rejected 422 plays[3].duration", "rejected 404 rightId", "rejected 404 rightId", "rejected 409", "rejected 409",
+		"duplicate", "rejected 400", "rejected 422 playedAt", "rejected 422 plays[3].duration", "rejected 404 rightId", "rejected 404 rightId", "held", "rejected 409",
 		"rejected 422 playedAt", "duplicate", "rejected 422 playedAt", "duplicate", "rejected 422 dwellMs", "rejected 412", "duplicate", "rejected 409", "duplicate",
 	}, statuses(again))
 	for n, r := range results {

@@ -232,7 +232,12 @@ func (i *Issuer) first(ctx context.Context, dst []byte, w *work, d *Delivery) ([
 	if w.right, err = i.cfg.Rights.Right(ctx, w.by.TenantID, w.seen.RightID); err != nil {
 		return dst, err
 	}
-	if err := i.prepare(w, signer, d.Rendered, issued); err != nil {
+	// Where the right is ACTIVE again, its suspension is over, whatever this node's clock shows.
+	rendered := i.cfg.Rights.NotBefore(w.right, d.Rendered)
+	if issued.Before(rendered) {
+		issued = rendered
+	}
+	if err := i.prepare(w, signer, rendered, issued); err != nil {
 		return dst, err
 	}
 	i.leave(w)

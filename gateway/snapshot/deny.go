@@ -17,12 +17,13 @@ type denied[D any] struct {
 
 func newDenySet[D any]() *denySet[D] { return &denySet[D]{all: map[string]denied[D]{}} }
 
-// learn takes what a snapshot of the feed says of a record.
-func (s *denySet[D]) learn(id string, revision int64, stopped bool, what D) {
+// learn takes what a snapshot of the feed says of a record. keep says that it was stopped once, even if
+// it is not now.
+func (s *denySet[D]) learn(id string, revision int64, stopped, keep bool, what D) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, ok := s.all[id]
-	if (ok || stopped) && revision >= known.revision {
+	if (ok || stopped || keep) && revision >= known.revision {
 		s.all[id] = denied[D]{revision, stopped, what}
 	}
 }

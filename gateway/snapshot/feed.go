@@ -153,7 +153,8 @@ func (v *View) learnRight(c *api.Change) error {
 		return err
 	}
 	id, revision, stopped := api.Rights.Of(r)
-	v.stopped.learn(id, revision, stopped, stoppedRight{r.TenantID, r.State})
+	was := len(r.Suspensions) > 0 || !r.SuspensionsSince.IsZero()
+	v.stopped.learn(id, revision, stopped, was, stoppedRight{r.TenantID, r.State, history{r.Suspensions, r.SuspensionsSince}})
 	v.rights.learn(r)
 	return nil
 }
@@ -164,7 +165,7 @@ func (v *View) learnKey(c *api.Change) error {
 		return err
 	}
 	id, revision, stopped := api.Keys.Of(k)
-	v.revoked.learn(id, revision, stopped, k)
+	v.revoked.learn(id, revision, stopped, stopped, k)
 	v.keys.learn(k)
 	return nil
 }

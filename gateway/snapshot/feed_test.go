@@ -160,6 +160,7 @@ func (a answers) Feed(context.Context, api.FeedRequest) (api.Feed, error) { retu
 func (answers) Snapshot(context.Context, string, string) (api.Snapshot, error) {
 	return api.Snapshot{}, nil
 }
+func (answers) Suspended(context.Context, []api.RightMoment) ([]bool, error) { return nil, nil }
 func (answers) Snapshots(context.Context, string, []string) (api.Snapshots, error) {
 	return api.Snapshots{}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// Remote is a Source in another process, over HTTP, and has control hold rows without a mapping
+// Remote is a Source in another process, over HTTP, and has control hold rows that wait
 // and issue those of the sandbox's tenants.
 // It keeps nothing and tries nothing twice: View sends requests again, and counts its lease from
 // the request.
@@ -50,8 +50,18 @@ func (r *Remote) Snapshots(ctx context.Context, kind string, ids []string) (s ap
 	return s, r.control.Do(ctx, r.credential, http.MethodPost, api.PathSnapshots+"/"+kind, api.SnapshotsRequest{IDs: ids}, &s)
 }
 
+// Suspended implements Source.
+func (r *Remote) Suspended(ctx context.Context, moments []api.RightMoment) ([]bool, error) {
+	var found api.Suspended
+	err := r.control.Do(ctx, r.credential, http.MethodPost, api.PathSuspended, api.SuspendedRequest{Moments: moments}, &found)
+	if err == nil && len(found.Suspended) != len(moments) {
+		err = errOtherNumber
+	}
+	return found.Suspended, err
+}
+
 var (
-	errHoldAway = api.Unavailable(api.ControlUnavailable, "the vendor's id has no mapping, and control can't hold the row now", time.Second)
+	errHoldAway = api.Unavailable(api.ControlUnavailable, "the row has to wait for a mapping, or for the end of a suspension of its right, and control can't hold it now", time.Second)
 	errKeepAway = api.Unavailable(api.ControlUnavailable, "some plays are rejected, and control can't keep them now", time.Second)
 )
 
@@ -93,7 +103,7 @@ func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult,
 
 var (
 	errSandboxAway = api.Unavailable(api.ControlUnavailable, "rows of the sandbox's tenants are issued by control, which can't issue them now; send the batch again: a row that was delivered counts once", time.Second)
-	errOtherNumber = errors.New("control answers for another number of rows")
+	errOtherNumber = errors.New("control answers for another number of rows or moments")
 )
 
 // SandboxRows has control issue rows of one batch of the sandbox, any number of them, and returns

@@ -86,15 +86,17 @@ func (v *View) ReadRights(ctx context.Context, ids []string, read RightsRead) {
 	}
 }
 
-// KnownRight is Right for a right that the node knows or that is in read; known is false for a
-// right that must be requested from control.
+// KnownRight returns the tenant's right for rows of batches, which Permits decides on: it may be
+// suspended, and so may its ancestors. known is false for a right that the node does not know, and
+// that is not in read: it must be requested from control. The errors are those of Right, but for
+// suspensions.
 func (v *View) KnownRight(tenantID, rightID string, read RightsRead) (r *Right, known bool, err error) {
 	if !api.IsID(api.PrefixRight, rightID) {
 		return nil, true, errNoRight
 	}
 	stopped, _ := v.stopped.get(rightID)
-	if stopped.stopped && stopped.what.tenantID == tenantID {
-		return nil, true, stop(stopped.what.state)
+	if stopped.stopped && stopped.what.tenantID == tenantID && stopped.what.state != api.RightSuspended {
+		return nil, true, errRowRevoked
 	}
 	if r, known = v.rights.known(rightID, func(r *Right) bool { return r.Revision >= stopped.revision && r.TenantID == tenantID }); !known {
 		found, isRead := read[rightID]
@@ -108,8 +110,13 @@ func (v *View) KnownRight(tenantID, rightID string, read RightsRead) (r *Right, 
 		}
 		r = found.value
 	}
-	r, err = v.active(tenantID, r)
-	return r, true, err
+	switch {
+	case r == nil || r.TenantID != tenantID:
+		return nil, true, errNoRight
+	case r.State != api.RightActive && r.State != api.RightSuspended: // an unknown state is no permission
+		return nil, true, errRowRevoked
+	}
+	return r, true, nil
 }
 
 // decode makes a right ready for decisions.

@@ -11,7 +11,7 @@
 // A decision rests on, in this order:
 //
 //  1. The stopped map. It holds every right that is or ever was suspended or revoked, and
-//     every revoked key, with its newest revision and state. It is a
+//     every revoked key, with its newest revision, state and suspensions. It is a
 //     plain map and never evicts: it is the one authority for "not stopped".
 //  2. The cache. Ristretto holds decoded snapshots, and may lose any of them, late
 //     or early, without changing an answer. It drops writes, delays them, and lets a
@@ -46,8 +46,12 @@
 // A kind whose changes can stop something needs a deny set before its cache. A
 // node skips the kinds that it has no model for; a change that it can't read costs it the lease.
 //
+// A row of a batch arrives up to 30 days after its play. Whether its right was in force then is
+// decided by the suspensions of the right and its ancestors (history.go): a node has the newest of
+// each, and requests what it does not have from control.
+//
 // Memory: the stopped map grows with the number of rights ever stopped, which
-// control's database bounds; everything else is fixed by Config.
+// control's database bounds, by at most 64 suspensions each; everything else is fixed by Config.
 package snapshot
 
 import (
@@ -73,6 +77,9 @@ type Source interface {
 	// Snapshots reads those of at most api.MostSnapshots records, of one state of the
 	// database.
 	Snapshots(ctx context.Context, kind string, ids []string) (api.Snapshots, error)
+	// Suspended reads whether rights were suspended at moments, at most api.MostSnapshots, in
+	// their order.
+	Suspended(ctx context.Context, moments []api.RightMoment) ([]bool, error)
 }
 
 // Signer holds the node's own signing keys.
@@ -166,6 +173,7 @@ type View struct {
 type stoppedRight struct {
 	tenantID string
 	state    api.RightState
+	history
 }
 
 var _ auth.Keys = (*View)(nil)

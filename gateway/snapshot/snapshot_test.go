@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +30,8 @@ type source struct {
 	page     int               // most changes in an answer; 0 is all
 	requests []api.FeedRequest // all requests
 	loads    int
-	loading  func() // called while a right is read, after the database was
+	asked    []api.RightMoment // all moments that were requested
+	loading  func()            // called while a right is read, after the database was
 }
 
 func newSource() *source {
@@ -128,6 +130,23 @@ func (s *source) Snapshot(_ context.Context, kind, id string) (api.Snapshot, err
 		loading()
 	}
 	return found, err
+}
+
+// Suspended knows of no suspensions but those of the newest snapshots.
+func (s *source) Suspended(_ context.Context, moments []api.RightMoment) ([]bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, moments...)
+	found := make([]bool, len(moments))
+	for i, m := range moments {
+		change := s.newest[m.RightID]
+		r, err := api.Rights.Read(&change)
+		if err != nil {
+			return nil, err
+		}
+		found[i] = slices.ContainsFunc(r.Suspensions, func(s api.Suspension) bool { return s.Holds(m.At) })
+	}
+	return found, s.away
 }
 
 func (s *source) Snapshots(_ context.Context, kind string, ids []string) (api.Snapshots, error) {

@@ -3,6 +3,7 @@ package upload
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // batch is rows of one file that are sent together.
@@ -30,7 +31,7 @@ type answer struct {
 			Status             string
 			RowID              string
 			Receipt, Signature json.RawMessage
-			HeldID             string
+			HeldID, Reason     string
 			Error              json.RawMessage
 		}
 		Warnings []string
@@ -49,13 +50,13 @@ func (b *batch) results(a *answer) ([]result, error) {
 		switch {
 		case g.Index != int64(i):
 			return nil, fmt.Errorf("the service answered row %d with the result of row %d", i, g.Index)
-		case g.Status != statusAccepted && g.Status != statusDuplicate && g.Status != statusRejected && g.Status != statusUnmapped:
+		case !slices.Contains([]string{statusAccepted, statusDuplicate, statusRejected, statusUnmapped, statusHeld}, g.Status):
 			return nil, fmt.Errorf("the service answered a row with the status %.40q", g.Status)
 		}
 		if b.source.placed != nil && g.Error != nil {
 			g.Error = b.source.placed(b.rows, i, g.Error)
 		}
-		lines[i] = result{Index: of.index, Row: sumText(of.sum), Status: g.Status, RowID: g.RowID, HeldID: g.HeldID, Error: g.Error,
+		lines[i] = result{Index: of.index, Row: sumText(of.sum), Status: g.Status, RowID: g.RowID, HeldID: g.HeldID, Reason: g.Reason, Error: g.Error,
 			Receipt: g.Receipt, Signature: g.Signature}
 		if lines[i].Session = of.session; g.RowID == "" {
 			lines[i].RowID = of.session

@@ -92,6 +92,9 @@ func (r *Printer) line() string {
 	if n := r.p.Unmapped.Load(); n > 0 {
 		text += fmt.Sprintf(", %s unmapped", grouped(n))
 	}
+	if n := r.p.Held.Load(); n > 0 {
+		text += fmt.Sprintf(", %s held", grouped(n))
+	}
 	if why := r.p.Trouble(); why != "" {
 		text += "; retrying: " + why
 	}
@@ -122,6 +125,9 @@ func (r *Printer) totals() string {
 	if n := r.p.Unmapped.Load(); n > 0 {
 		parts = append(parts, grouped(n)+" unmapped, which are held until a mapping knows them")
 	}
+	if n := r.p.Held.Load(); n > 0 {
+		parts = append(parts, grouped(n)+" held until their right is resumed")
+	}
 	text := fmt.Sprintf("%s rows of %d files in %s: %s", grouped(r.p.Answered()), r.p.Files.Load(), time.Since(r.began).Round(time.Second/10), strings.Join(parts, ", "))
 	if n := r.p.Skipped.Load(); n > 0 {
 		text += fmt.Sprintf("; %s were done before", grouped(n))
@@ -150,6 +156,7 @@ func (r *Printer) writeJSON(done bool) {
 		Duplicate  int64   `json:"duplicate"`
 		Rejected   int64   `json:"rejected"`
 		Unmapped   int64   `json:"unmapped"`
+		Held       int64   `json:"held"`
 		Skipped    int64   `json:"skipped"`
 		Unfinished int64   `json:"unfinishedSessions"`
 		Unknown    int64   `json:"unknownFiles"`
@@ -159,7 +166,7 @@ func (r *Printer) writeJSON(done bool) {
 		Seconds    float64 `json:"seconds"`
 	}{
 		done, r.p.Files.Load(), r.p.TotalFiles.Load(), r.p.Bytes.Load(), r.p.TotalBytes.Load(), r.p.Accepted.Load(), r.p.Duplicate.Load(),
-		r.p.Rejected.Load(), r.p.Unmapped.Load(), r.p.Skipped.Load(), r.p.Unfinished.Load(), r.p.Unknown.Load(), r.p.Retries.Load(), r.p.Trouble(), r.p.Warning(), time.Since(r.began).Seconds(),
+		r.p.Rejected.Load(), r.p.Unmapped.Load(), r.p.Held.Load(), r.p.Skipped.Load(), r.p.Unfinished.Load(), r.p.Unknown.Load(), r.p.Retries.Load(), r.p.Trouble(), r.p.Warning(), time.Since(r.began).Seconds(),
 	})
 }
 

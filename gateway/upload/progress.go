@@ -10,7 +10,7 @@ type Progress struct {
 	TotalBytes, Bytes atomic.Int64 // of files as they lie on the disk
 
 	// Rows by their status, those that an earlier run had done, and attempts that were made again.
-	Accepted, Duplicate, Rejected, Unmapped, Skipped, Retries atomic.Int64
+	Accepted, Duplicate, Rejected, Unmapped, Held, Skipped, Retries atomic.Int64
 	// Unfinished are sessions that are kept until a later log ends them.
 	Unfinished atomic.Int64
 	// Unknown are files of folders whose names don't say what they hold.
@@ -40,7 +40,7 @@ func (p *Progress) Trouble() string { return loaded(&p.why) }
 
 // Answered is the rows that this run has had answered.
 func (p *Progress) Answered() int64 {
-	return p.Accepted.Load() + p.Duplicate.Load() + p.Rejected.Load() + p.Unmapped.Load()
+	return p.Accepted.Load() + p.Duplicate.Load() + p.Rejected.Load() + p.Unmapped.Load() + p.Held.Load()
 }
 
 func (p *Progress) trouble(err error) {
@@ -61,6 +61,8 @@ func (p *Progress) count(lines []result) {
 			p.Rejected.Add(1)
 		case statusUnmapped:
 			p.Unmapped.Add(1)
+		case statusHeld:
+			p.Held.Add(1)
 		}
 	}
 }

@@ -26,6 +26,7 @@ const (
 	statusDuplicate = "duplicate"
 	statusRejected  = "rejected"
 	statusUnmapped  = "unmapped"
+	statusHeld      = "held"
 )
 
 // result is a line of a results file.
@@ -42,8 +43,10 @@ type result struct {
 	ReceiptID string          `json:"receiptId,omitempty"`
 	Receipt   json.RawMessage `json:"receipt,omitempty"`
 	Signature json.RawMessage `json:"signature,omitempty"`
-	// Of rows that are held until a mapping knows them.
+	// Of rows that are held until a mapping knows them, or, with the reason RIGHT_SUSPENDED, until
+	// their right is resumed.
 	HeldID string `json:"heldId,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	// Of rows that were rejected: as the service has it, {error, message, …}.
 	Error json.RawMessage `json:"error,omitempty"`
 	// Session is the name of one whose events became the row.
@@ -53,8 +56,8 @@ type result struct {
 // passing says of a rejected row that the service may take it soon: it was busy or away.
 func (r *result) passing() bool { return r.rejectedFor(api.InternalError) }
 
-// full says that too many rows wait for mappings: a later run sends it again, as somebody has to
-// make some first.
+// full says that too many rows wait: a later run sends it again, as somebody has to make mappings or
+// resume rights first.
 func (r *result) full() bool { return r.rejectedFor(api.RateLimited) }
 
 func (r *result) rejectedFor(code api.Code) bool {
@@ -124,7 +127,7 @@ func (r *results) learn(line *result) {
 	if err != nil || len(sum) != 8 || line.Index < 0 {
 		return
 	}
-	final := slices.Contains([]string{statusAccepted, statusDuplicate, statusUnmapped}, line.Status) || line.Status == statusRejected && !r.again && !line.passing() && !line.full()
+	final := slices.Contains([]string{statusAccepted, statusDuplicate, statusUnmapped, statusHeld}, line.Status) || line.Status == statusRejected && !r.again && !line.passing() && !line.full()
 	block := r.done[line.Index/blockRows]
 	if block == nil {
 		block = new([blockRows]uint64)

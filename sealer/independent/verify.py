@@ -482,13 +482,14 @@ class Said:
             self.rules.append((place, data))
 
     def deliveries(self):
-        """All deliveries: the place of each, what it has in common with others, and when it was."""
+        """All deliveries: the place of each, what it has in common with others, when it was issued and
+        when it was rendered."""
         groups = [dict(zip(self.GROUP, group)) for group in self.groups]
-        return ((place, groups[group], at) for place, group, at in zip(self.place, self.group, self.at))
+        return ((place, groups[group], at, rendered) for place, group, at, rendered in zip(self.place, self.group, self.at, self.rendered))
 
     def close(self):
         """Drops what only the totals of a pack need."""
-        self.ids, self.leaves, self.shared, self.quantity, self.impressions, self.rendered, self.rules = (), (), (), (), (), (), ()
+        self.ids, self.leaves, self.shared, self.quantity, self.impressions, self.rules = (), (), (), (), (), ()
 
 
 # --- The Merkle log and its checkpoints -------------------------------------------------
@@ -730,7 +731,7 @@ class Pack:
                 need(id not in ids and log.leaf(id) in (None, leaf), "entry.repeated")
                 ids.add(id)
 
-        for i, (place, group, at) in enumerate(said.deliveries()):
+        for i, (place, group, at, _) in enumerate(said.deliveries()):
             leaf, key, first = self.first + place, said.shared[i], None
             check_ids(leaf + 1)
             if key is not None:
@@ -1006,11 +1007,14 @@ class Moves:
         self.issued = {m[0] for m in self.all if m[1] == "right.issued"}
         self.stopped = {m[0] for m in self.all if m[1] in STOPS}
         self.stops, following = [], None  # with the next move
+        self.suspensions = []  # likewise
         for m, behind in zip(reversed(self.all), [None, *reversed(self.all)]):
             # the first of the next higher revision is the last that was seen of it
             following = behind if behind and behind[0] > m[0] else following
             if m[1] in STOPS:
                 self.stops.append((m, following))
+            if m[1] == "right.suspended":
+                self.suspensions.append((m, following))
         self.earliest, earliest = [], math.inf  # at of the stops from each move on
         for m in reversed(self.all):
             earliest = min(earliest, m[3]) if m[1] in STOPS else earliest
@@ -1082,18 +1086,35 @@ class Stops:
         ended = behind and behind[1] == "right.resumed" and self.complete(last[2], behind[2])
         return "right.stopped" if ended or self.sealed(last[2]) > issued + self.bound + HOUR else "right.unproven"
 
-    def codes(self, delivery, issued):
+    def played(self, moves, issued, rendered, revision=None):
+        """Whether a delivery was rendered in a suspension that who decided it must have known; the
+        revision is given if the suspensions are those of its own right."""
+        for m, following in moves.suspensions:
+            if rendered < m[3]:
+                continue
+            if following is None:
+                lasts = self.sealed(m[2]) > issued + self.bound + HOUR
+            else:
+                lasts = rendered < following[3] and self.complete(m[2], following[2])
+            resumed = revision is not None and following is not None and following[1] == "right.resumed" and revision >= following[0]
+            if lasts and (resumed or issued > m[3] + self.bound):
+                return "right.stopped"
+        return None
+
+    def codes(self, delivery, issued, rendered):
         """All codes of what is to be said of a delivery."""
         right, revision, key = (delivery[name] for name in ("rightId", "revision", "key"))
         if key is not None and issued > self.keys.get(key, issued) + self.bound:
             yield "apikey.revoked"
         own = self.moves[right]
         yield self.within(own, revision, issued)
+        yield self.played(own, issued, rendered, revision)
         if issued > own.beside(revision)[2] + self.bound:
             yield "right.late"
         for ancestor in self.ancestors(right):
             if revision in own.issued:  # which takes an ancestor that is not stopped
                 yield self.within(self.moves[ancestor], revision, issued)
+            yield self.played(self.moves[ancestor], issued, rendered)
             for m, following in self.moves[ancestor].stops:
                 if issued <= m[3] + self.bound:
                     continue
@@ -1121,14 +1142,14 @@ def check_stops(files, bound):
 
 def judge(f, stops, said):
     """Notes what is to be said of the deliveries of a sound file."""
-    codes = {code for _, delivery, at in said.deliveries() for code in judged(stops, delivery, at)}
+    codes = {code for _, delivery, *times in said.deliveries() for code in judged(stops, delivery, *times)}
     f.holds.unproven = f.holds.unproven + [code for code in ("right.late", "right.unproven") if code in codes]
     f.code = next((code for code in ("apikey.revoked", "right.stopped") if code in codes), None)
 
 
-def judged(stops, delivery, issued):
+def judged(stops, delivery, issued, rendered):
     """What is said of a delivery: of several codes, the first of these."""
-    codes = set(stops.codes(delivery, issued))
+    codes = set(stops.codes(delivery, issued, rendered))
     return [code for code in ("apikey.revoked", "right.stopped", "right.late", "right.unproven") if code in codes][:1]
 
 

@@ -50,15 +50,15 @@ type decision struct {
 // decided is a delivery with its decision.
 type decided struct {
 	decision
-	leaf uint64
-	at   time.Time
+	leaf         uint64
+	at, rendered time.Time
 }
 
 // noted is a delivery as a conduct keeps it. There may be millions, so decisions that they share
 // are kept once.
 type noted struct {
 	decision, entry uint32 // in the list of decisions, and in the file
-	at              int64  // in milliseconds
+	at, rendered    int64  // in milliseconds
 }
 
 // conduct is what the entries of one file record about rights, API keys, disputes, statements and
@@ -103,7 +103,7 @@ func (c *conduct) note(f *sealer.Finding) {
 		if e.Actor.Kind == subjectKeys {
 			d.key = unique.Make(e.Actor.ID)
 		}
-		c.deliver(d, e.At)
+		c.deliver(d, e.At, f.Delivery.Receipt.RenderedAt)
 	case e.Subject.Kind == subjectKeys && e.Type == apiKeyRevoked:
 		c.keys = append(c.keys, keyStop{unique.Make(e.Subject.ID), e.At})
 	case e.Type == sealer.TypeErased:
@@ -120,13 +120,13 @@ func (c *conduct) note(f *sealer.Finding) {
 }
 
 // deliver records a delivery, the last entry.
-func (c *conduct) deliver(d decision, at time.Time) {
+func (c *conduct) deliver(d decision, at, rendered time.Time) {
 	place, known := c.places[d]
 	if !known {
 		place = uint32(len(c.decisions))
 		c.places[d], c.decisions = place, append(c.decisions, d)
 	}
-	c.deliveries = append(c.deliveries, noted{place, uint32(c.entries - 1), at.UnixMilli()})
+	c.deliveries = append(c.deliveries, noted{place, uint32(c.entries - 1), at.UnixMilli(), rendered.UnixMilli()})
 }
 
 // close frees what only further entries would need.
@@ -135,7 +135,7 @@ func (c *conduct) close() { c.places, c.deliveries = nil, slices.Clone(c.deliver
 // delivery is the i-th delivery.
 func (c *conduct) delivery(i int) *decided {
 	d := &c.deliveries[i]
-	return &decided{c.decisions[d.decision], c.first + uint64(d.entry), time.UnixMilli(d.at).UTC()}
+	return &decided{c.decisions[d.decision], c.first + uint64(d.entry), time.UnixMilli(d.at).UTC(), time.UnixMilli(d.rendered).UTC()}
 }
 
 // sealed records when a pack was sealed, unless it is full: then part of what control had

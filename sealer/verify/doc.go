@@ -56,6 +56,13 @@
 //     (right.unproven).
 //   - Whether it is late for a stop of its right with a revision above rightRevision. Clocks
 //     may be to blame: that is remarked (right.late).
+//   - Whether it was rendered in a suspension of its right or of an ancestor (right.stopped):
+//     renderedAt is not before the suspension's at, and before the at of that right's next move; no
+//     leaf between the two is missing. Without a next move the suspension lasts if a resumption would
+//     be at hand, as above. It fails if the suspension is of its own right, the next move is the
+//     resumption, and rightRevision is not below the resumption's; or if it is late for the
+//     suspension. Else who decided it may not have known. A node that knows of a resumption
+//     renders nothing before it, whatever its clock shows.
 //   - For each ancestor: if right.issued of the delivery's own right has rightRevision, whether
 //     that lies within a stop of the ancestor, as above, since nothing is derived from a right
 //     that is stopped. Other revisions may: a right can be resumed while its ancestor is

@@ -166,6 +166,37 @@ func (s *stopped) own(d *decided) Verdict {
 			v = graver(v, d.verdict(RightLate, m))
 		}
 	}
+	return graver(v, s.played(d, moves))
+}
+
+// played compares when a delivery was rendered with the suspensions of its right, or of one that it
+// derives from: rows of batches are issued long after that. In a suspension nothing is played. It
+// was known to who decided the delivery on a revision of the resumption or a later one; and to
+// everyone once the bound has passed since it began.
+func (s *stopped) played(d *decided, moves []rightMove) Verdict {
+	for i := range moves {
+		m := &moves[i]
+		if m.kind != rightSuspended || d.rendered.Before(m.at) {
+			continue
+		}
+		end := following(moves[i:])
+		switch {
+		case end == nil && !s.sealed(m.leaf).After(d.at.Add(s.bound+sealDelay)), // whether it was resumed is not at hand
+			end != nil && (!d.rendered.Before(end.at) || !s.complete(m.leaf, end.leaf)):
+			continue
+		}
+		if s.behind(d, m.at) || m.right == d.right && end != nil && end.kind == rightResumed && d.revision >= end.revision {
+			return d.playedIn(m)
+		}
+	}
+	return Verdict{}
+}
+
+// playedIn says that a delivery was rendered in a suspension.
+func (d *decided) playedIn(m *rightMove) Verdict {
+	v := d.verdict(RightStopped, m)
+	v.Message = fmt.Sprintf("rendered at %s, while the right %s was suspended, since %s, with revision %d; this was decided on revision %d of %s and issued at %s",
+		sealer.FormatTime(d.rendered), m.right.Value(), sealer.FormatTime(m.at), m.revision, d.revision, d.right.Value(), sealer.FormatTime(d.at))
 	return v
 }
 
@@ -233,7 +264,7 @@ func (s *stopped) ancestor(d *decided, ancestor keptID) (v Verdict) {
 			v = graver(v, d.verdict(d.behind(moves[i:]), m))
 		}
 	}
-	return v
+	return graver(v, s.played(d, moves))
 }
 
 // behind is the code of a delivery that was issued later than a stop of an ancestor by more than

@@ -73,6 +73,26 @@ func (r *honestRight) stopped(of time.Time) bool {
 	return false
 }
 
+// suspendedAt reports whether the right was suspended at a time, by its moves up to a moment.
+func (r *honestRight) suspendedAt(at, of time.Time) (suspended bool) {
+	for _, m := range r.moves {
+		if !m.at.After(of) && !m.at.After(at) {
+			suspended = m.kind == "suspended"
+		}
+	}
+	return suspended
+}
+
+// aboveSuspendedAt is suspendedAt for the ancestors.
+func (r *honestRight) aboveSuspendedAt(at, of time.Time) bool {
+	for p := r.parent; p != nil; p = p.parent {
+		if p.suspendedAt(at, of) {
+			return true
+		}
+	}
+	return false
+}
+
 func (h *honest) move(r *honestRight, kind string) {
 	h.revision += 1 + h.IntN(3)
 	var parent []string
@@ -131,10 +151,25 @@ func (h *honest) deliver() {
 	if m == nil || !active(m) || r.stopped(h.known) {
 		return
 	}
+	own := h.known // how far the right itself is known
+	if last := r.as(now); last == m {
+		own = now
+	}
 	ahead := h.upTo(time.Minute)
+	var ago time.Duration
+	if h.IntN(2) == 0 { // a row of a batch
+		ago = time.Duration(h.IntN(20*60)) * time.Second
+		at := now.Add(ahead).Add(-ago)
+		if r.suspendedAt(at, own) || r.aboveSuspendedAt(at, h.known) {
+			return
+		}
+	}
 	h.w.later(ahead)
 	s, d, receipt := h.w.Draft(2)
 	h.w.later(-ahead)
+	if ago > 0 {
+		receipt.RenderedAt = receipt.IssuedAt.Add(-ago)
+	}
 	d.RightID, d.RightRevision, d.Actor = r.id, int64(m.revision), sealer.Ref{Kind: "key", ID: key}
 	event, err := s.SealDelivery(nil, d, receipt)
 	require.NoError(h.t, err)

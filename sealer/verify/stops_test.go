@@ -66,7 +66,7 @@ var stopCases = []struct {
 	{"a suspension's own revision", one(issued(10), suspended(20), delivered(20)), []sealer.Code{RightStopped}, nil},
 	{"before it", one(issued(10), suspended(20), delivered(10)), []sealer.Code{""}, nil},
 	{"the resumption's revision", one(issued(10), suspended(20), resumed(30), delivered(30)), []sealer.Code{""}, nil},
-	{"the resumption stands behind", one(issued(10), suspended(20), delivered(30), resumed(30)), []sealer.Code{""}, nil},
+	{"the resumption stands behind", one(issued(10), suspended(20), delivered(30), earlier(2*time.Second, resumed(30))), []sealer.Code{""}, nil},
 	{"between suspension and resumption", one(issued(10), suspended(20), resumed(30), delivered(25)), []sealer.Code{RightStopped}, nil},
 	{"between, the log in another order", one(delivered(25), resumed(30), suspended(20)), []sealer.Code{RightStopped}, nil},
 	{"the second suspension", one(suspended(20), resumed(30), suspended(40), delivered(40)), []sealer.Code{RightStopped}, nil},
@@ -88,6 +88,20 @@ var stopCases = []struct {
 	{"at the bound", one(revoked(20), wait(89*time.Second), delivered(10)), []sealer.Code{""}, nil},
 	{"behind the bound", one(revoked(20), wait(89*time.Second+time.Millisecond), delivered(10)), []sealer.Code{RightLate}, nil},
 
+	{"a row of a play in a suspension that ended", one(issued(10), suspended(20), wait(time.Second), resumed(30), played(30, 2*time.Second)), []sealer.Code{RightStopped}, nil},
+	{"a row of a play from before it", one(issued(10), suspended(20), resumed(30), played(30, 3*time.Second)), []sealer.Code{""}, nil},
+	{"a row of a play when it began", one(issued(10), suspended(20), resumed(30), played(30, 2*time.Second)), []sealer.Code{RightStopped}, nil},
+	{"a row of a play when it ended", one(issued(10), suspended(20), resumed(30), played(30, time.Second)), []sealer.Code{""}, nil},
+	{"a row in the first of two suspensions", one(suspended(20), resumed(30), suspended(40), resumed(50), played(50, 3500*time.Millisecond)), []sealer.Code{RightStopped}, nil},
+	{"a row between two suspensions", one(suspended(20), resumed(30), suspended(40), resumed(50), played(50, 2500*time.Millisecond)), []sealer.Code{""}, nil},
+	{"a row in a suspension, decided before it", one(issued(10), suspended(20), resumed(30), played(10, 2*time.Second)), []sealer.Code{""}, nil},
+	{"the same, late", one(issued(10), suspended(20), wait(fiveMinutes), resumed(30), played(10, time.Minute)), []sealer.Code{RightStopped}, nil},
+	{"a row in a suspension of which the end is not at hand", []func(*world) [][]byte{events(issued(10), suspended(20)), events(resumed(30), suspended(40)), events(resumed(50), played(50, 3500*time.Millisecond))},
+		[]sealer.Code{"", "", ""}, []int{0, 2}},
+	{"a row in a suspension of a parent, in time", one(parent(issued(5)), child(10), parent(suspended(20)), parent(resumed(30)), played(10, 2*time.Second)), []sealer.Code{""}, nil},
+	{"the same, late for it", one(parent(issued(5)), child(10), parent(suspended(20)), wait(fiveMinutes), parent(resumed(30)), played(10, time.Minute)), []sealer.Code{RightStopped}, nil},
+	{"a late row from before the suspension of a parent", one(parent(issued(5)), child(10), wait(time.Minute), parent(suspended(20)), wait(fiveMinutes), parent(resumed(30)), played(10, 5*time.Minute+30*time.Second)), []sealer.Code{""}, nil},
+
 	{"a parent that is resumed", one(parent(issued(5)), child(10), parent(suspended(20)), parent(resumed(30)), wait(fiveMinutes), delivered(10)), []sealer.Code{""}, nil},
 	{"a child that was resumed while its parent was suspended", one(child(10), suspended(15), parent(suspended(20)), resumed(25), parent(resumed(30)), delivered(25)), []sealer.Code{""}, nil},
 	{"a child that was issued while its parent was suspended", one(parent(suspended(20)), child(25), parent(resumed(30)), delivered(25)), []sealer.Code{RightStopped}, nil},
@@ -98,7 +112,8 @@ var stopCases = []struct {
 	{"a parent that is known from a later event", one(parent(revoked(20)), wait(fiveMinutes), delivered(25), moved("suspended", 28, "rgh_p")), []sealer.Code{RightStopped}, nil},
 	{"a parent that is revoked later", one(child(10), parent(revoked(20)), wait(fiveMinutes), delivered(10)), []sealer.Code{RightLate}, nil},
 	{"within the bound of a parent's revocation", one(child(10), parent(revoked(20)), delivered(10)), []sealer.Code{""}, nil},
-	{"while a parent is suspended", one(child(10), parent(suspended(20)), wait(fiveMinutes), delivered(10), parent(resumed(30))), []sealer.Code{RightLate}, nil},
+	{"while a parent is suspended", one(child(10), parent(suspended(20)), wait(fiveMinutes), delivered(10), parent(resumed(30))), []sealer.Code{RightStopped}, nil},
+	{"the same, not all moves of the parent are at hand", []func(*world) [][]byte{events(child(10), parent(suspended(20)), wait(fiveMinutes), delivered(10)), events(revised), events(parent(resumed(30)))}, []sealer.Code{RightLate, ""}, []int{0, 2}},
 	{"a parent's suspension whose end is not at hand", one(child(10), parent(suspended(20)), wait(fiveMinutes), delivered(10)), []sealer.Code{RightUnproven}, nil},
 	{"a circle of parents", one(moved("issued", 10, "rgh_p"), of("rgh_p", moved("issued", 11, "rgh_a")), delivered(10)), []sealer.Code{""}, nil},
 
@@ -111,14 +126,14 @@ var stopCases = []struct {
 	{"in an earlier pack", []func(*world) [][]byte{events(delivered(20)), events(revoked(20))}, []sealer.Code{RightStopped, ""}, nil},
 	{"behind a gap", []func(*world) [][]byte{events(suspended(20)), events(resumed(30), suspended(40)), events(resumed(50), delivered(30))}, []sealer.Code{"", RightUnproven}, []int{0, 2}},
 	{"without the gap", []func(*world) [][]byte{events(suspended(20)), events(resumed(30), suspended(40)), events(resumed(50), delivered(30))}, []sealer.Code{"", "", ""}, nil},
-	{"resumed, sealed later", []func(*world) [][]byte{events(suspended(20), wait(fiveMinutes), delivered(30)), events(wait(soon), resumed(30))}, []sealer.Code{"", ""}, nil},
+	{"resumed, sealed later", []func(*world) [][]byte{events(suspended(20), wait(fiveMinutes), delivered(30)), events(wait(soon), earlier(soon+time.Minute, resumed(30)))}, []sealer.Code{"", ""}, nil},
 	{"resumed again, sealed so late that it would be there", []func(*world) [][]byte{events(suspended(20), wait(fiveMinutes), delivered(30)), events(wait(tooLate), revised)}, []sealer.Code{RightStopped, ""}, nil},
 	{"resumed again, not sealed so late yet", []func(*world) [][]byte{events(suspended(20), wait(fiveMinutes), delivered(30)), events(wait(soon), revised)}, []sealer.Code{RightUnproven, ""}, nil},
 	{"resumed again, suspended again later", []func(*world) [][]byte{events(suspended(20), delivered(30)), events(suspended(40), wait(tooLate), revised)}, []sealer.Code{RightStopped, ""}, nil},
 	{"resumed again, a pack is missing", []func(*world) [][]byte{events(suspended(20), delivered(30)), events(revised), events(wait(tooLate), revised)}, []sealer.Code{RightUnproven, ""}, []int{0, 2}},
 	{"resumed again, a later pack is missing", []func(*world) [][]byte{events(suspended(20), delivered(30)), events(wait(tooLate), revised), events(revised), events(revised)}, []sealer.Code{RightStopped, "", ""}, []int{0, 1, 3}},
 	{"resumed again, the first pack is missing", []func(*world) [][]byte{events(revised), events(suspended(20), delivered(30)), events(wait(tooLate), revised)}, []sealer.Code{RightStopped, ""}, []int{1, 2}},
-	{"a resumption that is sealed behind a second suspension", []func(*world) [][]byte{events(suspended(20), delivered(30)), events(suspended(40), resumed(30), wait(tooLate), revised)}, []sealer.Code{"", ""}, nil},
+	{"a resumption that is sealed behind a second suspension", []func(*world) [][]byte{events(suspended(20), wait(fiveMinutes), delivered(30)), events(suspended(40), earlier(time.Minute, resumed(30)), wait(tooLate), revised)}, []sealer.Code{"", ""}, nil},
 	{"a child that was issued while its parent was suspended for good", []func(*world) [][]byte{events(parent(suspended(20)), child(25), delivered(25)), events(wait(tooLate), revised)}, []sealer.Code{RightStopped, ""}, nil},
 	{"a child that was issued once its parent was resumed", []func(*world) [][]byte{events(parent(suspended(20)), child(25), delivered(25)), events(parent(resumed(24)), wait(tooLate), revised)}, []sealer.Code{"", ""}, nil},
 	{"across packs", []func(*world) [][]byte{events(suspended(20)), events(issued(5)), events(resumed(50), delivered(30))}, []sealer.Code{"", "", RightStopped}, nil},
@@ -150,6 +165,28 @@ func revoked(revision int) step   { return moved("revoked", revision) }
 func child(revision int) step     { return moved("issued", revision, "rgh_p") }
 func delivered(revision int) step {
 	return func(w *world, right string) []byte { return w.delivered(right, revision) }
+}
+
+// earlier is an event that was made so long before it came into the log.
+func earlier(d time.Duration, s step) step {
+	return func(w *world, right string) []byte {
+		now := w.Now
+		w.Now = now.Add(-d)
+		event := s(w, right)
+		w.Now = now.Add(time.Second)
+		return event
+	}
+}
+
+// played is a row of a batch, whose play was so long ago.
+func played(revision int, ago time.Duration) step {
+	return func(w *world, right string) []byte {
+		s, d, r := w.Draft(2)
+		d.RightID, d.RightRevision, r.RenderedAt = right, int64(revision), r.IssuedAt.Add(-ago)
+		event, err := s.SealDelivery(nil, d, r)
+		require.NoError(w.TB, err)
+		return event
+	}
 }
 func wait(d time.Duration) step { return func(w *world, _ string) []byte { return w.later(d) } }
 func of(right string, s step) step {

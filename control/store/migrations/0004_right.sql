@@ -43,3 +43,14 @@ CREATE INDEX rights_by_parent ON rights (parent_right_id, tenant_id, right_id);
 CREATE INDEX rights_by_basis ON rights (basis_id, tenant_id, right_id);
 CREATE INDEX rights_by_state ON rights (tenant_id, state, right_id);
 CREATE INDEX rights_by_substrate ON rights (tenant_id, substrate, right_id);
+
+-- Suspensions and resumptions, each by the revision of its change.
+CREATE TABLE right_moves (
+    right_id  TEXT   NOT NULL,
+    tenant_id TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    revision  BIGINT NOT NULL,
+    state     TEXT   NOT NULL,
+    moved_at  BIGINT NOT NULL,
+    PRIMARY KEY (right_id, revision)
+);
+CREATE INDEX right_moves_by_tenant ON right_moves (tenant_id);

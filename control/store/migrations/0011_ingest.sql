@@ -38,7 +38,9 @@ CREATE TABLE mapping_totals (
     PRIMARY KEY (tenant_id, vendor, id_type, right_id, state)
 );
 
--- Rows of batches that wait for a mapping. row_text is JSON, without personal data: that is in
+-- Rows of batches that wait: reason is UNMAPPED, for a mapping of the vendor's id, or RIGHT_SUSPENDED, for
+-- the end of a suspension of right_id or of a right above it. The vendor's columns are empty for a row
+-- without a vendor's id, right_id for one that waits for a mapping. row_text is JSON, without personal data: that is in
 -- data_subject_id and telemetry. content_hash is of all of it. All four are empty once the wait has
 -- ended: state is HELD, REPLAYED with a receipt or an error, or EXPIRED. format is that of a player's document.
 CREATE TABLE held_rows (
@@ -48,6 +50,8 @@ CREATE TABLE held_rows (
     identity_hash   TEXT   NOT NULL,
     identity_day    TEXT   NOT NULL,
     content_hash    TEXT   NOT NULL,
+    reason          TEXT   NOT NULL DEFAULT 'UNMAPPED',
+    right_id        TEXT   NOT NULL DEFAULT '',
     vendor_key      TEXT   NOT NULL,
     vendor          TEXT   NOT NULL,
     id_type         TEXT   NOT NULL,
@@ -69,7 +73,9 @@ CREATE UNIQUE INDEX held_rows_by_identity ON held_rows (tenant_id, identity_hash
 CREATE INDEX held_rows_by_tenant ON held_rows (tenant_id, held_id);
 CREATE INDEX held_rows_by_state ON held_rows (tenant_id, state, held_id);
 CREATE INDEX held_rows_by_vendor_id ON held_rows (tenant_id, vendor_id, held_id);
-CREATE INDEX held_rows_waiting ON held_rows (vendor_key, played_at) WHERE state = 'HELD';
+CREATE INDEX held_rows_waiting ON held_rows (vendor_key, played_at) WHERE state = 'HELD' AND reason = 'UNMAPPED';
+CREATE INDEX held_rows_suspended ON held_rows (tenant_id, right_id, held_id) WHERE state = 'HELD' AND reason = 'RIGHT_SUSPENDED';
+CREATE INDEX held_rows_by_right ON held_rows (tenant_id, right_id, held_id);
 CREATE INDEX held_rows_by_end ON held_rows (state, expires_at);
 
 -- Plays that players have sent by themselves and that were rejected, until they are dismissed.

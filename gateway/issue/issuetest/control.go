@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -28,13 +29,14 @@ const Typical = `{"rightId":"rgh_01KAJ000000000000000000001","spatialAnchorId":"
 // Control is a source of rights and keys as control's feed is one: one counter,
 // newest state for each id, an immediate answer if there is news.
 type Control struct {
-	mu       sync.Mutex
-	revision int64
-	changes  map[string]api.Change
-	news     chan struct{}
-	away     error
-	requests int
-	hold     chan struct{} // requests for snapshots wait until it is closed
+	mu        sync.Mutex
+	revision  int64
+	changes   map[string]api.Change
+	histories map[string][]api.Suspension // by right
+	news      chan struct{}
+	away      error
+	requests  int
+	hold      chan struct{} // requests for snapshots wait until it is closed
 }
 
 // NewControl makes one that knows nothing.
@@ -158,6 +160,37 @@ func (c *Control) Snapshots(_ context.Context, kind string, ids []string) (api.S
 		}
 	}
 	return found, c.away
+}
+
+// Suspended implements snapshot.Source, by the suspensions that SetHistory has put, or else by those
+// in the right.
+func (c *Control) Suspended(_ context.Context, moments []api.RightMoment) ([]bool, error) {
+	c.request()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := make([]bool, len(moments))
+	for i, m := range moments {
+		history, ok := c.histories[m.RightID]
+		if change, known := c.changes[m.RightID]; !ok && known {
+			r, err := api.Rights.Read(&change)
+			if err != nil {
+				return nil, err
+			}
+			history = r.Suspensions
+		}
+		found[i] = slices.ContainsFunc(history, func(s api.Suspension) bool { return s.Holds(m.At) })
+	}
+	return found, c.away
+}
+
+// SetHistory puts all suspensions of a right, for requests.
+func (c *Control) SetHistory(rightID string, history []api.Suspension) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.histories == nil {
+		c.histories = map[string][]api.Suspension{}
+	}
+	c.histories[rightID] = history
 }
 
 // PutRight puts the n-th right, in effect around Today.

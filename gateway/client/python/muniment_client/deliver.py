@@ -15,7 +15,7 @@ MAX_ROWS = 1000
 MAX_BODY = 8 << 20  # before it is compressed
 MAX_ROW = 64 << 10  # of one row's JSON
 
-STATUSES = ("accepted", "duplicate", "rejected", "unmapped")
+STATUSES = ("accepted", "duplicate", "rejected", "unmapped", "held")
 
 
 class DeliveredPlay(TypedDict):
@@ -104,7 +104,7 @@ def _settle(caller: Caller, batch: list[_Slot]) -> None:
 def passes(result: RowResult) -> bool:
     """Whether a row was rejected for a reason that passes."""
     error = result.get("error")
-    return bool(error) and (error["error"] == "INTERNAL_ERROR" or bool(error.get("reason")))
+    return bool(error) and error["error"] == "INTERNAL_ERROR"
 
 
 def ingest(caller: Caller, lines: list[bytes]) -> list[RowResult]:

@@ -729,22 +729,27 @@ class HeldRow(TypedDict):
     expiresAt: str
     # The record's id.
     id: str
-    # The vendor's type of id.
-    idType: str
+    # The vendor's type of id, of a row with a vendor's id.
+    idType: NotRequired[str]
     # When the content was played.
     playedAt: str
+    # What the row waits for, or waited for last: a mapping of its vendor's id, or the end of a suspension of its
+    # right or of a right above it.
+    reason: Literal["UNMAPPED", "RIGHT_SUSPENDED"]
     # The row's receipt.
     receiptId: str | None
+    # The right of a row that waits for it; null of one that waits for a mapping.
+    rightId: str | None
     # The row as it was sent, without dataSubjectId and telemetry; null once it is no longer HELD.
     row: dict[str, Any] | None
     # REPLAYED once it was delivered, with its receiptId, or refused, with the error.
     state: Literal["HELD", "REPLAYED", "EXPIRED"]
     # When the record was last changed.
     updatedAt: str
-    # The vendor that issued the id.
-    vendor: str
-    # The id, which had no mapping.
-    vendorId: str
+    # The row's vendor, if it has one.
+    vendor: NotRequired[str]
+    # The vendor's id, of a row that has one.
+    vendorId: NotRequired[str]
 
 
 class HeldRowList(TypedDict):
@@ -932,6 +937,10 @@ class ListHeldRowsQuery(TypedDict):
     cursor: NotRequired[str]
     # Only rows of this id.
     vendorId: NotRequired[str]
+    # Only rows that wait for this right, or did last.
+    rightId: NotRequired[str]
+    # Only rows that wait for this, or did last.
+    reason: NotRequired[Literal["UNMAPPED", "RIGHT_SUSPENDED"]]
     # Only rows in this state.
     state: NotRequired[Literal["HELD", "REPLAYED", "EXPIRED"]]
 
@@ -1487,7 +1496,7 @@ class NewWebhook(TypedDict):
     # Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds
     # in this document lists them with the scopes of which the calling key needs one. Only its full name selects
     # delivery.recorded, which is sent in batches.
-    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
+    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
     # Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for
     # secrets.
     url: str
@@ -2021,9 +2030,11 @@ class RowCounts(TypedDict):
     accepted: int
     # Rows that were delivered before, or stand in the batch twice.
     duplicate: int
+    # Rows that are held until their right is resumed.
+    held: int
     # Rows without a receipt.
     rejected: int
-    # Rows that are held.
+    # Rows that are held until a mapping knows their vendor's id.
     unmapped: int
 
 
@@ -2036,8 +2047,9 @@ class RowError(TypedDict):
     gate: NotRequired[str]
     # For people; it may change.
     message: str
-    # Why the service can't decide now; send the row again.
-    reason: NotRequired[str]
+    # Of INTERNAL_ERROR: why the service can't decide now; send the row again. RIGHT_NOT_IN_FORCE with
+    # STATE_CONFLICT: the right was not in force when this was played, which is final.
+    reason: NotRequired[Literal["RIGHTS_STALE", "LOG_UNAVAILABLE", "NO_SIGNING_KEY", "DELEGATION_ENDED", "OVERLOADED", "DRAINING", "CONTROL_UNAVAILABLE", "WAREHOUSE_BEHIND", "QUARANTINED", "STORAGE_FULL", "DATABASE_UNAVAILABLE", "DATABASE_BUSY", "ENGINE_UNAVAILABLE", "RIGHT_NOT_IN_FORCE"]]
     # The substrate whose rules were applied.
     substrate: NotRequired[Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]]
     # The faults, at most the first 20.
@@ -2047,22 +2059,25 @@ class RowError(TypedDict):
 
 
 class RowResult(TypedDict):
-    # Of a row that is rejected. With a reason it may be sent again.
+    # Of a row that is rejected. INTERNAL_ERROR may be sent again.
     error: NotRequired[RowError]
-    # Of a row that is unmapped, or equal to one.
+    # Of a row that is unmapped or held, or equal to one.
     heldId: NotRequired[str]
     # The row's place in the body, from 0.
     index: int
     metering: NotRequired[MeteringDecision]
+    # Of a row whose status is held: what it waits for.
+    reason: NotRequired[Literal["RIGHT_SUSPENDED"]]
     receipt: NotRequired[Receipt]
     # Of a row that has one: the caller's, or what its format makes it of.
     rowId: NotRequired[str]
     signature: NotRequired[Signature]
     # accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then,
-    # where this node has it; or the row is equal to an unmapped one of the batch, and has its heldId. rejected: no
-    # receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until
-    # one does.
-    status: Literal["accepted", "duplicate", "rejected", "unmapped"]
+    # where this node has it; or the row is equal to an unmapped or held one of the batch, and has its heldId.
+    # rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row
+    # is held until one does. held: the right is suspended, and was not when this was played; the row is held until
+    # the right is resumed.
+    status: Literal["accepted", "duplicate", "rejected", "unmapped", "held"]
     # The substrate whose rules were applied.
     substrate: NotRequired[Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]]
 
@@ -2571,7 +2586,7 @@ class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
     # New kinds of events.
-    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
+    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
     # New state.
     state: NotRequired[str | None]
     # Another URL.

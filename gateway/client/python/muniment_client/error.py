@@ -58,7 +58,7 @@ class MunimentError(Exception):
     #: What the key lacks, and what it has.
     required_scopes: list[str]
     key_scopes: list[str]
-    #: Of a 503.
+    #: Of a 503; RIGHT_NOT_IN_FORCE of a row that is refused for good.
     reason: str = ""
     #: What sealing still waits for.
     pending: list[PendingEvents]
@@ -174,7 +174,7 @@ def error_of_row(row: RowResult) -> MunimentError | None:
     e = row.get("error")
     if not e:
         return None
-    status = 503 if e.get("reason") else _STATUSES.get(e["error"], 500)
+    status = 503 if e["error"] == "INTERNAL_ERROR" and e.get("reason") else _STATUSES.get(e["error"], 500)
     violations = e.get("violations")
     return MunimentError(
         f"row {row['index']}", kind_of(status), e["message"], code=e["error"], status=status, field=e.get("field"),

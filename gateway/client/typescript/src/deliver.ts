@@ -28,7 +28,7 @@ export type Delivered = Data<'observe-delivery'> & {
 export type Row = Body<'ingest-batch'>['rows'][number];
 
 /**
- * What became of a row: accepted, duplicate, rejected or unmapped. See errorOfRow for the error of
+ * What became of a row: accepted, duplicate, rejected, unmapped or held. See errorOfRow for the error of
  * one that was rejected.
  */
 export type RowResult = Data<'ingest-batch'>['results'][number];
@@ -106,7 +106,7 @@ async function settle(caller: Caller, batch: Slot[]): Promise<void> {
 }
 
 /** Whether a row was rejected for a reason that passes. */
-export const passes = (r: RowResult) => r.error !== undefined && (r.error.error === 'INTERNAL_ERROR' || !!r.error.reason);
+export const passes = (r: RowResult) => r.error?.error === 'INTERNAL_ERROR';
 
 /** Sends one batch, and returns a result for each line. */
 export async function ingest(caller: Caller, lines: string[]): Promise<RowResult[]> {
@@ -117,7 +117,7 @@ export async function ingest(caller: Caller, lines: string[]): Promise<RowResult
   const { results } = await caller.with({ idempotencyKey: undefined }).data<Data<'ingest-batch'>>({
     method: 'POST', path, body, headers: { 'content-type': 'application/x-ndjson', 'content-encoding': 'gzip' },
   });
-  const known = ['accepted', 'duplicate', 'rejected', 'unmapped'];
+  const known = ['accepted', 'duplicate', 'rejected', 'unmapped', 'held'];
   if (!Array.isArray(results) || results.length !== lines.length || !results.every((r, i) => r.index === i && known.includes(r.status))) {
     throw new MunimentError({ operation: `POST ${path}`, kind: 'foreign', status: 200, message: `${lines.length} rows were answered with results of others` });
   }

@@ -1153,15 +1153,22 @@ export interface components {
             expiresAt: string;
             /** @description The record's id. */
             id: string;
-            /** @description The vendor's type of id. */
-            idType: string;
+            /** @description The vendor's type of id, of a row with a vendor's id. */
+            idType?: string;
             /**
              * Format: date-time
              * @description When the content was played.
              */
             playedAt: string;
+            /**
+             * @description What the row waits for, or waited for last: a mapping of its vendor's id, or the end of a suspension of its right or of a right above it.
+             * @enum {string}
+             */
+            reason: "UNMAPPED" | "RIGHT_SUSPENDED";
             /** @description The row's receipt. */
             receiptId: string | null;
+            /** @description The right of a row that waits for it; null of one that waits for a mapping. */
+            rightId: string | null;
             /** @description The row as it was sent, without dataSubjectId and telemetry; null once it is no longer HELD. */
             row: Record<string, never> | null;
             /**
@@ -1174,10 +1181,10 @@ export interface components {
              * @description When the record was last changed.
              */
             updatedAt: string;
-            /** @description The vendor that issued the id. */
-            vendor: string;
-            /** @description The id, which had no mapping. */
-            vendorId: string;
+            /** @description The row's vendor, if it has one. */
+            vendor?: string;
+            /** @description The vendor's id, of a row that has one. */
+            vendorId?: string;
         };
         HeldRowList: {
             /** @description The rows of this page. */
@@ -1852,7 +1859,7 @@ export interface components {
             /** @description What it is for. Kept in the audit log permanently: no place for personal data. */
             description?: string | null;
             /** @description Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches. */
-            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /** @description Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets. */
             url: string;
         };
@@ -2666,12 +2673,17 @@ export interface components {
             duplicate: number;
             /**
              * Format: int64
+             * @description Rows that are held until their right is resumed.
+             */
+            held: number;
+            /**
+             * Format: int64
              * @description Rows without a receipt.
              */
             rejected: number;
             /**
              * Format: int64
-             * @description Rows that are held.
+             * @description Rows that are held until a mapping knows their vendor's id.
              */
             unmapped: number;
         };
@@ -2684,8 +2696,11 @@ export interface components {
             gate?: string;
             /** @description For people; it may change. */
             message: string;
-            /** @description Why the service can't decide now; send the row again. */
-            reason?: string;
+            /**
+             * @description Of INTERNAL_ERROR: why the service can't decide now; send the row again. RIGHT_NOT_IN_FORCE with STATE_CONFLICT: the right was not in force when this was played, which is final.
+             * @enum {string}
+             */
+            reason?: "RIGHTS_STALE" | "LOG_UNAVAILABLE" | "NO_SIGNING_KEY" | "DELEGATION_ENDED" | "OVERLOADED" | "DRAINING" | "CONTROL_UNAVAILABLE" | "WAREHOUSE_BEHIND" | "QUARANTINED" | "STORAGE_FULL" | "DATABASE_UNAVAILABLE" | "DATABASE_BUSY" | "ENGINE_UNAVAILABLE" | "RIGHT_NOT_IN_FORCE";
             /**
              * @description The substrate whose rules were applied.
              * @enum {string}
@@ -2697,9 +2712,9 @@ export interface components {
             violations?: unknown;
         };
         RowResult: {
-            /** @description Of a row that is rejected. With a reason it may be sent again. */
+            /** @description Of a row that is rejected. INTERNAL_ERROR may be sent again. */
             error?: components["schemas"]["RowError"];
-            /** @description Of a row that is unmapped, or equal to one. */
+            /** @description Of a row that is unmapped or held, or equal to one. */
             heldId?: string;
             /**
              * Format: int64
@@ -2707,15 +2722,20 @@ export interface components {
              */
             index: number;
             metering?: components["schemas"]["MeteringDecision"];
+            /**
+             * @description Of a row whose status is held: what it waits for.
+             * @enum {string}
+             */
+            reason?: "RIGHT_SUSPENDED";
             receipt?: components["schemas"]["Receipt"];
             /** @description Of a row that has one: the caller's, or what its format makes it of. */
             rowId?: string;
             signature?: components["schemas"]["Signature"];
             /**
-             * @description accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then, where this node has it; or the row is equal to an unmapped one of the batch, and has its heldId. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does.
+             * @description accepted: the receipt is durable. duplicate: the play was delivered before, and the receipt is that of then, where this node has it; or the row is equal to an unmapped or held one of the batch, and has its heldId. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does. held: the right is suspended, and was not when this was played; the row is held until the right is resumed.
              * @enum {string}
              */
-            status: "accepted" | "duplicate" | "rejected" | "unmapped";
+            status: "accepted" | "duplicate" | "rejected" | "unmapped" | "held";
             /**
              * @description The substrate whose rules were applied.
              * @enum {string}
@@ -3456,7 +3476,7 @@ export interface components {
             /** @description New description. */
             description?: string | null;
             /** @description New kinds of events. */
-            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /**
              * @description New state.
              * @enum {string|null}
@@ -4154,6 +4174,10 @@ export interface operations {
                 cursor?: string;
                 /** @description The most records in the response. */
                 limit?: number;
+                /** @description Only rows that wait for this, or did last. */
+                reason?: "UNMAPPED" | "RIGHT_SUSPENDED";
+                /** @description Only rows that wait for this right, or did last. */
+                rightId?: string;
                 /** @description Only rows in this state. */
                 state?: "HELD" | "REPLAYED" | "EXPIRED";
                 /** @description Only rows of this id. */

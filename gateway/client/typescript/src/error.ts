@@ -75,7 +75,7 @@ export class MunimentError extends Error {
   readonly requiredScopes: string[];
   /** What the key has. */
   readonly keyScopes: string[];
-  /** Of a 503. */
+  /** Of a 503; RIGHT_NOT_IN_FORCE of a row that is refused for good. */
   readonly reason: string;
   /** What sealing still waits for. */
   readonly pending: unknown[];
@@ -224,7 +224,7 @@ type RowError = Schemas['RowError'];
 export function errorOfRow(row: { index: number; error?: RowError }): MunimentError | undefined {
   const e = row.error;
   if (!e) return undefined;
-  const status = e.reason ? 503 : statusOf[e.error] ?? 500;
+  const status = e.error === 'INTERNAL_ERROR' && e.reason ? 503 : statusOf[e.error] ?? 500;
   return new MunimentError({
     operation: `row ${row.index}`, kind: kindOf(status), code: e.error, status, message: e.message, field: e.field, validationErrors: e.validationErrors ?? [],
     violations: list(e.violations), substrate: e.substrate, reason: e.reason,

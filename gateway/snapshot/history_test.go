@@ -1,0 +1,75 @@
+package snapshot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+)
+
+// hours are suspensions from an hour of the day until another; 0 is none.
+func hours(pairs ...[2]int) (all []api.Suspension) {
+	at := func(hour int) (t time.Time) {
+		if hour > 0 {
+			t = noon.Truncate(24 * time.Hour).Add(time.Duration(hour) * time.Hour)
+		}
+		return t
+	}
+	for _, p := range pairs {
+		all = append(all, api.Suspension{From: at(p[0]), Until: at(p[1])})
+	}
+	return all
+}
+
+// TestAncestorsHistoryOfANewNode: a node that starts knows when the ancestors of a right were
+// suspended, though they are in force again; and it asks control for what they leave out.
+func TestAncestorsHistoryOfANewNode(t *testing.T) {
+	s := newSource()
+	parent, child := rightOf(1), rightOf(2)
+	s.put(api.Right{ID: parent, State: api.RightSuspended, Suspensions: hours([2]int{2, 4}, [2]int{6, 0})})
+	s.put(api.Right{ID: parent, State: api.RightActive, Suspensions: hours([2]int{6, 8}), SuspensionsSince: hours([2]int{4, 0})[0].From})
+	s.put(api.Right{ID: child, State: api.RightActive, Ancestors: []string{parent}})
+	v := newView(t, s, nil)
+	_, err := v.poll(t.Context(), 0)
+	require.NoError(t, err)
+	permits := func(hour int, read Moments) (bool, []api.RightMoment, error) {
+		rights := RightsRead{}
+		v.ReadRights(t.Context(), []string{child}, rights)
+		r, known, err := v.KnownRight("tnt_a", child, rights)
+		require.NoError(t, err)
+		require.True(t, known)
+		return v.Permits(r, hours([2]int{hour, 0})[0].From, read)
+	}
+	for hour, refused := range map[int]bool{5: false, 6: true, 7: true, 8: false, 9: false} {
+		suspended, unknown, err := permits(hour, nil)
+		require.False(t, suspended)
+		require.Empty(t, unknown)
+		require.Equal(t, refused, err != nil, hour)
+	}
+	_, unknown, err := permits(3, Moments{})
+	require.NoError(t, err)
+	require.Equal(t, []api.RightMoment{{RightID: parent, At: hours([2]int{3, 0})[0].From}}, unknown)
+	read := Moments{}
+	s.set(func() { s.away = errAway })
+	v.ReadMoments(t.Context(), unknown, read)
+	_, unknown, err = permits(3, read)
+	require.Empty(t, unknown)
+	require.Equal(t, api.RightsStale, api.From(err).Reason, "what control doesn't say is not guessed")
+}
+
+// TestNotBefore: a clock that shows a time in a suspension that is over is behind.
+func TestNotBefore(t *testing.T) {
+	s := newSource()
+	v := newView(t, s, nil)
+	parent := rightOf(1)
+	s.put(api.Right{ID: parent, State: api.RightSuspended})
+	s.put(api.Right{ID: parent, State: api.RightActive, Suspensions: hours([2]int{8, 10})})
+	_, err := v.poll(t.Context(), 0)
+	require.NoError(t, err)
+	r := &Right{Right: api.Right{ID: rightOf(2), State: api.RightActive, Ancestors: []string{parent}, Suspensions: hours([2]int{5, 7}, [2]int{10, 11}), SuspensionsSince: hours([2]int{3, 0})[0].From}}
+	for at, want := range map[int]int{1: 3, 3: 3, 4: 4, 5: 7, 6: 7, 7: 7, 8: 11, 9: 11, 10: 11, 11: 11, 12: 12} {
+		require.Equal(t, hours([2]int{want, 0})[0].From, v.NotBefore(r, hours([2]int{at, 0})[0].From), "at %d", at)
+	}
+}
