@@ -19,6 +19,7 @@ func TestIngestOnTheStack(t *testing.T) {
 	t.Run("batches", func(t *testing.T) { storytest.BatchesOverKills(t, s, c.APIs, kill, start) })
 	t.Run("held rows", func(t *testing.T) { storytest.HeldRows(t, s, false) })
 	t.Run("players", func(t *testing.T) { storytest.Players(t, s) })
+	t.Run("the right's history", func(t *testing.T) { storytest.RightHistory(t, s) })
 	t.Run("beacons", func(t *testing.T) {
 		s.Settle()
 		storytest.Beacons(t, s, func() {

@@ -57,7 +57,7 @@ func requireAgreement(t *testing.T, muniment, verifier string) {
 	}
 	t.Logf("both verifiers agree on %d vectors", len(vectors))
 
-	names := strings.NewReplacer("PACK", at("good/chain-1.ndjson"), "KEYS", at("good/keys.json"), "ROOT", at("root.vkey"), "SANDBOX", at("good/sandbox.json"), "LATE", at("bad/stops-37-1.ndjson"))
+	names := strings.NewReplacer("PACK", at("good/chain-1.ndjson"), "KEYS", at("good/keys.json"), "ROOT", at("root.vkey"), "SANDBOX", at("good/sandbox.json"), "LATE", at("bad/stops-50-1.ndjson"))
 	for _, line := range []string{
 		"--keys KEYS PACK", "--root ROOT --keys= PACK", "--root= --keys KEYS PACK", "--keys=x --keys KEYS PACK", "PACK", "", "--keys PACK PACK",
 		"--root", "--root --json PACK", "--root=--json PACK", "--root ROOT -- --json", "--root ROOT - PACK", "-json PACK", "-x", "--frob",
