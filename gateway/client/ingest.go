@@ -63,10 +63,10 @@ func (m Mappings) Import(ctx context.Context, text []byte) (*Import, error) {
 
 // HeldFilter selects held rows; its zero value is all.
 type HeldFilter struct {
-	VendorID string         `json:"vendorId"`
-	RightID  string         `json:"rightId"`
-	Reason   api.HeldReason `json:"reason"`
-	State    string         `json:"state"`
+	VendorID string `json:"vendorId"`
+	RightID  string `json:"rightId"`
+	Reason   string `json:"reason"`
+	State    string `json:"state"`
 	// Limit is how many a page has; 0 is the service's default.
 	Limit int `json:"limit"`
 }
