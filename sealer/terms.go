@@ -192,6 +192,26 @@ func (t *Terms) stated(m *Metered) (kept *ruleText) {
 	return kept
 }
 
+// Missing reports whether no live statement states receipts that the caller's rules rate, although one
+// covers their time, in the currency of their rule and for somebody whom that pays.
+func (t *Terms) Missing(m *Metered) bool {
+	rule, stated := t.rule(m)
+	if rule == nil || stated {
+		return false
+	}
+	covered := make(map[string]bool) // by chain
+	for i := range t.issues {
+		s := &t.issues[i]
+		switch {
+		case s.Voids:
+			delete(covered, s.Of)
+		case !m.RenderedAt.Before(s.From) && m.RenderedAt.Before(s.To) && rule.pays(s.Currency, s.CounterpartyID):
+			covered[s.Of] = true
+		}
+	}
+	return len(covered) > 0
+}
+
 // ownByID returns the caller's rules, by their ids.
 func (t *Terms) ownByID() []*ruleText {
 	return slices.SortedFunc(slices.Values(t.own.list), func(a, b *ruleText) int { return strings.Compare(a.ID, b.ID) })

@@ -23,6 +23,7 @@ type Reconciliation struct {
 	To          store.Instant          `json:"to" nullable:"true"`
 	Packs       ReconciledPacks        `json:"packs" doc:"The packs that were sealed in the period, in the hour before it, and up to the newest pack that its statements state. They contain everything that is stated."`
 	Statements  []ReconciledStatement  `json:"statements" doc:"The statements that are ISSUED or SETTLED and whose period overlaps with this one, sorted by their ends, each followed by its corrections."`
+	Unstated    []Line                 `json:"unstated" doc:"What no statement states, by the current rules: receipts of times that an issued statement covers, in the currency of their rule and for a counterparty that the rule pays. They came late, or their rule did, or their statement was voided. A correction of that statement states them, or another statement does for others whom the rule pays."`
 	Differences []ReconciledDifference `json:"differences" doc:"What does not agree; empty if everything agrees. At most 20 packs are listed."`
 }
 
@@ -102,7 +103,7 @@ type reconcileInput struct{ route.Window }
 
 func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) (answer Reconciliation, err error) {
 	tenantID := auth.PrincipalFrom(ctx).TenantID
-	answer = Reconciliation{Statements: []ReconciledStatement{}, Differences: []ReconciledDifference{}}
+	answer = Reconciliation{Statements: []ReconciledStatement{}, Unstated: []Line{}, Differences: []ReconciledDifference{}}
 	if answer.From, answer.To, err = in.Bounds(); err != nil {
 		return answer, err
 	}
@@ -131,7 +132,31 @@ func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) 
 			return answer, err
 		}
 	}
-	return answer, nil
+	answer.Unstated, err = r.unstated(ctx, tenantID, from, to, loaded)
+	return answer, err
+}
+
+// unstated rates the receipts of a period that are missing in its statements.
+func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to time.Time, asOf *sealer.Position) ([]Line, error) {
+	lines := []Line{}
+	t, err := r.current(ctx, tenantID, from, to)
+	if code := api.From(err).Code; err != nil && (code == api.StateConflict || code == api.ResourceNotFound) { // a record was edited or is lost, which is reported as a difference
+		return lines, nil
+	}
+	if err != nil {
+		return lines, err
+	}
+	l, err := (&rater{r.core}).load(ctx, tenantID, from, to, asOf, t)
+	if err != nil {
+		return lines, err
+	}
+	l.free = slices.DeleteFunc(append(l.free, l.held...), func(m sealer.Metered) bool { return !t.Missing(&m) })
+	l.held = nil
+	p, err := l.rated(t, plainly)
+	for i := range p.statements {
+		lines = append(lines, linesOf(&p.statements[i])...)
+	}
+	return lines, err
 }
 
 // errBehind refuses while the warehouse lacks sealed events, for example because it was replaced by

@@ -43,6 +43,9 @@ func TestReconciliation(t *testing.T) {
 	}}, r.Statements)
 	require.Empty(t, r.Differences)
 	require.Len(t, h.reconcile(0, 6).Statements, 2)
+	require.Len(t, r.Unstated, 1)
+	require.Equal(t, []any{"rgh_a", int64(1), "1"}, []any{r.Unstated[0].RightID, r.Unstated[0].Receipts, r.Unstated[0].Amount})
+	require.Empty(t, h.reconcile(3, 6).Unstated, "what is of no stated time is not missing")
 
 	spoil := h.warehouse.Spoiled()
 	row := h.row(later)

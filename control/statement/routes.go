@@ -28,7 +28,7 @@ func (s *Service) Routes(a route.API) {
 			"Minimums and caps apply to statements and dry runs only."}, s.getSettlement)
 	route.Add(a, route.Operation{ID: "reconcile-settlement", Method: http.MethodGet, Path: "/v1/settlement/reconciliation", Tag: tag, Access: read, Heavy: true,
 		Summary: "Check that packs, warehouse and statements of a period agree",
-		Description: "Compares the counts in the headers of packs with the rows of the same entries, and recomputes each issued statement. " +
+		Description: "Compares the counts in the headers of packs with the rows of the same entries, recomputes each issued statement, and lists what came to stated times since. " +
 			"`muniment verify` proves the same offline, from the packs alone. The response is 503 `WAREHOUSE_BEHIND` while the warehouse lacks sealed events."}, s.getReconciliation)
 	route.Add(a, route.Operation{ID: "dry-run-settlement-rule", Method: http.MethodPost, Path: "/v1/settlement/rules/dry-run", Tag: tag, Access: read, Heavy: true,
 		Summary:     "Compute what a rule would have paid",

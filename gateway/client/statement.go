@@ -192,6 +192,8 @@ type Reconciliation struct {
 	Statements []ReconciledStatement `json:"statements"`
 	// The end of the window as asked for; null is open.
 	To time.Time `json:"to"`
+	// What no statement states, of times that an issued statement covers.
+	Unstated []SettlementLine `json:"unstated"`
 }
 
 // ReconciledPacks are the packs of a window, as they were sealed and as the warehouse has them.

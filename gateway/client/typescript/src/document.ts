@@ -2333,6 +2333,8 @@ export interface components {
              * @description The end of the requested window; null if it is open.
              */
             to: string | null;
+            /** @description What no statement states, by the current rules: receipts of times that an issued statement covers, in the currency of their rule and for a counterparty that the rule pays. They came late, or their rule did, or their statement was voided. A correction of that statement states them, or another statement does for others whom the rule pays. */
+            unstated: components["schemas"]["SettlementLine"][];
         };
         ReconciliationResponse: {
             /** @description The version of this contract. */
