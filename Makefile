@@ -55,7 +55,7 @@ bin/venv/ready: sealer/independent/requirements.txt bench/system/strangers.txt
 
 test-independent: build bin/venv/ready ## what strangers verify and read, by code that shares none with ours (needs Python 3)
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) $(GO_TEST) -count 1 -timeout 60m -tags independent ./sealer/independent
-	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) $(GO_TEST) -count 1 -run '^Test(EvidenceOfTheSandbox|Strangers(Verify|Read))$$' ./bench/service ./control/webhook ./control/dsar
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) $(GO_TEST) -count 1 -run '^Test(EvidenceOfTheSandbox|Strangers(Verify|Read)|Histories)$$' ./bench/service ./control/webhook ./control/dsar ./control/statement
 
 stack: ## a real Kafka, ClickHouse and PostgreSQL on this machine (needs Java, Maven, npm, gcc); eval its last lines
 	@./deploy/stack/stack.sh up && ./deploy/stack/stack.sh env

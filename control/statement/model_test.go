@@ -1,0 +1,247 @@
+package statement
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"muniment/sealer"
+)
+
+// model is what an accountant keeps of a tenant: plain lists, and for each receipt by whom it is stated.
+type model struct {
+	plays    []*modelPlay
+	rules    []modelRule // those of now
+	disputes []*modelDispute
+	chains   []*modelChain // first statements, as they were issued
+	issued   []*modelChain // of each statement that was issued, with corrections and voids
+}
+
+// modelPlay is a receipt.
+type modelPlay struct {
+	id, right string
+	at        time.Time
+	// statedBy are the live chains that state it, all by the rule.
+	statedBy map[*modelChain]bool
+	rule     *modelRule
+}
+
+// modelRule is a text of a rule: a price of each receipt, in millionths, and who gets it, in parts of ten
+// thousand.
+type modelRule struct {
+	id, right   string // right: empty for any
+	currency    string
+	price       int64
+	priority    int64
+	from, until time.Time // until: zero for ever
+	payees      []string
+	bps         []int64
+	leaf        uint64
+}
+
+// modelDispute is about receipts, or about a right in a window.
+type modelDispute struct {
+	id       string
+	receipts []string
+	right    string
+	from, to time.Time
+	state    string // HELD, UPHELD or REJECTED
+}
+
+// meets reports whether the dispute may be about receipts of a period. Those that it names are of one right
+// and moment.
+func (d *modelDispute) meets(from, to time.Time) bool {
+	return d.from.Before(to) && from.Before(d.to)
+}
+
+// modelChain is a first statement with its corrections.
+type modelChain struct {
+	first    string // id
+	from, to time.Time
+	currency string
+	payee    string // empty: all
+	last     string // id of the newest
+	said     modelStatement
+	sum      int64 // of the first total and all differences
+	voided   bool
+}
+
+// modelStatement is what a statement has to say.
+type modelStatement struct {
+	lines       map[modelLine]modelSum
+	total, held int64
+	unrated     map[string]int64 // receipts by right
+}
+
+type modelLine struct {
+	right, rule string
+	leaf        uint64
+}
+
+// modelSum is of the receipts of a line; shown is what it shows of the amount.
+type modelSum struct{ receipts, amount, shown int64 }
+
+func (d *modelDispute) about(p *modelPlay) bool {
+	if d.right != "" {
+		return p.right == d.right && !p.at.Before(d.from) && p.at.Before(d.to)
+	}
+	return slices.Contains(d.receipts, p.id)
+}
+
+// disputed returns HELD, UPHELD or nothing.
+func (m *model) disputed(p *modelPlay) (state string) {
+	for _, d := range m.disputes {
+		if d.about(p) && d.state != "REJECTED" {
+			state = max(state, d.state)
+		}
+	}
+	return state
+}
+
+// rated is the rule of a receipt: that by which it is stated, else the best of now.
+func (m *model) rated(p *modelPlay) *modelRule {
+	if len(p.statedBy) > 0 {
+		return p.rule
+	}
+	var best *modelRule
+	for i := range m.rules {
+		r := &m.rules[i]
+		if r.right != "" && r.right != p.right || p.at.Before(r.from) || !r.until.IsZero() && !p.at.Before(r.until) {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(r.priority, best.priority), cmp.Compare(min(1, len(r.right)), min(1, len(best.right))), -strings.Compare(r.id, best.id)) > 0 {
+			best = new(*r)
+		}
+	}
+	return best
+}
+
+// pays is what a rule pays of one receipt to a payee, or to all.
+func (r *modelRule) pays(payee string) (amount int64, ok bool) {
+	for i, p := range r.payees {
+		if payee == "" || p == payee {
+			amount, ok = amount+r.price*r.bps[i]/10_000, true
+		}
+	}
+	return amount, ok
+}
+
+// states is what a statement of a chain would say now.
+func (m *model) states(c *modelChain) modelStatement {
+	s := modelStatement{lines: map[modelLine]modelSum{}, unrated: map[string]int64{}}
+	for _, p := range m.plays {
+		state := m.disputed(p)
+		if p.at.Before(c.from) || !p.at.Before(c.to) || state == "UPHELD" {
+			continue
+		}
+		r := m.rated(p)
+		if r == nil {
+			if state == "" {
+				s.unrated[p.right]++
+			}
+			continue
+		}
+		amount, ok := r.pays(c.payee)
+		switch {
+		case r.currency != c.currency || !ok:
+		case state == "HELD":
+			s.held += amount
+		default:
+			l := modelLine{p.right, r.id, r.leaf}
+			sum := s.lines[l]
+			s.lines[l] = modelSum{sum.receipts + 1, sum.amount + r.price, sum.shown + amount}
+			s.total += amount
+		}
+	}
+	return s
+}
+
+// nowStated notes that a statement of a chain is issued, which was drafted just now.
+func (m *model) nowStated(c *modelChain, said modelStatement, rules map[*modelPlay]*modelRule) {
+	c.sum += said.total - c.said.total
+	c.said = said
+	m.issued = append(m.issued, c)
+	for p, r := range rules {
+		if _, ok := r.pays(c.payee); ok && r.currency == c.currency {
+			p.statedBy[c], p.rule = true, r
+		}
+	}
+}
+
+// rules are those of the receipts of a period, now.
+func (m *model) rulesOf(from, to time.Time) map[*modelPlay]*modelRule {
+	of := map[*modelPlay]*modelRule{}
+	for _, p := range m.plays {
+		if r := m.rated(p); r != nil && !p.at.Before(from) && p.at.Before(to) {
+			of[p] = r
+		}
+	}
+	return of
+}
+
+// takeBack takes back what a chain states.
+func (m *model) takeBack(c *modelChain) {
+	c.voided, c.sum = true, 0
+	m.issued = append(m.issued, c)
+	for _, p := range m.plays {
+		delete(p.statedBy, c)
+	}
+}
+
+// covered reports whether a live chain in the currency of a rule, and for a payee of it, covers the time of a
+// receipt.
+func (m *model) covered(p *modelPlay, r *modelRule) bool {
+	return slices.ContainsFunc(m.live(), func(c *modelChain) bool {
+		_, pays := r.pays(c.payee)
+		return pays && c.currency == r.currency && !p.at.Before(c.from) && p.at.Before(c.to)
+	})
+}
+
+// basis is what a draft of a period rests on, besides receipts and rules: if it changes, the draft is stale.
+func (m *model) basis(from, to time.Time) (basis []any) {
+	for _, c := range m.issued {
+		if c.from.Before(to) && from.Before(c.to) {
+			basis = append(basis, c.first)
+		}
+	}
+	for _, d := range m.disputes {
+		if d.state != "REJECTED" && d.meets(from, to) {
+			basis = append(basis, d.id, d.state)
+		}
+	}
+	return basis
+}
+
+// live are the chains that are not voided.
+func (m *model) live() []*modelChain {
+	return slices.DeleteFunc(slices.Clone(m.chains), func(c *modelChain) bool { return c.voided })
+}
+
+// bills returns a live chain that bills some of the same, nil if there is none.
+func (m *model) bills(of *modelChain) *modelChain {
+	for _, c := range m.live() {
+		if c.currency == of.currency && c.from.Before(of.to) && of.from.Before(c.to) && (c.payee == "" || of.payee == "" || c.payee == of.payee) {
+			return c
+		}
+	}
+	return nil
+}
+
+// said is what a document says, as the model has it.
+func said(micros func(string) int64, d *sealer.Statement) modelStatement {
+	s := modelStatement{lines: map[modelLine]modelSum{}, unrated: map[string]int64{}, total: micros(d.Total), held: micros(d.HeldAmount)}
+	for _, l := range d.Lines {
+		key := modelLine{l.RightID, l.RuleID, l.RuleLeaf}
+		sum := s.lines[key]
+		sum.receipts, sum.amount = sum.receipts+l.Receipts, sum.amount+micros(l.Amount)
+		for _, share := range l.Shares {
+			sum.shown += micros(share.Amount)
+		}
+		s.lines[key] = sum
+	}
+	for _, u := range d.Unrated {
+		s.unrated[u.RightID] += u.Receipts
+	}
+	return s
+}
