@@ -57,9 +57,11 @@ func drainUnderLoad(t *testing.T, transport func(*settings)) {
 					}
 					of.Add(1)
 				}
+				ended := func() { accepted.clients.Delete(below.LocalAddr().String()) } // its port may be another's then
 				c, err := w.greet(below)
 				if err != nil {
 					failed(&resets)
+					ended()
 					continue
 				}
 				r := bufio.NewReader(c)
@@ -88,6 +90,7 @@ func drainUnderLoad(t *testing.T, transport func(*settings)) {
 						break
 					}
 				}
+				ended()
 				c.Close()
 			}
 		})
