@@ -104,7 +104,9 @@ var writes = []write{
 	{
 		operation: "void-statement", events: []string{"statement.voided statement:{voidId}", "statement.voided statement:{statementId}"}, makes: one("voidId", "statement.id"), again: 409,
 	},
-	{operation: "draft-statement", events: []string{"statement.created statement:{statementId}"}, makes: one("statementId", "statement.id")},
+	{
+		operation: "draft-statement", events: []string{"pack.sealed pack:{lastPackId}", "statement.created statement:{statementId}"}, makes: one("statementId", "statement.id"),
+	},
 	{operation: "discard-statement", events: []string{"statement.discarded statement:{statementId}"}, again: 409},
 	{operation: "download-proof-pack", events: []string{"pack.downloaded pack:{packId}"}},
 	{operation: "export-events", events: []string{"events.exported tenant:{tenantId}"}},
