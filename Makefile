@@ -71,7 +71,7 @@ test-stack: build bin/venv/ready ## the tests that ask for an engine, on a stack
 	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
 	go run ./deploy/stack/asks >bin/asks && \
 	run() { grep "$$@" bin/asks | xargs -L 1 sh -c '$(GO_TEST) -count 1 -timeout 30m $$AT_ONCE -run "$$1" "$$0"'; } && \
-	run '^./pipeline/' && { AT_ONCE='-parallel 1' run '^./bench/$(if $(MUNIMENT_TEST_FULL),,stack )' & bench=$$!; run -v '^./\(bench\|pipeline\)/'; others=$$?; wait $$bench && test $$others = 0; }
+	run '^./\(pipeline/\|control/statement \)' && { AT_ONCE='-parallel 1' run '^./bench/$(if $(MUNIMENT_TEST_FULL),,stack )' & bench=$$!; run -v '^./\(bench/\|pipeline/\|control/statement \)'; others=$$?; wait $$bench && test $$others = 0; }
 
 test-stack-tls: build ## the story with TLS and passwords on every hop, and what is refused, on a stack of its own
 	@export MUNIMENT_STACK_CACHE=$${MUNIMENT_STACK_CACHE:-$${MUNIMENT_STACK:-$(CURDIR)/bin/stack}/cache} \

@@ -64,7 +64,7 @@ func TestHistoriesOnClickHouse(t *testing.T) {
 	warehouse, err := clickhouse.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
-	histories(t, warehouse, 100, 100)
+	histories(t, warehouse, 5, 100)
 }
 
 // loadable is a warehouse that a test loads itself.
