@@ -134,7 +134,7 @@ func TestOlderDatabase(t *testing.T) {
 	h.Get("/v1/rights/"+h.Rights["MOBILE"], &right)
 	require.Equal(t, "REVOKED", right.Right.State)
 	h.Stop()
-	require.Contains(t, h.SystemEvents()["database.rollback_accepted"], `"reapplied":4`, "DOOH is as it was, by a new revision")
+	require.Contains(t, h.SystemEvents()["database.rollback_accepted"], `"reapplied":8`, "four rights and keys by a new revision, as DOOH is as it was; and four suspensions and resumptions")
 }
 
 // TestOlderDatabaseOfANegotiation puts an older copy of the database beside a log that
@@ -223,7 +223,7 @@ func TestOlderDatabaseOfTheSandbox(t *testing.T) {
 	a := v.Send("GET", "/tenant", "")
 	require.Equal(t, 404, a.Status, a.Body)
 	h.Stop()
-	require.Contains(t, h.SystemEvents()["database.rollback_accepted"], `"reapplied":3`)
+	require.Contains(t, h.SystemEvents()["database.rollback_accepted"], `"reapplied":4`, "the suspension counts as such, and by what it led to")
 }
 
 // TestWarehouseOfAnotherAge puts older copies beside one another in the other ways.
