@@ -262,15 +262,7 @@ func (s *packer) SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) 
 	if err != nil || now.sequence == 0 {
 		return nil, err
 	}
-	return s.EndOf(ctx, tenantID, now.packID)
-}
-
-// EndOf returns the end of a tenant's pack; RESOURCE_NOT_FOUND if the tenant has none with that id.
-func (s *packer) EndOf(ctx context.Context, tenantID, packID string) (*End, error) {
-	p, found, err := readPack(ctx, s.db.Read(), tenantID, packID)
-	if err == nil && !found {
-		err = api.NotFound("proof pack")
-	}
+	p, _, err := readPack(ctx, s.db.Read(), tenantID, now.packID)
 	if err != nil {
 		return nil, err
 	}

@@ -13,27 +13,6 @@ import (
 // Rating computes packs and statements.
 var Rating = rate.Rating
 
-// Precedence returns rate.NewPrecedence of the rules in records.
-func Precedence(records []sealer.SettlementRule) (*rate.Precedence, error) {
-	rules, err := rate.ParseRules(records)
-	if err != nil {
-		return nil, err
-	}
-	return rate.NewPrecedence(rules)
-}
-
-// Edges returns the moments at which rules begin and end.
-func Edges(records []sealer.SettlementRule) (edges []time.Time, err error) {
-	rules, err := rate.ParseRules(records)
-	for _, r := range rules {
-		edges = append(edges, r.EffectiveFrom)
-		if !r.EffectiveUntil.IsZero() {
-			edges = append(edges, r.EffectiveUntil)
-		}
-	}
-	return edges, err
-}
-
 // Records returns rules in the form that their events have.
 func Records(rules []Rule) (records []sealer.SettlementRule, err error) {
 	for i := range rules {

@@ -33,7 +33,7 @@ func (r *Service) Routes(a route.API) {
 
 	route.Add(a, route.Operation{ID: "create-settlement-rule", Method: http.MethodPost, Path: prices, Tag: "Settlement", Access: write,
 		Summary: "Create a settlement rule: the price of receipts, and who gets a share", Faults: r.newRuleFaults,
-		Description: "The rule rates receipts that are sealed from now on, including late ones of its window, but none that is already in a pack. " +
+		Description: "The rule rates receipts of its window: in packs those that are sealed from now on, in statements all that no issued statement states, whenever they were sealed. " +
 			"If several rules fit a receipt, the one with the highest `priority` rates it. Among equal priorities, a rule whose `match` names the right precedes one that doesn't; " +
 			"next come rules that name the basis, the substrate, the metering basis and the completion, in this order; the lowest id decides last."}, r.postRule)
 	route.Add(a, route.Operation{ID: "list-settlement-rules", Method: http.MethodGet, Path: prices, Tag: "Settlement", Access: read,
@@ -42,7 +42,7 @@ func (r *Service) Routes(a route.API) {
 		Summary: "Get a settlement rule"}, r.getRule)
 	route.Add(a, route.Operation{ID: "change-settlement-rule", Method: http.MethodPut, Path: prices + "/{ruleId}", Tag: "Settlement", Access: write,
 		Summary: "Replace an ACTIVE settlement rule", Faults: r.ruleChangeFaults,
-		Description: "Absent fields get the defaults of a new rule. The changed rule rates receipts that are sealed from now on; sealed packs and statements don't change."}, r.putRule)
+		Description: "Absent fields get the defaults of a new rule. Sealed packs don't change, nor does the price of what an issued statement states; the changed rule rates all else."}, r.putRule)
 	route.Add(a, route.Operation{ID: "retire-settlement-rule", Method: http.MethodDelete, Path: prices + "/{ruleId}", Tag: "Settlement", Access: write,
 		Summary: "Retire a settlement rule",
 		Description: "Its window ends now, unless it has already ended; a window that has not begun keeps its first millisecond. " +

@@ -8,8 +8,9 @@
 // read never becomes an event, because it would stop its tenant from sealing.
 //
 // A rule applies to receipts by the time of their rendering. Its window may begin in the past: then
-// it rates late receipts, but none that is already in a pack. A request to change an ACTIVE rule
-// replaces it as a whole, and leaves sealed packs and statements unchanged. Retiring a rule ends
+// it rates late receipts, in packs none that is already sealed, in statements all that none states yet.
+// A request to change an ACTIVE rule replaces it as a whole. Sealed packs stay as they are, and what is
+// stated keeps the rule as it was. Retiring a rule ends
 // its window now; a window has at least one millisecond, so a rule that has not begun keeps its
 // first. A RETIRED rule is never changed. A tenant has at most 1,000 rules, retired ones included,
 // because each of its packs repeats them all.

@@ -60,10 +60,10 @@
 // payoutRef are in no statement.
 //
 // All sums come from the warehouse, by a query for each end of the log that statements of the period
-// state. They are grouped by what terms distinguish: the names in a rule's match, and the intervals
-// between the moments at which rules, stated periods and disputed windows begin and end. Another query
-// sums single disputed receipts, which are subtracted. So the work grows with rights, rules and
-// statements, not with receipts.
+// state, if receipts of it came before it and behind another one. They are grouped by what terms
+// distinguish: the names in a rule's match, and the intervals between the moments at which rules, stated
+// periods and disputed windows begin and end. Another query sums single disputed receipts, which are
+// subtracted. So the work grows with rights, rules and statements, not with receipts.
 //
 // The cursor of GET /v1/settlement keeps asOf, but each page uses the rules, statements and disputes of
 // its own moment. For pages that agree, draft a statement.

@@ -57,9 +57,12 @@ type Sums interface {
 }
 
 // sums are those of the receipts before a position.
-type sums struct{ free, held map[key]sealer.Metered }
+type sums struct {
+	receipts   int64 // how many, with those that are excluded
+	free, held map[key]sealer.Metered
+}
 
-// count sums the receipts: those before each end of the terms, less those before the end before.
+// count sums the receipts between the ends of the terms.
 func count(ctx context.Context, w Sums, q question) (c counted, err error) {
 	edges, ends := []time.Time{}, []end{}
 	for _, t := range q.terms {
@@ -80,25 +83,46 @@ func count(ctx context.Context, w Sums, q question) (c counted, err error) {
 	requested := pipeline.MeterQuery{
 		TenantID: q.tenantID, From: q.from, To: q.to, RightID: q.rightID, EventIDs: q.eventIDs, Buckets: buckets, By: pipeline.MeterBy{Completion: true}, Limit: mostRows + 1,
 	}
-	var before sums
-	var leaf uint64
-	for i := range len(ends) + 1 {
+	at := func(i int) (sums, error) {
+		requested := requested
 		if requested.AsOf = q.asOf; i < len(ends) {
 			requested.AsOf = &ends[i].position
 		}
-		now, err := sum(ctx, w, requested, q.excluded)
-		if err != nil {
-			return c, err
-		}
-		c.free, c.held = added(c.free, now.free, before.free, leaf), added(c.held, now.held, before.held, leaf)
-		if len(c.free)+len(c.held) > mostRows {
-			return c, errManySums
-		}
-		if before = now; i < len(ends) {
-			leaf = ends[i].size
-		}
+		return sum(ctx, w, requested, q.excluded)
 	}
-	return c, nil
+	last, err := at(len(ends))
+	if err != nil {
+		return c, err
+	}
+	return c, c.between(sums{}, last, -1, len(ends), ends, at)
+}
+
+// between adds what came between two ends, of which the sums are known. It asks for those at an end in
+// between only if something did.
+func (c *counted) between(before, now sums, first, last int, ends []end, at func(i int) (sums, error)) error {
+	if before.receipts == now.receipts {
+		return nil
+	}
+	if last-first > 1 {
+		middle := (first + last) / 2
+		half, err := at(middle)
+		if err == nil {
+			err = c.between(before, half, first, middle, ends, at)
+		}
+		if err == nil {
+			err = c.between(half, now, middle, last, ends, at)
+		}
+		return err
+	}
+	leaf := uint64(0)
+	if first >= 0 {
+		leaf = ends[first].size
+	}
+	c.free, c.held = added(c.free, now.free, before.free, leaf), added(c.held, now.held, before.held, leaf)
+	if len(c.free)+len(c.held) > mostRows {
+		return errManySums
+	}
+	return nil
 }
 
 // compute computes a statement by the first terms of a question. The caller has set all that
@@ -150,6 +174,7 @@ func sum(ctx context.Context, w Sums, requested pipeline.MeterQuery, excluded di
 		if row := &rows[i]; row.Reason == sealer.ReasonMetered {
 			m := metered(row)
 			all[keyOf(row)] = &m
+			s.receipts += m.Receipts
 		}
 	}
 	for _, parts := range []*dispute.Parts{&upheld, &held} {
@@ -174,7 +199,7 @@ func sum(ctx context.Context, w Sums, requested pipeline.MeterQuery, excluded di
 			}
 		}
 	}
-	s = sums{map[key]sealer.Metered{}, map[key]sealer.Metered{}}
+	s.free, s.held = map[key]sealer.Metered{}, map[key]sealer.Metered{}
 	for k, free := range all {
 		at := time.UnixMilli(k.bucket)
 		switch {
