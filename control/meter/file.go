@@ -100,7 +100,7 @@ func (l *lines) write(ctx context.Context, to io.Writer, format string, rows []p
 // csv begins a file of RFC 4180 with a header line. Null is an empty cell.
 func (l *lines) csv(to io.Writer) (put func(MeteringRow) error, end func() error) {
 	cells := []string{"rightId", "substrate", "basisId", "meteringBasis", "reason"}
-	if l.calendar.unit != "" {
+	if l.calendar.Unit != "" {
 		cells = append([]string{"bucket"}, cells...)
 	}
 	for _, also := range []struct {

@@ -200,9 +200,12 @@ func TestBucketsOverHTTP(t *testing.T) {
 	for query, want := range map[string][]line{
 		"bucket=day&timeZone=Europe/Berlin": {
 			{"2026-10-24T00:00:00+02:00", 1}, {"2026-10-25T00:00:00+02:00", 30}, {"2026-10-26T00:00:00+01:00", 32}},
+		"bucket=day&timeZone=Europe/Berlin&from=2026-10-25&to=20261026":             {{"2026-10-25T00:00:00+02:00", 30}},
+		"bucket=day&timeZone=Europe/Berlin&from=2026-10-25&to=2026-10-26T00:00:00Z": {{"2026-10-25T00:00:00+02:00", 30}, {"2026-10-26T00:00:00+01:00", 32}},
 		"bucket=day": {{"2026-10-24T00:00:00Z", 3}, {"2026-10-25T00:00:00Z", 60}},
 		"bucket=hour&timeZone=Europe/Berlin&from=2026-10-25T00:00:00Z&to=2026-10-25T02:00:00Z": {
 			{"2026-10-25T02:00:00+02:00", 4}, {"2026-10-25T02:00:00+01:00", 8}},
+		"bucket=month&timeZone=Pacific/Kiritimati&to=2026-10-25": nil, // 10:00 UTC on the day before
 		"bucket=hour&timeZone=Asia/Kolkata&from=2026-10-25T00:00:00Z&to=2026-10-25T02:00:00Z": {
 			{"2026-10-25T06:00:00+05:30", 4}, {"2026-10-25T07:00:00+05:30", 8}}, // 00:30 UTC is 06:00 there
 		"bucket=week&timeZone=Europe/Berlin":                        {{"2026-10-19T00:00:00+02:00", 31}, {"2026-10-26T00:00:00+01:00", 32}},
@@ -284,9 +287,11 @@ func TestRefusedQuestions(t *testing.T) {
 		"?asOf=1.7.0":                         "asOf: is no position that the service has named",
 		"?cursor=L3YxL21ldGVyaW5nOjEuMC4xLzA": "cursor: is no cursor of this list", // row 0
 		"?cursor=MTp4":                        "cursor: is no cursor of this list",
-		"?cursor=L3YxL21ldGVyaW5nOjEuMC4xLzE&asOf=1.0.0": "cursor: is no cursor of this list",
-		"?timeZone=Europe/Berlin":                        "timeZone: requires bucket",
-		"?bucket=day&timeZone=Berlin":                    "timeZone: is not an IANA time zone, such as Europe/Berlin",
+		"?cursor=L3YxL21ldGVyaW5nOjEuMC4xLzE&asOf=1.0.0":    "cursor: is no cursor of this list",
+		"?timeZone=Europe/Berlin":                           "timeZone: is of buckets, or of dates without a time: there are none",
+		"?from=2026-10-25T00:00:00Z&timeZone=Europe/Berlin": "timeZone: is of buckets, or of dates without a time: there are none",
+		"?from=2026-10-25&timeZone=Mars/Olympus":            "timeZone: is not an IANA time zone, such as Europe/Berlin",
+		"?bucket=day&timeZone=Berlin":                       "timeZone: is not an IANA time zone, such as Europe/Berlin",
 		"?bucket=minute&from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z": "bucket: the window has more than 12000 buckets of one minute: " +
 			"narrow from and to, or choose a larger bucket",
 	} {

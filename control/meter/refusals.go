@@ -3,6 +3,7 @@ package meter
 import (
 	"context"
 
+	"muniment/control/calendar"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
 )
@@ -43,7 +44,7 @@ type refusalsQuestion struct {
 }
 
 func (s *Service) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusals, error) {
-	a, err := in.read(ctx, s, hour, false)
+	a, err := in.read(ctx, s, calendar.Hour, false)
 	if err != nil {
 		return Refusals{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"muniment/control/calendar"
 	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -40,7 +41,7 @@ type Question struct {
 	route.Window
 	RightID  string `query:"rightId" maxLength:"64" doc:"One right only."`
 	Bucket   string `query:"bucket" enum:"minute,hour,day,week,month" doc:"Also sum by buckets of time in timeZone. Weeks begin on Monday."`
-	TimeZone string `query:"timeZone" maxLength:"64" doc:"IANA time zone of the buckets. Default: UTC." example:"Europe/Berlin"`
+	TimeZone string `query:"timeZone" maxLength:"64" doc:"IANA time zone of the buckets, and of dates without a time in from and to. Default: UTC." example:"Europe/Berlin"`
 	route.AsOf
 	route.Page
 }
@@ -51,25 +52,24 @@ type query struct {
 	paged    route.Page
 	asOf     *sealer.Position // nil while nothing is loaded
 	row      int
-	campaign int      // of the row's right
-	calendar calendar // without a unit if there are no buckets
+	campaign int               // of the row's right
+	calendar calendar.Calendar // without a unit if there are no buckets
+	zoned    bool              // the response names the zone
 }
 
 // read parses and checks the question. unit is the default bucket. A cursor of a response by campaign
 // is invalid for other responses.
 func (in *Question) read(ctx context.Context, r *Service, unit string, byCampaign bool) (a query, err error) {
-	if a.from, a.to, err = in.Bounds(); err != nil {
-		return a, err
-	}
 	if in.Bucket != "" {
 		unit = in.Bucket
 	}
-	if unit == "" && in.TimeZone != "" {
-		return a, api.InvalidField("timeZone", "requires bucket")
-	}
-	if a.calendar, err = newCalendar(unit, in.TimeZone); err != nil {
+	if a.from, a.to, a.calendar.Zone, err = in.BoundsIn(in.TimeZone); err != nil {
 		return a, err
 	}
+	if unit == "" && in.TimeZone != "" && !in.Dated() {
+		return a, api.InvalidField("timeZone", "is of buckets, or of dates without a time: there are none")
+	}
+	a.calendar.Unit, a.zoned = unit, unit != "" || in.TimeZone != ""
 	a.paged = in.Page
 	slice, err := in.Slice()
 	if err != nil {
@@ -88,12 +88,12 @@ func (in *Question) read(ctx context.Context, r *Service, unit string, byCampaig
 }
 
 // open reports whether the data determines where buckets begin or end.
-func (a *query) open() bool { return a.calendar.unit != "" && (a.from.IsZero() || a.to.IsZero()) }
+func (a *query) open() bool { return a.calendar.Unit != "" && (a.from.IsZero() || a.to.IsZero()) }
 
 // buckets returns the buckets of the window. first and last are the ends of the data, for an open
 // window.
 func (a *query) buckets(first, last time.Time) ([]time.Time, error) {
-	if a.calendar.unit == "" {
+	if a.calendar.Unit == "" {
 		return nil, nil
 	}
 	if !a.from.IsZero() {
@@ -102,10 +102,10 @@ func (a *query) buckets(first, last time.Time) ([]time.Time, error) {
 	if !a.to.IsZero() {
 		last = a.to.Add(-time.Millisecond)
 	}
-	starts, ok := a.calendar.starts(first, last.Add(time.Millisecond), maxBuckets)
+	starts, ok := a.calendar.Starts(first, last.Add(time.Millisecond), maxBuckets)
 	if !ok {
 		return nil, api.InvalidField("bucket",
-			fmt.Sprintf("the window has more than %d buckets of one %s: narrow from and to, or choose a larger bucket", maxBuckets, a.calendar.unit))
+			fmt.Sprintf("the window has more than %d buckets of one %s: narrow from and to, or choose a larger bucket", maxBuckets, a.calendar.Unit))
 	}
 	return starts, nil
 }
@@ -116,7 +116,7 @@ type Frame struct {
 	To       store.Instant `json:"to" nullable:"true"`
 	AsOf     *string       `json:"asOf" doc:"The log position that the response holds for: everything before it is counted. Null while nothing is loaded."`
 	Bucket   *string       `json:"bucket" doc:"The size of the buckets; null without any."`
-	TimeZone *string       `json:"timeZone" doc:"The IANA time zone of the buckets; null without any."`
+	TimeZone *string       `json:"timeZone" doc:"The IANA time zone of the buckets, and of dates without a time; null if there are no buckets and none was given."`
 }
 
 // frame returns the frame of a response, which repeats the request.
@@ -125,18 +125,21 @@ func (a *query) frame() Frame {
 	if a.asOf != nil {
 		f.AsOf = new(a.asOf.String())
 	}
-	if a.calendar.unit != "" {
-		f.Bucket, f.TimeZone = new(a.calendar.unit), new(a.calendar.zone.String())
+	if a.calendar.Unit != "" {
+		f.Bucket = new(a.calendar.Unit)
+	}
+	if a.zoned {
+		f.TimeZone = new(a.calendar.Zone.String())
 	}
 	return f
 }
 
 // bucket is the start of a row's bucket; nil without any.
 func (a *query) bucket(start time.Time) *string {
-	if a.calendar.unit == "" {
+	if a.calendar.Unit == "" {
 		return nil
 	}
-	return new(start.In(a.calendar.zone).Format(time.RFC3339))
+	return new(start.In(a.calendar.Zone).Format(time.RFC3339))
 }
 
 // page cuts off the row that was read beyond limit.

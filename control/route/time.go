@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/calendar"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -58,9 +59,9 @@ var (
 
 // ParseTime reads a time as callers may write it: a calendar date of ISO 8601 with a time of
 // day and its offset from UTC, in the basic or the extended format, with or without seconds,
-// a fraction of them, and the colon in the offset. A date alone is its first instant in UTC.
+// a fraction of them, and the colon in the offset. A date alone is its first instant in the zone.
 // What is finer than nanoseconds is cut off. The error is for the caller, who knows the field.
-func ParseTime(text string) (time.Time, error) {
+func ParseTime(text string, zone *time.Location) (time.Time, error) {
 	var parts []string
 	for _, spelling := range spellings {
 		if parts = spelling.FindStringSubmatch(text); parts != nil {
@@ -90,8 +91,11 @@ func ParseTime(text string) (time.Time, error) {
 			return time.Time{}, fmt.Errorf("%s %d is out of range: the last is %d", of.name, of.value, of.last)
 		}
 	}
-	if timeOfDay, zoned := parts[4] != "", parts[9]+parts[10] != ""; timeOfDay && !zoned {
+	switch timeOfDay, zoned := parts[4] != "", parts[9]+parts[10] != ""; {
+	case timeOfDay && !zoned:
 		return time.Time{}, errNoZone
+	case !timeOfDay:
+		return calendar.Calendar{Zone: zone}.Midnight(year, time.Month(month), day).UTC(), nil
 	}
 	nanoseconds, _ := strconv.Atoi((parts[8] + "000000000")[:9])
 	offset := time.Duration(offsetHour)*time.Hour + time.Duration(offsetMinute)*time.Minute
@@ -110,10 +114,15 @@ func daysOf(year, month int) int {
 // time, or a time outside the years 1970 to 9999, is VALIDATION_FAILED: earlier times could be taken
 // for the zero Instant, and later ones have no RFC 3339 form.
 func Given[T ~string](field string, text *T) (store.Instant, error) {
+	return GivenIn(time.UTC, field, text)
+}
+
+// GivenIn is Given with dates in a time zone.
+func GivenIn[T ~string](zone *time.Location, field string, text *T) (store.Instant, error) {
 	if text == nil {
 		return store.Instant{}, nil
 	}
-	t, err := ParseTime(string(*text))
+	t, err := ParseTime(string(*text), zone)
 	if err != nil {
 		return store.Instant{}, api.InvalidField(field, err.Error())
 	}

@@ -89,7 +89,7 @@ func TestParseTime(t *testing.T) {
 		{"2026-11-01T12:34:56+01:00Z", noTime},
 		{"２０２６-11-01", noTime},
 	} {
-		at, err := route.ParseTime(c.text)
+		at, err := route.ParseTime(c.text, time.UTC)
 		if err != nil {
 			require.Equal(t, c.want, err.Error(), c.text)
 			continue
@@ -138,10 +138,10 @@ func FuzzParseTime(f *testing.F) {
 	f.Add("20261101T1234Z", int64(0), int32(0), -1439)
 	f.Add("2026-11-01", int64(253402300799), int32(999_999_999), 0)
 	f.Fuzz(func(t *testing.T, text string, seconds int64, nanos int32, offset int) {
-		at, err := route.ParseTime(text)
+		at, err := route.ParseTime(text, time.UTC)
 		if err == nil {
 			require.Equal(t, time.UTC, at.Location())
-			again, err := route.ParseTime(at.Format(time.RFC3339Nano))
+			again, err := route.ParseTime(at.Format(time.RFC3339Nano), time.UTC)
 			require.True(t, err != nil && (at.Year() < 0 || at.Year() > 9999) || err == nil && again.Equal(at), "%q is %s, then %s", text, at, again)
 		}
 		if go3339, goErr := time.Parse(time.RFC3339Nano, text); goErr == nil && err == nil {
@@ -157,14 +157,14 @@ func FuzzParseTime(f *testing.F) {
 			for _, fraction := range []string{".000000000", ",000000000"} {
 				for _, zone := range []string{"Z07:00", "Z0700", "-07:00", "-0700"} {
 					text := want.Format(date + fraction + zone)
-					at, err := route.ParseTime(text)
+					at, err := route.ParseTime(text, time.UTC)
 					require.NoError(t, err, text)
 					require.True(t, want.Equal(at), "%q is %s, not %s", text, want, at)
 				}
 			}
 		}
 		whole := fmt.Sprintf("%04d-%02d-%02d", want.Year(), want.Month(), want.Day())
-		at, err = route.ParseTime(whole)
+		at, err = route.ParseTime(whole, time.UTC)
 		require.NoError(t, err, whole)
 		require.Equal(t, whole+"T00:00:00Z", at.Format(time.RFC3339))
 	})

@@ -2,9 +2,11 @@ package route
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
+	"muniment/control/calendar"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -19,10 +21,38 @@ type Window struct {
 // Bounds reads the window; an open end is the zero store.Instant. Records have whole
 // milliseconds, so a finer bound is rounded up, which selects the same records.
 func (w Window) Bounds() (from, to store.Instant, err error) {
-	if from, err = bound("from", w.From); err != nil {
+	from, to, _, err = w.BoundsIn("")
+	return from, to, err
+}
+
+// BoundsIn is Bounds with dates in the IANA time zone of the parameter timeZone, which it returns.
+func (w Window) BoundsIn(timeZone string) (from, to store.Instant, zone *time.Location, err error) {
+	if zone, err = Zone(timeZone); err != nil {
+		return from, to, nil, err
+	}
+	from, to, err = w.bounds(zone)
+	return from, to, zone, err
+}
+
+// Dated reports whether an end of the window is a date without a time.
+func (w Window) Dated() bool {
+	return slices.ContainsFunc([]string{w.From, w.To}, func(text string) bool { return text != "" && !strings.ContainsAny(text, "Tt") })
+}
+
+// Zone reads the parameter or member timeZone; empty is UTC.
+func Zone(timeZone string) (*time.Location, error) {
+	zone, err := calendar.Zone(timeZone)
+	if err != nil {
+		err = api.InvalidField("timeZone", err.Error())
+	}
+	return zone, err
+}
+
+func (w Window) bounds(zone *time.Location) (from, to store.Instant, err error) {
+	if from, err = bound("from", w.From, zone); err != nil {
 		return from, to, err
 	}
-	if to, err = bound("to", w.To); err != nil {
+	if to, err = bound("to", w.To, zone); err != nil {
 		return from, to, err
 	}
 	if !from.IsZero() && !to.IsZero() && !from.Before(to.Time) {
@@ -31,14 +61,14 @@ func (w Window) Bounds() (from, to store.Instant, err error) {
 	return from, to, nil
 }
 
-func bound(field, text string) (store.Instant, error) {
+func bound(field, text string, zone *time.Location) (store.Instant, error) {
 	if text == "" {
 		return store.Instant{}, nil
 	}
 	if strings.Contains(text, " ") {
 		return store.Instant{}, api.InvalidField(field, "has a space: in a query, + is written as %2B")
 	}
-	t, err := ParseTime(text)
+	t, err := ParseTime(text, zone)
 	if err != nil {
 		return store.Instant{}, api.InvalidField(field, err.Error())
 	}
