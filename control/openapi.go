@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/calendar"
 	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/webhook"
@@ -431,6 +432,7 @@ var forms = map[string]object{
 	"price":       {"pattern": `^\d+(\.\d{1,9})?$`},
 	"minimum":     {"pattern": `^\d+(\.\d{1,6})?$`},
 	"cap":         {"pattern": `^\d+(\.\d{1,6})?$`},
+	"period":      {"pattern": calendar.PeriodPattern},
 	"upTo":        {"pattern": position},
 	"url":         {"pattern": `^[Hh][Tt][Tt][Pp][Ss]://[^#]+$`},
 	"events":      {"enum": webhook.Filters(Kinds)},

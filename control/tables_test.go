@@ -76,12 +76,12 @@ var exempt = func() map[string]string {
 			"erasures.requested_by", "dsar_jobs.bundle_store_key", "vendor", "vendor_key", "vendor_id", "id_type", "spatial_anchor_id", "spatial_placement_id", "lane", "unique_key", "identity_day",
 		},
 		"a word of the service's own": {
-			"state", "kind", "currency", "unit", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.error", "held_rows.reason", "rejected_plays.error",
+			"state", "kind", "currency", "unit", "tiers_mode", "time_zone", "period", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.error", "held_rows.reason", "rejected_plays.error",
 			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail",
 		},
 		"a hash, a secret, a position, an amount, a time or a signature": {
 			"secret_hash", "prefix", "content_hash", "root_hash", "hashes", "position", "first_position", "sha256", "file_sha256", "header", "bundle_sha256", "download_secret", "subject_hash", "identity_hash", "key_hash", "token_hash",
-			"request_hash", "token", "secret", "replaced_secrets", "price", "minimum", "cap", "shares", "total", "held_amount", "difference", "as_of", "first_at", "last_at", "certificate",
+			"request_hash", "token", "secret", "replaced_secrets", "price", "minimum", "cap", "shares", "total", "held_amount", "difference", "as_of", "first_at", "last_at", "certificate", "tiers",
 		},
 		"it is in the data of events, which are permanent": {
 			"api_keys.label", "bases.title", "bases.jurisdiction", "bases.reference", "challenges.reason", "challenges.resolution", "counterparties.name", "disputes.reason", "disputes.evidence", "disputes.resolution",

@@ -294,7 +294,8 @@
 //	{"cap":DECIMAL|null,"createdAt":…,"currency":…,"effectiveFrom":…,"effectiveUntil":…|null,"id":…,
 //	 "match":{"basisId":…|null,"completion":…|null,"meteringBasis":…|null,"rightId":…|null,"substrate":…|null},
 //	 "minimum":DECIMAL|null,"price":DECIMAL,"priority":n,"revision":n,"shares":[{"bps":n,"counterpartyId":…},…],
-//	 "state":"ACTIVE"|"RETIRED","unit":"EVENT"|"MS"|"SECOND"|"IMPRESSION"|"CPM","updatedAt":…}
+//	 "state":"ACTIVE"|"RETIRED","tiers":[{"above":n,"price":DECIMAL},…],"tiersMode":"GRADUATED"|"VOLUME"|null,"timeZone":…,
+//	 "unit":"EVENT"|"MS"|"SECOND"|"IMPRESSION"|"CPM","updatedAt":…}
 //
 // The times are of 1970 or later. effectiveUntil is after effectiveFrom; only of a RETIRED rule they
 // may be equal: it ended before it began, so it matches nothing and has no adjustment. currency is
@@ -302,7 +303,9 @@
 // counterparties; each has 1 to 10,000 bps, 10,000 in total. A price has up to
 // nine digits after the point and is at most 9223372036.854775807, an amount up to six and is
 // at most 9223372036854.775807. minimum and cap are amounts, and the minimum is not above the
-// cap. They bound the rule's sum in a statement, over many packs: no pack applies them.
+// cap. At most 20 tiers have rising volumes from 1 to 2^53, and tiersMode is null without any. timeZone is a
+// name of the IANA time zone database, of at most 64 bytes. Tiers, minimum and cap act on the rule's sum in
+// a calendar month of that zone, over many packs, in statements: no pack applies them.
 //
 // Of several events with the record of one id the last one counts. The rules that a log
 // holds at the end of a pack, whichever of its entries and packs they are in, are listed in
@@ -342,14 +345,15 @@
 // A statement settles the receipts of a period, in one currency. It is two lines, each
 // ended by a newline: the text that is signed, and {"signature":{…}} by a key for packs.
 //
-//	{"adjustments":[{"amount":AMOUNT,"reason":"MINIMUM"|"CAP","ruleId":…,"ruleLeaf":leaf,"shares":[SHARE,…]},…],
+//	{"adjustments":[{"amount":AMOUNT,"month":NAME,"reason":"TIER"|"MINIMUM"|"CAP","ruleId":…,"ruleLeaf":leaf,"shares":[SHARE,…],"timeZone":…},…],
 //	 "asOf":PACK,"correction":CORRECTION|null,"counterpartyId":…|null,"currency":…,
 //	 "excluded":[{"disputeId":…,"from":…|null,"receiptIds":[…],"rightId":…|null,"state":"HELD"|"UPHELD","to":…|null},…],
 //	 "from":…,"heldAmount":AMOUNT,"issuedAt":…,
 //	 "lines":[{"amount":AMOUNT,"impressions":DECIMAL,"meteringBasis":…,"price":DECIMAL,"quantityMs":n,"receipts":n,"rightId":…,
 //	   "ruleId":…,"ruleLeaf":leaf,"shares":[SHARE,…],"unit":…},…],
+//	 "localFrom":LOCAL,"localTo":LOCAL,"months":[{"from":…,"month":NAME,"timeZone":…,"to":…},…],
 //	 "overlaps":[{"sha256":HASH,"statementId":…},…],
-//	 "payees":[{"amount":AMOUNT,"counterpartyId":…,"name":…},…],"statementId":…,"tenantId":…,"to":…,"total":AMOUNT,
+//	 "payees":[{"amount":AMOUNT,"counterpartyId":…,"name":…},…],"since":…,"statementId":…,"tenantId":…,"timeZone":…,"to":…,"total":AMOUNT,
 //	 "unrated":[{"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…],"v":1}
 //	SHARE: {"amount":AMOUNT,"bps":n,"counterpartyId":…}
 //	PACK: {"packId":…,"rootHash":HASH,"treeSize":n}
@@ -358,7 +362,8 @@
 //	 "previous":{"asOf":PACK,"sha256":HASH,"statementId":…,"total":AMOUNT},"voidReason":…|null}
 //
 // An AMOUNT is a DECIMAL of at most six digits after the point, with a minus sign if it is below
-// zero. asOf names the pack up to whose end the statement covers the log: the receipts of all
+// zero. NAME is a month, as 2026-11. localFrom and localTo are from and to as clocks in timeZone show them, in
+// RFC 3339 with milliseconds and the offset. asOf names the pack up to whose end the statement covers the log: the receipts of all
 // leaves up to there with from ≤ renderedAt < to that are metered, not duplicates and not
 // excluded. They are rated as in a pack, by the rules that the log holds there, except those that are
 // stated: see below. A line takes together what one text of a rule rates, that of ruleLeaf, in all of
@@ -371,7 +376,7 @@
 // data.voidReason null; and as data.corrects null, or for a correction the first statement of its chain.
 // An event statement.voided with a data.voidReason that is not null is the same for a statement that
 // voids the chain of data.corrects. Overlaps are all statements of such events below asOf whose
-// periods overlap; sorted by statementId. Of a statement that voids, it is empty.
+// periods overlap with the time from since to to; sorted by statementId. Of a statement that voids, it is empty.
 //
 // A statement states the receipts of its period with a leaf below its treeSize that its rules rate, if
 // the rule is in its currency and, with a counterpartyId, gives that one a share; whether they are
@@ -387,16 +392,27 @@
 // < to, of an exclusion; UPHELD takes precedence over HELD. Exclusions are sorted by disputeId.
 // Each repeats an event dispute.opened; the UPHELD ones have a dispute.resolved with the outcome
 // UPHELD before the statement's issue, and the HELD ones have none. Every dispute that was opened
-// before, and whose window overlaps the period, or that names a receipt that was rendered within it,
-// is among the exclusions, unless it was resolved otherwise; others may be. Before the issue is a leaf
+// before, and whose window overlaps the time from since to to, or that names a receipt that was rendered
+// within it, is among the exclusions, unless it was resolved otherwise; others may be. Before the issue is a leaf
 // below that of the event of the issue, which is described below. Only if that event is not at hand,
 // it is an event whose at is not later than issuedAt: clocks differ, and the log has one order.
 //
-// A rule of the end of the log that is stated, with a minimum or a cap, in the statement's currency, whose
-// window overlaps the period, has an adjustment if the sum of its lines in that currency, by whichever
-// texts, is below the minimum or above the cap: the difference. Its
-// shares are those of the same amount above zero, with a minus where it is below. Adjustments are
-// sorted by ruleId.
+// Months are the calendar months that end at from < end ≤ to, in the timeZone of a rule of the end of the log
+// that is stated, in the statement's currency, that has tiers, a minimum or a cap, gives the counterpartyId a
+// share, and whose window overlaps the month; sorted by timeZone and month. Their moments are stated, as the
+// rules of time zones change; a verifier whose time zones differ can't judge the statement. since is the
+// earliest of from and their from; of a correction, not later than that of the statement before it.
+//
+// Such a rule adjusts each month of its timeZone that its window overlaps. What counts are the receipts of
+// the month with a leaf below the end, which are neither suppressed, duplicates nor excluded, and which the
+// rule rates, by whichever of its texts in that currency, whether this statement has them in its lines,
+// another one or none. They make lines, as if the month was stated. Volume is what these lines count in the
+// rule's unit. TIER: with GRADUATED, for each tier its price less the rule's price, times the volume above
+// the tier's, up to that of the next tier; with VOLUME, that difference for the last tier that the volume is
+// above, times the whole volume; rounded once to six digits, half to even. Then the sum of the lines and
+// TIER is below the minimum (MINIMUM) or above the cap (CAP): the difference. Adjustments of 0 are omitted.
+// Shares are those of the same amount above zero, with a minus where it is below. Adjustments are sorted by
+// ruleId, month, and TIER before the other.
 //
 // With a counterpartyId the statement shows the shares of that counterparty alone, and no line
 // without one. payees add up the shares by counterparty, sorted by counterpartyId, and total adds
@@ -411,16 +427,16 @@
 // first total and the differences of a chain add up to its newest total.
 //
 // changes are the differences of each line, by rightId, meteringBasis and ruleId, and of each rule's
-// adjustment, with rightId and meteringBasis empty, in three steps: DISPUTE leads from previous to what
-// it would be with the exclusions of the correction, RULES from there to what the rules of the correction
+// adjustments, with rightId and meteringBasis empty, in three steps: DISPUTE leads from previous to what
+// it would be, in its months, with the exclusions of the correction, RULES from there to what the rules of the correction
 // make of the receipts below the treeSize of previous, LATE from there to the correction.
 // amount is the sum of the shares that are shown, minus the sum before, and receipts
 // likewise; a missing line counts as zero. Changes of zero are omitted. Changes are sorted by rightId,
 // meteringBasis, ruleId and reason; their amounts add up to difference. So do the amounts of payees:
 // each is what a counterparty gets more or less than by previous.
 //
-// With a voidReason it ends the chain. It states nothing: asOf is that of previous, total and heldAmount
-// are 0, and all lists but those of the correction are empty. changes, all VOID, and payees take back
+// With a voidReason it ends the chain. It states nothing: asOf is that of previous, since is from, total and
+// heldAmount are 0, and all lists but those of the correction are empty. changes, all VOID, and payees take back
 // what previous states. No statement of the chain states anything from the leaf of its event on.
 //
 // No receipt is billed twice. Two first statements whose periods overlap are in different currencies, or
@@ -430,7 +446,7 @@
 //
 // A statement file is at most 16 MiB. To verify a statement: its form, its sums, and its signature by a key for packs, or
 // for a sandbox, that was valid at issuedAt; the pack of asOf, and all packs before it that were
-// sealed later than an hour before from, as no receipt is sealed before it is rendered; then
+// sealed later than an hour before since, as no receipt is sealed before it is rendered; then
 // recompute all of it. These packs hold the events of overlaps. A correction also needs the statement
 // before it, which no second one corrects; without that, only the changes of RULES and LATE are
 // recomputed. What is missing is remarked (statement.unproven), and that a statement was voided since

@@ -22,7 +22,8 @@ const MaxStatementBytes = 16 << 20
 // Amounts are decimals of at most six digits after the point, without needless zeros; those of
 // Adjustments may be negative.
 type Statement struct {
-	// Adjustments are the amounts that minimums of rules add and caps subtract; by ruleId.
+	// Adjustments are the amounts by which tiers, minimums and caps of rules change the months that end in
+	// the period; by ruleId and month.
 	Adjustments []StatementAdjustment `json:"adjustments"`
 	AsOf        StatementAsOf         `json:"asOf"`
 	// Correction is nil in the first statement of a period.
@@ -40,14 +41,24 @@ type Statement struct {
 	// Lines are those of rules in Currency, in which CounterpartyID has a share; by rightId,
 	// meteringBasis, ruleId and ruleLeaf.
 	Lines []StatementLine `json:"lines"`
+	// LocalFrom and LocalTo are From and To as clocks in TimeZone show them: RFC 3339, with the offset.
+	LocalFrom string `json:"localFrom"`
+	LocalTo   string `json:"localTo"`
+	// Months are those that end in the period, and in which a rule adjusts something; by timeZone and month.
+	Months []StatementMonth `json:"months"`
 	// Overlaps are all statements that were issued before, voided ones too, and whose periods overlap
-	// with this one; by statementId.
+	// with the time from Since to To; by statementId.
 	Overlaps []StatementOverlap `json:"overlaps"`
 	// Payees are the counterparties that get Total; by counterpartyId.
-	Payees      []StatementPayee `json:"payees"`
-	StatementID string           `json:"statementId"`
-	TenantID    string           `json:"tenantId"`
-	To          Moment           `json:"to"`
+	Payees []StatementPayee `json:"payees"`
+	// Since is from when on receipts count in Months: From, or earlier if a month begins earlier; of a
+	// correction, not later than that of Previous.
+	Since       Moment `json:"since"`
+	StatementID string `json:"statementId"`
+	TenantID    string `json:"tenantId"`
+	// TimeZone is the IANA zone of the period's dates.
+	TimeZone string `json:"timeZone"`
+	To       Moment `json:"to"`
 	// Total is the sum of all shares that are shown.
 	Total string `json:"total"`
 	// Unrated counts the metered receipts of the period without a line in any currency.
@@ -92,20 +103,42 @@ type StatementShare struct {
 	CounterpartyID string `json:"counterpartyId"`
 }
 
-// StatementAdjustment is the amount that a rule's minimum adds to its lines, or its cap subtracts.
+// StatementMonth is a calendar month in a time zone. The moments are stated because the rules of time
+// zones change.
+type StatementMonth struct {
+	From     Moment `json:"from"`
+	Month    string `json:"month"` // as 2026-11
+	TimeZone string `json:"timeZone"`
+	To       Moment `json:"to"`
+}
+
+// MaxMonths bounds the months of a statement.
+const MaxMonths = 400
+
+// ErrMonths says that a period has more than MaxMonths months with something to adjust.
+var ErrMonths = fmt.Errorf("more than %d months end in the period, in which rules have a minimum, a cap or tiers", MaxMonths)
+
+// StatementAdjustment is the amount by which tiers, the minimum or the cap of a rule change the sum of its
+// lines in a month, whichever statements have these lines.
 type StatementAdjustment struct {
 	Amount   string           `json:"amount"`
-	Reason   string           `json:"reason"` // MINIMUM or CAP
+	Month    string           `json:"month"`
+	Reason   string           `json:"reason"` // TIER, then MINIMUM or CAP
 	RuleID   string           `json:"ruleId"`
 	RuleLeaf uint64           `json:"ruleLeaf"`
 	Shares   []StatementShare `json:"shares"`
+	TimeZone string           `json:"timeZone"`
 }
 
-// The reasons of adjustments.
-const (
-	AdjustedMinimum = "MINIMUM"
-	AdjustedCap     = "CAP"
-)
+// Adjustment is that of a rule in a month, in the order of the rule's shares.
+type Adjustment struct {
+	Reason, Amount string
+	Shares         []string
+}
+
+// Months returns the months that end at from < end ≤ to and in which a rule has something to adjust, in
+// their order. It returns ErrMonths if they are too many.
+type Months func(rule SettlementRule, from, to time.Time) ([]StatementMonth, error)
 
 // StatementExclusion names receipts: those of ReceiptIDs, or all of a right with
 // From ≤ renderedAt < To.
@@ -142,9 +175,9 @@ type StatementUnrated struct {
 	RightID       string `json:"rightId"`
 }
 
-// Adjust applies the minimum and the cap of a rule to its lines in a period. It returns the
-// amount, empty for none, and the rule's shares of it, in their order. It must be pure, as Rate.
-type Adjust func(rule SettlementRule, lines []SettlementLine, from, to time.Time) (amount string, shares []string, err error)
+// Adjust applies tiers, minimum and cap of a rule to its lines in a month, in this order. It must be pure,
+// as Rate.
+type Adjust func(rule SettlementRule, lines []SettlementLine, from, to time.Time) ([]Adjustment, error)
 
 // Precedence returns a function that finds the rule that rates receipts: its place among rules, −1 if
 // none does. It must be pure, as Rate, and fails if a rule can't be read.
@@ -155,20 +188,64 @@ type Rating struct {
 	Rate       Rate
 	Adjust     Adjust
 	Precedence Precedence
+	Months     Months
+}
+
+// Reach sets the statement's Months, by the terms' own rules in its currency in which its counterparty has a
+// share, and Since. It returns ErrMonths if they are too many.
+func (s *Statement) Reach(by Rating, terms *Terms) error {
+	s.Months, s.Since = []StatementMonth{}, s.From
+	for _, r := range terms.own.list {
+		if !r.pays(s.Currency, s.CounterpartyID) {
+			continue
+		}
+		months, err := by.Months(r.rule, s.From.Time, s.To.Time)
+		if err != nil {
+			return err
+		}
+		s.Months = append(s.Months, months...)
+	}
+	slices.SortFunc(s.Months, compareMonths)
+	s.Months = slices.CompactFunc(s.Months, func(a, b StatementMonth) bool { return compareMonths(a, b) == 0 })
+	if len(s.Months) > MaxMonths {
+		return ErrMonths
+	}
+	for _, m := range s.Months {
+		if m.From.Before(s.Since.Time) {
+			s.Since = m.From
+		}
+	}
+	return nil
+}
+
+func compareMonths(a, b StatementMonth) int {
+	return cmp.Or(strings.Compare(a.TimeZone, b.TimeZone), strings.Compare(a.Month, b.Month))
+}
+
+// Edges are the moments between which its receipts may not be summed, besides those of Terms; in any order.
+func (s *Statement) Edges() []time.Time {
+	edges := []time.Time{s.From.Time}
+	for _, m := range s.Months {
+		edges = append(edges, m.From.Time, m.To.Time)
+	}
+	return edges
 }
 
 // Settle computes lines, adjustments, payees, unrated, total and held amount of statements about
-// one period. The caller has set all else, including the names of payees. receipts are those of
-// the period that are stated, held those that are held; equal ones may be summed, see Terms. It
-// returns ErrAmount if a sum is too large.
+// one period, with the same months. The caller has set all else, including the names of payees, and Months
+// and Since, see Reach. receipts are those from Since on that are stated, held those that are held; equal
+// ones may be summed, see Terms and Edges. It returns ErrAmount if a sum is too large.
 func Settle(by Rating, terms *Terms, receipts, held iter.Seq[Metered], statements ...*Statement) error {
-	stated, err := terms.rate(by, receipts)
+	if len(statements) == 0 {
+		return nil
+	}
+	stated, err := terms.rateAll(by, receipts, statements[0])
 	if err != nil {
 		return err
 	}
 	all := stated
 	if more := slices.Collect(held); len(more) > 0 {
-		if all, err = terms.rate(by, slices.Values(slices.AppendSeq(more, receipts))); err != nil {
+		if all, err = terms.rateAll(by, slices.Values(slices.AppendSeq(more, receipts)), statements[0]); err != nil {
 			return err
 		}
 	}
@@ -194,12 +271,42 @@ func Settle(by Rating, terms *Terms, receipts, held iter.Seq[Metered], statement
 type rated struct {
 	lines   []ratedLine
 	unrated []StatementUnrated
+	// months are the lines of each month of a statement, by rule.
+	months []map[string][]ratedLine
 }
 
 // ratedLine is a line with the text that rates it.
 type ratedLine struct {
 	SettlementLine
 	by *ruleText
+}
+
+// rateAll rates the receipts of a statement's period, and those of each of its months.
+func (t *Terms) rateAll(by Rating, receipts iter.Seq[Metered], s *Statement) (r rated, err error) {
+	within := func(from, to Moment) iter.Seq[Metered] {
+		return func(yield func(Metered) bool) {
+			for m := range receipts {
+				if !m.RenderedAt.Before(from.Time) && m.RenderedAt.Before(to.Time) && !yield(m) {
+					return
+				}
+			}
+		}
+	}
+	if r, err = t.rate(by, within(s.From, s.To)); err != nil {
+		return r, err
+	}
+	for _, month := range s.Months {
+		of, err := t.rate(by, within(month.From, month.To))
+		if err != nil {
+			return r, err
+		}
+		byRule := make(map[string][]ratedLine)
+		for _, l := range of.lines {
+			byRule[l.RuleID] = append(byRule[l.RuleID], l)
+		}
+		r.months = append(r.months, byRule)
+	}
+	return r, nil
 }
 
 // rate rates receipts, those of one text at once.
@@ -251,12 +358,10 @@ func (s *Statement) settle(by Rating, terms *Terms, r rated) error {
 		names[p.CounterpartyID] = p.Name
 	}
 	s.Lines, s.Adjustments, s.Payees, s.Unrated = []StatementLine{}, []StatementAdjustment{}, []StatementPayee{}, append([]StatementUnrated{}, r.unrated...)
-	byRule := make(map[string][]SettlementLine)
 	for _, l := range r.lines {
 		if l.by.Currency != s.Currency {
 			continue
 		}
-		byRule[l.RuleID] = append(byRule[l.RuleID], l.SettlementLine)
 		shares, err := s.shares(l.by, l.Shares, payees)
 		if err != nil {
 			return err
@@ -269,25 +374,14 @@ func (s *Statement) settle(by Rating, terms *Terms, r rated) error {
 		}
 	}
 	for _, t := range terms.ownByID() {
-		if t.Currency != s.Currency {
-			continue
+		for i, month := range s.Months {
+			if t.Currency != s.Currency || t.TimeZone != month.TimeZone {
+				continue
+			}
+			if err := s.adjust(by, t, month, r.months[i][t.ID], payees); err != nil {
+				return err
+			}
 		}
-		amount, parts, err := by.Adjust(t.rule, byRule[t.ID], s.From.Time, s.To.Time)
-		if err != nil {
-			return err
-		}
-		shares, err := s.shares(t, parts, payees)
-		if err != nil {
-			return err
-		}
-		if len(shares) == 0 {
-			continue
-		}
-		reason := AdjustedMinimum
-		if strings.HasPrefix(amount, "-") {
-			reason = AdjustedCap
-		}
-		s.Adjustments = append(s.Adjustments, StatementAdjustment{Amount: amount, Reason: reason, RuleID: t.ID, RuleLeaf: t.rule.Leaf, Shares: shares})
 	}
 	total := int64(0)
 	for _, id := range slices.Sorted(maps.Keys(payees)) {
@@ -298,6 +392,32 @@ func (s *Statement) settle(by Rating, terms *Terms, r rated) error {
 		}
 	}
 	s.Total = formatMicros(total)
+	return nil
+}
+
+// adjust adds the adjustments of a rule in a month, in which it has made the given lines in all currencies.
+func (s *Statement) adjust(by Rating, t *ruleText, month StatementMonth, rated []ratedLine, payees sums) error {
+	var lines []SettlementLine
+	for _, l := range rated {
+		if l.by.Currency == s.Currency {
+			lines = append(lines, l.SettlementLine)
+		}
+	}
+	made, err := by.Adjust(t.rule, lines, month.From.Time, month.To.Time)
+	if err != nil {
+		return err
+	}
+	for _, a := range made {
+		shares, err := s.shares(t, a.Shares, payees)
+		if err != nil {
+			return err
+		}
+		if len(shares) > 0 {
+			s.Adjustments = append(s.Adjustments, StatementAdjustment{
+				Amount: a.Amount, Month: month.Month, Reason: a.Reason, RuleID: t.ID, RuleLeaf: t.rule.Leaf, Shares: shares, TimeZone: month.TimeZone,
+			})
+		}
+	}
 	return nil
 }
 
@@ -380,6 +500,9 @@ func (s *Statement) check() error {
 			return errors.New("the statements with which it overlaps are out of order, listed twice, or without a hash")
 		}
 	}
+	if err := s.checkTimes(); err != nil {
+		return err
+	}
 	for i, l := range s.Lines {
 		if err := s.addUp(l.Amount, l.Shares, payees); err != nil {
 			return fmt.Errorf("line %d: %w", i, err)
@@ -407,6 +530,48 @@ func (s *Statement) check() error {
 		return err
 	}
 	return s.checkCorrection()
+}
+
+// checkTimes checks that local times, months and adjustments are consistent with the period.
+func (s *Statement) checkTimes() error {
+	for _, of := range []struct {
+		local string
+		at    Moment
+	}{{s.LocalFrom, s.From}, {s.LocalTo, s.To}} {
+		if at, err := time.Parse(localLayout, of.local); err != nil || at.Format(localLayout) != of.local || !at.Equal(of.at.Time) {
+			return fmt.Errorf("%q is not %s in local time", of.local, FormatTime(of.at.Time))
+		}
+	}
+	if s.TimeZone == "" || s.From.Before(s.Since.Time) || len(s.Months) > MaxMonths {
+		return errors.New("it has no time zone, begins before the time since which it counts, or has too many months")
+	}
+	months := make(map[StatementMonth]bool) // by names
+	for i, m := range s.Months {
+		if m.From.Before(s.Since.Time) || !s.From.Before(m.To.Time) || s.To.Before(m.To.Time) || !m.From.Before(m.To.Time) || i > 0 && compareMonths(s.Months[i-1], m) >= 0 {
+			return errors.New("its months are out of order, listed twice, or do not end in the period")
+		}
+		months[StatementMonth{Month: m.Month, TimeZone: m.TimeZone}] = true
+	}
+	for i, a := range s.Adjustments {
+		if !months[StatementMonth{Month: a.Month, TimeZone: a.TimeZone}] {
+			return fmt.Errorf("adjustment %d is of the month %s in %s, which is not among its months", i, a.Month, a.TimeZone)
+		}
+	}
+	return nil
+}
+
+// localLayout is that of local times, as RFC 3339 with milliseconds.
+const localLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// Local sets the zone of the period's dates. It fails if clocks there are not whole minutes off UTC.
+func (s *Statement) Local(zone *time.Location) error {
+	s.TimeZone, s.LocalFrom, s.LocalTo = zone.String(), s.From.In(zone).Format(localLayout), s.To.In(zone).Format(localLayout)
+	for _, at := range []Moment{s.From, s.To} {
+		if _, offset := at.In(zone).Zone(); offset%60 != 0 {
+			return fmt.Errorf("is %d seconds off UTC at %s, which no date can say", offset, FormatTime(at.Time))
+		}
+	}
+	return nil
 }
 
 // addUp adds shares to payees. They must add up to amount, unless the statement omits shares of others.

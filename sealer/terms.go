@@ -58,6 +58,7 @@ type ruleText struct {
 	ID             string     `json:"id"`
 	Currency       string     `json:"currency"`
 	Price          string     `json:"price"`
+	TimeZone       string     `json:"timeZone"`
 	Unit           string     `json:"unit"`
 	EffectiveFrom  time.Time  `json:"effectiveFrom"`
 	EffectiveUntil *time.Time `json:"effectiveUntil"`

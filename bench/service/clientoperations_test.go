@@ -164,7 +164,7 @@ func clientOperations() map[string]clientOperation {
 		}},
 		"retire-settlement-rule": {at: "rule", call: func(x context.Context, c C) (any, error) { return given(c.SettlementRules().Retire(x, "rule_1")) }},
 		"dry-run-settlement-rule": {at: "", call: func(x context.Context, c C) (any, error) {
-			return given(c.SettlementRules().DryRun(x, filled[client.NewSettlementRule](), from, to))
+			return given(c.SettlementRules().DryRun(x, filled[client.NewSettlementRule](), filled[client.StatementPeriod]()))
 		}},
 		"create-counterparty": {at: "counterparty", call: func(x context.Context, c C) (any, error) {
 			return given(c.Counterparties().Create(x, filled[client.NewCounterparty]()))

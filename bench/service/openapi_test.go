@@ -95,7 +95,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("list-counterparties", "?state=ACTIVE", "")
 	d.visit("get-counterparty", "", "")
 	const rule = `{"match": {"rightId": "{rightId}", "basisId": "{basisId}", "substrate": "AUTOMOTIVE", "meteringBasis": "viewable", "completion": "complete"}, "unit": "SECOND", "price": "%s",
-		"currency": "EUR", "minimum": "10", "cap": "250.5", "shares": [{"counterpartyId": "{counterpartyId}", "bps": 10000}], "effectiveFrom": "2026-11-01T00:00:00Z", "effectiveUntil": %s, "priority": 10}`
+		"currency": "EUR", "minimum": "10", "cap": "250.5", "tiers": [{"above": 100000, "price": "0.01"}], "tiersMode": "VOLUME", "timeZone": "Europe/Berlin", "shares": [{"counterpartyId": "{counterpartyId}", "bps": 10000}], "effectiveFrom": "2026-11-01T00:00:00Z", "effectiveUntil": %s, "priority": 10}`
 	d.visit("create-settlement-rule", "", fmt.Sprintf(rule, "0.0125", "null"))
 	d.visit("list-settlement-rules", "?state=ACTIVE&rightId={rightId}&counterpartyId={counterpartyId}", "")
 	d.visit("get-settlement-rule", "", "")

@@ -60,6 +60,9 @@ var forms = []struct {
 	{Day, regexp.MustCompile(`^(\d{4})-(\d\d)-(\d\d)$`)},
 }
 
+// PeriodPattern is the form of a text that Period reads.
+const PeriodPattern = `^\d{4}-((0[1-9]|1[0-2])|W(0[1-9]|[1-4]\d|5[0-3])|(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]))$`
+
 // Period reads a month (2026-11), a week of ISO 8601 (2026-W48) or a day (2026-11-28), of the years 1970 to
 // 9998, and returns its first moment and that of the next one. The error is for the caller, who knows the
 // field.
@@ -80,7 +83,7 @@ func Period(text string, zone *time.Location) (from, to time.Time, err error) {
 		} else {
 			from = c.Midnight(year, time.Month(numbers[1]), numbers[2])
 		}
-		if to = c.next(from); c.name(from) != text || year < 1970 || year > 9998 {
+		if to = c.Next(from); c.name(from) != text || year < 1970 || year > 9998 {
 			break
 		}
 		return from, to, nil
@@ -92,7 +95,7 @@ func Period(text string, zone *time.Location) (from, to time.Time, err error) {
 func Name(from, to time.Time, zone *time.Location) string {
 	for _, f := range forms {
 		c := Calendar{f.unit, zone}
-		if name := c.name(from.In(zone)); c.start(from).Equal(from) && c.next(from.In(zone)).Equal(to) {
+		if name := c.name(from.In(zone)); c.start(from).Equal(from) && c.Next(from.In(zone)).Equal(to) {
 			return name
 		}
 	}
@@ -114,7 +117,7 @@ func (c Calendar) name(at time.Time) string {
 // Starts lists the starts of all buckets that overlap with from ≤ t < to. ok is false if there are
 // more than limit.
 func (c Calendar) Starts(from, to time.Time, limit int) (starts []time.Time, ok bool) {
-	for at := c.start(from); at.Before(to); at = c.next(at) {
+	for at := c.start(from); at.Before(to); at = c.Next(at) {
 		if len(starts) == limit {
 			return nil, false
 		}
@@ -141,14 +144,14 @@ func (c Calendar) start(t time.Time) time.Time {
 		at = c.Midnight(y, m, 1)
 	}
 	// When clocks are set back across midnight, t may show a date that has already ended.
-	for next := c.next(at); !next.After(t); next = c.next(at) {
+	for next := c.Next(at); !next.After(t); next = c.Next(at) {
 		at = next
 	}
 	return at
 }
 
-// next returns the start of the bucket after the one that starts at at.
-func (c Calendar) next(at time.Time) time.Time {
+// Next returns the start of the bucket after the one that starts at at.
+func (c Calendar) Next(at time.Time) time.Time {
 	switch y, m, d := at.Date(); c.Unit {
 	case Day:
 		return c.Midnight(y, m, d+1)

@@ -123,7 +123,7 @@ func TestBucketsCoverTime(t *testing.T) {
 			}
 		}
 		start := c.start(at)
-		next := c.next(start)
+		next := c.Next(start)
 		require.False(t, start.After(at), "it starts at or before its moments: %s", start)
 		require.True(t, next.After(at), "the next one behind them: %s", next)
 		require.Equal(t, start.Unix(), c.start(start).Unix(), "a start is its own start")

@@ -76,6 +76,11 @@ type Window struct {
 	To   store.Instant `json:"to" db:"window_to" doc:"End of the window, exclusive."`
 }
 
+// Overlaps reports whether the two have a moment in common.
+func (w Window) Overlaps(other Window) bool {
+	return w.From.Before(other.To.Time) && other.From.Before(w.To.Time)
+}
+
 // SchemaName returns the schema name in the OpenAPI document.
 func (Window) SchemaName() string { return "DisputeWindow" }
 

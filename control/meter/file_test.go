@@ -156,7 +156,7 @@ func TestRefusedFiles(t *testing.T) {
 		"?cursor=L3YxL21ldGVyaW5nOjEuMC40LzAvMQ":   "cursor: is no cursor of this list", // 1.0.4/0/1
 		"?cursor=L3YxL21ldGVyaW5nOjEuMC40LzAvMAo":  "cursor: is no cursor of this list",
 		"?format=csv&asOf=1.0.9":                   "asOf: is no position that the service has named",
-		"?format=csv&timeZone=UTC":                 "timeZone: is of buckets, or of dates without a time: there are none",
+		"?format=csv&timeZone=UTC":                 "timeZone: requires bucket, or a date without a time in from or to",
 		"?by=campaign&cursor=L3YxL21ldGVyaW5nOi8v": "cursor: is no cursor of this list",
 		"?format=csv&bucket=minute&from=2026-01-01&to=2026-02-01": "bucket: the window has more than 12000 buckets of one minute: " +
 			"narrow from and to, or choose a larger bucket",

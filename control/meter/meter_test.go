@@ -288,8 +288,8 @@ func TestRefusedQuestions(t *testing.T) {
 		"?cursor=L3YxL21ldGVyaW5nOjEuMC4xLzA": "cursor: is no cursor of this list", // row 0
 		"?cursor=MTp4":                        "cursor: is no cursor of this list",
 		"?cursor=L3YxL21ldGVyaW5nOjEuMC4xLzE&asOf=1.0.0":    "cursor: is no cursor of this list",
-		"?timeZone=Europe/Berlin":                           "timeZone: is of buckets, or of dates without a time: there are none",
-		"?from=2026-10-25T00:00:00Z&timeZone=Europe/Berlin": "timeZone: is of buckets, or of dates without a time: there are none",
+		"?timeZone=Europe/Berlin":                           "timeZone: requires bucket, or a date without a time in from or to",
+		"?from=2026-10-25T00:00:00Z&timeZone=Europe/Berlin": "timeZone: requires bucket, or a date without a time in from or to",
 		"?from=2026-10-25&timeZone=Mars/Olympus":            "timeZone: is not an IANA time zone, such as Europe/Berlin",
 		"?bucket=day&timeZone=Berlin":                       "timeZone: is not an IANA time zone, such as Europe/Berlin",
 		"?bucket=minute&from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z": "bucket: the window has more than 12000 buckets of one minute: " +

@@ -67,7 +67,7 @@ func (in *Question) read(ctx context.Context, r *Service, unit string, byCampaig
 		return a, err
 	}
 	if unit == "" && in.TimeZone != "" && !in.Dated() {
-		return a, api.InvalidField("timeZone", "is of buckets, or of dates without a time: there are none")
+		return a, api.InvalidField("timeZone", "requires bucket, or a date without a time in from or to")
 	}
 	a.calendar.Unit, a.zoned = unit, unit != "" || in.TimeZone != ""
 	a.paged = in.Page

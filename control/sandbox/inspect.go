@@ -110,7 +110,7 @@ func (s *Service) inspect(ctx context.Context, in *struct{ Cursors }) (Inspectio
 	if err != nil {
 		return Inspection{}, err
 	}
-	i, from, to := Inspection{Tenant: Tenant(t.Tenant)}, in.Cursors, Cursors{}
+	i, from, to := Inspection{Tenant: shown(t.Tenant)}, in.Cursors, Cursors{}
 	whole := from == Cursors{}
 	i.Bases, to.Bases, err = part[right.BasisView](ctx, s.core, "bases", from.Bases, whole)
 	if err == nil {

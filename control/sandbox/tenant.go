@@ -23,6 +23,9 @@ type Tenant struct {
 	Counts    tenant.Counts `json:"counts"`
 }
 
+// shown is a tenant as the contract has it.
+func shown(t tenant.Tenant) Tenant { return Tenant{t.TenantID, t.OrgID, t.CreatedAt, t.Counts} }
+
 // Summary is a visitor's tenant with its rights.
 type Summary struct {
 	Tenant
@@ -38,7 +41,7 @@ func (s *Service) summary(ctx context.Context) (made Summary, err error) {
 	slices.SortFunc(rights, func(a, b right.View) int { // ids of one millisecond are not in order
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Revision, b.Revision))
 	})
-	return Summary{Tenant(t.Tenant), rights}, err
+	return Summary{shown(t.Tenant), rights}, err
 }
 
 // provision creates a tenant with the standard seed. A tenant that can't be seeded is dropped. A

@@ -28,7 +28,10 @@ func Records(rules []Rule) (records []sealer.SettlementRule, err error) {
 // Propose returns the rule that the request would create at now, and writes nothing. An invalid
 // request is VALIDATION_FAILED, with field names below the given member.
 func Propose(ctx context.Context, q store.Querier, tenantID, member string, requested *NewRule, now time.Time) (Rule, error) {
-	r, faults := requested.rule(tenantID, requested.EffectiveFrom)
+	r, faults, err := requested.rule(ctx, q, tenantID, requested.EffectiveFrom)
+	if err != nil {
+		return r, err
+	}
 	r.settle(store.At(now))
 	more, err := r.faults(ctx, q)
 	faults = append(faults, more...)

@@ -3,7 +3,9 @@ package settle
 import (
 	"context"
 	"net/http"
+	"time"
 
+	"muniment/control/calendar"
 	"muniment/control/route"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
@@ -163,10 +165,13 @@ func (r *Service) deleteCounterparty(ctx context.Context, in *counterpartyPath) 
 type RuleTerms struct {
 	Match          *NewMatch   `json:"match,omitempty" doc:"Which receipts the rule is for; absent: all."`
 	Unit           rate.Unit   `json:"unit" enum:"EVENT,MS,SECOND,IMPRESSION,CPM" doc:"What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions."`
-	Price          string      `json:"price" maxLength:"32" doc:"Decimal price of one unit, with at most nine fractional digits." example:"0.0125"`
+	Price          string      `json:"price" maxLength:"32" doc:"Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a month." example:"0.0125"`
+	Tiers          []NewTier   `json:"tiers,omitempty" maxItems:"20" doc:"Prices for more units in a month, by rising volume; absent: there is one price. Not applied to packs."`
+	TiersMode      *rate.Mode  `json:"tiersMode,omitempty" nullable:"true" enum:"GRADUATED,VOLUME" doc:"GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the highest tier that is reached is for all units of the month. Absent: GRADUATED."`
+	TimeZone       *string     `json:"timeZone,omitempty" nullable:"true" maxLength:"64" doc:"IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time; absent: the tenant's." example:"Europe/Berlin"`
 	Currency       string      `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"A code of ISO 4217." example:"EUR"`
-	Minimum        *string     `json:"minimum,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the least amount that a statement has for the rule. Not applied to packs."`
-	Cap            *string     `json:"cap,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied to packs."`
+	Minimum        *string     `json:"minimum,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in force, whole. Not applied to packs."`
+	Cap            *string     `json:"cap,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the largest amount of a calendar month. Not applied to packs."`
 	Shares         []NewShare  `json:"shares" minItems:"1" maxItems:"10" doc:"How the rule's amounts are divided: 10,000 basis points in total."`
 	EffectiveUntil *route.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: until it is retired."`
 	Priority       *int64      `json:"priority,omitempty" nullable:"true" minimum:"0" maximum:"1000000" doc:"If several rules fit a receipt, the one with the highest priority rates it; absent: 0."`
@@ -179,6 +184,12 @@ type NewMatch struct {
 	Substrate     *string `json:"substrate,omitempty" nullable:"true" maxLength:"32" doc:"Receipts on this substrate; absent or ANY: on any." example:"CTV"`
 	MeteringBasis *string `json:"meteringBasis,omitempty" nullable:"true" enum:"gross,viewable,audible,delivered" doc:"Receipts metered at this tier; absent: at any."`
 	Completion    *string `json:"completion,omitempty" nullable:"true" enum:"started,first_quartile,midpoint,third_quartile,complete" doc:"Receipts of videos that were played exactly this far; absent: however far."`
+}
+
+// NewTier is a requested price for units above a volume of a calendar month.
+type NewTier struct {
+	Above int64  `json:"above" minimum:"1" maximum:"9007199254740992" doc:"The price is for units above so many in the month." example:"100000"`
+	Price string `json:"price" maxLength:"32" doc:"Decimal price of one unit, with at most nine fractional digits." example:"0.01"`
 }
 
 // NewShare is a counterparty's requested part.
@@ -200,8 +211,21 @@ type RuleChange struct {
 }
 
 // rule returns the requested rule, and the faults of its times.
-func (t *RuleTerms) rule(tenantID string, from *route.Time) (r Rule, faults []api.ValidationError) {
-	r = Rule{TenantID: tenantID, Unit: t.Unit, Price: t.Price, Currency: t.Currency, Minimum: t.Minimum, Cap: t.Cap}
+func (t *RuleTerms) rule(ctx context.Context, q store.Querier, tenantID string, from *route.Time) (r Rule, faults []api.ValidationError, err error) {
+	r = Rule{TenantID: tenantID, Unit: t.Unit, Price: t.Price, Currency: t.Currency, Minimum: t.Minimum, Cap: t.Cap, TiersMode: t.TiersMode}
+	if t.TimeZone != nil {
+		r.TimeZone = *t.TimeZone
+	}
+	if err := r.locate(ctx, q); err != nil {
+		return r, nil, err
+	}
+	zone, err := calendar.Zone(r.TimeZone)
+	if err != nil { // a fault of the rule
+		zone = time.UTC
+	}
+	for _, tier := range t.Tiers {
+		r.Tiers = append(r.Tiers, Tier(tier))
+	}
 	if t.Match != nil {
 		r.Match = Match(*t.Match)
 	}
@@ -217,11 +241,11 @@ func (t *RuleTerms) rule(tenantID string, from *route.Time) (r Rule, faults []ap
 		at    *store.Instant
 	}{{"effectiveFrom", from, &r.EffectiveFrom}, {"effectiveUntil", t.EffectiveUntil, &r.EffectiveUntil}} {
 		var err error
-		if *given.at, err = route.Given(given.field, given.text); err != nil {
+		if *given.at, err = route.GivenIn(zone, given.field, given.text); err != nil {
 			faults = append(faults, api.From(err).ValidationErrors...)
 		}
 	}
-	return r, faults
+	return r, faults, nil
 }
 
 // ruleFaults adds a rule's faults to those given. If the database fails it returns those given:
@@ -241,7 +265,10 @@ func (r *Service) newRuleFaults(ctx context.Context, read func(any) error) []api
 	if read(&body) != nil {
 		return nil
 	}
-	requested, faults := body.rule(auth.PrincipalFrom(ctx).TenantID, body.EffectiveFrom)
+	requested, faults, err := body.rule(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, body.EffectiveFrom)
+	if err != nil {
+		return nil
+	}
 	return r.ruleFaults(ctx, requested, faults)
 }
 
@@ -250,7 +277,10 @@ func (r *Service) ruleChangeFaults(ctx context.Context, read func(any) error) []
 	if read(&body) != nil {
 		return nil
 	}
-	requested, faults := body.rule(auth.PrincipalFrom(ctx).TenantID, &body.EffectiveFrom)
+	requested, faults, err := body.rule(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, &body.EffectiveFrom)
+	if err != nil {
+		return nil
+	}
 	return r.ruleFaults(ctx, requested, faults)
 }
 
@@ -258,7 +288,10 @@ type newRuleInput struct{ Body NewRule }
 
 func (r *Service) postRule(ctx context.Context, in *newRuleInput) (RuleData, error) {
 	caller := auth.PrincipalFrom(ctx)
-	requested, faults := in.Body.rule(caller.TenantID, in.Body.EffectiveFrom)
+	requested, faults, err := in.Body.rule(ctx, r.db.Read(), caller.TenantID, in.Body.EffectiveFrom)
+	if err != nil {
+		return RuleData{}, err
+	}
 	if len(faults) > 0 {
 		return RuleData{}, api.Invalid(r.ruleFaults(ctx, requested, faults)...)
 	}
@@ -301,7 +334,10 @@ type ruleChange struct {
 
 func (r *Service) putRule(ctx context.Context, in *ruleChange) (RuleData, error) {
 	caller := auth.PrincipalFrom(ctx)
-	requested, faults := in.Body.rule(caller.TenantID, &in.Body.EffectiveFrom)
+	requested, faults, err := in.Body.rule(ctx, r.db.Read(), caller.TenantID, &in.Body.EffectiveFrom)
+	if err != nil {
+		return RuleData{}, err
+	}
 	if faults = r.ruleFaults(ctx, requested, faults); len(faults) > 0 { // before the rule is looked for
 		return RuleData{}, api.Invalid(faults...)
 	}

@@ -7,9 +7,11 @@ import (
 	"reflect"
 	"slices"
 
+	"muniment/control/calendar"
 	"muniment/control/right"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
+	"muniment/control/tenant"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -23,10 +25,13 @@ type Rule struct {
 	TenantID       string        `json:"-" db:"tenant_id"`
 	Match          Match         `json:"match" db:"matches,moves"`
 	Unit           rate.Unit     `json:"unit" db:"unit,moves" enum:"EVENT,MS,SECOND,IMPRESSION,CPM" doc:"What the price applies to."`
-	Price          string        `json:"price" db:"price,moves" doc:"Decimal price of one unit, with at most nine fractional digits."`
+	Price          string        `json:"price" db:"price,moves" doc:"Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a month."`
+	Tiers          []Tier        `json:"tiers" db:"tiers,moves" doc:"Prices for more units in a month, by rising volume; empty: there is one price."`
+	TiersMode      *rate.Mode    `json:"tiersMode" db:"tiers_mode,moves" enum:"GRADUATED,VOLUME" doc:"GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the highest tier that is reached is for all units of the month. Null without tiers."`
+	TimeZone       string        `json:"timeZone" db:"time_zone,moves" doc:"The IANA time zone of the calendar months to which tiers, minimum and cap belong."`
 	Currency       string        `json:"currency" db:"currency,moves" doc:"A code of ISO 4217."`
-	Minimum        *string       `json:"minimum" db:"minimum,moves" doc:"Decimal with at most six fractional digits: the least amount that a statement has for the rule."`
-	Cap            *string       `json:"cap" db:"cap,moves" doc:"Decimal with at most six fractional digits: the largest amount that a statement has for the rule."`
+	Minimum        *string       `json:"minimum" db:"minimum,moves" doc:"Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in force."`
+	Cap            *string       `json:"cap" db:"cap,moves" doc:"Decimal with at most six fractional digits: the largest amount of a calendar month."`
 	Shares         []Share       `json:"shares" db:"shares,moves" doc:"How its amounts are divided: 10,000 basis points in total."`
 	EffectiveFrom  store.Instant `json:"effectiveFrom" db:"effective_from,moves" doc:"A receipt is rated by the rules in force when it was rendered."`
 	EffectiveUntil store.Instant `json:"effectiveUntil" db:"effective_until,moves" nullable:"true" doc:"Exclusive; null is open. Equal to effectiveFrom if the rule was retired before it began: it never was in force."`
@@ -44,6 +49,12 @@ type Match struct {
 	Substrate     *string `json:"substrate" doc:"Receipts on this substrate."`
 	MeteringBasis *string `json:"meteringBasis" doc:"Receipts metered at this tier."`
 	Completion    *string `json:"completion" doc:"Receipts of videos that were played exactly this far."`
+}
+
+// Tier is a price for units above a volume of a calendar month.
+type Tier struct {
+	Above int64  `json:"above" doc:"The price is for units above so many in the month."`
+	Price string `json:"price" doc:"Decimal price of one unit, with at most nine fractional digits."`
 }
 
 // Share is a counterparty's part of a rule's amounts.
@@ -70,6 +81,14 @@ var transitions = store.Steps[Action, State]{
 // meteringBases are the tiers that a rule may name: receipts of other tiers are not billed.
 var meteringBases = []string{gate.BasisGross.String(), gate.BasisViewable.String(), gate.BasisAudible.String(), gate.BasisDelivered.String()}
 
+// locate sets the tenant's time zone, unless the rule has one.
+func (r *Rule) locate(ctx context.Context, q store.Querier) (err error) {
+	if r.TimeZone == "" {
+		r.TimeZone, err = tenant.TimeZone(ctx, q, r.TenantID)
+	}
+	return err
+}
+
 // settle completes a requested rule, with a new id.
 func (r *Rule) settle(now store.Instant) {
 	r.ID, r.State, r.CreatedAt, r.UpdatedAt = api.NewID(api.PrefixRule, now.Time), Active, now, now
@@ -80,11 +99,21 @@ func (r *Rule) settle(now store.Instant) {
 }
 
 // normalize brings the rule into canonical form: decimals without redundant zeros, no substrate
-// instead of ANY, and an empty list instead of null shares. It leaves invalid decimals for faults
+// instead of ANY, empty lists instead of null, and GRADUATED as the mode of tiers. It leaves invalid decimals for faults
 // to report.
 func (r *Rule) normalize() {
 	if price, err := rate.ParsePrice(r.Price); err == nil {
 		r.Price = price.String()
+	}
+	for i, t := range r.Tiers {
+		if price, err := rate.ParsePrice(t.Price); err == nil {
+			r.Tiers[i].Price = price.String()
+		}
+	}
+	if len(r.Tiers) == 0 {
+		r.Tiers, r.TiersMode = []Tier{}, nil
+	} else if r.TiersMode == nil {
+		r.TiersMode = new(rate.Graduated)
 	}
 	for _, amount := range []**string{&r.Minimum, &r.Cap} {
 		if *amount == nil {
@@ -114,6 +143,9 @@ func (r *Rule) faults(ctx context.Context, q store.Querier) (faults []api.Valida
 	}
 	if !rate.IsCurrency(r.Currency) {
 		add("currency", rate.NoCurrency)
+	}
+	if _, err := calendar.Zone(r.TimeZone); err != nil {
+		add("timeZone", err.Error())
 	}
 	err = r.readable()
 	rated, ok := errors.AsType[rate.Faults](err)
@@ -187,7 +219,7 @@ func (m *Match) check(ctx context.Context, q store.Querier, tenantID string, add
 func (r *Rule) replace(requested *Rule) (changed bool) {
 	was := *r
 	r.Match, r.Unit, r.Price, r.Currency, r.Shares = requested.Match, requested.Unit, requested.Price, requested.Currency, requested.Shares
-	r.Minimum, r.Cap = requested.Minimum, requested.Cap
+	r.Minimum, r.Cap, r.Tiers, r.TiersMode, r.TimeZone = requested.Minimum, requested.Cap, requested.Tiers, requested.TiersMode, requested.TimeZone
 	r.EffectiveFrom, r.EffectiveUntil, r.Priority = requested.EffectiveFrom, requested.EffectiveUntil, requested.Priority
 	return !reflect.DeepEqual(*r, was)
 }

@@ -143,14 +143,17 @@ func unnamed(ctx context.Context, tx *store.Tx, c *Counterparty, what string) er
 }
 
 // CreateRule writes a rule of requested.TenantID, which rates receipts that are sealed from then
-// on. The caller sets unit, price, currency and shares, and may set match, priority, minimum, cap,
-// effectiveFrom (default: now) and effectiveUntil. Shares name active counterparties of the tenant
+// on. The caller sets unit, price, currency and shares, and may set match, priority, tiers, minimum, cap,
+// timeZone (default: the tenant's), effectiveFrom (default: now) and effectiveUntil. Shares name active counterparties of the tenant
 // that are paid in the rule's currency; match names a right and a basis of the tenant. The error is
 // VALIDATION_FAILED with all invalid fields, or STATE_CONFLICT if the tenant has the maximum
 // already.
 func CreateRule(ctx context.Context, tx *store.Tx, requested Rule, by sealer.Ref) (Rule, error) {
 	r := requested
 	r.settle(store.At(tx.Now()))
+	if err := r.locate(ctx, tx); err != nil {
+		return r, err
+	}
 	if err := r.check(ctx, tx); err != nil {
 		return r, err
 	}
@@ -186,6 +189,9 @@ var errSame = errors.New("the rule is as it was")
 func (r *Service) changeRule(ctx context.Context, id string, requested Rule, by sealer.Ref) (next Rule, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		move := store.Move[Rule, Action]{TenantID: requested.TenantID, ID: id, Action: Change, By: by, Edit: func(edited *Rule) error {
+			if err := requested.locate(ctx, tx); err != nil {
+				return err
+			}
 			requested.normalize()
 			if !edited.replace(&requested) {
 				return errSame

@@ -133,7 +133,7 @@ func TestRule(t *testing.T) {
 	said, err := rate.ParseRule(e.Data)
 	require.NoError(t, err)
 	require.Equal(t, rate.Rule{
-		ID: r.ID, Match: rate.Match{RightID: rightID, BasisID: "bas_a", MeteringBasis: "viewable", Completion: "complete"}, Unit: rate.Second, Price: 500_000_000, Currency: "EUR",
+		ID: r.ID, Match: rate.Match{RightID: rightID, BasisID: "bas_a", MeteringBasis: "viewable", Completion: "complete"}, Unit: rate.Second, TimeZone: "UTC", Price: 500_000_000, Currency: "EUR",
 		Shares: []rate.Share{{CounterpartyID: c.ID, Bps: 10_000}}, EffectiveFrom: r.EffectiveFrom.Time,
 		Minimum: new(rate.Money(10_500_000)), Cap: new(rate.Money(250_000_000)),
 	}, said)

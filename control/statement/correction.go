@@ -40,7 +40,7 @@ func (d *drafter) correct(ctx context.Context, tenantID, id string, by sealer.Re
 		return made, err
 	}
 	at := store.At(d.db.Now())
-	issued, err := issuedIn(ctx, q, &first.Statement)
+	issued, err := issuedAround(ctx, q, &first.Statement)
 	if err != nil {
 		return made, err
 	}
@@ -53,7 +53,7 @@ func (d *drafter) correct(ctx context.Context, tenantID, id string, by sealer.Re
 		return made, err
 	}
 	made, err = d.create(ctx, Statement{
-		TenantID: tenantID, From: first.From, To: first.To, Currency: first.Currency, CounterpartyID: first.CounterpartyID, Corrects: &first.ID, Correction: before.Correction + 1, CreatedAt: at,
+		TenantID: tenantID, From: first.From, To: first.To, Period: first.Period, TimeZone: first.TimeZone, Currency: first.Currency, CounterpartyID: first.CounterpartyID, Corrects: &first.ID, Correction: before.Correction + 1, CreatedAt: at,
 	}, source{end, issued, payees, &chain{first.ID, &previous, *before.SHA256, position, then}}, by)
 	if fault, ok := errors.AsType[*api.Error](err); ok && fault.Field == "from" { // there is no shorter period to choose
 		err = api.Conflict("the period of " + first.ID + " has grown too large for one statement, so it can't be corrected: " + fault.Message + ". You can void it, and draft statements for parts of its period")
@@ -92,7 +92,7 @@ func last(ctx context.Context, q store.Querier, first *documented) (newest *docu
 
 // termsOf returns the terms by which a statement rates, and the position of its end.
 func (c *core) termsOf(ctx context.Context, s *Statement, document *sealer.Statement) (t *terms, at sealer.Position, err error) {
-	issued, err := issuedIn(ctx, c.db.Read(), s)
+	issued, err := issuedIn(ctx, c.db.Read(), reached(s, document))
 	if err != nil {
 		return nil, at, err
 	}
@@ -115,12 +115,13 @@ func (d *drafter) correction(ctx context.Context, c *chain, q question, s *seale
 		return err
 	}
 	payees, now := s.Payees, q.terms[0]
-	q.terms = append(q.terms, c.terms)
+	q.terms, q.edges = append(q.terms, c.terms), append(q.edges, c.previous.Edges()...)
 	sums, err := count(ctx, d.cfg.Warehouse, q)
 	if err != nil {
 		return err
 	}
 	before, disputed, ruled := sums.below(c.previous.AsOf.TreeSize), *s, *s
+	disputed.Months = c.previous.Months
 	if err := before.settle(ratingOf, c.terms, &disputed); err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (d *drafter) unaltered(ctx context.Context, c *chain, q question) (err erro
 	if q.excluded, err = excludedBy(c.previous.Excluded); err != nil {
 		return err
 	}
-	q.asOf, q.terms = &c.position, []*terms{c.terms}
+	q.asOf, q.terms, q.edges = &c.position, []*terms{c.terms}, c.previous.Edges()
 	again := *c.previous
 	if err := compute(ctx, d.cfg.Warehouse, q, &again); err != nil {
 		return err
@@ -161,7 +162,12 @@ func (d *drafter) unaltered(ctx context.Context, c *chain, q question) (err erro
 	return nil
 }
 
-// same reports whether two statements of one period have the same amounts.
+// same reports whether two statements of one period have the same amounts. A rule that has changed since,
+// and makes the same of a month, changes nothing.
 func same(a, b *sealer.Statement) bool {
-	return reflect.DeepEqual(a.Lines, b.Lines) && reflect.DeepEqual(a.Adjustments, b.Adjustments) && reflect.DeepEqual(a.Unrated, b.Unrated) && a.HeldAmount == b.HeldAmount
+	return reflect.DeepEqual(a.Lines, b.Lines) && reflect.DeepEqual(a.Unrated, b.Unrated) && a.HeldAmount == b.HeldAmount &&
+		slices.EqualFunc(a.Adjustments, b.Adjustments, func(x, y sealer.StatementAdjustment) bool {
+			x.RuleLeaf = y.RuleLeaf
+			return reflect.DeepEqual(x, y)
+		})
 }

@@ -173,8 +173,8 @@ func TestPagesOfACorrection(t *testing.T) {
 	}
 	table, err := asCSV(&document)
 	require.NoError(t, err)
-	require.Contains(t, string(table), one.ID+",LATE,rgh_a,dwell,"+rules[0]+",,,1,,,1,,,,EUR\n")
-	require.Contains(t, string(table), one.ID+",DISPUTE,rgh_b,dwell,"+rules[1]+",,,-1,,,-2,,,,EUR\n")
+	require.Contains(t, string(table), one.ID+",2026-11-01T00:00:00.000Z,2026-11-04T00:00:00.000Z,UTC,LATE,,rgh_a,dwell,"+rules[0]+",,,1,,,1,,,,EUR\n")
+	require.Contains(t, string(table), one.ID+",2026-11-01T00:00:00.000Z,2026-11-04T00:00:00.000Z,UTC,DISPUTE,,rgh_b,dwell,"+rules[1]+",,,-1,,,-2,,,,EUR\n")
 	document = h.document(first.ID)
 	text, err = asHTML(&first, &document)
 	require.NoError(t, err)
@@ -262,5 +262,34 @@ func TestOneOfManyCorrectionsWins(t *testing.T) {
 		if err != nil {
 			require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
 		}
+	}
+}
+
+// TestCorrectionOfAnOlderStatement: a correction that was computed from a statement which another request
+// corrected or voided meanwhile is not issued, though it lists that one's statement.
+func TestCorrectionOfAnOlderStatement(t *testing.T) {
+	for _, meanwhile := range []string{"correct", "void"} {
+		h := newFixture(t, t.TempDir())
+		h.play("rgh_a", on(1))
+		first := h.mustIssue(statementFor(0, 3))
+		h.play("rgh_a", on(2))
+		previous := h.document(first.ID)
+		then, position, err := h.termsOf(t.Context(), &first, &previous)
+		require.NoError(t, err)
+		if meanwhile == "void" {
+			require.NoError(t, h.voids(first.ID))
+		} else {
+			h.issued(h.mustCorrect(first.ID).ID)
+		}
+		issued, err := issuedAround(t.Context(), h.db.Read(), &first)
+		require.NoError(t, err)
+		end, err := h.end(t.Context(), tenantID, byKey)
+		require.NoError(t, err)
+		late, err := h.create(t.Context(), Statement{
+			TenantID: tenantID, From: first.From, To: first.To, TimeZone: first.TimeZone, Currency: first.Currency, Corrects: &first.ID, Correction: 1, CreatedAt: store.At(h.db.Now()),
+		}, source{end, issued, nil, &chain{first.ID, &previous, *first.SHA256, position, then}}, byKey)
+		require.NoError(t, err)
+		_, err = h.issue(t.Context(), tenantID, late.ID, byKey)
+		conflict(t, err, "was corrected or voided since")
 	}
 }

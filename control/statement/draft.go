@@ -8,6 +8,7 @@ import (
 
 	"muniment/control/dispute"
 	"muniment/control/proof"
+	"muniment/control/route"
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
@@ -32,7 +33,7 @@ func (d *drafter) draft(ctx context.Context, requested Statement, by sealer.Ref)
 		return made, api.InvalidField("counterpartyId", "is not a counterparty of this tenant")
 	}
 	requested.CreatedAt = store.At(d.db.Now()) // before the log is sealed: what comes later may be missing
-	issued, err := issuedIn(ctx, d.db.Read(), &requested)
+	issued, err := issuedAround(ctx, d.db.Read(), &requested)
 	if err == nil {
 		err = refuseOverlap(issued, &requested)
 	}
@@ -49,7 +50,7 @@ func (d *drafter) draft(ctx context.Context, requested Statement, by sealer.Ref)
 // source is the input of a draft.
 type source struct {
 	end *proof.End
-	// issued are the statements with which its period overlaps.
+	// issued are the statements with which its period overlaps, and those shortly before it.
 	issued []Statement
 	// payees lists all counterparties, with their names.
 	payees []sealer.StatementPayee
@@ -59,10 +60,6 @@ type source struct {
 
 // create computes and writes a draft.
 func (d *drafter) create(ctx context.Context, requested Statement, from source, by sealer.Ref) (made Statement, err error) {
-	excluded, err := dispute.Holding(ctx, d.db.Read(), requested.TenantID, requested.period())
-	if err != nil {
-		return made, err
-	}
 	next := documented{Statement: requested}
 	next.ID, next.State, next.UpdatedAt = api.NewID(prefix, next.CreatedAt.Time), Draft, next.CreatedAt
 	next.AsOf, next.PackID, next.RootHash, next.TreeSize = from.end.Position.String(), from.end.PackID, from.end.RootHash, int64(from.end.TreeSize)
@@ -70,22 +67,38 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 		AsOf: next.end(), CounterpartyID: requested.CounterpartyID, Currency: requested.Currency,
 		From: sealer.Moment(requested.From), To: sealer.Moment(requested.To), StatementID: next.ID, TenantID: requested.TenantID, IssuedAt: sealer.Moment(next.CreatedAt), Payees: from.payees, V: 1,
 	}
-	if document.Overlaps, err = overlaps(from.issued); err != nil {
+	if err := locate(&document, requested.TimeZone); err != nil {
+		return made, err
+	}
+	if err := reach(&document, from.end.Rules); err != nil {
+		return made, err
+	}
+	if c := from.corrects; c != nil && c.previous.Since.Before(document.Since.Time) {
+		document.Since = c.previous.Since
+	}
+	next.TimeZone = document.TimeZone
+	since := reached(&next.Statement, &document)
+	issued := slices.DeleteFunc(from.issued, func(s Statement) bool { return !since.period().Overlaps(s.period()) })
+	if document.Overlaps, err = overlaps(issued); err != nil {
+		return made, err
+	}
+	excluded, err := dispute.Holding(ctx, d.db.Read(), requested.TenantID, since.period())
+	if err != nil {
 		return made, err
 	}
 	if document.Excluded, err = exclusions(excluded); err != nil {
 		return made, err
 	}
-	t, err := d.terms(ctx, requested.TenantID, from.issued, from.end.Rules)
+	t, err := d.terms(ctx, requested.TenantID, issued, from.end.Rules)
 	if err != nil {
 		return made, err
 	}
-	q := question{tenantID: requested.TenantID, from: requested.From.Time, to: requested.To.Time, asOf: &from.end.Position, terms: []*terms{t}, excluded: excluded}
+	q := question{tenantID: requested.TenantID, from: since.From.Time, to: since.To.Time, edges: document.Edges(), asOf: &from.end.Position, terms: []*terms{t}, excluded: excluded}
 	if c := from.corrects; c != nil {
 		if err = d.correction(ctx, c, q, &document); err == nil {
 			next.Difference = &document.Correction.Difference
 		}
-	} else if err = leavesSpace(t, excluded, requested.period()); err == nil {
+	} else if err = leavesSpace(&q); err == nil {
 		err = compute(ctx, d.cfg.Warehouse, q, &document)
 	}
 	if err != nil {
@@ -111,6 +124,40 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 		return statements.Create(ctx, tx, eventCreated, &next, by, nil)
 	})
 	return next.Statement, err
+}
+
+// locate sets the time zone of a document.
+func locate(document *sealer.Statement, timeZone string) error {
+	zone, err := route.Zone(timeZone)
+	if err != nil {
+		return err
+	}
+	if err := document.Local(zone); err != nil {
+		return api.InvalidField("timeZone", err.Error())
+	}
+	return nil
+}
+
+// reach finds the months that a document adjusts by rules.
+func reach(document *sealer.Statement, rules []sealer.SettlementRule) error {
+	own, err := sealer.NewTerms(ratingOf, nil, rules)
+	if err != nil {
+		return err
+	}
+	switch err = document.Reach(ratingOf, own); {
+	case errors.Is(err, sealer.ErrMonths):
+		err = api.InvalidField("from", err.Error()+": choose a shorter period")
+	case err != nil:
+		err = api.Conflict(err.Error())
+	}
+	return err
+}
+
+// reached returns a statement whose period is all that the document depends on.
+func reached(s *Statement, document *sealer.Statement) *Statement {
+	all := *s
+	all.From = store.Instant(document.Since)
+	return &all
 }
 
 // end seals the log, and returns its end.

@@ -35,7 +35,7 @@ func (r *rater) HeldAmount(ctx context.Context, tenantID string, x *dispute.Excl
 	if l.counted, err = count(ctx, r.cfg.Warehouse, q); err != nil {
 		return nil, err
 	}
-	p, err := l.rated(t, plainly)
+	p, err := l.rated(t, ratingOf)
 	if err != nil {
 		return nil, err
 	}

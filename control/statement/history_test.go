@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"os"
@@ -118,6 +119,7 @@ type history struct {
 type modelDraft struct {
 	id    string
 	chain *modelChain // of a first statement: one that is not among the model's
+	since time.Time
 	said  modelStatement
 	rules map[*modelPlay]*modelRule
 	basis []any
@@ -169,19 +171,22 @@ func (h *history) change(fn func(tx *store.Tx) error) {
 	require.NoError(h.t, h.db.Change(h.t.Context(), fn))
 }
 
-// day draws a moment: the beginning of a day, a millisecond before it, or within a day.
+// nth is a moment of the histories, 0 their beginning: a month ends on the second day, or near it.
+func nth(n float64) store.Instant { return on(n - 2) }
+
+// moment draws one: the beginning of a day, a millisecond before it, or within a day.
 func (h *history) moment(label string) time.Time {
-	at := on(float64(rapid.IntRange(0, days-1).Draw(h.t, label+" day")))
+	at := nth(float64(rapid.IntRange(0, days-1).Draw(h.t, label+" day")))
 	return at.Add([]time.Duration{0, 24*time.Hour - time.Millisecond, 7 * time.Hour}[rapid.IntRange(0, 2).Draw(h.t, label+" hour")])
 }
 
 // period draws one of whole days.
 func (h *history) period() (from, to time.Time) {
 	if rapid.Bool().Draw(h.t, "whole") {
-		return on(0).Time, on(days).Time
+		return nth(0).Time, nth(days).Time
 	}
 	first := rapid.IntRange(0, days-1).Draw(h.t, "from")
-	return on(float64(first)).Time, on(float64(rapid.IntRange(first+1, days).Draw(h.t, "to"))).Time
+	return nth(float64(first)).Time, nth(float64(rapid.IntRange(first+1, days).Draw(h.t, "to"))).Time
 }
 
 func (h *history) play() {
@@ -202,7 +207,9 @@ func (h *history) createRule() {
 	r := settle.Rule{
 		TenantID: h.tenant, Unit: rate.Event, Price: fmt.Sprint(rapid.IntRange(1, 9).Draw(h.t, "price")), Currency: currency, EffectiveFrom: store.At(h.moment("effective")),
 		Priority: int64(rapid.IntRange(0, 2).Draw(h.t, "priority")), Shares: h.shares(currency),
+		TimeZone: rapid.SampledFrom(slices.Sorted(maps.Keys(months))).Draw(h.t, "zone"),
 	}
+	h.bound(&r)
 	if rapid.Bool().Draw(h.t, "ends") {
 		r.EffectiveUntil = store.At(r.EffectiveFrom.Add(30 * time.Hour))
 	}
@@ -219,6 +226,24 @@ func (h *history) createRule() {
 		return err
 	})
 	h.pull()
+}
+
+// bound draws what a rule changes of a month.
+func (h *history) bound(r *settle.Rule) {
+	amount := func(label string) *string { return new(fmt.Sprint(rapid.IntRange(0, 20).Draw(h.t, label))) }
+	r.Tiers, r.TiersMode, r.Minimum, r.Cap = []settle.Tier{}, nil, nil, nil
+	switch rapid.IntRange(0, 4).Draw(h.t, "bound") {
+	case 0:
+		r.Minimum = amount("minimum")
+	case 1:
+		r.Cap = amount("cap")
+	case 2:
+		r.Cap = amount("cap")
+		fallthrough
+	case 3:
+		r.TiersMode = new(rapid.SampledFrom([]rate.Mode{rate.Graduated, rate.Volume}).Draw(h.t, "mode"))
+		r.Tiers = []settle.Tier{{Above: int64(rapid.IntRange(1, 3).Draw(h.t, "above")), Price: *amount("its price")}}
+	}
 }
 
 func (h *history) shares(currency string) []settle.Share {
@@ -243,8 +268,13 @@ func (h *history) rewrite(tx *store.Tx, r *settle.Rule) error {
 	if err != nil {
 		return err
 	}
-	if _, err = tx.ExecContext(h.t.Context(), `UPDATE settlement_rules SET matches = $2, price = $3, currency = $4, shares = $5, effective_until = $6, state = $7, revision = $8, updated_at = $9 WHERE rule_id = $1`,
-		r.ID, string(match), r.Price, r.Currency, string(shares), r.EffectiveUntil, r.State, r.Revision, r.UpdatedAt); err != nil {
+	tiers, err := sealer.Canonical(r.Tiers)
+	if err != nil {
+		return err
+	}
+	if _, err = tx.ExecContext(h.t.Context(), `UPDATE settlement_rules SET matches = $2, price = $3, currency = $4, shares = $5, effective_until = $6, state = $7, revision = $8, updated_at = $9,
+		tiers = $10, tiers_mode = $11, minimum = $12, cap = $13 WHERE rule_id = $1`,
+		r.ID, string(match), r.Price, r.Currency, string(shares), r.EffectiveUntil, r.State, r.Revision, r.UpdatedAt, string(tiers), r.TiersMode, r.Minimum, r.Cap); err != nil {
 		return err
 	}
 	return tx.EmitRecord(h.t.Context(), &store.Kind{Type: "settlement_rule.changed"}, sealer.Event{TenantID: h.tenant, Actor: byKey, Subject: sealer.Ref{Kind: "settlement_rule", ID: r.ID}}, r)
@@ -254,7 +284,7 @@ func (h *history) changeRule() {
 	rules, err := settle.Rules(h.t.Context(), h.db.Read(), h.tenant, store.Instant{})
 	require.NoError(h.t, err)
 	r := rapid.SampledFrom(rules).Draw(h.t, "rule")
-	switch rapid.IntRange(0, 3).Draw(h.t, "change") {
+	switch rapid.IntRange(0, 4).Draw(h.t, "change") {
 	case 0:
 		r.Currency = rapid.SampledFrom(currencies).Draw(h.t, "currency")
 		r.Shares = h.shares(r.Currency)
@@ -263,6 +293,8 @@ func (h *history) changeRule() {
 		if until := store.At(r.EffectiveFrom.Add(12 * time.Hour)); r.EffectiveUntil.IsZero() || until.Before(r.EffectiveUntil.Time) {
 			r.EffectiveUntil = until
 		}
+	case 2:
+		h.bound(&r)
 	default:
 		r.Price = fmt.Sprint(rapid.IntRange(1, 9).Draw(h.t, "price"))
 	}
@@ -337,7 +369,8 @@ func (h *history) draftOf(c *modelChain) (d modelDraft, ok bool) {
 
 // drafted notes a draft, which says what the model says.
 func (h *history) drafted(c *modelChain, id string) modelDraft {
-	d := modelDraft{id, c, h.states(c), h.rulesOf(c.from, c.to), h.basis(c.from, c.to)}
+	since := h.counts(c)
+	d := modelDraft{id, c, since, h.states(c), h.rulesOf(c.from, c.to), h.basis(since, c.to)}
 	require.Equal(h.t, d.said, said(h.micros, new(h.document(id))))
 	h.drafts = append(h.drafts, d)
 	return d
@@ -364,7 +397,7 @@ func (h *history) issueOne() {
 func (h *history) issueDraft(d modelDraft) {
 	h.drafts = slices.DeleteFunc(slices.Clone(h.drafts), func(other modelDraft) bool { return other.id == d.id })
 	issued, err := h.issue(h.t.Context(), h.tenant, d.id, byKey)
-	if !slices.Equal(d.basis, h.basis(d.chain.from, d.chain.to)) {
+	if !slices.Equal(d.basis, h.basis(d.since, d.chain.to)) {
 		require.Equal(h.t, api.StateConflict, api.From(err).Code, "%v", err)
 		return
 	}
@@ -373,7 +406,7 @@ func (h *history) issueDraft(d modelDraft) {
 		d.chain.first = d.id
 		h.chains = append(h.chains, d.chain)
 	}
-	d.chain.last = d.id
+	d.chain.last, d.chain.since = d.id, d.since
 	h.nowStated(d.chain, d.said, d.rules)
 	document := h.document(d.id)
 	require.Equal(h.t, h.micros(document.Total), d.chain.sum, "the first total and all differences")
@@ -413,22 +446,19 @@ func (h *history) correctChain(c *modelChain) (changed bool) {
 }
 
 func sameStatements(a, b modelStatement) bool {
-	return fmt.Sprint(a.lines, a.total, a.held, a.unrated) == fmt.Sprint(b.lines, b.total, b.held, b.unrated)
+	return fmt.Sprint(a) == fmt.Sprint(b)
 }
 
 // requireReasons: what came late is due for no other reason, and what the statement before could count has
 // not come late.
 func (h *history) requireReasons(c *modelChain, before *sealer.Statement) {
 	d := h.document(h.drafts[len(h.drafts)-1].id)
-	var late, all int64
+	leaves := map[*modelPlay]uint64{}
 	for i, p := range h.plays {
-		r := h.rated(p)
-		if r == nil || h.disputed(p) != "" || p.at.Before(c.from) || !p.at.Before(c.to) || r.currency != c.currency || h.leafOf(i) < before.AsOf.TreeSize {
-			continue
-		}
-		amount, _ := r.pays(c.payee)
-		late += amount
+		leaves[p] = h.leafOf(i)
 	}
+	earlier := func(p *modelPlay) bool { return h.disputed(p) == "" && leaves[p] < before.AsOf.TreeSize }
+	late, all := h.states(c).total-h.statesOf(c, earlier).total, int64(0)
 	for _, change := range d.Correction.Changes {
 		if change.Reason == sealer.ChangedLate {
 			all += h.micros(change.Amount)
@@ -473,8 +503,8 @@ func (h *history) finish() {
 		h.changeRule()
 		for _, currency := range currencies {
 			payee := h.payees[currency][n]
-			for day := range days {
-				if d, ok := h.draftOf(&modelChain{currency: currency, payee: payee, from: on(float64(day)).Time, to: on(float64(day + 1)).Time}); ok {
+			for i := range days {
+				if d, ok := h.draftOf(&modelChain{currency: currency, payee: payee, from: nth(float64(i)).Time, to: nth(float64(i + 1)).Time}); ok {
 					h.issueDraft(d)
 				}
 			}
@@ -489,10 +519,13 @@ func (h *history) finish() {
 	// Each receipt has at most one rule in all that is stated, and pays each of its payees once.
 	type paid struct{ receipt, payee string }
 	rules, times := map[string]map[string]bool{}, map[paid]int{}
-	total := map[string]int64{}
+	total, adjusted := map[string]int64{}, map[string]int64{}
 	for _, c := range h.live() {
 		document := h.document(c.last)
 		total[c.currency] += h.micros(document.Total)
+		for of, amount := range said(h.micros, &document).adjusted {
+			adjusted[of] += amount
+		}
 		b, err := h.behind(h.t.Context(), &documented{Statement{TenantID: h.tenant, From: store.At(c.from), To: store.At(c.to), AsOf: h.find(c.last).AsOf}, string(h.texts[c.last])}, line{})
 		require.NoError(h.t, err)
 		receipts, next, err := b.page(h.t.Context(), h.warehouse, nil, 10_000)
@@ -525,16 +558,25 @@ func (h *history) finish() {
 			require.Equal(h.t, 1, times[paid{p.id, payee}], "%s for %s", p.id, payee)
 		}
 	}
+	months := map[string]int64{}
 	for _, currency := range currencies {
-		require.Equal(h.t, want[currency], total[currency], "shares sum to what the receipts are worth")
+		// A month is adjusted once, by whichever statements reach its end: as one for all would.
+		whole := h.states(&modelChain{from: nth(0).Time, to: nth(days).Time, currency: currency}).adjusted
+		for of, amount := range whole {
+			months[of] += amount
+			want[currency] += amount
+		}
+		require.Equal(h.t, want[currency], total[currency], "shares sum to what the receipts and months are worth")
 	}
+	maps.DeleteFunc(adjusted, func(_ string, amount int64) bool { return amount == 0 }) // of one payee
+	require.Equal(h.t, months, adjusted)
 }
 
 // requireUnstated requires that reconciliation lists what the model finds, and returns how many receipts.
 func (h *history) requireUnstated() (n int64) {
 	_, err := h.SealToEnd(h.t.Context(), h.tenant, byKey)
 	require.NoError(h.t, err)
-	lines, err := h.unstated(h.t.Context(), h.tenant, on(0).Time, on(days).Time, &h.loaded)
+	lines, err := h.unstated(h.t.Context(), h.tenant, nth(0).Time, nth(days).Time, &h.loaded)
 	require.NoError(h.t, err)
 	got, want := map[modelLine]int64{}, map[modelLine]int64{}
 	for _, l := range lines {
@@ -647,6 +689,16 @@ func (h *history) ruled(e *sealer.Event) {
 	require.NoError(h.t, err)
 	h.logged = append(h.logged, *sealer.RuleIn(e, uint64(len(h.log))))
 	r := modelRule{id: rule.ID, right: rule.Match.RightID, currency: rule.Currency, price: int64(rule.Price) / 1000, priority: rule.Priority, from: rule.EffectiveFrom, until: rule.EffectiveUntil, leaf: uint64(len(h.log))}
+	r.zone = rule.TimeZone
+	if rule.Minimum != nil {
+		r.minimum = new(int64(*rule.Minimum))
+	}
+	if rule.Cap != nil {
+		r.cap = new(int64(*rule.Cap))
+	}
+	if len(rule.Tiers) > 0 {
+		r.tier = &modelTier{rule.Tiers[0].Above, int64(rule.Tiers[0].Price) / 1000, rule.TiersMode == rate.Volume}
+	}
 	for _, s := range rule.Shares {
 		r.payees, r.bps = append(r.payees, s.CounterpartyID), append(r.bps, s.Bps)
 	}

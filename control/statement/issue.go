@@ -65,14 +65,18 @@ func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, sign
 	if next.CreatedAt.Before(next.To.Time) {
 		return api.Conflict("the statement was drafted before its period ended, so it may lack what came later: draft it again after " + next.To.String())
 	}
-	issued, err := issuedIn(ctx, tx, &next.Statement)
+	since := reached(&next.Statement, &document)
+	issued, err := issuedIn(ctx, tx, since)
 	if err != nil {
 		return err
 	}
 	if now, err := overlaps(issued); err != nil || !slices.Equal(now, document.Overlaps) {
 		return cmp.Or(err, error(api.Conflict("statements that overlap with the period were issued or voided since this one was drafted: draft it again")))
 	}
-	disputes, err := dispute.Holding(ctx, tx, next.TenantID, next.period())
+	if c := document.Correction; c != nil && !isNewest(issued, c) {
+		return api.Conflict("the statement " + c.Previous.StatementID + " was corrected or voided since this correction was drafted: draft it again, or discard it")
+	}
+	disputes, err := dispute.Holding(ctx, tx, next.TenantID, since.period())
 	if err != nil {
 		return err
 	}
@@ -85,6 +89,17 @@ func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, sign
 	}
 	document.IssuedAt, next.IssuedAt = sealer.Moment(next.UpdatedAt), next.UpdatedAt
 	return s.freeze(ctx, tx, next, &document, signer)
+}
+
+// isNewest reports whether what a correction corrects is the newest statement of its chain among those
+// that were issued, in their order.
+func isNewest(issued []Statement, c *sealer.StatementCorrection) bool {
+	for _, s := range slices.Backward(issued) {
+		if s.first() == c.Of {
+			return s.ID == c.Previous.StatementID && *s.SHA256 == c.Previous.SHA256
+		}
+	}
+	return false
 }
 
 // freeze signs the document of a statement, and numbers it.

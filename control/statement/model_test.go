@@ -38,6 +38,23 @@ type modelRule struct {
 	payees      []string
 	bps         []int64
 	leaf        uint64
+	// In the month of a zone, the units above a number may have another price, or all have it if there are
+	// more than that. Bounds are in millionths, nil for none.
+	zone         string
+	tier         *modelTier
+	minimum, cap *int64
+}
+
+type modelTier struct {
+	above, price int64
+	all          bool
+}
+
+// months are those that end within the days of the histories, by zone.
+var months = map[string][2]time.Time{
+	"UTC":                {time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)},
+	"America/Denver":     {time.Date(2026, 10, 1, 6, 0, 0, 0, time.UTC), time.Date(2026, 11, 1, 6, 0, 0, 0, time.UTC)},
+	"Pacific/Kiritimati": {time.Date(2026, 9, 30, 10, 0, 0, 0, time.UTC), time.Date(2026, 10, 31, 10, 0, 0, 0, time.UTC)},
 }
 
 // modelDispute is about receipts, or about a right in a window.
@@ -59,6 +76,7 @@ func (d *modelDispute) meets(from, to time.Time) bool {
 type modelChain struct {
 	first    string // id
 	from, to time.Time
+	since    time.Time // from when on receipts count in months
 	currency string
 	payee    string // empty: all
 	last     string // id of the newest
@@ -70,6 +88,8 @@ type modelChain struct {
 // modelStatement is what a statement has to say.
 type modelStatement struct {
 	lines       map[modelLine]modelSum
+	adjusted    map[string]int64 // what is shown, by rule and reason
+	paid        map[string]int64 // by payee
 	total, held int64
 	unrated     map[string]int64 // receipts by right
 }
@@ -117,44 +137,111 @@ func (m *model) rated(p *modelPlay) *modelRule {
 	return best
 }
 
-// pays is what a rule pays of one receipt to a payee, or to all.
-func (r *modelRule) pays(payee string) (amount int64, ok bool) {
+// pays is what a rule pays of an amount to a payee, or to all.
+func (r *modelRule) pays(payee string, amount int64) (part int64, ok bool) {
 	for i, p := range r.payees {
 		if payee == "" || p == payee {
-			amount, ok = amount+r.price*r.bps[i]/10_000, true
+			part, ok = part+amount*r.bps[i]/10_000, true
 		}
 	}
-	return amount, ok
+	return part, ok
 }
 
 // states is what a statement of a chain would say now.
 func (m *model) states(c *modelChain) modelStatement {
-	s := modelStatement{lines: map[modelLine]modelSum{}, unrated: map[string]int64{}}
+	s := m.statesOf(c, func(p *modelPlay) bool { return m.disputed(p) == "" })
+	s.held = m.statesOf(c, func(p *modelPlay) bool { return m.disputed(p) != "UPHELD" }).total - s.total
+	return s
+}
+
+// statesOf is what it would say of some receipts.
+func (m *model) statesOf(c *modelChain, of func(*modelPlay) bool) modelStatement {
+	s := modelStatement{lines: map[modelLine]modelSum{}, adjusted: map[string]int64{}, paid: map[string]int64{}, unrated: map[string]int64{}}
 	for _, p := range m.plays {
-		state := m.disputed(p)
-		if p.at.Before(c.from) || !p.at.Before(c.to) || state == "UPHELD" {
+		if p.at.Before(c.from) || !p.at.Before(c.to) || !of(p) {
 			continue
 		}
 		r := m.rated(p)
 		if r == nil {
-			if state == "" {
-				s.unrated[p.right]++
-			}
+			s.unrated[p.right]++
 			continue
 		}
-		amount, ok := r.pays(c.payee)
-		switch {
-		case r.currency != c.currency || !ok:
-		case state == "HELD":
-			s.held += amount
-		default:
+		if shown, ok := r.pays(c.payee, r.price); ok && r.currency == c.currency {
 			l := modelLine{p.right, r.id, r.leaf}
 			sum := s.lines[l]
-			s.lines[l] = modelSum{sum.receipts + 1, sum.amount + r.price, sum.shown + amount}
-			s.total += amount
+			s.lines[l] = modelSum{sum.receipts + 1, sum.amount + r.price, sum.shown + shown}
+			s.total += shown
+			s.pay(r, c.payee, r.price)
+		}
+	}
+	for _, r := range m.reached(c) {
+		month, sum, volume := months[r.zone], int64(0), int64(0)
+		for _, p := range m.plays {
+			if by := m.rated(p); of(p) && by != nil && by.id == r.id && by.currency == r.currency && !p.at.Before(month[0]) && p.at.Before(month[1]) {
+				sum, volume = sum+by.price, volume+1
+			}
+		}
+		adjust := func(reason string, amount int64) {
+			if amount != 0 {
+				sum += amount
+				shown, _ := r.pays(c.payee, amount)
+				s.adjusted[r.id+" "+reason] = shown
+				s.total += shown
+				s.pay(&r, c.payee, amount)
+			}
+		}
+		if t := r.tier; t != nil && volume > t.above {
+			dearer := volume - t.above
+			if t.all {
+				dearer = volume
+			}
+			adjust("TIER", dearer*(t.price-r.price))
+		}
+		if r.minimum != nil {
+			adjust("MINIMUM", max(0, *r.minimum-sum))
+		}
+		if r.cap != nil {
+			adjust("CAP", min(0, *r.cap-sum))
 		}
 	}
 	return s
+}
+
+// pay notes who gets an amount by a rule.
+func (s *modelStatement) pay(r *modelRule, payee string, amount int64) {
+	for _, p := range r.payees {
+		if payee == "" || p == payee {
+			part, _ := r.pays(p, amount)
+			s.paid[p] += part
+		}
+	}
+}
+
+// reached are the rules whose month a statement adjusts.
+func (m *model) reached(c *modelChain) (list []modelRule) {
+	for _, r := range m.rules {
+		month := months[r.zone]
+		_, pays := r.pays(c.payee, 0)
+		inForce := r.from.Before(month[1]) && (r.until.IsZero() || month[0].Before(r.until) && r.from.Before(r.until))
+		if pays && inForce && r.currency == c.currency && (r.tier != nil || r.minimum != nil || r.cap != nil) && c.from.Before(month[1]) && !c.to.Before(month[1]) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// counts is since when a statement of a chain counts, if it is drafted now.
+func (m *model) counts(c *modelChain) time.Time {
+	since := c.from
+	if !c.since.IsZero() {
+		since = c.since
+	}
+	for _, r := range m.reached(c) {
+		if begin := months[r.zone][0]; begin.Before(since) {
+			since = begin
+		}
+	}
+	return since
 }
 
 // nowStated notes that a statement of a chain is issued, which was drafted just now.
@@ -163,7 +250,7 @@ func (m *model) nowStated(c *modelChain, said modelStatement, rules map[*modelPl
 	c.said = said
 	m.issued = append(m.issued, c)
 	for p, r := range rules {
-		if _, ok := r.pays(c.payee); ok && r.currency == c.currency {
+		if _, ok := r.pays(c.payee, 0); ok && r.currency == c.currency {
 			p.statedBy[c], p.rule = true, r
 		}
 	}
@@ -193,7 +280,7 @@ func (m *model) takeBack(c *modelChain) {
 // receipt.
 func (m *model) covered(p *modelPlay, r *modelRule) bool {
 	return slices.ContainsFunc(m.live(), func(c *modelChain) bool {
-		_, pays := r.pays(c.payee)
+		_, pays := r.pays(c.payee, 0)
 		return pays && c.currency == r.currency && !p.at.Before(c.from) && p.at.Before(c.to)
 	})
 }
@@ -230,7 +317,12 @@ func (m *model) bills(of *modelChain) *modelChain {
 
 // said is what a document says, as the model has it.
 func said(micros func(string) int64, d *sealer.Statement) modelStatement {
-	s := modelStatement{lines: map[modelLine]modelSum{}, unrated: map[string]int64{}, total: micros(d.Total), held: micros(d.HeldAmount)}
+	s := modelStatement{lines: map[modelLine]modelSum{}, adjusted: map[string]int64{}, paid: map[string]int64{}, unrated: map[string]int64{}, total: micros(d.Total), held: micros(d.HeldAmount)}
+	for _, a := range d.Adjustments {
+		for _, share := range a.Shares {
+			s.adjusted[a.RuleID+" "+a.Reason] += micros(share.Amount)
+		}
+	}
 	for _, l := range d.Lines {
 		key := modelLine{l.RightID, l.RuleID, l.RuleLeaf}
 		sum := s.lines[key]
@@ -239,6 +331,9 @@ func said(micros func(string) int64, d *sealer.Statement) modelStatement {
 			sum.shown += micros(share.Amount)
 		}
 		s.lines[key] = sum
+	}
+	for _, p := range d.Payees {
+		s.paid[p.CounterpartyID] += micros(p.Amount)
 	}
 	for _, u := range d.Unrated {
 		s.unrated[u.RightID] += u.Receipts

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 )
 
@@ -38,7 +39,7 @@ var page = template.Must(template.New("statement").Funcs(template.FuncMap{
 		return grouped(strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", ms/1000, ms%1000), "0"), "."))
 	},
 	"unit":   func(u string) string { return units[u] },
-	"reason": func(r string) string { return reasons[r] },
+	"reason": func(r string) string { return reasons[r] }, "adjusted": func(r string) string { return adjusted[r] },
 }).Parse(pageText))
 
 // units are the texts that follow a price on the page.
@@ -49,13 +50,16 @@ var reasons = map[string]string{
 	sealer.ChangedByDispute: "dispute opened or resolved", sealer.ChangedByRules: "rule made or changed", sealer.ChangedLate: "came late", sealer.Voided: "voided",
 }
 
-// day formats a moment for the page: as a date alone if it is the beginning of a day.
-func day(t time.Time) string {
-	t = t.UTC()
-	if t.Equal(t.Truncate(24 * time.Hour)) {
-		return t.Format("2 January 2006")
+// adjusted are the texts of the reasons of adjustments.
+var adjusted = map[string]string{rate.ByTier: "prices of the rule's tiers", rate.ByMinimum: "below the rule's minimum", rate.ByCap: "above the rule's cap"}
+
+// day formats a local time of a document for the page: as a date alone if it is the beginning of a day.
+func day(local string) (string, error) {
+	t, err := time.Parse(time.RFC3339, local)
+	if h, m, s := t.Clock(); h+m+s+t.Nanosecond() == 0 {
+		return t.Format("2 January 2006"), err
 	}
-	return t.Format("2 January 2006, 15:04:05")
+	return t.Format("2 January 2006, 15:04:05"), err
 }
 
 // grouped groups the integer digits of a decimal with commas.

@@ -146,13 +146,13 @@ func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to tim
 	if err != nil {
 		return lines, err
 	}
-	l, err := (&rater{r.core}).load(ctx, tenantID, from, to, asOf, t)
+	l, err := (&rater{r.core}).load(ctx, tenantID, from, to, nil, asOf, t)
 	if err != nil {
 		return lines, err
 	}
 	l.free = slices.DeleteFunc(append(l.free, l.held...), func(m sealer.Metered) bool { return !t.Missing(&m) })
 	l.held = nil
-	p, err := l.rated(t, plainly)
+	p, err := l.rated(t, ratingOf)
 	for i := range p.statements {
 		lines = append(lines, linesOf(&p.statements[i])...)
 	}

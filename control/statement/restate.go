@@ -151,7 +151,7 @@ func (r *reconciler) computed(ctx context.Context, s *documented) (*sealer.State
 	if err != nil {
 		return nil, err
 	}
-	q := question{tenantID: s.TenantID, from: now.From.Time, to: now.To.Time, asOf: &at, terms: []*terms{t}, excluded: excluded}
+	q := question{tenantID: s.TenantID, from: now.Since.Time, to: now.To.Time, edges: now.Edges(), asOf: &at, terms: []*terms{t}, excluded: excluded}
 	return &now, compute(ctx, r.cfg.Warehouse, q, &now)
 }
 

@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"strings"
 
+	"muniment/control/calendar"
 	"muniment/control/route"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
+	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/sealer"
@@ -25,7 +27,7 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-settlement", Method: http.MethodGet, Path: "/v1/settlement", Tag: tag, Access: read, Heavy: true,
 		Summary: "Rate receipts by the current rules",
 		Description: "Rates the loaded receipts. The result changes as receipts arrive and rules and disputes change; a statement doesn't. " +
-			"Minimums and caps apply to statements and dry runs only."}, s.getSettlement)
+			"Tiers, minimums and caps apply to statements and dry runs only."}, s.getSettlement)
 	route.Add(a, route.Operation{ID: "reconcile-settlement", Method: http.MethodGet, Path: "/v1/settlement/reconciliation", Tag: tag, Access: read, Heavy: true,
 		Summary: "Check that packs, warehouse and statements of a period agree",
 		Description: "Compares the counts in the headers of packs with the rows of the same entries, recomputes each issued statement, and lists what came to stated times since. " +
@@ -80,41 +82,77 @@ type (
 
 // NewStatement is the body of a request for a draft.
 type NewStatement struct {
-	From           route.Time `json:"from" doc:"Start of the period, by renderedAt."`
-	To             route.Time `json:"to" doc:"End of the period, exclusive. A draft can be issued if it was made after the end."`
-	Currency       string     `json:"currency" minLength:"3" maxLength:"3" doc:"A code of ISO 4217." example:"EUR"`
-	CounterpartyID *string    `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"The counterparty whose shares to state; absent: all counterparties."`
+	NewPeriod
+	Currency       string  `json:"currency" minLength:"3" maxLength:"3" doc:"A code of ISO 4217." example:"EUR"`
+	CounterpartyID *string `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"The counterparty whose shares to state; absent: all counterparties."`
 }
 
 type draftInput struct{ Body NewStatement }
 
 func (d *drafter) post(ctx context.Context, in *draftInput) (StatementData, error) {
 	caller, requested := auth.PrincipalFrom(ctx), in.Body
-	from, to, err := period(requested.From, requested.To)
+	asked, err := d.period(ctx, caller.TenantID, &requested.NewPeriod)
 	if err != nil {
 		return StatementData{}, err
 	}
 	if !rate.IsCurrency(requested.Currency) {
 		return StatementData{}, errCurrency
 	}
-	made, err := d.draft(ctx, Statement{
-		TenantID: caller.TenantID, From: from, To: to, Currency: requested.Currency, CounterpartyID: requested.CounterpartyID,
-	}, store.ByKey(caller.ID))
+	asked.Currency, asked.CounterpartyID = requested.Currency, requested.CounterpartyID
+	made, err := d.draft(ctx, asked, store.ByKey(caller.ID))
 	return StatementData{made}, err
 }
 
 // errCurrency refuses a currency that no rule can have.
 var errCurrency = api.InvalidField("currency", rate.NoCurrency)
 
-// period parses the ends of a period.
-func period(fromText, toText route.Time) (from, to store.Instant, err error) {
-	if from, err = route.Given("from", &fromText); err != nil {
-		return from, to, err
+// NewPeriod is the period of a request: by its name, or by its ends.
+type NewPeriod struct {
+	Period   *string     `json:"period,omitempty" nullable:"true" maxLength:"10" doc:"A month, a week of ISO 8601 or a day of timeZone; absent: from and to." example:"2026-11"`
+	TimeZone *string     `json:"timeZone,omitempty" nullable:"true" maxLength:"64" doc:"IANA time zone of the period, and of dates without a time; absent: the tenant's." example:"Europe/Berlin"`
+	From     *route.Time `json:"from,omitempty" nullable:"true" doc:"Start of the period, by renderedAt; without period."`
+	To       *route.Time `json:"to,omitempty" nullable:"true" doc:"End of the period, exclusive; without period. A draft can be issued if it was made after the end."`
+}
+
+// period reads a period, and returns a statement with nothing else.
+func (c *core) period(ctx context.Context, tenantID string, p *NewPeriod) (s Statement, err error) {
+	s = Statement{TenantID: tenantID}
+	if p.TimeZone != nil {
+		s.TimeZone = *p.TimeZone
+	} else if s.TimeZone, err = tenant.TimeZone(ctx, c.db.Read(), tenantID); err != nil {
+		return s, err
 	}
-	if to, err = route.Given("to", &toText); err == nil && !from.Before(to.Time) {
-		err = api.InvalidField("to", "must be later than from")
+	zone, err := route.Zone(s.TimeZone)
+	if err != nil {
+		return s, err
 	}
-	return from, to, err
+	s.TimeZone = zone.String()
+	switch {
+	case p.Period != nil && (p.From != nil || p.To != nil):
+		return s, api.InvalidField("period", "can't be combined with from or to")
+	case p.Period != nil:
+		from, to, err := calendar.Period(*p.Period, zone)
+		if err != nil {
+			return s, api.InvalidField("period", err.Error())
+		}
+		s.From, s.To = store.At(from), store.At(to)
+	case p.From == nil || p.To == nil:
+		return s, api.InvalidField("period", "is missing: give it, or from and to")
+	default:
+		if s.From, err = route.GivenIn(zone, "from", p.From); err != nil {
+			return s, err
+		}
+		if s.To, err = route.GivenIn(zone, "to", p.To); err != nil {
+			return s, err
+		}
+		if !s.From.Before(s.To.Time) {
+			return s, api.InvalidField("to", "must be later than from")
+		}
+	}
+	if name := calendar.Name(s.From.Time, s.To.Time, zone); name != "" {
+		s.Period = &name
+	}
+	return s, nil
 }
 
 type listInput struct {
@@ -196,26 +234,30 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 	return d, f, nil
 }
 
-// asCSV writes a row for each share of a line or an adjustment, and for each change of a correction.
+// asCSV writes a row for each share of a line or an adjustment, and for each change of a correction. Its
+// times are local ones.
 func asCSV(s *sealer.Statement) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	_ = w.Write([]string{"statementId", "kind", "rightId", "meteringBasis", "ruleId", "unit", "price", "receipts", "impressions", "quantityMs",
+	row := func(kind, month, rightID, meteringBasis, ruleID string, rest ...string) {
+		_ = w.Write(append(append([]string{s.StatementID, s.LocalFrom, s.LocalTo, s.TimeZone, kind, month, rightID, meteringBasis, ruleID}, rest...), s.Currency))
+	}
+	_ = w.Write([]string{"statementId", "from", "to", "timeZone", "kind", "month", "rightId", "meteringBasis", "ruleId", "unit", "price", "receipts", "impressions", "quantityMs",
 		"amount", "counterpartyId", "bps", "share", "currency"})
 	for _, l := range s.Lines {
 		for _, share := range l.Shares {
-			_ = w.Write([]string{s.StatementID, "LINE", l.RightID, l.MeteringBasis, l.RuleID, l.Unit, l.Price, fmt.Sprint(l.Receipts), l.Impressions, fmt.Sprint(l.QuantityMs),
-				l.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount, s.Currency})
+			row("LINE", "", l.RightID, l.MeteringBasis, l.RuleID, l.Unit, l.Price, fmt.Sprint(l.Receipts), l.Impressions, fmt.Sprint(l.QuantityMs),
+				l.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
 		}
 	}
 	for _, a := range s.Adjustments {
 		for _, share := range a.Shares {
-			_ = w.Write([]string{s.StatementID, a.Reason, "", "", a.RuleID, "", "", "", "", "", a.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount, s.Currency})
+			row(a.Reason, a.Month, "", "", a.RuleID, "", "", "", "", "", a.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
 		}
 	}
 	if s.Correction != nil {
 		for _, c := range s.Correction.Changes {
-			_ = w.Write([]string{s.StatementID, c.Reason, c.RightID, c.MeteringBasis, c.RuleID, "", "", fmt.Sprint(c.Receipts), "", "", c.Amount, "", "", "", s.Currency})
+			row(c.Reason, "", c.RightID, c.MeteringBasis, c.RuleID, "", "", fmt.Sprint(c.Receipts), "", "", c.Amount, "", "", "")
 		}
 	}
 	w.Flush()

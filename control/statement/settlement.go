@@ -67,11 +67,12 @@ type Unrated struct {
 }
 
 // SchemaName returns the schema name in the OpenAPI document; so do the methods below.
-func (Line) SchemaName() string    { return "SettlementLine" }
-func (Share) SchemaName() string   { return "SettlementLineShare" }
-func (Total) SchemaName() string   { return "SettlementTotal" }
-func (Payee) SchemaName() string   { return "SettlementPayee" }
-func (Unrated) SchemaName() string { return "SettlementUnrated" }
+func (Line) SchemaName() string       { return "SettlementLine" }
+func (Share) SchemaName() string      { return "SettlementLineShare" }
+func (Total) SchemaName() string      { return "SettlementTotal" }
+func (Payee) SchemaName() string      { return "SettlementPayee" }
+func (Unrated) SchemaName() string    { return "SettlementUnrated" }
+func (Adjustment) SchemaName() string { return "SettlementAdjustment" }
 
 // rater rates the loaded receipts: what statements state by the rules by which it was stated, the rest
 // by the current rules.
@@ -129,11 +130,11 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 	if err != nil {
 		return answer, err
 	}
-	l, err := r.load(ctx, tenantID, from, to, at, t)
+	l, err := r.load(ctx, tenantID, from, to, nil, at, t)
 	if err != nil {
 		return answer, err
 	}
-	p, err := l.rated(t, plainly, slices.DeleteFunc([]string{in.Currency}, func(c string) bool { return c == "" })...)
+	p, err := l.rated(t, ratingOf, slices.DeleteFunc([]string{in.Currency}, func(c string) bool { return c == "" })...)
 	if err != nil {
 		return answer, err
 	}
@@ -198,10 +199,11 @@ func (c *core) current(ctx context.Context, tenantID string, from, to time.Time,
 type loaded struct {
 	counted
 	from, to time.Time
+	months   []sealer.StatementMonth
 	names    []sealer.StatementPayee
 }
 
-func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, asOf *sealer.Position, by ...*terms) (l loaded, err error) {
+func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, edges []time.Time, asOf *sealer.Position, by ...*terms) (l loaded, err error) {
 	l.from, l.to = from, to
 	holding, err := dispute.Holding(ctx, r.db.Read(), tenantID, dispute.Window{From: store.At(from), To: store.At(to)})
 	if err != nil {
@@ -210,7 +212,7 @@ func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, a
 	if l.names, err = r.names(ctx, tenantID); err != nil || asOf == nil {
 		return l, err
 	}
-	l.counted, err = count(ctx, r.cfg.Warehouse, question{tenantID: tenantID, from: from, to: to, asOf: asOf, terms: by, excluded: holding})
+	l.counted, err = count(ctx, r.cfg.Warehouse, question{tenantID: tenantID, from: from, to: to, edges: edges, asOf: asOf, terms: by, excluded: holding})
 	return l, err
 }
 
@@ -224,7 +226,7 @@ func (c *core) names(ctx context.Context, tenantID string) (names []sealer.State
 }
 
 // rated rates the loaded receipts, in the given currencies, or in all. Without any rule it has no
-// total.
+// total. Tiers, minimums and caps, which apply to statements, change it only in the months that are set.
 func (l *loaded) rated(t *terms, by sealer.Rating, currencies ...string) (p projection, err error) {
 	if len(currencies) == 0 {
 		currencies = t.Currencies()
@@ -234,7 +236,7 @@ func (l *loaded) rated(t *terms, by sealer.Rating, currencies ...string) (p proj
 	}
 	var all []*sealer.Statement
 	for _, currency := range currencies {
-		all = append(all, &sealer.Statement{Currency: currency, From: sealer.Moment{Time: l.from}, To: sealer.Moment{Time: l.to}, Payees: slices.Clone(l.names)})
+		all = append(all, &sealer.Statement{Currency: currency, From: sealer.Moment{Time: l.from}, To: sealer.Moment{Time: l.to}, Months: l.months, Payees: slices.Clone(l.names)})
 	}
 	if err := l.settle(by, t, all...); err != nil {
 		return p, err
@@ -248,11 +250,6 @@ func (l *loaded) rated(t *terms, by sealer.Rating, currencies ...string) (p proj
 	return p, nil
 }
 
-// plainly rates without minimums and caps, which apply to statements only.
-var plainly = sealer.Rating{Rate: settle.Rating.Rate, Precedence: settle.Rating.Precedence, Adjust: func(sealer.SettlementRule, []sealer.SettlementLine, time.Time, time.Time) (string, []string, error) {
-	return "", nil, nil
-}}
-
 // only rates by all rules, and keeps the lines of one of them.
 func only(ruleID string) sealer.Rating {
 	return sealer.Rating{
@@ -261,9 +258,9 @@ func only(ruleID string) sealer.Rating {
 			lines, unrated, err := settle.Rating.Rate(rules, receipts)
 			return slices.DeleteFunc(lines, func(l sealer.SettlementLine) bool { return l.RuleID != ruleID }), unrated, err
 		},
-		Adjust: func(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (string, []string, error) {
+		Adjust: func(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) ([]sealer.Adjustment, error) {
 			if rule.ID() != ruleID {
-				return "", nil, nil
+				return nil, nil
 			}
 			return settle.Rating.Adjust(rule, lines, from, to)
 		},
@@ -295,29 +292,38 @@ func totalOf(s *sealer.Statement) Total {
 // DryRun is the body of a request for a dry run: a rule and a period.
 type DryRun struct {
 	Rule settle.NewRule `json:"rule" doc:"The rule, as in a request to create it."`
-	From route.Time     `json:"from" doc:"Start of the period, by renderedAt."`
-	To   route.Time     `json:"to" doc:"End of the period, exclusive."`
+	NewPeriod
 }
 
 // DryRunData is the result of a dry run.
 type DryRunData struct {
-	From       store.Instant `json:"from" doc:"Start of the requested period."`
-	To         store.Instant `json:"to" doc:"End of the requested period, exclusive."`
-	AsOf       *string       `json:"asOf" doc:"The log position before which receipts are counted. Null while nothing is loaded."`
-	Lines      []Line        `json:"lines" doc:"The lines of the rule."`
-	Adjustment string        `json:"adjustment" doc:"Decimal: what the rule's minimum adds to its lines, or, as a negative amount, what its cap takes off."`
-	Total      Total         `json:"total" doc:"The sum of lines and adjustment."`
-	Before     []Total       `json:"before" doc:"Totals of all rules without this one, by currency, without minimums and caps."`
-	After      []Total       `json:"after" doc:"The same totals with this rule."`
+	From        store.Instant `json:"from" doc:"Start of the requested period."`
+	To          store.Instant `json:"to" doc:"End of the requested period, exclusive."`
+	AsOf        *string       `json:"asOf" doc:"The log position before which receipts are counted. Null while nothing is loaded."`
+	Lines       []Line        `json:"lines" doc:"The lines of the rule."`
+	Adjustments []Adjustment  `json:"adjustments" doc:"What the rule's tiers, minimum and cap change in the months that end in the period."`
+	Total       Total         `json:"total" doc:"The sum of lines and adjustments."`
+	Before      []Total       `json:"before" doc:"Totals of all rules without this one, by currency, without tiers, minimums and caps."`
+	After       []Total       `json:"after" doc:"The same totals with this rule."`
+}
+
+// Adjustment is what a rule changes in a month.
+type Adjustment struct {
+	Month    string `json:"month" doc:"The calendar month, in the rule's time zone." example:"2026-11"`
+	TimeZone string `json:"timeZone" doc:"The rule's IANA time zone."`
+	Reason   string `json:"reason" enum:"TIER,MINIMUM,CAP" doc:"Why."`
+	Amount   string `json:"amount" doc:"Decimal; below zero if it takes off."`
 }
 
 type dryRunInput struct{ Body DryRun }
 
 func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, err error) {
 	tenantID := auth.PrincipalFrom(ctx).TenantID
-	if d.From, d.To, err = period(in.Body.From, in.Body.To); err != nil {
+	asked, err := r.period(ctx, tenantID, &in.Body.NewPeriod)
+	if err != nil {
 		return d, err
 	}
+	d.From, d.To = asked.From, asked.To
 	proposed, err := settle.Propose(ctx, r.db.Read(), tenantID, "rule", &in.Body.Rule, r.db.Now())
 	if err != nil {
 		return d, err
@@ -329,34 +335,44 @@ func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, 
 	if at != nil {
 		d.AsOf = new(at.String())
 	}
-	now, err := r.current(ctx, tenantID, d.From.Time, d.To.Time)
+	record, err := settle.Records([]settle.Rule{proposed})
 	if err != nil {
 		return d, err
 	}
-	with, err := r.current(ctx, tenantID, d.From.Time, d.To.Time, proposed)
+	reaching := sealer.Statement{Currency: proposed.Currency, From: sealer.Moment(d.From), To: sealer.Moment(d.To)}
+	if err := reach(&reaching, record); err != nil {
+		return d, err
+	}
+	now, err := r.current(ctx, tenantID, reaching.Since.Time, d.To.Time)
 	if err != nil {
 		return d, err
 	}
-	l, err := r.load(ctx, tenantID, d.From.Time, d.To.Time, at, now, with)
+	with, err := r.current(ctx, tenantID, reaching.Since.Time, d.To.Time, proposed)
 	if err != nil {
 		return d, err
 	}
-	before, err := l.rated(now, plainly)
+	l, err := r.load(ctx, tenantID, reaching.Since.Time, d.To.Time, reaching.Edges(), at, now, with)
 	if err != nil {
 		return d, err
 	}
-	after, err := l.rated(with, plainly)
+	l.from = d.From.Time
+	before, err := l.rated(now, ratingOf)
 	if err != nil {
 		return d, err
 	}
+	after, err := l.rated(with, ratingOf)
+	if err != nil {
+		return d, err
+	}
+	l.months = reaching.Months
 	proposal, err := l.rated(with, only(proposed.ID), proposed.Currency)
 	if err != nil {
 		return d, err
 	}
 	own := &proposal.statements[0]
-	d.Lines, d.Total, d.Adjustment = append([]Line{}, linesOf(own)...), totalOf(own), "0"
+	d.Lines, d.Total, d.Adjustments = append([]Line{}, linesOf(own)...), totalOf(own), []Adjustment{}
 	for _, a := range own.Adjustments {
-		d.Adjustment = a.Amount
+		d.Adjustments = append(d.Adjustments, Adjustment{a.Month, a.TimeZone, a.Reason, a.Amount})
 	}
 	d.Before, d.After = before.totals(), after.totals()
 	return d, nil

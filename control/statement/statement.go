@@ -54,10 +54,17 @@
 //   - A correction is refused if the warehouse no longer yields the previous statement's amounts,
 //     because old deliveries were removed from it.
 //
-// A rule's minimum and cap bound the sum of its lines in one statement, over all counterparties, as the
-// rule has them at the statement's own end. The minimum applies if the rule is in force at any time of
-// the period. A statement for one counterparty shows its shares of lines and adjustments only. taxId and
-// payoutRef are in no statement.
+// A rule's tiers, minimum and cap belong to a calendar month in its time zone. The statement that reaches
+// the end of a month applies them, as the rule has them at the statement's own end, to the sum of all that
+// the rule rates in that month, over all counterparties, whichever statements have the lines, or none: so
+// a month that is divided into several statements has its minimum once. It is whole if the rule is in
+// force at any time of the month. A statement that states less than a month's last day has none, and only a
+// correction of the one that reached the end adjusts it again. So its receipts, disputes and overlaps are
+// those since the first such month begins, which may be before the period (sealer.Statement.Since). Where a
+// cap takes more than the statement's lines give, its total is negative: a credit.
+//
+// A statement for one counterparty shows its shares of lines and adjustments only. taxId and payoutRef are
+// in no statement.
 //
 // All sums come from the warehouse, by a query for each end of the log that statements of the period
 // state, if receipts of it came before it and behind another one. They are grouped by what terms
@@ -106,6 +113,8 @@ type Statement struct {
 	From           store.Instant `json:"from" db:"from_at" doc:"Start of the period: receipts rendered at or after it count."`
 	To             store.Instant `json:"to" db:"to_at" doc:"End of the period: receipts rendered before it count."`
 	Currency       string        `json:"currency" db:"currency" doc:"A code of ISO 4217."`
+	Period         *string       `json:"period" db:"period" doc:"The month, week or day of timeZone that it states, such as 2026-11, 2026-W48 or 2026-11-28; null for any other period."`
+	TimeZone       string        `json:"timeZone" db:"time_zone" doc:"The IANA time zone of its dates."`
 	CounterpartyID *string       `json:"counterpartyId" db:"counterparty_id" doc:"The counterparty whose shares it states; null: all counterparties."`
 	State          State         `json:"state" db:"state,moves" enum:"DRAFT,DISCARDED,ISSUED,SETTLED,VOIDED"`
 	Total          string        `json:"total" db:"total" doc:"Decimal: the sum of all stated shares."`

@@ -104,8 +104,8 @@ func TestDrafts(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	first := h.mustDraft(statementFor(0, 3))
-	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, number, document, created_at, updated_at, revision, correction, statement_id, state)
-		SELECT tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, 0, '', 0, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'DRAFT'
+	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, number, document, created_at, updated_at, revision, correction, statement_id, state)
+		SELECT tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, 0, '', 0, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'DRAFT'
 		FROM statements CROSS JOIN (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(mostDrafts-1) + `) SELECT i FROM n) AS numbers`)
 	_, err := h.draft(t.Context(), statementFor(0, 3), byKey)
 	conflict(t, err, "issue or discard one")
@@ -194,9 +194,9 @@ func (h *fixture) totals(from, to float64) (list []Total) {
 	h.t.Helper()
 	t, err := h.current(h.t.Context(), tenantID, on(from).Time, on(to).Time)
 	require.NoError(h.t, err)
-	l, err := h.load(h.t.Context(), tenantID, on(from).Time, on(to).Time, &h.loaded, t)
+	l, err := h.load(h.t.Context(), tenantID, on(from).Time, on(to).Time, nil, &h.loaded, t)
 	require.NoError(h.t, err)
-	p, err := l.rated(t, plainly)
+	p, err := l.rated(t, ratingOf)
 	require.NoError(h.t, err)
 	for _, total := range p.totals() {
 		total.Payees = nil
@@ -323,8 +323,8 @@ func TestManyOverlaps(t *testing.T) {
 	dollars := statementFor(0, 3)
 	dollars.Currency = "USD"
 	s := h.mustIssue(dollars)
-	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, created_at, updated_at, revision, correction, statement_id, state, number)
-		SELECT tenant_id, from_at, to_at, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'ISSUED', i + 1
+	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, created_at, updated_at, revision, correction, statement_id, state, number)
+		SELECT tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'ISSUED', i + 1
 		FROM statements CROSS JOIN (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(mostOverlaps) + `) SELECT i FROM n) AS numbers`)
 	_, err := h.draft(t.Context(), statementFor(0, 3), byKey)
 	require.Equal(t, "from", api.From(err).Field, "%v", err)
@@ -450,8 +450,8 @@ func TestLists(t *testing.T) {
 // TestFiltersHaveIndexes is as that of rights.
 func TestFiltersHaveIndexes(t *testing.T) {
 	h := newFixture(t, t.TempDir())
-	roomtest.Fill(t, h.db, 5_000, "statements", `tenant_id, from_at, to_at, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, number, document, created_at, updated_at, revision, correction, statement_id, corrects, currency, counterparty_id, state`,
-		`'`+tenantID+`', i, i + 1, '0', '0', 0, '1.0.1', 'ppk_a', 0, '', CASE WHEN i % 600 = 5 THEN 0 ELSE i END, '{}', 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), CASE WHEN i % 400 = 9 THEN 'stm_few' ELSE NULL END, CASE WHEN i % 700 = 3 THEN 'USD' ELSE 'EUR' END,
+	roomtest.Fill(t, h.db, 5_000, "statements", `tenant_id, from_at, to_at, time_zone, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, number, document, created_at, updated_at, revision, correction, statement_id, corrects, currency, counterparty_id, state`,
+		`'`+tenantID+`', i, i + 1, 'UTC', '0', '0', 0, '1.0.1', 'ppk_a', 0, '', CASE WHEN i % 600 = 5 THEN 0 ELSE i END, '{}', 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), CASE WHEN i % 400 = 9 THEN 'stm_few' ELSE NULL END, CASE WHEN i % 700 = 3 THEN 'USD' ELSE 'EUR' END,
 		CASE WHEN i % 500 = 7 THEN 'cp_few' ELSE NULL END, CASE WHEN i % 600 = 5 THEN 'DRAFT' ELSE 'SETTLED' END`)
 	for f, index := range map[filter]string{
 		{}:                         "statements_by_tenant",
@@ -492,7 +492,7 @@ func TestRetiredBeforeItBegan(t *testing.T) {
 	}))
 	h.change(`UPDATE settlement_rules SET state = 'RETIRED', effective_until = effective_from WHERE rule_id = $1`, r.ID)
 	h.clock.Set(on(20).Time)
-	made := h.mustDraft(statementFor(0, 20))
+	made := h.mustDraft(statementFor(0, 30))
 	require.Equal(t, "2", made.Total)
 	require.Contains(t, h.read(made.ID).Document, `"adjustments":[]`)
 }

@@ -38,6 +38,14 @@ func issuedIn(ctx context.Context, q store.Querier, s *Statement) ([]Statement, 
 	return list, err
 }
 
+// issuedAround lists those of issuedIn, and those on which a statement of the period may depend besides: of
+// the time since the beginning of the month, wherever that is.
+func issuedAround(ctx context.Context, q store.Querier, s *Statement) ([]Statement, error) {
+	around := *s
+	around.From = store.At(s.From.AddDate(0, 0, -33))
+	return issuedIn(ctx, q, &around)
+}
+
 // nextNumber returns the number of the next statement that is issued.
 func nextNumber(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
 	last, err := store.Count(ctx, q, "the last number of a statement", `SELECT COALESCE(MAX(number), 0) FROM statements WHERE tenant_id = $1 AND number > 0`, tenantID)

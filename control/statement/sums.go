@@ -18,7 +18,9 @@ type question struct {
 	from, to time.Time
 	asOf     *sealer.Position // nil: all that is loaded
 	// terms are all by which the sums will be rated.
-	terms    []*terms
+	terms []*terms
+	// edges are more moments that divide the sums.
+	edges    []time.Time
 	excluded dispute.Excluded
 	// rightID and eventIDs select deliveries as in pipeline.MeterQuery.
 	rightID  string
@@ -64,16 +66,13 @@ type sums struct {
 
 // count sums the receipts between the ends of the terms.
 func count(ctx context.Context, w Sums, q question) (c counted, err error) {
-	edges, ends := []time.Time{}, []end{}
-	for _, t := range q.terms {
-		edges, ends = append(edges, t.Edges()...), append(ends, t.ends...)
-	}
-	for _, x := range q.excluded {
-		edges = append(edges, x.Window.From.Time, x.Window.To.Time) // zero times without a window
-	}
-	buckets, err := bucketsOf(q.from, q.to, edges, mostEdges)
+	buckets, err := q.buckets(mostEdges)
 	if err != nil {
 		return c, err
+	}
+	var ends []end
+	for _, t := range q.terms {
+		ends = append(ends, t.ends...)
 	}
 	slices.SortFunc(ends, func(a, b end) int { return a.position.Compare(b.position) })
 	ends = slices.Compact(ends)
@@ -126,7 +125,7 @@ func (c *counted) between(before, now sums, first, last int, ends []end, at func
 }
 
 // compute computes a statement by the first terms of a question. The caller has set all that
-// sealer.Settle does not.
+// sealer.Settle does not, and the question's edges.
 func compute(ctx context.Context, w Sums, q question, s *sealer.Statement) error {
 	sums, err := count(ctx, w, q)
 	if err != nil {
@@ -139,10 +138,13 @@ func compute(ctx context.Context, w Sums, q question, s *sealer.Statement) error
 // rules that the log has there.
 func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.SettlementRule, s *sealer.Statement) error {
 	t, err := sealer.NewTerms(ratingOf, nil, rules)
+	if err == nil {
+		err = reach(s, rules)
+	}
 	if err != nil {
 		return err
 	}
-	return compute(ctx, w, question{tenantID: s.TenantID, from: s.From.Time, to: s.To.Time, asOf: &asOf, terms: []*terms{{Terms: t}}}, s)
+	return compute(ctx, w, question{tenantID: s.TenantID, from: s.Since.Time, to: s.To.Time, edges: s.Edges(), asOf: &asOf, terms: []*terms{{Terms: t}}}, s)
 }
 
 // added appends what has been added to sums, with a leaf.
@@ -231,14 +233,22 @@ func bucketsOf(from, to time.Time, edges []time.Time, most int) ([]time.Time, er
 	return buckets, nil
 }
 
+// buckets are the starts of the intervals whose receipts may be summed, at most so many.
+func (q *question) buckets(most int) ([]time.Time, error) {
+	edges := slices.Clone(q.edges)
+	for _, t := range q.terms {
+		edges = append(edges, t.Edges()...)
+	}
+	for _, x := range q.excluded {
+		edges = append(edges, x.Window.From.Time, x.Window.To.Time) // zero times without a window
+	}
+	return bucketsOf(q.from, q.to, edges, most)
+}
+
 // leavesSpace refuses a first statement if there would be no space for the windows of disputes that are
 // UPHELD later: it could not be corrected, as its period can't be shortened.
-func leavesSpace(t *terms, excluded dispute.Excluded, period dispute.Window) error {
-	edges := slices.Clone(t.Edges())
-	for _, x := range excluded {
-		edges = append(edges, x.Window.From.Time, x.Window.To.Time)
-	}
-	_, err := bucketsOf(period.From.Time, period.To.Time, edges, mostEdges-2*dispute.MaxUpheldWindows)
+func leavesSpace(q *question) error {
+	_, err := q.buckets(mostEdges - 2*dispute.MaxUpheldWindows)
 	return err
 }
 

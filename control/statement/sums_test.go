@@ -66,7 +66,11 @@ func rules(t *rapid.T) (list []settle.Rule) {
 			ID: fmt.Sprintf("rule_%d", i), Unit: rapid.SampledFrom([]rate.Unit{rate.Event, rate.Impression, rate.CPM, rate.MS, rate.Second}).Draw(t, "unit"),
 			Price: rate.Price(rapid.Int64Range(0, 3_000_000_000).Draw(t, "price")).String(), Currency: rapid.SampledFrom([]string{"EUR", "USD"}).Draw(t, "currency"),
 			EffectiveFrom: store.At(moment(t, "effective")), Priority: rapid.Int64Range(0, 2).Draw(t, "priority"), State: settle.Active,
-			CreatedAt: store.At(month), UpdatedAt: store.At(month), Minimum: text("minimum"),
+			CreatedAt: store.At(month), UpdatedAt: store.At(month), Minimum: text("minimum"), Tiers: []settle.Tier{}, TimeZone: rapid.SampledFrom([]string{"UTC", "America/New_York", "Pacific/Kiritimati"}).Draw(t, "zone"),
+		}
+		if rapid.Bool().Draw(t, "tiered") {
+			r.TiersMode = new(rapid.SampledFrom([]rate.Mode{rate.Graduated, rate.Volume}).Draw(t, "mode"))
+			r.Tiers = []settle.Tier{{Above: rapid.Int64Range(1, 5000).Draw(t, "above"), Price: rate.Price(rapid.Int64Range(0, 3_000_000_000).Draw(t, "tier's price")).String()}}
 		}
 		if rapid.Bool().Draw(t, "ends") {
 			r.EffectiveUntil = store.At(r.EffectiveFrom.Add(time.Duration(rapid.Int64Range(0, 40*24*3600*1000).Draw(t, "long")) * time.Millisecond))
@@ -144,7 +148,20 @@ func TestStatementsAddUp(t *testing.T) {
 		own, err := sealer.NewTerms(settle.Rating, nil, records)
 		require.NoError(t, err)
 		by := &terms{Terms: own}
+		blank := func(currency string, of *string) sealer.Statement {
+			s := sealer.Statement{StatementID: "stm_a", TenantID: "tnt_system", Currency: currency, CounterpartyID: of, From: sealer.Moment{Time: month}, To: sealer.Moment{Time: month.Add(31 * 24 * time.Hour)}, V: 1}
+			require.NoError(t, s.Local(time.UTC))
+			require.NoError(t, reach(&s, records))
+			return s
+		}
 		q := question{tenantID: "tnt_a", from: month, to: month.Add(31 * 24 * time.Hour), asOf: new(stated[len(stated)-1].Position.Next()), terms: []*terms{by}, excluded: excluded}
+		for _, currency := range []string{"EUR", "USD"} {
+			s := blank(currency, nil)
+			q.edges = append(q.edges, s.Edges()...)
+			if s.Since.Before(q.from) {
+				q.from = s.Since.Time
+			}
+		}
 		sums, err := count(t.Context(), w, q)
 		require.NoError(t, err)
 
@@ -166,7 +183,9 @@ func TestStatementsAddUp(t *testing.T) {
 			if in.Has(d.ReceiptID, d.RightID, d.RenderedAt) {
 				held = append(held, m)
 			} else {
-				free = append(free, m)
+				if free = append(free, m); d.RenderedAt.Before(month) {
+					continue // it counts in a month alone
+				}
 				lines, _, err := settle.Rating.Rate(records, slices.Values([]sealer.Metered{m}))
 				require.NoError(t, err)
 				for _, l := range lines {
@@ -175,7 +194,7 @@ func TestStatementsAddUp(t *testing.T) {
 			}
 		}
 		make := func(currency string, of *string, free, held []sealer.Metered) sealer.Statement {
-			s := sealer.Statement{StatementID: "stm_a", TenantID: "tnt_system", Currency: currency, CounterpartyID: of, From: sealer.Moment{Time: q.from}, To: sealer.Moment{Time: q.to}, V: 1}
+			s := blank(currency, of)
 			require.NoError(t, counted{free, held}.settle(settle.Rating, by, &s))
 			text, err := s.Text()
 			require.NoError(t, err)
@@ -244,15 +263,18 @@ func TestSpaceForDisputes(t *testing.T) {
 	}
 	own, err := sealer.NewTerms(settle.Rating, nil, nil)
 	require.NoError(t, err)
-	none, most := &terms{Terms: own}, 0
+	most := 0
+	ask := func(excluded dispute.Excluded) *question {
+		return &question{tenantID: "tnt_a", from: period.From.Time, to: period.To.Time, asOf: &sealer.Position{}, terms: []*terms{{Terms: own}}, excluded: excluded}
+	}
 	for n := 990; n < 1010; n++ {
-		if leavesSpace(none, windows(n, 1), period) == nil {
+		if leavesSpace(ask(windows(n, 1))) == nil {
 			most = n
 		}
 	}
 	require.Positive(t, most)
-	require.Equal(t, "from", api.From(leavesSpace(none, windows(most+1, 1), period)).Field)
-	_, err = count(t.Context(), new(conform.MemoryWarehouse), question{tenantID: "tnt_a", from: period.From.Time, to: period.To.Time, asOf: &sealer.Position{}, terms: []*terms{none}, excluded: append(windows(most, 1), windows(dispute.MaxUpheldWindows, most+1)...)})
+	require.Equal(t, "from", api.From(leavesSpace(ask(windows(most+1, 1)))).Field)
+	_, err = count(t.Context(), new(conform.MemoryWarehouse), *ask(append(windows(most, 1), windows(dispute.MaxUpheldWindows, most+1)...)))
 	require.NoError(t, err)
 
 	many := make([]string, dispute.MaxUpheldReceipts)

@@ -85,12 +85,12 @@ func overlaps(issued []Statement) ([]sealer.StatementOverlap, error) {
 	return list, nil
 }
 
-// refuseOverlap returns STATE_CONFLICT if one of the statements, which overlap with s, bills some of the
+// refuseOverlap returns STATE_CONFLICT if one of the statements overlaps with s, and bills some of the
 // same receipts to the same counterparties.
 func refuseOverlap(issued []Statement, s *Statement) error {
 	for _, other := range issued {
 		switch {
-		case other.State == Voided || other.Currency != s.Currency,
+		case other.State == Voided || !other.period().Overlaps(s.period()) || other.Currency != s.Currency,
 			s.CounterpartyID != nil && other.CounterpartyID != nil && *s.CounterpartyID != *other.CounterpartyID:
 		default:
 			return api.Conflict(fmt.Sprintf("the period overlaps with that of %s, which is issued: %s to %s. Correct that statement for what came late; or void it, and draft another one", other.first(), other.From, other.To))

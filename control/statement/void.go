@@ -35,8 +35,8 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 		next.Corrects, next.Correction, next.VoidReason = &first.ID, before.Correction+1, &reason
 		document := sealer.Statement{
 			Adjustments: []sealer.StatementAdjustment{}, AsOf: previous.AsOf, CounterpartyID: previous.CounterpartyID, Currency: previous.Currency, Excluded: []sealer.StatementExclusion{},
-			From: previous.From, HeldAmount: "0", IssuedAt: sealer.Moment(at), Lines: []sealer.StatementLine{}, Overlaps: []sealer.StatementOverlap{}, Payees: []sealer.StatementPayee{},
-			StatementID: next.ID, TenantID: tenantID, To: previous.To, Total: "0", Unrated: []sealer.StatementUnrated{}, V: 1,
+			From: previous.From, HeldAmount: "0", IssuedAt: sealer.Moment(at), Lines: []sealer.StatementLine{}, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, Months: []sealer.StatementMonth{},
+			Overlaps: []sealer.StatementOverlap{}, Payees: []sealer.StatementPayee{}, Since: previous.From, StatementID: next.ID, TenantID: tenantID, TimeZone: previous.TimeZone, To: previous.To, Total: "0", Unrated: []sealer.StatementUnrated{}, V: 1,
 			Correction: correction(first.ID, &previous, *before.SHA256, payees),
 		}
 		document.Correction.VoidReason = &reason

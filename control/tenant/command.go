@@ -28,14 +28,15 @@ type CreateTenantCommand struct {
 	Scope []string `help:"Scopes of the key; default: every scope but *."`
 	Env   string   `default:"test" enum:"test,live" help:"Environment of the key: ${enum}."`
 
-	Another bool `help:"Create a tenant even if the organisation has one."`
+	TimeZone string `help:"IANA time zone of its statements and rules, unless they name another; default: UTC."`
+	Another  bool   `help:"Create a tenant even if the organisation has one."`
 	Print
 }
 
 // Run sends the request to the server.
 func (c *CreateTenantCommand) Run(server route.AdminClient, out io.Writer) error {
 	var made Created
-	request := Request{Org: c.Org, Email: c.Email, Scopes: c.Scope, Env: c.Env, Another: c.Another}
+	request := Request{Org: c.Org, Email: c.Email, Scopes: c.Scope, Env: c.Env, Another: c.Another, TimeZone: c.TimeZone}
 	if err := server.Do(http.MethodPost, "/admin/tenants", request, &made); err != nil {
 		return fmt.Errorf("cannot create the tenant: %w", err)
 	}

@@ -24,6 +24,7 @@ type TenantCreated struct {
 	TenantID    string        `json:"tenantId"`
 	OrgID       string        `json:"orgId"`
 	DeveloperID string        `json:"developerId" doc:"The developer's id."`
+	TimeZone    string        `json:"timeZone" doc:"The tenant's IANA time zone."`
 	CreatedAt   store.Instant `json:"createdAt"`
 	Revision    int64         `json:"revision"`
 	Sandbox     bool          `json:"sandbox,omitempty" doc:"True for a tenant of the sandbox."`

@@ -50,6 +50,7 @@ type (
 	Tenant struct {
 		TenantID  string        `json:"tenantId"`
 		OrgID     string        `json:"orgId"`
+		TimeZone  string        `json:"timeZone" doc:"The IANA time zone of its statements and rules, unless they name another."`
 		CreatedAt store.Instant `json:"createdAt"`
 		Counts    Counts        `json:"counts"`
 	}

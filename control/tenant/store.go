@@ -13,8 +13,8 @@ import (
 )
 
 func insertTenant(ctx context.Context, tx *store.Tx, c Created, q *Request, now time.Time, revision int64) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision, sandbox, visitor) VALUES ($1, $2, $3, $3, $4, $5, $6)`,
-		c.TenantID, c.OrgID, store.At(now), revision, number(q.Sandbox), number(q.Sandbox && !q.Activated))
+	_, err := tx.ExecContext(ctx, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision, sandbox, visitor, time_zone) VALUES ($1, $2, $3, $3, $4, $5, $6, $7)`,
+		c.TenantID, c.OrgID, store.At(now), revision, number(q.Sandbox), number(q.Sandbox && !q.Activated), q.TimeZone)
 	if err != nil {
 		return fmt.Errorf("cannot write the tenant %s: %w", c.TenantID, err)
 	}
@@ -47,6 +47,18 @@ func IsSandbox(ctx context.Context, q store.Querier, tenantID string) (bool, err
 	return id != nil, err
 }
 
+// TimeZone returns the tenant's IANA time zone; ErrNone if there is no such tenant.
+func TimeZone(ctx context.Context, q store.Querier, tenantID string) (string, error) {
+	zone, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), store.Text, `SELECT time_zone FROM tenants WHERE tenant_id = $1`, tenantID)
+	if err == nil && zone == nil {
+		err = ErrNone
+	}
+	if err != nil {
+		return "", err
+	}
+	return *zone, nil
+}
+
 // ErrNone says that there is no such tenant; it may have been dropped.
 var ErrNone error = api.NotFound("tenant")
 
@@ -76,9 +88,9 @@ func (s *Service) IsSandbox(ctx context.Context, tenantID string) (bool, error) 
 // no such tenant.
 func (s *Service) summary(ctx context.Context, tenantID, developerID string) (*Snapshot, error) {
 	scan := func(row store.Row) (found Snapshot, err error) {
-		return found, row.Scan(&found.Tenant.TenantID, &found.Tenant.OrgID, &found.Tenant.CreatedAt, &found.Developer.DeveloperID, &found.Developer.OrgID, &found.Developer.Email)
+		return found, row.Scan(&found.Tenant.TenantID, &found.Tenant.OrgID, &found.Tenant.TimeZone, &found.Tenant.CreatedAt, &found.Developer.DeveloperID, &found.Developer.OrgID, &found.Developer.Email)
 	}
-	return store.One(ctx, s.db.Read(), "the tenant "+tenantID, scan, `SELECT t.tenant_id, t.org_id, t.created_at, d.developer_id, d.org_id, d.email
+	return store.One(ctx, s.db.Read(), "the tenant "+tenantID, scan, `SELECT t.tenant_id, t.org_id, t.time_zone, t.created_at, d.developer_id, d.org_id, d.email
 		FROM tenants t JOIN developers d ON d.tenant_id = t.tenant_id WHERE t.tenant_id = $1 AND d.developer_id = $2`, tenantID, developerID)
 }
 
@@ -90,7 +102,7 @@ func listTenants(ctx context.Context, q store.Querier, s store.Slice) (page []Li
 	var w store.Where
 	w.And("t.visitor = $", 0)
 	return store.ListPage(ctx, q, s, "the tenants", func(t Listed) string { return t.TenantID }, scan,
-		`SELECT t.tenant_id, t.org_id, t.created_at, t.sandbox = 1,
+		`SELECT t.tenant_id, t.org_id, t.time_zone, t.created_at, t.sandbox = 1,
 			COALESCE((SELECT d.email FROM developers d WHERE d.tenant_id = t.tenant_id ORDER BY d.developer_id LIMIT 1), ''),
 			(SELECT COUNT(*) FROM api_keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL)
 		FROM tenants t`, "t.tenant_id", w)

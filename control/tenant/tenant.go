@@ -40,6 +40,7 @@ import (
 	"errors"
 	"strings"
 
+	"muniment/control/calendar"
 	"muniment/control/node"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -99,6 +100,8 @@ type Request struct {
 	// Env is test or live; test when empty.
 	Env     string `json:"env,omitempty" enum:"test,live"`
 	Another bool   `json:"another,omitempty" doc:"Create a tenant even if the organisation has one."`
+	// TimeZone is the IANA zone of the tenant's months; UTC when empty.
+	TimeZone string `json:"timeZone,omitempty" maxLength:"64" doc:"IANA time zone of the tenant's statements and rules, unless they name another. Default: UTC."`
 	// Sandbox creates a tenant of the sandbox. No request can set it.
 	Sandbox bool `json:"-"`
 	// Activated says that the key of a tenant of the sandbox is given out. No request can set it.
@@ -158,7 +161,7 @@ func Make(ctx context.Context, tx *store.Tx, q Request) (c Created, err error) {
 	}
 	err = tx.EmitRecord(ctx, tenantCreated, sealer.Event{
 		TenantID: c.TenantID, At: now, Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: c.TenantID},
-	}, TenantCreated{c.TenantID, c.OrgID, c.DeveloperID, store.At(now), revision, q.Sandbox})
+	}, TenantCreated{c.TenantID, c.OrgID, c.DeveloperID, q.TimeZone, store.At(now), revision, q.Sandbox})
 	if err != nil {
 		return c, err
 	}
@@ -185,6 +188,11 @@ func (q *Request) check() (org string, scopes []string, err error) {
 	}
 	if q.Email != "" && (strings.Count(q.Email, "@") != 1 || strings.ContainsAny(q.Email, " \t\r\n")) {
 		faults = append(faults, api.ValidationError{Field: "email", Message: "is not an email address"})
+	}
+	if zone, err := calendar.Zone(q.TimeZone); err != nil {
+		faults = append(faults, api.ValidationError{Field: "timeZone", Message: err.Error()})
+	} else {
+		q.TimeZone = zone.String()
 	}
 	set, err := scopeSet(q.Scopes)
 	if err != nil {

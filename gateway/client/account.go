@@ -66,7 +66,9 @@ type Tenant struct {
 	// The organisation's id.
 	OrgID string `json:"orgId"`
 	// The tenant's id.
-	TenantID string       `json:"tenantId"`
+	TenantID string `json:"tenantId"`
+	// The IANA time zone of its statements and rules, unless they name another.
+	TimeZone string       `json:"timeZone"`
 	Counts   TenantCounts `json:"counts"`
 }
 

@@ -47,14 +47,12 @@ func (s SettlementRules) Retire(ctx context.Context, ruleID string) (*Settlement
 	return record[SettlementRule](ctx, s.c, http.MethodDelete, at("/v1/settlement/rules", ruleID), "rule", nil)
 }
 
-// DryRun says what a rule would have changed between from and to, which is exclusive. Nothing is
-// kept.
-func (s SettlementRules) DryRun(ctx context.Context, rule NewSettlementRule, from, to time.Time) (*DryRunResult, error) {
+// DryRun says what a rule would have changed in a period. Nothing is kept.
+func (s SettlementRules) DryRun(ctx context.Context, rule NewSettlementRule, period StatementPeriod) (*DryRunResult, error) {
 	return post[DryRunResult](ctx, s.c, "/v1/settlement/rules/dry-run", struct {
 		Rule NewSettlementRule `json:"rule"`
-		From time.Time         `json:"from"`
-		To   time.Time         `json:"to"`
-	}{rule, from, to})
+		StatementPeriod
+	}{rule, period})
 }
 
 // Counterparties are paid.
@@ -91,7 +89,7 @@ func (s Counterparties) Deactivate(ctx context.Context, counterpartyID string) (
 // SettlementRule says what a receipt is worth, and who gets that.
 type SettlementRule struct {
 	Record
-	// Decimal, of at most six digits behind the point: the most that a statement has for the rule.
+	// Decimal, of at most six digits behind the point: the most that a calendar month makes.
 	Cap string `json:"cap"`
 	// A code of ISO 4217.
 	Currency string `json:"currency"`
@@ -100,7 +98,8 @@ type SettlementRule struct {
 	// Exclusive; null is open.
 	EffectiveUntil time.Time       `json:"effectiveUntil"`
 	Match          SettlementMatch `json:"match"`
-	// Decimal, of at most six digits behind the point: the least that a statement has for the rule.
+	// Decimal, of at most six digits behind the point: the least that a calendar month makes in which the
+	// rule is in force.
 	Minimum string `json:"minimum"`
 	// Decimal, of one unit; at most nine digits behind the point.
 	Price string `json:"price"`
@@ -111,8 +110,22 @@ type SettlementRule struct {
 	Shares []SettlementShare `json:"shares"`
 	// One of ACTIVE, RETIRED.
 	State string `json:"state"`
+	// Prices for more units in a month, by rising volume; none: there is one price.
+	Tiers []SettlementTier `json:"tiers"`
+	// One of GRADUATED, VOLUME; null without tiers.
+	TiersMode string `json:"tiersMode"`
+	// The IANA time zone of the months to which tiers, minimum and cap belong.
+	TimeZone string `json:"timeZone"`
 	// One of EVENT, MS, SECOND, IMPRESSION, CPM.
 	Unit string `json:"unit"`
+}
+
+// SettlementTier is a price for units above a volume of a calendar month.
+type SettlementTier struct {
+	// The price is for units above so many in the month.
+	Above int64 `json:"above"`
+	// Decimal, of one unit; at most nine digits behind the point.
+	Price string `json:"price"`
 }
 
 // SettlementMatch says which receipts a rule rates. What is empty matches all.
@@ -140,7 +153,7 @@ type SettlementShare struct {
 
 // NewSettlementRule asks for a rule, or for what a rule becomes.
 type NewSettlementRule struct {
-	// Decimal, of at most six digits behind the point: the most that a statement has for the rule.
+	// Decimal, of at most six digits behind the point: the most that a calendar month makes.
 	// Packs know none.
 	Cap string `json:"cap,omitempty"`
 	// A code of ISO 4217.
@@ -152,7 +165,7 @@ type NewSettlementRule struct {
 	EffectiveUntil time.Time `json:"effectiveUntil,omitzero"`
 	// What it is for; absent: all.
 	Match *SettlementMatch `json:"match,omitempty"`
-	// Decimal, of at most six digits behind the point: the least that a statement has for the rule.
+	// Decimal, of at most six digits behind the point: the least that a calendar month makes, whole.
 	// Packs know none.
 	Minimum string `json:"minimum,omitempty"`
 	// Decimal, of one unit; at most nine digits behind the point.
@@ -161,6 +174,13 @@ type NewSettlementRule struct {
 	Priority int64 `json:"priority,omitempty"`
 	// Who gets what it makes: 10,000 basis points together.
 	Shares []SettlementShare `json:"shares"`
+	// Prices for more units in a month, by rising volume: at most 20. Packs know none.
+	Tiers []SettlementTier `json:"tiers,omitempty"`
+	// GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the
+	// price of the highest tier that is reached is for all units of the month. Absent: GRADUATED.
+	TiersMode string `json:"tiersMode,omitempty"`
+	// The IANA time zone of the months to which tiers, minimum and cap belong; absent: the tenant's.
+	TimeZone string `json:"timeZone,omitempty"`
 	// What the price is of: a metered receipt, a metered millisecond or second, an impression or a
 	// thousand of them. One of EVENT, MS, SECOND, IMPRESSION, CPM.
 	Unit string `json:"unit"`
@@ -168,13 +188,13 @@ type NewSettlementRule struct {
 
 // DryRunResult is what a rule would change.
 type DryRunResult struct {
-	// Decimal: what its minimum would add to the lines, or, below zero, its cap take off.
-	Adjustment string `json:"adjustment"`
+	// What its tiers, minimum and cap would change in the months that end in the period.
+	Adjustments []SettlementAdjustment `json:"adjustments"`
 	// The same with it.
 	After []SettlementTotal `json:"after"`
 	// The log position that the answer holds for. Null while nothing is loaded.
 	AsOf string `json:"asOf"`
-	// What all rules pay without it, by currency, without minimums and caps.
+	// What all rules pay without it, by currency, without tiers, minimums and caps.
 	Before []SettlementTotal `json:"before"`
 	// As asked for.
 	From time.Time `json:"from"`
@@ -182,8 +202,19 @@ type DryRunResult struct {
 	Lines []SettlementLine `json:"lines"`
 	// As asked for.
 	To time.Time `json:"to"`
-	// What it would pay: lines and adjustment.
+	// What it would pay: lines and adjustments.
 	Total SettlementTotal `json:"total"`
+}
+
+// SettlementAdjustment is what a rule changes in a month.
+type SettlementAdjustment struct {
+	// Decimal; below zero if it takes off.
+	Amount string `json:"amount"`
+	// As 2026-11.
+	Month string `json:"month"`
+	// One of TIER, MINIMUM, CAP.
+	Reason   string `json:"reason"`
+	TimeZone string `json:"timeZone"`
 }
 
 // Counterparty is who is paid.

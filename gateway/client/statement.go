@@ -117,6 +117,8 @@ type Statement struct {
 	IssuedAt time.Time `json:"issuedAt"`
 	// Its place among all that were issued, from 1, in the order of their issue; 0 until it is ISSUED.
 	Number int64 `json:"number"`
+	// The month, week or day of TimeZone that it states; null for any other period.
+	Period string `json:"period"`
 	// The pack up to whose end it states. With all packs before, it can be verified.
 	PackID string `json:"packId"`
 	// How many receipts are behind its lines.
@@ -131,6 +133,8 @@ type Statement struct {
 	SHA256 string `json:"sha256"`
 	// One of DRAFT, DISCARDED, ISSUED, SETTLED, VOIDED.
 	State string `json:"state"`
+	// The IANA time zone of its dates.
+	TimeZone string `json:"timeZone"`
 	// Receipts count that were rendered before it.
 	To time.Time `json:"to"`
 	// Decimal: the sum of all shares that it states.
@@ -147,10 +151,19 @@ type NewStatement struct {
 	CounterpartyID string `json:"counterpartyId,omitempty"`
 	// A code of ISO 4217.
 	Currency string `json:"currency"`
+	StatementPeriod
+}
+
+// StatementPeriod is a period by its name, or by its ends.
+type StatementPeriod struct {
+	// A month (2026-11), a week of ISO 8601 (2026-W48) or a day (2026-11-28) of TimeZone; absent: From and To.
+	Period string `json:"period,omitempty"`
+	// An IANA name; absent: the tenant's.
+	TimeZone string `json:"timeZone,omitempty"`
 	// Of renderedAt, at or after it.
-	From time.Time `json:"from"`
+	From time.Time `json:"from,omitzero"`
 	// Of renderedAt, before it. A draft can be issued if it was made after it.
-	To time.Time `json:"to"`
+	To time.Time `json:"to,omitzero"`
 }
 
 // StatementDocument is a statement with the text that is signed.

@@ -5,6 +5,7 @@ package independent_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // settlements are lies about the settlement alone. The last is always possible.
@@ -86,7 +87,7 @@ var settlements = []func(f *forgery, s object) bool{
 // badRule makes a rule that can't be rated by.
 func badRule(s *service, rule object) {
 	first := func() object { return rule.list("shares")[0].(map[string]any) }
-	switch s.next("rule", 14) {
+	switch s.next("rule", 17) {
 	case 0:
 		rule["price"] = []string{"1.0", "01", "-1", "1e3", ".5", "0.0000000001", "9223372036.854775808", "", "٣"}[s.next("price", 9)]
 	case 1:
@@ -116,6 +117,15 @@ func badRule(s *service, rule object) {
 		rule[[]string{"minimum", "cap"}[s.next("bound", 2)]] = []any{"1.0", "-1", "0.0000001", "9223372036854.775808", "", 1}[s.next("amount", 6)]
 	case 13:
 		rule["minimum"], rule["cap"] = "0.000001", "0"
+	case 14:
+		rule["timeZone"] = []any{"", strings.Repeat("z", 65), 1, nil}[s.next("zone", 4)]
+	case 15:
+		rule["tiersMode"] = []any{"", "FLAT", 1}[s.next("mode", 3)]
+	case 16:
+		rule["tiers"], rule["tiersMode"] = []any{
+			[]any{object{"above": 0, "price": "1"}}, []any{object{"above": 1, "price": "1.0"}}, []any{object{"above": 1 << 53, "price": "1"}, object{"above": 1, "price": "1"}},
+			[]any{object{"above": 1, "price": "-1"}}, []any{object{"above": 1.5, "price": "1"}}, []any{object{"price": "1"}},
+		}[s.next("tiers", 6)], "VOLUME"
 	}
 }
 

@@ -129,6 +129,10 @@ func (l *log) rule() []byte {
 	if l.IntN(2) == 0 {
 		price = rate.Price(l.Int64N(1 << []int{1 + l.IntN(62), 62}[l.IntN(2)])).String() // with some of them amounts are too large
 	}
+	tiers, mode := []any{}, any(nil)
+	for above := range int64(l.IntN(3)) {
+		tiers, mode = append(tiers, object{"above": above*7 + 1, "price": "0.1"}), []string{"GRADUATED", "VOLUME"}[l.IntN(2)]
+	}
 	id, kind := fmt.Sprint("rule_", l.text(), l.Uint64()), "settlement_rule.created"
 	if len(l.rules) > 0 && l.IntN(3) == 0 {
 		said := l.parse(l.rules[l.IntN(len(l.rules))].Record)
@@ -141,7 +145,7 @@ func (l *log) rule() []byte {
 			"rightId": maybe("rgh_0", "rgh_1"), "basisId": maybe("bas_é", "bas_😀"), "substrate": maybe("DOOH", "CTV"), "meteringBasis": maybe("gross", "viewable"),
 			"completion": maybe("none", "complete"),
 		},
-		"effectiveFrom": sealer.FormatTime(from), "effectiveUntil": until, "priority": l.IntN(3), "state": state,
+		"effectiveFrom": sealer.FormatTime(from), "effectiveUntil": until, "tiers": tiers, "tiersMode": mode, "timeZone": []string{"UTC", "Europe/Berlin", "Mars/Olympus"}[l.IntN(3)], "priority": l.IntN(3), "state": state,
 		"createdAt": sealer.FormatTime(l.now), "updatedAt": sealer.FormatTime(l.now), "revision": l.IntN(1 << 53),
 	}))
 }

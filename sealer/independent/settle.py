@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes what a period came to straight from proof packs, with nothing of Muniment.
+"""Computes what a period came to straight from proof packs, with nothing of Muniment. Time zones are those of Python's zoneinfo.
 
     settle.py --from TIME --to TIME --currency EUR BUNDLE...    prints {total, held, payees, lines} as JSON
     settle.py --statement FILE BUNDLE...                        the same for a statement's period, and
@@ -16,8 +16,10 @@ import argparse, base64, hashlib, json, sys
 from collections import defaultdict
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from zoneinfo import ZoneInfo
 
 MICRO = Decimal("0.000001")
+UTC = ZoneInfo("UTC")
 MOST = (2**63 - 1) * MICRO
 UNITS = {
     "EVENT": lambda n: Decimal(n["receipts"]),
@@ -147,17 +149,70 @@ def split(amount, shares):
     return parts
 
 
-def settle(terms, counted, period, currency, counterparty):
-    """Lines and adjustments of a currency, and what everybody gets."""
-    begin, end = period
-    texts = terms.texts
+def local(at, zone):
+    """A moment in RFC 3339, with the zone's offset."""
+    return datetime.fromtimestamp(at / 1000, zone).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def bounds(rule):
+    return rule["minimum"] is not None or rule["cap"] is not None or rule["tiers"]
+
+
+def months(terms, period, currency, counterparty):
+    """The months that end in the period, and in which a rule that pays has something to adjust."""
+    found = {}
+    for rule in (terms.texts[leaf] for leaf in terms.rules(terms.size)):
+        if not bounds(rule) or rule["currency"] != currency or counterparty not in [None] + [s["counterpartyId"] for s in rule["shares"]]:
+            continue
+        zone, (effective, until) = ZoneInfo(rule["timeZone"]), window(rule)
+        first = datetime.fromtimestamp(period[0] / 1000, zone)
+        year, month = first.year, first.month
+        while True:
+            after = (year + month // 12, month % 12 + 1)
+            begin, end = (round(datetime(y, m, 1, tzinfo=zone).timestamp() * 1000) for y, m in ((year, month), after))
+            if end > period[1]:
+                break
+            if year >= 1970 and max(begin, effective) < min(end, until):
+                named = {"month": f"{year:04}-{month:02}", "timeZone": rule["timeZone"]}
+                found[rule["timeZone"], named["month"]] = {**named, "from": local(begin, UTC), "to": local(end, UTC)}
+            year, month = after
+    return [found[name] for name in sorted(found)]
+
+
+def tiered(rule, volume):
+    """What the prices of tiers change of an amount by the first one."""
+    change, first = Decimal(0), Decimal(rule["price"])
+    for tier, after in zip(rule["tiers"], [t["above"] for t in rule["tiers"][1:]] + [volume]):
+        if volume > tier["above"]:
+            more = Decimal(tier["price"]) - first
+            change = more * volume if rule["tiersMode"] == "VOLUME" else change + more * (min(volume, after) - tier["above"])
+    return change.quantize(MICRO, rounding=ROUND_HALF_EVEN)
+
+
+def grouped(terms, counted):
+    """Sums by right, metering basis and leaf of the rule, with their amounts; none without a rule, or if it is too large."""
     groups = defaultdict(lambda: {"receipts": 0, "quantityMs": 0, "impressions": Decimal(0)})
     for r in counted:
         g = groups[r["rightId"], r["meteringBasis"], terms.rule(r)]
         g["receipts"] += 1
         g["quantityMs"] += r["quantityMs"]
         g["impressions"] += r["impressions"]
-    lines, adjustments, payees, sums = [], [], defaultdict(Decimal), defaultdict(Decimal)
+    for (_, _, leaf), g in groups.items():
+        rule = terms.texts.get(leaf)
+        g["amount"] = (Decimal(rule["price"]) * UNITS[rule["unit"]](g)).quantize(MICRO, rounding=ROUND_HALF_EVEN) if rule else None
+        if rule and g["amount"] > MOST:
+            g["amount"] = None
+    return groups
+
+
+def settle(terms, counted, period, currency, counterparty, reached):
+    """Lines and adjustments of a currency, and what everybody gets; counted are all since the first of the months begins."""
+    texts = terms.texts
+
+    def between(begin, end):
+        return grouped(terms, [r for r in counted if begin <= r["renderedAt"] < end])
+
+    lines, adjustments, payees = [], [], defaultdict(Decimal)
     unrated = defaultdict(lambda: {"receipts": 0, "quantityMs": 0, "impressions": Decimal(0)})
 
     def share(rule, amount):
@@ -168,36 +223,42 @@ def settle(terms, counted, period, currency, counterparty):
                 shown.append({"amount": spell(part), "bps": s["bps"], "counterpartyId": s["counterpartyId"]})
         return shown
 
-    for (right, basis, leaf), g in sorted(groups.items(), key=lambda item: (item[0][:2], texts[item[0][2]]["id"] if item[0][2] is not None else "", item[0][2] or 0)):
-        rule = texts.get(leaf)
-        amount = (Decimal(rule["price"]) * UNITS[rule["unit"]](g)).quantize(MICRO, rounding=ROUND_HALF_EVEN) if rule else None
-        if rule is None or amount > MOST:
+    for (right, basis, leaf), g in sorted(between(*period).items(), key=lambda item: (item[0][:2], texts[item[0][2]]["id"] if item[0][2] is not None else "", item[0][2] or 0)):
+        rule, amount = texts.get(leaf), g["amount"]
+        if amount is None:
             u = unrated[right, basis, "AMOUNT_TOO_LARGE" if rule else "NO_RULE"]
             for name in u:
                 u[name] += g[name]
             continue
         if rule["currency"] != currency:
             continue
-        sums[rule["id"]] += amount
         shares = share(rule, amount)
         if shares:
             lines.append({
                 "amount": spell(amount), "impressions": spell(g["impressions"]), "meteringBasis": basis, "price": rule["price"],
                 "quantityMs": g["quantityMs"], "receipts": g["receipts"], "rightId": right, "ruleId": rule["id"], "ruleLeaf": leaf, "shares": shares, "unit": rule["unit"],
             })
+    whole = [(m, between(millis(m["from"]), millis(m["to"]))) for m in reached]
     for id, leaf in sorted((texts[leaf]["id"], leaf) for leaf in terms.rules(terms.size)):
         rule = texts[leaf]
         effective, until = window(rule)
-        if rule["currency"] != currency or not max(begin, effective) < min(end, until):
-            continue
-        low, high = rule["minimum"], rule["cap"]
-        bounded = max(sums[id], Decimal(low)) if low is not None else sums[id]
-        bounded = min(bounded, Decimal(high)) if high is not None else bounded
-        change = bounded - sums[id]
-        if change:
-            shares = share(rule, change)
-            if shares:
-                adjustments.append({"amount": spell(change), "reason": "CAP" if change < 0 else "MINIMUM", "ruleId": id, "ruleLeaf": leaf, "shares": shares})
+        for month, groups in whole:
+            begin, end = millis(month["from"]), millis(month["to"])
+            if not bounds(rule) or rule["currency"] != currency or rule["timeZone"] != month["timeZone"] or not max(begin, effective) < min(end, until):
+                continue
+            own = [g for (_, _, l), g in groups.items() if g["amount"] is not None and texts[l]["id"] == id and texts[l]["currency"] == currency]
+            total = sum((g["amount"] for g in own), Decimal(0))
+            tier = tiered(rule, UNITS[rule["unit"]]({name: sum((g[name] for g in own), 0) for name in ("receipts", "quantityMs", "impressions")}))
+            low, high = rule["minimum"], rule["cap"]
+            bounded = max(total + tier, Decimal(low)) if low is not None else total + tier
+            bounded = min(bounded, Decimal(high)) if high is not None else bounded
+            change = bounded - total - tier
+            for reason, change in ("TIER", tier), ("CAP" if change < 0 else "MINIMUM", change):
+                shares = share(rule, change) if change else []
+                if shares:
+                    adjustments.append({
+                        "amount": spell(change), "month": month["month"], "reason": reason, "ruleId": id, "ruleLeaf": leaf, "shares": shares, "timeZone": month["timeZone"],
+                    })
     return {
         "adjustments": adjustments, "lines": lines, "total": spell(sum(payees.values(), Decimal(0))),
         "unrated": [
@@ -215,7 +276,8 @@ def amounts(said):
         amount, receipts = made[l["rightId"], l["meteringBasis"], l["ruleId"]]
         made[l["rightId"], l["meteringBasis"], l["ruleId"]] = amount + sum(Decimal(s["amount"]) for s in l["shares"]), receipts + l["receipts"]
     for a in said["adjustments"]:
-        made["", "", a["ruleId"]] = (sum(Decimal(s["amount"]) for s in a["shares"]), 0)
+        amount, _ = made["", "", a["ruleId"]]
+        made["", "", a["ruleId"]] = (amount + sum(Decimal(s["amount"]) for s in a["shares"]), 0)
     return made
 
 
@@ -257,15 +319,16 @@ def text_of(name, sha256):
 
 def overlaps(log, said):
     """The earlier statements of the log with overlapping periods, which a statement lists."""
-    begin, end = millis(said["from"]), millis(said["to"])
+    begin, end = millis(said["since"]), millis(said["to"])
     issues = [i for i in log["issues"] if i["id"] != said.get("statementId") and millis(i["from"]) < end and begin < millis(i["to"])]
     found = sorted(({"sha256": i["sha256"], "statementId": i["id"]} for i in issues), key=lambda o: o["statementId"])
     if "overlaps" in said and found != said["overlaps"]:
         sys.exit(f"the log has the statements {found}, the statement lists {said['overlaps']}")
     voided = {i["corrects"] for i in issues if i["voidReason"] is not None}
     for i in issues:
+        meets = millis(said["from"]) < millis(i["to"])
         one = None in (i["counterpartyId"], said["counterpartyId"]) or i["counterpartyId"] == said["counterpartyId"]
-        if "overlaps" in said and not said["correction"] and i["currency"] == said["currency"] and one and (i["corrects"] or i["id"]) not in voided:
+        if "overlaps" in said and not said["correction"] and i["currency"] == said["currency"] and one and meets and (i["corrects"] or i["id"]) not in voided:
             sys.exit(f"the statement {i['id']} bills the same receipts")
     return issues
 
@@ -283,13 +346,19 @@ def main():
     flags.add_argument("--currency")
     flags.add_argument("bundles", nargs="+")
     args = flags.parse_args()
-    said = {"correction": None, "excluded": [], "counterpartyId": None, "from": args.begin, "to": args.to, "currency": args.currency}
+    said = {"correction": None, "excluded": [], "counterpartyId": None, "from": args.begin, "since": args.begin, "to": args.to, "currency": args.currency}
     if args.statement:
         with open(args.statement) as f:
             said = json.loads(f.readline())
     correction = said["correction"]
     previous = text_of(args.previous, correction["previous"]["sha256"]) if args.previous else None
+    if previous and (other := [n for n in ("tenantId", "from", "to", "currency", "counterpartyId") if previous[n] != said[n]]):
+        sys.exit(f"the statement before has another {other[0]}")
+    if args.statement and [local(millis(said[n]), ZoneInfo(said["timeZone"])) for n in ("from", "to")] != [said["localFrom"], said["localTo"]]:
+        sys.exit("the local times of its period are wrong")
     if correction and correction["voidReason"] is not None:
+        if not (said["total"] == said["heldAmount"] == "0") or any(said[n] for n in ("lines", "adjustments", "excluded", "months", "overlaps", "payees", "unrated")):
+            sys.exit("it voids a statement, and states something")
         nothing = {"lines": [], "adjustments": [], "payees": [], "total": "0"}
         told = {**correction, "payees": without(correction["payees"], "name")}
         if previous and (found := corrected(previous, nothing, correction, ("VOID", nothing))) != told:
@@ -297,15 +366,27 @@ def main():
         print(f"ok {args.statement} voids {correction['of']}")
         return
     log = read(args.bundles)
-    header, issues = log["header"], overlaps(log, said)
+    header, period = log["header"], (millis(said["from"]), millis(said["to"]))
+    reached = months(Terms(log, [], header["treeSize"]), period, said["currency"], said["counterpartyId"])
+    since = min([said["from"]] + [m["from"] for m in reached], key=millis)
+    if previous:
+        since = min(since, previous["since"], key=millis)
+    if args.statement:
+        if reached != said["months"]:
+            sys.exit(f"months: the rules make {reached}, the statement says {said['months']}")
+        if millis(said["since"]) > millis(since) or millis(said["since"]) != millis(since) and (previous or not correction):
+            sys.exit(f"the statement counts since {said['since']}, it has to since {since}")
+    else:
+        said["since"] = since
+    issues = overlaps(log, said)
     terms = Terms(log, issues, header["treeSize"])
-    period = millis(said["from"]), millis(said["to"])
     state = excluded(said)
-    counted = [(state(r), r) for r in log["counted"] if period[0] <= r["renderedAt"] < period[1]]
+    counted = [(state(r), r) for r in log["counted"] if millis(said["since"]) <= r["renderedAt"] < period[1]]
     stated = [r for s, r in counted if s == ""]
-    made = settle(terms, stated, period, said["currency"], said["counterpartyId"])
+    of = period, said["currency"], said["counterpartyId"]
+    made = settle(terms, stated, *of, reached)
     held = [r for s, r in counted if s == "HELD"]
-    more = settle(terms, stated + held, period, said["currency"], said["counterpartyId"])
+    more = settle(terms, stated + held, *of, reached)
     made["heldAmount"] = spell(Decimal(more["total"]) - Decimal(made["total"]))
     if not args.statement:
         print(json.dumps(made))
@@ -325,8 +406,9 @@ def main():
         size = correction["previous"]["asOf"]["treeSize"]
         before = [r for r in stated if r["leaf"] < size]
         earlier = issues[: [i["id"] for i in issues].index(chain[-1])]
-        disputed = settle(Terms(log, earlier, size), before, period, said["currency"], said["counterpartyId"])
-        ruled = settle(terms, before, period, said["currency"], said["counterpartyId"])
+        then = Terms(log, earlier, size)
+        disputed = settle(then, before, *of, previous["months"] if previous else months(then, *of))
+        ruled = settle(terms, before, *of, reached)
         told = {**correction, "payees": without(correction["payees"], "name")}
         if not previous:
             found, told = changes(disputed, ("RULES", ruled), ("LATE", made)), [c for c in told["changes"] if c["reason"] != "DISPUTE"]

@@ -187,7 +187,9 @@ RULE = {
     "match": {name: maybe(text) for name in ("basisId", "completion", "meteringBasis", "rightId", "substrate")},
     "minimum": maybe(text), "price": text, "priority": lambda v: whole(v) and v <= 1_000_000, "revision": whole,
     "shares": [{"bps": lambda v: whole(v) and 1 <= v <= 10_000, "counterpartyId": text}],
-    "state": lambda v: v in ("ACTIVE", "RETIRED"), "unit": lambda v: v in ("EVENT", "MS", "SECOND", "IMPRESSION", "CPM"),
+    "state": lambda v: v in ("ACTIVE", "RETIRED"),
+    "tiers": [{"above": lambda v: whole(v) and 1 <= v <= 2**53, "price": text}], "tiersMode": maybe(lambda v: v in ("GRADUATED", "VOLUME")),
+    "timeZone": lambda v: text(v) and len(v.encode()) <= 64, "unit": lambda v: v in ("EVENT", "MS", "SECOND", "IMPRESSION", "CPM"),
     "updatedAt": time,
 }
 SETTLEMENT = {
@@ -815,6 +817,10 @@ def check_rule(rule):
         need(len({s["counterpartyId"] for s in rule["shares"]}) == len(rule["shares"]))
         least, most = (bound and parts(bound, 6) for bound in (rule["minimum"], rule["cap"]))
         need(least is None or most is None or least <= most)
+        need(len(rule["tiers"]) <= 20 and (rule["tiersMode"] is not None) == bool(rule["tiers"]))
+        need(all(a["above"] < b["above"] for a, b in zip(rule["tiers"], rule["tiers"][1:])))
+        for tier in rule["tiers"]:
+            parts(tier["price"], 9)
         return parts(rule["price"], 9)
     except (Bad, ValueError):
         raise Bad("settlement.mismatch") from None

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,9 +45,9 @@ func (c *packCheck) keepReceipts() {
 	}
 }
 
-// covers reports whether a moment, in milliseconds, is in the period.
+// covers reports whether the statement depends on the receipts of a moment, in milliseconds.
 func (s *statementFile) covers(at int64) bool {
-	return s.said.From.UnixMilli() <= at && at < s.said.To.UnixMilli()
+	return s.said.Since.UnixMilli() <= at && at < s.said.To.UnixMilli()
 }
 
 // rulesAt returns the rules that a log holds at a size; not ok if the given packs don't show them.
@@ -97,7 +98,7 @@ func (s *statementFile) terms(v *verification, issued []statementIssued, at *sea
 // recompute computes the statement from the packs. before are the events of the statements with which
 // its period overlaps, previous is what it corrects, nil if that is not at hand.
 func (s *statementFile) recompute(v *verification, before []statementIssued, previous *sealer.Statement) {
-	if v.rating.Rate == nil || v.rating.Adjust == nil || v.rating.Precedence == nil {
+	if v.rating.Rate == nil || v.rating.Adjust == nil || v.rating.Precedence == nil || v.rating.Months == nil {
 		s.fail(StatementAmount, "there are settlement rules, but no Rate was given")
 		return
 	}
@@ -111,12 +112,12 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 		s.fail(StatementAmount, "%v", err)
 		return
 	}
-	if now == nil || then == nil {
+	if now == nil || then == nil || !s.months(v, now, then, previous) {
 		return
 	}
 	all, whole := s.receipts(now, then)
 	if !whole {
-		s.pass(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", sealer.FormatTime(s.said.From.Time), s.said.AsOf.PackID)
+		s.pass(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", sealer.FormatTime(s.said.Since.Time), s.said.AsOf.PackID)
 		return
 	}
 	computed := s.said
@@ -137,6 +138,35 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 	}
 	s.pass(StatementOK, "%s recomputed from %s: %s, total %s %s, held %s", count(len(computed.Lines), "line"), count(all.packs, "pack"),
 		count(int(receipts), "receipt"), computed.Total, computed.Currency, computed.HeldAmount)
+}
+
+// months reports whether the statement's months, and since when it counts, are what its rules make of them,
+// and finds those of the statement that it corrects.
+func (s *statementFile) months(v *verification, now, then *sealer.Terms, previous *sealer.Statement) bool {
+	computed, before := s.said, s.said
+	err := errors.Join(computed.Reach(v.rating, now), before.Reach(v.rating, then))
+	since := computed.Since
+	if previous != nil {
+		before.Months = previous.Months
+		if previous.Since.Before(since.Time) {
+			since = previous.Since
+		}
+	}
+	s.monthsBefore = before.Months
+	named := func(a, b sealer.StatementMonth) bool { return a.Month == b.Month && a.TimeZone == b.TimeZone }
+	switch {
+	case err != nil:
+		s.fail(StatementRule, "%v", err)
+	case !slices.EqualFunc(s.said.Months, computed.Months, named):
+		s.fail(StatementRule, "its rules adjust the months %v, the statement says %v", computed.Months, s.said.Months)
+	case !slices.EqualFunc(s.said.Months, computed.Months, func(a, b sealer.StatementMonth) bool { return a.From.Equal(b.From.Time) && a.To.Equal(b.To.Time) }):
+		s.pass(StatementUnproven, "its months begin or end at other moments than by the time zones that this machine knows: %v, the statement says %v", computed.Months, s.said.Months)
+	case !s.said.Since.Equal(since.Time) && (s.said.Correction == nil || previous != nil || since.Before(s.said.Since.Time)):
+		s.fail(StatementRule, "it has to count since %s, and says %s", sealer.FormatTime(since.Time), sealer.FormatTime(s.said.Since.Time))
+	default:
+		return true
+	}
+	return false
 }
 
 // clocksApart is far more than the clocks of nodes differ: a pack that was sealed that long before
@@ -172,11 +202,15 @@ func (c stated) below(leaf uint64) stated {
 func (s *statementFile) receipts(terms ...*sealer.Terms) (all stated, whole bool) {
 	var edges []int64
 	var ends []uint64
+	moments := s.said.Edges()
+	for _, m := range s.monthsBefore {
+		moments = append(moments, m.From.Time, m.To.Time)
+	}
 	for _, t := range terms {
-		for _, at := range t.Edges() {
-			edges = append(edges, at.UnixMilli())
-		}
-		ends = append(ends, t.Ends()...)
+		moments, ends = append(moments, t.Edges()...), append(ends, t.Ends()...)
+	}
+	for _, at := range moments {
+		edges = append(edges, at.UnixMilli())
 	}
 	slices.Sort(edges)
 	slices.Sort(ends)
@@ -187,7 +221,7 @@ func (s *statementFile) receipts(terms ...*sealer.Terms) (all stated, whole bool
 		if c.failed() || h.TreeSize != next {
 			continue
 		}
-		if h.SealedAt.Add(clocksApart).Before(s.said.From.Time) {
+		if h.SealedAt.Add(clocksApart).Before(s.said.Since.Time) {
 			next = 0
 			break
 		}
@@ -267,9 +301,9 @@ func differsFrom(s, computed *sealer.Statement) (sealer.Code, string) {
 	}
 	switch {
 	case !slices.EqualFunc(s.Adjustments, computed.Adjustments, func(a, b sealer.StatementAdjustment) bool {
-		return a.Amount == b.Amount && a.Reason == b.Reason && a.RuleID == b.RuleID && a.RuleLeaf == b.RuleLeaf && slices.Equal(a.Shares, b.Shares)
+		return a.Amount == b.Amount && a.Month == b.Month && a.TimeZone == b.TimeZone && a.Reason == b.Reason && a.RuleID == b.RuleID && a.RuleLeaf == b.RuleLeaf && slices.Equal(a.Shares, b.Shares)
 	}):
-		return StatementRule, fmt.Sprintf("minimums and caps make %v, the statement says %v", computed.Adjustments, s.Adjustments)
+		return StatementRule, fmt.Sprintf("tiers, minimums and caps make %v, the statement says %v", computed.Adjustments, s.Adjustments)
 	case !slices.Equal(s.Unrated, computed.Unrated):
 		return StatementReceipts, fmt.Sprintf("%v are unrated, the statement says %v", computed.Unrated, s.Unrated)
 	case !slices.Equal(s.Payees, computed.Payees), s.Total != computed.Total:

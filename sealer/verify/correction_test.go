@@ -153,7 +153,7 @@ func TestLieInACorrection(t *testing.T) {
 		"its end":        {func(s *sealer.Statement) { s.Correction.Previous.AsOf = c.asOf(2) }, StatementCorrected},
 		"its hash":       {func(s *sealer.Statement) { s.Correction.Previous.SHA256 = "x" }, FormatInvalid},
 		"a later end":    {func(s *sealer.Statement) { s.Correction.Previous.AsOf.TreeSize = s.AsOf.TreeSize + 1 }, FormatInvalid},
-		"another period": {func(s *sealer.Statement) { s.To = sealer.Moment{Time: s.To.Add(time.Hour)} }, StatementCorrected},
+		"another period": {func(s *sealer.Statement) { s.To = sealer.Moment{Time: s.To.Add(time.Hour)}; _ = s.Local(time.UTC) }, StatementCorrected},
 		"of one":         {func(s *sealer.Statement) { s.CounterpartyID = new("cp_studio") }, FormatInvalid},
 		"first again":    {func(s *sealer.Statement) { s.Correction = nil }, StatementOverlap},
 		"upheld, billed": {func(s *sealer.Statement) { s.Excluded = []sealer.StatementExclusion{} }, StatementExcluded},
@@ -245,7 +245,7 @@ func (c *corrected) void(previous *sealer.Statement) sealer.Statement {
 	c.TB.Helper()
 	s := sealer.Statement{
 		AsOf: previous.AsOf, Currency: previous.Currency, CounterpartyID: previous.CounterpartyID, From: previous.From, To: previous.To, HeldAmount: "0", IssuedAt: sealer.Moment{Time: c.Now},
-		StatementID: "stm_void", TenantID: previous.TenantID, Total: "0", V: 1,
+		Since: previous.From, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, TimeZone: previous.TimeZone, StatementID: "stm_void", TenantID: previous.TenantID, Total: "0", V: 1,
 		Correction: &sealer.StatementCorrection{
 			Of: c.first.StatementID, Payees: everybody, VoidReason: new("a wrong price"),
 			Previous: sealer.StatementPrevious{AsOf: previous.AsOf, SHA256: overlapOf(c.TB, previous).SHA256, StatementID: previous.StatementID, Total: previous.Total},
@@ -285,7 +285,7 @@ func TestVoid(t *testing.T) {
 		"late":       {func(s *sealer.Statement) { s.Correction.Changes[0].Reason = sealer.ChangedLate }, FormatInvalid},
 		"receipts":   {func(s *sealer.Statement) { s.Correction.Changes[0].Receipts++ }, StatementCorrected},
 		"another":    {func(s *sealer.Statement) { s.Correction.Previous.SHA256 = overlapOf(t, &c.first).SHA256 }, StatementCorrected},
-		"its period": {func(s *sealer.Statement) { s.To.Time = s.To.Add(time.Hour) }, StatementCorrected},
+		"its period": {func(s *sealer.Statement) { s.To.Time = s.To.Add(time.Hour); _ = s.Local(time.UTC) }, StatementCorrected},
 	} {
 		s := clone(t, &void)
 		lie.lie(&s)

@@ -191,7 +191,7 @@ func (s *statementFile) disputes(v *verification, issued bool) {
 // concerned returns those disputes that are certainly about what is stated: whose window meets the
 // period, or that name a receipt of the packs that was rendered within it.
 func (s *statementFile) concerned(disputes map[string]disputed) map[string]bool {
-	from, to := s.said.From.Time, s.said.To.Time
+	from, to := s.said.Since.Time, s.said.To.Time
 	found, named := make(map[string]bool), make(map[ulid.ULID][]string)
 	for disputeID, d := range disputes {
 		if d.RightID != nil && d.Window.From != nil && d.Window.To != nil {

@@ -65,12 +65,14 @@ func TestDisputeBehindTheIssue(t *testing.T) {
 func TestDisputeOfAnotherTime(t *testing.T) {
 	b := newBooks(t)
 	disputed, s := b.billed(), &b.statement
-	s.From.Time = disputed.RenderedAt.Add(time.Millisecond)
+	s.From.Time, s.To.Time = disputed.RenderedAt.Add(time.Millisecond), sealertest.Epoch.AddDate(0, 0, 20) // it reaches the end of no month
+	b.settle(s)
 	require.False(t, disputed.IssuedAt.Before(s.From.Time))
 	s.IssuedAt = sealer.Moment{Time: b.Now.Add(time.Minute)}
 	packs := append(b.packs, b.opened(disputed), b.issue(s))
 	require.NotContains(t, failures(b.verify(s, packs...).Files[0].Verdicts), StatementExcluded)
 	s.From.Time = disputed.RenderedAt
+	b.settle(s)
 	packs[len(packs)-1] = b.issue(s)
 	require.Contains(t, failures(b.verify(s, packs...).Files[0].Verdicts), StatementExcluded)
 }

@@ -25,7 +25,7 @@ func (w *world) record(n int, change ...string) string {
 	moment := sealer.FormatTime(w.Now)
 	text := fmt.Sprintf(`{"cap":null,"createdAt":"%s","currency":"EUR","effectiveFrom":"%s","effectiveUntil":null,"id":"%s",`+
 		`"match":{"basisId":null,"completion":null,"meteringBasis":null,"rightId":null,"substrate":null},"minimum":null,"price":"0.125","priority":0,"revision":%d,`+
-		`"shares":[{"bps":6667,"counterpartyId":"cp_studio"},{"bps":3333,"counterpartyId":"cp_agency"}],"state":"ACTIVE","unit":"SECOND","updatedAt":"%s"}`,
+		`"shares":[{"bps":6667,"counterpartyId":"cp_studio"},{"bps":3333,"counterpartyId":"cp_agency"}],"state":"ACTIVE","tiers":[],"tiersMode":null,"timeZone":"UTC","unit":"SECOND","updatedAt":"%s"}`,
 		moment, sealer.FormatTime(sealertest.Epoch), sealertest.Named("rule_", fmt.Sprint(n)), 40+n, moment)
 	for i := 0; i < len(change); i += 2 {
 		require.Contains(w.TB, text, change[i])

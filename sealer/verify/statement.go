@@ -46,9 +46,9 @@ func (e *statementIssued) first() string {
 	return e.id
 }
 
-// overlaps reports whether the period of the event's statement overlaps with that of s.
+// overlaps reports whether the period of the event's statement overlaps with the time on which s depends.
 func (e *statementIssued) overlaps(s *sealer.Statement) bool {
-	return e.id != s.StatementID && e.From.Before(s.To.Time) && s.From.Before(e.To)
+	return e.id != s.StatementID && e.From.Before(s.To.Time) && s.Since.Before(e.To)
 }
 
 // states reports whether the event has the members of a statement's text.
@@ -100,6 +100,8 @@ type statementFile struct {
 	// packs are those of its log, in the order of their leaves.
 	packs []*packCheck
 	out   exclusions
+	// monthsBefore are those of the statement that it corrects.
+	monthsBefore []sealer.StatementMonth
 }
 
 func (v *verification) openStatement(f *FileReport, text []byte) {
@@ -375,7 +377,7 @@ func (s *statementFile) isFirst(before []statementIssued) bool {
 	}
 	for _, e := range before {
 		switch over := slices.ContainsFunc(before, func(end statementIssued) bool { return end.VoidReason != nil && end.first() == e.first() }); {
-		case over, e.Currency != s.said.Currency, e.CounterpartyID != nil && s.said.CounterpartyID != nil && *e.CounterpartyID != *s.said.CounterpartyID:
+		case over, !s.said.From.Before(e.To), e.Currency != s.said.Currency, e.CounterpartyID != nil && s.said.CounterpartyID != nil && *e.CounterpartyID != *s.said.CounterpartyID:
 		default:
 			s.fail(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and bills receipts of that time", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
 			return false
@@ -438,6 +440,7 @@ func (s *statementFile) recorrect(v *verification, then, now *sealer.Terms, all 
 	before, disputed, ruled := all.below(c.Previous.AsOf.TreeSize), s.said, s.said
 	made := *c
 	computed.Correction = &made
+	disputed.Months = s.monthsBefore
 	err := errors.Join(before.settle(v.rating, then, &disputed), before.settle(v.rating, now, &ruled))
 	steps := []sealer.Step{{Statement: &ruled, Reason: sealer.ChangedByRules}, {Statement: computed, Reason: sealer.ChangedLate}}
 	said := c.Changes

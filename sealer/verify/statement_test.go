@@ -38,6 +38,7 @@ type loggedIssue struct {
 }
 
 func newBooks(t *testing.T) *books {
+	month := sealertest.Epoch.Truncate(24 * time.Hour)
 	w := newWorld(t)
 	b := &books{world: w}
 	first := slices.Concat(w.Run(8), [][]byte{
@@ -55,7 +56,7 @@ func newBooks(t *testing.T) *books {
 	require.NoError(t, err)
 	b.pack(append(w.Run(9), opened))
 	b.statement = sealer.Statement{
-		AsOf: b.asOf(2), Currency: "EUR", From: sealer.Moment{Time: sealertest.Epoch}, To: sealer.Moment{Time: w.Now.Add(time.Hour)}, IssuedAt: sealer.Moment{Time: w.Now},
+		AsOf: b.asOf(2), Currency: "EUR", From: sealer.Moment{Time: month}, To: sealer.Moment{Time: month.AddDate(0, 1, 0)}, IssuedAt: sealer.Moment{Time: w.Now},
 		Excluded:    []sealer.StatementExclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{b.receipt}, State: sealer.ExclusionHeld}},
 		StatementID: "stm_1", TenantID: w.Tenant, V: 1,
 	}
@@ -111,6 +112,8 @@ func (b *books) settleBy(s *sealer.Statement, terms *sealer.Terms, size uint64) 
 	b.TB.Helper()
 	out, err := newExclusions(s.Excluded)
 	require.NoError(b.TB, err)
+	require.NoError(b.TB, s.Local(time.UTC))
+	require.NoError(b.TB, s.Reach(rate.Rating, terms))
 	var free []sealer.Metered
 	repeats := make(map[uint64]bool)
 	leaf := uint64(0)
@@ -122,7 +125,7 @@ func (b *books) settleBy(s *sealer.Statement, terms *sealer.Terms, size uint64) 
 			at := leaf
 			leaf++
 			d, err := sealer.ReadDelivery(text)
-			if err != nil || !d.Metered || repeats[at] || at >= size || d.Receipt.RenderedAt.Before(s.From.Time) || !d.Receipt.RenderedAt.Before(s.To.Time) {
+			if err != nil || !d.Metered || repeats[at] || at >= size || d.Receipt.RenderedAt.Before(s.Since.Time) || !d.Receipt.RenderedAt.Before(s.To.Time) {
 				continue
 			}
 			m := sealer.Metered{
@@ -280,10 +283,22 @@ func TestStatement(t *testing.T) {
 		"the end of the log": {func(s *sealer.Statement) { s.AsOf.TreeSize-- }, StatementLog},
 		"nothing left out":   {func(s *sealer.Statement) { s.Excluded = []sealer.StatementExclusion{} }, StatementReceipts},
 		"another order":      {func(s *sealer.Statement) { slices.Reverse(s.Lines) }, FormatInvalid},
+		"a month less":       {func(s *sealer.Statement) { s.Months, s.Adjustments = s.Months[:0], nil }, FormatInvalid},
+		"a month's name":     {func(s *sealer.Statement) { s.Months[0].Month, s.Adjustments[0].Month = "2026-04", "2026-04" }, StatementRule},
+		"a month's zone":     {func(s *sealer.Statement) { s.Months[0].TimeZone, s.Adjustments[0].TimeZone = "Etc/UTC", "Etc/UTC" }, StatementRule},
+		"an earlier month":   {func(s *sealer.Statement) { s.Since.Time = s.Since.Add(-time.Hour); s.Months[0].From = s.Since }, ""},
+		"since":              {func(s *sealer.Statement) { s.Since.Time = s.Since.Add(-time.Hour) }, StatementRule},
+		"a local time":       {func(s *sealer.Statement) { s.LocalTo = s.LocalFrom }, FormatInvalid},
+		"another reason":     {func(s *sealer.Statement) { s.Adjustments[0].Reason = "TIER" }, StatementRule},
 	} {
 		changed := clone(t, &b.statement)
 		c.change(&changed)
 		r := b.verify(&changed, b.packs...)
+		if c.want == "" { // its moments may be those of other rules of time zones
+			require.NotContains(t, codesOf(r.Files[0]), StatementOK, name)
+			require.Contains(t, codesOf(r.Files[0]), StatementUnproven, name)
+			continue
+		}
 		require.Contains(t, failures(r.Files[0].Verdicts), c.want, "%s: %+v", name, r.Files[0].Verdicts)
 	}
 }

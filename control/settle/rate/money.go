@@ -3,6 +3,7 @@ package rate
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -79,20 +80,26 @@ func (s *Sums) add(more Sums) bool {
 	return s.Receipts >= 0 && s.QuantityMs >= 0 && s.Impressions >= 0
 }
 
+// of returns the sum to which the rule's price applies, and how many of these make a unit.
+func (r *Rule) of(s Sums) (n int64, unit uint64) {
+	switch r.Unit {
+	case MS:
+		return s.QuantityMs, 1
+	case Second:
+		return s.QuantityMs, 1000
+	case Impression:
+		return s.Impressions, 10_000
+	case CPM:
+		return s.Impressions, 10_000 * 1000
+	}
+	return s.Receipts, 1
+}
+
 // Amount is the price times the sum that the rule's Unit selects, rounded to the micro-unit, half
 // to even. The error is ErrOverflow if the amount doesn't fit in Money.
 func (r *Rule) Amount(s Sums) (Money, error) {
-	n, divisor := s.Receipts, uint64(1000) // billionths to millionths
-	switch r.Unit {
-	case MS:
-		n = s.QuantityMs
-	case Second:
-		n, divisor = s.QuantityMs, divisor*1000
-	case Impression:
-		n, divisor = s.Impressions, divisor*10_000
-	case CPM:
-		n, divisor = s.Impressions, divisor*10_000*1000
-	}
+	n, unit := r.of(s)
+	divisor := 1000 * unit // billionths to millionths
 	high, low := bits.Mul64(uint64(r.Price), uint64(n))
 	if high >= divisor {
 		return 0, ErrOverflow
@@ -107,26 +114,110 @@ func (r *Rule) Amount(s Sums) (Money, error) {
 	return Money(amount), nil
 }
 
-// Adjust returns how the rule's Minimum and Cap change the non-negative sum of its lines: the
-// amount that is missing to the minimum, or, as a negative amount, the excess over the cap. shares
-// divides the adjustment in the order of the rule's Shares; for a negative adjustment they are the
-// negated shares of its absolute value.
+// Adjustment changes the sum of a rule's lines in a month. Shares divides the amount in the order of the
+// rule's Shares; for a negative amount they are the negated shares of its absolute value.
+type Adjustment struct {
+	Reason string
+	Amount Money
+	Shares []Money
+}
+
+// The reasons of adjustments.
+const (
+	// ByTier: the prices of tiers less the first price, times the volumes that have them.
+	ByTier = "TIER"
+	// ByMinimum: what is missing to the minimum.
+	ByMinimum = "MINIMUM"
+	// ByCap: the excess over the cap, which is negative.
+	ByCap = "CAP"
+)
+
+// Adjust returns how the rule's Tiers, and then its Minimum and Cap, change the sum of its lines in a
+// month, of which volume is all that they count; none of 0. The tiers' adjustment is rounded to the
+// micro-unit, half to even. The error is ErrOverflow if an amount doesn't fit in Money.
 //
-// Call it once for all lines of a rule; Rate applies neither bound. Since the shares are rounded
+// Call it once for all lines of a rule; Rate applies none of them. Since the shares are rounded
 // once more, a counterparty's lines and adjustments may sum to some micro-units below zero.
-func (r *Rule) Adjust(sum Money) (adjustment Money, shares []Money) {
-	switch {
-	case r.Minimum != nil && sum < *r.Minimum:
-		adjustment = *r.Minimum - sum
-		return adjustment, r.split(adjustment)
-	case r.Cap != nil && sum > *r.Cap:
-		shares = r.split(sum - *r.Cap)
-		for i := range shares {
-			shares[i] = -shares[i]
+func (r *Rule) Adjust(sum Money, volume Sums) (made []Adjustment, err error) {
+	add := func(reason string, amount Money) error {
+		if amount == math.MinInt64 {
+			return ErrOverflow
 		}
-		return *r.Cap - sum, shares
+		if amount != 0 {
+			made = append(made, Adjustment{reason, amount, r.splitSigned(amount)})
+		}
+		return nil
 	}
-	return 0, make([]Money, len(r.Shares))
+	tiered, err := r.tiered(volume)
+	if err == nil {
+		err = add(ByTier, tiered)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if tiered > 0 && sum > math.MaxInt64-tiered || tiered < 0 && sum < math.MinInt64-tiered {
+		return nil, ErrOverflow
+	}
+	switch sum += tiered; {
+	case r.Minimum != nil && sum < *r.Minimum:
+		if sum < 0 && *r.Minimum > math.MaxInt64+sum {
+			return nil, ErrOverflow
+		}
+		err = add(ByMinimum, *r.Minimum-sum)
+	case r.Cap != nil && sum > *r.Cap:
+		err = add(ByCap, *r.Cap-sum)
+	}
+	return made, err
+}
+
+// tiered is the adjustment by tiers.
+func (r *Rule) tiered(volume Sums) (Money, error) {
+	n, unit := r.of(volume)
+	all := big.NewInt(n)
+	total := new(big.Int)
+	for i, t := range r.Tiers {
+		// above and next are where the tier begins and ends, counted as n is.
+		above, next := scaled(t.Above, unit), all
+		if above.Cmp(all) >= 0 {
+			break
+		}
+		if i+1 < len(r.Tiers) {
+			if end := scaled(r.Tiers[i+1].Above, unit); end.Cmp(all) < 0 {
+				next = end
+			}
+		}
+		difference := big.NewInt(int64(t.Price) - int64(r.Price)) // neither is negative
+		if r.TiersMode == Volume {
+			total.Mul(all, difference)
+		} else {
+			total.Add(total, difference.Mul(difference, new(big.Int).Sub(next, above)))
+		}
+	}
+	divisor := scaled(1000, unit)
+	amount, rest := new(big.Int).QuoRem(total, divisor, new(big.Int)) // towards zero
+	if half := new(big.Int).Abs(rest); half.Lsh(half, 1).Cmp(divisor) > 0 || half.Cmp(divisor) == 0 && amount.Bit(0) == 1 {
+		amount.Add(amount, big.NewInt(int64(total.Sign())))
+	}
+	if !amount.IsInt64() {
+		return 0, ErrOverflow
+	}
+	return Money(amount.Int64()), nil
+}
+
+func scaled(n int64, unit uint64) *big.Int {
+	return new(big.Int).Mul(big.NewInt(n), new(big.Int).SetUint64(unit))
+}
+
+// splitSigned is split of an amount that may be negative.
+func (r *Rule) splitSigned(amount Money) []Money {
+	if amount >= 0 {
+		return r.split(amount)
+	}
+	shares := r.split(-amount)
+	for i := range shares {
+		shares[i] = -shares[i]
+	}
+	return shares
 }
 
 // split divides a non-negative amount into the rule's shares.

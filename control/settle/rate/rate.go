@@ -16,8 +16,8 @@
 //   - The shares of a line sum to the line exactly: each is rounded down, and the remaining
 //     micro-units go to the largest remainders, one each; among equal remainders to the lowest
 //     counterparty id.
-//   - A rule's minimum and cap change no line. They bound the sum of the rule's lines in one
-//     statement: Adjust.
+//   - A rule's tiers, minimum and cap change no line. They change the sum of the rule's lines in a
+//     calendar month of its time zone: Adjust.
 //   - Receipts that no rule rates are unrated, with the reason, so lines and unrated together hold
 //     every receipt. A line that doesn't fit in Money is unrated too: an absurd price must not stop
 //     receipts from being sealed.

@@ -16,7 +16,7 @@ var day = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 
 // rule is one that fits everything.
 func rule(id string, change ...func(*Rule)) Rule {
-	r := Rule{ID: id, Unit: Event, Price: 1_000_000_000, Currency: "EUR", Shares: []Share{{"cp_a", 10_000}}, EffectiveFrom: day}
+	r := Rule{ID: id, Unit: Event, Price: 1_000_000_000, Currency: "EUR", Shares: []Share{{"cp_a", 10_000}}, EffectiveFrom: day, TimeZone: "UTC"}
 	for _, c := range change {
 		c(&r)
 	}
@@ -370,27 +370,125 @@ func TestAdjust(t *testing.T) {
 		if r.Cap != nil {
 			want = min(want, *r.Cap)
 		}
-		adjustment, shares := r.Adjust(sum)
-		require.Equal(t, want, sum+adjustment)
-		size := slices.Clone(shares)
-		if adjustment < 0 {
-			for i := range size {
-				size[i] = -size[i]
-			}
-			requireShares(t, &r, Line{Amount: -adjustment, Shares: size})
+		made, err := r.Adjust(sum, Sums{})
+		require.NoError(t, err)
+		if want == sum {
+			require.Empty(t, made)
 			return
 		}
-		requireShares(t, &r, Line{Amount: adjustment, Shares: size})
+		require.Len(t, made, 1)
+		require.Equal(t, want, sum+made[0].Amount)
+		require.Equal(t, map[bool]string{true: ByMinimum, false: ByCap}[want > sum], made[0].Reason)
+		requireSignedShares(t, &r, made[0])
 	})
+}
+
+func requireSignedShares(t require.TestingT, r *Rule, a Adjustment) {
+	size, amount := slices.Clone(a.Shares), a.Amount
+	if amount < 0 {
+		amount = -amount
+		for i := range size {
+			size[i] = -size[i]
+		}
+	}
+	requireShares(t, r, Line{Amount: amount, Shares: size})
+}
+
+// TestTiers: a month costs what its units cost one by one, and the bounds act on that sum.
+func TestTiers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rule("1", func(r *Rule) {
+			r.Unit = rapid.SampledFrom(units).Draw(t, "unit")
+			r.Price = Price(rapid.Int64Range(0, 9).Draw(t, "price")) * 1_000_000_000
+			r.TiersMode = rapid.SampledFrom([]Mode{Graduated, Volume}).Draw(t, "mode")
+			above := int64(0)
+			for range rapid.IntRange(1, 4).Draw(t, "tiers") {
+				above += rapid.Int64Range(1, 5).Draw(t, "above")
+				r.Tiers = append(r.Tiers, Tier{above, Price(rapid.Int64Range(0, 9).Draw(t, "tier's price")) * 1_000_000_000})
+			}
+			if rapid.Bool().Draw(t, "capped") {
+				r.Cap = new(Money(rapid.Int64Range(0, 100).Draw(t, "cap")) * 1_000_000)
+			}
+			if rapid.Bool().Draw(t, "has a minimum") {
+				r.Minimum = new(Money(rapid.Int64Range(0, 100).Draw(t, "minimum")) * 1_000_000)
+			}
+			r.Shares = drawShares(t, 3)
+		})
+		if r.Check() != nil {
+			r.Minimum = nil
+		}
+		require.NoError(t, r.Check())
+		volume := rapid.Int64Range(0, 25).Draw(t, "volume")
+		_, per := r.of(Sums{})
+		sums := Sums{volume * int64(per), volume * int64(per), volume * int64(per)}
+		priceOf := func(unit int64) Price { // the unit's number, from 1
+			price := r.Price
+			for _, tier := range r.Tiers {
+				if unit > tier.Above {
+					price = tier.Price
+				}
+			}
+			return price
+		}
+		want := Money(0)
+		for unit := int64(1); unit <= volume; unit++ {
+			if r.TiersMode == Volume {
+				want += Money(priceOf(volume) / 1000)
+			} else {
+				want += Money(priceOf(unit) / 1000)
+			}
+		}
+		lines, err := r.Amount(sums)
+		require.NoError(t, err)
+		made, err := r.Adjust(lines, sums)
+		require.NoError(t, err)
+		sum, reasons := lines, []string{}
+		for _, a := range made {
+			reasons = append(reasons, a.Reason)
+			requireSignedShares(t, &r, a)
+			if sum += a.Amount; a.Reason == ByTier {
+				require.Equal(t, want, sum)
+			}
+		}
+		require.Equal(t, want != lines, slices.Contains(reasons, ByTier))
+		if r.Minimum != nil {
+			want = max(want, *r.Minimum)
+		}
+		if r.Cap != nil {
+			want = min(want, *r.Cap)
+		}
+		require.Equal(t, want, sum)
+	})
+}
+
+func TestTiersAreRoundedOnce(t *testing.T) {
+	r := rule("1", func(r *Rule) { r.Unit, r.Price, r.Tiers, r.TiersMode = Second, 3, []Tier{{1, 1}, {2, 0}}, Graduated })
+	require.NoError(t, r.Check())
+	for _, c := range []struct{ ms, amount int64 }{{1000, 0}, {167_000, 0}, {168_000, 0}, {169_000, -1}, {1_000_000, -3}} {
+		made, err := r.Adjust(1000, Sums{QuantityMs: c.ms})
+		require.NoError(t, err)
+		got := Money(0)
+		for _, a := range made {
+			got += a.Amount
+		}
+		require.Equal(t, Money(c.amount), got, "%d ms", c.ms)
+	}
+	large := rule("1", func(r *Rule) { r.Price, r.Tiers, r.TiersMode = 0, []Tier{{1, math.MaxInt64}}, Volume })
+	_, err := large.Adjust(0, Sums{Receipts: math.MaxInt64})
+	require.ErrorIs(t, err, ErrOverflow)
+	large.Tiers[0].Price = 1000
+	_, err = large.Adjust(math.MaxInt64, Sums{Receipts: 2})
+	require.ErrorIs(t, err, ErrOverflow)
 }
 
 func TestAdjustBelowZero(t *testing.T) {
 	r := rule("1", func(r *Rule) {
 		r.Cap, r.Shares = new(Money(1_000_000)), []Share{{"cp_b", 3333}, {"cp_a", 3333}, {"cp_c", 3334}}
 	})
-	adjustment, shares := r.Adjust(1_000_002)
-	require.Equal(t, "-0.000002", adjustment.String())
-	require.Equal(t, []Money{0, -1, -1}, shares, "the same as of 0.000002: the largest remainder, then the lowest id")
+	made, err := r.Adjust(1_000_002, Sums{})
+	require.NoError(t, err)
+	require.Equal(t, "-0.000002", made[0].Amount.String())
+	require.Equal(t, []Money{0, -1, -1}, made[0].Shares, "the same as of 0.000002: the largest remainder, then the lowest id")
 	require.Equal(t, "-9223372036854.775808", Money(math.MinInt64).String())
 }
 

@@ -1,14 +1,17 @@
 package rate
 
 import (
+	"errors"
+	"fmt"
 	"iter"
 	"time"
 
+	"muniment/control/calendar"
 	"muniment/sealer"
 )
 
 // Rating computes the settlement of packs and statements. Who seals and who verifies both use it.
-var Rating = sealer.Rating{Rate: rateRecords, Adjust: adjust, Precedence: precedence}
+var Rating = sealer.Rating{Rate: rateRecords, Adjust: adjust, Precedence: precedence, Months: months}
 
 // precedence applies NewPrecedence to rules in the form that their events have.
 func precedence(records []sealer.SettlementRule) (func(*sealer.Metered) int, error) {
@@ -82,32 +85,69 @@ func ParseRules(records []sealer.SettlementRule) ([]Rule, error) {
 	return rules, nil
 }
 
-// adjust applies Rule.Adjust to all lines that one rule makes in a period. A rule that is never in
-// force during the period adjusts nothing.
-func adjust(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (amount string, shares []string, err error) {
+// adjust applies Rule.Adjust to all lines that one rule makes in a month. A rule that is never in force
+// during the month adjusts nothing.
+func adjust(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (made []sealer.Adjustment, err error) {
 	r, err := ParseRule(rule.Record)
-	if err != nil {
-		return "", nil, err
-	}
-	if !r.InForce(from, to) {
-		return "", nil, nil
+	if err != nil || !r.InForce(from, to) {
+		return nil, err
 	}
 	var sum Money
+	var volume Sums
 	for _, l := range lines {
 		m, err := ParseMoney(l.Amount)
 		if err != nil {
-			return "", nil, err
+			return nil, err
 		}
-		if sum += m; sum < 0 {
-			return "", nil, sealer.ErrAmount
+		if sum += m; sum < 0 || !volume.add(Sums{l.Receipts, l.QuantityMs, l.Impressions}) {
+			return nil, sealer.ErrAmount
 		}
 	}
-	adjustment, parts := r.Adjust(sum)
-	if adjustment == 0 {
-		return "", nil, nil
+	adjustments, err := r.Adjust(sum, volume)
+	if errors.Is(err, ErrOverflow) {
+		err = sealer.ErrAmount
 	}
-	for _, p := range parts {
-		shares = append(shares, p.String())
+	for _, a := range adjustments {
+		of := sealer.Adjustment{Reason: a.Reason, Amount: a.Amount.String()}
+		for _, p := range a.Shares {
+			of.Shares = append(of.Shares, p.String())
+		}
+		made = append(made, of)
 	}
-	return adjustment.String(), shares, nil
+	return made, err
+}
+
+// months lists the calendar months in the rule's zone that end at from < end ≤ to, and in which the rule has
+// something to adjust: a minimum, a cap or tiers, while it is in force.
+func months(rule sealer.SettlementRule, from, to time.Time) (list []sealer.StatementMonth, err error) {
+	r, err := ParseRule(rule.Record)
+	if err != nil || r.Minimum == nil && r.Cap == nil && len(r.Tiers) == 0 {
+		return nil, err
+	}
+	zone, err := calendar.Zone(r.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("the time zone %q of the settlement rule %s %w", r.TimeZone, r.ID, err)
+	}
+	// The months that overlap with the rule's window; or the one of from, in which it may have ended before.
+	if r.EffectiveFrom.After(from) {
+		from = r.EffectiveFrom
+	}
+	end := to
+	if !r.EffectiveUntil.IsZero() && r.EffectiveUntil.Before(to) {
+		end = r.EffectiveUntil
+	}
+	if !from.Before(end) {
+		end = from.Add(1)
+	}
+	calendar := calendar.Calendar{Unit: calendar.Month, Zone: zone}
+	starts, ok := calendar.Starts(from, end, sealer.MaxMonths)
+	if !ok {
+		return nil, sealer.ErrMonths
+	}
+	for _, at := range starts {
+		if next := calendar.Next(at); at.Year() >= 1970 && !next.After(to) && r.InForce(at, next) {
+			list = append(list, sealer.StatementMonth{From: sealer.Moment{Time: at.UTC()}, Month: at.Format("2006-01"), TimeZone: r.TimeZone, To: sealer.Moment{Time: next.UTC()}})
+		}
+	}
+	return list, nil
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/control/calendar"
 )
 
 // Unit is what a price applies to.
@@ -33,7 +35,26 @@ const (
 	MaxShares = 10
 	// MaxPriority is the highest priority of a rule; the lowest is 0.
 	MaxPriority = 1_000_000
+	// MaxTiers is the most tiers of a rule.
+	MaxTiers = 20
+	// MaxAbove is the largest volume above which a tier's price may apply.
+	MaxAbove = 1 << 53
 )
+
+// Mode says which units the price of a tier is for.
+type Mode string
+
+// The modes of tiers.
+const (
+	Graduated Mode = "GRADUATED" // those above the tier's volume
+	Volume    Mode = "VOLUME"    // all of the month, once its volume is above the tier's
+)
+
+// Tier is a price for volumes of a month above a number of units.
+type Tier struct {
+	Above int64
+	Price Price
+}
 
 // Rule is the part of a settlement rule that rating needs.
 type Rule struct {
@@ -51,7 +72,14 @@ type Rule struct {
 	// began, so they rate nothing.
 	Retired  bool
 	Priority int64
-	// Minimum and Cap bound the sum of the rule's lines, see Adjust; nil is no bound.
+	// TimeZone is the IANA zone of the months in which volumes and sums are bounded.
+	TimeZone string
+	// Tiers change the price with the month's volume, see Adjust: at most MaxTiers, by rising Above, from 1
+	// to MaxAbove. Price is the price of the first tier, which is below all of them. TiersMode is empty
+	// without any.
+	Tiers     []Tier
+	TiersMode Mode
+	// Minimum and Cap bound the sum of the rule's lines in a month, see Adjust; nil is no bound.
 	Minimum, Cap *Money
 }
 
@@ -158,7 +186,32 @@ func (r *Rule) faults() (f Faults) {
 	} else if r.Minimum != nil && r.Cap != nil && *r.Minimum > *r.Cap {
 		f.add("cap", "must not be below the minimum")
 	}
+	if r.TimeZone == "" || len(r.TimeZone) > calendar.MaxZone { // whether a machine knows it is found when a month is reached
+		f.add("timeZone", "must be 1 to %d bytes", calendar.MaxZone)
+	}
+	f = append(f, r.tierFaults()...)
 	return append(f, r.shareFaults()...)
+}
+
+func (r *Rule) tierFaults() (f Faults) {
+	if len(r.Tiers) > MaxTiers {
+		f.add("tiers", "must be at most %d", MaxTiers)
+		return f
+	}
+	if known := r.TiersMode == Graduated || r.TiersMode == Volume; known != (len(r.Tiers) > 0) || !known && r.TiersMode != "" {
+		f.add("tiersMode", "must be GRADUATED or VOLUME, for a rule with tiers")
+	}
+	least := int64(1)
+	for i, t := range r.Tiers {
+		if t.Above < least || t.Above > MaxAbove {
+			f.add(fmt.Sprintf("tiers[%d].above", i), "must be within 1 and 2^53, and must be above that of the tier before")
+		}
+		if t.Price < 0 {
+			f.add(fmt.Sprintf("tiers[%d].price", i), "must not be negative")
+		}
+		least = max(least, t.Above+1)
+	}
+	return f
 }
 
 func (r *Rule) shareFaults() (f Faults) {
@@ -207,9 +260,15 @@ type record struct {
 		Bps            int64  `json:"bps"`
 		CounterpartyID string `json:"counterpartyId"`
 	} `json:"shares"`
-	State     string `json:"state"`
-	Unit      string `json:"unit"`
-	UpdatedAt string `json:"updatedAt"`
+	State string `json:"state"`
+	Tiers []struct {
+		Above int64  `json:"above"`
+		Price string `json:"price"`
+	} `json:"tiers"`
+	TiersMode *string `json:"tiersMode"`
+	TimeZone  string  `json:"timeZone"`
+	Unit      string  `json:"unit"`
+	UpdatedAt string  `json:"updatedAt"`
 }
 
 // ParseRule parses the record of a settlement rule: RFC 8785 text with exactly the members of the
@@ -281,6 +340,12 @@ func (in *record) rule() (r Rule, f Faults) {
 	for _, s := range in.Shares {
 		r.Shares = append(r.Shares, Share{s.CounterpartyID, s.Bps})
 	}
+	for i, t := range in.Tiers {
+		price, err := ParsePrice(t.Price)
+		f.canonical(fmt.Sprintf("tiers[%d].price", i), t.Price, price, err)
+		r.Tiers = append(r.Tiers, Tier{t.Above, price})
+	}
+	r.TiersMode, r.TimeZone = Mode(name("tiersMode", in.TiersMode)), in.TimeZone
 	price, err := ParsePrice(in.Price)
 	f.canonical("price", in.Price, price, err)
 	r.Price, r.Minimum, r.Cap = price, money("minimum", in.Minimum), money("cap", in.Cap)

@@ -12,7 +12,7 @@ import (
 
 const text = `{"cap":"250","createdAt":"2026-05-01T00:00:00.000Z","currency":"EUR","effectiveFrom":"2026-05-01T00:00:00.000Z","effectiveUntil":"2026-06-01T00:00:00.000Z",` +
 	`"id":"rule_1","match":{"basisId":"bas_1","completion":"complete","meteringBasis":"viewable","rightId":"rgh_1","substrate":"CTV"},"minimum":"10.5","price":"0.0125","priority":3,"revision":7,` +
-	`"shares":[{"bps":7000,"counterpartyId":"cp_b"},{"bps":3000,"counterpartyId":"cp_a"}],"state":"ACTIVE","unit":"SECOND","updatedAt":"2026-05-01T00:00:00.000Z"}`
+	`"shares":[{"bps":7000,"counterpartyId":"cp_b"},{"bps":3000,"counterpartyId":"cp_a"}],"state":"ACTIVE","tiers":[{"above":1000,"price":"0.01"},{"above":5000,"price":"0"}],"tiersMode":"GRADUATED","timeZone":"Europe/Berlin","unit":"SECOND","updatedAt":"2026-05-01T00:00:00.000Z"}`
 
 func TestParseRule(t *testing.T) {
 	r, err := ParseRule([]byte(text))
@@ -20,7 +20,7 @@ func TestParseRule(t *testing.T) {
 	require.Equal(t, Rule{
 		ID: "rule_1", Match: Match{"rgh_1", "bas_1", "CTV", "viewable", "complete"}, Unit: Second, Price: 12_500_000, Currency: "EUR",
 		Shares: []Share{{"cp_b", 7000}, {"cp_a", 3000}}, EffectiveFrom: day, EffectiveUntil: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC), Priority: 3,
-		Minimum: new(Money(10_500_000)), Cap: new(Money(250_000_000)),
+		TimeZone: "Europe/Berlin", Tiers: []Tier{{1000, 10_000_000}, {5000, 0}}, TiersMode: Graduated, Minimum: new(Money(10_500_000)), Cap: new(Money(250_000_000)),
 	}, r)
 
 	open, err := ParseRule([]byte(strings.NewReplacer(`"2026-06-01T00:00:00.000Z"`, "null", `"bas_1"`, "null", `"viewable"`, "null", `"rgh_1"`, "null", `"CTV"`, "null", `"complete"`, "null", `"250"`, "null", `"10.5"`, "null").Replace(text)))
@@ -76,6 +76,17 @@ func TestParseRuleIsStrict(t *testing.T) {
 		{`"cap":"250"`, `"cap":"9223372036854.775808"`},
 		{`"cap":"250"`, `"cap":"10.499999"`},
 		{`"minimum":"10.5",`, ``},
+		{`"tiersMode":"GRADUATED"`, `"tiersMode":null`},
+		{`"tiersMode":"GRADUATED"`, `"tiersMode":""`},
+		{`"tiersMode":"GRADUATED"`, `"tiersMode":"FLAT"`},
+		{`[{"above":1000,"price":"0.01"},{"above":5000,"price":"0"}]`, `[]`},
+		{`"above":1000`, `"above":5000`},
+		{`"above":1000`, `"above":0`},
+		{`"above":5000`, `"above":9007199254740993`},
+		{`"price":"0.01"`, `"price":"0.010"`},
+		{`"price":"0.01"`, `"price":"-1"`},
+		{`"timeZone":"Europe/Berlin"`, `"timeZone":""`},
+		{`,"timeZone":"Europe/Berlin"`, ``},
 		{`"minimum":"10.5"`, `"minimum":"010.5"`},
 		{`"minimum":"10.5"`, `"minimum":"250.000001"`},
 		{`"price":"0.0125"`, `"price":"0.01250"`},
@@ -138,7 +149,7 @@ func TestAllFaults(t *testing.T) {
 	require.ErrorContains(t, err, "state must be ACTIVE or RETIRED; unit must be")
 
 	low := Rule{Minimum: new(Money(-1)), Cap: new(Money(-2)), Price: -1}
-	require.ErrorContains(t, low.Check(), "price must not be negative; currency must be three capital letters; effectiveFrom is missing; minimum must not be negative; cap must not be negative; shares must be 1 to 10")
+	require.ErrorContains(t, low.Check(), "price must not be negative; currency must be three capital letters; effectiveFrom is missing; minimum must not be negative; cap must not be negative; timeZone must be 1 to 64 bytes; shares must be 1 to 10")
 }
 
 func TestParsePrice(t *testing.T) {

@@ -6,6 +6,7 @@ CREATE TABLE tenants (
     tenant_id  TEXT    PRIMARY KEY,
     org_id     TEXT    NOT NULL,
     sandbox    INTEGER NOT NULL DEFAULT 0,
+    time_zone  TEXT    NOT NULL DEFAULT 'UTC',
     created_at BIGINT  NOT NULL,
     updated_at BIGINT  NOT NULL,
     revision   BIGINT  NOT NULL

@@ -17,13 +17,16 @@ CREATE TABLE counterparties (
 CREATE INDEX counterparties_by_tenant ON counterparties (tenant_id, counterparty_id);
 CREATE INDEX counterparties_by_state ON counterparties (tenant_id, state, counterparty_id);
 
--- matches and shares are JSON.
+-- matches, tiers and shares are JSON.
 CREATE TABLE settlement_rules (
     rule_id         TEXT   PRIMARY KEY,
     tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
     matches         TEXT   NOT NULL,
     unit            TEXT   NOT NULL,
     price           TEXT   NOT NULL,
+    tiers           TEXT   NOT NULL,
+    tiers_mode      TEXT,
+    time_zone       TEXT   NOT NULL,
     minimum         TEXT,
     cap             TEXT,
     currency        TEXT   NOT NULL,

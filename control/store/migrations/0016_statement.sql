@@ -8,6 +8,8 @@ CREATE TABLE statements (
     tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
     from_at         BIGINT NOT NULL,
     to_at           BIGINT NOT NULL,
+    period          TEXT,
+    time_zone       TEXT   NOT NULL,
     currency        TEXT   NOT NULL,
     counterparty_id TEXT,
     state           TEXT   NOT NULL,

@@ -530,23 +530,27 @@ class DisputedAmount(TypedDict):
 
 
 DryRun = TypedDict("DryRun", {
-    # Start of the period, by renderedAt.
-    "from": 'str',
+    # Start of the period, by renderedAt; without period.
+    "from": 'NotRequired[str | None]',
+    # A month, a week of ISO 8601 or a day of timeZone; absent: from and to.
+    "period": 'NotRequired[str | None]',
     # The rule, as in a request to create it.
     "rule": 'NewSettlementRule',
-    # End of the period, exclusive.
-    "to": 'str',
+    # IANA time zone of the period, and of dates without a time; absent: the tenant's.
+    "timeZone": 'NotRequired[str | None]',
+    # End of the period, exclusive; without period. A draft can be issued if it was made after the end.
+    "to": 'NotRequired[str | None]',
 })
 
 
 DryRunData = TypedDict("DryRunData", {
-    # Decimal: what the rule's minimum adds to its lines, or, as a negative amount, what its cap takes off.
-    "adjustment": 'str',
+    # What the rule's tiers, minimum and cap change in the months that end in the period.
+    "adjustments": 'list[SettlementAdjustment]',
     # The same totals with this rule.
     "after": 'list[SettlementTotal]',
     # The log position before which receipts are counted. Null while nothing is loaded.
     "asOf": 'str | None',
-    # Totals of all rules without this one, by currency, without minimums and caps.
+    # Totals of all rules without this one, by currency, without tiers, minimums and caps.
     "before": 'list[SettlementTotal]',
     # Start of the requested period.
     "from": 'str',
@@ -554,7 +558,7 @@ DryRunData = TypedDict("DryRunData", {
     "lines": 'list[SettlementLine]',
     # End of the requested period, exclusive.
     "to": 'str',
-    # The sum of lines and adjustment.
+    # The sum of lines and adjustments.
     "total": 'SettlementTotal',
 })
 
@@ -653,7 +657,7 @@ GetMeteringQuery = TypedDict("GetMeteringQuery", {
     "rightId": 'NotRequired[str]',
     # Also sum by buckets of time in timeZone. Weeks begin on Monday.
     "bucket": 'NotRequired[Literal["minute", "hour", "day", "week", "month"]]',
-    # IANA time zone of the buckets. Default: UTC.
+    # IANA time zone of the buckets, and of dates without a time in from and to. Default: UTC.
     "timeZone": 'NotRequired[str]',
     # A position from an earlier response: only what is before it counts. Default: everything that is loaded now.
     "asOf": 'NotRequired[str]',
@@ -677,7 +681,7 @@ GetRefusalsQuery = TypedDict("GetRefusalsQuery", {
     "rightId": 'NotRequired[str]',
     # Also sum by buckets of time in timeZone. Weeks begin on Monday.
     "bucket": 'NotRequired[Literal["minute", "hour", "day", "week", "month"]]',
-    # IANA time zone of the buckets. Default: UTC.
+    # IANA time zone of the buckets, and of dates without a time in from and to. Default: UTC.
     "timeZone": 'NotRequired[str]',
     # A position from an earlier response: only what is before it counts. Default: everything that is loaded now.
     "asOf": 'NotRequired[str]',
@@ -1168,7 +1172,8 @@ Metering = TypedDict("Metering", {
     "nextCursor": 'str | None',
     # The sums of this page.
     "rows": 'list[MeteringRow]',
-    # The IANA time zone of the buckets; null without any.
+    # The IANA time zone of the buckets, and of dates without a time; null if there are no buckets and none was
+    # given.
     "timeZone": 'str | None',
     # The end of the requested window; null if it is open.
     "to": 'str | None',
@@ -1447,8 +1452,7 @@ class NewSettlementMatch(TypedDict):
 
 
 class NewSettlementRule(TypedDict):
-    # Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied
-    # to packs.
+    # Decimal with at most six fractional digits: the largest amount of a calendar month. Not applied to packs.
     cap: NotRequired[str | None]
     # A code of ISO 4217.
     currency: str
@@ -1458,15 +1462,24 @@ class NewSettlementRule(TypedDict):
     effectiveUntil: NotRequired[str | None]
     # Which receipts the rule is for; absent: all.
     match: NotRequired[NewSettlementMatch]
-    # Decimal with at most six fractional digits: the least amount that a statement has for the rule. Not applied to
-    # packs.
+    # Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in
+    # force, whole. Not applied to packs.
     minimum: NotRequired[str | None]
-    # Decimal price of one unit, with at most nine fractional digits.
+    # Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a
+    # month.
     price: str
     # If several rules fit a receipt, the one with the highest priority rates it; absent: 0.
     priority: NotRequired[int | None]
     # How the rule's amounts are divided: 10,000 basis points in total.
     shares: list[NewSettlementShare]
+    # Prices for more units in a month, by rising volume; absent: there is one price. Not applied to packs.
+    tiers: NotRequired[list[NewTier] | None]
+    # GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the
+    # highest tier that is reached is for all units of the month. Absent: GRADUATED.
+    tiersMode: NotRequired[str | None]
+    # IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time;
+    # absent: the tenant's.
+    timeZone: NotRequired[str | None]
     # What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
     unit: Literal["EVENT", "MS", "SECOND", "IMPRESSION", "CPM"]
 
@@ -1483,11 +1496,22 @@ NewStatement = TypedDict("NewStatement", {
     "counterpartyId": 'NotRequired[str | None]',
     # A code of ISO 4217.
     "currency": 'str',
-    # Start of the period, by renderedAt.
-    "from": 'str',
-    # End of the period, exclusive. A draft can be issued if it was made after the end.
-    "to": 'str',
+    # Start of the period, by renderedAt; without period.
+    "from": 'NotRequired[str | None]',
+    # A month, a week of ISO 8601 or a day of timeZone; absent: from and to.
+    "period": 'NotRequired[str | None]',
+    # IANA time zone of the period, and of dates without a time; absent: the tenant's.
+    "timeZone": 'NotRequired[str | None]',
+    # End of the period, exclusive; without period. A draft can be issued if it was made after the end.
+    "to": 'NotRequired[str | None]',
 })
+
+
+class NewTier(TypedDict):
+    # The price is for units above so many in the month.
+    above: int
+    # Decimal price of one unit, with at most nine fractional digits.
+    price: str
 
 
 class NewWebhook(TypedDict):
@@ -1868,7 +1892,8 @@ Refusals = TypedDict("Refusals", {
     "nextCursor": 'str | None',
     # The sums of this page.
     "rows": 'list[RefusalRow]',
-    # The IANA time zone of the buckets; null without any.
+    # The IANA time zone of the buckets, and of dates without a time; null if there are no buckets and none was
+    # given.
     "timeZone": 'str | None',
     # The end of the requested window; null if it is open.
     "to": 'str | None',
@@ -2131,6 +2156,17 @@ Settlement = TypedDict("Settlement", {
 })
 
 
+class SettlementAdjustment(TypedDict):
+    # Decimal; below zero if it takes off.
+    amount: str
+    # The calendar month, in the rule's time zone.
+    month: str
+    # Why.
+    reason: Literal["TIER", "MINIMUM", "CAP"]
+    # The rule's IANA time zone.
+    timeZone: str
+
+
 class SettlementLine(TypedDict):
     # Decimal: the price times the counted units, rounded once to six fractional digits, half to even.
     amount: str
@@ -2190,7 +2226,7 @@ class SettlementPayee(TypedDict):
 
 
 class SettlementRule(TypedDict):
-    # Decimal with at most six fractional digits: the largest amount that a statement has for the rule.
+    # Decimal with at most six fractional digits: the largest amount of a calendar month.
     cap: str | None
     # When the record was made.
     createdAt: str
@@ -2204,9 +2240,11 @@ class SettlementRule(TypedDict):
     # The record's id.
     id: str
     match: SettlementMatch
-    # Decimal with at most six fractional digits: the least amount that a statement has for the rule.
+    # Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in
+    # force.
     minimum: str | None
-    # Decimal price of one unit, with at most nine fractional digits.
+    # Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a
+    # month.
     price: str
     # If several rules fit a receipt, the one with the highest priority rates it; then the most specific one; then
     # the one with the lowest id.
@@ -2217,6 +2255,13 @@ class SettlementRule(TypedDict):
     shares: list[SettlementShare]
     # The record's own state.
     state: Literal["ACTIVE", "RETIRED"]
+    # Prices for more units in a month, by rising volume; empty: there is one price.
+    tiers: list[Tier]
+    # GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the
+    # highest tier that is reached is for all units of the month. Null without tiers.
+    tiersMode: str | None
+    # The IANA time zone of the calendar months to which tiers, minimum and cap belong.
+    timeZone: str
     # What the price applies to.
     unit: Literal["EVENT", "MS", "SECOND", "IMPRESSION", "CPM"]
     # When the record was last changed.
@@ -2224,8 +2269,7 @@ class SettlementRule(TypedDict):
 
 
 class SettlementRuleChange(TypedDict):
-    # Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied
-    # to packs.
+    # Decimal with at most six fractional digits: the largest amount of a calendar month. Not applied to packs.
     cap: NotRequired[str | None]
     # A code of ISO 4217.
     currency: str
@@ -2235,15 +2279,24 @@ class SettlementRuleChange(TypedDict):
     effectiveUntil: NotRequired[str | None]
     # Which receipts the rule is for; absent: all.
     match: NotRequired[NewSettlementMatch]
-    # Decimal with at most six fractional digits: the least amount that a statement has for the rule. Not applied to
-    # packs.
+    # Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in
+    # force, whole. Not applied to packs.
     minimum: NotRequired[str | None]
-    # Decimal price of one unit, with at most nine fractional digits.
+    # Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a
+    # month.
     price: str
     # If several rules fit a receipt, the one with the highest priority rates it; absent: 0.
     priority: NotRequired[int | None]
     # How the rule's amounts are divided: 10,000 basis points in total.
     shares: list[NewSettlementShare]
+    # Prices for more units in a month, by rising volume; absent: there is one price. Not applied to packs.
+    tiers: NotRequired[list[NewTier] | None]
+    # GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the
+    # highest tier that is reached is for all units of the month. Absent: GRADUATED.
+    tiersMode: NotRequired[str | None]
+    # IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time;
+    # absent: the tenant's.
+    timeZone: NotRequired[str | None]
     # What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
     unit: Literal["EVENT", "MS", "SECOND", "IMPRESSION", "CPM"]
 
@@ -2338,6 +2391,9 @@ Statement = TypedDict("Statement", {
     "number": 'int',
     # The newest pack that it states. This pack and all before it verify the statement.
     "packId": 'str',
+    # The month, week or day of timeZone that it states, such as 2026-11, 2026-W48 or 2026-11-28; null for any other
+    # period.
+    "period": 'str | None',
     # How many receipts are behind its lines.
     "receipts": 'int',
     # The payment's reference; null until it is SETTLED.
@@ -2352,6 +2408,8 @@ Statement = TypedDict("Statement", {
     "sha256": 'str | None',
     # The record's own state.
     "state": 'Literal["DRAFT", "DISCARDED", "ISSUED", "SETTLED", "VOIDED"]',
+    # The IANA time zone of its dates.
+    "timeZone": 'str',
     # End of the period: receipts rendered before it count.
     "to": 'str',
     # Decimal: the sum of all stated shares.
@@ -2475,6 +2533,8 @@ class Tenant(TypedDict):
     orgId: str
     # The tenant's id.
     tenantId: str
+    # The IANA time zone of its statements and rules, unless they name another.
+    timeZone: str
 
 
 class TenantCounts(TypedDict):
@@ -2496,6 +2556,13 @@ class TenantData(TypedDict):
     developer: Developer
     key: CallingKey
     tenant: Tenant
+
+
+class Tier(TypedDict):
+    # The price is for units above so many in the month.
+    above: int
+    # Decimal price of one unit, with at most nine fractional digits.
+    price: str
 
 
 class UnrecognisedRow(TypedDict):

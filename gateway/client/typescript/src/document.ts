@@ -702,21 +702,25 @@ export interface components {
             to: string;
         } | null;
         DryRun: {
-            /** @description Start of the period, by renderedAt. */
-            from: string;
+            /** @description Start of the period, by renderedAt; without period. */
+            from?: string | null;
+            /** @description A month, a week of ISO 8601 or a day of timeZone; absent: from and to. */
+            period?: string | null;
             /** @description The rule, as in a request to create it. */
             rule: components["schemas"]["NewSettlementRule"];
-            /** @description End of the period, exclusive. */
-            to: string;
+            /** @description IANA time zone of the period, and of dates without a time; absent: the tenant's. */
+            timeZone?: string | null;
+            /** @description End of the period, exclusive; without period. A draft can be issued if it was made after the end. */
+            to?: string | null;
         };
         DryRunData: {
-            /** @description Decimal: what the rule's minimum adds to its lines, or, as a negative amount, what its cap takes off. */
-            adjustment: string;
+            /** @description What the rule's tiers, minimum and cap change in the months that end in the period. */
+            adjustments: components["schemas"]["SettlementAdjustment"][];
             /** @description The same totals with this rule. */
             after: components["schemas"]["SettlementTotal"][];
             /** @description The log position before which receipts are counted. Null while nothing is loaded. */
             asOf: string | null;
-            /** @description Totals of all rules without this one, by currency, without minimums and caps. */
+            /** @description Totals of all rules without this one, by currency, without tiers, minimums and caps. */
             before: components["schemas"]["SettlementTotal"][];
             /**
              * Format: date-time
@@ -730,7 +734,7 @@ export interface components {
              * @description End of the requested period, exclusive.
              */
             to: string;
-            /** @description The sum of lines and adjustment. */
+            /** @description The sum of lines and adjustments. */
             total: components["schemas"]["SettlementTotal"];
         };
         DryRunResponse: {
@@ -1470,7 +1474,7 @@ export interface components {
             nextCursor: string | null;
             /** @description The sums of this page. */
             rows: components["schemas"]["MeteringRow"][];
-            /** @description The IANA time zone of the buckets; null without any. */
+            /** @description The IANA time zone of the buckets, and of dates without a time; null if there are no buckets and none was given. */
             timeZone: string | null;
             /**
              * Format: date-time
@@ -1809,7 +1813,7 @@ export interface components {
             substrate?: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY" | null;
         };
         NewSettlementRule: {
-            /** @description Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied to packs. */
+            /** @description Decimal with at most six fractional digits: the largest amount of a calendar month. Not applied to packs. */
             cap?: string | null;
             /** @description A code of ISO 4217. */
             currency: string;
@@ -1819,9 +1823,9 @@ export interface components {
             effectiveUntil?: string | null;
             /** @description Which receipts the rule is for; absent: all. */
             match?: components["schemas"]["NewSettlementMatch"];
-            /** @description Decimal with at most six fractional digits: the least amount that a statement has for the rule. Not applied to packs. */
+            /** @description Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in force, whole. Not applied to packs. */
             minimum?: string | null;
-            /** @description Decimal price of one unit, with at most nine fractional digits. */
+            /** @description Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a month. */
             price: string;
             /**
              * Format: int64
@@ -1830,6 +1834,15 @@ export interface components {
             priority?: number | null;
             /** @description How the rule's amounts are divided: 10,000 basis points in total. */
             shares: components["schemas"]["NewSettlementShare"][];
+            /** @description Prices for more units in a month, by rising volume; absent: there is one price. Not applied to packs. */
+            tiers?: components["schemas"]["NewTier"][] | null;
+            /**
+             * @description GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the highest tier that is reached is for all units of the month. Absent: GRADUATED.
+             * @enum {string|null}
+             */
+            tiersMode?: "GRADUATED" | "VOLUME" | null;
+            /** @description IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time; absent: the tenant's. */
+            timeZone?: string | null;
             /**
              * @description What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
              * @enum {string}
@@ -1850,10 +1863,23 @@ export interface components {
             counterpartyId?: string | null;
             /** @description A code of ISO 4217. */
             currency: string;
-            /** @description Start of the period, by renderedAt. */
-            from: string;
-            /** @description End of the period, exclusive. A draft can be issued if it was made after the end. */
-            to: string;
+            /** @description Start of the period, by renderedAt; without period. */
+            from?: string | null;
+            /** @description A month, a week of ISO 8601 or a day of timeZone; absent: from and to. */
+            period?: string | null;
+            /** @description IANA time zone of the period, and of dates without a time; absent: the tenant's. */
+            timeZone?: string | null;
+            /** @description End of the period, exclusive; without period. A draft can be issued if it was made after the end. */
+            to?: string | null;
+        };
+        NewTier: {
+            /**
+             * Format: int64
+             * @description The price is for units above so many in the month.
+             */
+            above: number;
+            /** @description Decimal price of one unit, with at most nine fractional digits. */
+            price: string;
         };
         NewWebhook: {
             /** @description What it is for. Kept in the audit log permanently: no place for personal data. */
@@ -2376,7 +2402,7 @@ export interface components {
             nextCursor: string | null;
             /** @description The sums of this page. */
             rows: components["schemas"]["RefusalRow"][];
-            /** @description The IANA time zone of the buckets; null without any. */
+            /** @description The IANA time zone of the buckets, and of dates without a time; null if there are no buckets and none was given. */
             timeZone: string | null;
             /**
              * Format: date-time
@@ -2801,6 +2827,19 @@ export interface components {
             /** @description Metered receipts that no rule rates. On the first page only. */
             unrated: components["schemas"]["SettlementUnrated"][];
         };
+        SettlementAdjustment: {
+            /** @description Decimal; below zero if it takes off. */
+            amount: string;
+            /** @description The calendar month, in the rule's time zone. */
+            month: string;
+            /**
+             * @description Why.
+             * @enum {string}
+             */
+            reason: "TIER" | "MINIMUM" | "CAP";
+            /** @description The rule's IANA time zone. */
+            timeZone: string;
+        };
         SettlementLine: {
             /** @description Decimal: the price times the counted units, rounded once to six fractional digits, half to even. */
             amount: string;
@@ -2881,7 +2920,7 @@ export interface components {
             ok: true;
         };
         SettlementRule: {
-            /** @description Decimal with at most six fractional digits: the largest amount that a statement has for the rule. */
+            /** @description Decimal with at most six fractional digits: the largest amount of a calendar month. */
             cap: string | null;
             /**
              * Format: date-time
@@ -2903,9 +2942,9 @@ export interface components {
             /** @description The record's id. */
             id: string;
             match: components["schemas"]["SettlementMatch"];
-            /** @description Decimal with at most six fractional digits: the least amount that a statement has for the rule. */
+            /** @description Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in force. */
             minimum: string | null;
-            /** @description Decimal price of one unit, with at most nine fractional digits. */
+            /** @description Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a month. */
             price: string;
             /**
              * Format: int64
@@ -2924,6 +2963,15 @@ export interface components {
              * @enum {string}
              */
             state: "ACTIVE" | "RETIRED";
+            /** @description Prices for more units in a month, by rising volume; empty: there is one price. */
+            tiers: components["schemas"]["Tier"][];
+            /**
+             * @description GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the highest tier that is reached is for all units of the month. Null without tiers.
+             * @enum {string|null}
+             */
+            tiersMode: "GRADUATED" | "VOLUME" | null;
+            /** @description The IANA time zone of the calendar months to which tiers, minimum and cap belong. */
+            timeZone: string;
             /**
              * @description What the price applies to.
              * @enum {string}
@@ -2936,7 +2984,7 @@ export interface components {
             updatedAt: string;
         };
         SettlementRuleChange: {
-            /** @description Decimal with at most six fractional digits: the largest amount that a statement has for the rule. Not applied to packs. */
+            /** @description Decimal with at most six fractional digits: the largest amount of a calendar month. Not applied to packs. */
             cap?: string | null;
             /** @description A code of ISO 4217. */
             currency: string;
@@ -2946,9 +2994,9 @@ export interface components {
             effectiveUntil?: string | null;
             /** @description Which receipts the rule is for; absent: all. */
             match?: components["schemas"]["NewSettlementMatch"];
-            /** @description Decimal with at most six fractional digits: the least amount that a statement has for the rule. Not applied to packs. */
+            /** @description Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in force, whole. Not applied to packs. */
             minimum?: string | null;
-            /** @description Decimal price of one unit, with at most nine fractional digits. */
+            /** @description Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a month. */
             price: string;
             /**
              * Format: int64
@@ -2957,6 +3005,15 @@ export interface components {
             priority?: number | null;
             /** @description How the rule's amounts are divided: 10,000 basis points in total. */
             shares: components["schemas"]["NewSettlementShare"][];
+            /** @description Prices for more units in a month, by rising volume; absent: there is one price. Not applied to packs. */
+            tiers?: components["schemas"]["NewTier"][] | null;
+            /**
+             * @description GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the highest tier that is reached is for all units of the month. Absent: GRADUATED.
+             * @enum {string|null}
+             */
+            tiersMode?: "GRADUATED" | "VOLUME" | null;
+            /** @description IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time; absent: the tenant's. */
+            timeZone?: string | null;
             /**
              * @description What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
              * @enum {string}
@@ -3098,6 +3155,8 @@ export interface components {
             number: number;
             /** @description The newest pack that it states. This pack and all before it verify the statement. */
             packId: string;
+            /** @description The month, week or day of timeZone that it states, such as 2026-11, 2026-W48 or 2026-11-28; null for any other period. */
+            period: string | null;
             /**
              * Format: int64
              * @description How many receipts are behind its lines.
@@ -3124,6 +3183,8 @@ export interface components {
              * @enum {string}
              */
             state: "DRAFT" | "DISCARDED" | "ISSUED" | "SETTLED" | "VOIDED";
+            /** @description The IANA time zone of its dates. */
+            timeZone: string;
             /**
              * Format: date-time
              * @description End of the period: receipts rendered before it count.
@@ -3308,6 +3369,8 @@ export interface components {
             orgId: string;
             /** @description The tenant's id. */
             tenantId: string;
+            /** @description The IANA time zone of its statements and rules, unless they name another. */
+            timeZone: string;
         };
         TenantCounts: {
             /**
@@ -3355,6 +3418,15 @@ export interface components {
              * @enum {boolean}
              */
             ok: true;
+        };
+        Tier: {
+            /**
+             * Format: int64
+             * @description The price is for units above so many in the month.
+             */
+            above: number;
+            /** @description Decimal price of one unit, with at most nine fractional digits. */
+            price: string;
         };
         UnrecognisedRow: {
             /**
@@ -4618,7 +4690,7 @@ export interface operations {
                 limit?: number;
                 /** @description One right only. */
                 rightId?: string;
-                /** @description IANA time zone of the buckets. Default: UTC. */
+                /** @description IANA time zone of the buckets, and of dates without a time in from and to. Default: UTC. */
                 timeZone?: string;
                 /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
                 to?: string;
@@ -4658,7 +4730,7 @@ export interface operations {
                 rightId?: string;
                 /** @description One rule only. */
                 rule?: string;
-                /** @description IANA time zone of the buckets. Default: UTC. */
+                /** @description IANA time zone of the buckets, and of dates without a time in from and to. Default: UTC. */
                 timeZone?: string;
                 /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
                 to?: string;
