@@ -21,7 +21,7 @@ import (
 type SubjectKey [32]byte
 
 // Hash names an erased person of a tenant: base64url HMAC-SHA256(key, tenantID ‖ 0 ‖
-// subject). The hash of the empty subject is empty.
+// subject), the subject in its normal form (sealer.Person). The hash of the empty subject is empty.
 func (k SubjectKey) Hash(tenantID, subject string) string {
 	if subject == "" {
 		return ""
@@ -29,7 +29,7 @@ func (k SubjectKey) Hash(tenantID, subject string) string {
 	mac := hmac.New(sha256.New, k[:])
 	mac.Write([]byte(tenantID))
 	mac.Write([]byte{0})
-	mac.Write([]byte(subject))
+	mac.Write([]byte(sealer.NewPerson(subject).String()))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 

@@ -216,7 +216,7 @@ type EventQuery struct {
 	// them. If one is set, all rows but deliveries are left out.
 	RightID, SpatialAnchorID, CorrelationID string
 	RenderedFrom, RenderedTo                time.Time
-	// DataSubject keeps the events whose private part names this person.
+	// DataSubject keeps the events whose private part names this person (sealer.Person.Is).
 	DataSubject string
 	// Newest lists from the newest down instead of from the oldest up.
 	Newest bool

@@ -44,7 +44,8 @@ func AppendPrivate(dst []byte, p *Private) []byte {
 		dst = append(dst, ',')
 	}
 	if p.DataSubject != "" {
-		dst = appendSubject(dst, p.DataSubject)
+		dst = append(dst, `"dataSubject":`...)
+		dst = AppendString(dst, p.DataSubject)
 		dst = append(dst, ',')
 	}
 	if p.Notes != nil {
@@ -65,14 +66,6 @@ func AppendPrivate(dst []byte, p *Private) []byte {
 		dst = append(dst, p.Telemetry...)
 	}
 	return append(dst, '}')
-}
-
-// SubjectField is the member by which a private part names a person, byte for byte. It is
-// before the salt.
-func SubjectField(dataSubject string) []byte { return appendSubject(nil, dataSubject) }
-
-func appendSubject(dst []byte, dataSubject string) []byte {
-	return AppendString(append(dst, `"dataSubject":`...), dataSubject)
 }
 
 // ParsePrivate reads exactly what AppendPrivate writes. Notes and Telemetry alias b.

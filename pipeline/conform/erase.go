@@ -264,7 +264,7 @@ func checkEraseQuarantined(tb testing.TB, ctx context.Context, w WarehouseEngine
 func checkDataSubjects(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	require.NoError(tb, w.Erase(ctx, eraseKey, nil))
 	require.Empty(tb, pages(tb, ctx, w, pipeline.EventQuery{TenantID: "tnt_a", DataSubject: "ada", Limit: 3}))
-	subjects := []string{"ada", `a"d\a`, "ädä@example.org", "a", `","salt":"`}
+	subjects := []string{"ada", `a"d\a`, "ädä@example.org", "a", `","salt":"`, "a\u0308da\u0308@Example.org", "31", "tnt"}
 	var rows []pipeline.Row
 	for i := range int64(60) {
 		p := at(i * 37)
@@ -280,7 +280,7 @@ func checkDataSubjects(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	// A dataSubject in the telemetry is no reference to a person.
 	rows = append(rows, personal("tnt_a", at(3000), noon, "", sealer.Private{AttentionMs: -1, Telemetry: []byte(`{"dataSubject":"ada"}`)}))
 	load(tb, ctx, w, rows...)
-	for _, subject := range append(subjects, "nobody") {
+	for _, subject := range append(subjects, "nobody", "ÄDÄ@example.org") {
 		for _, q := range []pipeline.EventQuery{
 			{}, {Newest: true}, {From: noon.Add(20 * time.Second)}, {RightID: "rgh_1"}, {Types: []string{"right.issued"}},
 		} {

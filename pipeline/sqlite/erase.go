@@ -249,15 +249,6 @@ func subjectKey(ctx context.Context, tx *sql.Tx) (key pipeline.SubjectKey, ok bo
 	return key, copy(key[:], b) == len(key), err
 }
 
-// hashOfSubject is the hash of the person that q selects; empty for none.
-func hashOfSubject(ctx context.Context, tx *sql.Tx, q pipeline.EventQuery) (string, error) {
-	if q.DataSubject == "" {
-		return "", nil
-	}
-	key, _, err := subjectKey(ctx, tx)
-	return key.Hash(q.TenantID, q.DataSubject), err
-}
-
 // leaveOut removes the private parts of erased persons from the rows that were picked.
 func (l *load) leaveOut(b pipeline.Batch) (err error) {
 	if l.erased == nil {

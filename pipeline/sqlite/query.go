@@ -99,23 +99,42 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 	f.is("e.spatial_anchor_id", q.SpatialAnchorID)
 	f.is("e.correlation_id", q.CorrelationID)
 	f.since("e.rendered_at", q.RenderedFrom, q.RenderedTo)
-	subjectHash, err := hashOfSubject(ctx, tx, q)
-	if err != nil {
-		return nil, err
-	}
+	person, subjectHash := sealer.NewPerson(q.DataSubject), ""
 	if q.DataSubject != "" {
-		// The field is before the salt; what is behind the salt is text of the caller.
-		f.add(`instr(x.private, ?) BETWEEN 1 AND instr(x.private, '"salt":')`, sealer.SubjectField(q.DataSubject))
+		key, _, err := subjectKey(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		subjectHash = key.Hash(q.TenantID, q.DataSubject)
+		f.add("x.private IS NOT NULL")
 	}
 	order := "e.generation, e.position"
 	if q.Newest {
 		order = "e.generation DESC, e.position DESC"
 	}
 	list := func(index string, f filter) error {
-		rows, err := collect(ctx, tx, scanRow, `SELECT `+selected+` FROM events AS e `+index+`
+		limit := q.Limit - len(all)
+		if q.DataSubject != "" {
+			limit = -1 // which rows name the person is only known here
+		}
+		err := each(ctx, tx, func(scan func(...any) error) error {
+			row, err := scanRow(scan)
+			switch {
+			case err != nil:
+				return err
+			case q.DataSubject != "" && !person.Is(row.DataSubject()):
+				return nil
+			case len(all) == q.Limit:
+				return errLimit
+			}
+			all = append(all, row)
+			return nil
+		}, `SELECT `+selected+` FROM events AS e `+index+`
 				CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)
-			WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?`, append(f.args, q.Limit-len(all))...)
-		all = append(all, rows...)
+			WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?`, append(f.args, limit)...)
+		if errors.Is(err, errLimit) {
+			return nil
+		}
 		return err
 	}
 	if q.NoDeliveries || len(q.Types) > 0 && !slices.Contains(q.Types, sealer.TypeDelivery) {
@@ -142,6 +161,9 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 	}
 	return all, nil
 }
+
+// errLimit ends a list that has as many rows as were wanted.
+var errLimit = errors.New("the list is full")
 
 // AuditEvents calls take for the text of each loaded event that is no delivery, in no order. A
 // text is valid only during its call.

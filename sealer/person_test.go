@@ -1,0 +1,81 @@
+package sealer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/text/unicode/norm"
+	"pgregory.net/rapid"
+)
+
+// TestPersonIn: a text names a person by the whole reference, and by nothing else.
+func TestPersonIn(t *testing.T) {
+	for _, c := range []struct {
+		person   string
+		in       []string
+		notIn    []string
+		sameAs   []string
+		differs  []string
+		fragment string
+	}{
+		{
+			person: "31", in: []string{"31", "about 31.", "(31)", "31, 32", "31's", "31/32", "#31", "a.b 31", ".31", "31..", "at 31:", "of\n31\n"},
+			notIn:   []string{"", "key_01M31", "131", "313", "3 1", "31-a", "a-31", "31_", "@31", "31@x", "+31", "31+", "1.31", "31.5", "31x", "é31", "31é", "٣31", "31\u0301"},
+			differs: []string{"", "31 ", "031"}, fragment: "31",
+		},
+		{
+			person: "a@example.org", in: []string{"mail a@example.org.", "A@Example.ORG", "<a@example.org>", "a@example.org, b", `"a@example.org"`, `\u0061@example.org`, `{\"to\":\"a@example.org\"}`, "a@example.org\\n"},
+			notIn:  []string{"b+a@example.org", "aa@example.org", "a@example.org.uk", "x.a@example.org", "a@example.orgs", "a-a@example.org", "a@exampleXorg"},
+			sameAs: []string{"A@EXAMPLE.org"}, differs: []string{"a@example.com"}, fragment: "@",
+		},
+		{person: "Ada", in: []string{"to Ada."}, notIn: []string{"ada", "ADA", "Adam"}, differs: []string{"ada"}, fragment: "Ada"},
+		{person: "a b", in: []string{"see a b now"}, notIn: []string{"a  b", "ba b", "a bc"}, fragment: "a b"},
+		{person: "example.org", in: []string{"at example.org."}, notIn: []string{"a@example.org", "www.example.org"}, fragment: "example.org"},
+		{person: "Jos\u00e9", in: []string{"of Jose\u0301!", "Jos\u00e9"}, notIn: []string{"Jose", "Jos\u00e9e", "jos\u00e9"}, sameAs: []string{"Jose\u0301"}, differs: []string{"Jose"}, fragment: "Jos"},
+		{person: "Jose\u0301", in: []string{"of Jos\u00e9"}, sameAs: []string{"Jos\u00e9"}, fragment: "Jos"},
+		{person: "e", in: []string{"e"}, notIn: []string{"e\u0301", "\u00e9", "be"}, fragment: "e"},
+		{person: "🙂", in: []string{"🙂", "so 🙂🙂!", ".🙂."}, notIn: []string{"x🙂", "🙂x", "🙂\u200d💻"}},
+		{person: "👍", in: []string{"👍"}, notIn: []string{"👍🏽"}},
+		{person: ".*", in: []string{".*", "is .* a pattern"}, notIn: []string{"anything"}, fragment: ".*"},
+		{person: "a.", in: []string{"a.", "a. b"}, notIn: []string{"a.b"}, fragment: "a."},
+		{person: "kK;`", in: []string{"k\u212a\u037e\u1fef"}, fragment: "k"},
+		{person: `C:\new`, in: []string{`C:\new`, `"C:\\new"`}, notIn: []string{"C:new"}, fragment: `C:\new`},
+		{person: "ſ@x", in: []string{"s@x", "S@X"}, notIn: []string{"t@x"}, fragment: "@"},
+		{person: "", notIn: []string{"", " ", "a"}, differs: []string{"", "a"}},
+	} {
+		p := NewPerson(c.person)
+		require.Equal(t, c.person != "", p.Is(c.person))
+		require.Equal(t, c.fragment, p.Fragment(), c.person)
+		for _, text := range append(c.in, c.sameAs...) {
+			require.True(t, p.In(text), "%q in %q", c.person, text)
+			require.True(t, strings.Contains(text, c.fragment) || strings.Contains(text, `\`), "%q has no %q", text, c.fragment)
+		}
+		for _, text := range c.notIn {
+			require.False(t, p.In(text), "%q in %q", c.person, text)
+		}
+		for _, reference := range c.sameAs {
+			require.True(t, p.Is(reference), reference)
+			require.Equal(t, p, NewPerson(reference))
+		}
+		for _, reference := range c.differs {
+			require.False(t, p.Is(reference), reference)
+		}
+	}
+}
+
+// TestPersonFragment: a text that names a person has the fragment, in whatever form it is written.
+func TestPersonFragment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		reference := rapid.StringOf(rapid.RuneFrom([]rune("aAkKsS1@.;`-_ éeſ\u0301\u212a\u037e\u1fefÅ🙂"))).Draw(t, "reference")
+		p := NewPerson(reference)
+		text := rapid.SampledFrom([]norm.Form{norm.NFC, norm.NFD}).Draw(t, "form").String(reference)
+		if strings.Contains(reference, "@") {
+			text = rapid.SampledFrom([]func(string) string{strings.ToUpper, strings.ToLower, strings.Clone}).Draw(t, "case")(text)
+		}
+		if p.In(text) {
+			require.Contains(t, text, p.Fragment())
+		}
+		require.Equal(t, p.text, NewPerson(p.text).text)
+	})
+}
