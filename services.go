@@ -152,16 +152,13 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	if p.beacons, err = beacon.New(beacon.Config{DB: cfg.DB, Keys: p.keys}); err != nil {
 		return err
 	}
-	if p.ingest, err = ingest.New(ingest.Config{DB: cfg.DB, Nodes: p.nodes, Deliver: p.deliverHeld, RowAge: cfg.RowAge, Logger: cfg.Logger}); err != nil {
-		return err
-	}
 	bundles, err := dsar.OpenBundles(cmp.Or(cfg.Exports.Bundles, filepath.Join(cfg.Data, "bundles")))
 	if err != nil {
 		return err
 	}
 	p.exports, err = dsar.New(dsar.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Bundles: bundles, Keep: cfg.Exports.BundleKeep, Logger: cfg.Logger,
-		Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
+		Tables: control.Tables, Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
 	})
 	if err != nil {
 		return err
@@ -170,6 +167,10 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Keys: p.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Bundles: p.exports, LogKeep: cfg.LogKept,
 		CopiesKeep: keptFor(segment.LeastKeep),
 	})
+	if err != nil {
+		return err
+	}
+	p.ingest, err = ingest.New(ingest.Config{DB: cfg.DB, Nodes: p.nodes, Deliver: p.deliverHeld, Erased: p.erased.Covers, RowAge: cfg.RowAge, Logger: cfg.Logger})
 	return err
 }
 

@@ -82,6 +82,10 @@ type Eraser interface {
 	Erase(ctx context.Context, key SubjectKey, list []Tombstone) error
 	// CountSubject counts what Erase would delete of a person or a record, of all times.
 	CountSubject(ctx context.Context, tenantID, subjectHash string) (SubjectCount, error)
+	// CountLabelled counts the tenant's deliveries with a correlation id, an anchor or a placement that
+	// names the person (sealer.Person.In). It reads these of all its deliveries. Receipts are
+	// permanent: Erase doesn't change them.
+	CountLabelled(ctx context.Context, tenantID string, person sealer.Person) (int64, error)
 }
 
 // SubjectCount is how much a warehouse holds of a person: events with a private part that

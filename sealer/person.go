@@ -95,9 +95,8 @@ func inWord(r rune) bool {
 // Fragment returns a text that every text with the reference contains, whatever its normal form and
 // case, or else a backslash; empty if there is none. A database finds candidates for In by it.
 func (p Person) Fragment() (longest string) {
-	// Of ASCII, normalising makes only K, ; and ` from other characters, and folding only letters.
 	breaks := func(r rune) bool {
-		return r >= utf8.RuneSelf || strings.ContainsRune("K;`", r) || p.fold && unicode.IsLetter(r)
+		return r >= utf8.RuneSelf || notOnlyASCII(r) || p.fold && unicode.IsLetter(r)
 	}
 	for _, run := range strings.FieldsFunc(p.text, breaks) {
 		if len(run) > len(longest) {
@@ -106,6 +105,24 @@ func (p Person) Fragment() (longest string) {
 	}
 	return longest
 }
+
+// Pattern returns an RE2 pattern that every text matches in which In finds the reference, but for texts
+// with a backslash; few others match it. It is empty for references that have characters outside of
+// ASCII, or that normalising makes from those.
+func (p Person) Pattern() string {
+	if p.text == "" || strings.ContainsFunc(p.text, func(r rune) bool { return r >= utf8.RuneSelf || !p.fold && notOnlyASCII(r) }) {
+		return ""
+	}
+	const outside = `[^0-9A-Za-z_@+-]`
+	pattern := `(^|` + outside + `)` + regexp.QuoteMeta(p.text) + `(` + outside + `|$)`
+	if p.fold {
+		return `(?i)` + pattern
+	}
+	return pattern
+}
+
+// notOnlyASCII reports whether NFC makes a character of ASCII also from others.
+func notOnlyASCII(r rune) bool { return r == 'K' || r == ';' || r == '`' }
 
 // escapes matches the escapes of JSON, those of one character together.
 var escapes = regexp.MustCompile(`(\\u[0-9a-fA-F]{4})+|\\["\\/bfnrt]`)

@@ -64,7 +64,8 @@ func TestPersonIn(t *testing.T) {
 	}
 }
 
-// TestPersonFragment: a text that names a person has the fragment, in whatever form it is written.
+// TestPersonFragment: a text that names a person has the fragment and matches the pattern, in whatever
+// form it is written.
 func TestPersonFragment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		reference := rapid.StringOf(rapid.RuneFrom([]rune("aAkKsS1@.;`-_ éeſ\u0301\u212a\u037e\u1fefÅ🙂"))).Draw(t, "reference")
@@ -73,8 +74,10 @@ func TestPersonFragment(t *testing.T) {
 		if strings.Contains(reference, "@") {
 			text = rapid.SampledFrom([]func(string) string{strings.ToUpper, strings.ToLower, strings.Clone}).Draw(t, "case")(text)
 		}
+		text = rapid.SampledFrom([]string{"", " ", "é", "a ", "x.", "..", "\n", "(", "\u0301"}).Draw(t, "before") + text + rapid.SampledFrom([]string{"", " ", ".", ".x", ". ", "b", "\u0301"}).Draw(t, "behind")
 		if p.In(text) {
 			require.Contains(t, text, p.Fragment())
+			require.Regexp(t, p.Pattern(), text)
 		}
 		require.Equal(t, p.text, NewPerson(p.text).text)
 	})

@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,9 +176,12 @@ type ErasureCertificate struct {
 	// Until is the time up to which events are covered.
 	Until       time.Time
 	CompletedAt time.Time
-	// How many were found and deleted: private parts, quarantined records, rows of the
-	// database, and bundles.
-	PrivateParts, SetAside, Rows, Bundles int64
+	// How many were found and deleted: private parts, quarantined records, and bundles; and rows of
+	// the database, by kind.
+	PrivateParts, SetAside, Bundles int64
+	Records                         map[string]int64
+	// Permanent counts the events that still name the person, by type: events are permanent.
+	Permanent map[string]int64
 	// LogGoneBy and CopiesGoneBy are when the covered events will have aged out of the log and of
 	// the nodes' copies.
 	LogGoneBy, CopiesGoneBy time.Time
@@ -190,13 +195,25 @@ func (c *ErasureCertificate) append(dst []byte) []byte {
 	number := func(name string, n int64) {
 		dst = append(append(dst, name...), fmt.Sprint(n)...)
 	}
+	numbers := func(name string, counts map[string]int64) {
+		dst = append(dst, name...)
+		for i, of := range slices.Sorted(maps.Keys(counts)) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = AppendString(dst, of)
+			number(":", counts[of])
+		}
+		dst = append(dst, '}')
+	}
 	text := func(name, s string) { dst = AppendString(append(dst, name...), s) }
 	at := func(name string, t time.Time) { dst = appendQuotedTime(append(dst, name...), t) }
 	at(`{"completedAt":`, c.CompletedAt)
 	at(`,"copiesGoneBy":`, c.CopiesGoneBy)
 	number(`,"counts":{"bundles":`, c.Bundles)
+	numbers(`,"permanent":{`, c.Permanent)
 	number(`,"privateParts":`, c.PrivateParts)
-	number(`,"rows":`, c.Rows)
+	numbers(`,"records":{`, c.Records)
 	number(`,"setAside":`, c.SetAside)
 	text(`},"erasureId":`, c.ErasureID)
 	text(`,"eventId":`, c.EventID)
@@ -234,6 +251,21 @@ func OpenErasure(text string, pub ed25519.PublicKey) error {
 	return err
 }
 
+// counts reads an object of numbers.
+func (s *scanner) counts() map[string]int64 {
+	counts := map[string]int64{}
+	s.lit(`{`)
+	for s.fault == nil && !s.has(`}`) {
+		if len(counts) > 0 {
+			s.lit(`,`)
+		}
+		of := s.name()
+		s.lit(`:`)
+		counts[of] = s.integer()
+	}
+	return counts
+}
+
 // ParseErasure reads a certificate. It verifies nothing.
 func ParseErasure(text string) (c ErasureCertificate, err error) {
 	rest, ok := strings.CutPrefix(text, erasureHeader+"\n")
@@ -248,10 +280,12 @@ func ParseErasure(text string) (c ErasureCertificate, err error) {
 	c.CopiesGoneBy = s.time()
 	s.lit(`,"counts":{"bundles":`)
 	c.Bundles = s.integer()
+	s.lit(`,"permanent":`)
+	c.Permanent = s.counts()
 	s.lit(`,"privateParts":`)
 	c.PrivateParts = s.integer()
-	s.lit(`,"rows":`)
-	c.Rows = s.integer()
+	s.lit(`,"records":`)
+	c.Records = s.counts()
 	s.lit(`,"setAside":`)
 	c.SetAside = s.integer()
 	s.lit(`},"erasureId":`)

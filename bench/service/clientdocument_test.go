@@ -108,7 +108,7 @@ func TestClientKnowsErrors(t *testing.T) {
 	doc := systemtest.Parse[clientDocument](t, text)
 	schema := doc.Components.Schemas["Error"]
 	body := doc.sample(schema, "").(map[string]any)
-	body["ok"], body["pending"], body["preview"] = false, []any{map[string]any{"count": 1, "nodeId": "nod_1"}}, map[string]any{"rows": 1}
+	body["ok"], body["pending"], body["preview"] = false, []any{map[string]any{"count": 1, "nodeId": "nod_1"}}, map[string]any{"bundles": 1}
 	answer, err := json.Marshal(body)
 	require.NoError(t, err)
 	wire := systemtest.RoundTrip(func(r *http.Request) (*http.Response, error) {
@@ -224,6 +224,8 @@ type documentedSchema struct {
 	Enum       []any
 	Properties map[string]documentedSchema
 	Items      *documentedSchema
+	// AdditionalProperties is a schema, or a bool.
+	AdditionalProperties json.RawMessage
 }
 
 func (d *clientDocument) resolve(s documentedSchema) documentedSchema {
@@ -286,6 +288,10 @@ func (d *clientDocument) sample(s documentedSchema, name string) any {
 	object := map[string]any{}
 	for member, of := range s.Properties {
 		object[member] = d.sample(of, member)
+	}
+	var others documentedSchema
+	if strings.HasPrefix(string(s.AdditionalProperties), "{") && json.Unmarshal(s.AdditionalProperties, &others) == nil && others.kind() != "" {
+		object["any"] = d.sample(others, name)
 	}
 	if len(object) == 0 {
 		object["verbatim"] = name
@@ -364,6 +370,11 @@ func fillValue(v reflect.Value) {
 				fillValue(v.Field(i))
 			}
 		}
+	case reflect.Map:
+		one := reflect.New(v.Type().Elem()).Elem()
+		fillValue(one)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("any"), one)
 	case reflect.Interface:
 		v.Set(reflect.ValueOf(map[string]int{"a": 1}))
 	default:

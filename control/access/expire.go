@@ -46,7 +46,7 @@ func (s *Service) Expire(ctx context.Context) error {
 	if err := s.cleanOutbox(ctx); err != nil || !erased {
 		return err
 	}
-	return s.db.Scrub(ctx, Tables, false, false)
+	return s.db.Scrub(ctx, Tables, nil)
 }
 
 func (s *Service) expire(ctx context.Context) error {

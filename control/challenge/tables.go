@@ -3,4 +3,4 @@ package challenge
 import "muniment/control/store"
 
 // Tables lists this package's tables.
-var Tables = store.Tables{{Name: "challenges"}}
+var Tables = store.Tables{{Name: "challenges", Public: []string{"reason", "resolution"}}}

@@ -3,4 +3,4 @@ package dispute
 import "muniment/control/store"
 
 // Tables lists this package's tables.
-var Tables = store.Tables{{Name: "dispute_receipts"}, {Name: "disputes"}}
+var Tables = store.Tables{{Name: "dispute_receipts"}, {Name: "disputes", Public: []string{"reason", "evidence", "resolution"}}}

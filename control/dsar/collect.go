@@ -120,12 +120,24 @@ type collection struct {
 	alive report
 	// kept are the rights that a slice selects; nil: all.
 	kept map[string]bool
+	// naming are the records whose texts name the person.
+	naming []string
+}
+
+// person is the person whose data is exported; nobody if it is the tenant's.
+func (s *Scope) person() (p sealer.Person) {
+	if s.DataSubjectID != nil {
+		p = sealer.NewPerson(*s.DataSubjectID)
+	}
+	return p
 }
 
 // records reads the sections of the database from one snapshot.
 func (c *collection) records(ctx context.Context) error {
 	steps := []func(context.Context) error{c.heldRows, c.jobs}
 	switch c.job.Scope.Kind {
+	case DataSubject:
+		steps = append(steps, c.mentions)
 	case TenantFull:
 		steps = append(steps, c.rejectedPlays, c.configuration)
 	case TenantSlice: // the held rows depend on the rights
@@ -183,12 +195,53 @@ func (c *collection) events(ctx context.Context) error {
 	s := &c.job.Scope
 	q, few := c.query()
 	q.NoDeliveries, q.From, q.To = true, s.WindowStart.Time, s.WindowEnd.Time
-	return c.scan(ctx, q, c.asOf, few, c.alive, func(row *pipeline.Row) error {
+	err := c.scan(ctx, q, c.asOf, few, c.alive, func(row *pipeline.Row) error {
 		if c.kept != nil && (row.SubjectKind != "right" || !c.kept[row.SubjectID]) {
 			return nil
 		}
 		return c.take(eventOf(row))
 	})
+	for _, record := range c.naming {
+		if err == nil {
+			err = c.scan(ctx, pipeline.EventQuery{TenantID: q.TenantID, NoDeliveries: true, SubjectID: record}, c.asOf, true, c.alive, c.noted)
+		}
+	}
+	return err
+}
+
+// noted takes an event whose notes name the person, and that is about nobody or somebody else.
+func (c *collection) noted(row *pipeline.Row) error {
+	person := c.job.Scope.person()
+	if len(row.Private) == 0 || person.Is(row.DataSubject()) {
+		return nil
+	}
+	p, err := sealer.ParsePrivate(row.Private)
+	if err != nil {
+		return err
+	}
+	named := false
+	err = store.EachText(string(p.Notes), []string{"notes", "requestedBy", "requestNotes"}, func(text string) { named = named || person.In(text) })
+	if err != nil || !named {
+		return err
+	}
+	return c.take(eventOf(row))
+}
+
+// mentions collects the texts about the person in the database.
+func (c *collection) mentions(ctx context.Context) error {
+	if err := c.begin("mentions", store.Mention{}); err != nil {
+		return err
+	}
+	found, err := c.cfg.Tables.Find(ctx, c.q, c.job.TenantID, c.job.Scope.person(), func(row store.Sight) error {
+		for _, m := range row.Mentions {
+			if err := c.take(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.naming = found.Records
+	return err
 }
 
 // heldRows collects held rows. Their right is decided when they are delivered, so a slice by rights has
@@ -197,11 +250,8 @@ func (c *collection) heldRows(ctx context.Context) error {
 	if err := c.begin("heldRows", ingest.HeldPerson{}); err != nil || c.kept != nil {
 		return err
 	}
-	s, subject := &c.job.Scope, ""
-	if s.DataSubjectID != nil {
-		subject = *s.DataSubjectID
-	}
-	return ingest.EachHeld(ctx, c.q, c.job.TenantID, subject, func(h ingest.HeldPerson) error {
+	s := &c.job.Scope
+	return ingest.EachHeld(ctx, c.q, c.job.TenantID, s.person(), func(h ingest.HeldPerson) error {
 		if s.Kind == TenantSlice && (h.PlayedAt.Before(s.WindowStart.Time) || !h.PlayedAt.Before(s.WindowEnd.Time)) {
 			return nil
 		}
@@ -222,14 +272,14 @@ func (c *collection) jobs(ctx context.Context) error {
 	if err := c.begin("dsarJobs", View{}); err != nil {
 		return err
 	}
-	var w store.Where
-	if subject := c.job.Scope.DataSubjectID; subject != nil {
-		w.Is("data_subject_id", *subject)
-	}
+	person := c.job.Scope.person()
 	for s := (store.Slice{Limit: 500}); ; {
-		page, next, err := jobs.Page(ctx, c.q, c.job.TenantID, w, s)
+		page, next, err := jobs.Page(ctx, c.q, c.job.TenantID, store.Where{}, s)
 		if err != nil {
 			return err
+		}
+		if person != (sealer.Person{}) {
+			page = slices.DeleteFunc(page, func(j Job) bool { return !person.Is(j.Scope.person().String()) })
 		}
 		list, err := views(ctx, c.q, page)
 		if err != nil {

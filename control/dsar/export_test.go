@@ -51,7 +51,7 @@ func TestSubjects(t *testing.T) {
 		`'hld_' || CAST(i AS TEXT), 'tnt_a', 'key_a', CAST(i AS TEXT), '', '', 'vid_a', 'acme', 'player', 'x', i, '{}', 'person ' || CAST(i - 1 AS TEXT), '{"muted":true}', 1, 'HELD', '', '', i, 0, 0`)
 	for i := range subjects {
 		got := sections(t, h.bundle(h.export(of(name(i)))))
-		require.Len(t, got, 5, "no configuration")
+		require.Len(t, got, 6, "no configuration")
 		var want, found []string
 		for n, d := range all {
 			if d.tenant == "" && d.subject == name(i) {
@@ -68,6 +68,14 @@ func TestSubjects(t *testing.T) {
 		requireOf(t, events, name(i))
 		require.Len(t, held, 1)
 		requireOf(t, held, name(i))
+		var mentions []store.Mention
+		require.NoError(t, json.Unmarshal(got["mentions"], &mentions))
+		require.Len(t, mentions, 3)
+		require.Equal(t, store.Mention{Kind: "dsarJob", ID: mentions[0].ID, Field: "dataSubjectId", Text: name(i)}, mentions[0])
+		id := fmt.Sprintf("hld_%d", i+1)
+		require.Equal(t, []store.Mention{
+			{Kind: "heldRow", ID: id, Field: "dataSubjectId", Text: name(i)}, {Kind: "heldRow", ID: id, Field: "telemetry", Text: `{"muted":true}`},
+		}, mentions[1:])
 		require.Len(t, rowsOf(t, got["dsarJobs"]), 1)
 		require.Equal(t, 1, strings.Count(string(got["dsarJobs"]), `"dataSubjectId":"`+name(i)+`"`))
 		require.NotContains(t, string(got["dsarJobs"])+string(got["events"]), "tnt_b")

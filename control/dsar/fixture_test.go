@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
+	"muniment/control/ingest"
 	"muniment/control/roomtest"
 	"muniment/gate"
 	"muniment/gateway/api"
@@ -85,7 +86,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 		require.NoError(t, errors.Join(h.warehouse.Close(), h.log.Close()))
 	})
 	cfg := Config{
-		DB: db, Warehouse: h.warehouse, Log: h.log, Keys: h.keys, Bundles: bundles, Logger: slog.New(slog.DiscardHandler),
+		DB: db, Warehouse: h.warehouse, Log: h.log, Keys: h.keys, Tables: append(Tables, ingest.Tables...), Bundles: bundles, Logger: slog.New(slog.DiscardHandler),
 		Failed: func(code string, err error) error { return fmt.Errorf("%s: %w", code, err) },
 	}
 	if change != nil {

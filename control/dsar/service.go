@@ -28,13 +28,16 @@ type Nodes interface {
 	Spooled(ctx context.Context) (live, silent map[string]int64, err error)
 }
 
-// Config of the service. DB, Warehouse, Log, Keys, Bundles and Failed are required.
+// Config of the service. DB, Warehouse, Log, Keys, Tables, Bundles and Failed are required.
 type Config struct {
 	DB        *store.DB
 	Warehouse pipeline.Warehouse
 	// Log is read only for a tenant's partition, and for that partition's end.
 	Log  pipeline.Reader
 	Keys Keys
+	// Tables are the tables of all services, where an export of a person looks for texts that name
+	// the person.
+	Tables store.Tables
 	// Nodes counts the records that are not in the log yet; nil: no node has a spool.
 	Nodes   Nodes
 	Bundles *Bundles
@@ -61,8 +64,8 @@ type Service struct {
 // New returns the service. It starts nothing.
 func New(cfg Config) (*Service, error) {
 	switch {
-	case cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Keys == nil || cfg.Bundles == nil || cfg.Failed == nil:
-		return nil, errors.New("cannot open the DSAR jobs: DB, Warehouse, Log, Keys, Bundles or Failed is missing")
+	case cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Keys == nil || cfg.Tables == nil || cfg.Bundles == nil || cfg.Failed == nil:
+		return nil, errors.New("cannot open the DSAR jobs: DB, Warehouse, Log, Keys, Tables, Bundles or Failed is missing")
 	case cfg.Keep < 0 || cfg.WaitFor < 0:
 		return nil, errors.New("cannot open the DSAR jobs: Keep and WaitFor must not be negative")
 	}

@@ -246,7 +246,7 @@ func TestEventsNameNobody(t *testing.T) {
 	require.JSONEq(t, `{"notes":"ann@example.org withdrew","requestedBy":"office of ann@example.org","requestNotes":"ann@example.org phoned"}`, string(p.Notes))
 
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.ErasePerson(t.Context(), tx, tenantID, "ann@example.org", "hash")
+		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ann@example.org"), "hash", nil)
 		return err
 	}))
 	for _, id := range []string{v.ID, kept.ID} {

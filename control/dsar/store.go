@@ -10,12 +10,17 @@ import (
 	"muniment/sealer"
 )
 
-// Tables lists this package's tables. Erasing a person clears the notes of the jobs about them.
+// Tables lists this package's tables. Erasing a person clears the notes of the jobs about them. What
+// control itself notes in a timeline names nobody.
 var Tables = store.Tables{
-	{Name: "dsar_timeline", Text: []string{"notes"}, Record: "job_id", Erase: `UPDATE dsar_timeline SET notes = $3
-		WHERE notes IS NOT NULL AND job_id IN (SELECT job_id FROM dsar_jobs WHERE tenant_id = $1 AND data_subject_id = $2)`},
-	{Name: "dsar_jobs", Person: []string{"data_subject_id", "requested_by"}, Text: []string{"requested_by", "request_notes"}, Record: "job_id", Erase: `UPDATE dsar_jobs SET request_notes = $3
-		WHERE request_notes IS NOT NULL AND tenant_id = $1 AND data_subject_id = $2`},
+	{Name: "dsar_timeline", Personal: &store.Personal{
+		Kind: "dsarNote", Key: []string{"job_id", "entry"}, Text: []string{"notes"}, Record: "job_id", Where: "actor <> 'control'",
+		About: "(SELECT data_subject_id FROM dsar_jobs AS j WHERE j.job_id = dsar_timeline.job_id)", Related: []string{"notes"},
+	}},
+	{Name: "dsar_jobs", Personal: &store.Personal{
+		Kind: "dsarJob", Key: []string{"job_id"}, Person: []string{"data_subject_id"}, Text: []string{"requested_by", "request_notes"}, Record: "job_id",
+		About: "data_subject_id", Related: []string{"request_notes"},
+	}, Public: []string{"campaign_ids"}},
 }
 
 var jobs = store.Machine[Job, Action, State]{

@@ -320,7 +320,7 @@ func TestVoidAndExpire(t *testing.T) {
 	h.deliver(delivery{right: "rgh_a", substrate: gate.CTV, subject: "ann"})
 	whole, ann, bob := h.export(full()), h.export(of("ann")), h.export(of("bob"))
 	isAnn := func(s string) bool { return s == "ann" }
-	n, err := h.Count(t.Context(), tenantID, isAnn, nil)
+	n, err := h.Count(t.Context(), h.db.Read(), tenantID, isAnn, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)
 	for range 2 {

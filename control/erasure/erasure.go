@@ -6,13 +6,19 @@
 // hash in control's tables, so later events don't contain the name; a free text that names the
 // person is removed as a whole. A job does the rest, and may be killed anywhere and repeated: it
 // deletes private parts from the warehouse, which keeps the tombstone and consults it before it
-// stores any private part, scrubs the database's files, voids bundles, and signs a certificate.
+// stores any private part, scrubs the database's files, deletes bundles, and signs a certificate.
 // Which columns name a person, and what becomes of them, each service says of its own tables
-// (store.Table; control.Tables has them all).
+// (store.Personal; control.Tables has them all). An export of the person shows the same, and the
+// preview counts it. Which texts name a person, sealer.Person decides: whole references, and nobody
+// who has a part of it.
+//
+// Events are permanent, and so are the texts in them that everybody may see: a dispute's reason, a
+// label, a correlation id. Preview and certificate count those that will still name the person.
 //
 // The tombstone's time is api.ClockSlack after the request, by which the clock of a node may be
 // ahead: so it covers everything that was answered before, and what the person is shown within the
-// next minute. Later data of the same person needs another erasure. A node whose clock is further
+// next minute; a row that is held until then is held without the name (Covers). Later data of the
+// same person needs another erasure. A node whose clock is further
 // ahead than that says so in its log and its metrics; what it has dated later than the tombstone
 // stays until another erasure.
 //
@@ -61,27 +67,29 @@ const (
 
 // Erasure is the record of an erasure. Nothing in it names the person.
 type Erasure struct {
-	ID          string        `json:"id" db:"erasure_id"`
-	TenantID    string        `json:"tenantId" db:"tenant_id"`
-	SubjectHash string        `json:"subjectHash" db:"subject_hash" doc:"Represents the person in events and records: a keyed hash, the same one in every erasure of the person."`
-	Until       store.Instant `json:"until" db:"until" doc:"Personal data in events up to this time is deleted, whenever the events arrive. It is a minute after the request, because clocks of nodes may be ahead by that."`
-	EventID     string        `json:"eventId" db:"event_id" doc:"The event that is the tombstone: subject.erased."`
-	RequestedBy string        `json:"requestedBy" db:"requested_by" doc:"The API key that confirmed it."`
-	State       State         `json:"state" db:"state,moves" enum:"REQUESTED,COMPLETED" doc:"COMPLETED once everything is deleted and the certificate is signed."`
-	Counts      Counts        `json:"counts" db:"counts" doc:"What was found when the erasure was confirmed."`
-	Certificate *string       `json:"certificate" db:"certificate,moves" nullable:"true" doc:"A signed note for muniment verify, which names no person; null until it is COMPLETED."`
-	CompletedAt store.Instant `json:"completedAt" db:"completed_at,moves" nullable:"true" doc:"When it became COMPLETED; null until then."`
-	CreatedAt   store.Instant `json:"createdAt" db:"created_at"`
-	UpdatedAt   store.Instant `json:"updatedAt" db:"updated_at,moves"`
-	Revision    int64         `json:"revision" db:"revision,moves"`
+	ID           string        `json:"id" db:"erasure_id"`
+	TenantID     string        `json:"tenantId" db:"tenant_id"`
+	SubjectHash  string        `json:"subjectHash" db:"subject_hash" doc:"Represents the person in events and records: a keyed hash, the same one in every erasure of the person."`
+	Until        store.Instant `json:"until" db:"until" doc:"Personal data in events up to this time is deleted, whenever the events arrive. It is a minute after the request, because clocks of nodes may be ahead by that."`
+	EventID      string        `json:"eventId" db:"event_id" doc:"The event that is the tombstone: subject.erased."`
+	Confirmation *string       `json:"-" db:"confirmation"` // the token, which confirms no other erasure
+	RequestedBy  string        `json:"requestedBy" db:"requested_by" doc:"The API key that confirmed it."`
+	State        State         `json:"state" db:"state,moves" enum:"REQUESTED,COMPLETED" doc:"COMPLETED once everything is deleted and the certificate is signed."`
+	Counts       Counts        `json:"counts" db:"counts" doc:"What was found when the erasure was confirmed."`
+	Certificate  *string       `json:"certificate" db:"certificate,moves" nullable:"true" doc:"A signed note for muniment verify, which names no person; null until it is COMPLETED."`
+	CompletedAt  store.Instant `json:"completedAt" db:"completed_at,moves" nullable:"true" doc:"When it became COMPLETED; null until then."`
+	CreatedAt    store.Instant `json:"createdAt" db:"created_at"`
+	UpdatedAt    store.Instant `json:"updatedAt" db:"updated_at,moves"`
+	Revision     int64         `json:"revision" db:"revision,moves"`
 }
 
 // Counts counts the data about a person, by where it is stored.
 type Counts struct {
-	PrivateParts int64 `json:"privateParts" doc:"Events in the warehouse with a private part that names the person."`
-	SetAside     int64 `json:"setAside" doc:"Quarantined records that name the person."`
-	Rows         int64 `json:"rows" doc:"Rows of the database that name the person, held rows among them."`
-	Bundles      int64 `json:"bundles" doc:"Bundles of exports that may hold data of the person."`
+	PrivateParts int64            `json:"privateParts" doc:"Events in the warehouse with a private part that names the person."`
+	SetAside     int64            `json:"setAside" doc:"Quarantined records that name the person."`
+	Records      map[string]int64 `json:"records" doc:"Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow and webhookDelivery. An export of the person shows them."`
+	Bundles      int64            `json:"bundles" doc:"Bundles of exports that may hold data of the person."`
+	Permanent    map[string]int64 `json:"permanent" doc:"Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement."`
 }
 
 // Keys signs certificates.
@@ -92,19 +100,30 @@ type Keys interface {
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
 }
 
-// Bundles has files of exports that may hold data of persons. is reports whether a reference is the
-// person's; records are the records whose texts named the person. Both methods may be called again, also after references were replaced by hashes.
+// Bundles has files of exports that may hold data of persons. is reports whether bundles about a
+// reference hold data of the person; records are the records whose texts named the person. All may be
+// called again, also after references were replaced by hashes.
 type Bundles interface {
-	Count(ctx context.Context, tenantID string, is func(dataSubjectID string) bool, records []string) (int64, error)
-	// Void deletes them: when it returns nil, none of the tenant's bundles that were made so far
-	// holds data of the person.
+	// Subjects lists the references to persons that bundles are about.
+	Subjects(ctx context.Context, q store.Querier, tenantID string) ([]string, error)
+	Count(ctx context.Context, q store.Querier, tenantID string, is func(dataSubjectID string) bool, records []string) (int64, error)
+	// Close makes them void: they can't be downloaded any more.
+	Close(ctx context.Context, tx *store.Tx, tenantID string, is func(dataSubjectID string) bool, records []string) error
+	// Void closes and deletes them: when it returns nil, none of the tenant's bundles that were made so
+	// far holds data of the person, or was closed.
 	Void(ctx context.Context, tenantID string, is func(dataSubjectID string) bool, records []string) error
+}
+
+// Warehouse is what an erasure needs of the warehouse.
+type Warehouse interface {
+	pipeline.Eraser
+	Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error)
 }
 
 // Config of the service. All but Bundles is required.
 type Config struct {
 	DB        *store.DB
-	Warehouse pipeline.Eraser
+	Warehouse Warehouse
 	Keys      Keys
 	// Purpose returns the sealer.PackPurpose of a tenant.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
@@ -146,6 +165,21 @@ func (s *Service) Hash(tenantID, dataSubjectID string) string {
 	return s.key.Hash(tenantID, dataSubjectID)
 }
 
+// Covers returns the hash that replaces the reference to a person who was erased up to now or a later
+// time; empty if the person was not. A change that begins an erasure has written its tombstone before
+// it searches the tables: who holds the lock that store.Personal.Before takes misses none.
+func (s *Service) Covers(ctx context.Context, q store.Querier, tenantID, dataSubjectID string) (hash string, err error) {
+	if hash = s.Hash(tenantID, dataSubjectID); hash == "" {
+		return "", nil
+	}
+	found, err := store.One(ctx, q, "the tombstone of a person", store.Text, `SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND subject_hash = $2 AND until >= $3`,
+		tenantID, hash, store.Millis(s.db.Now()))
+	if err != nil || found == nil {
+		return "", err
+	}
+	return hash, nil
+}
+
 // Announce sends all tombstones to the warehouse. It is called before anything is loaded, and
 // periodically, since the warehouse may be a new one.
 func (s *Service) Announce(ctx context.Context) error {
@@ -176,7 +210,7 @@ func AnnounceRestored(ctx context.Context, db *store.DB, tables store.Tables, wa
 		person, err := warehouse.PersonOf(ctx, key, t)
 		if err == nil && person != "" {
 			err = db.Change(ctx, func(tx *store.Tx) error {
-				_, err := tables.ErasePerson(ctx, tx, t.TenantID, person, t.SubjectHash)
+				_, err := tables.Erase(ctx, tx, t.TenantID, sealer.NewPerson(person), t.SubjectHash, nil)
 				return err
 			})
 		}

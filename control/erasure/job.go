@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"muniment/control/store"
@@ -20,10 +22,8 @@ const (
 
 type payload struct {
 	ErasureID string `json:"erasureId"`
-	// Restored means that the database is an older copy, which may still name the person; Answers,
-	// that responses of webhooks' receivers did.
+	// Restored means that the database is an older copy, which may still name the person.
 	Restored bool `json:"restored"`
-	Answers  bool `json:"answers"`
 }
 
 // enqueue queues the job of an erasure.
@@ -111,12 +111,16 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 	if err := s.cfg.Warehouse.Erase(ctx, s.key, e.tombstones(records)); err != nil {
 		return err
 	}
-	if err := s.db.Scrub(ctx, s.cfg.Tables, p.Restored || e.Counts.Rows > 0, p.Restored || p.Answers); err != nil {
+	erased := slices.Collect(maps.Keys(e.Counts.Records))
+	if p.Restored {
+		erased = s.cfg.Tables.Kinds()
+	}
+	if err := s.db.Scrub(ctx, s.cfg.Tables, erased); err != nil {
 		return err
 	}
-	if s.cfg.Bundles != nil { // last, because each attempt voids all bundles that were begun before it
+	if s.cfg.Bundles != nil { // last, because each attempt deletes all bundles that were begun before it
 		if err := s.cfg.Bundles.Void(ctx, e.TenantID, s.is(e), records); err != nil {
-			return fmt.Errorf("cannot void the bundles of an erased person: %w", err)
+			return fmt.Errorf("cannot delete the bundles of an erased person: %w", err)
 		}
 	}
 	return s.complete(ctx, job, e, signer, later(e.Until.Time, drained).Add(logKeep))
@@ -151,12 +155,19 @@ func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure, re
 		if err := job.Hold(ctx, tx); err != nil {
 			return err
 		}
+		beside, err := s.bundlesBeside(ctx, tx, e)
+		if err != nil {
+			return err
+		}
 		for _, person := range named {
-			if _, err := s.cfg.Tables.ErasePerson(ctx, tx, e.TenantID, person, e.SubjectHash); err != nil {
+			if _, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, sealer.NewPerson(person), e.SubjectHash, beside.take); err != nil {
 				return err
 			}
 		}
-		return s.cfg.Tables.EraseRecords(ctx, tx, e.TenantID, records, e.SubjectHash)
+		if err := s.cfg.Tables.EraseRecords(ctx, tx, e.TenantID, records, e.SubjectHash); err != nil {
+			return err
+		}
+		return beside.close(ctx, tx, records)
 	})
 }
 
@@ -176,7 +187,7 @@ func (s *Service) complete(ctx context.Context, job *store.Job, e *Erasure, sign
 		next.State, next.CompletedAt, next.UpdatedAt = Completed, now, now
 		text, err := sealer.SignErasure(&sealer.ErasureCertificate{
 			ErasureID: e.ID, TenantID: e.TenantID, SubjectHash: e.SubjectHash, EventID: e.EventID, Until: e.Until.Time, CompletedAt: now.Time,
-			PrivateParts: e.Counts.PrivateParts, SetAside: e.Counts.SetAside, Rows: e.Counts.Rows, Bundles: e.Counts.Bundles,
+			PrivateParts: e.Counts.PrivateParts, SetAside: e.Counts.SetAside, Records: e.Counts.Records, Bundles: e.Counts.Bundles, Permanent: e.Counts.Permanent,
 			LogGoneBy: logGoneBy, CopiesGoneBy: e.Until.Add(s.cfg.CopiesKeep),
 		}, signer.Key)
 		if err != nil {

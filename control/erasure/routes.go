@@ -17,7 +17,9 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "erase", Method: http.MethodPost, Path: "/v1/compliance/erase", Tag: "Compliance", Access: all,
 		Summary: "Erase a person", Errors: []int{http.StatusPreconditionFailed},
 		Description: "Deletes all references to the person, and their private data, wherever the service stores them. Proofs, packs and totals don't change. It can't be undone.\n\n" +
-			"Without `confirmationToken` the response is 412, with a token and a preview of what would be deleted. The token is valid for 10 minutes, for this person and this API key. " +
+			"A text names the person if it contains the reference as a whole, bounded by anything but letters, digits, `-`, `_`, `@`, `+`, and `.` inside a word: `example.org` is not in `a@example.org`. " +
+			"References are compared in NFC, and one with an `@` without regard to case. Ids that the service made name nobody.\n\n" +
+			"Without `confirmationToken` the response is 412, with a token and a preview of what would be deleted, and of the permanent events that will still name the person. The token is valid for 10 minutes, for one erasure of this person by this API key. " +
 			"With the token the erasure begins, and the response is its record. `GET /v1/compliance/erasures/{erasureId}` shows when it is COMPLETED, with a signed certificate.\n\n" +
 			"An erasure covers events up to a minute after the request, whenever they arrive, because clocks of nodes may be ahead by that. Later data of the same person needs another erasure. " +
 			"The log and the nodes' copies delete the covered data as they age; the certificate states by when. " +
@@ -53,46 +55,68 @@ type eraseInput struct{ Body EraseRequest }
 func (s *Service) postErase(ctx context.Context, in *eraseInput) (ErasureData, error) {
 	caller := auth.PrincipalFrom(ctx)
 	person := in.Body.DataSubjectID
+	named := sealer.NewPerson(person)
 	if !store.Storable(person) {
 		return ErasureData{}, api.InvalidField("dataSubjectId", "must be UTF-8 without U+0000")
 	}
 	requested := Erasure{TenantID: caller.TenantID, SubjectHash: s.Hash(caller.TenantID, person), RequestedBy: caller.ID}
 	var err error
-	if requested.Counts, err = s.count(ctx, &requested, person); err != nil {
+	if requested.Counts, err = s.count(ctx, &requested, named); err != nil {
 		return ErasureData{}, err
 	}
 	now := s.db.Now()
-	if t := in.Body.ConfirmationToken; t == nil || !s.confirms(*t, caller.TenantID, caller.ID, person, now) {
-		refusal := &api.Error{
-			Code: api.PreconditionFailed, Message: "this would erase the data that the preview counts, and can't be undone: to confirm, repeat the request with the confirmationToken within 10 minutes",
+	refuse := func(message string) error {
+		return &api.Error{
+			Code: api.PreconditionFailed, Message: message,
 			ConfirmationToken: s.token(caller.TenantID, caller.ID, person, now.Add(tokenLife)), Preview: requested.Counts,
 		}
-		if t != nil {
-			refusal.Message = "the confirmationToken is not valid for this person and this API key, or has expired: use the one in this response"
-		}
-		return ErasureData{}, refusal
 	}
-	made, err := s.begin(ctx, requested, person)
+	t := in.Body.ConfirmationToken
+	switch {
+	case t == nil:
+		return ErasureData{}, refuse("this would erase the data that the preview counts, and can't be undone: to confirm, repeat the request with the confirmationToken within 10 minutes")
+	case !s.confirms(*t, caller.TenantID, caller.ID, person, now):
+		return ErasureData{}, refuse("the confirmationToken is not valid for this person and this API key, or has expired: use the one in this response")
+	}
+	requested.Confirmation = t
+	made, used, err := s.begin(ctx, requested, named)
+	if used != "" {
+		return ErasureData{}, refuse("the confirmationToken has begun the erasure " + used + ": to erase later data of the person, use the one in this response")
+	}
 	return ErasureData{made}, err
 }
 
 // begin writes the tombstone and its event, replaces the name by the hash in control's tables, while
-// the name is known, and queues the job.
-func (s *Service) begin(ctx context.Context, requested Erasure, person string) (made Erasure, err error) {
+// the name is known, and queues the job. used is the erasure that the same token has begun; nothing is
+// changed then.
+func (s *Service) begin(ctx context.Context, requested Erasure, person sealer.Person) (made Erasure, used string, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		before, err := store.One(ctx, tx, "the erasure that a token has begun", store.Text, `SELECT erasure_id FROM erasures WHERE tenant_id = $1 AND confirmation = $2`, requested.TenantID, requested.Confirmation)
+		if err != nil {
+			return err
+		}
+		if before != nil {
+			used = *before
+			return nil
+		}
 		made = requested
 		now := store.At(tx.Now())
 		made.ID, made.EventID, made.State = api.NewID(prefix, now.Time), api.NewID(api.PrefixEvent, now.Time), Requested
 		made.Until, made.CreatedAt, made.UpdatedAt = store.At(now.Add(api.ClockSlack)), now, now
-		if made.Counts.Rows, err = s.cfg.Tables.CountPerson(ctx, tx, made.TenantID, person); err != nil {
+		if _, err := buryAll(ctx, tx, made.tombstones(nil)); err != nil {
 			return err
 		}
-		said := event{Erasure: &made}
-		if said.Records, err = s.cfg.Tables.NamingRecords(ctx, tx, made.TenantID, person); err != nil {
+		beside, err := s.bundlesBeside(ctx, tx, &made)
+		if err != nil {
 			return err
 		}
-		more, err := s.cfg.Tables.ErasePerson(ctx, tx, made.TenantID, person, made.SubjectHash)
-		if made.Counts.Rows += more; err != nil {
+		found, err := s.cfg.Tables.Erase(ctx, tx, made.TenantID, person, made.SubjectHash, beside.take)
+		if err != nil {
+			return err
+		}
+		made.Counts.Records = found.Rows
+		said := event{Erasure: &made, named: named{Records: append([]string{}, found.Records...)}}
+		if err := beside.close(ctx, tx, said.Records); err != nil {
 			return err
 		}
 		if err := erasures.Insert(ctx, tx, &made); err != nil {
@@ -111,26 +135,9 @@ func (s *Service) begin(ctx context.Context, requested Erasure, person string) (
 		if err != nil {
 			return err
 		}
-		return enqueue(ctx, tx, &made, payload{Answers: more > 0})
+		return enqueue(ctx, tx, &made, payload{})
 	})
-	return made, err
-}
-
-// count counts the data about a person.
-func (s *Service) count(ctx context.Context, e *Erasure, person string) (c Counts, err error) {
-	found, err := s.cfg.Warehouse.CountSubject(ctx, e.TenantID, e.SubjectHash)
-	if err != nil {
-		return c, err
-	}
-	c.PrivateParts, c.SetAside = found.PrivateParts, found.Quarantined
-	if c.Rows, err = s.cfg.Tables.CountPerson(ctx, s.db.Read(), e.TenantID, person); err != nil || s.cfg.Bundles == nil {
-		return c, err
-	}
-	records, err := s.cfg.Tables.NamingRecords(ctx, s.db.Read(), e.TenantID, person)
-	if err == nil {
-		c.Bundles, err = s.cfg.Bundles.Count(ctx, e.TenantID, s.is(e), records)
-	}
-	return c, err
+	return made, used, err
 }
 
 func (s *Service) getErasures(ctx context.Context, in *route.Page) (body ErasureList, err error) {

@@ -5,8 +5,10 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,15 +42,29 @@ func (k keys) Signer(context.Context, string) (*sealer.Signer, error)   { return
 func (k keys) Vouches(context.Context, *store.Tx, string) (bool, error) { return true, nil }
 
 // people is the one table of the tests.
-var people = store.Tables{{Name: "developers", Person: []string{"email"}}}
+var people = store.Tables{{Name: "developers", Personal: &store.Personal{Kind: "developer", Key: []string{"developer_id"}, Person: []string{"email"}}}}
 
 // files are bundles by the person in them. voiding is called with those that go.
 type files struct {
 	of      map[string]int64
+	closed  map[string]bool // whom the closed ones are about; nil: it isn't noted
 	voiding func()
 }
 
-func (f files) Count(_ context.Context, _ string, is func(string) bool, _ []string) (n int64, _ error) {
+func (f files) Subjects(context.Context, store.Querier, string) (list []string, _ error) {
+	return slices.Sorted(maps.Keys(f.of)), nil
+}
+
+func (f files) Close(_ context.Context, _ *store.Tx, _ string, is func(string) bool, _ []string) error {
+	for person := range f.of {
+		if is(person) && f.closed != nil {
+			f.closed[person] = true
+		}
+	}
+	return nil
+}
+
+func (f files) Count(_ context.Context, _ store.Querier, _ string, is func(string) bool, _ []string) (n int64, _ error) {
 	for person, count := range f.of {
 		if is(person) {
 			n += count
@@ -185,17 +201,26 @@ func (s *stage) find(t *testing.T, id string) *Erasure {
 // left counts the data about a person, and lists the persons in the table.
 func (s *stage) left(t *testing.T, person string) (c Counts, emails []string) {
 	t.Helper()
-	c, err := s.count(t.Context(), &Erasure{TenantID: tenantID, SubjectHash: s.Hash(tenantID, person)}, person)
+	c, err := s.count(t.Context(), &Erasure{TenantID: tenantID, SubjectHash: s.Hash(tenantID, person)}, sealer.NewPerson(person))
 	require.NoError(t, err)
 	emails, err = store.List(t.Context(), s.db.Read(), "e-mails", store.Text, `SELECT email FROM developers WHERE tenant_id = 'tnt_a' ORDER BY developer_id`)
 	require.NoError(t, err)
 	return c, emails
 }
 
+// counts are those of a person whom no permanent event names.
+func counts(privateParts, developers, bundles int64) Counts {
+	c := Counts{PrivateParts: privateParts, Records: map[string]int64{}, Bundles: bundles, Permanent: map[string]int64{}}
+	if developers > 0 {
+		c.Records["developer"] = developers
+	}
+	return c
+}
+
 func TestErasureIsConfirmed(t *testing.T) {
 	s := newStage(t)
 	_, refused := s.erase(t, "key_1", "ada", "")
-	require.Equal(t, Counts{PrivateParts: 1, Rows: 1, Bundles: 2}, refused.Preview)
+	require.Equal(t, counts(1, 1, 2), refused.Preview)
 	token := refused.ConfirmationToken
 	for about, c := range map[string]struct{ keyID, person, token string }{
 		"another key":    {"key_2", "ada", token},
@@ -214,6 +239,10 @@ func TestErasureIsConfirmed(t *testing.T) {
 	made, refused := s.erase(t, "key_1", "ada", token)
 	require.Nil(t, refused)
 	require.Equal(t, Requested, made.State)
+	_, refused = s.erase(t, "key_1", "ada", token)
+	require.NotNil(t, refused, "once more")
+	require.Contains(t, refused.Message, made.ID)
+	require.NotEqual(t, token, refused.ConfirmationToken)
 	s.clock.Advance(time.Millisecond)
 	_, refused = s.erase(t, "key_1", "ada", token)
 	require.NotNil(t, refused, "ten minutes later")
@@ -239,10 +268,10 @@ func TestAClockThatIsAhead(t *testing.T) {
 	require.NoError(t, s.work(t))
 	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: []pipeline.Row{ahead}, Next: conform.Place(4)}))
 	left, _ := s.left(t, "ada")
-	require.Zero(t, left)
+	require.Equal(t, counts(0, 0, 0), left)
 	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(4), Rows: []pipeline.Row{further}, Next: conform.Place(5)}))
 	left, _ = s.left(t, "ada")
-	require.Equal(t, Counts{PrivateParts: 1}, left)
+	require.Equal(t, counts(1, 0, 0), left)
 }
 
 // failing stands for what a process was doing when it was killed.
@@ -260,6 +289,10 @@ func (f failing) step() error {
 		return errKilled
 	}
 	return nil
+}
+
+func (f failing) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+	return nil, nil
 }
 
 func (f failing) Erase(ctx context.Context, key pipeline.SubjectKey, list []pipeline.Tombstone) error {
@@ -299,13 +332,13 @@ func TestErasureGoesOn(t *testing.T) {
 		require.NoError(t, s.work(t))
 		done := s.find(t, made.ID)
 		require.Equal(t, Completed, done.State)
-		require.Equal(t, Counts{PrivateParts: 1, Rows: 1, Bundles: 2}, done.Counts)
+		require.Equal(t, counts(1, 1, 2), done.Counts)
 		left, emails := s.left(t, "ada")
-		require.Zero(t, left)
+		require.Equal(t, counts(0, 0, 0), left)
 		require.Equal(t, []string{made.SubjectHash, "bob"}, emails)
 		require.Equal(t, map[string]int64{"bob": 1}, s.bundles.of)
 		left, _ = s.left(t, "bob")
-		require.Equal(t, Counts{PrivateParts: 1, Rows: 1, Bundles: 1}, left)
+		require.Equal(t, counts(1, 1, 1), left)
 	}
 }
 
@@ -320,7 +353,7 @@ func TestErasureNamesNobody(t *testing.T) {
 	text, err := json.Marshal(done)
 	require.NoError(t, err)
 	require.NotContains(t, string(text), person)
-	require.Contains(t, *done.Certificate, `"rows":1`)
+	require.Contains(t, *done.Certificate, `"records":{"developer":1}`)
 	require.Contains(t, *done.Certificate, `"logGoneBy":"2026-12-08T12:01:00.000Z"`)
 	require.NotEmpty(t, s.log.events)
 	for _, e := range append(s.log.events, roomtest.Events(t, s.db)...) {
@@ -336,7 +369,7 @@ func TestErasureOfWhatWasDeletedBefore(t *testing.T) {
 	const person = "ada.lovelace@example.org"
 	s.write(t, `UPDATE developers SET email = '`+person+`' WHERE email = 'ada'`)
 	s.write(t, `UPDATE developers SET email = '' WHERE email = '`+person+`'`)
-	require.Zero(t, s.mustErase(t, person).Counts.Rows)
+	require.Empty(t, s.mustErase(t, person).Counts.Records)
 	require.NoError(t, s.work(t))
 	s.inNoFile(t, person)
 }
@@ -396,9 +429,9 @@ func TestErasedTwice(t *testing.T) {
 	require.NoError(t, s.work(t))
 	require.Equal(t, first.SubjectHash, second.SubjectHash)
 	require.NotEqual(t, first.EventID, second.EventID)
-	require.Equal(t, Counts{PrivateParts: 1}, second.Counts)
+	require.Equal(t, counts(1, 0, 0), second.Counts)
 	left, _ := s.left(t, "ada")
-	require.Zero(t, left)
+	require.Equal(t, counts(0, 0, 0), left)
 	list, err := listTombstones(t.Context(), s.db.Read())
 	require.NoError(t, err)
 	require.Equal(t, []pipeline.Tombstone{second.tombstone()}, list)
@@ -430,4 +463,62 @@ func TestReplayErasesAnew(t *testing.T) {
 	require.Equal(t, made.EventID, done.EventID)
 	_, emails := older.left(t, "ada")
 	require.Equal(t, []string{made.SubjectHash, "bob"}, emails)
+}
+
+// TestCovers: a person is covered up to the tombstone's time, as any form of the reference.
+func TestCovers(t *testing.T) {
+	s := newStage(t)
+	covers := func(tenant, person string) string {
+		hash, err := s.Covers(t.Context(), s.db.Read(), tenant, person)
+		require.NoError(t, err)
+		return hash
+	}
+	require.Empty(t, covers(tenantID, "ada@example.org"))
+	made := s.mustErase(t, "Ada@example.org")
+	s.clock.Advance(api.ClockSlack)
+	require.Equal(t, made.SubjectHash, covers(tenantID, "ADA@EXAMPLE.ORG"))
+	require.Empty(t, covers(tenantID, "bob@example.org"))
+	require.Empty(t, covers(tenantID, ""))
+	require.Empty(t, covers("tnt_b", "ada@example.org"))
+	s.clock.Advance(time.Millisecond)
+	require.Empty(t, covers(tenantID, "ada@example.org"))
+}
+
+// TestBundlesBeside: a text that names two persons is in the bundles of both, so an erasure closes both;
+// bundles of others stay.
+func TestBundlesBeside(t *testing.T) {
+	s := newStage(t)
+	s.bundles.of, s.bundles.closed = map[string]int64{"ada": 2, "bob": 1, "eve": 4, "ad": 8}, map[string]bool{}
+	s.open(t, func(cfg *Config) {
+		cfg.Tables = append(cfg.Tables, store.Table{Name: "bases", Personal: &store.Personal{Kind: "basis", Key: []string{"basis_id"}, Text: []string{"title"}}})
+	})
+	s.write(t, `UPDATE bases SET title = 'ada, and bob.'`)
+	_, refused := s.erase(t, "key_1", "ada", "")
+	require.EqualValues(t, 3, refused.Preview.(Counts).Bundles)
+	require.EqualValues(t, 3, s.mustErase(t, "ada").Counts.Bundles)
+	require.Equal(t, map[string]bool{"ada": true, "bob": true}, s.bundles.closed)
+}
+
+// TestPermanent: preview, record and certificate name the events that will still name the person.
+func TestPermanent(t *testing.T) {
+	s := newStage(t)
+	s.open(t, func(cfg *Config) {
+		cfg.Tables = append(cfg.Tables, store.Table{Name: "bases", Public: []string{"title", "terms_ref"}})
+	})
+	var rows []pipeline.Row
+	for i, c := range []struct{ kind, data string }{
+		{"basis.created", `{"title":"of ada"}`}, {"basis.created", `{"title":"of bob","id":"ada"}`}, {"basis.created", `{"title":"of adam"}`},
+		{"offer.proposed", `{"termsRef":["x",{"y":"\u0061da"}]}`}, {"offer.proposed", `{"offer":{"termsRef":"(ada)","title":"ada"}}`}, {"offer.rejected", `{"terms":"ada"}`},
+	} {
+		rows = append(rows, conform.Said(tenantID, int64(3+i), c.kind, c.data))
+	}
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: rows, Next: conform.Place(9)}))
+	want := map[string]int64{"basis.created": 1, "offer.proposed": 2}
+	_, refused := s.erase(t, "key_1", "ada", "")
+	require.Equal(t, want, refused.Preview.(Counts).Permanent)
+	made := s.mustErase(t, "ada")
+	require.NoError(t, s.work(t))
+	done := s.find(t, made.ID)
+	require.Equal(t, want, done.Counts.Permanent)
+	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2}`)
 }

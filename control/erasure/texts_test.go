@@ -21,7 +21,7 @@ func TestErasureOfTexts(t *testing.T) {
 		s := newStage(t)
 		s.write(t, `UPDATE developers SET email = 'eve' WHERE email = 'ada'`)
 		s.open(t, func(cfg *Config) {
-			cfg.Tables = append(cfg.Tables, store.Table{Name: "bases", Text: []string{"title"}, Record: "basis_id"})
+			cfg.Tables = append(cfg.Tables, store.Table{Name: "bases", Personal: &store.Personal{Kind: "basis", Key: []string{"basis_id"}, Text: []string{"title"}, Record: "basis_id"}})
 		})
 		s.write(t, `INSERT INTO bases (basis_id, tenant_id, kind, title, holder_org_id, created_at, updated_at, revision)
 			VALUES ('bas_b', 'tnt_a', 'CONSENT', 'a request of `+person+`, twice', 'org_a', 0, 0, 0)`)
@@ -81,7 +81,7 @@ func TestRestoredWarehouseNamesWhoIsErased(t *testing.T) {
 	const person = "ada.lovelace@example.org"
 	s.write(t, `UPDATE bases SET title = 'a request of `+person+`'`)
 	s.write(t, `INSERT INTO tombstones (tenant_id, subject_hash, until) VALUES ('tnt_a', '`+s.Hash(tenantID, person)+`', 0), ('tnt_a', 'another', 0)`)
-	tables := store.Tables{{Name: "bases", Text: []string{"title"}}}
+	tables := store.Tables{{Name: "bases", Personal: &store.Personal{Kind: "basis", Key: []string{"basis_id"}, Text: []string{"title"}}}}
 	require.NoError(t, AnnounceRestored(t.Context(), s.db, tables, restoredWarehouse{s.warehouse, person}))
 	titles, err := store.List(t.Context(), s.db.Read(), "titles", store.Text, `SELECT title FROM bases`)
 	require.NoError(t, err)

@@ -253,14 +253,18 @@ type HeldPerson struct {
 	Telemetry     json.RawMessage `json:"telemetry"`
 }
 
-// EachHeld calls take for each of the tenant's held rows of a person, oldest first. An empty
-// dataSubjectID selects all rows.
-func EachHeld(ctx context.Context, q store.Querier, tenantID, dataSubjectID string, take func(HeldPerson) error) error {
+// EachHeld calls take for each of the tenant's held rows of a person, oldest first; those of nobody
+// are all rows.
+func EachHeld(ctx context.Context, q store.Querier, tenantID string, person sealer.Person, take func(HeldPerson) error) error {
 	query, args := `SELECT `+heldColumns+` FROM held_rows WHERE tenant_id = $1`, []any{tenantID}
-	if dataSubjectID != "" {
-		query, args = query+` AND data_subject_id = $2 AND data_subject_id <> ''`, append(args, dataSubjectID)
+	all := person == sealer.Person{}
+	if !all {
+		query += ` AND data_subject_id <> ''`
 	}
 	return store.Each(ctx, q, "held rows of "+tenantID, scanHeld, func(h HeldRow) error {
+		if !all && !person.Is(h.personal.dataSubjectID) {
+			return nil
+		}
 		p := HeldPerson{HeldRow: h, DataSubjectID: h.personal.dataSubjectID, Telemetry: canonicalOrText(json.RawMessage(h.personal.telemetry))}
 		p.Row = canonicalOrText(p.Row)
 		return take(p)

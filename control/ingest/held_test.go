@@ -16,6 +16,7 @@ import (
 	"muniment/control/store"
 	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 // held is a row of a player, as a node sends it, played at noon. It names a person.
@@ -282,7 +283,7 @@ func TestErasedPersonIsInNoHeldRow(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) { c.Deliver = n.deliver })
 	ids := r.mustHold(t, held("1"))
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.ErasePerson(t.Context(), tx, tenantID, "ada@example.org", "erased")
+		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ada@example.org"), "erased", nil)
 		return err
 	}))
 	rows, err := r.db.Read().QueryContext(t.Context(), `SELECT * FROM held_rows`)
@@ -311,6 +312,29 @@ func TestErasedPersonIsInNoHeldRow(t *testing.T) {
 	for text := range n.delivered {
 		require.Contains(t, text, `"dataSubjectId":"erased"}`)
 	}
+}
+
+// TestHeldOfAnErasedPerson: a row of a person whom an erasure covers is held without reference and
+// telemetry, again too; rows of others are held as they are.
+func TestHeldOfAnErasedPerson(t *testing.T) {
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), func(c *Config) {
+		c.Erased = func(_ context.Context, _ store.Querier, of, dataSubjectID string) (string, error) {
+			require.Equal(t, tenantID, of)
+			return map[string]string{"ada@example.org": "hash"}[dataSubjectID], nil
+		}
+	})
+	bob := held("2")
+	bob.Row = strings.ReplaceAll(bob.Row, "ada@", "bob@")
+	ids := r.mustHold(t, held("1"), bob)
+	require.Equal(t, ids[:1], r.mustHold(t, held("1")), "the caller's retry is none the wiser")
+	rows, err := store.List(t.Context(), r.db.Read(), "held rows", scanHeld, `SELECT `+heldColumns+` FROM held_rows ORDER BY vendor_id`)
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	require.Equal(t, personal{dataSubjectID: "hash"}, rows[0].personal)
+	require.Empty(t, rows[0].content)
+	require.Equal(t, "bob@example.org", rows[1].personal.dataSubjectID)
+	require.NotEmpty(t, rows[1].personal.telemetry)
+	require.NotEmpty(t, rows[1].content)
 }
 
 // TestHoldNeedsATenant: a request that names another tenant's key, or none, holds nothing.

@@ -47,6 +47,9 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 		for i := range rows {
 			h, err := s.take(tenantID, keyID, &rows[i], now)
 			if err == nil {
+				err = s.forgetErased(ctx, tx, &h)
+			}
+			if err == nil {
 				results[i].Delivered, err = s.holdOne(ctx, tx, &h, &u)
 			}
 			if err != nil {
@@ -75,6 +78,19 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 		return s.db.EnqueueIn(ctx, tx, replayJob(tenantID))
 	})
 	return results, err
+}
+
+// forgetErased removes from a row the person whom it names, if an erasure covers it: nothing else
+// would find the row, which is held after the erasure has begun.
+func (s *Service) forgetErased(ctx context.Context, tx *sql.Tx, h *HeldRow) error {
+	if h.personal.dataSubjectID == "" || s.cfg.Erased == nil {
+		return nil
+	}
+	replacement, err := s.cfg.Erased(ctx, tx, h.tenantID, h.personal.dataSubjectID)
+	if err == nil && replacement != "" {
+		h.personal, h.content = personal{dataSubjectID: replacement}, ""
+	}
+	return err
 }
 
 // holdOne holds a row within the quota. An existing row of the same identity determines its id; it

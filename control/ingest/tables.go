@@ -1,16 +1,27 @@
 package ingest
 
-import "muniment/control/store"
+import (
+	"context"
+
+	"muniment/control/store"
+)
 
 // Tables lists this package's tables. Nodes get the mappings, by the vendor's id. Erasing a person
 // also removes the telemetry of their held rows, and what could confirm a guess at it: such a row
-// keeps only its identity. A rejected play has ids of players and places, times and numbers: formats use
-// nothing else of a play.
+// keeps only its identity. Rows are held by transactions that are no changes, and lock the tenant's usage.
+// A rejected play has ids of players and places, times and numbers: formats use nothing else of a play.
 var Tables = store.Tables{
-	{Name: "held_rows", Person: []string{"data_subject_id"}, Related: []string{"telemetry"}, Erase: `UPDATE held_rows SET data_subject_id = $3, telemetry = '', content_hash = '' WHERE tenant_id = $1 AND data_subject_id = $2`},
+	{Name: "held_rows", Personal: &store.Personal{
+		Kind: "heldRow", Key: []string{"held_id"}, Person: []string{"data_subject_id"}, JSON: []string{"row_text.rowId", "row_text.correlationId"},
+		About: "data_subject_id", Related: []string{"telemetry"}, Also: "content_hash = ''",
+		Before: func(ctx context.Context, tx *store.Tx, tenantID string) error {
+			_, err := lockUsage(ctx, tx, tenantID)
+			return err
+		},
+	}},
 	{Name: "held_mapped"},
 	{Name: "held_usage"},
 	{Name: "mapping_totals"},
-	{Name: "mappings", Feed: "vendor_key"},
+	{Name: "mappings", Feed: "vendor_key", Public: []string{"vendor", "id_type", "vendor_id", "spatial_anchor_id", "spatial_placement_id"}},
 	{Name: "rejected_plays"},
 }

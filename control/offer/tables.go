@@ -3,4 +3,4 @@ package offer
 import "muniment/control/store"
 
 // Tables lists this package's tables.
-var Tables = store.Tables{{Name: "offers"}}
+var Tables = store.Tables{{Name: "offers", Public: []string{"scope", "terms_ref", "counter_terms_ref", "state_reason"}}}

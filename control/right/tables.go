@@ -6,6 +6,6 @@ import "muniment/control/store"
 // newest suspensions.
 var Tables = store.Tables{
 	{Name: "right_moves"},
-	{Name: "rights", Feed: "right_id"},
-	{Name: "bases"},
+	{Name: "rights", Feed: "right_id", Public: []string{"scope", "state_reason"}},
+	{Name: "bases", Public: []string{"title", "jurisdiction", "reference"}},
 }

@@ -3,4 +3,4 @@ package statement
 import "muniment/control/store"
 
 // Tables lists this package's tables. Statements contain counterparties' names, which are no personal data.
-var Tables = store.Tables{{Name: "statements"}}
+var Tables = store.Tables{{Name: "statements", Public: []string{"reference", "void_reason"}}}

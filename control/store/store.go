@@ -38,12 +38,13 @@
 // # Adding a table
 //
 //	migrations/0015_dispute.sql  CREATE TABLE disputes (…), and an index for whatever it refers to
-//	control/dispute/tables.go    var Tables = store.Tables{{Name: "disputes"}}, with the columns that may name a person, if any: Person: []string{…}
+//	control/dispute/tables.go    var Tables = store.Tables{{Name: "disputes"}}, with the columns that may name a person, if any: in Public those that are in events too, in Personal all others
 //	control/control.go           dispute.Tables, before the tables that it refers to
 //
 // Dropping a tenant deletes its rows by tenant_id, unless Table.Outlives says why they stay. An
-// erasure removes a person from the columns that are listed. A table that no service lists fails
-// control's tests.
+// erasure removes a person from the columns in Personal, an export of the person shows them, and the
+// preview counts them: the list is the only one. A table that no service lists, and a column with text
+// that is neither in it nor exempt for a reason, fail control's tests.
 //
 // # Adding a state, or a transition
 //

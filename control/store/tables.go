@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -23,23 +22,11 @@ type Table struct {
 	// Feed is the column with the ids of the rows' entries in the feed, which are dropped with the
 	// tenant; empty: none. Nodes may still hold them.
 	Feed string
-	// Person are the columns that may name a person, and hold nothing else: an e-mail address, the
-	// reference of a data subject.
-	Person []string
-	// Text are the columns with free text, which may name a person. Such a text is erased as a
-	// whole. Columns that are in neither list must not name a person.
-	Text []string
-	// Record is the column with the id of the record whose events have these texts in their private
-	// parts; empty: no event has.
-	Record string
-	// Related are the columns that may hold further data about a person.
-	Related []string
-	// Erase is a statement that erases further data about the person $2 of the tenant $1, with the
-	// replacement $3. It runs before the columns are replaced.
-	Erase string
-	// EraseText replaces texts that name a person and are a part of a column's value, and counts
-	// the rows. CountPerson does not count them.
-	EraseText func(ctx context.Context, tx *Tx, tenantID, person, replacement string) (rows int64, err error)
+	// Personal is what the rows may say about persons; nil: nothing.
+	Personal *Personal
+	// Public are the columns with free text that is also in the data of events. Events are permanent,
+	// so an erasure leaves these texts, and counts the events.
+	Public []string
 }
 
 // Tables are those of one service, or of all (control.Tables). A table comes before those that it
@@ -67,124 +54,12 @@ func (all Tables) DropTenant(ctx context.Context, tx *Tx, tenantID string) error
 	return nil
 }
 
-// holds returns the conditions of a row that names the person $2, one per column.
-func (t *Table) holds() (conditions []string) {
-	for _, column := range t.Person {
-		conditions = append(conditions, column+` = $2 AND `+column+` <> ''`) // as the indexes of such columns have it
-	}
-	for _, column := range t.Text {
-		conditions = append(conditions, `replace(`+column+`, $2, '') <> `+column)
-	}
-	return conditions
-}
-
-// CountPerson counts the rows of a tenant that name a person.
-func (all Tables) CountPerson(ctx context.Context, q Querier, tenantID, person string) (rows int64, err error) {
-	for _, t := range all {
-		where := t.holds()
-		if len(where) == 0 {
-			continue
-		}
-		n, err := Count(ctx, q, "what names a person in "+t.Name, `SELECT COUNT(*) FROM `+t.Name+` WHERE tenant_id = $1 AND (`+strings.Join(where, " OR ")+`)`, tenantID, person)
-		if err != nil {
-			return 0, err
-		}
-		rows += n
-	}
-	return rows, nil
-}
-
-// NamingRecords lists the records of a tenant with a text that names a person: their events name the
-// person too, in their private parts.
-func (all Tables) NamingRecords(ctx context.Context, q Querier, tenantID, person string) (ids []string, err error) {
-	for _, t := range all {
-		if t.Record == "" {
-			continue
-		}
-		err := Each(ctx, q, "records that name a person in "+t.Name, Text, func(id string) error {
-			if !slices.Contains(ids, id) {
-				ids = append(ids, id)
-			}
-			return nil
-		}, `SELECT DISTINCT `+t.Record+` FROM `+t.Name+` WHERE tenant_id = $1 AND (`+strings.Join(t.holds()[len(t.Person):], " OR ")+`)`, tenantID, person)
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.Sort(ids)
-	return ids, nil
-}
-
-// EraseRecords replaces all texts of records of a tenant.
-func (all Tables) EraseRecords(ctx context.Context, tx *Tx, tenantID string, ids []string, replacement string) error {
-	for _, t := range all {
-		if t.Record == "" {
-			continue
-		}
-		for _, column := range t.Text {
-			for _, id := range ids {
-				_, err := tx.ExecContext(ctx, `UPDATE `+t.Name+` SET `+column+` = $3 WHERE tenant_id = $1 AND `+t.Record+` = $2 AND `+column+` <> ''`, tenantID, id, replacement)
-				if err != nil {
-					return fmt.Errorf("cannot erase the texts of %s: %w", id, err)
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// ErasePerson replaces what names a person in the tables of a tenant. It returns how many rows
-// named the person that CountPerson does not count.
-func (all Tables) ErasePerson(ctx context.Context, tx *Tx, tenantID, person, replacement string) (rows int64, err error) {
-	for _, t := range all {
-		var statements []string
-		if t.Erase != "" {
-			statements = append(statements, t.Erase)
-		}
-		where := t.holds()
-		for n, column := range slices.Concat(t.Person, t.Text) {
-			statements = append(statements, `UPDATE `+t.Name+` SET `+column+` = $3 WHERE tenant_id = $1 AND `+where[n])
-		}
-		for _, statement := range statements {
-			if _, err := tx.ExecContext(ctx, statement, tenantID, person, replacement); err != nil {
-				return rows, fmt.Errorf("cannot erase a person from %s of the tenant %s: %w", t.Name, tenantID, err)
-			}
-		}
-		if t.EraseText != nil {
-			n, err := t.EraseText(ctx, tx, tenantID, person, replacement)
-			if rows += n; err != nil {
-				return rows, err
-			}
-		}
-	}
-	return rows, nil
-}
-
-// Persons lists the persons whom the tables name for a tenant and for whom is returns true. Texts
-// are not searched.
-func (all Tables) Persons(ctx context.Context, q Querier, tenantID string, is func(person string) bool) (found []string, err error) {
-	for _, t := range all {
-		for _, column := range t.Person {
-			err := Each(ctx, q, "persons in "+t.Name, Text, func(person string) error {
-				if is(person) && !slices.Contains(found, person) {
-					found = append(found, person)
-				}
-				return nil
-			}, `SELECT DISTINCT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
-			if err != nil {
-				return nil, err
-			}
-		}
-	}
-	return found, nil
-}
-
 // OwnTables are those of this package. Answers that may name a person are deleted by ForgetAnswers.
 var OwnTables = Tables{
 	{Name: "idempotency"},
 	{Name: "idempotency_usage"},
 	{Name: "jobs"},
-	{Name: "outbox", Outlives: "its events are on their way to the log", Related: []string{"private"}},
+	{Name: "outbox", Outlives: "its events are on their way to the log", Personal: &Personal{Passing: []string{"private"}}},
 	{Name: "feed", Outlives: "an entry is deleted with its row"},
 	{Name: "high_water", Outlives: noTenants},
 	{Name: "counters", Outlives: noTenants},
@@ -199,16 +74,16 @@ const noTenants = "it is no tenant's"
 type scrubber struct{ *engine }
 
 // Scrub removes replaced and deleted personal data from the database's files. SQLite overwrites
-// deleted data, and Scrub empties its write-ahead log. named says that Tables.ErasePerson has found
-// a person: then the whole file is rewritten, as a split page may hold a remnant; this needs as
-// much disk space again, and changes wait. PostgreSQL rewrites the tables that name persons, those
-// with an EraseText only if texts is set; queries of a table wait meanwhile. PostgreSQL's
-// write-ahead log and backups are its operator's responsibility.
-func (db *scrubber) Scrub(ctx context.Context, tables Tables, named, texts bool) (err error) {
+// deleted data, and Scrub empties its write-ahead log. erased are the kinds of rows in which
+// Tables.Erase has found a person: if there are any the whole file is rewritten, as a split page may
+// hold a remnant; this needs as much disk space again, and changes wait. PostgreSQL rewrites the tables
+// with personal data, a Large one only if it is of a kind in erased; queries of a table wait meanwhile.
+// PostgreSQL's write-ahead log and backups are its operator's responsibility.
+func (db *scrubber) Scrub(ctx context.Context, tables Tables, erased []string) (err error) {
 	if db.pg != nil {
-		err = db.scrubTables(ctx, tables, texts)
+		err = db.scrubTables(ctx, tables, erased)
 	} else {
-		err = db.scrubFile(ctx, named)
+		err = db.scrubFile(ctx, len(erased) > 0)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot scrub control's database: %w", err)
@@ -216,9 +91,9 @@ func (db *scrubber) Scrub(ctx context.Context, tables Tables, named, texts bool)
 	return nil
 }
 
-func (db *scrubber) scrubTables(ctx context.Context, tables Tables, texts bool) error {
+func (db *scrubber) scrubTables(ctx context.Context, tables Tables, erased []string) error {
 	for _, t := range tables {
-		if len(t.Person)+len(t.Text)+len(t.Related) == 0 || t.EraseText != nil && !texts {
+		if t.Personal == nil || t.Personal.Large && !slices.Contains(erased, t.Personal.Kind) {
 			continue
 		}
 		if _, err := db.pg.transactions.ExecContext(ctx, `VACUUM (FULL) `+t.Name); err != nil { // not on the connection for changes
@@ -234,7 +109,7 @@ func (all Tables) Unsample(ctx context.Context, db *DB) error {
 		return nil
 	}
 	for _, t := range all {
-		for _, column := range slices.Concat(t.Person, t.Text, t.Related) {
+		for _, column := range t.Personal.columns() {
 			sampled, err := One(ctx, db.read, "how a column is sampled", Text, `SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attname = $2 AND attstattarget IS DISTINCT FROM 0`, t.Name, column)
 			if err == nil && sampled != nil {
 				_, err = db.write.ExecContext(ctx, `ALTER TABLE `+t.Name+` ALTER COLUMN `+column+` SET STATISTICS 0`)

@@ -43,7 +43,7 @@ func TestScrubDelaysNoChange(t *testing.T) {
 	require.NoError(t, read.QueryRow(`SELECT COUNT(*) FROM probe`).Scan(new(int)))
 	write()
 	done := make(chan error)
-	go func() { done <- db.Scrub(t.Context(), nil, false, false) }()
+	go func() { done <- db.Scrub(t.Context(), nil, nil) }()
 	for begun := time.Now(); time.Since(begun) < time.Second; {
 		write()
 	}
@@ -58,10 +58,10 @@ func TestScrubLeavesRoomForStops(t *testing.T) {
 	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "control.db"), Reserve: 1 << 20, free: func(string) (int64, error) { return free, nil }})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	require.ErrorIs(t, db.Scrub(t.Context(), nil, true, false), errFull)
-	require.NoError(t, db.Scrub(t.Context(), nil, false, false), "nothing has to be rewritten")
+	require.ErrorIs(t, db.Scrub(t.Context(), nil, []string{"developer"}), errFull)
+	require.NoError(t, db.Scrub(t.Context(), nil, nil), "nothing has to be rewritten")
 	free = 1 << 30
-	require.NoError(t, db.Scrub(t.Context(), nil, true, false))
+	require.NoError(t, db.Scrub(t.Context(), nil, []string{"developer"}))
 	db.reserve.spent.Store(true)
-	require.ErrorIs(t, db.Scrub(t.Context(), nil, true, false), errFull)
+	require.ErrorIs(t, db.Scrub(t.Context(), nil, []string{"developer"}), errFull)
 }

@@ -11,6 +11,7 @@ import (
 	"muniment/control/roomtest"
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 // TestNoNameAfterAnErasure: an attempt that runs during an erasure doesn't write a response that
@@ -32,7 +33,7 @@ func TestNoNameAfterAnErasure(t *testing.T) {
 	}))
 	require.Len(t, begun, 1)
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.ErasePerson(t.Context(), tx, tenantID, "ann@example.org", "hash")
+		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ann@example.org"), "hash", nil)
 		return err
 	}))
 	s.write(t.Context(), begun)
@@ -55,7 +56,7 @@ func TestPersonsAreErased(t *testing.T) {
 	s.awaitDelivery(w, func(*Delivery) bool { return true })
 	erase := func(tenant, person string) {
 		require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
-			_, err := Tables.ErasePerson(t.Context(), tx, tenant, person, "hash")
+			_, err := Tables.Erase(t.Context(), tx, tenant, sealer.NewPerson(person), "hash", nil)
 			return err
 		}))
 	}
@@ -71,7 +72,7 @@ func TestPersonsAreErased(t *testing.T) {
 	const quoted = `Ann "A\n" <ann@example.org> & Söhne`
 	for _, c := range []struct{ person, answer string }{
 		{"ann@example.org", "whom? ann@example.org"},
-		{"5", "5"}, {`"`, `a "b"`}, {"[", "["}, {"%", "100 %"}, {`\`, `\`},
+		{"5", "5"}, {`"`, `a " b`}, {"5", `{"n":5}`}, {"[", "["}, {"%", "100 %"}, {`\`, `\`},
 		{quoted, "whom? " + quoted},
 		{quoted, `{"person":"Ann \"A\\n\" <ann@example.org> & S\u00f6hne"}`},
 		{quoted, `{"person":"Ann \"A\\n\" \u003cann@example.org\u003e \u0026 Söhne"}`},

@@ -237,10 +237,15 @@ type Erasure struct {
 type ErasureCounts struct {
 	// Bundles of exports that may hold data of the person.
 	Bundles int64 `json:"bundles"`
+	// Events that will still name the person, by type, as events are permanent: by a text that
+	// everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id,
+	// an anchor or a placement.
+	Permanent map[string]int64 `json:"permanent"`
 	// Events in the warehouse with a private part that names the person.
 	PrivateParts int64 `json:"privateParts"`
-	// Rows of the database that name the person, held rows among them.
-	Rows int64 `json:"rows"`
+	// Rows of the database that name the person, by kind, such as counterparty or heldRow. An export of
+	// the person shows them.
+	Records map[string]int64 `json:"records"`
 	// Quarantined records that name the person.
 	SetAside int64 `json:"setAside"`
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/ext"
 
 	"muniment/pipeline"
+	"muniment/sealer"
 )
 
 // A loader's knowledge of erased persons may be old. So Erase writes the tombstones before it
@@ -242,6 +243,45 @@ func (w *reader) CountSubject(ctx context.Context, tenantID, subjectHash string)
 		}
 	}
 	return n, err
+}
+
+// CountLabelled implements pipeline.Eraser. The server leaves out almost all rows that name others.
+func (w *reader) CountLabelled(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot count the deliveries with a label that names a person: %w", err)
+		}
+	}()
+	labels := []string{"spatial_anchor_id", "spatial_placement_id", "correlation_id"}
+	candidate, needle := "position(%s, ?) > 0", person.Fragment()
+	if pattern := person.Pattern(); pattern != "" {
+		candidate, needle = "match(%s, ?)", pattern
+	}
+	var where []string
+	args := []any{tenantID}
+	for _, label := range labels {
+		where = append(where, fmt.Sprintf(candidate, label), `position(`+label+`, '\\') > 0`)
+		args = append(args, needle)
+	}
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	rows, err := w.conn.Query(ctx, `SELECT `+strings.Join(labels, ", ")+`, toInt64(count()) FROM events FINAL
+		WHERE tenant_id = ? AND receipt_id != '' AND (`+strings.Join(where, " OR ")+`) GROUP BY `+strings.Join(labels, ", "), args...)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var texts [3]string
+		var receipts int64
+		if err := rows.Scan(&texts[0], &texts[1], &texts[2], &receipts); err != nil {
+			return 0, err
+		}
+		if slices.ContainsFunc(texts[:], person.In) {
+			n += receipts
+		}
+	}
+	return n, rows.Err()
 }
 
 // erasedPrint is 0 where it is not known who was erased, and changes with each tombstone.

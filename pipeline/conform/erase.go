@@ -292,3 +292,39 @@ func checkDataSubjects(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		}
 	}
 }
+
+// checkLabelled counts deliveries by the texts of their receipts that name a person: each event once,
+// and none that only has a part of the reference.
+func checkLabelled(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	labelled := func(tenant string, offset int64, anchor, placement, correlation string) pipeline.Row {
+		return delivery(tenant, at(offset), noon, "", func(_ *sealer.Delivery, r *sealer.Receipt) {
+			r.SpatialAnchorID = anchor
+			if placement != "" {
+				r.SpatialPlacementID = &placement
+			}
+			if correlation != "" {
+				r.CorrelationID = &correlation
+			}
+		})
+	}
+	rows := []pipeline.Row{
+		labelled("tnt_a", 0, "screen 1", "", "order/A@Example.org"),
+		labelled("tnt_a", 1, "a@example.org", "a@example.org", "a@example.org"),
+		labelled("tnt_a", 2, "screen 1", "at a@example.org.", ""),
+		labelled("tnt_a", 3, "screen 1", "", "b+a@example.org"),
+		labelled("tnt_a", 4, "screen 1", "x.a@example.org", "a@example.orgs"),
+		labelled("tnt_a", 5, "screen-1", "", `{"who":"\u0061@example.org"}`),
+		labelled("tnt_b", 6, "screen 1", "", "a@example.org"),
+		labelled("tnt_a", 7, "scr\u00e9en 🙂", "", "Jos\u00e9"),
+		labelled("tnt_a", 8, "screen 1", "", "a.* (b"),
+	}
+	load(tb, ctx, w, rows...)
+	load(tb, ctx, w, again(rows[0], at(9)))
+	for person, want := range map[string]int64{
+		"a@example.org": 4, "A@EXAMPLE.ORG": 4, "example.org": 0, "1": 5, "screen 1": 5, "screen": 5, "Jose\u0301": 1, "Jose": 0, "🙂": 1, ".*": 0, "a.*": 1, "(": 0, "nobody": 0, "": 0, "K": 0, `\`: 0,
+	} {
+		n, err := w.CountLabelled(ctx, "tnt_a", sealer.NewPerson(person))
+		require.NoError(tb, err)
+		require.Equal(tb, want, n, "%q", person)
+	}
+}

@@ -294,6 +294,18 @@ func (w *MemoryWarehouse) CountSubject(ctx context.Context, tenantID, subjectHas
 	return n, ctx.Err()
 }
 
+// CountLabelled implements pipeline.Eraser.
+func (w *MemoryWarehouse) CountLabelled(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.rows {
+		if d := r.Delivery; r.TenantID == tenantID && d != nil && slices.ContainsFunc([]string{d.SpatialAnchorID, d.SpatialPlacementID, d.CorrelationID}, person.In) {
+			n++
+		}
+	}
+	return n, ctx.Err()
+}
+
 // Resume implements pipeline.Sink.
 func (w *MemoryWarehouse) Resume(ctx context.Context, partition int32) (sealer.Position, bool, error) {
 	w.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -90,6 +91,17 @@ func annotated(tenant string, p sealer.Position, id, subject, notes string, when
 // Annotated makes such a row for what an engine's package tests of erasing.
 func Annotated(tenant string, offset int64, id, notes string) pipeline.Row {
 	return annotated(tenant, at(offset), id, "", notes, noon.Add(time.Duration(offset)*time.Millisecond))
+}
+
+// Said makes the row of an event of a type with data, for tests of what reads events.
+func Said(tenant string, offset int64, eventType, data string) pipeline.Row {
+	return audit(tenant, at(offset), func(e *sealer.Event) {
+		e.Type = eventType
+		var err error
+		if e.Data, err = sealer.Canonical(json.RawMessage(data)); err != nil {
+			panic(fmt.Sprintf("conform: %v", err))
+		}
+	})
 }
 
 // of makes audit write another type.

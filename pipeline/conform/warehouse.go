@@ -59,6 +59,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"an erasure covers quarantined records", checkEraseQuarantined},
 	{"a record whose texts name a person is erased from its events, whoever they are about", checkEraseRecord},
 	{"events are found by the person that they name", checkDataSubjects},
+	{"deliveries are counted by the labels that name a person", checkLabelled},
 }
 
 // begin is where the next row of partition 3 may stand. The cases that draw rows have one

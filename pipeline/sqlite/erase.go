@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muniment/pipeline"
+	"muniment/sealer"
 )
 
 // Erase implements pipeline.Eraser. Storing the tombstones and deleting what they cover is one
@@ -178,6 +179,22 @@ func (w *Warehouse) CountSubject(ctx context.Context, tenantID, subjectHash stri
 		return err
 	}, `SELECT `+quarantinedColumns+` FROM set_aside`)
 	return n, err
+}
+
+// CountLabelled implements pipeline.Eraser.
+func (w *Warehouse) CountLabelled(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
+	err = each(ctx, w.read, func(scan func(...any) error) error {
+		var labels [3]sql.NullString
+		err := scan(&labels[0], &labels[1], &labels[2])
+		if slices.ContainsFunc(labels[:], func(label sql.NullString) bool { return person.In(label.String) }) {
+			n++
+		}
+		return err
+	}, `SELECT e.spatial_anchor_id, e.spatial_placement_id, e.correlation_id FROM tenants AS t CROSS JOIN events AS e USING (tenant) WHERE t.tenant_id = ? AND e.class = 0`, tenantID)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count the deliveries with a label that names a person: %w", err)
+	}
+	return n, nil
 }
 
 // PersonOf returns the reference to the person whom a tombstone is of, from a private part that it

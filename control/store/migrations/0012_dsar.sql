@@ -51,6 +51,3 @@ CREATE TABLE dsar_timeline (
     notes      TEXT,
     PRIMARY KEY (job_id, entry)
 );
-
--- What is held of a person.
-CREATE INDEX held_rows_by_person ON held_rows (tenant_id, data_subject_id, held_id) WHERE data_subject_id <> '';

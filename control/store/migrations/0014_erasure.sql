@@ -15,13 +15,15 @@ CREATE TABLE tombstones (
 );
 
 -- Requests and their results. Nothing here names a person. counts is JSON; certificate is a signed
--- note, NULL until state is COMPLETED.
+-- note, NULL until state is COMPLETED. confirmation is the token that has begun it, which begins no
+-- other; NULL for one from the log.
 CREATE TABLE erasures (
     erasure_id   TEXT   PRIMARY KEY,
     tenant_id    TEXT   NOT NULL REFERENCES tenants (tenant_id),
     subject_hash TEXT   NOT NULL,
     until        BIGINT NOT NULL,
     event_id     TEXT   NOT NULL,
+    confirmation TEXT,
     requested_by TEXT   NOT NULL,
     state        TEXT   NOT NULL,
     counts       TEXT   NOT NULL,
@@ -32,3 +34,4 @@ CREATE TABLE erasures (
     revision     BIGINT NOT NULL
 );
 CREATE INDEX erasures_by_tenant ON erasures (tenant_id, erasure_id);
+CREATE UNIQUE INDEX erasures_by_confirmation ON erasures (tenant_id, confirmation);

@@ -37,7 +37,15 @@ class Writer:
         kinds = [kinds] if isinstance(kinds, str) else kinds
         if not kinds:
             return "Any"
-        return " | ".join(f"list[{self.type_of(schema['items'])}]" if kind == "array" else NUMBERS[kind] for kind in kinds)
+        return " | ".join(self.kind_of(kind, schema) for kind in kinds)
+
+    def kind_of(self, kind, schema):
+        more = schema.get("additionalProperties")
+        if kind == "array":
+            return f"list[{self.type_of(schema['items'])}]"
+        if kind == "object" and isinstance(more, dict) and more:
+            return f"dict[str, {self.type_of(more)}]"
+        return NUMBERS[kind]
 
     def reach(self, name):
         if name not in self.written:

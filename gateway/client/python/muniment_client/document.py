@@ -603,10 +603,14 @@ class Erasure(TypedDict):
 class ErasureCounts(TypedDict):
     # Bundles of exports that may hold data of the person.
     bundles: int
+    # Events that will still name the person, by type, because events are permanent: by a text that everybody may
+    # see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement.
+    permanent: dict[str, int]
     # Events in the warehouse with a private part that names the person.
     privateParts: int
-    # Rows of the database that name the person, held rows among them.
-    rows: int
+    # Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote,
+    # heldRow and webhookDelivery. An export of the person shows them.
+    records: dict[str, int]
     # Quarantined records that name the person.
     setAside: int
 

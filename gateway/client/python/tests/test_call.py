@@ -127,13 +127,13 @@ class Calls(unittest.TestCase):
     def test_error_has_all_that_the_service_says(self):
         client, _ = self.answering([failure(412, "PRECONDITION_FAILED", {
             "field": "a", "validationErrors": [{"field": "a", "message": "b"}], "violations": [{"code": "c"}], "substrate": "DOOH", "requiredScopes": ["x"],
-            "keyScopes": ["y"], "reason": "OVERLOADED", "pending": [{"count": 1}], "confirmationToken": "t", "preview": {"rows": 1}, "requestId": "req-2",
+            "keyScopes": ["y"], "reason": "OVERLOADED", "pending": [{"count": 1}], "confirmationToken": "t", "preview": {"bundles": 1}, "requestId": "req-2",
         }, Retry_After="3")])
         err = self.failed(client.deliver, PLAY)
         self.assertEqual(
             (err.field, err.validation_errors, err.violations, err.substrate, err.required_scopes, err.key_scopes, err.reason, err.pending, err.confirmation_token,
              err.preview, err.request_id, err.retry_after),
-            ("a", [{"field": "a", "message": "b"}], [{"code": "c"}], "DOOH", ["x"], ["y"], "OVERLOADED", [{"count": 1}], "t", {"rows": 1}, "req-2", 3),
+            ("a", [{"field": "a", "message": "b"}], [{"code": "c"}], "DOOH", ["x"], ["y"], "OVERLOADED", [{"count": 1}], "t", {"bundles": 1}, "req-2", 3),
         )
         self.assertEqual(str(err), "POST /v1/delivery: 412 PRECONDITION_FAILED: a message (OVERLOADED) [request req-2]")
 

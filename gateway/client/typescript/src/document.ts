@@ -1007,16 +1007,19 @@ export interface components {
              * @description Bundles of exports that may hold data of the person.
              */
             bundles: number;
+            /** @description Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement. */
+            permanent: {
+                [key: string]: number;
+            };
             /**
              * Format: int64
              * @description Events in the warehouse with a private part that names the person.
              */
             privateParts: number;
-            /**
-             * Format: int64
-             * @description Rows of the database that name the person, held rows among them.
-             */
-            rows: number;
+            /** @description Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow and webhookDelivery. An export of the person shows them. */
+            records: {
+                [key: string]: number;
+            };
             /**
              * Format: int64
              * @description Quarantined records that name the person.

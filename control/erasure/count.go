@@ -1,0 +1,128 @@
+package erasure
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"muniment/control/store"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// count counts the data about a person, and the events that will still name the person.
+func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (c Counts, err error) {
+	found, err := s.cfg.Warehouse.CountSubject(ctx, e.TenantID, e.SubjectHash)
+	if err != nil {
+		return c, err
+	}
+	c.PrivateParts, c.SetAside = found.PrivateParts, found.Quarantined
+	err = s.db.View(ctx, func(q store.Querier) error {
+		beside, err := s.bundlesBeside(ctx, q, e)
+		if err != nil {
+			return err
+		}
+		rows, err := s.cfg.Tables.Find(ctx, q, e.TenantID, person, beside.take)
+		if c.Records = rows.Rows; err == nil && s.cfg.Bundles != nil {
+			c.Bundles, err = s.cfg.Bundles.Count(ctx, q, e.TenantID, beside.is, rows.Records)
+		}
+		return err
+	})
+	if err == nil {
+		c.Permanent, err = s.permanent(ctx, e.TenantID, person)
+	}
+	return c, err
+}
+
+// eventsAPage is how many events are held in memory.
+const eventsAPage = 1000
+
+// permanent counts the loaded events that name a person by a text that no erasure removes, by type.
+func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.Person) (map[string]int64, error) {
+	counts := map[string]int64{}
+	deliveries, err := s.cfg.Warehouse.CountLabelled(ctx, tenantID, person)
+	if err != nil {
+		return nil, err
+	}
+	if deliveries > 0 {
+		counts[sealer.TypeDelivery] = deliveries
+	}
+	members, fragment := s.cfg.Tables.PublicMembers(), []byte(person.Fragment())
+	for after := (*sealer.Position)(nil); ; {
+		page, err := s.cfg.Warehouse.Events(ctx, pipeline.EventQuery{TenantID: tenantID, NoDeliveries: true, After: after, Limit: eventsAPage})
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			r := &page[i]
+			if !bytes.Contains(r.Event, fragment) && !bytes.ContainsRune(r.Event, '\\') {
+				continue
+			}
+			e, err := sealer.ParseEvent(r.Event)
+			if err != nil {
+				return nil, err
+			}
+			named := false
+			if err := store.EachText(string(e.Data), members, func(text string) { named = named || person.In(text) }); err != nil {
+				return nil, err
+			}
+			if named {
+				counts[r.Type]++
+			}
+		}
+		if len(page) < eventsAPage {
+			return counts, nil
+		}
+		after = &page[len(page)-1].Position
+	}
+}
+
+// beside finds whose bundles hold data of an erased person beside that of the person whom they are
+// about: an export of a person has whole texts, which may name both.
+type beside struct {
+	*Service
+	of      *Erasure
+	persons []subject
+}
+
+// subject is a person whom bundles are about.
+type subject struct {
+	reference string
+	person    sealer.Person
+	shown     bool // with the erased person
+}
+
+func (s *Service) bundlesBeside(ctx context.Context, q store.Querier, e *Erasure) (*beside, error) {
+	b := &beside{Service: s, of: e}
+	if s.cfg.Bundles == nil {
+		return b, nil
+	}
+	all, err := s.cfg.Bundles.Subjects(ctx, q, e.TenantID)
+	for _, reference := range all {
+		b.persons = append(b.persons, subject{reference: reference, person: sealer.NewPerson(reference)})
+	}
+	return b, err
+}
+
+// take takes a row about the erased person.
+func (b *beside) take(row store.Sight) error {
+	for i := range b.persons {
+		p := &b.persons[i]
+		p.shown = p.shown || slices.ContainsFunc(row.Texts, p.person.In)
+	}
+	return nil
+}
+
+// is reports whether bundles about a reference hold data of the erased person.
+func (b *beside) is(dataSubjectID string) bool {
+	return b.Service.is(b.of)(dataSubjectID) ||
+		slices.ContainsFunc(b.persons, func(p subject) bool { return p.shown && p.reference == dataSubjectID })
+}
+
+// close makes void what bundles hold data of the erased person.
+func (b *beside) close(ctx context.Context, tx *store.Tx, records []string) error {
+	if b.cfg.Bundles == nil {
+		return nil
+	}
+	return b.cfg.Bundles.Close(ctx, tx, b.of.TenantID, b.is, records)
+}

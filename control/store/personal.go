@@ -1,0 +1,464 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Personal describes what the rows of a table may say about persons. It is the one list of that: what
+// an erasure removes, its preview counts and an export shows. sealer.Person decides which texts name
+// a person. Ids that the service has made name nobody.
+type Personal struct {
+	// Kind is what a row is called in previews, exports and certificates. Empty: no row is searched.
+	Kind string
+	// Key are the columns of the primary key. Exports show the first.
+	Key []string
+	// Person are the columns that hold a reference to a person, such as an e-mail address, and nothing
+	// else.
+	Person []string
+	// Text are the columns with free text. A text that names a person is erased as a whole.
+	Text []string
+	// JSON are the members with free text of columns with JSON, as column.member. A text that names a
+	// person is erased as a whole; the rest of the JSON stays, byte for byte.
+	JSON []string
+	// About is an SQL expression for the reference to the person whom the row is about. A row about an
+	// erased person loses the columns Related too: one that is also in Text gets the replacement,
+	// others become empty.
+	About   string
+	Related []string
+	// Also are further assignments of the statement that erases something of a row.
+	Also string
+	// Where is a condition for the rows that may name persons. Empty: all.
+	Where string
+	// Record is the column with the id of the record whose events have these texts in their private
+	// parts; empty: no event has.
+	Record string
+	// Before runs before the rows are searched to erase them, for example to wait for transactions
+	// that write such rows and are no changes.
+	Before func(ctx context.Context, tx *Tx, tenantID string) error
+	// Large tables are only rewritten by PostgreSQL if something was erased from them.
+	Large bool
+	// Passing are columns with personal data that is soon deleted, so it is not searched.
+	Passing []string
+}
+
+// columns lists all columns with personal data.
+func (p *Personal) columns() (list []string) {
+	if p == nil {
+		return nil
+	}
+	list = append(p.searched(), p.Passing...)
+	return list
+}
+
+// searched lists the columns that are read to search a row.
+func (p *Personal) searched() (list []string) {
+	add := func(columns ...string) {
+		for _, c := range columns {
+			if !slices.Contains(list, c) {
+				list = append(list, c)
+			}
+		}
+	}
+	add(p.Person...)
+	add(p.Text...)
+	for _, path := range p.JSON {
+		column, _, _ := strings.Cut(path, ".")
+		add(column)
+	}
+	add(p.Related...)
+	return list
+}
+
+// members lists the members of a column with JSON that are free text.
+func (p *Personal) members(column string) (list []string) {
+	for _, path := range p.JSON {
+		if in, member, _ := strings.Cut(path, "."); in == column {
+			list = append(list, member)
+		}
+	}
+	return list
+}
+
+// Mention is a text about a person in the database.
+type Mention struct {
+	Kind  string `json:"kind"`
+	ID    string `json:"id"`
+	Field string `json:"field"`
+	Text  string `json:"text"`
+}
+
+// Found is what the tables have about a person.
+type Found struct {
+	// Rows counts the rows, by kind.
+	Rows map[string]int64
+	// Records are the ids of records whose texts name the person, sorted: their events name the person
+	// too, in their private parts.
+	Records []string
+}
+
+// Sight is a row about a person: what an erasure removes from it, and all its texts, with those of its
+// record.
+type Sight struct {
+	Mentions []Mention
+	Texts    []string
+}
+
+// Find searches the rows of a tenant for a person, and calls take for each that was found; nil: it
+// only counts. take must not use q.
+func (all Tables) Find(ctx context.Context, q Querier, tenantID string, person sealer.Person, take func(Sight) error) (Found, error) {
+	return all.search(ctx, q, tenantID, person, "", take, nil)
+}
+
+// Erase replaces everything that Find finds.
+func (all Tables) Erase(ctx context.Context, tx *Tx, tenantID string, person sealer.Person, replacement string, take func(Sight) error) (Found, error) {
+	for _, t := range all {
+		if t.Personal == nil || t.Personal.Before == nil {
+			continue
+		}
+		if err := t.Personal.Before(ctx, tx, tenantID); err != nil {
+			return Found{}, fmt.Errorf("cannot erase a person from %s of the tenant %s: %w", t.Name, tenantID, err)
+		}
+	}
+	return all.search(ctx, tx, tenantID, person, replacement, take, tx)
+}
+
+// piece is how many rows are held in memory.
+const piece = 500
+
+// search searches all tables, and erases if tx is not nil.
+func (all Tables) search(ctx context.Context, q Querier, tenantID string, person sealer.Person, replacement string, take func(Sight) error, tx *Tx) (found Found, err error) {
+	found.Rows = map[string]int64{}
+	for i := range all {
+		t := &all[i]
+		if t.Personal == nil || t.Personal.Kind == "" || person == (sealer.Person{}) {
+			continue
+		}
+		s := newTableSearch(t, tenantID, person, replacement)
+		for more := true; more; {
+			var rows []*foundRow
+			if rows, more, err = s.next(ctx, q); err != nil {
+				return found, err
+			}
+			for _, r := range rows {
+				if tx != nil {
+					if r, err = s.erase(ctx, tx, r); err != nil {
+						return found, err
+					}
+					if r == nil {
+						continue // another process was faster
+					}
+				}
+				found.Rows[t.Personal.Kind]++
+				if r.named && r.record != "" && !slices.Contains(found.Records, r.record) {
+					found.Records = append(found.Records, r.record)
+				}
+				if take == nil {
+					continue
+				}
+				if r.record != "" {
+					more, err := all.textsOf(ctx, q, tenantID, r.record)
+					if err != nil {
+						return found, err
+					}
+					r.Texts = append(r.Texts, more...)
+				}
+				if err := take(r.Sight); err != nil {
+					return found, err
+				}
+			}
+		}
+	}
+	slices.Sort(found.Records)
+	return found, nil
+}
+
+// tableSearch searches one table.
+type tableSearch struct {
+	*Table
+	*Personal
+	tenantID, replacement string
+	person                sealer.Person
+	columns               []string // that are searched
+	read                  string   // what is read of a row
+	where                 string
+	args                  []any
+	behind                []any // the key of the last row that was read; nil: none
+}
+
+// foundRow is a row that names the person.
+type foundRow struct {
+	Sight
+	key     []any
+	record  string
+	named   bool // a text names the person, and not only the reference to whom the row is about
+	changes map[string]string
+}
+
+func newTableSearch(t *Table, tenantID string, person sealer.Person, replacement string) *tableSearch {
+	s := &tableSearch{Table: t, Personal: t.Personal, tenantID: tenantID, person: person, replacement: replacement, columns: t.Personal.searched()}
+	about, record := s.About, s.Record
+	if about == "" {
+		about = "NULL"
+	}
+	if record == "" {
+		record = "NULL"
+	}
+	s.read = strings.Join(slices.Concat(s.Key, []string{record, about}, s.columns), ", ")
+	s.args = []any{tenantID}
+	condition := `%[1]s <> ''`
+	if fragment := person.Fragment(); fragment != "" {
+		s.args = append(s.args, fragment, `\`)
+		condition = `replace(%[1]s, $2, '') <> %[1]s OR replace(%[1]s, $3, '') <> %[1]s`
+	}
+	var any []string
+	for _, c := range append([]string{about}, s.columns...) {
+		if c != "NULL" && (!slices.Contains(s.Related, c) || slices.Contains(s.Text, c)) {
+			any = append(any, fmt.Sprintf(condition, c))
+		}
+	}
+	s.where = ` FROM ` + t.Name + ` WHERE tenant_id = $1 AND (` + strings.Join(any, " OR ") + `)`
+	if s.Where != "" {
+		s.where += ` AND ` + s.Where
+	}
+	return s
+}
+
+// next reads a piece of the table, and returns what was found there.
+func (s *tableSearch) next(ctx context.Context, q Querier) (found []*foundRow, more bool, err error) {
+	query, args := `SELECT `+s.read+s.where, slices.Clone(s.args)
+	if s.behind != nil {
+		query += ` AND (` + strings.Join(s.Key, ", ") + `) > (` + marks(len(args), len(s.Key)) + `)`
+		args = append(args, s.behind...)
+	}
+	n := 0
+	err = Each(ctx, q, "what names a person in "+s.Name, s.scan, func(r *foundRow) error {
+		n++
+		if s.behind = r.key; len(r.changes) > 0 {
+			found = append(found, r)
+		}
+		return nil
+	}, query+` ORDER BY `+strings.Join(s.Key, ", ")+fmt.Sprintf(` LIMIT %d`, piece), args...)
+	return found, n == piece, err
+}
+
+// marks are placeholders behind the first n.
+func marks(n, count int) string {
+	list := make([]string, count)
+	for i := range list {
+		list[i] = fmt.Sprintf("$%d", n+i+1)
+	}
+	return strings.Join(list, ", ")
+}
+
+// scan reads a row, and finds what is to be erased of it.
+func (s *tableSearch) scan(row Row) (*foundRow, error) {
+	r := &foundRow{key: make([]any, len(s.Key)), changes: map[string]string{}}
+	texts := make([]sql.NullString, 2+len(s.columns)) // record, about, and the columns
+	into := make([]any, 0, len(s.Key)+len(texts))
+	for i := range r.key {
+		into = append(into, &r.key[i])
+	}
+	for i := range texts {
+		into = append(into, &texts[i])
+	}
+	if err := row.Scan(into...); err != nil {
+		return nil, err
+	}
+	r.record = texts[0].String
+	about := s.person.Is(texts[1].String)
+	for i, column := range s.columns {
+		if err := s.judge(r, column, texts[2+i].String, about); err != nil {
+			return nil, fmt.Errorf("%s: %w", column, err)
+		}
+	}
+	return r, nil
+}
+
+// judge finds what is to be erased of a column. about says that the row is about the person.
+func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error {
+	erase := func(replacement, field, text string) {
+		r.changes[column] = replacement
+		r.Mentions = append(r.Mentions, Mention{s.Kind, fmt.Sprint(r.key[0]), field, text})
+	}
+	related := about && slices.Contains(s.Related, column)
+	switch {
+	case text == "":
+		return nil
+	case slices.Contains(s.Person, column):
+		r.Texts = append(r.Texts, text)
+		if s.person.Is(text) {
+			erase(s.replacement, memberName(column), text)
+		}
+	case slices.Contains(s.Text, column):
+		r.Texts = append(r.Texts, text)
+		if ours := api.NounOf(text) != "" && isID(text); !ours && s.person.In(text) {
+			r.named = true
+			erase(s.replacement, memberName(column), text)
+		} else if related && !ours {
+			erase(s.replacement, memberName(column), text)
+		}
+	case related:
+		erase("", memberName(column), text)
+	default:
+		members := s.members(column)
+		if len(members) == 0 {
+			return nil
+		}
+		next, err := replaceTexts(text, members, func(member, text string) (string, bool) {
+			r.Texts = append(r.Texts, text)
+			if !s.person.In(text) {
+				return "", false
+			}
+			r.Mentions = append(r.Mentions, Mention{s.Kind, fmt.Sprint(r.key[0]), member, text})
+			return s.replacement, true
+		})
+		if err != nil {
+			return err
+		}
+		if next != text {
+			r.changes[column] = next
+		}
+	}
+	return nil
+}
+
+// isID reports whether a text is an id that the service has made.
+func isID(text string) bool {
+	end := strings.IndexAny(text, "_:") + 1
+	return api.IsID(api.Prefix(text[:end]), text)
+}
+
+// erase erases what was found in a row, as it is by now: others than changes may write it. It returns
+// nil if there is nothing any more.
+func (s *tableSearch) erase(ctx context.Context, tx *Tx, r *foundRow) (*foundRow, error) {
+	assign := s.Key[0] + ` = ` + s.Key[0]
+	if s.Also != "" {
+		assign = s.Also
+	}
+	is := `(` + strings.Join(s.Key, ", ") + `) = (` + marks(0, len(s.Key)) + `)`
+	now, err := One(ctx, tx, "a row that names a person", s.scan, `UPDATE `+s.Name+` SET `+assign+` WHERE `+is+` RETURNING `+s.read, r.key...)
+	if err != nil || now == nil || len((*now).changes) == 0 {
+		return nil, err
+	}
+	r = *now
+	var sets []string
+	args := slices.Clone(r.key)
+	for column, value := range r.changes {
+		args = append(args, value)
+		sets = append(sets, fmt.Sprintf("%s = $%d", column, len(args)))
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE `+s.Name+` SET `+strings.Join(sets, ", ")+` WHERE `+is, args...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot erase a person from %s: %w", s.Name, err)
+	}
+	return r, nil
+}
+
+// textsOf lists the texts of a record in all tables.
+func (all Tables) textsOf(ctx context.Context, q Querier, tenantID, record string) (texts []string, err error) {
+	for _, t := range all {
+		if t.Personal == nil || t.Personal.Record == "" {
+			continue
+		}
+		columns := slices.Concat(t.Personal.Person, t.Personal.Text)
+		err := Each(ctx, q, "the texts of "+record, func(row Row) (list []sql.NullString, err error) {
+			list = make([]sql.NullString, len(columns))
+			into := make([]any, len(list))
+			for i := range list {
+				into[i] = &list[i]
+			}
+			return list, row.Scan(into...)
+		}, func(list []sql.NullString) error {
+			for _, text := range list {
+				texts = append(texts, text.String)
+			}
+			return nil
+		}, `SELECT `+strings.Join(columns, ", ")+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+t.Personal.Record+` = $2`, tenantID, record)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
+}
+
+// EraseRecords replaces all texts of records of a tenant.
+func (all Tables) EraseRecords(ctx context.Context, tx *Tx, tenantID string, ids []string, replacement string) error {
+	for _, t := range all {
+		if t.Personal == nil || t.Personal.Record == "" {
+			continue
+		}
+		where := ` WHERE tenant_id = $1 AND ` + t.Personal.Record + ` = $2`
+		if t.Personal.Where != "" {
+			where += ` AND ` + t.Personal.Where
+		}
+		for _, column := range t.Personal.Text {
+			for _, id := range ids {
+				_, err := tx.ExecContext(ctx, `UPDATE `+t.Name+` SET `+column+` = $3`+where+` AND `+column+` <> ''`, tenantID, id, replacement)
+				if err != nil {
+					return fmt.Errorf("cannot erase the texts of %s: %w", id, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Persons lists the persons whom the tables name for a tenant and for whom is returns true. Texts
+// are not searched.
+func (all Tables) Persons(ctx context.Context, q Querier, tenantID string, is func(person string) bool) (found []string, err error) {
+	for _, t := range all {
+		if t.Personal == nil {
+			continue
+		}
+		for _, column := range t.Personal.Person {
+			err := Each(ctx, q, "persons in "+t.Name, Text, func(person string) error {
+				if is(person) && !slices.Contains(found, person) {
+					found = append(found, person)
+				}
+				return nil
+			}, `SELECT DISTINCT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// Kinds lists the kinds of rows with personal data.
+func (all Tables) Kinds() (kinds []string) {
+	for _, t := range all {
+		if t.Personal != nil && t.Personal.Kind != "" {
+			kinds = append(kinds, t.Personal.Kind)
+		}
+	}
+	return kinds
+}
+
+// PublicMembers lists the members of events' data that hold the texts of the columns Public.
+func (all Tables) PublicMembers() (members []string) {
+	for _, t := range all {
+		for _, column := range t.Public {
+			if name := memberName(column); !slices.Contains(members, name) {
+				members = append(members, name)
+			}
+		}
+	}
+	return members
+}
+
+// memberName is the name of a column in JSON.
+func memberName(column string) string {
+	words := strings.Split(column, "_")
+	for i, w := range words[1:] {
+		words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+	}
+	return strings.Join(words, "")
+}
