@@ -131,8 +131,8 @@ func (e *ExportReader) Next() ([]byte, error) {
 	return event, nil
 }
 
-// A DSAR bundle is a zip file: one file a section, all in one format, and after them
-// manifest.json, which is signed:
+// A DSAR bundle is a zip file: one file a section, all in one format, README.txt, which says what
+// they are, and manifest.json, which is signed:
 //
 //	{"manifest":{…},"signature":{"algorithm":"ed25519","keyId":…,"value":…}}
 //
@@ -174,6 +174,7 @@ type DSARFile struct {
 
 const (
 	DSARManifestName     = "manifest.json"
+	DSARReadmeName       = "README.txt"
 	MaxDSARManifestBytes = 16 << 20
 )
 

@@ -18,7 +18,7 @@ func clientOperations() map[string]clientOperation {
 	metering := filled[client.MeteringQuery]()
 	metering.Rule = ""
 	refusals := filled[client.MeteringQuery]()
-	refusals.By = nil
+	refusals.By, refusals.BOM = nil, false
 	delivery := filled[client.Delivery]()
 	delivery.Telemetry, delivery.PlayedAt = filled[client.Telemetry](), time.Time{}
 	return map[string]clientOperation{

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -38,11 +39,11 @@ type downloads struct {
 func (s *downloads) routes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-dsar-bundle", Method: http.MethodGet, Path: "/v1/compliance/dsar/{jobId}/bundle", Tag: "Compliance", Access: route.Scope(api.AuditRead),
 		Summary: "Get a link to the bundle of a DSAR job", Errors: []int{http.StatusConflict},
-		Description: "The link works without an API key for 15 minutes, or until a download by any link to the bundle begins. If that breaks off, the links work again. The response is 409 unless the job is READY and its bundle still exists. " +
-			"The bundle is a zip file for muniment verify: a file for each section, and a signed manifest of them."}, s.getBundle)
+		Description: "The link works without an API key for 15 minutes, or until a download by any link to the bundle was sent to its end. Requests for a part of it, by HEAD or with a Range, use up no link. The response is 409 unless the job is READY and its bundle still exists. " +
+			"The bundle is a zip file for muniment verify: a file for each section, a README that says what they are, and a signed manifest."}, s.getBundle)
 	route.AddFile(a, route.Operation{ID: "download-bundle", Method: http.MethodGet, Path: pathDownloads + "{token}", Tag: "Compliance",
 		Access:  route.Own{Let: s.let, Tenant: func(ctx context.Context) string { return linked(ctx).TenantID }, Security: []map[string][]string{}},
-		Summary: "Download a bundle by its link", Heavy: true, Content: route.Content{Type: bundleType, Note: "The bundle"}}, s.download)
+		Summary: "Download a bundle by its link", Heavy: true, Parts: true, Content: route.Content{Type: bundleType, Note: "The bundle"}}, s.download)
 }
 
 // BundleLink is the response about a bundle.
@@ -113,7 +114,6 @@ func readToken(text string) (t token, ok bool) {
 type link struct {
 	*Job
 	keyID string
-	next  string // the secret of later links, once a download by this one has begun
 }
 
 type linkKey struct{}
@@ -138,16 +138,24 @@ func (s *downloads) let(c huma.Context) (context.Context, error) {
 	if j == nil || j.Bundle.StoreKey == nil || j.Bundle.Secret == nil || !hmac.Equal([]byte(t.sign(*j.Bundle.Secret)), []byte(text)) || !now.Before(t.until.Time) || !now.Before(j.Bundle.ExpiresAt.Time) {
 		return nil, errNoLink
 	}
-	return context.WithValue(ctx, linkKey{}, link{j, string(api.PrefixKey) + t.key, *newSecret()}), nil
+	return context.WithValue(ctx, linkKey{}, link{j, string(api.PrefixKey) + t.key}), nil
 }
 
-func (s *downloads) download(ctx context.Context, _ *struct {
+type downloadInput struct {
 	Token string `path:"token" maxLength:"256"`
-}) (*route.File, error) {
+	Range string `header:"Range" maxLength:"256" doc:"A part of the bundle, as bytes=0-1023. A range of another form is ignored."`
+}
+
+func (s *downloads) download(ctx context.Context, in *downloadInput) (*route.File, error) {
 	l := linked(ctx)
-	name := "dsar-" + strings.TrimPrefix(l.ID, string(prefix)) + ".zip"
-	return &route.File{Name: name, Size: l.Bundle.Bytes, Open: func(ctx context.Context) (func(io.Writer), error) {
-		in, err := s.bundles.open(ctx, *l.Bundle.StoreKey)
+	f := &route.File{Name: "dsar-" + strings.TrimPrefix(l.ID, string(prefix)) + ".zip", Size: l.Bundle.Bytes, Header: map[string]string{"Accept-Ranges": "bytes"}}
+	from, size, ok := rangeOf(in.Range, l.Bundle.Bytes)
+	if ok {
+		f.Part, f.Size = true, size
+		f.Header["Content-Range"] = fmt.Sprintf("bytes %d-%d/%d", from, from+size-1, l.Bundle.Bytes)
+	}
+	f.Open = func(ctx context.Context) (func(io.Writer), error) {
+		content, err := s.bundles.open(ctx, *l.Bundle.StoreKey)
 		if errors.Is(err, errNoObject) { // for example after a restore: backups have no bundles
 			return nil, errNoLink
 		}
@@ -155,25 +163,53 @@ func (s *downloads) download(ctx context.Context, _ *struct {
 			return nil, fmt.Errorf("cannot open the bundle of %s: %w", l.ID, err)
 		}
 		if err := s.opened(ctx, l); err != nil {
-			return nil, errors.Join(err, in.Close())
+			return nil, errors.Join(err, content.Close())
 		}
 		return func(to io.Writer) {
-			defer in.Close()
-			err := s.send(ctx, l, to, in)
+			defer content.Close()
+			_, err := io.CopyN(io.Discard, content, from)
+			if err == nil {
+				err = s.send(ctx, l, to, content, f.Size)
+			}
 			if err != nil {
 				s.logger.Info("a download was not completed", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
+			} else if in.Range == "" {
+				s.ended(context.WithoutCancel(ctx), l)
 			}
-			s.ended(context.WithoutCancel(ctx), l, err == nil)
 		}, nil
-	}}, nil
+	}
+	return f, nil
+}
+
+var rangePattern = regexp.MustCompile(`^bytes=(\d{0,18})-(\d{0,18})$`)
+
+// rangeOf returns the part of a file that a Range names; ok is false if it names no single part of it.
+func rangeOf(header string, size int64) (from, length int64, ok bool) {
+	parts := rangePattern.FindStringSubmatch(header)
+	if parts == nil || parts[1] == "" && parts[2] == "" {
+		return 0, size, false
+	}
+	first, _ := strconv.ParseInt(parts[1], 10, 64)
+	last, err := strconv.ParseInt(parts[2], 10, 64)
+	switch {
+	case parts[1] == "": // the last bytes
+		first, last = max(0, size-last), size-1
+	case err != nil:
+		last = size - 1
+	}
+	last = min(last, size-1)
+	if first > last {
+		return 0, size, false
+	}
+	return first, last - first + 1, true
 }
 
 // chunk is how much of a bundle is sent at a time.
 const chunk = 1 << 20
 
-// send copies a bundle, as long as it is not void.
-func (s *downloads) send(ctx context.Context, l link, to io.Writer, in io.Reader) error {
-	for left := l.Bundle.Bytes; left > 0; {
+// send copies bytes of a bundle, as long as it is not void.
+func (s *downloads) send(ctx context.Context, l link, to io.Writer, in io.Reader, left int64) error {
+	for left > 0 {
 		secret, err := store.One(ctx, s.db.Read(), "whether a bundle is void", store.Text, `SELECT download_secret FROM dsar_jobs WHERE job_id = $1 AND download_secret IS NOT NULL`, l.ID)
 		if err != nil {
 			return err
@@ -189,53 +225,42 @@ func (s *downloads) send(ctx context.Context, l link, to io.Writer, in io.Reader
 	return nil
 }
 
-// opened records that a download begins, which ends all links to the bundle; it fails if they have
-// ended already. If the process ends before ended has recorded how the download went, they stay ended.
+// opened records that a download begins. It fails if the links have ended meanwhile.
 func (s *downloads) opened(ctx context.Context, l link) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Open, store.ByKey(l.keyID), "", func(next *Job) error {
 			if next.Bundle.Secret == nil || *next.Bundle.Secret != *l.Bundle.Secret {
 				return errNoLink
 			}
-			next.Bundle.Secret = &l.next
 			return nil
 		})
 		return err
 	})
 }
 
-// The first and the longest pause between attempts to record how a download ended.
+// The first and the longest pause between attempts to record that a download has ended.
 const endRetry, endRetryMax = 50 * time.Millisecond, 5 * time.Second
 
-// ended records how a download ended. It tries until that is recorded, or the job is gone.
-func (s *downloads) ended(ctx context.Context, l link, whole bool) {
-	record := s.brokeOff
-	if whole {
-		record = s.downloaded
-	}
+// ended records that a bundle was sent to its end. It tries until that is recorded, or the job is gone.
+func (s *downloads) ended(ctx context.Context, l link) {
 	for wait := endRetry; ; wait = min(2*wait, endRetryMax) {
-		err := record(ctx, l)
+		err := s.downloaded(ctx, l)
 		refused, final := errors.AsType[*api.Error](err)
 		if err == nil || final && refused.Code.Status() < http.StatusInternalServerError {
 			return
 		}
-		s.logger.Error("cannot record how a download ended, retrying", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
+		s.logger.Error("cannot record that a download has ended, retrying", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
 		time.Sleep(wait)
 	}
 }
 
-// brokeOff gives the links back that a download used up, unless there are others by now.
-func (s *downloads) brokeOff(ctx context.Context, l link) error {
-	return s.db.Change(ctx, func(tx *store.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE dsar_jobs SET download_secret = $3 WHERE job_id = $1 AND download_secret = $2`, l.ID, l.next, *l.Bundle.Secret)
-		return err
-	})
-}
-
-// downloaded records that a bundle was sent to its last byte.
+// downloaded records that a bundle was sent to its last byte, which ends all links to it.
 func (s *downloads) downloaded(ctx context.Context, l link) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Download, store.ByKey(l.keyID), "", func(next *Job) error {
+			if next.Bundle.Secret != nil { // it is not void
+				next.Bundle.Secret = newSecret()
+			}
 			next.Bundle.DownloadedAt, next.Bundle.DownloadedBy = next.UpdatedAt, &l.keyID
 			return nil
 		})

@@ -2,9 +2,11 @@ package dsar
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +80,8 @@ func (s *short) Write(b []byte) (int, error) {
 }
 
 // TestDownloads: there is an event before the first byte of a download, and another after the last
-// one, which ends all links. HEAD reads nothing and ends no link.
+// one, which ends all links. HEAD reads nothing and ends no link, nor does a download that breaks off,
+// or of a part.
 func TestDownloads(t *testing.T) {
 	h := newFixture(t, nil)
 	v := h.export(full())
@@ -102,10 +105,41 @@ func TestDownloads(t *testing.T) {
 	server.ServeHTTP(&short{httptest.NewRecorder(), size}, httptest.NewRequest("GET", path, nil))
 	require.Equal(t, append(before, begun), h.events(v))
 
+	text := string(readFile(t, h.bundle(v)))
+	for header, want := range map[string]string{
+		"bytes=0-9": text[:10], "bytes=10-": text[10:], "bytes=-7": text[size-7:], "bytes=0-": text, "bytes=5-5": text[5:6], "bytes=3-999999999": text[3:],
+	} {
+		request := httptest.NewRequest("GET", path, nil)
+		request.Header.Set("Range", header)
+		part := httptest.NewRecorder()
+		server.ServeHTTP(part, request)
+		require.Equal(t, 206, part.Code, header)
+		require.Equal(t, want, part.Body.String(), header)
+		require.EqualValues(t, len(want), part.Result().ContentLength)
+		from := len(text) - len(want)
+		if strings.HasPrefix(text, want) {
+			from = 0
+		} else if len(want) == 1 {
+			from = 5
+		}
+		require.Equal(t, fmt.Sprintf("bytes %d-%d/%d", from, from+len(want)-1, size), part.Header().Get("Content-Range"))
+	}
+	for _, header := range []string{"bytes=9-3", "bytes=-0", "bytes=-", "lines=0-1", "bytes=0-1,3-4", "bytes=999999999-"} {
+		request := httptest.NewRequest("GET", path, nil)
+		request.Header.Set("Range", header)
+		all := httptest.NewRecorder()
+		server.ServeHTTP(all, request)
+		require.Equal(t, 200, all.Code, header)
+		require.Equal(t, text, all.Body.String(), header)
+	}
+	before = h.events(v)
+	require.NotContains(t, before, whole)
+
 	got := get("GET", path)
 	require.Equal(t, 200, got.Code)
 	require.EqualValues(t, size, got.Body.Len())
-	require.Equal(t, append(before, begun, begun, whole), h.events(v))
+	require.Equal(t, "bytes", got.Header().Get("Accept-Ranges"))
+	require.Equal(t, append(before, begun, whole), h.events(v))
 	for _, used := range []string{path, other} {
 		require.Equal(t, 404, get("HEAD", used).Code)
 		require.Equal(t, 404, get("GET", used).Code)
@@ -164,7 +198,7 @@ func TestDownloadOfAVoidBundle(t *testing.T) {
 	in := &counting{at: chunk + 1, then: func() {
 		require.NoError(t, h.Void(t.Context(), tenantID, func(string) bool { return true }, nil))
 	}}
-	require.ErrorContains(t, (&downloads{db: h.db}).send(t.Context(), l, io.Discard, in), "was deleted meanwhile")
+	require.ErrorContains(t, (&downloads{db: h.db}).send(t.Context(), l, io.Discard, in, 3*chunk), "was deleted meanwhile")
 	require.Equal(t, 2*chunk, in.read)
 }
 
@@ -208,4 +242,10 @@ func TestAnyFormat(t *testing.T) {
 	h.serve().ServeHTTP(answer, request)
 	require.Equal(t, 200, answer.Code, answer.Body)
 	require.Contains(t, answer.Body.String(), `"format":"JSON"`)
+}
+
+func readFile(t *testing.T, name string) []byte {
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return text
 }

@@ -40,8 +40,9 @@
 // (Service.Void). Backups have none.
 //
 // A link to it is a token that names job, API key and end, signed by HMAC-SHA256 under a secret of
-// the job. It works for 15 minutes. Each download is an event before its first byte, and the job gets
-// another secret with it, which ends all its links. After its last byte there is a second event; if it
-// breaks off, the job gets the old secret back. So a link is used up, too, if the process ends before
-// either is recorded. A download ends before its next chunk once the bundle is void.
+// the job. It works for 15 minutes. Each download, of the whole or of a part, is an event before its
+// first byte. After the last byte of the whole there is a second event, and the job gets another secret
+// with it, which ends all its links: one that breaks off, a HEAD and a Range use up none. Nor does one
+// whose process ends before that is recorded. A download ends before its next chunk once the bundle is
+// void.
 package dsar

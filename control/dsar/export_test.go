@@ -51,7 +51,7 @@ func TestSubjects(t *testing.T) {
 		`'hld_' || CAST(i AS TEXT), 'tnt_a', 'key_a', CAST(i AS TEXT), '', '', 'vid_a', 'acme', 'player', 'x', i, '{}', 'person ' || CAST(i - 1 AS TEXT), '{"muted":true}', 1, 'HELD', '', '', i, 0, 0`)
 	for i := range subjects {
 		got := sections(t, h.bundle(h.export(of(name(i)))))
-		require.Len(t, got, 6, "no configuration")
+		require.Len(t, got, 7, "no configuration")
 		var want, found []string
 		for n, d := range all {
 			if d.tenant == "" && d.subject == name(i) {

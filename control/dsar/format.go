@@ -25,11 +25,15 @@ type sectionWriter interface {
 
 func (f Format) extension() string { return "." + strings.ToLower(string(f)) }
 
-// section begins a section whose rows have the type of like.
-func (f Format) section(w io.Writer, like any) sectionWriter {
+// section begins a section whose rows have the type of like; bom says that a CSV file begins with a
+// byte order mark.
+func (f Format) section(w io.Writer, like any, bom bool) sectionWriter {
 	columns := columnsOf(like)
 	switch f {
 	case CSV:
+		if bom {
+			w = &marked{to: w}
+		}
 		return newCSV(w, columns)
 	case Parquet:
 		return newParquet(w, columns)
@@ -96,6 +100,22 @@ func (s *jsonSection) close() error {
 		s.w.WriteString("[\n]\n")
 	}
 	return s.w.Flush()
+}
+
+// marked puts a byte order mark before what is written.
+type marked struct {
+	to    io.Writer
+	begun bool
+}
+
+func (m *marked) Write(p []byte) (int, error) {
+	if !m.begun {
+		m.begun = true
+		if _, err := io.WriteString(m.to, route.ByteOrderMark); err != nil {
+			return 0, err
+		}
+	}
+	return m.to.Write(p)
 }
 
 // csvSection is RFC 4180 with a header line. Null is an empty text.

@@ -16,6 +16,7 @@ type Job struct {
 	State        State         `db:"state,moves"`
 	Scope        Scope         `db:"*"`
 	Format       Format        `db:"format"`
+	BOM          bool          `db:"bom"`
 	RequestedBy  string        `db:"requested_by"`
 	RequestNotes *string       `db:"request_notes"`
 	QueuedAt     store.Instant `db:"queued_at,moves"`
@@ -160,6 +161,7 @@ type View struct {
 	State        State         `json:"state" enum:"REQUESTED,COLLECTING,PACKAGING,READY,FAILED" doc:"READY and FAILED are final."`
 	Scope        Scope         `json:"scope" doc:"What is exported."`
 	Format       Format        `json:"format" enum:"JSON,CSV,NDJSON,PARQUET" doc:"The format of the bundle's sections."`
+	BOM          bool          `json:"bom" doc:"Whether each CSV file begins with a byte order mark."`
 	RequestedBy  string        `json:"requestedBy" doc:"The requester as stated in the request; by default the key's developer."`
 	RequestNotes *string       `json:"requestNotes" doc:"The reason of the request."`
 	Progress     Progress      `json:"progress" doc:"The worker's progress."`
@@ -210,7 +212,7 @@ type Entry struct {
 // view returns a job, with its timeline, in the form of responses.
 func (j *Job) view(timeline []Entry) View {
 	v := View{
-		ID: j.ID, OrgID: j.OrgID, State: j.State, Scope: j.Scope, Format: j.Format, RequestedBy: j.RequestedBy, RequestNotes: j.RequestNotes,
+		ID: j.ID, OrgID: j.OrgID, State: j.State, Scope: j.Scope, Format: j.Format, BOM: j.BOM, RequestedBy: j.RequestedBy, RequestNotes: j.RequestNotes,
 		Progress: j.Progress, Timeline: timeline, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, Revision: j.Revision,
 	}
 	if b := j.Bundle; b.SHA256 != nil {

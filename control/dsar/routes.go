@@ -59,6 +59,7 @@ func (JobList) SchemaName() string    { return "DSARJobList" }
 type NewJob struct {
 	Scope        NewScope `json:"scope" doc:"What is exported."`
 	Format       *string  `json:"format,omitempty" nullable:"true" maxLength:"65536" doc:"JSON, CSV, NDJSON or PARQUET; anything else is JSON." example:"CSV"`
+	BOM          bool     `json:"bom,omitempty" doc:"Requires format CSV: each file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
 	RequestedBy  *string  `json:"requestedBy,omitempty" nullable:"true" maxLength:"256" doc:"The requester; the key's developer when absent. In the private part of events only."`
 	RequestNotes *string  `json:"requestNotes,omitempty" nullable:"true" maxLength:"2048" doc:"Why, for the audit trail. In the private part of events only."`
 }
@@ -84,6 +85,9 @@ func (n *NewJob) job(caller auth.Principal) (j Job, err error) {
 		Scope: Scope{Kind: s.Kind, DataSubjectID: s.DataSubjectID, CampaignIDs: append(texts{}, s.CampaignIDs...), Substrates: append(texts{}, s.Substrates...)}}
 	if n.Format != nil {
 		j.Format = formatOf(*n.Format)
+	}
+	if j.BOM = n.BOM; n.BOM && j.Format != CSV {
+		return j, api.InvalidField("bom", "requires format CSV")
 	}
 	if n.RequestedBy != nil {
 		j.RequestedBy = cmp.Or(*n.RequestedBy, caller.DeveloperID)

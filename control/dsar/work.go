@@ -246,6 +246,7 @@ func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest 
 			return err
 		}
 	}
+	about := readme{job: w.of, asOf: manifest.AsOf}
 	var section sectionWriter
 	end := func() (err error) {
 		if section != nil {
@@ -259,11 +260,13 @@ func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest 
 		}
 		file, err := bundle.File(name+w.of.Format.extension(), w.of.Format == Parquet)
 		if err == nil {
-			section = w.of.Format.section(file, like)
+			about.begin(name)
+			section = w.of.Format.section(file, like, w.of.BOM)
 		}
 		return err
 	}, take: func(row any) error {
 		bundle.Rows(1)
+		about.row()
 		w.progress.RowsCollected++
 		w.progress.RowsExpected = max(w.progress.RowsExpected, w.progress.RowsCollected)
 		w.progress.BytesPackaged = bundle.Bytes()
@@ -284,10 +287,17 @@ func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest 
 			err = step(ctx)
 		}
 	}
+	if err == nil {
+		err = end()
+	}
 	if err != nil {
 		return err
 	}
-	return end()
+	file, err := bundle.File(sealer.DSARReadmeName, false)
+	if err == nil {
+		_, err = io.WriteString(file, about.text())
+	}
+	return err
 }
 
 // report reports the worker's progress, at most once a heartbeat.

@@ -34,8 +34,8 @@ const headerAsOf = "Muniment-As-Of"
 const rowsAPage = 10_000
 
 // file is the response with all rows. Its first page is read before the response begins, so a
-// failure to read it is an ordinary error response.
-func (l *lines) file(format string) *route.File {
+// failure to read it is an ordinary error response. bom begins it with a byte order mark.
+func (l *lines) file(format string, bom bool) *route.File {
 	f := &route.File{Name: "metering." + format, Type: typeCSV, Size: route.UnknownSize, Header: map[string]string{}}
 	if format == formatNDJSON {
 		f.Type = typeNDJSON
@@ -50,7 +50,14 @@ func (l *lines) file(format string) *route.File {
 			rows, err = l.next(ctx)
 		}
 		return func(to io.Writer) {
-			if err := l.write(ctx, to, format, rows); err != nil {
+			var err error
+			if bom {
+				_, err = io.WriteString(to, route.ByteOrderMark)
+			}
+			if err == nil {
+				err = l.write(ctx, to, format, rows)
+			}
+			if err != nil {
 				l.service.logger.InfoContext(ctx, "a metering file was not sent completely", "tenantId", l.q.TenantID, "err", err)
 				panic(http.ErrAbortHandler)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/route"
 	"muniment/control/route/routetest"
 	"muniment/gateway/api"
 	"muniment/pipeline"
@@ -112,6 +113,7 @@ func TestMeteringFiles(t *testing.T) {
 		"format=ndjson&rightId=rgh_c&bucket=hour":  "",
 		"format=csv&rightId=rgh_c&bucket=hour":     "bucket," + head,
 		"format=csv&to=2026-11-21":                 head,
+		"format=csv&bom=true&to=2026-11-21":        route.ByteOrderMark + head,
 	} {
 		got := get(b.server, tenant, "?"+query)
 		require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
@@ -152,6 +154,8 @@ func TestRefusedFiles(t *testing.T) {
 		"?by=screen":                               "by: must be anchor, placement or campaign",
 		"?by=anchor,":                              "by: must be anchor, placement or campaign",
 		"?format=csv&limit=50":                     whole,
+		"?format=ndjson&bom=true":                  "bom: requires format csv",
+		"?bom=true":                                "bom: requires format csv",
 		"?format=ndjson&cursor=x":                  whole,
 		"?cursor=L3YxL21ldGVyaW5nOjEuMC40LzAvMQ":   "cursor: is no cursor of this list", // 1.0.4/0/1
 		"?cursor=L3YxL21ldGVyaW5nOjEuMC40LzAvMAo":  "cursor: is no cursor of this list",

@@ -51,6 +51,7 @@ type MeteringTotals struct {
 type MeteringQuestion struct {
 	Question
 	By     []string `query:"by,explode" maxItems:"10" minLength:"1" doc:"Also sum by anchor, placement or campaign. Repeat the parameter, or separate values with commas."`
+	BOM    string   `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
 	Format string   `query:"format" enum:"json,csv,ndjson" default:"json" doc:"json: a page in the envelope, with totals. csv, ndjson: a file of all rows, without limit and cursor."`
 }
 
@@ -83,6 +84,9 @@ func (s *Service) getMetering(ctx context.Context, in *MeteringQuestion) (body M
 	if in.Format != formatJSON && in.PageGiven() {
 		return body, nil, api.InvalidField("format", "is a file of all rows: limit and cursor are for json")
 	}
+	if in.BOM == "true" && in.Format != formatCSV {
+		return body, nil, api.InvalidField("bom", "requires format csv")
+	}
 	if l.by, err = in.by(); err != nil {
 		return body, nil, err
 	}
@@ -93,7 +97,7 @@ func (s *Service) getMetering(ctx context.Context, in *MeteringQuestion) (body M
 		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID, By: l.by.MeterBy, From: l.from.Time, To: l.to.Time, AsOf: l.asOf,
 	}
 	if in.Format != formatJSON {
-		return body, l.file(in.Format), nil
+		return body, l.file(in.Format, in.BOM == "true"), nil
 	}
 	body, err = l.page(ctx, in.Limit)
 	return body, nil, err

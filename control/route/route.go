@@ -79,6 +79,8 @@ type Operation struct {
 	// Kept says that callers may keep a response of the operation's Content: it is 304 if they have
 	// it already.
 	Kept bool
+	// Parts says that the response may be a part of the file (File.Part).
+	Parts bool
 }
 
 // Content describes a response without an envelope.
@@ -157,7 +159,13 @@ type File struct {
 	// Coding is the content coding of what is written; empty for none. Vary names the header of
 	// the request on which the coding depends.
 	Coding, Vary string
+	// Part says that the file is the part of another that a Range of the request names; Header has its
+	// Content-Range.
+	Part bool
 }
+
+// ByteOrderMark begins a CSV file for spreadsheets, which otherwise guess its encoding.
+const ByteOrderMark = "\ufeff"
 
 // UnknownSize is the size of a file that is generated while it is written.
 const UnknownSize = -1
@@ -226,6 +234,9 @@ func (f *File) response(ctx context.Context, op *Operation) (*huma.StreamRespons
 		for name, value := range f.Header {
 			to.SetHeader(name, value)
 		}
+		if f.Part {
+			to.SetStatus(http.StatusPartialContent)
+		}
 		write(to.BodyWriter())
 	}}, nil
 }
@@ -282,6 +293,9 @@ func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, m
 			success.Headers[name] = &huma.Param{Description: note, Schema: &huma.Schema{Type: huma.TypeString}}
 		}
 		h.Responses = map[string]*huma.Response{"200": success}
+		if op.Parts {
+			h.Responses["206"] = &huma.Response{Description: "The part of it that the request's Range names.", Content: content}
+		}
 		if op.Kept {
 			h.Responses["304"] = &huma.Response{Description: "What the caller has is up to date (If-None-Match)."}
 		}

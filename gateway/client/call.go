@@ -284,6 +284,8 @@ func values(filter any) url.Values {
 			query.Set(name, x)
 		case int:
 			query.Set(name, strconv.Itoa(x))
+		case bool:
+			query.Set(name, "true") // or it would be zero
 		case time.Time:
 			query.Set(name, x.UTC().Format(time.RFC3339Nano))
 		case []string:

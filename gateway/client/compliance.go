@@ -81,6 +81,8 @@ func (c *Client) Erasure(ctx context.Context, erasureID string) (*Erasure, error
 // DSARJob is an export of what is stored.
 type DSARJob struct {
 	Record
+	// Whether each CSV file begins with a byte order mark.
+	BOM bool `json:"bom"`
 	// Once it is READY.
 	Delivery *DSARDelivery `json:"delivery,omitempty"`
 	// Once it is FAILED.
@@ -122,6 +124,8 @@ type DSARScope struct {
 
 // NewDSARJob asks for an export.
 type NewDSARJob struct {
+	// Requires format CSV: each file begins with a byte order mark, for spreadsheets.
+	BOM bool `json:"bom,omitempty"`
 	// JSON, CSV, NDJSON or PARQUET; anything else is JSON.
 	Format string `json:"format,omitempty"`
 	// Why, for the audit trail. In the private part of events only.

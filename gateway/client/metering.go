@@ -21,6 +21,8 @@ type MeteringQuery struct {
 	// By also sums by anchor, placement or campaign. Rows of a right with several campaigns are
 	// repeated, so don't add them up. Not of refusals.
 	By []string `json:"by"`
+	// BOM begins a csv file with a byte order mark, for spreadsheets. Only of File.
+	BOM bool `json:"bom"`
 	// Rule selects refusals of one rule. Not of metering.
 	Rule string `json:"rule"`
 	// AsOf is a position that an earlier answer named: nothing from there on counts.

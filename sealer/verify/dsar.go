@@ -174,6 +174,9 @@ func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got seal
 	defer text.Close()
 	plain := sha256.New()
 	in := io.TeeReader(text, plain)
+	if f.Name == sealer.DSARReadmeName {
+		format = "" // it has no rows
+	}
 	rows, err := countRows(in, format)
 	if err == nil && format == "PARQUET" {
 		rows, err = parquetRows(file, f)

@@ -15,6 +15,7 @@ CREATE TABLE dsar_jobs (
     campaign_ids      TEXT   NOT NULL,
     substrates        TEXT   NOT NULL,
     format            TEXT   NOT NULL,
+    bom               BOOLEAN DEFAULT FALSE,
     requested_by      TEXT   NOT NULL,
     request_notes     TEXT,
     queued_at         BIGINT,

@@ -320,6 +320,8 @@ class DSARFailure(TypedDict):
 
 
 class DSARJob(TypedDict):
+    # Whether each CSV file begins with a byte order mark.
+    bom: bool
     # When the record was made.
     createdAt: str
     # The bundle, once the job is READY.
@@ -671,6 +673,8 @@ GetMeteringQuery = TypedDict("GetMeteringQuery", {
     "cursor": 'NotRequired[str]',
     # Also sum by anchor, placement or campaign. Repeat the parameter, or separate values with commas.
     "by": 'NotRequired[list[str]]',
+    # Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8.
+    "bom": 'NotRequired[Literal["true", "false"]]',
     # json: a page in the envelope, with totals. csv, ndjson: a file of all rows, without limit and cursor.
     "format": 'NotRequired[Literal["json", "csv", "ndjson"]]',
 })
@@ -1314,6 +1318,8 @@ class NewCounterparty(TypedDict):
 
 
 class NewDSARJob(TypedDict):
+    # Requires format CSV: each file begins with a byte order mark, as spreadsheets need it to read UTF-8.
+    bom: NotRequired[bool | None]
     # JSON, CSV, NDJSON or PARQUET; anything else is JSON.
     format: NotRequired[str | None]
     # Why, for the audit trail. In the private part of events only.

@@ -814,6 +814,8 @@ export interface components {
             workerId: string | null;
         };
         DSARJob: {
+            /** @description Whether each CSV file begins with a byte order mark. */
+            bom: boolean;
             /**
              * Format: date-time
              * @description When the record was made.
@@ -1705,6 +1707,8 @@ export interface components {
             to: string;
         } | null;
         NewDSARJob: {
+            /** @description Requires format CSV: each file begins with a byte order mark, as spreadsheets need it to read UTF-8. */
+            bom?: boolean | null;
             /** @description JSON, CSV, NDJSON or PARQUET; anything else is JSON. */
             format?: string | null;
             /** @description The requester; the key's developer when absent. In the private part of events only. */
@@ -4679,6 +4683,8 @@ export interface operations {
             query?: {
                 /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
                 asOf?: string;
+                /** @description Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8. */
+                bom?: "true" | "false";
                 /** @description Also sum by buckets of time in timeZone. Weeks begin on Monday. */
                 bucket?: "minute" | "hour" | "day" | "week" | "month";
                 /** @description Also sum by anchor, placement or campaign. Repeat the parameter, or separate values with commas. */

@@ -1,0 +1,79 @@
+package dsar
+
+import (
+	"fmt"
+	"strings"
+
+	"muniment/sealer"
+)
+
+// abouts say what is in each section.
+var abouts = map[string]string{
+	"deliveries":      "What was delivered, with receipt, metering decision and private part. event and private are the signed texts.",
+	"events":          "All other events. A person's are those that name the person in their private part.",
+	"heldRows":        "Rows of batches that wait for a mapping, with their personal data.",
+	"dsarJobs":        "Exports that were requested, with their timeline.",
+	"mentions":        "Texts in the database that name the person, or are kept about the person: the kind and the id of the record, the field and its text.",
+	"rejectedPlays":   "Plays that players have sent and that can't be delivered.",
+	"tenant":          "The tenant.",
+	"developers":      "The developers, with their e-mail addresses.",
+	"apiKeys":         "The API keys, without their secrets.",
+	"bases":           "The legal bases.",
+	"rights":          "The rights.",
+	"offers":          "The offers.",
+	"challenges":      "The challenges.",
+	"disputes":        "The disputes.",
+	"mappings":        "The mappings of vendors' ids.",
+	"counterparties":  "The counterparties of settlements.",
+	"settlementRules": "The settlement rules.",
+	"statements":      "The statements, without their lines.",
+	"proofPacks":      "The headers of the proof packs. The packs are downloaded by themselves.",
+	"webhooks":        "The webhooks, without their secrets.",
+	"erasures":        "The erasures of persons, which name nobody.",
+}
+
+// readme is the README of a bundle, in the making.
+type readme struct {
+	job   *Job
+	asOf  string
+	files []readmeFile
+}
+
+type readmeFile struct {
+	section string
+	rows    int64
+}
+
+func (r *readme) begin(section string) { r.files = append(r.files, readmeFile{section: section}) }
+
+func (r *readme) row() { r.files[len(r.files)-1].rows++ }
+
+// text is plain text for the person who gets the bundle.
+func (r *readme) text() string {
+	var b strings.Builder
+	what := map[Kind]string{
+		DataSubject: "what is stored about a person", TenantFull: "what is stored for a tenant", TenantSlice: "what is stored for a tenant of a period of time",
+	}[r.job.Scope.Kind]
+	fmt.Fprintf(&b, "This is an export of %s (%s).\n\n", what, r.job.ID)
+	fmt.Fprintf(&b, "It has everything up to the log position %s. Times are in UTC. %s\n\n", r.asOf, map[Format]string{
+		JSON:    "Each file is a JSON list with a row on each line.",
+		NDJSON:  "Each file has a JSON object on each line, encoded as UTF-8.",
+		CSV:     "Each file is CSV (RFC 4180) in UTF-8. Its first line names the columns; an empty cell stands for no value." + map[bool]string{true: " It begins with a byte order mark."}[r.job.BOM],
+		Parquet: "Each file is Parquet.",
+	}[r.job.Format])
+	for _, f := range r.files {
+		rows := fmt.Sprintf("%d rows", f.rows)
+		switch f.rows {
+		case 0:
+			rows = "no rows"
+			if r.job.Format == NDJSON {
+				rows += ", so the file is empty"
+			}
+		case 1:
+			rows = "1 row"
+		}
+		fmt.Fprintf(&b, "%s: %s. %s\n", f.section+r.job.Format.extension(), rows, abouts[f.section])
+	}
+	fmt.Fprintf(&b, "%s: The size and the SHA-256 of each file, signed. \"muniment verify\" checks the bundle.\n", sealer.DSARManifestName)
+	return b.String()
+}
