@@ -199,7 +199,6 @@ var notTexts = map[string]string{
 	"change-counterparty .name":                   "as in create-counterparty",
 	"respond-to-dispute .evidence[].text":         "stored beside that of open-dispute",
 	"respond-to-dispute .evidence[].references[]": "stored beside that of open-dispute",
-	"settle-statement .reference":                 "said by the journey below",
 }
 
 const anIDOfPlayers = "a vendor's id of players"
@@ -208,6 +207,7 @@ const anIDOfPlayers = "a vendor's id of players"
 var unlisted = map[string]string{
 	"outbox.event": "on its way to the log", "outbox.private": "on its way to the log", "idempotency.answer": "deleted by an erasure",
 	"held_rows.vendor": anIDOfPlayers, "held_rows.id_type": anIDOfPlayers, "held_rows.vendor_id": anIDOfPlayers,
+	"statements.document":   "made of permanent records",
 	"feed.snapshot":         "what nodes apply of a permanent record",
 	"mapping_totals.vendor": anIDOfPlayers, "mapping_totals.id_type": anIDOfPlayers,
 }
@@ -420,11 +420,29 @@ func (p *speaker) journey(hook string) {
 	p.call("open-dispute", `{"receiptIds": ["{receiptId}"], "reason": "§", "evidence": [{"text": "§", "references": ["§"]}]}`, "disputeId", "data.dispute.id")
 	p.call("resolve-dispute", `{"outcome": "REJECTED", "resolution": "§"}`)
 
+	p.call("create-settlement-rule", `{"match": {"rightId": "{rightId}"}, "unit": "EVENT", "price": "1", "currency": "EUR", "minimum": "1", "shares": [{"counterpartyId": "{counterpartyId}", "bps": 10000}], "effectiveFrom": "2026-01-01"}`)
+	p.call("draft-statement", fmt.Sprintf(`{"from": "2026-01-01", "to": %q, "currency": "EUR"}`, at(0)), "statementId", "data.statement.id")
+	p.call("issue-statement", "")
+	p.call("settle-statement", `{"reference": "§"}`)
+	p.call("void-statement", `{"reason": "§"}`)
+	p.call("create-api-key", `{"label": "players", "scopes": ["delivery:write"]}`, "playerKey", "data.apiKey")
+	p.reject("§")
+
 	p.call("create-dsar-job", fmt.Sprintf(`{"scope": {"kind": "TENANT_SLICE", "windowStart": %q, "windowEnd": %q, "campaignIds": ["§"]}, "requestedBy": "§", "requestNotes": "§"}`, at(-time.Hour), at(0)), "jobId", "data.job.id")
 	p.call("cancel-dsar-job", `{"reason": "§"}`)
 	p.call("create-dsar-job", `{"scope": {"kind": "DATA_SUBJECT", "dataSubjectId": "`+p.person+`"}}`, "jobId", "data.job.id")
 	p.call("cancel-dsar-job", `{"reason": "§"}`)
 	p.call("revoke-right", `{"reason": "§"}`)
+}
+
+// reject has a player post a play that is too old.
+func (p *speaker) reject(text string) {
+	p.t.Helper()
+	body := fmt.Sprintf(`{"api_key": %q, "player_id": 9, "pop": [[71, 5, 1, %q, 51, 52, 1, 0, "2020-01-01T00:00:00.000", 5000, "", "", ""]]}`, p.ids["playerKey"], p.fill("broadsign .pop[].ad_copy_id", text))
+	waittest.Until(p.t, func() bool {
+		a := systemtest.Call(p.t, p.s.Client.API, "", systemtest.Operation{Method: "POST", Path: "/adapters/broadsign?tz=UTC", Body: body})
+		return a.Status == 200 && strings.Contains(a.Body, `"rejected":1`)
+	}, "the node knows the players' key, and rejects the play")
 }
 
 // TestThirtyPersons erases persons with short, common and odd references beside others who have a part

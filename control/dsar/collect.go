@@ -259,7 +259,7 @@ func (c *collection) heldRows(ctx context.Context) error {
 	})
 }
 
-// rejectedPlays collects the rejected plays of a tenant. They name no person.
+// rejectedPlays collects the rejected plays of a tenant.
 func (c *collection) rejectedPlays(ctx context.Context) error {
 	if err := c.begin("rejectedPlays", ingest.RejectedPlay{}); err != nil {
 		return err

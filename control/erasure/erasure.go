@@ -87,7 +87,7 @@ type Erasure struct {
 type Counts struct {
 	PrivateParts int64            `json:"privateParts" doc:"Events in the warehouse with a private part that names the person."`
 	SetAside     int64            `json:"setAside" doc:"Quarantined records that name the person."`
-	Records      map[string]int64 `json:"records" doc:"Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow and webhookDelivery. An export of the person shows them."`
+	Records      map[string]int64 `json:"records" doc:"Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow, rejectedPlay and webhookDelivery. An export of the person shows them."`
 	Bundles      int64            `json:"bundles" doc:"Bundles of exports that may hold data of the person."`
 	Permanent    map[string]int64 `json:"permanent" doc:"Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement."`
 }

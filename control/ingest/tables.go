@@ -9,7 +9,8 @@ import (
 // Tables lists this package's tables. Nodes get the mappings, by the vendor's id. Erasing a person
 // also removes the telemetry of their held rows, and what could confirm a guess at it: such a row
 // keeps only its identity. Rows are held by transactions that are no changes, and lock the tenant's usage.
-// A rejected play has ids of players and places, times and numbers: formats use nothing else of a play.
+// What a player said of a rejected play has ids of players and places, times and numbers: formats keep nothing
+// else of it. As a row it has the texts of a held one, which it may have been.
 var Tables = store.Tables{
 	{Name: "held_rows", Personal: &store.Personal{
 		Kind: "heldRow", Key: []string{"held_id"}, Person: []string{"data_subject_id"}, JSON: []string{"row_text.rowId", "row_text.correlationId"},
@@ -23,5 +24,5 @@ var Tables = store.Tables{
 	{Name: "held_usage"},
 	{Name: "mapping_totals"},
 	{Name: "mappings", Feed: "vendor_key", Public: []string{"vendor", "id_type", "vendor_id", "spatial_anchor_id", "spatial_placement_id"}},
-	{Name: "rejected_plays"},
+	{Name: "rejected_plays", Personal: &store.Personal{Kind: "rejectedPlay", Key: []string{"rejected_id"}, JSON: []string{"row_text.rowId", "row_text.correlationId"}}},
 }

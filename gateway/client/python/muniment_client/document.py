@@ -611,7 +611,7 @@ class ErasureCounts(TypedDict):
     # Events in the warehouse with a private part that names the person.
     privateParts: int
     # Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote,
-    # heldRow and webhookDelivery. An export of the person shows them.
+    # heldRow, rejectedPlay and webhookDelivery. An export of the person shows them.
     records: dict[str, int]
     # Quarantined records that name the person.
     setAside: int

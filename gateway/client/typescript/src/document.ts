@@ -1018,7 +1018,7 @@ export interface components {
              * @description Events in the warehouse with a private part that names the person.
              */
             privateParts: number;
-            /** @description Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow and webhookDelivery. An export of the person shows them. */
+            /** @description Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow, rejectedPlay and webhookDelivery. An export of the person shows them. */
             records: {
                 [key: string]: number;
             };
