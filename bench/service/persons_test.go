@@ -235,7 +235,7 @@ func TestTextsOfPersons(t *testing.T) {
 	waittest.Until(t, func() bool { return s.Query("control.db", "SELECT COUNT(*) FROM outbox") == 0 }, "all events are in the log")
 	s.Seal()
 	waittest.Until(t, func() bool {
-		return s.Query("control.db", "SELECT COUNT(*) FROM webhook_deliveries WHERE state = 'DELIVERED'") > 0 && s.Query("control.db", "SELECT COUNT(*) FROM webhook_deliveries WHERE state = 'PENDING'") == 0
+		return s.Query("control.db", "SELECT COUNT(*) FROM webhook_deliveries WHERE state = 'DELIVERED' AND event_type = 'right.revoked'") > 0 && s.Query("control.db", "SELECT COUNT(*) FROM webhook_deliveries WHERE state = 'PENDING'") == 0
 	}, "the receiver has answered")
 
 	// Where is it stored?
