@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"muniment/pipeline"
@@ -181,8 +182,14 @@ func (w *Warehouse) CountSubject(ctx context.Context, tenantID, subjectHash stri
 	return n, err
 }
 
-// CountLabelled implements pipeline.Eraser.
+// CountLabelled implements pipeline.Eraser. SQLite leaves out almost all rows that name others.
 func (w *Warehouse) CountLabelled(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
+	var f filter
+	f.add("t.tenant_id = ?1 AND e.class = 0", tenantID)
+	if fragment := person.Fragment(); fragment != "" {
+		labels := []string{"e.spatial_anchor_id", "e.spatial_placement_id", "e.correlation_id"}
+		f.add("(instr("+strings.Join(labels, ", ?2) > 0 OR instr(")+", ?2) > 0 OR instr("+strings.Join(labels, ", ?3) > 0 OR instr(")+", ?3) > 0)", fragment, `\`)
+	}
 	err = each(ctx, w.read, func(scan func(...any) error) error {
 		var labels [3]sql.NullString
 		err := scan(&labels[0], &labels[1], &labels[2])
@@ -190,7 +197,7 @@ func (w *Warehouse) CountLabelled(ctx context.Context, tenantID string, person s
 			n++
 		}
 		return err
-	}, `SELECT e.spatial_anchor_id, e.spatial_placement_id, e.correlation_id FROM tenants AS t CROSS JOIN events AS e USING (tenant) WHERE t.tenant_id = ? AND e.class = 0`, tenantID)
+	}, `SELECT e.spatial_anchor_id, e.spatial_placement_id, e.correlation_id FROM tenants AS t CROSS JOIN events AS e USING (tenant) WHERE `+f.String(), f.args...)
 	if err != nil {
 		return 0, fmt.Errorf("cannot count the deliveries with a label that names a person: %w", err)
 	}
