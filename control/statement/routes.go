@@ -178,6 +178,7 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, err
 type getInput struct {
 	StatementID string `path:"statementId"`
 	Format      string `query:"format" enum:"json,csv,html,signed" default:"json" doc:"The format of the response."`
+	BOM         string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
 }
 
 // StatementDocument is a statement with its document.
@@ -196,6 +197,9 @@ const (
 )
 
 func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f *route.File, err error) {
+	if in.BOM == "true" && in.Format != "csv" {
+		return d, nil, api.InvalidField("bom", "requires format csv")
+	}
 	found, err := statements.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.StatementID)
 	if err != nil {
 		return d, nil, err
@@ -212,6 +216,9 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 	case "csv":
 		f = &route.File{Name: found.ID + ".csv", Type: typeCSV + charset}
 		text, err = asCSV(&document)
+		if in.BOM == "true" {
+			text = append([]byte(route.ByteOrderMark), text...)
+		}
 	case "html":
 		f = &route.File{Type: typeHTML + charset, Header: map[string]string{"Content-Security-Policy": pagePolicy}}
 		text, err = asHTML(&found.Statement, &document)

@@ -42,9 +42,13 @@ func (s Statements) Get(ctx context.Context, statementID string) (*StatementDocu
 }
 
 // File streams a statement: csv, html, or signed, which muniment verify takes. The caller closes it.
-// Unless it ends with io.EOF it is not whole.
-func (s Statements) File(ctx context.Context, statementID, format string) (io.ReadCloser, error) {
-	return s.c.stream(ctx, at("/v1/settlement/statements", statementID), url.Values{"format": {format}})
+// Unless it ends with io.EOF it is not whole. bom begins a csv file with a byte order mark, for spreadsheets.
+func (s Statements) File(ctx context.Context, statementID, format string, bom bool) (io.ReadCloser, error) {
+	query := url.Values{"format": {format}}
+	if bom {
+		query.Set("bom", "true")
+	}
+	return s.c.stream(ctx, at("/v1/settlement/statements", statementID), query)
 }
 
 // Discard throws a draft away.

@@ -97,11 +97,14 @@ func Statement(t *testing.T, s *systemtest.Service, rows int) {
 		stated += l.Receipts
 	}
 	require.Equal(t, held.Receipts, stated)
-	for _, format := range []string{"csv", "html"} {
-		file := filepath.Join(dir, "statement."+format)
+	texts := map[string]string{}
+	for _, format := range []string{"csv", "html", "csv&bom=true"} {
+		file := filepath.Join(dir, "statement")
 		require.NoError(t, s.Client.Download(t.Context(), "/v1/settlement/statements/"+held.ID+"?format="+format, file))
-		require.Contains(t, string(systemtest.ReadFile(t, file)), payees[0])
+		texts[format] = string(systemtest.ReadFile(t, file))
+		require.Contains(t, texts[format], payees[0])
 	}
+	require.Equal(t, "\ufeff"+texts["csv"], texts["csv&bom=true"])
 	s.Post("/v1/settlement/statements/"+held.ID+"/settle", map[string]any{"reference": "transfer 12"}, &after)
 	require.Equal(t, "SETTLED", after.Statement.State)
 	s.CorrectTwice(&after.Statement, from, signed, payees)

@@ -724,6 +724,8 @@ GetSettlementQuery = TypedDict("GetSettlementQuery", {
 class GetStatementQuery(TypedDict):
     # The format of the response.
     format: NotRequired[Literal["json", "csv", "html", "signed"]]
+    # Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8.
+    bom: NotRequired[Literal["true", "false"]]
 
 
 class Health(TypedDict):

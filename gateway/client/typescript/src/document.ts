@@ -5665,6 +5665,8 @@ export interface operations {
     "get-statement": {
         parameters: {
             query?: {
+                /** @description Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8. */
+                bom?: "true" | "false";
                 /** @description The format of the response. */
                 format?: "json" | "csv" | "html" | "signed";
             };

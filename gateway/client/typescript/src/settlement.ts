@@ -117,8 +117,8 @@ export class Statements {
   }
 
   /** A statement as a file: signed is what muniment verify takes. */
-  file(statementId: string, format: 'csv' | 'html' | 'signed'): Promise<ReadableStream<Uint8Array>> {
-    return this.c.stream(at`/v1/settlement/statements/${statementId}`, { format });
+  file(statementId: string, format: 'csv' | 'html' | 'signed', query?: Query<'get-statement'>): Promise<ReadableStream<Uint8Array>> {
+    return this.c.stream(at`/v1/settlement/statements/${statementId}`, { ...query, format });
   }
 
   /** Throws a draft away. */
