@@ -3,6 +3,7 @@ package sealer
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,19 +87,22 @@ func (r *ruleText) pays(currency string, counterpartyID *string) bool {
 // rules of receipts that no statement states. It fails if a rule can't be read.
 func NewTerms(by Rating, issues []Issue, own []SettlementRule) (*Terms, error) {
 	t := &Terms{texts: make(map[string]*ruleText)}
-	sets := make(map[uint64]*ruleTexts)
+	sets := make(map[string]*ruleTexts) // by leaves: most ends have the same rules
 	for _, s := range issues {
+		var set *ruleTexts
 		if !s.Voids {
 			t.edges, t.ends = append(t.edges, s.From, s.To), append(t.ends, s.TreeSize)
-			if sets[s.TreeSize] == nil {
-				set, err := t.read(by, s.Rules)
-				if err != nil {
+			leaves := leavesOf(s.Rules)
+			if set = sets[leaves]; set == nil {
+				var err error
+				if set, err = t.read(by, s.Rules); err != nil {
 					return nil, err
 				}
-				sets[s.TreeSize] = set
+				sets[leaves] = set
 			}
 		}
-		t.issues = append(t.issues, termed{s, sets[s.TreeSize]})
+		s.Rules = nil
+		t.issues = append(t.issues, termed{s, set})
 	}
 	var err error
 	if t.own, err = t.read(by, own); err != nil {
@@ -114,6 +118,15 @@ func NewTerms(by Rating, issues []Issue, own []SettlementRule) (*Terms, error) {
 	slices.Sort(t.ends)
 	t.ends = slices.Compact(t.ends)
 	return t, nil
+}
+
+// leavesOf names the rules of a log, by their leaves.
+func leavesOf(rules []SettlementRule) string {
+	var leaves []byte
+	for _, r := range rules {
+		leaves = binary.AppendUvarint(leaves, r.Leaf)
+	}
+	return string(leaves)
 }
 
 func (t *Terms) read(by Rating, rules []SettlementRule) (*ruleTexts, error) {
@@ -161,56 +174,64 @@ func (t *Terms) Rule(m *Metered) (rule *SettlementRule, stated bool) {
 }
 
 func (t *Terms) rule(m *Metered) (rule *ruleText, stated bool) {
-	if stated := t.stated(m); stated != nil {
-		return stated, true
+	if kept, _ := t.stated(m); kept != nil {
+		return kept, true
 	}
 	return t.own.of(m), false
 }
 
-// stated returns the rule by which live statements state receipts; nil if none does. All of them
-// state by one rule: each keeps that of those before it.
-func (t *Terms) stated(m *Metered) (kept *ruleText) {
-	var live []string // chains
+// stated returns the rule by which live statements state receipts, and the chains of these; nil if none
+// does. All of them state by one rule: each keeps that of those before it.
+func (t *Terms) stated(m *Metered) (kept *ruleText, by []string) {
+	var over []string // chains that were voided
 	for i := range t.issues {
 		s := &t.issues[i]
 		switch {
 		case s.Voids:
-			live = slices.DeleteFunc(live, func(of string) bool { return of == s.Of })
-			if len(live) == 0 {
+			over, by = append(over, s.Of), slices.DeleteFunc(by, func(of string) bool { return of == s.Of })
+			if len(by) == 0 {
 				kept = nil
 			}
-		case m.Leaf >= s.TreeSize || m.RenderedAt.Before(s.From) || !m.RenderedAt.Before(s.To) || slices.Contains(live, s.Of):
+		case m.Leaf >= s.TreeSize || !s.covers(m) || slices.Contains(by, s.Of) || slices.Contains(over, s.Of):
 		default:
 			rule := kept
 			if rule == nil {
 				rule = s.rules.of(m)
 			}
 			if rule != nil && rule.pays(s.Currency, s.CounterpartyID) {
-				kept, live = rule, append(live, s.Of)
+				kept, by = rule, append(by, s.Of)
 			}
 		}
 	}
-	return kept
+	return kept, by
 }
 
-// Missing reports whether no live statement states receipts that the caller's rules rate, although one
-// covers their time, in the currency of their rule and for somebody whom that pays.
+func (s *termed) covers(m *Metered) bool {
+	return !m.RenderedAt.Before(s.From) && m.RenderedAt.Before(s.To)
+}
+
+// Missing reports whether a live statement does not state receipts, although it covers their time, in the
+// currency of the rule that rates them, and for somebody whom that pays: whom others pay has what is due, and
+// this one lacks it.
 func (t *Terms) Missing(m *Metered) bool {
-	rule, stated := t.rule(m)
-	if rule == nil || stated {
+	rule, by := t.stated(m)
+	if rule == nil {
+		rule = t.own.of(m)
+	}
+	if rule == nil {
 		return false
 	}
-	covered := make(map[string]bool) // by chain
+	lacking := make(map[string]bool) // chains
 	for i := range t.issues {
 		s := &t.issues[i]
 		switch {
 		case s.Voids:
-			delete(covered, s.Of)
-		case !m.RenderedAt.Before(s.From) && m.RenderedAt.Before(s.To) && rule.pays(s.Currency, s.CounterpartyID):
-			covered[s.Of] = true
+			delete(lacking, s.Of)
+		case s.covers(m) && rule.pays(s.Currency, s.CounterpartyID) && !slices.Contains(by, s.Of):
+			lacking[s.Of] = true
 		}
 	}
-	return len(covered) > 0
+	return len(lacking) > 0
 }
 
 // ownByID returns the caller's rules, by their ids.

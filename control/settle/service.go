@@ -142,8 +142,8 @@ func unnamed(ctx context.Context, tx *store.Tx, c *Counterparty, what string) er
 	return api.Conflict("active settlement rules give the counterparty a share, so " + what + ": change or retire " + listed)
 }
 
-// CreateRule writes a rule of requested.TenantID, which rates receipts that are sealed from then
-// on. The caller sets unit, price, currency and shares, and may set match, priority, tiers, minimum, cap,
+// CreateRule writes a rule of requested.TenantID, which rates, in packs, receipts that are sealed from then
+// on, and in statements all that none states yet. The caller sets unit, price, currency and shares, and may set match, priority, tiers, minimum, cap,
 // timeZone (default: the tenant's), effectiveFrom (default: now) and effectiveUntil. Shares name active counterparties of the tenant
 // that are paid in the rule's currency; match names a right and a basis of the tenant. The error is
 // VALIDATION_FAILED with all invalid fields, or STATE_CONFLICT if the tenant has the maximum

@@ -83,8 +83,11 @@ func last(ctx context.Context, q store.Querier, first *documented) (newest *docu
 	if err != nil {
 		return nil, document, err
 	}
-	if newest.Document == "" {
+	switch {
+	case newest.Document == "":
 		return nil, document, uncorrectable(newest.ID)
+	case newest.edited():
+		return nil, document, api.Conflict("the text of " + newest.ID + " in the database is not the signed one, so it can be neither corrected nor voided: the signed file that was handed out is the proof")
 	}
 	document, err = newest.document()
 	return newest, document, err

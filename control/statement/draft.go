@@ -79,8 +79,10 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 	next.TimeZone = document.TimeZone
 	since := reached(&next.Statement, &document)
 	issued := slices.DeleteFunc(from.issued, func(s Statement) bool { return !since.period().Overlaps(s.period()) })
-	if document.Overlaps, err = overlaps(issued); err != nil {
-		return made, err
+	if document.Overlaps = overlaps(issued); from.corrects == nil {
+		if err := tooMany(document.Overlaps); err != nil {
+			return made, err
+		}
 	}
 	excluded, err := dispute.Holding(ctx, d.db.Read(), requested.TenantID, since.period())
 	if err != nil {

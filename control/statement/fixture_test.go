@@ -109,7 +109,12 @@ func (h *fixture) SealToEnd(ctx context.Context, of string, _ sealer.Ref) (*proo
 	var newest int64 // a rule that is new or changed makes something to seal, too
 	for i, r := range rules {
 		newest = max(newest, r.Revision)
-		records[i].Leaf = uint64(r.Revision)<<10 + uint64(i)
+		records[i].Leaf = uint64(r.Revision) << 10
+		for _, other := range rules { // the leaf of a text is always the same
+			if other.Revision == r.Revision && other.ID < r.ID {
+				records[i].Leaf++
+			}
+		}
 	}
 	size := uint64(h.loaded.Offset)<<32 + uint64(newest+1)<<10
 	end := &proof.End{PackID: fmt.Sprintf("ppk_%d_%d", h.loaded.Offset, newest), RootHash: "root", TreeSize: size, Position: h.loaded, Rules: records}

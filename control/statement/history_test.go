@@ -536,6 +536,8 @@ func (h *history) finish() {
 				rules[r.ReceiptID] = map[string]bool{}
 			}
 			rules[r.ReceiptID][r.RuleID] = true
+			i := slices.IndexFunc(h.plays, func(p *modelPlay) bool { return p.id == r.ReceiptID })
+			require.Equal(h.t, h.rated(h.plays[i]).leaf, r.RuleLeaf, "it is behind the line of its rule's text")
 			if c.payee != "" {
 				times[paid{r.ReceiptID, c.payee}]++
 				continue
@@ -583,7 +585,7 @@ func (h *history) requireUnstated() (n int64) {
 		got[modelLine{l.RightID, l.RuleID, 0}] += l.Receipts
 	}
 	for _, p := range h.plays {
-		if r := h.rated(p); r != nil && len(p.statedBy) == 0 && h.disputed(p) != "UPHELD" && h.covered(p, r) {
+		if r := h.rated(p); r != nil && h.disputed(p) != "UPHELD" && h.lacking(p, r) {
 			want[modelLine{p.right, r.id, 0}]++
 			n++
 		}

@@ -276,12 +276,12 @@ func (m *model) takeBack(c *modelChain) {
 	}
 }
 
-// covered reports whether a live chain in the currency of a rule, and for a payee of it, covers the time of a
-// receipt.
-func (m *model) covered(p *modelPlay, r *modelRule) bool {
+// lacking reports whether a live chain in the currency of a rule, and for a payee of it, covers the time of a
+// receipt, and does not state it.
+func (m *model) lacking(p *modelPlay, r *modelRule) bool {
 	return slices.ContainsFunc(m.live(), func(c *modelChain) bool {
 		_, pays := r.pays(c.payee, 0)
-		return pays && c.currency == r.currency && !p.at.Before(c.from) && p.at.Before(c.to)
+		return pays && !p.statedBy[c] && c.currency == r.currency && !p.at.Before(c.from) && p.at.Before(c.to)
 	})
 }
 

@@ -16,6 +16,7 @@ type LineReceipt struct {
 	RightID       string        `json:"rightId" doc:"The right of the line."`
 	MeteringBasis string        `json:"meteringBasis" doc:"The metering basis of the line."`
 	RuleID        string        `json:"ruleId" doc:"The rule of the line."`
+	RuleLeaf      uint64        `json:"ruleLeaf" doc:"The leaf of the log with the rule's text by which the line is rated."`
 	ReceiptID     string        `json:"receiptId" doc:"The receipt: GET /v1/receipts/{receiptId} returns it, with its proof at .../proof."`
 	RenderedAt    store.Instant `json:"renderedAt" doc:"When the content was rendered."`
 	QuantityMs    int64         `json:"quantityMs" doc:"The metered milliseconds."`
@@ -54,7 +55,7 @@ func (s *Service) getReceipts(ctx context.Context, in *receiptsInput) (LineRecei
 		}
 		after = &at
 	}
-	b, err := s.behind(ctx, found, line{in.RightID, in.MeteringBasis, in.RuleID})
+	b, err := s.behind(ctx, found, line{rightID: in.RightID, meteringBasis: in.MeteringBasis, ruleID: in.RuleID})
 	if err != nil {
 		return answer, err
 	}
@@ -65,7 +66,10 @@ func (s *Service) getReceipts(ctx context.Context, in *receiptsInput) (LineRecei
 }
 
 // line identifies a line of a statement. In a filter an empty field matches any.
-type line struct{ rightID, meteringBasis, ruleID string }
+type line struct {
+	rightID, meteringBasis, ruleID string
+	ruleLeaf                       uint64 // not in a filter
+}
 
 // behind finds the receipts behind the lines of a statement.
 type behind struct {
@@ -102,7 +106,7 @@ func newBehind(s *sealer.Statement, t *terms, end sealer.Position, only line) (*
 	}}
 	is := func(name, one string) bool { return name == "" || name == one }
 	for _, l := range s.Lines {
-		b.lines[line{l.RightID, l.MeteringBasis, l.RuleID}] = is(only.rightID, l.RightID) && is(only.meteringBasis, l.MeteringBasis) && is(only.ruleID, l.RuleID)
+		b.lines[line{l.RightID, l.MeteringBasis, l.RuleID, l.RuleLeaf}] = is(only.rightID, l.RightID) && is(only.meteringBasis, l.MeteringBasis) && is(only.ruleID, l.RuleID)
 	}
 	return b, nil
 }
@@ -149,7 +153,7 @@ func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, 
 				continue
 			}
 			if l := b.line(row); b.lines[l] {
-				list = append(list, LineReceipt{l.rightID, l.meteringBasis, l.ruleID, d.ReceiptID, store.At(d.RenderedAt), d.QuantityMs, sealer.FormatImpressions(d.Impressions)})
+				list = append(list, LineReceipt{l.rightID, l.meteringBasis, l.ruleID, l.ruleLeaf, d.ReceiptID, store.At(d.RenderedAt), d.QuantityMs, sealer.FormatImpressions(d.Impressions)})
 			}
 		}
 		if len(rows) < b.atOnce {
@@ -166,7 +170,7 @@ func (b *behind) line(row *pipeline.Row) line {
 	if rule, _ := b.terms.Rule(&sealer.Metered{
 		RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, RenderedAt: d.RenderedAt, Leaf: b.terms.leafOf(row.Position),
 	}); rule != nil {
-		l.ruleID = rule.ID()
+		l.ruleID, l.ruleLeaf = rule.ID(), rule.Leaf
 	}
 	return l
 }

@@ -23,7 +23,7 @@ type Reconciliation struct {
 	To          store.Instant          `json:"to" nullable:"true"`
 	Packs       ReconciledPacks        `json:"packs" doc:"The packs that were sealed in the period, in the hour before it, and up to the newest pack that its statements state. They contain everything that is stated."`
 	Statements  []ReconciledStatement  `json:"statements" doc:"The statements that are ISSUED or SETTLED and whose period overlaps with this one, sorted by their ends, each followed by its corrections."`
-	Unstated    []Line                 `json:"unstated" doc:"What no statement states, by the current rules: receipts of times that an issued statement covers, in the currency of their rule and for a counterparty that the rule pays. They came late, or their rule did, or their statement was voided. A correction of that statement states them, or another statement does for others whom the rule pays."`
+	Unstated    []Line                 `json:"unstated" doc:"What an issued statement lacks: receipts of times that it covers, in the currency of the rule that rates them, and for a counterparty that the rule pays. They came late, or their rule did. A correction of that statement states them."`
 	Differences []ReconciledDifference `json:"differences" doc:"What does not agree; empty if everything agrees. At most 20 packs are listed."`
 }
 
@@ -87,7 +87,7 @@ const (
 
 const (
 	// mostPacks and mostStatements bound one response, mostDiffering the packs that it lists.
-	mostPacks, mostStatements, mostDiffering = 20_000, 100, 20
+	mostPacks, mostStatements, mostDiffering = 20_000, mostOverlaps, 20
 	// packsAtOnce is how many packs one query compares with their rows.
 	packsAtOnce = 500
 )

@@ -25,11 +25,11 @@ type Difference struct {
 	Total, HeldAmount string
 }
 
-// IssuedAfter returns the issued statement with the lowest id above id, of any tenant; nil if there
-// is none.
+// IssuedAfter returns the issued or voided statement with the lowest id above id, of any tenant; nil if
+// there is none.
 func (r *reconciler) IssuedAfter(ctx context.Context, id string) (*Statement, error) {
 	return store.One(ctx, r.db.Read(), "the next issued statement", summaries.Scan,
-		summaries.Select()+` WHERE statement_id > $1 AND state IN ('ISSUED', 'SETTLED') ORDER BY statement_id LIMIT 1`, id)
+		summaries.Select()+` WHERE statement_id > $1 AND number > 0 ORDER BY statement_id LIMIT 1`, id)
 }
 
 // Restate recomputes an issued statement from the warehouse as of its end, by its own rules and
@@ -75,6 +75,9 @@ func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again re
 		again.differs = "the statement's text in the database is not the signed one: the signed file that was handed out is the proof"
 		return again, nil
 	}
+	if s.VoidReason != nil { // it states nothing
+		return again, nil
+	}
 	now, err := r.computed(ctx, s)
 	if refused, ok := errors.AsType[*api.Error](err); ok && slices.Contains([]api.Code{api.ResourceNotFound, api.StateConflict, api.ValidationFailed}, refused.Code) {
 		again.differs = "the statement can't be recomputed: " + refused.Message
@@ -108,7 +111,7 @@ func (r *reconciler) find(ctx context.Context, tenantID, id string) (s *document
 // database can be edited, the log can't.
 func (r *reconciler) isLogged(ctx context.Context, s *Statement) (bool, error) {
 	rows, err := r.cfg.Warehouse.Events(ctx, pipeline.EventQuery{
-		TenantID: s.TenantID, SubjectKind: statements.Noun, SubjectID: s.ID, Types: []string{transitions[Issue].Event.Type, transitions[Settle].Event.Type},
+		TenantID: s.TenantID, SubjectKind: statements.Noun, SubjectID: s.ID, Types: []string{transitions[Issue].Event.Type, transitions[Settle].Event.Type, transitions[Void].Event.Type},
 		NoDeliveries: true, Newest: true, Limit: 1,
 	})
 	if err != nil || len(rows) == 0 {

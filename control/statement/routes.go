@@ -25,7 +25,7 @@ func (s *Service) Routes(a route.API) {
 	const read, write = route.Scope(api.SettlementRead), route.Scope(api.SettlementWrite)
 	const tag = "Settlement"
 	route.Add(a, route.Operation{ID: "get-settlement", Method: http.MethodGet, Path: "/v1/settlement", Tag: tag, Access: read, Heavy: true,
-		Summary: "Rate receipts by the current rules",
+		Summary: "Rate receipts: what is stated as it is stated, the rest by the current rules",
 		Description: "Rates the loaded receipts. The result changes as receipts arrive and rules and disputes change; a statement doesn't. " +
 			"Tiers, minimums and caps apply to statements and dry runs only."}, s.getSettlement)
 	route.Add(a, route.Operation{ID: "reconcile-settlement", Method: http.MethodGet, Path: "/v1/settlement/reconciliation", Tag: tag, Access: read, Heavy: true,
@@ -246,25 +246,25 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 func asCSV(s *sealer.Statement) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	row := func(kind, month, rightID, meteringBasis, ruleID string, rest ...string) {
-		_ = w.Write(append(append([]string{s.StatementID, s.LocalFrom, s.LocalTo, s.TimeZone, kind, month, rightID, meteringBasis, ruleID}, rest...), s.Currency))
+	row := func(kind, month, rightID, meteringBasis, ruleID, ruleLeaf string, rest ...string) {
+		_ = w.Write(append(append([]string{s.StatementID, s.LocalFrom, s.LocalTo, s.TimeZone, kind, month, rightID, meteringBasis, ruleID, ruleLeaf}, rest...), s.Currency))
 	}
-	_ = w.Write([]string{"statementId", "from", "to", "timeZone", "kind", "month", "rightId", "meteringBasis", "ruleId", "unit", "price", "receipts", "impressions", "quantityMs",
+	_ = w.Write([]string{"statementId", "from", "to", "timeZone", "kind", "month", "rightId", "meteringBasis", "ruleId", "ruleLeaf", "unit", "price", "receipts", "impressions", "quantityMs",
 		"amount", "counterpartyId", "bps", "share", "currency"})
 	for _, l := range s.Lines {
 		for _, share := range l.Shares {
-			row("LINE", "", l.RightID, l.MeteringBasis, l.RuleID, l.Unit, l.Price, fmt.Sprint(l.Receipts), l.Impressions, fmt.Sprint(l.QuantityMs),
+			row("LINE", "", l.RightID, l.MeteringBasis, l.RuleID, fmt.Sprint(l.RuleLeaf), l.Unit, l.Price, fmt.Sprint(l.Receipts), l.Impressions, fmt.Sprint(l.QuantityMs),
 				l.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
 		}
 	}
 	for _, a := range s.Adjustments {
 		for _, share := range a.Shares {
-			row(a.Reason, a.Month, "", "", a.RuleID, "", "", "", "", "", a.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
+			row(a.Reason, a.Month, "", "", a.RuleID, fmt.Sprint(a.RuleLeaf), "", "", "", "", "", a.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
 		}
 	}
 	if s.Correction != nil {
 		for _, c := range s.Correction.Changes {
-			row(c.Reason, "", c.RightID, c.MeteringBasis, c.RuleID, "", "", fmt.Sprint(c.Receipts), "", "", c.Amount, "", "", "")
+			row(c.Reason, "", c.RightID, c.MeteringBasis, c.RuleID, "", "", "", fmt.Sprint(c.Receipts), "", "", c.Amount, "", "", "")
 		}
 	}
 	w.Flush()

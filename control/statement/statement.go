@@ -18,7 +18,7 @@
 //   - Issuing freezes it: its text is signed, it gets a number, and its hash is an event of the log.
 //     Issuing is refused if the draft was made before its period ended, or if disputes about deliveries
 //     of its period were opened or resolved since, or statements that overlap were issued or voided; a
-//     new draft includes them. The text lists them all, at most 400.
+//     new draft includes them. The text lists them all; those of a first statement are at most 400.
 //   - Nothing is billed twice. A draft is refused if its period overlaps with that of a live statement
 //     in the same currency, unless both are for single, different counterparties. The error says what
 //     to do instead: correct or void that statement.

@@ -228,7 +228,7 @@ func requireReceipts(t *rapid.T, w *conform.MemoryWarehouse, s *sealer.Statement
 	document.Excluded, document.TenantID = list, q.tenantID
 	limit := rapid.IntRange(1, 5).Draw(t, "limit")
 	for _, l := range s.Lines {
-		b, err := newBehind(&document, q.terms[0], *q.asOf, line{l.RightID, l.MeteringBasis, l.RuleID})
+		b, err := newBehind(&document, q.terms[0], *q.asOf, line{rightID: l.RightID, meteringBasis: l.MeteringBasis, ruleID: l.RuleID})
 		require.NoError(t, err)
 		b.atOnce = rapid.IntRange(1, 5).Draw(t, "at once")
 		var found []string

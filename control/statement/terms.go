@@ -44,16 +44,24 @@ func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, o
 	t := new(terms)
 	var issues []sealer.Issue
 	rules := map[uint64][]sealer.SettlementRule{}
+	texts := map[uint64]sealer.SettlementRule{} // by leaf: most ends have the same ones
 	for i := range issued {
 		s := &issued[i]
 		size := uint64(s.TreeSize)
-		if _, known := rules[size]; !known {
+		if !slices.ContainsFunc(t.ends, func(e end) bool { return e.size == size }) {
 			position, err := sealer.ParsePosition(s.AsOf)
 			if err != nil {
 				return nil, api.Conflict("the record of the statement " + s.ID + " in the database was edited, so its receipts can't be rated: " + err.Error())
 			}
-			if rules[size], err = c.cfg.Packs.RulesAt(ctx, tenantID, size); err != nil {
+			list, err := c.cfg.Packs.RulesAt(ctx, tenantID, size)
+			if err != nil {
 				return nil, err
+			}
+			for _, r := range list {
+				if _, known := texts[r.Leaf]; !known {
+					texts[r.Leaf] = r
+				}
+				rules[size] = append(rules[size], texts[r.Leaf])
 			}
 			t.ends = append(t.ends, end{size, position})
 		}
@@ -68,21 +76,27 @@ func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, o
 	return t, err
 }
 
-// mostOverlaps bounds the statements with which a period may overlap: each states another part of the
-// log, perhaps by other rules.
+// mostOverlaps bounds the statements with which the period of a first statement may overlap: each states
+// another part of the log, perhaps by other rules. A correction may overlap with more: its period can't be
+// another one.
 const mostOverlaps = 400
 
-// overlaps returns statements in the form of a document. It refuses too many.
-func overlaps(issued []Statement) ([]sealer.StatementOverlap, error) {
-	list := []sealer.StatementOverlap{}
+// tooMany refuses a first statement that overlaps with too many.
+func tooMany(issued []sealer.StatementOverlap) error {
 	if len(issued) > mostOverlaps {
-		return nil, api.InvalidField("from", fmt.Sprintf("more than %d statements that were issued or voided overlap with the period: choose a shorter one", mostOverlaps))
+		return api.InvalidField("from", fmt.Sprintf("more than %d statements that were issued or voided overlap with the period, or with a month that ends in it: choose a shorter period, or state it for all counterparties at once", mostOverlaps))
 	}
+	return nil
+}
+
+// overlaps returns statements in the form of a document.
+func overlaps(issued []Statement) []sealer.StatementOverlap {
+	list := []sealer.StatementOverlap{}
 	for _, s := range issued {
 		list = append(list, sealer.StatementOverlap{SHA256: *s.SHA256, StatementID: s.ID})
 	}
 	slices.SortFunc(list, func(a, b sealer.StatementOverlap) int { return strings.Compare(a.StatementID, b.StatementID) })
-	return list, nil
+	return list
 }
 
 // refuseOverlap returns STATE_CONFLICT if one of the statements overlaps with s, and bills some of the

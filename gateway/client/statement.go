@@ -194,6 +194,8 @@ type LineReceipt struct {
 	RightID string `json:"rightId"`
 	// The line's.
 	RuleID string `json:"ruleId"`
+	// The leaf of the log with the rule's text by which the line is rated.
+	RuleLeaf int64 `json:"ruleLeaf"`
 }
 
 // Reconciliation compares statements with the packs that they state.

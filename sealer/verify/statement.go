@@ -355,6 +355,9 @@ func (s *statementFile) issuedBefore(v *verification) (before []statementIssued,
 			s.fail(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and is not listed", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
 			return nil, false
 		case !isListed:
+		case e.TreeSize > e.leaf:
+			s.fail(StatementOverlap, "the statement %s is listed, and by leaf %d it states %d events: more than there were", e.id, e.leaf, e.TreeSize)
+			return nil, false
 		case !stated, hash != e.SHA256, !e.overlaps(&s.said):
 			s.fail(StatementOverlap, "the statement %s is listed, and by leaf %d it was issued later, has another text or does not overlap", e.id, e.leaf)
 			return nil, false
@@ -400,7 +403,9 @@ func (s *statementFile) isNext(before []statementIssued) bool {
 		}
 	}
 	switch {
-	case newest == nil && c.VoidReason != nil: // remarked elsewhere
+	case newest == nil && c.VoidReason != nil:
+		s.pass(StatementUnproven, "no given file holds the event of the issue of %s: whether it is the newest of what is voided can't be judged", c.Previous.StatementID)
+		return false
 	case newest == nil:
 		s.fail(StatementCorrected, "the statement %s, which it corrects, is not among those that it lists", c.Previous.StatementID)
 		return false
