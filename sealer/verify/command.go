@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,7 +56,7 @@ const DefaultBound = 90 * time.Second
 const (
 	ExitSound      = 0 // every check passed
 	ExitUnsound    = 1 // a check failed
-	ExitUnreadable = 2 // a file can't be read, or there is nothing to trust
+	ExitUnreadable = 2 // a file can't be read, a statement lacks packs that it rests on, or there is nothing to trust
 )
 
 // garbagePercent bounds the memory of a verification. What it keeps of millions of entries
@@ -89,10 +90,13 @@ func Files(ctx context.Context, o Options, stdout io.Writer) int {
 			return ExitUnreadable
 		}
 	}
-	if !r.OK {
+	switch {
+	case r.OK:
+		return ExitSound
+	case slices.ContainsFunc(r.Files, func(f FileReport) bool { return !f.ok() }):
 		return ExitUnsound
 	}
-	return ExitSound
+	return ExitUnreadable
 }
 
 // atHome replaces a leading ~ by the home folder: shells leave it in --option=~/file.
@@ -133,7 +137,7 @@ func writeText(w io.Writer, t *trust, r *Report) {
 	} else {
 		fmt.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, because the author of that file can forge everything below\n", shown(t.file))
 	}
-	unsound, sandboxed := 0, 0
+	unsound, unjudged, sandboxed := 0, 0, 0
 	for i := range r.Files {
 		f := &r.Files[i]
 		fmt.Fprintf(w, "\n%s: %s\n", shown(f.File), shown(f.describe()))
@@ -147,11 +151,16 @@ func writeText(w io.Writer, t *trust, r *Report) {
 		if !f.ok() {
 			unsound++
 		}
+		if f.unjudged() {
+			unjudged++
+		}
 		if f.sandboxed() {
 			sandboxed++
 		}
 	}
 	switch {
+	case unsound == 0 && unjudged > 0:
+		fmt.Fprintf(w, "\nNOT JUDGED: %d of %s. Give the packs that a statement rests on.\n", unjudged, count(len(r.Files), "file"))
 	case unsound == 0:
 		fmt.Fprintf(w, "\nSound: %s.\n", count(len(r.Files), "file"))
 	default:

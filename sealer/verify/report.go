@@ -9,6 +9,7 @@ import (
 
 // Report is the result of verifying some files.
 type Report struct {
+	// OK says that every check passed, and that every statement was recomputed.
 	OK    bool         `json:"ok"`
 	Files []FileReport `json:"files"`
 	// Message states why no file could be judged.
@@ -29,6 +30,11 @@ type FileReport struct {
 	// stuck is set if the file could not be judged because something is missing: it
 	// can't be read, or no directory was given.
 	stuck bool
+}
+
+// unjudged reports whether the files hold nothing that contradicts a statement, and not all that it rests on.
+func (f *FileReport) unjudged() bool {
+	return f.Kind == kindStatement && f.ok() && !slices.ContainsFunc(f.Verdicts, func(v Verdict) bool { return v.Code == StatementOK })
 }
 
 // ok reports whether no check failed.

@@ -204,7 +204,20 @@ func clone(t *testing.T, s *sealer.Statement) (c sealer.Statement) {
 	return c
 }
 
-func (b *books) verifyText(signed []byte, packs ...[]byte) (r Report) {
+// exit is the exit status of verifying it.
+func (b *books) exit(s *sealer.Statement, packs ...[]byte) int {
+	b.TB.Helper()
+	_, status := b.run(b.signed(s), packs...)
+	return status
+}
+
+func (b *books) verifyText(signed []byte, packs ...[]byte) Report {
+	b.TB.Helper()
+	r, _ := b.run(signed, packs...)
+	return r
+}
+
+func (b *books) run(signed []byte, packs ...[]byte) (r Report, status int) {
 	b.TB.Helper()
 	dir := b.TB.TempDir()
 	o := Options{Root: b.VKey, Rating: rate.Rating, JSON: true}
@@ -213,9 +226,9 @@ func (b *books) verifyText(signed []byte, packs ...[]byte) (r Report) {
 		require.NoError(b.TB, os.WriteFile(o.Files[i], text, 0o600))
 	}
 	var out bytes.Buffer
-	Files(context.Background(), o, &out)
+	status = Files(context.Background(), o, &out)
 	require.NoError(b.TB, json.Unmarshal(out.Bytes(), &r, json.MatchCaseInsensitiveNames(true)))
-	return r
+	return r, status
 }
 
 func codesOf(f FileReport) (codes []sealer.Code) {
@@ -236,6 +249,11 @@ func TestStatement(t *testing.T) {
 	require.Equal(t, []sealer.Code{SignatureOK, StatementUnproven, StatementOK}, codesOf(r.Files[0]), "the event of its issue is not sealed")
 	require.Contains(t, codesOf(b.verify(s, b.packs[1]).Files[0]), StatementUnproven)
 	require.NotContains(t, codesOf(b.verify(s, b.packs[1]).Files[0]), StatementOK)
+	require.False(t, b.verify(s, b.packs[1]).OK, "it is not judged")
+	require.Equal(t, ExitUnreadable, b.exit(s, b.packs[1]))
+	require.Equal(t, ExitUnreadable, b.exit(s))
+	require.Equal(t, ExitSound, b.exit(s, b.packs...))
+	require.Equal(t, ExitUnsound, b.exit(s, append(b.packs[1:], []byte("{"))...), "what is wrong comes first")
 
 	// What it says is found, though its own key has signed it again.
 	raise := func(amount *string) { // the last micro-unit of something

@@ -103,7 +103,7 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 		report.Files = append(report.Files, v.expect(o.Expect))
 	}
 	for i := range report.Files {
-		report.OK = report.OK && report.Files[i].ok()
+		report.OK = report.OK && report.Files[i].ok() && !report.Files[i].unjudged()
 	}
 	return report
 }
