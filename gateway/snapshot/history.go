@@ -15,11 +15,13 @@ type history struct {
 	since       time.Time
 }
 
-// holds reports whether the right was suspended at a time. known is false if control has to say so.
+// holds reports whether the right was suspended at a time. known is false if control has to say so:
+// a suspension that still lasts here may have ended, since this node may be behind, and a refusal is
+// final.
 func (h *history) holds(at time.Time) (suspended, known bool) {
 	for i := range h.suspensions {
-		if h.suspensions[i].Holds(at) {
-			return true, true
+		if s := &h.suspensions[i]; s.Holds(at) {
+			return true, !s.Until.IsZero()
 		}
 	}
 	return false, !at.Before(h.since)

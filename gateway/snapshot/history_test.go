@@ -59,6 +59,43 @@ func TestAncestorsHistoryOfANewNode(t *testing.T) {
 	require.Equal(t, api.RightsStale, api.From(err).Reason, "what control doesn't say is not guessed")
 }
 
+// TestPlayInASuspensionThatLasts: a node that is behind does not know yet that a suspension, of the
+// right or of an ancestor, has ended. So it refuses no play in it before control has said so.
+func TestPlayInASuspensionThatLasts(t *testing.T) {
+	played := hours([2]int{9, 0})[0].From
+	for _, stopped := range []string{rightOf(1), rightOf(2)} {
+		s := newSource()
+		s.put(api.Right{ID: rightOf(1), State: api.RightActive})
+		s.put(api.Right{ID: rightOf(2), State: api.RightActive, Ancestors: []string{rightOf(1)}})
+		lasting := api.Right{ID: stopped, State: api.RightSuspended, Suspensions: hours([2]int{6, 0})}
+		if stopped == rightOf(2) {
+			lasting.Ancestors = []string{rightOf(1)}
+		}
+		s.put(lasting)
+		v := newView(t, s, nil) // which learns no more
+		_, err := v.poll(t.Context(), 0)
+		require.NoError(t, err)
+		rights := RightsRead{}
+		v.ReadRights(t.Context(), []string{rightOf(2)}, rights)
+		r, known, err := v.KnownRight("tnt_a", rightOf(2), rights)
+		require.NoError(t, err)
+		require.True(t, known)
+
+		_, unknown, err := v.Permits(r, played, Moments{})
+		require.NoError(t, err)
+		require.Equal(t, []api.RightMoment{{RightID: stopped, At: played}}, unknown)
+		suspended, unknown, err := v.Permits(r, played, Moments{momentOf(&unknown[0]): {suspended: false}})
+		require.NoError(t, err)
+		require.Empty(t, unknown)
+		require.True(t, suspended, "it waits until this node knows")
+		asked := momentOf(&api.RightMoment{RightID: stopped, At: played})
+		_, _, err = v.Permits(r, played, Moments{asked: {suspended: true}})
+		require.Equal(t, api.RightNotInForce, api.From(err).Reason)
+		_, _, err = v.Permits(r, played, Moments{asked: {err: errAway}})
+		require.Equal(t, 503, api.From(err).GetStatus())
+	}
+}
+
 // TestNotBefore: a clock that shows a time in a suspension that is over is behind.
 func TestNotBefore(t *testing.T) {
 	s := newSource()
