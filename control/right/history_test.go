@@ -143,3 +143,57 @@ func TestHistoryOfAnOlderDatabase(t *testing.T) {
 	}))
 	require.Zero(t, replay(), "a right without a record has no history")
 }
+
+// TestAncestorOfAnOlderDatabase: a copy from before a right was ever suspended has its suspensions back
+// from the log; a node that starts then gets them, since rows of what derives from it depend on them.
+func TestAncestorOfAnOlderDatabase(t *testing.T) {
+	service, basis, clock := clocked(t)
+	parent := service.mustIssue(t, basis, nil)
+	require.NoError(t, service.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := Derive(t.Context(), tx, Derivation{ID: "rgh_child", TenantID: tenantID, ParentID: parent.ID, HolderOrgID: "org_b"}, store.ByKey("key_a"))
+		return err
+	}))
+	firstCopy := func() []api.Change {
+		first, err := service.db.Feed(t.Context(), api.FeedRequest{})
+		require.NoError(t, err)
+		return first.Changes
+	}
+	older, err := store.Newest(t.Context(), service.db, api.Rights, parent.ID)
+	require.NoError(t, err)
+	require.Empty(t, firstCopy())
+	for _, a := range []Action{Suspend, Resume} {
+		*clock = clock.Add(time.Hour)
+		_, err := service.move(t.Context(), tenantID, parent.ID, a, nil, store.ByKey("key_a"))
+		require.NoError(t, err)
+	}
+	logged := roomtest.Events(t, service.db)
+	change := func(fn func(tx *store.Tx) error) { require.NoError(t, service.db.Change(t.Context(), fn)) }
+	change(func(tx *store.Tx) error {
+		c, err := api.Rights.Change(older)
+		require.NoError(t, err)
+		for statement, args := range map[string][]any{
+			`DELETE FROM right_moves`: nil,
+			`UPDATE feed SET stopped = 0, snapshot = $1, revision = $2 WHERE id = $3`: {string(c.Snapshot), c.Revision, parent.ID},
+			`UPDATE rights SET revision = $1 WHERE right_id = $2`:                     {c.Revision, parent.ID},
+		} {
+			_, err := tx.ExecContext(t.Context(), statement, args...)
+			require.NoError(t, err)
+		}
+		return nil
+	})
+	require.Empty(t, firstCopy())
+	change(func(tx *store.Tx) error {
+		for i := range logged {
+			if _, err := ReplayMove(t.Context(), tx, &logged[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	first := firstCopy()
+	require.Len(t, first, 1)
+	r, err := api.Rights.Read(&first[0])
+	require.NoError(t, err)
+	require.Equal(t, parent.ID, r.ID)
+	require.Len(t, r.Suspensions, 1)
+}

@@ -133,6 +133,7 @@ func Newest[T any](ctx context.Context, db *DB, kind api.Kind[T], id string) (*T
 // one that this change took.
 func Publish[T any](ctx context.Context, tx *Tx, kind api.Kind[T], snapshot *T) error {
 	id, revision, stopped := kind.Of(snapshot)
+	stopped = stopped || kind.Was != nil && kind.Was(snapshot)
 	if revision == 0 || revision != tx.revision {
 		return fmt.Errorf("cannot publish revision %d in the change of revision %d", revision, tx.revision)
 	}

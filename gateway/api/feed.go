@@ -88,17 +88,21 @@ type Kind[T any] struct {
 	// away: what is or ever was stopped is in every node's first copy. So is a kind of which
 	// nodes hold every record.
 	Of func(*T) (id string, revision int64, stopped bool)
+	// Was reports whether a snapshot which is not stopped names an earlier stop, which the feed
+	// may not have had: after a restore it comes back from the log. nil: none names any.
+	Was func(*T) bool
 }
 
-// Rights are stopped while they are not ACTIVE.
-var Rights = Kind[Right]{"right", PrefixRight, func(r *Right) (string, int64, bool) { return r.ID, r.Revision, r.State != RightActive }}
+// Rights are stopped while they are not ACTIVE, and name their suspensions.
+var Rights = Kind[Right]{"right", PrefixRight, func(r *Right) (string, int64, bool) { return r.ID, r.Revision, r.State != RightActive },
+	func(r *Right) bool { return len(r.Suspensions) > 0 || !r.SuspensionsSince.IsZero() }}
 
 // Keys are stopped as soon as they have a moment of revocation, also one in the future.
-var Keys = Kind[Key]{"key", PrefixKey, func(k *Key) (string, int64, bool) { return k.ID, k.Revision, !k.RevokedAt.IsZero() }}
+var Keys = Kind[Key]{"key", PrefixKey, func(k *Key) (string, int64, bool) { return k.ID, k.Revision, !k.RevokedAt.IsZero() }, nil}
 
 // BeaconKeys are all in every node's first copy, as they are few: so a caller can't cause
 // requests to control by naming keys.
-var BeaconKeys = Kind[BeaconKey]{"beacon_key", "", func(k *BeaconKey) (string, int64, bool) { return k.ID, k.Revision, true }}
+var BeaconKeys = Kind[BeaconKey]{"beacon_key", "", func(k *BeaconKey) (string, int64, bool) { return k.ID, k.Revision, true }, nil}
 
 // Change is what the feed carries of a snapshot.
 func (k Kind[T]) Change(snapshot *T) (c Change, err error) {

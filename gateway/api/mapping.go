@@ -12,7 +12,7 @@ import (
 // its windows. Mappings are never stopped, so the first copy of the feed has none of them: a
 // node requests each when a play needs it. Whether a delivery is allowed depends on its right
 // alone.
-var Mappings = Kind[Mapping]{"mapping", PrefixVendorKey, func(m *Mapping) (string, int64, bool) { return m.ID, m.Revision, false }}
+var Mappings = Kind[Mapping]{"mapping", PrefixVendorKey, func(m *Mapping) (string, int64, bool) { return m.ID, m.Revision, false }, nil}
 
 // Mapping is the snapshot of what one id of a vendor stands for. It is immutable once sent.
 type Mapping struct {

@@ -153,8 +153,7 @@ func (v *View) learnRight(c *api.Change) error {
 		return err
 	}
 	id, revision, stopped := api.Rights.Of(r)
-	was := len(r.Suspensions) > 0 || !r.SuspensionsSince.IsZero()
-	v.stopped.learn(id, revision, stopped, was, stoppedRight{r.TenantID, r.State, history{r.Suspensions, r.SuspensionsSince}})
+	v.stopped.learn(id, revision, stopped, api.Rights.Was(r), stoppedRight{r.TenantID, r.State, history{r.Suspensions, r.SuspensionsSince}})
 	v.rights.learn(r)
 	return nil
 }

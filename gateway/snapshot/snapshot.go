@@ -38,7 +38,7 @@
 // A kind of records is added in five lines, and with a model that takes its changes:
 //
 //	// in gateway/api: Change and Read, Feed and Source.Snapshot work for it
-//	var Venues = Kind[Venue]{"venue", PrefixVenue, func(n *Venue) (string, int64, bool) { return n.ID, n.Revision, false }}
+//	var Venues = Kind[Venue]{"venue", PrefixVenue, func(n *Venue) (string, int64, bool) { return n.ID, n.Revision, false }, nil}
 //	store.Publish(ctx, tx, api.Venues, n.snapshot()) // in control, by the Feed of its store.Records
 //	v.venues = newVenues(...)                        // here: holds its records, as a cache does for keys
 //	v.models[api.Venues.Name] = v.learnVenue         // here: applies a change
