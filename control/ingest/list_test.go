@@ -85,7 +85,9 @@ func TestListsHaveIndexes(t *testing.T) {
 		for _, index := range []string{"held_mapped", "mappings_in_force", "held_rows_waiting"} {
 			require.Contains(t, plan, index)
 		}
-		for f, index := range map[heldFilter]string{{}: "held_rows_by_tenant", {vendorID: "7"}: "held_rows_by_vendor_id", {state: "REPLAYED"}: "held_rows_by_state"} {
+		for f, index := range map[heldFilter]string{
+			{}: "held_rows_by_tenant", {vendorID: "7"}: "held_rows_by_vendor_id", {state: "REPLAYED"}: "held_rows_by_state",
+			{reason: "RIGHT_SUSPENDED"}: "held_rows_by_reason", {rightID: "rgh_7"}: "held_rows_by_right"} {
 			require.Contains(t, plans(func(q store.Querier) error {
 				_, _, err := listHeld(t.Context(), q, tenantID, f, store.Slice{Behind: behind, Limit: 50})
 				return err

@@ -76,6 +76,7 @@ CREATE INDEX held_rows_by_vendor_id ON held_rows (tenant_id, vendor_id, held_id)
 CREATE INDEX held_rows_waiting ON held_rows (vendor_key, played_at) WHERE state = 'HELD' AND reason = 'UNMAPPED';
 CREATE INDEX held_rows_suspended ON held_rows (tenant_id, right_id, held_id) WHERE state = 'HELD' AND reason = 'RIGHT_SUSPENDED';
 CREATE INDEX held_rows_by_right ON held_rows (tenant_id, right_id, held_id);
+CREATE INDEX held_rows_by_reason ON held_rows (tenant_id, reason, held_id);
 CREATE INDEX held_rows_by_end ON held_rows (state, expires_at);
 
 -- Plays that players have sent by themselves and that were rejected, until they are dismissed.
