@@ -75,17 +75,20 @@ func suspensions(moves []move, now time.Time) (known []api.Suspension, since tim
 // Suspended reports for each moment whether the right itself was suspended then.
 func Suspended(ctx context.Context, db *store.DB, moments []api.RightMoment) (suspended []bool, err error) {
 	suspended = make([]bool, len(moments))
-	return suspended, db.View(ctx, func(q store.Querier) error {
+	return suspended, db.View(ctx, func(q store.Querier) (err error) {
 		for i, m := range moments {
-			state, err := store.One(ctx, q, "whether the right "+m.RightID+" was suspended", store.Text,
-				`SELECT state FROM right_moves WHERE right_id = $1 AND moved_at <= $2 ORDER BY revision DESC LIMIT 1`, m.RightID, store.At(m.At))
-			if err != nil {
+			if suspended[i], err = suspendedAt(ctx, q, m); err != nil {
 				return err
 			}
-			suspended[i] = state != nil && *state == string(api.RightSuspended)
 		}
 		return nil
 	})
+}
+
+func suspendedAt(ctx context.Context, q store.Querier, m api.RightMoment) (bool, error) {
+	state, err := store.One(ctx, q, "whether the right "+m.RightID+" was suspended", store.Text,
+		`SELECT state FROM right_moves WHERE right_id = $1 AND moved_at <= $2 ORDER BY moved_at DESC, revision DESC LIMIT 1`, m.RightID, store.At(m.At))
+	return state != nil && *state == string(api.RightSuspended), err
 }
 
 // Waits reports whether rows of a right have to wait: it, or a right above it, is suspended, and none of
@@ -110,6 +113,7 @@ func Waits(ctx context.Context, q store.Querier, tenantID, id string) (bool, err
 }
 
 // ReplayMove restores a suspension or a resumption that an older database lacks, from its event.
+// changed is for suspensions alone: a resumption is no stop.
 func ReplayMove(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	if e.Type != eventSuspended.Type && e.Type != eventResumed.Type {
 		return false, nil
@@ -126,9 +130,10 @@ func ReplayMove(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed boo
 		return false, err
 	}
 	said.ID, said.TenantID = r.ID, r.TenantID
-	if changed, err = recordMove(ctx, tx, &said, said.Revision); err != nil || !changed {
+	recorded, err := recordMove(ctx, tx, &said, said.Revision)
+	if err != nil || !recorded {
 		return false, err
 	}
 	next := *r
-	return true, rights.Update(ctx, tx, r, &next)
+	return e.Type == eventSuspended.Type, rights.Update(ctx, tx, r, &next)
 }

@@ -3,11 +3,13 @@ package right
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/gateway/api"
 )
 
 // TestFiltersHaveIndexes: every filter on many rights finds the newest without scanning the others.
@@ -51,4 +53,10 @@ func TestFiltersHaveIndexes(t *testing.T) {
 		_, _, err := listBases(t.Context(), q, tenantID, store.Slice{Behind: "bas_z", Limit: 50})
 		return err
 	}), "bases")
+	roomtest.Fill(t, service.db, rows, "right_moves", `right_id, tenant_id, revision, state, moved_at`,
+		`'rgh_m' || CAST(i % 2 AS TEXT), '`+tenantID+`', i, CASE WHEN i % 4 < 2 THEN 'SUSPENDED' ELSE 'ACTIVE' END, i * 1000`)
+	require.Contains(t, roomtest.Plans(t, service.db, func(q store.Querier) error {
+		_, err := suspendedAt(t.Context(), q, api.RightMoment{RightID: "rgh_m1", At: time.UnixMilli(20_000)})
+		return err
+	}), "right_moves_by_time")
 }

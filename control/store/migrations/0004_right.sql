@@ -53,4 +53,5 @@ CREATE TABLE right_moves (
     moved_at  BIGINT NOT NULL,
     PRIMARY KEY (right_id, revision)
 );
+CREATE INDEX right_moves_by_time ON right_moves (right_id, moved_at, revision);
 CREATE INDEX right_moves_by_tenant ON right_moves (tenant_id);
