@@ -33,7 +33,8 @@ func replayJob(tenantID string) store.NewJob {
 const (
 	// replayAtOnce is how many rows one call to Deliver has.
 	replayAtOnce = 200
-	// replayMargin excludes rows that are about to expire, or whose key is.
+	// replayMargin is longer than a delivery takes: a row expires so much later than its last delivery
+	// may begin, so that none expires that has a receipt, and a key must be in force so much longer.
 	replayMargin = 5 * time.Minute
 	// applyTries and applyPause bound how long the job waits for its node to apply a mapping or a
 	// resumption.
@@ -65,38 +66,34 @@ func (s *Service) Replay(ctx context.Context, job *store.Job) error {
 // suspended. left reports that some have to be tried again: the node has not applied the mapping or
 // the resumption, or the row waits for something else now.
 func (s *Service) replay(ctx context.Context, job *store.Job) (left bool, err error) {
-	mapped, err := s.replayMapped(ctx, job)
-	if err != nil {
-		return false, err
-	}
-	for of := (suspendedRight{tenantID: job.TenantID}); ; {
+	left, failed := s.replayMapped(ctx, job)
+	for of := (suspendedRight{tenantID: job.TenantID}); ctx.Err() == nil && !errors.Is(failed, store.ErrStale); {
 		next, err := nextSuspended(ctx, s.db.Read(), of)
 		if err != nil || next == nil || next.tenantID != job.TenantID {
-			return left || mapped, err
+			return left, errors.Join(failed, err)
 		}
 		of = *next
 		resumed, err := s.replayResumed(ctx, job, of)
-		if err != nil {
-			return false, err
-		}
-		left = left || resumed
+		left, failed = left || resumed, errors.Join(failed, err) // which delays no other right
 	}
+	return left, errors.Join(failed, ctx.Err())
 }
 
 // replayMapped is replay for the rows that a mapping covers.
 func (s *Service) replayMapped(ctx context.Context, job *store.Job) (left bool, err error) {
 	for behind := ""; ; {
-		until := store.At(s.db.Now().Add(replayMargin))
+		until := store.At(s.db.Now())
 		rows, err := listMapped(ctx, s.db.Read(), job.TenantID, behind, until, replayAtOnce)
 		if err != nil || len(rows) == 0 {
 			return left, err
 		}
-		waiting, err := s.deliverAll(ctx, job, rows)
+		kept, wait, err := s.deliverAll(ctx, job, rows)
 		if err != nil {
 			return left, err
 		}
-		for _, h := range waiting { // all earlier rows are delivered
-			left, behind = true, max(behind, h.vendorKey)
+		left = left || wait
+		for _, h := range kept { // all earlier rows are delivered
+			behind = max(behind, h.vendorKey)
 		}
 	}
 }
@@ -108,58 +105,63 @@ func (s *Service) replayResumed(ctx context.Context, job *store.Job, of suspende
 		if err != nil || waits {
 			return left, err
 		}
-		until := store.At(s.db.Now().Add(replayMargin))
+		until := store.At(s.db.Now())
 		rows, err := listSuspended(ctx, s.db.Read(), of, behind, until, replayAtOnce)
 		if err != nil || len(rows) == 0 {
 			return left, err
 		}
 		behind = rows[len(rows)-1].ID
-		waiting, err := s.deliverAll(ctx, job, rows)
+		_, wait, err := s.deliverAll(ctx, job, rows)
 		if err != nil {
 			return left, err
 		}
-		left = left || len(waiting) > 0
+		left = left || wait
 	}
 }
 
-// deliverAll delivers rows, those of one key at a time. It returns those that still wait.
-func (s *Service) deliverAll(ctx context.Context, job *store.Job, rows []HeldRow) (waiting []HeldRow, err error) {
+// deliverAll delivers rows, those of one key at a time. Its results are those of deliver.
+func (s *Service) deliverAll(ctx context.Context, job *store.Job, rows []HeldRow) (kept []HeldRow, left bool, err error) {
 	slices.SortStableFunc(rows, func(a, b HeldRow) int { return strings.Compare(a.keyID, b.keyID) })
 	for len(rows) > 0 {
 		n := 1
 		for n < len(rows) && rows[n].keyID == rows[0].keyID {
 			n++
 		}
-		some, err := s.deliver(ctx, job, rows[:n])
+		some, wait, err := s.deliver(ctx, job, rows[:n])
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		waiting, rows = append(waiting, some...), rows[n:]
+		kept, left, rows = append(kept, some...), left || wait, rows[n:]
 	}
-	return waiting, nil
+	return kept, left, nil
 }
 
 // deliver delivers rows of one key, and records the result of each, or what it waits for now. Rows
-// without a result stay for the next attempt; their identities make them the same deliveries. waiting
-// are those of which the node still says that they wait.
-func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (waiting []HeldRow, err error) {
+// without a result stay for the next attempt; their identities make them the same deliveries. kept are
+// those that stay HELD: the node says that they wait, and left is true, or that their key is not valid,
+// which is no result of a row: they expire, with their event.
+func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (kept []HeldRow, left bool, err error) {
 	texts := make([][]byte, len(rows))
 	for i := range rows {
 		texts[i] = rows[i].whole()
 	}
 	keyID, err := tenant.KeyInForce(ctx, s.db.Read(), rows[0].keyID, s.db.Now().Add(replayMargin))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	all, err := s.cfg.Deliver(ctx, job.TenantID, keyID, texts)
-	if refused, ok := errors.AsType[*api.Error](err); ok && !again(refused) {
+	refused, ok := errors.AsType[*api.Error](err)
+	switch {
+	case ok && refused.GetStatus() == http.StatusUnauthorized:
+		return rows, false, nil
+	case ok && !again(refused):
 		all, err = slices.Repeat([]Delivered{{Err: refused}}, len(rows)), nil
 	}
 	if err == nil && len(all) != len(rows) {
 		err = fmt.Errorf("the node returned %d results for %d rows", len(all), len(rows))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, err)
+		return nil, false, fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, err)
 	}
 	var done []ended
 	moved := map[int]waitsFor{}
@@ -168,7 +170,7 @@ func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (
 		e := ended{id: rows[i].ID, state: Replayed, receiptID: d.ReceiptID}
 		switch now := d.waitsFor(); {
 		case now.reason != "":
-			waiting = append(waiting, rows[i])
+			kept = append(kept, rows[i])
 			if now != (waitsFor{rows[i].Reason, rows[i].rightID()}) {
 				moved[i] = now
 			}
@@ -200,7 +202,7 @@ func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (
 	if err == nil && failed != nil {
 		err = fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, failed)
 	}
-	return waiting, err
+	return kept, len(kept) > 0, err
 }
 
 // waitsFor is what a row waits for; without a reason, for nothing.
@@ -238,8 +240,12 @@ func (s *Service) Wake(ctx context.Context) error {
 		if _, err := s.db.Enqueue(ctx, replayJob(of.tenantID)); err != nil {
 			return err
 		}
+		of.rightID = behindRights // the job is for all rights of the tenant
 	}
 }
+
+// behindRights follows every id of a right.
+const behindRights = string(api.PrefixRight) + "~"
 
 // again reports whether a refused row may be accepted later.
 func again(refused *api.Error) bool {
@@ -254,7 +260,7 @@ const dueAtOnce = 200
 // keepEnded ago.
 func (s *Service) Expire(ctx context.Context) error {
 	now := store.At(s.db.Now())
-	err := s.sweep(ctx, Held, now, func(tenantID string, ids []string) error {
+	err := s.sweep(ctx, Held, store.At(now.Add(-replayMargin)), func(tenantID string, ids []string) error {
 		return s.db.Change(ctx, func(tx *store.Tx) error { return expire(ctx, tx, tenantID, ids, now) })
 	})
 	for _, state := range []HeldState{Replayed, Expired} {

@@ -178,18 +178,58 @@ func TestHoldAgain(t *testing.T) {
 	require.Equal(t, api.RateLimited, results[0].Err().Code, "it needs its space like any other")
 }
 
-// TestRowsOfARevokedKeyAreRefused, all at once: the node takes nothing in its name.
-func TestRowsOfARevokedKeyAreRefused(t *testing.T) {
-	revoked := &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}
-	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) {
-		c.Deliver = func(context.Context, string, string, [][]byte) ([]Delivered, error) { return nil, revoked }
+// TestRowsOfAKeyThatIsNotValid stay HELD until they expire, with their event, whatever they waited for;
+// those of other keys are delivered.
+func TestRowsOfAKeyThatIsNotValid(t *testing.T) {
+	n, clock := newDeliverer(), roomtest.NewClock(noon.Add(time.Hour))
+	r := newService(t, t.TempDir(), clock, func(c *Config) {
+		c.Deliver = func(ctx context.Context, tenant, keyID string, rows [][]byte) ([]Delivered, error) {
+			if keyID == "key_a" {
+				return nil, &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}
+			}
+			return n.deliver(ctx, tenant, keyID, rows)
+		}
 	})
-	ids := r.mustHold(t, held("1"))
+	ids := r.mustHold(t, held("1"), heldOn(rightA, 2))
+	_, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_b", Rows: []api.HeldRow{held("3"), heldOn(rightA, 4)}})
+	require.NoError(t, err)
 	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
-	require.NoError(t, r.work(t))
-	h := r.rows(t)[ids[0]]
-	require.Equal(t, Replayed, h.State)
-	require.Equal(t, &api.RowError{Code: api.AuthInvalid, Message: "the API key is not valid"}, h.Error)
+	r.mustCreate(t, mappingFor("3", rightA, -1, 1))
+	require.NoError(t, r.wake(t))
+	require.Equal(t, map[string]int{held("3").Row: 1, heldOn(rightA, 4).Row: 1}, n.delivered)
+	for _, id := range ids {
+		require.Equal(t, []any{Held, (*api.RowError)(nil)}, []any{r.rows(t)[id].State, r.rows(t)[id].Error})
+	}
+	clock.Set(noon.Add(api.MaxRowAge + replayMargin))
+	require.NoError(t, r.Expire(t.Context()))
+	expired := 0
+	for _, e := range roomtest.Events(t, r.db) {
+		if e.Type == "held_row.expired" {
+			expired++
+		}
+	}
+	require.Equal(t, len(ids), expired)
+}
+
+// TestOneFailingRightDelaysNoOther: whatever the order of the rights' ids.
+func TestOneFailingRightDelaysNoOther(t *testing.T) {
+	for _, failing := range []string{rightA, rightB} {
+		n := newDeliverer()
+		r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) {
+			c.Deliver = func(ctx context.Context, tenant, keyID string, rows [][]byte) ([]Delivered, error) {
+				if strings.Contains(string(rows[0]), failing) {
+					return nil, errors.New("the node fails")
+				}
+				return n.deliver(ctx, tenant, keyID, rows)
+			}
+		})
+		r.mustHold(t, held("1"), heldOn(rightA, 2), heldOn(rightB, 3))
+		require.NoError(t, r.Wake(t.Context()))
+		job, err := r.db.Claim(t.Context(), ReplayJob, time.Minute)
+		require.NoError(t, err)
+		require.ErrorContains(t, r.Replay(t.Context(), job), "the node fails")
+		require.Len(t, n.delivered, 1, failing)
+	}
 }
 
 // TestReplayOfAnImport delivers what waited for any of its lines, more than a node takes at

@@ -237,26 +237,33 @@ func TestExpire(t *testing.T) {
 	require.NoError(t, r.Expire(t.Context()))
 	require.Equal(t, int64(len(rows)-1), r.requireUsage(t).rows, "nothing is due yet")
 
-	clock.Set(noon.Add(api.MaxRowAge - replayMargin))
+	clock.Set(noon.Add(api.MaxRowAge - time.Millisecond))
 	require.NoError(t, r.Expire(t.Context()))
 	require.NotContains(t, r.rows(t), ids[0], "it was delivered long ago")
 	require.Len(t, r.rows(t), len(rows)-1)
 	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
 	require.NoError(t, r.work(t))
-	require.Len(t, n.delivered, 1, "what is about to expire is not begun")
+	require.Len(t, n.delivered, 2, "the last moment")
 
 	clock.Set(noon.Add(api.MaxRowAge))
 	require.NoError(t, r.Expire(t.Context()))
+	require.Equal(t, int64(len(rows)-2), r.requireUsage(t).rows, "a delivery that has begun may still end")
+	clock.Set(noon.Add(api.MaxRowAge + replayMargin))
+	require.NoError(t, r.Expire(t.Context()))
 	require.Zero(t, r.requireUsage(t).rows)
 	for id, h := range r.rows(t) {
+		if id == ids[1] {
+			require.Equal(t, Replayed, h.State)
+			continue
+		}
 		require.Equal(t, Expired, h.State, id)
 		require.Equal(t, personal{}, h.personal)
 		require.Nil(t, h.Row)
 	}
 	r.mustCreate(t, mappingFor("2", rightA, -1, 1))
 	require.NoError(t, r.work(t))
-	require.Len(t, n.delivered, 1)
-	clock.Set(noon.Add(api.MaxRowAge + keepEnded))
+	require.Len(t, n.delivered, 2)
+	clock.Set(noon.Add(api.MaxRowAge + replayMargin + keepEnded))
 	require.NoError(t, r.Expire(t.Context()))
 	require.Empty(t, r.rows(t))
 }
@@ -271,6 +278,7 @@ func TestRowAge(t *testing.T) {
 	results, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rows: []api.HeldRow{held("2")}})
 	require.NoError(t, err)
 	require.Equal(t, api.ValidationFailed, results[0].Err().Code)
+	clock.Set(at(24).Time.Add(replayMargin))
 	require.NoError(t, r.Expire(t.Context()))
 	require.Equal(t, Expired, r.rows(t)[ids[0]].State)
 	_, err = New(Config{DB: r.db, Nodes: r.nodes, Deliver: r.cfg.Deliver, RowAge: api.MaxRowAge + 1})
