@@ -100,14 +100,22 @@ func view(ctx context.Context, q store.Querier, r Right, now time.Time) (View, e
 	return views[0], nil
 }
 
-// viewAll reads each ancestor and basis once, however many rights derive from it.
+// viewAll reads each ancestor, and each basis that matters, once, however many rights derive from it.
 func viewAll(ctx context.Context, q store.Querier, rights []Right, now time.Time) ([]View, error) {
 	known := map[string]standing{}
 	views := make([]View, 0, len(rights))
 	for _, r := range rights {
-		above, err := readAbove(ctx, q, &r, known)
+		above, err := readAncestors(ctx, q, &r, known)
 		if err != nil {
 			return nil, err
+		}
+		// A right's window lies within its basis's: the basis only explains why it is outside of it.
+		if state := r.standing().at(now); state == NotBegun || state == Expired {
+			basis, err := readStanding(ctx, q, r.BasisID, `SELECT 'ACTIVE', effective_from, effective_until FROM bases WHERE basis_id = $1`, known)
+			if err != nil {
+				return nil, err
+			}
+			above = append(above, basis)
 		}
 		v := View{Right: r}
 		v.EffectiveState, v.BlockedBy = effective(r.standing(), above, now)
@@ -116,24 +124,26 @@ func viewAll(ctx context.Context, q store.Querier, rights []Right, now time.Time
 	return views, nil
 }
 
-// readAbove reads what is above a right and not known: its ancestors, nearest first, and its basis.
-func readAbove(ctx context.Context, q store.Querier, r *Right, known map[string]standing) (above []standing, err error) {
-	read := func(id, query string) error {
-		s, ok := known[id]
-		if !ok {
-			s.id = id
-			if err := q.QueryRowContext(ctx, query, id).Scan(&s.state, &s.from, &s.until); err != nil {
-				return fmt.Errorf("cannot read the state of %s: %w", id, err)
-			}
-			known[id] = s
-		}
-		above = append(above, s)
-		return nil
-	}
+// readAncestors reads the ancestors of a right that are not known, nearest first.
+func readAncestors(ctx context.Context, q store.Querier, r *Right, known map[string]standing) (above []standing, err error) {
 	for _, id := range r.Ancestors { // they are of the same tenant
-		if err := read(id, `SELECT state, effective_from, effective_until FROM rights WHERE right_id = $1`); err != nil {
+		s, err := readStanding(ctx, q, id, `SELECT state, effective_from, effective_until FROM rights WHERE right_id = $1`, known)
+		if err != nil {
 			return nil, err
 		}
+		above = append(above, s)
 	}
-	return above, read(r.BasisID, `SELECT 'ACTIVE', effective_from, effective_until FROM bases WHERE basis_id = $1`)
+	return above, nil
+}
+
+func readStanding(ctx context.Context, q store.Querier, id, query string, known map[string]standing) (standing, error) {
+	if s, ok := known[id]; ok {
+		return s, nil
+	}
+	s := standing{id: id}
+	if err := q.QueryRowContext(ctx, query, id).Scan(&s.state, &s.from, &s.until); err != nil {
+		return s, fmt.Errorf("cannot read the state of %s: %w", id, err)
+	}
+	known[id] = s
+	return s, nil
 }

@@ -101,7 +101,7 @@ func Waits(ctx context.Context, q store.Querier, tenantID, id string) (bool, err
 	if err != nil {
 		return false, err
 	}
-	above, err := readAbove(ctx, q, r, map[string]standing{})
+	above, err := readAncestors(ctx, q, r, map[string]standing{})
 	waits := false
 	for _, s := range append(above, r.standing()) {
 		if s.state == api.RightRevoked {

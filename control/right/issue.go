@@ -87,7 +87,7 @@ func readLineage(ctx context.Context, q store.Querier, tenantID, basisID string,
 	if from.basis, err = bases.Find(ctx, q, tenantID, basisID); err != nil || parent == nil {
 		return from, err
 	}
-	above, err := readAbove(ctx, q, parent, map[string]standing{})
+	above, err := readAncestors(ctx, q, parent, map[string]standing{})
 	from.blocker = blocker(parent.standing(), above)
 	return from, err
 }

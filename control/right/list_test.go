@@ -59,4 +59,10 @@ func TestFiltersHaveIndexes(t *testing.T) {
 		_, err := suspendedAt(t.Context(), q, api.RightMoment{RightID: "rgh_m1", At: time.UnixMilli(20_000)})
 		return err
 	}), "right_moves_by_time")
+
+	r := service.mustIssue(t, basis, nil)
+	require.NotContains(t, roomtest.Plans(t, service.db, func(q store.Querier) error {
+		_, err := view(t.Context(), q, r, service.db.Now())
+		return err
+	}), "bases", "that of a right in force says nothing more")
 }
