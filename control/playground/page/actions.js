@@ -29,16 +29,20 @@ function ofRight(right) {
   if (right.state === 'SUSPENDED') {
     all.push({ title: 'Resume', path: '/api/sandbox/rights/suspend', fields: [reason], body: (v) => ({ rightId: right.id, action: 'resume', ...given('reason', v.reason) }) });
   }
-  if (right.effectiveState === 'ACTIVE') {
+  if (right.state === 'ACTIVE') {
+    all.push({
+      title: 'Open a challenge', path: '/api/sandbox/challenges/open', fields: [{ ...reason, value: 'the campaign is ours' }],
+      body: (v) => ({ rightId: right.id, reason: v.reason }),
+    });
+  }
+  if (right.effectiveState === 'ACTIVE' || right.effectiveState === 'NOT_BEGUN') {
+    const from = () => new Date(Math.max(Date.now(), Date.parse(right.effectiveFrom))).toISOString();
     all.push({
       title: 'Propose an offer', path: '/api/sandbox/offers/propose', fields: [{ name: 'toOrgId', label: 'To organisation', value: 'org_partner' }, regions],
       body: (v) => ({ rightId: right.id, toOrgId: v.toOrgId, scope: { regions: list(v.regions) } }),
     }, {
-      title: 'Open a challenge', path: '/api/sandbox/challenges/open', fields: [{ ...reason, value: 'the campaign is ours' }],
-      body: (v) => ({ rightId: right.id, reason: v.reason }),
-    }, {
       title: 'Derive a right', path: '/api/sandbox/rights/issue', fields: [regions],
-      body: (v) => ({ basisId: right.basisId, substrate: right.substrate, parentRightId: right.id, scope: { regions: list(v.regions) }, effectiveFrom: new Date().toISOString() }),
+      body: (v) => ({ basisId: right.basisId, substrate: right.substrate, parentRightId: right.id, scope: { regions: list(v.regions) }, effectiveFrom: from() }),
     });
   }
   if (right.state !== 'REVOKED') {
