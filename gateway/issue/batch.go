@@ -367,7 +367,10 @@ func (r *batch) sealRow(p *piece, w *work, n int) (sealed bool, err error) {
 	w.right = right
 	issued := p.issued
 	if w.row.played.After(issued) { // by a device whose clock is ahead, or this node's is behind
-		if rendered = r.cfg.Rights.NotBefore(right, issued); rendered.After(w.row.played) {
+		if rendered, err = r.cfg.Rights.NotBefore(right, issued); err != nil {
+			return false, err
+		}
+		if rendered.After(w.row.played) {
 			rendered = w.row.played
 		}
 		issued = rendered

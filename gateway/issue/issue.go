@@ -233,7 +233,10 @@ func (i *Issuer) first(ctx context.Context, dst []byte, w *work, d *Delivery) ([
 		return dst, err
 	}
 	// Where the right is ACTIVE again, its suspension is over, whatever this node's clock shows.
-	rendered := i.cfg.Rights.NotBefore(w.right, d.Rendered)
+	rendered, err := i.cfg.Rights.NotBefore(w.right, d.Rendered)
+	if err != nil {
+		return dst, err
+	}
 	if issued.Before(rendered) {
 		issued = rendered
 	}

@@ -149,17 +149,21 @@ func (v *View) Permits(r *Right, at time.Time, read Moments) (suspended bool, un
 
 // NotBefore returns the earliest moment, from one on, that is in no suspension of the right or of an
 // ancestor that the node knows to be over. The suspensions are dated by control's clock: if this
-// node's clock shows a time in one of them, it is behind.
-func (v *View) NotBefore(r *Right, at time.Time) time.Time {
-	for {
+// node's clock shows a time in one of them, it is behind. If it is behind by more than
+// api.ClockSlack, the error is a 503: no receipt is dated so far ahead of the clock.
+func (v *View) NotBefore(r *Right, at time.Time) (time.Time, error) {
+	for latest := at.Add(api.ClockSlack); ; {
 		later := (&history{r.Suspensions, r.SuspensionsSince}).notBefore(at)
 		for _, id := range r.Ancestors {
 			if a, ok := v.stopped.get(id); ok {
 				later = a.what.notBefore(later)
 			}
 		}
-		if later.Equal(at) {
-			return at
+		switch {
+		case later.After(latest):
+			return at, errClock
+		case later.Equal(at):
+			return at, nil
 		}
 		at = later
 	}

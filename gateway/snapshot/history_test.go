@@ -106,7 +106,19 @@ func TestNotBefore(t *testing.T) {
 	_, err := v.poll(t.Context(), 0)
 	require.NoError(t, err)
 	r := &Right{Right: api.Right{ID: rightOf(2), State: api.RightActive, Ancestors: []string{parent}, Suspensions: hours([2]int{5, 7}, [2]int{10, 11}), SuspensionsSince: hours([2]int{3, 0})[0].From}}
-	for at, want := range map[int]int{1: 3, 3: 3, 4: 4, 5: 7, 6: 7, 7: 7, 8: 11, 9: 11, 10: 11, 11: 11, 12: 12} {
-		require.Equal(t, hours([2]int{want, 0})[0].From, v.NotBefore(r, hours([2]int{at, 0})[0].From), "at %d", at)
+	for at, want := range map[int]int{1: 3, 4: 4, 5: 7, 6: 7, 7: 7, 8: 11, 9: 11, 10: 11, 11: 11, 12: 12} {
+		end := hours([2]int{want, 0})[0].From
+		for _, behind := range []time.Duration{0, api.ClockSlack} {
+			if want == 4 || want == 12 { // in no suspension
+				behind = 0
+			}
+			got, err := v.NotBefore(r, end.Add(-behind))
+			require.NoError(t, err)
+			require.Equal(t, end, got, "%s behind %d", behind, want)
+		}
+		if want > at {
+			_, err := v.NotBefore(r, hours([2]int{at, 0})[0].From)
+			require.Equal(t, api.RightsStale, api.From(err).Reason, "at %d", at)
+		}
 	}
 }
