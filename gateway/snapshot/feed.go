@@ -11,6 +11,8 @@ import (
 const (
 	// A request that is not answered in this time is sent again.
 	feedTimeout = 5 * time.Second
+	// The first copy has every stop there ever was, and is never cut.
+	firstTimeout = time.Minute
 	// The pause after a failed request doubles from the first to the second.
 	minPause, maxPause = 100 * time.Millisecond, 2 * time.Second
 	// A source that answers "nothing new" at once, instead of waiting for news, gets
@@ -63,9 +65,13 @@ func sleep(ctx context.Context, d time.Duration) {
 // poll sends one request and applies the response. sent was read from the clock before the
 // request: the lease begins then. news reports that the view has changed.
 func (v *View) poll(ctx context.Context, sent time.Duration) (news bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
-	defer cancel()
 	after := v.Applied()
+	timeout := feedTimeout
+	if after == 0 {
+		timeout = firstTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	q := api.FeedRequest{NodeID: v.cfg.NodeID, After: after}
 	if v.cfg.Spooled != nil {
 		q.Spooled = v.cfg.Spooled()

@@ -289,3 +289,31 @@ func TestClockAhead(t *testing.T) {
 	require.Equal(t, 2., testutil.ToFloat64(v.metrics.feedErrors))
 	require.Equal(t, 1, strings.Count(log.String(), "the clock is ahead of control's"))
 }
+
+// slowSource answers a request of the feed after a while.
+type slowSource struct {
+	*source
+	takes time.Duration
+}
+
+func (s *slowSource) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+	select {
+	case <-ctx.Done():
+		return api.Feed{}, ctx.Err()
+	case <-time.After(s.takes):
+		return s.source.Feed(ctx, req)
+	}
+}
+
+// TestFirstCopyMayTakeLonger than any other answer, as it has every stop that there ever was.
+func TestFirstCopyMayTakeLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSource{newSource(), 30 * time.Second}
+		s.put(api.Right{ID: rightOf(1), State: api.RightSuspended})
+		v := newView(t, s, nil)
+		_, err := v.poll(t.Context(), 0)
+		require.NoError(t, err)
+		_, err = v.poll(t.Context(), 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
