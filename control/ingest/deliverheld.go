@@ -81,13 +81,14 @@ func (s *Service) replay(ctx context.Context, job *store.Job) (left bool, err er
 
 // replayMapped is replay for the rows that a mapping covers.
 func (s *Service) replayMapped(ctx context.Context, job *store.Job) (left bool, err error) {
+	invalid := map[string]bool{}
 	for behind := ""; ; {
 		until := store.At(s.db.Now())
-		rows, err := listMapped(ctx, s.db.Read(), job.TenantID, behind, until, replayAtOnce)
+		rows, err := listMapped(ctx, s.db.Read(), job.TenantID, behind, invalid, until, replayAtOnce)
 		if err != nil || len(rows) == 0 {
 			return left, err
 		}
-		kept, wait, err := s.deliverAll(ctx, job, rows)
+		kept, wait, err := s.deliverAll(ctx, job, rows, invalid)
 		if err != nil {
 			return left, err
 		}
@@ -100,6 +101,7 @@ func (s *Service) replayMapped(ctx context.Context, job *store.Job) (left bool, 
 
 // replayResumed is replay for the rows of a right.
 func (s *Service) replayResumed(ctx context.Context, job *store.Job, of suspendedRight) (left bool, err error) {
+	invalid := map[string]bool{}
 	for behind := ""; ; {
 		waits, err := right.Waits(ctx, s.db.Read(), of.tenantID, of.rightID)
 		if err != nil || waits {
@@ -111,7 +113,7 @@ func (s *Service) replayResumed(ctx context.Context, job *store.Job, of suspende
 			return left, err
 		}
 		behind = rows[len(rows)-1].ID
-		_, wait, err := s.deliverAll(ctx, job, rows)
+		_, wait, err := s.deliverAll(ctx, job, rows, invalid)
 		if err != nil {
 			return left, err
 		}
@@ -120,14 +122,14 @@ func (s *Service) replayResumed(ctx context.Context, job *store.Job, of suspende
 }
 
 // deliverAll delivers rows, those of one key at a time. Its results are those of deliver.
-func (s *Service) deliverAll(ctx context.Context, job *store.Job, rows []HeldRow) (kept []HeldRow, left bool, err error) {
+func (s *Service) deliverAll(ctx context.Context, job *store.Job, rows []HeldRow, invalid map[string]bool) (kept []HeldRow, left bool, err error) {
 	slices.SortStableFunc(rows, func(a, b HeldRow) int { return strings.Compare(a.keyID, b.keyID) })
 	for len(rows) > 0 {
 		n := 1
 		for n < len(rows) && rows[n].keyID == rows[0].keyID {
 			n++
 		}
-		some, wait, err := s.deliver(ctx, job, rows[:n])
+		some, wait, err := s.deliver(ctx, job, rows[:n], invalid)
 		if err != nil {
 			return nil, false, err
 		}
@@ -138,9 +140,9 @@ func (s *Service) deliverAll(ctx context.Context, job *store.Job, rows []HeldRow
 
 // deliver delivers rows of one key, and records the result of each, or what it waits for now. Rows
 // without a result stay for the next attempt; their identities make them the same deliveries. kept are
-// those that stay HELD: the node says that they wait, and left is true, or that their key is not valid,
-// which is no result of a row: they expire, with their event.
-func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (kept []HeldRow, left bool, err error) {
+// those of which the node says that they still wait; left is true then. A key that is not valid is added
+// to invalid: that is no result of its rows, which stay HELD and expire, with their event.
+func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow, invalid map[string]bool) (kept []HeldRow, left bool, err error) {
 	texts := make([][]byte, len(rows))
 	for i := range rows {
 		texts[i] = rows[i].whole()
@@ -153,7 +155,8 @@ func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (
 	refused, ok := errors.AsType[*api.Error](err)
 	switch {
 	case ok && refused.GetStatus() == http.StatusUnauthorized:
-		return rows, false, nil
+		invalid[rows[0].keyID] = true
+		return nil, false, nil
 	case ok && !again(refused):
 		all, err = slices.Repeat([]Delivered{{Err: refused}}, len(rows)), nil
 	}

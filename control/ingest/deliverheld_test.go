@@ -190,7 +190,13 @@ func TestRowsOfAKeyThatIsNotValid(t *testing.T) {
 			return n.deliver(ctx, tenant, keyID, rows)
 		}
 	})
-	ids := r.mustHold(t, held("1"), heldOn(rightA, 2))
+	rows := []api.HeldRow{held("1"), heldOn(rightA, 2)}
+	for i := range replayAtOnce { // earlier than the other key's, of the same vendor's id
+		h := held("3")
+		h.Identity.Hash, h.Row, h.PlayedAt = fmt.Sprint(i), strings.Replace(h.Row, "play-", fmt.Sprint(i), 1), noon.Add(-time.Second)
+		rows = append(rows, h)
+	}
+	ids := r.mustHold(t, rows...)
 	_, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_b", Rows: []api.HeldRow{held("3"), heldOn(rightA, 4)}})
 	require.NoError(t, err)
 	r.mustCreate(t, mappingFor("1", rightA, -1, 1))

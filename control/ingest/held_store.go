@@ -122,11 +122,16 @@ const ofMappings = `mappings m CROSS JOIN held_rows h WHERE m.vendor_key = k.ven
 	AND h.vendor_key = m.vendor_key AND h.state = 'HELD' AND h.reason = 'UNMAPPED' AND h.played_at >= m.effective_from AND h.played_at < COALESCE(m.effective_until, 9223372036854775807)`
 
 // listMapped lists a tenant's held rows that a mapping covers, in the order of vendor keys, from
-// those after behind on. It omits rows that expire by the given moment.
-func listMapped(ctx context.Context, q store.Querier, tenantID, behind string, by store.Instant, limit int) ([]HeldRow, error) {
+// those after behind on. It omits rows of some keys, and those that expire by the given moment.
+func listMapped(ctx context.Context, q store.Querier, tenantID, behind string, except map[string]bool, by store.Instant, limit int) ([]HeldRow, error) {
+	args, keys := []any{tenantID, behind, by, limit}, ""
+	for keyID := range except {
+		args = append(args, keyID)
+		keys += fmt.Sprintf(" AND h.key_id <> $%d", len(args))
+	}
 	return store.List(ctx, q, "the held rows that are mapped", scanHeld, `SELECT h.`+strings.ReplaceAll(heldColumns, ", ", ", h.")+`
-		FROM held_mapped k CROSS JOIN `+ofMappings+` AND h.expires_at > $3 AND k.tenant_id = $1 AND k.vendor_key > $2
-		ORDER BY k.vendor_key, m.effective_from, h.played_at LIMIT $4`, tenantID, behind, by, limit)
+		FROM held_mapped k CROSS JOIN `+ofMappings+` AND h.expires_at > $3 AND k.tenant_id = $1 AND k.vendor_key > $2`+keys+`
+		ORDER BY k.vendor_key, m.effective_from, h.played_at LIMIT $4`, args...)
 }
 
 // suspendedRight is a right that held rows wait for.

@@ -79,7 +79,7 @@ func TestListsHaveIndexes(t *testing.T) {
 	}), "mappings_in_force")
 	for _, behind := range []string{"", "vid_3"} {
 		plan := plans(func(q store.Querier) error {
-			_, err := listMapped(t.Context(), q, tenantID, behind, store.At(time.UnixMilli(0)), 50)
+			_, err := listMapped(t.Context(), q, tenantID, behind, map[string]bool{"key_b": true}, store.At(time.UnixMilli(0)), 50)
 			return err
 		})
 		for _, index := range []string{"held_mapped", "mappings_in_force", "held_rows_waiting"} {
