@@ -101,7 +101,7 @@ var exempt = func() map[string]string {
 func listed(table store.Table) []string {
 	columns := slices.Clone(table.Public)
 	if p := table.Personal; p != nil {
-		columns = slices.Concat(columns, p.Person, p.Text, p.Related)
+		columns = slices.Concat(columns, p.Person, p.Persons, p.Text, p.Related)
 		for _, path := range p.JSON {
 			column, _, _ := strings.Cut(path, ".")
 			columns = append(columns, column)
@@ -168,6 +168,10 @@ func (s *schema) plant(t *testing.T, tenantID, person string) {
 				add(c.name, tenantID)
 			case slices.Contains(p.Person, c.name):
 				add(c.name, person)
+			case slices.Contains(p.Persons, c.name):
+				list, err := store.WritePersons([]string{person})
+				require.NoError(t, err)
+				add(c.name, list)
 			case isDocument:
 				add(c.name, document)
 			case c.text && exempt[c.name] == "" && exempt[c.table+"."+c.name] == "" && !slices.Contains(table.Public, c.name):

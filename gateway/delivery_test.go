@@ -46,7 +46,7 @@ func TestReceipt(t *testing.T) {
 
 	p, err := sealer.ParsePrivate(e.Private)
 	require.NoError(t, err)
-	require.Equal(t, "somebody", p.DataSubject)
+	require.Equal(t, "somebody", p.DataSubjects[0].Reference)
 	require.Equal(t, int64(900), p.AttentionMs)
 	require.Equal(t, `{"dwellInViewMs":900,"eyeTrackingConsent":true,"viewable":true}`, string(p.Telemetry))
 	require.NotContains(t, string(e.Event), "somebody")

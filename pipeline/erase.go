@@ -34,7 +34,8 @@ func (k SubjectKey) Hash(tenantID, subject string) string {
 }
 
 // Tombstone says that a person was erased: the private parts of the tenant's events that name
-// the person and are not younger than Until are permanently deleted.
+// the person and are not younger than Until are permanently deleted. One that names others too loses
+// the person alone, unless a text in it names the person, too (sealer.Forget).
 type Tombstone struct {
 	TenantID string
 	// SubjectHash is the person, as SubjectKey.Hash has it; or, as RecordHash has it, a record
@@ -64,7 +65,7 @@ func (t Tombstone) Names(key SubjectKey, r *Row) bool {
 	if id := t.Record(); id != "" {
 		return len(r.Private) > 0 && r.SubjectID == id
 	}
-	return key.Hash(t.TenantID, r.DataSubject()) == t.SubjectHash
+	return key.names(r.DataSubjects(), t.TenantID, t.SubjectHash)
 }
 
 // Eraser is the half of a Warehouse that erasure needs.
@@ -102,8 +103,13 @@ var (
 	ErrOtherKey = errors.New("warehouse knows erased persons by another key")
 )
 
-// DataSubject is the person that the row's private part names; empty for none.
-func (r *Row) DataSubject() string { return sealer.DataSubject(r.Private) }
+// DataSubjects are the persons that the row's private part names.
+func (r *Row) DataSubjects() []string { return sealer.DataSubjects(r.Private) }
+
+// IsAbout reports whether the row's private part names a person.
+func (r *Row) IsAbout(person sealer.Person) bool {
+	return slices.ContainsFunc(r.DataSubjects(), person.Is)
+}
 
 // Erased is the set of erased persons, as an engine keeps it in memory. It is immutable.
 type Erased struct {
@@ -133,28 +139,36 @@ func (e *Erased) Covers(t Tombstone) bool {
 	return ok && until >= t.Until.UnixMilli()
 }
 
-// Private returns what is to be kept of a row's private part, nothing for an erased person,
-// and the hash of the person that it names. With a nil Erased a row that names a person is
-// ErrErasedUnknown.
-func (e *Erased) Private(r *Row) (private []byte, subjectHash string, err error) {
-	subject := r.DataSubject()
+// Private returns what is to be kept of a row's private part, nothing if all persons that it names
+// are erased, and the hashes of the persons that it names then. With a nil Erased a row that names a
+// person is ErrErasedUnknown.
+func (e *Erased) Private(r *Row) (private []byte, subjectHashes []string, err error) {
+	subjects := r.DataSubjects()
 	switch {
-	case e == nil && subject != "":
-		return nil, "", ErrErasedUnknown
+	case e == nil && len(subjects) > 0:
+		return nil, nil, ErrErasedUnknown
 	case e == nil || len(r.Private) == 0: // the first Erase deletes what it covers
-		return r.Private, "", nil
+		return r.Private, nil, nil
 	}
-	subjectHash = e.Key.Hash(r.TenantID, subject)
-	for _, of := range []string{subjectHash, RecordHash(r.SubjectID)} {
-		if until, ok := e.until[[2]string{r.TenantID, of}]; ok && r.At.UnixMilli() <= until {
-			return nil, "", nil
+	covered := func(hash string) bool {
+		until, ok := e.until[[2]string{r.TenantID, hash}]
+		return ok && r.At.UnixMilli() <= until
+	}
+	if covered(RecordHash(r.SubjectID)) {
+		return nil, nil, nil
+	}
+	private, err = sealer.Forget(r.Private, func(subject string) bool { return covered(e.Key.Hash(r.TenantID, subject)) })
+	for _, subject := range subjects {
+		hash := e.Key.Hash(r.TenantID, subject)
+		if !covered(hash) && !slices.Contains(subjectHashes, hash) {
+			subjectHashes = append(subjectHashes, hash)
 		}
 	}
-	return r.Private, subjectHash, nil
+	return private, subjectHashes, err
 }
 
 // Record returns what is to be kept of a quarantined record: all of it, or all but the
-// private part and an event that names an erased person. Such a record need not be sound, so
+// erased persons, a private part that names no others or can't be read, and an event that names one. Such a record need not be sound, so
 // every text at the place of a reference counts as one.
 func (e *Erased) Record(s Quarantined) (record []byte, err error) {
 	subjects := subjectsIn(s.Record)
@@ -171,11 +185,18 @@ func (e *Erased) Record(s Quarantined) (record []byte, err error) {
 	if err != nil {
 		return nil, nil // where in it the person is named is unknown
 	}
-	r.Private = nil
+	if _, err := sealer.ParsePrivate(r.Private); err != nil {
+		r.Private = nil
+	}
+	r.Private, err = sealer.Forget(r.Private, func(subject string) bool { return e.any(s.TenantID, []string{subject}) })
+	if err != nil {
+		return nil, err
+	}
 	if e.any(s.TenantID, subjectsIn(r.Event)) {
 		r.Event = nil
 	}
-	return sealer.AppendRecord(nil, &r), nil
+	s.Record = sealer.AppendRecord(nil, &r)
+	return e.annotated(s), nil
 }
 
 // annotated returns a quarantined record without the private part of an event about an erased record.

@@ -244,9 +244,9 @@ func TestSplitDelivery(t *testing.T) {
 func TestCheckRecord(t *testing.T) {
 	w := sealertest.NewWorld(t)
 	s, d, r := w.Draft(2)
-	private := sealer.Private{Salt: [16]byte{1, 2, 3}, DataSubject: "sub_1", AttentionMs: -1, Telemetry: []byte(`{"viewable":true}`)}
+	private := sealer.Private{Salt: [16]byte{1, 2, 3}, DataSubjects: sealer.About("sub_1"), AttentionMs: -1, Telemetry: []byte(`{"viewable":true}`)}
 	text := sealer.AppendPrivate(nil, &private)
-	d.PrivateCommitment = sealer.Commit(private.Salt, text)
+	d.PrivateCommitment = private.Commitment()
 	event, err := s.SealDelivery(nil, d, r)
 	require.NoError(t, err)
 	good := sealer.Record{TenantID: w.Tenant, EventID: "evt_" + r.ReceiptID[4:], Event: event, Private: text}
@@ -261,7 +261,7 @@ func TestCheckRecord(t *testing.T) {
 	require.NoError(t, err, "erasure removes the private part")
 
 	other := private
-	other.DataSubject = "sub_2"
+	other.DataSubjects = sealer.About("sub_2")
 	for name, spoil := range map[string]func(*sealer.Record){
 		"tenant":         func(r *sealer.Record) { r.TenantID = "tnt_other" },
 		"event id":       func(r *sealer.Record) { r.EventID = w.ID("evt_") },

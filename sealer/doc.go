@@ -75,12 +75,15 @@
 //	 "subject":{"id":…,"kind":…},"tenantId":…,"type":…,"v":1}
 //
 // Its text, of at most 2^20 bytes, is a leaf of the tenant's Merkle log.
-// privateCommitment is SHA-256(salt ‖ private). private is the canonical text of what erasure
-// deletes; the salt is 128 random bits and is a member of it as well:
+// privateCommitment is SHA-256(salt ‖ committed), of the private part, the canonical text of what
+// erasure deletes; its salt is 128 random bits and is a member of it as well:
 //
-//	{"attentionMs":n,"dataSubject":…,"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
+//	{"attentionMs":n,"dataSubjects":[{"dataSubject":…,"salt":…},…],"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
 //
-// where all but the salt may be missing. An event of type delivery.recorded has
+// where all but the salt may be missing. committed is this text with a HASH in place of each person:
+// SHA-256(salt ‖ dataSubject), with the person's own salt. A person who was erased, or whom an export of
+// another one leaves out, has this HASH in the private part, too. requestHash is
+// SHA-256(salt ‖ the salts of the persons ‖ request). An event of type delivery.recorded has
 // subject.kind "right", subject.id equal to data.rightId, at equal to issuedAt, the
 // ULID of its receipt, and this data:
 //

@@ -2,6 +2,7 @@ package sealer_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,11 +94,14 @@ func TestParseEventIsStrict(t *testing.T) {
 func TestPrivateRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := sealer.Private{
-			DataSubject: rapid.String().Draw(t, "subject"),
 			RequestHash: rapid.StringMatching(`[A-Za-z0-9_-]{0,43}`).Draw(t, "request"),
 			AttentionMs: rapid.Int64Range(-1, 1<<53).Draw(t, "attention"),
 		}
 		copy(p.Salt[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "salt"))
+		for range rapid.IntRange(0, 9).Draw(t, "persons") {
+			p.DataSubjects = append(p.DataSubjects, sealer.DataSubject{Reference: rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"ann", "bob"})).Filter(func(s string) bool { return s != "" }).Draw(t, "person"),
+				Salt: [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "salt of a person"))})
+		}
 		if rapid.Bool().Draw(t, "telemetry?") {
 			p.Telemetry = []byte(`{"muted":false}`)
 		}
@@ -109,10 +113,34 @@ func TestPrivateRoundTrip(t *testing.T) {
 		back, err := sealer.ParsePrivate(text)
 		require.NoError(t, err)
 		require.Equal(t, p, back)
-		require.Equal(t, p.DataSubject, sealer.DataSubject(text))
+		var named []string
+		for _, d := range p.DataSubjects {
+			named = append(named, d.Reference)
+		}
+		require.Equal(t, named, sealer.DataSubjects(text))
 
-		commitment := sealer.Commit(p.Salt, text)
+		commitment := p.Commitment()
 		require.NoError(t, sealer.CheckPrivate(text, commitment))
+		for left := text; len(named) > 0; {
+			gone := rapid.SampledFrom(named).Draw(t, "erased")
+			is := func(reference string) bool { return reference == gone }
+			named = slices.DeleteFunc(named, is)
+			left, err = sealer.Forget(left, is)
+			require.NoError(t, err)
+			if len(named) == 0 {
+				require.Nil(t, left, "nobody is left")
+				break
+			}
+			require.Equal(t, named, sealer.DataSubjects(left))
+			require.NoError(t, sealer.CheckPrivate(left, commitment))
+			other, err := sealer.ParsePrivate(left)
+			require.NoError(t, err)
+			require.NotEqual(t, p.AppendRequestSalt(nil), other.AppendRequestSalt(nil), "a request can't be guessed any more")
+			require.True(t, isCanonical(left))
+			again, err := sealer.Forget(left, is)
+			require.NoError(t, err)
+			require.Equal(t, left, again)
+		}
 		p.Salt[0] ^= 1
 		require.Error(t, sealer.CheckPrivate(sealer.AppendPrivate(nil, &p), commitment))
 	})

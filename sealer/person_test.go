@@ -82,3 +82,22 @@ func TestPersonFragment(t *testing.T) {
 		require.Equal(t, p.text, NewPerson(p.text).text)
 	})
 }
+
+// TestForgetTexts: a private part with a text that names an erased person goes, though it names others;
+// names of members and other values name nobody.
+func TestForgetTexts(t *testing.T) {
+	is := func(reference string) bool { return reference == "ann" }
+	for telemetry, stays := range map[string]bool{
+		`{"a":[{"b":"seen by ann."}]}`: false, `{"ann":1,"b":"anna"}`: true, `{"a":[1,null,true,"bob"]}`: true,
+	} {
+		p := Private{AttentionMs: -1, DataSubjects: About("ann", "bob"), Telemetry: []byte(telemetry)}
+		text := AppendPrivate(nil, &p)
+		left, err := Forget(text, is)
+		require.NoError(t, err)
+		require.Equal(t, stays, len(left) > 0, telemetry)
+		out, err := LeaveOut(text, is)
+		require.NoError(t, err)
+		require.Equal(t, []string{"bob"}, DataSubjects(out))
+		require.NoError(t, CheckPrivate(out, p.Commitment()))
+	}
+}

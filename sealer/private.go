@@ -5,8 +5,10 @@ import (
 	"crypto"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -21,8 +23,8 @@ import (
 type Private struct {
 	// Salt is 128 random bits, fresh for every record.
 	Salt [16]byte
-	// DataSubject is the caller's reference to a person; empty for none.
-	DataSubject string
+	// DataSubjects are the persons that the record is about.
+	DataSubjects []DataSubject
 	// Notes are free text of an audit event, which may name a person: an RFC 8785 object; nil
 	// for none.
 	Notes []byte
@@ -34,21 +36,63 @@ type Private struct {
 	RequestHash string
 }
 
+// DataSubject is a person in a private part. One person can be erased from it, and the commitment
+// stays valid for the rest: it covers a hash in place of each person.
+type DataSubject struct {
+	// Reference is the caller's; empty if the person was erased.
+	Reference string
+	// Salt is 128 random bits for this person.
+	Salt [16]byte
+	// Hash is all that is left of a person who was erased: Commit(Salt, Reference).
+	Hash string
+}
+
+// About returns persons who are not salted yet; references that are empty name nobody.
+func About(references ...string) (list []DataSubject) {
+	for _, r := range references {
+		if r != "" {
+			list = append(list, DataSubject{Reference: r})
+		}
+	}
+	return list
+}
+
+// DrawSalts draws all salts.
+func (p *Private) DrawSalts(random io.Reader) error {
+	_, err := io.ReadFull(random, p.Salt[:])
+	for i := range p.DataSubjects {
+		if err == nil {
+			_, err = io.ReadFull(random, p.DataSubjects[i].Salt[:])
+		}
+	}
+	return err
+}
+
 // AppendPrivate appends the canonical text of p. Empty members are omitted; the
 // salt is always there:
 //
-//	{"attentionMs":…,"dataSubject":…,"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
-func AppendPrivate(dst []byte, p *Private) []byte {
+//	{"attentionMs":…,"dataSubjects":[{"dataSubject":…,"salt":…},HASH,…],"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
+func AppendPrivate(dst []byte, p *Private) []byte { return p.append(dst, false) }
+
+// AppendCommitted appends what the commitment covers: the canonical text with the hash of each person.
+func AppendCommitted(dst []byte, p *Private) []byte { return p.append(dst, true) }
+
+func (p *Private) append(dst []byte, hashed bool) []byte {
 	dst = append(dst, '{')
 	if p.AttentionMs >= 0 {
 		dst = append(dst, `"attentionMs":`...)
 		dst = AppendNumber(dst, float64(p.AttentionMs))
 		dst = append(dst, ',')
 	}
-	if p.DataSubject != "" {
-		dst = append(dst, `"dataSubject":`...)
-		dst = AppendString(dst, p.DataSubject)
-		dst = append(dst, ',')
+	if len(p.DataSubjects) > 0 {
+		dst = append(dst, `"dataSubjects":[`...)
+		for i := range p.DataSubjects {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = p.DataSubjects[i].append(dst, hashed)
+		}
+		dst = append(dst, `],`...)
 	}
 	if p.Notes != nil {
 		dst = append(dst, `"notes":`...)
@@ -68,6 +112,22 @@ func AppendPrivate(dst []byte, p *Private) []byte {
 		dst = append(dst, p.Telemetry...)
 	}
 	return append(dst, '}')
+}
+
+func (s *DataSubject) append(dst []byte, hashed bool) []byte {
+	switch {
+	case s.Reference == "":
+		return append(append(append(dst, '"'), s.Hash...), '"')
+	case hashed:
+		dst = append(dst, '"')
+		from := len(dst)
+		dst = append(append(dst, s.Salt[:]...), s.Reference...)
+		sum := sha256.Sum256(dst[from:])
+		return append(base64url.AppendEncode(dst[:from], sum[:]), '"')
+	}
+	dst = AppendString(append(dst, `{"dataSubject":`...), s.Reference)
+	dst = base64url.AppendEncode(append(dst, `,"salt":"`...), s.Salt[:])
+	return append(dst, `"}`...)
 }
 
 // ParsePrivate reads exactly what AppendPrivate writes. Notes and Telemetry alias b.
@@ -113,29 +173,124 @@ func readPrivateHead(s *scanner) Private {
 		p.AttentionMs = s.integer()
 		s.lit(`,`)
 	}
-	if s.has(`"dataSubject":`) {
-		p.DataSubject = s.name()
-		s.lit(`,`)
+	if s.has(`"dataSubjects":[`) {
+		for more := true; more && s.fault == nil; more = s.has(`,`) {
+			p.DataSubjects = append(p.DataSubjects, readDataSubject(s))
+		}
+		s.lit(`],`)
 	}
 	return p
 }
 
-// DataSubject returns the reference to a person in a private part that ParsePrivate accepts;
-// empty for none. It parses no further than that member.
-func DataSubject(private []byte) string {
+func readDataSubject(s *scanner) (d DataSubject) {
+	if !s.has(`{"dataSubject":`) {
+		sum := s.bytes(sha256.Size)
+		d.Hash = base64url.EncodeToString(sum)
+		return d
+	}
+	d.Reference = s.name()
+	s.lit(`,"salt":`)
+	d.Salt = [16]byte(s.bytes(len(d.Salt)))
+	s.lit(`}`)
+	return d
+}
+
+// DataSubjects lists the references to persons in a private part that ParsePrivate accepts, but for
+// those who were erased. It parses no further than that member.
+func DataSubjects(private []byte) (references []string) {
 	if !bytes.Contains(private, []byte(`"dataSubject":`)) {
-		return ""
+		return nil
 	}
 	s := scanner{text: string(private)}
-	return readPrivateHead(&s).DataSubject
+	for _, d := range readPrivateHead(&s).DataSubjects {
+		if d.Reference != "" {
+			references = append(references, d.Reference)
+		}
+	}
+	return references
 }
 
-// Commit returns base64url SHA-256(salt ‖ private).
-func Commit(salt [16]byte, private []byte) string {
-	return string(AppendCommitment(nil, append(salt[:], private...)))
+// LeaveOut puts hashes in the places of persons in a private part that ParsePrivate accepts: of those
+// for whom out returns true. It returns the private part itself if there is none of them.
+func LeaveOut(private []byte, out func(reference string) bool) ([]byte, error) {
+	if !slices.ContainsFunc(DataSubjects(private), out) {
+		return private, nil
+	}
+	p, err := ParsePrivate(private)
+	if err != nil {
+		return nil, err
+	}
+	for i := range p.DataSubjects {
+		if d := &p.DataSubjects[i]; d.Reference != "" && out(d.Reference) {
+			*d = DataSubject{Hash: Commit(d.Salt, []byte(d.Reference))}
+		}
+	}
+	return AppendPrivate(nil, &p), nil
 }
 
-// AppendCommitment appends Commit of a salt and the private part that follows it in salted.
+// Forget is LeaveOut for persons who are erased. It returns nothing if all of it was about them: no
+// other person is left, or a text in what is left names one of them.
+func Forget(private []byte, erased func(reference string) bool) ([]byte, error) {
+	references := slices.DeleteFunc(DataSubjects(private), func(reference string) bool { return !erased(reference) })
+	left, err := LeaveOut(private, erased)
+	if err != nil || len(references) == 0 {
+		return left, err
+	}
+	p, err := ParsePrivate(left)
+	if err != nil || len(DataSubjects(left)) == 0 {
+		return nil, err
+	}
+	for _, reference := range references {
+		person := NewPerson(reference)
+		if person.inTexts(p.Notes) || person.inTexts(p.Telemetry) {
+			return nil, nil
+		}
+	}
+	return left, nil
+}
+
+// inTexts reports whether a text in a JSON object contains the reference, at any depth.
+func (p Person) inTexts(object []byte) bool {
+	var value any
+	_ = json.Unmarshal(object, &value) // what ParsePrivate accepts is JSON
+	var in func(value any) bool
+	in = func(value any) bool {
+		switch v := value.(type) {
+		case string:
+			return p.In(v)
+		case []any:
+			return slices.ContainsFunc(v, in)
+		case map[string]any:
+			for _, member := range v {
+				if in(member) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return in(value)
+}
+
+// AppendRequestSalt appends what salts the hash of a request: all salts, so that it confirms no guess
+// at a person who was erased.
+func (p *Private) AppendRequestSalt(dst []byte) []byte {
+	dst = append(dst, p.Salt[:]...)
+	for i := range p.DataSubjects {
+		dst = append(dst, p.DataSubjects[i].Salt[:]...)
+	}
+	return dst
+}
+
+// Commitment returns what an event holds of p.
+func (p *Private) Commitment() string { return Commit(p.Salt, AppendCommitted(nil, p)) }
+
+// Commit returns base64url SHA-256(salt ‖ text).
+func Commit(salt [16]byte, text []byte) string {
+	return string(AppendCommitment(nil, append(salt[:], text...)))
+}
+
+// AppendCommitment appends Commit of a salt and the text that follows it in salted.
 func AppendCommitment(dst, salted []byte) []byte {
 	sum := sha256.Sum256(salted)
 	return base64url.AppendEncode(dst, sum[:])
@@ -147,7 +302,7 @@ func CheckPrivate(private []byte, commitment string) error {
 	if err != nil {
 		return err
 	}
-	if Commit(p.Salt, private) != commitment {
+	if p.Commitment() != commitment {
 		return fmt.Errorf("private part does not match its commitment %q", commitment)
 	}
 	return nil

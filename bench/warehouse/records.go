@@ -102,7 +102,7 @@ func (a *author) entry() (sealer.Entry, error) {
 		Metering: gate.Metering{
 			Metered: true, Reason: gate.ReasonMetered, Basis: gate.BasisViewable, QuantityMs: int64(receipt.DwellMs), AttentionMs: -1,
 		},
-		Idempotency: a.key(tenant, n), PrivateCommitment: sealer.Commit(private.Salt, text),
+		Idempotency: a.key(tenant, n), PrivateCommitment: private.Commitment(),
 	}
 	event, err := a.signer.SealDelivery(nil, &delivery, &receipt)
 	return sealer.Entry{Position: a.next, Record: sealer.Record{

@@ -43,7 +43,7 @@ type deliveryRow struct {
 	Reason             string        `json:"reason"`
 	MeteringBasis      string        `json:"meteringBasis"`
 	QuantityMs         int64         `json:"quantityMs"`
-	DataSubjectID      *string       `json:"dataSubjectId"`
+	DataSubjectIDs     []string      `json:"dataSubjectIds"`
 	AttentionMs        *int64        `json:"attentionMs"`
 	Telemetry          canonical     `json:"telemetry"`
 	Event              canonical     `json:"event"`
@@ -55,16 +55,16 @@ type canonical []byte
 
 // eventRow is any other event.
 type eventRow struct {
-	EventID       string        `json:"eventId"`
-	Type          string        `json:"type"`
-	At            store.Instant `json:"at"`
-	ActorKind     string        `json:"actorKind"`
-	ActorID       string        `json:"actorId"`
-	SubjectKind   string        `json:"subjectKind"`
-	SubjectID     string        `json:"subjectId"`
-	DataSubjectID *string       `json:"dataSubjectId"`
-	Event         canonical     `json:"event"`
-	Private       canonical     `json:"private"`
+	EventID        string        `json:"eventId"`
+	Type           string        `json:"type"`
+	At             store.Instant `json:"at"`
+	ActorKind      string        `json:"actorKind"`
+	ActorID        string        `json:"actorId"`
+	SubjectKind    string        `json:"subjectKind"`
+	SubjectID      string        `json:"subjectId"`
+	DataSubjectIDs []string      `json:"dataSubjectIds"`
+	Event          canonical     `json:"event"`
+	Private        canonical     `json:"private"`
 }
 
 // deliveryOf converts a row of the warehouse into a delivery.
@@ -77,7 +77,8 @@ func deliveryOf(row *pipeline.Row) (d deliveryRow, err error) {
 	d = deliveryRow{
 		EventID: row.EventID, ReceiptID: m.ReceiptID, IssuedAt: store.At(m.IssuedAt), RenderedAt: store.At(m.RenderedAt), RightID: m.RightID, RightRevision: m.RightRevision,
 		BasisID: m.BasisID, Substrate: m.Substrate, SpatialAnchorID: receipt.SpatialAnchorID, SpatialPlacementID: receipt.SpatialPlacementID, CorrelationID: receipt.CorrelationID,
-		DwellMs: receipt.DwellMs, Metered: m.Metered, Reason: m.Reason, MeteringBasis: m.MeteringBasis, QuantityMs: m.QuantityMs, Event: row.Event,
+		DwellMs: receipt.DwellMs, Metered: m.Metered, Reason: m.Reason, MeteringBasis: m.MeteringBasis, QuantityMs: m.QuantityMs,
+		DataSubjectIDs: append([]string{}, row.DataSubjects()...), Event: row.Event,
 	}
 	if len(row.Private) == 0 {
 		return d, nil
@@ -87,9 +88,6 @@ func deliveryOf(row *pipeline.Row) (d deliveryRow, err error) {
 		return d, err
 	}
 	d.Private, d.Telemetry = row.Private, p.Telemetry
-	if p.DataSubject != "" {
-		d.DataSubjectID = &p.DataSubject
-	}
 	if p.AttentionMs >= 0 {
 		d.AttentionMs = &p.AttentionMs
 	}
@@ -98,13 +96,11 @@ func deliveryOf(row *pipeline.Row) (d deliveryRow, err error) {
 
 func eventOf(row *pipeline.Row) eventRow {
 	e := eventRow{
-		EventID: row.EventID, Type: row.Type, At: store.At(row.At), ActorKind: row.ActorKind, ActorID: row.ActorID, SubjectKind: row.SubjectKind, SubjectID: row.SubjectID, Event: row.Event,
+		EventID: row.EventID, Type: row.Type, At: store.At(row.At), ActorKind: row.ActorKind, ActorID: row.ActorID, SubjectKind: row.SubjectKind, SubjectID: row.SubjectID,
+		DataSubjectIDs: append([]string{}, row.DataSubjects()...), Event: row.Event,
 	}
 	if len(row.Private) > 0 {
 		e.Private = row.Private
-	}
-	if subject := sealer.DataSubject(row.Private); subject != "" {
-		e.DataSubjectID = &subject
 	}
 	return e
 }
@@ -161,6 +157,14 @@ func (c *collection) query() (q pipeline.EventQuery, few bool) {
 	return q, false
 }
 
+// alone removes other persons from a row of an export of one: the private part has hashes in their places.
+func (c *collection) alone(row *pipeline.Row) (err error) {
+	if person := c.job.Scope.person(); person != (sealer.Person{}) {
+		row.Private, err = sealer.LeaveOut(row.Private, func(reference string) bool { return !person.Is(reference) })
+	}
+	return err
+}
+
 func (c *collection) deliveries(ctx context.Context) error {
 	if err := c.begin("deliveries", deliveryRow{}); err != nil {
 		return err
@@ -172,6 +176,9 @@ func (c *collection) deliveries(ctx context.Context) error {
 	return c.scan(ctx, q, c.asOf, few, c.alive, func(row *pipeline.Row) error {
 		if c.kept != nil && !c.kept[row.Delivery.RightID] || !s.of(row.Delivery.Substrate) {
 			return nil
+		}
+		if err := c.alone(row); err != nil {
+			return err
 		}
 		d, err := deliveryOf(row)
 		if err != nil {
@@ -212,7 +219,7 @@ func (c *collection) events(ctx context.Context) error {
 // noted takes an event whose notes name the person, and that is about nobody or somebody else.
 func (c *collection) noted(row *pipeline.Row) error {
 	person := c.job.Scope.person()
-	if len(row.Private) == 0 || person.Is(row.DataSubject()) {
+	if len(row.Private) == 0 || row.IsAbout(person) {
 		return nil
 	}
 	p, err := sealer.ParsePrivate(row.Private)

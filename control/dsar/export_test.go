@@ -40,21 +40,25 @@ func TestSubjects(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("person %d", i) } // each is a part of others
 	var all []delivery
 	for i := range subjects * each {
+		var others []string
+		for range rand.IntN(9) {
+			others = append(others, name(rand.IntN(subjects)))
+		}
 		all = append(all,
-			delivery{subject: name(i % subjects), correlation: fmt.Sprint(i), right: "rgh_a", substrate: gate.CTV, telemetry: `{"dataSubject":"person 1"}`},
+			delivery{subject: name(i % subjects), others: others, correlation: fmt.Sprint(i), right: "rgh_a", substrate: gate.CTV, telemetry: `{"dataSubject":"person 1"}`},
 			delivery{tenant: "tnt_b", subject: name(i % subjects), right: "rgh_b", substrate: gate.CTV},
 			delivery{right: "rgh_a", substrate: gate.CTV, telemetry: fmt.Sprintf(`{"x":"\"dataSubject\":\"%s\""}`, name(i%subjects))})
 	}
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	ids := h.deliver(all...)
-	roomtest.Fill(t, h.db, subjects, "held_rows", `held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, vendor_key, vendor, id_type, vendor_id, played_at, row_text, data_subject_id, telemetry, bytes, state, receipt_id, error, expires_at, created_at, updated_at`,
-		`'hld_' || CAST(i AS TEXT), 'tnt_a', 'key_a', CAST(i AS TEXT), '', '', 'vid_a', 'acme', 'player', 'x', i, '{}', 'person ' || CAST(i - 1 AS TEXT), '{"muted":true}', 1, 'HELD', '', '', i, 0, 0`)
+	roomtest.Fill(t, h.db, subjects, "held_rows", `held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, vendor_key, vendor, id_type, vendor_id, played_at, row_text, data_subjects, telemetry, bytes, state, receipt_id, error, expires_at, created_at, updated_at`,
+		`'hld_' || CAST(i AS TEXT), 'tnt_a', 'key_a', CAST(i AS TEXT), '', '', 'vid_a', 'acme', 'player', 'x', i, '{}', '["person ' || CAST(i - 1 AS TEXT) || '"]', '{"muted":true}', 1, 'HELD', '', '', i, 0, 0`)
 	for i := range subjects {
 		got := sections(t, h.bundle(h.export(of(name(i)))))
 		require.Len(t, got, 7, "no configuration")
 		var want, found []string
 		for n, d := range all {
-			if d.tenant == "" && d.subject == name(i) {
+			if d.tenant == "" && (d.subject == name(i) || slices.Contains(d.others, name(i))) {
 				want = append(want, ids[n])
 			}
 		}
@@ -63,6 +67,9 @@ func TestSubjects(t *testing.T) {
 			found = append(found, r.EventID)
 		}
 		require.ElementsMatch(t, want, found)
+		for n := range deliveries { // the fixture does not drop those who are named twice
+			deliveries[n].DataSubjectIDs = slices.Compact(deliveries[n].DataSubjectIDs)
+		}
 		requireOf(t, deliveries, name(i))
 		require.Len(t, events, 3, "it was requested, queued and begun")
 		requireOf(t, events, name(i))
@@ -74,7 +81,7 @@ func TestSubjects(t *testing.T) {
 		require.Equal(t, store.Mention{Kind: "dsarJob", ID: mentions[0].ID, Field: "dataSubjectId", Text: name(i)}, mentions[0])
 		id := fmt.Sprintf("hld_%d", i+1)
 		require.Equal(t, []store.Mention{
-			{Kind: "heldRow", ID: id, Field: "dataSubjectId", Text: name(i)}, {Kind: "heldRow", ID: id, Field: "telemetry", Text: `{"muted":true}`},
+			{Kind: "heldRow", ID: id, Field: "dataSubjects", Text: name(i)}, {Kind: "heldRow", ID: id, Field: "telemetry", Text: `{"muted":true}`},
 		}, mentions[1:])
 		require.Len(t, rowsOf(t, got["dsarJobs"]), 1)
 		require.Equal(t, 1, strings.Count(string(got["dsarJobs"]), `"dataSubjectId":"`+name(i)+`"`))
@@ -89,8 +96,8 @@ func TestHeldAsSent(t *testing.T) {
 	sent := []string{`{"x":1e400}`, `{"x":1,"x":2}`, `"\ud800"`, `{"muted":true}`}
 	for i, telemetry := range sent {
 		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-			_, err := tx.ExecContext(t.Context(), `INSERT INTO held_rows (held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, vendor_key, vendor, id_type, vendor_id, played_at, row_text, data_subject_id, telemetry, bytes, state, receipt_id, error, expires_at, created_at, updated_at)
-				VALUES ($1, 'tnt_a', 'key_a', $1, '', '', 'vid_a', 'acme', 'player', 'x', 0, $2, 'ann', $2, 1, 'HELD', '', '', 0, 0, 0)`, fmt.Sprint("hld_", i), telemetry)
+			_, err := tx.ExecContext(t.Context(), `INSERT INTO held_rows (held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, vendor_key, vendor, id_type, vendor_id, played_at, row_text, data_subjects, telemetry, bytes, state, receipt_id, error, expires_at, created_at, updated_at)
+				VALUES ($1, 'tnt_a', 'key_a', $1, '', '', 'vid_a', 'acme', 'player', 'x', 0, $2, '["ann"]', $2, 1, 'HELD', '', '', 0, 0, 0)`, fmt.Sprint("hld_", i), telemetry)
 			return err
 		}))
 	}
@@ -211,7 +218,7 @@ func TestFormats(t *testing.T) {
 		require.Len(t, rows, len(ids), "%s", f)
 		for i := range rows {
 			require.Equal(t, ids[i], rows[i].EventID)
-			require.Equal(t, all[i].subject, *rows[i].DataSubjectID)
+			require.Equal(t, []string{all[i].subject}, rows[i].DataSubjectIDs)
 			require.Equal(t, all[i].correlation, rows[i].CorrelationID)
 		}
 		if first == nil {
@@ -336,8 +343,6 @@ func readRows(t *testing.T, f Format, section []byte) (rows []row) {
 
 func rowFrom(values map[string]string) row {
 	r := row{EventID: values["eventId"], RightID: values["rightId"], Substrate: values["substrate"], CorrelationID: values["correlationId"]}
-	if s := values["dataSubjectId"]; s != "" {
-		r.DataSubjectID = &s
-	}
+	_ = json.Unmarshal([]byte(values["dataSubjectIds"]), &r.DataSubjectIDs) // a text that is none equals nothing
 	return r
 }

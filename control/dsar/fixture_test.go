@@ -136,6 +136,7 @@ func (k *keyring) Directory(context.Context) ([]byte, error)              { retu
 // delivery is what a test wants of one.
 type delivery struct {
 	tenant, right, subject, correlation string
+	others                              []string // more persons
 	substrate                           gate.Substrate
 	telemetry                           string
 	ago                                 time.Duration // when it was rendered
@@ -147,9 +148,8 @@ func (h *fixture) deliver(all ...delivery) (ids []string) {
 	records := make([]*sealer.Record, len(all))
 	for i, d := range all {
 		now := h.clock.Now().UTC().Truncate(time.Millisecond)
-		p := sealer.Private{DataSubject: d.subject, AttentionMs: -1}
-		_, err := rand.Read(p.Salt[:])
-		require.NoError(h.t, err)
+		p := sealer.Private{DataSubjects: sealer.About(append([]string{d.subject}, d.others...)...), AttentionMs: -1}
+		require.NoError(h.t, p.DrawSalts(rand.Reader))
 		if d.telemetry != "" {
 			p.Telemetry = []byte(d.telemetry)
 		}
@@ -171,7 +171,7 @@ func (h *fixture) deliver(all ...delivery) (ids []string) {
 			d.edit(&what, &receipt, &p)
 		}
 		private := sealer.AppendPrivate(nil, &p)
-		what.PrivateCommitment = sealer.Commit(p.Salt, private)
+		what.PrivateCommitment = p.Commitment()
 		text, err := h.keys.receipt.SealDelivery(nil, &what, &receipt)
 		require.NoError(h.t, err)
 		records[i] = &sealer.Record{TenantID: what.TenantID, EventID: "evt_" + receipt.ReceiptID[4:], Node: "nod_test", Epoch: 1, Seq: uint64(i + 1), Event: text, Private: private}
@@ -237,13 +237,12 @@ func (h *fixture) verified(name string) (status int, report string) {
 // row is what tests read of a row.
 type row struct {
 	EventID, RightID, Substrate, CorrelationID, Type, SubjectID, ID string
-	DataSubjectID                                                   *string
+	DataSubjectIDs                                                  []string
 }
 
 // requireOf requires that a section is of no other person.
 func requireOf(t require.TestingT, rows []row, subject string) {
 	for _, r := range rows {
-		require.NotNil(t, r.DataSubjectID)
-		require.Equal(t, subject, *r.DataSubjectID)
+		require.Equal(t, []string{subject}, r.DataSubjectIDs)
 	}
 }

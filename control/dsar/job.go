@@ -252,7 +252,7 @@ type shownScope struct {
 func hide(j *Job) (any, sealer.Private, error) {
 	p := sealer.Private{AttentionMs: -1}
 	if j.Scope.DataSubjectID != nil {
-		p.DataSubject = *j.Scope.DataSubjectID
+		p.DataSubjects = sealer.About(*j.Scope.DataSubjectID)
 	}
 	var err error
 	p.Notes, err = sealer.Canonical(struct {

@@ -242,7 +242,7 @@ func TestEventsNameNobody(t *testing.T) {
 	require.NoError(t, err)
 	p, err := sealer.ParsePrivate([]byte(hidden[3]))
 	require.NoError(t, err)
-	require.Equal(t, "ann@example.org", p.DataSubject)
+	require.Equal(t, "ann@example.org", p.DataSubjects[0].Reference)
 	require.JSONEq(t, `{"notes":"ann@example.org withdrew","requestedBy":"office of ann@example.org","requestNotes":"ann@example.org phoned"}`, string(p.Notes))
 
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {

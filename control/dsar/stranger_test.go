@@ -71,7 +71,7 @@ func TestStrangersRead(t *testing.T) {
 				r.CorrelationID, r.SpatialPlacementID, p.Telemetry = &text, &text, canonical
 			}
 			if i%5 == 0 {
-				p.DataSubject, p.AttentionMs = text, []int64{0, 9007199254740991}[i%2]
+				p.DataSubjects, p.AttentionMs = sealer.About(text, "x"+text), []int64{0, 9007199254740991}[i%2]
 			}
 		}})
 	}

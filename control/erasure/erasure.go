@@ -165,19 +165,16 @@ func (s *Service) Hash(tenantID, dataSubjectID string) string {
 	return s.key.Hash(tenantID, dataSubjectID)
 }
 
-// Covers returns the hash that replaces the reference to a person who was erased up to now or a later
-// time; empty if the person was not. A change that begins an erasure has written its tombstone before
+// Covers reports whether a person was erased up to now or a later time. A change that begins an erasure has written its tombstone before
 // it searches the tables: who holds the lock that store.Personal.Before takes misses none.
-func (s *Service) Covers(ctx context.Context, q store.Querier, tenantID, dataSubjectID string) (hash string, err error) {
-	if hash = s.Hash(tenantID, dataSubjectID); hash == "" {
-		return "", nil
+func (s *Service) Covers(ctx context.Context, q store.Querier, tenantID, dataSubjectID string) (bool, error) {
+	hash := s.Hash(tenantID, dataSubjectID)
+	if hash == "" {
+		return false, nil
 	}
 	found, err := store.One(ctx, q, "the tombstone of a person", store.Text, `SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND subject_hash = $2 AND until >= $3`,
 		tenantID, hash, store.Millis(s.db.Now()))
-	if err != nil || found == nil {
-		return "", err
-	}
-	return hash, nil
+	return found != nil, err
 }
 
 // Announce sends all tombstones to the warehouse. It is called before anything is loaded, and

@@ -19,7 +19,7 @@ func (s *Service) Routes(a route.API) {
 		Description: "Deletes all references to the person, and their private data, wherever the service stores them. Proofs, packs and totals don't change. It can't be undone.\n\n" +
 			"A text names the person if it contains the reference as a whole, bounded by anything but letters, digits, `-`, `_`, `@`, `+`, and `.` inside a word: `example.org` is not in `a@example.org`. " +
 			"References are compared in NFC, and one with an `@` without regard to case. Ids that the service made name nobody.\n\n" +
-			"Without `confirmationToken` the response is 412, with a token and a preview of what would be deleted, and of the permanent events that will still name the person. The token is valid for 10 minutes, for one erasure of this person by this API key. " +
+			"Without `confirmationToken` the response is 412, with a token and a preview of what would be deleted, and of the permanent events that will still name the person. An event that names others too loses this person alone. The token is valid for 10 minutes, for one erasure of this person by this API key. " +
 			"With the token the erasure begins, and the response is its record. `GET /v1/compliance/erasures/{erasureId}` shows when it is COMPLETED, with a signed certificate.\n\n" +
 			"An erasure covers events up to a minute after the request, whenever they arrive, because clocks of nodes may be ahead by that. Later data of the same person needs another erasure. " +
 			"The log and the nodes' copies delete the covered data as they age; the certificate states by when. " +

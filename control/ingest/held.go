@@ -34,7 +34,7 @@ type HeldRow struct {
 	IDType     string          `json:"idType,omitempty" doc:"The vendor's type of id, of a row with a vendor's id."`
 	VendorID   string          `json:"vendorId,omitempty" doc:"The vendor's id, of a row that has one."`
 	PlayedAt   store.Instant   `json:"playedAt" doc:"When the content was played."`
-	Row        json.RawMessage `json:"row" doc:"The row as it was sent, without dataSubjectId and telemetry; null once it is no longer HELD."`
+	Row        json.RawMessage `json:"row" doc:"The row as it was sent, without dataSubjectId, dataSubjectIds and telemetry; null once it is no longer HELD."`
 	State      HeldState       `json:"state" enum:"HELD,REPLAYED,EXPIRED" doc:"REPLAYED once it was delivered, with its receiptId, or refused, with the error."`
 	ReceiptID  *string         `json:"receiptId" doc:"The row's receipt."`
 	Error      *api.RowError   `json:"error,omitempty" doc:"Why the delivery was refused. The row may be sent again."`
@@ -51,8 +51,8 @@ type HeldRow struct {
 	format     string // of a player's document
 }
 
-// personal is the personal data of a row.
-type personal struct{ dataSubjectID, telemetry string }
+// personal is the personal data of a row: what store.WritePersons makes of the persons, and the telemetry.
+type personal struct{ dataSubjects, telemetry string }
 
 // rowFields are the members of a row that are stored besides the vendor's and personal data; all
 // others have no meaning. Each is stored as it was sent, because the delivered row must have the
@@ -95,13 +95,21 @@ func (s *Service) take(tenantID, keyID string, requested *api.HeldRow, now store
 		text.value(name, row[name])
 	}
 	h.writtenRow = text.String()
-	if subject, given := row["dataSubjectId"]; given {
-		if err := json.Unmarshal(subject, &h.personal.dataSubjectID); err != nil {
-			return h, api.InvalidField("row", "is not a row of a batch")
-		}
+	var persons struct {
+		One  string   `json:"dataSubjectId"`
+		More []string `json:"dataSubjectIds"`
+	}
+	if err := json.Unmarshal([]byte(requested.Row), &persons); err != nil {
+		return h, api.InvalidField("row", "is not a row of a batch")
+	}
+	if persons.One != "" {
+		persons.More = append([]string{persons.One}, persons.More...)
+	}
+	if h.personal.dataSubjects, err = store.WritePersons(persons.More); err != nil {
+		return h, api.InvalidField("row", "must be UTF-8 without U+0000")
 	}
 	h.personal.telemetry = string(row["telemetry"])
-	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.identity.Hash, h.identity.Day, h.content, h.keyID, h.rightID(), h.format} {
+	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, strings.Join(persons.More, ""), h.personal.telemetry, h.identity.Hash, h.identity.Day, h.content, h.keyID, h.rightID(), h.format} {
 		if !store.Storable(text) {
 			return h, api.InvalidField("row", "must be UTF-8 without U+0000")
 		}
@@ -141,15 +149,20 @@ func (h *HeldRow) rightID() string {
 
 // size is what the row uses of its tenant's quota.
 func (h *HeldRow) size() int64 {
-	return int64(256 + len(h.Vendor) + len(h.IDType) + len(h.VendorID) + len(h.writtenRow) + len(h.personal.dataSubjectID) + len(h.personal.telemetry))
+	return int64(256 + len(h.Vendor) + len(h.IDType) + len(h.VendorID) + len(h.writtenRow) + len(h.personal.dataSubjects) + len(h.personal.telemetry))
 }
 
 // whole is the text of the row as it was sent, with its personal data.
 func (h *HeldRow) whole() []byte {
 	var text objectWriter
 	text.WriteString(strings.TrimSuffix(h.writtenRow, "}"))
-	if h.personal.dataSubjectID != "" {
-		text.text("dataSubjectId", h.personal.dataSubjectID)
+	persons, _ := store.ReadPersons(h.personal.dataSubjects) // as take has written them
+	if len(persons) > 0 {
+		text.text("dataSubjectId", persons[0])
+	}
+	if len(persons) > 1 {
+		more, _ := store.WritePersons(persons[1:])
+		text.value("dataSubjectIds", json.RawMessage(more))
 	}
 	text.value("telemetry", json.RawMessage(h.personal.telemetry))
 	return []byte(text.String())

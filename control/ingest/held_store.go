@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,12 +39,12 @@ func setUsage(ctx context.Context, tx *sql.Tx, tenantID string, u usage) error {
 }
 
 const heldColumns = `held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, reason, right_id, vendor_key, vendor, id_type, vendor_id, played_at, ` +
-	`row_text, data_subject_id, telemetry, format, state, receipt_id, error, expires_at, created_at, updated_at`
+	`row_text, data_subjects, telemetry, format, state, receipt_id, error, expires_at, created_at, updated_at`
 
 func scanHeld(row store.Row) (h HeldRow, err error) {
 	var receiptID, refused, rightID string
 	err = row.Scan(&h.ID, &h.tenantID, &h.keyID, &h.identity.Hash, &h.identity.Day, &h.content, &h.Reason, &rightID, &h.vendorKey, &h.Vendor, &h.IDType, &h.VendorID, &h.PlayedAt,
-		&h.writtenRow, &h.personal.dataSubjectID, &h.personal.telemetry, &h.format, &h.State, &receiptID, &refused, &h.ExpiresAt, &h.CreatedAt, &h.UpdatedAt)
+		&h.writtenRow, &h.personal.dataSubjects, &h.personal.telemetry, &h.format, &h.State, &receiptID, &refused, &h.ExpiresAt, &h.CreatedAt, &h.UpdatedAt)
 	if receiptID != "" {
 		h.ReceiptID = &receiptID
 	}
@@ -65,7 +66,7 @@ func (h *HeldRow) insert(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO held_rows (`+heldColumns+`, bytes)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, '', '', $19, $20, $21, $22)`,
 		h.ID, h.tenantID, h.keyID, h.identity.Hash, h.identity.Day, h.content, h.Reason, h.rightID(), h.vendorKey, h.Vendor, h.IDType, h.VendorID, h.PlayedAt,
-		h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.format, h.State, h.ExpiresAt, h.CreatedAt, h.UpdatedAt, h.size())
+		h.writtenRow, h.personal.dataSubjects, h.personal.telemetry, h.format, h.State, h.ExpiresAt, h.CreatedAt, h.UpdatedAt, h.size())
 	if err != nil {
 		return fmt.Errorf("cannot hold a row: %w", err)
 	}
@@ -223,7 +224,7 @@ func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now sto
 		}
 		var bytes int64
 		vendorKey, err := store.One(ctx, tx, "the held row "+e.id, func(row store.Row) (key string, err error) { return key, row.Scan(&key, &bytes) },
-			`UPDATE held_rows SET state = $3, receipt_id = $4, error = $5, row_text = '', data_subject_id = '', telemetry = '', content_hash = '', updated_at = $6, expires_at = $7
+			`UPDATE held_rows SET state = $3, receipt_id = $4, error = $5, row_text = '', data_subjects = '', telemetry = '', content_hash = '', updated_at = $6, expires_at = $7
 			WHERE tenant_id = $1 AND held_id = $2 AND state = 'HELD' RETURNING vendor_key, bytes`,
 			tenantID, e.id, e.state, e.receiptID, refused, now, store.At(now.Add(keepEnded)))
 		if err != nil {
@@ -254,23 +255,30 @@ func listDue(ctx context.Context, q store.Querier, state HeldState, now store.In
 // 1e400 in unchecked telemetry, becomes a string of its text.
 type HeldPerson struct {
 	HeldRow
-	DataSubjectID string          `json:"dataSubjectId"`
-	Telemetry     json.RawMessage `json:"telemetry"`
+	DataSubjectIDs []string        `json:"dataSubjectIds"`
+	Telemetry      json.RawMessage `json:"telemetry"`
 }
 
-// EachHeld calls take for each of the tenant's held rows of a person, oldest first; those of nobody
-// are all rows.
+// EachHeld calls take for each of the tenant's held rows of a person, oldest first, without others whom
+// they name; those of nobody are all rows.
 func EachHeld(ctx context.Context, q store.Querier, tenantID string, person sealer.Person, take func(HeldPerson) error) error {
 	query, args := `SELECT `+heldColumns+` FROM held_rows WHERE tenant_id = $1`, []any{tenantID}
 	all := person == sealer.Person{}
 	if !all {
-		query += ` AND data_subject_id <> ''`
+		query += ` AND data_subjects <> ''`
 	}
 	return store.Each(ctx, q, "held rows of "+tenantID, scanHeld, func(h HeldRow) error {
-		if !all && !person.Is(h.personal.dataSubjectID) {
-			return nil
+		persons, err := store.ReadPersons(h.personal.dataSubjects)
+		if err != nil {
+			return err
 		}
-		p := HeldPerson{HeldRow: h, DataSubjectID: h.personal.dataSubjectID, Telemetry: canonicalOrText(json.RawMessage(h.personal.telemetry))}
+		if !all {
+			persons = slices.DeleteFunc(persons, func(reference string) bool { return !person.Is(reference) })
+			if len(persons) == 0 {
+				return nil
+			}
+		}
+		p := HeldPerson{HeldRow: h, DataSubjectIDs: append([]string{}, persons...), Telemetry: canonicalOrText(json.RawMessage(h.personal.telemetry))}
 		p.Row = canonicalOrText(p.Row)
 		return take(p)
 	}, query+` ORDER BY held_id`, args...)

@@ -318,7 +318,7 @@ func TestErasedPersonIsInNoHeldRow(t *testing.T) {
 	require.NoError(t, r.work(t))
 	require.Len(t, n.delivered, 1)
 	for text := range n.delivered {
-		require.Contains(t, text, `"dataSubjectId":"erased"}`)
+		require.NotContains(t, text, `dataSubjectId`)
 	}
 }
 
@@ -326,22 +326,26 @@ func TestErasedPersonIsInNoHeldRow(t *testing.T) {
 // telemetry, again too; rows of others are held as they are.
 func TestHeldOfAnErasedPerson(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), func(c *Config) {
-		c.Erased = func(_ context.Context, _ store.Querier, of, dataSubjectID string) (string, error) {
+		c.Erased = func(_ context.Context, _ store.Querier, of, dataSubjectID string) (bool, error) {
 			require.Equal(t, tenantID, of)
-			return map[string]string{"ada@example.org": "hash"}[dataSubjectID], nil
+			return dataSubjectID == "ada@example.org", nil
 		}
 	})
 	bob := held("2")
 	bob.Row = strings.ReplaceAll(bob.Row, "ada@", "bob@")
-	ids := r.mustHold(t, held("1"), bob)
+	both := held("3")
+	both.Row = strings.Replace(both.Row, `{`, `{"dataSubjectIds":["bob@example.org","ada@example.org"],`, 1)
+	ids := r.mustHold(t, held("1"), bob, both)
 	require.Equal(t, ids[:1], r.mustHold(t, held("1")), "the caller's retry is none the wiser")
 	rows, err := store.List(t.Context(), r.db.Read(), "held rows", scanHeld, `SELECT `+heldColumns+` FROM held_rows ORDER BY vendor_id`)
 	require.NoError(t, err)
-	require.Len(t, rows, 2)
-	require.Equal(t, personal{dataSubjectID: "hash"}, rows[0].personal)
+	require.Len(t, rows, 3)
+	require.Equal(t, personal{}, rows[0].personal)
 	require.Empty(t, rows[0].content)
-	require.Equal(t, "bob@example.org", rows[1].personal.dataSubjectID)
+	require.Equal(t, `["bob@example.org"]`, rows[1].personal.dataSubjects)
 	require.NotEmpty(t, rows[1].personal.telemetry)
+	require.Equal(t, rows[1].personal, rows[2].personal)
+	require.Empty(t, rows[2].content)
 	require.NotEmpty(t, rows[1].content)
 }
 

@@ -80,16 +80,30 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 	return results, err
 }
 
-// forgetErased removes from a row the person whom it names, if an erasure covers it: nothing else
-// would find the row, which is held after the erasure has begun.
+// forgetErased removes from a row the persons whom an erasure covers: nothing else would find the row,
+// which is held after the erasure has begun.
 func (s *Service) forgetErased(ctx context.Context, tx *sql.Tx, h *HeldRow) error {
-	if h.personal.dataSubjectID == "" || s.cfg.Erased == nil {
+	if h.personal.dataSubjects == "" || s.cfg.Erased == nil {
 		return nil
 	}
-	replacement, err := s.cfg.Erased(ctx, tx, h.tenantID, h.personal.dataSubjectID)
-	if err == nil && replacement != "" {
-		h.personal, h.content = personal{dataSubjectID: replacement}, ""
+	all, err := store.ReadPersons(h.personal.dataSubjects)
+	var left []string
+	for _, person := range all {
+		erased := false
+		if err == nil {
+			erased, err = s.cfg.Erased(ctx, tx, h.tenantID, person)
+		}
+		if !erased {
+			left = append(left, person)
+		}
 	}
+	if err != nil || len(left) == len(all) {
+		return err
+	}
+	if h.content = ""; len(left) == 0 {
+		h.personal.telemetry = ""
+	}
+	h.personal.dataSubjects, err = store.WritePersons(left)
 	return err
 }
 

@@ -23,7 +23,7 @@ func TestListsHaveIndexes(t *testing.T) {
 		`'map_' || CAST(i AS TEXT), 'tnt_a', 'vid_' || CAST(i / 10 AS TEXT), CASE WHEN i % 1000 = 5 THEN 'acme' ELSE 'other' END, CASE WHEN i % 900 = 5 THEN 'player' ELSE 'screen' END,
 		CAST(i / 10 AS TEXT), CASE WHEN i % 800 = 7 THEN 'rgh_a' ELSE 'rgh_b' END, 'wall', i * 1000, i * 1000 + 1000, CASE WHEN i % 700 = 9 THEN 'RETIRED' ELSE 'ACTIVE' END, 0, 0, 0`)
 	roomtest.Fill(t, r.db, rows/10, "mapping_totals", `tenant_id, vendor, id_type, right_id, state, row_count`, `'tnt_' || CAST(i AS TEXT), 'acme', 'player', 'rgh_a', 'ACTIVE', 1`)
-	roomtest.Fill(t, r.db, rows, "held_rows", `held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, vendor_key, vendor, id_type, vendor_id, played_at, row_text, data_subject_id, telemetry, bytes, state, receipt_id, error, expires_at, created_at, updated_at`,
+	roomtest.Fill(t, r.db, rows, "held_rows", `held_id, tenant_id, key_id, identity_hash, identity_day, content_hash, vendor_key, vendor, id_type, vendor_id, played_at, row_text, data_subjects, telemetry, bytes, state, receipt_id, error, expires_at, created_at, updated_at`,
 		`'hld_' || CAST(i AS TEXT), 'tnt_a', 'key_a', CAST(i AS TEXT), '', '', 'vid_' || CAST(i % 300 AS TEXT), 'acme', 'player', CAST(i % 300 AS TEXT), i * 1000, '{}', '', '', 1,
 		CASE WHEN i % 700 = 9 THEN 'REPLAYED' ELSE 'HELD' END, '', '', i * 1000, 0, 0`)
 	roomtest.Fill(t, r.db, rows, "held_mapped", `tenant_id, vendor_key`, `'tnt_' || CASE WHEN i < 10 THEN 'a' ELSE 'b' END, 'vid_' || CAST(i AS TEXT)`)

@@ -41,7 +41,7 @@
 // key's successor in a rotation (tenant.KeyInForce); once the key is revoked or has expired, the row
 // is refused. A refused row is no longer HELD: its caller may send it again.
 //
-// A held row may contain personal data: dataSubjectId, and telemetry, which may show whether a person
+// A held row may contain personal data: dataSubjectId, dataSubjectIds, and telemetry, which may show whether a person
 // looked. They have their own columns, which are cleared when the row is no longer HELD, are returned
 // by no route, and are listed in store.Table for erasure.
 package ingest

@@ -20,9 +20,8 @@ type Config struct {
 	DB      *store.DB
 	Nodes   right.Nodes
 	Deliver Deliver
-	// Erased returns what replaces the reference to a person whom an erasure covers now; empty for
-	// others. nil: nobody is erased.
-	Erased func(ctx context.Context, q store.Querier, tenantID, dataSubjectID string) (replacement string, err error)
+	// Erased reports whether an erasure covers a person now. nil: nobody is erased.
+	Erased func(ctx context.Context, q store.Querier, tenantID, dataSubjectID string) (bool, error)
 	// MaxHeldRows and MaxHeldBytes bound what is held for one tenant. Defaults 500,000 and
 	// 512 MiB.
 	MaxHeldRows, MaxHeldBytes int64

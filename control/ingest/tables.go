@@ -7,14 +7,14 @@ import (
 )
 
 // Tables lists this package's tables. Nodes get the mappings, by the vendor's id. Erasing a person
-// also removes the telemetry of their held rows, and what could confirm a guess at it: such a row
+// also removes the telemetry of their held rows, unless a row names others too, and what could confirm a guess at it: such a row
 // keeps only its identity. Rows are held by transactions that are no changes, and lock the tenant's usage.
 // What a player said of a rejected play has ids of players and places, times and numbers: formats keep nothing
 // else of it. As a row it has the texts of a held one, which it may have been.
 var Tables = store.Tables{
 	{Name: "held_rows", Personal: &store.Personal{
-		Kind: "heldRow", Key: []string{"held_id"}, Person: []string{"data_subject_id"}, JSON: []string{"row_text.rowId", "row_text.correlationId"},
-		About: "data_subject_id", Related: []string{"telemetry"}, Also: "content_hash = ''",
+		Kind: "heldRow", Key: []string{"held_id"}, Persons: []string{"data_subjects"}, JSON: []string{"row_text.rowId", "row_text.correlationId"},
+		About: "data_subjects", Related: []string{"telemetry"}, Also: "content_hash = ''",
 		Before: func(ctx context.Context, tx *store.Tx, tenantID string) error {
 			_, err := lockUsage(ctx, tx, tenantID)
 			return err

@@ -137,11 +137,11 @@ func (tx *Tx) Emit(ctx context.Context, kind *Kind, e sealer.Event) error {
 // EmitPrivate is Emit with a private part, under a salt of its own. Data that an erasure must
 // delete belongs there, and not into the event's data.
 func (tx *Tx) EmitPrivate(ctx context.Context, kind *Kind, e sealer.Event, hidden sealer.Private) error {
-	if _, err := rand.Read(hidden.Salt[:]); err != nil {
+	if err := hidden.DrawSalts(rand.Reader); err != nil {
 		return fmt.Errorf("cannot salt the private part of %s: %w", kind.Type, err)
 	}
 	private := sealer.AppendPrivate(nil, &hidden)
-	e.PrivateCommitment = sealer.Commit(hidden.Salt, private)
+	e.PrivateCommitment = hidden.Commitment()
 	return tx.emit(ctx, kind, e, private)
 }
 

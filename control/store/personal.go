@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,13 +23,16 @@ type Personal struct {
 	// Person are the columns that hold a reference to a person, such as an e-mail address, and nothing
 	// else.
 	Person []string
+	// Persons are the columns with a list of such references, as JSON; empty for none. Who is erased is
+	// no longer in the list.
+	Persons []string
 	// Text are the columns with free text. A text that names a person is erased as a whole.
 	Text []string
 	// JSON are the members with free text of columns with JSON, as column.member. A text that names a
 	// person is erased as a whole; the rest of the JSON stays, byte for byte.
 	JSON []string
-	// About is an SQL expression for the reference to the person whom the row is about. A row about an
-	// erased person loses the columns Related too: one that is also in Text gets the replacement,
+	// About is an SQL expression for the reference to the person whom the row is about, or a column of
+	// Persons. A row about an erased person, and no other, loses the columns Related too: one that is also in Text gets the replacement,
 	// others become empty.
 	About   string
 	Related []string
@@ -67,6 +71,7 @@ func (p *Personal) searched() (list []string) {
 		}
 	}
 	add(p.Person...)
+	add(p.Persons...)
 	add(p.Text...)
 	for _, path := range p.JSON {
 		column, _, _ := strings.Cut(path, ".")
@@ -273,6 +278,13 @@ func (s *tableSearch) scan(row Row) (*foundRow, error) {
 	}
 	r.record = texts[0].String
 	about := s.person.Is(texts[1].String)
+	if slices.Contains(s.Persons, s.About) {
+		_, left, err := s.without(texts[1].String)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.About, err)
+		}
+		about = texts[1].String != "" && left == ""
+	}
 	for i, column := range s.columns {
 		if err := s.judge(r, column, texts[2+i].String, about); err != nil {
 			return nil, fmt.Errorf("%s: %w", column, err)
@@ -295,6 +307,21 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		r.Texts = append(r.Texts, text)
 		if s.person.Is(text) {
 			erase(s.replacement, memberName(column), text)
+		}
+	case slices.Contains(s.Persons, column):
+		all, left, err := s.without(text)
+		if err != nil {
+			return err
+		}
+		r.Texts = append(r.Texts, all...)
+		if left == text {
+			return nil
+		}
+		r.changes[column] = left
+		for _, reference := range all {
+			if s.person.Is(reference) {
+				r.Mentions = append(r.Mentions, Mention{s.Kind, fmt.Sprint(r.key[0]), memberName(column), reference})
+			}
 		}
 	case slices.Contains(s.Text, column):
 		r.Texts = append(r.Texts, text)
@@ -327,6 +354,32 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		}
 	}
 	return nil
+}
+
+// without removes the person from a list of references. It returns what was in it, too.
+func (s *tableSearch) without(text string) (all []string, left string, err error) {
+	if all, err = ReadPersons(text); err != nil || !slices.ContainsFunc(all, s.person.Is) {
+		return all, text, err
+	}
+	left, err = WritePersons(slices.DeleteFunc(slices.Clone(all), s.person.Is))
+	return all, left, err
+}
+
+// WritePersons returns the value of a column of Personal.Persons.
+func WritePersons(references []string) (string, error) {
+	if len(references) == 0 {
+		return "", nil
+	}
+	text, err := sealer.Canonical(references)
+	return string(text), err
+}
+
+// ReadPersons reads what WritePersons returns.
+func ReadPersons(text string) (references []string, err error) {
+	if text != "" {
+		err = json.Unmarshal([]byte(text), &references)
+	}
+	return references, err
 }
 
 // isID reports whether a text is an id that the service has made.
@@ -417,12 +470,18 @@ func (all Tables) Persons(ctx context.Context, q Querier, tenantID string, is fu
 		if t.Personal == nil {
 			continue
 		}
-		for _, column := range t.Personal.Person {
-			err := Each(ctx, q, "persons in "+t.Name, Text, func(person string) error {
-				if is(person) && !slices.Contains(found, person) {
-					found = append(found, person)
+		for _, column := range slices.Concat(t.Personal.Person, t.Personal.Persons) {
+			err := Each(ctx, q, "persons in "+t.Name, Text, func(text string) (err error) {
+				persons := []string{text}
+				if slices.Contains(t.Personal.Persons, column) {
+					persons, err = ReadPersons(text)
 				}
-				return nil
+				for _, person := range persons {
+					if is(person) && !slices.Contains(found, person) {
+						found = append(found, person)
+					}
+				}
+				return err
 			}, `SELECT DISTINCT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
 			if err != nil {
 				return nil, err

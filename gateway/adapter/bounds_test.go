@@ -16,7 +16,7 @@ import (
 
 const (
 	mostTaken = 1001 // rows that a caller takes before it refuses them all
-	perByte   = 24   // bytes that are allocated for one of a document, one after the other
+	perByte   = 25   // bytes that are allocated for one of a document, one after the other
 	perCell   = 384  // the same in a line of nothing but commas, of which there are at most mostCells
 	perNotice = 80   // the same where there is an array to grow in each play: of it, maxValue at a time
 )

@@ -30,6 +30,7 @@ type Observation struct {
 	SpatialPlacementID *string         `json:"spatialPlacementId,omitempty" nullable:"true" maxLength:"512" doc:"Placement within the anchor." example:"slot-3"`
 	CorrelationID      *string         `json:"correlationId,omitempty" nullable:"true" maxLength:"512" doc:"The caller's own tracing id." example:"play-0001"`
 	DataSubjectID      *string         `json:"dataSubjectId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed."`
+	DataSubjectIDs     []string        `json:"dataSubjectIds,omitempty" nullable:"true" maxItems:"8" minLength:"1" maxLength:"256" doc:"More persons it was shown to, each found by export and erasure, and each erased alone. One who is named twice counts once."`
 	Telemetry          json.RawMessage `json:"telemetry,omitempty" doc:"What the device observed."`
 }
 

@@ -56,6 +56,11 @@ func (n *Names) Meant(unknown []byte) string {
 	var space [maxCompared]byte
 	folded := fold(space[:0], unknown)
 	for i, known := range n.folded {
+		if string(folded) == known {
+			return n.names[i]
+		}
+	}
+	for i, known := range n.folded {
 		if oneEdit(folded, known) {
 			return n.names[i]
 		}

@@ -31,6 +31,7 @@ type Row struct {
 	SpatialPlacementID string          `json:"spatialPlacementId,omitempty" maxLength:"512" doc:"Placement within the anchor." example:"slot-3"`
 	CorrelationID      string          `json:"correlationId,omitempty" maxLength:"512" doc:"The caller's own tracing id."`
 	DataSubjectID      string          `json:"dataSubjectId,omitempty" minLength:"1" maxLength:"256" doc:"The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed."`
+	DataSubjectIDs     []string        `json:"dataSubjectIds,omitempty" maxItems:"8" minLength:"1" maxLength:"256" doc:"More persons it was shown to, as in POST /v1/delivery."`
 	Telemetry          json.RawMessage `json:"telemetry,omitempty" doc:"What the device observed."`
 	Multiplier         json.Number     `json:"multiplier,omitempty" maxLength:"64" doc:"Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals." example:"12.5"`
 }
@@ -56,6 +57,17 @@ func (r *Row) AppendJSON(dst []byte) []byte {
 		{"dataSubjectId", r.DataSubjectID},
 	} {
 		dst = appendText(dst, field.name, field.text)
+	}
+	for i, id := range r.DataSubjectIDs {
+		if i == 0 {
+			dst = append(appendName(dst, "dataSubjectIds"), '[')
+		} else {
+			dst = append(dst, ',')
+		}
+		dst, _ = jsontext.AppendQuote(dst, id)
+	}
+	if len(r.DataSubjectIDs) > 0 {
+		dst = append(dst, ']')
 	}
 	if len(r.Telemetry) > 0 {
 		dst = appendName(dst, "telemetry")

@@ -182,7 +182,7 @@ func (b *Buffer) rowOf(d *Delivery) ([]byte, error) {
 	return rowText(&Row{
 		RowID: cmp.Or(d.IdempotencyKey, rand.Text()), PlayedAt: played.UTC().Format(time.RFC3339Nano), DwellMs: d.DwellMs,
 		RightID: d.RightID, SpatialAnchorID: d.SpatialAnchorID, SpatialPlacementID: d.SpatialPlacementID,
-		CorrelationID: d.CorrelationID, DataSubjectID: d.DataSubjectID, Telemetry: telemetry,
+		CorrelationID: d.CorrelationID, DataSubjectID: d.DataSubjectID, DataSubjectIDs: d.DataSubjectIDs, Telemetry: telemetry,
 	})
 }
 

@@ -27,6 +27,8 @@ type Delivery struct {
 	CorrelationID string
 	// DataSubjectID is whom it was shown to, for export and erasure.
 	DataSubjectID string
+	// DataSubjectIDs are more persons, at most 8.
+	DataSubjectIDs []string
 	// Telemetry is a Telemetry, or another value that is an object in JSON; nil is none.
 	Telemetry any
 	// IdempotencyKey names the play: 1 to 255 visible ASCII characters, unique in the tenant. Two
@@ -68,7 +70,7 @@ func (c *Client) Deliver(ctx context.Context, d Delivery) (*Delivered, error) {
 	}
 	r, err := c.newRequest(http.MethodPost, "/v1/delivery", nil, api.Observation{
 		RightID: d.RightID, SpatialAnchorID: d.SpatialAnchorID, DwellMs: d.DwellMs, SpatialPlacementID: given(d.SpatialPlacementID),
-		CorrelationID: given(d.CorrelationID), DataSubjectID: given(d.DataSubjectID), Telemetry: telemetry,
+		CorrelationID: given(d.CorrelationID), DataSubjectID: given(d.DataSubjectID), DataSubjectIDs: d.DataSubjectIDs, Telemetry: telemetry,
 	})
 	if err != nil {
 		return nil, err

@@ -193,7 +193,7 @@ type HeldRow struct {
 	ReceiptID string `json:"receiptId"`
 	// The right of a row that waits for it; empty of one that waits for a mapping.
 	RightID string `json:"rightId"`
-	// The row as it was sent, without dataSubjectId and telemetry; null once it waits no more.
+	// The row as it was sent, without dataSubjectId, dataSubjectIds and telemetry; null once it waits no more.
 	Row json.RawMessage `json:"row"`
 	// REPLAYED once it was delivered, with its receiptId, or refused, with the error. One of HELD,
 	// REPLAYED, EXPIRED.

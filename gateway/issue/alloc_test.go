@@ -50,7 +50,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	requireNoAllocations(t, "ids, and the hashes of key and body", func() {
 		w.name()
 		_, _ = w.keyHash([]byte("some-key"))
-		_ = w.requestHash(w.private.Salt, body)
+		_ = w.requestHash(&w.private, body)
 	})
 	event := sampleEvent(t)
 	var answer []byte

@@ -113,7 +113,7 @@ func (i *Issuer) replay(ctx context.Context, w *work, h *keyHash, at place) (eve
 		if err != nil {
 			return nil, fmt.Errorf("cannot replay %s: %w", entry.EventID, err)
 		}
-		if p.RequestHash != w.requestHash(p.Salt, w.body) {
+		if p.RequestHash != w.requestHash(&p, w.body) {
 			return nil, api.ErrKeyReused
 		}
 	}

@@ -27,8 +27,9 @@
 // Decisions:
 //
 //   - Text fields (rightId, spatialAnchorId, spatialPlacementId, correlationId) hold
-//     at most 512 bytes, dataSubjectId at most 256. dwellMs is at most
-//     sealer.MaxDwellMs. rightId and dataSubjectId must not be empty.
+//     at most 512 bytes, a person of dataSubjectId or dataSubjectIds, of which there are
+//     at most 8, at most 256. dwellMs is at most
+//     sealer.MaxDwellMs. rightId and persons must not be empty. A person who is named twice counts once.
 //     Nesting above 32 is 400.
 //   - A time of the caller's (renderedAt, issuedAt, playedAt) is 422: a play of last week
 //     would be signed as of now.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -18,7 +19,8 @@ import (
 const (
 	maxDepth         = 32
 	maxText          = 512 // bytes of an id or anchor
-	maxSubject       = 256 // bytes of dataSubjectId
+	maxSubject       = 256 // bytes of dataSubjectId, and of each of dataSubjectIds
+	mostSubjects     = 8   // in dataSubjectIds
 	maxFaultPath     = 256 // bytes of a field name in an error
 	msgMissing       = "is missing"
 	msgTwice         = "is given twice"
@@ -28,6 +30,7 @@ const (
 	msgEmpty         = "must not be empty"
 	msgTooLong       = "must be at most 512 bytes"
 	msgSubjectLong   = "must be at most 256 bytes"
+	msgSubjects      = "must be a list of at most 8 texts, or null"
 	msgTime          = "is not accepted: a delivery is signed as of now; send earlier plays to POST /v1/delivery/ingest-batch"
 	fieldBody        = "body"
 	fieldRight       = "rightId"
@@ -36,6 +39,7 @@ const (
 	fieldPlacement   = "spatialPlacementId"
 	fieldCorrelation = "correlationId"
 	fieldSubject     = "dataSubjectId"
+	fieldSubjects    = "dataSubjectIds"
 	fieldTelemetry   = "telemetry"
 	fieldRowID       = "rowId"
 	fieldVendor      = "vendor"
@@ -49,6 +53,9 @@ const (
 
 // msgDwell names sealer.MaxDwellMs.
 var msgDwell = "must be from 0 to " + strconv.Itoa(sealer.MaxDwellMs)
+
+// elements are the fields of the persons of a list.
+var elements = [mostSubjects]string{"dataSubjectIds[0]", "dataSubjectIds[1]", "dataSubjectIds[2]", "dataSubjectIds[3]", "dataSubjectIds[4]", "dataSubjectIds[5]", "dataSubjectIds[6]", "dataSubjectIds[7]"}
 
 var (
 	errNotJSON = &api.Error{Code: api.BadRequest, Message: "the body is not one JSON value in UTF-8"}
@@ -64,13 +71,14 @@ var (
 // write to the body; copy what is to be kept.
 type Observation struct {
 	RightID, SpatialAnchorID          string
-	SpatialPlacementID, CorrelationID *string // nil: not given
-	DataSubjectID                     string  // "": none
+	SpatialPlacementID, CorrelationID *string  // nil: not given
+	DataSubjectIDs                    []string // each once; a Decode fills it with views
 	DwellMs                           float64
 	Telemetry                         gate.Telemetry
 
 	placement, correlation string
-	telemetry              []byte // as it was sent
+	subjects               [1 + mostSubjects]string // what Decode fills in
+	telemetry              []byte                   // as it was sent
 	body                   []byte
 	input                  bytes.Buffer
 	decoder                jsontext.Decoder
@@ -102,7 +110,7 @@ func (o *Observation) Describe(r *sealer.Receipt) {
 }
 
 func (o *Observation) reset(body []byte) {
-	o.RightID, o.SpatialAnchorID, o.DataSubjectID = "", "", ""
+	o.RightID, o.SpatialAnchorID, o.DataSubjectIDs = "", "", o.subjects[:0]
 	o.SpatialPlacementID, o.CorrelationID, o.DwellMs, o.saw, o.misspelt = nil, nil, 0, 0, false
 	o.Telemetry.Reset()
 	o.body, o.text, o.faults, o.telemetry = body, o.text[:0], o.faults[:0], nil
@@ -187,7 +195,9 @@ func (o *Observation) member(name []byte, known *api.Names) (err error) {
 	case fieldCorrelation:
 		o.CorrelationID, err = o.optional(&o.correlation, fieldCorrelation)
 	case fieldSubject:
-		_, err = o.string(&o.DataSubjectID, fieldSubject, true, maxSubject)
+		err = o.subject(fieldSubject, true)
+	case fieldSubjects:
+		err = o.list()
 	case fieldTelemetry:
 		from := o.decoder.InputOffset()
 		o.faults, err = o.Telemetry.Decode(&o.decoder, o.faults)
@@ -308,6 +318,51 @@ func (o *Observation) optional(dst *string, field string) (*string, error) {
 		return nil, err
 	}
 	return dst, err
+}
+
+// subject reads a person. Who was named before counts once.
+func (o *Observation) subject(field string, optional bool) error {
+	var who string
+	given, err := o.string(&who, field, optional, maxSubject)
+	if given && err == nil && !slices.Contains(o.DataSubjectIDs, who) && len(o.DataSubjectIDs) < cap(o.DataSubjectIDs) {
+		o.DataSubjectIDs = append(o.DataSubjectIDs, who)
+	}
+	return err
+}
+
+// list reads more persons. Of a list that is too long the rest is skipped.
+func (o *Observation) list() error {
+	d := &o.decoder
+	switch d.PeekKind() {
+	case jsontext.KindNull:
+		_, err := d.ReadToken()
+		return err
+	case jsontext.KindBeginArray:
+	default:
+		o.fault(fieldSubjects, msgSubjects)
+		_, err := d.ReadValue()
+		return err
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	n := 0
+	for ; d.PeekKind() != jsontext.KindEndArray; n++ {
+		if n >= mostSubjects {
+			if err := d.SkipValue(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := o.subject(elements[n], false); err != nil {
+			return err
+		}
+	}
+	if n > mostSubjects {
+		o.fault(fieldSubjects, msgSubjects)
+	}
+	_, err := d.ReadToken()
+	return err
 }
 
 func (o *Observation) dwell() error {

@@ -1,6 +1,7 @@
 package issue
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,16 @@ func TestBodies(t *testing.T) {
 		{"subject of 256 bytes", `{` + good + `,"dataSubjectId":"` + strings.Repeat("x", 256) + `"}`, 0, ""},
 		{"subject of 257 bytes", `{` + good + `,"dataSubjectId":"` + strings.Repeat("x", 257) + `"}`, 422, "dataSubjectId"},
 		{"subject empty", `{` + good + `,"dataSubjectId":""}`, 422, "dataSubjectId"},
+		{"eight persons beside one", `{` + good + `,"dataSubjectId":"x","dataSubjectIds":["1","2","3","4","5","6","7","8"]}`, 0, ""},
+		{"nine persons", `{` + good + `,"dataSubjectIds":["1","2","3","4","5","6","7","8","1"]}`, 422, "dataSubjectIds"},
+		{"a person of 257 bytes", `{` + good + `,"dataSubjectIds":["1","` + strings.Repeat("x", 257) + `"]}`, 422, "dataSubjectIds[1]"},
+		{"a person empty", `{` + good + `,"dataSubjectIds":[""]}`, 422, "dataSubjectIds[0]"},
+		{"a person null", `{` + good + `,"dataSubjectIds":["1",null]}`, 422, "dataSubjectIds[1]"},
+		{"persons null", `{` + good + `,"dataSubjectIds":null}`, 0, ""},
+		{"no persons", `{` + good + `,"dataSubjectIds":[]}`, 0, ""},
+		{"persons a text", `{` + good + `,"dataSubjectIds":"x"}`, 422, "dataSubjectIds"},
+		{"persons cut off", `{` + good + `,"dataSubjectIds":["x"`, 400, ""},
+		{"a name twice behind eight persons", `{` + good + `,"dataSubjectIds":["1","2","3","4","5","6","7","8",{"y":1,"y":2}]}`, 422, "dataSubjectIds.8.y"},
 		{"a time of its own", `{"renderedAt":"2026-01-01T00:00:00Z",` + good + `}`, 422, "renderedAt"},
 		{"a time of issue", `{` + good + `,"issuedAt":1}`, 422, "issuedAt"},
 		{"a time of play", `{` + good + `,"playedAt":{"a":[1]}}`, 422, "playedAt"},
@@ -111,13 +122,13 @@ func TestBodies(t *testing.T) {
 
 func TestDecodedValues(t *testing.T) {
 	var o Observation
-	require.NoError(t, o.Decode([]byte(`{"correlationId":"c\n1","spatialPlacementId":"p\u00e9","dataSubjectId":"s",`+good+`,"telemetry":{"muted":true}}`)))
-	require.Equal(t, []any{"rgh_1", "a", "c\n1", "pé", "s", 1.0},
-		[]any{o.RightID, o.SpatialAnchorID, *o.CorrelationID, *o.SpatialPlacementID, o.DataSubjectID, o.DwellMs})
+	require.NoError(t, o.Decode([]byte(`{"correlationId":"c\n1","spatialPlacementId":"p\u00e9","dataSubjectIds":["t\u00e9","s","u","t\u00e9"],"dataSubjectId":"s",`+good+`,"telemetry":{"muted":true}}`)))
+	require.Equal(t, []any{"rgh_1", "a", "c\n1", "pé", []string{"té", "s", "u"}, 1.0},
+		[]any{o.RightID, o.SpatialAnchorID, *o.CorrelationID, *o.SpatialPlacementID, o.DataSubjectIDs, o.DwellMs})
 	require.NoError(t, o.Decode([]byte(`{`+good+`}`)))
 	require.Nil(t, o.CorrelationID)
 	require.Nil(t, o.SpatialPlacementID)
-	require.Equal(t, []any{"", "{}"}, []any{o.DataSubjectID, string(o.Telemetry.AppendProjection(nil))})
+	require.Equal(t, []any{0, "{}"}, []any{len(o.DataSubjectIDs), string(o.Telemetry.AppendProjection(nil))})
 }
 
 // TestATimeNamesTheBatchRoute: a play of the past would be signed as one of now, so its
@@ -169,15 +180,25 @@ func FuzzBody(f *testing.F) {
 			SpatialPlacementID *string  `json:"spatialPlacementId"`
 			CorrelationID      *string  `json:"correlationId"`
 			DataSubjectID      string   `json:"dataSubjectId"`
+			DataSubjectIDs     []string `json:"dataSubjectIds"`
 			DwellMs            *float64 `json:"dwellMs"`
 		}
 		require.NoError(t, json.Unmarshal(body, &plain))
 		require.Equal(t, []*any{nil, nil, nil}, []*any{plain.RenderedAt, plain.IssuedAt, plain.PlayedAt})
 		var r sealer.Receipt
 		o.Describe(&r)
-		require.Equal(t, []any{plain.RightID, plain.SpatialAnchorID, plain.DataSubjectID, *plain.DwellMs}, []any{o.RightID, r.SpatialAnchorID, o.DataSubjectID, r.DwellMs})
+		require.Equal(t, []any{plain.RightID, plain.SpatialAnchorID, *plain.DwellMs}, []any{o.RightID, r.SpatialAnchorID, r.DwellMs})
+		persons := plain.DataSubjectIDs
+		if plain.DataSubjectID != "" {
+			persons = append(persons, plain.DataSubjectID)
+		}
+		slices.Sort(persons)
+		require.Equal(t, slices.Compact(persons), slices.Sorted(slices.Values(o.DataSubjectIDs)))
 		require.Equal(t, plain.SpatialPlacementID, r.SpatialPlacementID)
 		require.Equal(t, plain.CorrelationID, r.CorrelationID)
-		require.True(t, r.DwellMs >= 0 && r.DwellMs <= sealer.MaxDwellMs && len(o.RightID) <= maxText && len(o.DataSubjectID) <= maxSubject)
+		require.True(t, r.DwellMs >= 0 && r.DwellMs <= sealer.MaxDwellMs && len(o.RightID) <= maxText && len(o.DataSubjectIDs) <= 9)
+		for _, person := range o.DataSubjectIDs {
+			require.True(t, person != "" && len(person) <= maxSubject)
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -253,7 +254,11 @@ func (r *row) appendDay(dst []byte) []byte {
 // behind its length, and the telemetry as it was sent. Spaces between fields, their order and
 // unknown fields make no difference.
 func (r *row) appendContent(dst []byte) []byte {
-	dst = appendLengths(dst, r.rowID, r.vendor, r.idType, r.vendorID, r.playedAt, r.RightID, r.SpatialAnchorID, r.DataSubjectID)
+	dst = appendLengths(dst, r.rowID, r.vendor, r.idType, r.vendorID, r.playedAt, r.RightID, r.SpatialAnchorID)
+	var persons [1 + mostSubjects]string // in whatever order they were named
+	n := copy(persons[:], r.DataSubjectIDs)
+	slices.Sort(persons[:n])
+	dst = appendLengths(binary.AppendUvarint(dst, uint64(n)), persons[:n]...)
 	for _, given := range [...]*string{r.SpatialPlacementID, r.CorrelationID} {
 		if given == nil {
 			dst = append(dst, 0)

@@ -59,7 +59,8 @@ type workspace struct {
 	receipt sealer.Receipt
 	sealed  sealer.Delivery
 	private sealer.Private
-	random  [idBytes + nonceBytes + saltBytes]byte
+	persons [1 + mostSubjects]sealer.DataSubject
+	random  [idBytes + nonceBytes + saltBytes*(2+mostSubjects)]byte
 
 	content    []byte // of a row
 	day        []byte // of a row's identity, as text
@@ -216,7 +217,7 @@ func (i *Issuer) refused(w *work, verdict gate.Verdict) error {
 
 // seal fills w.record with the signed event.
 func (i *Issuer) seal(w *work, signer *sealer.Signer) error {
-	if _, err := io.ReadFull(i.cfg.Random, w.random[:]); err != nil {
+	if _, err := io.ReadFull(i.cfg.Random, w.random[:idBytes+nonceBytes+saltBytes*(1+len(w.seen.DataSubjectIDs))]); err != nil {
 		return fmt.Errorf("cannot draw random bits: %w", err)
 	}
 	w.name()
@@ -260,8 +261,12 @@ func (w *work) name() {
 // commit writes the private part and the commitment to it.
 func (w *work) commit() {
 	p := &w.private
-	p.Salt = [saltBytes]byte(w.random[idBytes+nonceBytes:])
-	p.DataSubject = w.seen.DataSubjectID
+	salts := w.random[idBytes+nonceBytes:]
+	p.Salt = [saltBytes]byte(salts)
+	p.DataSubjects = w.persons[:len(w.seen.DataSubjectIDs)]
+	for i, who := range w.seen.DataSubjectIDs {
+		p.DataSubjects[i] = sealer.DataSubject{Reference: who, Salt: [saltBytes]byte(salts[saltBytes*(1+i):])}
+	}
 	p.AttentionMs = w.sealed.Metering.AttentionMs
 	p.Telemetry = nil
 	if w.projection = w.seen.Telemetry.AppendProjection(w.projection[:0]); len(w.projection) > len("{}") {
@@ -269,16 +274,21 @@ func (w *work) commit() {
 	}
 	p.RequestHash = ""
 	if w.claim.held() {
-		p.RequestHash = w.requestHash(p.Salt, w.body)
+		p.RequestHash = w.requestHash(p, w.body)
 	}
 	w.salted = sealer.AppendPrivate(append(w.salted[:0], p.Salt[:]...), p)
-	w.commitment = sealer.AppendCommitment(w.commitment[:0], w.salted)
+	committed := w.salted
+	if len(p.DataSubjects) > 0 {
+		w.scratch = sealer.AppendCommitted(append(w.scratch[:0], p.Salt[:]...), p)
+		committed = w.scratch
+	}
+	w.commitment = sealer.AppendCommitment(w.commitment[:0], committed)
 	w.sealed.PrivateCommitment = view(w.commitment)
 }
 
-// requestHash is base64url SHA-256(salt ‖ body). It is valid until the next call.
-func (w *workspace) requestHash(salt [saltBytes]byte, body []byte) string {
-	w.scratch = append(append(w.scratch[:0], salt[:]...), body...)
+// requestHash is base64url SHA-256(salts ‖ body). It is valid until the next call.
+func (w *workspace) requestHash(p *sealer.Private, body []byte) string {
+	w.scratch = append(p.AppendRequestSalt(w.scratch[:0]), body...)
 	sum := sha256.Sum256(w.scratch)
 	w.sum = base64.RawURLEncoding.AppendEncode(w.sum[:0], sum[:])
 	return view(w.sum)

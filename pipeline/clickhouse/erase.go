@@ -61,7 +61,7 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 	if len(list) == 0 {
 		return nil
 	}
-	var covered []string
+	var covered, whose []string
 	for _, t := range list {
 		if t.Record() != "" {
 			about, err := w.aboutRecord(ctx, t)
@@ -71,8 +71,12 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 			covered = append(covered, about...)
 			continue
 		}
-		covered = append(covered, "tenant_id = "+literal(t.TenantID)+" AND subject_hash = "+literal(t.SubjectHash)+" AND at <= "+moment(t.Until.UnixMilli()))
+		whose = append(whose, "tenant_id = "+literal(t.TenantID)+" AND has(subject_hashes, "+literal(t.SubjectHash)+") AND at <= "+moment(t.Until.UnixMilli()))
 	}
+	if err := w.keepOthers(ctx, pipeline.NewErased(key, list), whose); err != nil {
+		return err
+	}
+	covered = append(covered, whose...)
 	if err := w.deletePrivate(ctx, covered); err != nil {
 		return err
 	}
@@ -80,6 +84,28 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 		return err
 	}
 	return insert(ctx, w.servers, "tombstones", tombstoneColumns(true), list)
+}
+
+// keepOthers inserts what is to be kept of private parts that name others beside erased persons. These
+// copies don't have the hashes of the erased, by which the parts as they were are deleted after.
+func (w *Warehouse) keepOthers(ctx context.Context, erased *pipeline.Erased, conditions []string) error {
+	for some := range slices.Chunk(conditions, 200) {
+		rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.Row, err error) {
+			err = scan(&r.TenantID, &r.EventID, &r.Generation, &r.Offset, &r.At, &r.Private)
+			return r, err
+		}, `SELECT tenant_id, event_id, generation, position, at, private FROM private_parts FINAL WHERE length(subject_hashes) > 1 AND ((`+strings.Join(some, ") OR (")+`))`)
+		if err != nil {
+			return err
+		}
+		kept, _, err := leaveOut(erased, rows, nil)
+		if err == nil {
+			err = insert(ctx, w.servers, "private_parts", privateColumns, kept)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot keep the other persons of private parts: %w", err)
+		}
+	}
+	return nil
 }
 
 // aboutRecord are the conditions for the private parts of events about an erased record. They list
@@ -228,7 +254,7 @@ func (w *reader) CountSubject(ctx context.Context, tenantID, subjectHash string)
 	if err != nil || erased == nil {
 		return n, err
 	}
-	whose := "subject_hash = " + literal(subjectHash)
+	whose := "has(subject_hashes, " + literal(subjectHash) + ")"
 	if id := (pipeline.Tombstone{SubjectHash: subjectHash}).Record(); id != "" {
 		whose = "event_id IN (SELECT event_id FROM events WHERE tenant_id = " + literal(tenantID) + " AND subject_id = " + literal(id) + ")"
 	}
@@ -323,12 +349,12 @@ func (w *servers) subjectHash(ctx context.Context, q pipeline.EventQuery) (strin
 // leaveOut returns what is to be kept of the rows' private parts and of quarantined records.
 func leaveOut(erased *pipeline.Erased, rows []pipeline.Row, quarantined []pipeline.Quarantined) (parts []privatePart, kept []pipeline.Quarantined, err error) {
 	for i := range rows {
-		private, hash, err := erased.Private(&rows[i])
+		private, hashes, err := erased.Private(&rows[i])
 		if err != nil {
 			return nil, nil, err
 		}
 		if len(private) > 0 {
-			parts = append(parts, privatePart{&rows[i], private, hash})
+			parts = append(parts, privatePart{&rows[i], private, hashes})
 		}
 	}
 	kept = slices.Clone(quarantined)
@@ -338,6 +364,25 @@ func leaveOut(erased *pipeline.Erased, rows []pipeline.Row, quarantined []pipeli
 		}
 	}
 	return parts, kept, nil
+}
+
+// replaceStale replaces private parts that a Load has stored with persons who are erased, which the
+// conditions find.
+func (w *Warehouse) replaceStale(ctx context.Context, parts []privatePart, conditions []string) error {
+	for i := 0; i < len(parts); i += 200 {
+		some := conditions[i:min(i+200, len(parts))]
+		n, err := w.countWhere(ctx, "private_parts", "("+strings.Join(some, ") OR (")+")")
+		if err == nil && n > 0 {
+			err = insert(ctx, w.servers, "private_parts", privateColumns, parts[i:i+len(some)])
+			if err == nil {
+				err = w.deletePrivate(ctx, some)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("cannot erase persons from private parts: %w", err)
+		}
+	}
+	return nil
 }
 
 // eraseLoaded deletes what tombstones cover of the rows and records that were loaded: because
@@ -360,8 +405,23 @@ func (w *Warehouse) eraseLoaded(ctx context.Context, erased *pipeline.Erased, ro
 		}
 	}
 	stays := make(map[eventKey]bool, len(parts))
+	var others []privatePart
+	var stale []string
 	for _, p := range parts {
 		stays[eventKey{p.TenantID, p.EventID}] = true
+		if len(p.private) != len(p.Private) {
+			var gone []string
+			for _, subject := range p.DataSubjects() {
+				if hash := erased.Key.Hash(p.TenantID, subject); !slices.Contains(p.subjectHashes, hash) {
+					gone = append(gone, literal(hash))
+				}
+			}
+			others = append(others, p)
+			stale = append(stale, "tenant_id = "+literal(p.TenantID)+" AND event_id = "+literal(p.EventID)+" AND hasAny(subject_hashes, ["+strings.Join(gone, ", ")+"])")
+		}
+	}
+	if err := w.replaceStale(ctx, others, stale); err != nil {
+		return err
 	}
 	wanted, err := ext.NewTable("wanted", ext.Column("tenant_id", "String"), ext.Column("event_id", "String"))
 	if err != nil {

@@ -72,8 +72,8 @@ var selected = strings.Join(names(columns[:len(columns)-3]), ", ")
 // privatePart is what is kept of a row's private part.
 type privatePart struct {
 	*pipeline.Row
-	private     []byte
-	subjectHash string
+	private       []byte
+	subjectHashes []string
 }
 
 var privateColumns = []column[privatePart]{
@@ -82,7 +82,7 @@ var privateColumns = []column[privatePart]{
 	of("generation", func(p *privatePart) uint32 { return p.Generation }),
 	of("position", func(p *privatePart) int64 { return p.Offset }),
 	of("at", func(p *privatePart) time.Time { return p.At }),
-	of("subject_hash", func(p *privatePart) string { return p.subjectHash }),
+	of("subject_hashes", func(p *privatePart) []string { return p.subjectHashes }),
 	of("private", func(p *privatePart) string { return text(p.private) }),
 }
 

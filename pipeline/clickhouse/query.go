@@ -91,7 +91,7 @@ func (w *reader) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.
 		if err != nil {
 			return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
 		}
-		f.add("event_id IN (SELECT event_id FROM private_parts WHERE tenant_id = ? AND subject_hash = ?)", q.TenantID, hash)
+		f.add("event_id IN (SELECT event_id FROM private_parts WHERE tenant_id = ? AND has(subject_hashes, ?))", q.TenantID, hash)
 	}
 	order := "place"
 	if q.Newest {

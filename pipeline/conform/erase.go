@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -25,7 +26,7 @@ func Place(offset int64) sealer.Position { return at(offset) }
 // The time rises with the offset. telemetry is a canonical object.
 func Shown(tenant string, offset int64, subject, telemetry string) pipeline.Row {
 	return personal(tenant, at(offset), noon.Add(time.Duration(offset)*time.Millisecond), "",
-		sealer.Private{AttentionMs: -1, DataSubject: subject, Telemetry: []byte(telemetry)})
+		sealer.Private{AttentionMs: -1, DataSubjects: sealer.About(subject), Telemetry: []byte(telemetry)})
 }
 
 // tombstone is that of a person.
@@ -326,5 +327,60 @@ func checkLabelled(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		n, err := w.CountLabelled(ctx, "tnt_a", sealer.NewPerson(person))
 		require.NoError(tb, err)
 		require.Equal(tb, want, n, "%q", person)
+	}
+}
+
+// checkSeveral loads deliveries to several persons, drawn at random, and erases persons one by one: exactly
+// theirs are gone, the others stay, and each finds hers.
+func checkSeveral(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	require.NoError(tb, w.Erase(ctx, eraseKey, nil))
+	random := rand.New(rand.NewPCG(1, 2))
+	persons := []string{"ada", "bob", "cid@example.org", `d"e`, "31"}
+	var rows []pipeline.Row
+	for i := range int64(60) {
+		var named []string
+		for _, n := range random.Perm(len(persons))[:random.IntN(len(persons)+1)] {
+			named = append(named, persons[n])
+		}
+		rows = append(rows, shown("tnt_a", at(i*37), noon.Add(time.Duration(i)*time.Second), named...))
+	}
+	load(tb, ctx, w, rows[:40]...)
+	want := slices.Clone(rows)
+	var stones []pipeline.Tombstone
+	check := func(w pipeline.Warehouse, among []pipeline.Row) {
+		requireRows(tb, among, everything(tb, ctx, w, "tnt_a"))
+		for _, person := range persons {
+			q := pipeline.EventQuery{TenantID: "tnt_a", DataSubject: person, Limit: len(rows)}
+			mine := events(among, q)
+			q.Limit = 7
+			requireRows(tb, mine, pages(tb, ctx, w, q))
+			requireCount(tb, ctx, w, "tnt_a", person, int64(len(mine)), 0)
+		}
+	}
+	check(w, want[:40])
+	for n, person := range []string{"CID@example.org", "31", "ada"} {
+		until := noon.Add(time.Duration(50-n) * time.Second)
+		stones = append(stones, tombstone("tnt_a", person, until))
+		require.NoError(tb, w.Erase(ctx, eraseKey, stones[n:]))
+		for i := range want {
+			if want[i].At.After(until) {
+				continue
+			}
+			var err error
+			want[i].Private, err = sealer.Forget(want[i].Private, sealer.NewPerson(person).Is)
+			require.NoError(tb, err)
+			if len(want[i].Private) > 0 {
+				_, _, err = sealer.CheckRecord(&want[i].Record)
+				require.NoError(tb, err, "the commitment is still that of the rest")
+			}
+		}
+		check(w, want[:40])
+		load(tb, ctx, w, rows[:40]...)
+		check(w.Reopen(), want[:40])
+	}
+	load(tb, ctx, w, rows...)
+	for _, w := range []pipeline.Warehouse{w, w.Reopen()} {
+		require.NoError(tb, w.Erase(ctx, eraseKey, stones), "again")
+		check(w, want)
 	}
 }

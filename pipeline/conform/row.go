@@ -78,11 +78,11 @@ func audit(tenant string, p sealer.Position, alter ...func(*sealer.Event)) pipel
 
 // annotated makes the row of an event about a record, with notes, and with a person unless that is empty.
 func annotated(tenant string, p sealer.Position, id, subject, notes string, when time.Time) pipeline.Row {
-	about := sealer.Private{AttentionMs: -1, DataSubject: subject, Notes: []byte(notes)}
+	about := sealer.Private{AttentionMs: -1, DataSubjects: sealer.About(subject), Notes: []byte(notes)}
 	private := sealer.AppendPrivate(nil, &about)
 	r := audit(tenant, p, func(e *sealer.Event) {
 		e.Type, e.At, e.Subject = "dsar.requested", when, sealer.Ref{Kind: "dsar_job", ID: id}
-		e.PrivateCommitment = sealer.Commit(about.Salt, private)
+		e.PrivateCommitment = about.Commitment()
 	})
 	r.Private = private
 	return r
@@ -115,19 +115,18 @@ func delivery(tenant string, p sealer.Position, issued time.Time, key string, al
 	return personal(tenant, p, issued, key, sealer.Private{AttentionMs: -1}, alter...)
 }
 
-// shown makes delivery write one to a person.
-func shown(tenant string, p sealer.Position, issued time.Time, subject string) pipeline.Row {
-	return personal(tenant, p, issued, "", sealer.Private{AttentionMs: -1, DataSubject: subject, Telemetry: []byte(`{"viewable":true}`)})
+// shown makes delivery write one to persons.
+func shown(tenant string, p sealer.Position, issued time.Time, subjects ...string) pipeline.Row {
+	return personal(tenant, p, issued, "", sealer.Private{AttentionMs: -1, DataSubjects: sealer.About(subjects...), Telemetry: []byte(`{"viewable":true}`)})
 }
 
 func personal(tenant string, p sealer.Position, issued time.Time, key string, about sealer.Private, alter ...func(*sealer.Delivery, *sealer.Receipt)) pipeline.Row {
-	salt := about.Salt
 	private := sealer.AppendPrivate(nil, &about)
 	d := sealer.Delivery{
 		TenantID: tenant, Actor: sealer.Ref{Kind: "key", ID: "key_1"}, RightID: "rgh_1", RightRevision: 4, BasisID: "bas_1",
 		Substrate:         gate.CTV,
 		Metering:          gate.Metering{Metered: true, Reason: gate.ReasonMetered, Basis: gate.BasisViewable, QuantityMs: 1000, AttentionMs: -1},
-		PrivateCommitment: sealer.Commit(salt, private),
+		PrivateCommitment: about.Commitment(),
 	}
 	switch hash := hashOf(tenant, key); {
 	case key == "":
@@ -140,7 +139,7 @@ func personal(tenant string, p sealer.Position, issued time.Time, key string, ab
 	}
 	r := sealer.Receipt{
 		ReceiptID: "rcp_" + newID(tenant, p, issued).String(), SpatialAnchorID: "screen 1", IssuedAt: issued, RenderedAt: issued.Add(-time.Second),
-		DwellMs: 1000, Nonce: base64.RawURLEncoding.EncodeToString(salt[:]),
+		DwellMs: 1000, Nonce: base64.RawURLEncoding.EncodeToString(about.Salt[:]),
 	}
 	for _, change := range alter {
 		change(&d, &r)

@@ -59,6 +59,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"an erasure covers quarantined records", checkEraseQuarantined},
 	{"a record whose texts name a person is erased from its events, whoever they are about", checkEraseRecord},
 	{"events are found by the person that they name", checkDataSubjects},
+	{"of several persons each is erased alone", checkSeveral},
 	{"deliveries are counted by the labels that name a person", checkLabelled},
 }
 

@@ -80,12 +80,19 @@ func (l *load) erase(key pipeline.SubjectKey, list []pipeline.Tombstone) error {
 		if err != nil {
 			return err
 		}
-		texts, err := textsOf(l.ctx, l.Tx, key, t, l.unsearched)
+		parts, err := privateParts(l.ctx, l.Tx, key, t, l.unsearched)
 		if err != nil {
 			return err
 		}
-		for _, text := range texts {
-			if err := l.exec(`UPDATE texts SET private = NULL WHERE text = ?`, text); err != nil {
+		for _, p := range parts {
+			var left []byte
+			if t.Record() == "" {
+				left, err = sealer.Forget(p.private, func(subject string) bool { return key.Hash(t.TenantID, subject) == t.SubjectHash })
+			}
+			if err == nil {
+				err = l.exec(`UPDATE texts SET private = ? WHERE text = ?`, optional(left), p.text)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -167,11 +174,11 @@ func (w *Warehouse) CountSubject(ctx context.Context, tenantID, subjectHash stri
 	if err != nil || !ok {
 		return n, err
 	}
-	texts, err := textsOf(ctx, tx, key, pipeline.Tombstone{TenantID: tenantID, SubjectHash: subjectHash, Until: instant(never.first)}, w.writer.unsearched)
+	parts, err := privateParts(ctx, tx, key, pipeline.Tombstone{TenantID: tenantID, SubjectHash: subjectHash, Until: instant(never.first)}, w.writer.unsearched)
 	if err != nil {
 		return n, err
 	}
-	n.PrivateParts = int64(len(texts))
+	n.PrivateParts = int64(len(parts))
 	err = each(ctx, tx, func(scan func(...any) error) error {
 		s, err := scanQuarantined(scan)
 		if err == nil && key.Names(s, tenantID, subjectHash) {
@@ -213,20 +220,28 @@ func (w *Warehouse) PersonOf(ctx context.Context, key pipeline.SubjectKey, t pip
 		return "", err
 	}
 	defer tx.Rollback()
-	texts, err := textsOf(ctx, tx, key, t, w.writer.unsearched)
-	if err == nil && len(texts) > 0 && t.Record() == "" {
-		r := pipeline.Row{}
-		err = tx.QueryRowContext(ctx, `SELECT private FROM texts WHERE text = ?`, texts[0]).Scan(&r.Private)
-		person = r.DataSubject()
-	}
+	parts, err := privateParts(ctx, tx, key, t, w.writer.unsearched)
 	if err != nil {
 		return "", fmt.Errorf("cannot look for an erased person: %w", err)
 	}
-	return person, nil
+	if len(parts) > 0 {
+		for _, subject := range sealer.DataSubjects(parts[0].private) {
+			if key.Hash(t.TenantID, subject) == t.SubjectHash {
+				return subject, nil
+			}
+		}
+	}
+	return "", nil
 }
 
-// textsOf lists the texts with a private part that a tombstone covers.
-func textsOf(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pipeline.Tombstone, unsearched bool) (texts []int64, err error) {
+// privatePart is one of a text.
+type privatePart struct {
+	text    int64
+	private []byte
+}
+
+// privateParts lists the private parts that a tombstone covers.
+func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pipeline.Tombstone, unsearched bool) (parts []privatePart, err error) {
 	var tenant int64
 	if err := tx.QueryRowContext(ctx, `SELECT tenant FROM tenants WHERE tenant_id = ?`, t.TenantID).Scan(&tenant); err != nil {
 		return nil, none(err)
@@ -243,13 +258,13 @@ func textsOf(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pipelin
 				return err
 			}
 			if t.Names(key, &r) {
-				texts = append(texts, text)
+				parts = append(parts, privatePart{text, r.Private})
 			}
 			return nil
 		}, from+` WHERE e.tenant = ? AND e.at <= ? AND x.private IS NOT NULL`+where, append([]any{tenant, t.Until.UnixMilli()}, args...)...)
 	}
 	if unsearched {
-		return texts, look("")
+		return parts, look("")
 	}
 	blocks, err := collect(ctx, tx, func(scan func(...any) error) (b block, err error) {
 		err = scan(&b.generation, &b.number)
@@ -260,7 +275,7 @@ func textsOf(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pipelin
 			err = look(` AND e.generation = ? AND e.position >= ? AND e.position < ?`, b.generation, b.number*blockRows, (b.number+1)*blockRows)
 		}
 	}
-	return texts, err
+	return parts, err
 }
 
 // subjectKey is the key of the persons' hashes; ok is false before the first Erase.
@@ -281,7 +296,7 @@ func (l *load) leaveOut(b pipeline.Batch) (err error) {
 		}
 	}
 	for _, n := range l.rows {
-		if n.private, n.subject, err = l.erased.Private(n.Row); err != nil {
+		if n.private, n.subjects, err = l.erased.Private(n.Row); err != nil {
 			return err
 		}
 	}

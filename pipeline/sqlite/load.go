@@ -94,8 +94,8 @@ type newRow struct {
 	hash                        int64
 	day                         int64 // of a row's identity, since 1970; noDay without one
 	duplicate                   bool
-	private                     []byte // what is kept of the private part
-	subject                     string // the hash of the person that it names
+	private                     []byte   // what is kept of the private part
+	subjects                    []string // the hashes of the persons that it names
 }
 
 // load is one Load or Erase.

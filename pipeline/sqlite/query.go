@@ -122,7 +122,7 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 			switch {
 			case err != nil:
 				return err
-			case q.DataSubject != "" && !person.Is(row.DataSubject()):
+			case q.DataSubject != "" && !row.IsAbout(person):
 				return nil
 			case len(all) == q.Limit:
 				return errLimit

@@ -76,7 +76,7 @@ func (l *load) storeMarks(s *span) error {
 			values = append(values, d.SpatialAnchorID, d.CorrelationID)
 		}
 		spread[b] = t
-		values = append(values, n.subject)
+		values = append(values, n.subjects...)
 		for _, v := range values {
 			if v != "" {
 				marks[mark{b, markOf(v)}] = true

@@ -269,9 +269,9 @@ func (v *vectors) receipts(event []byte) {
 func (v *vectors) worked(t *testing.T) []byte {
 	w := newWorld(t)
 	s, d, r := w.Draft(2)
-	private := sealer.Private{Salt: [16]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, DataSubject: "sub_1", AttentionMs: -1, Telemetry: []byte(`{"viewable":true}`)}
+	private := sealer.Private{Salt: [16]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, DataSubjects: sealer.About("sub_1"), AttentionMs: -1, Telemetry: []byte(`{"viewable":true}`)}
 	privateText := sealer.AppendPrivate(nil, &private)
-	d.PrivateCommitment = sealer.Commit(private.Salt, privateText)
+	d.PrivateCommitment = private.Commitment()
 	event, err := s.SealDelivery(nil, d, r)
 	require.NoError(t, err)
 	parts, err := sealer.SplitDelivery(event)

@@ -123,7 +123,7 @@ var plain = []string{"reason", "meteringBasis",
 // free are the members that hold ids of the caller's own making: of organisations, and
 // of what was observed. receiptIds of a dispute exclude its rightId. For rejected plays of another tenant see
 // ingest/TestRejectedPlays.
-var free = regexp.MustCompile(`OrgId$|^(beam|bvlosWaiver|correlation|coverageCell|dataSubject|groundStation|org|row|tax|spatialAnchor|spatialPlacement|vendor)Id$|^(campaign|receipt|rejected)Ids$`)
+var free = regexp.MustCompile(`OrgId$|^(beam|bvlosWaiver|correlation|coverageCell|dataSubject|groundStation|org|row|tax|spatialAnchor|spatialPlacement|vendor)Id$|^(campaign|dataSubject|receipt|rejected)Ids$`)
 
 // Resource finds the names in paths and bodies.
 var Resource = regexp.MustCompile(`{(\w+)}`)

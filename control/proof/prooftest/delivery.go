@@ -81,9 +81,9 @@ func (s *Stage) Event(d Delivery) *sealer.Record {
 	what.Multiplier = d.Multiplier
 	var private []byte
 	if d.Subject != "" {
-		secret := sealer.Private{Salt: [16]byte{1}, DataSubject: d.Subject, AttentionMs: -1}
+		secret := sealer.Private{Salt: [16]byte{1}, DataSubjects: sealer.About(d.Subject), AttentionMs: -1}
 		private = sealer.AppendPrivate(nil, &secret)
-		what.PrivateCommitment = sealer.Commit(secret.Salt, private)
+		what.PrivateCommitment = secret.Commitment()
 	}
 	text, err := d.Signer.SealDelivery(nil, &what, &receipt)
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ CREATE TABLE mapping_totals (
 -- Rows of batches that wait: reason is UNMAPPED, for a mapping of the vendor's id, or RIGHT_SUSPENDED, for
 -- the end of a suspension of right_id or of a right above it. The vendor's columns are empty for a row
 -- without a vendor's id, right_id for one that waits for a mapping. row_text is JSON, without personal data: that is in
--- data_subject_id and telemetry. content_hash is of all of it. All four are empty once the wait has
+-- data_subjects, a list in JSON, and telemetry. content_hash is of all of it. All four are empty once the wait has
 -- ended: state is HELD, REPLAYED with a receipt or an error, or EXPIRED. format is that of a player's document.
 CREATE TABLE held_rows (
     held_id         TEXT   PRIMARY KEY,
@@ -58,7 +58,7 @@ CREATE TABLE held_rows (
     vendor_id       TEXT   NOT NULL,
     played_at       BIGINT NOT NULL,
     row_text        TEXT   NOT NULL,
-    data_subject_id TEXT   NOT NULL,
+    data_subjects   TEXT   NOT NULL,
     telemetry       TEXT   NOT NULL,
     format          TEXT   NOT NULL DEFAULT '',
     bytes           BIGINT NOT NULL,

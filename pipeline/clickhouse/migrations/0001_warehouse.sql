@@ -79,18 +79,20 @@ SETTINGS index_granularity = 1024,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
 -- The private part of each event that has one. To erase one is to delete its row
--- here; the event, which was hashed and signed, is not changed. Written before the event:
--- a visible event has its private part. Parts with deleted rows are removed at once.
+-- here, after a copy without the person was inserted, if it names others; the event, which
+-- was hashed and signed, is not changed. Written before the event: a visible event has its
+-- private part. Parts with deleted rows are removed at once.
 CREATE TABLE IF NOT EXISTS private_parts (
-	tenant_id    String,
-	event_id     String,
-	generation   UInt32,
-	position     Int64,
-	at           DateTime64(3, 'UTC') CODEC(Delta, LZ4),
-	subject_hash String,               -- of the person that it names; empty for none
-	private      String CODEC(ZSTD),
-	version      UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)),
-	INDEX by_subject subject_hash TYPE bloom_filter GRANULARITY 4
+	tenant_id      String,
+	event_id       String,
+	generation     UInt32,
+	position       Int64,
+	at             DateTime64(3, 'UTC') CODEC(Delta, LZ4),
+	subject_hashes Array(String),    -- of the persons that it names
+	private        String CODEC(ZSTD),
+	-- Of copies the one with the fewest persons counts: the others have been erased.
+	version        UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(length(subject_hashes)), 96) + bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)),
+	INDEX by_subject subject_hashes TYPE bloom_filter GRANULARITY 4
 ) ENGINE = ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(at)
 ORDER BY (tenant_id, event_id)

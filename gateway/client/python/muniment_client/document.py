@@ -754,7 +754,7 @@ class HeldRow(TypedDict):
     receiptId: str | None
     # The right of a row that waits for it; null of one that waits for a mapping.
     rightId: str | None
-    # The row as it was sent, without dataSubjectId and telemetry; null once it is no longer HELD.
+    # The row as it was sent, without dataSubjectId, dataSubjectIds and telemetry; null once it is no longer HELD.
     row: dict[str, Any] | None
     # REPLAYED once it was delivered, with its receiptId, or refused, with the error.
     state: Literal["HELD", "REPLAYED", "EXPIRED"]
@@ -1562,6 +1562,9 @@ class Observation(TypedDict):
     # The person it was shown to, for export and erasure. Kept in the private part of the event, which is not
     # hashed.
     dataSubjectId: NotRequired[str | None]
+    # More persons it was shown to, each found by export and erasure, and each erased alone. One who is named twice
+    # counts once.
+    dataSubjectIds: NotRequired[list[str] | None]
     # How long, in milliseconds.
     dwellMs: float
     # The ACTIVE right that permits the delivery.
@@ -2042,6 +2045,8 @@ class Row(TypedDict):
     # The person it was shown to, for export and erasure. Kept in the private part of the event, which is not
     # hashed.
     dataSubjectId: NotRequired[str | None]
+    # More persons it was shown to, as in POST /v1/delivery.
+    dataSubjectIds: NotRequired[list[str] | None]
     # How long, in milliseconds.
     dwellMs: float
     # Which of the vendor's kinds of ids vendorId is.

@@ -1178,7 +1178,7 @@ export interface components {
             receiptId: string | null;
             /** @description The right of a row that waits for it; null of one that waits for a mapping. */
             rightId: string | null;
-            /** @description The row as it was sent, without dataSubjectId and telemetry; null once it is no longer HELD. */
+            /** @description The row as it was sent, without dataSubjectId, dataSubjectIds and telemetry; null once it is no longer HELD. */
             row: Record<string, never> | null;
             /**
              * @description REPLAYED once it was delivered, with its receiptId, or refused, with the error.
@@ -1920,6 +1920,8 @@ export interface components {
             correlationId?: string | null;
             /** @description The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed. */
             dataSubjectId?: string | null;
+            /** @description More persons it was shown to, each found by export and erasure, and each erased alone. One who is named twice counts once. */
+            dataSubjectIds?: string[] | null;
             /**
              * Format: double
              * @description How long, in milliseconds.
@@ -2666,6 +2668,8 @@ export interface components {
             correlationId?: string | null;
             /** @description The person it was shown to, for export and erasure. Kept in the private part of the event, which is not hashed. */
             dataSubjectId?: string | null;
+            /** @description More persons it was shown to, as in POST /v1/delivery. */
+            dataSubjectIds?: string[] | null;
             /**
              * Format: double
              * @description How long, in milliseconds.
