@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,14 +103,17 @@ func (s *Service) take(tenantID, keyID string, requested *api.HeldRow, now store
 	if err := json.Unmarshal([]byte(requested.Row), &persons); err != nil {
 		return h, api.InvalidField("row", "is not a row of a batch")
 	}
-	if persons.One != "" {
-		persons.More = append([]string{persons.One}, persons.More...)
+	var all []string
+	for _, person := range append([]string{persons.One}, persons.More...) {
+		if person != "" && !slices.Contains(all, person) {
+			all = append(all, person)
+		}
 	}
-	if h.personal.dataSubjects, err = store.WritePersons(persons.More); err != nil {
+	if h.personal.dataSubjects, err = store.WritePersons(all); err != nil {
 		return h, api.InvalidField("row", "must be UTF-8 without U+0000")
 	}
 	h.personal.telemetry = string(row["telemetry"])
-	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, strings.Join(persons.More, ""), h.personal.telemetry, h.identity.Hash, h.identity.Day, h.content, h.keyID, h.rightID(), h.format} {
+	for _, text := range []string{h.Vendor, h.IDType, h.VendorID, h.writtenRow, strings.Join(all, ""), h.personal.telemetry, h.identity.Hash, h.identity.Day, h.content, h.keyID, h.rightID(), h.format} {
 		if !store.Storable(text) {
 			return h, api.InvalidField("row", "must be UTF-8 without U+0000")
 		}

@@ -322,6 +322,42 @@ func TestErasedPersonIsInNoHeldRow(t *testing.T) {
 	}
 }
 
+// TestHeldRowOfSeveral: a row that names two persons loses each alone, and its telemetry with the last.
+func TestHeldRowOfSeveral(t *testing.T) {
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
+	both := held("1")
+	both.Row = strings.Replace(both.Row, `{`, `{"dataSubjectIds":["bob@example.org","ada@example.org"],`, 1)
+	ids := r.mustHold(t, both)
+	row := func() HeldRow {
+		rows, err := store.List(t.Context(), r.db.Read(), "held rows", scanHeld, `SELECT `+heldColumns+` FROM held_rows`)
+		require.NoError(t, err)
+		require.Len(t, rows, 1)
+		return rows[0]
+	}
+	before := row()
+	require.Equal(t, `["ada@example.org","bob@example.org"]`, before.personal.dataSubjects)
+	require.JSONEq(t, strings.Replace(before.writtenRow, `{`, `{"dataSubjectId":"ada@example.org","dataSubjectIds":["bob@example.org"],"telemetry":`+before.personal.telemetry+`,`, 1), string(before.whole()))
+	erase := func(person string) (seen []store.Sight) {
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson(person), "erased", func(s store.Sight) error {
+				seen = append(seen, s)
+				return nil
+			})
+			return err
+		}))
+		require.Len(t, seen, 1)
+		return seen
+	}
+	ada := store.Mention{Kind: "heldRow", ID: ids[0], Field: "dataSubjects", Text: "ada@example.org"}
+	seen := erase("ADA@example.org")
+	require.Equal(t, []store.Mention{ada}, seen[0].Mentions)
+	require.NotContains(t, seen[0].Texts, "bob@example.org", "whose bundles have nothing of ada")
+	require.Equal(t, personal{`["bob@example.org"]`, before.personal.telemetry}, row().personal)
+	require.Empty(t, row().content, "it would confirm a guess")
+	require.Equal(t, "telemetry", erase("bob@example.org")[0].Mentions[1].Field)
+	require.Equal(t, personal{}, row().personal)
+}
+
 // TestHeldOfAnErasedPerson: a row of a person whom an erasure covers is held without reference and
 // telemetry, again too; rows of others are held as they are.
 func TestHeldOfAnErasedPerson(t *testing.T) {

@@ -313,13 +313,13 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		if err != nil {
 			return err
 		}
-		r.Texts = append(r.Texts, all...)
 		if left == text {
 			return nil
 		}
 		r.changes[column] = left
 		for _, reference := range all {
-			if s.person.Is(reference) {
+			if s.person.Is(reference) { // what is shown of others does not name them
+				r.Texts = append(r.Texts, reference)
 				r.Mentions = append(r.Mentions, Mention{s.Kind, fmt.Sprint(r.key[0]), memberName(column), reference})
 			}
 		}

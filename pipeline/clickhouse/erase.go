@@ -89,20 +89,27 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 // keepOthers inserts what is to be kept of private parts that name others beside erased persons. These
 // copies don't have the hashes of the erased, by which the parts as they were are deleted after.
 func (w *Warehouse) keepOthers(ctx context.Context, erased *pipeline.Erased, conditions []string) error {
-	for some := range slices.Chunk(conditions, 200) {
-		rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.Row, err error) {
-			err = scan(&r.TenantID, &r.EventID, &r.Generation, &r.Offset, &r.At, &r.Private)
-			return r, err
-		}, `SELECT tenant_id, event_id, generation, position, at, private FROM private_parts FINAL WHERE length(subject_hashes) > 1 AND ((`+strings.Join(some, ") OR (")+`))`)
-		if err != nil {
-			return err
-		}
-		kept, _, err := leaveOut(erased, rows, nil)
-		if err == nil {
-			err = insert(ctx, w.servers, "private_parts", privateColumns, kept)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot keep the other persons of private parts: %w", err)
+	const piece = 10_000 // rows in memory
+	for _, condition := range conditions {
+		for behind, more := "", true; more; {
+			rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.Row, err error) {
+				err = scan(&r.TenantID, &r.EventID, &r.Generation, &r.Offset, &r.At, &r.Private)
+				return r, err
+			}, `SELECT tenant_id, event_id, generation, position, at, private FROM private_parts FINAL
+				WHERE length(subject_hashes) > 1 AND `+condition+` AND event_id > ? ORDER BY event_id LIMIT ?`, behind, piece)
+			var kept []privatePart
+			if err == nil {
+				kept, _, err = leaveOut(erased, rows, nil)
+			}
+			if err == nil {
+				err = insert(ctx, w.servers, "private_parts", privateColumns, kept)
+			}
+			if err != nil {
+				return fmt.Errorf("cannot keep the other persons of private parts: %w", err)
+			}
+			if more = len(rows) == piece; more {
+				behind = rows[piece-1].EventID
+			}
 		}
 	}
 	return nil

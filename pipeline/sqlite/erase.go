@@ -85,14 +85,7 @@ func (l *load) erase(key pipeline.SubjectKey, list []pipeline.Tombstone) error {
 			return err
 		}
 		for _, p := range parts {
-			var left []byte
-			if t.Record() == "" {
-				left, err = sealer.Forget(p.private, func(subject string) bool { return key.Hash(t.TenantID, subject) == t.SubjectHash })
-			}
-			if err == nil {
-				err = l.exec(`UPDATE texts SET private = ? WHERE text = ?`, optional(left), p.text)
-			}
-			if err != nil {
+			if err := l.exec(`UPDATE texts SET private = ? WHERE text = ?`, optional(p.left), p.text); err != nil {
 				return err
 			}
 		}
@@ -224,20 +217,24 @@ func (w *Warehouse) PersonOf(ctx context.Context, key pipeline.SubjectKey, t pip
 	if err != nil {
 		return "", fmt.Errorf("cannot look for an erased person: %w", err)
 	}
+	r := pipeline.Row{}
 	if len(parts) > 0 {
-		for _, subject := range sealer.DataSubjects(parts[0].private) {
-			if key.Hash(t.TenantID, subject) == t.SubjectHash {
-				return subject, nil
-			}
+		if err := tx.QueryRowContext(ctx, `SELECT private FROM texts WHERE text = ?`, parts[0].text).Scan(&r.Private); err != nil {
+			return "", fmt.Errorf("cannot look for an erased person: %w", err)
+		}
+	}
+	for _, subject := range r.DataSubjects() {
+		if key.Hash(t.TenantID, subject) == t.SubjectHash {
+			return subject, nil
 		}
 	}
 	return "", nil
 }
 
-// privatePart is one of a text.
+// privatePart is that of a text, and what is left of it once a tombstone's are erased.
 type privatePart struct {
-	text    int64
-	private []byte
+	text int64
+	left []byte
 }
 
 // privateParts lists the private parts that a tombstone covers.
@@ -257,10 +254,16 @@ func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pi
 			if err := scan(&text, &r.Private, &r.SubjectID); err != nil {
 				return err
 			}
-			if t.Names(key, &r) {
-				parts = append(parts, privatePart{text, r.Private})
+			if !t.Names(key, &r) {
+				return nil
 			}
-			return nil
+			var left []byte
+			var err error
+			if t.Record() == "" {
+				left, err = sealer.Forget(r.Private, func(subject string) bool { return key.Hash(t.TenantID, subject) == t.SubjectHash })
+			}
+			parts = append(parts, privatePart{text, left})
+			return err
 		}, from+` WHERE e.tenant = ? AND e.at <= ? AND x.private IS NOT NULL`+where, append([]any{tenant, t.Until.UnixMilli()}, args...)...)
 	}
 	if unsearched {
