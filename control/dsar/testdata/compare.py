@@ -16,7 +16,7 @@ import duckdb
 def sections(name):
     """The sections of a bundle by their names, in order."""
     with zipfile.ZipFile(name) as bundle:
-        return {n.rsplit(".", 1)[0]: bundle.read(n) for n in bundle.namelist() if n != "manifest.json"}
+        return {n.rsplit(".", 1)[0]: bundle.read(n) for n in bundle.namelist() if n not in ("manifest.json", "README.txt")}
 
 
 def parquet(text):
