@@ -26,11 +26,10 @@ func NewPerson(reference string) Person {
 }
 
 func (p Person) normal(text string) string {
-	text = norm.NFC.String(text)
-	if p.fold {
-		text = strings.Map(foldRune, text)
+	if p.fold { // before a letter and its marks become one: another case of the letter may have no such one
+		text = strings.Map(foldRune, norm.NFD.String(text))
 	}
-	return text
+	return norm.NFC.String(text)
 }
 
 // foldRune returns the same rune for all cases of a letter.

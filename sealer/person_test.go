@@ -42,6 +42,7 @@ func TestPersonIn(t *testing.T) {
 		{person: "kK;`", in: []string{"k\u212a\u037e\u1fef"}, fragment: "k"},
 		{person: `C:\new`, in: []string{`C:\new`, `"C:\\new"`}, notIn: []string{"C:new"}, fragment: `C:\new`},
 		{person: "ſ@x", in: []string{"s@x", "S@X"}, notIn: []string{"t@x"}, fragment: "@"},
+		{person: "ſ\u0301@x", in: []string{"\u015b@x"}, sameAs: []string{"\u015a@x", "S\u0301@X"}, differs: []string{"s@x"}, fragment: "@"},
 		{person: "", notIn: []string{"", " ", "a"}, differs: []string{"", "a"}},
 	} {
 		p := NewPerson(c.person)
