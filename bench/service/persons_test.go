@@ -191,11 +191,12 @@ func freeTexts(t *testing.T, s *systemtest.Service) (list []string) {
 // member in all of them.
 var notTexts = map[string]string{
 	"rightId": "an id of ours", "basisId": "an id of ours", "parentRightId": "an id of ours", "receiptIds[]": "an id of ours", "counterpartyId": "an id of ours",
-	"rejectedIds[]": "an id of ours", "confirmationToken": "ours",
+	"rejectedIds[]": "an id of ours", "confirmationToken": "ours", "timeZone": "an IANA name", "period": "a date",
 	"create-dsar-job .format":                     "JSON if it is unknown, and not stored",
 	"erase .dataSubjectId":                        "stored as a hash",
 	"create-beacon .spatialAnchorId":              "not stored: it is in the signed token",
 	"ingest-batch .rows[].vendor":                 "the batch's says the same",
+	"ingest-batch .rows[].rowId":                  "the identity by which a row is delivered once",
 	"withdraw-offer .reason":                      "stored as that of reject-offer",
 	"withdraw-challenge .reason":                  "stored as that of resolve-challenge",
 	"change-counterparty .name":                   "as in create-counterparty",
@@ -415,7 +416,7 @@ func (p *speaker) journey(hook string) {
 	p.call("observe-delivery", `{"rightId": "{rightId}", "spatialAnchorId": "§", "spatialPlacementId": "§", "correlationId": "§", "dwellMs": 5000, "dataSubjectId": "`+p.person+`", "dataSubjectIds": ["`+p.person+`", "somebody"], `+telemetry+`}`, "receiptId", "data.receipt.receiptId")
 	answer := p.call("ingest-batch", fmt.Sprintf(`{"vendor": "§", "rows": [
 		{"rowId": "row-1", "rightId": "{rightId}", "spatialAnchorId": "§", "spatialPlacementId": "§", "correlationId": "§", "playedAt": %[1]q, "dwellMs": 5000, "dataSubjectId": %[2]q, "dataSubjectIds": [%[2]q], %[3]s},
-		{"rowId": "§", "idType": "§", "vendorId": "§", "spatialPlacementId": "§", "correlationId": "§", "playedAt": %[1]q, "dwellMs": 5001, "dataSubjectId": %[2]q, %[3]s}]}`, at(-time.Hour), p.person, telemetry))
+		{"rowId": "row-2", "idType": "§", "vendorId": "§", "spatialPlacementId": "§", "correlationId": "§", "playedAt": %[1]q, "dwellMs": 5001, "dataSubjectId": %[2]q, %[3]s}]}`, at(-time.Hour), p.person, telemetry))
 	require.Contains(p.t, answer, `"status":"accepted"`)
 	require.Contains(p.t, answer, `"status":"unmapped"`)
 	p.s.Seal()

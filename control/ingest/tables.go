@@ -7,13 +7,15 @@ import (
 )
 
 // Tables lists this package's tables. Nodes get the mappings, by the vendor's id. Erasing a person
-// also removes the telemetry of their held rows, unless a row names others too, and what could confirm a guess at it: such a row
-// keeps only its identity. Rows are held by transactions that are no changes, and lock the tenant's usage.
+// also removes the telemetry of their held rows, unless a row names others too, and what could confirm a
+// guess at it: such a row keeps only its identity. So the rowId of one that waits stays: by another one it
+// would be delivered again, or refused for the row that has it. Rows are held by transactions that are no
+// changes, and lock the tenant's usage.
 // What a player said of a rejected play has ids of players and places, times and numbers: formats keep nothing
 // else of it. As a row it has the texts of a held one, which it may have been.
 var Tables = store.Tables{
 	{Name: "held_rows", Personal: &store.Personal{
-		Kind: "heldRow", Key: []string{"held_id"}, Persons: []string{"data_subjects"}, JSON: []string{"row_text.rowId", "row_text.correlationId"},
+		Kind: "heldRow", Key: []string{"held_id"}, Persons: []string{"data_subjects"}, JSON: []string{"row_text.correlationId"},
 		About: "data_subjects", Related: []string{"telemetry"}, Also: "content_hash = ''",
 		Before: func(ctx context.Context, tx *store.Tx, tenantID string) error {
 			_, err := lockUsage(ctx, tx, tenantID)

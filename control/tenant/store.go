@@ -102,7 +102,7 @@ func listTenants(ctx context.Context, q store.Querier, s store.Slice) (page []Li
 	var w store.Where
 	w.And("t.visitor = $", 0)
 	return store.ListPage(ctx, q, s, "the tenants", func(t Listed) string { return t.TenantID }, scan,
-		`SELECT t.tenant_id, t.org_id, t.time_zone, t.created_at, t.sandbox = 1,
+		`SELECT t.tenant_id, t.org_id, t.created_at, t.sandbox = 1,
 			COALESCE((SELECT d.email FROM developers d WHERE d.tenant_id = t.tenant_id ORDER BY d.developer_id LIMIT 1), ''),
 			(SELECT COUNT(*) FROM api_keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL)
 		FROM tenants t`, "t.tenant_id", w)

@@ -837,6 +837,8 @@ class LineReceipt(TypedDict):
     rightId: str
     # The rule of the line.
     ruleId: str
+    # The leaf of the log with the rule's text by which the line is rated.
+    ruleLeaf: int
 
 
 class LineReceipts(TypedDict):
@@ -1871,10 +1873,9 @@ Reconciliation = TypedDict("Reconciliation", {
     "statements": 'list[ReconciledStatement]',
     # The end of the requested window; null if it is open.
     "to": 'str | None',
-    # What no statement states, by the current rules: receipts of times that an issued statement covers, in the
-    # currency of their rule and for a counterparty that the rule pays. They came late, or their rule did, or their
-    # statement was voided. A correction of that statement states them, or another statement does for others whom
-    # the rule pays.
+    # What an issued statement lacks: receipts of times that it covers, in the currency of the rule that rates them,
+    # and for a counterparty that the rule pays. They came late, or their rule did. A correction of that statement
+    # states them.
     "unstated": 'list[SettlementLine]',
 })
 

@@ -1320,6 +1320,11 @@ export interface components {
             rightId: string;
             /** @description The rule of the line. */
             ruleId: string;
+            /**
+             * Format: int64
+             * @description The leaf of the log with the rule's text by which the line is rated.
+             */
+            ruleLeaf: number;
         };
         LineReceipts: {
             /** @description `cursor` of the next page; null ends the list. */
@@ -2368,7 +2373,7 @@ export interface components {
              * @description The end of the requested window; null if it is open.
              */
             to: string | null;
-            /** @description What no statement states, by the current rules: receipts of times that an issued statement covers, in the currency of their rule and for a counterparty that the rule pays. They came late, or their rule did, or their statement was voided. A correction of that statement states them, or another statement does for others whom the rule pays. */
+            /** @description What an issued statement lacks: receipts of times that it covers, in the currency of the rule that rates them, and for a counterparty that the rule pays. They came late, or their rule did. A correction of that statement states them. */
             unstated: components["schemas"]["SettlementLine"][];
         };
         ReconciliationResponse: {
