@@ -333,7 +333,7 @@ func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, e
 		}
 		record := map[string]any{
 			"cap": nil, "createdAt": begin, "currency": "EUR", "effectiveFrom": begin, "effectiveUntil": nil, "id": "rul_" + numbered(n), "match": all,
-			"minimum": nil, "price": fmt.Sprintf("0.%03d1", n), "priority": priority, "revision": 1, "state": "ACTIVE", "updatedAt": begin,
+			"minimum": nil, "price": fmt.Sprintf("0.%03d1", n), "priority": priority, "revision": 1, "state": "ACTIVE", "tiers": []any{}, "tiersMode": nil, "timeZone": "UTC", "updatedAt": begin,
 			"unit": []string{"EVENT", "CPM", "SECOND", "IMPRESSION"}[n%4],
 			"shares": []any{
 				map[string]any{"bps": 7000, "counterpartyId": payee(n)}, map[string]any{"bps": 2000, "counterpartyId": payee(n + 7)}, map[string]any{"bps": 1000, "counterpartyId": payee(n + 13)},
