@@ -258,7 +258,7 @@ func (s *downloads) ended(ctx context.Context, l link) {
 func (s *downloads) downloaded(ctx context.Context, l link) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Download, store.ByKey(l.keyID), "", func(next *Job) error {
-			if next.Bundle.Secret != nil { // it is not void
+			if secret := next.Bundle.Secret; secret != nil && *secret == *l.Bundle.Secret { // neither void nor of a newer link
 				next.Bundle.Secret = newSecret()
 			}
 			next.Bundle.DownloadedAt, next.Bundle.DownloadedBy = next.UpdatedAt, &l.keyID

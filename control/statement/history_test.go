@@ -628,7 +628,11 @@ func (h *history) judge() {
 	}
 	var report bytes.Buffer
 	exit := verify.Files(h.t.Context(), o, &report)
-	require.Equal(h.t, verify.ExitSound, exit, report.String())
+	if len(h.stated) == len(h.texts) {
+		require.Equal(h.t, verify.ExitSound, exit, report.String())
+	} else { // the packs that earlier statements name were cut anew
+		require.NotEqual(h.t, verify.ExitUnsound, exit, report.String())
+	}
 	for _, id := range h.stated {
 		_, own, _ := strings.Cut(report.String(), id+": ")
 		own, _, _ = strings.Cut(own, "\n\n")
