@@ -410,9 +410,10 @@
 // the month with a leaf below the end, which are neither suppressed, duplicates nor excluded, and which the
 // rule rates, by whichever of its texts in that currency, whether this statement has them in its lines,
 // another one or none. They make lines, as if the month was stated. Volume is what these lines count in the
-// rule's unit. TIER: with GRADUATED, for each tier its price less the rule's price, times the volume above
-// the tier's, up to that of the next tier; with VOLUME, that difference for the last tier that the volume is
-// above, times the whole volume; rounded once to six digits, half to even. Then the sum of the lines and
+// rule's unit. Lines by texts with another unit or price come first in it, and keep their price. TIER: with
+// GRADUATED, for each tier its price less the rule's price, times what the other lines have of the volume
+// above the tier's, up to that of the next tier; with VOLUME, that difference for the last tier that the
+// whole volume is above, times what the other lines have of it; rounded once to six digits, half to even. Then the sum of the lines and
 // TIER is below the minimum (MINIMUM) or above the cap (CAP): the difference. Adjustments of 0 are omitted.
 // Shares are those of the same amount above zero, with a minus where it is below. Adjustments are sorted by
 // ruleId, month, and TIER before the other.
@@ -420,7 +421,8 @@
 // With a counterpartyId the statement shows the shares of that counterparty alone, and no line
 // without one. payees add up the shares by counterparty, sorted by counterpartyId, and total adds
 // up payees. No event proves their names. heldAmount is by how much total would be larger if no
-// receipt were HELD; it is below zero if a line would then be too large.
+// receipt were HELD; it is below zero if a line would then be too large, or
+// the month be cheaper.
 //
 // A correction restates a period in full. Its period, currency and counterparty are those of the
 // statement that previous names, by id and by the SHA-256 of its text; asOf is a later end of the

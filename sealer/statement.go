@@ -115,6 +115,9 @@ type StatementMonth struct {
 // MaxMonths bounds the months of a statement.
 const MaxMonths = 400
 
+// ErrTimeZone says that this machine does not know a time zone.
+var ErrTimeZone = errors.New("is not known here")
+
 // ErrMonths says that a period has more than MaxMonths months with something to adjust.
 var ErrMonths = fmt.Errorf("more than %d months end in the period, in which rules have a minimum, a cap or tiers", MaxMonths)
 
@@ -175,9 +178,9 @@ type StatementUnrated struct {
 	RightID       string `json:"rightId"`
 }
 
-// Adjust applies tiers, minimum and cap of a rule to its lines in a month, in this order. It must be pure,
-// as Rate.
-type Adjust func(rule SettlementRule, lines []SettlementLine, from, to time.Time) ([]Adjustment, error)
+// Adjust applies tiers, minimum and cap of a rule to its lines in a month, in this order; older are lines by
+// earlier texts with another unit or price. It must be pure, as Rate.
+type Adjust func(rule SettlementRule, lines, older []SettlementLine, from, to time.Time) ([]Adjustment, error)
 
 // Precedence returns a function that finds the rule that rates receipts: its place among rules, −1 if
 // none does. It must be pure, as Rate, and fails if a rule can't be read.
@@ -196,7 +199,7 @@ type Rating struct {
 func (s *Statement) Reach(by Rating, terms *Terms) error {
 	s.Months, s.Since = []StatementMonth{}, s.From
 	for _, r := range terms.own.list {
-		if !r.pays(s.Currency, s.CounterpartyID) {
+		if !r.bounds() || !r.pays(s.Currency, s.CounterpartyID) {
 			continue
 		}
 		months, err := by.Months(r.rule, s.From.Time, s.To.Time)
@@ -375,7 +378,7 @@ func (s *Statement) settle(by Rating, terms *Terms, r rated) error {
 	}
 	for _, t := range terms.ownByID() {
 		for i, month := range s.Months {
-			if t.Currency != s.Currency || t.TimeZone != month.TimeZone {
+			if !t.bounds() || t.Currency != s.Currency || t.TimeZone != month.TimeZone {
 				continue
 			}
 			if err := s.adjust(by, t, month, r.months[i][t.ID], payees); err != nil {
@@ -397,13 +400,17 @@ func (s *Statement) settle(by Rating, terms *Terms, r rated) error {
 
 // adjust adds the adjustments of a rule in a month, in which it has made the given lines in all currencies.
 func (s *Statement) adjust(by Rating, t *ruleText, month StatementMonth, rated []ratedLine, payees sums) error {
-	var lines []SettlementLine
+	var lines, older []SettlementLine
 	for _, l := range rated {
-		if l.by.Currency == s.Currency {
+		switch {
+		case l.by.Currency != s.Currency:
+		case l.by.Unit == t.Unit && l.by.Price == t.Price:
 			lines = append(lines, l.SettlementLine)
+		default:
+			older = append(older, l.SettlementLine)
 		}
 	}
-	made, err := by.Adjust(t.rule, lines, month.From.Time, month.To.Time)
+	made, err := by.Adjust(t.rule, lines, older, month.From.Time, month.To.Time)
 	if err != nil {
 		return err
 	}
@@ -563,11 +570,16 @@ func (s *Statement) checkTimes() error {
 // localLayout is that of local times, as RFC 3339 with milliseconds.
 const localLayout = "2006-01-02T15:04:05.000Z07:00"
 
-// Local sets the zone of the period's dates. It fails if clocks there are not whole minutes off UTC.
+// Local sets the zone of the period's dates. It fails if clocks there are not whole minutes off UTC,
+// or show a year after 9999.
 func (s *Statement) Local(zone *time.Location) error {
 	s.TimeZone, s.LocalFrom, s.LocalTo = zone.String(), s.From.In(zone).Format(localLayout), s.To.In(zone).Format(localLayout)
 	for _, at := range []Moment{s.From, s.To} {
-		if _, offset := at.In(zone).Zone(); offset%60 != 0 {
+		local := at.In(zone)
+		if local.Year() > 9999 {
+			return fmt.Errorf("is in another year than 1970 to 9999 at %s", FormatTime(at.Time))
+		}
+		if _, offset := local.Zone(); offset%60 != 0 {
 			return fmt.Errorf("is %d seconds off UTC at %s, which no date can say", offset, FormatTime(at.Time))
 		}
 	}

@@ -60,6 +60,9 @@ type ruleText struct {
 	Currency       string     `json:"currency"`
 	Price          string     `json:"price"`
 	TimeZone       string     `json:"timeZone"`
+	Minimum        *string    `json:"minimum"`
+	Cap            *string    `json:"cap"`
+	Tiers          []struct{} `json:"tiers"`
 	Unit           string     `json:"unit"`
 	EffectiveFrom  time.Time  `json:"effectiveFrom"`
 	EffectiveUntil *time.Time `json:"effectiveUntil"`
@@ -69,6 +72,9 @@ type ruleText struct {
 	} `json:"shares"`
 	rule SettlementRule
 }
+
+// bounds reports whether the rule has something to adjust.
+func (r *ruleText) bounds() bool { return r.Minimum != nil || r.Cap != nil || len(r.Tiers) > 0 }
 
 // pays reports whether the rule is in a currency, and gives a share to a counterparty; nil is any.
 func (r *ruleText) pays(currency string, counterpartyID *string) bool {

@@ -37,14 +37,14 @@ var ErrZone = errors.New("is not an IANA time zone, such as Europe/Berlin")
 // MaxZone is the most bytes that the name of a zone has.
 const MaxZone = 64
 
-// Zone returns the time zone of an IANA name; UTC if it is empty. "Local" is refused: responses must not
-// depend on the machine's time zone.
+// Zone returns the time zone of an IANA name; UTC if it is empty. Names that stand for the
+// machine's own zone are refused: responses must not depend on it.
 func Zone(name string) (*time.Location, error) {
 	if name == "" {
 		name = "UTC"
 	}
 	zone, err := time.LoadLocation(name)
-	if err != nil || len(name) > MaxZone || name == "Local" || strings.HasPrefix(name, "right/") || strings.HasPrefix(name, "posix/") {
+	if err != nil || len(name) > MaxZone || name == "Local" || name == "localtime" || name == "posixrules" || strings.HasPrefix(name, "right/") || strings.HasPrefix(name, "posix/") {
 		return nil, ErrZone
 	}
 	return zone, nil

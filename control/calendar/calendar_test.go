@@ -96,7 +96,7 @@ func TestZones(t *testing.T) {
 		_, err := named(Day, name)
 		require.NoError(t, err, name)
 	}
-	for _, name := range []string{"Local", "Berlin", "../etc/passwd", "/etc/localtime", "right/Europe/Berlin", "posix/UTC", "zone.tab", "Europe", "+01:00", "\x00"} {
+	for _, name := range []string{"Local", "localtime", "posixrules", "Berlin", "../etc/passwd", "/etc/localtime", "right/Europe/Berlin", "posix/UTC", "zone.tab", "Europe", "+01:00", "\x00"} {
 		_, err := named(Day, name)
 		require.ErrorContains(t, err, "IANA", name)
 	}

@@ -28,7 +28,7 @@ func Records(rules []Rule) (records []sealer.SettlementRule, err error) {
 // Propose returns the rule that the request would create at now, and writes nothing. An invalid
 // request is VALIDATION_FAILED, with field names below the given member.
 func Propose(ctx context.Context, q store.Querier, tenantID, member string, requested *NewRule, now time.Time) (Rule, error) {
-	r, faults, err := requested.rule(ctx, q, tenantID, requested.EffectiveFrom)
+	r, faults, err := requested.rule(ctx, q, tenantID, requested.EffectiveFrom, nil)
 	if err != nil {
 		return r, err
 	}

@@ -25,7 +25,7 @@ func TestAdjustInForce(t *testing.T) {
 		from, to int
 		counts   bool
 	}{{1, 10, false}, {1, 11, true}, {12, 13, true}, {19, 30, true}, {20, 30, false}, {1, 30, true}} {
-		made, err := Rating.Adjust(records[0], []sealer.SettlementLine{{Amount: "2.5"}, {Amount: "1"}}, day(c.from), day(c.to))
+		made, err := Rating.Adjust(records[0], []sealer.SettlementLine{{Amount: "2.5"}}, []sealer.SettlementLine{{Amount: "1"}}, day(c.from), day(c.to))
 		require.NoError(t, err)
 		var want []sealer.Adjustment
 		if c.counts {
@@ -33,7 +33,7 @@ func TestAdjustInForce(t *testing.T) {
 		}
 		require.Equal(t, want, made, "%+v", c)
 	}
-	_, err = Rating.Adjust(records[0], []sealer.SettlementLine{{Amount: "9223372036854"}, {Amount: "9223372036854"}}, day(1), day(30))
+	_, err = Rating.Adjust(records[0], []sealer.SettlementLine{{Amount: "9223372036854"}, {Amount: "9223372036854"}}, nil, day(1), day(30))
 	require.ErrorIs(t, err, sealer.ErrAmount)
 }
 

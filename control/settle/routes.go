@@ -44,10 +44,10 @@ func (r *Service) Routes(a route.API) {
 		Summary: "Get a settlement rule"}, r.getRule)
 	route.Add(a, route.Operation{ID: "change-settlement-rule", Method: http.MethodPut, Path: prices + "/{ruleId}", Tag: "Settlement", Access: write,
 		Summary: "Replace an ACTIVE settlement rule", Faults: r.ruleChangeFaults,
-		Description: "Absent fields get the defaults of a new rule. Sealed packs don't change, nor does the price of what an issued statement states; the changed rule rates all else."}, r.putRule)
+		Description: "Absent fields get the defaults of a new rule, but for timeZone, which stays. With tiers, a minimum or a cap the rule keeps its time zone and currency. Sealed packs don't change, nor does the price of what an issued statement states; the changed rule rates all else."}, r.putRule)
 	route.Add(a, route.Operation{ID: "retire-settlement-rule", Method: http.MethodDelete, Path: prices + "/{ruleId}", Tag: "Settlement", Access: write,
 		Summary: "Retire a settlement rule",
-		Description: "Its window ends now, unless it has already ended; a window that has not begun keeps its first millisecond. " +
+		Description: "Its window ends now, unless it has already ended; one that has not begun becomes empty, so no minimum of it is due. " +
 			"The rule still rates receipts that were rendered within the window, whenever they are sealed. A retired rule can't be changed."}, r.deleteRule)
 }
 
@@ -168,7 +168,7 @@ type RuleTerms struct {
 	Price          string      `json:"price" maxLength:"32" doc:"Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a month." example:"0.0125"`
 	Tiers          []NewTier   `json:"tiers,omitempty" maxItems:"20" doc:"Prices for more units in a month, by rising volume; absent: there is one price. Not applied to packs."`
 	TiersMode      *rate.Mode  `json:"tiersMode,omitempty" nullable:"true" enum:"GRADUATED,VOLUME" doc:"GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the highest tier that is reached is for all units of the month. Absent: GRADUATED."`
-	TimeZone       *string     `json:"timeZone,omitempty" nullable:"true" maxLength:"64" doc:"IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time; absent: the tenant's." example:"Europe/Berlin"`
+	TimeZone       *string     `json:"timeZone,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time; absent: the tenant's, or of a rule that is changed its own." example:"Europe/Berlin"`
 	Currency       string      `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"A code of ISO 4217." example:"EUR"`
 	Minimum        *string     `json:"minimum,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in force, whole. Not applied to packs."`
 	Cap            *string     `json:"cap,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the largest amount of a calendar month. Not applied to packs."`
@@ -210,11 +210,14 @@ type RuleChange struct {
 	EffectiveFrom route.Time `json:"effectiveFrom" doc:"The rule rates receipts rendered at this moment or later; it may be in the past."`
 }
 
-// rule returns the requested rule, and the faults of its times.
-func (t *RuleTerms) rule(ctx context.Context, q store.Querier, tenantID string, from *route.Time) (r Rule, faults []api.ValidationError, err error) {
+// rule returns the requested rule, and the faults of its times. of is the rule to change; nil for a new one.
+func (t *RuleTerms) rule(ctx context.Context, q store.Querier, tenantID string, from *route.Time, of *Rule) (r Rule, faults []api.ValidationError, err error) {
 	r = Rule{TenantID: tenantID, Unit: t.Unit, Price: t.Price, Currency: t.Currency, Minimum: t.Minimum, Cap: t.Cap, TiersMode: t.TiersMode}
-	if t.TimeZone != nil {
+	switch {
+	case t.TimeZone != nil:
 		r.TimeZone = *t.TimeZone
+	case of != nil:
+		r.TimeZone = of.TimeZone
 	}
 	if err := r.locate(ctx, q); err != nil {
 		return r, nil, err
@@ -265,7 +268,7 @@ func (r *Service) newRuleFaults(ctx context.Context, read func(any) error) []api
 	if read(&body) != nil {
 		return nil
 	}
-	requested, faults, err := body.rule(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, body.EffectiveFrom)
+	requested, faults, err := body.rule(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, body.EffectiveFrom, nil)
 	if err != nil {
 		return nil
 	}
@@ -277,7 +280,7 @@ func (r *Service) ruleChangeFaults(ctx context.Context, read func(any) error) []
 	if read(&body) != nil {
 		return nil
 	}
-	requested, faults, err := body.rule(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, &body.EffectiveFrom)
+	requested, faults, err := body.rule(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, &body.EffectiveFrom, nil)
 	if err != nil {
 		return nil
 	}
@@ -288,7 +291,7 @@ type newRuleInput struct{ Body NewRule }
 
 func (r *Service) postRule(ctx context.Context, in *newRuleInput) (RuleData, error) {
 	caller := auth.PrincipalFrom(ctx)
-	requested, faults, err := in.Body.rule(ctx, r.db.Read(), caller.TenantID, in.Body.EffectiveFrom)
+	requested, faults, err := in.Body.rule(ctx, r.db.Read(), caller.TenantID, in.Body.EffectiveFrom, nil)
 	if err != nil {
 		return RuleData{}, err
 	}
@@ -334,7 +337,11 @@ type ruleChange struct {
 
 func (r *Service) putRule(ctx context.Context, in *ruleChange) (RuleData, error) {
 	caller := auth.PrincipalFrom(ctx)
-	requested, faults, err := in.Body.rule(ctx, r.db.Read(), caller.TenantID, &in.Body.EffectiveFrom)
+	was, err := rules.Find(ctx, r.db.Read(), caller.TenantID, in.RuleID)
+	if err != nil && !store.IsNone(err) {
+		return RuleData{}, err
+	}
+	requested, faults, err := in.Body.rule(ctx, r.db.Read(), caller.TenantID, &in.Body.EffectiveFrom, was)
 	if err != nil {
 		return RuleData{}, err
 	}

@@ -110,9 +110,10 @@ func (r *Rule) normalize() {
 			r.Tiers[i].Price = price.String()
 		}
 	}
-	if len(r.Tiers) == 0 {
-		r.Tiers, r.TiersMode = []Tier{}, nil
-	} else if r.TiersMode == nil {
+	switch {
+	case r.Tiers == nil:
+		r.Tiers = []Tier{}
+	case len(r.Tiers) > 0 && r.TiersMode == nil:
 		r.TiersMode = new(rate.Graduated)
 	}
 	for _, amount := range []**string{&r.Minimum, &r.Cap} {
@@ -211,6 +212,24 @@ func (m *Match) check(ctx context.Context, q store.Querier, tenantID string, add
 		if c, ok := gate.ParseCompletion(*m.Completion); !ok || c == gate.CompletionNone {
 			add("match.completion", "must be started, first_quartile, midpoint, third_quartile or complete")
 		}
+	}
+	return nil
+}
+
+// bounds reports whether the rule adjusts months.
+func (r *Rule) bounds() bool { return r.Minimum != nil || r.Cap != nil || len(r.Tiers) > 0 }
+
+// moves refuses a change by which a rule would adjust a month twice, in two zones or currencies.
+func (r *Rule) moves(requested *Rule) error {
+	refuse := func(field, was string) error {
+		return api.InvalidField(field, "can't change from "+was+", because the rule has tiers, a minimum or a cap, which were perhaps applied to a month: retire the rule, and make another one from the next month on")
+	}
+	switch {
+	case !r.bounds():
+	case r.TimeZone != requested.TimeZone:
+		return refuse("timeZone", r.TimeZone)
+	case r.Currency != requested.Currency:
+		return refuse("currency", r.Currency)
 	}
 	return nil
 }

@@ -189,7 +189,10 @@ var errSame = errors.New("the rule is as it was")
 func (r *Service) changeRule(ctx context.Context, id string, requested Rule, by sealer.Ref) (next Rule, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		move := store.Move[Rule, Action]{TenantID: requested.TenantID, ID: id, Action: Change, By: by, Edit: func(edited *Rule) error {
-			if err := requested.locate(ctx, tx); err != nil {
+			if requested.TimeZone == "" {
+				requested.TimeZone = edited.TimeZone
+			}
+			if err := edited.moves(&requested); err != nil {
 				return err
 			}
 			requested.normalize()

@@ -42,6 +42,36 @@ func requireCode(t *testing.T, code api.Code, err error) {
 	require.Equal(t, code, api.From(err).Code, err)
 }
 
+// TestChangeOfWhatMonthsDependOn: a rule that may have adjusted a month keeps its zone and its currency, so that
+// no month is adjusted in two. What a change does not name stays.
+func TestChangeOfWhatMonthsDependOn(t *testing.T) {
+	r, _ := newService(t)
+	requested := ruleFor(payee(t, r.db, tenantID))
+	requested.TimeZone, requested.Cap = "Europe/Berlin", new("7")
+	made, err := createRule(t, r.db, requested)
+	require.NoError(t, err)
+	for field, change := range map[string]func(n *Rule){
+		"timeZone": func(n *Rule) { n.TimeZone = "UTC" },
+		"currency": func(n *Rule) { n.Currency = "USD" },
+	} {
+		next := requested
+		next.EffectiveFrom = made.EffectiveFrom
+		change(&next)
+		_, err := r.changeRule(t.Context(), made.ID, next, byKey)
+		require.Equal(t, field, api.From(err).Field, "%v", err)
+		require.ErrorContains(t, err, "from the next month on")
+	}
+	next := requested
+	next.EffectiveFrom, next.TimeZone, next.Cap = made.EffectiveFrom, "", nil
+	changed, err := r.changeRule(t.Context(), made.ID, next, byKey)
+	require.NoError(t, err)
+	require.Equal(t, "Europe/Berlin", changed.TimeZone)
+	next.TimeZone = "UTC"
+	changed, err = r.changeRule(t.Context(), made.ID, next, byKey)
+	require.NoError(t, err, "it adjusts nothing")
+	require.Equal(t, "UTC", changed.TimeZone)
+}
+
 func TestChangeOfARule(t *testing.T) {
 	r, clock := newService(t)
 	c := payee(t, r.db, tenantID)
@@ -126,7 +156,7 @@ func TestRetirement(t *testing.T) {
 		require.Equal(t, k.ends.Time, said.EffectiveUntil, name)
 		records, err := Records([]Rule{retired})
 		require.NoError(t, err)
-		billed, err := Rating.Adjust(records[0], nil, hour(-9).Time, last)
+		billed, err := Rating.Adjust(records[0], nil, nil, hour(-9).Time, last)
 		require.NoError(t, err)
 		require.Equal(t, k.from.Before(k.ends.Time), len(billed) == 1, "%s: a rule that never was in force bills no minimum", name)
 

@@ -173,8 +173,8 @@ func TestPagesOfACorrection(t *testing.T) {
 	}
 	table, err := asCSV(&document)
 	require.NoError(t, err)
-	require.Contains(t, string(table), one.ID+",2026-11-01T00:00:00.000Z,2026-11-04T00:00:00.000Z,UTC,LATE,,rgh_a,dwell,"+rules[0]+",,,,1,,,1,,,,EUR\n")
-	require.Contains(t, string(table), one.ID+",2026-11-01T00:00:00.000Z,2026-11-04T00:00:00.000Z,UTC,DISPUTE,,rgh_b,dwell,"+rules[1]+",,,,-1,,,-2,,,,EUR\n")
+	require.Contains(t, string(table), one.ID+",2026-11-01T00:00:00.000Z,2026-11-04T00:00:00.000Z,UTC,LATE,,,rgh_a,dwell,"+rules[0]+",,,,1,,,1,,,,EUR\n")
+	require.Contains(t, string(table), one.ID+",2026-11-01T00:00:00.000Z,2026-11-04T00:00:00.000Z,UTC,DISPUTE,,,rgh_b,dwell,"+rules[1]+",,,,-1,,,-2,,,,EUR\n")
 	document = h.document(first.ID)
 	text, err = asHTML(&first, &document)
 	require.NoError(t, err)

@@ -80,7 +80,7 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 	since := reached(&next.Statement, &document)
 	issued := slices.DeleteFunc(from.issued, func(s Statement) bool { return !since.period().Overlaps(s.period()) })
 	if document.Overlaps = overlaps(issued); from.corrects == nil {
-		if err := tooMany(document.Overlaps); err != nil {
+		if err := tooMany(issued, &next.Statement); err != nil {
 			return made, err
 		}
 	}

@@ -175,10 +175,12 @@ func (m *model) statesOf(c *modelChain, of func(*modelPlay) bool) modelStatement
 		}
 	}
 	for _, r := range m.reached(c) {
-		month, sum, volume := months[r.zone], int64(0), int64(0)
+		month, sum, volume, older := months[r.zone], int64(0), int64(0), int64(0)
 		for _, p := range m.plays {
 			if by := m.rated(p); of(p) && by != nil && by.id == r.id && by.currency == r.currency && !p.at.Before(month[0]) && p.at.Before(month[1]) {
-				sum, volume = sum+by.price, volume+1
+				if sum, volume = sum+by.price, volume+1; by.price != r.price {
+					older++ // it keeps that price
+				}
 			}
 		}
 		adjust := func(reason string, amount int64) {
@@ -191,9 +193,9 @@ func (m *model) statesOf(c *modelChain, of func(*modelPlay) bool) modelStatement
 			}
 		}
 		if t := r.tier; t != nil && volume > t.above {
-			dearer := volume - t.above
+			dearer := volume - max(t.above, older)
 			if t.all {
-				dearer = volume
+				dearer = volume - older
 			}
 			adjust("TIER", dearer*(t.price-r.price))
 		}

@@ -59,8 +59,16 @@ func TestMinimumOnce(t *testing.T) {
 	h.play("rgh_a", on(2))
 	late := h.issued(h.mustCorrect(first.ID).ID)
 	require.Equal(t, "1", *late.Difference)
+	reconciled := h.reconcile(0, 30)
+	require.Empty(t, reconciled.Differences)
+	last := reconciled.Statements[len(reconciled.Statements)-1]
+	require.Equal(t, second.ID, last.StatementID)
+	require.Equal(t, []MonthDue{{"2026-11", "UTC", document.Adjustments[0].RuleID, rate.ByMinimum, "998", "997"}}, last.Months, "the month is to be adjusted again")
 	again := h.issued(h.mustCorrect(second.ID).ID)
 	require.Equal(t, "-1", *again.Difference)
+	for _, s := range h.reconcile(0, 30).Statements {
+		require.Empty(t, s.Months)
+	}
 	_, err := h.correct(t.Context(), tenantID, second.ID, byKey)
 	conflict(t, err, "nothing has changed")
 
@@ -124,6 +132,26 @@ func TestTiersOfTheMonth(t *testing.T) {
 	}
 }
 
+// TestPriceWithinAMonth: units that an earlier price has rated count for the volume, and keep that price.
+func TestPriceWithinAMonth(t *testing.T) {
+	for mode, want := range map[rate.Mode]string{rate.Graduated: "-16", rate.Volume: "-24"} {
+		h := newFixture(t, t.TempDir())
+		h.clock.Set(on(40).Time)
+		h.monthly("UTC", func(r *settle.Rule) { r.Minimum = nil })
+		for range 5 {
+			h.play("rgh_a", on(1))
+		}
+		require.Equal(t, "5", h.mustIssue(statementFor(0, 15)).Total)
+		h.change(`UPDATE settlement_rules SET price = '10', tiers = '[{"above":6,"price":"2"}]', tiers_mode = $1, revision = revision + 100 WHERE priority = 9`, mode)
+		for range 3 {
+			h.play("rgh_a", on(20))
+		}
+		second := h.mustIssue(statementFor(15, 30))
+		adjustments := h.document(second.ID).Adjustments
+		require.Equal(t, []string{rate.ByTier, want}, []string{adjustments[0].Reason, adjustments[0].Amount}, "%s: of 8, 5 are of the price of 1", mode)
+	}
+}
+
 // TestYear: the twelve months of a zone are the year of that zone, through both changes of the clock, receipt by
 // receipt and bound by bound.
 func TestYear(t *testing.T) {
@@ -183,7 +211,7 @@ func TestMonthOfAnotherZone(t *testing.T) {
 	require.Equal(t, []any{"10", int64(1)}, []any{s.Total, s.Receipts}, "the line of December's 1, and the 9 that November lacks")
 	table, err := asCSV(&document)
 	require.NoError(t, err)
-	require.Contains(t, string(table), s.ID+",2026-11-01T00:00:00.000Z,2026-12-01T00:00:00.000Z,UTC,MINIMUM,2026-11,")
+	require.Contains(t, string(table), s.ID+",2026-11-01T00:00:00.000Z,2026-12-01T00:00:00.000Z,UTC,MINIMUM,2026-11,Europe/Berlin,")
 
 	local := h.document(h.mustDraft(h.named("2026-11", "Europe/Berlin")).ID)
 	require.Equal(t, []string{"2026-11-01T00:00:00.000+01:00", "2026-12-01T00:00:00.000+01:00"}, []string{local.LocalFrom, local.LocalTo})

@@ -10,6 +10,7 @@ import (
 
 	"muniment/control/proof"
 	"muniment/control/route"
+	"muniment/control/settle"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -56,7 +57,18 @@ type ReconciledStatement struct {
 	Corrects       *string       `json:"corrects" doc:"The statement that it corrects; null for a first statement."`
 	Stated         Stated        `json:"stated" doc:"The sums that it states."`
 	Recomputed     *Recomputed   `json:"recomputed" doc:"The same sums recomputed from the warehouse, by the statement's own rules and disputes; null if the database lacks the data for that, or if its record or text differs from what was signed."`
+	Months         []MonthDue    `json:"months" doc:"What a correction of it would change of the months that end in its period, by the current rules: for example because an earlier part of a month was corrected. Empty for a statement that was corrected since."`
 	Late           int64         `json:"late" doc:"Metered receipts of its period after its asOf. They are in none of its lines; a correction states them."`
+}
+
+// MonthDue is an adjustment that is not as it would be now.
+type MonthDue struct {
+	Month    string `json:"month" doc:"The calendar month, in the rule's time zone." example:"2026-11"`
+	TimeZone string `json:"timeZone" doc:"The rule's IANA time zone."`
+	RuleID   string `json:"ruleId"`
+	Reason   string `json:"reason" enum:"TIER,MINIMUM,CAP" doc:"Why the rule adjusts the month."`
+	Stated   string `json:"stated" doc:"Decimal: the amount that the statement has; 0 for none."`
+	Now      string `json:"now" doc:"Decimal: the amount that a correction would have; 0 for none."`
 }
 
 // Stated are the sums of a statement.
@@ -131,9 +143,76 @@ func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) 
 		if err := r.reconcileStatement(ctx, tenantID, issued[i].ID, &answer); err != nil {
 			return answer, err
 		}
+		if last := i+1 == len(issued) || issued[i+1].first() != issued[i].first(); last { // of its chain
+			months := &answer.Statements[i].Months
+			if *months, err = r.monthsDue(ctx, tenantID, issued[i].ID, loaded); err != nil {
+				return answer, err
+			}
+		}
 	}
 	answer.Unstated, err = r.unstated(ctx, tenantID, from, to, loaded)
 	return answer, err
+}
+
+// monthsDue lists what a correction of a statement would change of its months.
+func (r *reconciler) monthsDue(ctx context.Context, tenantID, id string, asOf *sealer.Position) ([]MonthDue, error) {
+	due := []MonthDue{}
+	s, err := statements.Find(ctx, r.db.Read(), tenantID, id)
+	if err != nil || s.Document == "" || s.edited() { // which is reported as a difference
+		return due, err
+	}
+	stated, err := s.document()
+	if err != nil {
+		return due, err
+	}
+	rules, err := settle.Rules(ctx, r.db.Read(), tenantID, store.Instant{})
+	if err != nil {
+		return due, err
+	}
+	records, err := settle.Records(rules)
+	if err != nil {
+		return due, err
+	}
+	now := stated
+	if err := reach(&now, records); err != nil || len(stated.Months)+len(now.Months) == 0 {
+		return due, err
+	}
+	if stated.Since.Before(now.Since.Time) {
+		now.Since = stated.Since
+	}
+	t, err := r.current(ctx, tenantID, now.Since.Time, now.To.Time)
+	if code := api.From(err).Code; err != nil && (code == api.StateConflict || code == api.ResourceNotFound) { // reported as a difference
+		return due, nil
+	}
+	if err != nil {
+		return due, err
+	}
+	l, err := (&rater{r.core}).load(ctx, tenantID, now.Since.Time, now.To.Time, now.Edges(), asOf, t)
+	if err == nil {
+		now.Payees = l.names
+		err = l.settle(ratingOf, t, &now)
+	}
+	if err != nil {
+		return due, err
+	}
+	amounts := map[MonthDue][2]string{} // by the names
+	for i, list := range [][]sealer.StatementAdjustment{stated.Adjustments, now.Adjustments} {
+		for _, a := range list {
+			of := MonthDue{Month: a.Month, TimeZone: a.TimeZone, RuleID: a.RuleID, Reason: a.Reason}
+			pair := amounts[of]
+			pair[i] = a.Amount
+			amounts[of] = pair
+		}
+	}
+	for of, pair := range amounts {
+		if of.Stated, of.Now = cmp.Or(pair[0], "0"), cmp.Or(pair[1], "0"); of.Stated != of.Now {
+			due = append(due, of)
+		}
+	}
+	slices.SortFunc(due, func(a, b MonthDue) int {
+		return cmp.Or(strings.Compare(a.Month, b.Month), strings.Compare(a.RuleID, b.RuleID), strings.Compare(a.Reason, b.Reason))
+	})
+	return due, nil
 }
 
 // unstated rates the receipts of a period that are missing in its statements.
@@ -283,7 +362,7 @@ func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string
 	}
 	one := ReconciledStatement{
 		StatementID: s.ID, State: s.State, From: s.From, To: s.To, Currency: s.Currency, CounterpartyID: s.CounterpartyID, Corrects: s.Corrects,
-		Stated: Stated{s.Receipts, s.Total, s.HeldAmount},
+		Stated: Stated{s.Receipts, s.Total, s.HeldAmount}, Months: []MonthDue{},
 	}
 	if s.now != nil {
 		one.Recomputed = &Recomputed{Stated: Stated{receiptsOf(s.now), s.now.Total, s.now.HeldAmount}}

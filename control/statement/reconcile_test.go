@@ -39,7 +39,7 @@ func TestReconciliation(t *testing.T) {
 	require.Equal(t, r.Packs.Sealed, r.Packs.Loaded)
 	require.EqualValues(t, 3, r.Packs.Count)
 	require.Equal(t, []ReconciledStatement{{
-		StatementID: s.ID, State: Issued, From: s.From, To: s.To, Currency: "EUR", Stated: Stated{2, "3", "0"}, Recomputed: &Recomputed{Stated: Stated{2, "3", "0"}}, Late: 1,
+		StatementID: s.ID, State: Issued, From: s.From, To: s.To, Currency: "EUR", Stated: Stated{2, "3", "0"}, Recomputed: &Recomputed{Stated: Stated{2, "3", "0"}}, Months: []MonthDue{}, Late: 1,
 	}}, r.Statements)
 	require.Empty(t, r.Differences)
 	require.Len(t, h.reconcile(0, 6).Statements, 2)

@@ -109,7 +109,7 @@ var errCurrency = api.InvalidField("currency", rate.NoCurrency)
 // NewPeriod is the period of a request: by its name, or by its ends.
 type NewPeriod struct {
 	Period   *string     `json:"period,omitempty" nullable:"true" maxLength:"10" doc:"A month, a week of ISO 8601 or a day of timeZone; absent: from and to." example:"2026-11"`
-	TimeZone *string     `json:"timeZone,omitempty" nullable:"true" maxLength:"64" doc:"IANA time zone of the period, and of dates without a time; absent: the tenant's." example:"Europe/Berlin"`
+	TimeZone *string     `json:"timeZone,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"IANA time zone of the period, and of dates without a time; absent: the tenant's." example:"Europe/Berlin"`
 	From     *route.Time `json:"from,omitempty" nullable:"true" doc:"Start of the period, by renderedAt; without period."`
 	To       *route.Time `json:"to,omitempty" nullable:"true" doc:"End of the period, exclusive; without period. A draft can be issued if it was made after the end."`
 }
@@ -246,25 +246,25 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 func asCSV(s *sealer.Statement) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
-	row := func(kind, month, rightID, meteringBasis, ruleID, ruleLeaf string, rest ...string) {
-		_ = w.Write(append(append([]string{s.StatementID, s.LocalFrom, s.LocalTo, s.TimeZone, kind, month, rightID, meteringBasis, ruleID, ruleLeaf}, rest...), s.Currency))
+	row := func(kind, month, zone, rightID, meteringBasis, ruleID, ruleLeaf string, rest ...string) {
+		_ = w.Write(append(append([]string{s.StatementID, s.LocalFrom, s.LocalTo, s.TimeZone, kind, month, zone, rightID, meteringBasis, ruleID, ruleLeaf}, rest...), s.Currency))
 	}
-	_ = w.Write([]string{"statementId", "from", "to", "timeZone", "kind", "month", "rightId", "meteringBasis", "ruleId", "ruleLeaf", "unit", "price", "receipts", "impressions", "quantityMs",
+	_ = w.Write([]string{"statementId", "from", "to", "timeZone", "kind", "month", "monthTimeZone", "rightId", "meteringBasis", "ruleId", "ruleLeaf", "unit", "price", "receipts", "impressions", "quantityMs",
 		"amount", "counterpartyId", "bps", "share", "currency"})
 	for _, l := range s.Lines {
 		for _, share := range l.Shares {
-			row("LINE", "", l.RightID, l.MeteringBasis, l.RuleID, fmt.Sprint(l.RuleLeaf), l.Unit, l.Price, fmt.Sprint(l.Receipts), l.Impressions, fmt.Sprint(l.QuantityMs),
+			row("LINE", "", "", l.RightID, l.MeteringBasis, l.RuleID, fmt.Sprint(l.RuleLeaf), l.Unit, l.Price, fmt.Sprint(l.Receipts), l.Impressions, fmt.Sprint(l.QuantityMs),
 				l.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
 		}
 	}
 	for _, a := range s.Adjustments {
 		for _, share := range a.Shares {
-			row(a.Reason, a.Month, "", "", a.RuleID, fmt.Sprint(a.RuleLeaf), "", "", "", "", "", a.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
+			row(a.Reason, a.Month, a.TimeZone, "", "", a.RuleID, fmt.Sprint(a.RuleLeaf), "", "", "", "", "", a.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
 		}
 	}
 	if s.Correction != nil {
 		for _, c := range s.Correction.Changes {
-			row(c.Reason, "", c.RightID, c.MeteringBasis, c.RuleID, "", "", "", fmt.Sprint(c.Receipts), "", "", c.Amount, "", "", "")
+			row(c.Reason, "", "", c.RightID, c.MeteringBasis, c.RuleID, "", "", "", fmt.Sprint(c.Receipts), "", "", c.Amount, "", "", "")
 		}
 	}
 	w.Flush()

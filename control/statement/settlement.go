@@ -258,11 +258,11 @@ func only(ruleID string) sealer.Rating {
 			lines, unrated, err := settle.Rating.Rate(rules, receipts)
 			return slices.DeleteFunc(lines, func(l sealer.SettlementLine) bool { return l.RuleID != ruleID }), unrated, err
 		},
-		Adjust: func(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) ([]sealer.Adjustment, error) {
+		Adjust: func(rule sealer.SettlementRule, lines, older []sealer.SettlementLine, from, to time.Time) ([]sealer.Adjustment, error) {
 			if rule.ID() != ruleID {
 				return nil, nil
 			}
-			return settle.Rating.Adjust(rule, lines, from, to)
+			return settle.Rating.Adjust(rule, lines, older, from, to)
 		},
 	}
 }

@@ -81,10 +81,17 @@ func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, o
 // another one.
 const mostOverlaps = 400
 
-// tooMany refuses a first statement that overlaps with too many.
-func tooMany(issued []sealer.StatementOverlap) error {
-	if len(issued) > mostOverlaps {
-		return api.InvalidField("from", fmt.Sprintf("more than %d statements that were issued or voided overlap with the period, or with a month that ends in it: choose a shorter period, or state it for all counterparties at once", mostOverlaps))
+// tooMany refuses a first statement that overlaps with too many. Those of the time before it, on which the
+// months that end in it depend, don't count: no other period would have fewer.
+func tooMany(issued []Statement, s *Statement) error {
+	n := 0
+	for _, other := range issued {
+		if other.period().Overlaps(s.period()) {
+			n++
+		}
+	}
+	if n > mostOverlaps {
+		return api.InvalidField("from", fmt.Sprintf("more than %d statements that were issued or voided overlap with the period: choose a shorter one, or state it for all counterparties at once", mostOverlaps))
 	}
 	return nil
 }

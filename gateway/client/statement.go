@@ -215,6 +215,21 @@ type Reconciliation struct {
 	Unstated []SettlementLine `json:"unstated"`
 }
 
+// MonthDue is an adjustment that is not as it would be now.
+type MonthDue struct {
+	// As 2026-11.
+	Month string `json:"month"`
+	// Decimal: the amount that a correction would have; 0 for none.
+	Now string `json:"now"`
+	// One of TIER, MINIMUM, CAP.
+	Reason string `json:"reason"`
+	RuleID string `json:"ruleId"`
+	// Decimal: the amount that the statement has; 0 for none.
+	Stated string `json:"stated"`
+	// The rule's IANA time zone.
+	TimeZone string `json:"timeZone"`
+}
+
 // ReconciledPacks are the packs of a window, as they were sealed and as the warehouse has them.
 type ReconciledPacks struct {
 	// How many packs.
@@ -256,6 +271,9 @@ type ReconciledStatement struct {
 	// Metered receipts of its period that stand behind its asOf: they are in no line of it. A
 	// correction states those that concern it.
 	Late int64 `json:"late"`
+	// What a correction of it would change of the months that end in its period; none for a statement that
+	// was corrected since.
+	Months []MonthDue `json:"months"`
 	// What the warehouse gives for it now, by the rules and disputes that it was made by; null where
 	// the database lacks what that needs, or has another record or text than the one that was signed.
 	Recomputed *Recomputed `json:"recomputed"`

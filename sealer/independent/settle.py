@@ -172,20 +172,20 @@ def months(terms, period, currency, counterparty):
             begin, end = (round(datetime(y, m, 1, tzinfo=zone).timestamp() * 1000) for y, m in ((year, month), after))
             if end > period[1]:
                 break
-            if year >= 1970 and max(begin, effective) < min(end, until):
+            if year >= 1970 and end > period[0] and max(begin, effective) < min(end, until):
                 named = {"month": f"{year:04}-{month:02}", "timeZone": rule["timeZone"]}
                 found[rule["timeZone"], named["month"]] = {**named, "from": local(begin, UTC), "to": local(end, UTC)}
             year, month = after
     return [found[name] for name in sorted(found)]
 
 
-def tiered(rule, volume):
-    """What the prices of tiers change of an amount by the first one."""
-    change, first = Decimal(0), Decimal(rule["price"])
+def tiered(rule, own, older):
+    """What the prices of tiers change of an amount by the first one; older units come first, and keep theirs."""
+    change, first, volume = Decimal(0), Decimal(rule["price"]), own + older
     for tier, after in zip(rule["tiers"], [t["above"] for t in rule["tiers"][1:]] + [volume]):
         if volume > tier["above"]:
             more = Decimal(tier["price"]) - first
-            change = more * volume if rule["tiersMode"] == "VOLUME" else change + more * (min(volume, after) - tier["above"])
+            change = more * own if rule["tiersMode"] == "VOLUME" else change + more * max(min(volume, after) - max(older, tier["above"]), 0)
     return change.quantize(MICRO, rounding=ROUND_HALF_EVEN)
 
 
@@ -246,9 +246,12 @@ def settle(terms, counted, period, currency, counterparty, reached):
             begin, end = millis(month["from"]), millis(month["to"])
             if not bounds(rule) or rule["currency"] != currency or rule["timeZone"] != month["timeZone"] or not max(begin, effective) < min(end, until):
                 continue
-            own = [g for (_, _, l), g in groups.items() if g["amount"] is not None and texts[l]["id"] == id and texts[l]["currency"] == currency]
-            total = sum((g["amount"] for g in own), Decimal(0))
-            tier = tiered(rule, UNITS[rule["unit"]]({name: sum((g[name] for g in own), 0) for name in ("receipts", "quantityMs", "impressions")}))
+            rated = [(texts[l], g) for (_, _, l), g in groups.items() if g["amount"] is not None and texts[l]["id"] == id and texts[l]["currency"] == currency]
+            total = sum((g["amount"] for _, g in rated), Decimal(0))
+            volumes = {True: Decimal(0), False: Decimal(0)}
+            for text, g in rated:
+                volumes[(text["unit"], text["price"]) == (rule["unit"], rule["price"])] += UNITS[rule["unit"]](g)
+            tier = tiered(rule, volumes[True], volumes[False])
             low, high = rule["minimum"], rule["cap"]
             bounded = max(total + tier, Decimal(low)) if low is not None else total + tier
             bounded = min(bounded, Decimal(high)) if high is not None else bounded

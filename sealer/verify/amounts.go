@@ -143,8 +143,9 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 // months reports whether the statement's months, and since when it counts, are what its rules make of them,
 // and finds those of the statement that it corrects.
 func (s *statementFile) months(v *verification, now, then *sealer.Terms, previous *sealer.Statement) bool {
-	computed, before := s.said, s.said
-	err := errors.Join(computed.Reach(v.rating, now), before.Reach(v.rating, then))
+	computed, around, before := s.said, s.said, s.said
+	around.From.Time, around.To.Time = s.said.From.Add(-zonesApart), s.said.To.Add(zonesApart)
+	err := errors.Join(computed.Reach(v.rating, now), around.Reach(v.rating, now), before.Reach(v.rating, then))
 	since := computed.Since
 	if previous != nil {
 		before.Months = previous.Months
@@ -153,14 +154,21 @@ func (s *statementFile) months(v *verification, now, then *sealer.Terms, previou
 		}
 	}
 	s.monthsBefore = before.Months
-	named := func(a, b sealer.StatementMonth) bool { return a.Month == b.Month && a.TimeZone == b.TimeZone }
+	if fault := s.local(); fault != "" {
+		s.pass(StatementUnproven, "%s", fault)
+		return false
+	}
 	switch {
+	case errors.Is(err, sealer.ErrTimeZone):
+		s.pass(StatementUnproven, "%v: its months can't be judged", err)
 	case err != nil:
 		s.fail(StatementRule, "%v", err)
-	case !slices.EqualFunc(s.said.Months, computed.Months, named):
-		s.fail(StatementRule, "its rules adjust the months %v, the statement says %v", computed.Months, s.said.Months)
-	case !slices.EqualFunc(s.said.Months, computed.Months, func(a, b sealer.StatementMonth) bool { return a.From.Equal(b.From.Time) && a.To.Equal(b.To.Time) }):
+	case s.moved(around.Months):
 		s.pass(StatementUnproven, "its months begin or end at other moments than by the time zones that this machine knows: %v, the statement says %v", computed.Months, s.said.Months)
+	case !slices.EqualFunc(s.said.Months, computed.Months, func(a, b sealer.StatementMonth) bool {
+		return sameMonth(a, b) && a.From.Equal(b.From.Time) && a.To.Equal(b.To.Time)
+	}):
+		s.fail(StatementRule, "its rules adjust the months %v, the statement says %v", computed.Months, s.said.Months)
 	case !s.said.Since.Equal(since.Time) && (s.said.Correction == nil || previous != nil || since.Before(s.said.Since.Time)):
 		s.fail(StatementRule, "it has to count since %s, and says %s", sealer.FormatTime(since.Time), sealer.FormatTime(s.said.Since.Time))
 	default:
@@ -168,6 +176,37 @@ func (s *statementFile) months(v *verification, now, then *sealer.Terms, previou
 	}
 	return false
 }
+
+// local describes what contradicts the local times of the period, by the time zones that this machine knows;
+// empty if nothing does.
+func (s *statementFile) local() string {
+	zone, err := time.LoadLocation(s.said.TimeZone)
+	if err != nil {
+		return fmt.Sprintf("the time zone %q of its dates is not known here", s.said.TimeZone)
+	}
+	if computed := s.said; computed.Local(zone) != nil || computed.LocalFrom != s.said.LocalFrom || computed.LocalTo != s.said.LocalTo {
+		return fmt.Sprintf("in %s, as this machine knows it, its period is %s to %s; it says %s to %s", s.said.TimeZone, computed.LocalFrom, computed.LocalTo, s.said.LocalFrom, s.said.LocalTo)
+	}
+	return ""
+}
+
+// zonesApart is more than the rules of a time zone change.
+const zonesApart = 26 * time.Hour
+
+// moved reports whether a month of the statement begins or ends otherwise than in others, which are by the time
+// zones that this machine knows, and by no more than the rules of zones change.
+func (s *statementFile) moved(known []sealer.StatementMonth) bool {
+	return slices.ContainsFunc(s.said.Months, func(m sealer.StatementMonth) bool {
+		i := slices.IndexFunc(known, func(k sealer.StatementMonth) bool { return sameMonth(k, m) })
+		if i < 0 {
+			return false
+		}
+		begin, end := m.From.Sub(known[i].From.Time).Abs(), m.To.Sub(known[i].To.Time).Abs()
+		return begin+end > 0 && begin < zonesApart && end < zonesApart
+	})
+}
+
+func sameMonth(a, b sealer.StatementMonth) bool { return a.Month == b.Month && a.TimeZone == b.TimeZone }
 
 // clocksApart is far more than the clocks of nodes differ: a pack that was sealed that long before
 // a moment holds no receipt from after it.

@@ -133,12 +133,14 @@ const (
 )
 
 // Adjust returns how the rule's Tiers, and then its Minimum and Cap, change the sum of its lines in a
-// month, of which volume is all that they count; none of 0. The tiers' adjustment is rounded to the
-// micro-unit, half to even. The error is ErrOverflow if an amount doesn't fit in Money.
+// month; none of 0. own is what the lines at the rule's Unit and Price count, older what those at another
+// price count, by an earlier text of the rule: these units come first, and keep their price. The tiers'
+// adjustment is rounded to the micro-unit, half to even. The error is ErrOverflow if an amount doesn't fit
+// in Money.
 //
 // Call it once for all lines of a rule; Rate applies none of them. Since the shares are rounded
 // once more, a counterparty's lines and adjustments may sum to some micro-units below zero.
-func (r *Rule) Adjust(sum Money, volume Sums) (made []Adjustment, err error) {
+func (r *Rule) Adjust(sum Money, own, older Sums) (made []Adjustment, err error) {
 	add := func(reason string, amount Money) error {
 		if amount == math.MinInt64 {
 			return ErrOverflow
@@ -148,7 +150,7 @@ func (r *Rule) Adjust(sum Money, volume Sums) (made []Adjustment, err error) {
 		}
 		return nil
 	}
-	tiered, err := r.tiered(volume)
+	tiered, err := r.tiered(own, older)
 	if err == nil {
 		err = add(ByTier, tiered)
 	}
@@ -171,14 +173,16 @@ func (r *Rule) Adjust(sum Money, volume Sums) (made []Adjustment, err error) {
 }
 
 // tiered is the adjustment by tiers.
-func (r *Rule) tiered(volume Sums) (Money, error) {
-	n, unit := r.of(volume)
-	all := big.NewInt(n)
+func (r *Rule) tiered(own, older Sums) (Money, error) {
+	n, unit := r.of(own)
+	before, _ := r.of(older)
+	first := big.NewInt(before) // what follows has the rule's price
+	all := new(big.Int).Add(first, big.NewInt(n))
 	total := new(big.Int)
 	for i, t := range r.Tiers {
-		// above and next are where the tier begins and ends, counted as n is.
-		above, next := scaled(t.Above, unit), all
-		if above.Cmp(all) >= 0 {
+		// from and next are where the tier begins and ends, counted as n is.
+		from, next := scaled(t.Above, unit), all
+		if from.Cmp(all) >= 0 {
 			break
 		}
 		if i+1 < len(r.Tiers) {
@@ -187,10 +191,14 @@ func (r *Rule) tiered(volume Sums) (Money, error) {
 			}
 		}
 		difference := big.NewInt(int64(t.Price) - int64(r.Price)) // neither is negative
-		if r.TiersMode == Volume {
-			total.Mul(all, difference)
-		} else {
-			total.Add(total, difference.Mul(difference, new(big.Int).Sub(next, above)))
+		switch {
+		case r.TiersMode == Volume:
+			total.Mul(big.NewInt(n), difference)
+		case next.Cmp(first) > 0:
+			if from.Cmp(first) < 0 {
+				from = first
+			}
+			total.Add(total, difference.Mul(difference, new(big.Int).Sub(next, from)))
 		}
 	}
 	divisor := scaled(1000, unit)

@@ -370,7 +370,7 @@ func TestAdjust(t *testing.T) {
 		if r.Cap != nil {
 			want = min(want, *r.Cap)
 		}
-		made, err := r.Adjust(sum, Sums{})
+		made, err := r.Adjust(sum, Sums{}, Sums{})
 		require.NoError(t, err)
 		if want == sum {
 			require.Empty(t, made)
@@ -418,9 +418,10 @@ func TestTiers(t *testing.T) {
 			r.Minimum = nil
 		}
 		require.NoError(t, r.Check())
-		volume := rapid.Int64Range(0, 25).Draw(t, "volume")
+		older, own := rapid.Int64Range(0, 12).Draw(t, "older"), rapid.Int64Range(0, 25).Draw(t, "own")
+		volume := older + own
 		_, per := r.of(Sums{})
-		sums := Sums{volume * int64(per), volume * int64(per), volume * int64(per)}
+		scale := func(n int64) Sums { return Sums{n * int64(per), n * int64(per), n * int64(per)} }
 		priceOf := func(unit int64) Price { // the unit's number, from 1
 			price := r.Price
 			for _, tier := range r.Tiers {
@@ -431,16 +432,16 @@ func TestTiers(t *testing.T) {
 			return price
 		}
 		want := Money(0)
-		for unit := int64(1); unit <= volume; unit++ {
+		for unit := older + 1; unit <= volume; unit++ { // those before keep their price, which is 0
 			if r.TiersMode == Volume {
 				want += Money(priceOf(volume) / 1000)
 			} else {
 				want += Money(priceOf(unit) / 1000)
 			}
 		}
-		lines, err := r.Amount(sums)
+		lines, err := r.Amount(scale(own))
 		require.NoError(t, err)
-		made, err := r.Adjust(lines, sums)
+		made, err := r.Adjust(lines, scale(own), scale(older))
 		require.NoError(t, err)
 		sum, reasons := lines, []string{}
 		for _, a := range made {
@@ -465,7 +466,7 @@ func TestTiersAreRoundedOnce(t *testing.T) {
 	r := rule("1", func(r *Rule) { r.Unit, r.Price, r.Tiers, r.TiersMode = Second, 3, []Tier{{1, 1}, {2, 0}}, Graduated })
 	require.NoError(t, r.Check())
 	for _, c := range []struct{ ms, amount int64 }{{1000, 0}, {167_000, 0}, {168_000, 0}, {169_000, -1}, {1_000_000, -3}} {
-		made, err := r.Adjust(1000, Sums{QuantityMs: c.ms})
+		made, err := r.Adjust(1000, Sums{QuantityMs: c.ms}, Sums{})
 		require.NoError(t, err)
 		got := Money(0)
 		for _, a := range made {
@@ -474,10 +475,10 @@ func TestTiersAreRoundedOnce(t *testing.T) {
 		require.Equal(t, Money(c.amount), got, "%d ms", c.ms)
 	}
 	large := rule("1", func(r *Rule) { r.Price, r.Tiers, r.TiersMode = 0, []Tier{{1, math.MaxInt64}}, Volume })
-	_, err := large.Adjust(0, Sums{Receipts: math.MaxInt64})
+	_, err := large.Adjust(0, Sums{Receipts: math.MaxInt64}, Sums{})
 	require.ErrorIs(t, err, ErrOverflow)
 	large.Tiers[0].Price = 1000
-	_, err = large.Adjust(math.MaxInt64, Sums{Receipts: 2})
+	_, err = large.Adjust(math.MaxInt64, Sums{Receipts: 2}, Sums{})
 	require.ErrorIs(t, err, ErrOverflow)
 }
 
@@ -485,7 +486,7 @@ func TestAdjustBelowZero(t *testing.T) {
 	r := rule("1", func(r *Rule) {
 		r.Cap, r.Shares = new(Money(1_000_000)), []Share{{"cp_b", 3333}, {"cp_a", 3333}, {"cp_c", 3334}}
 	})
-	made, err := r.Adjust(1_000_002, Sums{})
+	made, err := r.Adjust(1_000_002, Sums{}, Sums{})
 	require.NoError(t, err)
 	require.Equal(t, "-0.000002", made[0].Amount.String())
 	require.Equal(t, []Money{0, -1, -1}, made[0].Shares, "the same as of 0.000002: the largest remainder, then the lowest id")

@@ -85,25 +85,27 @@ func ParseRules(records []sealer.SettlementRule) ([]Rule, error) {
 	return rules, nil
 }
 
-// adjust applies Rule.Adjust to all lines that one rule makes in a month. A rule that is never in force
-// during the month adjusts nothing.
-func adjust(rule sealer.SettlementRule, lines []sealer.SettlementLine, from, to time.Time) (made []sealer.Adjustment, err error) {
+// adjust applies Rule.Adjust to all lines that one rule makes in a month; older are those at another price.
+// A rule that is never in force during the month adjusts nothing.
+func adjust(rule sealer.SettlementRule, lines, older []sealer.SettlementLine, from, to time.Time) (made []sealer.Adjustment, err error) {
 	r, err := ParseRule(rule.Record)
 	if err != nil || !r.InForce(from, to) {
 		return nil, err
 	}
 	var sum Money
-	var volume Sums
-	for _, l := range lines {
-		m, err := ParseMoney(l.Amount)
-		if err != nil {
-			return nil, err
-		}
-		if sum += m; sum < 0 || !volume.add(Sums{l.Receipts, l.QuantityMs, l.Impressions}) {
-			return nil, sealer.ErrAmount
+	var volumes [2]Sums
+	for i, list := range [][]sealer.SettlementLine{lines, older} {
+		for _, l := range list {
+			m, err := ParseMoney(l.Amount)
+			if err != nil {
+				return nil, err
+			}
+			if sum += m; sum < 0 || !volumes[i].add(Sums{l.Receipts, l.QuantityMs, l.Impressions}) {
+				return nil, sealer.ErrAmount
+			}
 		}
 	}
-	adjustments, err := r.Adjust(sum, volume)
+	adjustments, err := r.Adjust(sum, volumes[0], volumes[1])
 	if errors.Is(err, ErrOverflow) {
 		err = sealer.ErrAmount
 	}
@@ -126,7 +128,7 @@ func months(rule sealer.SettlementRule, from, to time.Time) (list []sealer.State
 	}
 	zone, err := calendar.Zone(r.TimeZone)
 	if err != nil {
-		return nil, fmt.Errorf("the time zone %q of the settlement rule %s %w", r.TimeZone, r.ID, err)
+		return nil, fmt.Errorf("the time zone %q of the settlement rule %s %w", r.TimeZone, r.ID, sealer.ErrTimeZone)
 	}
 	// The months that overlap with the rule's window; or the one of from, in which it may have ended before.
 	if r.EffectiveFrom.After(from) {
