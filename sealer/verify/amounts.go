@@ -206,7 +206,9 @@ func (s *statementFile) moved(known []sealer.StatementMonth) bool {
 	})
 }
 
-func sameMonth(a, b sealer.StatementMonth) bool { return a.Month == b.Month && a.TimeZone == b.TimeZone }
+func sameMonth(a, b sealer.StatementMonth) bool {
+	return a.Month == b.Month && a.TimeZone == b.TimeZone
+}
 
 // clocksApart is far more than the clocks of nodes differ: a pack that was sealed that long before
 // a moment holds no receipt from after it.

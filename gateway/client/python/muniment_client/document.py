@@ -1252,6 +1252,20 @@ class MeteringTotals(TypedDict):
     suppressed: int
 
 
+class MonthDue(TypedDict):
+    # The calendar month, in the rule's time zone.
+    month: str
+    # Decimal: the amount that a correction would have; 0 for none.
+    now: str
+    # Why the rule adjusts the month.
+    reason: Literal["TIER", "MINIMUM", "CAP"]
+    ruleId: str
+    # Decimal: the amount that the statement has; 0 for none.
+    stated: str
+    # The rule's IANA time zone.
+    timeZone: str
+
+
 class MovedRight(TypedDict):
     propagation: Propagation
     right: Right
@@ -1492,7 +1506,7 @@ class NewSettlementRule(TypedDict):
     # highest tier that is reached is for all units of the month. Absent: GRADUATED.
     tiersMode: NotRequired[str | None]
     # IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time;
-    # absent: the tenant's.
+    # absent: the tenant's, or of a rule that is changed its own.
     timeZone: NotRequired[str | None]
     # What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
     unit: Literal["EVENT", "MS", "SECOND", "IMPRESSION", "CPM"]
@@ -1846,6 +1860,9 @@ ReconciledStatement = TypedDict("ReconciledStatement", {
     "from": 'str',
     # Metered receipts of its period after its asOf. They are in none of its lines; a correction states them.
     "late": 'int',
+    # What a correction of it would change of the months that end in its period, by the current rules: for example
+    # because an earlier part of a month was corrected. Empty for a statement that was corrected since.
+    "months": 'list[MonthDue]',
     # The same sums recomputed from the warehouse, by the statement's own rules and disputes; null if the database
     # lacks the data for that, or if its record or text differs from what was signed.
     "recomputed": 'Recomputed',
@@ -2313,7 +2330,7 @@ class SettlementRuleChange(TypedDict):
     # highest tier that is reached is for all units of the month. Absent: GRADUATED.
     tiersMode: NotRequired[str | None]
     # IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time;
-    # absent: the tenant's.
+    # absent: the tenant's, or of a rule that is changed its own.
     timeZone: NotRequired[str | None]
     # What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
     unit: Literal["EVENT", "MS", "SECOND", "IMPRESSION", "CPM"]

@@ -1598,6 +1598,22 @@ export interface components {
              */
             suppressed: number;
         };
+        MonthDue: {
+            /** @description The calendar month, in the rule's time zone. */
+            month: string;
+            /** @description Decimal: the amount that a correction would have; 0 for none. */
+            now: string;
+            /**
+             * @description Why the rule adjusts the month.
+             * @enum {string}
+             */
+            reason: "TIER" | "MINIMUM" | "CAP";
+            ruleId: string;
+            /** @description Decimal: the amount that the statement has; 0 for none. */
+            stated: string;
+            /** @description The rule's IANA time zone. */
+            timeZone: string;
+        };
         MovedRight: {
             propagation: components["schemas"]["Propagation"];
             right: components["schemas"]["Right"];
@@ -1853,7 +1869,7 @@ export interface components {
              * @enum {string|null}
              */
             tiersMode?: "GRADUATED" | "VOLUME" | null;
-            /** @description IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time; absent: the tenant's. */
+            /** @description IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time; absent: the tenant's, or of a rule that is changed its own. */
             timeZone?: string | null;
             /**
              * @description What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
@@ -2339,6 +2355,8 @@ export interface components {
              * @description Metered receipts of its period after its asOf. They are in none of its lines; a correction states them.
              */
             late: number;
+            /** @description What a correction of it would change of the months that end in its period, by the current rules: for example because an earlier part of a month was corrected. Empty for a statement that was corrected since. */
+            months: components["schemas"]["MonthDue"][];
             /** @description The same sums recomputed from the warehouse, by the statement's own rules and disputes; null if the database lacks the data for that, or if its record or text differs from what was signed. */
             recomputed: components["schemas"]["Recomputed"];
             /**
@@ -3028,7 +3046,7 @@ export interface components {
              * @enum {string|null}
              */
             tiersMode?: "GRADUATED" | "VOLUME" | null;
-            /** @description IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time; absent: the tenant's. */
+            /** @description IANA time zone of the calendar months to which tiers, minimum and cap belong, and of dates without a time; absent: the tenant's, or of a rule that is changed its own. */
             timeZone?: string | null;
             /**
              * @description What the price applies to: one metered receipt, millisecond, second or impression, or a thousand impressions.
