@@ -65,7 +65,7 @@ type ReconciledStatement struct {
 type MonthDue struct {
 	Month    string `json:"month" doc:"The calendar month, in the rule's time zone." example:"2026-11"`
 	TimeZone string `json:"timeZone" doc:"The rule's IANA time zone."`
-	RuleID   string `json:"ruleId"`
+	RuleID   string `json:"ruleId" doc:"The rule."`
 	Reason   string `json:"reason" enum:"TIER,MINIMUM,CAP" doc:"Why the rule adjusts the month."`
 	Stated   string `json:"stated" doc:"Decimal: the amount that the statement has; 0 for none."`
 	Now      string `json:"now" doc:"Decimal: the amount that a correction would have; 0 for none."`

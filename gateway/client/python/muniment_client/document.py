@@ -1259,6 +1259,7 @@ class MonthDue(TypedDict):
     now: str
     # Why the rule adjusts the month.
     reason: Literal["TIER", "MINIMUM", "CAP"]
+    # The rule.
     ruleId: str
     # Decimal: the amount that the statement has; 0 for none.
     stated: str

@@ -1608,6 +1608,7 @@ export interface components {
              * @enum {string}
              */
             reason: "TIER" | "MINIMUM" | "CAP";
+            /** @description The rule. */
             ruleId: string;
             /** @description Decimal: the amount that the statement has; 0 for none. */
             stated: string;
