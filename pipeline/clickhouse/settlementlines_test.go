@@ -33,7 +33,7 @@ func record(t *testing.T, id string, change map[string]any) []byte {
 	members := map[string]any{
 		"cap": nil, "createdAt": "2026-11-01T00:00:00.000Z", "currency": "USD", "effectiveFrom": "2026-11-01T00:00:00.000Z", "effectiveUntil": nil, "id": id,
 		"match":   map[string]any{"basisId": nil, "completion": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil},
-		"minimum": nil, "price": "0.5", "priority": 0, "revision": 1, "shares": []any{map[string]any{"bps": 10_000, "counterpartyId": "cpy_a"}},
+		"minimum": nil, "price": "0.5", "priority": 0, "revision": 1, "shares": []any{map[string]any{"bps": 10_000, "counterpartyId": "cpy_a"}}, "tiers": []any{}, "tiersMode": nil, "timeZone": "UTC",
 		"state": "ACTIVE", "unit": "EVENT", "updatedAt": "2026-11-01T00:00:00.000Z",
 	}
 	for name, value := range change {
