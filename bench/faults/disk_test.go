@@ -134,7 +134,7 @@ func TestOlderDatabase(t *testing.T) {
 	h.Get("/v1/rights/"+h.Rights["MOBILE"], &right)
 	require.Equal(t, "REVOKED", right.Right.State)
 	h.Stop()
-	require.Contains(t, h.SystemEvents()["database.rollback_accepted"], `"reapplied":8`, "four rights and keys by a new revision, as DOOH is as it was; and four suspensions and resumptions")
+	require.Contains(t, h.SystemEvents()["database.rollback_accepted"], `"reapplied":7`, "four rights and keys by a new revision, as DOOH is as it was; and three suspensions: a resumption stops nothing")
 }
 
 // TestOlderDatabaseOfANegotiation puts an older copy of the database beside a log that
