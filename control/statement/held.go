@@ -26,7 +26,11 @@ func (r *rater) HeldAmount(ctx context.Context, tenantID string, x *dispute.Excl
 		}
 		q.from, q.to = rendered.First, rendered.Last.Add(time.Millisecond)
 	}
-	t, err := r.current(ctx, tenantID, q.from, q.to)
+	rules, err := r.rulesNow(ctx, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	t, err := r.current(ctx, tenantID, q.from, q.to, rules)
 	if err != nil {
 		return nil, err
 	}

@@ -578,7 +578,9 @@ func (h *history) finish() {
 func (h *history) requireUnstated() (n int64) {
 	_, err := h.SealToEnd(h.t.Context(), h.tenant, byKey)
 	require.NoError(h.t, err)
-	lines, err := h.unstated(h.t.Context(), h.tenant, nth(0).Time, nth(days).Time, &h.loaded)
+	rules, err := h.rulesNow(h.t.Context(), h.tenant)
+	require.NoError(h.t, err)
+	lines, err := h.unstated(h.t.Context(), h.tenant, nth(0).Time, nth(days).Time, rules, &h.loaded)
 	require.NoError(h.t, err)
 	got, want := map[modelLine]int64{}, map[modelLine]int64{}
 	for _, l := range lines {

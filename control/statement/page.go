@@ -38,8 +38,9 @@ var page = template.Must(template.New("statement").Funcs(template.FuncMap{
 	"seconds": func(ms int64) string {
 		return grouped(strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", ms/1000, ms%1000), "0"), "."))
 	},
-	"unit":   func(u string) string { return units[u] },
-	"reason": func(r string) string { return reasons[r] }, "adjusted": func(r string) string { return adjusted[r] },
+	"unit":     func(u string) string { return units[u] },
+	"reason":   func(r string) string { return reasons[r] },
+	"adjusted": func(r string) string { return adjusted[r] },
 }).Parse(pageText))
 
 // units are the texts that follow a price on the page.

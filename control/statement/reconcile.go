@@ -10,7 +10,6 @@ import (
 
 	"muniment/control/proof"
 	"muniment/control/route"
-	"muniment/control/settle"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -139,55 +138,58 @@ func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) 
 	if err := r.reconcilePacks(ctx, &requested, issued, loaded, &answer); err != nil {
 		return answer, err
 	}
+	rules, err := r.rulesNow(ctx, tenantID)
+	if err != nil {
+		return answer, err
+	}
 	for i := range issued {
-		if err := r.reconcileStatement(ctx, tenantID, issued[i].ID, &answer); err != nil {
+		s, err := r.reconcileStatement(ctx, tenantID, issued[i].ID, &answer)
+		if err != nil {
 			return answer, err
 		}
 		if last := i+1 == len(issued) || issued[i+1].first() != issued[i].first(); last { // of its chain
 			months := &answer.Statements[i].Months
-			if *months, err = r.monthsDue(ctx, tenantID, issued[i].ID, loaded); err != nil {
+			if *months, err = r.monthsDue(ctx, s, rules, loaded); err != nil {
 				return answer, err
 			}
 		}
 	}
-	answer.Unstated, err = r.unstated(ctx, tenantID, from, to, loaded)
+	answer.Unstated, err = r.unstated(ctx, tenantID, from, to, rules, loaded)
 	return answer, err
 }
 
-// monthsDue lists what a correction of a statement would change of its months.
-func (r *reconciler) monthsDue(ctx context.Context, tenantID, id string, asOf *sealer.Position) ([]MonthDue, error) {
+// readable is current; nil if the record of a statement was edited or is lost, which is reported as a
+// difference.
+func (r *reconciler) readable(ctx context.Context, tenantID string, from, to time.Time, rules []sealer.SettlementRule) (*terms, error) {
+	t, err := r.current(ctx, tenantID, from, to, rules)
+	if code := api.From(err).Code; err != nil && (code == api.StateConflict || code == api.ResourceNotFound) {
+		return nil, nil
+	}
+	return t, err
+}
+
+// monthsDue lists what a correction of a statement would change of its months, by the rules of now.
+func (r *reconciler) monthsDue(ctx context.Context, s *documented, rules []sealer.SettlementRule, asOf *sealer.Position) ([]MonthDue, error) {
 	due := []MonthDue{}
-	s, err := statements.Find(ctx, r.db.Read(), tenantID, id)
-	if err != nil || s.Document == "" || s.edited() { // which is reported as a difference
-		return due, err
+	if s.Document == "" || s.edited() { // which is reported as a difference
+		return due, nil
 	}
 	stated, err := s.document()
 	if err != nil {
 		return due, err
 	}
-	rules, err := settle.Rules(ctx, r.db.Read(), tenantID, store.Instant{})
-	if err != nil {
-		return due, err
-	}
-	records, err := settle.Records(rules)
-	if err != nil {
-		return due, err
-	}
 	now := stated
-	if err := reach(&now, records); err != nil || len(stated.Months)+len(now.Months) == 0 {
+	if err := reach(&now, rules); err != nil || len(stated.Months)+len(now.Months) == 0 {
 		return due, err
 	}
 	if stated.Since.Before(now.Since.Time) {
 		now.Since = stated.Since
 	}
-	t, err := r.current(ctx, tenantID, now.Since.Time, now.To.Time)
-	if code := api.From(err).Code; err != nil && (code == api.StateConflict || code == api.ResourceNotFound) { // reported as a difference
-		return due, nil
-	}
-	if err != nil {
+	t, err := r.readable(ctx, s.TenantID, now.Since.Time, now.To.Time, rules)
+	if err != nil || t == nil {
 		return due, err
 	}
-	l, err := (&rater{r.core}).load(ctx, tenantID, now.Since.Time, now.To.Time, now.Edges(), asOf, t)
+	l, err := (&rater{r.core}).load(ctx, s.TenantID, now.Since.Time, now.To.Time, now.Edges(), asOf, t)
 	if err == nil {
 		now.Payees = l.names
 		err = l.settle(ratingOf, t, &now)
@@ -216,13 +218,10 @@ func (r *reconciler) monthsDue(ctx context.Context, tenantID, id string, asOf *s
 }
 
 // unstated rates the receipts of a period that are missing in its statements.
-func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to time.Time, asOf *sealer.Position) ([]Line, error) {
+func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to time.Time, rules []sealer.SettlementRule, asOf *sealer.Position) ([]Line, error) {
 	lines := []Line{}
-	t, err := r.current(ctx, tenantID, from, to)
-	if code := api.From(err).Code; err != nil && (code == api.StateConflict || code == api.ResourceNotFound) { // a record was edited or is lost, which is reported as a difference
-		return lines, nil
-	}
-	if err != nil {
+	t, err := r.readable(ctx, tenantID, from, to, rules)
+	if err != nil || t == nil {
 		return lines, err
 	}
 	l, err := (&rater{r.core}).load(ctx, tenantID, from, to, nil, asOf, t)
@@ -354,11 +353,11 @@ func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.S
 	return sealed, rows, nil
 }
 
-// reconcileStatement recomputes a statement and adds the result to the response.
-func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string, answer *Reconciliation) error {
+// reconcileStatement recomputes a statement, adds the result to the response, and returns the record.
+func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string, answer *Reconciliation) (*documented, error) {
 	s, err := r.restate(ctx, tenantID, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	one := ReconciledStatement{
 		StatementID: s.ID, State: s.State, From: s.From, To: s.To, Currency: s.Currency, CounterpartyID: s.CounterpartyID, Corrects: s.Corrects,
@@ -371,10 +370,10 @@ func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string
 		answer.Differences = append(answer.Differences, ReconciledDifference{statementDiffers, s.ID, s.differs})
 	}
 	if one.Late, err = r.late(ctx, &s.Statement); err != nil {
-		return err
+		return nil, err
 	}
 	answer.Statements = append(answer.Statements, one)
-	return nil
+	return s.documented, nil
 }
 
 // late counts the metered receipts of a statement's period that are after its asOf.

@@ -126,7 +126,11 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 		answer.AsOf = new(at.String())
 	}
 	from, to := bounds(answer.From, answer.To)
-	t, err := r.current(ctx, tenantID, from, to)
+	rules, err := r.rulesNow(ctx, tenantID)
+	if err != nil {
+		return answer, err
+	}
+	t, err := r.current(ctx, tenantID, from, to, rules)
 	if err != nil {
 		return answer, err
 	}
@@ -177,22 +181,22 @@ func bounds(from, to store.Instant) (time.Time, time.Time) {
 	return from.Time, to.Time
 }
 
-// current returns the terms of now: those of what is stated, and the current rules and more ones for
-// the rest.
-func (c *core) current(ctx context.Context, tenantID string, from, to time.Time, more ...settle.Rule) (*terms, error) {
-	issued, err := issuedIn(ctx, c.db.Read(), &Statement{TenantID: tenantID, From: store.At(from), To: store.At(to)})
-	if err != nil {
-		return nil, err
-	}
+// rulesNow returns the current rules, in the form that their events have.
+func (c *core) rulesNow(ctx context.Context, tenantID string) ([]sealer.SettlementRule, error) {
 	rules, err := settle.Rules(ctx, c.db.Read(), tenantID, store.Instant{})
 	if err != nil {
 		return nil, err
 	}
-	records, err := settle.Records(append(rules, more...))
+	return settle.Records(rules)
+}
+
+// current returns the terms of now: those of what is stated, and the rules of now for the rest.
+func (c *core) current(ctx context.Context, tenantID string, from, to time.Time, rules []sealer.SettlementRule) (*terms, error) {
+	issued, err := issuedIn(ctx, c.db.Read(), &Statement{TenantID: tenantID, From: store.At(from), To: store.At(to)})
 	if err != nil {
 		return nil, err
 	}
-	return c.terms(ctx, tenantID, issued, records)
+	return c.terms(ctx, tenantID, issued, rules)
 }
 
 // loaded holds the receipts of a period, as sums over those that no rule distinguishes.
@@ -343,11 +347,15 @@ func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, 
 	if err := reach(&reaching, record); err != nil {
 		return d, err
 	}
-	now, err := r.current(ctx, tenantID, reaching.Since.Time, d.To.Time)
+	rules, err := r.rulesNow(ctx, tenantID)
 	if err != nil {
 		return d, err
 	}
-	with, err := r.current(ctx, tenantID, reaching.Since.Time, d.To.Time, proposed)
+	now, err := r.current(ctx, tenantID, reaching.Since.Time, d.To.Time, rules)
+	if err != nil {
+		return d, err
+	}
+	with, err := r.current(ctx, tenantID, reaching.Since.Time, d.To.Time, append(rules, record...))
 	if err != nil {
 		return d, err
 	}

@@ -192,7 +192,9 @@ func TestStatedOnce(t *testing.T) {
 // totals are those of now, without payees.
 func (h *fixture) totals(from, to float64) (list []Total) {
 	h.t.Helper()
-	t, err := h.current(h.t.Context(), tenantID, on(from).Time, on(to).Time)
+	rules, err := h.rulesNow(h.t.Context(), tenantID)
+	require.NoError(h.t, err)
+	t, err := h.current(h.t.Context(), tenantID, on(from).Time, on(to).Time, rules)
 	require.NoError(h.t, err)
 	l, err := h.load(h.t.Context(), tenantID, on(from).Time, on(to).Time, nil, &h.loaded, t)
 	require.NoError(h.t, err)
