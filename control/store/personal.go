@@ -32,8 +32,8 @@ type Personal struct {
 	// person is erased as a whole; the rest of the JSON stays, byte for byte.
 	JSON []string
 	// About is an SQL expression for the reference to the person whom the row is about, or a column of
-	// Persons. A row about an erased person, and no other, loses the columns Related too: one that is also in Text gets the replacement,
-	// others become empty.
+	// Persons. A row about an erased person, and no other, loses the columns Related too: one that is also
+	// in Text gets the replacement, others become empty.
 	About   string
 	Related []string
 	// Also are further assignments of the statement that erases something of a row.
@@ -53,12 +53,11 @@ type Personal struct {
 }
 
 // columns lists all columns with personal data.
-func (p *Personal) columns() (list []string) {
+func (p *Personal) columns() []string {
 	if p == nil {
 		return nil
 	}
-	list = append(p.searched(), p.Passing...)
-	return list
+	return append(p.searched(), p.Passing...)
 }
 
 // searched lists the columns that are read to search a row.
@@ -295,9 +294,12 @@ func (s *tableSearch) scan(row Row) (*foundRow, error) {
 
 // judge finds what is to be erased of a column. about says that the row is about the person.
 func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error {
-	erase := func(replacement, field, text string) {
-		r.changes[column] = replacement
+	mention := func(field, text string) {
 		r.Mentions = append(r.Mentions, Mention{s.Kind, fmt.Sprint(r.key[0]), field, text})
+	}
+	erase := func(replacement string) {
+		r.changes[column] = replacement
+		mention(memberName(column), text)
 	}
 	related := about && slices.Contains(s.Related, column)
 	switch {
@@ -306,7 +308,7 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 	case slices.Contains(s.Person, column):
 		r.Texts = append(r.Texts, text)
 		if s.person.Is(text) {
-			erase(s.replacement, memberName(column), text)
+			erase(s.replacement)
 		}
 	case slices.Contains(s.Persons, column):
 		all, left, err := s.without(text)
@@ -320,19 +322,19 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		for _, reference := range all {
 			if s.person.Is(reference) { // what is shown of others does not name them
 				r.Texts = append(r.Texts, reference)
-				r.Mentions = append(r.Mentions, Mention{s.Kind, fmt.Sprint(r.key[0]), memberName(column), reference})
+				mention(memberName(column), reference)
 			}
 		}
 	case slices.Contains(s.Text, column):
 		r.Texts = append(r.Texts, text)
 		if ours := api.NounOf(text) != "" && isID(text); !ours && s.person.In(text) {
 			r.named = true
-			erase(s.replacement, memberName(column), text)
+			erase(s.replacement)
 		} else if related && !ours {
-			erase(s.replacement, memberName(column), text)
+			erase(s.replacement)
 		}
 	case related:
-		erase("", memberName(column), text)
+		erase("")
 	default:
 		members := s.members(column)
 		if len(members) == 0 {
@@ -343,7 +345,7 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 			if !s.person.In(text) {
 				return "", false
 			}
-			r.Mentions = append(r.Mentions, Mention{s.Kind, fmt.Sprint(r.key[0]), member, text})
+			mention(member, text)
 			return s.replacement, true
 		})
 		if err != nil {
