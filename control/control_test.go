@@ -133,7 +133,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	settlement, err := settle.New(settle.Config{DB: h.db})
 	require.NoError(t, err)
 	statements, err = statement.New(statement.Config{
-		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Packs: noPacks{}, Keys: h.keys, Campaigns: rights.Campaigns, Purpose: tenant.PackPurpose,
+		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Packs: noPacks{}, Keys: h.keys, Scopes: rights.Scopes, Purpose: tenant.PackPurpose,
 	})
 	require.NoError(t, err)
 	bundles, err := dsar.OpenBundles(filepath.Join(dir, "bundles"))

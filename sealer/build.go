@@ -38,6 +38,8 @@ type PackConfig struct {
 	Rules []SettlementRule
 	// Rate rates the pack. It may be nil as long as there are no rules.
 	Rate Rate
+	// Rights may be nil as long as no rule names a campaign or a label.
+	Rights Rights
 	// Workers is how many goroutines verify receipts. Default runtime.GOMAXPROCS(0).
 	Workers int
 }
@@ -155,7 +157,7 @@ func (b *PackBuilder) sign() (*SealedPack, error) {
 	if err != nil {
 		return nil, err
 	}
-	settlement, err := l.Settlement(b.cfg.Rate)
+	settlement, err := l.Settlement(b.cfg.Rate, b.cfg.Rights)
 	if err != nil {
 		return nil, err
 	}

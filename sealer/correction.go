@@ -181,7 +181,7 @@ func (s *Statement) checkCorrection() error {
 		return errors.New("it does not name another statement that it corrects")
 	case p.AsOf.TreeSize > s.AsOf.TreeSize:
 		return errors.New("it states an earlier end of the log than what it corrects")
-	case c.VoidReason != nil && (*c.VoidReason == "" || p.AsOf != s.AsOf || !s.Since.Equal(s.From.Time) || len(s.Months) > 0 || s.Total != "0" || s.HeldAmount != "0" || len(s.Lines)+len(s.Adjustments)+len(s.Excluded)+len(s.Overlaps)+len(s.Payees)+len(s.Unrated) > 0):
+	case c.VoidReason != nil && (*c.VoidReason == "" || p.AsOf != s.AsOf || !s.Since.Equal(s.From.Time) || len(s.Months) > 0 || s.Total != "0" || s.HeldAmount != "0" || len(s.Lines)+len(s.Adjustments)+len(s.Excluded)+len(s.Overlaps)+len(s.Payees)+len(s.Rights)+len(s.Unrated) > 0):
 		return errors.New("it voids a chain of statements, and states something, or gives no reason")
 	}
 	total := sums{}

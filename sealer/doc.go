@@ -295,7 +295,8 @@
 // begins with settlement_rule. has the record of a rule as its data:
 //
 //	{"cap":DECIMAL|null,"createdAt":…,"currency":…,"effectiveFrom":…,"effectiveUntil":…|null,"id":…,
-//	 "match":{"basisId":…|null,"completion":…|null,"meteringBasis":…|null,"rightId":…|null,"substrate":…|null},
+//	 "match":{"basisId":…|null,"campaign":…|null,"completion":…|null,"label":{"name":…,"value":…}|null,"meteringBasis":…|null,
+//	          "rightId":…|null,"substrate":…|null},
 //	 "minimum":DECIMAL|null,"price":DECIMAL,"priority":n,"revision":n,"shares":[{"bps":n,"counterpartyId":…},…],
 //	 "state":"ACTIVE"|"RETIRED","tiers":[{"above":n,"price":DECIMAL},…],"tiersMode":"GRADUATED"|"VOLUME"|null,"timeZone":…,
 //	 "unit":"EVENT"|"MS"|"SECOND"|"IMPRESSION"|"CPM","updatedAt":…}
@@ -318,16 +319,24 @@
 // No id that was listed is ever missing. Once there is a rule, settlement is a list of one:
 //
 //	[{"lines":[{"amount":DECIMAL,"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"receipts":n,"rightId":…,"ruleId":…,"shares":[DECIMAL,…]},…],
+//	  "rights":[{"campaigns":[…],"labels":{NAME:VALUE,…},"rightId":…},…],
 //	  "rules":[{"leaf":n,"rule":{…}},…],
 //	  "unrated":[{"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…]}]
 //
 // The receipts of the pack that are metered and not duplicates are rated. A rule matches
 // a receipt if each of rightId, basisId, substrate, meteringBasis and completion is null in its
-// match or equal to that of the receipt's event, and if effectiveFrom ≤ renderedAt <
+// match or equal to that of the receipt's event, if its campaign is null or among those of the
+// right, if its label is null or one of those of the right, and if effectiveFrom ≤ renderedAt <
 // effectiveUntil; its leaf may be after the receipt's, and its state does not count. Of several
 // that match, the one with the highest priority rates the receipt; of those, one whose match
-// names the rightId before one whose match does not, and so on with basisId, substrate,
-// meteringBasis and completion; and of those the one with the lowest id, byte by byte.
+// names the rightId before one whose match does not, and so on with basisId, campaign, label,
+// substrate, meteringBasis and completion; and of those the one with the lowest id, byte by byte.
+//
+// Campaigns and labels are scope.campaigns and scope.labels in the data of the event right.issued,
+// whose subject is the right; no later event changes them. That event may be in any pack. So rights
+// lists, for the rights of the rated receipts, those of their campaigns and labels that a match of
+// rules names: by rightId, campaigns byte by byte and each once, without rights of which nothing is
+// named. Where the event is at hand, rights must agree with it; else the header vouches.
 //
 // A line takes together the receipts of one right and one metering basis that one rule
 // rates: how many they are, their quantityMs, and their impressions. Its amount is the price

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -144,8 +145,13 @@ func (l *Ledger) fault(code Code, message string) {
 	l.Faults = append(l.Faults, Fault{code, l.Entries - 1, message})
 }
 
-// Settlement rates the receipts that were folded; nil without rules.
-func (l *Ledger) Settlement(rate Rate) (*Settlement, error) {
+// Rights returns what rules may match of the scopes of rights. It may leave out those of which that is
+// nothing.
+type Rights func(rightIDs []string) ([]SettlementRight, error)
+
+// Settlement rates the receipts that were folded; nil without rules. It asks for rights only if a rule
+// names something of a scope.
+func (l *Ledger) Settlement(rate Rate, rights Rights) (*Settlement, error) {
 	switch {
 	case l.ruleFault != nil:
 		return nil, l.ruleFault
@@ -156,11 +162,15 @@ func (l *Ledger) Settlement(rate Rate) (*Settlement, error) {
 	}
 	s := &Settlement{Rules: l.history.byLeaf()}
 	var err error
+	if s.Rights, err = l.scopes(s.Rules, rights); err != nil {
+		return nil, err
+	}
+	scopes := byID(s.Rights)
 	s.Lines, s.Unrated, err = rate(s.Rules, func(yield func(Metered) bool) {
 		for _, r := range l.Rated {
 			m := Metered{
 				RightID: r.Row.RightID, BasisID: r.Row.BasisID, Substrate: r.Row.Substrate, MeteringBasis: r.Row.MeteringBasis,
-				Completion: r.Completion, RenderedAt: time.UnixMilli(r.RenderedAt).UTC(), Receipts: 1, QuantityMs: r.QuantityMs, Impressions: r.Impressions,
+				Completion: r.Completion, Right: scopes[r.Row.RightID], RenderedAt: time.UnixMilli(r.RenderedAt).UTC(), Receipts: 1, QuantityMs: r.QuantityMs, Impressions: r.Impressions,
 			}
 			if !yield(m) {
 				return
@@ -171,6 +181,32 @@ func (l *Ledger) Settlement(rate Rate) (*Settlement, error) {
 		err = fmt.Errorf("%d receipts were rated or counted, of %d", held, len(l.Rated))
 	}
 	return s, err
+}
+
+// scopes returns what rules name of the rights of the rated receipts.
+func (l *Ledger) scopes(rules []SettlementRule, rights Rights) ([]SettlementRight, error) {
+	names, err := ScopeNamesOf(rules)
+	switch {
+	case err != nil || names.Empty():
+		return nil, err
+	case rights == nil:
+		return nil, errors.New("settlement rules name campaigns or labels, but no Rights were given")
+	}
+	rated := l.RatedRights()
+	known, err := rights(rated)
+	return slices.DeleteFunc(names.Of(known), func(r SettlementRight) bool {
+		_, found := slices.BinarySearch(rated, r.RightID)
+		return !found
+	}), err
+}
+
+// RatedRights are those of the receipts that are rated, each once, byte by byte.
+func (l *Ledger) RatedRights() []string {
+	all := make(map[string]bool)
+	for _, r := range l.Rated {
+		all[r.Row.RightID] = true
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // receipts counts the receipts in lines and in unrated.

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // Settlement is the result of rating a pack's metered receipts by the settlement rules.
@@ -15,6 +17,8 @@ import (
 type Settlement struct {
 	// Lines are sorted by right, metering basis and rule, byte by byte.
 	Lines []SettlementLine
+	// Rights has what the rules name of the scopes of the pack's rated rights; by RightID.
+	Rights []SettlementRight
 	// Rules are all rules that the log holds at the end of the pack, by rising leaf.
 	Rules []SettlementRule
 	// Unrated counts the receipts that are in no line; sorted by right, metering basis and
@@ -50,6 +54,8 @@ type Unrated struct {
 // Metered is what is rated: a metered receipt, or the sums of several with the same names.
 type Metered struct {
 	RightID, BasisID, Substrate, MeteringBasis, Completion string
+	// Right is what rules may match of its scope; nil is nothing. It is the same for all receipts of a right.
+	Right *SettlementRight
 	// RenderedAt is when the receipt was rendered; of several receipts, any moment of a period
 	// that covers all of them and in which no rule begins or ends.
 	RenderedAt time.Time
@@ -76,6 +82,14 @@ func (s *Settlement) rules() []SettlementRule {
 // Rules are the settlement rules of the log at the end of the pack.
 func (h *PackHeader) Rules() []SettlementRule { return h.Settlement.rules() }
 
+// Rights has what these rules name of the scopes of the pack's rated rights.
+func (h *PackHeader) Rights() []SettlementRight {
+	if h.Settlement == nil {
+		return nil
+	}
+	return h.Settlement.Rights
+}
+
 // append appends the canonical text, a list of one or, without rules, of none.
 func (s *Settlement) append(dst []byte) []byte {
 	if s == nil {
@@ -84,6 +98,10 @@ func (s *Settlement) append(dst []byte) []byte {
 	dst = append(dst, `[{"lines":[`...)
 	for i := range s.Lines {
 		dst = s.Lines[i].append(appendComma(dst, i))
+	}
+	dst = append(dst, `],"rights":[`...)
+	for i := range s.Rights {
+		dst = s.Rights[i].append(appendComma(dst, i))
 	}
 	dst = append(dst, `],"rules":[`...)
 	for i, r := range s.Rules {
@@ -146,6 +164,8 @@ func readSettlement(s *scanner) *Settlement {
 	t := new(Settlement)
 	s.lit(`[{"lines":`)
 	s.list(func() { t.Lines = append(t.Lines, readSettlementLine(s)) })
+	s.lit(`,"rights":`)
+	s.list(func() { t.Rights = append(t.Rights, readSettlementRight(s)) })
 	s.lit(`,"rules":`)
 	s.list(func() {
 		var r SettlementRule
@@ -162,6 +182,19 @@ func readSettlement(s *scanner) *Settlement {
 	s.list(func() { t.Unrated = append(t.Unrated, readUnrated(s)) })
 	s.lit(`}]`)
 	return t
+}
+
+func (r *SettlementRight) append(dst []byte) []byte {
+	text, _ := Canonical(r) // strings alone
+	return append(dst, text...)
+}
+
+func readSettlementRight(s *scanner) (r SettlementRight) {
+	text := s.object()
+	if json.Unmarshal([]byte(text), &r, json.RejectUnknownMembers(true)) != nil || string(r.append(nil)) != text {
+		s.fail("a right in RFC 8785 form")
+	}
+	return r
 }
 
 func readSettlementLine(s *scanner) (l SettlementLine) {
@@ -213,6 +246,11 @@ func (s *Settlement) check(size uint64) error {
 	for i, r := range s.Rules {
 		if r.Leaf >= size || i > 0 && r.Leaf <= s.Rules[i-1].Leaf {
 			return fmt.Errorf("the settlement rule of leaf %d is out of range or order", r.Leaf)
+		}
+	}
+	for i, r := range s.Rights {
+		if i > 0 && r.RightID <= s.Rights[i-1].RightID {
+			return fmt.Errorf("the right %s of the settlement is out of order", r.RightID)
 		}
 	}
 	return nil

@@ -51,6 +51,9 @@ type Statement struct {
 	Overlaps []StatementOverlap `json:"overlaps"`
 	// Payees are the counterparties that get Total; by counterpartyId.
 	Payees []StatementPayee `json:"payees"`
+	// Rights has what the terms' rules name of the scopes of the rights whose receipts count, or are held,
+	// from Since on; by rightId.
+	Rights []SettlementRight `json:"rights"`
 	// Since is from when on receipts count in Months: From, or earlier if a month begins earlier; of a
 	// correction, not later than that of Previous.
 	Since       Moment `json:"since"`
@@ -235,7 +238,7 @@ func (s *Statement) Edges() []time.Time {
 }
 
 // Settle computes lines, adjustments, payees, unrated, total and held amount of statements about
-// one period, with the same months. The caller has set all else, including the names of payees, and Months
+// one period, with the same months, and Rights. The caller has set all else, including the names of payees, and Months
 // and Since, see Reach. receipts are those from Since on that are stated, held those that are held; equal
 // ones may be summed, see Terms and Edges. It returns ErrAmount if a sum is too large.
 func Settle(by Rating, terms *Terms, receipts, held iter.Seq[Metered], statements ...*Statement) error {
@@ -246,6 +249,7 @@ func Settle(by Rating, terms *Terms, receipts, held iter.Seq[Metered], statement
 	if err != nil {
 		return err
 	}
+	rights := terms.rights(receipts, held)
 	all := stated
 	if more := slices.Collect(held); len(more) > 0 {
 		if all, err = terms.rateAll(by, slices.Values(slices.AppendSeq(more, receipts)), statements[0]); err != nil {
@@ -253,6 +257,7 @@ func Settle(by Rating, terms *Terms, receipts, held iter.Seq[Metered], statement
 		}
 	}
 	for _, s := range statements {
+		s.Rights = rights
 		more := *s
 		if err = s.settle(by, terms, stated); err == nil {
 			err = more.settle(by, terms, all)
@@ -268,6 +273,19 @@ func Settle(by Rating, terms *Terms, receipts, held iter.Seq[Metered], statement
 		s.HeldAmount = formatMicros(total)
 	}
 	return nil
+}
+
+// rights returns what the rules name of the rights of receipts.
+func (t *Terms) rights(of ...iter.Seq[Metered]) []SettlementRight {
+	known := make(map[string]SettlementRight)
+	for _, receipts := range of {
+		for m := range receipts {
+			if m.Right != nil {
+				known[m.RightID] = *m.Right
+			}
+		}
+	}
+	return t.names.Of(slices.Collect(maps.Values(known)))
 }
 
 // rated are the lines of a period.
@@ -505,6 +523,11 @@ func (s *Statement) check() error {
 	for i, o := range s.Overlaps {
 		if _, err := DecodeBase64(o.SHA256, 32); err != nil || o.StatementID == s.StatementID || i > 0 && o.StatementID <= s.Overlaps[i-1].StatementID {
 			return errors.New("the statements with which it overlaps are out of order, listed twice, or without a hash")
+		}
+	}
+	for i := 1; i < len(s.Rights); i++ {
+		if s.Rights[i].RightID <= s.Rights[i-1].RightID {
+			return errors.New("its rights are out of order or listed twice")
 		}
 	}
 	if err := s.checkTimes(); err != nil {

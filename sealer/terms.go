@@ -38,6 +38,7 @@ type Terms struct {
 	issues []termed
 	own    *ruleTexts
 	texts  map[string]*ruleText // by record
+	names  ScopeNames           // of all texts
 	edges  []time.Time
 	ends   []uint64
 }
@@ -114,10 +115,15 @@ func NewTerms(by Rating, issues []Issue, own []SettlementRule) (*Terms, error) {
 	if t.own, err = t.read(by, own); err != nil {
 		return nil, err
 	}
+	var texts []SettlementRule
 	for _, r := range t.texts {
+		texts = append(texts, r.rule)
 		if t.edges = append(t.edges, r.EffectiveFrom); r.EffectiveUntil != nil {
 			t.edges = append(t.edges, *r.EffectiveUntil)
 		}
+	}
+	if t.names, err = ScopeNamesOf(texts); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(t.edges, time.Time.Compare)
 	t.edges = slices.CompactFunc(t.edges, time.Time.Equal)
@@ -169,6 +175,9 @@ func (t *Terms) Edges() []time.Time { return t.edges }
 // Ends are the leaves at which it may change, in their order: receipts below one may be stated,
 // others not.
 func (t *Terms) Ends() []uint64 { return t.ends }
+
+// Names are the campaigns and labels that its rules name: what else is known of a right changes no rule.
+func (t *Terms) Names() *ScopeNames { return &t.names }
 
 // Rule returns the rule that rates receipts, nil if none does, and whether a statement states them.
 func (t *Terms) Rule(m *Metered) (rule *SettlementRule, stated bool) {

@@ -47,7 +47,7 @@ func TestDocumentedOperations(t *testing.T) {
 		"effectiveFrom": "2026-01-01T00:00:00Z"}`)
 	d.visit("list-bases", "", "")
 	d.visit("get-basis", "", "")
-	d.visit("issue-right", "", `{"basisId": "{basisId}", "substrate": "AUTOMOTIVE", "scope": {"campaigns": ["spring"]},
+	d.visit("issue-right", "", `{"basisId": "{basisId}", "substrate": "AUTOMOTIVE", "scope": {"campaigns": ["spring"], "labels": {"venue": "north"}},
 		"effectiveFrom": "2026-01-01T00:00:00Z", "effectiveUntil": "2027-01-01T00:00:00Z"}`)
 	d.visit("list-rights", "?substrate=AUTOMOTIVE", "")
 	d.visit("get-right", "", "")
@@ -94,7 +94,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("create-counterparty", "", `{"name": "Studio North", "orgId": "org_studio_north", "kind": "RIGHTS_HOLDER", "payoutRef": "account 7", "currency": "EUR", "taxId": "DE 0815"}`)
 	d.visit("list-counterparties", "?state=ACTIVE", "")
 	d.visit("get-counterparty", "", "")
-	const rule = `{"match": {"rightId": "{rightId}", "basisId": "{basisId}", "substrate": "AUTOMOTIVE", "meteringBasis": "viewable", "completion": "complete"}, "unit": "SECOND", "price": "%s",
+	const rule = `{"match": {"rightId": "{rightId}", "basisId": "{basisId}", "campaign": "spring", "label": {"name": "venue", "value": "north"}, "substrate": "AUTOMOTIVE", "meteringBasis": "viewable", "completion": "complete"}, "unit": "SECOND", "price": "%s",
 		"currency": "EUR", "minimum": "10", "cap": "250.5", "tiers": [{"above": 100000, "price": "0.01"}], "tiersMode": "VOLUME", "timeZone": "Europe/Berlin", "shares": [{"counterpartyId": "{counterpartyId}", "bps": 10000}], "effectiveFrom": "2026-11-01T00:00:00Z", "effectiveUntil": %s, "priority": 10}`
 	d.visit("create-settlement-rule", "", fmt.Sprintf(rule, "0.0125", "null"))
 	d.visit("list-settlement-rules", "?state=ACTIVE&rightId={rightId}&counterpartyId={counterpartyId}", "")

@@ -327,7 +327,7 @@ func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, e
 	begin := sealer.FormatTime(monthsBegin)
 	add := func(match map[string]any, priority int, more map[string]any) {
 		n := len(rules)
-		all := map[string]any{"basisId": nil, "completion": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil}
+		all := map[string]any{"basisId": nil, "campaign": nil, "completion": nil, "label": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil}
 		for name, value := range match {
 			all[name] = value
 		}

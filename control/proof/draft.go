@@ -65,7 +65,10 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		Directory: d.directoryText,
 		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
 		Rate:      d.cfg.Rate,
-		Workers:   d.cfg.Workers(),
+		Rights: func(ids []string) ([]sealer.SettlementRight, error) {
+			return d.cfg.Scopes(ctx, d.tenantID, ids)
+		},
+		Workers: d.cfg.Workers(),
 	}
 	if d.old.sequence > 0 {
 		previous, err := d.previous(ctx)

@@ -114,7 +114,7 @@ type Nodes interface {
 	Spooled(ctx context.Context) (live, silent map[string]int64, err error)
 }
 
-// Config of the service. DB, Warehouse, Log, Keys, Rate and Dir are required.
+// Config of the service. DB, Warehouse, Log, Keys, Rate, Scopes and Dir are required.
 type Config struct {
 	DB        *store.DB
 	Warehouse pipeline.Warehouse
@@ -125,6 +125,9 @@ type Config struct {
 	Nodes Nodes
 	// Rate rates packs. It has to be the same in every process, and pure.
 	Rate sealer.Rate
+	// Scopes returns what settlement rules may match of the scopes of rights. It is asked only if a rule names
+	// something of them. Required.
+	Scopes func(ctx context.Context, tenantID string, rightIDs []string) ([]sealer.SettlementRight, error)
 	// Purpose returns the sealer.PackPurpose of a tenant, which determines the purpose of its receipts
 	// too. It never changes. An error refuses to seal, as for a dropped tenant. It is read again in
 	// the transaction that moves the head. Default: no tenant belongs to the sandbox.
@@ -171,6 +174,8 @@ func (c *Config) validate() error {
 		return errors.New("field Keys is missing")
 	case c.Rate == nil:
 		return errors.New("field Rate is missing")
+	case c.Scopes == nil:
+		return errors.New("field Scopes is missing")
 	case c.Dir == "":
 		return errors.New("field Dir is missing")
 	case c.WaitFor < 0 || c.WorkFor < 0 || c.SpoolWait < 0:

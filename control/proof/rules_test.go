@@ -24,7 +24,7 @@ func TestRulesAt(t *testing.T) {
 				} else {
 					now = append([]string{fmt.Sprintf(`%s %d`, step, i)}, now...)
 					record := map[string]any{
-						"cap": nil, "createdAt": "2026-11-01T00:00:00.000Z", "currency": "EUR", "effectiveFrom": "2026-11-01T00:00:00.000Z", "effectiveUntil": nil, "id": step, "match": map[string]any{"basisId": nil, "completion": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil},
+						"cap": nil, "createdAt": "2026-11-01T00:00:00.000Z", "currency": "EUR", "effectiveFrom": "2026-11-01T00:00:00.000Z", "effectiveUntil": nil, "id": step, "match": map[string]any{"basisId": nil, "campaign": nil, "completion": nil, "label": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil},
 						"minimum": nil, "price": fmt.Sprint(i), "priority": 0, "revision": i, "shares": []any{map[string]any{"bps": 10_000, "counterpartyId": "cp_a"}}, "state": "ACTIVE", "tiers": []any{}, "tiersMode": nil, "timeZone": "UTC", "unit": "EVENT", "updatedAt": "2026-11-01T00:00:00.000Z",
 					}
 					require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {

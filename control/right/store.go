@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 var bases = store.Records[Basis]{Noun: "basis", Table: "bases"}
@@ -43,28 +45,53 @@ func hasDerived(ctx context.Context, q store.Querier, tenantID, id string) (bool
 	return found != nil, err
 }
 
+// Scopes returns what settlement rules may match of the scopes of rights. Rights that the tenant does not have
+// are left out.
+func (s *Service) Scopes(ctx context.Context, tenantID string, rightIDs []string) (all []sealer.SettlementRight, err error) {
+	for some := range slices.Chunk(rightIDs, rightsAtOnce) {
+		err := s.scopes(ctx, tenantID, some, func(id string, scope json.RawMessage) error {
+			r, err := sealer.ScopeOf(id, scope)
+			all = append(all, r)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// rightsAtOnce is how many rights one query names.
+const rightsAtOnce = 500
+
 // Campaigns returns Right.Campaigns of some rights of the tenant, at most a few hundred. Rights
 // without campaigns, and those that the tenant does not have, are left out. A scope never changes,
 // so neither does the result.
 func (s *Service) Campaigns(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error) {
 	all := map[string][]string{}
+	return all, s.scopes(ctx, tenantID, rightIDs, func(id string, scope json.RawMessage) error {
+		campaigns, err := campaignsOf(scope)
+		if len(campaigns) > 0 {
+			all[id] = campaigns
+		}
+		return err
+	})
+}
+
+// scopes calls found with the scope of each of some rights that the tenant has.
+func (s *Service) scopes(ctx context.Context, tenantID string, rightIDs []string, found func(id string, scope json.RawMessage) error) error {
 	if len(rightIDs) == 0 {
-		return all, nil
+		return nil
 	}
 	type scoped struct{ id, scope string }
 	which, args := "", []any{tenantID}
 	for i, id := range rightIDs {
 		which, args = which+fmt.Sprintf(", $%d", i+2), append(args, id)
 	}
-	return all, store.Each(ctx, s.db.Read(), "the campaigns of rights of "+tenantID, func(row store.Row) (found scoped, err error) {
-		return found, row.Scan(&found.id, &found.scope)
-	}, func(found scoped) error {
-		campaigns, err := campaignsOf(json.RawMessage(found.scope))
-		if len(campaigns) > 0 {
-			all[found.id] = campaigns
-		}
-		return err
-	}, `SELECT right_id, scope FROM rights WHERE tenant_id = $1 AND right_id IN (`+which[2:]+`)`, args...)
+	return store.Each(ctx, s.db.Read(), "the scopes of rights of "+tenantID, func(row store.Row) (r scoped, err error) {
+		return r, row.Scan(&r.id, &r.scope)
+	}, func(r scoped) error { return found(r.id, json.RawMessage(r.scope)) },
+		`SELECT right_id, scope FROM rights WHERE tenant_id = $1 AND right_id IN (`+which[2:]+`)`, args...)
 }
 
 // CountBases counts the tenant's bases.

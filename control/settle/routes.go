@@ -37,7 +37,7 @@ func (r *Service) Routes(a route.API) {
 		Summary: "Create a settlement rule: the price of receipts, and who gets a share", Faults: r.newRuleFaults,
 		Description: "The rule rates receipts of its window: in packs those that are sealed from now on, in statements all that no issued statement states, whenever they were sealed. " +
 			"If several rules fit a receipt, the one with the highest `priority` rates it. Among equal priorities, a rule whose `match` names the right precedes one that doesn't; " +
-			"next come rules that name the basis, the substrate, the metering basis and the completion, in this order; the lowest id decides last."}, r.postRule)
+			"next come rules that name the basis, the campaign, the label, the substrate, the metering basis and the completion, in this order; the lowest id decides last."}, r.postRule)
 	route.Add(a, route.Operation{ID: "list-settlement-rules", Method: http.MethodGet, Path: prices, Tag: "Settlement", Access: read,
 		Summary: "List the settlement rules, newest first"}, r.getRules)
 	route.Add(a, route.Operation{ID: "get-settlement-rule", Method: http.MethodGet, Path: prices + "/{ruleId}", Tag: "Settlement", Access: read,
@@ -54,12 +54,14 @@ func (r *Service) Routes(a route.API) {
 // SchemaName returns the schema name in the OpenAPI document; so do the methods below.
 func (Rule) SchemaName() string       { return "SettlementRule" }
 func (Match) SchemaName() string      { return "SettlementMatch" }
+func (Label) SchemaName() string      { return "SettlementLabel" }
 func (Share) SchemaName() string      { return "SettlementShare" }
 func (RuleData) SchemaName() string   { return "SettlementRuleData" }
 func (RuleList) SchemaName() string   { return "SettlementRuleList" }
 func (NewRule) SchemaName() string    { return "NewSettlementRule" }
 func (RuleChange) SchemaName() string { return "SettlementRuleChange" }
 func (NewMatch) SchemaName() string   { return "NewSettlementMatch" }
+func (NewLabel) SchemaName() string   { return "NewSettlementLabel" }
 func (NewShare) SchemaName() string   { return "NewSettlementShare" }
 
 // The responses about counterparties and rules.
@@ -179,11 +181,19 @@ type RuleTerms struct {
 
 // NewMatch selects the receipts of a requested rule.
 type NewMatch struct {
-	RightID       *string `json:"rightId,omitempty" nullable:"true" maxLength:"64" doc:"Receipts on this right; absent: on any."`
-	BasisID       *string `json:"basisId,omitempty" nullable:"true" maxLength:"64" doc:"Receipts on rights under this basis; absent: under any."`
-	Substrate     *string `json:"substrate,omitempty" nullable:"true" maxLength:"32" doc:"Receipts on this substrate; absent or ANY: on any." example:"CTV"`
-	MeteringBasis *string `json:"meteringBasis,omitempty" nullable:"true" enum:"gross,viewable,audible,delivered" doc:"Receipts metered at this tier; absent: at any."`
-	Completion    *string `json:"completion,omitempty" nullable:"true" enum:"started,first_quartile,midpoint,third_quartile,complete" doc:"Receipts of videos that were played exactly this far; absent: however far."`
+	RightID       *string   `json:"rightId,omitempty" nullable:"true" maxLength:"64" doc:"Receipts on this right; absent: on any."`
+	BasisID       *string   `json:"basisId,omitempty" nullable:"true" maxLength:"64" doc:"Receipts on rights under this basis; absent: under any."`
+	Campaign      *string   `json:"campaign,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Receipts on rights whose scope lists this campaign; absent: any." example:"cmp_autumn"`
+	Label         *NewLabel `json:"label,omitempty" doc:"Receipts on rights whose scope has this label; absent: any."`
+	Substrate     *string   `json:"substrate,omitempty" nullable:"true" maxLength:"32" doc:"Receipts on this substrate; absent or ANY: on any." example:"CTV"`
+	MeteringBasis *string   `json:"meteringBasis,omitempty" nullable:"true" enum:"gross,viewable,audible,delivered" doc:"Receipts metered at this tier; absent: at any."`
+	Completion    *string   `json:"completion,omitempty" nullable:"true" enum:"started,first_quartile,midpoint,third_quartile,complete" doc:"Receipts of videos that were played exactly this far; absent: however far."`
+}
+
+// NewLabel is a requested label in the scope of a right.
+type NewLabel struct {
+	Name  string `json:"name" minLength:"1" maxLength:"64" doc:"Its name." example:"team"`
+	Value string `json:"value" maxLength:"256" doc:"Its value." example:"east"`
 }
 
 // NewTier is a requested price for units above a volume of a calendar month.
@@ -230,7 +240,11 @@ func (t *RuleTerms) rule(ctx context.Context, q store.Querier, tenantID string, 
 		r.Tiers = append(r.Tiers, Tier(tier))
 	}
 	if t.Match != nil {
-		r.Match = Match(*t.Match)
+		m := t.Match
+		r.Match = Match{RightID: m.RightID, BasisID: m.BasisID, Campaign: m.Campaign, Substrate: m.Substrate, MeteringBasis: m.MeteringBasis, Completion: m.Completion}
+		if m.Label != nil {
+			r.Match.Label = new(Label(*m.Label))
+		}
 	}
 	for _, s := range t.Shares {
 		r.Shares = append(r.Shares, Share(s))

@@ -46,9 +46,17 @@ type Rule struct {
 type Match struct {
 	RightID       *string `json:"rightId" doc:"Receipts on this right."`
 	BasisID       *string `json:"basisId" doc:"Receipts on rights under this basis."`
+	Campaign      *string `json:"campaign" doc:"Receipts on rights whose scope lists this campaign."`
+	Label         *Label  `json:"label" doc:"Receipts on rights whose scope has this label."`
 	Substrate     *string `json:"substrate" doc:"Receipts on this substrate."`
 	MeteringBasis *string `json:"meteringBasis" doc:"Receipts metered at this tier."`
 	Completion    *string `json:"completion" doc:"Receipts of videos that were played exactly this far."`
+}
+
+// Label is a label in the scope of a right.
+type Label struct {
+	Name  string `json:"name" doc:"Its name."`
+	Value string `json:"value" doc:"Its value."`
 }
 
 // Tier is a price for units above a volume of a calendar month.

@@ -63,8 +63,8 @@ func newFixture(t *testing.T, dir string) *fixture {
 	db := roomtest.Open(t, dir, h.clock.Now)
 	h.Service, err = New(Config{
 		DB: db, Warehouse: h.warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h,
-		Campaigns: func(context.Context, string, []string) (map[string][]string, error) { return nil, nil },
-		Purpose:   func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
+		Scopes:  func(context.Context, string, []string) ([]sealer.SettlementRight, error) { return nil, nil },
+		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
 	})
 	require.NoError(t, err)
 	h.change(`INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ($1, 'org_b', 0, 0, 0) ON CONFLICT DO NOTHING`, tenantID)

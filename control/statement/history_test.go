@@ -3,6 +3,7 @@ package statement
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -75,17 +77,23 @@ type loadable interface {
 }
 
 func histories(t *testing.T, warehouse loadable, usual, full int) {
+	rapidtest.Check(t, usual, full, newHistory(t, warehouse).run)
+}
+
+func newHistory(t *testing.T, warehouse loadable) *history {
 	h := &history{warehouse: warehouse, dir: t.TempDir(), end: sealer.Position{Generation: 1}, loaded: sealer.Position{Generation: 1}, python: os.Getenv("MUNIMENT_TEST_PYTHON")}
 	h.stage = prooftest.NewStage(t, kafka.Config{})
 	db := roomtest.Open(t, t.TempDir(), h.stage.Now)
 	var err error
 	h.Service, err = New(Config{
 		DB: db, Warehouse: warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h.stage.Keys,
-		Campaigns: func(context.Context, string, []string) (map[string][]string, error) { return nil, nil },
-		Purpose:   func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
+		Scopes: func(_ context.Context, _ string, rightIDs []string) ([]sealer.SettlementRight, error) {
+			return scopesOf(rightIDs), nil
+		},
+		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
 	})
 	require.NoError(t, err)
-	rapidtest.Check(t, usual, full, h.run)
+	return h
 }
 
 // history is the history of one tenant: the service, over a warehouse and a log that the test loads and
@@ -105,6 +113,7 @@ type history struct {
 	model
 	drafts []modelDraft
 	payees map[string][]string // by currency
+	known  int                 // of historyRights, whose events are in the log
 
 	log    [][]byte // events
 	logged []sealer.SettlementRule
@@ -136,11 +145,59 @@ var (
 	historyRights = []string{"rgh_01ARZ3NDEKTSV4RRFFQ69G5FAA", "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAB", "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAC"}
 )
 
+// scopes are the campaigns and labels of rights; one has none.
+var scopes = map[string]string{
+	historyRights[0]: `{"campaigns":["spring"],"labels":{"venue":"north"}}`,
+	historyRights[1]: `{"campaigns":["winter","spring"],"labels":{"team":"","venue":"south"}}`,
+	historyRights[2]: `{}`,
+	auditedRights[3]: `{"labels":{"venue":"north"}}`,
+	auditedRights[4]: `{"campaigns":["winter"],"labels":{"team":"east","venue":"south"}}`,
+}
+
+func scopesOf(rightIDs []string) (list []sealer.SettlementRight) {
+	for _, id := range rightIDs {
+		if r, err := sealer.ScopeOf(id, []byte(scopes[id])); err == nil {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// issueRights puts the events of rights into the log.
+func (h *history) issueRights(rights []string) {
+	h.known += len(rights)
+	h.change(func(tx *store.Tx) (err error) {
+		for _, id := range rights {
+			err = errors.Join(err, tx.EmitRecord(h.t.Context(), &store.Kind{Type: sealer.TypeRightIssued}, sealer.Event{TenantID: h.tenant, Actor: byKey, Subject: sealer.Ref{Kind: "right", ID: id}},
+				map[string]any{"revision": 1, "scope": jsontext.Value(scopes[id])}))
+		}
+		return err
+	})
+	h.pull()
+}
+
 // days is how many days receipts may be of.
 const days = 4
 
 func (h *history) run(t *rapid.T) {
+	h.begin(t)
+	h.sampled = rapid.IntRange(0, 19).Draw(t, "sampled") == 7
+	h.issueRights(historyRights[:rapid.IntRange(0, len(historyRights)).Draw(t, "rights in the log")])
+	h.play()
+	h.createRule()
+	for range rapid.IntRange(3, 18).Draw(t, "moves") {
+		h.stage.Advance(time.Second)
+		moves := []func(){h.play, h.play, h.createRule, h.changeRule, h.changeRule, h.openDispute, h.resolveDispute, h.draftOne, h.issueOne, h.issueOne, h.issueOne, h.correctOne, h.correctOne, h.voidOne, h.restore}
+		moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]()
+	}
+	h.finish()
+	h.judge()
+}
+
+// begin makes another tenant, with two counterparties for each currency.
+func (h *history) begin(t *rapid.T) {
 	h.t, h.stage.T, h.tenant = t, t, api.NewID(api.PrefixTenant, h.stage.Now())
+	h.known = 0
 	h.model, h.drafts, h.payees, h.log, h.logged, h.rows, h.pulled, h.packs, h.stated, h.texts, h.end = model{}, nil, map[string][]string{}, nil, nil, nil, 0, nil, nil, map[string][]byte{}, h.loaded
 	h.change(func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ($1, 'org_b', 0, 0, 0)`, h.tenant)
@@ -155,16 +212,6 @@ func (h *history) run(t *rapid.T) {
 		}
 		return err
 	})
-	h.sampled = rapid.IntRange(0, 19).Draw(t, "sampled") == 7
-	h.play()
-	h.createRule()
-	for range rapid.IntRange(3, 18).Draw(t, "moves") {
-		h.stage.Advance(time.Second)
-		moves := []func(){h.play, h.play, h.createRule, h.changeRule, h.changeRule, h.openDispute, h.resolveDispute, h.draftOne, h.issueOne, h.issueOne, h.issueOne, h.correctOne, h.correctOne, h.voidOne, h.restore}
-		moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]()
-	}
-	h.finish()
-	h.judge()
 }
 
 func (h *history) change(fn func(tx *store.Tx) error) {
@@ -216,9 +263,15 @@ func (h *history) createRule() {
 	if rapid.Bool().Draw(h.t, "of a right") {
 		r.Match.RightID = new(rapid.SampledFrom(historyRights).Draw(h.t, "its right"))
 	}
+	h.scope(&r)
+	h.makeRule(r)
+}
+
+// makeRule makes a rule. Its right need not be in the database.
+func (h *history) makeRule(r settle.Rule) {
 	h.change(func(tx *store.Tx) error {
 		right := r.Match.RightID
-		r.Match.RightID = nil // rights are not in this database
+		r.Match.RightID = nil
 		made, err := settle.CreateRule(h.t.Context(), tx, r, byKey)
 		if made.Match.RightID = right; err == nil && right != nil {
 			err = h.rewrite(tx, &made)
@@ -226,6 +279,17 @@ func (h *history) createRule() {
 		return err
 	})
 	h.pull()
+}
+
+// scope draws what a rule matches of the scopes of rights.
+func (h *history) scope(r *settle.Rule) {
+	r.Match.Campaign, r.Match.Label = nil, nil
+	if rapid.IntRange(0, 2).Draw(h.t, "of a campaign") == 0 {
+		r.Match.Campaign = new(rapid.SampledFrom([]string{"spring", "winter", "autumn"}).Draw(h.t, "its campaign"))
+	}
+	if rapid.IntRange(0, 2).Draw(h.t, "of a label") == 0 {
+		r.Match.Label = &settle.Label{Name: rapid.SampledFrom([]string{"venue", "team"}).Draw(h.t, "its label"), Value: rapid.SampledFrom([]string{"", "north"}).Draw(h.t, "its value")}
+	}
 }
 
 // bound draws what a rule changes of a month.
@@ -284,7 +348,9 @@ func (h *history) changeRule() {
 	rules, err := settle.Rules(h.t.Context(), h.db.Read(), h.tenant, store.Instant{})
 	require.NoError(h.t, err)
 	r := rapid.SampledFrom(rules).Draw(h.t, "rule")
-	switch rapid.IntRange(0, 4).Draw(h.t, "change") {
+	switch rapid.IntRange(0, 5).Draw(h.t, "change") {
+	case 5:
+		h.scope(&r)
 	case 0:
 		r.Currency = rapid.SampledFrom(currencies).Draw(h.t, "currency")
 		r.Shares = h.shares(r.Currency)
@@ -304,17 +370,24 @@ func (h *history) changeRule() {
 
 func (h *history) openDispute() {
 	d := &modelDispute{id: api.NewID("dsp_", h.stage.Now()), state: "HELD"}
-	var right, from, to any
 	if rapid.Bool().Draw(h.t, "of a window") {
 		d.right = rapid.SampledFrom(historyRights).Draw(h.t, "disputed right")
 		d.from, d.to = h.period()
-		right, from, to = d.right, store.At(d.from), store.At(d.to)
 	} else {
 		p := rapid.SampledFrom(h.plays).Draw(h.t, "disputed")
 		d.receipts, d.from, d.to = []string{p.id}, p.at, p.at.Add(time.Millisecond)
 	}
-	window := map[string]any{"from": from, "to": to}
 	h.disputes = append(h.disputes, d)
+	h.dispute(d)
+}
+
+// dispute opens a dispute.
+func (h *history) dispute(d *modelDispute) {
+	var right, from, to any
+	if d.right != "" {
+		right, from, to = d.right, store.At(d.from), store.At(d.to)
+	}
+	window := map[string]any{"from": from, "to": to}
 	h.change(func(tx *store.Tx) error {
 		_, err := tx.ExecContext(h.t.Context(), `INSERT INTO disputes (dispute_id, tenant_id, receipt_ids, right_id, window_from, window_to, first_rendered_at, last_rendered_at, raised_by_org_id, reason, evidence, state, created_at, updated_at, revision)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'org_a', 'dark', '[]', 'OPEN', 0, 0, 0)`, d.id, h.tenant, strings.Join(d.receipts, " "), right, from, to, store.At(d.from), store.At(d.to.Add(-time.Millisecond)))
@@ -330,17 +403,22 @@ func (h *history) openDispute() {
 func (h *history) resolveDispute() {
 	for _, d := range h.disputes {
 		if d.state == "HELD" {
-			d.state = rapid.SampledFrom([]string{"UPHELD", "REJECTED", "REJECTED"}).Draw(h.t, "outcome")
-			h.change(func(tx *store.Tx) error {
-				if _, err := tx.ExecContext(h.t.Context(), `UPDATE disputes SET state = 'RESOLVED', outcome = $2 WHERE dispute_id = $1`, d.id, d.state); err != nil {
-					return err
-				}
-				return tx.EmitRecord(h.t.Context(), &store.Kind{Type: "dispute.resolved"}, sealer.Event{TenantID: h.tenant, Actor: byKey, Subject: sealer.Ref{Kind: "dispute", ID: d.id}}, map[string]any{"outcome": d.state})
-			})
-			h.pull()
+			h.decide(d, rapid.SampledFrom([]string{"UPHELD", "REJECTED", "REJECTED"}).Draw(h.t, "outcome"))
 			return
 		}
 	}
+}
+
+// decide resolves a dispute.
+func (h *history) decide(d *modelDispute, outcome string) {
+	d.state = outcome
+	h.change(func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(h.t.Context(), `UPDATE disputes SET state = 'RESOLVED', outcome = $2 WHERE dispute_id = $1`, d.id, d.state); err != nil {
+			return err
+		}
+		return tx.EmitRecord(h.t.Context(), &store.Kind{Type: "dispute.resolved"}, sealer.Event{TenantID: h.tenant, Actor: byKey, Subject: sealer.Ref{Kind: "dispute", ID: d.id}}, map[string]any{"outcome": d.state})
+	})
+	h.pull()
 }
 
 func (h *history) draftOne() {
@@ -607,7 +685,8 @@ func (h *history) judge() {
 	if len(h.stated) == 0 {
 		return
 	}
-	_, err := h.SealToEnd(h.t.Context(), h.tenant, byKey) // with the events of the issues
+	h.issueRights(historyRights[min(h.known, len(historyRights)):]) // the log may have them later than their receipts
+	_, err := h.SealToEnd(h.t.Context(), h.tenant, byKey)           // with the events of the issues
 	require.NoError(h.t, err)
 	dir, err := os.MkdirTemp(h.dir, "judged-")
 	require.NoError(h.t, err)
@@ -697,7 +776,7 @@ func (h *history) ruled(e *sealer.Event) {
 	require.NoError(h.t, err)
 	h.logged = append(h.logged, *sealer.RuleIn(e, uint64(len(h.log))))
 	r := modelRule{id: rule.ID, right: rule.Match.RightID, currency: rule.Currency, price: int64(rule.Price) / 1000, priority: rule.Priority, from: rule.EffectiveFrom, until: rule.EffectiveUntil, leaf: uint64(len(h.log))}
-	r.zone = rule.TimeZone
+	r.zone, r.campaign, r.label = rule.TimeZone, rule.Match.Campaign, rule.Match.Label
 	if rule.Minimum != nil {
 		r.minimum = new(int64(*rule.Minimum))
 	}
@@ -743,6 +822,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	require.NoError(h.t, err)
 	cfg := sealer.PackConfig{
 		PackID: api.NewID(api.PrefixPack, h.stage.Now()), TenantID: h.tenant, Before: sealer.NewTree(), SealedAt: h.stage.Now(), Directory: directory, Key: h.stage.Keys.Pack.Key, Rate: settle.Rating.Rate, Workers: 1,
+		Rights: func(ids []string) ([]sealer.SettlementRight, error) { return scopesOf(ids), nil },
 	}
 	if n := len(h.packs); n > 0 {
 		last := h.packs[n-1]

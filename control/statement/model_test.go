@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 )
 
@@ -31,6 +32,8 @@ type modelPlay struct {
 // thousand.
 type modelRule struct {
 	id, right   string // right: empty for any
+	campaign    string // empty for any
+	label       rate.Label
 	currency    string
 	price       int64
 	priority    int64
@@ -127,14 +130,36 @@ func (m *model) rated(p *modelPlay) *modelRule {
 	var best *modelRule
 	for i := range m.rules {
 		r := &m.rules[i]
-		if r.right != "" && r.right != p.right || p.at.Before(r.from) || !r.until.IsZero() && !p.at.Before(r.until) {
+		if !r.of(p.right) || p.at.Before(r.from) || !r.until.IsZero() && !p.at.Before(r.until) {
 			continue
 		}
-		if best == nil || cmp.Or(cmp.Compare(r.priority, best.priority), cmp.Compare(min(1, len(r.right)), min(1, len(best.right))), -strings.Compare(r.id, best.id)) > 0 {
+		if best == nil || cmp.Or(cmp.Compare(r.priority, best.priority), slices.Compare(r.names(), best.names()), -strings.Compare(r.id, best.id)) > 0 {
 			best = new(*r)
 		}
 	}
 	return best
+}
+
+// of reports whether the rule is for plays of a right.
+func (r *modelRule) of(right string) bool {
+	type facts struct {
+		campaigns []string
+		labels    map[string]string
+	}
+	is := map[string]facts{
+		historyRights[0]: {[]string{"spring"}, map[string]string{"venue": "north"}},
+		historyRights[1]: {[]string{"spring", "winter"}, map[string]string{"venue": "south", "team": ""}},
+	}[right]
+	value, has := is.labels[r.label.Name]
+	return (r.right == "" || r.right == right) && (r.campaign == "" || slices.Contains(is.campaigns, r.campaign)) && (r.label.Name == "" || has && value == r.label.Value)
+}
+
+// names says which of right, campaign and label the rule names.
+func (r *modelRule) names() (list []int) {
+	for _, name := range []string{r.right, r.campaign, r.label.Name} {
+		list = append(list, min(1, len(name)))
+	}
+	return list
 }
 
 // pays is what a rule pays of an amount to a payee, or to all.

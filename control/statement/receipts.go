@@ -142,6 +142,16 @@ func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, 
 		for _, d := range repeats {
 			copies[d.EventID] = true
 		}
+		err = b.terms.learn(ctx, func(yield func(string) bool) {
+			for i := range rows {
+				if !yield(rows[i].Delivery.RightID) {
+					return
+				}
+			}
+		})
+		if err != nil {
+			return nil, "", err
+		}
 		for i := range rows {
 			row := &rows[i]
 			if len(list) == limit {
@@ -169,6 +179,7 @@ func (b *behind) line(row *pipeline.Row) line {
 	l := line{rightID: d.RightID, meteringBasis: d.MeteringBasis}
 	if rule, _ := b.terms.Rule(&sealer.Metered{
 		RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, RenderedAt: d.RenderedAt, Leaf: b.terms.leafOf(row.Position),
+		Right: b.terms.known[d.RightID],
 	}); rule != nil {
 		l.ruleID, l.ruleLeaf = rule.ID(), rule.Leaf
 	}

@@ -53,8 +53,8 @@ type Config struct {
 	Log       route.LogBounds
 	Packs     Packs
 	Keys      Keys
-	// Campaigns returns the campaigns in the scopes of rights, at most a few hundred rights.
-	Campaigns func(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error)
+	// Scopes returns what rules may match of the scopes of rights. It may leave out those of which that is nothing.
+	Scopes func(ctx context.Context, tenantID string, rightIDs []string) ([]sealer.SettlementRight, error)
 	// Purpose returns the sealer.PackPurpose of a tenant.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
 }
@@ -75,7 +75,7 @@ type core struct {
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Campaigns == nil || cfg.Purpose == nil {
+	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Scopes == nil || cfg.Purpose == nil {
 		return nil, errors.New("cannot open the statements: DB, Warehouse, Log, Packs, Keys, Campaigns or Purpose is missing")
 	}
 	return newService(cfg), nil

@@ -406,9 +406,13 @@ func (r *rater) byCampaign(ctx context.Context, tenantID string, lines []Line, l
 			rights = append(rights, l.RightID)
 		}
 		slices.Sort(rights)
-		of, err := r.cfg.Campaigns(ctx, tenantID, slices.Compact(rights))
+		scopes, err := r.cfg.Scopes(ctx, tenantID, slices.Compact(rights))
 		if err != nil {
 			return nil, err
+		}
+		of := make(map[string][]string)
+		for _, s := range scopes {
+			of[s.RightID] = s.Campaigns
 		}
 		for _, l := range some {
 			for _, campaign := range of[l.RightID] {

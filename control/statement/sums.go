@@ -93,7 +93,36 @@ func count(ctx context.Context, w Sums, q question) (c counted, err error) {
 	if err != nil {
 		return c, err
 	}
-	return c, c.between(sums{}, last, -1, len(ends), ends, at)
+	if err := c.between(sums{}, last, -1, len(ends), ends, at); err != nil {
+		return c, err
+	}
+	for _, t := range q.terms {
+		if err := c.scope(ctx, t); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// scope sets what the rules of terms may match of the scopes of rights.
+func (c *counted) scope(ctx context.Context, t *terms) error {
+	err := t.learn(ctx, func(yield func(string) bool) {
+		for _, list := range [][]sealer.Metered{c.free, c.held} {
+			for i := range list {
+				if !yield(list[i].RightID) {
+					return
+				}
+			}
+		}
+	})
+	for _, list := range [][]sealer.Metered{c.free, c.held} {
+		for i := range list {
+			if right := t.known[list[i].RightID]; right != nil {
+				list[i].Right = right
+			}
+		}
+	}
+	return err
 }
 
 // between adds what came between two ends, of which the sums are known. It asks for those at an end in

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,6 +18,36 @@ type terms struct {
 	*sealer.Terms
 	// ends are those of Terms that are in the log of the warehouse, in their order.
 	ends []end
+	// scopes returns those of rights, known are those that it has returned.
+	scopes func(ctx context.Context, rightIDs []string) ([]sealer.SettlementRight, error)
+	known  map[string]*sealer.SettlementRight
+}
+
+// learn sees to it that the scopes of rights are known, if a rule names something of them.
+func (t *terms) learn(ctx context.Context, rights iter.Seq[string]) error {
+	if t.Names().Empty() {
+		return nil
+	}
+	unknown := map[string]bool{}
+	for id := range rights {
+		if _, known := t.known[id]; !known {
+			unknown[id] = true
+		}
+	}
+	scopes, err := t.scopes(ctx, slices.Sorted(maps.Keys(unknown)))
+	if err != nil {
+		return err
+	}
+	if t.known == nil {
+		t.known = map[string]*sealer.SettlementRight{}
+	}
+	for id := range unknown {
+		t.known[id] = nil
+	}
+	for i := range scopes {
+		t.known[scopes[i].RightID] = &scopes[i]
+	}
+	return nil
 }
 
 // end is an end of the log that a statement states: a size, and the position of the rows behind it.
@@ -41,7 +73,9 @@ func (t *terms) leafOf(at sealer.Position) uint64 {
 // terms returns those after the given statements, which were issued in that order. own are the rules
 // of receipts that none of them states.
 func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, own []sealer.SettlementRule) (*terms, error) {
-	t := new(terms)
+	t := &terms{scopes: func(ctx context.Context, rightIDs []string) ([]sealer.SettlementRight, error) {
+		return c.cfg.Scopes(ctx, tenantID, rightIDs)
+	}}
 	var issues []sealer.Issue
 	rules := map[uint64][]sealer.SettlementRule{}
 	texts := map[uint64]sealer.SettlementRule{} // by leaf: most ends have the same ones

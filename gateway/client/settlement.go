@@ -132,6 +132,10 @@ type SettlementTier struct {
 type SettlementMatch struct {
 	// Receipts on rights under this basis; absent: under any.
 	BasisID string `json:"basisId,omitempty"`
+	// Receipts on rights whose scope lists this campaign; absent: any.
+	Campaign string `json:"campaign,omitempty"`
+	// Receipts on rights whose scope has this label; nil: any.
+	Label *SettlementLabel `json:"label,omitempty"`
 	// Receipts of videos that were played so far, and no further; absent: however far. One of started,
 	// first_quartile, midpoint, third_quartile, complete.
 	Completion string `json:"completion,omitempty"`
@@ -141,6 +145,12 @@ type SettlementMatch struct {
 	RightID string `json:"rightId,omitempty"`
 	// Receipts on this substrate; absent or ANY: on any.
 	Substrate string `json:"substrate,omitempty"`
+}
+
+// SettlementLabel is a label in the scope of a right.
+type SettlementLabel struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // SettlementShare is what a counterparty gets of a line.

@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -32,7 +33,7 @@ func record(t *testing.T, id string, change map[string]any) []byte {
 	t.Helper()
 	members := map[string]any{
 		"cap": nil, "createdAt": "2026-11-01T00:00:00.000Z", "currency": "USD", "effectiveFrom": "2026-11-01T00:00:00.000Z", "effectiveUntil": nil, "id": id,
-		"match":   map[string]any{"basisId": nil, "completion": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil},
+		"match":   map[string]any{"basisId": nil, "campaign": nil, "completion": nil, "label": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil},
 		"minimum": nil, "price": "0.5", "priority": 0, "revision": 1, "shares": []any{map[string]any{"bps": 10_000, "counterpartyId": "cpy_a"}}, "tiers": []any{}, "tiersMode": nil, "timeZone": "UTC",
 		"state": "ACTIVE", "unit": "EVENT", "updatedAt": "2026-11-01T00:00:00.000Z",
 	}
@@ -60,13 +61,28 @@ func drawRule(t *testing.T, random *rand.Rand, id string) []byte {
 	return record(t, id, map[string]any{
 		"match": map[string]any{
 			"rightId": some(nil, nil, "rgh_0", "rgh_1"), "basisId": some(nil, nil, "bas_1", "bas_2"), "substrate": some(nil, nil, "CTV", "DOOH"),
-			"meteringBasis": some(nil, nil, "viewable", "gross"), "completion": some(nil, nil, "none", "complete"),
+			"meteringBasis": some(nil, nil, "viewable", "gross"), "completion": some(nil, nil, "none", "complete"), "campaign": some(nil, nil, "spring", "winter"),
+			"label": some(nil, nil, map[string]any{"name": "venue", "value": "north"}, map[string]any{"name": "team", "value": ""}),
 		},
 		"unit":     some("EVENT", "MS", "SECOND", "IMPRESSION", "CPM"),
 		"price":    some("0", "0.000000001", "0.0000015", "0.5", "12.345678901", "9223372036.854775807"),
 		"priority": random.IntN(3), "shares": shares,
 		"effectiveFrom": some("2026-01-01T00:00:00.000Z", moment(-10)), "effectiveUntil": some(nil, "9999-12-31T00:00:00.000Z", moment(0)),
 	})
+}
+
+// scopes are those of rights; the others have none.
+var scopes = map[string]string{
+	"rgh_0": `{"campaigns":["winter","spring"],"description":"all","labels":{"team":"","venue":"south"}}`,
+	"rgh_1": `{"labels":{"venue":"north"}}`,
+}
+
+// rightRow is the event of a right.
+func rightRow(tenant string, offset int64, rightID string) pipeline.Row {
+	r := delivery(tenant, offset, midnight, "")
+	r.Type, r.Delivery = sealer.TypeRightIssued, nil
+	r.Event = fmt.Appendf(nil, `{"data":{"scope":%s},"subject":{"id":"%s","kind":"right"},"type":"right.issued"}`, cmp.Or(scopes[rightID], "{}"), rightID)
+	return r
 }
 
 // drawDelivery draws a delivery around midnight, of one day or the next.
@@ -130,6 +146,14 @@ func TestSettlementLinesAreRated(t *testing.T) {
 		for _, record := range records {
 			rules = append(rules, sealer.SettlementRule{Record: record})
 		}
+		rights := map[string]*sealer.SettlementRight{}
+		for n := range random.IntN(4) { // no right is known that has no event
+			id := fmt.Sprint("rgh_", n)
+			rows = append(rows, rightRow(tenant, int64(len(rows)), id))
+			right, err := sealer.ScopeOf(id, []byte(cmp.Or(scopes[id], "{}")))
+			require.NoError(t, err)
+			rights[id] = &right
+		}
 		days, repeated := map[string][]sealer.Metered{}, false
 		for range random.IntN(40) {
 			r := drawDelivery(random, tenant, int64(len(rows)))
@@ -140,7 +164,7 @@ func TestSettlementLinesAreRated(t *testing.T) {
 			if d.Metered && !duplicate {
 				day := d.RenderedAt.Format(time.DateOnly)
 				days[day] = append(days[day], sealer.Metered{
-					RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion,
+					RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, Right: rights[d.RightID],
 					RenderedAt: d.RenderedAt, Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
 				})
 			}

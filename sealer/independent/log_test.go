@@ -4,6 +4,7 @@ package independent_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -89,10 +90,14 @@ func (l *log) notice() []byte {
 
 // event is the event of a type, with its data.
 func (l *log) event(kind string, data []byte) []byte {
+	return l.eventOf(sealer.Ref{Kind: "right", ID: l.text()}, kind, data)
+}
+
+func (l *log) eventOf(subject sealer.Ref, kind string, data []byte) []byte {
 	at := l.moment()
 	e := sealer.Event{
 		EventID: l.id("evt_", at), TenantID: l.tenant, Type: kind, At: at,
-		Actor: sealer.Ref{Kind: "key", ID: l.text()}, Subject: sealer.Ref{Kind: "right", ID: l.text()}, Data: data,
+		Actor: sealer.Ref{Kind: "key", ID: l.text()}, Subject: subject, Data: data,
 	}
 	if l.IntN(2) == 0 {
 		e.PrivateCommitment = sealer.Commit([16]byte(l.bytes(16)), data)
@@ -143,11 +148,46 @@ func (l *log) rule() []byte {
 		"minimum": maybe("0", "1.000001", "9223372036854.775807"), "cap": maybe("9223372036854.775807"),
 		"match": object{
 			"rightId": maybe("rgh_0", "rgh_1"), "basisId": maybe("bas_é", "bas_😀"), "substrate": maybe("DOOH", "CTV"), "meteringBasis": maybe("gross", "viewable"),
-			"completion": maybe("none", "complete"),
+			"completion": maybe("none", "complete"), "campaign": maybe("spring", "été"), "label": l.label(),
 		},
 		"effectiveFrom": sealer.FormatTime(from), "effectiveUntil": until, "tiers": tiers, "tiersMode": mode, "timeZone": []string{"UTC", "Europe/Berlin", "Mars/Olympus"}[l.IntN(3)], "priority": l.IntN(3), "state": state,
 		"createdAt": sealer.FormatTime(l.now), "updatedAt": sealer.FormatTime(l.now), "revision": l.IntN(1 << 53),
 	}))
+}
+
+// label is what a rule names of labels, if anything.
+func (l *log) label() any {
+	if l.IntN(3) > 0 {
+		return nil
+	}
+	return object{"name": []string{"venue", "😀"}[l.IntN(2)], "value": []string{"", "north"}[l.IntN(2)]}
+}
+
+// scopes are those of rights; the others have none.
+var scopes = map[string]string{
+	"rgh_0": `{"campaigns":["spring"],"labels":{"venue":"north","😀":""}}`,
+	"rgh_1": `{"campaigns":["\u00e9t\u00e9","spring","x"],"description":"all"}`,
+}
+
+// issued is the event of a right.
+func (l *log) issued() []byte {
+	right := fmt.Sprintf("rgh_%d", l.IntN(4))
+	scope := cmp.Or(scopes[right], []string{`{}`, `{"campaigns":[]}`, `{"labels":{"team":"north"}}`}[l.IntN(3)])
+	return l.eventOf(sealer.Ref{Kind: "right", ID: right}, sealer.TypeRightIssued, l.canonical(object{"revision": 0, "scope": l.parse([]byte(scope))}))
+}
+
+// rights are the scopes that packs know.
+func rights(ids []string) (list []sealer.SettlementRight, err error) {
+	for _, id := range ids {
+		if text := scopes[id]; text != "" {
+			r, err := sealer.ScopeOf(id, []byte(text))
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, r)
+		}
+	}
+	return list, nil
 }
 
 // draft is a delivery before it is signed, without an idempotency key.

@@ -36,6 +36,11 @@ func (l *log) entries(n int) (events [][]byte, earlier map[string]uint64) {
 		case 0, 1, 2, 3:
 			events = append(events, l.notice())
 			continue
+		case 5:
+			if l.priced {
+				events = append(events, l.issued())
+				continue
+			}
 		case 4:
 			if l.priced {
 				events = append(events, l.rule())
@@ -62,7 +67,7 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	cfg := sealer.PackConfig{
 		PackID: l.id("ppk_", l.now), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
 		SealedAt: l.now, Directory: l.directory(l.now), Key: l.sealing, Earlier: earlier,
-		Rules: l.rules, Rate: settle.Rating.Rate,
+		Rules: l.rules, Rate: settle.Rating.Rate, Rights: rights,
 	}
 	var err error
 	if p.SealedPack, err = build(l, cfg, events); err != nil {

@@ -29,6 +29,7 @@ UNITS = {
     "SECOND": lambda n: Decimal(n["quantityMs"]) / 1000,
 }
 NAMES = ("rightId", "basisId", "substrate", "meteringBasis", "completion")
+ORDER = ("rightId", "basisId", "campaign", "label", "substrate", "meteringBasis", "completion")
 
 
 def spell(d):
@@ -46,7 +47,7 @@ def read(names):
     for name in names:
         with open(name) as f:
             packs.append((json.loads(f.readline())["firstIndex"], name))
-    log, size = {"rules": {}, "issues": [], "counted": [], "header": None}, 0
+    log, size = {"rules": {}, "issues": [], "counted": [], "rights": {}, "header": None}, 0
     for first, name in sorted(packs):
         if first != size:
             sys.exit(f"{name} begins at leaf {first}, the packs before end at {size}")
@@ -61,6 +62,8 @@ def read(names):
                     log["rules"][leaf] = data
                 elif event["type"] == "statement.issued" or event["type"] == "statement.voided" and data["voidReason"] is not None:
                     log["issues"].append(data)
+                elif event["type"] == "right.issued":
+                    log["rights"][event["subject"]["id"]] = data["scope"].get("campaigns", []), data["scope"].get("labels", {})
                 elif event["type"] == "delivery.recorded" and data["metering"]["metered"] and leaf not in repeats:
                     log["counted"].append({
                         "leaf": leaf, "receiptId": data["receipt"]["receiptId"], "renderedAt": millis(data["receipt"]["renderedAt"]),
@@ -76,7 +79,7 @@ class Terms:
 
     def __init__(self, log, issues, size):
         """issues are the earlier statements with overlapping periods, in their order; the rules of others are those at a size."""
-        self.texts, self.issues, self.size, self.orders = log["rules"], issues, size, {}
+        self.texts, self.issues, self.size, self.rights, self.orders = log["rules"], issues, size, log["rights"], {}
 
     def rules(self, size):
         """The leaves of the rules at a size, in the order in which they match."""
@@ -84,14 +87,29 @@ class Terms:
             newest = {}
             for leaf in sorted(l for l in self.texts if l < size):
                 newest[self.texts[leaf]["id"]] = leaf
-            self.orders[size] = sorted(newest.values(), key=lambda l: (-self.texts[l]["priority"], [self.texts[l]["match"][n] is None for n in NAMES], self.texts[l]["id"]))
+            self.orders[size] = sorted(newest.values(), key=lambda l: (-self.texts[l]["priority"], [self.texts[l]["match"][n] is None for n in ORDER], self.texts[l]["id"]))
         return self.orders[size]
 
     def matching(self, r, size):
+        campaigns, labels = self.rights.get(r["rightId"], ([], {}))
         for leaf in self.rules(size):
             match, (effective, until) = self.texts[leaf]["match"], window(self.texts[leaf])
-            if effective <= r["renderedAt"] < until and all(match[n] in (None, r[n]) for n in NAMES):
+            campaign, label = match["campaign"], match["label"] or {"name": None}
+            scoped = campaign in (None, *campaigns) and (label["name"] is None or labels.get(label["name"]) == label["value"])
+            if scoped and effective <= r["renderedAt"] < until and all(match[n] in (None, r[n]) for n in NAMES):
                 return leaf
+
+    def scopes(self, counted):
+        """What the rules name of the rights of receipts: those of one's own, and of the statements that are not voids."""
+        texts = [self.texts[leaf] for size in {self.size, *(i["treeSize"] for i in self.issues if i["voidReason"] is None)} for leaf in self.rules(size)]
+        matches, found = [t["match"] for t in texts], []
+        for id in sorted({r["rightId"] for r in counted} & set(self.rights), key=str.encode):
+            campaigns, labels = self.rights[id]
+            some = sorted({m["campaign"] for m in matches} & set(campaigns), key=str.encode)
+            of = {m["label"]["name"]: m["label"]["value"] for m in matches if m["label"] and labels.get(m["label"]["name"]) == m["label"]["value"]}
+            if some or of:
+                found.append({"campaigns": some, "labels": of, "rightId": id})
+        return found
 
     def rule(self, r):
         """By definition: what the first statement says that is not voided, else the rules of one's own."""
@@ -360,7 +378,7 @@ def main():
     if args.statement and [local(millis(said[n]), ZoneInfo(said["timeZone"])) for n in ("from", "to")] != [said["localFrom"], said["localTo"]]:
         sys.exit("the local times of its period are wrong")
     if correction and correction["voidReason"] is not None:
-        if not (said["total"] == said["heldAmount"] == "0") or any(said[n] for n in ("lines", "adjustments", "excluded", "months", "overlaps", "payees", "unrated")):
+        if not (said["total"] == said["heldAmount"] == "0") or any(said[n] for n in ("lines", "adjustments", "excluded", "months", "overlaps", "payees", "rights", "unrated")):
             sys.exit("it voids a statement, and states something")
         nothing = {"lines": [], "adjustments": [], "payees": [], "total": "0"}
         told = {**correction, "payees": without(correction["payees"], "name")}
@@ -369,6 +387,8 @@ def main():
         print(f"ok {args.statement} voids {correction['of']}")
         return
     log = read(args.bundles)
+    for r in said.get("rights", []):  # the event of a right may be later in the log
+        log["rights"].setdefault(r["rightId"], (r["campaigns"], r["labels"]))
     header, period = log["header"], (millis(said["from"]), millis(said["to"]))
     reached = months(Terms(log, [], header["treeSize"]), period, said["currency"], said["counterpartyId"])
     since = min([said["from"]] + [m["from"] for m in reached], key=millis)
@@ -391,13 +411,14 @@ def main():
     held = [r for s, r in counted if s == "HELD"]
     more = settle(terms, stated + held, *of, reached)
     made["heldAmount"] = spell(Decimal(more["total"]) - Decimal(made["total"]))
+    made["rights"] = terms.scopes(stated + held)
     if not args.statement:
         print(json.dumps(made))
         return
     if (header["treeSize"], header["rootHash"]) != (said["asOf"]["treeSize"], said["asOf"]["rootHash"]):
         sys.exit("the statement is of another end of the log")
     for name, stripped in {
-        "lines": said["lines"], "adjustments": said["adjustments"],
+        "lines": said["lines"], "adjustments": said["adjustments"], "rights": said["rights"],
         "payees": without(said["payees"], "name"), "unrated": said["unrated"], "total": said["total"], "heldAmount": said["heldAmount"],
     }.items():
         if made[name] != stripped:

@@ -184,7 +184,10 @@ ROW = {
 RULE = {
     "cap": maybe(text), "createdAt": time, "currency": lambda v: isinstance(v, str) and re.fullmatch("[A-Z]{3}", v) is not None,
     "effectiveFrom": time, "effectiveUntil": maybe(time), "id": text,
-    "match": {name: maybe(text) for name in ("basisId", "completion", "meteringBasis", "rightId", "substrate")},
+    "match": {
+        **{name: maybe(text) for name in ("basisId", "campaign", "completion", "meteringBasis", "rightId", "substrate")},
+        "label": maybe({"name": text, "value": str}),
+    },
     "minimum": maybe(text), "price": text, "priority": lambda v: whole(v) and v <= 1_000_000, "revision": whole,
     "shares": [{"bps": lambda v: whole(v) and 1 <= v <= 10_000, "counterpartyId": text}],
     "state": lambda v: v in ("ACTIVE", "RETIRED"),
@@ -197,6 +200,7 @@ SETTLEMENT = {
         "amount": text, "impressions": made, "meteringBasis": text, "quantityMs": whole, "receipts": whole, "rightId": text,
         "ruleId": text, "shares": [text],
     }],
+    "rights": [{"campaigns": [text], "labels": lambda v: isinstance(v, dict) and all(isinstance(x, str) for x in v.values()), "rightId": text}],
     "rules": lambda v: fits(v, [{"leaf": whole, "rule": dict}]) and v != [],
     "unrated": [{
         "impressions": made, "meteringBasis": text, "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text,
@@ -449,6 +453,7 @@ class Said:
         self.found, self.lines = [], []  # what is wanted: (event, by), and texts
         self.ids, self.leaves = [], bytearray()
         self.moves, self.keys, self.rules = [], [], []  # other events that matter, with their places
+        self.scopes = {}  # of the rights that were issued: campaigns and labels
         self.groups, self.group = {}, array("I")  # of each delivery, as all of these
         self.place, self.at, self.quantity, self.rendered = array("I"), array("q"), array("q"), array("q")
         self.impressions = array("q")  # in ten-thousandths
@@ -480,6 +485,8 @@ class Said:
             self.keys.append((subject["id"], at))
         elif subject["kind"] == "right" and event["type"] in MOVES:
             self.moves.append((place, event["type"], subject["id"], data.get("parentRightId"), data.get("revision"), at))
+            if event["type"] == "right.issued" and (scope := scope_of(data)):
+                self.scopes[subject["id"]] = scope
         elif event["type"].startswith("settlement_rule."):
             self.rules.append((place, data))
 
@@ -666,7 +673,7 @@ class Pack:
         self.rules = h["settlement"][0]["rules"] if h["settlement"] else []
         leaves = [r["leaf"] for r in self.rules]
         need(leaves == sorted(set(leaves)) and all(leaf < self.end for leaf in leaves))
-        self.said, self.unproven = Said(), []
+        self.said, self.unproven, self.rated = Said(), [], []
         self.seals = [(self.end, millis(h["sealedAt"]))] if h["count"] < FULL else []
         self.revoked = False  # its key is, but after sealedAt: the next pack has to vouch for it
 
@@ -795,8 +802,12 @@ class Pack:
             rules[id] = {"leaf": self.first + place, "rule": rule}
         need(canonical(list(rules.values())) == canonical(self.rules), code)
         if rules:
-            lines, unrated = rate([r["rule"] for r in self.rules], self.said, metered)
-            want = {"lines": lines, "rules": self.rules, "unrated": unrated}
+            stated = self.header["settlement"][0]["rights"] if self.header["settlement"] else []
+            scopes = {r["rightId"]: (set(r["campaigns"]), r["labels"]) for r in stated}
+            texts = [r["rule"] for r in self.rules]
+            lines, unrated, self.rated = rate(texts, self.said, metered, scopes)
+            rights = [right for id in self.rated for right in named(texts, id, scopes.get(id))]
+            want = {"lines": lines, "rights": rights, "rules": self.rules, "unrated": unrated}
             need(canonical([want]) == canonical(self.header["settlement"]), code)
         return rules
 
@@ -855,19 +866,48 @@ def shares(rule, total):
     return [decimal(n + (i in first[:left])) for i, (n, _) in enumerate(parts)]
 
 
-def rate(rules, said, metered):
-    """What rules make of deliveries, of which metered are the indexes: lines, and what is unrated."""
+def scope_of(right):
+    """The campaigns and labels in the record of a right; None if it can't be read."""
+    scope = right.get("scope")
+    if not isinstance(scope, dict):
+        return None
+    campaigns, labels = scope.get("campaigns") or [], scope.get("labels") or {}
+    if fits(campaigns, [str]) and isinstance(labels, dict) and all(isinstance(v, str) for v in labels.values()):
+        return set(campaigns), labels
+
+
+NOTHING = (set(), {})
+
+
+def named(rules, id, scope):
+    """What matches of rules name of a right, in a list; an empty one if that is nothing."""
+    campaigns, labels = scope or NOTHING
+    wanted = [rule["match"]["label"] for rule in rules if rule["match"]["label"]]
+    some = {rule["match"]["campaign"] for rule in rules} & campaigns
+    of = {w["name"]: w["value"] for w in wanted if labels.get(w["name"]) == w["value"]}
+    return [{"campaigns": sorted(some, key=str.encode), "labels": of, "rightId": id}] if some or of else []
+
+
+def within(match, scope):
+    campaigns, labels = scope or NOTHING
+    label = match["label"]
+    return (match["campaign"] is None or match["campaign"] in campaigns) and (label is None or labels.get(label["name"]) == label["value"])
+
+
+def rate(rules, said, metered, scopes):
+    """What rules make of deliveries, of which metered are the indexes: lines, what is unrated, and their rights."""
     names = ("rightId", "basisId", "substrate", "meteringBasis", "completion")
+    order = ("rightId", "basisId", "campaign", "label", "substrate", "meteringBasis", "completion")
     prices = {r["id"]: check_rule(r) for r in rules}
     need(len(prices) == len(rules), "settlement.mismatch")
-    rules = sorted(rules, key=lambda r: (-r["priority"], [r["match"][n] is None for n in names], r["id"].encode()))
+    rules = sorted(rules, key=lambda r: (-r["priority"], [r["match"][n] is None for n in order], r["id"].encode()))
     groups, lines, unrated = defaultdict(lambda: [0, 0, 0]), [], defaultdict(lambda: [0, 0, 0])
     shared = [dict(zip(said.GROUP, group)) for group in said.groups]
     for d in metered:
         group, at = shared[said.group[d]], spell(said.rendered[d])
         fitting = (
             i for i, r in enumerate(rules)
-            if all(r["match"][n] in (None, group[n]) for n in names) and covers(r["effectiveFrom"], r["effectiveUntil"], at)
+            if all(r["match"][n] in (None, group[n]) for n in names) and within(r["match"], scopes.get(group["rightId"])) and covers(r["effectiveFrom"], r["effectiveUntil"], at)
         )
         tally = groups[group["rightId"], group["meteringBasis"], next(fitting, None)]
         tally[:] = tally[0] + 1, tally[1] + said.quantity[d], tally[2] + said.impressions[d]
@@ -886,7 +926,7 @@ def rate(rules, said, metered):
         for (right, basis, reason), (n, ms, made) in unrated.items()
     ]
     by = lambda last: lambda row: [row[name].encode() for name in ("rightId", "meteringBasis", last)]
-    return sorted(lines, key=by("ruleId")), sorted(counts, key=by("reason"))
+    return sorted(lines, key=by("ruleId")), sorted(counts, key=by("reason")), sorted({right for right, _, _ in groups}, key=str.encode)
 
 
 # --- Proofs and exports ---------------------------------------------------------------------
@@ -1146,6 +1186,22 @@ def check_stops(files, bound):
     return stops
 
 
+def check_scopes(packs, files):
+    """Compares what packs state of the scopes of rights with the events that issued these."""
+    issued = defaultdict(dict)
+    for f in files:
+        issued[f.holds.said.tenant].update(f.holds.said.scopes)
+    for f in packs:
+        rules = [r["rule"] for r in f.holds.rules]
+        if f.code is None and any(r["match"]["campaign"] or r["match"]["label"] for r in rules):
+            known = issued[f.holds.tenant]
+            stated = {r["rightId"]: r for r in f.holds.header["settlement"][0]["rights"]}
+            if any(named(rules, id, known[id]) != [stated[i] for i in [id] if i in stated] for id in f.holds.rated if id in known):
+                f.code = "settlement.mismatch"
+            if any(id not in known for id in f.holds.rated):
+                f.holds.unproven = f.holds.unproven + ["settlement.unproven"]
+
+
 def judge(f, stops, said):
     """Notes what is to be said of the deliveries of a sound file."""
     codes = {code for _, delivery, *times in said.deliveries() for code in judged(stops, delivery, *times)}
@@ -1401,6 +1457,7 @@ def verify(names, root, listed, bound=BOUND):
     for f in of(Event):
         f.attempt(f.holds.check, [g.holds for g in of(Pack, Note) if g.code is None])
     stops = check_stops(of(Pack, Note), bound)
+    check_scopes(of(Pack), [f for f in of(Pack, Note) if f.code is None])
     for f in of(Receipt):
         f.attempt(f.holds.check, keys, of(Pack, Note))
         event = f.holds.beside.get("event")

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,7 @@ type World struct {
 	Tree     *sealer.Tree
 	Previous *sealer.PackRef
 	Rules    []sealer.SettlementRule // of the log
+	Scopes   []sealer.SettlementRight
 	Packs    int
 	events   int
 }
@@ -248,6 +250,9 @@ func (w *World) Builder(events [][]byte, change ...func(*sealer.PackConfig)) *se
 	cfg := sealer.PackConfig{
 		PackID: w.PackID(w.Packs + 1), TenantID: w.Tenant, Before: w.Tree, Previous: w.Previous,
 		SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey, Rules: w.Rules, Rate: rate.Rating.Rate,
+		Rights: func(ids []string) ([]sealer.SettlementRight, error) {
+			return slices.DeleteFunc(slices.Clone(w.Scopes), func(r sealer.SettlementRight) bool { return !slices.Contains(ids, r.RightID) }), nil
+		},
 	}
 	for _, c := range change {
 		c(&cfg)

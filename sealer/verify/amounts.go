@@ -120,6 +120,9 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 		s.pass(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", sealer.FormatTime(s.said.Since.Time), s.said.AsOf.PackID)
 		return
 	}
+	if !s.scopes(v, now, all.rights) {
+		return
+	}
 	computed := s.said
 	if err := all.settle(v.rating, now, &computed); err != nil {
 		s.fail(StatementAmount, "%v", err)
@@ -218,6 +221,7 @@ const clocksApart = time.Hour
 type stated struct {
 	free, held []sealer.Metered
 	packs      int
+	rights     []string // byte by byte
 }
 
 // statedKey is what the receipts of one sum have in common: behind how many edges and ends they are.
@@ -235,7 +239,7 @@ func (c stated) settle(by sealer.Rating, t *sealer.Terms, s *sealer.Statement) e
 // below returns the receipts below a leaf, which must be an end of the terms.
 func (c stated) below(leaf uint64) stated {
 	behind := func(m sealer.Metered) bool { return m.Leaf >= leaf }
-	return stated{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind), c.packs}
+	return stated{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind), c.packs, c.rights}
 }
 
 // receipts adds up the packs up to the end of the log that is stated, if all are there that can hold a
@@ -255,7 +259,10 @@ func (s *statementFile) receipts(terms ...*sealer.Terms) (all stated, whole bool
 	}
 	slices.Sort(edges)
 	slices.Sort(ends)
-	sums := make(map[statedKey]*sealer.Metered)
+	sums, rights := make(map[statedKey]*sealer.Metered), make(map[string]*sealer.SettlementRight)
+	for i := range s.said.Rights {
+		rights[s.said.Rights[i].RightID] = &s.said.Rights[i]
+	}
 	next := s.said.AsOf.TreeSize
 	for _, c := range slices.Backward(s.packs) {
 		h := c.header
@@ -272,13 +279,16 @@ func (s *statementFile) receipts(terms ...*sealer.Terms) (all stated, whole bool
 		}
 		next = h.FirstIndex
 	}
+	seen := make(map[string]bool)
 	for k, sum := range sums {
+		seen[k.rightID], sum.Right = true, rights[k.rightID]
 		if k.held {
 			all.held = append(all.held, *sum)
 		} else {
 			all.free = append(all.free, *sum)
 		}
 	}
+	all.rights = slices.Sorted(maps.Keys(seen))
 	return all, next == 0
 }
 
@@ -341,6 +351,8 @@ func differsFrom(s, computed *sealer.Statement) (sealer.Code, string) {
 		return StatementReceipts, "the statement lacks the line of " + name
 	}
 	switch {
+	case !slices.EqualFunc(s.Rights, computed.Rights, sealer.SameRight):
+		return StatementRule, fmt.Sprintf("its rules name %v of the rights of its receipts, the statement says %v", computed.Rights, s.Rights)
 	case !slices.EqualFunc(s.Adjustments, computed.Adjustments, func(a, b sealer.StatementAdjustment) bool {
 		return a.Amount == b.Amount && a.Month == b.Month && a.TimeZone == b.TimeZone && a.Reason == b.Reason && a.RuleID == b.RuleID && a.RuleLeaf == b.RuleLeaf && slices.Equal(a.Shares, b.Shares)
 	}):

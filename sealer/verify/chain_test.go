@@ -91,7 +91,7 @@ func TestBehindAGap(t *testing.T) {
 				h.Settlement = nil
 			}
 			l := ledgerOf(t, w, h, third)
-			s, err := l.Settlement(rate.Rating.Rate)
+			s, err := l.Settlement(rate.Rating.Rate, nil)
 			require.NoError(t, err)
 			if h.Settlement = s; s != nil {
 				h.Settlement.Rules = rules

@@ -13,7 +13,7 @@ import (
 
 // Events that stop a right or an API key, or end that, and the one that makes a right.
 const (
-	rightIssued    = "right.issued"
+	rightIssued    = sealer.TypeRightIssued
 	rightSuspended = "right.suspended"
 	rightResumed   = "right.resumed"
 	rightRevoked   = "right.revoked"
@@ -69,7 +69,8 @@ type conduct struct {
 	single     bool   // a proof of one event
 	entries    uint64
 	moves      []rightMove
-	parents    map[keptID][]keptID // named by events of a right
+	parents    map[keptID][]keptID               // named by events of a right
+	scopes     map[keptID]sealer.SettlementRight // of the rights that were issued
 	keys       []keyStop
 	deliveries []noted
 	decisions  []decision
@@ -89,7 +90,7 @@ type seal struct {
 }
 
 func newConduct(tenantID string, first uint64) *conduct {
-	return &conduct{tenantID: tenantID, first: first, parents: make(map[keptID][]keptID), places: make(map[decision]uint32)}
+	return &conduct{tenantID: tenantID, first: first, parents: make(map[keptID][]keptID), scopes: make(map[keptID]sealer.SettlementRight), places: make(map[decision]uint32)}
 }
 
 // note records the next entry.
@@ -157,6 +158,9 @@ func (c *conduct) noteRight(leaf uint64, e *sealer.Event) {
 		return
 	}
 	right := unique.Make(e.Subject.ID)
+	if scope := sealer.RightIn(e); scope != nil {
+		c.scopes[right] = *scope
+	}
 	var parent string
 	if json.Unmarshal(record["parentRightId"], &parent) == nil && parent != "" {
 		c.parents[right] = append(c.parents[right], unique.Make(parent))

@@ -36,7 +36,7 @@ func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 	}
 	consistency, err := w.Tree.Consistency(l.Leaves)
 	require.NoError(w.TB, err)
-	settlement, err := l.Settlement(rate.Rating.Rate)
+	settlement, err := l.Settlement(rate.Rating.Rate, nil)
 	require.NoError(w.TB, err)
 	h := sealer.PackHeader{
 		Consistency: consistency, Count: len(events), Directory: text, Duplicates: l.Duplicates, FirstIndex: w.Tree.Size(),

@@ -40,6 +40,8 @@ type packCheck struct {
 	// receipts are the metered ones of the periods of statements.
 	receipts []keptReceipt
 	names    []receiptNames
+	// rights are those of its rated receipts, if rules name campaigns or labels.
+	rights []string
 }
 
 func (c *packCheck) pass(code sealer.Code, format string, args ...any) {
@@ -94,6 +96,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 	c.faults()
 	c.metering()
 	c.settlement()
+	c.keepRights()
 	c.keepReceipts()
 	c.ledger.Close()
 	c.conduct.close()

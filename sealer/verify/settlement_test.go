@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ import (
 func (w *world) record(n int, change ...string) string {
 	moment := sealer.FormatTime(w.Now)
 	text := fmt.Sprintf(`{"cap":null,"createdAt":"%s","currency":"EUR","effectiveFrom":"%s","effectiveUntil":null,"id":"%s",`+
-		`"match":{"basisId":null,"completion":null,"meteringBasis":null,"rightId":null,"substrate":null},"minimum":null,"price":"0.125","priority":0,"revision":%d,`+
+		`"match":{"basisId":null,"campaign":null,"completion":null,"label":null,"meteringBasis":null,"rightId":null,"substrate":null},"minimum":null,"price":"0.125","priority":0,"revision":%d,`+
 		`"shares":[{"bps":6667,"counterpartyId":"cp_studio"},{"bps":3333,"counterpartyId":"cp_agency"}],"state":"ACTIVE","tiers":[],"tiersMode":null,"timeZone":"UTC","unit":"SECOND","updatedAt":"%s"}`,
 		moment, sealer.FormatTime(sealertest.Epoch), sealertest.Named("rule_", fmt.Sprint(n)), 40+n, moment)
 	for i := 0; i < len(change); i += 2 {
@@ -255,7 +256,7 @@ func (w *world) forgedRule(t *testing.T, p *sealer.SealedPack, events [][]byte) 
 		r := &h.Settlement.Rules[0]
 		r.Record = bytes.Replace(r.Record, []byte(`"0.125"`), []byte(`"0.126"`), 1)
 		var err error
-		h.Settlement, err = ledgerOf(t, w, h, events).Settlement(rate.Rating.Rate)
+		h.Settlement, err = ledgerOf(t, w, h, events).Settlement(rate.Rating.Rate, nil)
 		require.NoError(t, err)
 		require.NotEqual(t, p.Header.Settlement.Lines, h.Settlement.Lines)
 	})
@@ -266,6 +267,9 @@ func cloneSettlement(s *sealer.Settlement) *sealer.Settlement {
 	c := &sealer.Settlement{Lines: slices.Clone(s.Lines), Rules: slices.Clone(s.Rules), Unrated: slices.Clone(s.Unrated)}
 	for i := range c.Lines {
 		c.Lines[i].Shares = slices.Clone(c.Lines[i].Shares)
+	}
+	for _, r := range s.Rights {
+		c.Rights = append(c.Rights, sealer.SettlementRight{Campaigns: slices.Clone(r.Campaigns), Labels: maps.Clone(r.Labels), RightID: r.RightID})
 	}
 	return c
 }
@@ -347,7 +351,7 @@ func TestManyRules(t *testing.T) {
 		l.Fold(f)
 	}
 	runtime.ReadMemStats(&after)
-	s, err := l.Settlement(rate.Rating.Rate)
+	s, err := l.Settlement(rate.Rating.Rate, nil)
 	require.NoError(t, err)
 	require.Len(t, s.Rules, n)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(n*16<<10))

@@ -132,6 +132,9 @@ func (b *books) settleBy(s *sealer.Statement, terms *sealer.Terms, size uint64) 
 				RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.Basis, Completion: d.Completion, RenderedAt: d.Receipt.RenderedAt, Leaf: at,
 				Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
 			}
+			if n := slices.IndexFunc(b.Scopes, func(r sealer.SettlementRight) bool { return r.RightID == d.RightID }); n >= 0 {
+				m.Right = &b.Scopes[n]
+			}
 			id, err := sealer.ParseID("rcp_", d.Receipt.ReceiptID)
 			require.NoError(b.TB, err)
 			switch out.receipts[id] {

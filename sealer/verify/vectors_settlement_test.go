@@ -3,6 +3,9 @@ package verify
 import (
 	"strings"
 
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 	"muniment/sealer/sealertest"
 )
@@ -61,6 +64,39 @@ func (v *vectors) settlement() {
 	v.cases = append(v.cases, vector{
 		Name: "older rule forged", About: "the pack before shows it",
 		Files: []string{settled1, forged}, Exit: ExitUnsound, Failures: [][]sealer.Code{nil, {SettlementMismatch}},
+	})
+}
+
+// scopes has a log with rules for a campaign and a label, and lies about the rights.
+func (v *vectors) scopes() {
+	w := newWorld(v.t)
+	w.Tenant = sealertest.TenantID("scoped")
+	packs, events := w.scoped(false)
+	rights := v.put("good/scoped-1.ndjson", sealertest.Bundle(v.t, packs[0], events[0]))
+	scoped := v.put("good/scoped-2.ndjson", sealertest.Bundle(v.t, packs[1], events[1]))
+	v.good("campaigns and labels", "rules match a campaign and a label of rights, whose events are in the pack before", rights, scoped)
+	v.good("campaigns and labels, alone", "the events of the rights are not given", scoped)
+	lie := func(name string, change func(rights []sealer.SettlementRight) []sealer.SettlementRight) string {
+		return v.put("bad/"+name+".ndjson", w.resign(packs[1], events[1], func(h *sealer.PackHeader) {
+			h.Settlement = cloneSettlement(h.Settlement)
+			rights := change(h.Settlement.Rights)
+			made, err := ledgerOf(v.t, w, h, events[1]).Settlement(rate.Rating.Rate, func([]string) ([]sealer.SettlementRight, error) { return rights, nil })
+			require.NoError(v.t, err)
+			made.Rights = rights
+			h.Settlement = made
+		}))
+	}
+	less := lie("lie-right-campaign", func(r []sealer.SettlementRight) []sealer.SettlementRight { return r[:1] })
+	v.good("a campaign left out, alone", "only the event of the right shows it", less)
+	v.cases = append(v.cases, vector{
+		Name: "a campaign left out", About: "the event of the right has it; signed by the pack's own key", Files: []string{rights, less}, Exit: ExitUnsound, Failures: [][]sealer.Code{nil, {SettlementMismatch}},
+	})
+	more := lie("lie-right-label", func(r []sealer.SettlementRight) []sealer.SettlementRight {
+		r[0].Labels["venue"] = "north"
+		return r
+	})
+	v.cases = append(v.cases, vector{
+		Name: "a label that no rule names", About: "signed by the pack's own key", Files: []string{more}, Exit: ExitUnsound, Failures: [][]sealer.Code{{SettlementMismatch}},
 	})
 }
 

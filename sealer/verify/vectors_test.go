@@ -135,6 +135,7 @@ func makeVectors(t *testing.T) *vectors {
 	v.directories()
 	v.sandbox()
 	v.settlement()
+	v.scopes()
 	v.rows()
 	v.proofs()
 	v.together()

@@ -37,6 +37,7 @@ type verification struct {
 	// statements are by tenant.
 	statements map[string][]*statementFile
 	rating     sealer.Rating
+	issued     map[string]map[keptID]sealer.SettlementRight // by tenant, see packScopes
 }
 
 // directoryFile is a file that holds a key directory.
@@ -76,6 +77,7 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 		v.logs[origin].forks()
 	}
 	v.stops(o.Bound)
+	v.packScopes()
 	for i := range v.files {
 		f := &v.files[i]
 		v.judge(f, v.receipts[f])

@@ -20,7 +20,8 @@ func FuzzParseRule(f *testing.F) {
 		require.Equal(t, string(text), string(v))
 		require.NoError(t, r.Check())
 		_, err = Rate([]Rule{r}, func(yield func(Metered) bool) {
-			yield(Metered{r.Match.RightID, r.Match.BasisID, r.Match.Substrate, r.Match.MeteringBasis, r.Match.Completion, r.EffectiveFrom, 1, 1 << 36, 1 << 36})
+			m := r.Match
+			yield(Metered{m.RightID, m.BasisID, m.Substrate, m.MeteringBasis, m.Completion, []string{m.Campaign}, map[string]string{m.Label.Name: m.Label.Value}, r.EffectiveFrom, 1, 1 << 36, 1 << 36})
 		})
 		require.NoError(t, err)
 	})

@@ -3,13 +3,14 @@
 // time and in any language.
 //
 //   - A rule fits a receipt if the receipt has every value that the rule's match names (right,
-//     basis, substrate, metering basis, completion), and effectiveFrom ≤ renderedAt <
-//     effectiveUntil. The times at which the receipt was issued and the rule was made don't matter,
+//     basis, a campaign and a label of the right's scope, substrate, metering basis, completion),
+//     and effectiveFrom ≤ renderedAt < effectiveUntil. The times at which the receipt was issued and the rule was made don't matter,
 //     nor does the rule's state: retiring a rule ends its window. A rule that is retired before it
 //     begins has an empty window, effectiveUntil = effectiveFrom: it fits nothing, and bounds nothing.
 //   - If several rules fit, the one with the highest priority rates the receipt. Among equal
 //     priorities, a rule that names the right precedes one that doesn't; then the same holds for
-//     the basis, the substrate, the metering basis and the completion; the lowest id decides last.
+//     the basis, the campaign, the label, the substrate, the metering basis and the completion; the
+//     lowest id decides last.
 //   - A line is the amount of one rule for the receipts of one right and one metering basis: the
 //     price times the receipts, the quantity or the impressions. It is rounded once, to the
 //     micro-unit, half to even, so the grouping of receipts into lines favours no party.
@@ -40,6 +41,10 @@ import (
 // rounded once, both give the same amount.
 type Metered struct {
 	RightID, BasisID, Substrate, MeteringBasis, Completion string
+	// Campaigns and Labels are those of the right's scope, or what the rules name of them. They are the
+	// same for all receipts of a right.
+	Campaigns []string
+	Labels    map[string]string
 	// RenderedAt is the time of rendering. For sums it is any moment of a period that contains all
 	// their receipts and in which no rule begins or ends.
 	RenderedAt time.Time

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func rule(id string, change ...func(*Rule)) Rule {
 }
 
 func receipt(change ...func(*Metered)) Metered {
-	r := Metered{"rgh_1", "bas_1", "CTV", "viewable", "complete", day, 1, 1000, 25_000}
+	r := Metered{"rgh_1", "bas_1", "CTV", "viewable", "complete", []string{"spring", "winter"}, map[string]string{"venue": "north", "team": ""}, day, 1, 1000, 25_000}
 	for _, c := range change {
 		c(&r)
 	}
@@ -33,8 +34,11 @@ func receipt(change ...func(*Metered)) Metered {
 
 func TestPrecedence(t *testing.T) {
 	named := func(right, basis, substrate, metering, completion string) func(*Rule) {
-		return func(r *Rule) { r.Match = Match{right, basis, substrate, metering, completion} }
+		return func(r *Rule) {
+			r.Match = Match{RightID: right, BasisID: basis, Substrate: substrate, MeteringBasis: metering, Completion: completion}
+		}
 	}
+	of := func(m Match) func(*Rule) { return func(r *Rule) { r.Match = m } }
 	first := func(p int64) func(*Rule) { return func(r *Rule) { r.Priority = p } }
 	from := func(at time.Time) func(*Rule) { return func(r *Rule) { r.EffectiveFrom = at } }
 	until := func(at time.Time) func(*Rule) { return func(r *Rule) { r.EffectiveUntil = at } }
@@ -48,6 +52,14 @@ func TestPrecedence(t *testing.T) {
 		"the highest priority":           {[]Rule{rule("1", named("rgh_1", "bas_1", "CTV", "viewable", "")), rule("2", first(1))}, "2"},
 		"the right before all others":    {[]Rule{rule("1", named("", "bas_1", "CTV", "viewable", "")), rule("2", named("rgh_1", "", "", "", ""))}, "2"},
 		"the basis before the rest":      {[]Rule{rule("1", named("", "", "CTV", "viewable", "")), rule("2", named("", "bas_1", "", "", ""))}, "2"},
+		"the basis before the campaign":  {[]Rule{rule("1", of(Match{Campaign: "spring"})), rule("2", named("", "bas_1", "", "", ""))}, "2"},
+		"the campaign before the label":  {[]Rule{rule("1", of(Match{Label: Label{"venue", "north"}})), rule("2", of(Match{Campaign: "winter"}))}, "2"},
+		"the label before the substrate": {[]Rule{rule("1", named("", "", "CTV", "viewable", "complete")), rule("2", of(Match{Label: Label{"venue", "north"}}))}, "2"},
+		"a label without a value":        {[]Rule{rule("1", of(Match{Label: Label{"team", ""}}))}, "1"},
+		"no such campaign":               {[]Rule{rule("1", of(Match{Campaign: "sprin"}))}, ""},
+		"another value of the label":     {[]Rule{rule("1", of(Match{Label: Label{"venue", "south"}}))}, ""},
+		"no such label":                  {[]Rule{rule("1", of(Match{Label: Label{"place", ""}}))}, ""},
+		"one of both":                    {[]Rule{rule("1", of(Match{Campaign: "spring", Label: Label{"venue", "south"}}))}, ""},
 		"the substrate before the tier":  {[]Rule{rule("1", named("", "", "", "viewable", "")), rule("2", named("", "", "CTV", "", ""))}, "2"},
 		"the more names the better":      {[]Rule{rule("1", named("rgh_1", "", "", "", "")), rule("2", named("rgh_1", "", "", "viewable", ""))}, "2"},
 		"the tier before the completion": {[]Rule{rule("1", named("", "", "", "", "complete")), rule("2", named("", "", "", "viewable", ""))}, "2"},
@@ -183,7 +195,10 @@ func world(t *rapid.T) ([]Rule, []Metered) {
 	rules := make([]Rule, rapid.IntRange(0, 6).Draw(t, "rules"))
 	for i := range rules {
 		r := rule(fmt.Sprintf("rule_%d", i))
-		r.Match = Match{name("right", "", "", "rgh_1", "rgh_2"), name("basis", "", "", "bas_1", "bas_2"), name("substrate", "", "", "CTV", "DOOH"), name("tier", "", "", "gross", "viewable"), name("completion", "", "", "none", "complete")}
+		r.Match = Match{name("right", "", "", "rgh_1", "rgh_2"), name("basis", "", "", "bas_1", "bas_2"), name("campaign", "", "", "spring", "winter"), Label{}, name("substrate", "", "", "CTV", "DOOH"), name("tier", "", "", "gross", "viewable"), name("completion", "", "", "none", "complete")}
+		if rapid.Bool().Draw(t, "labelled") {
+			r.Match.Label = Label{name("label", "venue", "team"), name("value", "", "north")}
+		}
 		r.Unit = Unit(name("unit", "EVENT", "MS", "SECOND", "IMPRESSION", "CPM"))
 		r.Price = Price(rapid.OneOf(rapid.Int64Range(0, 10_000), rapid.Int64Range(math.MaxInt64/10_000, math.MaxInt64)).Draw(t, "price"))
 		r.Priority = rapid.Int64Range(0, 2).Draw(t, "priority")
@@ -194,11 +209,17 @@ func world(t *rapid.T) ([]Rule, []Metered) {
 		r.Shares = drawShares(t, i)
 		rules[i] = r
 	}
+	campaigns, labels := map[string][]string{}, map[string]map[string]string{} // by right
+	for _, right := range []string{"rgh_1", "rgh_2", "rgh_3"} {
+		campaigns[right] = [][]string{nil, {"spring"}, {"spring", "winter"}}[rapid.IntRange(0, 2).Draw(t, "campaigns")]
+		labels[right] = []map[string]string{nil, {"venue": "north"}, {"venue": "south", "team": ""}}[rapid.IntRange(0, 2).Draw(t, "labels")]
+	}
 	receipts := make([]Metered, rapid.IntRange(0, 30).Draw(t, "receipts"))
 	for i := range receipts {
 		n := rapid.Int64Range(1, 3).Draw(t, "of receipts")
+		right := name("of right", "rgh_1", "rgh_2", "rgh_3")
 		receipts[i] = Metered{
-			name("of right", "rgh_1", "rgh_2", "rgh_3"), name("of basis", "bas_1", "bas_2"), name("of substrate", "CTV", "DOOH"), name("of tier", "gross", "viewable"), name("of completion", "none", "complete", "started"),
+			right, name("of basis", "bas_1", "bas_2"), name("of substrate", "CTV", "DOOH"), name("of tier", "gross", "viewable"), name("of completion", "none", "complete", "started"), campaigns[right], labels[right],
 			moment("at").Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "later")) * time.Millisecond),
 			n, rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64Range(0, 1<<36)).Draw(t, "ms"), n * rapid.Int64Range(1, 10_000*10_000).Draw(t, "impressions"),
 		}
@@ -223,7 +244,7 @@ func better(a, b *Rule) bool {
 		return a.Priority > b.Priority
 	}
 	for _, names := range [][2]string{
-		{a.Match.RightID, b.Match.RightID}, {a.Match.BasisID, b.Match.BasisID}, {a.Match.Substrate, b.Match.Substrate}, {a.Match.MeteringBasis, b.Match.MeteringBasis},
+		{a.Match.RightID, b.Match.RightID}, {a.Match.BasisID, b.Match.BasisID}, {a.Match.Campaign, b.Match.Campaign}, {a.Match.Label.Name, b.Match.Label.Name}, {a.Match.Substrate, b.Match.Substrate}, {a.Match.MeteringBasis, b.Match.MeteringBasis},
 		{a.Match.Completion, b.Match.Completion},
 	} {
 		if (names[0] == "") != (names[1] == "") {
@@ -248,7 +269,11 @@ func TestRate(t *testing.T) {
 				m := &rules[i]
 				fits := (m.Match.RightID == "" || m.Match.RightID == r.RightID) && (m.Match.BasisID == "" || m.Match.BasisID == r.BasisID) &&
 					(m.Match.Substrate == "" || m.Match.Substrate == r.Substrate) && (m.Match.MeteringBasis == "" || m.Match.MeteringBasis == r.MeteringBasis) &&
-					(m.Match.Completion == "" || m.Match.Completion == r.Completion) &&
+					(m.Match.Completion == "" || m.Match.Completion == r.Completion) && (m.Match.Campaign == "" || slices.Contains(r.Campaigns, m.Match.Campaign))
+				if value, has := r.Labels[m.Match.Label.Name]; m.Match.Label.Name != "" {
+					fits = fits && has && value == m.Match.Label.Value
+				}
+				fits = fits &&
 					!r.RenderedAt.Before(m.EffectiveFrom) && (m.EffectiveUntil.IsZero() || r.RenderedAt.Before(m.EffectiveUntil))
 				if fits && (best == nil || better(m, best)) {
 					best = m
@@ -319,7 +344,7 @@ func summed(receipts []Metered) (list []Metered) {
 	for _, r := range receipts {
 		i := slices.IndexFunc(list, func(m Metered) bool {
 			m.Receipts, m.QuantityMs, m.Impressions = r.Receipts, r.QuantityMs, r.Impressions
-			return m == r
+			return reflect.DeepEqual(m, r)
 		})
 		if i < 0 {
 			list = append(list, r)

@@ -37,7 +37,14 @@ func precedence(records []sealer.SettlementRule) (func(*sealer.Metered) int, err
 }
 
 func metered(m *sealer.Metered) Metered {
-	return Metered{m.RightID, m.BasisID, m.Substrate, m.MeteringBasis, m.Completion, m.RenderedAt, m.Receipts, m.QuantityMs, m.Impressions}
+	of := Metered{
+		RightID: m.RightID, BasisID: m.BasisID, Substrate: m.Substrate, MeteringBasis: m.MeteringBasis, Completion: m.Completion,
+		RenderedAt: m.RenderedAt, Receipts: m.Receipts, QuantityMs: m.QuantityMs, Impressions: m.Impressions,
+	}
+	if m.Right != nil {
+		of.Campaigns, of.Labels = m.Right.Campaigns, m.Right.Labels
+	}
+	return of
 }
 
 // rateRecords applies Rate to rules in the form that their events have.

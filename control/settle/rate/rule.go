@@ -84,7 +84,17 @@ type Rule struct {
 }
 
 // Match selects the receipts of a rule; an empty field matches any.
-type Match struct{ RightID, BasisID, Substrate, MeteringBasis, Completion string }
+type Match struct {
+	RightID, BasisID string
+	// Campaign is among those of the right's scope.
+	Campaign string
+	// Label is among those of the right's scope; without a name it matches any.
+	Label                                Label
+	Substrate, MeteringBasis, Completion string
+}
+
+// Label is a label in the scope of a right.
+type Label struct{ Name, Value string }
 
 // Share is a counterparty's part of a line, 1 to 10,000 basis points.
 type Share struct {
@@ -94,13 +104,15 @@ type Share struct {
 
 func (m *Match) fits(r *Metered) bool {
 	fits := func(name, is string) bool { return name == "" || name == is }
-	return fits(m.RightID, r.RightID) && fits(m.BasisID, r.BasisID) && fits(m.Substrate, r.Substrate) &&
+	value, labelled := r.Labels[m.Label.Name]
+	return fits(m.RightID, r.RightID) && fits(m.BasisID, r.BasisID) && (m.Campaign == "" || slices.Contains(r.Campaigns, m.Campaign)) &&
+		(m.Label.Name == "" || labelled && value == m.Label.Value) && fits(m.Substrate, r.Substrate) &&
 		fits(m.MeteringBasis, r.MeteringBasis) && fits(m.Completion, r.Completion)
 }
 
 // weight orders matches by what they name: the right before all else.
 func (m *Match) weight() (w int) {
-	for _, name := range []string{m.RightID, m.BasisID, m.Substrate, m.MeteringBasis, m.Completion} {
+	for _, name := range []string{m.RightID, m.BasisID, m.Campaign, m.Label.Name, m.Substrate, m.MeteringBasis, m.Completion} {
 		w *= 2
 		if name != "" {
 			w++
@@ -246,8 +258,13 @@ type record struct {
 	EffectiveUntil *string `json:"effectiveUntil"`
 	ID             string  `json:"id"`
 	Match          struct {
-		BasisID       *string `json:"basisId"`
-		Completion    *string `json:"completion"`
+		BasisID    *string `json:"basisId"`
+		Campaign   *string `json:"campaign"`
+		Completion *string `json:"completion"`
+		Label      *struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		} `json:"label"`
 		MeteringBasis *string `json:"meteringBasis"`
 		RightID       *string `json:"rightId"`
 		Substrate     *string `json:"substrate"`
@@ -334,8 +351,11 @@ func (in *record) rule() (r Rule, f Faults) {
 	}
 	m := &in.Match
 	r.Match = Match{
-		name("match.rightId", m.RightID), name("match.basisId", m.BasisID), name("match.substrate", m.Substrate),
-		name("match.meteringBasis", m.MeteringBasis), name("match.completion", m.Completion),
+		RightID: name("match.rightId", m.RightID), BasisID: name("match.basisId", m.BasisID), Campaign: name("match.campaign", m.Campaign),
+		Substrate: name("match.substrate", m.Substrate), MeteringBasis: name("match.meteringBasis", m.MeteringBasis), Completion: name("match.completion", m.Completion),
+	}
+	if m.Label != nil {
+		r.Match.Label = Label{name("match.label.name", &m.Label.Name), m.Label.Value}
 	}
 	for _, s := range in.Shares {
 		r.Shares = append(r.Shares, Share{s.CounterpartyID, s.Bps})

@@ -11,19 +11,19 @@ import (
 )
 
 const text = `{"cap":"250","createdAt":"2026-05-01T00:00:00.000Z","currency":"EUR","effectiveFrom":"2026-05-01T00:00:00.000Z","effectiveUntil":"2026-06-01T00:00:00.000Z",` +
-	`"id":"rule_1","match":{"basisId":"bas_1","completion":"complete","meteringBasis":"viewable","rightId":"rgh_1","substrate":"CTV"},"minimum":"10.5","price":"0.0125","priority":3,"revision":7,` +
+	`"id":"rule_1","match":{"basisId":"bas_1","campaign":"cmp_1","completion":"complete","label":{"name":"venue","value":"north"},"meteringBasis":"viewable","rightId":"rgh_1","substrate":"CTV"},"minimum":"10.5","price":"0.0125","priority":3,"revision":7,` +
 	`"shares":[{"bps":7000,"counterpartyId":"cp_b"},{"bps":3000,"counterpartyId":"cp_a"}],"state":"ACTIVE","tiers":[{"above":1000,"price":"0.01"},{"above":5000,"price":"0"}],"tiersMode":"GRADUATED","timeZone":"Europe/Berlin","unit":"SECOND","updatedAt":"2026-05-01T00:00:00.000Z"}`
 
 func TestParseRule(t *testing.T) {
 	r, err := ParseRule([]byte(text))
 	require.NoError(t, err)
 	require.Equal(t, Rule{
-		ID: "rule_1", Match: Match{"rgh_1", "bas_1", "CTV", "viewable", "complete"}, Unit: Second, Price: 12_500_000, Currency: "EUR",
+		ID: "rule_1", Match: Match{"rgh_1", "bas_1", "cmp_1", Label{"venue", "north"}, "CTV", "viewable", "complete"}, Unit: Second, Price: 12_500_000, Currency: "EUR",
 		Shares: []Share{{"cp_b", 7000}, {"cp_a", 3000}}, EffectiveFrom: day, EffectiveUntil: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC), Priority: 3,
 		TimeZone: "Europe/Berlin", Tiers: []Tier{{1000, 10_000_000}, {5000, 0}}, TiersMode: Graduated, Minimum: new(Money(10_500_000)), Cap: new(Money(250_000_000)),
 	}, r)
 
-	open, err := ParseRule([]byte(strings.NewReplacer(`"2026-06-01T00:00:00.000Z"`, "null", `"bas_1"`, "null", `"viewable"`, "null", `"rgh_1"`, "null", `"CTV"`, "null", `"complete"`, "null", `"250"`, "null", `"10.5"`, "null").Replace(text)))
+	open, err := ParseRule([]byte(strings.NewReplacer(`"2026-06-01T00:00:00.000Z"`, "null", `"bas_1"`, "null", `"cmp_1"`, "null", `{"name":"venue","value":"north"}`, "null", `"viewable"`, "null", `"rgh_1"`, "null", `"CTV"`, "null", `"complete"`, "null", `"250"`, "null", `"10.5"`, "null").Replace(text)))
 	require.NoError(t, err)
 	require.Equal(t, Match{}, open.Match)
 	require.Zero(t, open.EffectiveUntil)

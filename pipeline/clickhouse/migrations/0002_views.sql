@@ -115,16 +115,25 @@ rules AS (
 		parseDateTime64BestEffortOrZero(if(record.effectiveUntil = '', '2299-01-01T00:00:00.000Z', least(record.effectiveUntil, '2299-01-01T00:00:00.000Z')), 3, 'UTC') AS effective_until,
 		record.shares.counterpartyId AS counterparty_ids, record.shares.bps AS bps,
 		row_number() OVER (PARTITION BY tenant_id ORDER BY record.priority DESC,
-			match.rightId = '', match.basisId = '', match.substrate = '', match.meteringBasis = '', match.completion = '', id) AS rank -- from 1
+			match.rightId = '', match.basisId = '', match.campaign = '', match.label.name = '', match.substrate = '', match.meteringBasis = '', match.completion = '', id) AS rank -- from 1
 	FROM (
 		SELECT tenant_id, JSONExtract(argMax(event, place), 'data', 'Tuple(
 			id String, currency String, unit String, price String, priority Int64, effectiveFrom String, effectiveUntil String,
-			match Tuple(rightId String, basisId String, substrate String, meteringBasis String, completion String),
+			match Tuple(rightId String, basisId String, campaign String, label Tuple(name String, value String), substrate String, meteringBasis String, completion String),
 			shares Array(Tuple(counterpartyId String, bps Int64)))') AS record
 		FROM events AS e FINAL
 		WHERE startsWith(type, 'settlement_rule.')
 		GROUP BY tenant_id, JSONExtractString(event, 'data', 'id')
 	)
+),
+-- Campaigns and labels of rights, which never change.
+scopes AS (
+	SELECT tenant_id, JSONExtractString(event, 'subject', 'id') AS right_id,
+		any(JSONExtract(event, 'data', 'scope', 'campaigns', 'Array(String)')) AS campaigns,
+		any(JSONExtract(event, 'data', 'scope', 'labels', 'Map(String, String)')) AS labels
+	FROM events AS e FINAL
+	WHERE type = 'right.issued'
+	GROUP BY tenant_id, right_id
 ),
 edges AS (
 	SELECT DISTINCT tenant_id, arrayJoin([effective_from, effective_until]) AS edge FROM rules
@@ -142,9 +151,11 @@ fitting AS (
 	SELECT s.tenant_id AS tenant_id, s.day AS day, s.right_id AS right_id, s.metering_basis AS metering_basis,
 		any(s.receipts) AS receipts, any(s.quantity_ms) AS quantity_ms, any(s.impressions) AS impressions,
 		minIf(rules.rank, rules.match.rightId IN ('', s.right_id) AND rules.match.basisId IN ('', s.basis_id)
+			AND (rules.match.campaign = '' OR has(scopes.campaigns, rules.match.campaign))
+			AND (rules.match.label.name = '' OR mapContains(scopes.labels, rules.match.label.name) AND scopes.labels[rules.match.label.name] = rules.match.label.value)
 			AND rules.match.substrate IN ('', s.substrate) AND rules.match.meteringBasis IN ('', s.metering_basis) AND rules.match.completion IN ('', s.completion)
 			AND s.rendered_at >= rules.effective_from AND s.rendered_at < rules.effective_until) AS rank -- 0: none fits
-	FROM sums AS s LEFT JOIN rules ON s.tenant_id = rules.tenant_id
+	FROM sums AS s LEFT JOIN scopes ON s.tenant_id = scopes.tenant_id AND s.right_id = scopes.right_id LEFT JOIN rules ON s.tenant_id = rules.tenant_id
 	GROUP BY tenant_id, day, right_id, metering_basis, s.basis_id, s.substrate, s.completion, s.since
 ),
 rated AS (

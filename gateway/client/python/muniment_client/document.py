@@ -1467,11 +1467,22 @@ class NewRight(TypedDict):
     substrate: Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]
 
 
+class NewSettlementLabel(TypedDict):
+    # Its name.
+    name: str
+    # Its value.
+    value: str
+
+
 class NewSettlementMatch(TypedDict):
     # Receipts on rights under this basis; absent: under any.
     basisId: NotRequired[str | None]
+    # Receipts on rights whose scope lists this campaign; absent: any.
+    campaign: NotRequired[str | None]
     # Receipts of videos that were played exactly this far; absent: however far.
     completion: NotRequired[str | None]
+    # Receipts on rights whose scope has this label; absent: any.
+    label: NotRequired[NewSettlementLabel]
     # Receipts metered at this tier; absent: at any.
     meteringBasis: NotRequired[str | None]
     # Receipts on this right; absent: on any.
@@ -2203,6 +2214,13 @@ class SettlementAdjustment(TypedDict):
     timeZone: str
 
 
+class SettlementLabel(TypedDict):
+    # Its name.
+    name: str
+    # Its value.
+    value: str
+
+
 class SettlementLine(TypedDict):
     # Decimal: the price times the counted units, rounded once to six fractional digits, half to even.
     amount: str
@@ -2242,8 +2260,12 @@ class SettlementLineShare(TypedDict):
 class SettlementMatch(TypedDict):
     # Receipts on rights under this basis.
     basisId: str | None
+    # Receipts on rights whose scope lists this campaign.
+    campaign: str | None
     # Receipts of videos that were played exactly this far.
     completion: str | None
+    # Receipts on rights whose scope has this label.
+    label: SettlementLabel
     # Receipts metered at this tier.
     meteringBasis: str | None
     # Receipts on this right.

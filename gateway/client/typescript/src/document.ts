@@ -1820,14 +1820,24 @@ export interface components {
              */
             substrate: "DOOH" | "CTV" | "MOBILE" | "STREAMING" | "AUDIO" | "MESSAGING" | "GAMING" | "GLASSES" | "AR_CONTACTS" | "HUD" | "VOLUMETRIC" | "HOLOGRAM" | "WEARABLES" | "AMBIENT" | "NEURAL" | "AUTOMOTIVE" | "SMART_HOME" | "ROBOTICS" | "DRONE" | "SATELLITE" | "AVIATION" | "MARITIME" | "SOCIAL_FEED" | "ANY";
         };
+        NewSettlementLabel: {
+            /** @description Its name. */
+            name: string;
+            /** @description Its value. */
+            value: string;
+        };
         NewSettlementMatch: {
             /** @description Receipts on rights under this basis; absent: under any. */
             basisId?: string | null;
+            /** @description Receipts on rights whose scope lists this campaign; absent: any. */
+            campaign?: string | null;
             /**
              * @description Receipts of videos that were played exactly this far; absent: however far.
              * @enum {string|null}
              */
             completion?: "started" | "first_quartile" | "midpoint" | "third_quartile" | "complete" | null;
+            /** @description Receipts on rights whose scope has this label; absent: any. */
+            label?: components["schemas"]["NewSettlementLabel"];
             /**
              * @description Receipts metered at this tier; absent: at any.
              * @enum {string|null}
@@ -2875,6 +2885,12 @@ export interface components {
             /** @description The rule's IANA time zone. */
             timeZone: string;
         };
+        SettlementLabel: {
+            /** @description Its name. */
+            name: string;
+            /** @description Its value. */
+            value: string;
+        };
         SettlementLine: {
             /** @description Decimal: the price times the counted units, rounded once to six fractional digits, half to even. */
             amount: string;
@@ -2924,8 +2940,12 @@ export interface components {
         SettlementMatch: {
             /** @description Receipts on rights under this basis. */
             basisId: string | null;
+            /** @description Receipts on rights whose scope lists this campaign. */
+            campaign: string | null;
             /** @description Receipts of videos that were played exactly this far. */
             completion: string | null;
+            /** @description Receipts on rights whose scope has this label. */
+            label: components["schemas"]["SettlementLabel"];
             /** @description Receipts metered at this tier. */
             meteringBasis: string | null;
             /** @description Receipts on this right. */
