@@ -383,7 +383,7 @@
 // lines of rules in another currency are omitted. unrated is as in a pack.
 //
 // A receipt is stated once, by the terms under which it was stated. An event statement.issued, whose
-// subject is the statement, has the SHA-256 of the text as data.sha256; its from, to, currency and
+// subject is the statement, has the SHA-256 of the file, signature included, as data.sha256; its from, to, currency and
 // counterpartyId as the text has them; asOf as data.packId, data.rootHash and data.treeSize;
 // data.voidReason null; and as data.corrects null, or for a correction the first statement of its chain.
 // An event statement.voided with a data.voidReason that is not null is the same for a statement that
@@ -434,7 +434,7 @@
 // the month be cheaper.
 //
 // A correction restates a period in full. Its period, currency and counterparty are those of the
-// statement that previous names, by id and by the SHA-256 of its text; asOf is a later end of the
+// statement that previous names, by id and by the SHA-256 of its file; asOf is a later end of the
 // log, and excluded are the disputes as of then. of is the first statement of the period, with which
 // the chain of corrections begins. previous is the newest of the chain among overlaps. What the chain
 // states keeps its rule, as any that is stated. difference is total minus that of previous, so that the

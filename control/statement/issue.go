@@ -110,8 +110,7 @@ func (c *core) freeze(ctx context.Context, tx *store.Tx, next *documented, docum
 	if err != nil {
 		return err
 	}
-	text, _, _ := strings.Cut(string(file), "\n")
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256(file)
 	next.Document, next.SHA256 = string(file), new(base64.RawURLEncoding.EncodeToString(sum[:]))
 	next.Number, err = nextNumber(ctx, tx, next.TenantID)
 	return err

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"html/template"
 	"strings"
@@ -37,6 +38,10 @@ var page = template.Must(template.New("statement").Funcs(template.FuncMap{
 	},
 	"seconds": func(ms int64) string {
 		return grouped(strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", ms/1000, ms%1000), "0"), "."))
+	},
+	"hex": func(sha256 *string) (string, error) {
+		sum, err := base64.RawURLEncoding.DecodeString(*sha256)
+		return hex.EncodeToString(sum), err
 	},
 	"unit":     func(u string) string { return units[u] },
 	"reason":   func(r string) string { return reasons[r] },

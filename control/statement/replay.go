@@ -10,7 +10,7 @@ import (
 
 // errLost refuses a request for a text that a restored database lacks.
 var errLost = api.Conflict("the database was restored from a copy that is older than this statement, so its text is lost: " +
-	"the signed file that was handed out is the proof, and sha256 in the statement's record is the hash of its text")
+	"the signed file that was handed out is the proof, and sha256 in the statement's record is its hash")
 
 // uncorrectable refuses a correction or a void of a chain whose newest statement's text is lost.
 func uncorrectable(id string) error {

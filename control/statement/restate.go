@@ -133,10 +133,9 @@ func (r *reconciler) isLogged(ctx context.Context, s *Statement) (bool, error) {
 	return bytes.Equal(one, other), err
 }
 
-// edited reports whether the text of an issued statement doesn't have the hash in its record.
+// edited reports whether the signed file of an issued statement doesn't have the hash in its record.
 func (s *documented) edited() bool {
-	text, _, _ := strings.Cut(s.Document, "\n")
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256([]byte(s.Document))
 	return s.SHA256 == nil || *s.SHA256 != base64.RawURLEncoding.EncodeToString(sum[:])
 }
 

@@ -226,7 +226,7 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 		if found.State == Draft {
 			return d, nil, api.Conflict("statement is DRAFT: it is signed when it is issued")
 		}
-		f = &route.File{Name: found.ID + ".statement", Type: typeSigned}
+		f = &route.File{Name: found.ID + ".json", Type: typeSigned}
 		text = []byte(found.Document)
 	default:
 		signed, _, _ := strings.Cut(found.Document, "\n")

@@ -122,7 +122,7 @@ type Statement struct {
 	Receipts       int64         `json:"receipts" db:"receipts" doc:"How many receipts are behind its lines."`
 	AsOf           string        `json:"asOf" db:"as_of" doc:"The log position up to which receipts are stated: the end of the pack."`
 	PackID         string        `json:"packId" db:"pack_id" doc:"The newest pack that it states. This pack and all before it verify the statement."`
-	SHA256         *string       `json:"sha256" db:"sha256,moves" doc:"SHA-256 of the signed text, base64url; null until it is ISSUED."`
+	SHA256         *string       `json:"sha256" db:"sha256,moves" doc:"SHA-256 of the signed file, base64url; null until it is ISSUED."`
 	Reference      *string       `json:"reference" db:"reference,moves" doc:"The payment's reference; null until it is SETTLED."`
 	IssuedAt       store.Instant `json:"issuedAt" db:"issued_at,moves" nullable:"true" doc:"When it was signed; null until it is ISSUED."`
 	SettledAt      store.Instant `json:"settledAt" db:"settled_at,moves" nullable:"true" doc:"When its payment was recorded; null until it is SETTLED."`

@@ -332,10 +332,10 @@ def corrected(previous, now, said, *steps):
 
 def text_of(name, sha256):
     with open(name, "rb") as f:
-        text = f.readline().rstrip(b"\n")
-    if base64.urlsafe_b64encode(hashlib.sha256(text).digest()).decode().rstrip("=") != sha256:
+        signed = f.read()
+    if base64.urlsafe_b64encode(hashlib.sha256(signed).digest()).decode().rstrip("=") != sha256:
         sys.exit(f"{name} is not what the statement corrects")
-    return json.loads(text)
+    return json.loads(signed.splitlines()[0])
 
 
 def overlaps(log, said):

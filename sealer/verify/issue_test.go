@@ -1,8 +1,6 @@
 package verify
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -13,27 +11,24 @@ import (
 )
 
 // issueOf is the data of the event of a statement's issue.
-func issueOf(t testing.TB, s *sealer.Statement, change ...string) string {
-	t.Helper()
-	text, err := s.Text()
-	require.NoError(t, err)
-	sum := sha256.Sum256(text)
+func (b *books) issueOf(s *sealer.Statement, change ...string) string {
+	b.TB.Helper()
 	record := map[string]any{
 		"corrects": nil, "counterpartyId": s.CounterpartyID, "currency": s.Currency, "from": s.From, "packId": s.AsOf.PackID, "rootHash": s.AsOf.RootHash, "treeSize": s.AsOf.TreeSize, "voidReason": nil,
-		"sha256": base64.RawURLEncoding.EncodeToString(sum[:]), "to": s.To,
+		"sha256": b.naming(s).SHA256, "to": s.To,
 	}
 	if s.Correction != nil {
 		record["corrects"], record["voidReason"] = s.Correction.Of, s.Correction.VoidReason
 	}
 	data, err := sealer.Canonical(record)
-	require.NoError(t, err)
+	require.NoError(b.TB, err)
 	return strings.NewReplacer(change...).Replace(string(data))
 }
 
 // issue seals the event of a statement's issue.
 func (b *books) issue(s *sealer.Statement, change ...string) []byte {
 	b.TB.Helper()
-	return b.event(statementIssuedEvent, sealer.Ref{Kind: "statement", ID: s.StatementID}, issueOf(b.TB, s, change...))
+	return b.event(statementIssuedEvent, sealer.Ref{Kind: "statement", ID: s.StatementID}, b.issueOf(s, change...))
 }
 
 // TestIssueIsOfTheText: the event of the issue has the period and all else by which the log shows what

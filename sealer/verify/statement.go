@@ -85,7 +85,7 @@ func (c *conduct) noteMoney(leaf uint64, e *sealer.Event) {
 type statementFile struct {
 	*FileReport
 	text      []byte
-	sha256    string // of text
+	sha256    string // of the file
 	keyID     string
 	signature []byte
 	said      sealer.Statement
@@ -104,9 +104,9 @@ type statementFile struct {
 	monthsBefore []sealer.StatementMonth
 }
 
-func (v *verification) openStatement(f *FileReport, text []byte) {
+func (v *verification) openStatement(f *FileReport, file []byte) {
 	s := &statementFile{FileReport: f}
-	lines := bytes.SplitAfter(text, []byte("\n"))
+	lines := bytes.SplitAfter(file, []byte("\n"))
 	if len(lines) != 3 || len(lines[2]) != 0 {
 		f.fail(FormatInvalid, "a statement is two lines: its text, and its signature")
 		return
@@ -119,7 +119,7 @@ func (v *verification) openStatement(f *FileReport, text []byte) {
 	if err == nil {
 		s.out, err = newExclusions(s.said.Excluded)
 	}
-	s.sha256 = sealer.Hash(sha256.Sum256(s.text)).String()
+	s.sha256 = sealer.Hash(sha256.Sum256(file)).String()
 	if err != nil {
 		f.fail(FormatInvalid, "%v", err)
 		return

@@ -153,7 +153,7 @@ func (b *books) settleBy(s *sealer.Statement, terms *sealer.Terms, size uint64) 
 // issueEvent is the event of a statement's issue, for the next pack.
 func (b *books) issueEvent(s *sealer.Statement) []byte {
 	b.TB.Helper()
-	kind, e := statementIssuedEvent, loggedIssue{StatementOverlap: overlapOf(b.TB, s), end: s.AsOf}
+	kind, e := statementIssuedEvent, loggedIssue{StatementOverlap: b.naming(s), end: s.AsOf}
 	e.Of, e.From, e.To, e.Currency, e.CounterpartyID, e.TreeSize = s.StatementID, s.From.Time, s.To.Time, s.Currency, s.CounterpartyID, s.AsOf.TreeSize
 	if c := s.Correction; c != nil {
 		if e.Of = c.Of; c.VoidReason != nil {
@@ -161,7 +161,7 @@ func (b *books) issueEvent(s *sealer.Statement) []byte {
 		}
 	}
 	b.issues = append(b.issues, e)
-	return b.entry(kind, sealer.Ref{Kind: "statement", ID: s.StatementID}, issueOf(b.TB, s))
+	return b.entry(kind, sealer.Ref{Kind: "statement", ID: s.StatementID}, b.issueOf(s))
 }
 
 // overlap makes a statement one up to the n-th pack, which lists all that were issued.
@@ -174,12 +174,10 @@ func (b *books) overlap(s *sealer.Statement, n int) {
 	slices.SortFunc(s.Overlaps, func(a, b sealer.StatementOverlap) int { return strings.Compare(a.StatementID, b.StatementID) })
 }
 
-// overlapOf names a statement.
-func overlapOf(t testing.TB, s *sealer.Statement) sealer.StatementOverlap {
-	t.Helper()
-	text, err := s.Text()
-	require.NoError(t, err)
-	return sealer.StatementOverlap{SHA256: sealer.Hash(sha256.Sum256(text)).String(), StatementID: s.StatementID}
+// naming is how others name a statement.
+func (b *books) naming(s *sealer.Statement) sealer.StatementOverlap {
+	b.TB.Helper()
+	return sealer.StatementOverlap{SHA256: sealer.Hash(sha256.Sum256(b.signed(s))).String(), StatementID: s.StatementID}
 }
 
 // verify signs a statement and verifies it with packs.

@@ -45,7 +45,7 @@ func Statement(t *testing.T, s *systemtest.Service, rows int) {
 	s.Post("/v1/disputes/"+opened.Dispute.ID+"/resolve", map[string]any{"outcome": "REJECTED", "resolution": "shown"}, nil)
 	s.PlayRows(rng, 50, from, to)
 	dir := t.TempDir()
-	signed := filepath.Join(dir, held.ID+".statement")
+	signed := filepath.Join(dir, held.ID+".json")
 	require.NoError(t, s.Client.Download(t.Context(), "/v1/settlement/statements/"+held.ID+"?format=signed", signed))
 	var after struct{ Statement systemtest.Stated }
 	s.Get("/v1/settlement/statements/"+held.ID, &after)

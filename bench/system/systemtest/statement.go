@@ -148,7 +148,7 @@ func (s *Service) CorrectTwice(first *Stated, from time.Time, signed string, pay
 
 	files := []string{signed}
 	for _, of := range []Stated{one, two} {
-		files = append(files, filepath.Join(filepath.Dir(signed), of.ID+".statement"))
+		files = append(files, filepath.Join(filepath.Dir(signed), of.ID+".json"))
 		require.NoError(t, s.Client.Download(t.Context(), path+of.ID+"?format=signed", files[len(files)-1]))
 	}
 	require.Equal(t, sha256.Sum256(ReadFile(t, signed)), s.download(path+first.ID+"?format=signed"), "what was issued stays")
@@ -166,7 +166,7 @@ func (s *Service) CorrectTwice(first *Stated, from time.Time, signed string, pay
 	}
 
 	// Any change is found: of what is signed, and of which statement comes before.
-	lie := filepath.Join(t.TempDir(), "lie.statement")
+	lie := filepath.Join(t.TempDir(), "lie.json")
 	require.NoError(t, os.WriteFile(lie, []byte(strings.Replace(string(ReadFile(t, files[2])), `"reason":"DISPUTE"`, `"reason":"LATE"`, 1)), 0o600))
 	require.Contains(t, Fails(t, slices.Concat(anchor, []string{files[1], lie}, packs)...), "signature.invalid")
 	without := Command(t, slices.Concat(anchor, []string{files[0], files[2]}, packs)...)

@@ -80,7 +80,7 @@ func (s *Service) GoesOnFrom(was *Left) {
 	require.Equal(t, 1, answer.Counts.Accepted)
 	packs := SealAndExport(t, s.Client)
 	require.Len(t, packs, len(was.Packs)+1)
-	signed := filepath.Join(t.TempDir(), "issued.statement")
+	signed := filepath.Join(t.TempDir(), "issued.json")
 	require.NoError(t, s.Client.Download(t.Context(), "/v1/settlement/statements/"+was.Statement+"?format=signed", signed))
 	files := append(packs, signed)
 	for id, receipt := range was.Receipts {
