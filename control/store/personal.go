@@ -507,7 +507,11 @@ func (all Tables) Kinds() (kinds []string) {
 func (all Tables) PublicMembers() (members []string) {
 	for _, t := range all {
 		for _, column := range t.Public {
-			if name := memberName(column); !slices.Contains(members, name) {
+			name := memberName(column)
+			if _, member, inJSON := strings.Cut(column, "."); inJSON {
+				name = member
+			}
+			if !slices.Contains(members, name) {
 				members = append(members, name)
 			}
 		}

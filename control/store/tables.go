@@ -25,7 +25,8 @@ type Table struct {
 	// Personal is what the rows may say about persons; nil: nothing.
 	Personal *Personal
 	// Public are the columns with free text that is also in the data of events. Events are permanent,
-	// so an erasure leaves these texts, and counts the events.
+	// so an erasure leaves these texts, and counts the events. Of a column with JSON it is the member, as
+	// column.member.
 	Public []string
 }
 
