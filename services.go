@@ -22,6 +22,7 @@ import (
 	"muniment/control/meter"
 	"muniment/control/node"
 	"muniment/control/offer"
+	"muniment/control/payable"
 	"muniment/control/playground"
 	"muniment/control/proof"
 	"muniment/control/right"
@@ -50,6 +51,7 @@ type services struct {
 	metering   *meter.Service
 	settlement *settle.Service
 	statements *statement.Service
+	payables   *payable.Service
 	hooks      *webhook.Service
 
 	tenants  *tenant.Service
@@ -67,7 +69,7 @@ type services struct {
 // all are the services whose operations and tables control has.
 func (s *services) all() []control.Service {
 	all := []control.Service{
-		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.erased, s.exports,
+		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.erased, s.exports,
 	}
 	if s.visitors != nil {
 		all = append(all, s.visitors, s.play, s.access)
@@ -125,6 +127,9 @@ func (p *plane) openEvidence(context.Context) (err error) {
 		return err
 	}
 	if p.settlement, err = settle.New(settle.Config{DB: cfg.DB}); err != nil {
+		return err
+	}
+	if p.payables, err = payable.New(cfg.DB); err != nil {
 		return err
 	}
 	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Scopes: p.rights.Scopes, Purpose: tenant.PackPurpose})
@@ -271,6 +276,7 @@ func replays() []store.Replay {
 		{Kinds: []string{"dispute"}, Newest: true, Apply: dispute.Replay},
 		{Kinds: []string{"counterparty", "settlement_rule"}, Newest: true, Apply: settle.Replay},
 		{Kinds: []string{"statement"}, Newest: true, Apply: statement.Replay},
+		{Kinds: []string{"payable"}, Newest: true, Apply: payable.Replay},
 		{Kinds: []string{"mapping"}, Newest: true, Missed: true, Apply: ingest.ReplayMapping},
 		{Kinds: []string{"webhook"}, Newest: true, Apply: webhook.Replay},
 		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},

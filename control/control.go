@@ -63,6 +63,7 @@ import (
 	"muniment/control/ingest"
 	"muniment/control/node"
 	"muniment/control/offer"
+	"muniment/control/payable"
 	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/route"
@@ -236,5 +237,5 @@ func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Relay(ctx, 
 
 // Tables are the tables of all services; a table that refers to another comes before it.
 var Tables = slices.Concat(
-	access.Tables, webhook.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
+	access.Tables, webhook.Tables, payable.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
 )

@@ -21,6 +21,7 @@ import (
 	"muniment/control/ingest"
 	"muniment/control/node"
 	"muniment/control/offer"
+	"muniment/control/payable"
 	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/sandbox"
@@ -35,7 +36,7 @@ import (
 // Kinds are the kinds of the events of all services, and of those that nodes write. Webhooks, the
 // filter of GET /v1/events and the catalogue in the document read them here.
 var Kinds = store.KindsOf(slices.Concat(
-	event.Nouns, right.Nouns, offer.Nouns, challenge.Nouns, dispute.Nouns, ingest.Nouns, beacon.Nouns, settle.Nouns, statement.Nouns, webhook.Nouns,
+	event.Nouns, right.Nouns, offer.Nouns, challenge.Nouns, dispute.Nouns, ingest.Nouns, beacon.Nouns, settle.Nouns, payable.Nouns, statement.Nouns, webhook.Nouns,
 	proof.Nouns, dsar.Nouns, erasure.Nouns, tenant.Nouns, sandbox.Nouns, signing.Nouns, node.Nouns, access.Nouns, store.Nouns,
 ))
 

@@ -194,7 +194,23 @@ func clientOperations() map[string]clientOperation {
 		"issue-statement":   {at: "statement", call: func(x context.Context, c C) (any, error) { return given(c.Statements().Issue(x, "stm_1")) }},
 		"correct-statement": {at: "statement", call: func(x context.Context, c C) (any, error) { return given(c.Statements().Correct(x, "stm_1")) }},
 		"void-statement":    {at: "statement", call: func(x context.Context, c C) (any, error) { return given(c.Statements().Void(x, "stm_1", "why")) }},
-		"settle-statement":  {at: "statement", call: func(x context.Context, c C) (any, error) { return given(c.Statements().Settle(x, "stm_1", "ref")) }},
+		"settle-statement": {at: "statement", call: func(x context.Context, c C) (any, error) {
+			return given(c.Statements().Settle(x, "stm_1", filled[client.Payment]()))
+		}},
+		"list-payables": {at: "payables/0", call: func(x context.Context, c C) (any, error) {
+			return first(c.Payables().List(x, filled[client.PayableFilter]()))
+		}},
+		"get-payable": {at: "payable", call: func(x context.Context, c C) (any, error) { return given(c.Payables().Get(x, "pay_1")) }},
+		"list-payouts": {at: "payouts", call: func(x context.Context, c C) (any, error) {
+			if _, err := whole(c.Payables().PayoutFile(x, filled[client.PayoutFilter](), true)); err != nil {
+				return nil, err
+			}
+			return c.Payables().Payouts(x, filled[client.PayoutFilter]())
+		}},
+		"get-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) { return given(c.Payables().Issuer(x)) }},
+		"set-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) {
+			return given(c.Payables().SetIssuer(x, filled[client.NewIssuer]()))
+		}},
 		"list-statement-receipts": {at: "receipts/0", call: func(x context.Context, c C) (any, error) {
 			return first(c.Statements().Receipts(x, "stm_1", filled[client.LineFilter]()))
 		}},

@@ -415,8 +415,9 @@ func (p *speaker) journey(hook string) {
 	p.call("open-challenge", `{"rightId": "{rightId}", "challengerOrgId": "org_c", "reason": "§"}`, "challengeId", "data.challenge.id")
 	p.call("resolve-challenge", `{"upheld": false, "resolution": "§"}`)
 	p.call("create-mapping", fmt.Sprintf(`{"vendor": "§", "idType": "§", "vendorId": "§", "target": {"rightId": "{rightId}", "spatialAnchorId": "§", "spatialPlacementId": "§"}, "effectiveFrom": %q}`, at(-48*time.Hour)))
-	p.call("create-counterparty", `{"name": "§", "kind": "OTHER", "payoutRef": "§", "currency": "EUR", "taxId": "§"}`, "counterpartyId", "data.counterparty.id")
-	p.call("change-counterparty", `{"name": "a studio", "kind": "OTHER", "payoutRef": "§", "currency": "EUR", "taxId": "§"}`)
+	p.call("create-counterparty", `{"name": "§", "kind": "OTHER", "legalName": "§", "address": "§", "email": "§", "payoutRef": "§", "currency": "EUR", "taxId": "§"}`, "counterpartyId", "data.counterparty.id")
+	p.call("change-counterparty", `{"name": "a studio", "kind": "OTHER", "legalName": "§", "address": "§", "email": "§", "payoutRef": "§", "currency": "EUR", "taxId": "§"}`)
+	p.call("set-issuer", `{"legalName": "§", "address": "§", "taxId": "§", "email": "§", "note": "§"}`)
 	p.call("create-webhook", fmt.Sprintf(`{"url": %q, "events": ["right.*"], "description": "§"}`, hook), "webhookId", "data.webhook.id")
 	p.call("change-webhook", `{"description": "§"}`)
 

@@ -9,6 +9,7 @@ import (
 	"muniment/control/erasure"
 	"muniment/control/ingest"
 	"muniment/control/offer"
+	"muniment/control/payable"
 	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/settle"
@@ -22,7 +23,7 @@ import (
 )
 
 // configuration is the sections with a tenant's records that are about no person.
-var configuration = slices.Concat(tenant.Sections, right.Sections, offer.Sections, challenge.Sections, dispute.Sections, ingest.Sections, settle.Sections, statement.Sections, proof.Sections, webhook.Sections, erasure.Sections)
+var configuration = slices.Concat(tenant.Sections, right.Sections, offer.Sections, challenge.Sections, dispute.Sections, ingest.Sections, settle.Sections, statement.Sections, payable.Sections, proof.Sections, webhook.Sections, erasure.Sections)
 
 // deliveryRow is a delivery with its private part. event and private are verbatim, so their holder
 // can verify receipt, witness and commitment.

@@ -27,6 +27,8 @@ var abouts = map[string]string{
 	"counterparties":  "The counterparties of settlements.",
 	"settlementRules": "The settlement rules.",
 	"statements":      "The statements, without their lines.",
+	"payables":        "What payees are due of statements, with its numbers, parties and payments.",
+	"issuers":         "The organisation that issues statements, as papers show it.",
 	"proofPacks":      "The headers of the proof packs. The packs are downloaded by themselves.",
 	"webhooks":        "The webhooks, without their secrets.",
 	"erasures":        "The erasures of persons, which name nobody.",

@@ -8,9 +8,9 @@ import (
 // The events about counterparties and settlement rules.
 var (
 	counterpartyEvents = &store.Noun{Name: "counterparty", Scope: api.SettlementRead}
-	eventCreated       = counterpartyEvents.Kind("counterparty.created", "A counterparty was recorded. payoutRef and taxId are left out.", Counterparty{})
-	eventChanged       = counterpartyEvents.Kind("counterparty.changed", "A counterparty was changed. payoutRef and taxId are left out.", Counterparty{})
-	eventDeactivated   = counterpartyEvents.Kind("counterparty.deactivated", "A counterparty was deactivated. payoutRef and taxId are left out.", Counterparty{})
+	eventCreated       = counterpartyEvents.Kind("counterparty.created", "A counterparty was recorded. What is private of it is left out.", Counterparty{})
+	eventChanged       = counterpartyEvents.Kind("counterparty.changed", "A counterparty was changed. What is private of it is left out.", Counterparty{})
+	eventDeactivated   = counterpartyEvents.Kind("counterparty.deactivated", "A counterparty was deactivated. What is private of it is left out.", Counterparty{})
 
 	ruleEvents  = &store.Noun{Name: "settlement_rule", Scope: api.SettlementRead}
 	ruleCreated = ruleEvents.Kind("settlement_rule.created", "A settlement rule was created.", Rule{})

@@ -91,14 +91,23 @@ type NewCounterparty struct {
 	Name      string  `json:"name" minLength:"1" maxLength:"256" doc:"A business name or a pseudonym. Kept in the audit log permanently: no place for personal data." example:"Studio North"`
 	OrgID     *string `json:"orgId,omitempty" nullable:"true" maxLength:"68" doc:"The counterparty's organisation in this service, if it has one." example:"org_studio_north"`
 	Kind      Kind    `json:"kind" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER" doc:"Its role."`
+	LegalName *string `json:"legalName,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Its name on papers; absent: name. Never written to events; removed when a person whom it names is erased." example:"Studio North GmbH"`
+	Address   *string `json:"address,omitempty" nullable:"true" minLength:"1" maxLength:"1024" doc:"Its postal address on papers, in lines. Never written to events; removed when a person whom it names is erased." example:"Hafenstraße 1\n20457 Hamburg\nGermany"`
+	TaxID     *string `json:"taxId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Its tax number on papers. Never written to events; removed when a person whom it names is erased." example:"DE123456789"`
+	Email     *string `json:"email,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Where it gets papers. Never written to events; removed when a person whom it names is erased." example:"accounts@studio-north.example"`
 	PayoutRef *string `json:"payoutRef,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"The payment destination, as your payment system names it. Never written to events; removed when a person whom it names is erased."`
 	Currency  string  `json:"currency" maxLength:"3" pattern:"^[A-Z]{3}$" doc:"The currency of its payments: a code of ISO 4217." example:"EUR"`
-	TaxID     *string `json:"taxId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Never written to events; removed when a person whom it names is erased."`
+
+	TaxBps        int64  `json:"taxBps,omitempty" minimum:"0" maximum:"10000" default:"0" doc:"The tax on what it gets, in hundredths of a per cent: 1900 is 19 %." example:"1900"`
+	ReverseCharge bool   `json:"reverseCharge,omitempty" default:"false" doc:"Whether the recipient of its services owes the tax instead; papers say so. taxBps is 0 then." example:"false"`
+	PaymentDays   *int64 `json:"paymentDays,omitempty" nullable:"true" minimum:"0" maximum:"365" doc:"How many days after the issue of a paper its amount is due; absent: as many as the issuer's." example:"30"`
 }
 
 // counterparty returns the requested counterparty, without a tenant.
 func (n *NewCounterparty) counterparty() Counterparty {
-	return Counterparty{Name: n.Name, OrgID: n.OrgID, Kind: n.Kind, PayoutRef: n.PayoutRef, Currency: n.Currency, TaxID: n.TaxID}
+	return Counterparty{
+		Name: n.Name, OrgID: n.OrgID, Kind: n.Kind, Private: Private{n.LegalName, n.Address, n.TaxID, n.Email, n.PayoutRef}, Currency: n.Currency, Terms: Terms{n.TaxBps, n.ReverseCharge, n.PaymentDays},
+	}
 }
 
 func counterpartyFaults(_ context.Context, read func(any) error) []api.ValidationError {

@@ -60,7 +60,7 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, requested Counterpart
 // emit emits an event about a counterparty, without the fields that may be personal data.
 func emit(ctx context.Context, tx *store.Tx, event *store.Kind, c *Counterparty, by sealer.Ref) error {
 	public := *c
-	public.PayoutRef, public.TaxID = nil, nil
+	public.Private = Private{}
 	return counterparties.Emit(ctx, tx, event, &public, by, nil)
 }
 

@@ -292,8 +292,8 @@ func TestCounterpartyOfActiveRules(t *testing.T) {
 func TestListsOfManyHaveIndexes(t *testing.T) {
 	r, _ := newService(t)
 	const rows = 5_000
-	roomtest.Fill(t, r.db, rows, "counterparties", `counterparty_id, tenant_id, name, kind, currency, state, created_at, updated_at, revision`,
-		`'cp_' || CAST(i AS TEXT), CASE WHEN i % 10 = 3 THEN 'tnt_a' ELSE 'tnt_b' END, 'x', 'OTHER', 'EUR', CASE WHEN i % 500 = 3 THEN 'INACTIVE' ELSE 'ACTIVE' END, 0, 0, 0`)
+	roomtest.Fill(t, r.db, rows, "counterparties", `counterparty_id, tenant_id, name, kind, currency, tax_bps, reverse_charge, state, created_at, updated_at, revision`,
+		`'cp_' || CAST(i AS TEXT), CASE WHEN i % 10 = 3 THEN 'tnt_a' ELSE 'tnt_b' END, 'x', 'OTHER', 'EUR', 0, FALSE, CASE WHEN i % 500 = 3 THEN 'INACTIVE' ELSE 'ACTIVE' END, 0, 0, 0`)
 	roomtest.Fill(t, r.db, rows, "settlement_rules", `rule_id, tenant_id, matches, unit, price, tiers, time_zone, currency, shares, effective_from, priority, state, created_at, updated_at, revision`,
 		`'rule_' || CAST(i AS TEXT), CASE WHEN i % 10 = 3 THEN 'tnt_a' ELSE 'tnt_b' END, '{"basisId":null,"meteringBasis":null,"rightId":"rgh_' || CAST(i % 200 AS TEXT) || '","substrate":null}', 'MS', '1', '[]', 'UTC', 'EUR',
 		'[{"bps":10000,"counterpartyId":"cp_' || CAST(i % 100 AS TEXT) || '"}]', 0, 0, CASE WHEN i % 500 = 3 THEN 'RETIRED' ELSE 'ACTIVE' END, 0, 0, 0`)

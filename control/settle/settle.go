@@ -21,8 +21,8 @@
 //
 // The events are counterparty.created, .changed and .deactivated, and settlement_rule.created,
 // .changed and .retired. Their data is the record. A request that changes nothing emits no event.
-// The record of a counterparty is in events without payoutRef and taxId, which may be personal
-// data, because events are never erased. The name is in events, so it must not be a person's.
+// The record of a counterparty is in events without legal name, address, tax number, e-mail address and
+// payoutRef, which may be personal data, because events are never erased. The name is in events, so it must not be a person's.
 //
 // Replay brings counterparties and rules of a restored older database to the log's state.
 //

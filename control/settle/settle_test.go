@@ -65,7 +65,7 @@ func createRule(t *testing.T, db *store.DB, requested Rule) (r Rule, err error) 
 func payee(t *testing.T, db *store.DB, tenantID string) Counterparty {
 	t.Helper()
 	c, err := createCounterparty(t, db, Counterparty{
-		TenantID: tenantID, Name: "Studio", Kind: RightsHolder, Currency: "EUR", PayoutRef: new("DE00 1234"), TaxID: new("tax 7"), OrgID: new("org_x"),
+		TenantID: tenantID, Name: "Studio", Kind: RightsHolder, Currency: "EUR", Private: Private{PayoutRef: new("DE00 1234"), TaxID: new("tax 7")}, OrgID: new("org_x"),
 	})
 	require.NoError(t, err)
 	return c

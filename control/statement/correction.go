@@ -79,7 +79,7 @@ func firstOf(ctx context.Context, q store.Querier, tenantID, id string) (*docume
 // last returns the newest issued statement of the chain of a first one.
 func last(ctx context.Context, q store.Querier, first *documented) (newest *documented, document sealer.Statement, err error) {
 	newest, err = store.One(ctx, q, "the newest statement of the chain of "+first.ID, statements.Scan,
-		statements.Select()+` WHERE tenant_id = $1 AND (statement_id = $2 OR corrects = $2) AND number > 0 ORDER BY number DESC LIMIT 1`, first.TenantID, first.ID)
+		statements.Select()+` WHERE tenant_id = $1 AND (statement_id = $2 OR corrects = $2) AND sequence > 0 ORDER BY sequence DESC LIMIT 1`, first.TenantID, first.ID)
 	if err != nil {
 		return nil, document, err
 	}

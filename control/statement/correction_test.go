@@ -104,7 +104,7 @@ func TestCorrectionTakesItsCourse(t *testing.T) {
 	conflict(t, err, "disputes were opened or resolved")
 	h.resolve("dsp_2", "REJECTED")
 	h.issued(two.ID)
-	settled, err := h.settle(t.Context(), tenantID, two.ID, "transfer 9", byKey)
+	settled, err := h.settle(t.Context(), tenantID, two.ID, payment("transfer 9"), byKey)
 	require.NoError(t, err)
 	require.Equal(t, []string{"transfer 9", "2"}, []string{*settled.Reference, *settled.Difference})
 

@@ -29,8 +29,8 @@ func (d *drafter) draft(ctx context.Context, requested Statement, by sealer.Ref)
 	if err != nil {
 		return made, err
 	}
-	if requested.CounterpartyID != nil && !slices.ContainsFunc(payees, func(p sealer.StatementPayee) bool { return p.CounterpartyID == *requested.CounterpartyID }) {
-		return made, api.InvalidField("counterpartyId", "is not a counterparty of this tenant")
+	if err := known(payees, requested.CounterpartyID); err != nil {
+		return made, err
 	}
 	requested.CreatedAt = store.At(d.db.Now()) // before the log is sealed: what comes later may be missing
 	issued, err := issuedAround(ctx, d.db.Read(), &requested)
@@ -45,6 +45,14 @@ func (d *drafter) draft(ctx context.Context, requested Statement, by sealer.Ref)
 		return made, err
 	}
 	return d.create(ctx, requested, source{end: end, issued: issued, payees: payees}, by)
+}
+
+// known refuses a counterparty that is not among the tenant's.
+func known(payees []sealer.StatementPayee, counterpartyID *string) error {
+	if counterpartyID != nil && !slices.ContainsFunc(payees, func(p sealer.StatementPayee) bool { return p.CounterpartyID == *counterpartyID }) {
+		return api.InvalidField("counterpartyId", "is not a counterparty of this tenant")
+	}
+	return nil
 }
 
 // source is the input of a draft.
@@ -62,6 +70,7 @@ type source struct {
 func (d *drafter) create(ctx context.Context, requested Statement, from source, by sealer.Ref) (made Statement, err error) {
 	next := documented{Statement: requested}
 	next.ID, next.State, next.UpdatedAt = api.NewID(prefix, next.CreatedAt.Time), Draft, next.CreatedAt
+	next.PaidAmount = rate.Money(0).Fixed(next.Currency)
 	next.AsOf, next.PackID, next.RootHash, next.TreeSize = from.end.Position.String(), from.end.PackID, from.end.RootHash, int64(from.end.TreeSize)
 	document := sealer.Statement{
 		AsOf: next.end(), CounterpartyID: requested.CounterpartyID, Currency: requested.Currency,

@@ -12,7 +12,8 @@ var (
 	eventDiscarded  = statementEvents.Kind("statement.discarded", "A draft of a statement was discarded.", Statement{})
 	eventIssued     = statementEvents.Kind("statement.issued", "A statement was issued.", Statement{})
 	eventVoided     = statementEvents.Kind("statement.voided", "A statement was voided.", Statement{})
-	eventSettled    = statementEvents.Kind("statement.settled", "A statement was paid.", Statement{})
+	eventPaid       = statementEvents.Kind("statement.paid", "A part of a statement was paid or set off.", Statement{})
+	eventSettled    = statementEvents.Kind("statement.settled", "A statement was paid in full.", Statement{})
 )
 
 // Nouns are the nouns of this package's events.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/payable"
 	"muniment/control/proof"
 	"muniment/control/roomtest"
 	"muniment/control/settle"
@@ -305,4 +306,9 @@ func conflict(t *testing.T, err error, says string) {
 	t.Helper()
 	require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
 	require.ErrorContains(t, err, says)
+}
+
+// payment pays all of a statement.
+func payment(reference string) payable.Payments {
+	return payable.Payments{Date: "2026-12-14", Reference: reference}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"muniment/control/dispute"
+	"muniment/control/payable"
+	"muniment/control/settle/rate"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -27,6 +29,7 @@ func (c *core) signer(ctx context.Context, tenantID string) (*sealer.Signer, err
 
 // issue signs a draft.
 func (s *Service) issue(ctx context.Context, tenantID, id string, by sealer.Ref) (issued Statement, err error) {
+	var others []string
 	signer, err := s.signer(ctx, tenantID)
 	if err != nil {
 		return issued, err
@@ -34,12 +37,90 @@ func (s *Service) issue(ctx context.Context, tenantID, id string, by sealer.Ref)
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		next, err := statements.Move(ctx, tx, store.Move[documented, Action]{
 			TenantID: tenantID, ID: id, Action: Issue, By: by,
-			Edit: func(next *documented) error { return s.sign(ctx, tx, next, signer) },
+			Edit: func(next *documented) error {
+				document, err := s.sign(ctx, tx, next, signer)
+				if err == nil {
+					others, err = s.number(ctx, tx, next, document, by)
+				}
+				return err
+			},
 		})
-		issued = next.Statement
+		if issued = next.Statement; err == nil {
+			issued, err = s.balance(ctx, tx, &issued, others, by)
+		}
 		return err
 	})
 	return issued, err
+}
+
+// number makes the payables of a statement that is being issued. others are statements of which
+// something was set off.
+func (c *core) number(ctx context.Context, tx *store.Tx, next *documented, document *sealer.Statement, by sealer.Ref) (others []string, err error) {
+	payees := document.Payees
+	if document.Correction != nil {
+		payees = document.Correction.Payees
+	}
+	of := payable.Statement{TenantID: next.TenantID, ID: next.ID, Currency: next.Currency, First: next.Corrects}
+	for _, p := range payees {
+		exact, err := rate.ParseAmount(p.Amount)
+		if err != nil {
+			return nil, err
+		}
+		of.Parts = append(of.Parts, payable.Part{CounterpartyID: p.CounterpartyID, Exact: exact})
+	}
+	if next.CounterpartyID != nil && len(of.Parts) == 0 {
+		of.Parts = []payable.Part{{CounterpartyID: *next.CounterpartyID}}
+	}
+	made, others, err := payable.Issue(ctx, tx, of, by)
+	if err == nil && next.CounterpartyID != nil {
+		next.Number = &made[0].Number
+	}
+	return others, err
+}
+
+// balance brings a statement that was issued, and others, up to what was set off of them.
+func (c *core) balance(ctx context.Context, tx *store.Tx, issued *Statement, others []string, by sealer.Ref) (Statement, error) {
+	if len(others) == 0 {
+		return *issued, nil
+	}
+	next := *issued
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(append(others, issued.ID)))) {
+		b, err := payable.BalanceOf(ctx, tx, issued.TenantID, id, issued.Currency)
+		if err != nil {
+			return next, err
+		}
+		paid, err := c.paid(ctx, tx, issued.TenantID, id, b, nil, by)
+		if err != nil {
+			return next, err
+		}
+		if id == issued.ID {
+			next = paid
+		}
+	}
+	return next, nil
+}
+
+// paid notes what was paid of a statement, which is SETTLED once that is all. reference is nil for what
+// was set off.
+func (c *core) paid(ctx context.Context, tx *store.Tx, tenantID, id string, b payable.Balance, reference *string, by sealer.Ref) (Statement, error) {
+	was, err := statements.Find(ctx, tx, tenantID, id)
+	if err != nil {
+		return Statement{}, err
+	}
+	move := store.Move[documented, Action]{TenantID: tenantID, ID: id, Action: Pay, By: by, Edit: func(next *documented) error {
+		if next.PaidAmount = b.Paid; reference != nil {
+			next.Reference = reference
+		}
+		if next.State == Settled {
+			next.SettledAt = next.UpdatedAt
+		}
+		return nil
+	}}
+	if b.Settled && was.State != Voided {
+		move.Action = Settle
+	}
+	next, err := statements.Move(ctx, tx, move)
+	return next.Statement, err
 }
 
 // discard deletes the text of a draft and keeps its record.
@@ -56,38 +137,38 @@ func (s *Service) discard(ctx context.Context, tenantID, id string, by sealer.Re
 }
 
 // sign signs the text of a draft, which freezes it. It fails if the draft is stale.
-func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, signer *sealer.Signer) error {
+func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, signer *sealer.Signer) (*sealer.Statement, error) {
 	document, err := sealer.ParseStatement([]byte(next.Document))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if next.CreatedAt.Before(next.To.Time) {
-		return api.Conflict("the statement was drafted before its period ended, so it may lack what came later: draft it again after " + next.To.String())
+		return nil, api.Conflict("the statement was drafted before its period ended, so it may lack what came later: draft it again after " + next.To.String())
 	}
 	since := reached(&next.Statement, &document)
 	issued, err := issuedIn(ctx, tx, since)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !slices.Equal(overlaps(issued), document.Overlaps) {
-		return api.Conflict("statements that overlap with the period were issued or voided since this one was drafted: draft it again")
+		return nil, api.Conflict("statements that overlap with the period were issued or voided since this one was drafted: draft it again")
 	}
 	if c := document.Correction; c != nil && !isNewest(issued, c) {
-		return api.Conflict("the statement " + c.Previous.StatementID + " was corrected or voided since this correction was drafted: draft it again, or discard it")
+		return nil, api.Conflict("the statement " + c.Previous.StatementID + " was corrected or voided since this correction was drafted: draft it again, or discard it")
 	}
 	disputes, err := dispute.Holding(ctx, tx, next.TenantID, since.period())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	excluded, err := exclusions(disputes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !reflect.DeepEqual(excluded, document.Excluded) {
-		return api.Conflict("disputes were opened or resolved since the statement was drafted: draft it again")
+		return nil, api.Conflict("disputes were opened or resolved since the statement was drafted: draft it again")
 	}
 	document.IssuedAt, next.IssuedAt = sealer.Moment(next.UpdatedAt), next.UpdatedAt
-	return s.freeze(ctx, tx, next, &document, signer)
+	return &document, s.freeze(ctx, tx, next, &document, signer)
 }
 
 // isNewest reports whether what a correction corrects is the newest statement of its chain among those
@@ -112,21 +193,36 @@ func (c *core) freeze(ctx context.Context, tx *store.Tx, next *documented, docum
 	}
 	sum := sha256.Sum256(file)
 	next.Document, next.SHA256 = string(file), new(base64.RawURLEncoding.EncodeToString(sum[:]))
-	next.Number, err = nextNumber(ctx, tx, next.TenantID)
+	next.Sequence, err = nextSequence(ctx, tx, next.TenantID)
 	return err
 }
 
-// settle records the payment of a statement.
-func (s *Service) settle(ctx context.Context, tenantID, id, reference string, by sealer.Ref) (settled Statement, err error) {
+// settle records a payment of a statement that is ISSUED, or of one that is VOIDED and was set off in
+// part only.
+func (s *Service) settle(ctx context.Context, tenantID, id string, of payable.Payments, by sealer.Ref) (settled Statement, err error) {
+	if of.CounterpartyID != nil {
+		payees, err := s.names(ctx, tenantID)
+		if err == nil {
+			err = known(payees, of.CounterpartyID)
+		}
+		if err != nil {
+			return settled, err
+		}
+	}
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		next, err := statements.Move(ctx, tx, store.Move[documented, Action]{
-			TenantID: tenantID, ID: id, Action: Settle, By: by,
-			Edit: func(next *documented) error {
-				next.Reference, next.SettledAt = &reference, next.UpdatedAt
-				return nil
-			},
-		})
-		settled = next.Statement
+		was, err := statements.Find(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		if was.State != Voided {
+			if _, _, err := statements.After(*was, Settle, store.At(tx.Now())); err != nil {
+				return err
+			}
+		}
+		b, err := payable.Pay(ctx, tx, tenantID, id, was.Currency, of, by)
+		if err == nil {
+			settled, err = s.paid(ctx, tx, tenantID, id, b, &of.Reference, by)
+		}
 		return err
 	})
 	return settled, err

@@ -30,7 +30,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	switch {
 	case said.State == Draft:
 		said.State = Discarded
-	case was != nil && was.Number > 0:
+	case was != nil && was.Sequence > 0:
 		said.Document = was.Document
 	}
 	return true, statements.Restore(ctx, tx, was, said)

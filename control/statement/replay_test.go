@@ -23,7 +23,7 @@ func TestReplay(t *testing.T) {
 	for _, id := range []string{paid.ID, open.ID, draft.ID} {
 		before[id] = h.read(id)
 	}
-	paid, err := h.settle(t.Context(), tenantID, paid.ID, "transfer 7", byKey)
+	paid, err := h.settle(t.Context(), tenantID, paid.ID, payment("transfer 7"), byKey)
 	require.NoError(t, err)
 	newest := map[string]sealer.Event{}
 	for _, e := range roomtest.Events(t, h.db) {
@@ -51,7 +51,7 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, documented{paid, before[paid.ID].Document}, *h.read(paid.ID))
 
 	// It is from before the issue: what was signed is not there, and its period is taken.
-	h.change(`UPDATE statements SET state = 'DRAFT', reference = NULL, settled_at = NULL, issued_at = NULL, sha256 = NULL, revision = 1, number = 0, document = '{}' WHERE state <> 'DRAFT'`)
+	h.change(`UPDATE statements SET state = 'DRAFT', reference = NULL, settled_at = NULL, issued_at = NULL, sha256 = NULL, revision = 1, sequence = 0, document = '{}' WHERE state <> 'DRAFT'`)
 	require.Equal(t, 2, replay())
 	require.Equal(t, documented{Statement: paid}, *h.read(paid.ID))
 	require.Equal(t, documented{Statement: open}, *h.read(open.ID))
@@ -71,7 +71,7 @@ func TestReplay(t *testing.T) {
 	conflict(t, err, "the signed file that was handed out is the proof")
 	_, err = h.behind(t.Context(), h.read(open.ID), line{})
 	conflict(t, err, "the signed file")
-	settled, err := h.settle(t.Context(), tenantID, open.ID, "transfer 8", byKey)
+	settled, err := h.settle(t.Context(), tenantID, open.ID, payment("transfer 8"), byKey)
 	require.NoError(t, err)
 	require.Equal(t, Settled, settled.State, "it is paid as any")
 	again, err := h.restate(t.Context(), tenantID, open.ID)

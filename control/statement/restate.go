@@ -29,7 +29,7 @@ type Difference struct {
 // there is none.
 func (r *reconciler) IssuedAfter(ctx context.Context, id string) (*Statement, error) {
 	return store.One(ctx, r.db.Read(), "the next issued statement", summaries.Scan,
-		summaries.Select()+` WHERE statement_id > $1 AND number > 0 ORDER BY statement_id LIMIT 1`, id)
+		summaries.Select()+` WHERE statement_id > $1 AND sequence > 0 ORDER BY statement_id LIMIT 1`, id)
 }
 
 // Restate recomputes an issued statement from the warehouse as of its end, by its own rules and
@@ -111,7 +111,7 @@ func (r *reconciler) find(ctx context.Context, tenantID, id string) (s *document
 // database can be edited, the log can't.
 func (r *reconciler) isLogged(ctx context.Context, s *Statement) (bool, error) {
 	rows, err := r.cfg.Warehouse.Events(ctx, pipeline.EventQuery{
-		TenantID: s.TenantID, SubjectKind: statements.Noun, SubjectID: s.ID, Types: []string{transitions[Issue].Event.Type, transitions[Settle].Event.Type, transitions[Void].Event.Type},
+		TenantID: s.TenantID, SubjectKind: statements.Noun, SubjectID: s.ID, Types: []string{transitions[Issue].Event.Type, transitions[Pay].Event.Type, transitions[Settle].Event.Type, transitions[Void].Event.Type},
 		NoDeliveries: true, Newest: true, Limit: 1,
 	})
 	if err != nil || len(rows) == 0 {

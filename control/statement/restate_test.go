@@ -78,7 +78,7 @@ func TestEditedStatementIsADifference(t *testing.T) {
 	h.unloaded = nil
 	var settled Statement
 	h.meanwhile = func() {
-		settled, err = h.settle(t.Context(), tenantID, s.ID, "transfer 7", byKey)
+		settled, err = h.settle(t.Context(), tenantID, s.ID, payment("transfer 7"), byKey)
 		require.NoError(t, err)
 	}
 	require.Empty(t, differs(), "it is settled while its event is awaited")

@@ -9,8 +9,10 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"muniment/control/calendar"
+	"muniment/control/payable"
 	"muniment/control/route"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
@@ -64,7 +66,9 @@ func (s *Service) Routes(a route.API) {
 		Description: "Issues a statement of the same period with a total of 0, whose difference takes back all that was stated. It and all statements of the period that it ends become VOIDED, and the period can be stated again. " +
 			"What other statements state stands, by the rules by which they state it."}, s.postVoid)
 	route.Add(a, route.Operation{ID: "settle-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/settle", Tag: tag, Access: write,
-		Summary: "Record the payment of an ISSUED statement"}, s.postSettle)
+		Summary: "Record a payment of an ISSUED statement",
+		Description: "In whole or in part, for all its payees or for one. The statement stays ISSUED, with its `paidAmount`, until nothing is open; then it is SETTLED. " +
+			"Credits need no payment: they are set off against what the payee is due in the currency, the oldest first."}, s.postSettle)
 }
 
 // The responses about statements.
@@ -295,7 +299,10 @@ func (s *Service) deleteStatement(ctx context.Context, in *statementInput) (Stat
 
 // Payment is the body of a request to settle a statement.
 type Payment struct {
-	Reference string `json:"reference" minLength:"1" maxLength:"256" doc:"The payment's reference. Kept in the audit log permanently: no place for personal data."`
+	Reference      string  `json:"reference" minLength:"1" maxLength:"256" doc:"The payment's reference. Kept in the audit log permanently: no place for personal data."`
+	Date           *string `json:"date,omitempty" nullable:"true" format:"date" maxLength:"10" doc:"The day of the payment; absent: today, in the tenant's time zone." example:"2026-12-14"`
+	Amount         *string `json:"amount,omitempty" nullable:"true" maxLength:"32" pattern:"^-?[0-9]+([.][0-9]{1,6})?$" doc:"Decimal: a part of what is open; below zero for what a payee paid back. Absent: all that is open." example:"100.00"`
+	CounterpartyID *string `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"The payee who was paid. Absent: all of the statement, which with an amount can be only one."`
 }
 
 // Voiding is the body of a request to void a statement.
@@ -321,6 +328,20 @@ type settleInput struct {
 
 func (s *Service) postSettle(ctx context.Context, in *settleInput) (StatementData, error) {
 	caller := auth.PrincipalFrom(ctx)
-	settled, err := s.settle(ctx, caller.TenantID, in.StatementID, in.Body.Reference, store.ByKey(caller.ID))
+	of := payable.Payments{CounterpartyID: in.Body.CounterpartyID, Amount: in.Body.Amount, Reference: in.Body.Reference}
+	if in.Body.Date != nil {
+		of.Date = *in.Body.Date
+	} else {
+		zone, err := tenant.TimeZone(ctx, s.db.Read(), caller.TenantID)
+		if err != nil {
+			return StatementData{}, err
+		}
+		in, err := route.Zone(zone)
+		if err != nil {
+			return StatementData{}, err
+		}
+		of.Date = s.db.Now().In(in).Format(time.DateOnly)
+	}
+	settled, err := s.settle(ctx, caller.TenantID, in.StatementID, of, store.ByKey(caller.ID))
 	return StatementData{settled}, err
 }

@@ -22,7 +22,9 @@
 //   - Nothing is billed twice. A draft is refused if its period overlaps with that of a live statement
 //     in the same currency, unless both are for single, different counterparties. The error says what
 //     to do instead: correct or void that statement.
-//   - Settling records the reference of the payment.
+//   - Issuing also makes what each payee is due, with a number, in amounts that can be paid
+//     (control/payable). Settling records payments of it; a statement that is paid in full, by payments
+//     or by credits that are set off, becomes SETTLED.
 //   - Voiding takes a statement and its corrections back, by a signed statement of 0 whose difference is
 //     minus the newest total. All of them become VOIDED. The period can be stated again; what other
 //     statements state of it stands, by the rules by which they state it.
@@ -123,13 +125,15 @@ type Statement struct {
 	AsOf           string        `json:"asOf" db:"as_of" doc:"The log position up to which receipts are stated: the end of the pack."`
 	PackID         string        `json:"packId" db:"pack_id" doc:"The newest pack that it states. This pack and all before it verify the statement."`
 	SHA256         *string       `json:"sha256" db:"sha256,moves" doc:"SHA-256 of the signed file, base64url; null until it is ISSUED."`
-	Reference      *string       `json:"reference" db:"reference,moves" doc:"The payment's reference; null until it is SETTLED."`
+	Reference      *string       `json:"reference" db:"reference,moves" doc:"The newest payment's reference; null until one is recorded."`
 	IssuedAt       store.Instant `json:"issuedAt" db:"issued_at,moves" nullable:"true" doc:"When it was signed; null until it is ISSUED."`
-	SettledAt      store.Instant `json:"settledAt" db:"settled_at,moves" nullable:"true" doc:"When its payment was recorded; null until it is SETTLED."`
+	SettledAt      store.Instant `json:"settledAt" db:"settled_at,moves" nullable:"true" doc:"When it was paid in full; null until it is SETTLED."`
 	Corrects       *string       `json:"corrects" db:"corrects" doc:"The first statement of the period, which this one corrects. Null for a first statement."`
 	TreeSize       int64         `json:"treeSize" db:"tree_size" doc:"How many events the log has up to there."`
 	RootHash       string        `json:"rootHash" db:"root_hash" doc:"The root hash of the log there."`
-	Number         int64         `json:"number" db:"number,moves" doc:"Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until it is ISSUED."`
+	Number         *string       `json:"number" db:"number,moves" doc:"The number of its payable, of a statement for one counterparty; null until it is ISSUED. In a statement for all, the payable of each payee has one."`
+	PaidAmount     string        `json:"paidAmount" db:"paid_amount,moves" doc:"Decimal: what was paid or set off of its payables."`
+	Sequence       int64         `json:"sequence" db:"sequence,moves" doc:"Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until it is ISSUED."`
 	// Correction is unique among the issued statements of a chain.
 	Correction int64         `json:"correction" db:"correction" doc:"Its number among the corrections of the first statement, from 1; 0 for a first statement."`
 	Difference *string       `json:"difference" db:"difference" doc:"Decimal, of a correction: its total minus the total of the previous statement; null for a first statement."`
@@ -174,6 +178,7 @@ type Action string
 const (
 	Discard Action = "discard"
 	Issue   Action = "issue"
+	Pay     Action = "pay"
 	Settle  Action = "settle"
 	Void    Action = "void"
 )
@@ -182,6 +187,7 @@ const (
 var transitions = store.Steps[Action, State]{
 	Discard: {From: store.From(Draft), To: Discarded, Event: eventDiscarded},
 	Issue:   {From: store.From(Draft), To: Issued, Event: eventIssued},
+	Pay:     {From: store.From(Issued, Voided), Event: eventPaid},
 	Settle:  {From: store.From(Issued), To: Settled, Event: eventSettled},
 	Void:    {From: store.From(Issued, Settled), To: Voided, Event: eventVoided},
 }

@@ -55,7 +55,7 @@ func TestStatementTakesItsCourse(t *testing.T) {
 	h.play("rgh_b", on(3)) // the first moment behind
 	draft := h.mustDraft(statementFor(1, 3))
 	require.Equal(t, []any{Draft, "3", "0", int64(2), h.loaded.String()}, []any{draft.State, draft.Total, draft.HeldAmount, draft.Receipts, draft.AsOf})
-	_, err = h.settle(t.Context(), tenantID, draft.ID, "transfer 7", byKey)
+	_, err = h.settle(t.Context(), tenantID, draft.ID, payment("transfer 7"), byKey)
 	conflict(t, err, "statement is DRAFT, not ISSUED")
 
 	h.revoked = true
@@ -79,13 +79,13 @@ func TestStatementTakesItsCourse(t *testing.T) {
 	require.Equal(t, was, document, "but for the moment it is what was drafted")
 
 	h.play("rgh_a", on(1.5)) // too late
-	settled, err := h.settle(t.Context(), tenantID, draft.ID, "transfer 7", byKey)
+	settled, err := h.settle(t.Context(), tenantID, draft.ID, payment("transfer 7"), byKey)
 	require.NoError(t, err)
 	found, err := statements.Find(t.Context(), h.db.Read(), tenantID, draft.ID)
 	require.NoError(t, err)
 	require.Equal(t, settled, found.Statement)
 	want := issued.Statement
-	want.State, want.Reference, want.SettledAt, want.UpdatedAt, want.Revision = Settled, new("transfer 7"), settled.UpdatedAt, settled.UpdatedAt, settled.Revision
+	want.State, want.PaidAmount, want.Reference, want.SettledAt, want.UpdatedAt, want.Revision = Settled, "3.00", new("transfer 7"), settled.UpdatedAt, settled.UpdatedAt, settled.Revision
 	require.Equal(t, want, settled, "what was issued stays")
 	require.Equal(t, []string{"statement.created " + draft.ID, "statement.issued " + draft.ID, "statement.settled " + draft.ID}, h.emitted())
 	for _, e := range roomtest.Events(t, h.db) {
@@ -94,7 +94,7 @@ func TestStatementTakesItsCourse(t *testing.T) {
 	for _, foreign := range [][2]string{{"tnt_b", draft.ID}, {tenantID, "stm_none"}} {
 		_, err = h.issue(t.Context(), foreign[0], foreign[1], byKey)
 		require.True(t, err != nil)
-		_, err = h.settle(t.Context(), foreign[0], foreign[1], "x", byKey)
+		_, err = h.settle(t.Context(), foreign[0], foreign[1], payment("x"), byKey)
 		require.True(t, store.IsNone(err), "%v", err)
 	}
 }
@@ -104,8 +104,8 @@ func TestDrafts(t *testing.T) {
 	h := newFixture(t, t.TempDir())
 	h.play("rgh_a", on(1))
 	first := h.mustDraft(statementFor(0, 3))
-	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, number, document, created_at, updated_at, revision, correction, statement_id, state)
-		SELECT tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, 0, '', 0, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'DRAFT'
+	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, paid_amount, sequence, document, created_at, updated_at, revision, correction, statement_id, state)
+		SELECT tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, 0, '', '0.00', 0, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'DRAFT'
 		FROM statements CROSS JOIN (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(mostDrafts-1) + `) SELECT i FROM n) AS numbers`)
 	_, err := h.draft(t.Context(), statementFor(0, 3), byKey)
 	conflict(t, err, "issue or discard one")
@@ -264,7 +264,7 @@ func TestVoid(t *testing.T) {
 	h.play("rgh_a", on(2))
 	one := h.issued(h.mustCorrect(first.ID).ID)
 	require.Equal(t, "3", one.Total)
-	_, err = h.settle(t.Context(), tenantID, first.ID, "transfer 1", byKey)
+	_, err = h.settle(t.Context(), tenantID, first.ID, payment("transfer 1"), byKey)
 	require.NoError(t, err)
 	agency := h.mustIssue(ofAgency)
 	h.reprice("10")
@@ -285,8 +285,8 @@ func TestVoid(t *testing.T) {
 		_, err = h.void(t.Context(), tenantID, id, "again", byKey)
 		conflict(t, err, "statement is VOIDED")
 		conflict(t, h.correctErr(id), "statement is VOIDED")
-		_, err = h.settle(t.Context(), tenantID, id, "x", byKey)
-		conflict(t, err, "already VOIDED")
+		_, err = h.settle(t.Context(), tenantID, id, payment("x"), byKey)
+		conflict(t, err, "nothing of the statement is open")
 	}
 	require.Equal(t, "transfer 1", *h.read(first.ID).Reference)
 	_, err = h.issue(t.Context(), tenantID, pending.ID, byKey)
@@ -325,8 +325,8 @@ func TestManyOverlaps(t *testing.T) {
 	dollars := statementFor(0, 3)
 	dollars.Currency = "USD"
 	s := h.mustIssue(dollars)
-	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, created_at, updated_at, revision, correction, statement_id, state, number)
-		SELECT tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'ISSUED', i + 1
+	h.change(`INSERT INTO statements (tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, created_at, updated_at, revision, correction, statement_id, state, paid_amount, sequence)
+		SELECT tenant_id, from_at, to_at, time_zone, currency, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, sha256, document, 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), 'ISSUED', '0.00', i + 1
 		FROM statements CROSS JOIN (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(mostOverlaps) + `) SELECT i FROM n) AS numbers`)
 	_, err := h.draft(t.Context(), statementFor(0, 3), byKey)
 	require.Equal(t, "from", api.From(err).Field, "%v", err)
@@ -452,8 +452,8 @@ func TestLists(t *testing.T) {
 // TestFiltersHaveIndexes is as that of rights.
 func TestFiltersHaveIndexes(t *testing.T) {
 	h := newFixture(t, t.TempDir())
-	roomtest.Fill(t, h.db, 5_000, "statements", `tenant_id, from_at, to_at, time_zone, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, number, document, created_at, updated_at, revision, correction, statement_id, corrects, currency, counterparty_id, state`,
-		`'`+tenantID+`', i, i + 1, 'UTC', '0', '0', 0, '1.0.1', 'ppk_a', 0, '', CASE WHEN i % 600 = 5 THEN 0 ELSE i END, '{}', 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), CASE WHEN i % 400 = 9 THEN 'stm_few' ELSE NULL END, CASE WHEN i % 700 = 3 THEN 'USD' ELSE 'EUR' END,
+	roomtest.Fill(t, h.db, 5_000, "statements", `tenant_id, from_at, to_at, time_zone, total, held_amount, receipts, as_of, pack_id, tree_size, root_hash, paid_amount, sequence, document, created_at, updated_at, revision, correction, statement_id, corrects, currency, counterparty_id, state`,
+		`'`+tenantID+`', i, i + 1, 'UTC', '0', '0', 0, '1.0.1', 'ppk_a', 0, '', '0.00', CASE WHEN i % 600 = 5 THEN 0 ELSE i END, '{}', 0, 0, 0, 0, 'stm_' || CAST(i AS TEXT), CASE WHEN i % 400 = 9 THEN 'stm_few' ELSE NULL END, CASE WHEN i % 700 = 3 THEN 'USD' ELSE 'EUR' END,
 		CASE WHEN i % 500 = 7 THEN 'cp_few' ELSE NULL END, CASE WHEN i % 600 = 5 THEN 'DRAFT' ELSE 'SETTLED' END`)
 	for f, index := range map[filter]string{
 		{}:                         "statements_by_tenant",
@@ -473,9 +473,9 @@ func TestFiltersHaveIndexes(t *testing.T) {
 		return err
 	}), "statements_that_bill")
 	require.Contains(t, roomtest.Plans(t, h.db, func(q store.Querier) error {
-		_, err := nextNumber(t.Context(), q, tenantID)
+		_, err := nextSequence(t.Context(), q, tenantID)
 		return err
-	}), "statements_by_number")
+	}), "statements_by_sequence")
 }
 
 // TestRetiredBeforeItBegan: a rule that was retired before it began rates nothing, and its minimum is

@@ -33,8 +33,8 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, s sto
 // of s, in the order of their issue.
 func issuedIn(ctx context.Context, q store.Querier, s *Statement) ([]Statement, error) {
 	list, err := store.List(ctx, q, "the statements that were issued", summaries.Scan,
-		summaries.Select()+` WHERE tenant_id = $1 AND number > 0 AND from_at < $2 AND to_at > $3`, s.TenantID, s.To, s.From)
-	slices.SortFunc(list, func(a, b Statement) int { return cmp.Compare(a.Number, b.Number) })
+		summaries.Select()+` WHERE tenant_id = $1 AND sequence > 0 AND from_at < $2 AND to_at > $3`, s.TenantID, s.To, s.From)
+	slices.SortFunc(list, func(a, b Statement) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return list, err
 }
 
@@ -46,9 +46,9 @@ func issuedAround(ctx context.Context, q store.Querier, s *Statement) ([]Stateme
 	return issuedIn(ctx, q, &around)
 }
 
-// nextNumber returns the number of the next statement that is issued.
-func nextNumber(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
-	last, err := store.Count(ctx, q, "the last number of a statement", `SELECT COALESCE(MAX(number), 0) FROM statements WHERE tenant_id = $1 AND number > 0`, tenantID)
+// nextSequence returns the place of the next statement that is issued.
+func nextSequence(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
+	last, err := store.Count(ctx, q, "the last statement that was issued", `SELECT COALESCE(MAX(sequence), 0) FROM statements WHERE tenant_id = $1 AND sequence > 0`, tenantID)
 	return last + 1, err
 }
 

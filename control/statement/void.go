@@ -3,6 +3,7 @@ package statement
 import (
 	"context"
 
+	"muniment/control/settle/rate"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -31,7 +32,7 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 		at := store.At(tx.Now())
 		next := documented{Statement: before.Statement}
 		next.ID, next.State, next.CreatedAt, next.UpdatedAt, next.IssuedAt = api.NewID(prefix, at.Time), Voided, at, at, at
-		next.Total, next.HeldAmount, next.Receipts, next.Reference, next.SettledAt = "0", "0", 0, nil, store.Instant{}
+		next.Total, next.HeldAmount, next.Receipts, next.Reference, next.SettledAt, next.Number, next.PaidAmount = "0", "0", 0, nil, store.Instant{}, nil, rate.Money(0).Fixed(before.Currency)
 		next.Corrects, next.Correction, next.VoidReason = &first.ID, before.Correction+1, &reason
 		document := sealer.Statement{
 			Adjustments: []sealer.StatementAdjustment{}, AsOf: previous.AsOf, CounterpartyID: previous.CounterpartyID, Currency: previous.Currency, Excluded: []sealer.StatementExclusion{},
@@ -47,16 +48,22 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 		if err := s.freeze(ctx, tx, &next, &document, signer); err != nil {
 			return err
 		}
+		others, err := s.number(ctx, tx, &next, &document, by)
+		if err != nil {
+			return err
+		}
 		if err := statements.Create(ctx, tx, eventVoided, &next, by, nil); err != nil {
 			return err
 		}
-		voided = next.Statement
 		chain, err := store.List(ctx, tx, "the statements of the chain", store.Text,
-			`SELECT statement_id FROM statements WHERE tenant_id = $1 AND (statement_id = $2 OR corrects = $2) AND state IN ('ISSUED', 'SETTLED') ORDER BY number`, tenantID, first.ID)
+			`SELECT statement_id FROM statements WHERE tenant_id = $1 AND (statement_id = $2 OR corrects = $2) AND state IN ('ISSUED', 'SETTLED') ORDER BY sequence`, tenantID, first.ID)
 		for _, id := range chain {
 			if err == nil {
 				_, err = statements.Move(ctx, tx, store.Move[documented, Action]{TenantID: tenantID, ID: id, Action: Void, By: by})
 			}
+		}
+		if err == nil {
+			voided, err = s.balance(ctx, tx, &next.Statement, others, by)
 		}
 		return err
 	})

@@ -352,7 +352,7 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 			return err
 		}
 		if next != text {
-			r.changes[column] = next
+			r.named, r.changes[column] = true, next
 		}
 	}
 	return nil
@@ -423,6 +423,12 @@ func (all Tables) textsOf(ctx context.Context, q Querier, tenantID, record strin
 			continue
 		}
 		columns := slices.Concat(t.Personal.Person, t.Personal.Text)
+		plain := len(columns)
+		for _, path := range t.Personal.JSON {
+			if column, _, _ := strings.Cut(path, "."); !slices.Contains(columns[plain:], column) {
+				columns = append(columns, column)
+			}
+		}
 		err := Each(ctx, q, "the texts of "+record, func(row Row) (list []sql.NullString, err error) {
 			list = make([]sql.NullString, len(columns))
 			into := make([]any, len(list))
@@ -431,8 +437,14 @@ func (all Tables) textsOf(ctx context.Context, q Querier, tenantID, record strin
 			}
 			return list, row.Scan(into...)
 		}, func(list []sql.NullString) error {
-			for _, text := range list {
+			for _, text := range list[:plain] {
 				texts = append(texts, text.String)
+			}
+			for i, column := range columns[plain:] {
+				err := EachText(list[plain+i].String, t.Personal.members(column), func(text string) { texts = append(texts, text) })
+				if err != nil {
+					return err
+				}
 			}
 			return nil
 		}, `SELECT `+strings.Join(columns, ", ")+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+t.Personal.Record+` = $2`, tenantID, record)

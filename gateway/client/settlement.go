@@ -230,6 +230,18 @@ type SettlementAdjustment struct {
 // Counterparty is who is paid.
 type Counterparty struct {
 	Record
+	// On papers, in lines. In no event.
+	Address string `json:"address"`
+	// Where it gets papers. In no event.
+	Email string `json:"email"`
+	// On papers; null: Name. In no event.
+	LegalName string `json:"legalName"`
+	// How many days after the issue of a paper its amount is due; null: as many as the issuer's.
+	PaymentDays *int64 `json:"paymentDays"`
+	// Whether the recipient of its services owes the tax instead.
+	ReverseCharge bool `json:"reverseCharge"`
+	// The tax on what it gets, in hundredths of a per cent.
+	TaxBps int64 `json:"taxBps"`
 	// That it is paid in: a code of ISO 4217.
 	Currency string `json:"currency"`
 	// What kind of basis it is. One of RIGHTS_HOLDER, PUBLISHER, PLATFORM, AGENCY, OTHER.
@@ -248,6 +260,18 @@ type Counterparty struct {
 
 // NewCounterparty asks for a counterparty, or for what one becomes.
 type NewCounterparty struct {
+	// On papers, in lines. In no event, and erased with a person whom it names.
+	Address string `json:"address,omitempty"`
+	// Where it gets papers. In no event, and erased with a person whom it names.
+	Email string `json:"email,omitempty"`
+	// On papers; absent: Name. In no event, and erased with a person whom it names.
+	LegalName string `json:"legalName,omitempty"`
+	// How many days after the issue of a paper its amount is due; absent: as many as the issuer's.
+	PaymentDays *int64 `json:"paymentDays,omitempty"`
+	// Whether the recipient of its services owes the tax instead.
+	ReverseCharge bool `json:"reverseCharge,omitempty"`
+	// The tax on what it gets, in hundredths of a per cent: 1900 is 19 %.
+	TaxBps int64 `json:"taxBps,omitempty"`
 	// That it is paid in: a code of ISO 4217.
 	Currency string `json:"currency"`
 	// What it is to you. One of RIGHTS_HOLDER, PUBLISHER, PLATFORM, AGENCY, OTHER.

@@ -73,11 +73,9 @@ func (s Statements) Void(ctx context.Context, statementID, reason string) (*Stat
 	}{reason})
 }
 
-// Settle notes the payment of an issued statement.
-func (s Statements) Settle(ctx context.Context, statementID, reference string) (*Statement, error) {
-	return s.move(ctx, statementID, "settle", struct {
-		Reference string `json:"reference"`
-	}{reference})
+// Settle notes a payment of an issued statement. It is SETTLED once nothing is open.
+func (s Statements) Settle(ctx context.Context, statementID string, payment Payment) (*Statement, error) {
+	return s.move(ctx, statementID, "settle", payment)
 }
 
 func (s Statements) move(ctx context.Context, statementID, move string, body any) (*Statement, error) {
@@ -119,21 +117,26 @@ type Statement struct {
 	HeldAmount string `json:"heldAmount"`
 	// When it was signed; null until it is ISSUED.
 	IssuedAt time.Time `json:"issuedAt"`
-	// Its place among all that were issued, from 1, in the order of their issue; 0 until it is ISSUED.
-	Number int64 `json:"number"`
+	// That of its payable, of a statement for one counterparty; null until it is ISSUED. In one for all, the
+	// payable of each payee has a number.
+	Number string `json:"number"`
+	// Decimal: what was paid or set off of its payables.
+	PaidAmount string `json:"paidAmount"`
 	// The month, week or day of TimeZone that it states; null for any other period.
 	Period string `json:"period"`
 	// The pack up to whose end it states. With all packs before, it can be verified.
 	PackID string `json:"packId"`
 	// How many receipts are behind its lines.
 	Receipts int64 `json:"receipts"`
-	// Of the payment; null until it is SETTLED.
+	// Of the newest payment; null until one is noted.
 	Reference string `json:"reference"`
 	// Of the log, at the end that it states.
 	RootHash string `json:"rootHash"`
-	// When its payment was noted; null until it is SETTLED.
+	// Its place among all that were issued, from 1, in the order of their issue; 0 until it is ISSUED.
+	Sequence int64 `json:"sequence"`
+	// When it was paid in full; null until it is SETTLED.
 	SettledAt time.Time `json:"settledAt"`
-	// Of the text that was signed, base64url; null until it is ISSUED.
+	// Of the signed file, base64url; null until it is ISSUED.
 	SHA256 string `json:"sha256"`
 	// One of DRAFT, DISCARDED, ISSUED, SETTLED, VOIDED.
 	State string `json:"state"`

@@ -95,14 +95,15 @@ var writes = []write{
 	{operation: "resolve-dispute", events: []string{"dispute.resolved dispute:{disputeId}"}, again: 409},
 	{operation: "seal-proof-packs", events: []string{"pack.sealed pack:{packId}"}, makes: one("packId", "pack.packId"), body: `{}`},
 	{operation: "draft-statement", events: []string{"statement.created statement:{statementId}"}, makes: one("statementId", "statement.id")},
-	{operation: "issue-statement", events: []string{"statement.issued statement:{statementId}"}, again: 409},
+	{operation: "set-issuer", events: []string{"issuer.changed issuer:{issuerId}"}, makes: one("issuerId", "issuer.id"), again: 200},
+	{operation: "issue-statement", events: []string{"payable.issued payable:{payableId}", "statement.issued statement:{statementId}"}, again: 409},
 	{operation: "open-dispute", events: []string{"dispute.opened dispute:{disputeId}"}, makes: one("disputeId", "dispute.id"), body: systemtest.NewDispute},
 	{
 		operation: "correct-statement", events: []string{"pack.sealed pack:{laterPackId}", "statement.created statement:{correctionId}"}, makes: one("correctionId", "statement.id"),
 	},
-	{operation: "settle-statement", events: []string{"statement.settled statement:{statementId}"}, again: 409},
+	{operation: "settle-statement", events: []string{"payable.paid payable:{payableId}", "statement.settled statement:{statementId}"}, again: 409},
 	{
-		operation: "void-statement", events: []string{"statement.voided statement:{voidId}", "statement.voided statement:{statementId}"}, makes: one("voidId", "statement.id"), again: 409,
+		operation: "void-statement", events: []string{"payable.issued payable:{creditId}", "statement.voided statement:{voidId}", "statement.voided statement:{statementId}"}, makes: one("voidId", "statement.id"), again: 409,
 	},
 	{
 		operation: "draft-statement", events: []string{"pack.sealed pack:{lastPackId}", "statement.created statement:{statementId}"}, makes: one("statementId", "statement.id"),

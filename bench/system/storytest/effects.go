@@ -22,7 +22,7 @@ var effects = map[string][]string{
 	"delivery:write":   {"delivery.", "mapping.", "beacon."},
 	"audit:read":       {"dsar.", "pack.downloaded", "events.exported"},
 	"proof:write":      {"pack.sealed"},
-	"settlement:write": {"counterparty.", "settlement_rule.", "statement.", "pack.sealed"}, // a draft seals first
+	"settlement:write": {"counterparty.", "settlement_rule.", "statement.", "payable.", "issuer.", "pack.sealed"}, // a draft seals first
 	"webhooks:write":   {"webhook."},
 	"disputes:write":   {"dispute."},
 	"keys:write":       {"key."},

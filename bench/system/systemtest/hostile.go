@@ -109,14 +109,14 @@ func OperationsOf(t *testing.T, server *system.Server, visitors bool) (all []Ope
 // Resources are the ids that parameters and members take, and of which resources.
 var Resources = map[string][]string{
 	"basisId": {"basisId"}, "rightId": {"rightId"}, "parentRightId": {"rightId"}, "offerId": {"offerId"}, "challengeId": {"challengeId"}, "disputeId": {"disputeId"},
-	"keyId": {"keyId"}, "packId": {"packId"}, "from": {"packId"}, "receiptId": {"receiptId"}, "actorId": {"keyId"}, "mappingId": {"mappingId"}, "webhookId": {"webhookId"}, "counterpartyId": {"counterpartyId"}, "statementId": {"statementId"}, "corrects": {"statementId"}, "ruleId": {"ruleId"}, "erasureId": {"erasureId"}, "jobId": {"jobId"}, "deliveryId": {"deliveryId"},
+	"keyId": {"keyId"}, "packId": {"packId"}, "from": {"packId"}, "receiptId": {"receiptId"}, "actorId": {"keyId"}, "mappingId": {"mappingId"}, "webhookId": {"webhookId"}, "counterpartyId": {"counterpartyId"}, "statementId": {"statementId"}, "payableId": {"payableId"}, "corrects": {"statementId"}, "ruleId": {"ruleId"}, "erasureId": {"erasureId"}, "jobId": {"jobId"}, "deliveryId": {"deliveryId"},
 	"subjectId": {"basisId", "rightId", "offerId", "challengeId", "disputeId", "keyId", "packId", "receiptId"},
 }
 
 // plain are optional parameters that name no resource.
 var plain = []string{"reason", "meteringBasis",
 	"Accept-Encoding", "actorKind", "after", "asOf", "before", "bom", "bucket", "by", "checkpoint", "cursor", "format", "from", "Idempotency-Key", "limit", "order", "Range", "rule",
-	"correlationId", "currency", "idType", "spatialAnchorId", "state", "vendor", "vendorId", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
+	"correlationId", "currency", "dueBy", "idType", "spatialAnchorId", "state", "vendor", "vendorId", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
 	"bases", "challenges", "events", "offers", "packs", "rights", // cursors of the sandbox's inspection
 }
 
@@ -145,7 +145,7 @@ func (o Operation) With(ids map[string]string) Operation {
 // AmongFaults says that an id which the tenant doesn't have is one of the faults of the
 // operation's body, and no resource that is missing.
 func (o Operation) AmongFaults(name string) bool {
-	return (strings.HasSuffix(o.Id, "-settlement-rule") || o.Id == "draft-statement") && !strings.Contains(o.Path, "{"+name+"}")
+	return (strings.HasSuffix(o.Id, "-settlement-rule") || o.Id == "draft-statement" || o.Id == "settle-statement") && !strings.Contains(o.Path, "{"+name+"}")
 }
 
 // Names are the resources that the operation refers to.

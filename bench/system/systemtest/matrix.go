@@ -27,12 +27,17 @@ func SettleIn(t *testing.T, server *system.Server) Owner {
 		Receipt   struct{ ReceiptID string }
 		Pack      struct{ PackID string }
 		Statement struct{ ID string }
+		Payables  []struct{ ID string }
 	}
 	do("POST", "/v1/delivery", map[string]any{"rightId": o.IDs["rightId"], "spatialAnchorId": "a", "dwellMs": 1500}, &made)
 	o.IDs["receiptId"] = made.Receipt.ReceiptID
 	o.IDs["erasureId"] = Erased(t, server, tenant.APIKey, "nobody").ID
 	do("POST", "/v1/proof-packs/seal", nil, &made)
 	o.IDs["packId"] = made.Pack.PackID
+	do("POST", "/v1/settlement/statements", map[string]any{"from": "2025-01-01", "to": "2025-02-01", "currency": "EUR", "counterpartyId": o.IDs["counterpartyId"]}, &made)
+	do("POST", "/v1/settlement/statements/"+made.Statement.ID+"/issue", nil, nil)
+	do("GET", "/v1/settlement/payables", nil, &made)
+	o.IDs["payableId"] = made.Payables[0].ID
 	do("POST", "/v1/settlement/statements", map[string]any{"from": "2026-01-01", "to": "2026-02-01", "currency": "EUR"}, &made)
 	o.IDs["statementId"] = made.Statement.ID
 	o.names(t)

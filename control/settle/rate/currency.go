@@ -1,6 +1,10 @@
 package rate
 
-import "strings"
+import (
+	"math"
+	"math/big"
+	"strings"
+)
 
 // currencies are the codes of ISO 4217, as they are in force in 2026.
 const currencies = "" +
@@ -19,4 +23,56 @@ const NoCurrency = "must be a code of ISO 4217: three capital letters"
 // IsCurrency reports whether s is a currency's code of ISO 4217, in capitals.
 func IsCurrency(s string) bool {
 	return len(s) == 3 && strings.Contains(" "+currencies+" ", " "+s+" ")
+}
+
+// minorDigits are the digits after the point of a currency's minor unit, where they are not two (ISO 4217).
+var minorDigits = map[string]int{
+	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "UYI": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
+	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
+	"CLF": 4, "UYW": 4,
+}
+
+// Minor returns how many digits the amounts that are paid in a currency have after the point.
+func Minor(currency string) int {
+	if n, other := minorDigits[currency]; other {
+		return n
+	}
+	return 2
+}
+
+// minorUnit is a currency's minor unit.
+func minorUnit(currency string) Money { return Money(math.Pow10(moneyDigits - Minor(currency))) }
+
+// Payable rounds an amount to the currency's minor unit, halves away from zero, as invoices do. The
+// error is ErrOverflow if the result doesn't fit.
+func (m Money) Payable(currency string) (Money, error) { return m.Percent(Whole, currency) }
+
+// Percent returns bps ten-thousandths of an amount, rounded to the currency's minor unit as by Payable.
+func (m Money) Percent(bps int64, currency string) (Money, error) {
+	unit := big.NewInt(int64(minorUnit(currency)))
+	product := new(big.Int).Mul(big.NewInt(int64(m)), big.NewInt(bps))
+	divisor := new(big.Int).Mul(unit, big.NewInt(Whole))
+	half := new(big.Int).Rsh(divisor, 1)
+	if product.Sign() < 0 {
+		half.Neg(half)
+	}
+	rounded := product.Mul(product.Quo(product.Add(product, half), divisor), unit)
+	if !rounded.IsInt64() {
+		return 0, ErrOverflow
+	}
+	return Money(rounded.Int64()), nil
+}
+
+// Fixed is the text of an amount with all digits of the currency's minor unit, such as 12.50. Finer
+// ones are shown too.
+func (m Money) Fixed(currency string) string {
+	text, digits := m.String(), Minor(currency)
+	before, after, point := strings.Cut(text, ".")
+	if missing := digits - len(after); missing > 0 {
+		after, point = after+strings.Repeat("0", missing), true
+	}
+	if !point {
+		return before
+	}
+	return before + "." + after
 }

@@ -53,6 +53,25 @@ func ParseMoney(text string) (Money, error) {
 	return Money(n), err
 }
 
+// ParseAmount is ParseMoney for amounts that may be negative.
+func ParseAmount(text string) (Money, error) {
+	positive, negative := strings.CutPrefix(text, "-")
+	m, err := ParseMoney(positive)
+	if negative {
+		m = -m
+	}
+	return m, err
+}
+
+// Plus adds. The error is ErrOverflow if the sum doesn't fit.
+func (m Money) Plus(n Money) (Money, error) {
+	sum := m + n
+	if (sum > m) != (n > 0) && n != 0 {
+		return 0, ErrOverflow
+	}
+	return sum, nil
+}
+
 func parseDecimal(text string, digits int) (int64, error) {
 	whole, part, point := strings.Cut(text, ".")
 	if whole == "" || point && part == "" || len(part) > digits || strings.Trim(whole+part, "0123456789") != "" {
@@ -234,10 +253,10 @@ func (r *Rule) split(amount Money) []Money {
 	rests := make([]int64, len(r.Shares))
 	left := amount
 	for i, s := range r.Shares {
-		// amount × bps / whole without a product that is too large.
-		rest := int64(amount) % whole * s.Bps
-		shares[i] = amount/whole*Money(s.Bps) + Money(rest/whole)
-		rests[i] = rest % whole
+		// amount × bps / Whole without a product that is too large.
+		rest := int64(amount) % Whole * s.Bps
+		shares[i] = amount/Whole*Money(s.Bps) + Money(rest/Whole)
+		rests[i] = rest % Whole
 		left -= shares[i]
 	}
 	for ; left > 0; left-- { // fewer than there are shares

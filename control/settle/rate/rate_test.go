@@ -229,7 +229,7 @@ func world(t *rapid.T) ([]Rule, []Metered) {
 
 // drawShares draws up to MaxShares shares; n makes their order another.
 func drawShares(t *rapid.T, n int) (shares []Share) {
-	left := int64(whole)
+	left := int64(Whole)
 	for more := rapid.IntRange(0, MaxShares-1).Draw(t, "shares"); more > 0 && left > 1; more-- {
 		bps := rapid.Int64Range(1, left-1).Draw(t, "bps")
 		shares = append(shares, Share{fmt.Sprintf("cp_%d", (n+7*more)%11), bps})
@@ -527,7 +527,7 @@ func requireShares(t require.TestingT, r *Rule, l Line) {
 	for i, s := range l.Shares {
 		sum += s
 		exact := new(big.Int).Mul(big.NewInt(int64(l.Amount)), big.NewInt(r.Shares[i].Bps))
-		floor, rest := new(big.Int).QuoRem(exact, big.NewInt(whole), new(big.Int))
+		floor, rest := new(big.Int).QuoRem(exact, big.NewInt(Whole), new(big.Int))
 		over := new(big.Int).Sub(big.NewInt(int64(s)), floor)
 		require.True(t, over.IsInt64() && (over.Int64() == 0 || over.Int64() == 1), "share %d of %+v", i, l)
 		rests[i], extra[i] = rest.Int64(), over.Int64() == 1

@@ -27,8 +27,8 @@ const (
 
 var units = []Unit{Event, MS, Second, Impression, CPM}
 
-// whole is a whole line, in basis points.
-const whole = 10_000
+// Whole is a whole line, in basis points.
+const Whole = 10_000
 
 const (
 	// MaxShares is the most shares of a rule.
@@ -237,14 +237,14 @@ func (r *Rule) shareFaults() (f Faults) {
 			f.add(fmt.Sprintf("shares[%d].counterpartyId", i), "must name a counterparty that no other share names")
 		}
 		seen[s.CounterpartyID] = true
-		if s.Bps < 1 || s.Bps > whole {
-			f.add(fmt.Sprintf("shares[%d].bps", i), "must be within 1 and %d", whole)
+		if s.Bps < 1 || s.Bps > Whole {
+			f.add(fmt.Sprintf("shares[%d].bps", i), "must be within 1 and %d", Whole)
 			continue
 		}
 		sum += s.Bps
 	}
-	if f == nil && sum != whole {
-		f.add("shares", "must add up to %d basis points, not %d", whole, sum)
+	if f == nil && sum != Whole {
+		f.add("shares", "must add up to %d basis points, not %d", Whole, sum)
 	}
 	return f
 }

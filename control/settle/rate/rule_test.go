@@ -126,7 +126,7 @@ func TestSharesAreBounded(t *testing.T) {
 		for i := range MaxShares + 1 {
 			r.Shares = append(r.Shares, Share{string(rune('a' + i)), 1})
 		}
-		r.Shares[0].Bps = whole - MaxShares
+		r.Shares[0].Bps = Whole - MaxShares
 	})
 	require.ErrorContains(t, r.Check(), "shares must be 1 to 10")
 }

@@ -1,7 +1,7 @@
 -- +goose Up
 
 -- document is the canonical text of the statement, and once it is issued the line of its signature.
--- corrects is the first statement of the period, and correction the place behind it. number is the place
+-- corrects is the first statement of the period, and correction the place behind it. sequence is the place
 -- among all that the tenant has issued, 0 until it is.
 CREATE TABLE statements (
     statement_id    TEXT   PRIMARY KEY,
@@ -20,7 +20,9 @@ CREATE TABLE statements (
     pack_id         TEXT   NOT NULL,
     tree_size       BIGINT NOT NULL,
     root_hash       TEXT   NOT NULL,
-    number          BIGINT NOT NULL,
+    number          TEXT,
+    paid_amount     TEXT   NOT NULL,
+    sequence        BIGINT NOT NULL,
     sha256          TEXT,
     reference       TEXT,
     issued_at       BIGINT,
@@ -39,5 +41,5 @@ CREATE INDEX statements_by_state ON statements (tenant_id, state, statement_id);
 CREATE INDEX statements_by_counterparty ON statements (tenant_id, counterparty_id, statement_id);
 CREATE INDEX statements_by_currency ON statements (tenant_id, currency, statement_id);
 CREATE INDEX statements_by_first ON statements (tenant_id, corrects, statement_id);
-CREATE INDEX statements_that_bill ON statements (tenant_id, to_at) WHERE number > 0;
-CREATE UNIQUE INDEX statements_by_number ON statements (tenant_id, number) WHERE number > 0;
+CREATE INDEX statements_that_bill ON statements (tenant_id, to_at) WHERE sequence > 0;
+CREATE UNIQUE INDEX statements_by_sequence ON statements (tenant_id, sequence) WHERE sequence > 0;

@@ -77,6 +77,7 @@ class Client:
         self.settlement_rules = settlement.SettlementRules(caller)
         self.counterparties = settlement.Counterparties(caller)
         self.statements = settlement.Statements(caller)
+        self.payables = settlement.Payables(caller)
         self.disputes = settlement.Disputes(caller)
         self.webhooks = account.Webhooks(caller)
         self.dsar = account.Dsar(caller)

@@ -222,25 +222,37 @@ class CounteredOffer(TypedDict):
 
 
 class Counterparty(TypedDict):
+    # Its postal address on papers, in lines. Never written to events.
+    address: str | None
     # When the record was made.
     createdAt: str
     # The currency of its payments, a code of ISO 4217.
     currency: str
+    # Where it gets papers. Never written to events.
+    email: str | None
     # The record's id.
     id: str
     # The counterparty's role.
     kind: Literal["RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"]
+    # Its name on papers; null: name. Never written to events.
+    legalName: str | None
     # Kept in the audit log permanently: no place for personal data.
     name: str
     # The counterparty's organisation in this service, if it has one.
     orgId: str | None
+    # How many days after the issue of a paper its amount is due; null: as many as the issuer's.
+    paymentDays: int | None
     # The payment destination, as your payment system names it. Never written to events.
     payoutRef: str | None
+    # Whether the recipient of its services owes the tax instead; papers say so.
+    reverseCharge: bool
     # Grows with every change.
     revision: int
     # The record's own state.
     state: Literal["ACTIVE", "INACTIVE"]
-    # Never written to events.
+    # The tax on what it gets, in hundredths of a per cent: 1900 is 19 %.
+    taxBps: int
+    # Its tax number on papers. Never written to events.
     taxId: str | None
     # When the record was last changed.
     updatedAt: str
@@ -822,6 +834,34 @@ class Ingested(TypedDict):
     warnings: NotRequired[list[str]]
 
 
+class Issuer(TypedDict):
+    # Its postal address on papers, in lines. Never written to events.
+    address: str | None
+    # When the record was made.
+    createdAt: str
+    # Where it is asked about papers. Never written to events.
+    email: str | None
+    # The record's id.
+    id: str
+    # Its name on papers. Never written to events.
+    legalName: str
+    # What each paper says besides, in lines. Never written to events.
+    note: str | None
+    # How many days after its issue a paper is due, unless the counterparty's terms say otherwise.
+    paymentDays: int
+    # Grows with every change.
+    revision: int
+    # Its tax number on papers. Never written to events.
+    taxId: str | None
+    # When the record was last changed.
+    updatedAt: str
+
+
+class IssuerData(TypedDict):
+    # Absent until it is set.
+    issuer: NotRequired[Issuer]
+
+
 class LineReceipt(TypedDict):
     # Decimal: the metered impressions.
     impressions: str
@@ -987,6 +1027,30 @@ class ListOffersQuery(TypedDict):
     rightId: NotRequired[str]
     # Only offers in this state.
     state: NotRequired[Literal["PROPOSED", "COUNTERED", "WITHDRAWN", "REJECTED", "ACCEPTED", "EXPIRED"]]
+
+
+class ListPayablesQuery(TypedDict):
+    # The most records in the response.
+    limit: NotRequired[int]
+    # The nextCursor of the previous response.
+    cursor: NotRequired[str]
+    # Only those of this statement.
+    statementId: NotRequired[str]
+    # Only those of this payee.
+    counterpartyId: NotRequired[str]
+    # Only those in this state.
+    state: NotRequired[Literal["DUE", "PAID"]]
+
+
+class ListPayoutsQuery(TypedDict):
+    # Only what is due on this day or before; absent: today, in the tenant's time zone.
+    dueBy: NotRequired[str]
+    # Only those in this currency.
+    currency: NotRequired[str]
+    # The format of the response.
+    format: NotRequired[Literal["json", "csv"]]
+    # Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8.
+    bom: NotRequired[Literal["true", "false"]]
 
 
 class ListProofPacksQuery(TypedDict):
@@ -1321,18 +1385,31 @@ class NewChallenge(TypedDict):
 
 
 class NewCounterparty(TypedDict):
+    # Its postal address on papers, in lines. Never written to events; removed when a person whom it names is
+    # erased.
+    address: NotRequired[str | None]
     # The currency of its payments: a code of ISO 4217.
     currency: str
+    # Where it gets papers. Never written to events; removed when a person whom it names is erased.
+    email: NotRequired[str | None]
     # Its role.
     kind: Literal["RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"]
+    # Its name on papers; absent: name. Never written to events; removed when a person whom it names is erased.
+    legalName: NotRequired[str | None]
     # A business name or a pseudonym. Kept in the audit log permanently: no place for personal data.
     name: str
     # The counterparty's organisation in this service, if it has one.
     orgId: NotRequired[str | None]
+    # How many days after the issue of a paper its amount is due; absent: as many as the issuer's.
+    paymentDays: NotRequired[int | None]
     # The payment destination, as your payment system names it. Never written to events; removed when a person whom
     # it names is erased.
     payoutRef: NotRequired[str | None]
-    # Never written to events; removed when a person whom it names is erased.
+    # Whether the recipient of its services owes the tax instead; papers say so. taxBps is 0 then.
+    reverseCharge: NotRequired[bool | None]
+    # The tax on what it gets, in hundredths of a per cent: 1900 is 19 %.
+    taxBps: NotRequired[int | None]
+    # Its tax number on papers. Never written to events; removed when a person whom it names is erased.
     taxId: NotRequired[str | None]
 
 
@@ -1401,6 +1478,21 @@ NewDisputeWindow = TypedDict("NewDisputeWindow", {
     # End of the window, exclusive.
     "to": 'str',
 })
+
+
+class NewIssuer(TypedDict):
+    # Its postal address on papers, in lines. Never written to events.
+    address: NotRequired[str | None]
+    # Where it is asked about papers. Never written to events.
+    email: NotRequired[str | None]
+    # Its name on papers. Never written to events.
+    legalName: str
+    # What each paper says besides, in lines: for example that it is a self-billed invoice. Never written to events.
+    note: NotRequired[str | None]
+    # How many days after its issue a paper is due, unless the counterparty's terms say otherwise.
+    paymentDays: NotRequired[int | None]
+    # Its tax number on papers. Never written to events.
+    taxId: NotRequired[str | None]
 
 
 class NewMapping(TypedDict):
@@ -1560,7 +1652,7 @@ class NewWebhook(TypedDict):
     # Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds
     # in this document lists them with the scopes of which the calling key needs one. Only its full name selects
     # delivery.recorded, which is sent in batches.
-    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
+    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
     # Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for
     # secrets.
     url: str
@@ -1654,9 +1746,126 @@ class OfferList(TypedDict):
     offers: list[Offer]
 
 
+class Payable(TypedDict):
+    # The number that a note corrects; null if the payee got nothing of the first statement.
+    corrects: str | None
+    # The payee.
+    counterpartyId: str
+    # When the record was made.
+    createdAt: str
+    # A code of ISO 4217.
+    currency: str
+    # The day on which it is due.
+    dueOn: str
+    # Decimal: the payee's part of the statement, or of the difference that a correction makes.
+    exact: str
+    # Decimal: the sum of exact of all that the payee got in the currency, this one included.
+    exactSoFar: str
+    # Decimal: net and tax, which is due. Below zero for a credit.
+    gross: str
+    # The record's id.
+    id: str
+    # The day of its issue, in the tenant's time zone.
+    issuedOn: str
+    issuer: PayableParty
+    # A note is of a correction or a void: it adds to what is due, or takes of it.
+    kind: Literal["STATEMENT", "DEBIT_NOTE", "CREDIT_NOTE"]
+    # Decimal, in the currency's minor unit: what exact adds to the rounded sum so far.
+    net: str
+    # Decimal: the sum of net of the same. It is exactSoFar, rounded.
+    netSoFar: str
+    # Its number: unbroken a tenant and year.
+    number: str
+    # Decimal: the sum of payments.
+    paidAmount: str
+    # What was paid or set off, in the order of its recording.
+    payments: list[PayablePayment]
+    recipient: PayableParty
+    # Whether the recipient of the services owes the tax.
+    reverseCharge: bool
+    # Grows with every change.
+    revision: int
+    # Its place among the tenant's, from 1.
+    sequence: int
+    # The record's own state.
+    state: Literal["DUE", "PAID"]
+    # The statement that states it.
+    statementId: str
+    # Decimal: the tax on net.
+    tax: str
+    # The tax rate, in hundredths of a per cent.
+    taxBps: int
+    # When the record was last changed.
+    updatedAt: str
+
+
+class PayableData(TypedDict):
+    payable: Payable
+
+
+class PayableList(TypedDict):
+    # `cursor` of the next page; null ends the list.
+    nextCursor: str | None
+    # The payables of this page.
+    payables: list[Payable]
+
+
+class PayableParty(TypedDict):
+    # Never written to events.
+    address: str | None
+    # Never written to events.
+    email: str | None
+    # Never written to events.
+    legalName: str | None
+    # Never written to events.
+    taxId: str | None
+
+
+class PayablePayment(TypedDict):
+    # Decimal; below zero for what a payee paid back.
+    amount: str
+    # The day of the payment.
+    date: str
+    # The payment's reference, or the number of the payable that it was set off against.
+    reference: str
+    # Whether it was set off, so no money moved.
+    setOff: bool
+
+
 class Payment(TypedDict):
+    # Decimal: a part of what is open; below zero for what a payee paid back. Absent: all that is open.
+    amount: NotRequired[str | None]
+    # The payee who was paid. Absent: all of the statement, which with an amount can be only one.
+    counterpartyId: NotRequired[str | None]
+    # The day of the payment; absent: today, in the tenant's time zone.
+    date: NotRequired[str | None]
     # The payment's reference. Kept in the audit log permanently: no place for personal data.
     reference: str
+
+
+class Payout(TypedDict):
+    # Decimal: what is open.
+    amount: str
+    # The payee.
+    counterpartyId: str
+    # A code of ISO 4217.
+    currency: str
+    # The day on which it is due.
+    dueOn: str
+    # The payable's number, for the payment.
+    number: str
+    # The payable.
+    payableId: str
+    # The payee's legal name, or its name.
+    payee: str
+    # The payment destination that the counterparty has now.
+    payoutRef: str | None
+    # The statement that states it.
+    statementId: str
+
+
+class PayoutList(TypedDict):
+    payouts: list[Payout]
 
 
 class PendingEvents(TypedDict):
@@ -2444,25 +2653,30 @@ Statement = TypedDict("Statement", {
     "id": 'str',
     # When it was signed; null until it is ISSUED.
     "issuedAt": 'str | None',
-    # Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until
-    # it is ISSUED.
-    "number": 'int',
+    # The number of its payable, of a statement for one counterparty; null until it is ISSUED. In a statement for
+    # all, the payable of each payee has one.
+    "number": 'str | None',
     # The newest pack that it states. This pack and all before it verify the statement.
     "packId": 'str',
+    # Decimal: what was paid or set off of its payables.
+    "paidAmount": 'str',
     # The month, week or day of timeZone that it states, such as 2026-11, 2026-W48 or 2026-11-28; null for any other
     # period.
     "period": 'str | None',
     # How many receipts are behind its lines.
     "receipts": 'int',
-    # The payment's reference; null until it is SETTLED.
+    # The newest payment's reference; null until one is recorded.
     "reference": 'str | None',
     # Grows with every change.
     "revision": 'int',
     # The root hash of the log there.
     "rootHash": 'str',
-    # When its payment was recorded; null until it is SETTLED.
+    # Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until
+    # it is ISSUED.
+    "sequence": 'int',
+    # When it was paid in full; null until it is SETTLED.
     "settledAt": 'str | None',
-    # SHA-256 of the signed text, base64url; null until it is ISSUED.
+    # SHA-256 of the signed file, base64url; null until it is ISSUED.
     "sha256": 'str | None',
     # The record's own state.
     "state": 'Literal["DRAFT", "DISCARDED", "ISSUED", "SETTLED", "VOIDED"]',
@@ -2716,7 +2930,7 @@ class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
     # New kinds of events.
-    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
+    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
     # New state.
     state: NotRequired[str | None]
     # Another URL.

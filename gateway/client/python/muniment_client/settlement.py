@@ -122,13 +122,42 @@ class Statements:
         """Takes an issued statement back, with its corrections: its period can be stated again."""
         return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/void"), "statement", {"reason": reason})
 
-    def settle(self, statement_id: str, reference: str) -> d.Statement:
-        """Notes the payment of an issued statement."""
-        return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/settle"), "statement", {"reference": reference})
+    def settle(self, statement_id: str, payment: d.Payment) -> d.Statement:
+        """Notes a payment of an issued statement. It is SETTLED once nothing is open."""
+        return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/settle"), "statement", payment)
 
     def receipts(self, statement_id: str, query: d.ListStatementReceiptsQuery | None = None) -> Iterator[d.LineReceipt]:
         """The receipts behind the lines of a statement."""
         return self._c.pages(at("/v1/settlement/statements/", statement_id, "/receipts"), "receipts", query)
+
+
+class Payables:
+    """What payees are due."""
+
+    def __init__(self, caller: Caller):
+        self._c = caller
+
+    def list(self, query: d.ListPayablesQuery | None = None) -> Iterator[d.Payable]:
+        """Newest first."""
+        return self._c.pages("/v1/settlement/payables", "payables", query)
+
+    def get(self, payable_id: str) -> d.Payable:
+        return self._c.record("GET", at("/v1/settlement/payables/", payable_id), "payable")
+
+    def payouts(self, query: d.ListPayoutsQuery | None = None) -> d.PayoutList:
+        """What is to be paid, the longest due first."""
+        return self._c.data("GET", "/v1/settlement/payouts", query=query)
+
+    def payout_file(self, query: d.ListPayoutsQuery | None = None) -> File:
+        """The same as a CSV file for a payment system."""
+        return self._c.stream("/v1/settlement/payouts", {**(query or {}), "format": "csv"})
+
+    def issuer(self) -> d.Issuer | None:
+        """The organisation that issues statements; None until it is set."""
+        return self._c.data("GET", "/v1/settlement/issuer").get("issuer")
+
+    def set_issuer(self, issuer: d.NewIssuer) -> d.Issuer:
+        return self._c.record("PUT", "/v1/settlement/issuer", "issuer", issuer)
 
 
 class Disputes:

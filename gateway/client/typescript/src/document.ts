@@ -383,6 +383,8 @@ export interface components {
             termsRef?: string | null;
         };
         Counterparty: {
+            /** @description Its postal address on papers, in lines. Never written to events. */
+            address: string | null;
             /**
              * Format: date-time
              * @description When the record was made.
@@ -390,6 +392,8 @@ export interface components {
             createdAt: string;
             /** @description The currency of its payments, a code of ISO 4217. */
             currency: string;
+            /** @description Where it gets papers. Never written to events. */
+            email: string | null;
             /** @description The record's id. */
             id: string;
             /**
@@ -397,12 +401,21 @@ export interface components {
              * @enum {string}
              */
             kind: "RIGHTS_HOLDER" | "PUBLISHER" | "PLATFORM" | "AGENCY" | "OTHER";
+            /** @description Its name on papers; null: name. Never written to events. */
+            legalName: string | null;
             /** @description Kept in the audit log permanently: no place for personal data. */
             name: string;
             /** @description The counterparty's organisation in this service, if it has one. */
             orgId: string | null;
+            /**
+             * Format: int64
+             * @description How many days after the issue of a paper its amount is due; null: as many as the issuer's.
+             */
+            paymentDays: number | null;
             /** @description The payment destination, as your payment system names it. Never written to events. */
             payoutRef: string | null;
+            /** @description Whether the recipient of its services owes the tax instead; papers say so. */
+            reverseCharge: boolean;
             /**
              * Format: int64
              * @description Grows with every change.
@@ -413,7 +426,12 @@ export interface components {
              * @enum {string}
              */
             state: "ACTIVE" | "INACTIVE";
-            /** @description Never written to events. */
+            /**
+             * Format: int64
+             * @description The tax on what it gets, in hundredths of a per cent: 1900 is 19 %.
+             */
+            taxBps: number;
+            /** @description Its tax number on papers. Never written to events. */
             taxId: string | null;
             /**
              * Format: date-time
@@ -1299,6 +1317,54 @@ export interface components {
              */
             ok: true;
         };
+        Issuer: {
+            /** @description Its postal address on papers, in lines. Never written to events. */
+            address: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description Where it is asked about papers. Never written to events. */
+            email: string | null;
+            /** @description The record's id. */
+            id: string;
+            /** @description Its name on papers. Never written to events. */
+            legalName: string;
+            /** @description What each paper says besides, in lines. Never written to events. */
+            note: string | null;
+            /**
+             * Format: int64
+             * @description How many days after its issue a paper is due, unless the counterparty's terms say otherwise.
+             */
+            paymentDays: number;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /** @description Its tax number on papers. Never written to events. */
+            taxId: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        IssuerData: {
+            /** @description Absent until it is set. */
+            issuer?: components["schemas"]["Issuer"];
+        };
+        IssuerResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["IssuerData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
         LineReceipt: {
             /** @description Decimal: the metered impressions. */
             impressions: string;
@@ -1680,20 +1746,42 @@ export interface components {
             rightId: string;
         };
         NewCounterparty: {
+            /** @description Its postal address on papers, in lines. Never written to events; removed when a person whom it names is erased. */
+            address?: string | null;
             /** @description The currency of its payments: a code of ISO 4217. */
             currency: string;
+            /** @description Where it gets papers. Never written to events; removed when a person whom it names is erased. */
+            email?: string | null;
             /**
              * @description Its role.
              * @enum {string}
              */
             kind: "RIGHTS_HOLDER" | "PUBLISHER" | "PLATFORM" | "AGENCY" | "OTHER";
+            /** @description Its name on papers; absent: name. Never written to events; removed when a person whom it names is erased. */
+            legalName?: string | null;
             /** @description A business name or a pseudonym. Kept in the audit log permanently: no place for personal data. */
             name: string;
             /** @description The counterparty's organisation in this service, if it has one. */
             orgId?: string | null;
+            /**
+             * Format: int64
+             * @description How many days after the issue of a paper its amount is due; absent: as many as the issuer's.
+             */
+            paymentDays?: number | null;
             /** @description The payment destination, as your payment system names it. Never written to events; removed when a person whom it names is erased. */
             payoutRef?: string | null;
-            /** @description Never written to events; removed when a person whom it names is erased. */
+            /**
+             * @description Whether the recipient of its services owes the tax instead; papers say so. taxBps is 0 then.
+             * @default false
+             */
+            reverseCharge?: boolean | null;
+            /**
+             * Format: int64
+             * @description The tax on what it gets, in hundredths of a per cent: 1900 is 19 %.
+             * @default 0
+             */
+            taxBps?: number | null;
+            /** @description Its tax number on papers. Never written to events; removed when a person whom it names is erased. */
             taxId?: string | null;
         };
         NewDispute: {
@@ -1756,6 +1844,24 @@ export interface components {
             windowEnd?: string | null;
             /** @description Required for TENANT_SLICE: start of the window. It selects deliveries by the time of their rendering, everything else by the time of its event. */
             windowStart?: string | null;
+        };
+        NewIssuer: {
+            /** @description Its postal address on papers, in lines. Never written to events. */
+            address?: string | null;
+            /** @description Where it is asked about papers. Never written to events. */
+            email?: string | null;
+            /** @description Its name on papers. Never written to events. */
+            legalName: string;
+            /** @description What each paper says besides, in lines: for example that it is a self-billed invoice. Never written to events. */
+            note?: string | null;
+            /**
+             * Format: int64
+             * @description How many days after its issue a paper is due, unless the counterparty's terms say otherwise.
+             * @default 30
+             */
+            paymentDays?: number | null;
+            /** @description Its tax number on papers. Never written to events. */
+            taxId?: string | null;
         };
         NewMapping: {
             /** @description Start of the window: plays at this moment or later resolve; it may be in the past. */
@@ -1924,7 +2030,7 @@ export interface components {
             /** @description What it is for. Kept in the audit log permanently: no place for personal data. */
             description?: string | null;
             /** @description Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches. */
-            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /** @description Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets. */
             url: string;
         };
@@ -2054,9 +2160,185 @@ export interface components {
              */
             ok: true;
         };
+        Payable: {
+            /** @description The number that a note corrects; null if the payee got nothing of the first statement. */
+            corrects: string | null;
+            /** @description The payee. */
+            counterpartyId: string;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description A code of ISO 4217. */
+            currency: string;
+            /**
+             * Format: date
+             * @description The day on which it is due.
+             */
+            dueOn: string;
+            /** @description Decimal: the payee's part of the statement, or of the difference that a correction makes. */
+            exact: string;
+            /** @description Decimal: the sum of exact of all that the payee got in the currency, this one included. */
+            exactSoFar: string;
+            /** @description Decimal: net and tax, which is due. Below zero for a credit. */
+            gross: string;
+            /** @description The record's id. */
+            id: string;
+            /**
+             * Format: date
+             * @description The day of its issue, in the tenant's time zone.
+             */
+            issuedOn: string;
+            issuer: components["schemas"]["PayableParty"];
+            /**
+             * @description A note is of a correction or a void: it adds to what is due, or takes of it.
+             * @enum {string}
+             */
+            kind: "STATEMENT" | "DEBIT_NOTE" | "CREDIT_NOTE";
+            /** @description Decimal, in the currency's minor unit: what exact adds to the rounded sum so far. */
+            net: string;
+            /** @description Decimal: the sum of net of the same. It is exactSoFar, rounded. */
+            netSoFar: string;
+            /** @description Its number: unbroken a tenant and year. */
+            number: string;
+            /** @description Decimal: the sum of payments. */
+            paidAmount: string;
+            /** @description What was paid or set off, in the order of its recording. */
+            payments: components["schemas"]["PayablePayment"][];
+            recipient: components["schemas"]["PayableParty"];
+            /** @description Whether the recipient of the services owes the tax. */
+            reverseCharge: boolean;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * Format: int64
+             * @description Its place among the tenant's, from 1.
+             */
+            sequence: number;
+            /**
+             * @description The record's own state.
+             * @enum {string}
+             */
+            state: "DUE" | "PAID";
+            /** @description The statement that states it. */
+            statementId: string;
+            /** @description Decimal: the tax on net. */
+            tax: string;
+            /**
+             * Format: int64
+             * @description The tax rate, in hundredths of a per cent.
+             */
+            taxBps: number;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        PayableData: {
+            payable: components["schemas"]["Payable"];
+        };
+        PayableList: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            /** @description The payables of this page. */
+            payables: components["schemas"]["Payable"][];
+        };
+        PayableListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["PayableList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        PayableParty: {
+            /** @description Never written to events. */
+            address: string | null;
+            /** @description Never written to events. */
+            email: string | null;
+            /** @description Never written to events. */
+            legalName: string | null;
+            /** @description Never written to events. */
+            taxId: string | null;
+        };
+        PayablePayment: {
+            /** @description Decimal; below zero for what a payee paid back. */
+            amount: string;
+            /**
+             * Format: date
+             * @description The day of the payment.
+             */
+            date: string;
+            /** @description The payment's reference, or the number of the payable that it was set off against. */
+            reference: string;
+            /** @description Whether it was set off, so no money moved. */
+            setOff: boolean;
+        };
+        PayableResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["PayableData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
         Payment: {
+            /** @description Decimal: a part of what is open; below zero for what a payee paid back. Absent: all that is open. */
+            amount?: string | null;
+            /** @description The payee who was paid. Absent: all of the statement, which with an amount can be only one. */
+            counterpartyId?: string | null;
+            /**
+             * Format: date
+             * @description The day of the payment; absent: today, in the tenant's time zone.
+             */
+            date?: string | null;
             /** @description The payment's reference. Kept in the audit log permanently: no place for personal data. */
             reference: string;
+        };
+        Payout: {
+            /** @description Decimal: what is open. */
+            amount: string;
+            /** @description The payee. */
+            counterpartyId: string;
+            /** @description A code of ISO 4217. */
+            currency: string;
+            /**
+             * Format: date
+             * @description The day on which it is due.
+             */
+            dueOn: string;
+            /** @description The payable's number, for the payment. */
+            number: string;
+            /** @description The payable. */
+            payableId: string;
+            /** @description The payee's legal name, or its name. */
+            payee: string;
+            /** @description The payment destination that the counterparty has now. */
+            payoutRef: string | null;
+            /** @description The statement that states it. */
+            statementId: string;
+        };
+        PayoutList: {
+            payouts: components["schemas"]["Payout"][];
+        };
+        PayoutListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["PayoutList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
         };
         PendingEvents: {
             /**
@@ -3203,13 +3485,12 @@ export interface components {
              * @description When it was signed; null until it is ISSUED.
              */
             issuedAt: string | null;
-            /**
-             * Format: int64
-             * @description Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until it is ISSUED.
-             */
-            number: number;
+            /** @description The number of its payable, of a statement for one counterparty; null until it is ISSUED. In a statement for all, the payable of each payee has one. */
+            number: string | null;
             /** @description The newest pack that it states. This pack and all before it verify the statement. */
             packId: string;
+            /** @description Decimal: what was paid or set off of its payables. */
+            paidAmount: string;
             /** @description The month, week or day of timeZone that it states, such as 2026-11, 2026-W48 or 2026-11-28; null for any other period. */
             period: string | null;
             /**
@@ -3217,7 +3498,7 @@ export interface components {
              * @description How many receipts are behind its lines.
              */
             receipts: number;
-            /** @description The payment's reference; null until it is SETTLED. */
+            /** @description The newest payment's reference; null until one is recorded. */
             reference: string | null;
             /**
              * Format: int64
@@ -3227,11 +3508,16 @@ export interface components {
             /** @description The root hash of the log there. */
             rootHash: string;
             /**
+             * Format: int64
+             * @description Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until it is ISSUED.
+             */
+            sequence: number;
+            /**
              * Format: date-time
-             * @description When its payment was recorded; null until it is SETTLED.
+             * @description When it was paid in full; null until it is SETTLED.
              */
             settledAt: string | null;
-            /** @description SHA-256 of the signed text, base64url; null until it is ISSUED. */
+            /** @description SHA-256 of the signed file, base64url; null until it is ISSUED. */
             sha256: string | null;
             /**
              * @description The record's own state.
@@ -3605,7 +3891,7 @@ export interface components {
             /** @description New description. */
             description?: string | null;
             /** @description New kinds of events. */
-            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /**
              * @description New state.
              * @enum {string|null}
@@ -5490,6 +5776,126 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CounterpartyResponse"];
+                };
+            };
+        };
+    };
+    "get-issuer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuerResponse"];
+                };
+            };
+        };
+    };
+    "set-issuer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewIssuer"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuerResponse"];
+                };
+            };
+        };
+    };
+    "list-payables": {
+        parameters: {
+            query?: {
+                /** @description Only those of this payee. */
+                counterpartyId?: string;
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only those in this state. */
+                state?: "DUE" | "PAID";
+                /** @description Only those of this statement. */
+                statementId?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayableListResponse"];
+                };
+            };
+        };
+    };
+    "get-payable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayableResponse"];
+                };
+            };
+        };
+    };
+    "list-payouts": {
+        parameters: {
+            query?: {
+                /** @description Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8. */
+                bom?: "true" | "false";
+                /** @description Only those in this currency. */
+                currency?: string;
+                /** @description Only what is due on this day or before; absent: today, in the tenant's time zone. */
+                dueBy?: string;
+                /** @description The format of the response. */
+                format?: "json" | "csv";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayoutListResponse"];
+                    "text/csv": string;
                 };
             };
         };

@@ -8,6 +8,8 @@ export type Counterparty = Data<'get-counterparty'>['counterparty'];
 export type NewCounterparty = Body<'create-counterparty'>;
 export type Statement = Data<'get-statement'>['statement'];
 export type NewStatement = Body<'draft-statement'>;
+export type Payable = Data<'get-payable'>['payable'];
+export type Issuer = NonNullable<Data<'get-issuer'>['issuer']>;
 export type Dispute = Data<'get-dispute'>['dispute'];
 export type DisputeRecord = Data<'open-dispute'>['dispute'];
 export type NewDispute = Body<'open-dispute'>;
@@ -141,14 +143,47 @@ export class Statements {
     return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/void`, body: { reason } }, 'statement');
   }
 
-  /** Notes the payment of an issued statement. */
-  settle(statementId: string, reference: string): Promise<Statement> {
-    return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/settle`, body: { reference } }, 'statement');
+  /** Notes a payment of an issued statement. It is SETTLED once nothing is open. */
+  settle(statementId: string, payment: Body<'settle-statement'>): Promise<Statement> {
+    return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/settle`, body: payment }, 'statement');
   }
 
   /** The receipts behind the lines of a statement. */
   receipts(statementId: string, filter?: Filter<'list-statement-receipts'>): AsyncGenerator<Data<'list-statement-receipts'>['receipts'][number]> {
     return this.c.list(at`/v1/settlement/statements/${statementId}/receipts`, 'receipts', filter);
+  }
+}
+
+/** What payees are due. */
+export class Payables {
+  constructor(private readonly c: Caller) {}
+
+  /** Newest first. */
+  list(filter?: Filter<'list-payables'>): AsyncGenerator<Payable> {
+    return this.c.list('/v1/settlement/payables', 'payables', filter);
+  }
+
+  get(payableId: string): Promise<Payable> {
+    return this.c.record({ method: 'GET', path: at`/v1/settlement/payables/${payableId}` }, 'payable');
+  }
+
+  /** What is to be paid, the longest due first. */
+  payouts(query?: Query<'list-payouts'>): Promise<Data<'list-payouts'>> {
+    return this.c.data({ method: 'GET', path: '/v1/settlement/payouts', query });
+  }
+
+  /** The same as a CSV file for a payment system. */
+  payoutFile(query?: Query<'list-payouts'>): Promise<ReadableStream<Uint8Array>> {
+    return this.c.stream('/v1/settlement/payouts', { ...query, format: 'csv' });
+  }
+
+  /** The organisation that issues statements; undefined until it is set. */
+  async issuer(): Promise<Issuer | undefined> {
+    return (await this.c.data<Data<'get-issuer'>>({ method: 'GET', path: '/v1/settlement/issuer' })).issuer;
+  }
+
+  setIssuer(issuer: Body<'set-issuer'>): Promise<Issuer> {
+    return this.c.record({ method: 'PUT', path: '/v1/settlement/issuer', body: issuer }, 'issuer');
   }
 }
 

@@ -81,7 +81,15 @@ export const operations = {
   'issue-statement': (c) => c.statements.issue('stm_1'),
   'correct-statement': (c) => c.statements.correct('stm_1'),
   'void-statement': (c) => c.statements.void('stm_1', 'why'),
-  'settle-statement': (c) => c.statements.settle('stm_1', 'ref'),
+  'settle-statement': (c) => c.statements.settle('stm_1', { reference: 'ref', date: '2026-12-14', amount: '1', counterpartyId: 'cp_1' }),
+  'list-payables': (c) => first(c.payables.list({ statementId: 'stm_1', counterpartyId: 'cp_1', state: 'DUE' })),
+  'get-payable': (c) => c.payables.get('pay_1'),
+  'list-payouts': async (c) => {
+    await whole(await c.payables.payoutFile({ bom: 'true' }));
+    return c.payables.payouts({ dueBy: '2026-12-31', currency: 'EUR' });
+  },
+  'get-issuer': (c) => c.payables.issuer(),
+  'set-issuer': (c) => c.payables.setIssuer({ legalName: 'Transit Screens AG' }),
   'list-statement-receipts': (c) => first(c.statements.receipts('stm_1', { rightId: 'rgh_1', ruleId: 'rule_1', meteringBasis: 'gross' })),
   'open-dispute': (c) => c.disputes.open({ reason: 'why', receiptIds: ['rcp_1'] }),
   'list-disputes': (c) => first(c.disputes.list({ rightId: 'rgh_1', receiptId: 'rcp_1', state: 'OPEN' })),

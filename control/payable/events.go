@@ -1,0 +1,34 @@
+package payable
+
+import (
+	"context"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// The events about payables and their issuer.
+var (
+	issuerEvents  = &store.Noun{Name: "issuer", Scope: api.SettlementRead}
+	eventIssuer   = issuerEvents.Kind("issuer.changed", "The profile of the organisation on papers was set. Names and addresses are left out.", Issuer{})
+	payableEvents = &store.Noun{Name: "payable", Scope: api.SettlementRead}
+	eventIssued   = payableEvents.Kind("payable.issued", "What a payee is due of a statement got its number. The parties are left out.", Payable{})
+	eventPaid     = payableEvents.Kind("payable.paid", "A payment was recorded, or something was set off. The parties are left out.", Payable{})
+)
+
+// Nouns are the nouns of this package's events.
+var Nouns = []*store.Noun{issuerEvents, payableEvents}
+
+// Replay applies the newest event of a payable for store.Replay: its number, amounts and payments. The
+// parties stay as the older database has them; no event shows them.
+func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	was, said, err := payables.NewerInEvent(ctx, tx, e)
+	if err != nil || said == nil {
+		return false, err
+	}
+	if was != nil {
+		said.Issuer, said.Recipient = was.Issuer, was.Recipient
+	}
+	return true, payables.Restore(ctx, tx, was, said)
+}

@@ -1,0 +1,73 @@
+package payable
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"muniment/control/store"
+)
+
+var (
+	payables = store.Records[Payable]{Noun: "payable", Table: "payables", Hide: hide}
+	issuers  = store.Records[Issuer]{Noun: "issuer", Table: "issuers"}
+)
+
+// Tables lists this package's tables.
+var Tables = store.Tables{
+	{Name: "payables", Public: []string{"payments.reference"}, Personal: &store.Personal{
+		Kind: "payable", Key: []string{"payable_id"}, Record: "payable_id",
+		JSON: []string{
+			"issuer.legalName", "issuer.address", "issuer.taxId", "issuer.email",
+			"recipient.legalName", "recipient.address", "recipient.taxId", "recipient.email",
+		},
+	}},
+	{Name: "issuers", Personal: &store.Personal{Kind: "issuer", Key: []string{"issuer_id"}, Text: []string{"legal_name", "address", "tax_id", "email", "note"}}},
+}
+
+// Sections are this package's data in an export of the tenant.
+var Sections = []store.Section{payables.Section("payables"), issuers.Section("issuers")}
+
+// filter selects the payables that have each given value.
+type filter struct{ statementID, counterpartyID, state string }
+
+// list lists the tenant's payables, newest first.
+func list(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []Payable, next string, err error) {
+	var w store.Where
+	w.Is("statement_id", f.statementID)
+	w.Is("counterparty_id", f.counterpartyID)
+	w.Is("state", f.state)
+	return payables.Page(ctx, q, tenantID, w, s)
+}
+
+// Of lists those of a statement, in the order of their numbers.
+func Of(ctx context.Context, q store.Querier, tenantID, statementID string) ([]Payable, error) {
+	return inOrder(store.List(ctx, q, "what the statement pays", payables.Scan, payables.Select()+` WHERE tenant_id = $1 AND statement_id = $2`, tenantID, statementID))
+}
+
+// newest returns the tenant's newest payable, nil if there is none.
+func newest(ctx context.Context, q store.Querier, tenantID string) (*Payable, error) {
+	return store.One(ctx, q, "the newest payable", payables.Scan, payables.Select()+` WHERE tenant_id = $1 ORDER BY sequence DESC LIMIT 1`, tenantID)
+}
+
+// newestOf returns the payee's newest payable in a currency, nil if there is none.
+func newestOf(ctx context.Context, q store.Querier, tenantID, counterpartyID, currency string) (*Payable, error) {
+	return store.One(ctx, q, "the payee's newest payable", payables.Scan,
+		payables.Select()+` WHERE tenant_id = $1 AND counterparty_id = $2 AND currency = $3 ORDER BY sequence DESC LIMIT 1`, tenantID, counterpartyID, currency)
+}
+
+// dueTo lists what a payee is due in a currency, credits too, the oldest first.
+func dueTo(ctx context.Context, q store.Querier, tenantID, counterpartyID, currency string) ([]Payable, error) {
+	return inOrder(store.List(ctx, q, "what the payee is due", payables.Scan,
+		payables.Select()+` WHERE tenant_id = $1 AND state = 'DUE' AND counterparty_id = $2 AND currency = $3`, tenantID, counterpartyID, currency))
+}
+
+func inOrder(list []Payable, err error) ([]Payable, error) {
+	slices.SortFunc(list, func(a, b Payable) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return list, err
+}
+
+// numberIn returns the number that a payee has of a statement, nil for none.
+func numberIn(ctx context.Context, q store.Querier, tenantID, statementID, counterpartyID string) (*string, error) {
+	return store.One(ctx, q, "the number", store.Text, `SELECT number FROM payables WHERE tenant_id = $1 AND statement_id = $2 AND counterparty_id = $3`, tenantID, statementID, counterpartyID)
+}
