@@ -60,6 +60,7 @@ var packages = map[string][]string{
 	"control/meter":             {"control/calendar", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":              {"control/route", "control/signing", "control/store", "gateway/api", "sealer"},
 	"control/offer":             {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
+	"control/paper":             {"control/payable", "control/route", "control/settle/rate", "sealer"},
 	"control/payable":           {"control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/playground":        {"control/assets", "control/route", "control/sandbox", "gateway/api"},
 	"control/proof":             {"control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
@@ -73,7 +74,7 @@ var packages = map[string][]string{
 	"control/settle":            {"control/calendar", "control/right", "control/route", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "sealer"},
 	"control/settle/rate":       {"control/calendar", "sealer"},
 	"control/signing":           {"control/route", "control/store", "gateway/api", "sealer", "sealer/keyfile"},
-	"control/statement":         {"control/calendar", "control/dispute", "control/payable", "control/proof", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/statement":         {"control/calendar", "control/dispute", "control/paper", "control/payable", "control/proof", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/store":             {"gateway/api", "sealer"},
 	"control/store/storetest":   {"deploy/stack/stacktest"},
 	"control/tenant":            {"control/calendar", "control/node", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
@@ -135,6 +136,8 @@ var adapters = map[string][]string{
 	"github.com/wneessen/go-mail":      {"control/access"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 	"code.dny.dev/ssrf":                {"control/webhook"},
+	"codeberg.org/go-pdf/fpdf":         {"control/paper"},
+	"golang.org/x/image":               {"control/paper"},
 }
 
 // TestImportMap holds every import of shipped code against the map.

@@ -22,6 +22,7 @@ import (
 	"muniment/control/meter"
 	"muniment/control/node"
 	"muniment/control/offer"
+	"muniment/control/paper"
 	"muniment/control/payable"
 	"muniment/control/playground"
 	"muniment/control/proof"
@@ -132,7 +133,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	if p.payables, err = payable.New(cfg.DB); err != nil {
 		return err
 	}
-	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Scopes: p.rights.Scopes, Purpose: tenant.PackPurpose})
+	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Scopes: p.rights.Scopes, Titles: p.titles, Purpose: tenant.PackPurpose})
 	if err != nil {
 		return err
 	}
@@ -263,6 +264,16 @@ func (s *services) workers() []control.Worker {
 		{Kind: access.MailJob, Do: s.access.SendMail, Failed: s.access.GiveUpMail, Attempts: access.MailAttempts},
 		{Kind: dsar.ExportJob, Do: s.exports.Export, Failed: s.exports.GiveUp, AtOnce: 1, Attempts: dsar.Attempts},
 	}
+}
+
+// titles are how papers name rights.
+func (p *plane) titles(ctx context.Context, tenantID string, rightIDs []string) (map[string]paper.Right, error) {
+	all, err := p.rights.Titles(ctx, tenantID, rightIDs)
+	named := make(map[string]paper.Right, len(all))
+	for id, t := range all {
+		named[id] = paper.Right(t)
+	}
+	return named, err
 }
 
 // replays are the services whose records are restored from events that are newer than the

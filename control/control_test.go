@@ -30,6 +30,8 @@ import (
 	"muniment/control/ingest"
 	"muniment/control/node"
 	"muniment/control/offer"
+	"muniment/control/paper"
+	"muniment/control/payable"
 	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/route/routetest"
@@ -134,7 +136,10 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	statements, err = statement.New(statement.Config{
 		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Packs: noPacks{}, Keys: h.keys, Scopes: rights.Scopes, Purpose: tenant.PackPurpose,
+		Titles: func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 	})
+	require.NoError(t, err)
+	payables, err := payable.New(h.db)
 	require.NoError(t, err)
 	bundles, err := dsar.OpenBundles(filepath.Join(dir, "bundles"))
 	require.NoError(t, err)
@@ -148,7 +153,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 		LogKeep: func(context.Context) (time.Duration, error) { return 24 * time.Hour, nil }, CopiesKeep: 24 * time.Hour,
 	})
 	require.NoError(t, err)
-	h.services = []control.Service{h.keys, h.tenants, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, erasures, exports, trouble{}}
+	h.services = []control.Service{h.keys, h.tenants, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, payables, erasures, exports, trouble{}}
 	return h
 }
 

@@ -185,7 +185,7 @@ func clientOperations() map[string]clientOperation {
 			return first(c.Statements().List(x, filled[client.StatementFilter]()))
 		}},
 		"get-statement": {at: "", call: func(x context.Context, c C) (any, error) {
-			if _, err := whole(c.Statements().File(x, "stm_1", "csv", true)); err != nil {
+			if _, err := whole(c.Statements().File(x, "stm_1", client.StatementFile{Format: "csv", Table: "lines", CounterpartyID: "cp_1", BOM: true})); err != nil {
 				return nil, err
 			}
 			return given(c.Statements().Get(x, "stm_1"))

@@ -100,7 +100,7 @@ func (s *Statement) payable(ctx context.Context, tx *store.Tx, part Part, payee 
 	p := &Payable{
 		ID: api.NewID(prefix, at.Time), TenantID: s.TenantID, StatementID: s.ID, CounterpartyID: part.CounterpartyID, Kind: OfStatement, Currency: s.Currency, Exact: part.Exact.String(),
 		TaxBps: payee.TaxBps, ReverseCharge: payee.ReverseCharge, IssuedOn: today.Format(time.DateOnly), DueOn: today.AddDate(0, 0, int(days)).Format(time.DateOnly),
-		State: Due, PaidAmount: rate.Money(0).Fixed(s.Currency), Payments: []Payment{}, Issuer: profile.party(), Recipient: Party{name, payee.Address, payee.TaxID, payee.Email}, CreatedAt: at, UpdatedAt: at,
+		State: Due, PaidAmount: rate.Money(0).Fixed(s.Currency), Payments: []Payment{}, Issuer: profile.party(), Recipient: Party{LegalName: name, Address: payee.Address, TaxID: payee.TaxID, Email: payee.Email}, CreatedAt: at, UpdatedAt: at,
 	}
 	if s.First != nil {
 		p.Kind = DebitNote

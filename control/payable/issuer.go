@@ -57,7 +57,7 @@ func (i *Issuer) party() Party {
 	if i == nil {
 		return Party{}
 	}
-	return Party{&i.LegalName, i.Address, i.TaxID, i.Email}
+	return Party{&i.LegalName, i.Address, i.TaxID, i.Email, i.Note}
 }
 
 // set makes or replaces the profile. If nothing changes, there is no event.

@@ -100,6 +100,7 @@ type Party struct {
 	Address   *string `json:"address" doc:"Never written to events."`
 	TaxID     *string `json:"taxId" doc:"Never written to events."`
 	Email     *string `json:"email" doc:"Never written to events."`
+	Note      *string `json:"note" doc:"What the issuer says on each paper. Never written to events."`
 }
 
 // hide implements store.Records.Hide: the parties are private.

@@ -18,7 +18,7 @@ var Tables = store.Tables{
 	{Name: "payables", Public: []string{"payments.reference"}, Personal: &store.Personal{
 		Kind: "payable", Key: []string{"payable_id"}, Record: "payable_id",
 		JSON: []string{
-			"issuer.legalName", "issuer.address", "issuer.taxId", "issuer.email",
+			"issuer.legalName", "issuer.address", "issuer.taxId", "issuer.email", "issuer.note",
 			"recipient.legalName", "recipient.address", "recipient.taxId", "recipient.email",
 		},
 	}},

@@ -78,6 +78,39 @@ func (s *Service) Campaigns(ctx context.Context, tenantID string, rightIDs []str
 	})
 }
 
+// Title is how people name a right.
+type Title struct {
+	// Title is that of its basis.
+	Title     string
+	Campaigns []string
+}
+
+// Titles returns the titles of some rights of the tenant. Those that it does not have are left out.
+func (s *Service) Titles(ctx context.Context, tenantID string, rightIDs []string) (map[string]Title, error) {
+	all := map[string]Title{}
+	for some := range slices.Chunk(rightIDs, 500) {
+		which, args := "", []any{tenantID}
+		for i, id := range some {
+			which, args = which+fmt.Sprintf(", $%d", i+2), append(args, id)
+		}
+		scan := func(row store.Row) (t Title, err error) {
+			var id, scope string
+			if err := row.Scan(&id, &t.Title, &scope); err != nil {
+				return t, err
+			}
+			t.Campaigns, err = campaignsOf(json.RawMessage(scope))
+			all[id] = t
+			return t, err
+		}
+		err := store.Each(ctx, s.db.Read(), "the titles of rights", scan, func(Title) error { return nil },
+			`SELECT r.right_id, b.title, r.scope FROM rights r JOIN bases b ON b.basis_id = r.basis_id WHERE r.tenant_id = $1 AND r.right_id IN (`+which[2:]+`)`, args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 // scopes calls found with the scope of each of some rights that the tenant has.
 func (s *Service) scopes(ctx context.Context, tenantID string, rightIDs []string, found func(id string, scope json.RawMessage) error) error {
 	if len(rightIDs) == 0 {

@@ -163,30 +163,24 @@ func TestPagesOfACorrection(t *testing.T) {
 	one := h.issued(h.mustCorrect(first.ID).ID)
 	document := h.document(one.ID)
 	rules := []string{document.Correction.Changes[0].RuleID, document.Correction.Changes[1].RuleID}
-	text, err := asHTML(&one, &document)
-	require.NoError(t, err)
+	text := h.shown(one.ID, getInput{Format: "html"})
 	for _, want := range []string{
 		"<h1>Correction</h1>", "Corrects statement <code>" + first.ID + "</code>", "What is due is the difference to that statement", "<strong>2 EUR</strong>", "<strong>1 EUR</strong>", "<strong>−1 EUR</strong>",
 		"<td>came late</td>", "<td>dispute opened or resolved</td>", `<td class="n">&#43;1</td>`, `<td class="n">−2</td>`, `<td class="n">−0.75</td>`, "Who is paid in all",
 	} {
-		require.Contains(t, string(text), want)
+		require.Contains(t, text, want)
 	}
-	table, err := asCSV(&document)
-	require.NoError(t, err)
-	require.Contains(t, string(table), one.ID+",2026-11-01T00:00:00.000Z,2026-11-04T00:00:00.000Z,UTC,LATE,,,rgh_a,dwell,"+rules[0]+",,,,1,,,1,,,,EUR\n")
-	require.Contains(t, string(table), one.ID+",2026-11-01T00:00:00.000Z,2026-11-04T00:00:00.000Z,UTC,DISPUTE,,,rgh_b,dwell,"+rules[1]+",,,,-1,,,-2,,,,EUR\n")
-	document = h.document(first.ID)
-	text, err = asHTML(&first, &document)
-	require.NoError(t, err)
-	require.NotContains(t, string(text), "Correct")
-	require.NotContains(t, string(text), "in all")
+	table := h.shown(one.ID, getInput{Format: "csv", Table: "changes"})
+	begin := "," + one.ID + ",,2026-11-01T00:00:00.000Z,2026-11-04T00:00:00.000Z,UTC,EUR," + first.ID
+	require.Contains(t, table, begin+",,,LATE,rgh_a,,,dwell,"+rules[0]+",1,1\n")
+	require.Contains(t, table, begin+",,,DISPUTE,rgh_b,,,dwell,"+rules[1]+",-1,-2\n")
+	text = h.shown(first.ID, getInput{Format: "html"})
+	require.NotContains(t, text, "Correct")
+	require.NotContains(t, text, "in all")
 
 	h.resolve("dsp_1", "REJECTED")
 	two := h.mustCorrect(one.ID)
-	document = h.document(two.ID)
-	text, err = asHTML(&two, &document)
-	require.NoError(t, err)
-	require.Contains(t, string(text), "the correction before this one, <code>"+one.ID+"</code>")
+	require.Contains(t, h.shown(two.ID, getInput{Format: "html"}), "the correction before this one, <code>"+one.ID+"</code>")
 }
 
 // rule makes one for everything, which goes before all others.

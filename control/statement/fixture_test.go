@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/paper"
 	"muniment/control/payable"
 	"muniment/control/proof"
 	"muniment/control/roomtest"
@@ -65,6 +66,7 @@ func newFixture(t *testing.T, dir string) *fixture {
 	h.Service, err = New(Config{
 		DB: db, Warehouse: h.warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h,
 		Scopes:  func(context.Context, string, []string) ([]sealer.SettlementRight, error) { return nil, nil },
+		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
 	})
 	require.NoError(t, err)
@@ -311,4 +313,15 @@ func conflict(t *testing.T, err error, says string) {
 // payment pays all of a statement.
 func payment(reference string) payable.Payments {
 	return payable.Payments{Date: "2026-12-14", Reference: reference}
+}
+
+// shown is a statement as a file for people.
+func (h *fixture) shown(id string, in getInput) string {
+	h.t.Helper()
+	found, document := h.read(id), h.document(id)
+	p, err := h.paper(h.t.Context(), found, &document, in.CounterpartyID)
+	require.NoError(h.t, err)
+	text, _, err := in.shown(p)
+	require.NoError(h.t, err)
+	return string(text)
 }

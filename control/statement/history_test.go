@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/paper"
 	"muniment/control/proof"
 	"muniment/control/proof/prooftest"
 	"muniment/control/rapidtest"
@@ -87,6 +88,7 @@ func newHistory(t *testing.T, warehouse loadable) *history {
 	var err error
 	h.Service, err = New(Config{
 		DB: db, Warehouse: warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h.stage.Keys,
+		Titles: func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 		Scopes: func(_ context.Context, _ string, rightIDs []string) ([]sealer.SettlementRight, error) {
 			return scopesOf(rightIDs), nil
 		},

@@ -126,9 +126,7 @@ func TestTiersOfTheMonth(t *testing.T) {
 		adjustments := h.document(second.ID).Adjustments
 		require.Len(t, adjustments, 1)
 		require.Equal(t, []string{rate.ByTier, want, "2026-11"}, []string{adjustments[0].Reason, adjustments[0].Amount, adjustments[0].Month}, "%s", mode)
-		text, err := asHTML(&second, new(h.document(second.ID)))
-		require.NoError(t, err)
-		require.Contains(t, string(text), "<td>2026-11 (UTC)</td><td>prices of the rule&#39;s tiers</td>")
+		require.Contains(t, h.shown(second.ID, getInput{Format: "html"}), "<td>2026-11 (UTC)</td><td>prices of the rule&#39;s tiers</td>")
 	}
 }
 
@@ -209,15 +207,12 @@ func TestMonthOfAnotherZone(t *testing.T) {
 	require.Equal(t, []sealer.StatementMonth{{From: sealer.Moment(store.At(on(0).Add(-time.Hour))), Month: "2026-11", TimeZone: "Europe/Berlin", To: sealer.Moment(store.At(on(30).Add(-time.Hour)))}}, document.Months)
 	require.Equal(t, document.Months[0].From, document.Since)
 	require.Equal(t, []any{"10", int64(1)}, []any{s.Total, s.Receipts}, "the line of December's 1, and the 9 that November lacks")
-	table, err := asCSV(&document)
-	require.NoError(t, err)
-	require.Contains(t, string(table), s.ID+",2026-11-01T00:00:00.000Z,2026-12-01T00:00:00.000Z,UTC,MINIMUM,2026-11,Europe/Berlin,")
+	require.Contains(t, h.shown(s.ID, getInput{Format: "csv"}), ","+s.ID+",2026-11,2026-11-01T00:00:00.000Z,2026-12-01T00:00:00.000Z,UTC,EUR,,,MINIMUM,,,,,2026-11,Europe/Berlin,")
 
-	local := h.document(h.mustDraft(h.named("2026-11", "Europe/Berlin")).ID)
+	berlin := h.mustDraft(h.named("2026-11", "Europe/Berlin"))
+	local := h.document(berlin.ID)
 	require.Equal(t, []string{"2026-11-01T00:00:00.000+01:00", "2026-12-01T00:00:00.000+01:00"}, []string{local.LocalFrom, local.LocalTo})
-	text, err := asHTML(&s, &local)
-	require.NoError(t, err)
-	require.Contains(t, string(text), "1 November 2026 up to, but not including, 1 December 2026 (Europe/Berlin)")
+	require.Contains(t, h.shown(berlin.ID, getInput{Format: "html"}), "1 November 2026 up to, but not including, 1 December 2026 (Europe/Berlin)")
 
 	// A dispute, or a statement, of the time that is counted concerns the draft.
 	h.clock.Advance(time.Second)
@@ -225,7 +220,7 @@ func TestMonthOfAnotherZone(t *testing.T) {
 	other := statementFor(-1, 0)
 	other.Currency = "USD"
 	h.mustIssue(other)
-	_, err = h.issue(t.Context(), tenantID, requested.ID, byKey)
+	_, err := h.issue(t.Context(), tenantID, requested.ID, byKey)
 	conflict(t, err, "statements that overlap")
 	requested = h.mustDraft(h.named("2026-11", "UTC"))
 	h.dispute("dsp_1", "rgh_a", -0.5)

@@ -1,17 +1,18 @@
 package statement
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"muniment/control/calendar"
+	"muniment/control/paper"
 	"muniment/control/payable"
 	"muniment/control/route"
 	"muniment/control/settle/rate"
@@ -46,9 +47,10 @@ func (s *Service) Routes(a route.API) {
 		Summary: "List the statements, newest first"}, s.getAll)
 	route.AddDataOrFile(a, route.Operation{ID: "get-statement", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}", Tag: tag, Access: read,
 		Summary: "Get a statement", Errors: []int{http.StatusConflict},
-		Description: "`json` is in the envelope: `data.statement` is the record, `data.document` the signed text. `csv` has a row for each share of a line or an adjustment, and for each change of a correction. `html` is a page for people. " +
-			"`signed` is the file of two lines that `muniment verify` accepts; it is available once the statement is ISSUED.",
-		Files: []string{typeCSV, typeHTML, typeSigned}}, s.get)
+		Description: "`json` is in the envelope: `data.statement` is the record, `data.document` the signed text. `csv` is a table for spreadsheets. `html` is a page for people, and `pdf` the same to print or send; " +
+			"if its fonts, Go Regular, Bold and Mono, lack a character of a name, the response is the page instead, and says so. With `counterpartyId` they show the part of one payee, with its number, parties, tax and due date. " +
+			"`signed` is the file of two lines that `muniment verify` accepts, whose SHA-256 is the statement's; it is available once the statement is ISSUED.",
+		Files: []string{typeCSV, typeHTML, typePDF, typeSigned}}, s.get)
 	route.Add(a, route.Operation{ID: "list-statement-receipts", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}/receipts", Tag: tag, Access: read, Heavy: true,
 		Summary: "List the receipts behind the lines of a statement"}, s.getReceipts)
 	route.Add(a, route.Operation{ID: "issue-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/issue", Tag: tag, Access: write,
@@ -180,9 +182,11 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, err
 }
 
 type getInput struct {
-	StatementID string `path:"statementId"`
-	Format      string `query:"format" enum:"json,csv,html,signed" default:"json" doc:"The format of the response."`
-	BOM         string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
+	StatementID    string `path:"statementId"`
+	Format         string `query:"format" enum:"json,csv,html,pdf,signed" default:"json" doc:"The format of the response."`
+	Table          string `query:"table" enum:"lines,shares,changes" doc:"Requires format csv: which table. lines, the default, has a row for each line and adjustment, whose amounts sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to its difference."`
+	CounterpartyID string `query:"counterpartyId" maxLength:"64" doc:"Requires format csv, html or pdf: only the part of this payee."`
+	BOM            string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
 }
 
 // StatementDocument is a statement with its document.
@@ -195,14 +199,89 @@ type StatementDocument struct {
 const (
 	typeCSV    = "text/csv"
 	typeHTML   = "text/html"
+	typePDF    = "application/pdf"
 	typeSigned = "application/x-ndjson"
 
 	charset = "; charset=utf-8" // of csv and html
 )
 
+// paper is what people see of a statement, of all payees or of one.
+func (s *Service) paper(ctx context.Context, found *documented, document *sealer.Statement, counterpartyID string) (*paper.Paper, error) {
+	all, err := payable.Of(ctx, s.db.Read(), found.TenantID, found.ID)
+	if err != nil {
+		return nil, err
+	}
+	organisation, err := tenant.Organisation(ctx, s.db.Read(), found.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	rights := map[string]bool{}
+	for _, l := range document.Lines {
+		rights[l.RightID] = true
+	}
+	for _, u := range document.Unrated {
+		rights[u.RightID] = true
+	}
+	if c := document.Correction; c != nil {
+		for _, change := range c.Changes {
+			rights[change.RightID] = true
+		}
+	}
+	titles, err := s.cfg.Titles(ctx, found.TenantID, slices.Sorted(maps.Keys(rights)))
+	if err != nil {
+		return nil, err
+	}
+	p := &paper.Paper{
+		ID: found.ID, TenantID: found.TenantID, Organisation: organisation, State: string(found.State), Period: found.Period, IssuedAt: found.IssuedAt.Time, SettledAt: found.SettledAt.Time,
+		SHA256: found.SHA256, PackID: found.PackID, Reference: found.Reference, Document: *document, Payables: all, Rights: titles,
+	}
+	if counterpartyID == "" && found.CounterpartyID == nil {
+		return p, nil
+	}
+	if counterpartyID == "" {
+		counterpartyID = *found.CounterpartyID
+	}
+	if _, named := p.Names()[counterpartyID]; !named && (found.CounterpartyID == nil || *found.CounterpartyID != counterpartyID) {
+		return nil, api.InvalidField("counterpartyId", "is no payee of the statement")
+	}
+	return p.For(counterpartyID), nil
+}
+
+// shown is a paper as a file.
+func (in *getInput) shown(p *paper.Paper) (text []byte, f *route.File, err error) {
+	page := &route.File{Type: typeHTML + charset, Header: map[string]string{"Content-Security-Policy": paper.PagePolicy}}
+	switch in.Format {
+	case "csv":
+		name := p.ID + ".csv"
+		if in.Table != "" {
+			name = p.ID + "-" + in.Table + ".csv"
+		}
+		text, err = p.CSV(paper.Table(cmp.Or(in.Table, string(paper.Lines))))
+		if in.BOM == "true" {
+			text = append([]byte(route.ByteOrderMark), text...)
+		}
+		return text, &route.File{Name: name, Type: typeCSV + charset}, err
+	case "pdf":
+		text, lacking, err := p.PDF()
+		if err != nil || lacking == "" {
+			return text, &route.File{Name: p.ID + ".pdf", Type: typePDF}, err
+		}
+		text, err = p.HTML("This page is shown in place of a PDF, whose fonts lack: " + lacking)
+		return text, page, err
+	}
+	text, err = p.HTML("")
+	return text, page, err
+}
+
 func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f *route.File, err error) {
 	if in.BOM == "true" && in.Format != "csv" {
 		return d, nil, api.InvalidField("bom", "requires format csv")
+	}
+	if in.Table != "" && in.Format != "csv" {
+		return d, nil, api.InvalidField("table", "requires format csv")
+	}
+	if in.CounterpartyID != "" && !slices.Contains([]string{"csv", "html", "pdf"}, in.Format) {
+		return d, nil, api.InvalidField("counterpartyId", "requires format csv, html or pdf")
 	}
 	found, err := statements.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.StatementID)
 	if err != nil {
@@ -217,15 +296,14 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 	}
 	var text []byte
 	switch in.Format {
-	case "csv":
-		f = &route.File{Name: found.ID + ".csv", Type: typeCSV + charset}
-		text, err = asCSV(&document)
-		if in.BOM == "true" {
-			text = append([]byte(route.ByteOrderMark), text...)
+	case "csv", "html", "pdf":
+		shown, err := s.paper(ctx, found, &document, in.CounterpartyID)
+		if err != nil {
+			return d, nil, err
 		}
-	case "html":
-		f = &route.File{Type: typeHTML + charset, Header: map[string]string{"Content-Security-Policy": pagePolicy}}
-		text, err = asHTML(&found.Statement, &document)
+		if text, f, err = in.shown(shown); err != nil {
+			return d, nil, err
+		}
 	case "signed":
 		if found.State == Draft {
 			return d, nil, api.Conflict("statement is DRAFT: it is signed when it is issued")
@@ -243,36 +321,6 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 		return func(to io.Writer) { _, _ = to.Write(text) }, nil
 	}
 	return d, f, nil
-}
-
-// asCSV writes a row for each share of a line or an adjustment, and for each change of a correction. Its
-// times are local ones.
-func asCSV(s *sealer.Statement) ([]byte, error) {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	row := func(kind, month, zone, rightID, meteringBasis, ruleID, ruleLeaf string, rest ...string) {
-		_ = w.Write(append(append([]string{s.StatementID, s.LocalFrom, s.LocalTo, s.TimeZone, kind, month, zone, rightID, meteringBasis, ruleID, ruleLeaf}, rest...), s.Currency))
-	}
-	_ = w.Write([]string{"statementId", "from", "to", "timeZone", "kind", "month", "monthTimeZone", "rightId", "meteringBasis", "ruleId", "ruleLeaf", "unit", "price", "receipts", "impressions", "quantityMs",
-		"amount", "counterpartyId", "bps", "share", "currency"})
-	for _, l := range s.Lines {
-		for _, share := range l.Shares {
-			row("LINE", "", "", l.RightID, l.MeteringBasis, l.RuleID, fmt.Sprint(l.RuleLeaf), l.Unit, l.Price, fmt.Sprint(l.Receipts), l.Impressions, fmt.Sprint(l.QuantityMs),
-				l.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
-		}
-	}
-	for _, a := range s.Adjustments {
-		for _, share := range a.Shares {
-			row(a.Reason, a.Month, a.TimeZone, "", "", a.RuleID, fmt.Sprint(a.RuleLeaf), "", "", "", "", "", a.Amount, share.CounterpartyID, fmt.Sprint(share.Bps), share.Amount)
-		}
-	}
-	if s.Correction != nil {
-		for _, c := range s.Correction.Changes {
-			row(c.Reason, "", "", c.RightID, c.MeteringBasis, c.RuleID, "", "", "", fmt.Sprint(c.Receipts), "", "", c.Amount, "", "", "")
-		}
-	}
-	w.Flush()
-	return b.Bytes(), w.Error()
 }
 
 type statementInput struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"muniment/control/paper"
 	"muniment/control/proof"
 	"muniment/control/route"
 	"muniment/control/store"
@@ -55,6 +56,8 @@ type Config struct {
 	Keys      Keys
 	// Scopes returns what rules may match of the scopes of rights. It may leave out those of which that is nothing.
 	Scopes func(ctx context.Context, tenantID string, rightIDs []string) ([]sealer.SettlementRight, error)
+	// Titles returns how people name rights. Those that the tenant does not have are left out.
+	Titles func(ctx context.Context, tenantID string, rightIDs []string) (map[string]paper.Right, error)
 	// Purpose returns the sealer.PackPurpose of a tenant.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
 }
@@ -75,8 +78,8 @@ type core struct {
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Scopes == nil || cfg.Purpose == nil {
-		return nil, errors.New("cannot open the statements: DB, Warehouse, Log, Packs, Keys, Campaigns or Purpose is missing")
+	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Scopes == nil || cfg.Titles == nil || cfg.Purpose == nil {
+		return nil, errors.New("cannot open the statements: DB, Warehouse, Log, Packs, Keys, Scopes, Titles or Purpose is missing")
 	}
 	return newService(cfg), nil
 }

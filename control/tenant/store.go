@@ -59,6 +59,18 @@ func TimeZone(ctx context.Context, q store.Querier, tenantID string) (string, er
 	return *zone, nil
 }
 
+// Organisation returns the tenant's organisation; ErrNone if there is no such tenant.
+func Organisation(ctx context.Context, q store.Querier, tenantID string) (string, error) {
+	org, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), store.Text, `SELECT org_id FROM tenants WHERE tenant_id = $1`, tenantID)
+	if err == nil && org == nil {
+		err = ErrNone
+	}
+	if err != nil {
+		return "", err
+	}
+	return *org, nil
+}
+
 // ErrNone says that there is no such tenant; it may have been dropped.
 var ErrNone error = api.NotFound("tenant")
 

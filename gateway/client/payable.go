@@ -133,7 +133,9 @@ type PayableParty struct {
 	Address   string `json:"address"`
 	Email     string `json:"email"`
 	LegalName string `json:"legalName"`
-	TaxID     string `json:"taxId"`
+	// What the issuer says on each paper.
+	Note  string `json:"note"`
+	TaxID string `json:"taxId"`
 }
 
 // PayablePayment is a payment of a payable, or what was set off against another.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -41,11 +40,22 @@ func (s Statements) Get(ctx context.Context, statementID string) (*StatementDocu
 	return get[StatementDocument](ctx, s.c, at("/v1/settlement/statements", statementID), nil)
 }
 
-// File streams a statement: csv, html, or signed, which muniment verify takes. The caller closes it.
-// Unless it ends with io.EOF it is not whole. bom begins a csv file with a byte order mark, for spreadsheets.
-func (s Statements) File(ctx context.Context, statementID, format string, bom bool) (io.ReadCloser, error) {
-	query := url.Values{"format": {format}}
-	if bom {
+// StatementFile is a form of a statement as a file.
+type StatementFile struct {
+	// csv, html, pdf, or signed, which muniment verify takes.
+	Format string `json:"format"`
+	// Of csv: lines, shares or changes.
+	Table string `json:"table"`
+	// Of csv, html and pdf: the part of one payee.
+	CounterpartyID string `json:"counterpartyId"`
+	// Of csv: begin with a byte order mark, for spreadsheets.
+	BOM bool `json:"-"`
+}
+
+// File streams a statement. The caller closes it. Unless it ends with io.EOF it is not whole.
+func (s Statements) File(ctx context.Context, statementID string, f StatementFile) (io.ReadCloser, error) {
+	query := values(f)
+	if f.BOM {
 		query.Set("bom", "true")
 	}
 	return s.c.stream(ctx, at("/v1/settlement/statements", statementID), query)

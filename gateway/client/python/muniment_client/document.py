@@ -735,7 +735,13 @@ GetSettlementQuery = TypedDict("GetSettlementQuery", {
 
 class GetStatementQuery(TypedDict):
     # The format of the response.
-    format: NotRequired[Literal["json", "csv", "html", "signed"]]
+    format: NotRequired[Literal["json", "csv", "html", "pdf", "signed"]]
+    # Requires format csv: which table. lines, the default, has a row for each line and adjustment, whose amounts
+    # sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to
+    # its difference.
+    table: NotRequired[Literal["lines", "shares", "changes"]]
+    # Requires format csv, html or pdf: only the part of this payee.
+    counterpartyId: NotRequired[str]
     # Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8.
     bom: NotRequired[Literal["true", "false"]]
 
@@ -1817,6 +1823,8 @@ class PayableParty(TypedDict):
     email: str | None
     # Never written to events.
     legalName: str | None
+    # What the issuer says on each paper. Never written to events.
+    note: str | None
     # Never written to events.
     taxId: str | None
 

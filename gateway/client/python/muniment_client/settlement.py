@@ -102,7 +102,7 @@ class Statements:
         """A statement and what is signed of it."""
         return self._c.data("GET", at("/v1/settlement/statements/", statement_id))
 
-    def file(self, statement_id: str, format: Literal["csv", "html", "signed"], query: d.GetStatementQuery | None = None) -> File:
+    def file(self, statement_id: str, format: Literal["csv", "html", "pdf", "signed"], query: d.GetStatementQuery | None = None) -> File:
         """A statement as a file: signed is what muniment verify takes."""
         return self._c.stream(at("/v1/settlement/statements/", statement_id), {**(query or {}), "format": format})
 

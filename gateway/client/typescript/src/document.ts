@@ -2265,6 +2265,8 @@ export interface components {
             email: string | null;
             /** @description Never written to events. */
             legalName: string | null;
+            /** @description What the issuer says on each paper. Never written to events. */
+            note: string | null;
             /** @description Never written to events. */
             taxId: string | null;
         };
@@ -6121,8 +6123,12 @@ export interface operations {
             query?: {
                 /** @description Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8. */
                 bom?: "true" | "false";
+                /** @description Requires format csv, html or pdf: only the part of this payee. */
+                counterpartyId?: string;
                 /** @description The format of the response. */
-                format?: "json" | "csv" | "html" | "signed";
+                format?: "json" | "csv" | "html" | "pdf" | "signed";
+                /** @description Requires format csv: which table. lines, the default, has a row for each line and adjustment, whose amounts sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to its difference. */
+                table?: "lines" | "shares" | "changes";
             };
             header?: never;
             path?: never;
@@ -6136,6 +6142,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StatementDocumentResponse"];
+                    "application/pdf": unknown;
                     "application/x-ndjson": unknown;
                     "text/csv": string;
                     "text/html": string;

@@ -119,7 +119,7 @@ export class Statements {
   }
 
   /** A statement as a file: signed is what muniment verify takes. */
-  file(statementId: string, format: 'csv' | 'html' | 'signed', query?: Query<'get-statement'>): Promise<ReadableStream<Uint8Array>> {
+  file(statementId: string, format: 'csv' | 'html' | 'pdf' | 'signed', query?: Query<'get-statement'>): Promise<ReadableStream<Uint8Array>> {
     return this.c.stream(at`/v1/settlement/statements/${statementId}`, { ...query, format });
   }
 

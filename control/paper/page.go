@@ -1,4 +1,4 @@
-package statement
+package paper
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"muniment/control/payable"
 	"muniment/control/settle/rate"
 	"muniment/sealer"
 )
@@ -21,32 +22,39 @@ var style string
 //go:embed page.html
 var pageText string
 
-// pagePolicy forbids the page to load or run anything, except its one style sheet, by its hash.
-var pagePolicy = func() string {
+// PagePolicy is the Content-Security-Policy of the page. It forbids it to load or run anything, except its one style sheet, by its hash.
+var PagePolicy = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }()
 
 var page = template.Must(template.New("statement").Funcs(template.FuncMap{
-	"style":   func() template.CSS { return template.CSS(style) },
-	"day":     day,
-	"moment":  func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") },
-	"grouped": grouped,
-	"signed":  signed,
-	"percent": func(bps int64) string {
-		return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", float64(bps)/100), "0"), ".") + " %"
-	},
-	"seconds": func(ms int64) string {
-		return grouped(strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", ms/1000, ms%1000), "0"), "."))
-	},
-	"hex": func(sha256 *string) (string, error) {
-		sum, err := base64.RawURLEncoding.DecodeString(*sha256)
-		return hex.EncodeToString(sum), err
-	},
+	"style":    func() template.CSS { return template.CSS(style) },
+	"day":      day,
+	"moment":   moment,
+	"grouped":  grouped,
+	"signed":   signed,
+	"percent":  percent,
+	"seconds":  seconds,
+	"hex":      asHex,
+	"lines":    lines,
+	"date":     date,
+	"open":     func(p payable.Payable) (string, error) { return p.Open() },
+	"receipts": receipts,
 	"unit":     func(u string) string { return units[u] },
 	"reason":   func(r string) string { return reasons[r] },
 	"adjusted": func(r string) string { return adjusted[r] },
 }).Parse(pageText))
+
+func moment(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
+
+func percent(bps int64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", float64(bps)/100), "0"), ".") + " %"
+}
+
+func seconds(ms int64) string {
+	return grouped(strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", ms/1000, ms%1000), "0"), "."))
+}
 
 // units are the texts that follow a price on the page.
 var units = map[string]string{"EVENT": "per receipt", "IMPRESSION": "per impression", "CPM": "per 1,000 impressions", "MS": "per millisecond", "SECOND": "per second"}
@@ -66,6 +74,26 @@ func day(local string) (string, error) {
 		return t.Format("2 January 2006"), err
 	}
 	return t.Format("2 January 2006, 15:04:05"), err
+}
+
+// asHex is how sha256sum prints a hash.
+func asHex(sha256 *string) (string, error) {
+	sum, err := base64.RawURLEncoding.DecodeString(*sha256)
+	return hex.EncodeToString(sum), err
+}
+
+// date formats a date of a payable.
+func date(text string) (string, error) {
+	t, err := time.Parse(time.DateOnly, text)
+	return t.Format("2 January 2006"), err
+}
+
+// receipts counts those behind the lines.
+func receipts(all []sealer.StatementLine) (n int64) {
+	for _, l := range all {
+		n += l.Receipts
+	}
+	return n
 }
 
 // grouped groups the integer digits of a decimal with commas.
@@ -94,27 +122,12 @@ func signed(n any) string {
 	return "+" + text
 }
 
-// view is the data of the page template.
-type view struct {
-	*Statement
-	Document sealer.Statement
-	// Payee is the name of the statement's counterparty; empty for a statement of all.
-	Payee string
-	Names map[string]string
-}
-
-// asHTML renders the page of a statement.
-func asHTML(s *Statement, document *sealer.Statement) ([]byte, error) {
-	v := view{Statement: s, Document: *document, Names: map[string]string{}}
-	for _, p := range document.Payees {
-		v.Names[p.CounterpartyID] = p.Name
-	}
-	if id := document.CounterpartyID; id != nil {
-		if v.Payee = v.Names[*id]; v.Payee == "" {
-			v.Payee = *id
-		}
-	}
+// HTML returns the page. instead says why it is shown in place of another format; empty: it was asked for.
+func (p *Paper) HTML(instead string) ([]byte, error) {
 	var b bytes.Buffer
-	err := page.Execute(&b, v)
+	err := page.Execute(&b, struct {
+		*Paper
+		Instead string
+	}{p, instead})
 	return b.Bytes(), err
 }

@@ -1,0 +1,111 @@
+package paper
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"strings"
+
+	"muniment/control/route"
+	"muniment/sealer"
+)
+
+// Table is one of the tables of a statement.
+type Table string
+
+// The tables.
+const (
+	// Lines has a row for each line and adjustment. Amount sums to the total.
+	Lines Table = "lines"
+	// Shares has a row for each share of them. Share sums to the total, and of a payee to what it gets.
+	Shares Table = "shares"
+	// Changes has a row for each change of a correction or a void. Amount sums to the difference.
+	Changes Table = "changes"
+)
+
+// CSV returns a table as CSV. Times are local ones. Names are inert in spreadsheets.
+func (p *Paper) CSV(table Table) ([]byte, error) {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	d, names := &p.Document, p.Names()
+	numbers := map[string]string{}
+	for _, of := range p.Payables {
+		numbers[of.CounterpartyID] = of.Number
+	}
+	number := ""
+	if id := d.CounterpartyID; id != nil {
+		number = numbers[*id]
+	}
+	period := ""
+	if p.Period != nil {
+		period = *p.Period
+	}
+	right := func(id string) []string {
+		return []string{id, route.Inert(p.Rights[id].Title), route.Inert(strings.Join(p.Rights[id].Campaigns, " "))}
+	}
+	payee := func(id string) []string { return []string{id, route.Inert(names[id])} }
+	var failed error
+	row := func(number string, cells ...[]string) {
+		all := []string{number, d.StatementID, period, d.LocalFrom, d.LocalTo, d.TimeZone, d.Currency}
+		for _, some := range cells {
+			all = append(all, some...)
+		}
+		if err := w.Write(all); err != nil {
+			failed = err
+		}
+	}
+	head := []string{"statementId", "period", "from", "to", "timeZone", "currency"}
+	switch table {
+	case Shares:
+		_ = w.Write(append(append([]string{"number"}, head...), "counterpartyId", "counterparty", "kind", "rightId", "right", "campaigns", "meteringBasis", "month", "monthTimeZone", "ruleId", "ruleLeaf", "bps", "share"))
+		of := func(shares []sealer.StatementShare, cells ...[]string) {
+			for _, s := range shares {
+				row(numbers[s.CounterpartyID], append(append([][]string{payee(s.CounterpartyID)}, cells...), []string{fmt.Sprint(s.Bps), s.Amount})...)
+			}
+		}
+		for _, l := range d.Lines {
+			of(l.Shares, []string{"LINE"}, right(l.RightID), []string{l.MeteringBasis, "", "", l.RuleID, fmt.Sprint(l.RuleLeaf)})
+		}
+		for _, a := range d.Adjustments {
+			of(a.Shares, []string{a.Reason, "", "", "", "", a.Month, a.TimeZone, a.RuleID, fmt.Sprint(a.RuleLeaf)})
+		}
+	case Changes:
+		_ = w.Write(append(append([]string{"number"}, head...), "corrects", "counterpartyId", "counterparty", "reason", "rightId", "right", "campaigns", "meteringBasis", "ruleId", "receipts", "amount"))
+		if d.Correction == nil {
+			break
+		}
+		only := []string{"", ""}
+		if d.CounterpartyID != nil {
+			only = payee(*d.CounterpartyID)
+		}
+		for _, c := range d.Correction.Changes {
+			row(number, []string{d.Correction.Of}, only, []string{c.Reason}, right(c.RightID), []string{c.MeteringBasis, c.RuleID, fmt.Sprint(c.Receipts), c.Amount})
+		}
+	default:
+		_ = w.Write(append(append([]string{"number"}, head...), "counterpartyId", "counterparty", "kind", "rightId", "right", "campaigns", "meteringBasis", "month", "monthTimeZone", "ruleId", "ruleLeaf",
+			"unit", "price", "receipts", "impressions", "quantityMs", "lineAmount", "amount"))
+		only := []string{"", ""}
+		if d.CounterpartyID != nil {
+			only = payee(*d.CounterpartyID)
+		}
+		for _, l := range d.Lines {
+			sum, err := Sum(l.Shares)
+			if err != nil {
+				return nil, err
+			}
+			row(number, only, []string{"LINE"}, right(l.RightID), []string{l.MeteringBasis, "", "", l.RuleID, fmt.Sprint(l.RuleLeaf), l.Unit, l.Price, fmt.Sprint(l.Receipts), l.Impressions, fmt.Sprint(l.QuantityMs), l.Amount, sum})
+		}
+		for _, a := range d.Adjustments {
+			sum, err := Sum(a.Shares)
+			if err != nil {
+				return nil, err
+			}
+			row(number, only, []string{a.Reason, "", "", "", "", a.Month, a.TimeZone, a.RuleID, fmt.Sprint(a.RuleLeaf), "", "", "", "", "", a.Amount, sum})
+		}
+	}
+	w.Flush()
+	if failed == nil {
+		failed = w.Error()
+	}
+	return b.Bytes(), failed
+}

@@ -1,0 +1,209 @@
+// Package paper shows a statement to people who pay it, get paid by it or book it: as a page, as a PDF, and
+// as CSV files. It shows what the signed document, the payables and the rights say, and computes no amount.
+//
+// A paper is of all payees of a statement, or of one (For): then it has the number, the parties, the tax
+// and the due date that an invoice needs (Directive 2006/112/EC, article 226), and shows nothing of others.
+//
+// The PDF is set in the fonts Go Regular, Go Bold and Go Mono, which have the letters of Latin, Greek and
+// Cyrillic scripts. A paper with others can't be one (Lacking): the page shows it.
+package paper
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"muniment/control/payable"
+	"muniment/control/settle/rate"
+	"muniment/sealer"
+)
+
+// Paper is what is shown. All texts are as they are, in no language's quotes.
+type Paper struct {
+	ID, TenantID string
+	// Organisation is the tenant's organisation: the issuer, where a payable names none.
+	Organisation string
+	// State is the statement's.
+	State string
+	// Period is the name of the period; nil for one without.
+	Period *string
+	// IssuedAt and SettledAt are zero until then.
+	IssuedAt, SettledAt time.Time
+	// SHA256 is that of the signed file, base64url; nil for a draft.
+	SHA256 *string
+	PackID string
+	// Reference is the newest payment's; nil for none.
+	Reference *string
+	Document  sealer.Statement
+	// Payables are those of the statement, by number; none for a draft.
+	Payables []payable.Payable
+	// Rights are those of the lines, by id. One that is missing has an id alone.
+	Rights map[string]Right
+}
+
+// Right is how people name a right.
+type Right struct {
+	// Title is that of its legal basis.
+	Title     string
+	Campaigns []string
+}
+
+// For returns the paper of one payee: its parts alone. Changes of a correction are shown only if the whole
+// statement is the payee's.
+func (p *Paper) For(counterpartyID string) *Paper {
+	one := *p
+	d := &one.Document
+	if d.CounterpartyID != nil {
+		return &one
+	}
+	shares := func(all []sealer.StatementShare) []sealer.StatementShare {
+		return kept(all, func(s sealer.StatementShare) bool { return s.CounterpartyID == counterpartyID })
+	}
+	payee := func(s sealer.StatementPayee) bool { return s.CounterpartyID == counterpartyID }
+	d.CounterpartyID = &counterpartyID
+	d.Lines = kept(d.Lines, func(l sealer.StatementLine) bool { return len(shares(l.Shares)) > 0 })
+	for i := range d.Lines {
+		d.Lines[i].Shares = shares(d.Lines[i].Shares)
+	}
+	d.Adjustments = kept(d.Adjustments, func(a sealer.StatementAdjustment) bool { return len(shares(a.Shares)) > 0 })
+	for i := range d.Adjustments {
+		d.Adjustments[i].Shares = shares(d.Adjustments[i].Shares)
+	}
+	total := func(payees []sealer.StatementPayee) string {
+		if len(payees) == 0 {
+			return "0"
+		}
+		return payees[0].Amount
+	}
+	names := d.Payees
+	d.Payees = kept(d.Payees, payee)
+	d.Total, d.HeldAmount, d.Unrated, d.Excluded = total(d.Payees), "", nil, nil
+	if d.Correction != nil {
+		c := *d.Correction
+		names = append(names, c.Payees...)
+		c.Payees, c.Changes = kept(c.Payees, payee), nil
+		c.Difference, c.Previous.Total = total(c.Payees), ""
+		d.Correction = &c
+	}
+	if len(d.Payees) == 0 { // so that it has a name
+		if i := slices.IndexFunc(names, payee); i >= 0 {
+			d.Payees = []sealer.StatementPayee{{Amount: "0", CounterpartyID: counterpartyID, Name: names[i].Name}}
+		}
+	}
+	one.Payables = kept(p.Payables, func(of payable.Payable) bool { return of.CounterpartyID == counterpartyID })
+	return &one
+}
+
+func kept[T any](all []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
+}
+
+// Names are the names of counterparties, by id.
+func (p *Paper) Names() map[string]string {
+	names := map[string]string{}
+	if c := p.Document.Correction; c != nil {
+		for _, of := range c.Payees {
+			names[of.CounterpartyID] = of.Name
+		}
+	}
+	for _, of := range p.Document.Payees {
+		names[of.CounterpartyID] = of.Name
+	}
+	for _, of := range p.Payables {
+		if _, known := names[of.CounterpartyID]; !known && of.Recipient.LegalName != nil {
+			names[of.CounterpartyID] = *of.Recipient.LegalName
+		}
+	}
+	return names
+}
+
+// Payee is the name of the statement's only payee, or its id; empty for a statement of all.
+func (p *Paper) Payee() string {
+	id := p.Document.CounterpartyID
+	if id == nil {
+		return ""
+	}
+	if name := p.Names()[*id]; name != "" {
+		return name
+	}
+	return *id
+}
+
+// One is the payable of a paper for one payee; nil for all, and of a draft.
+func (p *Paper) One() *payable.Payable {
+	if p.Document.CounterpartyID == nil || len(p.Payables) != 1 {
+		return nil
+	}
+	return &p.Payables[0]
+}
+
+// Title says what the paper is.
+func (p *Paper) Title() string {
+	one, correction := p.One(), p.Document.Correction
+	switch {
+	case one != nil && one.Kind == payable.CreditNote:
+		return "Credit note " + one.Number
+	case one != nil && one.Kind == payable.DebitNote:
+		return "Debit note " + one.Number
+	case one != nil:
+		return "Statement " + one.Number
+	case correction == nil:
+		return "Statement"
+	case correction.VoidReason != nil:
+		return "Void"
+	}
+	return "Correction"
+}
+
+// IsVoid says whether the statement takes others back.
+func (p *Paper) IsVoid() bool {
+	return p.Document.Correction != nil && p.Document.Correction.VoidReason != nil
+}
+
+// Issuer is the organisation that issues.
+func (p *Paper) Issuer() payable.Party {
+	party := payable.Party{}
+	if len(p.Payables) > 0 {
+		party = p.Payables[0].Issuer
+	}
+	if party.LegalName == nil {
+		party.LegalName = &p.Organisation
+	}
+	return party
+}
+
+// lines are the lines of a text.
+func lines(text *string) []string {
+	if text == nil || *text == "" {
+		return nil
+	}
+	return strings.Split(*text, "\n")
+}
+
+// RightName is how a right is named beside its id.
+func (p *Paper) RightName(id string) string {
+	r := p.Rights[id]
+	name := r.Title
+	if len(r.Campaigns) > 0 {
+		if name != "" {
+			name += " · "
+		}
+		name += strings.Join(r.Campaigns, ", ")
+	}
+	return name
+}
+
+// Sum is the sum of shares, exactly.
+func Sum(shares []sealer.StatementShare) (string, error) {
+	sum := rate.Money(0)
+	for _, s := range shares {
+		part, err := rate.ParseAmount(s.Amount)
+		if err == nil {
+			sum, err = sum.Plus(part)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return sum.String(), nil
+}

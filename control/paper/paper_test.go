@@ -1,0 +1,174 @@
+package paper
+
+import (
+	"bytes"
+	"encoding/csv"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/payable"
+	"muniment/sealer"
+)
+
+// november is a statement of two payees, with a line of each kind and an adjustment.
+func november() *Paper {
+	share := func(id, amount string, bps int64) sealer.StatementShare {
+		return sealer.StatementShare{Amount: amount, Bps: bps, CounterpartyID: id}
+	}
+	document := sealer.Statement{
+		AsOf: sealer.StatementAsOf{PackID: "ppk_1", TreeSize: 1234}, Currency: "EUR", StatementID: "stm_1", TenantID: "tnt_a", TimeZone: "Europe/Berlin",
+		LocalFrom: "2026-11-01T00:00:00.000+01:00", LocalTo: "2026-12-01T00:00:00.000+01:00", HeldAmount: "0.5", Total: "4.104999",
+		Lines: []sealer.StatementLine{
+			{RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1", RuleLeaf: 7, Unit: "CPM", Price: "8.5", Receipts: 3, Impressions: "400.5", QuantityMs: 31_500, Amount: "3.404999", Shares: []sealer.StatementShare{share("cp_a", "2.27", 6_667), share("cp_b", "1.134999", 3_333)}},
+			{RightID: "rgh_2", MeteringBasis: "gross", RuleID: "rule_2", RuleLeaf: 9, Unit: "EVENT", Price: "0.1", Receipts: 2, Impressions: "0", Amount: "0.2", Shares: []sealer.StatementShare{share("cp_b", "0.2", 10_000)}},
+		},
+		Adjustments: []sealer.StatementAdjustment{{RuleID: "rule_2", RuleLeaf: 9, Month: "2026-11", TimeZone: "Europe/Berlin", Reason: "MINIMUM", Amount: "0.5", Shares: []sealer.StatementShare{share("cp_b", "0.5", 10_000)}}},
+		Payees:      []sealer.StatementPayee{{Amount: "2.27", CounterpartyID: "cp_a", Name: "=Studio A"}, {Amount: "1.834999", CounterpartyID: "cp_b", Name: "Studio B"}},
+		Unrated:     []sealer.StatementUnrated{{RightID: "rgh_3", MeteringBasis: "gross", Reason: "NO_RULE", Receipts: 5}},
+	}
+	issuer := payable.Party{LegalName: new("Transit Screens AG"), Address: new("Bahnhofplatz 3\n8001 Zürich"), TaxID: new("CHE-1"), Note: new("Self-billing")}
+	return &Paper{
+		ID: "stm_1", TenantID: "tnt_a", Organisation: "org_a", State: "ISSUED", Period: new("2026-11"), IssuedAt: time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC), SHA256: new(strings.Repeat("A", 43)), PackID: "ppk_1",
+		Document: document,
+		Payables: []payable.Payable{
+			{CounterpartyID: "cp_a", Number: "2026-000001", Kind: payable.OfStatement, Currency: "EUR", Exact: "2.27", Net: "2.27", TaxBps: 1_900, Tax: "0.43", Gross: "2.70", PaidAmount: "0.00", IssuedOn: "2026-12-01", DueOn: "2026-12-31", Issuer: issuer, Recipient: payable.Party{LegalName: new("Studio Süd GmbH"), TaxID: new("DE1")}},
+			{CounterpartyID: "cp_b", Number: "2026-000002", Kind: payable.OfStatement, Currency: "EUR", Exact: "1.834999", Net: "1.83", ReverseCharge: true, Tax: "0.00", Gross: "1.83", PaidAmount: "1.00", IssuedOn: "2026-12-01", DueOn: "2026-12-31", Issuer: issuer, Recipient: payable.Party{LegalName: new("Studio B SRL")},
+				Payments: []payable.Payment{{Date: "2026-12-14", Amount: "1.00", Reference: "transfer 7"}}},
+		},
+		Rights: map[string]Right{"rgh_1": {Title: "Frame agreement", Campaigns: []string{"spring", "winter"}}},
+	}
+}
+
+// sum is that of a column, and rows are those of a table, by the names of their columns.
+func read(t *testing.T, text []byte) (rows []map[string]string) {
+	t.Helper()
+	all, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	require.NoError(t, err)
+	for _, row := range all[1:] {
+		named := map[string]string{}
+		for i, name := range all[0] {
+			named[name] = row[i]
+		}
+		rows = append(rows, named)
+	}
+	return rows
+}
+
+func sum(t *testing.T, rows []map[string]string, column string) *big.Rat {
+	t.Helper()
+	total := new(big.Rat)
+	for _, row := range rows {
+		n, ok := new(big.Rat).SetString(row[column])
+		require.True(t, ok, row[column])
+		total.Add(total, n)
+	}
+	return total
+}
+
+func decimal(text string) *big.Rat { n, _ := new(big.Rat).SetString(text); return n }
+
+// TestTables: a row a line, and sums that are the totals, of all and of each payee.
+func TestTables(t *testing.T) {
+	p := november()
+	table := func(p *Paper, table Table) []map[string]string {
+		text, err := p.CSV(table)
+		require.NoError(t, err)
+		return read(t, text)
+	}
+	rows := table(p, Lines)
+	require.Len(t, rows, 3)
+	require.Zero(t, sum(t, rows, "amount").Cmp(decimal(p.Document.Total)))
+	require.Equal(t, []string{"", "2026-11", "EUR", "Frame agreement", "spring winter", "2026-11-01T00:00:00.000+01:00"}, []string{rows[0]["number"], rows[0]["period"], rows[0]["currency"], rows[0]["right"], rows[0]["campaigns"], rows[0]["from"]})
+	rows = table(p, Shares)
+	require.Len(t, rows, 4)
+	require.Zero(t, sum(t, rows, "share").Cmp(decimal(p.Document.Total)))
+	require.Equal(t, []string{"2026-000001", "'=Studio A"}, []string{rows[0]["number"], rows[0]["counterparty"]}, "a name is no formula")
+	require.Empty(t, table(p, Changes))
+	for _, payee := range p.Document.Payees {
+		one := p.For(payee.CounterpartyID)
+		for _, of := range []struct {
+			table  Table
+			column string
+		}{{Lines, "amount"}, {Shares, "share"}} {
+			rows := table(one, of.table)
+			require.Zero(t, sum(t, rows, of.column).Cmp(decimal(payee.Amount)), of.table)
+			for _, row := range rows {
+				require.Equal(t, []string{payee.CounterpartyID, one.Payables[0].Number}, []string{row["counterpartyId"], row["number"]})
+			}
+		}
+	}
+
+	p.Document.Correction = &sealer.StatementCorrection{
+		Of: "stm_0", Difference: "-1", Payees: []sealer.StatementPayee{{Amount: "-1", CounterpartyID: "cp_a", Name: "=Studio A"}},
+		Changes: []sealer.StatementChange{{Amount: "-1.5", Reason: "DISPUTE", Receipts: -1, RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1"}, {Amount: "0.5", Reason: "LATE", RuleID: "rule_2"}},
+	}
+	require.Zero(t, sum(t, table(p, Changes), "amount").Cmp(decimal("-1")))
+}
+
+// TestOnePayee: the paper of one shows nothing of others, in any form.
+func TestOnePayee(t *testing.T) {
+	p := november()
+	whole, err := p.HTML("")
+	require.NoError(t, err)
+	for _, want := range []string{"<h1>Statement</h1>", "2026-000001", "2026-000002", "Studio Süd GmbH", "Transit Screens AG", "<strong>Frame agreement · spring, winter</strong>", strings.Repeat("00", 32), "0.43 (19 %)", "reverse charge"} {
+		require.Contains(t, string(whole), want)
+	}
+	one := p.For("cp_a")
+	page, err := one.HTML("")
+	require.NoError(t, err)
+	lines, err := one.CSV(Lines)
+	require.NoError(t, err)
+	for _, foreign := range []string{"Studio B", "cp_b", "2026-000002", "rgh_2", "rule_2", "rgh_3", "1.834999", "4.104999"} {
+		require.NotContains(t, string(page), foreign)
+		require.NotContains(t, string(lines), foreign)
+	}
+	for _, want := range []string{"<h1>Statement 2026-000001</h1>", "<strong>2.70 EUR</strong>", "Issued", "1 December 2026", "31 December 2026", "Tax number DE1", "Self-billing"} {
+		require.Contains(t, string(page), want)
+	}
+	page, err = p.For("cp_b").HTML("")
+	require.NoError(t, err)
+	for _, want := range []string{"Reverse charge: the tax is owed by the recipient", "transfer 7", "14 December 2026", "Studio B SRL"} {
+		require.Contains(t, string(page), want)
+	}
+	require.Len(t, p.Document.Lines[0].Shares, 2, "the whole paper stays as it was")
+	for kind, title := range map[payable.Kind]string{payable.CreditNote: "Credit note 2026-000001", payable.DebitNote: "Debit note 2026-000001"} {
+		one.Payables[0].Kind = kind
+		require.Equal(t, title, one.Title())
+	}
+}
+
+// TestPDF: a long table goes over pages; a paper with characters that the fonts lack is no PDF.
+func TestPDF(t *testing.T) {
+	for _, p := range []*Paper{november(), november().For("cp_a"), november().For("cp_b")} {
+		pdf, lacking, err := p.PDF()
+		require.NoError(t, err)
+		require.Empty(t, lacking)
+		require.True(t, bytes.HasPrefix(pdf, []byte("%PDF-")))
+		if dir := os.Getenv("MUNIMENT_TEST_PAPERS"); dir != "" { // for people to look at
+			page, err := p.HTML("")
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, p.Title()+".pdf"), pdf, 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, p.Title()+".html"), page, 0o644))
+		}
+	}
+	many := november()
+	for range 300 {
+		many.Document.Lines = append(many.Document.Lines, many.Document.Lines[0])
+	}
+	pdf, _, err := many.PDF()
+	require.NoError(t, err)
+	require.Greater(t, bytes.Count(pdf, []byte("/Type /Page\n")), 5)
+
+	p := november()
+	p.Payables[0].Recipient.LegalName, p.Document.Payees[1].Name = new("株式会社 Ελλάς Žižkov Київ"), "نص"
+	pdf, lacking, err := p.PDF()
+	require.NoError(t, err)
+	require.Empty(t, pdf)
+	require.Equal(t, "株式会社", lacking, "the Greek, Latin and Cyrillic letters are there; who has a legal name is shown by it")
+}

@@ -1,0 +1,422 @@
+package paper
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"codeberg.org/go-pdf/fpdf"
+	"golang.org/x/image/font/gofont/gobold"
+	"golang.org/x/image/font/gofont/gomono"
+	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/sfnt"
+
+	"muniment/control/payable"
+	"muniment/sealer"
+)
+
+// sheet is a PDF in the making: A4, in millimetres.
+type sheet struct {
+	*fpdf.Fpdf
+	// lacking are the characters that no font has, in their order.
+	lacking []rune
+	covered map[rune]bool
+	font    *sfnt.Font
+}
+
+const (
+	margin = 18.0
+	width  = 210 - 2*margin
+	line   = 4.6 // of text of 9 points
+)
+
+// PDF returns the paper as a PDF. lacking are characters that its fonts do not have; if there are any, there
+// is no PDF.
+func (p *Paper) PDF() (pdf []byte, lacking string, err error) {
+	font, err := sfnt.Parse(goregular.TTF)
+	if err != nil {
+		return nil, "", err
+	}
+	s := &sheet{Fpdf: fpdf.New("P", "mm", "A4", ""), covered: map[rune]bool{}, font: font}
+	at := p.IssuedAt
+	if at.IsZero() {
+		at = p.Document.IssuedAt.Time
+	}
+	s.SetCreationDate(at.UTC())
+	s.SetModificationDate(at.UTC())
+	s.SetLang("en")
+	s.SetTitle(p.Title()+" "+p.ID, true)
+	s.AddUTF8FontFromBytes("go", "", goregular.TTF)
+	s.AddUTF8FontFromBytes("go", "B", gobold.TTF)
+	s.AddUTF8FontFromBytes("mono", "", gomono.TTF)
+	s.SetMargins(margin, margin, margin)
+	s.SetAutoPageBreak(true, margin)
+	s.AliasNbPages("{pages}")
+	s.SetFooterFunc(func() {
+		s.SetY(-12)
+		s.style("", 7, true)
+		s.CellFormat(width/2, 4, p.Title()+", "+p.ID, "", 0, "L", false, 0, "")
+		s.CellFormat(width/2, 4, fmt.Sprintf("%d of {pages}", s.PageNo()), "", 0, "R", false, 0, "")
+	})
+	s.AddPage()
+	if err := p.write(s); err != nil {
+		return nil, "", err
+	}
+	if len(s.lacking) > 0 {
+		return nil, string(s.lacking), nil
+	}
+	var b bytes.Buffer
+	err = s.Output(&b)
+	return b.Bytes(), "", err
+}
+
+// write writes all of the paper.
+func (p *Paper) write(s *sheet) error {
+	d, one := &p.Document, p.One()
+	from, err := day(d.LocalFrom)
+	if err != nil {
+		return err
+	}
+	to, err := day(d.LocalTo)
+	if err != nil {
+		return err
+	}
+	s.style("B", 16, false)
+	s.text(p.Title(), 8)
+	if p.State == "DRAFT" || p.State == "VOIDED" {
+		s.style("B", 10, false)
+		s.text(p.State, 5)
+	}
+	s.style("", 9, false)
+	period := from + " up to, but not including, " + to + " (" + d.TimeZone + ")"
+	if p.Period != nil {
+		period = *p.Period + ": " + period
+	}
+	s.text(period, line)
+	if len(p.Payables) > 0 {
+		if err := p.parties(s, one); err != nil {
+			return err
+		}
+	}
+	if c := d.Correction; c != nil {
+		if c.VoidReason != nil {
+			s.heading("Voids the statement " + c.Of + ", with its corrections")
+			s.text("Reason: "+*c.VoidReason, line)
+		} else {
+			s.heading("Corrects the statement " + c.Of)
+			s.text("The period is stated once more, in full. What is due is the difference, "+signed(c.Difference)+" "+d.Currency+".", line)
+		}
+	}
+	if err := p.due(s, one); err != nil {
+		return err
+	}
+	if err := p.lines(s); err != nil {
+		return err
+	}
+	s.heading("How it can be checked")
+	if p.SHA256 != nil {
+		sum, err := asHex(p.SHA256)
+		if err != nil {
+			return err
+		}
+		s.text("What binds is the signed file "+p.ID+".json. Its SHA-256, as sha256sum prints it:", line)
+		s.SetFont("mono", "", 8)
+		s.text(sum, line)
+		s.style("", 9, false)
+		s.text("With it and the proof packs anyone can recompute this statement: muniment verify.", line)
+	} else {
+		s.text("A draft binds nobody: it is not signed.", line)
+	}
+	s.text(fmt.Sprintf("It states the log of the tenant %s up to %s, %s events.", p.TenantID, p.PackID, grouped(d.AsOf.TreeSize)), line)
+	return nil
+}
+
+// parties writes who issues, who receives, and the dates.
+func (p *Paper) parties(s *sheet, one *payable.Payable) error {
+	column := func(x float64, title string, texts []string) float64 {
+		s.SetXY(x, s.GetY())
+		s.style("", 8, true)
+		s.block(x, width/3-4, title)
+		s.style("", 9, false)
+		for i, text := range texts {
+			if i == 0 {
+				s.style("B", 9, false)
+			}
+			s.block(x, width/3-4, text)
+			s.style("", 9, false)
+		}
+		return s.GetY()
+	}
+	s.Ln(4)
+	top := s.GetY()
+	bottom := column(margin, "From", partyLines(p.Issuer()))
+	if one != nil {
+		issued, err := date(one.IssuedOn)
+		if err != nil {
+			return err
+		}
+		due, err := date(one.DueOn)
+		if err != nil {
+			return err
+		}
+		s.SetY(top)
+		bottom = max(bottom, column(margin+width/3, "To", partyLines(one.Recipient)))
+		facts := []string{one.Number, "Issued " + issued, "Due " + due}
+		if one.Corrects != nil {
+			facts = append(facts, "Corrects "+*one.Corrects)
+		}
+		s.SetY(top)
+		bottom = max(bottom, column(margin+2*width/3, "Number", facts))
+	}
+	s.SetY(bottom)
+	return nil
+}
+
+func partyLines(of payable.Party) (texts []string) {
+	if of.LegalName != nil {
+		texts = append(texts, *of.LegalName)
+	}
+	texts = append(texts, lines(of.Address)...)
+	if of.TaxID != nil {
+		texts = append(texts, "Tax number "+*of.TaxID)
+	}
+	if of.Email != nil {
+		texts = append(texts, *of.Email)
+	}
+	return texts
+}
+
+// due writes what is due to whom.
+func (p *Paper) due(s *sheet, one *payable.Payable) error {
+	d, names := &p.Document, p.Names()
+	if len(p.Payables) == 0 {
+		s.heading("Who is paid")
+		rows := [][]string{}
+		for _, of := range d.Payees {
+			rows = append(rows, []string{of.Name, of.CounterpartyID, grouped(of.Amount)})
+		}
+		return s.table([]column{{"Counterparty", 74, "L"}, {"Id", 60, "L"}, {"Amount, " + d.Currency, 40, "R"}}, rows)
+	}
+	s.heading("What is due, in " + d.Currency)
+	var rows [][]string
+	for i := range p.Payables {
+		of := &p.Payables[i]
+		open, err := of.Open()
+		if err != nil {
+			return err
+		}
+		name := names[of.CounterpartyID]
+		if of.Recipient.LegalName != nil {
+			name = *of.Recipient.LegalName
+		}
+		tax := grouped(of.Tax) + " (" + percent(of.TaxBps) + ")"
+		if of.ReverseCharge {
+			tax = "reverse charge"
+		}
+		rows = append(rows, []string{of.Number, name, grouped(of.Exact), grouped(of.Net), tax, grouped(of.Gross), of.DueOn, grouped(open)})
+	}
+	err := s.table([]column{{"Number", 23, "L"}, {"Payee", 33, "L"}, {"Exactly", 21, "R"}, {"Net", 20, "R"}, {"Tax", 22, "R"}, {"Total", 20, "R"}, {"Due", 20, "R"}, {"Open", 15, "R"}}, rows)
+	if err != nil {
+		return err
+	}
+	s.style("", 8, true)
+	s.text("Net is what the exact amounts so far come to in whole minor units, less what was payable before: so nothing is lost to rounding.", 4)
+	s.style("", 9, false)
+	if one == nil {
+		return nil
+	}
+	if one.ReverseCharge {
+		s.text("Reverse charge: the tax is owed by the recipient of the services.", line)
+	}
+	if len(one.Payments) > 0 {
+		rows = nil
+		for _, paid := range one.Payments {
+			reference := paid.Reference
+			if paid.SetOff {
+				reference = "set off against " + reference
+			}
+			rows = append(rows, []string{paid.Date, reference, grouped(paid.Amount)})
+		}
+		if err := s.table([]column{{"Paid on", 30, "L"}, {"Reference", 104, "L"}, {"Amount, " + d.Currency, 40, "R"}}, rows); err != nil {
+			return err
+		}
+	}
+	for _, note := range lines(one.Issuer.Note) {
+		s.text(note, line)
+	}
+	return nil
+}
+
+// lines writes for what.
+func (p *Paper) lines(s *sheet) error {
+	d := &p.Document
+	named := func(id string) string {
+		if name := p.RightName(id); name != "" {
+			return name + "\n" + id
+		}
+		return id
+	}
+	if len(d.Lines) > 0 {
+		s.heading("For what")
+		var rows [][]string
+		for _, l := range d.Lines {
+			part, err := Sum(l.Shares)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, []string{named(l.RightID), l.MeteringBasis, grouped(l.Receipts), grouped(l.Impressions), seconds(l.QuantityMs), grouped(l.Price) + " " + units[l.Unit], grouped(part)})
+		}
+		err := s.table([]column{{"Right", 56, "L"}, {"Measured as", 18, "L"}, {"Receipts", 16, "R"}, {"Impressions", 19, "R"}, {"Seconds", 17, "R"}, {"Price", 26, "R"}, {"Amount, " + d.Currency, 22, "R"}}, rows)
+		if err != nil {
+			return err
+		}
+	}
+	if len(d.Adjustments) > 0 {
+		s.heading("Months: tiers, minimums and caps")
+		var rows [][]string
+		for _, a := range d.Adjustments {
+			part, err := Sum(a.Shares)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, []string{a.RuleID, a.Month + " (" + a.TimeZone + ")", adjusted[a.Reason], grouped(part)})
+		}
+		if err := s.table([]column{{"Rule", 56, "L"}, {"Month", 44, "L"}, {"Why", 48, "L"}, {"Amount", 26, "R"}}, rows); err != nil {
+			return err
+		}
+	}
+	if c := d.Correction; c != nil && len(c.Changes) > 0 {
+		s.heading("What has changed")
+		var rows [][]string
+		for _, change := range c.Changes {
+			what := "Tiers, minimum or cap of " + change.RuleID
+			if change.RightID != "" {
+				what = named(change.RightID)
+			}
+			rows = append(rows, []string{reasons[change.Reason], what, signed(change.Receipts), signed(change.Amount)})
+		}
+		if err := s.table([]column{{"Why", 50, "L"}, {"What", 74, "L"}, {"Receipts", 20, "R"}, {"Amount", 30, "R"}}, rows); err != nil {
+			return err
+		}
+	}
+	if len(d.Excluded) > 0 {
+		s.heading("Left out for disputes")
+		var rows [][]string
+		for _, x := range d.Excluded {
+			state := "upheld: not paid"
+			if x.State == sealer.ExclusionHeld {
+				state = "open: held until it is resolved"
+			}
+			rows = append(rows, []string{x.DisputeID, state})
+		}
+		return s.table([]column{{"Dispute", 74, "L"}, {"State", 100, "L"}}, rows)
+	}
+	return nil
+}
+
+// style sets the font, its size in points, and whether the text is quiet.
+func (s *sheet) style(style string, size float64, quiet bool) {
+	s.SetFont("go", style, size)
+	if s.SetTextColor(27, 31, 36); quiet {
+		s.SetTextColor(87, 96, 106)
+	}
+}
+
+func (s *sheet) heading(text string) {
+	if s.GetY() > 297-margin-25 { // not alone at the end of a page
+		s.AddPage()
+	}
+	s.Ln(5)
+	s.style("B", 10, false)
+	s.text(text, 5)
+	s.Ln(1)
+	s.style("", 9, false)
+}
+
+// text writes a paragraph.
+func (s *sheet) text(text string, height float64) {
+	s.SetX(margin)
+	s.MultiCell(width, height, s.cover(text), "", "L", false)
+}
+
+// block writes a paragraph of a column, and leaves the position below it.
+func (s *sheet) block(x, width float64, text string) {
+	s.SetX(x)
+	s.MultiCell(width, line, s.cover(text), "", "L", false)
+}
+
+// cover notes the characters that the fonts lack.
+func (s *sheet) cover(text string) string {
+	var buffer sfnt.Buffer
+	for _, r := range text {
+		if r == '\n' {
+			continue
+		}
+		has, known := s.covered[r]
+		if !known {
+			glyph, err := s.font.GlyphIndex(&buffer, r)
+			has = err == nil && glyph != 0
+			s.covered[r] = has
+			if !has {
+				s.lacking = append(s.lacking, r)
+			}
+		}
+	}
+	return text
+}
+
+type column struct {
+	title string
+	width float64
+	align string
+}
+
+// table writes rows under their titles, which are repeated on each page. A row stays on one page.
+func (s *sheet) table(columns []column, rows [][]string) error {
+	const height, pad = 4.2, 1.2
+	head := func() {
+		s.style("B", 8, true)
+		s.SetX(margin)
+		for _, c := range columns {
+			s.CellFormat(c.width, 5, s.cover(c.title), "B", 0, c.align, false, 0, "")
+		}
+		s.Ln(5 + pad)
+		s.style("", 8, false)
+	}
+	head()
+	for _, row := range rows {
+		cells, most := make([][]string, len(row)), 1
+		for i, text := range row {
+			for _, one := range strings.Split(s.cover(text), "\n") {
+				split := s.SplitText(one, columns[i].width-1)
+				if len(split) == 0 {
+					split = []string{""}
+				}
+				cells[i] = append(cells[i], split...)
+			}
+			most = max(most, len(cells[i]))
+		}
+		if s.GetY()+float64(most)*height > 297-margin {
+			s.AddPage()
+			head()
+		}
+		top := s.GetY()
+		for n := range most {
+			s.SetXY(margin, top+float64(n)*height)
+			for i, c := range columns {
+				text := ""
+				if n < len(cells[i]) {
+					text = cells[i][n]
+				}
+				s.CellFormat(c.width, height, text, "", 0, c.align, false, 0, "")
+			}
+		}
+		s.SetY(top + float64(most)*height + pad/2)
+		s.SetDrawColor(225, 229, 234)
+		s.Line(margin, s.GetY(), margin+width, s.GetY())
+		s.SetDrawColor(0, 0, 0)
+		s.SetY(s.GetY() + pad/2)
+	}
+	s.style("", 9, false)
+	return s.Error()
+}
