@@ -4,6 +4,6 @@ import "muniment/control/store"
 
 // Tables lists this package's tables.
 var Tables = store.Tables{
-	{Name: "settlement_rules"},
+	{Name: "settlement_rules", Public: []string{"matches.campaign", "matches.label"}},
 	{Name: "counterparties", Public: []string{"name"}, Personal: &store.Personal{Kind: "counterparty", Key: []string{"counterparty_id"}, Text: []string{"payout_ref", "tax_id"}}},
 }

@@ -506,8 +506,12 @@ func (all Tables) Kinds() (kinds []string) {
 // PublicMembers lists the members of events' data that hold the texts of the columns Public.
 func (all Tables) PublicMembers() (members []string) {
 	for _, t := range all {
-		for _, column := range t.Public {
-			if name := memberName(column); !slices.Contains(members, name) {
+		for _, path := range t.Public {
+			_, name, isMember := strings.Cut(path, ".")
+			if !isMember {
+				name = memberName(path)
+			}
+			if !slices.Contains(members, name) {
 				members = append(members, name)
 			}
 		}
