@@ -85,6 +85,47 @@ func (p Person) bounded(before, behind string) bool {
 	return !inWord(prev) && !inWord(next)
 }
 
+// References calls take for each reference that In finds in a text, until take returns false: so who
+// knows only the hash of a person finds the texts that name the person. The references are in their
+// normal form, of at most 1 KiB; one may come again.
+func References(text string, take func(reference string) bool) {
+	texts := []string{text}
+	if strings.Contains(text, `\`) {
+		texts = append(texts, unescaped(text))
+	}
+	for _, text := range texts {
+		for _, fold := range []bool{false, true} {
+			if fold && !strings.Contains(text, "@") {
+				continue
+			}
+			if !(Person{fold: fold}).references(text, take) {
+				return
+			}
+		}
+	}
+}
+
+// maxReference is more bytes than the normal form of a reference has: requests take 256 characters.
+const maxReference = 1 << 10
+
+// references is References for references that are normalised as p; false: take wants no more.
+func (p Person) references(text string, take func(reference string) bool) bool {
+	text = p.normal(text)
+	for from := range text {
+		for to := from; to < len(text); {
+			_, size := utf8.DecodeRuneInString(text[to:])
+			if to += size; to-from > maxReference {
+				break
+			}
+			p.text = text[from:to]
+			if p.fold == strings.Contains(p.text, "@") && p.bounded(text[:from], text[to:]) && !take(p.text) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // inWord reports whether a rune continues the word or the symbol that it stands beside. Marks, joiners
 // and the tones of emoji belong to what is before them.
 func inWord(r rune) bool {

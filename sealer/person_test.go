@@ -102,3 +102,32 @@ func TestForgetTexts(t *testing.T) {
 		require.NoError(t, CheckPrivate(out, p.Commitment()))
 	}
 }
+
+// TestReferences are exactly those that In finds.
+func TestReferences(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		runes := rapid.StringOf(rapid.RuneFrom([]rune("aAkS1@.;-_ \\\"u006éſ\u0301\u212a🙂\u200d")))
+		reference, text := rapid.StringMatching(`[a@. 1é]{1,6}`).Draw(t, "reference"), runes.Draw(t, "text")+"\xff"[:rapid.IntRange(0, 1).Draw(t, "invalid")]
+		if rapid.Bool().Draw(t, "named") {
+			text += reference + runes.Draw(t, "behind")
+		}
+		p, found := NewPerson(reference), false
+		References(text, func(named string) bool {
+			require.Equal(t, named, NewPerson(named).String())
+			require.True(t, NewPerson(named).In(text), "%q in %q", named, text)
+			found = found || named == p.String()
+			return true
+		})
+		require.Equal(t, p.In(text), found)
+	})
+	var some []string
+	References("a b", func(named string) bool {
+		some = append(some, named)
+		return len(some) < 2
+	})
+	require.Equal(t, []string{"a", "a b"}, some)
+	References(strings.Repeat("a ", 2000), func(named string) bool {
+		require.LessOrEqual(t, len(named), maxReference)
+		return true
+	})
+}

@@ -32,9 +32,8 @@
 // is sent to the warehouse together with all tombstones (Announce), periodically. Until it has them
 // a warehouse loads nothing that names a person. So neither a replay, a new warehouse, nor an older
 // copy of one brings a person back. A database that is older than the log learns the tombstones
-// that it lacks from the log and the packs (Replay), and repeats their erasures: the hash finds
-// names that are alone in a column, and then the texts with that name. Texts of others are found by the
-// list of records, and by the name, if a restored warehouse still has it (AnnounceRestored).
+// that it lacks from the log and the packs (Replay), and repeats their erasures: whatever names a person
+// in it has a reference of that hash, which is looked for in its texts, too.
 //
 // Limits: the log and the nodes' copies are not rewritten. They lose whole segments as they age,
 // and the certificate says by when, of what they hold by the tombstone's time: what waits in the
@@ -183,39 +182,14 @@ func (s *Service) Announce(ctx context.Context) error {
 	return announce(ctx, s.db, s.key, s.cfg.Warehouse)
 }
 
-// RestoredWarehouse is a warehouse of a backup, which was not told yet who was erased since.
-type RestoredWarehouse interface {
-	pipeline.Eraser
-	// PersonOf returns the person whom a tombstone is of, as a private part that it covers names the
-	// person; empty if there is none.
-	PersonOf(ctx context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (person string, err error)
-}
-
 // AnnounceRestored sends all tombstones to the warehouse of a restored database, before there is a
-// service. The warehouse may be the last to know the name of a person whom only texts name in the
-// database, so these are erased first.
-func AnnounceRestored(ctx context.Context, db *store.DB, tables store.Tables, warehouse RestoredWarehouse) error {
+// service.
+func AnnounceRestored(ctx context.Context, db *store.DB, warehouse pipeline.Eraser) error {
 	key, err := openKey(ctx, db)
 	if err != nil {
 		return err
 	}
-	list, err := listTombstones(ctx, db.Read())
-	if err != nil {
-		return err
-	}
-	for _, t := range list {
-		person, err := warehouse.PersonOf(ctx, key, t)
-		if err == nil && person != "" {
-			err = db.Change(ctx, func(tx *store.Tx) error {
-				_, err := tables.Erase(ctx, tx, t.TenantID, sealer.NewPerson(person), t.SubjectHash, nil)
-				return err
-			})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return warehouse.Erase(ctx, key, list)
+	return announce(ctx, db, key, warehouse)
 }
 
 func announce(ctx context.Context, db *store.DB, key pipeline.SubjectKey, warehouse pipeline.Eraser) error {

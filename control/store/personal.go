@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -443,54 +444,63 @@ func (all Tables) textsOf(ctx context.Context, q Querier, tenantID, record strin
 	return texts, nil
 }
 
-// EraseRecords replaces all texts of records of a tenant.
-func (all Tables) EraseRecords(ctx context.Context, tx *Tx, tenantID string, ids []string, replacement string) error {
-	for _, t := range all {
-		if t.Personal == nil || t.Personal.Record == "" {
-			continue
+// Person finds the person of whose references is returns true, where only a hash of it is known: nobody,
+// if no row of the tenant names the person.
+func (all Tables) Person(ctx context.Context, q Querier, tenantID string, is func(reference string) bool) (found sealer.Person, err error) {
+	look := func(reference string) bool { // for more
+		if is(reference) {
+			found = sealer.NewPerson(reference)
 		}
-		where := ` WHERE tenant_id = $1 AND ` + t.Personal.Record + ` = $2`
-		if t.Personal.Where != "" {
-			where += ` AND ` + t.Personal.Where
-		}
-		for _, column := range t.Personal.Text {
-			for _, id := range ids {
-				_, err := tx.ExecContext(ctx, `UPDATE `+t.Name+` SET `+column+` = $3`+where+` AND `+column+` <> ''`, tenantID, id, replacement)
-				if err != nil {
-					return fmt.Errorf("cannot erase the texts of %s: %w", id, err)
-				}
-			}
-		}
+		return found == (sealer.Person{})
 	}
-	return nil
-}
-
-// Persons lists the persons whom the tables name for a tenant and for whom is returns true. Texts
-// are not searched.
-func (all Tables) Persons(ctx context.Context, q Querier, tenantID string, is func(person string) bool) (found []string, err error) {
-	for _, t := range all {
-		if t.Personal == nil {
-			continue
-		}
-		for _, column := range slices.Concat(t.Personal.Person, t.Personal.Persons) {
-			err := Each(ctx, q, "persons in "+t.Name, Text, func(text string) (err error) {
-				persons := []string{text}
-				if slices.Contains(t.Personal.Persons, column) {
-					persons, err = ReadPersons(text)
-				}
-				for _, person := range persons {
-					if is(person) && !slices.Contains(found, person) {
-						found = append(found, person)
+	for _, inTexts := range []bool{false, true} { // texts take longer
+		for i := range all {
+			t := &all[i]
+			if t.Personal == nil || t.Personal.Kind == "" {
+				continue
+			}
+			for _, column := range t.Personal.searched() {
+				err := Each(ctx, q, "who is named in "+t.Name, Text, func(text string) error {
+					err := t.Personal.references(column, text, inTexts, look)
+					if err == nil && found != (sealer.Person{}) {
+						err = errFound
 					}
+					return err
+				}, `SELECT DISTINCT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
+				if errors.Is(err, errFound) {
+					return found, nil
 				}
-				return err
-			}, `SELECT DISTINCT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
-			if err != nil {
-				return nil, err
+				if err != nil {
+					return found, err
+				}
 			}
 		}
 	}
 	return found, nil
+}
+
+// errFound ends a search.
+var errFound = errors.New("the person was found")
+
+// references calls take for the references in a column: in texts, or else those that stand alone.
+func (p *Personal) references(column, text string, inTexts bool, take func(reference string) bool) error {
+	members := p.members(column)
+	switch {
+	case inTexts && slices.Contains(p.Text, column):
+		sealer.References(text, take)
+	case inTexts && len(members) > 0:
+		return EachText(text, members, func(text string) { sealer.References(text, take) })
+	case inTexts:
+	case slices.Contains(p.Person, column):
+		take(text)
+	case slices.Contains(p.Persons, column):
+		references, err := ReadPersons(text)
+		for _, reference := range references {
+			take(reference)
+		}
+		return err
+	}
+	return nil
 }
 
 // Kinds lists the kinds of rows with personal data.

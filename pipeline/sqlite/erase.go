@@ -204,33 +204,6 @@ func (w *Warehouse) CountLabelled(ctx context.Context, tenantID string, person s
 	return n, nil
 }
 
-// PersonOf returns the reference to the person whom a tombstone is of, from a private part that it
-// covers; empty if there is none. A restored warehouse, which was not told of the tombstone yet, may
-// have one.
-func (w *Warehouse) PersonOf(ctx context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (person string, err error) {
-	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return "", err
-	}
-	defer tx.Rollback()
-	parts, err := privateParts(ctx, tx, key, t, w.writer.unsearched)
-	if err != nil {
-		return "", fmt.Errorf("cannot look for an erased person: %w", err)
-	}
-	r := pipeline.Row{}
-	if len(parts) > 0 {
-		if err := tx.QueryRowContext(ctx, `SELECT private FROM texts WHERE text = ?`, parts[0].text).Scan(&r.Private); err != nil {
-			return "", fmt.Errorf("cannot look for an erased person: %w", err)
-		}
-	}
-	for _, subject := range r.DataSubjects() {
-		if key.Hash(t.TenantID, subject) == t.SubjectHash {
-			return subject, nil
-		}
-	}
-	return "", nil
-}
-
 // privatePart is that of a text, and what is left of it once a tombstone's are erased.
 type privatePart struct {
 	text int64
