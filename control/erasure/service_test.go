@@ -465,6 +465,33 @@ func TestReplayErasesAnew(t *testing.T) {
 	require.Equal(t, []string{made.SubjectHash, "bob"}, emails)
 }
 
+// TestReplayInAnyOrder: of two erasures of a person that an older copy lacks, both have their record and
+// their certificate again, whichever event comes first.
+func TestReplayInAnyOrder(t *testing.T) {
+	s := newStage(t)
+	first := s.mustErase(t, "ada")
+	s.clock.Advance(time.Hour)
+	second := s.mustErase(t, "ada")
+	older := newStage(t)
+	older.key, older.cfg.Warehouse = s.key, s.warehouse // the copy has the key
+	for _, event := range slices.Backward(roomtest.Events(t, s.db)) {
+		require.NoError(t, older.db.Change(t.Context(), func(tx *store.Tx) error {
+			changed, err := Replay(t.Context(), tx, &event)
+			require.True(t, changed, event.Subject.ID)
+			return err
+		}))
+	}
+	for _, made := range []Erasure{first, second} {
+		require.NoError(t, older.work(t))
+		require.Equal(t, made.EventID, older.find(t, made.ID).EventID)
+	}
+	require.Equal(t, Completed, older.find(t, first.ID).State)
+	require.Equal(t, Completed, older.find(t, second.ID).State)
+	list, err := listTombstones(t.Context(), older.db.Read())
+	require.NoError(t, err)
+	require.Equal(t, []pipeline.Tombstone{second.tombstone()}, list)
+}
+
 // TestCovers: a person is covered up to the tombstone's time, as any form of the reference.
 func TestCovers(t *testing.T) {
 	s := newStage(t)
