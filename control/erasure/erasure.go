@@ -45,6 +45,7 @@ package erasure
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"muniment/control/store"
@@ -164,16 +165,21 @@ func (s *Service) Hash(tenantID, dataSubjectID string) string {
 	return s.key.Hash(tenantID, dataSubjectID)
 }
 
-// Covers reports whether a person was erased up to now or a later time. A change that begins an erasure has written its tombstone before
-// it searches the tables: who holds the lock that store.Personal.Before takes misses none.
-func (s *Service) Covers(ctx context.Context, q store.Querier, tenantID, dataSubjectID string) (bool, error) {
-	hash := s.Hash(tenantID, dataSubjectID)
-	if hash == "" {
-		return false, nil
+// Covers returns what tells the persons of a tenant who were erased up to now or a later time, by the hash
+// that replaces their references; "" for others. It returns nil if there are none. A change that begins an
+// erasure has written its tombstone before it searches the tables: who holds the lock that
+// store.Personal.Before takes misses none.
+func (s *Service) Covers(ctx context.Context, q store.Querier, tenantID string) (hashOf func(reference string) string, err error) {
+	list, err := store.List(ctx, q, "the tombstones of persons", store.Text, `SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND until >= $2`, tenantID, store.Millis(s.db.Now()))
+	if err != nil || len(list) == 0 {
+		return nil, err
 	}
-	found, err := store.One(ctx, q, "the tombstone of a person", store.Text, `SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND subject_hash = $2 AND until >= $3`,
-		tenantID, hash, store.Millis(s.db.Now()))
-	return found != nil, err
+	return func(reference string) string {
+		if hash := s.Hash(tenantID, reference); slices.Contains(list, hash) {
+			return hash
+		}
+		return ""
+	}, nil
 }
 
 // Announce sends all tombstones to the warehouse. It is called before anything is loaded, and

@@ -496,9 +496,13 @@ func TestReplayInAnyOrder(t *testing.T) {
 func TestCovers(t *testing.T) {
 	s := newStage(t)
 	covers := func(tenant, person string) bool {
-		covered, err := s.Covers(t.Context(), s.db.Read(), tenant, person)
+		hashOf, err := s.Covers(t.Context(), s.db.Read(), tenant)
 		require.NoError(t, err)
-		return covered
+		if hashOf == nil || hashOf(person) == "" {
+			return false
+		}
+		require.Equal(t, s.Hash(tenant, person), hashOf(person))
+		return true
 	}
 	require.False(t, covers(tenantID, "ada@example.org"))
 	s.mustErase(t, "Ada@example.org")

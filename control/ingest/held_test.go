@@ -358,31 +358,91 @@ func TestHeldRowOfSeveral(t *testing.T) {
 	require.Equal(t, personal{}, row().personal)
 }
 
+// TestHeldTextsOfAnErasedPerson: a held row that is about somebody else loses the texts that name the
+// person, and nothing else, and is delivered under its identity.
+func TestHeldTextsOfAnErasedPerson(t *testing.T) {
+	n := newDeliverer()
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) { c.Deliver = n.deliver })
+	bobs := held("1")
+	bobs.Row = strings.NewReplacer("ada@", "bob@", "play-1", "play of ada@example.org", `:"",`, `:"at ada@example.org's",`, `"correlationId":null`, `"correlationId":"(ADA@example.org)"`,
+		`{"gazeInView":  true}`, `{"beamId" : "of ada@example.org","more":[{"ada@example.org":["ada@example.org"]},"adam@example.org"],"viewable":  true}`).Replace(bobs.Row)
+	played := held("2") // only what was played there names her
+	played.Row = strings.NewReplacer("ada@example.org", "bob", "true", `["ada@example.org"]`).Replace(played.Row)
+	ids := r.mustHold(t, bobs, played)
+	var seen []store.Sight
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ada@example.org"), "erased", func(s store.Sight) error {
+			seen = append(seen, s)
+			return nil
+		})
+		return err
+	}))
+	var fields []string
+	for _, s := range seen {
+		for _, m := range s.Mentions {
+			fields = append(fields, m.Field)
+		}
+	}
+	require.ElementsMatch(t, []string{"rowId", "spatialPlacementId", "correlationId", "beamId", "more", "gazeInView"}, fields)
+	require.Equal(t, `{"gazeInView":  ["erased"]}`, r.rows(t)[ids[1]].personal.telemetry)
+	row := r.rows(t)[ids[0]]
+	require.Equal(t, personal{`["bob@example.org"]`, `{"beamId" : "erased","more":[{"ada@example.org":["erased"]},"adam@example.org"],"viewable":  true}`}, row.personal)
+	require.Empty(t, row.content)
+	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
+	require.NoError(t, r.work(t))
+	require.Len(t, n.delivered, 1)
+	for text := range n.delivered {
+		require.Contains(t, text, `"rowId":"erased"`)
+		require.Contains(t, text, `"dataSubjectId":"bob@example.org"`)
+		require.Equal(t, bobs.Identity, n.identities[text])
+	}
+}
+
 // TestHeldOfAnErasedPerson: a row of a person whom an erasure covers is held without reference and
-// telemetry, again too; rows of others are held as they are.
+// telemetry, again too, and without texts that name the person; so is a rejected play. Rows of others are
+// held as they are.
 func TestHeldOfAnErasedPerson(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), func(c *Config) {
-		c.Erased = func(_ context.Context, _ store.Querier, of, dataSubjectID string) (bool, error) {
+		c.Erased = func(_ context.Context, _ store.Querier, of string) (func(string) string, error) {
 			require.Equal(t, tenantID, of)
-			return dataSubjectID == "ada@example.org", nil
+			return func(reference string) string {
+				if sealer.NewPerson("ada@example.org").Is(reference) {
+					return "erased"
+				}
+				return ""
+			}, nil
 		}
 	})
 	bob := held("2")
 	bob.Row = strings.ReplaceAll(bob.Row, "ada@", "bob@")
 	both := held("3")
-	both.Row = strings.Replace(both.Row, `{`, `{"dataSubjectIds":["bob@example.org","ada@example.org"],`, 1)
-	ids := r.mustHold(t, held("1"), bob, both)
+	both.Row = strings.NewReplacer(`{"vendor"`, `{"dataSubjectIds":["bob@example.org","ada@example.org"],"vendor"`, `"correlationId":null`, `"correlationId":"for Ada@example.org"`,
+		`{"gazeInView":  true}`, `{"beamId":"of ada@example.org"}`).Replace(both.Row)
+	texts := held("4")
+	texts.Row = strings.NewReplacer("ada@", "bob@", "play-4", "play of ada@example.org").Replace(texts.Row)
+	ids := r.mustHold(t, held("1"), bob, both, texts)
 	require.Equal(t, ids[:1], r.mustHold(t, held("1")), "the caller's retry is none the wiser")
+	_, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rejected: []api.RejectedPlay{{Hash: "a", Format: "broadsign", Row: texts.Row, Error: "{}"}}})
+	require.NoError(t, err)
 	rows, err := store.List(t.Context(), r.db.Read(), "held rows", scanHeld, `SELECT `+heldColumns+` FROM held_rows ORDER BY vendor_id`)
 	require.NoError(t, err)
-	require.Len(t, rows, 3)
+	require.Len(t, rows, 4)
 	require.Equal(t, personal{}, rows[0].personal)
 	require.Empty(t, rows[0].content)
 	require.Equal(t, `["bob@example.org"]`, rows[1].personal.dataSubjects)
 	require.NotEmpty(t, rows[1].personal.telemetry)
-	require.Equal(t, rows[1].personal, rows[2].personal)
-	require.Empty(t, rows[2].content)
 	require.NotEmpty(t, rows[1].content)
+	require.Equal(t, personal{`["bob@example.org"]`, `{"beamId":"erased"}`}, rows[2].personal)
+	require.Contains(t, rows[2].writtenRow, `"correlationId":"erased"`)
+	require.Empty(t, rows[2].content)
+	require.Equal(t, rows[1].personal, rows[3].personal)
+	require.Contains(t, rows[3].writtenRow, `"rowId":"erased"`)
+	require.Empty(t, rows[3].content)
+	require.NoError(t, EachRejected(t.Context(), r.db.Read(), tenantID, func(p RejectedPlay) error {
+		require.Contains(t, string(p.Row), `"rowId":"erased"`)
+		require.NotContains(t, string(p.Row), "ada@")
+		return nil
+	}))
 }
 
 // TestHoldNeedsATenant: a request that names another tenant's key, or none, holds nothing.

@@ -3,9 +3,11 @@ package ingest
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 var errFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of rows that wait: create the mappings or resume the rights that they wait for, then send the row again"}
@@ -42,12 +44,16 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 		if err != nil {
 			return err
 		}
+		hashOf, err := s.cfg.Erased(ctx, tx, tenantID)
+		if err != nil {
+			return err
+		}
 		results = make([]api.HeldResult, len(rows))
 		marked := map[string]bool{}
 		for i := range rows {
 			h, err := s.take(tenantID, keyID, &rows[i], now)
 			if err == nil {
-				err = s.forgetErased(ctx, tx, &h)
+				err = h.forget(hashOf)
 			}
 			if err == nil {
 				results[i].Delivered, err = s.holdOne(ctx, tx, &h, &u)
@@ -80,31 +86,42 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 	return results, err
 }
 
-// forgetErased removes from a row the persons whom an erasure covers: nothing else would find the row,
-// which is held after the erasure has begun.
-func (s *Service) forgetErased(ctx context.Context, tx *sql.Tx, h *HeldRow) error {
-	if h.personal.dataSubjects == "" || s.cfg.Erased == nil {
-		return nil
-	}
+// forget removes from a row the persons whom an erasure covers: nothing else would find the row, which is
+// held after the erasure has begun. hashOf is of Config.Erased.
+func (h *HeldRow) forget(hashOf func(reference string) string) error {
 	all, err := store.ReadPersons(h.personal.dataSubjects)
-	var left []string
-	for _, person := range all {
-		erased := false
-		if err == nil {
-			erased, err = s.cfg.Erased(ctx, tx, h.tenantID, person)
-		}
-		if !erased {
-			left = append(left, person)
-		}
-	}
-	if err != nil || len(left) == len(all) {
+	if hashOf == nil || err != nil {
 		return err
 	}
-	if h.content = ""; len(left) == 0 {
+	was := *h
+	left := slices.DeleteFunc(slices.Clone(all), func(person string) bool { return hashOf(person) != "" })
+	if h.personal.dataSubjects, err = store.WritePersons(left); err != nil {
+		return err
+	}
+	if len(left) == 0 && len(all) > 0 {
 		h.personal.telemetry = ""
 	}
-	h.personal.dataSubjects, err = store.WritePersons(left)
-	return err
+	if h.writtenRow, err = without(h.writtenRow, rowTexts, hashOf); err != nil {
+		return err
+	}
+	if h.personal.telemetry, err = without(h.personal.telemetry, []string{"*"}, hashOf); err != nil {
+		return err
+	}
+	if h.personal != was.personal || h.writtenRow != was.writtenRow {
+		h.content = ""
+	}
+	return nil
+}
+
+// without replaces the texts that name an erased person, in some members of a JSON text.
+func without(text string, members []string, hashOf func(reference string) string) (string, error) {
+	return store.ReplaceTexts(text, members, func(_, text string) (hash string, named bool) {
+		sealer.References(text, func(reference string) bool {
+			hash = hashOf(reference)
+			return hash == ""
+		})
+		return hash, hash != ""
+	})
 }
 
 // holdOne holds a row within the quota. An existing row of the same identity determines its id; it

@@ -49,10 +49,18 @@ func (s *Service) keep(ctx context.Context, q *api.HoldRequest) error {
 		if _, err := lockUsage(ctx, tx, q.TenantID); err != nil {
 			return err
 		}
+		hashOf, err := s.cfg.Erased(ctx, tx, q.TenantID)
+		if err != nil {
+			return err
+		}
 		kept := false
-		for i := range q.Rejected {
-			p := &q.Rejected[i]
-			inserted, err := insertRejected(ctx, tx, q, p, now)
+		for _, p := range q.Rejected {
+			if hashOf != nil {
+				if p.Row, err = without(p.Row, rowTexts, hashOf); err != nil {
+					return api.InvalidField("row", "is not JSON")
+				}
+			}
+			inserted, err := insertRejected(ctx, tx, q, &p, now)
 			if err != nil {
 				return err
 			}
@@ -62,7 +70,7 @@ func (s *Service) keep(ctx context.Context, q *api.HoldRequest) error {
 			return nil
 		}
 		var rows, bytes int64
-		err := tx.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM rejected_plays WHERE tenant_id = $1`, q.TenantID).Scan(&rows, &bytes)
+		err = tx.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM rejected_plays WHERE tenant_id = $1`, q.TenantID).Scan(&rows, &bytes)
 		if err == nil && (rows > mostRejected || bytes > mostRejectedBytes) {
 			err = errRejectedFull
 		}

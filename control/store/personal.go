@@ -29,12 +29,13 @@ type Personal struct {
 	Persons []string
 	// Text are the columns with free text. A text that names a person is erased as a whole.
 	Text []string
-	// JSON are the members with free text of columns with JSON, as column.member. A text that names a
-	// person is erased as a whole; the rest of the JSON stays, byte for byte.
+	// JSON are the members with free text of columns with JSON, as column.member, or column.* for all. A
+	// text that names a person is erased as a whole; the rest of the JSON stays, byte for byte.
 	JSON []string
 	// About is an SQL expression for the reference to the person whom the row is about, or a column of
 	// Persons. A row about an erased person, and no other, loses the columns Related too: one that is also
-	// in Text gets the replacement, others become empty.
+	// in Text gets the replacement, others become empty. One that is also in JSON loses of other rows what
+	// names the person.
 	About   string
 	Related []string
 	// Also are further assignments of the statement that erases something of a row.
@@ -224,7 +225,7 @@ func newTableSearch(t *Table, tenantID string, person sealer.Person, replacement
 	}
 	var any []string
 	for _, c := range append([]string{about}, s.columns...) {
-		if c != "NULL" && (!slices.Contains(s.Related, c) || slices.Contains(s.Text, c)) {
+		if c != "NULL" && (!slices.Contains(s.Related, c) || slices.Contains(s.Text, c) || len(s.members(c)) > 0) {
 			any = append(any, fmt.Sprintf(condition, c))
 		}
 	}
@@ -341,7 +342,7 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		if len(members) == 0 {
 			return nil
 		}
-		next, err := replaceTexts(text, members, func(member, text string) (string, bool) {
+		next, err := ReplaceTexts(text, members, func(member, text string) (string, bool) {
 			r.Texts = append(r.Texts, text)
 			if !s.person.In(text) {
 				return "", false
