@@ -87,6 +87,14 @@ type Eraser interface {
 	// names the person (sealer.Person.In). It reads these of all its deliveries. Receipts are
 	// permanent: Erase doesn't change them.
 	CountLabelled(ctx context.Context, tenantID string, person sealer.Person) (int64, error)
+	// CountTelemetry counts the tenant's deliveries with telemetry that names the person, in a private
+	// part that is not about the person (sealer.NamedInTelemetry). Erase doesn't change them: the
+	// commitment in the event covers telemetry as a whole.
+	CountTelemetry(ctx context.Context, tenantID string, person sealer.Person) (int64, error)
+	// QuarantinedOf lists the quarantined records of a tenant from which Erase would delete a person;
+	// with an empty subjectHash all of the tenant's. Records that name no readable tenant may be of any
+	// tenant, and are not listed.
+	QuarantinedOf(ctx context.Context, tenantID, subjectHash string) ([]Quarantined, error)
 }
 
 // SubjectCount is how much a warehouse holds of a person: events with a private part that

@@ -150,7 +150,7 @@ func (p Person) Fragment() (longest string) {
 // with a backslash; few others match it. It is empty for references that have characters outside of
 // ASCII, or that normalising makes from those.
 func (p Person) Pattern() string {
-	if p.text == "" || strings.ContainsFunc(p.text, func(r rune) bool { return r >= utf8.RuneSelf || !p.fold && notOnlyASCII(r) }) {
+	if p.text == "" || strings.ContainsFunc(p.text, func(r rune) bool { return r >= utf8.RuneSelf || notOnlyASCII(r) && !(p.fold && r == 'K') }) {
 		return ""
 	}
 	const outside = `[^0-9A-Za-z_@+-]`

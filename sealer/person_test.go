@@ -82,6 +82,11 @@ func TestPersonFragment(t *testing.T) {
 		}
 		require.Equal(t, p.text, NewPerson(p.text).text)
 	})
+	for reference, text := range map[string]string{"a;b@x": "a\u037eb@x", "a`b@x": "a\u1fefb@x", "K@x": "\u212a@x"} { // which NFC makes the same
+		p := NewPerson(reference)
+		require.True(t, p.In(text))
+		require.Regexp(t, p.Pattern(), text)
+	}
 }
 
 // TestForgetTexts: a private part with a text that names an erased person goes, though it names others;

@@ -249,6 +249,16 @@ func Forget(private []byte, erased func(reference string) bool) ([]byte, error) 
 	return left, nil
 }
 
+// NamedInTelemetry reports whether the telemetry in a private part that ParsePrivate accepts has a text
+// that names a person, whom the private part is not about: Forget would leave it.
+func NamedInTelemetry(private []byte, person Person) bool {
+	if !bytes.Contains(private, []byte(`,"telemetry":`)) || slices.ContainsFunc(DataSubjects(private), person.Is) {
+		return false
+	}
+	p, err := ParsePrivate(private)
+	return err == nil && person.inTexts(p.Telemetry)
+}
+
 // inTexts reports whether a text in a JSON object contains the reference, at any depth.
 func (p Person) inTexts(object []byte) bool {
 	var value any

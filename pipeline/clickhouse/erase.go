@@ -317,6 +317,52 @@ func (w *reader) CountLabelled(ctx context.Context, tenantID string, person seal
 	return n, rows.Err()
 }
 
+// CountTelemetry implements pipeline.Eraser. The server leaves out almost all private parts that name
+// others.
+func (w *reader) CountTelemetry(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot count the deliveries with telemetry that names a person: %w", err)
+		}
+	}()
+	candidate, needle := "position(private, ?) > 0", person.Fragment()
+	if pattern := person.Pattern(); pattern != "" {
+		candidate, needle = "match(private, ?)", pattern
+	}
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	rows, err := w.conn.Query(ctx, `SELECT private FROM private_parts FINAL WHERE tenant_id = ? AND (`+candidate+` OR position(private, '\\') > 0)`, tenantID, needle)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var private string
+		if err := rows.Scan(&private); err != nil {
+			return 0, err
+		}
+		if sealer.NamedInTelemetry([]byte(private), person) {
+			n++
+		}
+	}
+	return n, rows.Err()
+}
+
+// QuarantinedOf implements pipeline.Eraser.
+func (w *reader) QuarantinedOf(ctx context.Context, tenantID, subjectHash string) (list []pipeline.Quarantined, err error) {
+	erased, _, err := w.erased(ctx, "")
+	if err == nil {
+		list, err = collect(ctx, w.servers, scanQuarantined, `SELECT `+heldColumns+` FROM set_aside FINAL WHERE tenant_id = ? ORDER BY log_partition, generation, position`, tenantID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the quarantined records of %s: %w", tenantID, err)
+	}
+	if subjectHash != "" {
+		list = slices.DeleteFunc(list, func(s pipeline.Quarantined) bool { return erased == nil || !erased.Key.Names(s, tenantID, subjectHash) })
+	}
+	return list, nil
+}
+
 // erasedPrint is 0 where it is not known who was erased, and changes with each tombstone.
 const erasedPrint = `if((SELECT count() FROM subject_key) = 0, toInt64(0),
 	(SELECT reinterpretAsInt64(bitOr(groupBitXor(cityHash64(tenant_id, subject_hash, until)), toUInt64(1))) FROM tombstones FINAL))`

@@ -204,6 +204,48 @@ func (w *Warehouse) CountLabelled(ctx context.Context, tenantID string, person s
 	return n, nil
 }
 
+// CountTelemetry implements pipeline.Eraser. SQLite leaves out almost all private parts that name others.
+func (w *Warehouse) CountTelemetry(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
+	var f filter
+	f.add("t.tenant_id = ?1 AND e.class = 0 AND x.private IS NOT NULL", tenantID)
+	if fragment := person.Fragment(); fragment != "" {
+		f.add("(instr(x.private, ?2) > 0 OR instr(x.private, ?3) > 0)", fragment, `\`)
+	}
+	err = each(ctx, w.read, func(scan func(...any) error) error {
+		var private []byte
+		err := scan(&private)
+		if sealer.NamedInTelemetry(private, person) {
+			n++
+		}
+		return err
+	}, `SELECT x.private FROM tenants AS t CROSS JOIN events AS e USING (tenant) CROSS JOIN texts AS x USING (text) WHERE `+f.String(), f.args...)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count the deliveries with telemetry that names a person: %w", err)
+	}
+	return n, nil
+}
+
+// QuarantinedOf implements pipeline.Eraser.
+func (w *Warehouse) QuarantinedOf(ctx context.Context, tenantID, subjectHash string) (list []pipeline.Quarantined, err error) {
+	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	key, ok, err := subjectKey(ctx, tx)
+	if err != nil || !ok && subjectHash != "" {
+		return nil, err
+	}
+	list, err = collect(ctx, tx, scanQuarantined, `SELECT `+quarantinedColumns+` FROM set_aside WHERE tenant_id = ? ORDER BY log_partition, generation, position`, tenantID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the quarantined records of %s: %w", tenantID, err)
+	}
+	if subjectHash != "" {
+		list = slices.DeleteFunc(list, func(s pipeline.Quarantined) bool { return !key.Names(s, tenantID, subjectHash) })
+	}
+	return list, nil
+}
+
 // privatePart is that of a text, and what is left of it once a tombstone's are erased.
 type privatePart struct {
 	text int64
