@@ -91,10 +91,10 @@ type Eraser interface {
 	// part that is not about the person (sealer.NamedInTelemetry). Erase doesn't change them: the
 	// commitment in the event covers telemetry as a whole.
 	CountTelemetry(ctx context.Context, tenantID string, person sealer.Person) (int64, error)
-	// QuarantinedOf lists the quarantined records of a tenant from which Erase would delete a person;
-	// with an empty subjectHash all of the tenant's. Records that name no readable tenant may be of any
-	// tenant, and are not listed.
-	QuarantinedOf(ctx context.Context, tenantID, subjectHash string) ([]Quarantined, error)
+	// QuarantinedOf lists the quarantined records of a tenant from which Erase would delete a person; for
+	// nobody, all of the tenant's. Records that name no readable tenant may be of any tenant, and are not
+	// listed.
+	QuarantinedOf(ctx context.Context, tenantID string, person sealer.Person) ([]Quarantined, error)
 }
 
 // SubjectCount is how much a warehouse holds of a person: events with a private part that
@@ -179,7 +179,7 @@ func (e *Erased) Private(r *Row) (private []byte, subjectHashes []string, err er
 // erased persons, a private part that names no others or can't be read, and an event that names one. Such a record need not be sound, so
 // every text at the place of a reference counts as one.
 func (e *Erased) Record(s Quarantined) (record []byte, err error) {
-	subjects := subjectsIn(s.Record)
+	subjects := DataSubjectsIn(s.Record)
 	if len(subjects) == 0 {
 		return e.annotated(s), nil
 	}
@@ -200,7 +200,7 @@ func (e *Erased) Record(s Quarantined) (record []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.any(s.TenantID, subjectsIn(r.Event)) {
+	if e.any(s.TenantID, DataSubjectsIn(r.Event)) {
 		r.Event = nil
 	}
 	s.Record = sealer.AppendRecord(nil, &r)
@@ -227,7 +227,12 @@ func (e *Erased) annotated(s Quarantined) []byte {
 // Names reports whether a quarantined record names a person of a tenant. A record without a
 // readable tenant may be of any tenant.
 func (k SubjectKey) Names(s Quarantined, tenantID, subjectHash string) bool {
-	return (s.TenantID == tenantID || s.TenantID == "") && k.names(subjectsIn(s.Record), tenantID, subjectHash)
+	return (s.TenantID == tenantID || s.TenantID == "") && k.names(DataSubjectsIn(s.Record), tenantID, subjectHash)
+}
+
+// IsAbout reports whether a quarantined record names a person.
+func (s Quarantined) IsAbout(person sealer.Person) bool {
+	return slices.ContainsFunc(DataSubjectsIn(s.Record), person.Is)
 }
 
 func (k SubjectKey) names(subjects []string, tenantID, subjectHash string) bool {
@@ -251,8 +256,9 @@ func (e *Erased) any(tenantID string, subjects []string) bool {
 	return false
 }
 
-// subjectsIn lists the texts behind each name of the field, in bytes of any kind.
-func subjectsIn(b []byte) (subjects []string) {
+// DataSubjectsIn lists the references to persons in bytes of any kind, as a quarantined record has: the
+// texts behind each name of the field.
+func DataSubjectsIn(b []byte) (subjects []string) {
 	for {
 		_, behind, found := bytes.Cut(b, []byte(`"dataSubject":`))
 		if !found {

@@ -37,7 +37,8 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 // eventsAPage is how many events are held in memory.
 const eventsAPage = 1000
 
-// permanent counts the loaded events that name a person by a text that no erasure removes, by type.
+// permanent counts the loaded events that name a person by a text that no erasure removes, by type, and
+// the deliveries with telemetry that does.
 func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.Person) (map[string]int64, error) {
 	counts := map[string]int64{}
 	deliveries, err := s.cfg.Warehouse.CountLabelled(ctx, tenantID, person)
@@ -46,6 +47,13 @@ func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.
 	}
 	if deliveries > 0 {
 		counts[sealer.TypeDelivery] = deliveries
+	}
+	seen, err := s.cfg.Warehouse.CountTelemetry(ctx, tenantID, person)
+	if err != nil {
+		return nil, err
+	}
+	if seen > 0 {
+		counts["telemetry"] = seen
 	}
 	members, fragment := s.cfg.Tables.PublicMembers(), []byte(person.Fragment())
 	for after := (*sealer.Position)(nil); ; {

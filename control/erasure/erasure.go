@@ -13,7 +13,9 @@
 // who has a part of it.
 //
 // Events are permanent, and so are the texts in them that everybody may see: a dispute's reason, a
-// label, a correlation id. Preview and certificate count those that will still name the person.
+// label, a correlation id. So is telemetry, in the private part of a delivery that is not about the
+// person, as long as that is not erased: the event's commitment covers it as a whole. Preview and
+// certificate count those that will still name the person.
 //
 // The tombstone's time is api.ClockSlack after the request, by which the clock of a node may be
 // ahead: so it covers everything that was answered before, and what the person is shown within the
@@ -89,7 +91,7 @@ type Counts struct {
 	SetAside     int64            `json:"setAside" doc:"Quarantined records that name the person."`
 	Records      map[string]int64 `json:"records" doc:"Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow, rejectedPlay and webhookDelivery. An export of the person shows them."`
 	Bundles      int64            `json:"bundles" doc:"Bundles of exports that may hold data of the person."`
-	Permanent    map[string]int64 `json:"permanent" doc:"Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement."`
+	Permanent    map[string]int64 `json:"permanent" doc:"Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement. telemetry counts the deliveries to others, or to nobody, whose telemetry names the person."`
 }
 
 // Keys signs certificates.

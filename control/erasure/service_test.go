@@ -544,12 +544,14 @@ func TestPermanent(t *testing.T) {
 		rows = append(rows, conform.Said(tenantID, int64(3+i), c.kind, c.data))
 	}
 	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: rows, Next: conform.Place(9)}))
-	want := map[string]int64{"basis.created": 1, "offer.proposed": 2}
+	rows = []pipeline.Row{conform.Shown(tenantID, 9, "bob", `{"beamId":"of ada"}`), conform.Shown(tenantID, 10, "ada", `{"beamId":"of ada"}`)}
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(9), Rows: rows, Next: conform.Place(11)}))
+	want := map[string]int64{"basis.created": 1, "offer.proposed": 2, "telemetry": 1}
 	_, refused := s.erase(t, "key_1", "ada", "")
 	require.Equal(t, want, refused.Preview.(Counts).Permanent)
 	made := s.mustErase(t, "ada")
 	require.NoError(t, s.work(t))
 	done := s.find(t, made.ID)
 	require.Equal(t, want, done.Counts.Permanent)
-	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2}`)
+	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2,"telemetry":1}`)
 }

@@ -349,16 +349,13 @@ func (w *reader) CountTelemetry(ctx context.Context, tenantID string, person sea
 }
 
 // QuarantinedOf implements pipeline.Eraser.
-func (w *reader) QuarantinedOf(ctx context.Context, tenantID, subjectHash string) (list []pipeline.Quarantined, err error) {
-	erased, _, err := w.erased(ctx, "")
-	if err == nil {
-		list, err = collect(ctx, w.servers, scanQuarantined, `SELECT `+heldColumns+` FROM set_aside FINAL WHERE tenant_id = ? ORDER BY log_partition, generation, position`, tenantID)
-	}
+func (w *reader) QuarantinedOf(ctx context.Context, tenantID string, person sealer.Person) ([]pipeline.Quarantined, error) {
+	list, err := collect(ctx, w.servers, scanQuarantined, `SELECT `+heldColumns+` FROM set_aside FINAL WHERE tenant_id = ? ORDER BY log_partition, generation, position`, tenantID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the quarantined records of %s: %w", tenantID, err)
 	}
-	if subjectHash != "" {
-		list = slices.DeleteFunc(list, func(s pipeline.Quarantined) bool { return erased == nil || !erased.Key.Names(s, tenantID, subjectHash) })
+	if person != (sealer.Person{}) {
+		list = slices.DeleteFunc(list, func(s pipeline.Quarantined) bool { return !s.IsAbout(person) })
 	}
 	return list, nil
 }

@@ -253,12 +253,12 @@ func checkEraseQuarantined(tb testing.TB, ctx context.Context, w WarehouseEngine
 	require.NoError(tb, w.Erase(ctx, eraseKey, nil))
 	quarantine(tb, ctx, w, list[:5]...)
 	requireCount(tb, ctx, w, "tnt_a", "ada", 0, 4)
-	of := func(tenant, subjectHash string) []pipeline.Quarantined {
-		listed, err := w.QuarantinedOf(ctx, tenant, subjectHash)
+	of := func(tenant, person string) []pipeline.Quarantined {
+		listed, err := w.QuarantinedOf(ctx, tenant, sealer.NewPerson(person))
 		require.NoError(tb, err)
 		return listed
 	}
-	require.Equal(tb, []pipeline.Quarantined{list[0], list[1], list[3]}, of("tnt_a", eraseKey.Hash("tnt_a", "ada")))
+	require.Equal(tb, []pipeline.Quarantined{list[0], list[1], list[3]}, of("tnt_a", "ada"))
 	require.Equal(tb, []pipeline.Quarantined{list[0], list[1], list[3], list[4]}, of("tnt_a", ""))
 	require.Empty(tb, of("tnt_b", ""))
 	require.NoError(tb, w.Erase(ctx, eraseKey, []pipeline.Tombstone{tombstone("tnt_a", "ada", noon)}))

@@ -319,11 +319,11 @@ func (w *MemoryWarehouse) CountTelemetry(ctx context.Context, tenantID string, p
 }
 
 // QuarantinedOf implements pipeline.Eraser.
-func (w *MemoryWarehouse) QuarantinedOf(ctx context.Context, tenantID, subjectHash string) (list []pipeline.Quarantined, err error) {
+func (w *MemoryWarehouse) QuarantinedOf(ctx context.Context, tenantID string, person sealer.Person) (list []pipeline.Quarantined, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.quarantined {
-		if s.TenantID == tenantID && (subjectHash == "" || w.key != nil && w.key.Names(s, tenantID, subjectHash)) {
+		if s.TenantID == tenantID && (person == (sealer.Person{}) || s.IsAbout(person)) {
 			list = append(list, s)
 		}
 	}

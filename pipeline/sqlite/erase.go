@@ -226,22 +226,13 @@ func (w *Warehouse) CountTelemetry(ctx context.Context, tenantID string, person 
 }
 
 // QuarantinedOf implements pipeline.Eraser.
-func (w *Warehouse) QuarantinedOf(ctx context.Context, tenantID, subjectHash string) (list []pipeline.Quarantined, err error) {
-	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback()
-	key, ok, err := subjectKey(ctx, tx)
-	if err != nil || !ok && subjectHash != "" {
-		return nil, err
-	}
-	list, err = collect(ctx, tx, scanQuarantined, `SELECT `+quarantinedColumns+` FROM set_aside WHERE tenant_id = ? ORDER BY log_partition, generation, position`, tenantID)
+func (w *Warehouse) QuarantinedOf(ctx context.Context, tenantID string, person sealer.Person) ([]pipeline.Quarantined, error) {
+	list, err := collect(ctx, w.read, scanQuarantined, `SELECT `+quarantinedColumns+` FROM set_aside WHERE tenant_id = ? ORDER BY log_partition, generation, position`, tenantID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the quarantined records of %s: %w", tenantID, err)
 	}
-	if subjectHash != "" {
-		list = slices.DeleteFunc(list, func(s pipeline.Quarantined) bool { return !key.Names(s, tenantID, subjectHash) })
+	if person != (sealer.Person{}) {
+		list = slices.DeleteFunc(list, func(s pipeline.Quarantined) bool { return !s.IsAbout(person) })
 	}
 	return list, nil
 }
