@@ -78,7 +78,7 @@ var exempt = func() map[string]string {
 			"erasures.requested_by", "dsar_jobs.bundle_store_key", "vendor_key", "held_rows.vendor", "held_rows.vendor_id", "held_rows.id_type", "mapping_totals.vendor", "mapping_totals.id_type", "lane", "unique_key", "identity_day",
 		},
 		"a word of the service's own": {
-			"state", "kind", "currency", "unit", "tiers_mode", "time_zone", "period", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.error", "held_rows.reason", "rejected_plays.error",
+			"state", "kind", "currency", "unit", "tiers_mode", "time_zone", "period", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.reason",
 			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail", "webhooks.state_reason",
 		},
 		"a hash, a secret, a position, an amount, a time or a signature": {

@@ -442,13 +442,14 @@ func (p *speaker) journey(hook string) {
 	p.call("revoke-right", `{"reason": "§"}`)
 }
 
-// reject has a player post a play that is too old.
+// reject has a player post a play that is too old, and one without a duration, which can't be made a row.
 func (p *speaker) reject(text string) {
 	p.t.Helper()
-	body := fmt.Sprintf(`{"api_key": %q, "player_id": 9, "pop": [[71, 5, 1, %q, 51, 52, 1, 0, "2020-01-01T00:00:00.000", 5000, "", "", ""]]}`, p.ids["playerKey"], p.fill("broadsign .pop[].ad_copy_id", text))
+	body := fmt.Sprintf(`{"api_key": %[1]q, "player_id": 9, "pop": [[71, 5, 1, %[2]q, 51, 52, 1, 0, "2020-01-01T00:00:00.000", 5000, "", "", ""],
+		[71, 5, 1, %[2]q, 51, 52, 1, 0, "2020-01-01T00:00:00.000", null, "", "", ""]]}`, p.ids["playerKey"], p.fill("broadsign .pop[].ad_copy_id", text))
 	waittest.Until(p.t, func() bool {
 		a := systemtest.Call(p.t, p.s.Client.API, "", systemtest.Operation{Method: "POST", Path: "/adapters/broadsign?tz=UTC", Body: body})
-		return a.Status == 200 && strings.Contains(a.Body, `"rejected":1`)
+		return a.Status == 200 && strings.Contains(a.Body, `"rejected":2`)
 	}, "the node knows the players' key, and rejects the play")
 }
 

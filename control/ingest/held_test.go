@@ -398,6 +398,26 @@ func TestHeldTextsOfAnErasedPerson(t *testing.T) {
 	}
 }
 
+// TestErasedPersonIsInNoError: the error of a row that was refused has a text of its telemetry once, where an
+// erasure finds it.
+func TestErasedPersonIsInNoError(t *testing.T) {
+	n := newDeliverer()
+	violations := `[{"rule":"a","observed":80,"message":"80 mph (ada@example.org)"},{"rule":"b","observed":"of ada@example.org","message":"outside (of ada@example.org)"},{"rule":"c","observed":null,"message":"as ever"}]`
+	n.refuse["1"] = &api.Error{Code: api.ValidationFailed, Message: "refused", Violations: json.RawMessage(violations)}
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) { c.Deliver = n.deliver })
+	ids := r.mustHold(t, held("1"))
+	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
+	require.NoError(t, r.work(t))
+	refused := func() string { return string(r.rows(t)[ids[0]].Error.Violations) }
+	require.Equal(t, strings.Replace(violations, "outside (of ada@example.org)", "outside", 1), refused())
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		found, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ada@example.org"), "erased", nil)
+		require.Equal(t, map[string]int64{"heldRow": 1}, found.Rows)
+		return err
+	}))
+	require.Contains(t, refused(), `"observed":"erased","message":"outside"`)
+}
+
 // TestHeldOfAnErasedPerson: a row of a person whom an erasure covers is held without reference and
 // telemetry, again too, and without texts that name the person; so is a rejected play. Rows of others are
 // held as they are.

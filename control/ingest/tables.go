@@ -11,10 +11,11 @@ import (
 // which it is delivered once, and the vendor's id, by which it is mapped. Rows are held by transactions that
 // are no changes, and lock the tenant's usage.
 // What a player said of a rejected play has ids of players and places, times and numbers: formats keep nothing
-// else of it. As a row it has the texts of a held one, which it may have been.
+// else of it. As a row it has the texts of a held one, which it may have been. It keeps the hash by which it is
+// kept once, or a player that sends it again would bring the person back.
 var Tables = store.Tables{
 	{Name: "held_rows", Personal: &store.Personal{
-		Kind: "heldRow", Key: []string{"held_id"}, Persons: []string{"data_subjects"}, JSON: append(inRow(), "telemetry.*"),
+		Kind: "heldRow", Key: []string{"held_id"}, Persons: []string{"data_subjects"}, JSON: append(inRow(), "telemetry.*", "error.observed"),
 		About: "data_subjects", Related: []string{"telemetry"}, Also: "content_hash = ''",
 		Before: func(ctx context.Context, tx *store.Tx, tenantID string) error {
 			_, err := lockUsage(ctx, tx, tenantID)
@@ -25,7 +26,7 @@ var Tables = store.Tables{
 	{Name: "held_usage"},
 	{Name: "mapping_totals"},
 	{Name: "mappings", Feed: "vendor_key", Public: []string{"vendor", "id_type", "vendor_id", "spatial_anchor_id", "spatial_placement_id"}},
-	{Name: "rejected_plays", Personal: &store.Personal{Kind: "rejectedPlay", Key: []string{"rejected_id"}, JSON: inRow()}},
+	{Name: "rejected_plays", Personal: &store.Personal{Kind: "rejectedPlay", Key: []string{"rejected_id"}, JSON: append(inRow(), "error.observed")}},
 }
 
 // rowTexts are the members of a row that are free text.

@@ -156,7 +156,9 @@ func TestForgottenAnswerOfARunningRequest(t *testing.T) {
 	}
 	emit := func(ctx context.Context, tx *Tx) error { return tx.Emit(ctx, suspended, event("tnt_a", "rgh_a")) }
 	running := begin("running", emit)
-	erasing := begin("erasing", func(ctx context.Context, tx *Tx) error { return errors.Join(emit(ctx, tx), tx.ForgetAnswers(ctx, "tnt_a")) })
+	erasing := begin("erasing", func(ctx context.Context, tx *Tx) error {
+		return errors.Join(emit(ctx, tx), tx.ForgetAnswers(ctx, "tnt_a"))
+	})
 	require.NoError(t, db.Keep(t.Context(), running, "of ada"))
 	require.NoError(t, db.Keep(t.Context(), erasing, "of nobody"))
 	_, _, err := db.Attempt(t.Context(), running.KeyedRequest)
