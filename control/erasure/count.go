@@ -37,8 +37,8 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 // eventsAPage is how many events are held in memory.
 const eventsAPage = 1000
 
-// permanent counts the loaded events that name a person by a text that no erasure removes, by type, and
-// the deliveries with telemetry that does.
+// permanent counts what names a person by a text that no erasure removes: the loaded events, by type, the
+// deliveries with such telemetry, and the quarantined records.
 func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.Person) (map[string]int64, error) {
 	counts := map[string]int64{}
 	deliveries, err := s.cfg.Warehouse.CountLabelled(ctx, tenantID, person)
@@ -54,6 +54,15 @@ func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.
 	}
 	if seen > 0 {
 		counts["telemetry"] = seen
+	}
+	unread, err := s.cfg.Warehouse.QuarantinedOf(ctx, tenantID, sealer.Person{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range unread {
+		if stillNames(&unread[i], person) {
+			counts["quarantined"]++
+		}
 	}
 	members, fragment := s.cfg.Tables.PublicMembers(), []byte(person.Fragment())
 	for after := (*sealer.Position)(nil); ; {
@@ -83,6 +92,25 @@ func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.
 		}
 		after = &page[len(page)-1].Position
 	}
+}
+
+// stillNames reports whether a quarantined record names a person by a text that pipeline.Erased.Record
+// leaves: that deletes a whole private part, event or unreadable record with a reference to the person.
+func stillNames(q *pipeline.Quarantined, person sealer.Person) bool {
+	parts := [][]byte{q.Record}
+	if r, err := sealer.ParseRecord(q.Record); err == nil {
+		parts = [][]byte{r.Event, r.Private}
+	}
+	return slices.ContainsFunc(parts, func(part []byte) bool {
+		if slices.ContainsFunc(pipeline.DataSubjectsIn(part), person.Is) {
+			return false
+		}
+		named := false
+		if err := store.EachText(string(part), []string{"*"}, func(text string) { named = named || person.In(text) }); err != nil {
+			named = person.In(string(part))
+		}
+		return named
+	})
 }
 
 // beside finds whose bundles hold data of an erased person beside that of the person whom they are

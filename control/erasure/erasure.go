@@ -26,8 +26,8 @@
 //
 // The texts of a record may name a person whom the record is not about, as the notes of an export
 // of the whole tenant. Its events have these texts in their private parts. So the tombstone's event
-// lists such records (store.Table.Record), each with a tombstone of its own, and the private parts
-// of all their events up to then are deleted.
+// lists such records (store.Personal.Record), each with a tombstone of its own, and the private parts of
+// their events up to then are deleted whose notes name the person.
 //
 // The hash is keyed (pipeline.SubjectKey), because events are permanent and a plain hash would
 // let the holder of a pack guess names. The key is made with the database, is in its backups, and
@@ -91,7 +91,7 @@ type Counts struct {
 	SetAside     int64            `json:"setAside" doc:"Quarantined records that name the person."`
 	Records      map[string]int64 `json:"records" doc:"Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow, rejectedPlay and webhookDelivery. An export of the person shows them."`
 	Bundles      int64            `json:"bundles" doc:"Bundles of exports that may hold data of the person."`
-	Permanent    map[string]int64 `json:"permanent" doc:"Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement. telemetry counts the deliveries to others, or to nobody, whose telemetry names the person."`
+	Permanent    map[string]int64 `json:"permanent" doc:"Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement. telemetry counts the deliveries to others, or to nobody, whose telemetry names the person, and quarantined the records that could not be loaded and name the person otherwise than as a data subject."`
 }
 
 // Keys signs certificates.

@@ -41,7 +41,7 @@ func (e *Erasure) tombstone() pipeline.Tombstone {
 func (e *Erasure) tombstones(records []string) []pipeline.Tombstone {
 	list := []pipeline.Tombstone{e.tombstone()}
 	for _, id := range records {
-		list = append(list, pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: pipeline.RecordHash(id), Until: e.Until.Time})
+		list = append(list, pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: pipeline.RecordHash(id, e.SubjectHash), Until: e.Until.Time})
 	}
 	return list
 }

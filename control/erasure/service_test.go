@@ -546,12 +546,23 @@ func TestPermanent(t *testing.T) {
 	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: rows, Next: conform.Place(9)}))
 	rows = []pipeline.Row{conform.Shown(tenantID, 9, "bob", `{"beamId":"of ada"}`), conform.Shown(tenantID, 10, "ada", `{"beamId":"of ada"}`)}
 	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(9), Rows: rows, Next: conform.Place(11)}))
-	want := map[string]int64{"basis.created": 1, "offer.proposed": 2, "telemetry": 1}
+	record := func(event, private string) []byte {
+		return sealer.AppendRecord(nil, &sealer.Record{TenantID: tenantID, EventID: "evt_1", Node: "nod_1", Event: []byte(event), Private: []byte(private)})
+	}
+	var unread []pipeline.Quarantined
+	for i, r := range [][]byte{
+		record(`{"reason":"of ada"}`, ""), record(`{"reason":"of adam"}`, `{"telemetry":{"beamId":"ada"}}`), []byte("no record of ada."), // which stay
+		record(`{"dataSubject":"ada","reason":"of ada"}`, `{"dataSubject":"ada","telemetry":{"beamId":"ada"}}`), record(`{"ada":1}`, ""), []byte("no record of adam."),
+	} {
+		unread = append(unread, pipeline.Quarantined{Position: conform.Place(int64(20 + i)), TenantID: tenantID, EventID: "evt_1", Reason: "forged", Record: r})
+	}
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(11), Quarantined: unread, Next: conform.Place(11)}))
+	want := map[string]int64{"basis.created": 1, "offer.proposed": 2, "telemetry": 1, "quarantined": 3}
 	_, refused := s.erase(t, "key_1", "ada", "")
 	require.Equal(t, want, refused.Preview.(Counts).Permanent)
 	made := s.mustErase(t, "ada")
 	require.NoError(t, s.work(t))
 	done := s.find(t, made.ID)
 	require.Equal(t, want, done.Counts.Permanent)
-	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2,"telemetry":1}`)
+	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2,"quarantined":3,"telemetry":1}`)
 }

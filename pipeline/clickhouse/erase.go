@@ -63,8 +63,8 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 	}
 	var covered, whose []string
 	for _, t := range list {
-		if t.Record() != "" {
-			about, err := w.aboutRecord(ctx, t)
+		if _, _, ok := t.Record(); ok {
+			about, err := w.aboutRecord(ctx, key, t)
 			if err != nil {
 				return err
 			}
@@ -115,16 +115,25 @@ func (w *Warehouse) keepOthers(ctx context.Context, erased *pipeline.Erased, con
 	return nil
 }
 
-// aboutRecord are the conditions for the private parts of events about an erased record. They list
-// the events, because a mutation must not read another table. An event that is not there yet is
-// of a Load that will find the tombstone.
-func (w *Warehouse) aboutRecord(ctx context.Context, t pipeline.Tombstone) (conditions []string, err error) {
-	ids, err := collect(ctx, w.servers, func(scan func(...any) error) (id string, err error) {
-		err = scan(&id)
-		return literal(id), err
-	}, `SELECT DISTINCT event_id FROM events WHERE tenant_id = ? AND subject_id = ? AND at <= `+moment(t.Until.UnixMilli()), t.TenantID, t.Record())
+// aboutRecord are the conditions for the private parts of events about an erased record, whose notes name
+// the person. They list the events, because a mutation must not read another table. An event that is not
+// there yet is of a Load that will find the tombstone.
+func (w *Warehouse) aboutRecord(ctx context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (conditions []string, err error) {
+	record, _, _ := t.Record()
+	rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.Row, err error) {
+		r.SubjectID = record
+		err = scan(&r.EventID, &r.Private)
+		return r, err
+	}, `SELECT event_id, private FROM private_parts WHERE tenant_id = ? AND event_id IN
+		(SELECT event_id FROM events WHERE tenant_id = ? AND subject_id = ? AND at <= `+moment(t.Until.UnixMilli())+`)`, t.TenantID, t.TenantID, record)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the events about %s: %w", t.Record(), err)
+		return nil, fmt.Errorf("cannot list the events about %s: %w", record, err)
+	}
+	var ids []string
+	for i := range rows {
+		if id := literal(rows[i].EventID); t.Names(key, &rows[i]) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	for some := range slices.Chunk(ids, 20) {
 		conditions = append(conditions, "tenant_id = "+literal(t.TenantID)+" AND event_id IN ("+strings.Join(some, ", ")+")")
@@ -261,11 +270,7 @@ func (w *reader) CountSubject(ctx context.Context, tenantID, subjectHash string)
 	if err != nil || erased == nil {
 		return n, err
 	}
-	whose := "has(subject_hashes, " + literal(subjectHash) + ")"
-	if id := (pipeline.Tombstone{SubjectHash: subjectHash}).Record(); id != "" {
-		whose = "event_id IN (SELECT event_id FROM events WHERE tenant_id = " + literal(tenantID) + " AND subject_id = " + literal(id) + ")"
-	}
-	n.PrivateParts, err = w.countWhere(ctx, "private_parts FINAL", "tenant_id = "+literal(tenantID)+" AND "+whose)
+	n.PrivateParts, err = w.countWhere(ctx, "private_parts FINAL", "tenant_id = "+literal(tenantID)+" AND has(subject_hashes, "+literal(subjectHash)+")")
 	if err != nil {
 		return n, err
 	}

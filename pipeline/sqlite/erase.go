@@ -250,7 +250,8 @@ func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pi
 		return nil, none(err)
 	}
 	from, mark := `SELECT text, x.private, '' FROM events AS e CROSS JOIN texts AS x USING (text)`, markOf(t.SubjectHash)
-	if id := t.Record(); id != "" {
+	id, _, ofRecord := t.Record()
+	if ofRecord {
 		from, mark = `SELECT text, x.private, c.subject_id FROM events AS e CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)`, markOf(id)
 	}
 	look := func(where string, args ...any) error {
@@ -265,7 +266,7 @@ func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pi
 			}
 			var left []byte
 			var err error
-			if t.Record() == "" {
+			if !ofRecord {
 				left, err = sealer.Forget(r.Private, func(subject string) bool { return key.Hash(t.TenantID, subject) == t.SubjectHash })
 			}
 			parts = append(parts, privatePart{text, left})
