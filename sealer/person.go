@@ -87,8 +87,17 @@ func (p Person) bounded(before, behind string) bool {
 
 // References calls take for each reference that In finds in a text, until take returns false: so who
 // knows only the hash of a person finds the texts that name the person. The references are in their
-// normal form, of at most 1 KiB; one may come again.
-func References(text string, take func(reference string) bool) {
+// normal form, of at most 512 bytes; one may come again. Of a text that is made to have very many, such as
+// one of punctuation alone, it lists the first 100,000: then it returns false, unless take ended it before.
+func References(text string, take func(reference string) bool) (all bool) {
+	left, wanted := maxReferences, true
+	some := func(reference string) bool {
+		if left--; left < 0 {
+			return false
+		}
+		wanted = take(reference)
+		return wanted
+	}
 	texts := []string{text}
 	if strings.Contains(text, `\`) {
 		texts = append(texts, unescaped(text))
@@ -98,15 +107,20 @@ func References(text string, take func(reference string) bool) {
 			if fold && !strings.Contains(text, "@") {
 				continue
 			}
-			if !(Person{fold: fold}).references(text, take) {
-				return
+			if !(Person{fold: fold}).references(text, some) {
+				return !wanted
 			}
 		}
 	}
+	return true
 }
 
-// maxReference is more bytes than the normal form of a reference has: requests take 256 characters.
-const maxReference = 1 << 10
+// maxReference is more bytes than the normal form of a reference has, maxReferences more than a text of a
+// few pages has.
+const (
+	maxReference  = 512
+	maxReferences = 100_000
+)
 
 // references is References for references that are normalised as p; false: take wants no more.
 func (p Person) references(text string, take func(reference string) bool) bool {

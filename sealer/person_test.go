@@ -117,22 +117,32 @@ func TestReferences(t *testing.T) {
 			text += reference + runes.Draw(t, "behind")
 		}
 		p, found := NewPerson(reference), false
-		References(text, func(named string) bool {
+		all := References(text, func(named string) bool {
 			require.Equal(t, named, NewPerson(named).String())
 			require.True(t, NewPerson(named).In(text), "%q in %q", named, text)
 			found = found || named == p.String()
 			return true
 		})
 		require.Equal(t, p.In(text), found)
+		require.True(t, all)
 	})
 	var some []string
-	References("a b", func(named string) bool {
+	require.True(t, References("a b", func(named string) bool {
 		some = append(some, named)
 		return len(some) < 2
-	})
+	}))
 	require.Equal(t, []string{"a", "a b"}, some)
-	References(strings.Repeat("a ", 2000), func(named string) bool {
+	prose, hostile, n := strings.Repeat("some words, ", 170), strings.Repeat(".", 3000), 0
+	long := func(named string) bool {
 		require.LessOrEqual(t, len(named), maxReference)
+		n++
 		return true
-	})
+	}
+	require.True(t, References(prose, long), "2 KiB of prose")
+	n = 0
+	require.False(t, References(hostile, long))
+	require.Equal(t, maxReferences, n)
+	notes, err := Canonical(map[string]any{"notes": hostile})
+	require.NoError(t, err)
+	require.True(t, NamedInNotes(AppendPrivate(nil, &Private{AttentionMs: -1, Notes: notes}), func(string) bool { return false }), "it may")
 }

@@ -465,6 +465,24 @@ func TestHeldOfAnErasedPerson(t *testing.T) {
 	}))
 }
 
+// TestTextsBeyondSearch: while a person is being erased, a row that would take long to search is refused for a
+// while; others of the request are held.
+func TestTextsBeyondSearch(t *testing.T) {
+	erased := func(string) string { return "" }
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), func(c *Config) {
+		c.Erased = func(context.Context, store.Querier, string) (func(string) string, error) { return erased, nil }
+	})
+	hostile := held("1")
+	hostile.Row = strings.Replace(hostile.Row, "true", `"`+strings.Repeat(".", 60_000)+`"`, 1)
+	results, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rows: []api.HeldRow{held("2"), hostile, held("3")}})
+	require.NoError(t, err)
+	require.NotEmpty(t, results[0].HeldID)
+	require.Equal(t, api.RateLimited, results[1].Error.Code)
+	require.NotEmpty(t, results[2].HeldID)
+	erased = nil
+	require.Len(t, r.mustHold(t, hostile), 1)
+}
+
 // TestHoldNeedsATenant: a request that names another tenant's key, or none, holds nothing.
 func TestHoldNeedsATenant(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)

@@ -44,7 +44,7 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 		if err != nil {
 			return err
 		}
-		hashOf, err := s.cfg.Erased(ctx, tx, tenantID)
+		search, err := s.searchErased(ctx, tx, tenantID)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 		for i := range rows {
 			h, err := s.take(tenantID, keyID, &rows[i], now)
 			if err == nil {
-				err = h.forget(hashOf)
+				err = h.forget(search)
 			}
 			if err == nil {
 				results[i].Delivered, err = s.holdOne(ctx, tx, &h, &u)
@@ -86,25 +86,49 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 	return results, err
 }
 
+// erasedSearch looks for the persons of a tenant whom an erasure covers, in rows that arrive. nil: there are
+// none.
+type erasedSearch struct {
+	hashOf func(reference string) string // of Config.Erased
+	left   int                           // references in texts
+}
+
+// mostReferences bounds the work of one transaction: rows that are made to have very many references must
+// not delay everybody's.
+const mostReferences = 500_000
+
+func (s *Service) searchErased(ctx context.Context, q store.Querier, tenantID string) (*erasedSearch, error) {
+	hashOf, err := s.cfg.Erased(ctx, q, tenantID)
+	if err != nil || hashOf == nil {
+		return nil, err
+	}
+	return &erasedSearch{hashOf, mostReferences}, nil
+}
+
+var errUnsearchable = &api.Error{Code: api.RateLimited, Message: "a person is being erased, and the texts are too long to be searched for the person: send this again in a minute", RetryAfter: api.ClockSlack}
+
 // forget removes from a row the persons whom an erasure covers: nothing else would find the row, which is
-// held after the erasure has begun. hashOf is of Config.Erased.
-func (h *HeldRow) forget(hashOf func(reference string) string) error {
+// held after the erasure has begun.
+func (h *HeldRow) forget(search *erasedSearch) error {
+	if search == nil {
+		return nil
+	}
 	all, err := store.ReadPersons(h.personal.dataSubjects)
-	if hashOf == nil || err != nil {
+	if err != nil {
 		return err
 	}
 	was := *h
-	left := slices.DeleteFunc(slices.Clone(all), func(person string) bool { return hashOf(person) != "" })
+	left := slices.DeleteFunc(slices.Clone(all), func(person string) bool { return search.hashOf(person) != "" })
 	if h.personal.dataSubjects, err = store.WritePersons(left); err != nil {
 		return err
 	}
 	if len(left) == 0 && len(all) > 0 {
 		h.personal.telemetry = ""
 	}
-	if h.writtenRow, err = without(h.writtenRow, rowTexts, hashOf); err != nil {
+	if h.writtenRow, err = search.without(h.writtenRow, rowTexts); err != nil {
 		return err
 	}
-	if h.personal.telemetry, err = without(h.personal.telemetry, []string{"*"}, hashOf); err != nil {
+	if h.personal.telemetry, err = search.without(h.personal.telemetry, []string{"*"}); err != nil {
 		return err
 	}
 	if h.personal != was.personal || h.writtenRow != was.writtenRow {
@@ -114,14 +138,21 @@ func (h *HeldRow) forget(hashOf func(reference string) string) error {
 }
 
 // without replaces the texts that name an erased person, in some members of a JSON text.
-func without(text string, members []string, hashOf func(reference string) string) (string, error) {
-	return store.ReplaceTexts(text, members, func(_, text string) (hash string, named bool) {
-		sealer.References(text, func(reference string) bool {
-			hash = hashOf(reference)
-			return hash == ""
+func (s *erasedSearch) without(text string, members []string) (string, error) {
+	searched := true
+	left, err := store.ReplaceTexts(text, members, func(_, text string) (hash string, named bool) {
+		all := sealer.References(text, func(reference string) bool {
+			s.left--
+			hash = s.hashOf(reference)
+			return hash == "" && s.left > 0
 		})
+		searched = searched && (hash != "" || all && s.left > 0)
 		return hash, hash != ""
 	})
+	if err == nil && !searched {
+		err = errUnsearchable
+	}
+	return left, err
 }
 
 // holdOne holds a row within the quota. An existing row of the same identity determines its id; it

@@ -49,15 +49,15 @@ func (s *Service) keep(ctx context.Context, q *api.HoldRequest) error {
 		if _, err := lockUsage(ctx, tx, q.TenantID); err != nil {
 			return err
 		}
-		hashOf, err := s.cfg.Erased(ctx, tx, q.TenantID)
+		search, err := s.searchErased(ctx, tx, q.TenantID)
 		if err != nil {
 			return err
 		}
 		kept := false
 		for _, p := range q.Rejected {
-			if hashOf != nil {
-				if p.Row, err = without(p.Row, rowTexts, hashOf); err != nil {
-					return api.InvalidField("row", "is not JSON")
+			if search != nil {
+				if p.Row, err = search.without(p.Row, rowTexts); err != nil {
+					return err
 				}
 			}
 			inserted, err := insertRejected(ctx, tx, q, &p, now)

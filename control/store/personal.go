@@ -467,7 +467,7 @@ func (all Tables) Person(ctx context.Context, q Querier, tenantID string, is fun
 						err = errFound
 					}
 					return err
-				}, `SELECT DISTINCT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
+				}, `SELECT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
 				if errors.Is(err, errFound) {
 					return found, nil
 				}
