@@ -3,6 +3,7 @@ package erasure
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 
 	"muniment/control/store"
@@ -17,6 +18,7 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 		return c, err
 	}
 	c.PrivateParts, c.SetAside = found.PrivateParts, found.Quarantined
+	var kept map[string]int64
 	err = s.db.View(ctx, func(q store.Querier) error {
 		beside, err := s.bundlesBeside(ctx, q, e)
 		if err != nil {
@@ -26,10 +28,16 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 		if c.Records = rows.Rows; err == nil && s.cfg.Bundles != nil {
 			c.Bundles, err = s.cfg.Bundles.Count(ctx, q, e.TenantID, beside.is, rows.Records)
 		}
+		if err == nil {
+			kept, err = s.cfg.Tables.Kept(ctx, q, e.TenantID, person)
+		}
 		return err
 	})
 	if err == nil {
 		c.Permanent, err = s.permanent(ctx, e.TenantID, person)
+	}
+	if err == nil {
+		maps.Copy(c.Permanent, kept)
 	}
 	return c, err
 }

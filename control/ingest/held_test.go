@@ -398,6 +398,21 @@ func TestHeldTextsOfAnErasedPerson(t *testing.T) {
 	}
 }
 
+// TestKeptVendorIDs: rows whose vendor's id names a person are counted, as an erasure leaves it.
+func TestKeptVendorIDs(t *testing.T) {
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
+	of := held("phone of ada@example.org")
+	of.Row = strings.Replace(of.Row, `"dataSubjectId":"ada@example.org"`, `"dataSubjectId":"bob"`, 1)
+	r.mustHold(t, held("1"), of)
+	_, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rejected: []api.RejectedPlay{{Hash: "a", Format: "broadsign", Row: of.Row, Error: "{}"}}})
+	require.NoError(t, err)
+	for person, want := range map[string]map[string]int64{"ADA@example.org": {"heldRow": 1, "rejectedPlay": 1}, "acme": {"heldRow": 2, "rejectedPlay": 1}, "bob": {}} {
+		kept, err := Tables.Kept(t.Context(), r.db.Read(), tenantID, sealer.NewPerson(person))
+		require.NoError(t, err)
+		require.Equal(t, want, kept, person)
+	}
+}
+
 // TestErasedPersonIsInNoError: the error of a row that was refused has a text of its telemetry once, where an
 // erasure finds it.
 func TestErasedPersonIsInNoError(t *testing.T) {

@@ -50,6 +50,9 @@ type Personal struct {
 	Before func(ctx context.Context, tx *Tx, tenantID string) error
 	// Large tables are only rewritten by PostgreSQL if something was erased from them.
 	Large bool
+	// Kept are the columns with free text that an erasure has to leave, as what the row is found by; of a
+	// column with JSON, its members, as column.member. Previews count the rows in which they name a person.
+	Kept []string
 	// Passing are columns with personal data that is soon deleted, so it is not searched.
 	Passing []string
 }
@@ -120,6 +123,27 @@ type Sight struct {
 // only counts. take must not use q.
 func (all Tables) Find(ctx context.Context, q Querier, tenantID string, person sealer.Person, take func(Sight) error) (Found, error) {
 	return all.search(ctx, q, tenantID, person, "", take, nil)
+}
+
+// Kept counts the rows of a tenant in which a text that Erase leaves names a person, by kind.
+func (all Tables) Kept(ctx context.Context, q Querier, tenantID string, person sealer.Person) (map[string]int64, error) {
+	var kept Tables
+	for _, t := range all {
+		if t.Personal == nil || len(t.Personal.Kept) == 0 {
+			continue
+		}
+		p := &Personal{Kind: t.Personal.Kind, Key: t.Personal.Key}
+		for _, path := range t.Personal.Kept {
+			if strings.Contains(path, ".") {
+				p.JSON = append(p.JSON, path)
+			} else {
+				p.Text = append(p.Text, path)
+			}
+		}
+		kept = append(kept, Table{Name: t.Name, Personal: p})
+	}
+	found, err := kept.Find(ctx, q, tenantID, person, nil)
+	return found.Rows, err
 }
 
 // Erase replaces everything that Find finds.
