@@ -360,6 +360,7 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 			erase(s.replacement)
 		}
 	case related:
+		r.Texts = append(r.Texts, text)
 		erase("")
 	default:
 		members := s.members(column)
