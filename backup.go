@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"muniment/control"
 	"muniment/control/backup"
 	"muniment/control/erasure"
 	"muniment/control/proof"
@@ -134,7 +133,7 @@ func eraseRestored(ctx context.Context, data string, db *store.DB) (err error) {
 		return err
 	}
 	defer closing(&err, warehouse)
-	return erasure.AnnounceRestored(ctx, db, control.Tables, warehouse)
+	return erasure.AnnounceRestored(ctx, db, warehouse)
 }
 
 // olderEvents are the events that the log of a restored folder may have dropped.

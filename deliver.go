@@ -70,14 +70,14 @@ func (p *plane) sandboxRows(ctx context.Context, q api.SandboxRows) ([]api.Sandb
 }
 
 // deliverHeld is ingest.Deliver. The rows of the sandbox's tenants are the sandbox's node's.
-func (p *plane) deliverHeld(ctx context.Context, tenantID, keyID string, rows [][]byte) (all []ingest.Delivered, err error) {
+func (p *plane) deliverHeld(ctx context.Context, tenantID, keyID string, rows []ingest.Delivery) (all []ingest.Delivered, err error) {
 	by := issue.Caller{TenantID: tenantID, KeyID: keyID}
 	if by.Sandbox, err = p.tenants.IsSandbox(ctx, tenantID); err != nil {
 		return nil, err
 	}
 	batch := issue.Batch{Rows: make([]issue.Row, len(rows))}
-	for i, row := range rows {
-		batch.Rows[i].JSON = row
+	for i := range rows {
+		batch.Rows[i] = issue.Row{JSON: rows[i].Row, Identity: &rows[i].Identity}
 	}
 	on := p.heldNode
 	if by.Sandbox {

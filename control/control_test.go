@@ -126,7 +126,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 		Events: func(context.Context, string) (int64, error) { return 7, h.uncounted },
 	}})
 	require.NoError(t, err)
-	h.ingest, err = ingest.New(ingest.Config{DB: h.db, Nodes: h.nodes, Deliver: func(context.Context, string, string, [][]byte) ([]ingest.Delivered, error) {
+	h.ingest, err = ingest.New(ingest.Config{DB: h.db, Nodes: h.nodes, Deliver: func(context.Context, string, string, []ingest.Delivery) ([]ingest.Delivered, error) {
 		return nil, errors.New("no delivery in this test")
 	}})
 	require.NoError(t, err)

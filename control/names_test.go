@@ -140,7 +140,9 @@ func TestRecordsAreSentBack(t *testing.T) {
 	rule := get[string](t, h.call(key, "POST", "/v1/settlement/rules", fmt.Sprintf(
 		`{"match":{"substrate":"CTV"},"unit":"EVENT","price":"1","currency":"EUR","shares":[{"counterpartyId":%q,"bps":10000}]}`, payee)).ok(), "rule", "id")
 	hook := get[string](t, h.call(key, "POST", "/v1/webhooks", `{"url":"https://receiver.example/","events":["right.*"]}`).ok(), "webhook", "id")
+	issuer := get[string](t, h.call(key, "PUT", "/v1/settlement/issuer", `{"legalName":"Acme AG"}`).ok(), "issuer", "id")
 	records := map[string]string{
+		"PUT /v1/settlement/issuer":                          issuer,
 		"PUT /v1/settlement/counterparties/{counterpartyId}": payee, "PUT /v1/settlement/rules/{ruleId}": rule, "PATCH /v1/webhooks/{webhookId}": hook,
 	}
 	for _, o := range operations(t, document) {

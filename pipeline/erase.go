@@ -38,8 +38,9 @@ func (k SubjectKey) Hash(tenantID, subject string) string {
 // the person alone, unless a text in it names the person, too (sealer.Forget).
 type Tombstone struct {
 	TenantID string
-	// SubjectHash is the person, as SubjectKey.Hash has it; or, as RecordHash has it, a record
-	// whose texts name a person: then the private parts of all events about the record are deleted.
+	// SubjectHash is the person, as SubjectKey.Hash has it; or, as RecordHash has it, a record with texts
+	// that name the person: then the private parts of events about the record whose notes name the
+	// person are deleted, whomever they are about.
 	SubjectHash string
 	// Until is compared with the events' own times, in whole milliseconds.
 	Until time.Time
@@ -48,24 +49,30 @@ type Tombstone struct {
 // recordPrefix begins no hash of a person: it has another letter than base64url.
 const recordPrefix = "record:"
 
-// RecordHash is what a Tombstone of a record has in place of a person's hash.
-func RecordHash(id string) string { return recordPrefix + id }
+// RecordHash is what a Tombstone of a record with texts about a person has in place of the person's hash.
+func RecordHash(id, subjectHash string) string { return recordPrefix + id + "/" + subjectHash }
 
-// Record is the id of the record that a Tombstone is of; empty for a person's.
-func (t Tombstone) Record() string {
-	id, _ := strings.CutPrefix(t.SubjectHash, recordPrefix)
-	if id == t.SubjectHash {
-		return ""
+// Record returns the id of the record that a Tombstone is of, and the hash of the person; ok is false for
+// a person's.
+func (t Tombstone) Record() (id, subjectHash string, ok bool) {
+	id, ok = strings.CutPrefix(t.SubjectHash, recordPrefix)
+	if ok {
+		id, subjectHash, ok = strings.Cut(id, "/")
 	}
-	return id
+	return id, subjectHash, ok
 }
 
-// Names reports whether a row's private part may name whom the tombstone is of.
+// Names reports whether a row's private part names whom the tombstone is of.
 func (t Tombstone) Names(key SubjectKey, r *Row) bool {
-	if id := t.Record(); id != "" {
-		return len(r.Private) > 0 && r.SubjectID == id
+	if id, subjectHash, ok := t.Record(); ok {
+		return r.SubjectID == id && key.inNotes(r.Private, t.TenantID, subjectHash)
 	}
 	return key.names(r.DataSubjects(), t.TenantID, t.SubjectHash)
+}
+
+// inNotes reports whether the notes of a private part name a person.
+func (k SubjectKey) inNotes(private []byte, tenantID, subjectHash string) bool {
+	return len(private) > 0 && sealer.NamedInNotes(private, func(reference string) bool { return k.Hash(tenantID, reference) == subjectHash })
 }
 
 // Eraser is the half of a Warehouse that erasure needs.
@@ -81,12 +88,20 @@ type Eraser interface {
 	// with ErrOtherKey. Rows that name persons can be loaded after the first call, which may
 	// have no tombstones (see ErrErasedUnknown).
 	Erase(ctx context.Context, key SubjectKey, list []Tombstone) error
-	// CountSubject counts what Erase would delete of a person or a record, of all times.
+	// CountSubject counts what Erase would delete of a person, of all times.
 	CountSubject(ctx context.Context, tenantID, subjectHash string) (SubjectCount, error)
 	// CountLabelled counts the tenant's deliveries with a correlation id, an anchor or a placement that
 	// names the person (sealer.Person.In). It reads these of all its deliveries. Receipts are
 	// permanent: Erase doesn't change them.
 	CountLabelled(ctx context.Context, tenantID string, person sealer.Person) (int64, error)
+	// CountTelemetry counts the tenant's deliveries with telemetry that names the person, in a private
+	// part that is not about the person (sealer.NamedInTelemetry). Erase doesn't change them: the
+	// commitment in the event covers telemetry as a whole.
+	CountTelemetry(ctx context.Context, tenantID string, person sealer.Person) (int64, error)
+	// QuarantinedOf lists the quarantined records of a tenant from which Erase would delete a person; for
+	// nobody, all of the tenant's. Records that name no readable tenant may be of any tenant, and are not
+	// listed.
+	QuarantinedOf(ctx context.Context, tenantID string, person sealer.Person) ([]Quarantined, error)
 }
 
 // SubjectCount is how much a warehouse holds of a person: events with a private part that
@@ -114,17 +129,22 @@ func (r *Row) IsAbout(person sealer.Person) bool {
 // Erased is the set of erased persons, as an engine keeps it in memory. It is immutable.
 type Erased struct {
 	Key SubjectKey
-	// until is the youngest tombstone of each person, by tenant and hash, in milliseconds.
+	// until is the youngest tombstone of each person, and of each record, by tenant and hash, in milliseconds.
 	until map[[2]string]int64
+	// records are the tombstones of records, by tenant and id.
+	records map[[2]string][]Tombstone
 }
 
 // NewErased gathers tombstones.
 func NewErased(key SubjectKey, list []Tombstone) *Erased {
-	e := &Erased{Key: key, until: make(map[[2]string]int64, len(list))}
+	e := &Erased{Key: key, until: make(map[[2]string]int64, len(list)), records: map[[2]string][]Tombstone{}}
 	for _, t := range list {
 		person := [2]string{t.TenantID, t.SubjectHash}
 		if have, ok := e.until[person]; !ok || have < t.Until.UnixMilli() {
 			e.until[person] = t.Until.UnixMilli()
+		}
+		if id, _, ok := t.Record(); ok {
+			e.records[[2]string{t.TenantID, id}] = append(e.records[[2]string{t.TenantID, id}], t)
 		}
 	}
 	return e
@@ -154,7 +174,7 @@ func (e *Erased) Private(r *Row) (private []byte, subjectHashes []string, err er
 		until, ok := e.until[[2]string{r.TenantID, hash}]
 		return ok && r.At.UnixMilli() <= until
 	}
-	if covered(RecordHash(r.SubjectID)) {
+	if slices.ContainsFunc(e.records[[2]string{r.TenantID, r.SubjectID}], func(t Tombstone) bool { return !r.At.After(t.Until) && t.Names(e.Key, r) }) {
 		return nil, nil, nil
 	}
 	private, err = sealer.Forget(r.Private, func(subject string) bool { return covered(e.Key.Hash(r.TenantID, subject)) })
@@ -171,7 +191,7 @@ func (e *Erased) Private(r *Row) (private []byte, subjectHashes []string, err er
 // erased persons, a private part that names no others or can't be read, and an event that names one. Such a record need not be sound, so
 // every text at the place of a reference counts as one.
 func (e *Erased) Record(s Quarantined) (record []byte, err error) {
-	subjects := subjectsIn(s.Record)
+	subjects := DataSubjectsIn(s.Record)
 	if len(subjects) == 0 {
 		return e.annotated(s), nil
 	}
@@ -192,14 +212,15 @@ func (e *Erased) Record(s Quarantined) (record []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.any(s.TenantID, subjectsIn(r.Event)) {
+	if e.any(s.TenantID, DataSubjectsIn(r.Event)) {
 		r.Event = nil
 	}
 	s.Record = sealer.AppendRecord(nil, &r)
 	return e.annotated(s), nil
 }
 
-// annotated returns a quarantined record without the private part of an event about an erased record.
+// annotated returns a quarantined record without the private part of an event about an erased record, whose
+// notes name the person.
 func (e *Erased) annotated(s Quarantined) []byte {
 	r, err := sealer.ParseRecord(s.Record)
 	if e == nil || err != nil || len(r.Private) == 0 {
@@ -209,7 +230,9 @@ func (e *Erased) annotated(s Quarantined) []byte {
 	if err != nil {
 		return s.Record
 	}
-	if _, ok := e.until[[2]string{about.TenantID, RecordHash(about.Subject.ID)}]; !ok {
+	row := Row{SubjectID: about.Subject.ID}
+	row.Private = r.Private
+	if !slices.ContainsFunc(e.records[[2]string{about.TenantID, about.Subject.ID}], func(t Tombstone) bool { return t.Names(e.Key, &row) }) {
 		return s.Record
 	}
 	r.Private = nil
@@ -219,7 +242,12 @@ func (e *Erased) annotated(s Quarantined) []byte {
 // Names reports whether a quarantined record names a person of a tenant. A record without a
 // readable tenant may be of any tenant.
 func (k SubjectKey) Names(s Quarantined, tenantID, subjectHash string) bool {
-	return (s.TenantID == tenantID || s.TenantID == "") && k.names(subjectsIn(s.Record), tenantID, subjectHash)
+	return (s.TenantID == tenantID || s.TenantID == "") && k.names(DataSubjectsIn(s.Record), tenantID, subjectHash)
+}
+
+// IsAbout reports whether a quarantined record names a person.
+func (s Quarantined) IsAbout(person sealer.Person) bool {
+	return slices.ContainsFunc(DataSubjectsIn(s.Record), person.Is)
 }
 
 func (k SubjectKey) names(subjects []string, tenantID, subjectHash string) bool {
@@ -243,8 +271,9 @@ func (e *Erased) any(tenantID string, subjects []string) bool {
 	return false
 }
 
-// subjectsIn lists the texts behind each name of the field, in bytes of any kind.
-func subjectsIn(b []byte) (subjects []string) {
+// DataSubjectsIn lists the references to persons in bytes of any kind, as a quarantined record has: the
+// texts behind each name of the field.
+func DataSubjectsIn(b []byte) (subjects []string) {
 	for {
 		_, behind, found := bytes.Cut(b, []byte(`"dataSubject":`))
 		if !found {

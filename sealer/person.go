@@ -85,6 +85,61 @@ func (p Person) bounded(before, behind string) bool {
 	return !inWord(prev) && !inWord(next)
 }
 
+// References calls take for each reference that In finds in a text, until take returns false: so who
+// knows only the hash of a person finds the texts that name the person. The references are in their
+// normal form, of at most 512 bytes; one may come again. Of a text that is made to have very many, such as
+// one of punctuation alone, it lists the first 100,000: then it returns false, unless take ended it before.
+func References(text string, take func(reference string) bool) (all bool) {
+	left, wanted := maxReferences, true
+	some := func(reference string) bool {
+		if left--; left < 0 {
+			return false
+		}
+		wanted = take(reference)
+		return wanted
+	}
+	texts := []string{text}
+	if strings.Contains(text, `\`) {
+		texts = append(texts, unescaped(text))
+	}
+	for _, text := range texts {
+		for _, fold := range []bool{false, true} {
+			if fold && !strings.Contains(text, "@") {
+				continue
+			}
+			if !(Person{fold: fold}).references(text, some) {
+				return !wanted
+			}
+		}
+	}
+	return true
+}
+
+// maxReference is more bytes than the normal form of a reference has, maxReferences more than a text of a
+// few pages has.
+const (
+	maxReference  = 512
+	maxReferences = 100_000
+)
+
+// references is References for references that are normalised as p; false: take wants no more.
+func (p Person) references(text string, take func(reference string) bool) bool {
+	text = p.normal(text)
+	for from := range text {
+		for to := from; to < len(text); {
+			_, size := utf8.DecodeRuneInString(text[to:])
+			if to += size; to-from > maxReference {
+				break
+			}
+			p.text = text[from:to]
+			if p.fold == strings.Contains(p.text, "@") && p.bounded(text[:from], text[to:]) && !take(p.text) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // inWord reports whether a rune continues the word or the symbol that it stands beside. Marks, joiners
 // and the tones of emoji belong to what is before them.
 func inWord(r rune) bool {
@@ -109,7 +164,7 @@ func (p Person) Fragment() (longest string) {
 // with a backslash; few others match it. It is empty for references that have characters outside of
 // ASCII, or that normalising makes from those.
 func (p Person) Pattern() string {
-	if p.text == "" || strings.ContainsFunc(p.text, func(r rune) bool { return r >= utf8.RuneSelf || !p.fold && notOnlyASCII(r) }) {
+	if p.text == "" || strings.ContainsFunc(p.text, func(r rune) bool { return r >= utf8.RuneSelf || notOnlyASCII(r) && !(p.fold && r == 'K') }) {
 		return ""
 	}
 	const outside = `[^0-9A-Za-z_@+-]`

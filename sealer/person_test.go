@@ -82,6 +82,11 @@ func TestPersonFragment(t *testing.T) {
 		}
 		require.Equal(t, p.text, NewPerson(p.text).text)
 	})
+	for reference, text := range map[string]string{"a;b@x": "a\u037eb@x", "a`b@x": "a\u1fefb@x", "K@x": "\u212a@x"} { // which NFC makes the same
+		p := NewPerson(reference)
+		require.True(t, p.In(text))
+		require.Regexp(t, p.Pattern(), text)
+	}
 }
 
 // TestForgetTexts: a private part with a text that names an erased person goes, though it names others;
@@ -101,4 +106,43 @@ func TestForgetTexts(t *testing.T) {
 		require.Equal(t, []string{"bob"}, DataSubjects(out))
 		require.NoError(t, CheckPrivate(out, p.Commitment()))
 	}
+}
+
+// TestReferences are exactly those that In finds.
+func TestReferences(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		runes := rapid.StringOf(rapid.RuneFrom([]rune("aAkS1@.;-_ \\\"u006éſ\u0301\u212a🙂\u200d")))
+		reference, text := rapid.StringMatching(`[a@. 1é]{1,6}`).Draw(t, "reference"), runes.Draw(t, "text")+"\xff"[:rapid.IntRange(0, 1).Draw(t, "invalid")]
+		if rapid.Bool().Draw(t, "named") {
+			text += reference + runes.Draw(t, "behind")
+		}
+		p, found := NewPerson(reference), false
+		all := References(text, func(named string) bool {
+			require.Equal(t, named, NewPerson(named).String())
+			require.True(t, NewPerson(named).In(text), "%q in %q", named, text)
+			found = found || named == p.String()
+			return true
+		})
+		require.Equal(t, p.In(text), found)
+		require.True(t, all)
+	})
+	var some []string
+	require.True(t, References("a b", func(named string) bool {
+		some = append(some, named)
+		return len(some) < 2
+	}))
+	require.Equal(t, []string{"a", "a b"}, some)
+	prose, hostile, n := strings.Repeat("some words, ", 170), strings.Repeat(".", 3000), 0
+	long := func(named string) bool {
+		require.LessOrEqual(t, len(named), maxReference)
+		n++
+		return true
+	}
+	require.True(t, References(prose, long), "2 KiB of prose")
+	n = 0
+	require.False(t, References(hostile, long))
+	require.Equal(t, maxReferences, n)
+	notes, err := Canonical(map[string]any{"notes": hostile})
+	require.NoError(t, err)
+	require.True(t, NamedInNotes(AppendPrivate(nil, &Private{AttentionMs: -1, Notes: notes}), func(string) bool { return false }), "it may")
 }

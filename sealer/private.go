@@ -249,15 +249,42 @@ func Forget(private []byte, erased func(reference string) bool) ([]byte, error) 
 	return left, nil
 }
 
+// NamedInTelemetry reports whether the telemetry in a private part that ParsePrivate accepts has a text
+// that names a person, whom the private part is not about: Forget would leave it.
+func NamedInTelemetry(private []byte, person Person) bool {
+	if !bytes.Contains(private, []byte(`,"telemetry":`)) || slices.ContainsFunc(DataSubjects(private), person.Is) {
+		return false
+	}
+	p, err := ParsePrivate(private)
+	return err == nil && person.inTexts(p.Telemetry)
+}
+
+// NamedInNotes reports whether a text in the notes of a private part that ParsePrivate accepts contains a
+// reference for which is returns true, or may contain one, as References can't list them all: so who knows
+// only the hash of a person finds the notes that name the person.
+func NamedInNotes(private []byte, is func(reference string) bool) bool {
+	p, err := ParsePrivate(private)
+	return err == nil && anyText(p.Notes, func(text string) (found bool) {
+		all := References(text, func(reference string) bool {
+			found = is(reference)
+			return !found
+		})
+		return found || !all
+	})
+}
+
 // inTexts reports whether a text in a JSON object contains the reference, at any depth.
-func (p Person) inTexts(object []byte) bool {
+func (p Person) inTexts(object []byte) bool { return anyText(object, p.In) }
+
+// anyText reports whether is returns true for a text in a JSON object, at any depth.
+func anyText(object []byte, is func(text string) bool) bool {
 	var value any
 	_ = json.Unmarshal(object, &value) // what ParsePrivate accepts is JSON
 	var in func(value any) bool
 	in = func(value any) bool {
 		switch v := value.(type) {
 		case string:
-			return p.In(v)
+			return is(v)
 		case []any:
 			return slices.ContainsFunc(v, in)
 		case map[string]any:

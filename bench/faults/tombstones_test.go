@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/system/systemtest"
+	"muniment/bench/waittest"
 	"muniment/sealer"
 )
 
@@ -54,6 +55,33 @@ func TestTombstones(t *testing.T) {
 	_, made := h.Restored(older, "--tombstones", packs[len(packs)-1])
 	require.Equal(t, 1, made.Tombstones)
 	require.Greater(t, made.TombstonesUpTo[h.Tenant.TenantID], made.TakenAt)
+}
+
+// TestTextsOfARestoredBackup: a person whom only a text of the backup names is erased from it, too, by the
+// hash in the tombstone. Texts of others stay.
+func TestTextsOfARestoredBackup(t *testing.T) {
+	t.Parallel()
+	h := systemtest.NewService(t)
+	h.Tenant = systemtest.CreateTenant(t, h.Data, "--scope", "*")
+	h.Client.Key = h.Tenant.APIKey
+	const person, other = "ada.lovelace@example.org", "b+ada.lovelace@example.org"
+	for _, who := range []string{person, other} {
+		h.Post("/v1/settlement/counterparties", map[string]any{"name": "a studio", "kind": "OTHER", "currency": "EUR", "payoutRef": "IBAN of " + who + "."}, nil)
+	}
+	older := filepath.Join(t.TempDir(), "older")
+	h.BackUp(older)
+	done := systemtest.Erased(t, h.Server, h.Client.Key, person)
+	require.Equal(t, map[string]int{"counterparty": 1}, done.Counts.Records)
+	copied, _ := h.Restored(older, since(systemtest.SealAndExport(t, h.Client))...)
+	copied.Start()
+	waittest.Until(t, func() bool { return len(systemtest.Holding(t, copied.Data, "of "+person, "log")) == 0 }, "the person is erased from the restored service")
+	require.NotEmpty(t, systemtest.Holding(t, copied.Data, "of "+other, "log"))
+	var list struct{ Counterparties []struct{ PayoutRef string } }
+	copied.Get("/v1/settlement/counterparties", &list)
+	require.Len(t, list.Counterparties, 2)
+	for i, want := range []string{"IBAN of " + other + ".", done.SubjectHash} {
+		require.Equal(t, want, list.Counterparties[i].PayoutRef)
+	}
 }
 
 // TestRestoreNeedsTombstones, however young the backup is: a person may have been erased a second

@@ -3,6 +3,7 @@ package dsar
 import (
 	"context"
 	"slices"
+	"unicode/utf8"
 
 	"muniment/control/challenge"
 	"muniment/control/dispute"
@@ -104,6 +105,41 @@ func eventOf(row *pipeline.Row) eventRow {
 		e.Private = row.Private
 	}
 	return e
+}
+
+// quarantinedRow is a record that could not be loaded. event and private are null if the record can't be
+// read, and in an export of a person if they name others who can't be told apart.
+type quarantinedRow struct {
+	Position       string   `json:"position"`
+	EventID        string   `json:"eventId"`
+	Reason         string   `json:"reason"`
+	DataSubjectIDs []string `json:"dataSubjectIds"`
+	Event          *string  `json:"event"`
+	Private        *string  `json:"private"`
+}
+
+func quarantinedOf(s *pipeline.Quarantined, person sealer.Person) (quarantinedRow, error) {
+	all := person == sealer.Person{}
+	other := func(reference string) bool { return !all && !person.Is(reference) }
+	row := quarantinedRow{
+		Position: s.Position.String(), EventID: s.EventID, Reason: s.Reason,
+		DataSubjectIDs: append([]string{}, slices.DeleteFunc(pipeline.DataSubjectsIn(s.Record), other)...),
+	}
+	r, err := sealer.ParseRecord(s.Record)
+	if err != nil {
+		return row, nil
+	}
+	if _, err := sealer.ParsePrivate(r.Private); err == nil {
+		if r.Private, err = sealer.LeaveOut(r.Private, other); err != nil {
+			return row, err
+		}
+	}
+	for text, into := range map[string]**string{string(r.Event): &row.Event, string(r.Private): &row.Private} {
+		if text != "" && utf8.ValidString(text) && !slices.ContainsFunc(pipeline.DataSubjectsIn([]byte(text)), other) {
+			*into = &text
+		}
+	}
+	return row, nil
 }
 
 // collection collects the data of one job, as of one moment.
@@ -217,6 +253,29 @@ func (c *collection) events(ctx context.Context) error {
 	return err
 }
 
+// quarantined collects the records that could not be loaded, of a tenant or a person. In a slice there are
+// none: it is unknown what their times and rights are.
+func (c *collection) quarantined(ctx context.Context) error {
+	if c.job.Scope.Kind == TenantSlice {
+		return nil
+	}
+	if err := c.begin("quarantined", quarantinedRow{}); err != nil {
+		return err
+	}
+	person := c.job.Scope.person()
+	list, err := c.cfg.Warehouse.QuarantinedOf(ctx, c.job.TenantID, person)
+	for i := range list {
+		var row quarantinedRow
+		if err == nil {
+			row, err = quarantinedOf(&list[i], person)
+		}
+		if err == nil {
+			err = c.take(row)
+		}
+	}
+	return err
+}
+
 // noted takes an event whose notes name the person, and that is about nobody or somebody else.
 func (c *collection) noted(row *pipeline.Row) error {
 	person := c.job.Scope.person()
@@ -228,8 +287,11 @@ func (c *collection) noted(row *pipeline.Row) error {
 		return err
 	}
 	named := false
-	err = store.EachText(string(p.Notes), []string{"notes", "requestedBy", "requestNotes"}, func(text string) { named = named || person.In(text) })
+	err = store.EachText(string(p.Notes), []string{"*"}, func(text string) { named = named || person.In(text) })
 	if err != nil || !named {
+		return err
+	}
+	if err := c.alone(row); err != nil { // it may be about somebody else
 		return err
 	}
 	return c.take(eventOf(row))

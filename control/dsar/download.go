@@ -171,6 +171,9 @@ func (s *downloads) download(ctx context.Context, in *downloadInput) (*route.Fil
 			if err == nil {
 				err = s.send(ctx, l, to, content, f.Size)
 			}
+			if err == nil {
+				err = flush(to)
+			}
 			if err != nil {
 				s.logger.Info("a download was not completed", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
 			} else if in.Range == "" {
@@ -221,6 +224,18 @@ func (s *downloads) send(ctx context.Context, l link, to io.Writer, in io.Reader
 		if left -= n; err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// flush sends what the server has of a response: until then a small bundle may be in its buffer as a whole.
+func flush(to io.Writer) error {
+	w, ok := to.(http.ResponseWriter)
+	if !ok {
+		return nil
+	}
+	if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+		return err
 	}
 	return nil
 }

@@ -79,6 +79,11 @@ func (s *short) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
+// gone is a caller who has left, which the server notices when it sends what it has buffered.
+type gone struct{ *httptest.ResponseRecorder }
+
+func (gone) FlushError() error { return io.ErrClosedPipe }
+
 // TestDownloads: there is an event before the first byte of a download, and another after the last
 // one, which ends all links. HEAD reads nothing and ends no link, nor does a download that breaks off,
 // or of a part.
@@ -104,6 +109,8 @@ func TestDownloads(t *testing.T) {
 	const begun, whole = "dsar.download_started by key_a", "dsar.downloaded by key_a"
 	server.ServeHTTP(&short{httptest.NewRecorder(), size}, httptest.NewRequest("GET", path, nil))
 	require.Equal(t, append(before, begun), h.events(v))
+	server.ServeHTTP(gone{httptest.NewRecorder()}, httptest.NewRequest("GET", path, nil))
+	require.Equal(t, append(before, begun, begun), h.events(v))
 
 	text := string(readFile(t, h.bundle(v)))
 	for header, want := range map[string]string{

@@ -21,6 +21,8 @@ import (
 	"muniment/control/roomtest"
 	"muniment/control/store"
 	"muniment/gate"
+	"muniment/pipeline"
+	"muniment/sealer"
 	"muniment/sealer/verify"
 )
 
@@ -55,7 +57,7 @@ func TestSubjects(t *testing.T) {
 		`'hld_' || CAST(i AS TEXT), 'tnt_a', 'key_a', CAST(i AS TEXT), '', '', 'vid_a', 'acme', 'player', 'x', i, '{}', '["person ' || CAST(i - 1 AS TEXT) || '"]', '{"muted":true}', 1, 'HELD', '', '', i, 0, 0`)
 	for i := range subjects {
 		got := sections(t, h.bundle(h.export(of(name(i)))))
-		require.Len(t, got, 7, "no configuration")
+		require.Len(t, got, 8, "no configuration")
 		var want, found []string
 		for n, d := range all {
 			if d.tenant == "" && (d.subject == name(i) || slices.Contains(d.others, name(i))) {
@@ -87,6 +89,64 @@ func TestSubjects(t *testing.T) {
 		require.Equal(t, 1, strings.Count(string(got["dsarJobs"]), `"dataSubjectId":"`+name(i)+`"`))
 		require.NotContains(t, string(got["dsarJobs"])+string(got["events"]), "tnt_b")
 	}
+}
+
+// TestQuarantinedRecords: a record that could not be loaded is in the export of the person whom it names,
+// without others, and in that of its tenant. One without a readable tenant may be of any, and is in none.
+func TestQuarantinedRecords(t *testing.T) {
+	h := newFixture(t, nil)
+	h.deliver(delivery{subject: "eve", right: "rgh_a", substrate: gate.CTV})
+	h.export(of("eve")) // it is loaded
+	private := sealer.AppendPrivate(nil, &sealer.Private{AttentionMs: -1, DataSubjects: sealer.About("ann", "bob")})
+	record := func(event string, private []byte) []byte {
+		return sealer.AppendRecord(nil, &sealer.Record{TenantID: tenantID, EventID: "evt_1", Node: "nod_1", Event: []byte(event), Private: private})
+	}
+	next, _, err := h.warehouse.Resume(t.Context(), 0)
+	require.NoError(t, err)
+	var list []pipeline.Quarantined
+	for i, r := range [][]byte{
+		record(`{"n":1}`, private), record(`{"dataSubject":"ann"}`, []byte(`{"dataSubject":"bob"}`)), record(`{"dataSubject":"bob","n":2}`, nil), []byte(`no record {"dataSubject": "ann"}`), record(`{"dataSubject":"ann"}`, nil),
+	} {
+		q := pipeline.Quarantined{Position: next, TenantID: tenantID, EventID: fmt.Sprint("evt_", i), Reason: "forged", Record: r}
+		q.Position.Offset += int64(i)
+		list = append(list, q)
+	}
+	list[4].TenantID = ""
+	require.NoError(t, h.warehouse.Load(t.Context(), pipeline.Batch{Partition: 0, From: next, Quarantined: list, Next: next}))
+	in := func(v View) (rows []quarantinedRow) {
+		require.NoError(t, json.Unmarshal(sections(t, h.bundle(v))["quarantined"], &rows))
+		return rows
+	}
+	left, err := sealer.LeaveOut(private, func(reference string) bool { return reference == "bob" })
+	require.NoError(t, err)
+	ann, position := []string{"ann"}, func(i int) string { return list[i].Position.String() }
+	require.Equal(t, []quarantinedRow{
+		{position(0), "evt_0", "forged", ann, new(`{"n":1}`), new(string(left))},
+		{position(1), "evt_1", "forged", ann, new(`{"dataSubject":"ann"}`), nil},
+		{position(3), "evt_3", "forged", ann, nil, nil},
+	}, in(h.export(of("ann"))))
+	requested := full()
+	requested.Scope.Kind = TenantFull
+	require.Equal(t, []quarantinedRow{
+		{position(0), "evt_0", "forged", []string{"ann", "bob"}, new(`{"n":1}`), new(string(private))},
+		{position(1), "evt_1", "forged", []string{"ann", "bob"}, new(`{"dataSubject":"ann"}`), new(`{"dataSubject":"bob"}`)},
+		{position(2), "evt_2", "forged", []string{"bob"}, new(`{"dataSubject":"bob","n":2}`), nil},
+		{position(3), "evt_3", "forged", ann, nil, nil},
+	}, in(h.export(requested)))
+	require.Empty(t, in(h.export(of("eve"))))
+}
+
+// TestNotesAboutOthers: an export of somebody else, whose notes name the person, is in the person's
+// events without whom it is about.
+func TestNotesAboutOthers(t *testing.T) {
+	h := newFixture(t, nil)
+	bobs := of("bob@example.org")
+	bobs.RequestNotes = new("ann asked, too")
+	v := h.mustCreate(t, bobs)
+	events := sections(t, h.bundle(h.export(of("ann"))))["events"]
+	require.Contains(t, string(events), v.ID)
+	require.Contains(t, string(events), "ann asked, too")
+	require.NotContains(t, string(events), "bob@")
 }
 
 // TestHeldAsSent: a held row is exported whatever its unchecked telemetry contains: values without a

@@ -11,6 +11,7 @@ import (
 var abouts = map[string]string{
 	"deliveries":      "What was delivered, with receipt, metering decision and private part. event and private are the signed texts.",
 	"events":          "All other events. A person's are those that name the person in their private part.",
+	"quarantined":     "Records of the log that could not be loaded, and why.",
 	"heldRows":        "Rows of batches that wait for a mapping or for the end of a suspension, with their personal data.",
 	"dsarJobs":        "Exports that were requested, with their timeline.",
 	"mentions":        "Texts in the database that name the person, or are kept about the person: the kind and the id of the record, the field and its text.",

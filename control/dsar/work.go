@@ -282,7 +282,7 @@ func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest 
 		c.q = q
 		return c.records(ctx)
 	})
-	for _, step := range []func(context.Context) error{c.deliveries, c.events} { // which may take long
+	for _, step := range []func(context.Context) error{c.deliveries, c.events, c.quarantined} { // which may take long
 		if err == nil {
 			err = step(ctx)
 		}

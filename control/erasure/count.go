@@ -3,6 +3,7 @@ package erasure
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 
 	"muniment/control/store"
@@ -17,6 +18,7 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 		return c, err
 	}
 	c.PrivateParts, c.SetAside = found.PrivateParts, found.Quarantined
+	var kept map[string]int64
 	err = s.db.View(ctx, func(q store.Querier) error {
 		beside, err := s.bundlesBeside(ctx, q, e)
 		if err != nil {
@@ -26,10 +28,16 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 		if c.Records = rows.Rows; err == nil && s.cfg.Bundles != nil {
 			c.Bundles, err = s.cfg.Bundles.Count(ctx, q, e.TenantID, beside.is, rows.Records)
 		}
+		if err == nil {
+			kept, err = s.cfg.Tables.Kept(ctx, q, e.TenantID, person)
+		}
 		return err
 	})
 	if err == nil {
 		c.Permanent, err = s.permanent(ctx, e.TenantID, person)
+	}
+	if err == nil {
+		maps.Copy(c.Permanent, kept)
 	}
 	return c, err
 }
@@ -37,7 +45,8 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 // eventsAPage is how many events are held in memory.
 const eventsAPage = 1000
 
-// permanent counts the loaded events that name a person by a text that no erasure removes, by type.
+// permanent counts what names a person by a text that no erasure removes: the loaded events, by type, the
+// deliveries with such telemetry, and the quarantined records.
 func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.Person) (map[string]int64, error) {
 	counts := map[string]int64{}
 	deliveries, err := s.cfg.Warehouse.CountLabelled(ctx, tenantID, person)
@@ -46,6 +55,22 @@ func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.
 	}
 	if deliveries > 0 {
 		counts[sealer.TypeDelivery] = deliveries
+	}
+	seen, err := s.cfg.Warehouse.CountTelemetry(ctx, tenantID, person)
+	if err != nil {
+		return nil, err
+	}
+	if seen > 0 {
+		counts["telemetry"] = seen
+	}
+	unread, err := s.cfg.Warehouse.QuarantinedOf(ctx, tenantID, sealer.Person{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range unread {
+		if stillNames(&unread[i], person) {
+			counts["quarantined"]++
+		}
 	}
 	members, fragment := s.cfg.Tables.PublicMembers(), []byte(person.Fragment())
 	for after := (*sealer.Position)(nil); ; {
@@ -75,6 +100,25 @@ func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.
 		}
 		after = &page[len(page)-1].Position
 	}
+}
+
+// stillNames reports whether a quarantined record names a person by a text that pipeline.Erased.Record
+// leaves: that deletes a whole private part, event or unreadable record with a reference to the person.
+func stillNames(q *pipeline.Quarantined, person sealer.Person) bool {
+	parts := [][]byte{q.Record}
+	if r, err := sealer.ParseRecord(q.Record); err == nil {
+		parts = [][]byte{r.Event, r.Private}
+	}
+	return slices.ContainsFunc(parts, func(part []byte) bool {
+		if slices.ContainsFunc(pipeline.DataSubjectsIn(part), person.Is) {
+			return false
+		}
+		named := false
+		if err := store.EachText(string(part), []string{"*"}, func(text string) { named = named || person.In(text) }); err != nil {
+			named = person.In(string(part))
+		}
+		return named
+	})
 }
 
 // beside finds whose bundles hold data of an erased person beside that of the person whom they are

@@ -13,7 +13,9 @@
 // who has a part of it.
 //
 // Events are permanent, and so are the texts in them that everybody may see: a dispute's reason, a
-// label, a correlation id. Preview and certificate count those that will still name the person.
+// label, a correlation id. So is telemetry, in the private part of a delivery that is not about the
+// person, as long as that is not erased: the event's commitment covers it as a whole. Preview and
+// certificate count those that will still name the person.
 //
 // The tombstone's time is api.ClockSlack after the request, by which the clock of a node may be
 // ahead: so it covers everything that was answered before, and what the person is shown within the
@@ -24,17 +26,16 @@
 //
 // The texts of a record may name a person whom the record is not about, as the notes of an export
 // of the whole tenant. Its events have these texts in their private parts. So the tombstone's event
-// lists such records (store.Table.Record), each with a tombstone of its own, and the private parts
-// of all their events up to then are deleted.
+// lists such records (store.Personal.Record), each with a tombstone of its own, and the private parts of
+// their events up to then are deleted whose notes name the person.
 //
 // The hash is keyed (pipeline.SubjectKey), because events are permanent and a plain hash would
 // let the holder of a pack guess names. The key is made with the database, is in its backups, and
 // is sent to the warehouse together with all tombstones (Announce), periodically. Until it has them
 // a warehouse loads nothing that names a person. So neither a replay, a new warehouse, nor an older
 // copy of one brings a person back. A database that is older than the log learns the tombstones
-// that it lacks from the log and the packs (Replay), and repeats their erasures: the hash finds
-// names that are alone in a column, and then the texts with that name. Texts of others are found by the
-// list of records, and by the name, if a restored warehouse still has it (AnnounceRestored).
+// that it lacks from the log and the packs (Replay), and repeats their erasures: whatever names a person
+// in it has a reference of that hash, which is looked for in its texts, too.
 //
 // Limits: the log and the nodes' copies are not rewritten. They lose whole segments as they age,
 // and the certificate says by when, of what they hold by the tombstone's time: what waits in the
@@ -46,6 +47,7 @@ package erasure
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"muniment/control/store"
@@ -89,7 +91,7 @@ type Counts struct {
 	SetAside     int64            `json:"setAside" doc:"Quarantined records that name the person."`
 	Records      map[string]int64 `json:"records" doc:"Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow, rejectedPlay and webhookDelivery. An export of the person shows them."`
 	Bundles      int64            `json:"bundles" doc:"Bundles of exports that may hold data of the person."`
-	Permanent    map[string]int64 `json:"permanent" doc:"Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement."`
+	Permanent    map[string]int64 `json:"permanent" doc:"Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement. telemetry counts the deliveries to others, or to nobody, whose telemetry names the person, and quarantined the records that could not be loaded and name the person otherwise than as a data subject; heldRow and rejectedPlay count rows whose vendor's id names the person, until they are gone."`
 }
 
 // Keys signs certificates.
@@ -165,16 +167,21 @@ func (s *Service) Hash(tenantID, dataSubjectID string) string {
 	return s.key.Hash(tenantID, dataSubjectID)
 }
 
-// Covers reports whether a person was erased up to now or a later time. A change that begins an erasure has written its tombstone before
-// it searches the tables: who holds the lock that store.Personal.Before takes misses none.
-func (s *Service) Covers(ctx context.Context, q store.Querier, tenantID, dataSubjectID string) (bool, error) {
-	hash := s.Hash(tenantID, dataSubjectID)
-	if hash == "" {
-		return false, nil
+// Covers returns what tells the persons of a tenant who were erased up to now or a later time, by the hash
+// that replaces their references; "" for others. It returns nil if there are none. A change that begins an
+// erasure has written its tombstone before it searches the tables: who holds the lock that
+// store.Personal.Before takes misses none.
+func (s *Service) Covers(ctx context.Context, q store.Querier, tenantID string) (hashOf func(reference string) string, err error) {
+	list, err := store.List(ctx, q, "the tombstones of persons", store.Text, `SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND until >= $2`, tenantID, store.Millis(s.db.Now()))
+	if err != nil || len(list) == 0 {
+		return nil, err
 	}
-	found, err := store.One(ctx, q, "the tombstone of a person", store.Text, `SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND subject_hash = $2 AND until >= $3`,
-		tenantID, hash, store.Millis(s.db.Now()))
-	return found != nil, err
+	return func(reference string) string {
+		if hash := s.Hash(tenantID, reference); slices.Contains(list, hash) {
+			return hash
+		}
+		return ""
+	}, nil
 }
 
 // Announce sends all tombstones to the warehouse. It is called before anything is loaded, and
@@ -183,39 +190,14 @@ func (s *Service) Announce(ctx context.Context) error {
 	return announce(ctx, s.db, s.key, s.cfg.Warehouse)
 }
 
-// RestoredWarehouse is a warehouse of a backup, which was not told yet who was erased since.
-type RestoredWarehouse interface {
-	pipeline.Eraser
-	// PersonOf returns the person whom a tombstone is of, as a private part that it covers names the
-	// person; empty if there is none.
-	PersonOf(ctx context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (person string, err error)
-}
-
 // AnnounceRestored sends all tombstones to the warehouse of a restored database, before there is a
-// service. The warehouse may be the last to know the name of a person whom only texts name in the
-// database, so these are erased first.
-func AnnounceRestored(ctx context.Context, db *store.DB, tables store.Tables, warehouse RestoredWarehouse) error {
+// service.
+func AnnounceRestored(ctx context.Context, db *store.DB, warehouse pipeline.Eraser) error {
 	key, err := openKey(ctx, db)
 	if err != nil {
 		return err
 	}
-	list, err := listTombstones(ctx, db.Read())
-	if err != nil {
-		return err
-	}
-	for _, t := range list {
-		person, err := warehouse.PersonOf(ctx, key, t)
-		if err == nil && person != "" {
-			err = db.Change(ctx, func(tx *store.Tx) error {
-				_, err := tables.Erase(ctx, tx, t.TenantID, sealer.NewPerson(person), t.SubjectHash, nil)
-				return err
-			})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return warehouse.Erase(ctx, key, list)
+	return announce(ctx, db, key, warehouse)
 }
 
 func announce(ctx context.Context, db *store.DB, key pipeline.SubjectKey, warehouse pipeline.Eraser) error {

@@ -41,7 +41,7 @@ func (e *Erasure) tombstone() pipeline.Tombstone {
 func (e *Erasure) tombstones(records []string) []pipeline.Tombstone {
 	list := []pipeline.Tombstone{e.tombstone()}
 	for _, id := range records {
-		list = append(list, pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: pipeline.RecordHash(id), Until: e.Until.Time})
+		list = append(list, pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: pipeline.RecordHash(id, e.SubjectHash), Until: e.Until.Time})
 	}
 	return list
 }
@@ -144,10 +144,10 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// eraseNames finds the person's references in a restored database by their hash, and erases them
-// with the texts of the records that named the person.
+// eraseNames erases a person from a restored database as the erasure did from the one that was lost: it
+// finds the name by its hash.
 func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure, records []string) error {
-	named, err := s.cfg.Tables.Persons(ctx, s.db.Read(), e.TenantID, s.is(e))
+	person, err := s.cfg.Tables.Person(ctx, s.db.Read(), e.TenantID, func(reference string) bool { return s.Hash(e.TenantID, reference) == e.SubjectHash })
 	if err != nil {
 		return err
 	}
@@ -159,12 +159,7 @@ func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure, re
 		if err != nil {
 			return err
 		}
-		for _, person := range named {
-			if _, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, sealer.NewPerson(person), e.SubjectHash, beside.take); err != nil {
-				return err
-			}
-		}
-		if err := s.cfg.Tables.EraseRecords(ctx, tx, e.TenantID, records, e.SubjectHash); err != nil {
+		if _, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, person, e.SubjectHash, beside.take); err != nil {
 			return err
 		}
 		return beside.close(ctx, tx, records)

@@ -9,8 +9,9 @@ import (
 	"muniment/sealer"
 )
 
-// Replay applies an event of an erasure for store.Replay: it adds a tombstone that the database
-// lacks, and queues the erasure of the restored data.
+// Replay applies an event of an erasure for store.Replay: it adds the tombstone and the record of an
+// erasure that the database lacks, and queues the erasure of the restored data. Those of one person may
+// come in any order.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	if e.Type != sealer.TypeErased {
 		return false, nil
@@ -20,22 +21,22 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 		return false, fmt.Errorf("cannot read the erasure's record: %w", err)
 	}
 	said.TenantID, said.EventID = e.TenantID, e.EventID
-	if changed, err = buryAll(ctx, tx, said.tombstones(said.Records)); err != nil || !changed {
+	if changed, err = buryAll(ctx, tx, said.tombstones(said.Records)); err != nil {
 		return false, err
 	}
 	known, err := store.One(ctx, tx, "the tenant "+e.TenantID, store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1`, e.TenantID)
 	if err != nil || known == nil {
-		return true, err // the warehouse may still have rows of a deleted tenant
-	}
-	if err := tx.ForgetAnswers(ctx, e.TenantID); err != nil {
-		return false, err
+		return changed, err // the warehouse may still have rows of a deleted tenant
 	}
 	_, err = erasures.Find(ctx, tx, e.TenantID, said.ID)
 	if store.IsNone(err) {
-		said.State, said.Certificate, said.CompletedAt = Requested, nil, store.Instant{}
+		changed, said.State, said.Certificate, said.CompletedAt = true, Requested, nil, store.Instant{}
 		err = erasures.Insert(ctx, tx, said.Erasure)
 	}
-	if err != nil {
+	if err != nil || !changed {
+		return false, err
+	}
+	if err := tx.ForgetAnswers(ctx, e.TenantID); err != nil {
 		return false, err
 	}
 	return true, enqueue(ctx, tx, said.Erasure, payload{Restored: true})

@@ -465,13 +465,44 @@ func TestReplayErasesAnew(t *testing.T) {
 	require.Equal(t, []string{made.SubjectHash, "bob"}, emails)
 }
 
+// TestReplayInAnyOrder: of two erasures of a person that an older copy lacks, both have their record and
+// their certificate again, whichever event comes first.
+func TestReplayInAnyOrder(t *testing.T) {
+	s := newStage(t)
+	first := s.mustErase(t, "ada")
+	s.clock.Advance(time.Hour)
+	second := s.mustErase(t, "ada")
+	older := newStage(t)
+	older.key, older.cfg.Warehouse = s.key, s.warehouse // the copy has the key
+	for _, event := range slices.Backward(roomtest.Events(t, s.db)) {
+		require.NoError(t, older.db.Change(t.Context(), func(tx *store.Tx) error {
+			changed, err := Replay(t.Context(), tx, &event)
+			require.True(t, changed, event.Subject.ID)
+			return err
+		}))
+	}
+	for _, made := range []Erasure{first, second} {
+		require.NoError(t, older.work(t))
+		require.Equal(t, made.EventID, older.find(t, made.ID).EventID)
+	}
+	require.Equal(t, Completed, older.find(t, first.ID).State)
+	require.Equal(t, Completed, older.find(t, second.ID).State)
+	list, err := listTombstones(t.Context(), older.db.Read())
+	require.NoError(t, err)
+	require.Equal(t, []pipeline.Tombstone{second.tombstone()}, list)
+}
+
 // TestCovers: a person is covered up to the tombstone's time, as any form of the reference.
 func TestCovers(t *testing.T) {
 	s := newStage(t)
 	covers := func(tenant, person string) bool {
-		covered, err := s.Covers(t.Context(), s.db.Read(), tenant, person)
+		hashOf, err := s.Covers(t.Context(), s.db.Read(), tenant)
 		require.NoError(t, err)
-		return covered
+		if hashOf == nil || hashOf(person) == "" {
+			return false
+		}
+		require.Equal(t, s.Hash(tenant, person), hashOf(person))
+		return true
 	}
 	require.False(t, covers(tenantID, "ada@example.org"))
 	s.mustErase(t, "Ada@example.org")
@@ -513,12 +544,25 @@ func TestPermanent(t *testing.T) {
 		rows = append(rows, conform.Said(tenantID, int64(3+i), c.kind, c.data))
 	}
 	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: rows, Next: conform.Place(9)}))
-	want := map[string]int64{"basis.created": 1, "offer.proposed": 2}
+	rows = []pipeline.Row{conform.Shown(tenantID, 9, "bob", `{"beamId":"of ada"}`), conform.Shown(tenantID, 10, "ada", `{"beamId":"of ada"}`)}
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(9), Rows: rows, Next: conform.Place(11)}))
+	record := func(event, private string) []byte {
+		return sealer.AppendRecord(nil, &sealer.Record{TenantID: tenantID, EventID: "evt_1", Node: "nod_1", Event: []byte(event), Private: []byte(private)})
+	}
+	var unread []pipeline.Quarantined
+	for i, r := range [][]byte{
+		record(`{"reason":"of ada"}`, ""), record(`{"reason":"of adam"}`, `{"telemetry":{"beamId":"ada"}}`), []byte("no record of ada."), // which stay
+		record(`{"dataSubject":"ada","reason":"of ada"}`, `{"dataSubject":"ada","telemetry":{"beamId":"ada"}}`), record(`{"ada":1}`, ""), []byte("no record of adam."),
+	} {
+		unread = append(unread, pipeline.Quarantined{Position: conform.Place(int64(20 + i)), TenantID: tenantID, EventID: "evt_1", Reason: "forged", Record: r})
+	}
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(11), Quarantined: unread, Next: conform.Place(11)}))
+	want := map[string]int64{"basis.created": 1, "offer.proposed": 2, "telemetry": 1, "quarantined": 3}
 	_, refused := s.erase(t, "key_1", "ada", "")
 	require.Equal(t, want, refused.Preview.(Counts).Permanent)
 	made := s.mustErase(t, "ada")
 	require.NoError(t, s.work(t))
 	done := s.find(t, made.ID)
 	require.Equal(t, want, done.Counts.Permanent)
-	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2}`)
+	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2,"quarantined":3,"telemetry":1}`)
 }

@@ -45,14 +45,14 @@ func listTombstones(ctx context.Context, q store.Querier) ([]pipeline.Tombstone,
 	}, `SELECT tenant_id, subject_hash, until FROM tombstones ORDER BY tenant_id, subject_hash`)
 }
 
-// buriedRecords lists the records that were erased because their texts named the person of an
-// erasure; others may be among them that were erased since.
+// buriedRecords lists the records that were erased because their texts named the person of an erasure.
 func buriedRecords(ctx context.Context, q store.Querier, e *Erasure) (ids []string, err error) {
 	list, err := store.List(ctx, q, "the erased records", store.Text,
-		`SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND until >= $2 AND subject_hash LIKE $3 ORDER BY subject_hash`,
-		e.TenantID, store.Millis(e.Until.Time), pipeline.RecordHash("%"))
+		`SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND until >= $2 ORDER BY subject_hash`, e.TenantID, store.Millis(e.Until.Time))
 	for _, hash := range list {
-		ids = append(ids, pipeline.Tombstone{SubjectHash: hash}.Record())
+		if id, of, ok := (pipeline.Tombstone{SubjectHash: hash}).Record(); ok && of == e.SubjectHash {
+			ids = append(ids, id)
+		}
 	}
 	return ids, err
 }

@@ -1,7 +1,6 @@
 package erasure
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,19 +11,24 @@ import (
 	"muniment/pipeline/conform"
 )
 
-// TestErasureOfTexts: the notes of a record that is about nobody name the person. They are erased from
-// the record and from its events, also in an older copy of the database, where nothing else names the
-// person; other records keep theirs.
+// TestErasureOfTexts: only texts name the person, of a record that has events, and of one that has not.
+// They are erased from the records and from the events, also in an older copy of the database; other
+// texts and records stay.
 func TestErasureOfTexts(t *testing.T) {
 	const person = "ada.lovelace@example.org"
 	plant := func() *stage {
 		s := newStage(t)
 		s.write(t, `UPDATE developers SET email = 'eve' WHERE email = 'ada'`)
 		s.open(t, func(cfg *Config) {
-			cfg.Tables = append(cfg.Tables, store.Table{Name: "bases", Personal: &store.Personal{Kind: "basis", Key: []string{"basis_id"}, Text: []string{"title"}, Record: "basis_id"}})
+			cfg.Tables = append(cfg.Tables, store.Table{Name: "bases", Personal: &store.Personal{Kind: "basis", Key: []string{"basis_id"}, Text: []string{"title", "reference"}, Record: "basis_id"}},
+				store.Table{Name: "offers", Personal: &store.Personal{Kind: "offer", Key: []string{"offer_id"}, JSON: []string{"scope.for"}}})
 		})
-		s.write(t, `INSERT INTO bases (basis_id, tenant_id, kind, title, holder_org_id, created_at, updated_at, revision)
-			VALUES ('bas_b', 'tnt_a', 'CONSENT', 'a request of `+person+`, twice', 'org_a', 0, 0, 0)`)
+		s.write(t, `INSERT INTO bases (basis_id, tenant_id, kind, title, reference, holder_org_id, created_at, updated_at, revision)
+			VALUES ('bas_b', 'tnt_a', 'CONSENT', 'a request of `+person+`, twice', 'of ada', 'org_a', 0, 0, 0)`)
+		s.write(t, `INSERT INTO rights (right_id, tenant_id, basis_id, substrate, scope, effective_from, ancestors, holder_org_id, state, created_at, updated_at, revision)
+			VALUES ('rgh_b', 'tnt_a', 'bas_b', 'ANY', '{}', 0, '', 'org_a', 'ACTIVE', 0, 0, 0)`)
+		s.write(t, `INSERT INTO offers (offer_id, tenant_id, right_id, from_org_id, to_org_id, scope, expires_at, state, created_at, updated_at, revision)
+			VALUES ('off_b', 'tnt_a', 'rgh_b', 'org_a', 'org_b', '{"for":["IBAN of `+person+`","eve"]}', 0, 'PROPOSED', 0, 0, 0)`)
 		noted := []pipeline.Row{conform.Annotated(tenantID, 3, "bas_b", `{"notes":"`+person+`"}`), conform.Annotated(tenantID, 4, "bas_a", `{"notes":"nobody"}`)}
 		require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: noted, Next: conform.Place(5)}))
 		return s
@@ -33,6 +37,12 @@ func TestErasureOfTexts(t *testing.T) {
 		titles, err := store.List(t.Context(), s.db.Read(), "titles", store.Text, `SELECT title FROM bases ORDER BY basis_id`)
 		require.NoError(t, err)
 		require.Equal(t, []string{"Frame agreement", made.SubjectHash}, titles)
+		references, err := store.List(t.Context(), s.db.Read(), "references", store.Text, `SELECT reference FROM bases WHERE basis_id = 'bas_b'`)
+		require.NoError(t, err)
+		require.Equal(t, []string{"of ada"}, references)
+		scopes, err := store.List(t.Context(), s.db.Read(), "scopes", store.Text, `SELECT scope FROM offers`)
+		require.NoError(t, err)
+		require.Equal(t, []string{`{"for":["` + made.SubjectHash + `","eve"]}`}, scopes)
 		rows, err := s.warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: tenantID, NoDeliveries: true, Limit: 9})
 		require.NoError(t, err)
 		require.Len(t, rows, 2)
@@ -59,31 +69,4 @@ func TestErasureOfTexts(t *testing.T) {
 	}))
 	require.NoError(t, older.work(t))
 	check(older, made)
-}
-
-// restoredWarehouse knows a person by a private part.
-type restoredWarehouse struct {
-	*conform.MemoryWarehouse
-	person string
-}
-
-func (w restoredWarehouse) PersonOf(_ context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (string, error) {
-	if key.Hash(t.TenantID, w.person) == t.SubjectHash {
-		return w.person, nil
-	}
-	return "", nil
-}
-
-// TestRestoredWarehouseNamesWhoIsErased: a text of a restored database, which no list of records has,
-// is found by the name in the restored warehouse, before that loses it.
-func TestRestoredWarehouseNamesWhoIsErased(t *testing.T) {
-	s := newStage(t)
-	const person = "ada.lovelace@example.org"
-	s.write(t, `UPDATE bases SET title = 'a request of `+person+`'`)
-	s.write(t, `INSERT INTO tombstones (tenant_id, subject_hash, until) VALUES ('tnt_a', '`+s.Hash(tenantID, person)+`', 0), ('tnt_a', 'another', 0)`)
-	tables := store.Tables{{Name: "bases", Personal: &store.Personal{Kind: "basis", Key: []string{"basis_id"}, Text: []string{"title"}}}}
-	require.NoError(t, AnnounceRestored(t.Context(), s.db, tables, restoredWarehouse{s.warehouse, person}))
-	titles, err := store.List(t.Context(), s.db.Read(), "titles", store.Text, `SELECT title FROM bases`)
-	require.NoError(t, err)
-	require.Equal(t, []string{s.Hash(tenantID, person)}, titles)
 }

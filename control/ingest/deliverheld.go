@@ -36,6 +36,9 @@ const (
 	// replayMargin is longer than a delivery takes: a row expires so much later than its last delivery
 	// may begin, so that none expires that has a receipt, and a key must be in force so much longer.
 	replayMargin = 5 * time.Minute
+	// deliverFor is how long after rows were read the node may issue their receipts: an erasure that began
+	// meanwhile still covers these.
+	deliverFor = api.ClockSlack / 2
 	// applyTries and applyPause bound how long the job waits for its node to apply a mapping or a
 	// resumption.
 	applyPause = 100 * time.Millisecond
@@ -83,12 +86,12 @@ func (s *Service) replay(ctx context.Context, job *store.Job) (left bool, err er
 func (s *Service) replayMapped(ctx context.Context, job *store.Job) (left bool, err error) {
 	invalid := map[string]bool{}
 	for behind := ""; ; {
-		until := store.At(s.db.Now())
+		until, read := store.At(s.db.Now()), time.Now()
 		rows, err := listMapped(ctx, s.db.Read(), job.TenantID, behind, invalid, until, replayAtOnce)
 		if err != nil || len(rows) == 0 {
 			return left, err
 		}
-		kept, wait, err := s.deliverAll(ctx, job, rows, invalid)
+		kept, wait, err := s.deliverAll(ctx, job, rows, invalid, read.Add(deliverFor))
 		if err != nil {
 			return left, err
 		}
@@ -107,13 +110,13 @@ func (s *Service) replayResumed(ctx context.Context, job *store.Job, of suspende
 		if err != nil || waits {
 			return left, err
 		}
-		until := store.At(s.db.Now())
+		until, read := store.At(s.db.Now()), time.Now()
 		rows, err := listSuspended(ctx, s.db.Read(), of, behind, until, replayAtOnce)
 		if err != nil || len(rows) == 0 {
 			return left, err
 		}
 		behind = rows[len(rows)-1].ID
-		_, wait, err := s.deliverAll(ctx, job, rows, invalid)
+		_, wait, err := s.deliverAll(ctx, job, rows, invalid, read.Add(deliverFor))
 		if err != nil {
 			return left, err
 		}
@@ -122,14 +125,14 @@ func (s *Service) replayResumed(ctx context.Context, job *store.Job, of suspende
 }
 
 // deliverAll delivers rows, those of one key at a time. Its results are those of deliver.
-func (s *Service) deliverAll(ctx context.Context, job *store.Job, rows []HeldRow, invalid map[string]bool) (kept []HeldRow, left bool, err error) {
+func (s *Service) deliverAll(ctx context.Context, job *store.Job, rows []HeldRow, invalid map[string]bool, by time.Time) (kept []HeldRow, left bool, err error) {
 	slices.SortStableFunc(rows, func(a, b HeldRow) int { return strings.Compare(a.keyID, b.keyID) })
 	for len(rows) > 0 {
 		n := 1
 		for n < len(rows) && rows[n].keyID == rows[0].keyID {
 			n++
 		}
-		some, wait, err := s.deliver(ctx, job, rows[:n], invalid)
+		some, wait, err := s.deliver(ctx, job, rows[:n], invalid, by)
 		if err != nil {
 			return nil, false, err
 		}
@@ -142,16 +145,18 @@ func (s *Service) deliverAll(ctx context.Context, job *store.Job, rows []HeldRow
 // without a result stay for the next attempt; their identities make them the same deliveries. kept are
 // those of which the node says that they still wait; left is true then. A key that is not valid is added
 // to invalid: that is no result of its rows, which stay HELD and expire, with their event.
-func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow, invalid map[string]bool) (kept []HeldRow, left bool, err error) {
-	texts := make([][]byte, len(rows))
+func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow, invalid map[string]bool, by time.Time) (kept []HeldRow, left bool, err error) {
+	deliveries := make([]Delivery, len(rows))
 	for i := range rows {
-		texts[i] = rows[i].whole()
+		deliveries[i] = Delivery{rows[i].whole(), rows[i].identity}
 	}
 	keyID, err := tenant.KeyInForce(ctx, s.db.Read(), rows[0].keyID, s.db.Now().Add(replayMargin))
 	if err != nil {
 		return nil, false, err
 	}
-	all, err := s.cfg.Deliver(ctx, job.TenantID, keyID, texts)
+	within, cancel := context.WithDeadline(ctx, by)
+	defer cancel()
+	all, err := s.cfg.Deliver(within, job.TenantID, keyID, deliveries)
 	refused, ok := errors.AsType[*api.Error](err)
 	switch {
 	case ok && refused.GetStatus() == http.StatusUnauthorized:

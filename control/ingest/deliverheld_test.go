@@ -21,24 +21,28 @@ import (
 
 // deliverer is the nodes that deliver held rows, of any number of processes.
 type deliverer struct {
-	mu        sync.Mutex
-	delivered map[string]int // receipts by the row's text
-	keys      map[string]string
-	refuse    map[string]*api.Error // by vendor id
-	blind     int                   // for so many calls it knows no mapping
-	unknown   string                // the vendor id whose mapping it does not know
-	suspended map[string]string     // rights that it says are suspended, by right or vendor id of the row
-	lags      int                   // for so many rows
-	crash     int                   // the next so many calls deliver, and then fail
+	mu         sync.Mutex
+	delivered  map[string]int // receipts by the row's text
+	keys       map[string]string
+	identities map[string]api.RowIdentity
+	refuse     map[string]*api.Error // by vendor id
+	blind      int                   // for so many calls it knows no mapping
+	unknown    string                // the vendor id whose mapping it does not know
+	suspended  map[string]string     // rights that it says are suspended, by right or vendor id of the row
+	lags       int                   // for so many rows
+	crash      int                   // the next so many calls deliver, and then fail
 }
 
 func newDeliverer() *deliverer {
 	return &deliverer{delivered: map[string]int{}, keys: map[string]string{}, refuse: map[string]*api.Error{}, suspended: map[string]string{}}
 }
 
-func (n *deliverer) deliver(_ context.Context, tenant, keyID string, rows [][]byte) (all []Delivered, err error) {
+func (n *deliverer) deliver(ctx context.Context, tenant, keyID string, rows []Delivery) (all []Delivered, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) >= api.ClockSlack {
+		return nil, errors.New("an erasure may have begun long ago")
+	}
 	if tenant != tenantID {
 		return nil, errors.New("another tenant")
 	}
@@ -46,7 +50,12 @@ func (n *deliverer) deliver(_ context.Context, tenant, keyID string, rows [][]by
 		n.blind--
 		return slices.Repeat([]Delivered{{Unmapped: true}}, len(rows)), nil
 	}
-	for _, text := range rows {
+	for _, d := range rows {
+		text := d.Row
+		if n.identities == nil {
+			n.identities = map[string]api.RowIdentity{}
+		}
+		n.identities[string(text)] = d.Identity
 		var row api.Row
 		if err := json.Unmarshal(text, &row); err != nil {
 			return nil, err
@@ -183,7 +192,7 @@ func TestHoldAgain(t *testing.T) {
 func TestRowsOfAKeyThatIsNotValid(t *testing.T) {
 	n, clock := newDeliverer(), roomtest.NewClock(noon.Add(time.Hour))
 	r := newService(t, t.TempDir(), clock, func(c *Config) {
-		c.Deliver = func(ctx context.Context, tenant, keyID string, rows [][]byte) ([]Delivered, error) {
+		c.Deliver = func(ctx context.Context, tenant, keyID string, rows []Delivery) ([]Delivered, error) {
 			if keyID == "key_a" {
 				return nil, &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}
 			}
@@ -222,8 +231,8 @@ func TestOneFailingRightDelaysNoOther(t *testing.T) {
 	for _, failing := range []string{rightA, rightB} {
 		n := newDeliverer()
 		r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) {
-			c.Deliver = func(ctx context.Context, tenant, keyID string, rows [][]byte) ([]Delivered, error) {
-				if strings.Contains(string(rows[0]), failing) {
+			c.Deliver = func(ctx context.Context, tenant, keyID string, rows []Delivery) ([]Delivered, error) {
+				if strings.Contains(string(rows[0].Row), failing) {
 					return nil, errors.New("the node fails")
 				}
 				return n.deliver(ctx, tenant, keyID, rows)

@@ -220,7 +220,9 @@ func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now sto
 			if err != nil {
 				return err
 			}
-			refused = string(text)
+			if refused, err = keptError(string(text)); err != nil {
+				return err
+			}
 		}
 		var bytes int64
 		vendorKey, err := store.One(ctx, tx, "the held row "+e.id, func(row store.Row) (key string, err error) { return key, row.Scan(&key, &bytes) },

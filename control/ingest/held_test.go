@@ -354,35 +354,150 @@ func TestHeldRowOfSeveral(t *testing.T) {
 	require.NotContains(t, seen[0].Texts, "bob@example.org", "whose bundles have nothing of ada")
 	require.Equal(t, personal{`["bob@example.org"]`, before.personal.telemetry}, row().personal)
 	require.Empty(t, row().content, "it would confirm a guess")
-	require.Equal(t, "telemetry", erase("bob@example.org")[0].Mentions[1].Field)
+	seen = erase("bob@example.org")
+	require.Equal(t, "telemetry", seen[0].Mentions[1].Field)
+	require.Contains(t, seen[0].Texts, before.personal.telemetry, "which may name others, whose bundles have it")
 	require.Equal(t, personal{}, row().personal)
 }
 
+// TestHeldTextsOfAnErasedPerson: a held row that is about somebody else loses the texts that name the
+// person, and nothing else, and is delivered under its identity.
+func TestHeldTextsOfAnErasedPerson(t *testing.T) {
+	n := newDeliverer()
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) { c.Deliver = n.deliver })
+	bobs := held("1")
+	bobs.Row = strings.NewReplacer("ada@", "bob@", "play-1", "play of ada@example.org", `:"",`, `:"at ada@example.org's",`, `"correlationId":null`, `"correlationId":"(ADA@example.org)"`,
+		`{"gazeInView":  true}`, `{"beamId" : "of ada@example.org","more":[{"ada@example.org":["ada@example.org"]},"adam@example.org"],"viewable":  true}`).Replace(bobs.Row)
+	played := held("2") // only what was played there names her
+	played.Row = strings.NewReplacer("ada@example.org", "bob", "true", `["ada@example.org"]`).Replace(played.Row)
+	ids := r.mustHold(t, bobs, played)
+	var seen []store.Sight
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ada@example.org"), "erased", func(s store.Sight) error {
+			seen = append(seen, s)
+			return nil
+		})
+		return err
+	}))
+	var fields []string
+	for _, s := range seen {
+		for _, m := range s.Mentions {
+			fields = append(fields, m.Field)
+		}
+	}
+	require.ElementsMatch(t, []string{"rowId", "spatialPlacementId", "correlationId", "beamId", "more", "gazeInView"}, fields)
+	require.Equal(t, `{"gazeInView":  ["erased"]}`, r.rows(t)[ids[1]].personal.telemetry)
+	row := r.rows(t)[ids[0]]
+	require.Equal(t, personal{`["bob@example.org"]`, `{"beamId" : "erased","more":[{"ada@example.org":["erased"]},"adam@example.org"],"viewable":  true}`}, row.personal)
+	require.Empty(t, row.content)
+	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
+	require.NoError(t, r.work(t))
+	require.Len(t, n.delivered, 1)
+	for text := range n.delivered {
+		require.Contains(t, text, `"rowId":"erased"`)
+		require.Contains(t, text, `"dataSubjectId":"bob@example.org"`)
+		require.Equal(t, bobs.Identity, n.identities[text])
+	}
+}
+
+// TestKeptVendorIDs: rows whose vendor's id names a person are counted, as an erasure leaves it.
+func TestKeptVendorIDs(t *testing.T) {
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)
+	of := held("phone of ada@example.org")
+	of.Row = strings.Replace(of.Row, `"dataSubjectId":"ada@example.org"`, `"dataSubjectId":"bob"`, 1)
+	r.mustHold(t, held("1"), of)
+	_, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rejected: []api.RejectedPlay{{Hash: "a", Format: "broadsign", Row: of.Row, Error: "{}"}}})
+	require.NoError(t, err)
+	for person, want := range map[string]map[string]int64{"ADA@example.org": {"heldRow": 1, "rejectedPlay": 1}, "acme": {"heldRow": 2, "rejectedPlay": 1}, "bob": {}} {
+		kept, err := Tables.Kept(t.Context(), r.db.Read(), tenantID, sealer.NewPerson(person))
+		require.NoError(t, err)
+		require.Equal(t, want, kept, person)
+	}
+}
+
+// TestErasedPersonIsInNoError: the error of a row that was refused has a text of its telemetry once, where an
+// erasure finds it.
+func TestErasedPersonIsInNoError(t *testing.T) {
+	n := newDeliverer()
+	violations := `[{"rule":"a","observed":80,"message":"80 mph (ada@example.org)"},{"rule":"b","observed":"of ada@example.org","message":"outside (of ada@example.org)"},{"rule":"c","observed":null,"message":"as ever"}]`
+	n.refuse["1"] = &api.Error{Code: api.ValidationFailed, Message: "refused", Violations: json.RawMessage(violations)}
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon.Add(time.Hour)), func(c *Config) { c.Deliver = n.deliver })
+	ids := r.mustHold(t, held("1"))
+	r.mustCreate(t, mappingFor("1", rightA, -1, 1))
+	require.NoError(t, r.work(t))
+	refused := func() string { return string(r.rows(t)[ids[0]].Error.Violations) }
+	require.Equal(t, strings.Replace(violations, "outside (of ada@example.org)", "outside", 1), refused())
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		found, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ada@example.org"), "erased", nil)
+		require.Equal(t, map[string]int64{"heldRow": 1}, found.Rows)
+		return err
+	}))
+	require.Contains(t, refused(), `"observed":"erased","message":"outside"`)
+}
+
 // TestHeldOfAnErasedPerson: a row of a person whom an erasure covers is held without reference and
-// telemetry, again too; rows of others are held as they are.
+// telemetry, again too, and without texts that name the person; so is a rejected play. Rows of others are
+// held as they are.
 func TestHeldOfAnErasedPerson(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), func(c *Config) {
-		c.Erased = func(_ context.Context, _ store.Querier, of, dataSubjectID string) (bool, error) {
+		c.Erased = func(_ context.Context, _ store.Querier, of string) (func(string) string, error) {
 			require.Equal(t, tenantID, of)
-			return dataSubjectID == "ada@example.org", nil
+			return func(reference string) string {
+				if sealer.NewPerson("ada@example.org").Is(reference) {
+					return "erased"
+				}
+				return ""
+			}, nil
 		}
 	})
 	bob := held("2")
 	bob.Row = strings.ReplaceAll(bob.Row, "ada@", "bob@")
 	both := held("3")
-	both.Row = strings.Replace(both.Row, `{`, `{"dataSubjectIds":["bob@example.org","ada@example.org"],`, 1)
-	ids := r.mustHold(t, held("1"), bob, both)
+	both.Row = strings.NewReplacer(`{"vendor"`, `{"dataSubjectIds":["bob@example.org","ada@example.org"],"vendor"`, `"correlationId":null`, `"correlationId":"for Ada@example.org"`,
+		`{"gazeInView":  true}`, `{"beamId":"of ada@example.org"}`).Replace(both.Row)
+	texts := held("4")
+	texts.Row = strings.NewReplacer("ada@", "bob@", "play-4", "play of ada@example.org").Replace(texts.Row)
+	ids := r.mustHold(t, held("1"), bob, both, texts)
 	require.Equal(t, ids[:1], r.mustHold(t, held("1")), "the caller's retry is none the wiser")
+	_, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rejected: []api.RejectedPlay{{Hash: "a", Format: "broadsign", Row: texts.Row, Error: "{}"}}})
+	require.NoError(t, err)
 	rows, err := store.List(t.Context(), r.db.Read(), "held rows", scanHeld, `SELECT `+heldColumns+` FROM held_rows ORDER BY vendor_id`)
 	require.NoError(t, err)
-	require.Len(t, rows, 3)
+	require.Len(t, rows, 4)
 	require.Equal(t, personal{}, rows[0].personal)
 	require.Empty(t, rows[0].content)
 	require.Equal(t, `["bob@example.org"]`, rows[1].personal.dataSubjects)
 	require.NotEmpty(t, rows[1].personal.telemetry)
-	require.Equal(t, rows[1].personal, rows[2].personal)
-	require.Empty(t, rows[2].content)
 	require.NotEmpty(t, rows[1].content)
+	require.Equal(t, personal{`["bob@example.org"]`, `{"beamId":"erased"}`}, rows[2].personal)
+	require.Contains(t, rows[2].writtenRow, `"correlationId":"erased"`)
+	require.Empty(t, rows[2].content)
+	require.Equal(t, rows[1].personal, rows[3].personal)
+	require.Contains(t, rows[3].writtenRow, `"rowId":"erased"`)
+	require.Empty(t, rows[3].content)
+	require.NoError(t, EachRejected(t.Context(), r.db.Read(), tenantID, func(p RejectedPlay) error {
+		require.Contains(t, string(p.Row), `"rowId":"erased"`)
+		require.NotContains(t, string(p.Row), "ada@")
+		return nil
+	}))
+}
+
+// TestTextsBeyondSearch: while a person is being erased, a row that would take long to search is refused for a
+// while; others of the request are held.
+func TestTextsBeyondSearch(t *testing.T) {
+	erased := func(string) string { return "" }
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), func(c *Config) {
+		c.Erased = func(context.Context, store.Querier, string) (func(string) string, error) { return erased, nil }
+	})
+	hostile := held("1")
+	hostile.Row = strings.Replace(hostile.Row, "true", `"`+strings.Repeat(".", 60_000)+`"`, 1)
+	results, err := r.Hold(t.Context(), api.HoldRequest{TenantID: tenantID, KeyID: "key_a", Rows: []api.HeldRow{held("2"), hostile, held("3")}})
+	require.NoError(t, err)
+	require.NotEmpty(t, results[0].HeldID)
+	require.Equal(t, api.RateLimited, results[1].Error.Code)
+	require.NotEmpty(t, results[2].HeldID)
+	erased = nil
+	require.Len(t, r.mustHold(t, hostile), 1)
 }
 
 // TestHoldNeedsATenant: a request that names another tenant's key, or none, holds nothing.

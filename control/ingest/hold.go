@@ -3,9 +3,11 @@ package ingest
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 var errFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of rows that wait: create the mappings or resume the rights that they wait for, then send the row again"}
@@ -42,12 +44,16 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 		if err != nil {
 			return err
 		}
+		search, err := s.searchErased(ctx, tx, tenantID)
+		if err != nil {
+			return err
+		}
 		results = make([]api.HeldResult, len(rows))
 		marked := map[string]bool{}
 		for i := range rows {
 			h, err := s.take(tenantID, keyID, &rows[i], now)
 			if err == nil {
-				err = s.forgetErased(ctx, tx, &h)
+				err = h.forget(search)
 			}
 			if err == nil {
 				results[i].Delivered, err = s.holdOne(ctx, tx, &h, &u)
@@ -80,31 +86,73 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 	return results, err
 }
 
-// forgetErased removes from a row the persons whom an erasure covers: nothing else would find the row,
-// which is held after the erasure has begun.
-func (s *Service) forgetErased(ctx context.Context, tx *sql.Tx, h *HeldRow) error {
-	if h.personal.dataSubjects == "" || s.cfg.Erased == nil {
+// erasedSearch looks for the persons of a tenant whom an erasure covers, in rows that arrive. nil: there are
+// none.
+type erasedSearch struct {
+	hashOf func(reference string) string // of Config.Erased
+	left   int                           // references in texts
+}
+
+// mostReferences bounds the work of one transaction: rows that are made to have very many references must
+// not delay everybody's.
+const mostReferences = 500_000
+
+func (s *Service) searchErased(ctx context.Context, q store.Querier, tenantID string) (*erasedSearch, error) {
+	hashOf, err := s.cfg.Erased(ctx, q, tenantID)
+	if err != nil || hashOf == nil {
+		return nil, err
+	}
+	return &erasedSearch{hashOf, mostReferences}, nil
+}
+
+var errUnsearchable = &api.Error{Code: api.RateLimited, Message: "a person is being erased, and the texts are too long to be searched for the person: send this again in a minute", RetryAfter: api.ClockSlack}
+
+// forget removes from a row the persons whom an erasure covers: nothing else would find the row, which is
+// held after the erasure has begun.
+func (h *HeldRow) forget(search *erasedSearch) error {
+	if search == nil {
 		return nil
 	}
 	all, err := store.ReadPersons(h.personal.dataSubjects)
-	var left []string
-	for _, person := range all {
-		erased := false
-		if err == nil {
-			erased, err = s.cfg.Erased(ctx, tx, h.tenantID, person)
-		}
-		if !erased {
-			left = append(left, person)
-		}
-	}
-	if err != nil || len(left) == len(all) {
+	if err != nil {
 		return err
 	}
-	if h.content = ""; len(left) == 0 {
+	was := *h
+	left := slices.DeleteFunc(slices.Clone(all), func(person string) bool { return search.hashOf(person) != "" })
+	if h.personal.dataSubjects, err = store.WritePersons(left); err != nil {
+		return err
+	}
+	if len(left) == 0 && len(all) > 0 {
 		h.personal.telemetry = ""
 	}
-	h.personal.dataSubjects, err = store.WritePersons(left)
-	return err
+	if h.writtenRow, err = search.without(h.writtenRow, rowTexts); err != nil {
+		return err
+	}
+	if h.personal.telemetry, err = search.without(h.personal.telemetry, []string{"*"}); err != nil {
+		return err
+	}
+	if h.personal != was.personal || h.writtenRow != was.writtenRow {
+		h.content = ""
+	}
+	return nil
+}
+
+// without replaces the texts that name an erased person, in some members of a JSON text.
+func (s *erasedSearch) without(text string, members []string) (string, error) {
+	searched := true
+	left, err := store.ReplaceTexts(text, members, func(_, text string) (hash string, named bool) {
+		all := sealer.References(text, func(reference string) bool {
+			s.left--
+			hash = s.hashOf(reference)
+			return hash == "" && s.left > 0
+		})
+		searched = searched && (hash != "" || all && s.left > 0)
+		return hash, hash != ""
+	})
+	if err == nil && !searched {
+		err = errUnsearchable
+	}
+	return left, err
 }
 
 // holdOne holds a row within the quota. An existing row of the same identity determines its id; it

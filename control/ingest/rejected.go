@@ -49,10 +49,18 @@ func (s *Service) keep(ctx context.Context, q *api.HoldRequest) error {
 		if _, err := lockUsage(ctx, tx, q.TenantID); err != nil {
 			return err
 		}
+		search, err := s.searchErased(ctx, tx, q.TenantID)
+		if err != nil {
+			return err
+		}
 		kept := false
-		for i := range q.Rejected {
-			p := &q.Rejected[i]
-			inserted, err := insertRejected(ctx, tx, q, p, now)
+		for _, p := range q.Rejected {
+			if search != nil {
+				if p.Row, err = search.without(p.Row, rowTexts); err != nil {
+					return err
+				}
+			}
+			inserted, err := insertRejected(ctx, tx, q, &p, now)
 			if err != nil {
 				return err
 			}
@@ -62,7 +70,7 @@ func (s *Service) keep(ctx context.Context, q *api.HoldRequest) error {
 			return nil
 		}
 		var rows, bytes int64
-		err := tx.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM rejected_plays WHERE tenant_id = $1`, q.TenantID).Scan(&rows, &bytes)
+		err = tx.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM rejected_plays WHERE tenant_id = $1`, q.TenantID).Scan(&rows, &bytes)
 		if err == nil && (rows > mostRejected || bytes > mostRejectedBytes) {
 			err = errRejectedFull
 		}
@@ -75,6 +83,10 @@ func insertRejected(ctx context.Context, tx *sql.Tx, q *api.HoldRequest, p *api.
 	if err := json.Unmarshal([]byte(p.Error), new(api.RowError)); err != nil {
 		return false, api.InvalidField("error", "is not the error of a row")
 	}
+	refused, err := keptError(p.Error)
+	if err != nil {
+		return false, err
+	}
 	for _, text := range []string{q.KeyID, p.Format, p.Hash, p.Row, p.Play, p.Error} {
 		if !store.Storable(text) {
 			return false, api.InvalidField("rejected", "must be UTF-8 without U+0000")
@@ -82,12 +94,29 @@ func insertRejected(ctx context.Context, tx *sql.Tx, q *api.HoldRequest, p *api.
 	}
 	result, err := tx.ExecContext(ctx, `INSERT INTO rejected_plays (rejected_id, tenant_id, key_id, format, content_hash, row_text, play_text, error, bytes, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant_id, content_hash) DO NOTHING`,
-		api.NewID(api.PrefixRejected, now.Time), q.TenantID, q.KeyID, p.Format, p.Hash, p.Row, p.Play, p.Error, 256+len(p.Row)+len(p.Play)+len(p.Error), now)
+		api.NewID(api.PrefixRejected, now.Time), q.TenantID, q.KeyID, p.Format, p.Hash, p.Row, p.Play, refused, 256+len(p.Row)+len(p.Play)+len(refused), now)
 	if err != nil {
 		return false, fmt.Errorf("cannot keep a rejected play: %w", err)
 	}
 	n, err := result.RowsAffected()
 	return n > 0, err
+}
+
+// keptError is the JSON text of an error as it is kept. The message of a violation does not repeat a text
+// that was sent: that is its member observed, where an erasure finds it.
+func keptError(e string) (string, error) {
+	observed := ""
+	return store.ReplaceTexts(e, []string{"rule", "observed", "message"}, func(member, text string) (string, bool) {
+		switch member {
+		case "rule": // of the next violation
+			observed = ""
+		case "observed":
+			observed = " (" + text + ")"
+		case "message":
+			return strings.ReplaceAll(text, observed, ""), observed != "" && strings.Contains(text, observed)
+		}
+		return "", false
+	})
 }
 
 // keep keeps a held row of a player's document that can't be delivered any more, before its content goes.
@@ -103,10 +132,14 @@ func (e *ended) keep(ctx context.Context, tx *sql.Tx, tenantID string, now store
 	if err != nil {
 		return err
 	}
+	kept, err := keptError(string(text))
+	if err != nil {
+		return err
+	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO rejected_plays (rejected_id, tenant_id, key_id, format, content_hash, row_text, play_text, error, bytes, created_at)
 		SELECT $3, tenant_id, key_id, format, identity_hash || identity_day, row_text, '', $4, bytes, $5 FROM held_rows
 		WHERE tenant_id = $1 AND held_id = $2 AND state = 'HELD' AND format <> '' ON CONFLICT (tenant_id, content_hash) DO NOTHING`,
-		tenantID, e.id, api.NewID(api.PrefixRejected, now.Time), string(text), now)
+		tenantID, e.id, api.NewID(api.PrefixRejected, now.Time), kept, now)
 	if err != nil {
 		return fmt.Errorf("cannot keep the held row %s: %w", e.id, err)
 	}

@@ -20,8 +20,9 @@ type Config struct {
 	DB      *store.DB
 	Nodes   right.Nodes
 	Deliver Deliver
-	// Erased reports whether an erasure covers a person now. nil: nobody is erased.
-	Erased func(ctx context.Context, q store.Querier, tenantID, dataSubjectID string) (bool, error)
+	// Erased returns what tells the persons of a tenant whom an erasure covers now, by the hash that
+	// replaces their references; "" for others. It returns nil if there are none. Default: there are none.
+	Erased func(ctx context.Context, q store.Querier, tenantID string) (hashOf func(reference string) string, err error)
 	// MaxHeldRows and MaxHeldBytes bound what is held for one tenant. Defaults 500,000 and
 	// 512 MiB.
 	MaxHeldRows, MaxHeldBytes int64
@@ -44,11 +45,17 @@ type Delivered struct {
 	Err *api.Error
 }
 
-// Deliver lets a node issue receipts for rows of one key, each the text of an api.Row, under their
-// identities, and returns a result for each. A row may be delivered more than once: repetitions are
-// duplicates of the first. After an error the results are unknown, unless it is a final *api.Error,
-// which refuses all rows.
-type Deliver func(ctx context.Context, tenantID, keyID string, rows [][]byte) ([]Delivered, error)
+// Deliver lets a node issue receipts for rows of one key under their identities, and returns a result
+// for each. A row may be delivered more than once: repetitions are duplicates of the first. After an
+// error the results are unknown, unless it is a final *api.Error, which refuses all rows. No receipt is
+// issued after the end of ctx.
+type Deliver func(ctx context.Context, tenantID, keyID string, rows []Delivery) ([]Delivered, error)
+
+// Delivery is a held row that is delivered: the text of an api.Row, and its identity.
+type Delivery struct {
+	Row      []byte
+	Identity api.RowIdentity
+}
 
 // Service is safe for concurrent use.
 type Service struct {
@@ -77,6 +84,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if cfg.Erased == nil {
+		cfg.Erased = func(context.Context, store.Querier, string) (func(string) string, error) { return nil, nil }
 	}
 	return &Service{cfg: cfg, db: cfg.DB, nodes: cfg.Nodes}, nil
 }

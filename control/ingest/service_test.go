@@ -42,7 +42,7 @@ func newService(t *testing.T, dir string, c *roomtest.Clock, change func(*Config
 	db := roomtest.Open(t, dir, c.Now)
 	roomtest.Right(t, db, rightA, `{}`)
 	roomtest.Right(t, db, rightB, `{}`)
-	cfg := Config{DB: db, Nodes: roomtest.Alone{}, Deliver: func(context.Context, string, string, [][]byte) ([]Delivered, error) {
+	cfg := Config{DB: db, Nodes: roomtest.Alone{}, Deliver: func(context.Context, string, string, []Delivery) ([]Delivered, error) {
 		return nil, errors.New("no delivery expected")
 	}}
 	if change != nil {

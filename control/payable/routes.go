@@ -72,7 +72,7 @@ type (
 	}
 	// PayoutList is what is to be paid.
 	PayoutList struct {
-		Payouts []Payout `json:"payouts"`
+		Payouts []Payout `json:"payouts" doc:"The longest due first."`
 	}
 )
 

@@ -173,18 +173,19 @@ func (tx *Tx) update(ctx context.Context, a *Attempt, set string, args ...any) (
 	return n == 1, nil
 }
 
-// Keep ends an attempt with its answer, which every retry gets. The text is kept unchanged.
+// Keep ends an attempt with its answer, which every retry gets, unless ForgetAnswers has forgotten it. The
+// text is kept unchanged.
 func (db *attempts) Keep(ctx context.Context, a *Attempt, answer string) error {
 	if err := db.Reserved(); err != nil {
 		return err
 	}
 	return db.Change(ctx, func(tx *Tx) error {
-		has, err := tx.update(ctx, a, `state = $4, answer = $5`, attemptDone, answer)
+		has, err := tx.update(ctx, a, `state = $4, answer = CASE WHEN lease_until > 0 THEN $5 ELSE answer END`, attemptDone, answer)
 		if err == nil && !has {
 			err = api.ErrKeyBusy
 		}
 		if err == nil {
-			_, err = tx.ExecContext(ctx, `UPDATE idempotency_usage SET bytes = bytes + $2 WHERE tenant_id = $1`, a.TenantID, len(answer))
+			_, err = tx.ExecContext(ctx, `UPDATE idempotency_usage SET bytes = bytes + COALESCE((SELECT LENGTH(answer) FROM idempotency WHERE tenant_id = $1 AND key_hash = $2), 0) WHERE tenant_id = $1`, a.TenantID, a.KeyHash)
 		}
 		return err
 	})
@@ -202,14 +203,20 @@ func (db *attempts) Release(ctx context.Context, a *Attempt) error {
 	})
 }
 
-// ForgetAnswers deletes all answers that are kept for a tenant. They are encrypted under keys that
-// only callers have, so we can't know which of them name a person who is erased. A retry gets the
-// error that the answer was lost.
+// ForgetAnswers deletes all answers that are kept for a tenant, and those that other requests which took
+// effect would still keep. They are encrypted under keys that only callers have, so we can't know which of
+// them name a person who is erased. A retry gets the error that the answer was lost.
 func (tx *Tx) ForgetAnswers(ctx context.Context, tenantID string) error {
-	for _, statement := range []string{`UPDATE idempotency SET answer = NULL, lease_until = 0 WHERE tenant_id = $1 AND answer IS NOT NULL`, `UPDATE idempotency_usage SET bytes = 0 WHERE tenant_id = $1`} {
-		if _, err := tx.ExecContext(ctx, statement, tenantID); err != nil {
-			return fmt.Errorf("cannot forget the answers of %s: %w", tenantID, err)
-		}
+	own := "" // whose answer comes after the change
+	if a, ok := ctx.Value(attemptKey{}).(*Attempt); ok {
+		own = a.token
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE idempotency SET answer = NULL, lease_until = 0 WHERE tenant_id = $1 AND state = $2 AND token <> $3`, tenantID, attemptDone, own)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `UPDATE idempotency_usage SET bytes = 0 WHERE tenant_id = $1`, tenantID)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot forget the answers of %s: %w", tenantID, err)
 	}
 	return nil
 }

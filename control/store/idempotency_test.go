@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -135,4 +137,35 @@ func TestForgottenAnswers(t *testing.T) {
 	require.ErrorIs(t, err, errAnswerLost)
 	_, _, err = db.Attempt(t.Context(), running.KeyedRequest)
 	require.ErrorIs(t, err, api.ErrKeyBusy)
+	require.NoError(t, db.Keep(t.Context(), running, "answer"))
+	_, answer, err := db.Attempt(t.Context(), running.KeyedRequest)
+	require.NoError(t, err)
+	require.Equal(t, "answer", *answer, "its change is later")
+}
+
+// TestForgottenAnswerOfARunningRequest: a request that took effect before the answers were forgotten keeps
+// none; the request that forgets them keeps its own.
+func TestForgottenAnswerOfARunningRequest(t *testing.T) {
+	db, _ := keyed(t)
+	begin := func(key string, do func(ctx context.Context, tx *Tx) error) *Attempt {
+		a, _, err := db.Attempt(t.Context(), KeyedRequest{"tnt_a", key, "request"})
+		require.NoError(t, err)
+		ctx := WithAttempt(t.Context(), a)
+		require.NoError(t, db.Change(ctx, func(tx *Tx) error { return do(ctx, tx) }))
+		return a
+	}
+	emit := func(ctx context.Context, tx *Tx) error { return tx.Emit(ctx, suspended, event("tnt_a", "rgh_a")) }
+	running := begin("running", emit)
+	erasing := begin("erasing", func(ctx context.Context, tx *Tx) error {
+		return errors.Join(emit(ctx, tx), tx.ForgetAnswers(ctx, "tnt_a"))
+	})
+	require.NoError(t, db.Keep(t.Context(), running, "of ada"))
+	require.NoError(t, db.Keep(t.Context(), erasing, "of nobody"))
+	_, _, err := db.Attempt(t.Context(), running.KeyedRequest)
+	require.ErrorIs(t, err, errAnswerLost)
+	_, answer, err := db.Attempt(t.Context(), erasing.KeyedRequest)
+	require.NoError(t, err)
+	require.Equal(t, "of nobody", *answer)
+	_, bytes := db.usage(t, "tnt_a")
+	require.EqualValues(t, len("of nobody"), bytes)
 }

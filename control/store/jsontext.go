@@ -10,15 +10,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// replaceTexts calls replace for each text in some members of a JSON text, at any depth, and returns
-// it with the replacements. Everything else stays, byte for byte. The empty text has no members.
-func replaceTexts(text string, members []string, replace func(member, text string) (string, bool)) (string, error) {
+// ReplaceTexts calls replace for each text in some members of a JSON text, at any depth, and returns
+// it with the replacements. Everything else stays, byte for byte. The empty text has no members. The
+// member * stands for all.
+func ReplaceTexts(text string, members []string, replace func(member, text string) (string, bool)) (string, error) {
 	if text == "" {
 		return "", nil
 	}
 	dec := jsontext.NewDecoder(strings.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	var next []byte
 	copied := 0
+	anyMember := slices.Contains(members, "*")
 	within, member := 0, "" // the depth of the object with the member, and its name; 0: in none
 	for {
 		kind := dec.PeekKind()
@@ -47,7 +49,7 @@ func replaceTexts(text string, members []string, replace func(member, text strin
 		if in == '{' && length%2 == 0 {
 			if within == 0 || depth <= within {
 				within, member = 0, ""
-				if slices.Contains(members, string(content)) {
+				if anyMember || slices.Contains(members, string(content)) {
 					within, member = depth, string(content)
 				}
 			}
@@ -68,7 +70,7 @@ func replaceTexts(text string, members []string, replace func(member, text strin
 
 // EachText calls take for each text in some members of a JSON text, at any depth.
 func EachText(text string, members []string, take func(text string)) error {
-	_, err := replaceTexts(text, members, func(_, text string) (string, bool) {
+	_, err := ReplaceTexts(text, members, func(_, text string) (string, bool) {
 		take(text)
 		return "", false
 	})

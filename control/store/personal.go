@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,12 +29,13 @@ type Personal struct {
 	Persons []string
 	// Text are the columns with free text. A text that names a person is erased as a whole.
 	Text []string
-	// JSON are the members with free text of columns with JSON, as column.member. A text that names a
-	// person is erased as a whole; the rest of the JSON stays, byte for byte.
+	// JSON are the members with free text of columns with JSON, as column.member, or column.* for all. A
+	// text that names a person is erased as a whole; the rest of the JSON stays, byte for byte.
 	JSON []string
 	// About is an SQL expression for the reference to the person whom the row is about, or a column of
 	// Persons. A row about an erased person, and no other, loses the columns Related too: one that is also
-	// in Text gets the replacement, others become empty.
+	// in Text gets the replacement, others become empty. One that is also in JSON loses of other rows what
+	// names the person.
 	About   string
 	Related []string
 	// Also are further assignments of the statement that erases something of a row.
@@ -48,6 +50,9 @@ type Personal struct {
 	Before func(ctx context.Context, tx *Tx, tenantID string) error
 	// Large tables are only rewritten by PostgreSQL if something was erased from them.
 	Large bool
+	// Kept are the columns with free text that an erasure has to leave, as what the row is found by; of a
+	// column with JSON, its members, as column.member. Previews count the rows in which they name a person.
+	Kept []string
 	// Passing are columns with personal data that is soon deleted, so it is not searched.
 	Passing []string
 }
@@ -118,6 +123,27 @@ type Sight struct {
 // only counts. take must not use q.
 func (all Tables) Find(ctx context.Context, q Querier, tenantID string, person sealer.Person, take func(Sight) error) (Found, error) {
 	return all.search(ctx, q, tenantID, person, "", take, nil)
+}
+
+// Kept counts the rows of a tenant in which a text that Erase leaves names a person, by kind.
+func (all Tables) Kept(ctx context.Context, q Querier, tenantID string, person sealer.Person) (map[string]int64, error) {
+	var kept Tables
+	for _, t := range all {
+		if t.Personal == nil || len(t.Personal.Kept) == 0 {
+			continue
+		}
+		p := &Personal{Kind: t.Personal.Kind, Key: t.Personal.Key}
+		for _, path := range t.Personal.Kept {
+			if strings.Contains(path, ".") {
+				p.JSON = append(p.JSON, path)
+			} else {
+				p.Text = append(p.Text, path)
+			}
+		}
+		kept = append(kept, Table{Name: t.Name, Personal: p})
+	}
+	found, err := kept.Find(ctx, q, tenantID, person, nil)
+	return found.Rows, err
 }
 
 // Erase replaces everything that Find finds.
@@ -223,7 +249,7 @@ func newTableSearch(t *Table, tenantID string, person sealer.Person, replacement
 	}
 	var any []string
 	for _, c := range append([]string{about}, s.columns...) {
-		if c != "NULL" && (!slices.Contains(s.Related, c) || slices.Contains(s.Text, c)) {
+		if c != "NULL" && (!slices.Contains(s.Related, c) || slices.Contains(s.Text, c) || len(s.members(c)) > 0) {
 			any = append(any, fmt.Sprintf(condition, c))
 		}
 	}
@@ -334,13 +360,14 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 			erase(s.replacement)
 		}
 	case related:
+		r.Texts = append(r.Texts, text)
 		erase("")
 	default:
 		members := s.members(column)
 		if len(members) == 0 {
 			return nil
 		}
-		next, err := replaceTexts(text, members, func(member, text string) (string, bool) {
+		next, err := ReplaceTexts(text, members, func(member, text string) (string, bool) {
 			r.Texts = append(r.Texts, text)
 			if !s.person.In(text) {
 				return "", false
@@ -455,54 +482,63 @@ func (all Tables) textsOf(ctx context.Context, q Querier, tenantID, record strin
 	return texts, nil
 }
 
-// EraseRecords replaces all texts of records of a tenant.
-func (all Tables) EraseRecords(ctx context.Context, tx *Tx, tenantID string, ids []string, replacement string) error {
-	for _, t := range all {
-		if t.Personal == nil || t.Personal.Record == "" {
-			continue
+// Person finds the person of whose references is returns true, where only a hash of it is known: nobody,
+// if no row of the tenant names the person.
+func (all Tables) Person(ctx context.Context, q Querier, tenantID string, is func(reference string) bool) (found sealer.Person, err error) {
+	look := func(reference string) bool { // for more
+		if is(reference) {
+			found = sealer.NewPerson(reference)
 		}
-		where := ` WHERE tenant_id = $1 AND ` + t.Personal.Record + ` = $2`
-		if t.Personal.Where != "" {
-			where += ` AND ` + t.Personal.Where
-		}
-		for _, column := range t.Personal.Text {
-			for _, id := range ids {
-				_, err := tx.ExecContext(ctx, `UPDATE `+t.Name+` SET `+column+` = $3`+where+` AND `+column+` <> ''`, tenantID, id, replacement)
-				if err != nil {
-					return fmt.Errorf("cannot erase the texts of %s: %w", id, err)
-				}
-			}
-		}
+		return found == (sealer.Person{})
 	}
-	return nil
-}
-
-// Persons lists the persons whom the tables name for a tenant and for whom is returns true. Texts
-// are not searched.
-func (all Tables) Persons(ctx context.Context, q Querier, tenantID string, is func(person string) bool) (found []string, err error) {
-	for _, t := range all {
-		if t.Personal == nil {
-			continue
-		}
-		for _, column := range slices.Concat(t.Personal.Person, t.Personal.Persons) {
-			err := Each(ctx, q, "persons in "+t.Name, Text, func(text string) (err error) {
-				persons := []string{text}
-				if slices.Contains(t.Personal.Persons, column) {
-					persons, err = ReadPersons(text)
-				}
-				for _, person := range persons {
-					if is(person) && !slices.Contains(found, person) {
-						found = append(found, person)
+	for _, inTexts := range []bool{false, true} { // texts take longer
+		for i := range all {
+			t := &all[i]
+			if t.Personal == nil || t.Personal.Kind == "" {
+				continue
+			}
+			for _, column := range t.Personal.searched() {
+				err := Each(ctx, q, "who is named in "+t.Name, Text, func(text string) error {
+					err := t.Personal.references(column, text, inTexts, look)
+					if err == nil && found != (sealer.Person{}) {
+						err = errFound
 					}
+					return err
+				}, `SELECT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
+				if errors.Is(err, errFound) {
+					return found, nil
 				}
-				return err
-			}, `SELECT DISTINCT `+column+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+column+` <> ''`, tenantID)
-			if err != nil {
-				return nil, err
+				if err != nil {
+					return found, err
+				}
 			}
 		}
 	}
 	return found, nil
+}
+
+// errFound ends a search.
+var errFound = errors.New("the person was found")
+
+// references calls take for the references in a column: in texts, or else those that stand alone.
+func (p *Personal) references(column, text string, inTexts bool, take func(reference string) bool) error {
+	members := p.members(column)
+	switch {
+	case inTexts && slices.Contains(p.Text, column):
+		sealer.References(text, take)
+	case inTexts && len(members) > 0:
+		return EachText(text, members, func(text string) { sealer.References(text, take) })
+	case inTexts:
+	case slices.Contains(p.Person, column):
+		take(text)
+	case slices.Contains(p.Persons, column):
+		references, err := ReadPersons(text)
+		for _, reference := range references {
+			take(reference)
+		}
+		return err
+	}
+	return nil
 }
 
 // Kinds lists the kinds of rows with personal data.
@@ -518,10 +554,10 @@ func (all Tables) Kinds() (kinds []string) {
 // PublicMembers lists the members of events' data that hold the texts of the columns Public.
 func (all Tables) PublicMembers() (members []string) {
 	for _, t := range all {
-		for _, column := range t.Public {
-			name := memberName(column)
-			if _, member, inJSON := strings.Cut(column, "."); inJSON {
-				name = member
+		for _, path := range t.Public {
+			_, name, isMember := strings.Cut(path, ".")
+			if !isMember {
+				name = memberName(path)
 			}
 			if !slices.Contains(members, name) {
 				members = append(members, name)

@@ -24,9 +24,9 @@ type Table struct {
 	Feed string
 	// Personal is what the rows may say about persons; nil: nothing.
 	Personal *Personal
-	// Public are the columns with free text that is also in the data of events. Events are permanent,
-	// so an erasure leaves these texts, and counts the events. Of a column with JSON it is the member, as
-	// column.member.
+	// Public are the columns with free text that is also in the data of events; of a column with JSON,
+	// its members with free text, as column.member. Events are permanent, so an erasure leaves these
+	// texts, and counts the events.
 	Public []string
 }
 

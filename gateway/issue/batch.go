@@ -54,6 +54,9 @@ type Row struct {
 	JSON []byte
 	// Refused, if set, is why there is no JSON: it is the row's result.
 	Refused *api.Error
+	// Identity, if set, is the row's identity, whatever its fields are: of a row that was held. An erasure
+	// may have removed what the identity was made of.
+	Identity *api.RowIdentity
 }
 
 // Unreadable is why a row is rejected whatever it says, if it is: for those who send rows on.
@@ -292,7 +295,11 @@ func (r *batch) row(ctx context.Context, p *piece, n int) error {
 		r.reject(n, err)
 		return nil
 	}
-	h := w.identify()
+	h, err := w.identify(&r.Rows[n])
+	if err != nil {
+		r.reject(n, err)
+		return nil
+	}
 	if _, known := r.sealed[h]; known {
 		p.equal = append(p.equal, n)
 		return nil
@@ -471,7 +478,8 @@ func (r *batch) content(n int) (keyHash, []byte) {
 	defer r.end(w)
 	r.enter(w)
 	_ = w.readRow(r.Rows[n].JSON, r.Vendor) // it went well before
-	return w.identify(), slices.Clone(w.body)
+	hash, _ := w.identify(&r.Rows[n])
+	return hash, slices.Clone(w.body)
 }
 
 func (r *batch) reject(n int, err error) { r.results[n] = RowResult{Status: Rejected, Err: err} }

@@ -227,7 +227,9 @@ func (f *fixture) identity(of Row) string {
 	defer f.end(w)
 	f.enter(w)
 	require.NoError(f.t, w.readRow(of.JSON, ""))
-	w.claim = claimed{shard: new(claimShard), hash: w.identify()}
+	hash, err := w.identify(&of)
+	require.NoError(f.t, err)
+	w.claim = claimed{shard: new(claimShard), hash: hash}
 	return strings.Clone(w.claim.text())
 }
 

@@ -108,6 +108,27 @@ func TestUnmappedRows(t *testing.T) {
 	require.Equal(t, []string{"duplicate"}, statuses(f.acme(mapped("unknown", time.Hour, ""))))
 }
 
+// TestHeldRowKeepsItsIdentity: a held row that has lost its rowId and its placement to an erasure is the
+// caller's own row all the same, which is not delivered again.
+func TestHeldRowKeepsItsIdentity(t *testing.T) {
+	f := rowsFixture(t, nil)
+	for _, more := range []string{`,"rowId":"row of ada"`, `,"spatialPlacementId":"ada's"`} {
+		f.setMapping("late")
+		held := f.acme(mapped("late", time.Hour, more))[0].Held
+		f.setMapping("late", api.MappingWindow{RightID: f.right, SpatialAnchorID: "b", From: issuetest.Today.AddDate(0, 0, -1)})
+		erased := Row{JSON: []byte(strings.ReplaceAll(`{"vendor":"acme",`+held.Row[1:], "ada", "x")), Identity: &held.Identity}
+		results := f.mustRows(erased, erased)
+		require.Equal(t, []string{"accepted", "duplicate"}, statuses(results))
+		d, err := sealer.ReadDelivery(results[0].Event)
+		require.NoError(t, err)
+		require.Equal(t, held.Identity, api.RowIdentity{Hash: d.Identity.Hash, Day: d.Identity.Day})
+		again := f.acme(mapped("late", time.Hour, more))[0]
+		require.Equal(t, Rejected, again.Status)
+		require.Equal(t, errRowReused, again.Err)
+	}
+	require.Equal(t, []string{"rejected 422 identity"}, statuses(f.mustRows(Row{JSON: []byte(`{"vendor":"acme",` + string(mapped("late", time.Hour, "").JSON[1:])), Identity: &api.RowIdentity{Hash: "none"}})))
+}
+
 // TestEqualUnmappedRows: of equal rows that no mapping knows one is held, and the others are its
 // duplicates.
 func TestEqualUnmappedRows(t *testing.T) {

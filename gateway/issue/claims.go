@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -25,6 +26,19 @@ type claims struct {
 
 // keyHash is SHA-256(tenantId ‖ 0 ‖ key).
 type keyHash [sha256.Size]byte
+
+// parseHash reads what text writes.
+func parseHash(text string) (h keyHash, err error) {
+	if base64.RawURLEncoding.DecodedLen(len(text)) != len(h) {
+		return h, errNoIdentity
+	}
+	if _, err := base64.RawURLEncoding.Decode(h[:], []byte(text)); err != nil {
+		return h, errNoIdentity
+	}
+	return h, nil
+}
+
+var errNoIdentity = api.InvalidField("identity", "is not a base64url SHA-256")
 
 // claimKey is the half of a keyHash that identifies entries in memory; the user of an entry
 // compares the whole hash with the event's.

@@ -110,12 +110,17 @@ func (w *workspace) readRow(text []byte, vendor string) error {
 }
 
 // identify returns the identity of the row that was read, before a mapping has its part in it.
-func (w *work) identify() (h keyHash) {
-	h, w.scratch = w.row.identity(w.scratch, w.by.TenantID)
-	w.day = w.row.appendDay(w.day[:0])
+func (w *work) identify(of *Row) (h keyHash, err error) {
+	if given := of.Identity; given != nil {
+		h, err = parseHash(given.Hash)
+		w.day = append(w.day[:0], given.Day...)
+	} else {
+		h, w.scratch = w.row.identity(w.scratch, w.by.TenantID)
+		w.day = w.row.appendDay(w.day[:0])
+	}
 	w.content = w.row.appendContent(w.content[:0])
 	w.body = w.content
-	return h
+	return h, err
 }
 
 // acquire acquires a key to sign with, and says for which moment. release is called when

@@ -63,8 +63,8 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 	}
 	var covered, whose []string
 	for _, t := range list {
-		if t.Record() != "" {
-			about, err := w.aboutRecord(ctx, t)
+		if _, _, ok := t.Record(); ok {
+			about, err := w.aboutRecord(ctx, key, t)
 			if err != nil {
 				return err
 			}
@@ -115,16 +115,25 @@ func (w *Warehouse) keepOthers(ctx context.Context, erased *pipeline.Erased, con
 	return nil
 }
 
-// aboutRecord are the conditions for the private parts of events about an erased record. They list
-// the events, because a mutation must not read another table. An event that is not there yet is
-// of a Load that will find the tombstone.
-func (w *Warehouse) aboutRecord(ctx context.Context, t pipeline.Tombstone) (conditions []string, err error) {
-	ids, err := collect(ctx, w.servers, func(scan func(...any) error) (id string, err error) {
-		err = scan(&id)
-		return literal(id), err
-	}, `SELECT DISTINCT event_id FROM events WHERE tenant_id = ? AND subject_id = ? AND at <= `+moment(t.Until.UnixMilli()), t.TenantID, t.Record())
+// aboutRecord are the conditions for the private parts of events about an erased record, whose notes name
+// the person. They list the events, because a mutation must not read another table. An event that is not
+// there yet is of a Load that will find the tombstone.
+func (w *Warehouse) aboutRecord(ctx context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (conditions []string, err error) {
+	record, _, _ := t.Record()
+	rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.Row, err error) {
+		r.SubjectID = record
+		err = scan(&r.EventID, &r.Private)
+		return r, err
+	}, `SELECT event_id, private FROM private_parts WHERE tenant_id = ? AND event_id IN
+		(SELECT event_id FROM events WHERE tenant_id = ? AND subject_id = ? AND at <= `+moment(t.Until.UnixMilli())+`)`, t.TenantID, t.TenantID, record)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the events about %s: %w", t.Record(), err)
+		return nil, fmt.Errorf("cannot list the events about %s: %w", record, err)
+	}
+	var ids []string
+	for i := range rows {
+		if id := literal(rows[i].EventID); t.Names(key, &rows[i]) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	for some := range slices.Chunk(ids, 20) {
 		conditions = append(conditions, "tenant_id = "+literal(t.TenantID)+" AND event_id IN ("+strings.Join(some, ", ")+")")
@@ -261,11 +270,7 @@ func (w *reader) CountSubject(ctx context.Context, tenantID, subjectHash string)
 	if err != nil || erased == nil {
 		return n, err
 	}
-	whose := "has(subject_hashes, " + literal(subjectHash) + ")"
-	if id := (pipeline.Tombstone{SubjectHash: subjectHash}).Record(); id != "" {
-		whose = "event_id IN (SELECT event_id FROM events WHERE tenant_id = " + literal(tenantID) + " AND subject_id = " + literal(id) + ")"
-	}
-	n.PrivateParts, err = w.countWhere(ctx, "private_parts FINAL", "tenant_id = "+literal(tenantID)+" AND "+whose)
+	n.PrivateParts, err = w.countWhere(ctx, "private_parts FINAL", "tenant_id = "+literal(tenantID)+" AND has(subject_hashes, "+literal(subjectHash)+")")
 	if err != nil {
 		return n, err
 	}
@@ -315,6 +320,49 @@ func (w *reader) CountLabelled(ctx context.Context, tenantID string, person seal
 		}
 	}
 	return n, rows.Err()
+}
+
+// CountTelemetry implements pipeline.Eraser. The server leaves out almost all private parts that name
+// others.
+func (w *reader) CountTelemetry(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot count the deliveries with telemetry that names a person: %w", err)
+		}
+	}()
+	candidate, needle := "position(private, ?) > 0", person.Fragment()
+	if pattern := person.Pattern(); pattern != "" {
+		candidate, needle = "match(private, ?)", pattern
+	}
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	rows, err := w.conn.Query(ctx, `SELECT private FROM private_parts FINAL WHERE tenant_id = ? AND (`+candidate+` OR position(private, '\\') > 0)`, tenantID, needle)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var private string
+		if err := rows.Scan(&private); err != nil {
+			return 0, err
+		}
+		if sealer.NamedInTelemetry([]byte(private), person) {
+			n++
+		}
+	}
+	return n, rows.Err()
+}
+
+// QuarantinedOf implements pipeline.Eraser.
+func (w *reader) QuarantinedOf(ctx context.Context, tenantID string, person sealer.Person) ([]pipeline.Quarantined, error) {
+	list, err := collect(ctx, w.servers, scanQuarantined, `SELECT `+heldColumns+` FROM set_aside FINAL WHERE tenant_id = ? ORDER BY log_partition, generation, position`, tenantID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the quarantined records of %s: %w", tenantID, err)
+	}
+	if person != (sealer.Person{}) {
+		list = slices.DeleteFunc(list, func(s pipeline.Quarantined) bool { return !s.IsAbout(person) })
+	}
+	return list, nil
 }
 
 // erasedPrint is 0 where it is not known who was erased, and changes with each tombstone.

@@ -192,39 +192,38 @@ func checkErasedUnknown(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	requireRows(tb, []pipeline.Row{plain, bare(person)}, everything(tb, ctx, w, "tnt_a"))
 }
 
-// checkEraseRecord erases a record whose notes name a person: the private parts of its events go,
-// of another person's too, and don't come back.
+// checkEraseRecord erases a record whose notes name a person: the private parts of its events with such
+// notes go, of another person's too, and don't come back. Events with other notes keep theirs.
 func checkEraseRecord(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	noted := func(offset int64, tenant, id, subject string, when time.Time) pipeline.Row {
-		return annotated(tenant, at(offset), id, subject, `{"notes":"asked by ada"}`, when)
+	noted := func(offset int64, tenant, id, subject, notes string, when time.Time) pipeline.Row {
+		return annotated(tenant, at(offset), id, subject, `{"notes":"`+notes+`"}`, when)
 	}
 	rows := []pipeline.Row{
-		noted(0, "tnt_a", "dsar:1", "", noon),
-		noted(1, "tnt_a", "dsar:1", "bob", noon),
-		noted(2, "tnt_a", "dsar:2", "bob", noon),
-		noted(3, "tnt_b", "dsar:1", "", noon),
-		noted(4, "tnt_a", "dsar:1", "", noon.Add(time.Hour)),
+		noted(0, "tnt_a", "dsar:1", "", "asked by ada", noon),
+		noted(1, "tnt_a", "dsar:1", "bob", "ada.", noon),
+		noted(2, "tnt_a", "dsar:2", "bob", "asked by ada", noon),
+		noted(3, "tnt_b", "dsar:1", "", "asked by ada", noon),
+		noted(4, "tnt_a", "dsar:1", "", "asked by ada", noon.Add(time.Hour)),
 		shown("tnt_a", at(5), noon, "bob"),
-		noted(700, "tnt_a", "dsar:1", "bob", noon), // far from the others
+		noted(6, "tnt_a", "dsar:1", "bob", "asked by adam", noon),
+		noted(7, "tnt_a", "dsar:1", "cid", "asked by bob", noon),
+		noted(700, "tnt_a", "dsar:1", "bob", "asked by ada", noon), // far from the others
 	}
 	require.NoError(tb, w.Erase(ctx, eraseKey, nil))
-	load(tb, ctx, w, rows[:6]...)
-	stones := []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: pipeline.RecordHash("dsar:1"), Until: noon}}
+	load(tb, ctx, w, rows[:8]...)
+	stones := []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: pipeline.RecordHash("dsar:1", eraseKey.Hash("tnt_a", "ada")), Until: noon}}
 	require.NoError(tb, w.Erase(ctx, eraseKey, stones))
-	load(tb, ctx, w, rows[6])
+	load(tb, ctx, w, rows[8])
 	want := slices.Clone(rows)
-	for _, i := range []int{0, 1, 6} {
+	for _, i := range []int{0, 1, 8} {
 		want[i] = bare(want[i])
 	}
 	for _, w := range []pipeline.Warehouse{w, w.Reopen()} {
-		load(tb, ctx, w, rows[:6]...)
+		load(tb, ctx, w, rows[:8]...)
 		for _, tenant := range []string{"tnt_a", "tnt_b"} {
 			mine := slices.DeleteFunc(slices.Clone(want), func(r pipeline.Row) bool { return r.TenantID != tenant })
 			requireRows(tb, mine, everything(tb, ctx, w, tenant))
 		}
-		n, err := w.CountSubject(ctx, "tnt_a", pipeline.RecordHash("dsar:1"))
-		require.NoError(tb, err)
-		require.Equal(tb, pipeline.SubjectCount{PrivateParts: 1}, n)
 		require.NoError(tb, w.Erase(ctx, eraseKey, stones), "again")
 	}
 }
@@ -253,6 +252,14 @@ func checkEraseQuarantined(tb testing.TB, ctx context.Context, w WarehouseEngine
 	require.NoError(tb, w.Erase(ctx, eraseKey, nil))
 	quarantine(tb, ctx, w, list[:5]...)
 	requireCount(tb, ctx, w, "tnt_a", "ada", 0, 4)
+	of := func(tenant, person string) []pipeline.Quarantined {
+		listed, err := w.QuarantinedOf(ctx, tenant, sealer.NewPerson(person))
+		require.NoError(tb, err)
+		return listed
+	}
+	require.Equal(tb, []pipeline.Quarantined{list[0], list[1], list[3]}, of("tnt_a", "ada"))
+	require.Equal(tb, []pipeline.Quarantined{list[0], list[1], list[3], list[4]}, of("tnt_a", ""))
+	require.Empty(tb, of("tnt_b", ""))
 	require.NoError(tb, w.Erase(ctx, eraseKey, []pipeline.Tombstone{tombstone("tnt_a", "ada", noon)}))
 	quarantine(tb, ctx, w, list...) // again, and what comes later
 	held, n, err := w.Held(ctx, pipeline.HeldQuery{Limit: 9})
@@ -331,6 +338,44 @@ func checkLabelled(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		require.NoError(tb, err)
 		require.Equal(tb, want, n, "%q", person)
 	}
+}
+
+// checkTelemetry counts deliveries by telemetry that names a person whom they are not about: each event
+// once, whatever else the private part has, and after an erasure as before.
+func checkTelemetry(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	require.NoError(tb, w.Erase(ctx, eraseKey, nil))
+	seen := func(tenant string, offset int64, telemetry string, about ...string) pipeline.Row {
+		p := sealer.Private{AttentionMs: -1, DataSubjects: sealer.About(about...), RequestHash: "a@example.org"}
+		if telemetry != "" {
+			p.Telemetry = []byte(telemetry)
+		}
+		return personal(tenant, at(offset), noon, "", p)
+	}
+	rows := []pipeline.Row{
+		seen("tnt_a", 0, `{"beamId":"of A@Example.org"}`),
+		seen("tnt_a", 1, `{"beamId":["x",{"y":"a@example.org."}]}`, "bob"),
+		seen("tnt_a", 2, `{"beamId":"a@example.org"}`, "bob", "a@example.org"),
+		seen("tnt_a", 3, `{"a@example.org":"b+a@example.org","n":1}`),
+		seen("tnt_a", 4, `{"beamId":"\\u0061@example.org"}`),
+		seen("tnt_b", 5, `{"beamId":"a@example.org"}`),
+		seen("tnt_a", 6, "", "bob"),
+		seen("tnt_a", 7, `{"beamId":"José \"31\""}`),
+		annotated("tnt_a", at(8), "dsar:1", "", `{"notes":"a@example.org"}`, noon),
+	}
+	load(tb, ctx, w, rows...)
+	load(tb, ctx, w, again(rows[0], at(9)))
+	check := func() {
+		for person, want := range map[string]int64{
+			"a@example.org": 3, "A@EXAMPLE.ORG": 3, "example.org": 0, "Jose\u0301": 1, "Jose": 0, "31": 1, `"31"`: 1, "bob": 0, "nobody": 0, "": 0, "1": 0,
+		} {
+			n, err := w.CountTelemetry(ctx, "tnt_a", sealer.NewPerson(person))
+			require.NoError(tb, err)
+			require.Equal(tb, want, n, "%q", person)
+		}
+	}
+	check()
+	require.NoError(tb, w.Erase(ctx, eraseKey, []pipeline.Tombstone{tombstone("tnt_a", "a@example.org", noon)}))
+	check()
 }
 
 // checkSeveral loads deliveries to several persons, drawn at random, and erases persons one by one: exactly

@@ -306,6 +306,31 @@ func (w *MemoryWarehouse) CountLabelled(ctx context.Context, tenantID string, pe
 	return n, ctx.Err()
 }
 
+// CountTelemetry implements pipeline.Eraser.
+func (w *MemoryWarehouse) CountTelemetry(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.rows {
+		if r.TenantID == tenantID && r.Delivery != nil && sealer.NamedInTelemetry(r.Private, person) {
+			n++
+		}
+	}
+	return n, ctx.Err()
+}
+
+// QuarantinedOf implements pipeline.Eraser.
+func (w *MemoryWarehouse) QuarantinedOf(ctx context.Context, tenantID string, person sealer.Person) (list []pipeline.Quarantined, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.quarantined {
+		if s.TenantID == tenantID && (person == (sealer.Person{}) || s.IsAbout(person)) {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b pipeline.Quarantined) int { return a.Position.Compare(b.Position) })
+	return list, ctx.Err()
+}
+
 // Resume implements pipeline.Sink.
 func (w *MemoryWarehouse) Resume(ctx context.Context, partition int32) (sealer.Position, bool, error) {
 	w.mu.Lock()

@@ -61,6 +61,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"events are found by the person that they name", checkDataSubjects},
 	{"of several persons each is erased alone", checkSeveral},
 	{"deliveries are counted by the labels that name a person", checkLabelled},
+	{"deliveries are counted by the telemetry that names a person", checkTelemetry},
 }
 
 // begin is where the next row of partition 3 may stand. The cases that draw rows have one

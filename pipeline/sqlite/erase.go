@@ -204,31 +204,37 @@ func (w *Warehouse) CountLabelled(ctx context.Context, tenantID string, person s
 	return n, nil
 }
 
-// PersonOf returns the reference to the person whom a tombstone is of, from a private part that it
-// covers; empty if there is none. A restored warehouse, which was not told of the tombstone yet, may
-// have one.
-func (w *Warehouse) PersonOf(ctx context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (person string, err error) {
-	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return "", err
+// CountTelemetry implements pipeline.Eraser. SQLite leaves out almost all private parts that name others.
+func (w *Warehouse) CountTelemetry(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
+	var f filter
+	f.add("t.tenant_id = ?1 AND e.class = 0 AND x.private IS NOT NULL", tenantID)
+	if fragment := person.Fragment(); fragment != "" {
+		f.add("(instr(x.private, ?2) > 0 OR instr(x.private, ?3) > 0)", fragment, `\`)
 	}
-	defer tx.Rollback()
-	parts, err := privateParts(ctx, tx, key, t, w.writer.unsearched)
-	if err != nil {
-		return "", fmt.Errorf("cannot look for an erased person: %w", err)
-	}
-	r := pipeline.Row{}
-	if len(parts) > 0 {
-		if err := tx.QueryRowContext(ctx, `SELECT private FROM texts WHERE text = ?`, parts[0].text).Scan(&r.Private); err != nil {
-			return "", fmt.Errorf("cannot look for an erased person: %w", err)
+	err = each(ctx, w.read, func(scan func(...any) error) error {
+		var private []byte
+		err := scan(&private)
+		if sealer.NamedInTelemetry(private, person) {
+			n++
 		}
+		return err
+	}, `SELECT x.private FROM tenants AS t CROSS JOIN events AS e USING (tenant) CROSS JOIN texts AS x USING (text) WHERE `+f.String(), f.args...)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count the deliveries with telemetry that names a person: %w", err)
 	}
-	for _, subject := range r.DataSubjects() {
-		if key.Hash(t.TenantID, subject) == t.SubjectHash {
-			return subject, nil
-		}
+	return n, nil
+}
+
+// QuarantinedOf implements pipeline.Eraser.
+func (w *Warehouse) QuarantinedOf(ctx context.Context, tenantID string, person sealer.Person) ([]pipeline.Quarantined, error) {
+	list, err := collect(ctx, w.read, scanQuarantined, `SELECT `+quarantinedColumns+` FROM set_aside WHERE tenant_id = ? ORDER BY log_partition, generation, position`, tenantID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the quarantined records of %s: %w", tenantID, err)
 	}
-	return "", nil
+	if person != (sealer.Person{}) {
+		list = slices.DeleteFunc(list, func(s pipeline.Quarantined) bool { return !s.IsAbout(person) })
+	}
+	return list, nil
 }
 
 // privatePart is that of a text, and what is left of it once a tombstone's are erased.
@@ -244,7 +250,8 @@ func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pi
 		return nil, none(err)
 	}
 	from, mark := `SELECT text, x.private, '' FROM events AS e CROSS JOIN texts AS x USING (text)`, markOf(t.SubjectHash)
-	if id := t.Record(); id != "" {
+	id, _, ofRecord := t.Record()
+	if ofRecord {
 		from, mark = `SELECT text, x.private, c.subject_id FROM events AS e CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)`, markOf(id)
 	}
 	look := func(where string, args ...any) error {
@@ -259,7 +266,7 @@ func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pi
 			}
 			var left []byte
 			var err error
-			if t.Record() == "" {
+			if !ofRecord {
 				left, err = sealer.Forget(r.Private, func(subject string) bool { return key.Hash(t.TenantID, subject) == t.SubjectHash })
 			}
 			parts = append(parts, privatePart{text, left})

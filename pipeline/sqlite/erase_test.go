@@ -101,26 +101,6 @@ func TestEraseDelaysNoLoad(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// TestPersonOf: who a tombstone is of is known as long as a private part that it covers is there.
-func TestPersonOf(t *testing.T) {
-	w := mustOpen(t, filepath.Join(t.TempDir(), "warehouse.db"))
-	key := pipeline.SubjectKey{4}
-	require.NoError(t, w.Erase(t.Context(), key, nil))
-	rows := []pipeline.Row{conform.Shown("tnt_a", 0, "bob", `{}`), conform.Shown("tnt_a", 1, "ada", `{}`)}
-	require.NoError(t, w.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(0), Rows: rows, Next: conform.Place(2)}))
-	stone := pipeline.Tombstone{TenantID: "tnt_a", SubjectHash: key.Hash("tnt_a", "ada"), Until: rows[1].At.Add(-time.Millisecond)}
-	requirePerson := func(want string) {
-		got, err := w.PersonOf(t.Context(), key, stone)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	requirePerson("")
-	stone.Until = rows[1].At
-	requirePerson("ada")
-	require.NoError(t, w.Erase(t.Context(), key, []pipeline.Tombstone{stone}))
-	requirePerson("")
-}
-
 // TestEraseWaitsForAnswers: a running query may still read what was in the file.
 func TestEraseWaitsForAnswers(t *testing.T) {
 	folder := t.TempDir()

@@ -119,7 +119,7 @@ const (
 	third               = "jean.bartik@example.org"
 )
 
-// Begin names the person in deliveries, in a row that waits, in exports of all formats'
+// Begin names the person in deliveries, in a row that waits, in a payee's account, in exports of all formats'
 // kinds, and in the notes of exports that are not about the person, and another beside. Each store holds the person then.
 func (s *Erasing) Begin() {
 	t := s.T
@@ -139,6 +139,7 @@ func (s *Erasing) Begin() {
 		"idType": "player", "vendorId": "nobody-knows", "playedAt": time.Now().UTC().Format(time.RFC3339), "dwellMs": 5000,
 		"dataSubjectId": Person, "telemetry": map[string]any{"coverageCellId": PersonsMark},
 	}}}, nil)
+	s.Post("/v1/settlement/counterparties", map[string]any{"name": "a studio", "kind": "OTHER", "currency": "EUR", "payoutRef": "IBAN of " + Person + " (" + PersonsMark + ")"}, nil)
 	waittest.Until(t, func() bool { return s.Metered() == s.Receipts }, "all is loaded")
 	notes := fmt.Sprintf(`,"requestNotes":%q`, "asked for by "+Person+", who has "+PersonsMark)
 	for job, named := range map[string]bool{
@@ -191,7 +192,7 @@ func (s *Erasing) Erase() (done ErasureOf, packs []string) {
 	t.Helper()
 	done = Erased(t, s.Server, s.Client.Key, Person)
 	require.Greater(t, done.Counts.PrivateParts, s.Receipts*3/4, "deliveries, and the events of the export")
-	require.Equal(t, map[string]int{"heldRow": 1, "dsarJob": 3}, done.Counts.Records, "a held row, an export of the person, and two whose notes name the person")
+	require.Equal(t, map[string]int{"heldRow": 1, "dsarJob": 3, "counterparty": 1}, done.Counts.Records, "a held row, an export of the person, two whose notes name the person, and a payee's account")
 	require.Empty(t, done.Counts.Permanent)
 	require.Equal(t, 3, done.Counts.Bundles)
 	s.Nothing("erased")

@@ -13,6 +13,7 @@ CREATE TABLE tombstones (
     until        BIGINT NOT NULL,
     PRIMARY KEY (tenant_id, subject_hash)
 );
+CREATE INDEX tombstones_by_time ON tombstones (tenant_id, until);
 
 -- Requests and their results. Nothing here names a person. counts is JSON; certificate is a signed
 -- note, NULL until state is COMPLETED. confirmation is the token that has begun it, which begins no
