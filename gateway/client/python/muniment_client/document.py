@@ -619,6 +619,9 @@ class ErasureCounts(TypedDict):
     bundles: int
     # Events that will still name the person, by type, because events are permanent: by a text that everybody may
     # see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement.
+    # telemetry counts the deliveries to others, or to nobody, whose telemetry names the person, and quarantined the
+    # records that could not be loaded and name the person otherwise than as a data subject; heldRow and
+    # rejectedPlay count rows whose vendor's id names the person, until they are gone.
     permanent: dict[str, int]
     # Events in the warehouse with a private part that names the person.
     privateParts: int
@@ -1873,6 +1876,7 @@ class Payout(TypedDict):
 
 
 class PayoutList(TypedDict):
+    # The longest due first.
     payouts: list[Payout]
 
 

@@ -1027,7 +1027,7 @@ export interface components {
              * @description Bundles of exports that may hold data of the person.
              */
             bundles: number;
-            /** @description Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement. */
+            /** @description Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement. telemetry counts the deliveries to others, or to nobody, whose telemetry names the person, and quarantined the records that could not be loaded and name the person otherwise than as a data subject; heldRow and rejectedPlay count rows whose vendor's id names the person, until they are gone. */
             permanent: {
                 [key: string]: number;
             };
@@ -2330,6 +2330,7 @@ export interface components {
             statementId: string;
         };
         PayoutList: {
+            /** @description The longest due first. */
             payouts: components["schemas"]["Payout"][];
         };
         PayoutListResponse: {
