@@ -185,7 +185,7 @@ func clientOperations() map[string]clientOperation {
 			return first(c.Statements().List(x, filled[client.StatementFilter]()))
 		}},
 		"get-statement": {at: "", call: func(x context.Context, c C) (any, error) {
-			if _, err := whole(c.Statements().File(x, "stm_1", client.StatementFile{Format: "csv", Table: "lines", CounterpartyID: "cp_1", BOM: true})); err != nil {
+			if _, err := whole(c.Statements().File(x, "stm_1", client.StatementFile{Format: "csv", Table: "lines", Payee: "cp_1", BOM: true})); err != nil {
 				return nil, err
 			}
 			return given(c.Statements().Get(x, "stm_1"))
@@ -202,10 +202,10 @@ func clientOperations() map[string]clientOperation {
 		}},
 		"get-payable": {at: "payable", call: func(x context.Context, c C) (any, error) { return given(c.Payables().Get(x, "pay_1")) }},
 		"list-payouts": {at: "payouts", call: func(x context.Context, c C) (any, error) {
-			if _, err := whole(c.Payables().PayoutFile(x, filled[client.PayoutFilter](), true)); err != nil {
+			if _, err := whole(c.Payables().PayoutFile(x, filled[client.PayoutFilter]())); err != nil {
 				return nil, err
 			}
-			return c.Payables().Payouts(x, filled[client.PayoutFilter]())
+			return c.Payables().Payouts(x, client.PayoutFilter{DueBy: "2026-12-31", Currency: "EUR"})
 		}},
 		"get-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) { return given(c.Payables().Issuer(x)) }},
 		"set-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) {

@@ -319,7 +319,7 @@ func payment(reference string) payable.Payments {
 func (h *fixture) shown(id string, in getInput) string {
 	h.t.Helper()
 	found, document := h.read(id), h.document(id)
-	p, err := h.paper(h.t.Context(), found, &document, in.CounterpartyID)
+	p, err := h.paper(h.t.Context(), found, &document, in.Payee)
 	require.NoError(h.t, err)
 	text, _, err := in.shown(p)
 	require.NoError(h.t, err)

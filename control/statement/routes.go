@@ -48,7 +48,7 @@ func (s *Service) Routes(a route.API) {
 	route.AddDataOrFile(a, route.Operation{ID: "get-statement", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}", Tag: tag, Access: read,
 		Summary: "Get a statement", Errors: []int{http.StatusConflict},
 		Description: "`json` is in the envelope: `data.statement` is the record, `data.document` the signed text. `csv` is a table for spreadsheets. `html` is a page for people, and `pdf` the same to print or send; " +
-			"if its fonts, Go Regular, Bold and Mono, lack a character of a name, the response is the page instead, and says so. With `counterpartyId` they show the part of one payee, with its number, parties, tax and due date. " +
+			"if its fonts, Go Regular, Bold and Mono, lack a character of a name, the response is the page instead, and says so. With `payee` they show the part of one payee, with its number, parties, tax and due date. " +
 			"`signed` is the file of two lines that `muniment verify` accepts, whose SHA-256 is the statement's; it is available once the statement is ISSUED.",
 		Files: []string{typeCSV, typeHTML, typePDF, typeSigned}}, s.get)
 	route.Add(a, route.Operation{ID: "list-statement-receipts", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}/receipts", Tag: tag, Access: read, Heavy: true,
@@ -182,11 +182,11 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, err
 }
 
 type getInput struct {
-	StatementID    string `path:"statementId"`
-	Format         string `query:"format" enum:"json,csv,html,pdf,signed" default:"json" doc:"The format of the response."`
-	Table          string `query:"table" enum:"lines,shares,changes" doc:"Requires format csv: which table. lines, the default, has a row for each line and adjustment, whose amounts sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to its difference."`
-	CounterpartyID string `query:"counterpartyId" maxLength:"64" doc:"Requires format csv, html or pdf: only the part of this payee."`
-	BOM            string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
+	StatementID string `path:"statementId"`
+	Format      string `query:"format" enum:"json,csv,html,pdf,signed" default:"json" doc:"The format of the response."`
+	Table       string `query:"table" enum:"lines,shares,changes" doc:"Requires format csv: which table. lines, the default, has a row for each line and adjustment, whose amounts sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to its difference."`
+	Payee       string `query:"payee" maxLength:"64" doc:"Requires format csv, html or pdf: only the part of this counterparty."`
+	BOM         string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
 }
 
 // StatementDocument is a statement with its document.
@@ -242,7 +242,7 @@ func (s *Service) paper(ctx context.Context, found *documented, document *sealer
 		counterpartyID = *found.CounterpartyID
 	}
 	if _, named := p.Names()[counterpartyID]; !named && (found.CounterpartyID == nil || *found.CounterpartyID != counterpartyID) {
-		return nil, api.InvalidField("counterpartyId", "is no payee of the statement")
+		return nil, api.InvalidField("payee", "is none of the statement")
 	}
 	return p.For(counterpartyID), nil
 }
@@ -280,8 +280,8 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 	if in.Table != "" && in.Format != "csv" {
 		return d, nil, api.InvalidField("table", "requires format csv")
 	}
-	if in.CounterpartyID != "" && !slices.Contains([]string{"csv", "html", "pdf"}, in.Format) {
-		return d, nil, api.InvalidField("counterpartyId", "requires format csv, html or pdf")
+	if in.Payee != "" && !slices.Contains([]string{"csv", "html", "pdf"}, in.Format) {
+		return d, nil, api.InvalidField("payee", "requires format csv, html or pdf")
 	}
 	found, err := statements.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.StatementID)
 	if err != nil {
@@ -297,7 +297,7 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 	var text []byte
 	switch in.Format {
 	case "csv", "html", "pdf":
-		shown, err := s.paper(ctx, found, &document, in.CounterpartyID)
+		shown, err := s.paper(ctx, found, &document, in.Payee)
 		if err != nil {
 			return d, nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/url"
 )
 
 // Payables are what payees are due.
@@ -38,6 +37,8 @@ type PayoutFilter struct {
 	// As 2026-12-31; absent: today.
 	DueBy    string `json:"dueBy"`
 	Currency string `json:"currency"`
+	// Of PayoutFile: begin with a byte order mark, for spreadsheets.
+	BOM bool `json:"bom"`
 }
 
 // Payouts returns what is to be paid, the longest due first.
@@ -52,16 +53,10 @@ func (s Payables) Payouts(ctx context.Context, f PayoutFilter) ([]Payout, error)
 }
 
 // PayoutFile streams the same as a CSV file for a payment system. The caller closes it. Unless it ends with
-// io.EOF it is not whole. bom begins it with a byte order mark, for spreadsheets.
-func (s Payables) PayoutFile(ctx context.Context, f PayoutFilter, bom bool) (io.ReadCloser, error) {
+// io.EOF it is not whole.
+func (s Payables) PayoutFile(ctx context.Context, f PayoutFilter) (io.ReadCloser, error) {
 	query := values(f)
-	if query == nil {
-		query = url.Values{}
-	}
 	query.Set("format", "csv")
-	if bom {
-		query.Set("bom", "true")
-	}
 	return s.c.stream(ctx, "/v1/settlement/payouts", query)
 }
 

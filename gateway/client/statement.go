@@ -47,18 +47,14 @@ type StatementFile struct {
 	// Of csv: lines, shares or changes.
 	Table string `json:"table"`
 	// Of csv, html and pdf: the part of one payee.
-	CounterpartyID string `json:"counterpartyId"`
+	Payee string `json:"payee"`
 	// Of csv: begin with a byte order mark, for spreadsheets.
-	BOM bool `json:"-"`
+	BOM bool `json:"bom"`
 }
 
 // File streams a statement. The caller closes it. Unless it ends with io.EOF it is not whole.
 func (s Statements) File(ctx context.Context, statementID string, f StatementFile) (io.ReadCloser, error) {
-	query := values(f)
-	if f.BOM {
-		query.Set("bom", "true")
-	}
-	return s.c.stream(ctx, at("/v1/settlement/statements", statementID), query)
+	return s.c.stream(ctx, at("/v1/settlement/statements", statementID), values(f))
 }
 
 // Discard throws a draft away.

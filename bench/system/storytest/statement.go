@@ -98,13 +98,13 @@ func Statement(t *testing.T, s *systemtest.Service, rows int) {
 	}
 	require.Equal(t, held.Receipts, stated)
 	texts := map[string]string{}
-	for _, format := range []string{"csv", "html", "csv&bom=true"} {
+	for _, format := range []string{"csv&table=shares", "html", "csv&table=shares&bom=true"} {
 		file := filepath.Join(dir, "statement")
 		require.NoError(t, s.Client.Download(t.Context(), "/v1/settlement/statements/"+held.ID+"?format="+format, file))
 		texts[format] = string(systemtest.ReadFile(t, file))
 		require.Contains(t, texts[format], payees[0])
 	}
-	require.Equal(t, "\ufeff"+texts["csv"], texts["csv&bom=true"])
+	require.Equal(t, "\ufeff"+texts["csv&table=shares"], texts["csv&table=shares&bom=true"])
 	s.Post("/v1/settlement/statements/"+held.ID+"/settle", map[string]any{"reference": "transfer 12"}, &after)
 	require.Equal(t, "SETTLED", after.Statement.State)
 	s.CorrectTwice(&after.Statement, from, signed, payees)

@@ -743,8 +743,8 @@ class GetStatementQuery(TypedDict):
     # sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to
     # its difference.
     table: NotRequired[Literal["lines", "shares", "changes"]]
-    # Requires format csv, html or pdf: only the part of this payee.
-    counterpartyId: NotRequired[str]
+    # Requires format csv, html or pdf: only the part of this counterparty.
+    payee: NotRequired[str]
     # Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8.
     bom: NotRequired[Literal["true", "false"]]
 

@@ -87,7 +87,7 @@ OPERATIONS = {
     "deactivate-counterparty": lambda c: c.counterparties.deactivate("cp_1"),
     "draft-statement": lambda c: c.statements.draft({"currency": "EUR", **WINDOW}),
     "list-statements": lambda c: first(c.statements.list({"state": "ISSUED", "currency": "EUR", "counterpartyId": "cp_1", "corrects": "stm_1"})),
-    "get-statement": lambda c: [whole(c.statements.file("stm_1", "csv", {"bom": "true", "table": "lines", "counterpartyId": "cp_1"})), c.statements.get("stm_1")],
+    "get-statement": lambda c: [whole(c.statements.file("stm_1", "csv", {"bom": "true", "table": "lines", "payee": "cp_1"})), c.statements.get("stm_1")],
     "discard-statement": lambda c: c.statements.discard("stm_1"),
     "issue-statement": lambda c: c.statements.issue("stm_1"),
     "correct-statement": lambda c: c.statements.correct("stm_1"),

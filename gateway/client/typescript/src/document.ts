@@ -6124,10 +6124,10 @@ export interface operations {
             query?: {
                 /** @description Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8. */
                 bom?: "true" | "false";
-                /** @description Requires format csv, html or pdf: only the part of this payee. */
-                counterpartyId?: string;
                 /** @description The format of the response. */
                 format?: "json" | "csv" | "html" | "pdf" | "signed";
+                /** @description Requires format csv, html or pdf: only the part of this counterparty. */
+                payee?: string;
                 /** @description Requires format csv: which table. lines, the default, has a row for each line and adjustment, whose amounts sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to its difference. */
                 table?: "lines" | "shares" | "changes";
             };
