@@ -112,7 +112,7 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 func (p *plane) openEvidence(context.Context) (err error) {
 	cfg := &p.cfg
 	p.packs, err = proof.New(proof.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Scopes: p.rights.Scopes, Dir: filepath.Join(cfg.Data, "packs"),
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Dir: filepath.Join(cfg.Data, "packs"),
 		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
@@ -127,7 +127,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	if p.settlement, err = settle.New(settle.Config{DB: cfg.DB}); err != nil {
 		return err
 	}
-	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Scopes: p.rights.Scopes, Purpose: tenant.PackPurpose})
+	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Purpose: tenant.PackPurpose})
 	if err != nil {
 		return err
 	}

@@ -145,9 +145,8 @@ func (l *Ledger) fault(code Code, message string) {
 	l.Faults = append(l.Faults, Fault{code, l.Entries - 1, message})
 }
 
-// Rights returns what rules may match of the scopes of rights. It may leave out those of which that is
-// nothing.
-type Rights func(rightIDs []string) ([]SettlementRight, error)
+// Rights returns what the rules name of the scopes of rights. It may leave out those of which that is nothing.
+type Rights func(names *ScopeNames, rightIDs []string) ([]SettlementRight, error)
 
 // Settlement rates the receipts that were folded; nil without rules. It asks for rights only if a rule
 // names something of a scope.
@@ -193,7 +192,7 @@ func (l *Ledger) scopes(rules []SettlementRule, rights Rights) ([]SettlementRigh
 		return nil, errors.New("settlement rules name campaigns or labels, but no Rights were given")
 	}
 	rated := l.RatedRights()
-	known, err := rights(rated)
+	known, err := rights(&names, rated)
 	return slices.DeleteFunc(names.Of(known), func(r SettlementRight) bool {
 		_, found := slices.BinarySearch(rated, r.RightID)
 		return !found

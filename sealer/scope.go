@@ -34,7 +34,7 @@ func RightIn(e *Event) *SettlementRight {
 	var data struct {
 		Scope jsontext.Value `json:"scope"`
 	}
-	if e.Type != TypeRightIssued || json.Unmarshal(e.Data, &data) != nil {
+	if e.Type != TypeRightIssued || e.Subject.Kind != SubjectRight || json.Unmarshal(e.Data, &data) != nil {
 		return nil
 	}
 	r, err := ScopeOf(e.Subject.ID, data.Scope)
@@ -84,8 +84,12 @@ func ScopeNamesOf(rules []SettlementRule) (n ScopeNames, err error) {
 // Empty reports whether the rules name none.
 func (n *ScopeNames) Empty() bool { return len(n.campaigns)+len(n.labels) == 0 }
 
-// Of returns what the rules name of rights, by their ids; rights of which they name nothing are left out.
+// Of returns what the rules name of rights, by their ids; rights of which they name nothing are left out. A nil n
+// names everything.
 func (n *ScopeNames) Of(rights []SettlementRight) []SettlementRight {
+	if n == nil {
+		return rights
+	}
 	list := []SettlementRight{}
 	for _, r := range rights {
 		named := SettlementRight{[]string{}, make(map[string]string), r.RightID}

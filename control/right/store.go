@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
-	"muniment/sealer"
 )
 
 var bases = store.Records[Basis]{Noun: "basis", Table: "bases"}
@@ -44,25 +42,6 @@ func hasDerived(ctx context.Context, q store.Querier, tenantID, id string) (bool
 		`SELECT right_id FROM rights WHERE tenant_id = $1 AND ' ' || ancestors || ' ' LIKE $2 LIMIT 1`, tenantID, "% "+id+" %")
 	return found != nil, err
 }
-
-// Scopes returns what settlement rules may match of the scopes of rights. Rights that the tenant does not have
-// are left out.
-func (s *Service) Scopes(ctx context.Context, tenantID string, rightIDs []string) (all []sealer.SettlementRight, err error) {
-	for some := range slices.Chunk(rightIDs, rightsAtOnce) {
-		err := s.scopes(ctx, tenantID, some, func(id string, scope json.RawMessage) error {
-			r, err := sealer.ScopeOf(id, scope)
-			all = append(all, r)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-// rightsAtOnce is how many rights one query names.
-const rightsAtOnce = 500
 
 // Campaigns returns Right.Campaigns of some rights of the tenant, at most a few hundred. Rights
 // without campaigns, and those that the tenant does not have, are left out. A scope never changes,

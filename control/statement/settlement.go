@@ -406,7 +406,7 @@ func (r *rater) byCampaign(ctx context.Context, tenantID string, lines []Line, l
 			rights = append(rights, l.RightID)
 		}
 		slices.Sort(rights)
-		scopes, err := r.cfg.Scopes(ctx, tenantID, slices.Compact(rights))
+		scopes, err := r.cfg.Packs.Scopes(ctx, tenantID, nil, slices.Compact(rights))
 		if err != nil {
 			return nil, err
 		}

@@ -73,9 +73,10 @@ func (t *terms) leafOf(at sealer.Position) uint64 {
 // terms returns those after the given statements, which were issued in that order. own are the rules
 // of receipts that none of them states.
 func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, own []sealer.SettlementRule) (*terms, error) {
-	t := &terms{scopes: func(ctx context.Context, rightIDs []string) ([]sealer.SettlementRight, error) {
-		return c.cfg.Scopes(ctx, tenantID, rightIDs)
-	}}
+	t := &terms{}
+	t.scopes = func(ctx context.Context, rightIDs []string) ([]sealer.SettlementRight, error) {
+		return c.cfg.Packs.Scopes(ctx, tenantID, t.Names(), rightIDs)
+	}
 	var issues []sealer.Issue
 	rules := map[uint64][]sealer.SettlementRule{}
 	texts := map[uint64]sealer.SettlementRule{} // by leaf: most ends have the same ones

@@ -177,7 +177,7 @@ func (l *log) issued() []byte {
 }
 
 // rights are the scopes that packs know.
-func rights(ids []string) (list []sealer.SettlementRight, err error) {
+func rights(_ *sealer.ScopeNames, ids []string) (list []sealer.SettlementRight, err error) {
 	for _, id := range ids {
 		if text := scopes[id]; text != "" {
 			r, err := sealer.ScopeOf(id, []byte(text))

@@ -101,7 +101,7 @@ func TestScopes(t *testing.T) {
 		lie := w.resign(packs[1], events[1], func(h *sealer.PackHeader) {
 			h.Settlement = cloneSettlement(h.Settlement)
 			rights := c.change(h.Settlement.Rights)
-			made, err := ledgerOf(t, w, h, events[1]).Settlement(rate.Rating.Rate, func([]string) ([]sealer.SettlementRight, error) { return rights, nil })
+			made, err := ledgerOf(t, w, h, events[1]).Settlement(rate.Rating.Rate, func(*sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) { return rights, nil })
 			require.NoError(t, err)
 			made.Rights = rights
 			h.Settlement = made

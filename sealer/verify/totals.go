@@ -73,7 +73,7 @@ func (c *packCheck) settlement() {
 	if !c.signed || len(l.Faults) > 0 || l.Entries != h.Count {
 		return
 	}
-	computed, err := l.Settlement(c.rate, func([]string) ([]sealer.SettlementRight, error) { return h.Rights(), nil })
+	computed, err := l.Settlement(c.rate, func(*sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) { return h.Rights(), nil })
 	if err != nil {
 		c.fail(SettlementMismatch, "%v", err)
 		return

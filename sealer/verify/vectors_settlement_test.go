@@ -80,7 +80,7 @@ func (v *vectors) scopes() {
 		return v.put("bad/"+name+".ndjson", w.resign(packs[1], events[1], func(h *sealer.PackHeader) {
 			h.Settlement = cloneSettlement(h.Settlement)
 			rights := change(h.Settlement.Rights)
-			made, err := ledgerOf(v.t, w, h, events[1]).Settlement(rate.Rating.Rate, func([]string) ([]sealer.SettlementRight, error) { return rights, nil })
+			made, err := ledgerOf(v.t, w, h, events[1]).Settlement(rate.Rating.Rate, func(*sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) { return rights, nil })
 			require.NoError(v.t, err)
 			made.Rights = rights
 			h.Settlement = made
