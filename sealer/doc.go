@@ -332,8 +332,10 @@
 // names the rightId before one whose match does not, and so on with basisId, campaign, label,
 // substrate, meteringBasis and completion; and of those the one with the lowest id, byte by byte.
 //
-// Campaigns and labels are scope.campaigns and scope.labels in the data of the event right.issued,
-// whose subject is the right; no later event changes them. That event may be in any pack. So rights
+// Campaigns and labels are scope.campaigns, a list of strings, and scope.labels, an object of strings,
+// in the data of the event right.issued, whose subject has the kind "right" and the id of the right;
+// no later event changes them. Each may be absent. If one of them is of another type, null included, or
+// scope is no object, the right has neither campaigns nor labels. That event may be in any pack. So rights
 // lists, for the rights of the rated receipts, those of their campaigns and labels that a match of
 // rules names: by rightId, campaigns byte by byte and each once, without rights of which nothing is
 // named. Where the event is at hand, rights must agree with it; else the header vouches.

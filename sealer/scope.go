@@ -1,6 +1,7 @@
 package sealer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,27 +20,68 @@ type SettlementRight struct {
 	RightID   string            `json:"rightId"`
 }
 
-// ScopeOf returns what rules may match of a right with a scope, a JSON object.
-func ScopeOf(rightID string, scope []byte) (r SettlementRight, err error) {
-	if err = json.Unmarshal(scope, &r, json.RejectUnknownMembers(false)); err != nil {
-		return r, fmt.Errorf("cannot read the scope of the right %s: %w", rightID, err)
+// ScopeOf returns what rules may match of a right with a scope: campaigns and labels are each absent, or a list
+// or an object of strings. It fails if the scope is not of this form.
+func ScopeOf(rightID string, scope []byte) (SettlementRight, error) {
+	var members struct {
+		Campaigns jsontext.Value `json:"campaigns"`
+		Labels    jsontext.Value `json:"labels"`
+	}
+	r := SettlementRight{RightID: rightID, Campaigns: []string{}, Labels: make(map[string]string)}
+	var campaigns []*string
+	var labels map[string]*string
+	err := readKind(scope, '{', &members)
+	if err == nil && members.Campaigns != nil {
+		err = readKind(members.Campaigns, '[', &campaigns)
+	}
+	if err == nil && members.Labels != nil {
+		err = readKind(members.Labels, '{', &labels)
+	}
+	for _, c := range campaigns {
+		if err == nil && c == nil {
+			err = errors.New("a campaign is null")
+		}
+		if err == nil {
+			r.Campaigns = append(r.Campaigns, *c)
+		}
+	}
+	for name, value := range labels {
+		if err == nil && value == nil {
+			err = errors.New("a label is null")
+		}
+		if err == nil {
+			r.Labels[name] = *value
+		}
+	}
+	if err != nil {
+		return SettlementRight{}, fmt.Errorf("cannot read the scope of the right %s: %w", rightID, err)
 	}
 	slices.Sort(r.Campaigns)
-	r.Campaigns, r.RightID = slices.Compact(r.Campaigns), rightID
+	r.Campaigns = slices.Compact(r.Campaigns)
 	return r, nil
 }
 
-// RightIn returns what rules may match of the right that an event has issued; nil if the event issues none.
+// readKind reads a JSON value, which must be of a kind.
+func readKind(text jsontext.Value, kind jsontext.Kind, into any) error {
+	if text.Kind() != kind {
+		return errors.New("a member is not of its type")
+	}
+	return json.Unmarshal(text, into)
+}
+
+// RightIn returns what rules may match of the right that an event has issued: nothing if its scope is not of the
+// form that ScopeOf reads. It is nil if the event issues none.
 func RightIn(e *Event) *SettlementRight {
+	if e.Type != TypeRightIssued || e.Subject.Kind != SubjectRight {
+		return nil
+	}
 	var data struct {
 		Scope jsontext.Value `json:"scope"`
 	}
-	if e.Type != TypeRightIssued || e.Subject.Kind != SubjectRight || json.Unmarshal(e.Data, &data) != nil {
-		return nil
-	}
+	_ = json.Unmarshal(e.Data, &data)
 	r, err := ScopeOf(e.Subject.ID, data.Scope)
 	if err != nil {
-		return nil
+		r = SettlementRight{RightID: e.Subject.ID}
 	}
 	return &r
 }

@@ -485,8 +485,8 @@ class Said:
             self.keys.append((subject["id"], at))
         elif subject["kind"] == "right" and event["type"] in MOVES:
             self.moves.append((place, event["type"], subject["id"], data.get("parentRightId"), data.get("revision"), at))
-            if event["type"] == "right.issued" and (scope := scope_of(data)):
-                self.scopes[subject["id"]] = scope
+            if event["type"] == "right.issued":
+                self.scopes.setdefault(subject["id"], scope_of(data))
         elif event["type"].startswith("settlement_rule."):
             self.rules.append((place, data))
 
@@ -866,17 +866,18 @@ def shares(rule, total):
     return [decimal(n + (i in first[:left])) for i, (n, _) in enumerate(parts)]
 
 
+NOTHING = (set(), {})
+
+
 def scope_of(right):
-    """The campaigns and labels in the record of a right; None if it can't be read."""
+    """The campaigns and labels in the record of a right: none if its scope is not of their form."""
     scope = right.get("scope")
     if not isinstance(scope, dict):
-        return None
-    campaigns, labels = scope.get("campaigns") or [], scope.get("labels") or {}
-    if fits(campaigns, [str]) and isinstance(labels, dict) and all(isinstance(v, str) for v in labels.values()):
-        return set(campaigns), labels
-
-
-NOTHING = (set(), {})
+        return NOTHING
+    campaigns, labels = scope.get("campaigns", []), scope.get("labels", {})
+    if not fits(campaigns, [str]) or not isinstance(labels, dict) or not fits(list(labels.values()), [str]):
+        return NOTHING
+    return set(campaigns), labels
 
 
 def named(rules, id, scope):
