@@ -91,8 +91,8 @@ const TypeRightIssued = "right.issued"
 
 // ScopeNames are the campaigns and labels that rules name.
 type ScopeNames struct {
-	campaigns map[string]bool
-	labels    map[label]bool
+	campaigns map[string]string // of themselves, so that a text of rules is kept, and none of rights
+	labels    map[label]label
 }
 
 type label struct {
@@ -100,27 +100,30 @@ type label struct {
 	Value string `json:"value"`
 }
 
-// ScopeNamesOf returns those of rules. It fails if a rule can't be read.
-func ScopeNamesOf(rules []SettlementRule) (n ScopeNames, err error) {
-	n = ScopeNames{make(map[string]bool), make(map[label]bool)}
-	for _, r := range rules {
-		var text struct {
-			Match struct {
-				Campaign *string `json:"campaign"`
-				Label    *label  `json:"label"`
-			} `json:"match"`
-		}
+// match is what a rule's match names of scopes.
+type match struct {
+	Campaign *string `json:"campaign"`
+	Label    *label  `json:"label"`
+}
+
+// matchesOf returns the matches of rules.
+func matchesOf(rules []SettlementRule) ([]match, error) {
+	list := make([]match, len(rules))
+	for i, r := range rules {
+		text := struct {
+			Match *match `json:"match"`
+		}{&list[i]}
 		if err := json.Unmarshal(r.Record, &text); err != nil {
-			return n, fmt.Errorf("cannot read the settlement rule of leaf %d: %w", r.Leaf, err)
-		}
-		if text.Match.Campaign != nil {
-			n.campaigns[*text.Match.Campaign] = true
-		}
-		if text.Match.Label != nil {
-			n.labels[*text.Match.Label] = true
+			return nil, fmt.Errorf("cannot read the settlement rule of leaf %d: %w", r.Leaf, err)
 		}
 	}
-	return n, nil
+	return list, nil
+}
+
+// ScopeNamesOf returns those of rules. It fails if a rule can't be read.
+func ScopeNamesOf(rules []SettlementRule) (n ScopeNames, err error) {
+	n = ScopeNames{make(map[string]string), make(map[label]label)}
+	return n, n.Add(rules)
 }
 
 // Empty reports whether the rules name none.
@@ -134,23 +137,80 @@ func (n *ScopeNames) Of(rights []SettlementRight) []SettlementRight {
 	}
 	list := []SettlementRight{}
 	for _, r := range rights {
-		named := SettlementRight{[]string{}, make(map[string]string), r.RightID}
-		for _, campaign := range r.Campaigns {
-			if n.campaigns[campaign] {
-				named.Campaigns = append(named.Campaigns, campaign)
-			}
-		}
-		for name, value := range r.Labels {
-			if n.labels[label{name, value}] {
-				named.Labels[name] = value
-			}
-		}
-		if len(named.Campaigns)+len(named.Labels) > 0 {
+		if named := n.Only(r); len(named.Campaigns)+len(named.Labels) > 0 {
 			list = append(list, named)
 		}
 	}
 	slices.SortFunc(list, func(a, b SettlementRight) int { return strings.Compare(a.RightID, b.RightID) })
 	return list
+}
+
+// Only returns what the rules name of a right. It keeps no more of the right's text in memory.
+func (n *ScopeNames) Only(r SettlementRight) SettlementRight {
+	named := SettlementRight{[]string{}, make(map[string]string), r.RightID}
+	for _, campaign := range r.Campaigns {
+		if own, ok := n.campaigns[campaign]; ok {
+			named.Campaigns = append(named.Campaigns, own)
+		}
+	}
+	for name, value := range r.Labels {
+		if own, ok := n.labels[label{name, value}]; ok {
+			named.Labels[own.Name] = own.Value
+		}
+	}
+	return named
+}
+
+// Add adds the names of other rules. It fails if one can't be read.
+func (n *ScopeNames) Add(rules []SettlementRule) error {
+	matches, err := matchesOf(rules)
+	for _, m := range matches {
+		if m.Campaign != nil {
+			n.campaigns[*m.Campaign] = *m.Campaign
+		}
+		if m.Label != nil {
+			n.labels[*m.Label] = *m.Label
+		}
+	}
+	return err
+}
+
+// Has reports whether n has all names of another.
+func (n *ScopeNames) Has(other *ScopeNames) bool {
+	for c := range other.campaigns {
+		if _, ok := n.campaigns[c]; !ok {
+			return false
+		}
+	}
+	for l := range other.labels {
+		if _, ok := n.labels[l]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// checkRights checks that rights, and the campaigns of each, are in order and not listed twice, and that none of
+// them is empty.
+func checkRights(rights []SettlementRight) error {
+	last := ""
+	for _, r := range rights {
+		if r.RightID <= last {
+			return errors.New("its rights are out of order, listed twice or without an id")
+		}
+		last = r.RightID
+		campaign := ""
+		for _, c := range r.Campaigns {
+			if c <= campaign {
+				return fmt.Errorf("the campaigns of the right %s are out of order, listed twice or empty", r.RightID)
+			}
+			campaign = c
+		}
+		if _, ok := r.Labels[""]; ok {
+			return fmt.Errorf("a label of the right %s has no name", r.RightID)
+		}
+	}
+	return nil
 }
 
 // SameRight reports whether both are the same.

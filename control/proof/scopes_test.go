@@ -31,12 +31,12 @@ func (h *fixture) issue(rightID, scope string) {
 
 func under(right string) delivery { return delivery{Right: right, Substrate: gate.DOOH, DwellMs: 1000} }
 
-func campaigns(rights []sealer.SettlementRight) map[string][]string {
-	all := map[string][]string{}
-	for _, r := range rights {
-		all[r.RightID] = r.Campaigns
+// rated are the rights that have a line.
+func rated(s *sealer.Settlement) (rights []string) {
+	for _, l := range s.Lines {
+		rights = append(rights, l.RightID)
 	}
-	return all
+	return rights
 }
 
 // TestScopesOfThePack: what rules name of a right is what its event says, wherever in the log that is and whether
@@ -48,7 +48,7 @@ func TestScopesOfThePack(t *testing.T) {
 	h.Deliver(under("rgh_before"), under("rgh_never"), under("rgh_behind"))
 	h.issue("rgh_behind", `{"campaigns":["spring"]}`)
 	s := h.seal()[0].Settlement
-	require.Equal(t, map[string][]string{"rgh_before": {"spring"}, "rgh_behind": {"spring"}}, campaigns(s.Rights))
+	require.Equal(t, []string{"rgh_before", "rgh_behind"}, rated(s))
 	require.Equal(t, "rgh_never", s.Unrated[0].RightID)
 
 	h.Deliver(under("rgh_late"))
@@ -58,11 +58,12 @@ func TestScopesOfThePack(t *testing.T) {
 	require.Len(t, h.packs(), 1)
 	h.Loaders[0].Resume()
 	require.NoError(t, h.service.AwaitLoaded(t.Context(), h.Tenant))
-	require.Equal(t, map[string][]string{"rgh_late": {"spring"}}, campaigns(h.seal()[0].Settlement.Rights))
+	require.Equal(t, []string{"rgh_late"}, rated(h.seal()[0].Settlement))
+	h.check()
 
 	h.issue("rgh_before", `{"campaigns":[]}`) // no honest service does this
 	h.Deliver(under("rgh_before"))
-	require.Equal(t, map[string][]string{"rgh_before": {"spring"}}, campaigns(h.seal()[0].Settlement.Rights), "the oldest event counts")
+	require.Equal(t, []string{"rgh_before"}, rated(h.seal()[0].Settlement), "the oldest event counts")
 }
 
 // cut is a warehouse that was lost, and lacks what the log no longer has.
