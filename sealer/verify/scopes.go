@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -155,18 +156,23 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 	}
 }
 
-// scopes reports whether what the statement states of the scopes of rights does not contradict the events that
-// issued these.
-func (s *statementFile) scopes(v *verification, t *sealer.Terms, rights []string) bool {
+// scopes reports whether what the statement states of the scopes of rights, and of those of the receipts at hand,
+// does not contradict the events that issued these.
+func (s *statementFile) scopes(v *verification, t *sealer.Terms, receipts stated) bool {
 	if t.Names().Empty() {
 		return true
 	}
-	said := make(map[string]sealer.SettlementRight)
+	said, rights := make(map[string]sealer.SettlementRight), make(map[string]bool)
 	for _, r := range s.said.Rights {
-		said[r.RightID] = r
+		said[r.RightID], rights[r.RightID] = r, true
+	}
+	for _, list := range [][]sealer.Metered{receipts.free, receipts.held} {
+		for i := range list {
+			rights[list[i].RightID] = true
+		}
 	}
 	unproven := 0
-	for _, id := range rights {
+	for _, id := range slices.Sorted(maps.Keys(rights)) {
 		is, known, twice := v.scope(s.said.TenantID, id, t.Names())
 		if twice {
 			s.fail(StatementRule, issuedTwice, id)
