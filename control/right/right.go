@@ -41,7 +41,7 @@ type Right struct {
 	BasisID   string `json:"basisId" db:"basis_id"`
 	Substrate string `json:"substrate" db:"substrate"`
 	// Scope is an RFC 8785 object.
-	Scope          json.RawMessage `json:"scope" db:"scope" doc:"Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; description, labels, and the caller's own keys, which begin with x-."`
+	Scope          json.RawMessage `json:"scope" db:"scope" doc:"Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; labels, which are inherited too; description, and the caller's own keys, which begin with x-."`
 	EffectiveFrom  store.Instant   `json:"effectiveFrom" db:"effective_from"`
 	EffectiveUntil store.Instant   `json:"effectiveUntil" db:"effective_until" nullable:"true" doc:"Exclusive; null is open."`
 	ParentRightID  *string         `json:"parentRightId" db:"parent_right_id" doc:"The right that this one was derived from."`
