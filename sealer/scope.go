@@ -89,7 +89,7 @@ func RightIn(e *Event) *SettlementRight {
 // TypeRightIssued is the type of the event of a new right, whose data has its scope.
 const TypeRightIssued = "right.issued"
 
-// ScopeNames are the campaigns and labels that rules name.
+// ScopeNames are the campaigns and labels that rules name. Its zero value has none.
 type ScopeNames struct {
 	campaigns map[string]string // of themselves, so that a text of rules is kept, and none of rights
 	labels    map[label]label
@@ -122,7 +122,6 @@ func matchesOf(rules []SettlementRule) ([]match, error) {
 
 // ScopeNamesOf returns those of rules. It fails if a rule can't be read.
 func ScopeNamesOf(rules []SettlementRule) (n ScopeNames, err error) {
-	n = ScopeNames{make(map[string]string), make(map[label]label)}
 	return n, n.Add(rules)
 }
 
@@ -163,6 +162,7 @@ func (n *ScopeNames) Only(r SettlementRight) SettlementRight {
 
 // Add adds the names of other rules. It fails if one can't be read.
 func (n *ScopeNames) Add(rules []SettlementRule) error {
+	n.Merge(new(ScopeNames))
 	matches, err := matchesOf(rules)
 	for _, m := range matches {
 		if m.Campaign != nil {
@@ -173,6 +173,15 @@ func (n *ScopeNames) Add(rules []SettlementRule) error {
 		}
 	}
 	return err
+}
+
+// Merge adds the names of another.
+func (n *ScopeNames) Merge(other *ScopeNames) {
+	if n.campaigns == nil {
+		n.campaigns, n.labels = make(map[string]string), make(map[label]label)
+	}
+	maps.Copy(n.campaigns, other.campaigns)
+	maps.Copy(n.labels, other.labels)
 }
 
 // Has reports whether n has all names of another.

@@ -56,7 +56,6 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 		packs: make(map[string][]*packFile), receipts: make(map[*FileReport]*signedReceipt),
 		statements: make(map[string][]*statementFile),
 	}
-	v.names, _ = sealer.ScopeNamesOf(nil)
 	for i, name := range o.Files {
 		v.files[i] = FileReport{File: name, Kind: kindUnknown, Verdicts: []Verdict{}}
 		v.open(&v.files[i])
