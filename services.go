@@ -121,7 +121,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	if p.events, err = event.New(event.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Kinds: control.Kinds, Logger: cfg.Logger}); err != nil {
 		return err
 	}
-	if p.metering, err = meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log, Campaigns: p.rights.Campaigns, Logger: cfg.Logger}); err != nil {
+	if p.metering, err = meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log, Scopes: p.packs.Scopes, Logger: cfg.Logger}); err != nil {
 		return err
 	}
 	if p.settlement, err = settle.New(settle.Config{DB: cfg.DB}); err != nil {

@@ -2,8 +2,6 @@ package right
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -41,36 +39,6 @@ func hasDerived(ctx context.Context, q store.Querier, tenantID, id string) (bool
 	found, err := store.One(ctx, q, "what derives from the right "+id, store.Text,
 		`SELECT right_id FROM rights WHERE tenant_id = $1 AND ' ' || ancestors || ' ' LIKE $2 LIMIT 1`, tenantID, "% "+id+" %")
 	return found != nil, err
-}
-
-// Campaigns returns Right.Campaigns of some rights of the tenant, at most a few hundred. Rights
-// without campaigns, and those that the tenant does not have, are left out. A scope never changes,
-// so neither does the result.
-func (s *Service) Campaigns(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error) {
-	all := map[string][]string{}
-	return all, s.scopes(ctx, tenantID, rightIDs, func(id string, scope json.RawMessage) error {
-		campaigns, err := campaignsOf(scope)
-		if len(campaigns) > 0 {
-			all[id] = campaigns
-		}
-		return err
-	})
-}
-
-// scopes calls found with the scope of each of some rights that the tenant has.
-func (s *Service) scopes(ctx context.Context, tenantID string, rightIDs []string, found func(id string, scope json.RawMessage) error) error {
-	if len(rightIDs) == 0 {
-		return nil
-	}
-	type scoped struct{ id, scope string }
-	which, args := "", []any{tenantID}
-	for i, id := range rightIDs {
-		which, args = which+fmt.Sprintf(", $%d", i+2), append(args, id)
-	}
-	return store.Each(ctx, s.db.Read(), "the scopes of rights of "+tenantID, func(row store.Row) (r scoped, err error) {
-		return r, row.Scan(&r.id, &r.scope)
-	}, func(r scoped) error { return found(r.id, json.RawMessage(r.scope)) },
-		`SELECT right_id, scope FROM rights WHERE tenant_id = $1 AND right_id IN (`+which[2:]+`)`, args...)
 }
 
 // CountBases counts the tenant's bases.

@@ -40,8 +40,9 @@ type packCheck struct {
 	// receipts are the metered ones of the periods of statements.
 	receipts []keptReceipt
 	names    []receiptNames
-	// sums are those of its rated receipts, if rules name campaigns or labels.
-	sums []sealer.Metered
+	// sums are those of its rated receipts, if rules name campaigns or labels, which are named.
+	sums  []sealer.Metered
+	named sealer.ScopeNames
 	// scopes are the names of rules, of all files; nil: of none.
 	scopes *sealer.ScopeNames
 }

@@ -17,7 +17,8 @@ import (
 // issued these may be in other files.
 func (c *packCheck) keepSums() {
 	rules := c.header.Rules()
-	if names, err := sealer.ScopeNamesOf(rules); err != nil || names.Empty() || c.failed() {
+	var err error
+	if c.named, err = sealer.ScopeNamesOf(rules); err != nil || c.named.Empty() || c.failed() {
 		return
 	}
 	edges, err := edgesOf(rules)
@@ -113,11 +114,7 @@ const unprovenScopes = "no given file holds the events that issued %s: for what 
 // say of the right.
 func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 	stated := c.header.Settlement
-	names, err := sealer.ScopeNamesOf(stated.Rules)
-	var said []sealer.SettlementRight
-	if err == nil {
-		said, err = stated.Rights()
-	}
+	said, err := stated.Rights()
 	if err != nil {
 		f.fail(SettlementMismatch, "%v", err)
 		return
@@ -127,7 +124,7 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 		scopes[said[i].RightID] = &said[i]
 	}
 	for _, sum := range c.sums {
-		scope, known, twice := v.scope(tenantID, sum.RightID, &names)
+		scope, known, twice := v.scope(tenantID, sum.RightID, &c.named)
 		switch {
 		case twice:
 			f.fail(SettlementMismatch, issuedTwice, sum.RightID)
