@@ -42,7 +42,7 @@ func rated(s *sealer.Settlement) (rights []string) {
 // TestScopesOfThePack: what rules name of a right is what its event says, wherever in the log that is and whether
 // or not the database has the right. A pack is not sealed as long as an event may be missing.
 func TestScopesOfThePack(t *testing.T) {
-	h := build(t, Config{WaitFor: 20 * time.Millisecond})
+	h := build(t)
 	h.price("1", func(r *settle.Rule) { r.Unit, r.Match.Campaign = rate.Event, new("spring") })
 	h.issue("rgh_before", `{"campaigns":["winter","spring"]}`)
 	h.Deliver(under("rgh_before"), under("rgh_never"), under("rgh_behind"))
@@ -54,7 +54,10 @@ func TestScopesOfThePack(t *testing.T) {
 	h.Deliver(under("rgh_late"))
 	h.Pause(0)
 	h.issue("rgh_late", `{"campaigns":["spring"]}`)
+	usual := h.service.cfg.WaitFor
+	h.service.cfg.WaitFor = 20 * time.Millisecond
 	require.Equal(t, api.WarehouseBehind, h.refusalOfSome("").Reason)
+	h.service.cfg.WaitFor = usual
 	require.Len(t, h.packs(), 1)
 	h.Loaders[0].Resume()
 	require.NoError(t, h.service.AwaitLoaded(t.Context(), h.Tenant))
