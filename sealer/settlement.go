@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,6 +110,8 @@ func (s *Settlement) Rights() ([]SettlementRight, error) {
 	}
 	list := make([]SettlementRight, 0, len(rights))
 	for _, r := range rights {
+		slices.Sort(r.Campaigns)
+		r.Campaigns = slices.Compact(r.Campaigns)
 		list = append(list, *r)
 	}
 	return list, nil

@@ -80,3 +80,36 @@ func TestScopesAreReadOnce(t *testing.T) {
 	require.Equal(t, "rgh_a", s.Lines[0].RightID)
 	require.Len(t, s.Rights, 1)
 }
+
+// countedScopes are packs that count what is asked.
+type countedScopes struct {
+	Packs
+	asked []string
+}
+
+func (c *countedScopes) Scopes(_ context.Context, _ string, names *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
+	c.asked = append(c.asked, ids...)
+	return names.Of([]sealer.SettlementRight{{RightID: "rgh_a", Campaigns: []string{"spring", "winter"}}}), nil
+}
+
+// TestScopesAreRemembered: a right is read once, also if nothing is known of it, and again for other names.
+func TestScopesAreRemembered(t *testing.T) {
+	packs := &countedScopes{}
+	s := &rememberedScopes{Packs: packs}
+	read := func(names string, ids ...string) int {
+		list, err := settle.Records([]settle.Rule{{ID: "rule_a", Match: settle.Match{Campaign: &names}, EffectiveFrom: store.At(month), CreatedAt: store.At(month), UpdatedAt: store.At(month), Shares: []settle.Share{}, Tiers: []settle.Tier{}}})
+		require.NoError(t, err)
+		of, err := sealer.ScopeNamesOf(list)
+		require.NoError(t, err)
+		rights, err := s.Scopes(t.Context(), "tnt_a", &of, ids)
+		require.NoError(t, err)
+		return len(of.Of(rights))
+	}
+	require.Equal(t, 1, read("spring", "rgh_a"))
+	require.Equal(t, 1, read("spring", "rgh_a", "rgh_b"))
+	require.Equal(t, 0, read("spring", "rgh_b"))
+	require.Equal(t, []string{"rgh_a", "rgh_b"}, packs.asked)
+	require.Equal(t, 1, read("winter", "rgh_a"), "which was not read")
+	require.Equal(t, 1, read("spring", "rgh_a"))
+	require.Equal(t, []string{"rgh_a", "rgh_b", "rgh_a"}, packs.asked)
+}

@@ -47,6 +47,43 @@ func rightsOf(ctx context.Context, tenantID string, by []*terms, rights iter.Seq
 	return known, err
 }
 
+// rememberedScopes reads the scope of a right once for all statements of one request.
+type rememberedScopes struct {
+	Packs
+	names sealer.ScopeNames
+	known map[string]*sealer.SettlementRight // what names has, of rights that were read; nil is nothing
+}
+
+// Scopes implements Packs.
+func (s *rememberedScopes) Scopes(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) (list []sealer.SettlementRight, err error) {
+	if s.known == nil || !s.names.Has(names) {
+		s.names.Merge(names)
+		s.known = map[string]*sealer.SettlementRight{}
+	}
+	unknown := slices.DeleteFunc(slices.Clone(rightIDs), func(id string) bool {
+		_, known := s.known[id]
+		return known
+	})
+	if len(unknown) > 0 {
+		found, err := s.Packs.Scopes(ctx, tenantID, &s.names, unknown)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range unknown {
+			s.known[id] = nil
+		}
+		for i := range found {
+			s.known[found[i].RightID] = &found[i]
+		}
+	}
+	for _, id := range rightIDs {
+		if r := s.known[id]; r != nil {
+			list = append(list, *r)
+		}
+	}
+	return list, nil
+}
+
 // end is an end of the log that a statement states: a size, and the position of the rows behind it.
 type end struct {
 	size     uint64
