@@ -115,7 +115,7 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 func (p *plane) openEvidence(context.Context) (err error) {
 	cfg := &p.cfg
 	p.packs, err = proof.New(proof.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Scopes: p.rights.Scopes, Dir: filepath.Join(cfg.Data, "packs"),
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Dir: filepath.Join(cfg.Data, "packs"),
 		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	if p.events, err = event.New(event.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Kinds: control.Kinds, Logger: cfg.Logger}); err != nil {
 		return err
 	}
-	if p.metering, err = meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log, Campaigns: p.rights.Campaigns, Logger: cfg.Logger}); err != nil {
+	if p.metering, err = meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log, Scopes: p.packs.Scopes, Logger: cfg.Logger}); err != nil {
 		return err
 	}
 	if p.settlement, err = settle.New(settle.Config{DB: cfg.DB}); err != nil {
@@ -133,7 +133,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	if p.payables, err = payable.New(cfg.DB); err != nil {
 		return err
 	}
-	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Scopes: p.rights.Scopes, Titles: p.titles, Purpose: tenant.PackPurpose})
+	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Titles: p.titles, Purpose: tenant.PackPurpose})
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func openConsole(t *testing.T, secure bool) *operators {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
 	o.warehouse = &awayWarehouse{Warehouse: warehouse}
-	packs, err := proof.New(proof.Config{DB: o.db, Warehouse: o.warehouse, Log: o.events, Keys: o.keys, Rate: settle.Rating.Rate, Scopes: noScopes, Dir: filepath.Join(t.TempDir(), "packs")})
+	packs, err := proof.New(proof.Config{DB: o.db, Warehouse: o.warehouse, Log: o.events, Keys: o.keys, Rate: settle.Rating.Rate, Dir: filepath.Join(t.TempDir(), "packs")})
 	require.NoError(t, err)
 	registry := prometheus.NewRegistry()
 	o.checker, err = drift.New(drift.Config{Log: o.events, Loaded: o.warehouse.Resume, Auditor: o.warehouse, Registerer: registry})
@@ -448,6 +448,3 @@ func TestConsoleApplications(t *testing.T) {
 	require.Equal(t, []any{0.0, 0.0}, []any{data["waiting"], data["failedMails"]})
 	require.Equal(t, "WRITTEN", list(t, o.by(c, "GET", "/applications?state=APPROVED", "").ok(), "applications")[0]["mail"].(map[string]any)["state"])
 }
-
-// noScopes are those of rights for rules that name nothing of them.
-func noScopes(context.Context, string, []string) ([]sealer.SettlementRight, error) { return nil, nil }

@@ -135,7 +135,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	settlement, err := settle.New(settle.Config{DB: h.db})
 	require.NoError(t, err)
 	statements, err = statement.New(statement.Config{
-		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Packs: noPacks{}, Keys: h.keys, Scopes: rights.Scopes, Purpose: tenant.PackPurpose,
+		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Packs: noPacks{}, Keys: h.keys, Purpose: tenant.PackPurpose,
 		Titles: func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 	})
 	require.NoError(t, err)
@@ -190,6 +190,12 @@ func (noPacks) Span(context.Context, string, int64, int64) (*proof.Span, error) 
 	return nil, api.NotFound("proof pack")
 }
 
+// Scopes implements statement.Packs.
+func (noPacks) Scopes(context.Context, string, *sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) {
+	return nil, nil
+}
+
+// AwaitRecorded implements statement.Packs.
 func (noPacks) AwaitRecorded(context.Context, string) error { return nil }
 
 // memoryLog is a log that is durable as long as the test.

@@ -180,7 +180,7 @@ func registered(t *testing.T) shown {
 	offers, err := offer.New(offer.Config{DB: db, Registerer: all})
 	require.NoError(t, err)
 	packs, err := proof.New(proof.Config{
-		DB: db, Warehouse: warehouse, Log: spool, Keys: keys, Rate: settle.Rating.Rate, Scopes: noScopes, Dir: filepath.Join(dir, "packs"), Registerer: all,
+		DB: db, Warehouse: warehouse, Log: spool, Keys: keys, Rate: settle.Rating.Rate, Dir: filepath.Join(dir, "packs"), Registerer: all,
 	})
 	require.NoError(t, err)
 	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{
@@ -266,6 +266,3 @@ func (s shown) requireShown(t *testing.T, where, expr string) {
 		}
 	}
 }
-
-// noScopes are those of rights for rules that name nothing of them.
-func noScopes(context.Context, string, []string) ([]sealer.SettlementRight, error) { return nil, nil }

@@ -208,6 +208,8 @@ type EventQuery struct {
 	// ActorKind and so on keep the events of one actor, and those about one subject.
 	ActorKind, ActorID     string
 	SubjectKind, SubjectID string
+	// SubjectIDs keep the events about any of these subjects, at most MaxSubjects; empty keeps all.
+	SubjectIDs []string
 	// From and To bound the event's own time, From inclusive, To exclusive; zero is
 	// open.
 	From, To time.Time
@@ -222,6 +224,20 @@ type EventQuery struct {
 	Newest bool
 	// Limit is the most rows to return; it must be positive.
 	Limit int
+}
+
+// MaxSubjects is the most subjects that an EventQuery may name.
+const MaxSubjects = 10_000
+
+// Check returns an error for a query that every warehouse refuses.
+func (q *EventQuery) Check() error {
+	switch {
+	case q.Limit <= 0:
+		return fmt.Errorf("limit %d is not positive", q.Limit)
+	case len(q.SubjectIDs) > MaxSubjects:
+		return fmt.Errorf("%d subjects are named, at most %d may be", len(q.SubjectIDs), MaxSubjects)
+	}
+	return nil
 }
 
 // MeterQuery selects the deliveries to sum.

@@ -319,7 +319,6 @@
 // No id that was listed is ever missing. Once there is a rule, settlement is a list of one:
 //
 //	[{"lines":[{"amount":DECIMAL,"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"receipts":n,"rightId":…,"ruleId":…,"shares":[DECIMAL,…]},…],
-//	  "rights":[{"campaigns":[…],"labels":{NAME:VALUE,…},"rightId":…},…],
 //	  "rules":[{"leaf":n,"rule":{…}},…],
 //	  "unrated":[{"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…]}]
 //
@@ -332,11 +331,14 @@
 // names the rightId before one whose match does not, and so on with basisId, campaign, label,
 // substrate, meteringBasis and completion; and of those the one with the lowest id, byte by byte.
 //
-// Campaigns and labels are scope.campaigns and scope.labels in the data of the event right.issued,
-// whose subject is the right; no later event changes them. That event may be in any pack. So rights
-// lists, for the rights of the rated receipts, those of their campaigns and labels that a match of
-// rules names: by rightId, campaigns byte by byte and each once, without rights of which nothing is
-// named. Where the event is at hand, rights must agree with it; else the header vouches.
+// Campaigns and labels are scope.campaigns, a list of strings, and scope.labels, an object of strings,
+// in the data of the event right.issued, whose subject has the kind "right" and the id of the right;
+// no later event changes them. Each may be absent. If one of them is of another type, null included, or
+// scope is no object, the right has neither campaigns nor labels. That event may be in any pack, and
+// there is one for each right: if there are several, those at hand must not differ in what rules name.
+// The lines of a pack are the header's word for rights whose event is not at hand: a right has the
+// campaign and the label of each rule that rates it, and no others. By these the receipts must make the
+// same lines.
 //
 // A line takes together the receipts of one right and one metering basis that one rule
 // rates: how many they are, their quantityMs, and their impressions. Its amount is the price
@@ -365,7 +367,8 @@
 //	   "ruleId":…,"ruleLeaf":leaf,"shares":[SHARE,…],"unit":…},…],
 //	 "localFrom":LOCAL,"localTo":LOCAL,"months":[{"from":…,"month":NAME,"timeZone":…,"to":…},…],
 //	 "overlaps":[{"sha256":HASH,"statementId":…},…],
-//	 "payees":[{"amount":AMOUNT,"counterpartyId":…,"name":…},…],"since":…,"statementId":…,"tenantId":…,"timeZone":…,"to":…,"total":AMOUNT,
+//	 "payees":[{"amount":AMOUNT,"counterpartyId":…,"name":…},…],
+//	 "rights":[{"campaigns":[…],"labels":{NAME:VALUE,…},"rightId":…},…],"since":…,"statementId":…,"tenantId":…,"timeZone":…,"to":…,"total":AMOUNT,
 //	 "unrated":[{"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…],"v":1}
 //	SHARE: {"amount":AMOUNT,"bps":n,"counterpartyId":…}
 //	PACK: {"packId":…,"rootHash":HASH,"treeSize":n}
@@ -399,6 +402,12 @@
 // those before it. What was voided counts for those that were issued before the void. The rules at a
 // treeSize, which after a restore need not be the end of a pack, follow from the pack that ends before
 // it and the events of rules from there on.
+//
+// rights lists the campaigns and labels of the rights whose receipts were rendered from since on, before to,
+// if they are stated or HELD: those that a match of the rules names by which the statement rates, which are
+// the rules at its own treeSize and those at the treeSize of each of its overlaps that is no void. It is
+// sorted by rightId, campaigns are sorted byte by byte, nothing is listed twice or empty, and rights of
+// which nothing is named are omitted. Where the event of a right is at hand, rights must agree with it.
 //
 // A receipt is excluded if its id is in receiptIds, or if it is of rightId with from ≤ renderedAt
 // < to, of an exclusion; UPHELD takes precedence over HELD. Exclusions are sorted by disputeId.

@@ -145,9 +145,8 @@ func (l *Ledger) fault(code Code, message string) {
 	l.Faults = append(l.Faults, Fault{code, l.Entries - 1, message})
 }
 
-// Rights returns what rules may match of the scopes of rights. It may leave out those of which that is
-// nothing.
-type Rights func(rightIDs []string) ([]SettlementRight, error)
+// Rights returns what the rules name of the scopes of rights. It may leave out those of which that is nothing.
+type Rights func(names *ScopeNames, rightIDs []string) ([]SettlementRight, error)
 
 // Settlement rates the receipts that were folded; nil without rules. It asks for rights only if a rule
 // names something of a scope.
@@ -161,11 +160,10 @@ func (l *Ledger) Settlement(rate Rate, rights Rights) (*Settlement, error) {
 		return nil, errors.New("there are settlement rules, but no Rate was given")
 	}
 	s := &Settlement{Rules: l.history.byLeaf()}
-	var err error
-	if s.Rights, err = l.scopes(s.Rules, rights); err != nil {
+	scopes, err := l.scopes(s.Rules, rights)
+	if err != nil {
 		return nil, err
 	}
-	scopes := byID(s.Rights)
 	s.Lines, s.Unrated, err = rate(s.Rules, func(yield func(Metered) bool) {
 		for _, r := range l.Rated {
 			m := Metered{
@@ -183,8 +181,8 @@ func (l *Ledger) Settlement(rate Rate, rights Rights) (*Settlement, error) {
 	return s, err
 }
 
-// scopes returns what rules name of the rights of the rated receipts.
-func (l *Ledger) scopes(rules []SettlementRule, rights Rights) ([]SettlementRight, error) {
+// scopes returns what rules name of the rights of the rated receipts, by right.
+func (l *Ledger) scopes(rules []SettlementRule, rights Rights) (map[string]*SettlementRight, error) {
 	names, err := ScopeNamesOf(rules)
 	switch {
 	case err != nil || names.Empty():
@@ -192,21 +190,12 @@ func (l *Ledger) scopes(rules []SettlementRule, rights Rights) ([]SettlementRigh
 	case rights == nil:
 		return nil, errors.New("settlement rules name campaigns or labels, but no Rights were given")
 	}
-	rated := l.RatedRights()
-	known, err := rights(rated)
-	return slices.DeleteFunc(names.Of(known), func(r SettlementRight) bool {
-		_, found := slices.BinarySearch(rated, r.RightID)
-		return !found
-	}), err
-}
-
-// RatedRights are those of the receipts that are rated, each once, byte by byte.
-func (l *Ledger) RatedRights() []string {
-	all := make(map[string]bool)
+	rated := make(map[string]bool)
 	for _, r := range l.Rated {
-		all[r.Row.RightID] = true
+		rated[r.Row.RightID] = true
 	}
-	return slices.Sorted(maps.Keys(all))
+	known, err := rights(&names, slices.Sorted(maps.Keys(rated)))
+	return byID(names.Of(known)), err
 }
 
 // receipts counts the receipts in lines and in unrated.

@@ -16,7 +16,7 @@ const (
 	// so that every event of a log fits in a pack.
 	MaxEventBytes = 1 << 20
 	// maxHeaderBytes is the most bytes of a header. 100,000 rows of metering, as many
-	// duplicates and as many lines of settlement fit.
+	// duplicates and as many lines of settlement fit, by any rules.
 	maxHeaderBytes = 80 << 20
 	// maxObjectBytes bounds the one-object form, which is held in memory.
 	maxObjectBytes = 256 << 20

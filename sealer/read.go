@@ -188,7 +188,7 @@ func (d *RecordedDelivery) check() error {
 	switch {
 	case e.EventID[len(eventPrefix):] != strings.TrimPrefix(r.ReceiptID, ReceiptPrefix):
 		return fmt.Errorf("event %s carries receipt %s", e.EventID, r.ReceiptID)
-	case e.Subject != Ref{subjectRight, d.RightID}:
+	case e.Subject != Ref{SubjectRight, d.RightID}:
 		return fmt.Errorf("subject %s %s is not the right %s", e.Subject.Kind, e.Subject.ID, d.RightID)
 	}
 	if err := CheckReceipt(r); err != nil {

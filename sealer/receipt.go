@@ -105,7 +105,8 @@ const (
 	// Algorithm is the only signature algorithm, RFC 8032.
 	Algorithm = "ed25519"
 
-	subjectRight = "right"
+	// SubjectRight is the kind of the subject of events about rights.
+	SubjectRight = "right"
 )
 
 // Delivery is what a delivery.recorded event states besides the receipt. Its strings
@@ -165,7 +166,7 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 		Type:              TypeDelivery,
 		At:                r.IssuedAt,
 		Actor:             d.Actor,
-		Subject:           Ref{subjectRight, d.RightID},
+		Subject:           Ref{SubjectRight, d.RightID},
 		PrivateCommitment: d.PrivateCommitment,
 	}
 	if err := e.checkText(); err != nil { // CheckReceipt has checked the id

@@ -1,6 +1,7 @@
 package sealer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,27 +20,68 @@ type SettlementRight struct {
 	RightID   string            `json:"rightId"`
 }
 
-// ScopeOf returns what rules may match of a right with a scope, a JSON object.
-func ScopeOf(rightID string, scope []byte) (r SettlementRight, err error) {
-	if err = json.Unmarshal(scope, &r, json.RejectUnknownMembers(false)); err != nil {
-		return r, fmt.Errorf("cannot read the scope of the right %s: %w", rightID, err)
+// ScopeOf returns what rules may match of a right with a scope: campaigns and labels are each absent, or a list
+// or an object of strings. It fails if the scope is not of this form.
+func ScopeOf(rightID string, scope []byte) (SettlementRight, error) {
+	var members struct {
+		Campaigns jsontext.Value `json:"campaigns"`
+		Labels    jsontext.Value `json:"labels"`
+	}
+	r := SettlementRight{RightID: rightID, Campaigns: []string{}, Labels: make(map[string]string)}
+	var campaigns []*string
+	var labels map[string]*string
+	err := readKind(scope, '{', &members)
+	if err == nil && members.Campaigns != nil {
+		err = readKind(members.Campaigns, '[', &campaigns)
+	}
+	if err == nil && members.Labels != nil {
+		err = readKind(members.Labels, '{', &labels)
+	}
+	for _, c := range campaigns {
+		if err == nil && c == nil {
+			err = errors.New("a campaign is null")
+		}
+		if err == nil {
+			r.Campaigns = append(r.Campaigns, *c)
+		}
+	}
+	for name, value := range labels {
+		if err == nil && value == nil {
+			err = errors.New("a label is null")
+		}
+		if err == nil {
+			r.Labels[name] = *value
+		}
+	}
+	if err != nil {
+		return SettlementRight{}, fmt.Errorf("cannot read the scope of the right %s: %w", rightID, err)
 	}
 	slices.Sort(r.Campaigns)
-	r.Campaigns, r.RightID = slices.Compact(r.Campaigns), rightID
+	r.Campaigns = slices.Compact(r.Campaigns)
 	return r, nil
 }
 
-// RightIn returns what rules may match of the right that an event has issued; nil if the event issues none.
+// readKind reads a JSON value, which must be of a kind.
+func readKind(text jsontext.Value, kind jsontext.Kind, into any) error {
+	if text.Kind() != kind {
+		return errors.New("a member is not of its type")
+	}
+	return json.Unmarshal(text, into)
+}
+
+// RightIn returns what rules may match of the right that an event has issued: nothing if its scope is not of the
+// form that ScopeOf reads. It is nil if the event issues none.
 func RightIn(e *Event) *SettlementRight {
+	if e.Type != TypeRightIssued || e.Subject.Kind != SubjectRight {
+		return nil
+	}
 	var data struct {
 		Scope jsontext.Value `json:"scope"`
 	}
-	if e.Type != TypeRightIssued || json.Unmarshal(e.Data, &data) != nil {
-		return nil
-	}
+	_ = json.Unmarshal(e.Data, &data)
 	r, err := ScopeOf(e.Subject.ID, data.Scope)
 	if err != nil {
-		return nil
+		r = SettlementRight{RightID: e.Subject.ID}
 	}
 	return &r
 }
@@ -47,10 +89,10 @@ func RightIn(e *Event) *SettlementRight {
 // TypeRightIssued is the type of the event of a new right, whose data has its scope.
 const TypeRightIssued = "right.issued"
 
-// ScopeNames are the campaigns and labels that rules name.
+// ScopeNames are the campaigns and labels that rules name. Its zero value has none.
 type ScopeNames struct {
-	campaigns map[string]bool
-	labels    map[label]bool
+	campaigns map[string]string // of themselves, so that a text of rules is kept, and none of rights
+	labels    map[label]label
 }
 
 type label struct {
@@ -58,53 +100,126 @@ type label struct {
 	Value string `json:"value"`
 }
 
-// ScopeNamesOf returns those of rules. It fails if a rule can't be read.
-func ScopeNamesOf(rules []SettlementRule) (n ScopeNames, err error) {
-	n = ScopeNames{make(map[string]bool), make(map[label]bool)}
-	for _, r := range rules {
-		var text struct {
-			Match struct {
-				Campaign *string `json:"campaign"`
-				Label    *label  `json:"label"`
-			} `json:"match"`
-		}
+// match is what a rule's match names of scopes.
+type match struct {
+	Campaign *string `json:"campaign"`
+	Label    *label  `json:"label"`
+}
+
+// matchesOf returns the matches of rules.
+func matchesOf(rules []SettlementRule) ([]match, error) {
+	list := make([]match, len(rules))
+	for i, r := range rules {
+		text := struct {
+			Match *match `json:"match"`
+		}{&list[i]}
 		if err := json.Unmarshal(r.Record, &text); err != nil {
-			return n, fmt.Errorf("cannot read the settlement rule of leaf %d: %w", r.Leaf, err)
-		}
-		if text.Match.Campaign != nil {
-			n.campaigns[*text.Match.Campaign] = true
-		}
-		if text.Match.Label != nil {
-			n.labels[*text.Match.Label] = true
+			return nil, fmt.Errorf("cannot read the settlement rule of leaf %d: %w", r.Leaf, err)
 		}
 	}
-	return n, nil
+	return list, nil
+}
+
+// ScopeNamesOf returns those of rules. It fails if a rule can't be read.
+func ScopeNamesOf(rules []SettlementRule) (n ScopeNames, err error) {
+	return n, n.Add(rules)
 }
 
 // Empty reports whether the rules name none.
 func (n *ScopeNames) Empty() bool { return len(n.campaigns)+len(n.labels) == 0 }
 
-// Of returns what the rules name of rights, by their ids; rights of which they name nothing are left out.
+// Of returns what the rules name of rights, by their ids; rights of which they name nothing are left out. A nil n
+// names everything.
 func (n *ScopeNames) Of(rights []SettlementRight) []SettlementRight {
+	if n == nil {
+		return rights
+	}
 	list := []SettlementRight{}
 	for _, r := range rights {
-		named := SettlementRight{[]string{}, make(map[string]string), r.RightID}
-		for _, campaign := range r.Campaigns {
-			if n.campaigns[campaign] {
-				named.Campaigns = append(named.Campaigns, campaign)
-			}
-		}
-		for name, value := range r.Labels {
-			if n.labels[label{name, value}] {
-				named.Labels[name] = value
-			}
-		}
-		if len(named.Campaigns)+len(named.Labels) > 0 {
+		if named := n.Only(r); len(named.Campaigns)+len(named.Labels) > 0 {
 			list = append(list, named)
 		}
 	}
 	slices.SortFunc(list, func(a, b SettlementRight) int { return strings.Compare(a.RightID, b.RightID) })
 	return list
+}
+
+// Only returns what the rules name of a right. It keeps no more of the right's text in memory.
+func (n *ScopeNames) Only(r SettlementRight) SettlementRight {
+	named := SettlementRight{[]string{}, make(map[string]string), r.RightID}
+	for _, campaign := range r.Campaigns {
+		if own, ok := n.campaigns[campaign]; ok {
+			named.Campaigns = append(named.Campaigns, own)
+		}
+	}
+	for name, value := range r.Labels {
+		if own, ok := n.labels[label{name, value}]; ok {
+			named.Labels[own.Name] = own.Value
+		}
+	}
+	return named
+}
+
+// Add adds the names of other rules. It fails if one can't be read.
+func (n *ScopeNames) Add(rules []SettlementRule) error {
+	n.Merge(new(ScopeNames))
+	matches, err := matchesOf(rules)
+	for _, m := range matches {
+		if m.Campaign != nil {
+			n.campaigns[*m.Campaign] = *m.Campaign
+		}
+		if m.Label != nil {
+			n.labels[*m.Label] = *m.Label
+		}
+	}
+	return err
+}
+
+// Merge adds the names of another.
+func (n *ScopeNames) Merge(other *ScopeNames) {
+	if n.campaigns == nil {
+		n.campaigns, n.labels = make(map[string]string), make(map[label]label)
+	}
+	maps.Copy(n.campaigns, other.campaigns)
+	maps.Copy(n.labels, other.labels)
+}
+
+// Has reports whether n has all names of another.
+func (n *ScopeNames) Has(other *ScopeNames) bool {
+	for c := range other.campaigns {
+		if _, ok := n.campaigns[c]; !ok {
+			return false
+		}
+	}
+	for l := range other.labels {
+		if _, ok := n.labels[l]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// checkRights checks that rights, and the campaigns of each, are in order and not listed twice, and that none of
+// them is empty.
+func checkRights(rights []SettlementRight) error {
+	last := ""
+	for _, r := range rights {
+		if r.RightID <= last {
+			return errors.New("its rights are out of order, listed twice or without an id")
+		}
+		last = r.RightID
+		campaign := ""
+		for _, c := range r.Campaigns {
+			if c <= campaign {
+				return fmt.Errorf("the campaigns of the right %s are out of order, listed twice or empty", r.RightID)
+			}
+			campaign = c
+		}
+		if _, ok := r.Labels[""]; ok {
+			return fmt.Errorf("a label of the right %s has no name", r.RightID)
+		}
+	}
+	return nil
 }
 
 // SameRight reports whether both are the same.

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json"
 )
 
 // Settlement is the result of rating a pack's metered receipts by the settlement rules.
@@ -17,8 +16,6 @@ import (
 type Settlement struct {
 	// Lines are sorted by right, metering basis and rule, byte by byte.
 	Lines []SettlementLine
-	// Rights has what the rules name of the scopes of the pack's rated rights; by RightID.
-	Rights []SettlementRight
 	// Rules are all rules that the log holds at the end of the pack, by rising leaf.
 	Rules []SettlementRule
 	// Unrated counts the receipts that are in no line; sorted by right, metering basis and
@@ -82,12 +79,42 @@ func (s *Settlement) rules() []SettlementRule {
 // Rules are the settlement rules of the log at the end of the pack.
 func (h *PackHeader) Rules() []SettlementRule { return h.Settlement.rules() }
 
-// Rights has what these rules name of the scopes of the pack's rated rights.
-func (h *PackHeader) Rights() []SettlementRight {
-	if h.Settlement == nil {
-		return nil
+// Rights is what the lines say of the scopes of rights: a right that a rule rates has the rule's campaign and
+// label. Rated by no more than that, the same receipts make the same lines. It fails if a rule can't be read.
+func (s *Settlement) Rights() ([]SettlementRight, error) {
+	matches, err := matchesOf(s.Rules)
+	if err != nil {
+		return nil, err
 	}
-	return h.Settlement.Rights
+	byID := make(map[string]*match, len(matches))
+	for i := range matches {
+		byID[s.Rules[i].ID()] = &matches[i]
+	}
+	rights := make(map[string]*SettlementRight)
+	for _, l := range s.Lines {
+		m := byID[l.RuleID]
+		if m == nil || m.Campaign == nil && m.Label == nil {
+			continue
+		}
+		r := rights[l.RightID]
+		if r == nil {
+			r = &SettlementRight{RightID: l.RightID, Labels: make(map[string]string)}
+			rights[l.RightID] = r
+		}
+		if m.Campaign != nil {
+			r.Campaigns = append(r.Campaigns, *m.Campaign)
+		}
+		if m.Label != nil {
+			r.Labels[m.Label.Name] = m.Label.Value
+		}
+	}
+	list := make([]SettlementRight, 0, len(rights))
+	for _, r := range rights {
+		slices.Sort(r.Campaigns)
+		r.Campaigns = slices.Compact(r.Campaigns)
+		list = append(list, *r)
+	}
+	return list, nil
 }
 
 // append appends the canonical text, a list of one or, without rules, of none.
@@ -98,10 +125,6 @@ func (s *Settlement) append(dst []byte) []byte {
 	dst = append(dst, `[{"lines":[`...)
 	for i := range s.Lines {
 		dst = s.Lines[i].append(appendComma(dst, i))
-	}
-	dst = append(dst, `],"rights":[`...)
-	for i := range s.Rights {
-		dst = s.Rights[i].append(appendComma(dst, i))
 	}
 	dst = append(dst, `],"rules":[`...)
 	for i, r := range s.Rules {
@@ -164,8 +187,6 @@ func readSettlement(s *scanner) *Settlement {
 	t := new(Settlement)
 	s.lit(`[{"lines":`)
 	s.list(func() { t.Lines = append(t.Lines, readSettlementLine(s)) })
-	s.lit(`,"rights":`)
-	s.list(func() { t.Rights = append(t.Rights, readSettlementRight(s)) })
 	s.lit(`,"rules":`)
 	s.list(func() {
 		var r SettlementRule
@@ -182,19 +203,6 @@ func readSettlement(s *scanner) *Settlement {
 	s.list(func() { t.Unrated = append(t.Unrated, readUnrated(s)) })
 	s.lit(`}]`)
 	return t
-}
-
-func (r *SettlementRight) append(dst []byte) []byte {
-	text, _ := Canonical(r) // strings alone
-	return append(dst, text...)
-}
-
-func readSettlementRight(s *scanner) (r SettlementRight) {
-	text := s.object()
-	if json.Unmarshal([]byte(text), &r, json.RejectUnknownMembers(true)) != nil || string(r.append(nil)) != text {
-		s.fail("a right in RFC 8785 form")
-	}
-	return r
 }
 
 func readSettlementLine(s *scanner) (l SettlementLine) {
@@ -246,11 +254,6 @@ func (s *Settlement) check(size uint64) error {
 	for i, r := range s.Rules {
 		if r.Leaf >= size || i > 0 && r.Leaf <= s.Rules[i-1].Leaf {
 			return fmt.Errorf("the settlement rule of leaf %d is out of range or order", r.Leaf)
-		}
-	}
-	for i, r := range s.Rights {
-		if i > 0 && r.RightID <= s.Rights[i-1].RightID {
-			return fmt.Errorf("the right %s of the settlement is out of order", r.RightID)
 		}
 	}
 	return nil

@@ -525,10 +525,8 @@ func (s *Statement) check() error {
 			return errors.New("the statements with which it overlaps are out of order, listed twice, or without a hash")
 		}
 	}
-	for i := 1; i < len(s.Rights); i++ {
-		if s.Rights[i].RightID <= s.Rights[i-1].RightID {
-			return errors.New("its rights are out of order or listed twice")
-		}
+	if err := checkRights(s.Rights); err != nil {
+		return err
 	}
 	if err := s.checkTimes(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/system/systemtest"
@@ -96,6 +97,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("get-counterparty", "", "")
 	const rule = `{"match": {"rightId": "{rightId}", "basisId": "{basisId}", "campaign": "spring", "label": {"name": "venue", "value": "north"}, "substrate": "AUTOMOTIVE", "meteringBasis": "viewable", "completion": "complete"}, "unit": "SECOND", "price": "%s",
 		"currency": "EUR", "minimum": "10", "cap": "250.5", "tiers": [{"above": 100000, "price": "0.01"}], "tiersMode": "VOLUME", "timeZone": "Europe/Berlin", "shares": [{"counterpartyId": "{counterpartyId}", "bps": 10000}], "effectiveFrom": "2026-11-01T00:00:00Z", "effectiveUntil": %s, "priority": 10}`
+	d.matchesAnything()
 	d.visit("create-settlement-rule", "", fmt.Sprintf(rule, "0.0125", "null"))
 	d.visit("list-settlement-rules", "?state=ACTIVE&rightId={rightId}&counterpartyId={counterpartyId}", "")
 	d.visit("get-settlement-rule", "", "")
@@ -177,6 +179,23 @@ func TestDocumentedOperations(t *testing.T) {
 	d.access()
 	d.end()
 	d.members()
+}
+
+// matchesAnything makes a rule without a match, and retires it: what its answer has of null, the document allows.
+func (d *day) matchesAnything() {
+	d.t.Helper()
+	created := d.do("create-settlement-rule", "", `{"unit": "EVENT", "price": "1", "currency": "EUR", "shares": [{"counterpartyId": "{counterpartyId}", "bps": 10000}], "effectiveFrom": "2098-01-01T00:00:00Z"}`)
+	require.Contains(d.t, created.Body, `"label":null`)
+	answer, err := jsonschema.UnmarshalJSON(strings.NewReader(created.Body))
+	require.NoError(d.t, err)
+	for _, path := range []string{"/openapi.json", "/openapi-3.0.json"} {
+		c := openContract(d.t, d.server.API, path)
+		_, pointer := c.at("paths", "/v1/settlement/rules", "post", "responses", "200", "content", "application/json", "schema")
+		require.Empty(d.t, c.refuses(pointer, answer), path)
+	}
+	d.ids["ruleId"] = systemtest.OfOurs["ruleId"].FindString(created.Body)
+	require.Equal(d.t, 200, d.do("retire-settlement-rule", "", "").Status)
+	delete(d.ids, "ruleId")
 }
 
 // statement states what was delivered, and retires what it is rated by.

@@ -153,7 +153,7 @@ func (s *Settlement) settle(ctx context.Context, from, to time.Time) (*settled, 
 		AsOf: sealer.StatementAsOf{PackID: "pck_" + numbered(1), RootHash: strings.Repeat("A", 43), TreeSize: uint64(s.Rows)},
 	}}
 	begun := time.Now()
-	if err := statement.Compute(ctx, timedSums{s.warehouse, d}, s.rows.end(), s.rules, d.statement); err != nil {
+	if err := statement.Compute(ctx, timedSums{s.warehouse, d}, s.rows.end(), s.rules, scoped, d.statement); err != nil {
 		return nil, err
 	}
 	d.rates = time.Since(begun) - d.query.took
@@ -315,8 +315,23 @@ func (s *Settlement) memory(ctx context.Context) error {
 // resetPeak has the kernel forget the most memory that this process has held so far.
 func resetPeak() error { return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
+// scoped are the scopes of rights, of which every second has the campaign and every third the label of a rule.
+func scoped(_ *sealer.ScopeNames, rightIDs []string) (list []sealer.SettlementRight, err error) {
+	for i, id := range rightIDs {
+		r := sealer.SettlementRight{RightID: id, Labels: map[string]string{"venue": "south"}}
+		if i%2 == 0 {
+			r.Campaigns = []string{"spring"}
+		}
+		if i%3 == 0 {
+			r.Labels["venue"] = "north"
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
 // pricing is 50 rules for 20 counterparties: a price for each tier on each substrate, others for
-// what was played to its end, for some bases and some rights, of which some begin or end in the
+// what was played to its end, for a campaign and a label, for some bases and some rights, of which some begin or end in the
 // month that is settled.
 func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, err error) {
 	const counterparties, wanted = 20, 50
@@ -354,6 +369,8 @@ func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, e
 	for _, substrate := range substratesOf[:2] {
 		add(map[string]any{"substrate": substrate, "completion": "complete"}, 10, nil)
 	}
+	add(map[string]any{"campaign": "spring", "completion": "complete"}, 12, nil)
+	add(map[string]any{"label": map[string]any{"name": "venue", "value": "north"}, "completion": "complete"}, 11, nil)
 	for n := range 4 {
 		add(map[string]any{"basisId": basisWith(n)}, 20, map[string]any{"effectiveFrom": sealer.FormatTime(month(settledMonth).AddDate(0, 0, 3+n))})
 	}

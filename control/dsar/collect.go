@@ -390,11 +390,11 @@ func (c *collection) rights(ctx context.Context) error {
 	}
 	return right.Rights.Each(ctx, c.q, c.job.TenantID, func(row any) error {
 		r := row.(right.Right)
-		campaigns, err := r.Campaigns()
+		scope, err := sealer.ScopeOf(r.ID, r.Scope)
 		if err != nil {
 			return err
 		}
-		listed := func(campaign string) bool { return slices.Contains(campaigns, campaign) }
+		listed := func(campaign string) bool { return slices.Contains(scope.Campaigns, campaign) }
 		if len(s.CampaignIDs) > 0 && !slices.ContainsFunc(s.CampaignIDs, listed) || r.Substrate != gate.Any.String() && !s.of(r.Substrate) {
 			return nil
 		}

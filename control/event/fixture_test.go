@@ -1,7 +1,6 @@
 package event
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -60,7 +59,6 @@ func (h *fixture) reopen(cfg proof.Config) {
 	h.T.Helper()
 	cfg.DB, cfg.Keys, cfg.Dir, cfg.Now = h.DB, h.Keys, filepath.Join(h.Dir, "packs"), h.Now
 	cfg.Logger, cfg.Rate = slog.New(slog.DiscardHandler), settle.Rating.Rate
-	cfg.Scopes = func(context.Context, string, []string) ([]sealer.SettlementRight, error) { return nil, nil }
 	if cfg.Log == nil {
 		cfg.Log = h.Log
 	}

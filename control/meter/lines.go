@@ -79,7 +79,12 @@ func (l *lines) campaigns(ctx context.Context, rows []pipeline.MeterRow) (map[st
 		rights[i] = row.RightID
 	}
 	slices.Sort(rights)
-	return l.service.campaigns(ctx, l.q.TenantID, slices.Compact(rights))
+	scopes, err := l.service.scopes(ctx, l.q.TenantID, nil, slices.Compact(rights))
+	campaigns := make(map[string][]string, len(scopes))
+	for _, s := range scopes {
+		campaigns[s.RightID] = s.Campaigns
+	}
+	return campaigns, err
 }
 
 // line converts a row into a line of the response, without a campaign.

@@ -19,8 +19,7 @@
 // query with that asOf always has the same result. The cursor carries asOf, so the pages of a listing
 // are consistent. Totals are over all rows, not over the page.
 //
-// Campaigns come from the scopes of rights (control/right), which never change, not from the
-// warehouse. The rows of a right with several campaigns are repeated under each of them; those of a
+// Campaigns come from the scopes of rights, which never change, as the log has them. The rows of a right with several campaigns are repeated under each of them; those of a
 // right without campaigns are under null. So rows may sum to more than the totals, which count each
 // receipt once. Nothing is summed over rights, so a response by campaign needs no more memory than
 // its page.
@@ -63,9 +62,9 @@ type Config struct {
 	Warehouse Warehouse
 	// Log is read only for a tenant's partition, and for that partition's end. Required.
 	Log route.LogBounds
-	// Campaigns returns the campaigns of at most rightsAtOnce rights of a tenant: each once, in byte
-	// order, and always the same. It may omit a right without campaigns. Required.
-	Campaigns func(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error)
+	// Scopes returns what names has of the scopes of rights of a tenant, as the log has them; nil names everything.
+	// Campaigns are each once, in byte order, and always the same. Required.
+	Scopes func(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error)
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
 }
@@ -74,16 +73,16 @@ type Config struct {
 type Service struct {
 	warehouse Warehouse
 	log       route.LogBounds
-	campaigns func(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error)
+	scopes    func(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error)
 	logger    *slog.Logger
 }
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.Warehouse == nil || cfg.Log == nil || cfg.Campaigns == nil {
-		return nil, errors.New("cannot open metering: Warehouse, Log or Campaigns is missing")
+	if cfg.Warehouse == nil || cfg.Log == nil || cfg.Scopes == nil {
+		return nil, errors.New("cannot open metering: Warehouse, Log or Scopes is missing")
 	}
-	return &Service{cfg.Warehouse, cfg.Log, cfg.Campaigns, cmp.Or(cfg.Logger, slog.Default())}, nil
+	return &Service{cfg.Warehouse, cfg.Log, cfg.Scopes, cmp.Or(cfg.Logger, slog.Default())}, nil
 }
 
 // maxBuckets bounds the work of one query: a year of hours, or eight days of minutes.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -29,11 +28,10 @@ import (
 	"muniment/sealer"
 )
 
-// campaignsOfTests are those of any tenant's rights: rgh_a and rgh_d have two and one.
-func campaignsOfTests(_ context.Context, _ string, rightIDs []string) (map[string][]string, error) {
-	all := map[string][]string{"rgh_a": {"=1+1", "spring"}, "rgh_d": {"spring"}}
-	maps.DeleteFunc(all, func(right string, _ []string) bool { return !slices.Contains(rightIDs, right) })
-	return all, nil
+// scopesOfTests are those of any tenant's rights: rgh_a and rgh_d have two campaigns and one.
+func scopesOfTests(_ context.Context, _ string, _ *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error) {
+	all := []sealer.SettlementRight{{RightID: "rgh_a", Campaigns: []string{"=1+1", "spring"}}, {RightID: "rgh_d", Campaigns: []string{"spring"}}}
+	return slices.DeleteFunc(all, func(r sealer.SettlementRight) bool { return !slices.Contains(rightIDs, r.RightID) }), nil
 }
 
 const (
@@ -79,7 +77,7 @@ func (b *bench) Bounds(_ context.Context, p int32) (first, end sealer.Position, 
 
 // serve serves the service's routes to whatever tenant the header Tenant names.
 func serve(t *testing.T, w Warehouse, log route.LogBounds) http.Handler {
-	service, err := New(Config{Warehouse: w, Log: log, Campaigns: campaignsOfTests})
+	service, err := New(Config{Warehouse: w, Log: log, Scopes: scopesOfTests})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("test", "v1")

@@ -65,8 +65,8 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		Directory: d.directoryText,
 		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
 		Rate:      d.cfg.Rate,
-		Rights: func(ids []string) ([]sealer.SettlementRight, error) {
-			return d.cfg.Scopes(ctx, d.tenantID, ids)
+		Rights: func(names *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
+			return d.Scopes(ctx, d.tenantID, names, ids)
 		},
 		Workers: d.cfg.Workers(),
 	}

@@ -57,7 +57,6 @@ func (h *fixture) open(cfg Config) {
 	h.Open()
 	cfg.DB, cfg.Log, cfg.Keys, cfg.Dir, cfg.Now = h.DB, h.Log, h.Keys, filepath.Join(h.Dir, "packs"), h.Now
 	cfg.Logger, cfg.Rate = slog.New(slog.DiscardHandler), settle.Rating.Rate
-	cfg.Scopes = func(context.Context, string, []string) ([]sealer.SettlementRight, error) { return nil, nil }
 	if cfg.Warehouse == nil {
 		cfg.Warehouse = h.Warehouse
 	}

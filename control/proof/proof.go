@@ -114,7 +114,7 @@ type Nodes interface {
 	Spooled(ctx context.Context) (live, silent map[string]int64, err error)
 }
 
-// Config of the service. DB, Warehouse, Log, Keys, Rate, Scopes and Dir are required.
+// Config of the service. DB, Warehouse, Log, Keys, Rate and Dir are required.
 type Config struct {
 	DB        *store.DB
 	Warehouse pipeline.Warehouse
@@ -125,9 +125,6 @@ type Config struct {
 	Nodes Nodes
 	// Rate rates packs. It has to be the same in every process, and pure.
 	Rate sealer.Rate
-	// Scopes returns what settlement rules may match of the scopes of rights. It is asked only if a rule names
-	// something of them. Required.
-	Scopes func(ctx context.Context, tenantID string, rightIDs []string) ([]sealer.SettlementRight, error)
 	// Purpose returns the sealer.PackPurpose of a tenant, which determines the purpose of its receipts
 	// too. It never changes. An error refuses to seal, as for a dropped tenant. It is read again in
 	// the transaction that moves the head. Default: no tenant belongs to the sandbox.
@@ -174,8 +171,6 @@ func (c *Config) validate() error {
 		return errors.New("field Keys is missing")
 	case c.Rate == nil:
 		return errors.New("field Rate is missing")
-	case c.Scopes == nil:
-		return errors.New("field Scopes is missing")
 	case c.Dir == "":
 		return errors.New("field Dir is missing")
 	case c.WaitFor < 0 || c.WorkFor < 0 || c.SpoolWait < 0:
@@ -230,6 +225,7 @@ type archive struct {
 	cfg       Config
 	metrics   *metrics
 	watch     spoolWatch
+	absent    absences
 	// step is called with the name of each step of a seal that can fail, before it; an error fails
 	// the step. Tests set it before the first seal.
 	step func(name string) error

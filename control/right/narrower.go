@@ -26,20 +26,28 @@ import (
 //	maxSpeedMph    not above the parent's, if that has one
 //	bvlos          true where the parent's is: it is the duty to hold a waiver
 //	description    free: it limits nothing
-//	labels         likewise
+//	labels         each of the parent's, with its value; more of them may be added
 //	x-…            as the parent has it, since a limit that can't be read can't be
 //	               compared; more of them may be added, since each can only limit
+//
+// Labels limit nothing, but settlement rules may match them: whoever could change one could have others paid.
 //
 // A right's scope never changes once it is issued, so what was inherited stays true.
 //
 // A chain of derivations has at most maxDepth ancestors.
 const maxDepth = 32
 
-// inherit adds the parent's limits that the scope child does not name.
+// inherit adds the parent's limits, and each of its labels, that the scope child does not name.
 func inherit(child, parent map[string]json.RawMessage) {
 	for key, limit := range parent {
-		if _, named := child[key]; !named {
+		mine, named := child[key]
+		switch {
+		case !named:
 			child[key] = limit
+		case key == "labels":
+			all := labelsOf(limit)
+			maps.Copy(all, labelsOf(mine))
+			child[key], _ = json.Marshal(all) // strings alone
 		}
 	}
 }
@@ -53,6 +61,18 @@ func narrower(child, parent map[string]json.RawMessage) (faults []api.Validation
 		limit, mine := parent[key], child[key]
 		switch {
 		case slices.Contains(free, key):
+		case key == "labels":
+			is := labelsOf(mine)
+			all := labelsOf(limit)
+			for _, name := range slices.Sorted(maps.Keys(all)) {
+				if value, has := is[name]; !has || value != all[name] {
+					refuse(key, "must have the parent right's %s, which is %q: labels may be added, but not changed", clip(name), clip(all[name]))
+					break
+				}
+			}
+			if message := refuseLabels(mine); message != "" {
+				refuse(key, "%s, with those of the parent right", message)
+			}
 		case key == "bvlos" && string(limit) == "false":
 		case slices.Contains(lists, key):
 			if extra, found := beyond(mine, limit); found {
@@ -67,6 +87,13 @@ func narrower(child, parent map[string]json.RawMessage) (faults []api.Validation
 		}
 	}
 	return faults
+}
+
+// labelsOf reads what is known to be an object of strings.
+func labelsOf(text json.RawMessage) map[string]string {
+	labels := map[string]string{}
+	_ = json.Unmarshal(text, &labels)
+	return labels
 }
 
 // beyond finds a string of one list that another lacks. Both are known to be lists of

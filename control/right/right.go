@@ -28,7 +28,6 @@ package right
 
 import (
 	"encoding/json"
-	"slices"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -41,7 +40,7 @@ type Right struct {
 	BasisID   string `json:"basisId" db:"basis_id"`
 	Substrate string `json:"substrate" db:"substrate"`
 	// Scope is an RFC 8785 object.
-	Scope          json.RawMessage `json:"scope" db:"scope" doc:"Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; description, labels, and the caller's own keys, which begin with x-."`
+	Scope          json.RawMessage `json:"scope" db:"scope" doc:"Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; labels, which are inherited too; description, and the caller's own keys, which begin with x-."`
 	EffectiveFrom  store.Instant   `json:"effectiveFrom" db:"effective_from"`
 	EffectiveUntil store.Instant   `json:"effectiveUntil" db:"effective_until" nullable:"true" doc:"Exclusive; null is open."`
 	ParentRightID  *string         `json:"parentRightId" db:"parent_right_id" doc:"The right that this one was derived from."`
@@ -54,21 +53,6 @@ type Right struct {
 	CreatedAt   store.Instant  `json:"createdAt" db:"created_at"`
 	UpdatedAt   store.Instant  `json:"updatedAt" db:"updated_at,moves"`
 	Revision    int64          `json:"revision" db:"revision,moves"`
-}
-
-// Campaigns returns the campaigns in the scope, each once, in byte order. A right that was derived
-// without naming any has its parent's in its own scope.
-func (r *Right) Campaigns() ([]string, error) { return campaignsOf(r.Scope) }
-
-func campaignsOf(scope json.RawMessage) ([]string, error) {
-	var limits struct {
-		Campaigns []string `json:"campaigns"`
-	}
-	if err := json.Unmarshal(scope, &limits); err != nil {
-		return nil, err
-	}
-	slices.Sort(limits.Campaigns)
-	return slices.Compact(limits.Campaigns), nil
 }
 
 // Action moves a right from state to state.

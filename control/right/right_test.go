@@ -149,6 +149,8 @@ func TestScopeForms(t *testing.T) {
 		{`{"bvlos":null}`, "", "scope.bvlos"},
 		{`{"x-custom":1e400}`, "", "scope"},
 		{`{"description":7}`, "", "scope.description"},
+		{`{"campaigns":["` + strings.Repeat("é", 257) + `"]}`, "", "scope.campaigns"},
+		{`{"campaigns":["` + strings.Repeat("é", 256) + `"]}`, `{"campaigns":["` + strings.Repeat("é", 256) + `"]}`, ""},
 		{`{"labels":["team"]}`, "", "scope.labels"},
 		{`{"labels":{"team":7}}`, "", "scope.labels"},
 		{`{"labels":{"team":null}}`, "", "scope.labels"},
@@ -242,7 +244,13 @@ func TestDerivedRightRule(t *testing.T) {
 		{"no duty, nothing said", `{"bvlos":false}`, "CTV", year, `{}`, ""},
 
 		{"another description", `{"description":"all"}`, "CTV", year, `"some"`, ""},
-		{"other labels", `{"labels":{"team":"east"}}`, "CTV", year, `{"labels":{"team":"west"}}`, ""},
+		{"another value of a label", `{"labels":{"team":"east"}}`, "CTV", year, `{"labels":{"team":"west"}}`, "scope.labels"},
+		{"no value of a label", `{"labels":{"team":"east"}}`, "CTV", year, `{"labels":{"team":""}}`, "scope.labels"},
+		{"the same label", `{"labels":{"team":"east"}}`, "CTV", year, `{"labels":{"team":"east"}}`, ""},
+		{"another label", `{"labels":{"team":"east"}}`, "CTV", year, `{"labels":{"venue":"north"}}`, ""},
+		{"a first label", `{}`, "CTV", year, `{"labels":{"venue":"north"}}`, ""},
+		{"as many labels as there may be", `{"labels":{"l0":""` + manyLabels(30) + `}}`, "CTV", year, `{"labels":{"venue":"north"}}`, ""},
+		{"too many labels in all", `{"labels":{"l0":""` + manyLabels(31) + `}}`, "CTV", year, `{"labels":{"venue":"north"}}`, "scope.labels"},
 		{"a limit of the caller's kept", `{"x-dayparts":{"from":6}}`, "CTV", year, `{"x-dayparts":{ "from":6.0 }}`, ""},
 		{"a limit of the caller's changed", `{"x-dayparts":{"from":6}}`, "CTV", year, `{"x-dayparts":{"from":7}}`, "scope.x-dayparts"},
 		{"a limit of the caller's not named", `{"x-dayparts":{"from":6}}`, "CTV", year, `{}`, ""},
@@ -272,16 +280,17 @@ func TestDerivedScopeInherits(t *testing.T) {
 	const year = "2026-01-01T00:00:00.000Z 2027-01-01T00:00:00.000Z"
 	const limits = `{"bvlos":true,"campaigns":["a"],"channels":["sms","push"],"description":"all","labels":{"team":"east"},"maxSpeedMph":4,"regions":["CA","US"],"x-daypart":"night"}`
 	for requested, want := range map[string]string{
-		``:                    limits,
-		`null`:                limits,
-		`{}`:                  limits,
-		limits:                limits,
-		`"sublet"`:            strings.Replace(limits, `"all"`, `"sublet"`, 1),
-		`{"regions":["US"]}`:  strings.Replace(limits, `["CA","US"]`, `["US"]`, 1),
-		`{"regions":[]}`:      strings.Replace(limits, `["CA","US"]`, `[]`, 1),
-		`{"maxSpeedMph":3}`:   strings.Replace(limits, `4`, `3`, 1),
-		`{"labels":{}}`:       strings.Replace(limits, `{"team":"east"}`, `{}`, 1),
-		`{"x-fleet":"north"}`: strings.Replace(limits, `"night"`, `"night","x-fleet":"north"`, 1),
+		``:                           limits,
+		`null`:                       limits,
+		`{}`:                         limits,
+		limits:                       limits,
+		`"sublet"`:                   strings.Replace(limits, `"all"`, `"sublet"`, 1),
+		`{"regions":["US"]}`:         strings.Replace(limits, `["CA","US"]`, `["US"]`, 1),
+		`{"regions":[]}`:             strings.Replace(limits, `["CA","US"]`, `[]`, 1),
+		`{"maxSpeedMph":3}`:          strings.Replace(limits, `4`, `3`, 1),
+		`{"labels":{}}`:              limits,
+		`{"labels":{"venue":"<b>"}}`: strings.Replace(limits, `{"team":"east"}`, `{"team":"east","venue":"<b>"}`, 1),
+		`{"x-fleet":"north"}`:        strings.Replace(limits, `"night"`, `"night","x-fleet":"north"`, 1),
 	} {
 		t.Run(requested, func(t *testing.T) {
 			parent := mustIssue(t, "CTV", year, limits, nil)
@@ -314,6 +323,7 @@ func TestNarrowerIsTransitive(t *testing.T) {
 		put("maxSpeedMph", "1", "2", "3")
 		put("bvlos", "true", "false")
 		put("x-custom", "1", "2")
+		put("labels", `{"team":"east"}`, `{"team":"west"}`, `{"team":"","venue":""}`)
 		return scope
 	})
 	// derived is the scope that a request derives, ok unless it is refused.

@@ -152,7 +152,7 @@ type (
 type NewRight struct {
 	BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
 	Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
-	Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named."`
+	Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named, each label by itself."`
 	EffectiveFrom  route.Time      `json:"effectiveFrom"`
 	EffectiveUntil *route.Time     `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
 	ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`

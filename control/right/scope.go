@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"muniment/control/route"
 	"muniment/gate"
@@ -14,9 +15,11 @@ import (
 	"muniment/sealer"
 )
 
-// The bounds of a scope: bytes of its canonical form, and of its labels.
+// The bounds of a scope: bytes of its canonical form, and of its labels. maxCampaign is characters, as many as a
+// settlement rule may match.
 const (
 	maxScope      = 16 << 10
+	maxCampaign   = 256
 	maxLabels     = 32
 	maxLabelName  = 64
 	maxLabelValue = 256
@@ -26,9 +29,9 @@ var (
 	// lists are the keys of a scope that hold lists of strings.
 	lists = []string{"regions", "channels", "campaigns"}
 	// free are the keys that limit nothing.
-	free = []string{"description", "labels"}
+	free = []string{"description"}
 	// known are all keys but the callers' own, which begin with ownPrefix.
-	known = slices.Concat(lists, []string{"maxSpeedMph", "bvlos"}, free)
+	known = slices.Concat(lists, []string{"maxSpeedMph", "bvlos", "labels"}, free)
 )
 
 const ownPrefix = "x-"
@@ -89,6 +92,9 @@ func refuseKey(key string, value json.RawMessage) (message string) {
 		}
 		if key == "regions" && slices.Contains(stringsOf(regions(value)), "") {
 			return "must be an array of regions, none of them empty"
+		}
+		if key == "campaigns" && slices.ContainsFunc(stringsOf(value), func(c string) bool { return utf8.RuneCountInString(c) > maxCampaign }) {
+			return fmt.Sprintf("must be an array of campaigns of at most %d characters", maxCampaign)
 		}
 	case key == "maxSpeedMph":
 		var f *float64

@@ -2,7 +2,6 @@ package right
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -45,39 +44,6 @@ func hasDerived(ctx context.Context, q store.Querier, tenantID, id string) (bool
 	return found != nil, err
 }
 
-// Scopes returns what settlement rules may match of the scopes of rights. Rights that the tenant does not have
-// are left out.
-func (s *Service) Scopes(ctx context.Context, tenantID string, rightIDs []string) (all []sealer.SettlementRight, err error) {
-	for some := range slices.Chunk(rightIDs, rightsAtOnce) {
-		err := s.scopes(ctx, tenantID, some, func(id string, scope json.RawMessage) error {
-			r, err := sealer.ScopeOf(id, scope)
-			all = append(all, r)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-// rightsAtOnce is how many rights one query names.
-const rightsAtOnce = 500
-
-// Campaigns returns Right.Campaigns of some rights of the tenant, at most a few hundred. Rights
-// without campaigns, and those that the tenant does not have, are left out. A scope never changes,
-// so neither does the result.
-func (s *Service) Campaigns(ctx context.Context, tenantID string, rightIDs []string) (map[string][]string, error) {
-	all := map[string][]string{}
-	return all, s.scopes(ctx, tenantID, rightIDs, func(id string, scope json.RawMessage) error {
-		campaigns, err := campaignsOf(scope)
-		if len(campaigns) > 0 {
-			all[id] = campaigns
-		}
-		return err
-	})
-}
-
 // Title is how people name a right.
 type Title struct {
 	// Title is that of its basis.
@@ -98,7 +64,8 @@ func (s *Service) Titles(ctx context.Context, tenantID string, rightIDs []string
 			if err := row.Scan(&id, &t.Title, &scope); err != nil {
 				return t, err
 			}
-			t.Campaigns, err = campaignsOf(json.RawMessage(scope))
+			of, err := sealer.ScopeOf(id, []byte(scope))
+			t.Campaigns = of.Campaigns
 			all[id] = t
 			return t, err
 		}
@@ -109,22 +76,6 @@ func (s *Service) Titles(ctx context.Context, tenantID string, rightIDs []string
 		}
 	}
 	return all, nil
-}
-
-// scopes calls found with the scope of each of some rights that the tenant has.
-func (s *Service) scopes(ctx context.Context, tenantID string, rightIDs []string, found func(id string, scope json.RawMessage) error) error {
-	if len(rightIDs) == 0 {
-		return nil
-	}
-	type scoped struct{ id, scope string }
-	which, args := "", []any{tenantID}
-	for i, id := range rightIDs {
-		which, args = which+fmt.Sprintf(", $%d", i+2), append(args, id)
-	}
-	return store.Each(ctx, s.db.Read(), "the scopes of rights of "+tenantID, func(row store.Row) (r scoped, err error) {
-		return r, row.Scan(&r.id, &r.scope)
-	}, func(r scoped) error { return found(r.id, json.RawMessage(r.scope)) },
-		`SELECT right_id, scope FROM rights WHERE tenant_id = $1 AND right_id IN (`+which[2:]+`)`, args...)
 }
 
 // CountBases counts the tenant's bases.

@@ -252,7 +252,7 @@ func (t *RuleTerms) rule(ctx context.Context, q store.Querier, tenantID string, 
 		m := t.Match
 		r.Match = Match{RightID: m.RightID, BasisID: m.BasisID, Campaign: m.Campaign, Substrate: m.Substrate, MeteringBasis: m.MeteringBasis, Completion: m.Completion}
 		if m.Label != nil {
-			r.Match.Label = new(Label(*m.Label))
+			r.Match.Label = &Label{Name: m.Label.Name, Value: m.Label.Value}
 		}
 	}
 	for _, s := range t.Shares {

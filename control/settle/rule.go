@@ -55,8 +55,9 @@ type Match struct {
 
 // Label is a label in the scope of a right.
 type Label struct {
-	Name  string `json:"name" doc:"Its name."`
-	Value string `json:"value" doc:"Its value."`
+	_     struct{} `nullable:"true"`
+	Name  string   `json:"name" doc:"Its name."`
+	Value string   `json:"value" doc:"Its value."`
 }
 
 // Tier is a price for units above a volume of a calendar month.

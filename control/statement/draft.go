@@ -125,7 +125,7 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 		most = sealer.MaxStatementBytes
 	}
 	if len(text)+signatureBytes > most {
-		return made, api.InvalidField("from", fmt.Sprintf("the statement would be larger than %d bytes: choose a shorter period, or one counterparty", most))
+		return made, tooLong(&document, most)
 	}
 	next.Total, next.HeldAmount, next.Document = document.Total, document.HeldAmount, string(text)
 	err = d.db.Change(ctx, func(tx *store.Tx) error {
@@ -135,6 +135,15 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 		return statements.Create(ctx, tx, eventCreated, &next, by, nil)
 	})
 	return next.Statement, err
+}
+
+// tooLong refuses a statement with a text of more than so many bytes.
+func tooLong(s *sealer.Statement, most int) error {
+	remedy := "choose a shorter period, or one counterparty"
+	if rights, err := sealer.Canonical(s.Rights); err == nil && len(rights) > most/2 { // a statement for one counterparty lists them too
+		remedy = "most of it are campaigns and labels of rights: choose a shorter period, or have rules match fewer of them"
+	}
+	return api.InvalidField("from", fmt.Sprintf("the statement would be larger than %d bytes: %s", most, remedy))
 }
 
 // locate sets the time zone of a document.

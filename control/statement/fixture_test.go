@@ -65,7 +65,6 @@ func newFixture(t *testing.T, dir string) *fixture {
 	db := roomtest.Open(t, dir, h.clock.Now)
 	h.Service, err = New(Config{
 		DB: db, Warehouse: h.warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h,
-		Scopes:  func(context.Context, string, []string) ([]sealer.SettlementRight, error) { return nil, nil },
 		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
 	})
@@ -202,6 +201,11 @@ func (h *fixture) play(rightID string, at store.Instant) (receiptID string) {
 	}}}))
 	h.loaded = next
 	return receiptID
+}
+
+// Scopes implements Packs: no right has campaigns or labels.
+func (h *fixture) Scopes(context.Context, string, *sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) {
+	return nil, nil
 }
 
 // AwaitRecorded implements Packs: it loads the events of statements, into another partition than what

@@ -88,10 +88,7 @@ func newHistory(t *testing.T, warehouse loadable) *history {
 	var err error
 	h.Service, err = New(Config{
 		DB: db, Warehouse: warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h.stage.Keys,
-		Titles: func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
-		Scopes: func(_ context.Context, _ string, rightIDs []string) ([]sealer.SettlementRight, error) {
-			return scopesOf(rightIDs), nil
-		},
+		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
 	})
 	require.NoError(t, err)
@@ -154,6 +151,11 @@ var scopes = map[string]string{
 	historyRights[2]: `{}`,
 	auditedRights[3]: `{"labels":{"venue":"north"}}`,
 	auditedRights[4]: `{"campaigns":["winter"],"labels":{"team":"east","venue":"south"}}`,
+}
+
+// Scopes implements Packs.
+func (h *history) Scopes(_ context.Context, _ string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error) {
+	return names.Of(scopesOf(rightIDs)), nil
 }
 
 func scopesOf(rightIDs []string) (list []sealer.SettlementRight) {
@@ -824,7 +826,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	require.NoError(h.t, err)
 	cfg := sealer.PackConfig{
 		PackID: api.NewID(api.PrefixPack, h.stage.Now()), TenantID: h.tenant, Before: sealer.NewTree(), SealedAt: h.stage.Now(), Directory: directory, Key: h.stage.Keys.Pack.Key, Rate: settle.Rating.Rate, Workers: 1,
-		Rights: func(ids []string) ([]sealer.SettlementRight, error) { return scopesOf(ids), nil },
+		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) { return scopesOf(ids), nil },
 	}
 	if n := len(h.packs); n > 0 {
 		last := h.packs[n-1]

@@ -142,7 +142,7 @@ func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, 
 		for _, d := range repeats {
 			copies[d.EventID] = true
 		}
-		err = b.terms.learn(ctx, func(yield func(string) bool) {
+		known, err := rightsOf(ctx, q.TenantID, []*terms{b.terms}, func(yield func(string) bool) {
 			for i := range rows {
 				if !yield(rows[i].Delivery.RightID) {
 					return
@@ -162,7 +162,7 @@ func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, 
 			if !d.Metered || copies[row.EventID] || b.excluded.Has(d.ReceiptID, d.RightID, d.RenderedAt) {
 				continue
 			}
-			if l := b.line(row); b.lines[l] {
+			if l := b.line(row, known[d.RightID]); b.lines[l] {
 				list = append(list, LineReceipt{l.rightID, l.meteringBasis, l.ruleID, l.ruleLeaf, d.ReceiptID, store.At(d.RenderedAt), d.QuantityMs, sealer.FormatImpressions(d.Impressions)})
 			}
 		}
@@ -173,13 +173,13 @@ func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, 
 	return list, after.String(), nil
 }
 
-// line returns the line of a delivery; without a rule if none rates it.
-func (b *behind) line(row *pipeline.Row) line {
+// line returns the line of a delivery, on a right with what rules name of it; without a rule if none rates it.
+func (b *behind) line(row *pipeline.Row, right *sealer.SettlementRight) line {
 	d := row.Delivery
 	l := line{rightID: d.RightID, meteringBasis: d.MeteringBasis}
 	if rule, _ := b.terms.Rule(&sealer.Metered{
 		RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, RenderedAt: d.RenderedAt, Leaf: b.terms.leafOf(row.Position),
-		Right: b.terms.known[d.RightID],
+		Right: right,
 	}); rule != nil {
 		l.ruleID, l.ruleLeaf = rule.ID(), rule.Leaf
 	}

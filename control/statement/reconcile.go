@@ -114,6 +114,9 @@ type reconcileInput struct{ route.Window }
 
 func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) (answer Reconciliation, err error) {
 	tenantID := auth.PrincipalFrom(ctx).TenantID
+	remembering := *r.core
+	remembering.cfg.Packs = &rememberedScopes{Packs: r.cfg.Packs}
+	r = &reconciler{&remembering}
 	answer = Reconciliation{Statements: []ReconciledStatement{}, Unstated: []Line{}, Differences: []ReconciledDifference{}}
 	if answer.From, answer.To, err = in.Bounds(); err != nil {
 		return answer, err

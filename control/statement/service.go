@@ -35,6 +35,8 @@ type Packs interface {
 	// SealedIn returns the packs that were sealed in a period, Span the sums of their headers.
 	SealedIn(ctx context.Context, tenantID string, from, to time.Time, through []string) (first, last int64, err error)
 	Span(ctx context.Context, tenantID string, first, last int64) (*proof.Span, error)
+	// Scopes returns what names has of the scopes of rights, as the log has them; nil names everything.
+	Scopes(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error)
 	// AwaitRecorded waits until the warehouse has the events of the tenant's current records.
 	AwaitRecorded(ctx context.Context, tenantID string) error
 }
@@ -54,8 +56,6 @@ type Config struct {
 	Log       route.LogBounds
 	Packs     Packs
 	Keys      Keys
-	// Scopes returns what rules may match of the scopes of rights. It may leave out those of which that is nothing.
-	Scopes func(ctx context.Context, tenantID string, rightIDs []string) ([]sealer.SettlementRight, error)
 	// Titles returns how people name rights. Those that the tenant does not have are left out.
 	Titles func(ctx context.Context, tenantID string, rightIDs []string) (map[string]paper.Right, error)
 	// Purpose returns the sealer.PackPurpose of a tenant.
@@ -78,8 +78,8 @@ type core struct {
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Scopes == nil || cfg.Titles == nil || cfg.Purpose == nil {
-		return nil, errors.New("cannot open the statements: DB, Warehouse, Log, Packs, Keys, Scopes, Titles or Purpose is missing")
+	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Titles == nil || cfg.Purpose == nil {
+		return nil, errors.New("cannot open the statements: DB, Warehouse, Log, Packs, Keys, Titles or Purpose is missing")
 	}
 	return newService(cfg), nil
 }

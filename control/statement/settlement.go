@@ -92,7 +92,7 @@ type Settlement struct {
 type settlementInput struct {
 	route.Window
 	Currency string `query:"currency" maxLength:"3" doc:"Only lines in this currency."`
-	By       string `query:"by" enum:"right,campaign" default:"right" doc:"right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists; totals count it once."`
+	By       string `query:"by" enum:"right,campaign" default:"right" doc:"right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists, also if its rule matches another one of them; totals count it once."`
 	route.AsOf
 	route.Page
 }
@@ -406,7 +406,7 @@ func (r *rater) byCampaign(ctx context.Context, tenantID string, lines []Line, l
 			rights = append(rights, l.RightID)
 		}
 		slices.Sort(rights)
-		scopes, err := r.cfg.Scopes(ctx, tenantID, slices.Compact(rights))
+		scopes, err := r.cfg.Packs.Scopes(ctx, tenantID, nil, slices.Compact(rights))
 		if err != nil {
 			return nil, err
 		}

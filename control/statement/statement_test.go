@@ -498,3 +498,12 @@ func TestRetiredBeforeItBegan(t *testing.T) {
 	require.Equal(t, "2", made.Total)
 	require.Contains(t, h.read(made.ID).Document, `"adjustments":[]`)
 }
+
+// TestTooLong: who can't make a statement shorter by a counterparty is not told to choose one.
+func TestTooLong(t *testing.T) {
+	s := sealer.Statement{Rights: []sealer.SettlementRight{{RightID: "rgh_a", Campaigns: []string{"spring"}, Labels: map[string]string{}}}}
+	text, err := sealer.Canonical(s.Rights)
+	require.NoError(t, err)
+	require.ErrorContains(t, tooLong(&s, 2*len(text)), "or one counterparty")
+	require.ErrorContains(t, tooLong(&s, 2*len(text)-1), "have rules match fewer of them")
+}

@@ -96,17 +96,12 @@ func count(ctx context.Context, w Sums, q question) (c counted, err error) {
 	if err := c.between(sums{}, last, -1, len(ends), ends, at); err != nil {
 		return c, err
 	}
-	for _, t := range q.terms {
-		if err := c.scope(ctx, t); err != nil {
-			return c, err
-		}
-	}
-	return c, nil
+	return c, c.scope(ctx, q.tenantID, q.terms)
 }
 
-// scope sets what the rules of terms may match of the scopes of rights.
-func (c *counted) scope(ctx context.Context, t *terms) error {
-	err := t.learn(ctx, func(yield func(string) bool) {
+// scope sets what the rules of terms name of the scopes of rights.
+func (c *counted) scope(ctx context.Context, tenantID string, by []*terms) error {
+	known, err := rightsOf(ctx, tenantID, by, func(yield func(string) bool) {
 		for _, list := range [][]sealer.Metered{c.free, c.held} {
 			for i := range list {
 				if !yield(list[i].RightID) {
@@ -117,9 +112,7 @@ func (c *counted) scope(ctx context.Context, t *terms) error {
 	})
 	for _, list := range [][]sealer.Metered{c.free, c.held} {
 		for i := range list {
-			if right := t.known[list[i].RightID]; right != nil {
-				list[i].Right = right
-			}
+			list[i].Right = known[list[i].RightID]
 		}
 	}
 	return err
@@ -164,8 +157,8 @@ func compute(ctx context.Context, w Sums, q question, s *sealer.Statement) error
 }
 
 // Compute computes a statement that overlaps with no other: it counts the receipts before asOf, by the
-// rules that the log has there.
-func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.SettlementRule, s *sealer.Statement) error {
+// rules that the log has there. rights returns what these name of rights.
+func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.SettlementRule, rights sealer.Rights, s *sealer.Statement) error {
 	t, err := sealer.NewTerms(ratingOf, nil, rules)
 	if err == nil {
 		err = reach(s, rules)
@@ -173,7 +166,10 @@ func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.S
 	if err != nil {
 		return err
 	}
-	return compute(ctx, w, question{tenantID: s.TenantID, from: s.Since.Time, to: s.To.Time, edges: s.Edges(), asOf: &asOf, terms: []*terms{{Terms: t}}}, s)
+	by := func(_ context.Context, _ string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error) {
+		return rights(names, rightIDs)
+	}
+	return compute(ctx, w, question{tenantID: s.TenantID, from: s.Since.Time, to: s.To.Time, edges: s.Edges(), asOf: &asOf, terms: []*terms{{Terms: t, scopes: by}}}, s)
 }
 
 // added appends what has been added to sums, with a leaf.

@@ -17,37 +17,71 @@ import (
 type terms struct {
 	*sealer.Terms
 	// ends are those of Terms that are in the log of the warehouse, in their order.
-	ends []end
-	// scopes returns those of rights, known are those that it has returned.
-	scopes func(ctx context.Context, rightIDs []string) ([]sealer.SettlementRight, error)
-	known  map[string]*sealer.SettlementRight
+	ends   []end
+	scopes scopeSource
 }
 
-// learn sees to it that the scopes of rights are known, if a rule names something of them.
-func (t *terms) learn(ctx context.Context, rights iter.Seq[string]) error {
-	if t.Names().Empty() {
-		return nil
+// scopeSource returns what names has of the scopes of rights. It may leave out those of which that is nothing.
+type scopeSource func(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error)
+
+// rightsOf returns what rules of terms name of rights, by right. All terms are of one tenant.
+func rightsOf(ctx context.Context, tenantID string, by []*terms, rights iter.Seq[string]) (map[string]*sealer.SettlementRight, error) {
+	var names sealer.ScopeNames
+	var scopes scopeSource
+	for _, t := range by {
+		names.Merge(t.Names())
+		scopes = t.scopes
 	}
-	unknown := map[string]bool{}
+	if names.Empty() {
+		return nil, nil
+	}
+	ids := map[string]bool{}
 	for id := range rights {
-		if _, known := t.known[id]; !known {
-			unknown[id] = true
+		ids[id] = true
+	}
+	list, err := scopes(ctx, tenantID, &names, slices.Sorted(maps.Keys(ids)))
+	known := make(map[string]*sealer.SettlementRight, len(list))
+	for i := range list {
+		known[list[i].RightID] = &list[i]
+	}
+	return known, err
+}
+
+// rememberedScopes reads the scope of a right once for all statements of one request.
+type rememberedScopes struct {
+	Packs
+	names sealer.ScopeNames
+	known map[string]*sealer.SettlementRight // what names has, of rights that were read; nil is nothing
+}
+
+// Scopes implements Packs.
+func (s *rememberedScopes) Scopes(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) (list []sealer.SettlementRight, err error) {
+	if s.known == nil || !s.names.Has(names) {
+		s.names.Merge(names)
+		s.known = map[string]*sealer.SettlementRight{}
+	}
+	unknown := slices.DeleteFunc(slices.Clone(rightIDs), func(id string) bool {
+		_, known := s.known[id]
+		return known
+	})
+	if len(unknown) > 0 {
+		found, err := s.Packs.Scopes(ctx, tenantID, &s.names, unknown)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range unknown {
+			s.known[id] = nil
+		}
+		for i := range found {
+			s.known[found[i].RightID] = &found[i]
 		}
 	}
-	scopes, err := t.scopes(ctx, slices.Sorted(maps.Keys(unknown)))
-	if err != nil {
-		return err
+	for _, id := range rightIDs {
+		if r := s.known[id]; r != nil {
+			list = append(list, *r)
+		}
 	}
-	if t.known == nil {
-		t.known = map[string]*sealer.SettlementRight{}
-	}
-	for id := range unknown {
-		t.known[id] = nil
-	}
-	for i := range scopes {
-		t.known[scopes[i].RightID] = &scopes[i]
-	}
-	return nil
+	return list, nil
 }
 
 // end is an end of the log that a statement states: a size, and the position of the rows behind it.
@@ -73,9 +107,7 @@ func (t *terms) leafOf(at sealer.Position) uint64 {
 // terms returns those after the given statements, which were issued in that order. own are the rules
 // of receipts that none of them states.
 func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, own []sealer.SettlementRule) (*terms, error) {
-	t := &terms{scopes: func(ctx context.Context, rightIDs []string) ([]sealer.SettlementRight, error) {
-		return c.cfg.Scopes(ctx, tenantID, rightIDs)
-	}}
+	t := &terms{scopes: c.cfg.Packs.Scopes}
 	var issues []sealer.Issue
 	rules := map[uint64][]sealer.SettlementRule{}
 	texts := map[uint64]sealer.SettlementRule{} // by leaf: most ends have the same ones

@@ -59,8 +59,8 @@ func place(p sealer.Position) string {
 
 // Events lists rows of one tenant in the order of their positions.
 func (w *reader) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
-	if q.Limit <= 0 {
-		return nil, fmt.Errorf("cannot list events: limit %d is not positive", q.Limit)
+	if err := q.Check(); err != nil {
+		return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
 	}
 	var f filter
 	f.add("tenant_id = ?", q.TenantID)
@@ -77,6 +77,19 @@ func (w *reader) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.
 	f.during("at", q.From, q.To)
 	f.is("subject_kind", q.SubjectKind)
 	f.is("subject_id", q.SubjectID)
+	if len(q.SubjectIDs) > 0 {
+		subjects, err := ext.NewTable("subjects", ext.Column("id", "String"))
+		for _, id := range q.SubjectIDs {
+			if err == nil {
+				err = subjects.Append(id)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
+		}
+		ctx = clickhouse.Context(ctx, clickhouse.WithExternalTable(subjects))
+		f.add("subject_id IN (SELECT id FROM subjects)")
+	}
 	f.is("actor_kind", q.ActorKind)
 	f.is("actor_id", q.ActorID)
 	f.is("right_id", q.RightID)

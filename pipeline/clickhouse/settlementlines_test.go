@@ -77,11 +77,17 @@ var scopes = map[string]string{
 	"rgh_1": `{"labels":{"venue":"north"}}`,
 }
 
-// rightRow is the event of a right.
-func rightRow(tenant string, offset int64, rightID string) pipeline.Row {
+// oddScopes are some of which nothing counts, or all that is of its type.
+var oddScopes = []string{
+	`null`, `"spring"`, `{"campaigns":"spring","labels":{"team":""}}`, `{"campaigns":["spring",null]}`, `{"campaigns":["spring"],"labels":{"team":null}}`, `{"campaigns":null,"labels":{"venue":"north"}}`,
+	`{"campaigns":["winter"],"labels":["team"]}`, `{"campaigns":["spring"],"regions":5}`, `{"labels":{"team":""},"x-a":[null]}`,
+}
+
+// rightRow is the event of a right with a scope. subject is its kind.
+func rightRow(tenant string, offset int64, rightID, scope, subject string) pipeline.Row {
 	r := delivery(tenant, offset, midnight, "")
-	r.Type, r.Delivery = sealer.TypeRightIssued, nil
-	r.Event = fmt.Appendf(nil, `{"data":{"scope":%s},"subject":{"id":"%s","kind":"right"},"type":"right.issued"}`, cmp.Or(scopes[rightID], "{}"), rightID)
+	r.Type, r.Delivery, r.SubjectKind, r.SubjectID = sealer.TypeRightIssued, nil, subject, rightID
+	r.Event = fmt.Appendf(nil, `{"data":{"scope":%s},"subject":{"id":"%s","kind":"%s"},"type":"right.issued"}`, scope, rightID, subject)
 	return r
 }
 
@@ -127,7 +133,7 @@ func lineText(day, right, basis, rule string, receipts, ms, impressions int64, a
 func TestSettlementLinesAreRated(t *testing.T) {
 	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	random := rand.New(rand.NewPCG(7, 1))
-	const worlds = 40
+	const worlds = 80
 	var rows []pipeline.Row
 	want := map[string][]string{}
 	seen := map[string]int{}
@@ -149,10 +155,16 @@ func TestSettlementLinesAreRated(t *testing.T) {
 		rights := map[string]*sealer.SettlementRight{}
 		for n := range random.IntN(4) { // no right is known that has no event
 			id := fmt.Sprint("rgh_", n)
-			rows = append(rows, rightRow(tenant, int64(len(rows)), id))
-			right, err := sealer.ScopeOf(id, []byte(cmp.Or(scopes[id], "{}")))
-			require.NoError(t, err)
-			rights[id] = &right
+			scope := cmp.Or(scopes[id], "{}")
+			if random.IntN(3) > 0 {
+				scope = oddScopes[random.IntN(len(oddScopes))]
+			}
+			rows = append(rows, rightRow(tenant, int64(len(rows)), id, `{"campaigns":["winter","spring"]}`, "offer"))
+			rows = append(rows, rightRow(tenant, int64(len(rows)), id, scope, "right"))
+			rights[id] = sealer.RightIn(&sealer.Event{Type: sealer.TypeRightIssued, Subject: sealer.Ref{Kind: sealer.SubjectRight, ID: id}, Data: []byte(`{"scope":` + scope + `}`)})
+			if random.IntN(2) == 0 { // no honest service does this
+				rows = append(rows, rightRow(tenant, int64(len(rows)), id, `{"labels":{"team":"","venue":"north"}}`, "right"))
+			}
 		}
 		days, repeated := map[string][]sealer.Metered{}, false
 		for range random.IntN(40) {

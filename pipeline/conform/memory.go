@@ -355,8 +355,8 @@ func (w *MemoryWarehouse) all() []pipeline.Row {
 
 // Events implements pipeline.Warehouse.
 func (w *MemoryWarehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
-	if q.Limit <= 0 {
-		return nil, fmt.Errorf("limit %d is not positive", q.Limit)
+	if err := q.Check(); err != nil {
+		return nil, err
 	}
 	return events(w.all(), q), ctx.Err()
 }

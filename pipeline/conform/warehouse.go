@@ -144,6 +144,8 @@ func checkEmptyWarehouse(tb testing.TB, ctx context.Context, w WarehouseEngine) 
 	require.Empty(tb, lines)
 	_, err = w.Events(ctx, pipeline.EventQuery{TenantID: "tnt_a"})
 	require.Error(tb, err, "a limit is required")
+	_, err = w.Events(ctx, pipeline.EventQuery{TenantID: "tnt_a", SubjectIDs: make([]string, pipeline.MaxSubjects+1), Limit: 1})
+	require.Error(tb, err, "too many subjects")
 }
 
 func checkWholeRows(tb testing.TB, ctx context.Context, w WarehouseEngine) {

@@ -53,8 +53,8 @@ func (f *filter) String() string { return strings.Join(f.where, " AND ") }
 
 // Events lists rows of one tenant in the order of their positions.
 func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
-	if q.Limit <= 0 {
-		return nil, fmt.Errorf("cannot list events: limit %d is not positive", q.Limit)
+	if err := q.Check(); err != nil {
+		return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
 	}
 	rows, err := w.events(ctx, q)
 	if err != nil {
@@ -93,6 +93,13 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 	f.since("e.at", q.From, q.To)
 	f.is("c.subject_kind", q.SubjectKind)
 	f.is("c.subject_id", q.SubjectID)
+	if len(q.SubjectIDs) > 0 {
+		ids := make([]any, len(q.SubjectIDs))
+		for i, id := range q.SubjectIDs {
+			ids[i] = id
+		}
+		f.add("c.subject_id IN (?"+strings.Repeat(", ?", len(ids)-1)+")", ids...)
+	}
 	f.is("c.actor_kind", q.ActorKind)
 	f.is("c.actor_id", q.ActorID)
 	f.is("c.right_id", q.RightID)
@@ -112,7 +119,7 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 	if q.Newest {
 		order = "e.generation DESC, e.position DESC"
 	}
-	list := func(index string, f filter) error {
+	list := func(from string, f filter) error {
 		limit := q.Limit - len(all)
 		if q.DataSubject != "" {
 			limit = -1 // which rows name the person is only known here
@@ -129,8 +136,7 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 			}
 			all = append(all, row)
 			return nil
-		}, `SELECT `+selected+` FROM events AS e `+index+`
-				CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)
+		}, `SELECT `+selected+` FROM `+from+` CROSS JOIN texts AS x USING (text)
 			WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?`, append(f.args, limit)...)
 		if errors.Is(err, errLimit) {
 			return nil
@@ -140,14 +146,19 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 	if q.NoDeliveries || len(q.Types) > 0 && !slices.Contains(q.Types, sealer.TypeDelivery) {
 		// Far fewer rows than all.
 		f.add("e.class > 0")
-		return all, list("INDEXED BY audit_by_position", f)
+		if len(q.SubjectIDs) > 0 {
+			f.add("c.tenant = ? AND c.right_id IS NULL", tenant)
+			return all, list("common AS c INDEXED BY common_by_subject CROSS JOIN events AS e INDEXED BY audit_by_common USING (common)", f)
+		}
+		return all, list("events AS e INDEXED BY audit_by_position CROSS JOIN common AS c USING (common)", f)
 	}
+	const everything = "events AS e CROSS JOIN common AS c USING (common)"
 	if w.writer.unsearched {
-		return all, list("", f)
+		return all, list(everything, f)
 	}
 	blocks, ok, err := places(ctx, tx, tenant, q, subjectHash)
 	if err != nil || !ok {
-		return all, cmp.Or(err, list("", f))
+		return all, cmp.Or(err, list(everything, f))
 	}
 	for _, b := range blocks {
 		if len(all) == q.Limit {
@@ -155,7 +166,7 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 		}
 		g := filter{slices.Clone(f.where), slices.Clone(f.args)}
 		g.add("e.generation = ? AND e.position >= ? AND e.position < ?", b.generation, b.number*blockRows, (b.number+1)*blockRows)
-		if err := list("", g); err != nil {
+		if err := list(everything, g); err != nil {
 			return nil, err
 		}
 	}

@@ -34,15 +34,6 @@ var settlements = []func(f *forgery, s object) bool{
 		return amiss(line, "shares", now)
 	},
 	func(f *forgery, s object) bool { return f.drop(s, "lines") },
-	func(f *forgery, s object) bool { return f.drop(s, "rights") },
-	func(f *forgery, s object) bool {
-		s["rights"] = append(s.list("rights"), any(map[string]any{"campaigns": []any{}, "labels": map[string]any{"venue": ""}, "rightId": "rgh_other"}))
-		return true
-	},
-	func(f *forgery, s object) bool {
-		return amiss(f.some(s.list("rights")), "campaigns", []any{"named by none"})
-	},
-	func(f *forgery, s object) bool { return amiss(f.some(s.list("rights")), "rightId", "rgh_other") },
 	func(f *forgery, s object) bool {
 		line := f.some(s.list("lines"))
 		s["lines"] = append(s.list("lines"), any(map[string]any(line)))

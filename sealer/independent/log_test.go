@@ -172,12 +172,12 @@ var scopes = map[string]string{
 // issued is the event of a right.
 func (l *log) issued() []byte {
 	right := fmt.Sprintf("rgh_%d", l.IntN(4))
-	scope := cmp.Or(scopes[right], []string{`{}`, `{"campaigns":[]}`, `{"labels":{"team":"north"}}`}[l.IntN(3)])
+	scope := cmp.Or(scopes[right], []string{`{}`, `{"campaigns":[]}`, `{"labels":{"team":"north"}}`, `null`, `{"campaigns":["spring",5]}`, `{"campaigns":{},"labels":{"venue":"north"}}`}[l.IntN(6)])
 	return l.eventOf(sealer.Ref{Kind: "right", ID: right}, sealer.TypeRightIssued, l.canonical(object{"revision": 0, "scope": l.parse([]byte(scope))}))
 }
 
 // rights are the scopes that packs know.
-func rights(ids []string) (list []sealer.SettlementRight, err error) {
+func rights(_ *sealer.ScopeNames, ids []string) (list []sealer.SettlementRight, err error) {
 	for _, id := range ids {
 		if text := scopes[id]; text != "" {
 			r, err := sealer.ScopeOf(id, []byte(text))

@@ -62,8 +62,8 @@ def read(names):
                     log["rules"][leaf] = data
                 elif event["type"] == "statement.issued" or event["type"] == "statement.voided" and data["voidReason"] is not None:
                     log["issues"].append(data)
-                elif event["type"] == "right.issued":
-                    log["rights"][event["subject"]["id"]] = data["scope"].get("campaigns", []), data["scope"].get("labels", {})
+                elif event["type"] == "right.issued" and event["subject"]["kind"] == "right":
+                    log["rights"].setdefault(event["subject"]["id"], scope_of(data))
                 elif event["type"] == "delivery.recorded" and data["metering"]["metered"] and leaf not in repeats:
                     log["counted"].append({
                         "leaf": leaf, "receiptId": data["receipt"]["receiptId"], "renderedAt": millis(data["receipt"]["renderedAt"]),
@@ -72,6 +72,17 @@ def read(names):
                         "quantityMs": data["metering"]["quantityMs"], "impressions": Decimal(data["metering"]["impressions"]),
                     })
     return log
+
+
+def scope_of(right):
+    """The campaigns and labels in the record of a right: none if its scope is not of their form."""
+    scope = right.get("scope")
+    strings = lambda v: all(isinstance(one, str) for one in v)
+    if isinstance(scope, dict):
+        campaigns, labels = scope.get("campaigns", []), scope.get("labels", {})
+        if isinstance(campaigns, list) and isinstance(labels, dict) and strings(campaigns) and strings(labels.values()):
+            return campaigns, labels
+    return [], {}
 
 
 class Terms:

@@ -200,7 +200,6 @@ SETTLEMENT = {
         "amount": text, "impressions": made, "meteringBasis": text, "quantityMs": whole, "receipts": whole, "rightId": text,
         "ruleId": text, "shares": [text],
     }],
-    "rights": [{"campaigns": [text], "labels": lambda v: isinstance(v, dict) and all(isinstance(x, str) for x in v.values()), "rightId": text}],
     "rules": lambda v: fits(v, [{"leaf": whole, "rule": dict}]) and v != [],
     "unrated": [{
         "impressions": made, "meteringBasis": text, "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text,
@@ -434,12 +433,19 @@ def shared(data):
         return b"r" + row.get("day", "").ljust(10).encode() + decode(row["hash"])
 
 
+def names_of(rules):
+    """The campaigns and labels that rules name, whether or not they are sound."""
+    matches = [m for rule in rules if isinstance(m := rule.get("match"), dict)]
+    labels = [label for m in matches if fits(label := m.get("label"), {"name": str, "value": str})]
+    return {m["campaign"] for m in matches if isinstance(m.get("campaign"), str)}, {(label["name"], label["value"]) for label in labels}
+
+
 class Wanted:
     """What other files need from the entries of packs and the like: events in files of
-    their own, by text, and receipts, by id."""
+    their own, by text, receipts, by id, and of scopes what the rules of packs name."""
 
-    def __init__(self, texts=(), receipts=()):
-        self.texts, self.unordered, self.receipts = texts, set(texts), set(receipts)
+    def __init__(self, texts=(), receipts=(), rules=()):
+        self.texts, self.unordered, self.receipts, self.names = texts, set(texts), set(receipts), names_of(rules)
 
 
 class Said:
@@ -453,7 +459,7 @@ class Said:
         self.found, self.lines = [], []  # what is wanted: (event, by), and texts
         self.ids, self.leaves = [], bytearray()
         self.moves, self.keys, self.rules = [], [], []  # other events that matter, with their places
-        self.scopes = {}  # of the rights that were issued: campaigns and labels
+        self.scopes = {}  # of the rights that were issued, what is wanted of campaigns and labels
         self.groups, self.group = {}, array("I")  # of each delivery, as all of these
         self.place, self.at, self.quantity, self.rendered = array("I"), array("q"), array("q"), array("q")
         self.impressions = array("q")  # in ten-thousandths
@@ -485,8 +491,8 @@ class Said:
             self.keys.append((subject["id"], at))
         elif subject["kind"] == "right" and event["type"] in MOVES:
             self.moves.append((place, event["type"], subject["id"], data.get("parentRightId"), data.get("revision"), at))
-            if event["type"] == "right.issued" and (scope := scope_of(data)):
-                self.scopes[subject["id"]] = scope
+            if event["type"] == "right.issued" and any(self.wanted.names):
+                self.scopes.setdefault(subject["id"], []).append(named(self.wanted.names, scope_of(data)))
         elif event["type"].startswith("settlement_rule."):
             self.rules.append((place, data))
 
@@ -673,7 +679,7 @@ class Pack:
         self.rules = h["settlement"][0]["rules"] if h["settlement"] else []
         leaves = [r["leaf"] for r in self.rules]
         need(leaves == sorted(set(leaves)) and all(leaf < self.end for leaf in leaves))
-        self.said, self.unproven, self.rated = Said(), [], []
+        self.said, self.unproven, self.sums = Said(), [], []
         self.seals = [(self.end, millis(h["sealedAt"]))] if h["count"] < FULL else []
         self.revoked = False  # its key is, but after sealedAt: the next pack has to vouch for it
 
@@ -802,13 +808,14 @@ class Pack:
             rules[id] = {"leaf": self.first + place, "rule": rule}
         need(canonical(list(rules.values())) == canonical(self.rules), code)
         if rules:
-            stated = self.header["settlement"][0]["rights"] if self.header["settlement"] else []
-            scopes = {r["rightId"]: (set(r["campaigns"]), r["labels"]) for r in stated}
+            need(self.header["settlement"], code)
             texts = [r["rule"] for r in self.rules]
-            lines, unrated, self.rated = rate(texts, self.said, metered, scopes)
-            rights = [right for id in self.rated for right in named(texts, id, scopes.get(id))]
-            want = {"lines": lines, "rights": rights, "rules": self.rules, "unrated": unrated}
+            sums = summed(texts, self.said, metered)
+            lines, unrated = rate(texts, sums, implied(texts, self.header["settlement"][0]["lines"]))
+            want = {"lines": lines, "rules": self.rules, "unrated": unrated}
             need(canonical([want]) == canonical(self.header["settlement"]), code)
+            if any(r["match"]["campaign"] or r["match"]["label"] for r in texts):
+                self.sums = sums
         return rules
 
 
@@ -866,26 +873,35 @@ def shares(rule, total):
     return [decimal(n + (i in first[:left])) for i, (n, _) in enumerate(parts)]
 
 
-def scope_of(right):
-    """The campaigns and labels in the record of a right; None if it can't be read."""
-    scope = right.get("scope")
-    if not isinstance(scope, dict):
-        return None
-    campaigns, labels = scope.get("campaigns") or [], scope.get("labels") or {}
-    if fits(campaigns, [str]) and isinstance(labels, dict) and all(isinstance(v, str) for v in labels.values()):
-        return set(campaigns), labels
-
-
 NOTHING = (set(), {})
 
 
-def named(rules, id, scope):
-    """What matches of rules name of a right, in a list; an empty one if that is nothing."""
-    campaigns, labels = scope or NOTHING
-    wanted = [rule["match"]["label"] for rule in rules if rule["match"]["label"]]
-    some = {rule["match"]["campaign"] for rule in rules} & campaigns
-    of = {w["name"]: w["value"] for w in wanted if labels.get(w["name"]) == w["value"]}
-    return [{"campaigns": sorted(some, key=str.encode), "labels": of, "rightId": id}] if some or of else []
+def scope_of(right):
+    """The campaigns and labels in the record of a right: none if its scope is not of their form."""
+    scope = right.get("scope")
+    if not isinstance(scope, dict):
+        return NOTHING
+    campaigns, labels = scope.get("campaigns", []), scope.get("labels", {})
+    if not fits(campaigns, [str]) or not isinstance(labels, dict) or not fits(list(labels.values()), [str]):
+        return NOTHING
+    return set(campaigns), labels
+
+
+def named(names, scope):
+    """What names has of a scope."""
+    return scope[0] & names[0], {name: value for name, value in scope[1].items() if (name, value) in names[1]}
+
+
+def implied(rules, lines):
+    """The scopes of which lines are the word: a right has what a rule that rates it names."""
+    matches, scopes = {r["id"]: r["match"] for r in rules if fits(r, RULE)}, defaultdict(lambda: (set(), {}))
+    for line in lines:
+        match = matches.get(line["ruleId"], {"campaign": None, "label": None})
+        if match["campaign"] is not None:
+            scopes[line["rightId"]][0].add(match["campaign"])
+        if match["label"] is not None:
+            scopes[line["rightId"]][1][match["label"]["name"]] = match["label"]["value"]
+    return dict(scopes)
 
 
 def within(match, scope):
@@ -894,23 +910,34 @@ def within(match, scope):
     return (match["campaign"] is None or match["campaign"] in campaigns) and (label is None or labels.get(label["name"]) == label["value"])
 
 
-def rate(rules, said, metered, scopes):
-    """What rules make of deliveries, of which metered are the indexes: lines, what is unrated, and their rights."""
+def summed(rules, said, metered):
+    """The sums of deliveries, of which metered are the indexes, that only the scopes of rights can tell apart."""
+    for rule in rules:
+        check_rule(rule)
+    edges = sorted({rule[name] for rule in rules for name in ("effectiveFrom", "effectiveUntil") if rule[name]})
+    sums, shared = {}, [dict(zip(said.GROUP, group)) for group in said.groups]
+    for d in metered:
+        at = spell(said.rendered[d])
+        tally = sums.setdefault((said.group[d], bisect.bisect(edges, at)), [shared[said.group[d]], at, 0, 0, 0])
+        tally[2:] = tally[2] + 1, tally[3] + said.quantity[d], tally[4] + said.impressions[d]
+    return list(sums.values())
+
+
+def rate(rules, sums, scopes):
+    """What rules make of sums: lines, and what is unrated."""
     names = ("rightId", "basisId", "substrate", "meteringBasis", "completion")
     order = ("rightId", "basisId", "campaign", "label", "substrate", "meteringBasis", "completion")
     prices = {r["id"]: check_rule(r) for r in rules}
     need(len(prices) == len(rules), "settlement.mismatch")
     rules = sorted(rules, key=lambda r: (-r["priority"], [r["match"][n] is None for n in order], r["id"].encode()))
     groups, lines, unrated = defaultdict(lambda: [0, 0, 0]), [], defaultdict(lambda: [0, 0, 0])
-    shared = [dict(zip(said.GROUP, group)) for group in said.groups]
-    for d in metered:
-        group, at = shared[said.group[d]], spell(said.rendered[d])
+    for group, at, n, ms, made in sums:
         fitting = (
             i for i, r in enumerate(rules)
             if all(r["match"][n] in (None, group[n]) for n in names) and within(r["match"], scopes.get(group["rightId"])) and covers(r["effectiveFrom"], r["effectiveUntil"], at)
         )
         tally = groups[group["rightId"], group["meteringBasis"], next(fitting, None)]
-        tally[:] = tally[0] + 1, tally[1] + said.quantity[d], tally[2] + said.impressions[d]
+        tally[:] = tally[0] + n, tally[1] + ms, tally[2] + made
     for (right, basis, i), (n, ms, made) in groups.items():
         total = None if i is None else amount(rules[i], prices[rules[i]["id"]], n, ms, made)
         if total is None or total > MOST:
@@ -926,7 +953,7 @@ def rate(rules, said, metered, scopes):
         for (right, basis, reason), (n, ms, made) in unrated.items()
     ]
     by = lambda last: lambda row: [row[name].encode() for name in ("rightId", "meteringBasis", last)]
-    return sorted(lines, key=by("ruleId")), sorted(counts, key=by("reason")), sorted({right for right, _, _ in groups}, key=str.encode)
+    return sorted(lines, key=by("ruleId")), sorted(counts, key=by("reason"))
 
 
 # --- Proofs and exports ---------------------------------------------------------------------
@@ -1187,18 +1214,22 @@ def check_stops(files, bound):
 
 
 def check_scopes(packs, files):
-    """Compares what packs state of the scopes of rights with the events that issued these."""
-    issued = defaultdict(dict)
+    """Rates the receipts of packs again, by what the events that issued the rights say of the scopes."""
+    issued = defaultdict(lambda: defaultdict(list))
     for f in files:
-        issued[f.holds.said.tenant].update(f.holds.said.scopes)
+        for id, scopes in f.holds.said.scopes.items():
+            issued[f.holds.said.tenant][id] += scopes
     for f in packs:
-        rules = [r["rule"] for r in f.holds.rules]
-        if f.code is None and any(r["match"]["campaign"] or r["match"]["label"] for r in rules):
-            known = issued[f.holds.tenant]
-            stated = {r["rightId"]: r for r in f.holds.header["settlement"][0]["rights"]}
-            if any(named(rules, id, known[id]) != [stated[i] for i in [id] if i in stated] for id in f.holds.rated if id in known):
+        if f.code is None and f.holds.sums:
+            rules, stated, known = [r["rule"] for r in f.holds.rules], f.holds.header["settlement"][0], issued[f.holds.tenant]
+            names, scopes, rights = names_of(rules), implied(rules, stated["lines"]), {group["rightId"] for group, *_ in f.holds.sums}
+            for id in rights & known.keys():
+                scopes[id], *others = [named(names, scope) for scope in known[id]]
+                if any(other != scopes[id] for other in others):
+                    f.code = "settlement.mismatch"  # it was issued twice
+            if rate(rules, f.holds.sums, scopes) != (stated["lines"], stated["unrated"]):
                 f.code = "settlement.mismatch"
-            if any(id not in known for id in f.holds.rated):
+            if not rights <= known.keys():
                 f.holds.unproven = f.holds.unproven + ["settlement.unproven"]
 
 
@@ -1450,7 +1481,7 @@ def verify(names, root, listed, bound=BOUND):
             f.attempt(f.holds.check, listed)
     keys = listed
 
-    wanted = Wanted([f.holds.text for f in of(Event)], [f.holds.receipt["receiptId"] for f in of(Receipt)])
+    wanted = Wanted([f.holds.text for f in of(Event)], [f.holds.receipt["receiptId"] for f in of(Receipt)], [r["rule"] for f in of(Pack) for r in f.holds.rules])
     check_packs(sorted(of(Pack), key=lambda f: (f.holds.first, f.holds.end)), keys, wanted)
     for f in of(Note):
         f.attempt(f.holds.check, keys, wanted)

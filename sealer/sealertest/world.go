@@ -250,7 +250,7 @@ func (w *World) Builder(events [][]byte, change ...func(*sealer.PackConfig)) *se
 	cfg := sealer.PackConfig{
 		PackID: w.PackID(w.Packs + 1), TenantID: w.Tenant, Before: w.Tree, Previous: w.Previous,
 		SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey, Rules: w.Rules, Rate: rate.Rating.Rate,
-		Rights: func(ids []string) ([]sealer.SettlementRight, error) {
+		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
 			return slices.DeleteFunc(slices.Clone(w.Scopes), func(r sealer.SettlementRight) bool { return !slices.Contains(ids, r.RightID) }), nil
 		},
 	}

@@ -116,11 +116,11 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 		return
 	}
 	all, whole := s.receipts(now, then)
-	if !whole {
-		s.pass(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", sealer.FormatTime(s.said.Since.Time), s.said.AsOf.PackID)
+	if !s.scopes(v, now, all) {
 		return
 	}
-	if !s.scopes(v, now, all.rights) {
+	if !whole {
+		s.pass(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", sealer.FormatTime(s.said.Since.Time), s.said.AsOf.PackID)
 		return
 	}
 	computed := s.said
@@ -221,7 +221,6 @@ const clocksApart = time.Hour
 type stated struct {
 	free, held []sealer.Metered
 	packs      int
-	rights     []string // byte by byte
 }
 
 // statedKey is what the receipts of one sum have in common: behind how many edges and ends they are.
@@ -239,7 +238,7 @@ func (c stated) settle(by sealer.Rating, t *sealer.Terms, s *sealer.Statement) e
 // below returns the receipts below a leaf, which must be an end of the terms.
 func (c stated) below(leaf uint64) stated {
 	behind := func(m sealer.Metered) bool { return m.Leaf >= leaf }
-	return stated{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind), c.packs, c.rights}
+	return stated{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind), c.packs}
 }
 
 // receipts adds up the packs up to the end of the log that is stated, if all are there that can hold a
@@ -279,16 +278,14 @@ func (s *statementFile) receipts(terms ...*sealer.Terms) (all stated, whole bool
 		}
 		next = h.FirstIndex
 	}
-	seen := make(map[string]bool)
 	for k, sum := range sums {
-		seen[k.rightID], sum.Right = true, rights[k.rightID]
+		sum.Right = rights[k.rightID]
 		if k.held {
 			all.held = append(all.held, *sum)
 		} else {
 			all.free = append(all.free, *sum)
 		}
 	}
-	all.rights = slices.Sorted(maps.Keys(seen))
 	return all, next == 0
 }
 

@@ -29,6 +29,7 @@ func (v *verification) openPack(f *FileReport) *packFile {
 	defer file.Close()
 	if r, err := sealer.ReadPack(file); err == nil {
 		p.header = *r.Header()
+		_ = v.names.Add(p.header.Rules()) // a verdict says of a rule that it can't be read
 		v.trust.learn(p.header.Directory) // the verdict comes with the pack's others
 	}
 	return p
@@ -101,7 +102,7 @@ func (v *verification) needsLeaves() bool { return v.expected || !v.proofs.empty
 
 // pack verifies the pack that a file holds.
 func (v *verification) pack(ctx context.Context, f *FileReport, h *sealer.History) *packCheck {
-	c := &packCheck{trust: v.trust, rate: v.rating.Rate, statements: v.statements, leaves: v.needsLeaves()}
+	c := &packCheck{trust: v.trust, rate: v.rating.Rate, statements: v.statements, scopes: &v.names, leaves: v.needsLeaves()}
 	c.seen = func(index int, d *sealer.RecordedDelivery) {
 		v.sight(f, d, c.header.SealedAt, "entry %d of pack %s", index, c.header.PackID)
 	}

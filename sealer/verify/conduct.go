@@ -69,8 +69,9 @@ type conduct struct {
 	single     bool   // a proof of one event
 	entries    uint64
 	moves      []rightMove
-	parents    map[keptID][]keptID               // named by events of a right
-	scopes     map[keptID]sealer.SettlementRight // of the rights that were issued
+	parents    map[keptID][]keptID                 // named by events of a right
+	names      *sealer.ScopeNames                  // of rules, of all files
+	scopes     map[keptID][]sealer.SettlementRight // of the rights that were issued, what names has
 	keys       []keyStop
 	deliveries []noted
 	decisions  []decision
@@ -89,8 +90,8 @@ type seal struct {
 	at   time.Time
 }
 
-func newConduct(tenantID string, first uint64) *conduct {
-	return &conduct{tenantID: tenantID, first: first, parents: make(map[keptID][]keptID), scopes: make(map[keptID]sealer.SettlementRight), places: make(map[decision]uint32)}
+func newConduct(tenantID string, first uint64, names *sealer.ScopeNames) *conduct {
+	return &conduct{tenantID: tenantID, first: first, names: names, parents: make(map[keptID][]keptID), scopes: make(map[keptID][]sealer.SettlementRight), places: make(map[decision]uint32)}
 }
 
 // note records the next entry.
@@ -158,8 +159,10 @@ func (c *conduct) noteRight(leaf uint64, e *sealer.Event) {
 		return
 	}
 	right := unique.Make(e.Subject.ID)
-	if scope := sealer.RightIn(e); scope != nil {
-		c.scopes[right] = *scope
+	if c.names != nil && !c.names.Empty() {
+		if scope := sealer.RightIn(e); scope != nil {
+			c.scopes[right] = append(c.scopes[right], c.names.Only(*scope))
+		}
 	}
 	var parent string
 	if json.Unmarshal(record["parentRightId"], &parent) == nil && parent != "" {

@@ -130,7 +130,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 		return err
 	}
 	l := sealer.NewLedger(h.TenantID, h.FirstIndex, before, nil)
-	e.conduct = newConduct(h.TenantID, h.FirstIndex)
+	e.conduct = newConduct(h.TenantID, h.FirstIndex, &v.names)
 	l.Keeps = true
 	l.Claim = func(*sealer.Event, uint64) (uint64, bool) { return 0, false }
 	var covered uint64 // by the pack before, or less

@@ -40,8 +40,11 @@ type packCheck struct {
 	// receipts are the metered ones of the periods of statements.
 	receipts []keptReceipt
 	names    []receiptNames
-	// rights are those of its rated receipts, if rules name campaigns or labels.
-	rights []string
+	// sums are those of its rated receipts, if rules name campaigns or labels, which are named.
+	sums  []sealer.Metered
+	named sealer.ScopeNames
+	// scopes are the names of rules, of all files; nil: of none.
+	scopes *sealer.ScopeNames
 }
 
 func (c *packCheck) pass(code sealer.Code, format string, args ...any) {
@@ -79,7 +82,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 	c.beside(p.KeyBeside(), directory)
 	c.before = c.consistency()
 	c.ledger = sealer.NewLedger(c.header.TenantID, c.header.FirstIndex, c.before, known)
-	c.conduct = newConduct(c.header.TenantID, c.header.FirstIndex)
+	c.conduct = newConduct(c.header.TenantID, c.header.FirstIndex, c.scopes)
 	c.conduct.sealed(uint64(c.header.Count), c.header.TreeSize, c.header.SealedAt)
 	c.ledger.Claim, c.ledger.Settles, c.ledger.Keeps = claimOf(c.header), true, c.leaves
 	c.ledger.Adopt(c.header.Rules())
@@ -96,10 +99,12 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 	c.faults()
 	c.metering()
 	c.settlement()
-	c.keepRights()
+	c.keepSums()
 	c.keepReceipts()
 	c.ledger.Close()
-	c.conduct.close()
+	if c.conduct.close(); !c.signed {
+		c.conduct.scopes = nil // anybody can write many
+	}
 	return nil
 }
 

@@ -230,7 +230,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 	}
 	in := &sealer.Inspector{Directory: v.trust.newer, Purpose: i.head.receipts(), SealedAt: by}
 	f := in.Inspect(i.event)
-	i.conduct = newConduct(f.Event.TenantID, i.proof.Index)
+	i.conduct = newConduct(f.Event.TenantID, i.proof.Index, &v.names)
 	i.conduct.single = true
 	i.conduct.note(&f)
 	switch {

@@ -128,8 +128,8 @@ const (
 	// DuplicatesUnproven: the given packs don't hold all earlier leaves; only the header vouches
 	// for which deliveries repeat one of the others.
 	DuplicatesUnproven sealer.Code = "duplicates.unproven"
-	// SettlementUnproven: the given packs don't hold all earlier leaves; only the header vouches
-	// for the settlement rules in the others.
+	// SettlementUnproven: the given packs don't hold all earlier leaves, or the events of all rights; only
+	// the header vouches for the settlement rules in the others, or for campaigns and labels of these rights.
 	SettlementUnproven sealer.Code = "settlement.unproven"
 	// ErasureUnproven: no given file holds the tombstone of a certificate of erasure.
 	ErasureUnproven sealer.Code = "erasure.unproven"
@@ -192,7 +192,8 @@ const (
 	StatementLog sealer.Code = "statement.log"
 	// StatementReceipts: a statement counts other receipts than the packs hold.
 	StatementReceipts sealer.Code = "statement.receipts"
-	// StatementRule: a statement has a price, a unit, a minimum or a cap that is not the rule's.
+	// StatementRule: a statement has a price, a unit, a minimum or a cap that is not the rule's, or a campaign or a
+	// label that is not the right's.
 	StatementRule sealer.Code = "statement.rule"
 	// StatementAmount: the amount of a line is not what its rule makes.
 	StatementAmount sealer.Code = "statement.amount"

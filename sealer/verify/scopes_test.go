@@ -1,11 +1,13 @@
 package verify
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,14 +33,15 @@ var scopesOf = map[string]string{"rgh_0": `{"campaigns":["winter","spring"],"lab
 
 // scoped are two packs: the events of rights, and rules for a campaign and for a label with receipts; the
 // rights may come later.
-func (w *world) scoped(later bool) (packs []*sealer.SealedPack, events [][][]byte) {
+func (w *world) scoped(scopes map[string]string, later bool) (packs []*sealer.SealedPack, events [][][]byte) {
 	w.TB.Helper()
 	w.Scopes = nil
 	var rights [][]byte
-	for _, id := range slices.Sorted(maps.Keys(scopesOf)) {
-		scope, err := sealer.ScopeOf(id, []byte(scopesOf[id]))
+	for _, id := range slices.Sorted(maps.Keys(scopes)) {
+		event := w.issued(id, scopes[id])
+		e, err := sealer.ParseEvent(event)
 		require.NoError(w.TB, err)
-		w.Scopes, rights = append(w.Scopes, scope), append(rights, w.issued(id, scopesOf[id]))
+		w.Scopes, rights = append(w.Scopes, *sealer.RightIn(&e)), append(rights, event)
 	}
 	rules := [][]byte{
 		w.rule(ruleCreated, w.record(1, `"campaign":null`, `"campaign":"spring"`)),
@@ -55,20 +58,30 @@ func (w *world) scoped(later bool) (packs []*sealer.SealedPack, events [][][]byt
 	return packs, events
 }
 
-// TestScopes: a pack lists what its rules name of the scopes of its rights, and no lie about that passes.
+// relabelled is a pack that is rated by other scopes.
+func (w *world) relabelled(p *sealer.SealedPack, events [][]byte, rights []sealer.SettlementRight) []byte {
+	w.TB.Helper()
+	return w.resign(p, events, func(h *sealer.PackHeader) {
+		var err error
+		h.Settlement, err = ledgerOf(w.TB, w, h, events).Settlement(rate.Rating.Rate, func(*sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) { return rights, nil })
+		require.NoError(w.TB, err)
+	})
+}
+
+// TestScopes: a pack's lines are by the scopes of its rights, and no lie about these passes.
 func TestScopes(t *testing.T) {
 	w := newWorld(t)
-	packs, events := w.scoped(false)
+	packs, events := w.scoped(scopesOf, false)
 	s := packs[1].Header.Settlement
-	require.Equal(t, []sealer.SettlementRight{
-		{Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}, RightID: "rgh_0"}, {Campaigns: []string{"spring"}, Labels: map[string]string{}, RightID: "rgh_1"},
-	}, s.Rights)
 	rated := map[string]string{}
 	for _, l := range s.Lines {
 		rated[l.RightID] = l.RuleID
 	}
 	require.Equal(t, map[string]string{"rgh_0": sealertest.Named("rule_", "2"), "rgh_1": sealertest.Named("rule_", "1")}, rated)
 	require.Equal(t, "rgh_2", s.Unrated[0].RightID)
+	said, err := s.Rights()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []sealer.SettlementRight{{RightID: "rgh_0", Labels: map[string]string{"team": ""}}, {Campaigns: []string{"spring"}, RightID: "rgh_1", Labels: map[string]string{}}}, said)
 
 	bundle := func(i int) []byte { return sealertest.Bundle(t, packs[i], events[i]) }
 	r := w.files(t, bundle(0), bundle(1))
@@ -78,50 +91,108 @@ func TestScopes(t *testing.T) {
 	require.True(t, r.OK, "%+v", r)
 	require.Contains(t, fmt.Sprint(r.Files[0].Verdicts), "issued 4 rights", "without the events of the rights")
 
-	for name, c := range map[string]struct {
-		change func(rights []sealer.SettlementRight) []sealer.SettlementRight
-		alone  bool // it is found without the events of the rights
-	}{
-		"a campaign less": {func(r []sealer.SettlementRight) []sealer.SettlementRight { return r[:1] }, false},
-		"a label less":    {func(r []sealer.SettlementRight) []sealer.SettlementRight { clear(r[0].Labels); return r }, false},
-		"a campaign more": {func(r []sealer.SettlementRight) []sealer.SettlementRight {
-			r[1].Campaigns = []string{"autumn", "spring"}
-			return r
-		}, false},
-		"a label more":          {func(r []sealer.SettlementRight) []sealer.SettlementRight { r[1].Labels["team"] = ""; return r }, false},
-		"a label no rule names": {func(r []sealer.SettlementRight) []sealer.SettlementRight { r[1].Labels["venue"] = "north"; return r }, true},
-		"of no receipt": {func(r []sealer.SettlementRight) []sealer.SettlementRight {
-			return append(r, sealer.SettlementRight{Campaigns: []string{"spring"}, Labels: map[string]string{}, RightID: "rgh_9"})
-		}, true},
-		"of nothing": {func(r []sealer.SettlementRight) []sealer.SettlementRight {
-			return append(r, sealer.SettlementRight{Campaigns: []string{}, Labels: map[string]string{}, RightID: "rgh_2"})
-		}, true},
-	} {
-		// The settlement is what the lie makes of the receipts.
-		lie := w.resign(packs[1], events[1], func(h *sealer.PackHeader) {
-			h.Settlement = cloneSettlement(h.Settlement)
-			rights := c.change(h.Settlement.Rights)
-			made, err := ledgerOf(t, w, h, events[1]).Settlement(rate.Rating.Rate, func([]string) ([]sealer.SettlementRight, error) { return rights, nil })
-			require.NoError(t, err)
-			made.Rights = rights
-			h.Settlement = made
-		})
-		r := w.files(t, bundle(0), lie)
-		require.Equal(t, []sealer.Code{SettlementMismatch}, failures(r.Files[1].Verdicts), "%s: %+v", name, r.Files[1].Verdicts)
-		require.Empty(t, failures(r.Files[0].Verdicts), name)
-		require.Equal(t, !c.alone, w.files(t, lie).OK, name)
+	spring := func(id string) sealer.SettlementRight {
+		return sealer.SettlementRight{Campaigns: []string{"spring"}, RightID: id}
 	}
-	order := w.resign(packs[1], events[1], func(h *sealer.PackHeader) {
+	for name, rights := range map[string][]sealer.SettlementRight{
+		"a campaign less": w.Scopes[:1],
+		"a label less":    {spring("rgh_0"), spring("rgh_1")},
+		"another rule":    {w.Scopes[0], {Campaigns: []string{"autumn"}, RightID: "rgh_1"}},
+		"a campaign more": {w.Scopes[0], w.Scopes[1], spring("rgh_2")},
+	} {
+		lie := w.relabelled(packs[1], events[1], rights)
+		for _, files := range [][][]byte{{bundle(0), lie}, {lie, bundle(0)}} {
+			r := w.files(t, files...)
+			for _, f := range r.Files {
+				if f.Verdicts[len(f.Verdicts)-1].Code == SettlementMismatch {
+					require.Equal(t, []sealer.Code{SettlementMismatch}, failures(f.Verdicts), "%s: %+v", name, f.Verdicts)
+				} else {
+					require.Empty(t, failures(f.Verdicts), name)
+				}
+			}
+			require.False(t, r.OK, name)
+		}
+		require.True(t, w.files(t, lie).OK, name)
+	}
+	// What the lines say of one right contradicts itself: by the label no receipt would be left for the campaign.
+	torn := w.resign(packs[1], events[1], func(h *sealer.PackHeader) {
 		h.Settlement = cloneSettlement(h.Settlement)
-		slices.Reverse(h.Settlement.Rights)
+		i := slices.IndexFunc(h.Settlement.Lines, func(l sealer.SettlementLine) bool { return l.RightID == "rgh_0" })
+		line := h.Settlement.Lines[i]
+		line.RuleID, line.Receipts = sealertest.Named("rule_", "1"), 1
+		h.Settlement.Lines = slices.Insert(h.Settlement.Lines, i, line)
 	})
-	require.Equal(t, []sealer.Code{FormatInvalid}, failures(w.verdicts(order)))
+	require.Equal(t, []sealer.Code{SettlementMismatch}, failures(w.verdicts(torn)))
+}
+
+// TestRightIssuedTwice: events of one right that differ in what rules name refute what rests on it, in any order
+// of the files.
+func TestRightIssuedTwice(t *testing.T) {
+	w := newWorld(t)
+	packs, events := w.scoped(scopesOf, false)
+	again := func(scope string) []byte {
+		later := [][]byte{w.issued("rgh_1", scope)}
+		return sealertest.Bundle(t, w.Seal(later), later)
+	}
+	rights, receipts := sealertest.Bundle(t, packs[0], events[0]), sealertest.Bundle(t, packs[1], events[1])
+	same, other := again(`{"campaigns":["spring","summer"],"labels":{"venue":"x"}}`), again(`{"campaigns":["summer"]}`)
+	require.True(t, w.files(t, rights, receipts, same).OK, "what no rule names does not count")
+	for _, files := range [][][]byte{{receipts, rights, other}, {receipts, other, rights}} {
+		r := w.files(t, files...)
+		require.Equal(t, []sealer.Code{SettlementMismatch}, failures(r.Files[0].Verdicts))
+		require.Contains(t, fmt.Sprint(r.Files[0].Verdicts), "issues the right rgh_1 twice")
+	}
+}
+
+// TestHeaderNamesScopesOnce: however many names a right has, and however many rights have them, the header has each in
+// its rule alone, so that it can't become too long to be sealed.
+func TestHeaderNamesScopesOnce(t *testing.T) {
+	w := newWorld(t)
+	var rules [][]byte
+	var names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprintf("campaign %02d", i))
+		rules = append(rules, w.rule(ruleCreated, w.record(i, `"campaign":null`, `"campaign":"`+names[i]+`"`)))
+	}
+	for i := range 4 {
+		w.Scopes = append(w.Scopes, sealer.SettlementRight{RightID: fmt.Sprint("rgh_", i), Campaigns: names})
+	}
+	p := w.Seal(append(rules, w.Run(9)...))
+	require.NotEmpty(t, p.Header.Settlement.Lines)
+	for _, name := range names {
+		require.Equal(t, 1, bytes.Count(p.HeaderText, []byte(name)), name)
+	}
+}
+
+// TestScopesAreBounded: of rights nothing is kept but what rules name, and nothing of a pack that nobody signed.
+func TestScopesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	packs, events := w.scoped(scopesOf, false)
+	names, err := sealer.ScopeNamesOf(packs[1].Header.Rules())
+	require.NoError(t, err)
+	run := func(bundle []byte, names *sealer.ScopeNames) map[keptID][]sealer.SettlementRight {
+		c := packCheck{trust: &trust{root: w.VKey}, rate: rate.Rating.Rate, scopes: names}
+		require.NoError(t, c.run(t.Context(), bytes.NewReader(bundle), nil))
+		return c.conduct.scopes
+	}
+	bundle := sealertest.Bundle(t, packs[0], events[0])
+	none, err := sealer.ScopeNamesOf(nil)
+	require.NoError(t, err)
+	require.Empty(t, run(bundle, &none))
+	require.Empty(t, run(bundle, nil))
+	kept := run(bundle, &names)
+	require.Equal(t, []sealer.SettlementRight{{Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}, RightID: "rgh_0"}}, kept[unique.Make("rgh_0")])
+	require.Len(t, kept, 4)
+	i := bytes.LastIndex(bundle, []byte(`"value":"`)) + len(`"value":"`)
+	forged := slices.Clone(bundle)
+	forged[i] ^= 1
+	require.Empty(t, run(forged, &names))
 }
 
 // TestStatedScopes: so it is with statements.
 func TestStatedScopes(t *testing.T) {
 	b := newBooks(t)
-	packs, events := b.scoped(true)
+	packs, events := b.scoped(scopesOf, true)
 	for i := range packs {
 		b.sealed, b.events, b.packs = append(b.sealed, packs[i]), append(b.events, events[i]), append(b.packs, sealertest.Bundle(t, packs[i], events[i]))
 	}
@@ -153,5 +224,21 @@ func TestStatedScopes(t *testing.T) {
 		b.settle(&lie) // by what it says
 		b.Scopes, lie.Rights = kept, rights
 		require.Equal(t, []sealer.Code{StatementRule}, failures(b.verify(&lie, b.packs...).Files[0].Verdicts), name)
+		if name != "a right of no receipts" { // of which no event is at hand
+			require.Equal(t, []sealer.Code{StatementRule}, failures(b.verify(&lie, b.packs[2:]...).Files[0].Verdicts), "%s, without the first packs", name)
+		}
+	}
+	for name, change := range map[string]func(r []sealer.SettlementRight){
+		"a campaign twice":      func(r []sealer.SettlementRight) { r[0].Campaigns = []string{"spring", "spring"} },
+		"campaigns unsorted":    func(r []sealer.SettlementRight) { r[0].Campaigns = []string{"winter", "spring"} },
+		"an empty campaign":     func(r []sealer.SettlementRight) { r[0].Campaigns = []string{""} },
+		"a label without name":  func(r []sealer.SettlementRight) { r[0].Labels = map[string]string{"": ""} },
+		"rights out of order":   func(r []sealer.SettlementRight) { slices.Reverse(r) },
+		"a right twice":         func(r []sealer.SettlementRight) { r[1] = r[0] },
+		"a right without an id": func(r []sealer.SettlementRight) { r[0].RightID = "" },
+	} {
+		lie := clone(t, &s)
+		change(lie.Rights)
+		require.Equal(t, []sealer.Code{FormatInvalid}, failures(b.verify(&lie, b.packs[:3]...).Files[0].Verdicts), name)
 	}
 }

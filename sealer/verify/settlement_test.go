@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -268,9 +267,6 @@ func cloneSettlement(s *sealer.Settlement) *sealer.Settlement {
 	for i := range c.Lines {
 		c.Lines[i].Shares = slices.Clone(c.Lines[i].Shares)
 	}
-	for _, r := range s.Rights {
-		c.Rights = append(c.Rights, sealer.SettlementRight{Campaigns: slices.Clone(r.Campaigns), Labels: maps.Clone(r.Labels), RightID: r.RightID})
-	}
 	return c
 }
 
@@ -289,7 +285,7 @@ func (w *world) files(t *testing.T, texts ...[]byte) Report {
 }
 
 // ledgerOf folds the entries of a pack as its verification does.
-func ledgerOf(t *testing.T, w *world, h *sealer.PackHeader, events [][]byte) *sealer.Ledger {
+func ledgerOf(t testing.TB, w *world, h *sealer.PackHeader, events [][]byte) *sealer.Ledger {
 	t.Helper()
 	l := sealer.NewLedger(h.TenantID, h.FirstIndex, sealer.NewTree(), nil)
 	l.Claim, l.Settles = claimOf(h), true

@@ -73,7 +73,12 @@ func (c *packCheck) settlement() {
 	if !c.signed || len(l.Faults) > 0 || l.Entries != h.Count {
 		return
 	}
-	computed, err := l.Settlement(c.rate, func([]string) ([]sealer.SettlementRight, error) { return h.Rights(), nil })
+	computed, err := l.Settlement(c.rate, func(*sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) {
+		if h.Settlement == nil {
+			return nil, nil
+		}
+		return h.Settlement.Rights()
+	})
 	if err != nil {
 		c.fail(SettlementMismatch, "%v", err)
 		return
@@ -117,9 +122,6 @@ func differs(computed, stated *sealer.Settlement) string {
 	if a, b := leaves(made), leaves(listed); !slices.Equal(a, b) {
 		return fmt.Sprintf("the log holds rules at leaves %v, the header states %v", a, b)
 	}
-	if i := unequal(computed.Rights, stated.Rights, sealer.SameRight); i >= 0 {
-		return differing("right", i, computed.Rights, stated.Rights, describeRight)
-	}
 	if i := unequal(computed.Lines, stated.Lines, sameLine); i >= 0 {
 		return differing("line", i, computed.Lines, stated.Lines, describeLine)
 	}
@@ -148,11 +150,6 @@ func differing[T any](what string, i int, computed, stated []T, describe func(*T
 		return fmt.Sprintf("the header lacks the %s %s", what, describe(&computed[i]))
 	}
 	return fmt.Sprintf("the entries make the %s %s; the header states %s", what, describe(&computed[i]), describe(&stated[i]))
-}
-
-// describeRight describes for people what rules name of the right.
-func describeRight(r *sealer.SettlementRight) string {
-	return fmt.Sprintf("%s, campaigns %q, labels %q", r.RightID, r.Campaigns, r.Labels)
 }
 
 // describeLine describes the line for people.

@@ -1,11 +1,11 @@
 package verify
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
-	"github.com/stretchr/testify/require"
-
-	"muniment/control/settle/rate"
 	"muniment/sealer"
 	"muniment/sealer/sealertest"
 )
@@ -67,37 +67,51 @@ func (v *vectors) settlement() {
 	})
 }
 
-// scopes has a log with rules for a campaign and a label, and lies about the rights.
+// scopes has logs with rules for a campaign and a label, and lies about the rights.
 func (v *vectors) scopes() {
 	w := newWorld(v.t)
 	w.Tenant = sealertest.TenantID("scoped")
-	packs, events := w.scoped(false)
+	packs, events := w.scoped(scopesOf, false)
 	rights := v.put("good/scoped-1.ndjson", sealertest.Bundle(v.t, packs[0], events[0]))
 	scoped := v.put("good/scoped-2.ndjson", sealertest.Bundle(v.t, packs[1], events[1]))
 	v.good("campaigns and labels", "rules match a campaign and a label of rights, whose events are in the pack before", rights, scoped)
 	v.good("campaigns and labels, alone", "the events of the rights are not given", scoped)
-	lie := func(name string, change func(rights []sealer.SettlementRight) []sealer.SettlementRight) string {
-		return v.put("bad/"+name+".ndjson", w.resign(packs[1], events[1], func(h *sealer.PackHeader) {
-			h.Settlement = cloneSettlement(h.Settlement)
-			rights := change(h.Settlement.Rights)
-			made, err := ledgerOf(v.t, w, h, events[1]).Settlement(rate.Rating.Rate, func([]string) ([]sealer.SettlementRight, error) { return rights, nil })
-			require.NoError(v.t, err)
-			made.Rights = rights
-			h.Settlement = made
-		}))
+	bad := func(name, about string, failures [][]sealer.Code, files ...string) {
+		v.cases = append(v.cases, vector{Name: name, About: about, Files: files, Exit: ExitUnsound, Failures: failures})
 	}
-	less := lie("lie-right-campaign", func(r []sealer.SettlementRight) []sealer.SettlementRight { return r[:1] })
+	mismatch := []sealer.Code{SettlementMismatch}
+	less := v.put("bad/lie-right-campaign.ndjson", w.relabelled(packs[1], events[1], w.Scopes[:1]))
 	v.good("a campaign left out, alone", "only the event of the right shows it", less)
-	v.cases = append(v.cases, vector{
-		Name: "a campaign left out", About: "the event of the right has it; signed by the pack's own key", Files: []string{rights, less}, Exit: ExitUnsound, Failures: [][]sealer.Code{nil, {SettlementMismatch}},
-	})
-	more := lie("lie-right-label", func(r []sealer.SettlementRight) []sealer.SettlementRight {
-		r[0].Labels["venue"] = "north"
-		return r
-	})
-	v.cases = append(v.cases, vector{
-		Name: "a label that no rule names", About: "signed by the pack's own key", Files: []string{more}, Exit: ExitUnsound, Failures: [][]sealer.Code{{SettlementMismatch}},
-	})
+	bad("a campaign left out", "the event of the right has it; signed by the pack's own key", [][]sealer.Code{nil, mismatch}, rights, less)
+	more := v.put("bad/lie-right-label.ndjson", w.relabelled(packs[1], events[1], append(slices.Clone(w.Scopes[:2]), sealer.SettlementRight{RightID: "rgh_2", Labels: map[string]string{"team": ""}})))
+	bad("a label that the right does not have", "signed by the pack's own key", [][]sealer.Code{mismatch, nil}, more, rights)
+
+	later := [][]byte{w.issued("rgh_1", `{"campaigns":["summer"]}`)}
+	twice := v.put("bad/right-twice.ndjson", sealertest.Bundle(v.t, w.Seal(later), later))
+	bad("a right issued twice", "the second event says otherwise", [][]sealer.Code{nil, mismatch, nil}, rights, scoped, twice)
+	bad("a right issued twice, the second event first", "the order of the files does not count", [][]sealer.Code{nil, mismatch, nil}, twice, scoped, rights)
+	bad("a right issued twice, the first event missing", "the pack is not as the second event says", [][]sealer.Code{nil, mismatch}, twice, scoped)
+
+	for i, odd := range oddScopes {
+		w := newWorld(v.t)
+		w.Tenant = sealertest.TenantID(fmt.Sprint("odd scopes ", i))
+		packs, events := w.scoped(odd, false)
+		rights := v.put(fmt.Sprintf("good/odd-scopes-%d1.ndjson", i), sealertest.Bundle(v.t, packs[0], events[0]))
+		v.good(fmt.Sprint("odd scopes ", i), "campaigns or labels are not of their type, so they don't count", rights, v.put(fmt.Sprintf("good/odd-scopes-%d2.ndjson", i), sealertest.Bundle(v.t, packs[1], events[1])))
+		var all []sealer.SettlementRight
+		for _, id := range slices.Sorted(maps.Keys(odd)) {
+			all = append(all, sealer.SettlementRight{RightID: id, Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}})
+		}
+		lie := v.put(fmt.Sprintf("bad/lie-odd-scopes-%d.ndjson", i), w.relabelled(packs[1], events[1], all))
+		bad(fmt.Sprintf("odd scopes %d, read otherwise", i), "what is not of its type is called a campaign and a label", [][]sealer.Code{nil, mismatch}, rights, lie)
+	}
+}
+
+// oddScopes are scopes of which nothing, or not all, can be read.
+var oddScopes = []map[string]string{
+	{"rgh_0": `null`, "rgh_1": `{"campaigns":[null,"spring"]}`, "rgh_2": `{"labels":{"team":null}}`, "rgh_3": `{"campaigns":["spring"],"rightId":5}`},
+	{"rgh_0": `{"campaigns":"spring"}`, "rgh_1": `{"campaigns":{},"labels":{"team":""}}`, "rgh_2": `{"campaigns":["spring"],"labels":[]}`, "rgh_3": `{"campaigns":null,"labels":{"team":""}}`},
+	{"rgh_0": `"spring"`, "rgh_1": `{"campaigns":["spring",1]}`, "rgh_2": `["spring"]`, "rgh_3": `{"labels":{"team":"","venue":1}}`},
 }
 
 // together are packs that are sound by themselves, of which one contradicts another.

@@ -37,7 +37,9 @@ type verification struct {
 	// statements are by tenant.
 	statements map[string][]*statementFile
 	rating     sealer.Rating
-	issued     map[string]map[keptID]sealer.SettlementRight // by tenant, see packScopes
+	// names are those of the rules in all headers. issued is by tenant what they name of rights, by the events of these.
+	names  sealer.ScopeNames
+	issued map[string]map[keptID][]sealer.SettlementRight
 }
 
 // directoryFile is a file that holds a key directory.
@@ -189,7 +191,7 @@ func (v *verification) compareWithStops(f *FileReport, r *signedReceipt) {
 		return
 	}
 	if s := v.stopped[event.Event.TenantID]; s != nil {
-		f.conduct = newConduct(event.Event.TenantID, 0)
+		f.conduct = newConduct(event.Event.TenantID, 0, nil)
 		f.conduct.single = true
 		f.conduct.note(&sealer.Finding{Event: event.Event, Delivery: event})
 		s.judge(f)

@@ -87,7 +87,6 @@ const counted = { impressions: made, meteringBasis: filled, quantityMs: whole, r
 
 const settlement = {
   lines: [{ ...counted, amount: filled, ruleId: filled, shares: [filled] }],
-  rights: [{ campaigns: [filled], labels: (v) => fits(v, object) && Object.values(v).every((x) => typeof x === 'string'), rightId: filled }],
   rules: (v) => fits(v, [{ leaf: whole, rule: object }]) && v.length > 0,
   unrated: [{ ...counted, reason: filled }],
 };

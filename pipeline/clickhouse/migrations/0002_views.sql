@@ -126,13 +126,25 @@ rules AS (
 		GROUP BY tenant_id, JSONExtractString(event, 'data', 'id')
 	)
 ),
--- Campaigns and labels of rights, which never change.
+-- Campaigns and labels of rights, by the oldest event that issued each; nothing if they are not of their types.
 scopes AS (
 	SELECT tenant_id, JSONExtractString(event, 'subject', 'id') AS right_id,
-		any(JSONExtract(event, 'data', 'scope', 'campaigns', 'Array(String)')) AS campaigns,
-		any(JSONExtract(event, 'data', 'scope', 'labels', 'Map(String, String)')) AS labels
+		argMin(JSONExtractRaw(event, 'data', 'scope'), place) AS scope,
+		JSONType(scope) = 'Object'
+			AND (NOT JSONHas(scope, 'campaigns') OR JSONType(scope, 'campaigns') = 'Array' AND arrayAll(c -> JSONType(c) = 'String', JSONExtractArrayRaw(scope, 'campaigns')))
+			AND (NOT JSONHas(scope, 'labels') OR JSONType(scope, 'labels') = 'Object' AND arrayAll(l -> JSONType(l.2) = 'String', JSONExtractKeysAndValuesRaw(scope, 'labels'))) AS sound,
+		if(sound, JSONExtract(scope, 'campaigns', 'Array(String)'), []) AS campaigns,
+		if(sound, JSONExtract(scope, 'labels', 'Map(String, String)'), map()) AS labels
 	FROM events AS e FINAL
-	WHERE type = 'right.issued'
+	WHERE type = 'right.issued' AND subject_kind = 'right'
+	GROUP BY tenant_id, right_id
+),
+-- The rules that name a campaign or a label, of which each right has what they name.
+scoped AS (
+	SELECT s.tenant_id AS tenant_id, s.right_id AS right_id, groupArray(rules.rank) AS ranks
+	FROM scopes AS s INNER JOIN (SELECT tenant_id, rank, match FROM rules WHERE match.campaign != '' OR match.label.name != '') AS rules ON s.tenant_id = rules.tenant_id
+	WHERE (rules.match.campaign = '' OR has(s.campaigns, rules.match.campaign))
+		AND (rules.match.label.name = '' OR mapContains(s.labels, rules.match.label.name) AND s.labels[rules.match.label.name] = rules.match.label.value)
 	GROUP BY tenant_id, right_id
 ),
 edges AS (
@@ -151,11 +163,10 @@ fitting AS (
 	SELECT s.tenant_id AS tenant_id, s.day AS day, s.right_id AS right_id, s.metering_basis AS metering_basis,
 		any(s.receipts) AS receipts, any(s.quantity_ms) AS quantity_ms, any(s.impressions) AS impressions,
 		minIf(rules.rank, rules.match.rightId IN ('', s.right_id) AND rules.match.basisId IN ('', s.basis_id)
-			AND (rules.match.campaign = '' OR has(scopes.campaigns, rules.match.campaign))
-			AND (rules.match.label.name = '' OR mapContains(scopes.labels, rules.match.label.name) AND scopes.labels[rules.match.label.name] = rules.match.label.value)
+			AND (rules.match.campaign = '' AND rules.match.label.name = '' OR has(scoped.ranks, rules.rank))
 			AND rules.match.substrate IN ('', s.substrate) AND rules.match.meteringBasis IN ('', s.metering_basis) AND rules.match.completion IN ('', s.completion)
 			AND s.rendered_at >= rules.effective_from AND s.rendered_at < rules.effective_until) AS rank -- 0: none fits
-	FROM sums AS s LEFT JOIN scopes ON s.tenant_id = scopes.tenant_id AND s.right_id = scopes.right_id LEFT JOIN rules ON s.tenant_id = rules.tenant_id
+	FROM sums AS s LEFT JOIN scoped ON s.tenant_id = scoped.tenant_id AND s.right_id = scoped.right_id LEFT JOIN rules ON s.tenant_id = rules.tenant_id
 	GROUP BY tenant_id, day, right_id, metering_basis, s.basis_id, s.substrate, s.completion, s.since
 ),
 rated AS (

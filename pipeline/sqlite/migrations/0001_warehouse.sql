@@ -32,6 +32,9 @@ CREATE TABLE common (
 -- The sums of one right.
 CREATE INDEX common_by_right ON common (tenant, right_id) WHERE right_id IS NOT NULL;
 
+-- Events other than deliveries by their subjects.
+CREATE INDEX common_by_subject ON common (tenant, subject_id) WHERE right_id IS NULL;
+
 -- Finds the release of a record.
 CREATE INDEX common_by_released ON common (subject_id) WHERE type = 'record.released';
 
