@@ -724,8 +724,8 @@ GetSettlementQuery = TypedDict("GetSettlementQuery", {
     "to": 'NotRequired[str]',
     # Only lines in this currency.
     "currency": 'NotRequired[str]',
-    # right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists; totals
-    # count it once.
+    # right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists, also
+    # if its rule matches another one of them; totals count it once.
     "by": 'NotRequired[Literal["right", "campaign"]]',
     # A position from an earlier response: only what is before it counts. Default: everything that is loaded now.
     "asOf": 'NotRequired[str]',
@@ -1562,7 +1562,7 @@ class NewRight(TypedDict):
     parentRightId: NotRequired[str | None]
     # An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an
     # object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for
-    # a right that derives from another, which inherits what is not named.
+    # a right that derives from another, which inherits what is not named, each label by itself.
     scope: NotRequired[dict[str, Any] | str]
     # The medium, whose rules apply.
     substrate: Literal["DOOH", "CTV", "MOBILE", "STREAMING", "AUDIO", "MESSAGING", "GAMING", "GLASSES", "AR_CONTACTS", "HUD", "VOLUMETRIC", "HOLOGRAM", "WEARABLES", "AMBIENT", "NEURAL", "AUTOMOTIVE", "SMART_HOME", "ROBOTICS", "DRONE", "SATELLITE", "AVIATION", "MARITIME", "SOCIAL_FEED", "ANY"]
@@ -2243,8 +2243,8 @@ class Right(TypedDict):
     parentRightId: str | None
     # Grows with every change.
     revision: int
-    # Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent;
-    # description, labels, and the caller's own keys, which begin with x-.
+    # Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; labels,
+    # which are inherited too; description, and the caller's own keys, which begin with x-.
     scope: dict[str, Any]
     # The record's own state.
     state: Literal["ACTIVE", "SUSPENDED", "REVOKED"]

@@ -1916,7 +1916,7 @@ export interface components {
             holderOrgId?: string | null;
             /** @description The right to derive this one from. */
             parentRightId?: string | null;
-            /** @description An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named. */
+            /** @description An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named, each label by itself. */
             scope?: {
                 [key: string]: unknown;
             } | string;
@@ -2880,7 +2880,7 @@ export interface components {
              * @description Grows with every change.
              */
             revision: number;
-            /** @description Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; description, labels, and the caller's own keys, which begin with x-. */
+            /** @description Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; labels, which are inherited too; description, and the caller's own keys, which begin with x-. */
             scope: Record<string, never>;
             /**
              * @description The record's own state.
@@ -3175,7 +3175,7 @@ export interface components {
             name: string;
             /** @description Its value. */
             value: string;
-        };
+        } | null;
         SettlementLine: {
             /** @description Decimal: the price times the counted units, rounded once to six fractional digits, half to even. */
             amount: string;
@@ -5644,7 +5644,7 @@ export interface operations {
             query?: {
                 /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
                 asOf?: string;
-                /** @description right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists; totals count it once. */
+                /** @description right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists, also if its rule matches another one of them; totals count it once. */
                 by?: "right" | "campaign";
                 /** @description Only lines in this currency. */
                 currency?: string;
