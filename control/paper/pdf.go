@@ -20,7 +20,7 @@ type sheet struct {
 	*fpdf.Fpdf
 	// lacking are the characters that no font has, in their order.
 	lacking []rune
-	covered map[rune]bool
+	seen    map[rune]bool
 	font    *sfnt.Font
 }
 
@@ -37,7 +37,7 @@ func (p *Paper) PDF() (pdf []byte, lacking string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	s := &sheet{Fpdf: fpdf.New("P", "mm", "A4", ""), covered: map[rune]bool{}, font: font}
+	s := &sheet{Fpdf: fpdf.New("P", "mm", "A4", ""), seen: map[rune]bool{}, font: font}
 	at := p.IssuedAt
 	if at.IsZero() {
 		at = p.Document.IssuedAt.Time
@@ -349,17 +349,12 @@ func (s *sheet) block(x, width float64, text string) {
 func (s *sheet) cover(text string) string {
 	var buffer sfnt.Buffer
 	for _, r := range text {
-		if r == '\n' {
+		if r == '\n' || s.seen[r] {
 			continue
 		}
-		has, known := s.covered[r]
-		if !known {
-			glyph, err := s.font.GlyphIndex(&buffer, r)
-			has = err == nil && glyph != 0
-			s.covered[r] = has
-			if !has {
-				s.lacking = append(s.lacking, r)
-			}
+		s.seen[r] = true
+		if glyph, err := s.font.GlyphIndex(&buffer, r); err != nil || glyph == 0 {
+			s.lacking = append(s.lacking, r)
 		}
 	}
 	return text
