@@ -132,8 +132,8 @@
 //
 // A signed note of two lines, the first "muniment/erasure.v1" and the second
 //
-//	{"completedAt":…,"copiesGoneBy":…,"counts":{"bundles":n,"privateParts":n,"rows":n,"setAside":n},"erasureId":…,
-//	 "eventId":…,"logGoneBy":…,"note":…,"subjectHash":…,"tenantId":…,"until":…}
+//	{"completedAt":…,"copiesGoneBy":…,"counts":{"bundles":n,"permanent":{TYPE:n,…},"privateParts":n,
+//	 "records":{KIND:n,…},"setAside":n,"statements":[…]},"erasureId":…,"eventId":…,"logGoneBy":…,"note":…,"subjectHash":…,"tenantId":…,"until":…}
 //
 // with an Ed25519 signature under the name muniment/erasure by a key for packs. eventId names
 // the tombstone, an event of type subject.erased whose data has the same subjectHash and until.

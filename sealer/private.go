@@ -364,6 +364,8 @@ type ErasureCertificate struct {
 	Records                         map[string]int64
 	// Permanent counts the events that still name the person, by type: events are permanent.
 	Permanent map[string]int64
+	// Statements are issued statements that keep a counterparty's public name with the person in it.
+	Statements []string
 	// LogGoneBy and CopiesGoneBy are when the covered events will have aged out of the log and of
 	// the nodes' copies.
 	LogGoneBy, CopiesGoneBy time.Time
@@ -397,7 +399,14 @@ func (c *ErasureCertificate) append(dst []byte) []byte {
 	number(`,"privateParts":`, c.PrivateParts)
 	numbers(`,"records":{`, c.Records)
 	number(`,"setAside":`, c.SetAside)
-	text(`},"erasureId":`, c.ErasureID)
+	dst = append(dst, `,"statements":[`...)
+	for i, id := range c.Statements {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, id)
+	}
+	text(`]},"erasureId":`, c.ErasureID)
 	text(`,"eventId":`, c.EventID)
 	at(`,"logGoneBy":`, c.LogGoneBy)
 	text(`,"note":`, backupsNote)
@@ -470,6 +479,13 @@ func ParseErasure(text string) (c ErasureCertificate, err error) {
 	c.Records = s.counts()
 	s.lit(`,"setAside":`)
 	c.SetAside = s.integer()
+	s.lit(`,"statements":[`)
+	for s.fault == nil && !s.has(`]`) {
+		if len(c.Statements) > 0 {
+			s.lit(`,`)
+		}
+		c.Statements = append(c.Statements, s.name())
+	}
 	s.lit(`},"erasureId":`)
 	c.ErasureID = s.name()
 	s.lit(`,"eventId":`)

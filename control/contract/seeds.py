@@ -49,6 +49,7 @@ MAKERS = {
     "counterpartyId": ("create-counterparty", "counterparty.id"),
     "ruleId": ("create-settlement-rule", "rule.id"),
     "statementId": ("draft-statement", "statement.id"),
+    "payableId": ("list-payables", "payables.0.id"),
     "erasureId": ("erase", "erasure.id"),
     "jobId": ("create-dsar-job", "job.id"),
     "deliveryId": ("test-webhook", "delivery.id"),
@@ -62,6 +63,9 @@ MAKERS = {
     "challengeId": ("sandbox-open-challenge", "challenge.id"),
     "packId": ("sandbox-run-demo", "packId"),
 }
+
+# What has to be done for that operation to have one.
+AHEAD = {"payableId": "issue-statement"}
 
 # What of it a body has as well: its from is a moment.
 IN_BODIES = set(MAKERS) - {"from"}
@@ -201,6 +205,8 @@ class Service:
         """The id of a record that an operation takes: for one that only reads always the same, as of webhooks, of which there may be few."""
         if (operation.method == "GET" or name == "webhookId" and operation.method != "DELETE") and name in self.kept:
             return self.kept[name]
+        if name in AHEAD:
+            self.perform(self.operations[AHEAD[name]])
         maker, place = MAKERS[name]
         found = self.perform(self.operations[maker])
         for step in place.split("."):

@@ -31,6 +31,9 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 		if err == nil {
 			kept, err = s.cfg.Tables.Kept(ctx, q, e.TenantID, person)
 		}
+		if c.Statements = []string{}; err == nil && s.cfg.Statements != nil {
+			c.Statements, err = s.cfg.Statements(ctx, q, e.TenantID, person)
+		}
 		return err
 	})
 	if err == nil {

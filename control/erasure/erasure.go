@@ -91,6 +91,7 @@ type Counts struct {
 	SetAside     int64            `json:"setAside" doc:"Quarantined records that name the person."`
 	Records      map[string]int64 `json:"records" doc:"Rows of the database that name the person, by kind, such as counterparty, developer, dsarJob, dsarNote, heldRow, rejectedPlay and webhookDelivery. An export of the person shows them."`
 	Bundles      int64            `json:"bundles" doc:"Bundles of exports that may hold data of the person."`
+	Statements   []string         `json:"statements" doc:"Issued statements that keep the public name of a counterparty which names the person: the newest 1,000. They are signed, so it stays there."`
 	Permanent    map[string]int64 `json:"permanent" doc:"Events that will still name the person, by type, because events are permanent: by a text that everybody may see, such as a dispute's reason or a label; delivery.recorded by a correlation id, an anchor or a placement. telemetry counts the deliveries to others, or to nobody, whose telemetry names the person, and quarantined the records that could not be loaded and name the person otherwise than as a data subject; heldRow and rejectedPlay count rows whose vendor's id names the person, until they are gone."`
 }
 
@@ -122,7 +123,7 @@ type Warehouse interface {
 	Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error)
 }
 
-// Config of the service. All but Bundles is required.
+// Config of the service. All but Bundles and Statements is required.
 type Config struct {
 	DB        *store.DB
 	Warehouse Warehouse
@@ -133,6 +134,8 @@ type Config struct {
 	Tables store.Tables
 	// Bundles; nil: there are none.
 	Bundles Bundles
+	// Statements lists the issued statements that name the person, the newest 1,000; nil: there are none.
+	Statements func(ctx context.Context, q store.Querier, tenantID string, person sealer.Person) ([]string, error)
 	// LogKeep and CopiesKeep are how long the log and the nodes' copies keep a record. LogKeep fails
 	// for a log that keeps records forever: then no certificate is signed.
 	LogKeep    func(ctx context.Context) (time.Duration, error)

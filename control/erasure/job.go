@@ -182,7 +182,7 @@ func (s *Service) complete(ctx context.Context, job *store.Job, e *Erasure, sign
 		next.State, next.CompletedAt, next.UpdatedAt = Completed, now, now
 		text, err := sealer.SignErasure(&sealer.ErasureCertificate{
 			ErasureID: e.ID, TenantID: e.TenantID, SubjectHash: e.SubjectHash, EventID: e.EventID, Until: e.Until.Time, CompletedAt: now.Time,
-			PrivateParts: e.Counts.PrivateParts, SetAside: e.Counts.SetAside, Records: e.Counts.Records, Bundles: e.Counts.Bundles, Permanent: e.Counts.Permanent,
+			PrivateParts: e.Counts.PrivateParts, SetAside: e.Counts.SetAside, Records: e.Counts.Records, Bundles: e.Counts.Bundles, Permanent: e.Counts.Permanent, Statements: e.Counts.Statements,
 			LogGoneBy: logGoneBy, CopiesGoneBy: e.Until.Add(s.cfg.CopiesKeep),
 		}, signer.Key)
 		if err != nil {

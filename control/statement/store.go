@@ -3,10 +3,14 @@ package statement
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"muniment/control/dispute"
 	"muniment/control/store"
+	"muniment/sealer"
 )
 
 var (
@@ -50,6 +54,39 @@ func issuedAround(ctx context.Context, q store.Querier, s *Statement) ([]Stateme
 func nextSequence(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
 	last, err := store.Count(ctx, q, "the last statement that was issued", `SELECT COALESCE(MAX(sequence), 0) FROM statements WHERE tenant_id = $1 AND sequence > 0`, tenantID)
 	return last + 1, err
+}
+
+// mostNaming bounds the statements that Naming lists.
+const mostNaming = 1000
+
+// Naming lists the issued statements in which the name of a payee names a person, the newest first.
+func Naming(ctx context.Context, q store.Querier, tenantID string, person sealer.Person) ([]string, error) {
+	ids := []string{}
+	if person == (sealer.Person{}) {
+		return ids, nil
+	}
+	type found struct{ id, document string }
+	scan := func(row store.Row) (f found, err error) { return f, row.Scan(&f.id, &f.document) }
+	err := store.Each(ctx, q, "the statements that name a person", scan, func(f found) error {
+		var said struct {
+			Payees     []sealer.StatementPayee
+			Correction *struct{ Payees []sealer.StatementPayee }
+		}
+		text, _, _ := strings.Cut(f.document, "\n")
+		if err := json.Unmarshal([]byte(text), &said); err != nil {
+			return fmt.Errorf("%s: %w", f.id, err)
+		}
+		if said.Correction != nil {
+			said.Payees = append(said.Payees, said.Correction.Payees...)
+		}
+		named := slices.ContainsFunc(said.Payees, func(p sealer.StatementPayee) bool { return person.In(p.Name) })
+		if named && len(ids) < mostNaming {
+			ids = append(ids, f.id)
+		}
+		return nil
+	}, `SELECT statement_id, document FROM statements WHERE tenant_id = $1 AND sequence > 0 AND document <> '' AND ($2 = '' OR replace(document, $2, '') <> document OR replace(document, $3, '') <> document) ORDER BY sequence DESC`,
+		tenantID, person.Fragment(), `\`)
+	return ids, err
 }
 
 // mostDrafts bounds the drafts of a tenant.

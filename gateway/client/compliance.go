@@ -250,6 +250,8 @@ type ErasureCounts struct {
 	// Rows of the database that name the person, by kind, such as counterparty or heldRow. An export of
 	// the person shows them.
 	Records map[string]int64 `json:"records"`
+	// Issued statements that keep the public name of a counterparty which names the person: the newest 1,000.
+	Statements []string `json:"statements"`
 	// Quarantined records that name the person.
 	SetAside int64 `json:"setAside"`
 }

@@ -18,7 +18,7 @@ func (a *archive) erasure(key string, change ...func(*sealer.ErasureCertificate)
 	a.Now = a.Now.Add(time.Second)
 	c := sealer.ErasureCertificate{
 		ErasureID: "era_0", TenantID: a.Tenant, SubjectHash: "hash", EventID: a.ID("evt_"), Until: a.Now, CompletedAt: a.Now.Add(time.Second),
-		PrivateParts: 7, SetAside: 1, Records: map[string]int64{"heldRow": 2, "counterparty": 1}, Permanent: map[string]int64{"dispute.opened": 1}, Bundles: 3, LogGoneBy: a.Now.Add(9 * 24 * time.Hour), CopiesGoneBy: a.Now.Add(24 * time.Hour),
+		PrivateParts: 7, SetAside: 1, Records: map[string]int64{"heldRow": 2, "counterparty": 1}, Permanent: map[string]int64{"dispute.opened": 1}, Statements: []string{"stm_1", "stm_2"}, Bundles: 3, LogGoneBy: a.Now.Add(9 * 24 * time.Hour), CopiesGoneBy: a.Now.Add(24 * time.Hour),
 	}
 	event, err := sealer.AppendEvent(nil, &sealer.Event{
 		EventID: c.EventID, TenantID: a.Tenant, Type: sealer.TypeErased, At: a.Now, Actor: sealer.Ref{Kind: "key", ID: "key_fixture"}, Subject: sealer.Ref{Kind: "erasure", ID: c.ErasureID},

@@ -630,6 +630,9 @@ class ErasureCounts(TypedDict):
     records: dict[str, int]
     # Quarantined records that name the person.
     setAside: int
+    # Issued statements that keep the public name of a counterparty which names the person: the newest 1,000. They
+    # are signed, so it stays there.
+    statements: list[str]
 
 
 class ErasureData(TypedDict):

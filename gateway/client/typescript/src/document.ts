@@ -1045,6 +1045,8 @@ export interface components {
              * @description Quarantined records that name the person.
              */
             setAside: number;
+            /** @description Issued statements that keep the public name of a counterparty which names the person: the newest 1,000. They are signed, so it stays there. */
+            statements: string[];
         };
         ErasureData: {
             erasure: components["schemas"]["Erasure"];
