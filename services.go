@@ -171,7 +171,7 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	}
 	p.erased, err = erasure.New(ctx, erasure.Config{
 		Statements: statement.Naming,
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Keys: p.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Bundles: p.exports, LogKeep: cfg.LogKept,
+		DB:         cfg.DB, Warehouse: cfg.Warehouse, Keys: p.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Bundles: p.exports, LogKeep: cfg.LogKept,
 		CopiesKeep: keptFor(segment.LeastKeep),
 	})
 	if err != nil {

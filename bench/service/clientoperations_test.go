@@ -205,7 +205,7 @@ func clientOperations() map[string]clientOperation {
 			if _, err := whole(c.Payables().PayoutFile(x, filled[client.PayoutFilter]())); err != nil {
 				return nil, err
 			}
-			return c.Payables().Payouts(x, client.PayoutFilter{DueBy: "2026-12-31", Currency: "EUR"})
+			return c.Payables().Payouts(x, filled[client.PayoutFilter]())
 		}},
 		"get-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) { return given(c.Payables().Issuer(x)) }},
 		"set-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) {

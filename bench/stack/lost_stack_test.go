@@ -130,6 +130,12 @@ func TestLossesOnTheStack(t *testing.T) {
 	request.TopicNames = []string{c.Topic}
 	_, err = request.RequestWith(t.Context(), broker)
 	require.NoError(t, err)
+	waittest.Until(t, func() bool {
+		about := kmsg.NewPtrMetadataRequest()
+		about.Topics = []kmsg.MetadataRequestTopic{{Topic: &c.Topic}}
+		answer, err := about.RequestWith(t.Context(), broker)
+		return err == nil && len(answer.Topics) == 1 && answer.Topics[0].ErrorCode == unknownTopic
+	}, "the topic is gone: what it takes until then goes with it")
 	l.deliver(5)
 	require.NoError(t, c.Migrate(t.Context(), partitions))
 	require.NoError(t, c.Controls[0].Stop())
@@ -141,6 +147,9 @@ func TestLossesOnTheStack(t *testing.T) {
 	l.stopped()
 	l.counted()
 }
+
+// unknownTopic is Kafka's code UNKNOWN_TOPIC_OR_PARTITION.
+const unknownTopic = 3
 
 // nameOf is the database of an engine's URL.
 func nameOf(t *testing.T, engine string) string {

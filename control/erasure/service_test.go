@@ -210,7 +210,7 @@ func (s *stage) left(t *testing.T, person string) (c Counts, emails []string) {
 
 // counts are those of a person whom no permanent event names.
 func counts(privateParts, developers, bundles int64) Counts {
-	c := Counts{PrivateParts: privateParts, Records: map[string]int64{}, Bundles: bundles, Permanent: map[string]int64{}}
+	c := Counts{PrivateParts: privateParts, Records: map[string]int64{}, Bundles: bundles, Statements: []string{}, Permanent: map[string]int64{}}
 	if developers > 0 {
 		c.Records["developer"] = developers
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"fmt"
-	"strings"
 
 	"muniment/control/route"
 	"muniment/sealer"
@@ -41,7 +40,7 @@ func (p *Paper) CSV(table Table) ([]byte, error) {
 		period = *p.Period
 	}
 	right := func(id string) []string {
-		return []string{id, route.Inert(p.Rights[id].Title), route.Inert(strings.Join(p.Rights[id].Campaigns, " "))}
+		return []string{id, route.Inert(p.Rights[id].Title), route.Inert(p.campaigns(id, " "))}
 	}
 	payee := func(id string) []string { return []string{id, route.Inert(names[id])} }
 	var failed error

@@ -9,6 +9,7 @@
 package paper
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,8 @@ type Paper struct {
 	Payables []payable.Payable
 	// Rights are those of the lines, by id. One that is missing has an id alone.
 	Rights map[string]Right
+
+	names map[string]string
 }
 
 // Right is how people name a right.
@@ -52,6 +55,7 @@ type Right struct {
 // statement is the payee's.
 func (p *Paper) For(counterpartyID string) *Paper {
 	one := *p
+	one.names = nil
 	d := &one.Document
 	if d.CounterpartyID != nil {
 		return &one
@@ -100,6 +104,9 @@ func kept[T any](all []T, keep func(T) bool) []T {
 
 // Names are the names of counterparties, by id.
 func (p *Paper) Names() map[string]string {
+	if p.names != nil {
+		return p.names
+	}
 	names := map[string]string{}
 	if c := p.Document.Correction; c != nil {
 		for _, of := range c.Payees {
@@ -114,6 +121,7 @@ func (p *Paper) Names() map[string]string {
 			names[of.CounterpartyID] = *of.Recipient.LegalName
 		}
 	}
+	p.names = names
 	return names
 }
 
@@ -180,17 +188,26 @@ func lines(text *string) []string {
 	return strings.Split(*text, "\n")
 }
 
+// mostCampaigns bounds the campaigns of a right that are shown: a scope may list thousands.
+const mostCampaigns = 5
+
+// campaigns are those of a right that are shown.
+func (p *Paper) campaigns(rightID, between string) string {
+	all := p.Rights[rightID].Campaigns
+	text := strings.Join(all[:min(len(all), mostCampaigns)], between)
+	if more := len(all) - mostCampaigns; more > 0 {
+		text += fmt.Sprintf("%sand %d more", between, more)
+	}
+	return text
+}
+
 // RightName is how a right is named beside its id.
 func (p *Paper) RightName(id string) string {
-	r := p.Rights[id]
-	name := r.Title
-	if len(r.Campaigns) > 0 {
-		if name != "" {
-			name += " · "
-		}
-		name += strings.Join(r.Campaigns, ", ")
+	name, campaigns := p.Rights[id].Title, p.campaigns(id, ", ")
+	if name != "" && campaigns != "" {
+		name += " · "
 	}
-	return name
+	return name + campaigns
 }
 
 // Sum is the sum of shares, exactly.

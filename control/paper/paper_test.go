@@ -3,6 +3,7 @@ package paper
 import (
 	"bytes"
 	"encoding/csv"
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -133,7 +134,7 @@ func TestOnePayee(t *testing.T) {
 	}
 	page, err = p.For("cp_b").HTML("")
 	require.NoError(t, err)
-	for _, want := range []string{"Reverse charge: the tax is owed by the recipient", "transfer 7", "14 December 2026", "Studio B SRL"} {
+	for _, want := range []string{"Reverse charge: the tax is owed by the customer, Transit Screens AG.", "transfer 7", "14 December 2026", "Studio B SRL"} {
 		require.Contains(t, string(page), want)
 	}
 	require.Len(t, p.Document.Lines[0].Shares, 2, "the whole paper stays as it was")
@@ -171,4 +172,24 @@ func TestPDF(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, pdf)
 	require.Equal(t, "株式会社", lacking, "the Greek, Latin and Cyrillic letters are there; who has a legal name is shown by it")
+	p.Payables[0].Recipient.LegalName = new("𠮷野家 🙂")
+	_, lacking, err = p.PDF()
+	require.NoError(t, err)
+	require.Equal(t, "𠮷野家🙂", lacking)
+
+	tall := november()
+	for n := range 2_000 {
+		tall.Rights["rgh_1"] = Right{Title: strings.Repeat("Frame agreement ", 100), Campaigns: append(tall.Rights["rgh_1"].Campaigns, fmt.Sprint("campaign", n))}
+	}
+	pdf, _, err = tall.PDF()
+	require.NoError(t, err)
+	require.Less(t, bytes.Count(pdf, []byte("/Type /Page\n")), 4, "a cell has a few lines")
+	page, err := tall.HTML("")
+	require.NoError(t, err)
+	require.Contains(t, string(page), "and 1997 more")
+	for len(many.Document.Lines) <= mostRows {
+		many.Document.Lines = append(many.Document.Lines, many.Document.Lines...)
+	}
+	_, _, err = many.PDF()
+	require.ErrorIs(t, err, ErrLong)
 }

@@ -30,9 +30,22 @@ const (
 	line   = 4.6 // of text of 9 points
 )
 
+// mostRows bounds the lines of a PDF: one of more takes seconds, and nobody prints it.
+const mostRows = 5_000
+
+// ErrLong says that a paper is too long for a PDF.
+var ErrLong = fmt.Errorf("has more than %d lines, which are too many for a PDF", mostRows)
+
 // PDF returns the paper as a PDF. lacking are characters that its fonts do not have; if there are any, there
-// is no PDF.
+// is no PDF. It fails with ErrLong.
 func (p *Paper) PDF() (pdf []byte, lacking string, err error) {
+	rows := len(p.Document.Lines) + len(p.Document.Adjustments) + len(p.Document.Payees) + len(p.Document.Excluded)
+	if c := p.Document.Correction; c != nil {
+		rows += len(c.Changes)
+	}
+	if rows > mostRows {
+		return nil, "", ErrLong
+	}
 	font, err := sfnt.Parse(goregular.TTF)
 	if err != nil {
 		return nil, "", err
@@ -83,7 +96,7 @@ func (p *Paper) write(s *sheet) error {
 	}
 	s.style("B", 16, false)
 	s.text(p.Title(), 8)
-	if p.State == "DRAFT" || p.State == "VOIDED" {
+	if p.State == "DRAFT" || p.State == "VOIDED" && !p.IsVoid() {
 		s.style("B", 10, false)
 		s.text(p.State, 5)
 	}
@@ -226,7 +239,7 @@ func (p *Paper) due(s *sheet, one *payable.Payable) error {
 		return nil
 	}
 	if one.ReverseCharge {
-		s.text("Reverse charge: the tax is owed by the recipient of the services.", line)
+		s.text("Reverse charge: the tax is owed by the customer, "+*p.Issuer().LegalName+".", line)
 	}
 	if len(one.Payments) > 0 {
 		rows = nil
@@ -345,7 +358,7 @@ func (s *sheet) block(x, width float64, text string) {
 	s.MultiCell(width, line, s.cover(text), "", "L", false)
 }
 
-// cover notes the characters that the fonts lack.
+// cover notes the characters that the fonts lack. It leaves out those that the library can't take.
 func (s *sheet) cover(text string) string {
 	var buffer sfnt.Buffer
 	for _, r := range text {
@@ -357,7 +370,12 @@ func (s *sheet) cover(text string) string {
 			s.lacking = append(s.lacking, r)
 		}
 	}
-	return text
+	return strings.Map(func(r rune) rune {
+		if r > 0xffff {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 type column struct {
@@ -365,6 +383,9 @@ type column struct {
 	width float64
 	align string
 }
+
+// mostLines bounds the lines of a cell.
+const mostLines = 12
 
 // table writes rows under their titles, which are repeated on each page. A row stays on one page.
 func (s *sheet) table(columns []column, rows [][]string) error {
@@ -388,6 +409,9 @@ func (s *sheet) table(columns []column, rows [][]string) error {
 					split = []string{""}
 				}
 				cells[i] = append(cells[i], split...)
+			}
+			if cells[i] = cells[i][:min(len(cells[i]), mostLines)]; len(cells[i]) == mostLines {
+				cells[i][mostLines-1] = "…"
 			}
 			most = max(most, len(cells[i]))
 		}

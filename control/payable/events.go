@@ -17,6 +17,14 @@ var (
 	eventPaid     = payableEvents.Kind("payable.paid", "A payment was recorded, or something was set off. The parties are left out.", Payable{})
 )
 
+// emit emits an event of a payable that was issued before. The parties do not change with a payment, so
+// its event has no private part.
+func emit(ctx context.Context, tx *store.Tx, p *Payable, by sealer.Ref) error {
+	public, shown := payables, *p
+	public.Hide, shown.Issuer, shown.Recipient = nil, Party{}, Party{}
+	return public.Emit(ctx, tx, eventPaid, &shown, by, nil)
+}
+
 // Nouns are the nouns of this package's events.
 var Nouns = []*store.Noun{issuerEvents, payableEvents}
 

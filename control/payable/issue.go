@@ -1,8 +1,11 @@
 package payable
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +23,8 @@ type Statement struct {
 	TenantID, ID, Currency string
 	// First is the first statement of its chain; nil: this one.
 	First *string
+	// Voids says that it takes its chain back.
+	Voids bool
 	// Parts are what the payees get, or how a correction or a void changes that.
 	Parts []Part
 }
@@ -30,18 +35,26 @@ type Part struct {
 	Exact          rate.Money
 }
 
-// Issue makes the payables of a statement, with the next numbers, and sets credits off. settled are the
-// other statements of which something was set off. The error is VALIDATION_FAILED if an amount is too
-// large.
-func Issue(ctx context.Context, tx *store.Tx, s Statement, by sealer.Ref) (made []Payable, settled []string, err error) {
+// Issue makes the payables of a statement, with the next numbers, and sets credits off. others are the
+// other statements of which something was set off. The error is STATE_CONFLICT if an amount is too large.
+func Issue(ctx context.Context, tx *store.Tx, s Statement, by sealer.Ref) (made []Payable, others []string, err error) {
+	chain := []Payable{}
+	if s.First != nil {
+		if chain, err = ofChain(ctx, tx, s.TenantID, *s.First); err != nil {
+			return nil, nil, err
+		}
+	}
+	if s.Voids {
+		s.Parts = withAll(s.Parts, chain)
+	}
 	if len(s.Parts) == 0 {
 		return nil, nil, nil
 	}
-	zone, err := tenant.TimeZone(ctx, tx, s.TenantID)
+	name, err := tenant.TimeZone(ctx, tx, s.TenantID)
 	if err != nil {
 		return nil, nil, err
 	}
-	in, err := time.LoadLocation(zone)
+	zone, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,31 +74,69 @@ func Issue(ctx context.Context, tx *store.Tx, s Statement, by sealer.Ref) (made 
 	if err != nil {
 		return nil, nil, err
 	}
-	at := store.At(tx.Now())
 	for _, part := range s.Parts {
 		payee := payees[part.CounterpartyID]
 		if payee == nil { // of a database that was edited
 			payee = &settle.Counterparty{ID: part.CounterpartyID}
 		}
-		next, err := s.payable(ctx, tx, part, payee, profile, at, in, last)
+		var before []Payable
+		for _, p := range chain {
+			if p.CounterpartyID == part.CounterpartyID {
+				before = append(before, p)
+			}
+		}
+		next := s.payable(part, payee, profile, before, store.At(tx.Now()), zone, last)
+		if next.Number, next.Sequence, err = after(last, next.IssuedOn); err != nil {
+			return nil, nil, err
+		}
+		carried := rate.Money(0)
+		was, err := newestOf(ctx, tx, s.TenantID, part.CounterpartyID, s.Currency)
+		if err == nil && was != nil {
+			carried, err = rate.ParseAmount(was.Carried)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
-		others, err := next.setOff(ctx, tx, by)
+		if s.Voids {
+			err = next.takeBack(before, part.Exact, carried)
+		} else {
+			err = next.compute(part.Exact, carried)
+		}
+		if err != nil {
+			return nil, nil, api.Conflict("what " + part.CounterpartyID + " gets is too large to be paid: " + err.Error())
+		}
+		more, err := next.setOff(ctx, tx, by)
 		if err == nil {
 			err = payables.Create(ctx, tx, eventIssued, next, by, nil)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		made, settled, last = append(made, *next), append(settled, others...), next
+		made, others, last = append(made, *next), append(others, more...), next
 	}
-	return made, settled, nil
+	return made, others, nil
 }
 
-// payable computes a payable. last is the tenant's newest before it.
-func (s *Statement) payable(ctx context.Context, tx *store.Tx, part Part, payee *settle.Counterparty, profile *Issuer, at store.Instant, zone *time.Location, last *Payable) (*Payable, error) {
+// withAll adds the payees of a chain that have no part in what it is voided by: what they got was nothing
+// in all, and yet payable.
+func withAll(parts []Part, chain []Payable) []Part {
+	for _, p := range chain {
+		if !slices.ContainsFunc(parts, func(of Part) bool { return of.CounterpartyID == p.CounterpartyID }) {
+			parts = append(parts, Part{CounterpartyID: p.CounterpartyID})
+		}
+	}
+	return parts
+}
+
+// payable returns a payable without a number and amounts. before are those of the payee in the chain, last
+// is the tenant's newest.
+func (s *Statement) payable(part Part, payee *settle.Counterparty, profile *Issuer, before []Payable, at store.Instant, zone *time.Location, last *Payable) *Payable {
 	today := at.In(zone)
+	if last != nil {
+		if day, err := time.ParseInLocation(time.DateOnly, last.IssuedOn, zone); err == nil && day.After(today) {
+			today = day // numbers are in the order of their days
+		}
+	}
 	days := int64(defaultDays)
 	if profile != nil {
 		days = profile.PaymentDays
@@ -98,51 +149,29 @@ func (s *Statement) payable(ctx context.Context, tx *store.Tx, part Part, payee 
 		name = &payee.Name
 	}
 	p := &Payable{
-		ID: api.NewID(prefix, at.Time), TenantID: s.TenantID, StatementID: s.ID, CounterpartyID: part.CounterpartyID, Kind: OfStatement, Currency: s.Currency, Exact: part.Exact.String(),
+		ID: api.NewID(prefix, at.Time), TenantID: s.TenantID, StatementID: s.ID, FirstID: s.ID, CounterpartyID: part.CounterpartyID, Kind: OfStatement, Currency: s.Currency, Exact: part.Exact.String(),
 		TaxBps: payee.TaxBps, ReverseCharge: payee.ReverseCharge, IssuedOn: today.Format(time.DateOnly), DueOn: today.AddDate(0, 0, int(days)).Format(time.DateOnly),
 		State: Due, PaidAmount: rate.Money(0).Fixed(s.Currency), Payments: []Payment{}, Issuer: profile.party(), Recipient: Party{LegalName: name, Address: payee.Address, TaxID: payee.TaxID, Email: payee.Email}, CreatedAt: at, UpdatedAt: at,
 	}
 	if s.First != nil {
-		p.Kind = DebitNote
-		if part.Exact < 0 {
-			p.Kind = CreditNote
-		}
-		var err error
-		if p.Corrects, err = numberIn(ctx, tx, s.TenantID, *s.First, part.CounterpartyID); err != nil {
-			return nil, err
-		}
+		p.FirstID, p.Kind = *s.First, DebitNote
 	}
-	before, err := newestOf(ctx, tx, s.TenantID, part.CounterpartyID, s.Currency)
-	if err != nil {
-		return nil, err
+	if len(before) > 0 {
+		p.Corrects, p.TaxBps, p.ReverseCharge = &before[0].Number, before[0].TaxBps, before[0].ReverseCharge
 	}
-	if err := p.compute(before, part.Exact); err != nil {
-		return nil, api.Conflict("what " + part.CounterpartyID + " gets is too large to be paid: " + err.Error())
+	if part.Exact < 0 {
+		p.Kind = CreditNote
 	}
-	p.Number, p.Sequence, err = after(last, today.Year())
-	return p, err
+	return p
 }
 
-// compute sets the amounts. before is the payee's newest payable in the currency.
-func (p *Payable) compute(before *Payable, exact rate.Money) (err error) {
-	var exactBefore, netBefore rate.Money
-	if before != nil {
-		if exactBefore, err = amount(before.ExactSoFar); err != nil {
-			return err
-		}
-		if netBefore, err = amount(before.NetSoFar); err != nil {
-			return err
-		}
-	}
-	sum, err := exactBefore.Plus(exact)
+// compute sets the amounts. carried is what the payee's payables so far have left.
+func (p *Payable) compute(exact, carried rate.Money) error {
+	left, err := carried.Plus(exact)
 	if err != nil {
 		return err
 	}
-	rounded, err := sum.Payable(p.Currency)
-	if err != nil {
-		return err
-	}
-	net, err := rounded.Plus(-netBefore)
+	net, err := left.Payable(p.Currency)
 	if err != nil {
 		return err
 	}
@@ -150,19 +179,59 @@ func (p *Payable) compute(before *Payable, exact rate.Money) (err error) {
 	if err != nil {
 		return err
 	}
+	return p.amounts(net, tax, left)
+}
+
+// takeBack sets the amounts of a void: those of all before, taken back.
+func (p *Payable) takeBack(before []Payable, exact, carried rate.Money) error {
+	left, err := carried.Plus(exact)
+	net, tax := rate.Money(0), rate.Money(0)
+	for _, of := range before {
+		for _, one := range []struct {
+			sum  *rate.Money
+			text string
+		}{{&net, of.Net}, {&tax, of.Tax}} {
+			n, wrong := rate.ParseAmount(one.text)
+			if wrong == nil {
+				*one.sum, wrong = one.sum.Plus(-n)
+			}
+			err = errors.Join(err, wrong)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if p.Kind = DebitNote; net < 0 {
+		p.Kind = CreditNote
+	}
+	return p.amounts(net, tax, left)
+}
+
+// amounts sets net, tax and gross, and carries on what net leaves of left.
+func (p *Payable) amounts(net, tax, left rate.Money) error {
 	gross, err := net.Plus(tax)
 	if err != nil {
 		return err
 	}
-	p.Net, p.Tax, p.Gross = net.Fixed(p.Currency), tax.Fixed(p.Currency), gross.Fixed(p.Currency)
-	p.ExactSoFar, p.NetSoFar = sum.String(), rounded.Fixed(p.Currency)
+	carried, err := left.Plus(-net)
+	if err != nil {
+		return err
+	}
+	if gross == 0 {
+		p.State = Paid
+	}
+	p.Net, p.Tax, p.Gross, p.Carried = net.Fixed(p.Currency), tax.Fixed(p.Currency), gross.Fixed(p.Currency), carried.String()
 	return nil
 }
 
 // after returns the number behind last, and its place. A year never comes back, so a clock that is set
 // back gives no number twice.
-func after(last *Payable, year int) (number string, sequence int64, err error) {
+func after(last *Payable, issuedOn string) (number string, sequence int64, err error) {
 	n := 0
+	year, err := strconv.Atoi(issuedOn[:4])
+	if err != nil {
+		return "", 0, err
+	}
 	if last != nil {
 		was, of, _ := strings.Cut(last.Number, "-")
 		before, err := strconv.Atoi(was)
@@ -178,8 +247,8 @@ func after(last *Payable, year int) (number string, sequence int64, err error) {
 	return fmt.Sprintf("%04d-%06d", year, n+1), sequence + 1, nil
 }
 
-// setOff sets a payable that is not stored yet off against those of the other sign, the oldest first.
-// It returns the statements of these.
+// setOff sets a payable that is not stored yet off against those of the other sign: first those of its
+// chain, then the oldest. It returns the statements of these.
 func (p *Payable) setOff(ctx context.Context, tx *store.Tx, by sealer.Ref) (statements []string, err error) {
 	left, err := p.open()
 	if err != nil || left == 0 {
@@ -189,6 +258,15 @@ func (p *Payable) setOff(ctx context.Context, tx *store.Tx, by sealer.Ref) (stat
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(due, func(a, b Payable) int {
+		foreign := func(of Payable) int {
+			if of.FirstID == p.FirstID {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Compare(foreign(a), foreign(b))
+	})
 	for i := range due {
 		was, other := &due[i], due[i]
 		open, err := other.open()
@@ -222,5 +300,5 @@ func revise(ctx context.Context, tx *store.Tx, was, next *Payable, by sealer.Ref
 	if err := payables.Update(ctx, tx, was, next); err != nil {
 		return err
 	}
-	return payables.Emit(ctx, tx, eventPaid, next, by, nil)
+	return emit(ctx, tx, next, by)
 }

@@ -12,7 +12,7 @@ import (
 
 // Payments are what a request to settle a statement says.
 type Payments struct {
-	// CounterpartyID is whose payable is paid; nil: all of the statement.
+	// CounterpartyID is whose payable is paid; nil: all that are above zero, or the only one.
 	CounterpartyID *string
 	// Amount is nil for all that is open. It is of one payable, and below zero for what comes back.
 	Amount    *string
@@ -23,20 +23,14 @@ type Payments struct {
 // maxPayments bounds the payments that callers record of a payable.
 const maxPayments = 100
 
-// Balance is where a statement stands.
-type Balance struct {
-	// Paid is the sum of all payments.
-	Paid string
-	// Settled says that nothing is left to be paid.
-	Settled bool
-}
-
-// Pay records a payment of payables of a statement. The error is VALIDATION_FAILED if the statement pays
-// the counterparty nothing, or the amount is more than what is open, and STATE_CONFLICT if nothing is.
-func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency string, of Payments, by sealer.Ref) (b Balance, err error) {
+// Pay records a payment of payables of a statement. A credit is paid back only if the request names its
+// payee, or if the statement has no other payable: otherwise it waits to be set off. The error is
+// VALIDATION_FAILED if the statement pays the counterparty nothing, or the amount is no part of what is
+// open, and STATE_CONFLICT if nothing is that could be paid.
+func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency string, of Payments, by sealer.Ref) error {
 	all, err := Of(ctx, tx, tenantID, statementID)
 	if err != nil {
-		return b, err
+		return err
 	}
 	var open []*Payable
 	named := of.CounterpartyID == nil
@@ -46,47 +40,58 @@ func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency stri
 			continue
 		}
 		named = true
-		if p.State == Due {
+		left, err := p.open()
+		if err != nil {
+			return err
+		}
+		if left > 0 || left < 0 && (of.CounterpartyID != nil || len(all) == 1) {
 			open = append(open, p)
 		}
 	}
 	switch {
 	case !named:
-		return b, api.InvalidField("counterpartyId", "is no payee of the statement")
-	case len(open) == 0 && len(all) > 0:
-		return b, api.Conflict("nothing of the statement is open")
+		return api.InvalidField("counterpartyId", "is no payee of the statement")
+	case len(open) == 0:
+		return errNothingOpen
 	case of.Amount != nil && len(open) > 1:
-		return b, api.InvalidField("counterpartyId", "is missing: the statement pays several counterparties, and the amount is of one")
-	case of.Amount != nil && len(open) == 0:
-		return b, api.InvalidField("amount", "is not 0, and the statement pays nobody")
+		return api.InvalidField("counterpartyId", "is missing: the statement pays several counterparties, and the amount is of one")
 	}
 	for _, p := range open {
 		was := *p
 		paid, err := p.open()
 		if err != nil {
-			return b, err
+			return err
 		}
 		if of.Amount != nil {
 			if paid, err = part(*of.Amount, paid, currency); err != nil {
-				return b, err
+				return err
+			}
+			recorded := 0
+			for _, before := range p.Payments {
+				if !before.SetOff {
+					recorded++
+				}
+			}
+			if recorded >= maxPayments {
+				return api.Conflict(fmt.Sprintf("%d payments of %s are recorded: record the rest as one", maxPayments, p.Number))
 			}
 		}
-		if len(p.Payments) >= maxPayments && (of.Amount != nil) {
-			return b, api.Conflict(fmt.Sprintf("%d payments of %s are recorded: record the rest as one", maxPayments, p.Number))
-		}
 		if err := p.add(paid, Payment{Date: of.Date, Reference: of.Reference}); err != nil {
-			return b, err
+			return err
 		}
 		if err := revise(ctx, tx, &was, p, by); err != nil {
-			return b, err
+			return err
 		}
 	}
-	return balance(all, currency)
+	return nil
 }
+
+// errNothingOpen refuses a payment of what is paid, or waits to be set off.
+var errNothingOpen = api.Conflict("nothing of the statement is open to be paid: credits are set off, unless the request names their payee")
 
 // part reads the amount of a part payment.
 func part(text string, open rate.Money, currency string) (rate.Money, error) {
-	paid, err := amount(text)
+	paid, err := rate.ParseAmount(text)
 	if err != nil {
 		return 0, api.InvalidField("amount", err.Error())
 	}
@@ -99,24 +104,28 @@ func part(text string, open rate.Money, currency string) (rate.Money, error) {
 	return paid, nil
 }
 
-// BalanceOf returns where a statement stands.
-func BalanceOf(ctx context.Context, q store.Querier, tenantID, statementID, currency string) (Balance, error) {
-	all, err := Of(ctx, q, tenantID, statementID)
-	if err != nil {
-		return Balance{}, err
-	}
-	return balance(all, currency)
+// Balance is where a statement stands.
+type Balance struct {
+	// Paid is the sum of all payments.
+	Paid string
+	// Settled says that nothing is left to be paid.
+	Settled bool
 }
 
-func balance(all []Payable, currency string) (b Balance, err error) {
+// BalanceOf returns where a statement stands.
+func BalanceOf(ctx context.Context, q store.Querier, tenantID, statementID, currency string) (b Balance, err error) {
+	all, err := Of(ctx, q, tenantID, statementID)
+	if err != nil {
+		return b, err
+	}
 	sum := rate.Money(0)
 	b.Settled = true
 	for i := range all {
-		paid, err := amount(all[i].PaidAmount)
-		if err != nil {
-			return b, err
+		paid, err := rate.ParseAmount(all[i].PaidAmount)
+		if err == nil {
+			sum, err = sum.Plus(paid)
 		}
-		if sum, err = sum.Plus(paid); err != nil {
+		if err != nil {
 			return b, err
 		}
 		b.Settled = b.Settled && all[i].State == Paid

@@ -12,12 +12,17 @@
 //
 // A statement is exact to the millionth; what is paid are whole minor units of the currency (ISO 4217).
 // Exact is the payee's part, and Net what it adds to the rounded sum of all parts so far in that
-// currency: the sum of all so far, rounded, less the nets before. So no remainder is lost, and however
-// many statements there are, what is payable differs from the exact sum by less than one minor unit.
-// The tax is on the rounded net, by the counterparty's rate at the moment of issue, and Gross is due.
+// currency: the sum of all so far, rounded, less the nets before. Carried is what is left of the
+// exact amounts, which the next payable takes up. So no remainder is lost, and however many statements
+// there are, what is payable differs from the exact sum by less than one minor unit. A void takes back
+// just what was payable, net, tax and gross, and leaves the remainder to the next payable.
 //
-// A credit is set off against what the same payee is due in the currency, the oldest first; what is left
-// of it is set off against what comes later. So a payout never pays what a credit note takes back.
+// The tax is on the rounded net, by the counterparty's rate at the moment of issue, and Gross is due. A
+// note has the rate of what it corrects.
+//
+// A credit is set off against what the same payee is due in the currency: first of the statement that it
+// corrects, then the oldest; what is left of it is set off against what comes later. So a payout never
+// pays what a credit note takes back.
 //
 // Who issues and who receives is shown as it was at the moment of issue. It may be personal data: it is
 // in the database and in the private part of the event, both of which an erasure clears. The event
@@ -38,15 +43,16 @@ type Payable struct {
 	ID             string  `json:"id" db:"payable_id"`
 	TenantID       string  `json:"-" db:"tenant_id"`
 	StatementID    string  `json:"statementId" db:"statement_id" doc:"The statement that states it."`
+	FirstID        string  `json:"firstStatementId" db:"first_id" doc:"The first statement of its chain: the same, or the one that is corrected or voided."`
 	CounterpartyID string  `json:"counterpartyId" db:"counterparty_id" doc:"The payee."`
 	Number         string  `json:"number" db:"number" doc:"Its number: unbroken a tenant and year."`
-	Kind           Kind    `json:"kind" db:"kind" enum:"STATEMENT,DEBIT_NOTE,CREDIT_NOTE" doc:"A note is of a correction or a void: it adds to what is due, or takes of it."`
-	Corrects       *string `json:"corrects" db:"corrects" doc:"The number that a note corrects; null if the payee got nothing of the first statement."`
+	Kind           Kind    `json:"kind" db:"kind" enum:"STATEMENT,DEBIT_NOTE,CREDIT_NOTE" doc:"A debit note is of a correction or a void, and adds to what is due; a credit note takes of it."`
+	Corrects       *string `json:"corrects" db:"corrects" doc:"The payee's first number of the chain, which it corrects; null if this is that."`
 	Currency       string  `json:"currency" db:"currency" doc:"A code of ISO 4217."`
 	Exact          string  `json:"exact" db:"exact" doc:"Decimal: the payee's part of the statement, or of the difference that a correction makes."`
 	Net            string  `json:"net" db:"net" doc:"Decimal, in the currency's minor unit: what exact adds to the rounded sum so far."`
 	TaxBps         int64   `json:"taxBps" db:"tax_bps" doc:"The tax rate, in hundredths of a per cent."`
-	ReverseCharge  bool    `json:"reverseCharge" db:"reverse_charge" doc:"Whether the recipient of the services owes the tax."`
+	ReverseCharge  bool    `json:"reverseCharge" db:"reverse_charge" doc:"Whether the issuer, who receives the payee's services, owes the tax."`
 	Tax            string  `json:"tax" db:"tax" doc:"Decimal: the tax on net."`
 	Gross          string  `json:"gross" db:"gross" doc:"Decimal: net and tax, which is due. Below zero for a credit."`
 	IssuedOn       string  `json:"issuedOn" db:"issued_on" format:"date" doc:"The day of its issue, in the tenant's time zone."`
@@ -55,10 +61,8 @@ type Payable struct {
 	PaidAmount     string  `json:"paidAmount" db:"paid_amount,moves" doc:"Decimal: the sum of payments."`
 	// Payments are those that were recorded, in their order.
 	Payments []Payment `json:"payments" db:"payments,moves" doc:"What was paid or set off, in the order of its recording."`
-	// ExactSoFar and NetSoFar are the sums of the payee's in this currency, this one included.
-	ExactSoFar string `json:"exactSoFar" db:"exact_so_far" doc:"Decimal: the sum of exact of all that the payee got in the currency, this one included."`
-	NetSoFar   string `json:"netSoFar" db:"net_so_far" doc:"Decimal: the sum of net of the same. It is exactSoFar, rounded."`
-	Sequence   int64  `json:"sequence" db:"sequence" doc:"Its place among the tenant's, from 1."`
+	Carried  string    `json:"carried" db:"carried" doc:"Decimal: what the exact amounts of all that the payee got so far in the currency are more than their nets. The next payable takes it up."`
+	Sequence int64     `json:"sequence" db:"sequence" doc:"Its place among the tenant's, from 1."`
 	// Issuer and Recipient are as at the moment of issue.
 	Issuer    Party         `json:"issuer" db:"issuer,moves"`
 	Recipient Party         `json:"recipient" db:"recipient,moves"`
@@ -115,16 +119,13 @@ func hide(p *Payable) (any, sealer.Private, error) {
 	return &public, private, err
 }
 
-// amount parses a decimal of a record.
-func amount(text string) (rate.Money, error) { return rate.ParseAmount(text) }
-
 // open is what is left to be paid.
 func (p *Payable) open() (rate.Money, error) {
-	gross, err := amount(p.Gross)
+	gross, err := rate.ParseAmount(p.Gross)
 	if err != nil {
 		return 0, err
 	}
-	paid, err := amount(p.PaidAmount)
+	paid, err := rate.ParseAmount(p.PaidAmount)
 	if err != nil {
 		return 0, err
 	}
@@ -139,7 +140,7 @@ func (p *Payable) Open() (string, error) {
 
 // add adds a payment.
 func (p *Payable) add(paid rate.Money, payment Payment) error {
-	before, err := amount(p.PaidAmount)
+	before, err := rate.ParseAmount(p.PaidAmount)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (s *Service) Routes(a route.API) {
 		Summary:     "Set the organisation that issues statements",
 		Description: "Absent fields become empty. What was issued keeps the issuer that it shows.", Faults: issuerFaults}, s.putIssuer)
 	route.Add(a, route.Operation{ID: "list-payables", Method: http.MethodGet, Path: "/v1/settlement/payables", Tag: tag, Access: read,
-		Summary: "List what payees are due, by number, newest first",
+		Summary: "List what payees are due, newest first",
 		Description: "Issuing a statement makes a payable for each payee; a correction and a void make debit and credit notes. Its number is unbroken a tenant and year. " +
 			"`net` is in the currency's minor unit: the rounded sum of all that the payee got so far, less the nets before, so nothing is lost to rounding."}, s.getPayables)
 	route.Add(a, route.Operation{ID: "get-payable", Method: http.MethodGet, Path: "/v1/settlement/payables/{payableId}", Tag: tag, Access: read,
@@ -138,6 +138,7 @@ type payablesInput struct {
 	route.Page
 	StatementID    string `query:"statementId" maxLength:"64" doc:"Only those of this statement."`
 	CounterpartyID string `query:"counterpartyId" maxLength:"64" doc:"Only those of this payee."`
+	Number         string `query:"number" maxLength:"32" doc:"Only the one with this number."`
 	State          string `query:"state" enum:"DUE,PAID" doc:"Only those in this state."`
 }
 
@@ -146,7 +147,7 @@ func (s *Service) getPayables(ctx context.Context, in *payablesInput) (PayableLi
 	if err != nil {
 		return PayableList{}, err
 	}
-	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.StatementID, in.CounterpartyID, in.State}, slice)
+	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.StatementID, in.CounterpartyID, in.Number, in.State}, slice)
 	return PayableList{page, in.Next(next)}, err
 }
 
@@ -168,7 +169,7 @@ type payoutsInput struct {
 	DueBy    string `query:"dueBy" maxLength:"10" doc:"Only what is due on this day or before; absent: today, in the tenant's time zone." example:"2026-12-31"`
 	Currency string `query:"currency" maxLength:"3" doc:"Only those in this currency."`
 	Format   string `query:"format" enum:"json,csv" default:"json" doc:"The format of the response."`
-	BOM      string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
+	BOM      string `query:"bom" enum:"true,false" doc:"Requires format csv: the file is for spreadsheets. It begins with a byte order mark, and an apostrophe precedes text that would be a formula."`
 }
 
 func (s *Service) getPayouts(ctx context.Context, in *payoutsInput) (d PayoutList, f *route.File, err error) {
@@ -197,7 +198,7 @@ func (s *Service) getPayouts(ctx context.Context, in *payoutsInput) (d PayoutLis
 	if d.Payouts, err = payouts(ctx, s.db.Read(), caller.TenantID, by, in.Currency); err != nil || in.Format == "json" {
 		return d, nil, err
 	}
-	text, err := asCSV(d.Payouts)
+	text, err := asCSV(d.Payouts, in.BOM == "true")
 	if in.BOM == "true" {
 		text = append([]byte(route.ByteOrderMark), text...)
 	}
@@ -218,7 +219,7 @@ func payouts(ctx context.Context, q store.Querier, tenantID, by, currency string
 		return p, err
 	}
 	err := store.Each(ctx, q, "what is due", scan, func(p Payout) error {
-		if left, err := amount(p.Amount); err != nil || left <= 0 {
+		if left, err := rate.ParseAmount(p.Amount); err != nil || left <= 0 {
 			return err
 		}
 		list = append(list, p)
@@ -229,8 +230,9 @@ func payouts(ctx context.Context, q store.Querier, tenantID, by, currency string
 	return list, err
 }
 
-// asCSV writes a row for each payout.
-func asCSV(list []Payout) ([]byte, error) {
+// asCSV writes a row for each payout. Its texts are as they are, for a payment system; for spreadsheets they
+// are inert.
+func asCSV(list []Payout, inert bool) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	_ = w.Write([]string{"payee", "reference", "amount", "currency", "number", "dueOn", "counterpartyId", "statementId"})
@@ -239,7 +241,10 @@ func asCSV(list []Payout) ([]byte, error) {
 		if p.PayoutRef != nil {
 			reference = *p.PayoutRef
 		}
-		_ = w.Write([]string{route.Inert(p.Payee), route.Inert(reference), p.Amount, p.Currency, p.Number, p.DueOn, p.CounterpartyID, p.StatementID})
+		if inert {
+			p.Payee, reference = route.Inert(p.Payee), route.Inert(reference)
+		}
+		_ = w.Write([]string{p.Payee, reference, p.Amount, p.Currency, p.Number, p.DueOn, p.CounterpartyID, p.StatementID})
 	}
 	w.Flush()
 	return b.Bytes(), w.Error()

@@ -29,13 +29,14 @@ var Tables = store.Tables{
 var Sections = []store.Section{payables.Section("payables"), issuers.Section("issuers")}
 
 // filter selects the payables that have each given value.
-type filter struct{ statementID, counterpartyID, state string }
+type filter struct{ statementID, counterpartyID, number, state string }
 
 // list lists the tenant's payables, newest first.
 func list(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []Payable, next string, err error) {
 	var w store.Where
 	w.Is("statement_id", f.statementID)
 	w.Is("counterparty_id", f.counterpartyID)
+	w.Is("number", f.number)
 	w.Is("state", f.state)
 	return payables.Page(ctx, q, tenantID, w, s)
 }
@@ -67,7 +68,7 @@ func inOrder(list []Payable, err error) ([]Payable, error) {
 	return list, err
 }
 
-// numberIn returns the number that a payee has of a statement, nil for none.
-func numberIn(ctx context.Context, q store.Querier, tenantID, statementID, counterpartyID string) (*string, error) {
-	return store.One(ctx, q, "the number", store.Text, `SELECT number FROM payables WHERE tenant_id = $1 AND statement_id = $2 AND counterparty_id = $3`, tenantID, statementID, counterpartyID)
+// ofChain lists what a chain of statements, which firstID begins, pays, in the order of its issue.
+func ofChain(ctx context.Context, q store.Querier, tenantID, firstID string) ([]Payable, error) {
+	return inOrder(store.List(ctx, q, "what the statement and its corrections pay", payables.Scan, payables.Select()+` WHERE tenant_id = $1 AND first_id = $2`, tenantID, firstID))
 }

@@ -116,9 +116,15 @@ func (c *Counterparty) faults() (faults []api.ValidationError) {
 	return faults
 }
 
+// deceives reports whether a character does something else than to be shown: controls, marks of writing
+// direction, breaks. Joiners belong to letters.
+func deceives(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) && r != '\u200c' && r != '\u200d'
+}
+
 // Line returns what is wrong with an optional text of one line; empty: nothing.
 func Line(text *string, most int) string {
-	if text != nil && (*text == "" || len(*text) > most || !store.Storable(*text) || strings.ContainsFunc(*text, unicode.IsControl)) {
+	if text != nil && (*text == "" || len(*text) > most || !store.Storable(*text) || strings.ContainsFunc(*text, deceives)) {
 		return fmt.Sprintf("must be UTF-8 without control characters, of 1 to %d bytes", most)
 	}
 	return ""

@@ -27,40 +27,47 @@ func (c *core) signer(ctx context.Context, tenantID string) (*sealer.Signer, err
 	return c.cfg.Keys.Signer(ctx, purpose)
 }
 
-// issue signs a draft.
+// issue signs a draft, and makes what is due of it. If credits are all that it needs to be paid, it is
+// SETTLED at once.
 func (s *Service) issue(ctx context.Context, tenantID, id string, by sealer.Ref) (issued Statement, err error) {
-	var others []string
 	signer, err := s.signer(ctx, tenantID)
 	if err != nil {
 		return issued, err
 	}
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
+		var others []string
 		next, err := statements.Move(ctx, tx, store.Move[documented, Action]{
 			TenantID: tenantID, ID: id, Action: Issue, By: by,
 			Edit: func(next *documented) error {
 				document, err := s.sign(ctx, tx, next, signer)
-				if err == nil {
-					others, err = s.number(ctx, tx, next, document, by)
+				if err != nil {
+					return err
 				}
+				others, err = s.number(ctx, tx, next, document, by)
 				return err
 			},
 		})
-		if issued = next.Statement; err == nil {
-			issued, err = s.balance(ctx, tx, &issued, others, by)
+		if issued = next.Statement; err != nil {
+			return err
 		}
-		return err
+		for _, other := range others {
+			if _, err := s.paid(ctx, tx, tenantID, other, nil, by); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return issued, err
 }
 
-// number makes the payables of a statement that is being issued. others are statements of which
-// something was set off.
+// number makes the payables of a statement that is being issued or voided, and notes what was set off of
+// them. others are further statements of which something was set off, each once.
 func (c *core) number(ctx context.Context, tx *store.Tx, next *documented, document *sealer.Statement, by sealer.Ref) (others []string, err error) {
 	payees := document.Payees
 	if document.Correction != nil {
 		payees = document.Correction.Payees
 	}
-	of := payable.Statement{TenantID: next.TenantID, ID: next.ID, Currency: next.Currency, First: next.Corrects}
+	of := payable.Statement{TenantID: next.TenantID, ID: next.ID, Currency: next.Currency, First: next.Corrects, Voids: next.VoidReason != nil}
 	for _, p := range payees {
 		exact, err := rate.ParseAmount(p.Amount)
 		if err != nil {
@@ -72,38 +79,32 @@ func (c *core) number(ctx context.Context, tx *store.Tx, next *documented, docum
 		of.Parts = []payable.Part{{CounterpartyID: *next.CounterpartyID}}
 	}
 	made, others, err := payable.Issue(ctx, tx, of, by)
-	if err == nil && next.CounterpartyID != nil {
+	if err != nil {
+		return nil, err
+	}
+	if next.CounterpartyID != nil {
 		next.Number = &made[0].Number
 	}
-	return others, err
-}
-
-// balance brings a statement that was issued, and others, up to what was set off of them.
-func (c *core) balance(ctx context.Context, tx *store.Tx, issued *Statement, others []string, by sealer.Ref) (Statement, error) {
-	if len(others) == 0 {
-		return *issued, nil
-	}
-	next := *issued
-	for _, id := range slices.Compact(slices.Sorted(slices.Values(append(others, issued.ID)))) {
-		b, err := payable.BalanceOf(ctx, tx, issued.TenantID, id, issued.Currency)
+	if slices.Sort(others); len(others) > 0 {
+		b, err := payable.BalanceOf(ctx, tx, next.TenantID, next.ID, next.Currency)
 		if err != nil {
-			return next, err
+			return nil, err
 		}
-		paid, err := c.paid(ctx, tx, issued.TenantID, id, b, nil, by)
-		if err != nil {
-			return next, err
-		}
-		if id == issued.ID {
-			next = paid
+		if next.PaidAmount = b.Paid; b.Settled && next.State == Issued {
+			next.State, next.SettledAt = Settled, next.UpdatedAt
 		}
 	}
-	return next, nil
+	return slices.Compact(others), nil
 }
 
 // paid notes what was paid of a statement, which is SETTLED once that is all. reference is nil for what
 // was set off.
-func (c *core) paid(ctx context.Context, tx *store.Tx, tenantID, id string, b payable.Balance, reference *string, by sealer.Ref) (Statement, error) {
-	was, err := statements.Find(ctx, tx, tenantID, id)
+func (c *core) paid(ctx context.Context, tx *store.Tx, tenantID, id string, reference *string, by sealer.Ref) (Statement, error) {
+	was, err := summaries.Find(ctx, tx, tenantID, id)
+	if err != nil {
+		return Statement{}, err
+	}
+	b, err := payable.BalanceOf(ctx, tx, tenantID, id, was.Currency)
 	if err != nil {
 		return Statement{}, err
 	}
@@ -198,7 +199,7 @@ func (c *core) freeze(ctx context.Context, tx *store.Tx, next *documented, docum
 }
 
 // settle records a payment of a statement that is ISSUED, or of one that is VOIDED and was set off in
-// part only.
+// part only. One of which nothing is due is SETTLED by it.
 func (s *Service) settle(ctx context.Context, tenantID, id string, of payable.Payments, by sealer.Ref) (settled Statement, err error) {
 	if of.CounterpartyID != nil {
 		payees, err := s.names(ctx, tenantID)
@@ -214,14 +215,22 @@ func (s *Service) settle(ctx context.Context, tenantID, id string, of payable.Pa
 		if err != nil {
 			return err
 		}
+		nothing := false
 		if was.State != Voided {
 			if _, _, err := statements.After(*was, Settle, store.At(tx.Now())); err != nil {
 				return err
 			}
+			b, err := payable.BalanceOf(ctx, tx, tenantID, id, was.Currency)
+			if err != nil {
+				return err
+			}
+			nothing = b.Settled && of.Amount == nil
 		}
-		b, err := payable.Pay(ctx, tx, tenantID, id, was.Currency, of, by)
+		if !nothing {
+			err = payable.Pay(ctx, tx, tenantID, id, was.Currency, of, by)
+		}
 		if err == nil {
-			settled, err = s.paid(ctx, tx, tenantID, id, b, &of.Reference, by)
+			settled, err = s.paid(ctx, tx, tenantID, id, &of.Reference, by)
 		}
 		return err
 	})

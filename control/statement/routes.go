@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -45,7 +46,7 @@ func (s *Service) Routes(a route.API) {
 			"503 `WAREHOUSE_BEHIND` means that not all events are sealed yet: send the request again."}, s.post)
 	route.Add(a, route.Operation{ID: "list-statements", Method: http.MethodGet, Path: "/v1/settlement/statements", Tag: tag, Access: read,
 		Summary: "List the statements, newest first"}, s.getAll)
-	route.AddDataOrFile(a, route.Operation{ID: "get-statement", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}", Tag: tag, Access: read,
+	route.AddDataOrFile(a, route.Operation{ID: "get-statement", Method: http.MethodGet, Path: "/v1/settlement/statements/{statementId}", Tag: tag, Access: read, Heavy: true,
 		Summary: "Get a statement", Errors: []int{http.StatusConflict},
 		Description: "`json` is in the envelope: `data.statement` is the record, `data.document` the signed text. `csv` is a table for spreadsheets. `html` is a page for people, and `pdf` the same to print or send; " +
 			"if its fonts, Go Regular, Bold and Mono, lack a character of a name, the response is the page instead, and says so. With `payee` they show the part of one payee, with its number, parties, tax and due date. " +
@@ -247,6 +248,9 @@ func (s *Service) paper(ctx context.Context, found *documented, document *sealer
 	return p.For(counterpartyID), nil
 }
 
+// errChanges refuses the changes of one payee of several.
+var errChanges = api.InvalidField("table", "can't be changes for one payee of a statement for all: its document has the changes of all payees together")
+
 // shown is a paper as a file.
 func (in *getInput) shown(p *paper.Paper) (text []byte, f *route.File, err error) {
 	page := &route.File{Type: typeHTML + charset, Header: map[string]string{"Content-Security-Policy": paper.PagePolicy}}
@@ -263,7 +267,11 @@ func (in *getInput) shown(p *paper.Paper) (text []byte, f *route.File, err error
 		return text, &route.File{Name: name, Type: typeCSV + charset}, err
 	case "pdf":
 		text, lacking, err := p.PDF()
-		if err != nil || lacking == "" {
+		switch {
+		case errors.Is(err, paper.ErrLong):
+			text, err = p.HTML("This page is shown in place of a PDF: the statement " + err.Error() + ".")
+			return text, page, err
+		case err != nil || lacking == "":
 			return text, &route.File{Name: p.ID + ".pdf", Type: typePDF}, err
 		}
 		text, err = p.HTML("This page is shown in place of a PDF, whose fonts lack: " + lacking)
@@ -297,6 +305,9 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 	var text []byte
 	switch in.Format {
 	case "csv", "html", "pdf":
+		if in.Table == string(paper.Changes) && in.Payee != "" && found.CounterpartyID == nil {
+			return d, nil, errChanges
+		}
 		shown, err := s.paper(ctx, found, &document, in.Payee)
 		if err != nil {
 			return d, nil, err

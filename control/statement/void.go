@@ -2,7 +2,9 @@ package statement
 
 import (
 	"context"
+	"slices"
 
+	"muniment/control/payable"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -55,15 +57,22 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 		if err := statements.Create(ctx, tx, eventVoided, &next, by, nil); err != nil {
 			return err
 		}
+		voided = next.Statement
 		chain, err := store.List(ctx, tx, "the statements of the chain", store.Text,
 			`SELECT statement_id FROM statements WHERE tenant_id = $1 AND (statement_id = $2 OR corrects = $2) AND state IN ('ISSUED', 'SETTLED') ORDER BY sequence`, tenantID, first.ID)
 		for _, id := range chain {
+			var b payable.Balance
 			if err == nil {
-				_, err = statements.Move(ctx, tx, store.Move[documented, Action]{TenantID: tenantID, ID: id, Action: Void, By: by})
+				b, err = payable.BalanceOf(ctx, tx, tenantID, id, next.Currency)
+			}
+			if err == nil {
+				_, err = statements.Move(ctx, tx, store.Move[documented, Action]{TenantID: tenantID, ID: id, Action: Void, By: by, Edit: func(next *documented) error { next.PaidAmount = b.Paid; return nil }})
 			}
 		}
-		if err == nil {
-			voided, err = s.balance(ctx, tx, &next.Statement, others, by)
+		for _, id := range others {
+			if err == nil && !slices.Contains(chain, id) {
+				_, err = s.paid(ctx, tx, tenantID, id, nil, by)
+			}
 		}
 		return err
 	})

@@ -17,6 +17,7 @@ func (c *Client) Payables() Payables { return Payables{c} }
 type PayableFilter struct {
 	StatementID    string `json:"statementId"`
 	CounterpartyID string `json:"counterpartyId"`
+	Number         string `json:"number"`
 	State          string `json:"state"`
 	// Limit is how many a page has; 0 is the service's default.
 	Limit int `json:"limit"`
@@ -37,12 +38,13 @@ type PayoutFilter struct {
 	// As 2026-12-31; absent: today.
 	DueBy    string `json:"dueBy"`
 	Currency string `json:"currency"`
-	// Of PayoutFile: begin with a byte order mark, for spreadsheets.
+	// Of PayoutFile: for spreadsheets, with a byte order mark and without formulas.
 	BOM bool `json:"bom"`
 }
 
 // Payouts returns what is to be paid, the longest due first.
 func (s Payables) Payouts(ctx context.Context, f PayoutFilter) ([]Payout, error) {
+	f.BOM = false
 	all, err := get[struct {
 		Payouts []Payout `json:"payouts"`
 	}](ctx, s.c, "/v1/settlement/payouts", values(f))
@@ -79,7 +81,9 @@ func (s Payables) SetIssuer(ctx context.Context, issuer NewIssuer) (*Issuer, err
 // Payable is what a payee is due of a statement.
 type Payable struct {
 	Record
-	// The number that a note corrects; null if the payee got nothing of the first statement.
+	// Decimal: what the exact amounts so far are more than their nets. The next payable takes it up.
+	Carried string `json:"carried"`
+	// The payee's first number of the chain, which it corrects; null if this is that.
 	Corrects string `json:"corrects"`
 	// The payee.
 	CounterpartyID string `json:"counterpartyId"`
@@ -89,8 +93,8 @@ type Payable struct {
 	DueOn string `json:"dueOn"`
 	// Decimal: the payee's part of the statement, or of the difference that a correction makes.
 	Exact string `json:"exact"`
-	// Decimal: the sum of Exact of all that the payee got in the currency.
-	ExactSoFar string `json:"exactSoFar"`
+	// The first statement of its chain: the same, or the one that is corrected or voided.
+	FirstStatementID string `json:"firstStatementId"`
 	// Decimal: net and tax, which is due. Below zero for a credit.
 	Gross string `json:"gross"`
 	// The day of its issue, in the tenant's time zone.
@@ -100,8 +104,6 @@ type Payable struct {
 	Kind string `json:"kind"`
 	// Decimal, in the currency's minor unit: what Exact adds to the rounded sum so far.
 	Net string `json:"net"`
-	// Decimal: the sum of Net of all that the payee got in the currency.
-	NetSoFar string `json:"netSoFar"`
 	// Unbroken a tenant and year.
 	Number string `json:"number"`
 	// Decimal: the sum of Payments.
@@ -109,7 +111,7 @@ type Payable struct {
 	// What was paid or set off, in the order of its recording.
 	Payments  []PayablePayment `json:"payments"`
 	Recipient PayableParty     `json:"recipient"`
-	// Whether the recipient of the services owes the tax.
+	// Whether the issuer, who receives the payee's services, owes the tax.
 	ReverseCharge bool `json:"reverseCharge"`
 	// Its place among the tenant's, from 1.
 	Sequence int64 `json:"sequence"`

@@ -101,7 +101,7 @@ var writes = []write{
 	{
 		operation: "correct-statement", events: []string{"pack.sealed pack:{laterPackId}", "statement.created statement:{correctionId}"}, makes: one("correctionId", "statement.id"),
 	},
-	{operation: "settle-statement", events: []string{"payable.paid payable:{payableId}", "statement.settled statement:{statementId}"}, again: 409},
+	{operation: "settle-statement", events: []string{"statement.settled statement:{statementId}"}, again: 409},
 	{
 		operation: "void-statement", events: []string{"payable.issued payable:{creditId}", "statement.voided statement:{voidId}", "statement.voided statement:{statementId}"}, makes: one("voidId", "statement.id"), again: 409,
 	},

@@ -21,6 +21,7 @@ CREATE TABLE payables (
     payable_id      TEXT    PRIMARY KEY,
     tenant_id       TEXT    NOT NULL REFERENCES tenants (tenant_id),
     statement_id    TEXT    NOT NULL,
+    first_id        TEXT    NOT NULL,
     counterparty_id TEXT    NOT NULL,
     number          TEXT    NOT NULL,
     kind            TEXT    NOT NULL,
@@ -37,8 +38,7 @@ CREATE TABLE payables (
     state           TEXT    NOT NULL,
     paid_amount     TEXT    NOT NULL,
     payments        TEXT    NOT NULL,
-    exact_so_far    TEXT    NOT NULL,
-    net_so_far      TEXT    NOT NULL,
+    carried         TEXT    NOT NULL,
     sequence        BIGINT  NOT NULL,
     issuer          TEXT    NOT NULL,
     recipient       TEXT    NOT NULL,
@@ -48,6 +48,7 @@ CREATE TABLE payables (
 );
 CREATE INDEX payables_by_tenant ON payables (tenant_id, payable_id);
 CREATE INDEX payables_by_statement ON payables (tenant_id, statement_id, payable_id);
+CREATE INDEX payables_by_chain ON payables (tenant_id, first_id, counterparty_id, sequence);
 CREATE INDEX payables_by_counterparty ON payables (tenant_id, counterparty_id, payable_id);
 CREATE INDEX payables_by_state ON payables (tenant_id, state, payable_id);
 CREATE INDEX payables_by_payee ON payables (tenant_id, counterparty_id, currency, sequence);

@@ -1050,6 +1050,8 @@ class ListPayablesQuery(TypedDict):
     statementId: NotRequired[str]
     # Only those of this payee.
     counterpartyId: NotRequired[str]
+    # Only the one with this number.
+    number: NotRequired[str]
     # Only those in this state.
     state: NotRequired[Literal["DUE", "PAID"]]
 
@@ -1061,7 +1063,8 @@ class ListPayoutsQuery(TypedDict):
     currency: NotRequired[str]
     # The format of the response.
     format: NotRequired[Literal["json", "csv"]]
-    # Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8.
+    # Requires format csv: the file is for spreadsheets. It begins with a byte order mark, and an apostrophe
+    # precedes text that would be a formula.
     bom: NotRequired[Literal["true", "false"]]
 
 
@@ -1759,7 +1762,10 @@ class OfferList(TypedDict):
 
 
 class Payable(TypedDict):
-    # The number that a note corrects; null if the payee got nothing of the first statement.
+    # Decimal: what the exact amounts of all that the payee got so far in the currency are more than their nets. The
+    # next payable takes it up.
+    carried: str
+    # The payee's first number of the chain, which it corrects; null if this is that.
     corrects: str | None
     # The payee.
     counterpartyId: str
@@ -1771,8 +1777,8 @@ class Payable(TypedDict):
     dueOn: str
     # Decimal: the payee's part of the statement, or of the difference that a correction makes.
     exact: str
-    # Decimal: the sum of exact of all that the payee got in the currency, this one included.
-    exactSoFar: str
+    # The first statement of its chain: the same, or the one that is corrected or voided.
+    firstStatementId: str
     # Decimal: net and tax, which is due. Below zero for a credit.
     gross: str
     # The record's id.
@@ -1780,12 +1786,10 @@ class Payable(TypedDict):
     # The day of its issue, in the tenant's time zone.
     issuedOn: str
     issuer: PayableParty
-    # A note is of a correction or a void: it adds to what is due, or takes of it.
+    # A debit note is of a correction or a void, and adds to what is due; a credit note takes of it.
     kind: Literal["STATEMENT", "DEBIT_NOTE", "CREDIT_NOTE"]
     # Decimal, in the currency's minor unit: what exact adds to the rounded sum so far.
     net: str
-    # Decimal: the sum of net of the same. It is exactSoFar, rounded.
-    netSoFar: str
     # Its number: unbroken a tenant and year.
     number: str
     # Decimal: the sum of payments.
@@ -1793,7 +1797,7 @@ class Payable(TypedDict):
     # What was paid or set off, in the order of its recording.
     payments: list[PayablePayment]
     recipient: PayableParty
-    # Whether the recipient of the services owes the tax.
+    # Whether the issuer, who receives the payee's services, owes the tax.
     reverseCharge: bool
     # Grows with every change.
     revision: int

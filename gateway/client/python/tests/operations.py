@@ -93,7 +93,7 @@ OPERATIONS = {
     "correct-statement": lambda c: c.statements.correct("stm_1"),
     "void-statement": lambda c: c.statements.void("stm_1", "why"),
     "settle-statement": lambda c: c.statements.settle("stm_1", {"reference": "ref", "date": "2026-12-14", "amount": "1", "counterpartyId": "cp_1"}),
-    "list-payables": lambda c: first(c.payables.list({"statementId": "stm_1", "counterpartyId": "cp_1", "state": "DUE"})),
+    "list-payables": lambda c: first(c.payables.list({"statementId": "stm_1", "counterpartyId": "cp_1", "number": "2026-000001", "state": "DUE"})),
     "get-payable": lambda c: c.payables.get("pay_1"),
     "list-payouts": lambda c: (whole(c.payables.payout_file({"bom": "true"})), c.payables.payouts({"dueBy": "2026-12-31", "currency": "EUR"}))[1],
     "get-issuer": lambda c: c.payables.issuer(),

@@ -2163,7 +2163,9 @@ export interface components {
             ok: true;
         };
         Payable: {
-            /** @description The number that a note corrects; null if the payee got nothing of the first statement. */
+            /** @description Decimal: what the exact amounts of all that the payee got so far in the currency are more than their nets. The next payable takes it up. */
+            carried: string;
+            /** @description The payee's first number of the chain, which it corrects; null if this is that. */
             corrects: string | null;
             /** @description The payee. */
             counterpartyId: string;
@@ -2181,8 +2183,8 @@ export interface components {
             dueOn: string;
             /** @description Decimal: the payee's part of the statement, or of the difference that a correction makes. */
             exact: string;
-            /** @description Decimal: the sum of exact of all that the payee got in the currency, this one included. */
-            exactSoFar: string;
+            /** @description The first statement of its chain: the same, or the one that is corrected or voided. */
+            firstStatementId: string;
             /** @description Decimal: net and tax, which is due. Below zero for a credit. */
             gross: string;
             /** @description The record's id. */
@@ -2194,14 +2196,12 @@ export interface components {
             issuedOn: string;
             issuer: components["schemas"]["PayableParty"];
             /**
-             * @description A note is of a correction or a void: it adds to what is due, or takes of it.
+             * @description A debit note is of a correction or a void, and adds to what is due; a credit note takes of it.
              * @enum {string}
              */
             kind: "STATEMENT" | "DEBIT_NOTE" | "CREDIT_NOTE";
             /** @description Decimal, in the currency's minor unit: what exact adds to the rounded sum so far. */
             net: string;
-            /** @description Decimal: the sum of net of the same. It is exactSoFar, rounded. */
-            netSoFar: string;
             /** @description Its number: unbroken a tenant and year. */
             number: string;
             /** @description Decimal: the sum of payments. */
@@ -2209,7 +2209,7 @@ export interface components {
             /** @description What was paid or set off, in the order of its recording. */
             payments: components["schemas"]["PayablePayment"][];
             recipient: components["schemas"]["PayableParty"];
-            /** @description Whether the recipient of the services owes the tax. */
+            /** @description Whether the issuer, who receives the payee's services, owes the tax. */
             reverseCharge: boolean;
             /**
              * Format: int64
@@ -5836,6 +5836,8 @@ export interface operations {
                 cursor?: string;
                 /** @description The most records in the response. */
                 limit?: number;
+                /** @description Only the one with this number. */
+                number?: string;
                 /** @description Only those in this state. */
                 state?: "DUE" | "PAID";
                 /** @description Only those of this statement. */
@@ -5879,7 +5881,7 @@ export interface operations {
     "list-payouts": {
         parameters: {
             query?: {
-                /** @description Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8. */
+                /** @description Requires format csv: the file is for spreadsheets. It begins with a byte order mark, and an apostrophe precedes text that would be a formula. */
                 bom?: "true" | "false";
                 /** @description Only those in this currency. */
                 currency?: string;

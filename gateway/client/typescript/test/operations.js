@@ -82,7 +82,7 @@ export const operations = {
   'correct-statement': (c) => c.statements.correct('stm_1'),
   'void-statement': (c) => c.statements.void('stm_1', 'why'),
   'settle-statement': (c) => c.statements.settle('stm_1', { reference: 'ref', date: '2026-12-14', amount: '1', counterpartyId: 'cp_1' }),
-  'list-payables': (c) => first(c.payables.list({ statementId: 'stm_1', counterpartyId: 'cp_1', state: 'DUE' })),
+  'list-payables': (c) => first(c.payables.list({ statementId: 'stm_1', counterpartyId: 'cp_1', number: '2026-000001', state: 'DUE' })),
   'get-payable': (c) => c.payables.get('pay_1'),
   'list-payouts': async (c) => {
     await whole(await c.payables.payoutFile({ bom: 'true' }));
