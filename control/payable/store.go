@@ -13,10 +13,13 @@ var (
 	issuers  = store.Records[Issuer]{Noun: "issuer", Table: "issuers"}
 )
 
+// noParty is the column of a party of whom nothing is known: a payable that came back from the log.
+const noParty = `{"address":null,"email":null,"legalName":null,"note":null,"taxId":null}`
+
 // Tables lists this package's tables.
 var Tables = store.Tables{
 	{Name: "payables", Public: []string{"payments.reference"}, Personal: &store.Personal{
-		Kind: "payable", Key: []string{"payable_id"}, Record: "payable_id",
+		Kind: "payable", Key: []string{"payable_id"}, Record: "payable_id", Unseen: `recipient = '` + noParty + `'`,
 		JSON: []string{
 			"issuer.legalName", "issuer.address", "issuer.taxId", "issuer.email", "issuer.note",
 			"recipient.legalName", "recipient.address", "recipient.taxId", "recipient.email",

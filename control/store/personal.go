@@ -45,6 +45,9 @@ type Personal struct {
 	// Record is the column with the id of the record whose events have these texts in their private
 	// parts; empty: no event has.
 	Record string
+	// Unseen is a condition for rows that came back from the log without the texts that the private parts of
+	// their record's events have: these may name anybody. Empty: there are none.
+	Unseen string
 	// Before runs before the rows are searched to erase them, for example to wait for transactions
 	// that write such rows and are no changes.
 	Before func(ctx context.Context, tx *Tx, tenantID string) error
@@ -205,7 +208,18 @@ func (all Tables) search(ctx context.Context, q Querier, tenantID string, person
 			}
 		}
 	}
+	for _, t := range all {
+		if t.Personal == nil || t.Personal.Unseen == "" || person == (sealer.Person{}) {
+			continue
+		}
+		ids, err := List(ctx, q, "what came back from the log to "+t.Name, Text, `SELECT `+t.Personal.Record+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+t.Personal.Unseen, tenantID)
+		if err != nil {
+			return found, err
+		}
+		found.Records = append(found.Records, ids...)
+	}
 	slices.Sort(found.Records)
+	found.Records = slices.Compact(found.Records)
 	return found, nil
 }
 
