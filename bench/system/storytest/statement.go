@@ -51,7 +51,7 @@ func Statement(t *testing.T, s *systemtest.Service, rows int) {
 	s.Get("/v1/settlement/statements/"+held.ID, &after)
 	require.Equal(t, issued.Statement, after.Statement)
 	require.NotContains(t, string(systemtest.ReadFile(t, signed)), "tax 7")
-	require.NotContains(t, string(systemtest.ReadFile(t, signed)), "1234")
+	require.NotContains(t, string(systemtest.ReadFile(t, signed)), "DE00 1234")
 
 	packs := systemtest.SealAndExport(t, s.Client)
 	said := systemtest.Command(t, append([]string{"verify", "--root", filepath.Join(s.Data, "keys", "root.vkey"), signed}, packs...)...)
