@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"fmt"
+	"slices"
 
 	"muniment/control/route"
 	"muniment/sealer"
@@ -31,10 +32,6 @@ func (p *Paper) CSV(table Table) ([]byte, error) {
 	for _, of := range p.Payables {
 		numbers[of.CounterpartyID] = of.Number
 	}
-	number := ""
-	if id := d.CounterpartyID; id != nil {
-		number = numbers[*id]
-	}
 	period := ""
 	if p.Period != nil {
 		period = *p.Period
@@ -43,20 +40,20 @@ func (p *Paper) CSV(table Table) ([]byte, error) {
 		return []string{id, route.Inert(p.Rights[id].Title), route.Inert(p.campaigns(id, " "))}
 	}
 	payee := func(id string) []string { return []string{id, route.Inert(names[id])} }
-	var failed error
-	row := func(number string, cells ...[]string) {
-		all := []string{number, d.StatementID, period, d.LocalFrom, d.LocalTo, d.TimeZone, d.Currency}
-		for _, some := range cells {
-			all = append(all, some...)
-		}
-		if err := w.Write(all); err != nil {
-			failed = err
-		}
+	number, only := "", []string{"", ""} // of the only payee
+	if id := d.CounterpartyID; id != nil {
+		number, only = numbers[*id], payee(*id)
 	}
-	head := []string{"statementId", "period", "from", "to", "timeZone", "currency"}
+	write := func(cells ...[]string) { _ = w.Write(slices.Concat(cells...)) } // w.Error has its error
+	head := func(columns ...string) {
+		write([]string{"number", "statementId", "period", "from", "to", "timeZone", "currency"}, columns)
+	}
+	row := func(number string, cells ...[]string) {
+		write([]string{number, d.StatementID, period, d.LocalFrom, d.LocalTo, d.TimeZone, d.Currency}, slices.Concat(cells...))
+	}
 	switch table {
 	case Shares:
-		_ = w.Write(append(append([]string{"number"}, head...), "counterpartyId", "counterparty", "kind", "rightId", "right", "campaigns", "meteringBasis", "month", "monthTimeZone", "ruleId", "ruleLeaf", "bps", "share"))
+		head("counterpartyId", "counterparty", "kind", "rightId", "right", "campaigns", "meteringBasis", "month", "monthTimeZone", "ruleId", "ruleLeaf", "bps", "share")
 		of := func(shares []sealer.StatementShare, cells ...[]string) {
 			for _, s := range shares {
 				row(numbers[s.CounterpartyID], append(append([][]string{payee(s.CounterpartyID)}, cells...), []string{fmt.Sprint(s.Bps), s.Amount})...)
@@ -69,24 +66,16 @@ func (p *Paper) CSV(table Table) ([]byte, error) {
 			of(a.Shares, []string{a.Reason, "", "", "", "", a.Month, a.TimeZone, a.RuleID, fmt.Sprint(a.RuleLeaf)})
 		}
 	case Changes:
-		_ = w.Write(append(append([]string{"number"}, head...), "corrects", "counterpartyId", "counterparty", "reason", "rightId", "right", "campaigns", "meteringBasis", "ruleId", "receipts", "amount"))
+		head("corrects", "counterpartyId", "counterparty", "reason", "rightId", "right", "campaigns", "meteringBasis", "ruleId", "receipts", "amount")
 		if d.Correction == nil {
 			break
-		}
-		only := []string{"", ""}
-		if d.CounterpartyID != nil {
-			only = payee(*d.CounterpartyID)
 		}
 		for _, c := range d.Correction.Changes {
 			row(number, []string{d.Correction.Of}, only, []string{c.Reason}, right(c.RightID), []string{c.MeteringBasis, c.RuleID, fmt.Sprint(c.Receipts), c.Amount})
 		}
 	default:
-		_ = w.Write(append(append([]string{"number"}, head...), "counterpartyId", "counterparty", "kind", "rightId", "right", "campaigns", "meteringBasis", "month", "monthTimeZone", "ruleId", "ruleLeaf",
-			"unit", "price", "receipts", "impressions", "quantityMs", "lineAmount", "amount"))
-		only := []string{"", ""}
-		if d.CounterpartyID != nil {
-			only = payee(*d.CounterpartyID)
-		}
+		head("counterpartyId", "counterparty", "kind", "rightId", "right", "campaigns", "meteringBasis", "month", "monthTimeZone", "ruleId", "ruleLeaf",
+			"unit", "price", "receipts", "impressions", "quantityMs", "lineAmount", "amount")
 		for _, l := range d.Lines {
 			sum, err := Sum(l.Shares)
 			if err != nil {
@@ -103,8 +92,5 @@ func (p *Paper) CSV(table Table) ([]byte, error) {
 		}
 	}
 	w.Flush()
-	if failed == nil {
-		failed = w.Error()
-	}
-	return b.Bytes(), failed
+	return b.Bytes(), w.Error()
 }

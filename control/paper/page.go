@@ -22,7 +22,8 @@ var style string
 //go:embed page.html
 var pageText string
 
-// PagePolicy is the Content-Security-Policy of the page. It forbids it to load or run anything, except its one style sheet, by its hash.
+// PagePolicy is the Content-Security-Policy of the page: it may load and run nothing, except its one
+// style sheet, by its hash.
 var PagePolicy = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

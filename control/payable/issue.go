@@ -50,11 +50,7 @@ func Issue(ctx context.Context, tx *store.Tx, s Statement, by sealer.Ref) (made 
 	if len(s.Parts) == 0 {
 		return nil, nil, nil
 	}
-	name, err := tenant.TimeZone(ctx, tx, s.TenantID)
-	if err != nil {
-		return nil, nil, err
-	}
-	zone, err := time.LoadLocation(name)
+	zone, err := tenant.Zone(ctx, tx, s.TenantID)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -185,15 +184,9 @@ func (s *Service) getPayouts(ctx context.Context, in *payoutsInput) (d PayoutLis
 		return d, nil, api.InvalidField("dueBy", "must be a date, as 2026-12-31")
 	}
 	if by == "" {
-		zone, err := tenant.TimeZone(ctx, s.db.Read(), caller.TenantID)
-		if err != nil {
+		if by, err = tenant.Today(ctx, s.db.Read(), caller.TenantID, s.db.Now()); err != nil {
 			return d, nil, err
 		}
-		in, err := time.LoadLocation(zone)
-		if err != nil {
-			return d, nil, err
-		}
-		by = s.db.Now().In(in).Format(time.DateOnly)
 	}
 	if d.Payouts, err = payouts(ctx, s.db.Read(), caller.TenantID, by, in.Currency); err != nil || in.Format == "json" {
 		return d, nil, err
@@ -202,9 +195,7 @@ func (s *Service) getPayouts(ctx context.Context, in *payoutsInput) (d PayoutLis
 	if in.BOM == "true" {
 		text = append([]byte(route.ByteOrderMark), text...)
 	}
-	return d, &route.File{Name: "payouts-" + by + ".csv", Type: typeCSV + "; charset=utf-8", Size: int64(len(text)), Open: func(context.Context) (func(io.Writer), error) {
-		return func(to io.Writer) { _, _ = to.Write(text) }, nil
-	}}, err
+	return d, (&route.File{Name: "payouts-" + by + ".csv", Type: typeCSV + "; charset=utf-8"}).Holding(text), err
 }
 
 // payouts lists what is open and due by a day.

@@ -164,6 +164,14 @@ type File struct {
 	Part bool
 }
 
+// Holding sets what the file has.
+func (f *File) Holding(text []byte) *File {
+	f.Size, f.Open = int64(len(text)), func(context.Context) (func(io.Writer), error) {
+		return func(to io.Writer) { _, _ = to.Write(text) }, nil
+	}
+	return f
+}
+
 // ByteOrderMark begins a CSV file for spreadsheets, which otherwise guess its encoding.
 const ByteOrderMark = "\ufeff"
 

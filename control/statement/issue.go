@@ -183,7 +183,7 @@ func isNewest(issued []Statement, c *sealer.StatementCorrection) bool {
 	return false
 }
 
-// freeze signs the document of a statement, and numbers it.
+// freeze signs the document of a statement, and gives it a place.
 func (c *core) freeze(ctx context.Context, tx *store.Tx, next *documented, document *sealer.Statement, signer *sealer.Signer) error {
 	if vouches, err := c.cfg.Keys.Vouches(ctx, tx, signer.KeyID); err != nil || !vouches {
 		return errors.Join(err, api.Unavailable(api.NoSigningKey, "the key of packs is being revoked", time.Second))
@@ -211,13 +211,13 @@ func (s *Service) settle(ctx context.Context, tenantID, id string, of payable.Pa
 		}
 	}
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		was, err := statements.Find(ctx, tx, tenantID, id)
+		was, err := summaries.Find(ctx, tx, tenantID, id)
 		if err != nil {
 			return err
 		}
 		nothing := false
 		if was.State != Voided {
-			if _, _, err := statements.After(*was, Settle, store.At(tx.Now())); err != nil {
+			if _, _, err := statements.After(documented{Statement: *was}, Settle, store.At(tx.Now())); err != nil {
 				return err
 			}
 			b, err := payable.BalanceOf(ctx, tx, tenantID, id, was.Currency)

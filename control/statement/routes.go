@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"muniment/control/calendar"
 	"muniment/control/paper"
@@ -325,13 +323,7 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 		signed, _, _ := strings.Cut(found.Document, "\n")
 		return StatementDocument{found.Statement, json.RawMessage(signed)}, nil, nil
 	}
-	if err != nil {
-		return d, nil, err
-	}
-	f.Size, f.Open = int64(len(text)), func(context.Context) (func(io.Writer), error) {
-		return func(to io.Writer) { _, _ = to.Write(text) }, nil
-	}
-	return d, f, nil
+	return d, f.Holding(text), nil
 }
 
 type statementInput struct {
@@ -385,22 +377,14 @@ type settleInput struct {
 	Body        Payment
 }
 
-func (s *Service) postSettle(ctx context.Context, in *settleInput) (StatementData, error) {
+func (s *Service) postSettle(ctx context.Context, in *settleInput) (d StatementData, err error) {
 	caller := auth.PrincipalFrom(ctx)
 	of := payable.Payments{CounterpartyID: in.Body.CounterpartyID, Amount: in.Body.Amount, Reference: in.Body.Reference}
 	if in.Body.Date != nil {
 		of.Date = *in.Body.Date
-	} else {
-		zone, err := tenant.TimeZone(ctx, s.db.Read(), caller.TenantID)
-		if err != nil {
-			return StatementData{}, err
-		}
-		in, err := route.Zone(zone)
-		if err != nil {
-			return StatementData{}, err
-		}
-		of.Date = s.db.Now().In(in).Format(time.DateOnly)
+	} else if of.Date, err = tenant.Today(ctx, s.db.Read(), caller.TenantID, s.db.Now()); err != nil {
+		return d, err
 	}
-	settled, err := s.settle(ctx, caller.TenantID, in.StatementID, of, store.ByKey(caller.ID))
-	return StatementData{settled}, err
+	d.Statement, err = s.settle(ctx, caller.TenantID, in.StatementID, of, store.ByKey(caller.ID))
+	return d, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"muniment/control/calendar"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -57,6 +58,24 @@ func TimeZone(ctx context.Context, q store.Querier, tenantID string) (string, er
 		return "", err
 	}
 	return *zone, nil
+}
+
+// Zone returns the location of the tenant's TimeZone.
+func Zone(ctx context.Context, q store.Querier, tenantID string) (*time.Location, error) {
+	name, err := TimeZone(ctx, q, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	return calendar.Zone(name)
+}
+
+// Today returns the date, such as 2026-12-31, of a moment in the tenant's time zone.
+func Today(ctx context.Context, q store.Querier, tenantID string, now time.Time) (string, error) {
+	zone, err := Zone(ctx, q, tenantID)
+	if err != nil {
+		return "", err
+	}
+	return now.In(zone).Format(time.DateOnly), nil
 }
 
 // Organisation returns the tenant's organisation; ErrNone if there is no such tenant.
