@@ -18,6 +18,7 @@ import (
 	"muniment/pipeline/segment"
 	"muniment/pipeline/sqlite"
 	"muniment/sealer"
+	"muniment/sealer/terminal"
 )
 
 type backupCmd struct {
@@ -30,20 +31,20 @@ type backupCmd struct {
 }
 
 // Run copies the folder, without a request to any server.
-func (c *backupCmd) Run() error {
+func (c *backupCmd) Run(out io.Writer) error {
 	ctx, stop := interrupted()
 	defer stop()
 	made, err := backup.Backup{
-		Data: c.Data, To: c.To, WithoutKeys: c.WithoutKeys, WithRoot: c.WithRoot, Rate: c.Rate << 20, Progress: os.Stderr,
+		Data: c.Data, To: c.To, WithoutKeys: c.WithoutKeys, WithRoot: c.WithRoot, Rate: c.Rate << 20, Progress: terminal.Writer(os.Stderr),
 		OpenLog: func(dir string) (backup.LogCopier, error) { return segment.OpenReader(dir) },
 	}.Run(ctx)
 	switch {
 	case err != nil:
 		return err
 	case c.JSON:
-		return json.NewEncoder(os.Stdout).Encode(made)
+		return json.NewEncoder(out).Encode(made)
 	}
-	fmt.Printf("backed up to %s as of %s\n", c.To, made.TakenAt)
+	terminal.Fprintf(out, "backed up to %s as of %s\n", c.To, made.TakenAt)
 	return nil
 }
 
@@ -56,22 +57,22 @@ type restoreCmd struct {
 }
 
 // Run creates the folder, or nothing if it fails.
-func (c *restoreCmd) Run() error {
+func (c *restoreCmd) Run(out io.Writer) error {
 	ctx, stop := interrupted()
 	defer stop()
 	made, err := backup.Restore{
-		From: c.From, Data: c.Data, Expect: c.ExpectCheckpoint, Progress: os.Stderr, Continue: continueLog, Replays: replays(), Older: olderEvents,
+		From: c.From, Data: c.Data, Expect: c.ExpectCheckpoint, Progress: terminal.Writer(os.Stderr), Continue: continueLog, Replays: replays(), Older: olderEvents,
 		Tombstones: tombstones(c.Tombstones), Erase: eraseRestored,
 	}.Run(ctx)
 	switch {
 	case err != nil:
 		return err
 	case c.JSON:
-		return json.NewEncoder(os.Stdout).Encode(made)
+		return json.NewEncoder(out).Encode(made)
 	}
-	fmt.Printf("restored %s as of %s; start it with: muniment up --data %s\n", made.Data, made.TakenAt, made.Data)
+	terminal.Fprintf(out, "restored %s as of %s; start it with: muniment up --data %s\n", made.Data, made.TakenAt, made.Data)
 	if !made.Keys {
-		fmt.Printf("The backup holds no private keys: put them into %s first.\n", filepath.Join(made.Data, "keys"))
+		terminal.Fprintf(out, "The backup holds no private keys: put them into %s first.\n", filepath.Join(made.Data, "keys"))
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ import (
 	"muniment/control/signing"
 	"muniment/control/tenant"
 	"muniment/gateway/certs"
+	"muniment/sealer/terminal"
 	"muniment/sealer/verify"
 )
 
@@ -94,7 +95,7 @@ const exitUsage = 2
 // commandLine is the parser of the command line.
 func commandLine() *kong.Kong {
 	return kong.Must(new(commands), kong.Name("muniment"), declaredVariables(), kong.DefaultEnvars("MUNIMENT"),
-		kong.Description("The evidence ledger for governed delivery."), kong.Vars{"version": "muniment " + thisBuild().String()}, kong.BindTo(os.Stdout, (*io.Writer)(nil)))
+		kong.Description("The evidence ledger for governed delivery."), kong.Vars{"version": "muniment " + thisBuild().String()}, kong.Writers(os.Stdout, terminal.Writer(os.Stderr)), kong.BindTo(terminal.Writer(os.Stdout), (*io.Writer)(nil)))
 }
 
 func main() {

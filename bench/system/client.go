@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"muniment/gateway/api"
+	"muniment/sealer/terminal"
 )
 
 // Client calls the JSON operations of the service with one API key.
 type Client struct {
 	API string
 	Key string
-	// HTTP sends the requests; nil is http.DefaultClient.
+	// HTTP sends the requests; nil is http.DefaultClient. Redirects are not followed.
 	HTTP *http.Client
 }
 
@@ -60,7 +61,7 @@ func (c Client) Do(ctx context.Context, method, path string, body, out any) erro
 	return nil
 }
 
-// Refused is an answer other than 200.
+// Refused is an answer other than 200. As an error it is one line of visible characters.
 type Refused struct {
 	method, path string
 	Status       int
@@ -68,7 +69,7 @@ type Refused struct {
 }
 
 func (r *Refused) Error() string {
-	return fmt.Sprintf("%s %s answered %d: %s", r.method, r.path, r.Status, r.text)
+	return fmt.Sprintf("%s %s answered %d: %s", r.method, r.path, r.Status, terminal.Text(string(r.text)))
 }
 
 // Sentence is the message of a refusal that Do returned, with all its faults. It returns other
@@ -83,13 +84,13 @@ func Sentence(err error) error {
 	case json.Unmarshal(r.text, &body) != nil || body.Message == "":
 		return err
 	case len(body.ValidationErrors) < 2:
-		return errors.New(body.Message)
+		return errors.New(terminal.Text(body.Message))
 	}
 	faults := make([]string, 0, len(body.ValidationErrors))
 	for _, f := range body.ValidationErrors {
 		faults = append(faults, f.Field+": "+f.Message)
 	}
-	return errors.New(strings.Join(faults, "; "))
+	return errors.New(terminal.Text(strings.Join(faults, "; ")))
 }
 
 // Request sends a request once, and reads the answer.
@@ -143,5 +144,7 @@ func (c Client) send(ctx context.Context, method, path string, body any) (*http.
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	return cmp.Or(c.HTTP, http.DefaultClient).Do(req)
+	client := *cmp.Or(c.HTTP, http.DefaultClient)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the service sends none: the key and the answer are for it alone
+	return client.Do(req)
 }

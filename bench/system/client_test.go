@@ -35,3 +35,12 @@ func TestWarehouseIsWaitedFor(t *testing.T) {
 	require.ErrorContains(t, client.Do(t.Context(), "POST", "/", nil, nil), "LOG_UNAVAILABLE")
 	require.Equal(t, 4, requests)
 }
+
+// TestRedirectIsNotFollowed: a command sends its token to the server that it was given, and to no other.
+func TestRedirectIsNotFollowed(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect is followed") }))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	require.ErrorContains(t, Client{API: server.URL, Key: "secret"}.Do(t.Context(), "POST", "/", map[string]any{}, nil), "answered 307")
+}

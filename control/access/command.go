@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"muniment/control/route"
+	"muniment/sealer/terminal"
 )
 
 // Commands are what "muniment access" does, in the form that kong reads.
@@ -56,7 +57,7 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 		if a.ActivatedTenantID != nil {
 			tenantID = *a.ActivatedTenantID
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.ID, a.State, a.CreatedAt, a.Email, a.Organisation, strings.Join(strings.Fields(a.Use), " "), a.Mail.text(), tenantID)
+		terminal.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.ID, a.State, a.CreatedAt, a.Email, a.Organisation, strings.Join(strings.Fields(a.Use), " "), a.Mail.text(), tenantID)
 	}
 	return table.Flush()
 }
@@ -103,6 +104,6 @@ func decide(server route.AdminClient, out io.Writer, asJSON bool, id, action, te
 	if asJSON {
 		return json.NewEncoder(out).Encode(done)
 	}
-	_, err := fmt.Fprintf(out, text, done.Application.ID)
+	_, err := terminal.Fprintf(out, text, done.Application.ID)
 	return err
 }

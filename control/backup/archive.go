@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,8 @@ type archive interface {
 	// open opens the next file, which must have this name, and says how long it is. The
 	// caller closes it, and reads no more of it than it expects.
 	open(name string) (file io.ReadCloser, size int64, err error)
+	// most returns the most bytes that its files can have.
+	most() (int64, error)
 	io.Closer
 }
 
@@ -126,6 +129,8 @@ func (a folderArchive) open(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
+func (a folderArchive) most() (int64, error) { return math.MaxInt64, nil } // each file has its own size
+
 func (a folderArchive) Close() error { return a.root.Close() }
 
 type tarArchive struct {
@@ -141,13 +146,32 @@ func (a *tarArchive) open(name string) (io.ReadCloser, int64, error) {
 	case err != nil:
 	case h.Name != name:
 		err = fmt.Errorf("the tar holds %q in its place", h.Name)
-	case h.Typeflag != tar.TypeReg:
+	case h.Typeflag != tar.TypeReg || sparse(h):
 		return nil, 0, notRegular(name)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	return io.NopCloser(a.tar), h.Size, nil
+}
+
+// sparse says whether an entry, of a plain file by its type, leaves out zeros: a few bytes of it could fill
+// a disk.
+func sparse(h *tar.Header) bool {
+	for record := range h.PAXRecords {
+		if strings.HasPrefix(record, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *tarArchive) most() (int64, error) {
+	info, err := a.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
 func (a *tarArchive) Close() error { return a.file.Close() }

@@ -62,6 +62,7 @@ import (
 	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/sealer"
+	"muniment/sealer/terminal"
 )
 
 // Names within a data folder and a backup of it.
@@ -200,7 +201,7 @@ func (w *backupWriter) fill(ctx context.Context) error {
 
 func (w *backupWriter) say(format string, args ...any) {
 	if w.Progress != nil {
-		fmt.Fprintf(w.Progress, format+"\n", args...)
+		terminal.Fprintf(w.Progress, format+"\n", args...)
 	}
 }
 

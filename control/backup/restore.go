@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/sealer/terminal"
 )
 
 // OpenLog is the log of a restored folder, open for its next generation.
@@ -145,7 +147,7 @@ type restoreWriter struct {
 
 func (w *restoreWriter) say(format string, args ...any) {
 	if w.Progress != nil {
-		fmt.Fprintf(w.Progress, format+"\n", args...)
+		terminal.Fprintf(w.Progress, format+"\n", args...)
 	}
 }
 
@@ -162,15 +164,36 @@ func (w *restoreWriter) copyAll(ctx context.Context) (err error) {
 	if err := w.readTombstones(); err != nil {
 		return err
 	}
-	var total int64
+	total, err := w.room(from)
+	if err != nil {
+		return err
+	}
 	for _, f := range w.m.Files {
 		if err := errors.Join(ctx.Err(), w.copyFile(from, f)); err != nil {
 			return err
 		}
-		total += f.Bytes
 	}
 	w.say("copied        %s in %d files, each as the manifest has it", megabytes(total), len(w.m.Files))
 	return nil
+}
+
+// room returns how many bytes the files have, once it is sure that the archive holds so many and that the
+// disk has space for them.
+func (w *restoreWriter) room(from archive) (total int64, err error) {
+	for _, f := range w.m.Files {
+		if f.Bytes > math.MaxInt64-total {
+			return 0, fmt.Errorf("its %s states more bytes than any disk has", manifestFile)
+		}
+		total += f.Bytes
+	}
+	if held, err := from.most(); err != nil || held < total {
+		return 0, errors.Join(fmt.Errorf("its %s states %s, the file has %s: it is cut off, or has sparse files, which no backup has", manifestFile, megabytes(total), megabytes(held)), err)
+	}
+	free, err := store.Free(w.dir)
+	if err == nil && free < total {
+		err = fmt.Errorf("it has %s, and %s has space for %s: make space, or restore to another disk", megabytes(total), filepath.Dir(w.Data), megabytes(free))
+	}
+	return total, err
 }
 
 // maxManifest is the longest manifest: a line a file, of which a pack is one.

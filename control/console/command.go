@@ -8,6 +8,7 @@ import (
 
 	"muniment/control/route"
 	"muniment/control/store"
+	"muniment/sealer/terminal"
 )
 
 // Command is "muniment console", as kong reads it.
@@ -31,6 +32,6 @@ func (c *Command) Run(server route.AdminClient, out io.Writer) error {
 			ExpiresAt store.Instant `json:"expiresAt"`
 		}{at + made.Path, made.ExpiresAt})
 	}
-	_, err = fmt.Fprintf(out, "%s\n\nOpen this link in a browser until %s. It works once; the page then stays open for an hour.\n", at+made.Path, made.ExpiresAt)
+	_, err = terminal.Fprintf(out, "%s\n\nOpen this link in a browser until %s. It works once; the page then stays open for an hour.\n", at+made.Path, made.ExpiresAt)
 	return err
 }

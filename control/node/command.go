@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"muniment/control/route"
+	"muniment/sealer/terminal"
 )
 
 // Commands are the subcommands of "muniment node", as kong reads them.
@@ -31,7 +32,7 @@ func (c *InviteCommand) Run(server route.AdminClient, out io.Writer) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(v)
 	}
-	_, err := fmt.Fprintf(out, "%s\n\nThis invitation lets one node join until %s. It is not shown again.\n", v.Token, v.ExpiresAt)
+	_, err := terminal.Fprintf(out, "%s\n\nThis invitation lets one node join until %s. It is not shown again.\n", v.Token, v.ExpiresAt)
 	return err
 }
 
@@ -56,18 +57,18 @@ func (c *ExpelCommand) Run(server route.AdminClient, out io.Writer) error {
 		return json.NewEncoder(out).Encode(v)
 	}
 	for _, u := range v.Unsealed {
-		fmt.Fprintf(out, "%s could not be sealed before the expulsion: %s\n", u.TenantID, u.Reason)
+		terminal.Fprintf(out, "%s could not be sealed before the expulsion: %s\n", u.TenantID, u.Reason)
 	}
 	for _, k := range v.Keys {
-		fmt.Fprintf(out, "key %s was revoked at %s\n", k.KeyID, k.RevokedAt)
+		terminal.Fprintf(out, "key %s was revoked at %s\n", k.KeyID, k.RevokedAt)
 	}
 	if v.Spooled > 0 {
-		fmt.Fprintf(out, "%d records are only in the node's spool: seals list them until you give them up with --abandon-spool\n", v.Spooled)
+		terminal.Fprintf(out, "%d records are only in the node's spool: seals list them until you give them up with --abandon-spool\n", v.Spooled)
 	}
 	if v.Name != "" {
-		fmt.Fprintf(out, "no node can join as %s until you run muniment node unbar %s\n", v.Name, v.Name)
+		terminal.Fprintf(out, "no node can join as %s until you run muniment node unbar %s\n", v.Name, v.Name)
 	}
-	_, err := fmt.Fprintf(out, "node %s was expelled at %s\n", v.NodeID, v.ExpelledAt)
+	_, err := terminal.Fprintf(out, "node %s was expelled at %s\n", v.NodeID, v.ExpelledAt)
 	return err
 }
 
@@ -86,6 +87,6 @@ func (c *UnbarCommand) Run(server route.AdminClient, out io.Writer) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(v)
 	}
-	_, err := fmt.Fprintf(out, "another node may join as %s, formerly the name of %s\n", v.Name, v.NodeID)
+	_, err := terminal.Fprintf(out, "another node may join as %s, formerly the name of %s\n", v.Name, v.NodeID)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"muniment/control/route"
+	"muniment/sealer/terminal"
 )
 
 // QuarantineCommands declares the subcommands of "muniment quarantine" for kong.
@@ -39,13 +40,13 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "POSITION\tTENANT\tEVENT\tREASON")
 	for _, s := range list.Records {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%q\n", s.Position, s.TenantID, s.EventID, s.Reason)
+		terminal.Fprintf(table, "%s\t%s\t%s\t%q\n", s.Position, s.TenantID, s.EventID, s.Reason)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if more := list.Total - int64(len(list.Records)); more > 0 {
-		fmt.Fprintf(out, "and %d more after them\n", more)
+		terminal.Fprintf(out, "and %d more after them\n", more)
 	}
 	return nil
 }
@@ -102,7 +103,7 @@ func (c *ReleaseCommand) release(server route.AdminClient, out io.Writer, positi
 		return json.NewEncoder(out).Encode(done)
 	}
 	for _, one := range done.Released {
-		if _, err := fmt.Fprintf(out, "%s is released; the event is in the log of %s\n", one.Record.Position, one.TenantID); err != nil {
+		if _, err := terminal.Fprintf(out, "%s is released; the event is in the log of %s\n", one.Record.Position, one.TenantID); err != nil {
 			return err
 		}
 	}

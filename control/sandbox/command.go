@@ -13,6 +13,7 @@ import (
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/sealer/terminal"
 )
 
 // Commands are what "muniment sandbox" does, in the form that kong reads.
@@ -39,7 +40,7 @@ func (c *RotateCommand) Run(server route.AdminClient, out io.Writer) error {
 	if c.JSON {
 		return json.NewEncoder(out).Encode(done)
 	}
-	_, err := fmt.Fprintf(out, "Cookies from before %s are no longer accepted\n", done.RotatedAt)
+	_, err := terminal.Fprintf(out, "Cookies from before %s are no longer accepted\n", done.RotatedAt)
 	return err
 }
 

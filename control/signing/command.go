@@ -2,6 +2,7 @@ package signing
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"muniment/control/route"
 	"muniment/control/store"
+	"muniment/sealer/terminal"
 )
 
 // Commands are what "muniment signing-key" does, in the form that kong reads.
@@ -42,12 +44,12 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 		if k.Leaving && k.State == "ACTIVE" {
 			k.State = "LEAVING"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", k.KeyID, k.Purpose, k.NodeID, k.State, k.NotBefore, k.NotAfter)
+		terminal.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", k.KeyID, k.Purpose, k.NodeID, k.State, k.NotBefore, k.NotAfter)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nroot  %s\n", list.Root)
+	terminal.Fprintf(out, "\nroot  %s\n", list.Root)
 	return list.Waiting.print(out)
 }
 
@@ -56,8 +58,15 @@ func (w *Waiting) print(out io.Writer) error {
 	if w == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\nThe directory key %s waits for the root's delegation. Copy its public half to the machine that\n"+
-		"has the root key, run muniment root delegate there, and submit the output with muniment signing-key delegate.\n\n%s", w.KeyID, w.PublicKey)
+	_, err := terminal.Fprintf(out, "\nThe directory key %s waits for the root's delegation. Copy its public half to the machine that\n"+
+		"has the root key, run muniment root delegate there, and submit the output with muniment signing-key delegate.\n\n", w.KeyID)
+	if err != nil {
+		return err
+	}
+	if block, _ := pem.Decode([]byte(w.PublicKey)); block != nil { // the only text of a server that has several lines
+		return pem.Encode(out, &pem.Block{Type: "PUBLIC KEY", Bytes: block.Bytes})
+	}
+	_, err = terminal.Fprintf(out, "%s\n", w.PublicKey)
 	return err
 }
 
@@ -83,12 +92,12 @@ func (s *Succession) print(out io.Writer, asJSON bool) (err error) {
 	case s.Waiting != nil:
 		err = s.Waiting.print(out)
 	case s.Key == nil:
-		_, err = fmt.Fprintf(out, "The node %s has to make a new key, and does so when it next reaches control; %s is valid until %s at the latest.\n",
+		_, err = terminal.Fprintf(out, "The node %s has to make a new key, and does so when it next reaches control; %s is valid until %s at the latest.\n",
 			s.Replaced.NodeID, s.Replaced.KeyID, s.Replaced.NotAfter)
 	case s.Replaced != nil:
-		_, err = fmt.Fprintf(out, "%s signs from %s on; %s is valid until %s\n", s.Key.KeyID, s.Key.NotBefore, s.Replaced.KeyID, s.Replaced.NotAfter)
+		_, err = terminal.Fprintf(out, "%s signs from %s on; %s is valid until %s\n", s.Key.KeyID, s.Key.NotBefore, s.Replaced.KeyID, s.Replaced.NotAfter)
 	default:
-		_, err = fmt.Fprintf(out, "%s signs from %s on\n", s.Key.KeyID, s.Key.NotBefore)
+		_, err = terminal.Fprintf(out, "%s signs from %s on\n", s.Key.KeyID, s.Key.NotBefore)
 	}
 	return err
 }
@@ -112,12 +121,12 @@ func (c *RevokeCommand) Run(server route.AdminClient, out io.Writer) error {
 		return json.NewEncoder(out).Encode(v)
 	}
 	if v.Successor != nil {
-		fmt.Fprintf(out, "%s signs from %s on\n", v.Successor.KeyID, v.Successor.NotBefore)
+		terminal.Fprintf(out, "%s signs from %s on\n", v.Successor.KeyID, v.Successor.NotBefore)
 	}
 	for _, u := range v.Unsealed {
-		fmt.Fprintf(out, "%s could not be sealed before the revocation: %s\n", u.TenantID, u.Reason)
+		terminal.Fprintf(out, "%s could not be sealed before the revocation: %s\n", u.TenantID, u.Reason)
 	}
-	_, err := fmt.Fprintf(out, "%s was revoked at %s\n", v.Key.KeyID, v.Key.RevokedAt)
+	_, err := terminal.Fprintf(out, "%s was revoked at %s\n", v.Key.KeyID, v.Key.RevokedAt)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"muniment/control/route"
 	"muniment/control/store"
+	"muniment/sealer/terminal"
 )
 
 // TenantCommands are what "muniment tenant" does, in the form that kong reads.
@@ -40,7 +41,7 @@ func (c *CreateTenantCommand) Run(server route.AdminClient, out io.Writer) error
 	if err := server.Do(http.MethodPost, "/admin/tenants", request, &made); err != nil {
 		return fmt.Errorf("cannot create the tenant: %w", err)
 	}
-	text := fmt.Sprintf("tenant     %s\norg        %s\ndeveloper  %s\nkey        %s\n", made.TenantID, made.OrgID, made.DeveloperID, made.KeyID)
+	text := terminal.Sprintf("tenant     %s\norg        %s\ndeveloper  %s\nkey        %s\n", made.TenantID, made.OrgID, made.DeveloperID, made.KeyID)
 	return c.print(out, made, text, made.APIKey)
 }
 
@@ -65,7 +66,7 @@ func (c *ListTenantsCommand) Run(server route.AdminClient, out io.Writer) error 
 		if t.Sandbox {
 			sandbox = "sandbox"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", t.TenantID, t.OrgID, t.CreatedAt, t.Keys, cmp.Or(t.Email, "-"), sandbox)
+		terminal.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", t.TenantID, t.OrgID, t.CreatedAt, t.Keys, cmp.Or(t.Email, "-"), sandbox)
 	}
 	return table.Flush()
 }
@@ -137,7 +138,7 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 		if k.SuccessorKeyID != nil {
 			successor = *k.SuccessorKeyID
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", k.KeyID, k.Label, k.CreatedAt, k.ExpiresAt, k.RevokedAt, successor)
+		terminal.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", k.KeyID, k.Label, k.CreatedAt, k.ExpiresAt, k.RevokedAt, successor)
 	}
 	return table.Flush()
 }
@@ -159,7 +160,7 @@ func (c *RotateCommand) Run(server route.AdminClient, out io.Writer) error {
 		return fmt.Errorf("cannot rotate the key: %w", err)
 	}
 	if !c.JSON && !c.KeyOnly {
-		fmt.Fprintf(out, "%s works until %s\n\n", rotated.Replaced.KeyID, rotated.Replaced.ExpiresAt)
+		terminal.Fprintf(out, "%s works until %s\n\n", rotated.Replaced.KeyID, rotated.Replaced.ExpiresAt)
 	}
 	return c.print(out, rotated, rotated.Key.text(), rotated.APIKey)
 }
@@ -183,15 +184,15 @@ func (c *RevokeCommand) Run(server route.AdminClient, out io.Writer) error {
 	if !revoked.Propagation.Applied {
 		where = "in control; not every live node has applied it yet"
 	}
-	_, err := fmt.Fprintf(out, "%s was revoked at %s, %s\n", revoked.Key.KeyID, revoked.Key.RevokedAt, where)
+	_, err := terminal.Fprintf(out, "%s was revoked at %s, %s\n", revoked.Key.KeyID, revoked.Key.RevokedAt, where)
 	for _, successor := range revoked.Successors {
 		if err == nil {
-			_, err = fmt.Fprintf(out, "Its successor %s still works: revoke it too, unless you created it.\n", successor)
+			_, err = terminal.Fprintf(out, "Its successor %s still works: revoke it too, unless you created it.\n", successor)
 		}
 	}
 	for _, made := range revoked.MadeKeys {
 		if err == nil && !slices.Contains(revoked.Successors, made.KeyID) {
-			_, err = fmt.Fprintf(out, "The key %s, %q, was created with it and still works: revoke it too, unless you created it.\n", made.KeyID, made.Label)
+			_, err = terminal.Fprintf(out, "The key %s, %q, was created with it and still works: revoke it too, unless you created it.\n", made.KeyID, made.Label)
 		}
 	}
 	if err == nil && revoked.MoreMadeKeys {
@@ -206,21 +207,21 @@ type Print struct {
 	KeyOnly bool `help:"Print the API key and nothing else."`
 }
 
-// print writes the record, and the API key after it.
+// print writes the record, whose text is made, and the API key after it.
 func (p Print) print(out io.Writer, all any, made, token string) (err error) {
 	switch {
 	case p.KeyOnly:
-		_, err = fmt.Fprintln(out, token)
+		_, err = terminal.Fprintf(out, "%s\n", token)
 	case p.JSON:
 		err = json.NewEncoder(out).Encode(all)
 	default:
-		_, err = fmt.Fprintf(out, "%s\nAPI key, shown only once:\n%s\n", made, token)
+		_, err = fmt.Fprintf(out, "%s\nAPI key, shown only once:\n%s\n", made, terminal.Text(token))
 	}
 	return err
 }
 
 func (k *Key) text() string {
-	return fmt.Sprintf("key      %s\nlabel    %s\nexpires  %s\n", k.KeyID, k.Label, k.ExpiresAt)
+	return terminal.Sprintf("key      %s\nlabel    %s\nexpires  %s\n", k.KeyID, k.Label, k.ExpiresAt)
 }
 
 // timeFlag is nil for a flag that is not set.

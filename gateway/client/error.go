@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"muniment/gateway/api"
+	"muniment/sealer/terminal"
 )
 
 // What to do about an error. Each *Error is one of these, by errors.Is.
@@ -214,17 +214,7 @@ func foreign(resp *http.Response, text []byte) string {
 	if kind == "" {
 		kind = "no content type"
 	}
-	return fmt.Sprintf("%s with %s that begins %q", resp.Status, printable(kind, 100), printable(string(text), 100))
-}
-
-// printable is the start of a foreign text as a log may have it.
-func printable(text string, most int) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text[:min(len(text), most)])
+	return fmt.Sprintf("%s with %s that begins %q", resp.Status, terminal.Text(kind[:min(len(kind), 100)]), terminal.Text(string(text[:min(len(text), 100)])))
 }
 
 // retryAfter reads the header, in seconds or as a date; 0 if there is none.

@@ -38,7 +38,7 @@ func show(t *testing.T, columns int, asJSON bool) string {
 
 func TestLines(t *testing.T) {
 	require.Equal(t, `  0%  0 rows, 0/s
- 50%  1,234,579 rows, 61,728/s, 12 rejected; retrying: the service [2J answers 503
+ 50%  1,234,579 rows, 61,728/s, 12 rejected; retrying: the service\u001b[2J answers 503
 1,234,581 rows of 2 files in 25s: 1,234,567 accepted, 1 duplicate, 12 rejected, 1 unmapped, which are held until a mapping knows them; 7 were done before; 1 files were passed over: their names don't say what they hold
 `, show(t, 0, false))
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"muniment/gateway/api"
+	"muniment/sealer/terminal"
 )
 
 // The statuses of rows.
@@ -187,9 +188,9 @@ type Rejection struct {
 
 // String is the rejection on a line.
 func (r Rejection) String() string {
-	name := fmt.Sprintf("%s: row %d", r.File, r.Index)
+	name := terminal.Sprintf("%s: row %d", r.File, r.Index)
 	if r.Index >= mostPlaces { // a session of an earlier log
-		name = r.File
+		name = terminal.Text(r.File)
 	}
 	if r.RowID != "" {
 		name += fmt.Sprintf(" (rowId %s)", printable(r.RowID))

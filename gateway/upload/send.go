@@ -11,11 +11,11 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/klauspost/compress/gzip"
+
+	"muniment/sealer/terminal"
 )
 
 const (
@@ -249,12 +249,5 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// printable is a text of the service's as a terminal may be shown it.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text[:min(len(text), 1000)])
-}
+// printable is the beginning of a text of the service, for a terminal.
+func printable(text string) string { return terminal.Text(text[:min(len(text), 1000)]) }

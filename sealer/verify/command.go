@@ -9,16 +9,14 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment/sealer"
+	"muniment/sealer/terminal"
 )
 
 // Options are those of the verify command.
@@ -75,7 +73,7 @@ func Files(ctx context.Context, o Options, stdout io.Writer) int {
 		if o.JSON {
 			writeJSON(w, Report{Files: []FileReport{}, Message: err.Error()})
 		} else {
-			fmt.Fprintf(w, "muniment verify: %s\n", shown(err.Error()))
+			terminal.Fprintf(w, "muniment verify: %s\n", err)
 		}
 		return ExitUnreadable
 	}
@@ -109,44 +107,32 @@ func atHome(name string) string {
 	return filepath.Join(home, rest)
 }
 
-// writeJSON writes a report for programs. As it may be shown on a screen too, it escapes what is
-// no visible character.
-func writeJSON(w *bufio.Writer, r Report) {
+// writeJSON writes a report for programs.
+func writeJSON(w io.Writer, r Report) {
 	text, err := json.Marshal(r, jsontext.WithIndent("  "), jsontext.AllowInvalidUTF8(true)) // as names of files may be
 	if err != nil {
 		panic(err) // it is plain data
 	}
-	for _, c := range string(text) {
-		switch {
-		case c == '\n', strconv.IsGraphic(c):
-			_, _ = w.WriteRune(c) // on a broken pipe there is no reader for the error
-		case c > 0xffff:
-			high, low := utf16.EncodeRune(c)
-			fmt.Fprintf(w, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(w, `\u%04x`, c)
-		}
-	}
-	fmt.Fprintln(w)
+	_, _ = terminal.Writer(w).Write(append(text, '\n')) // on a broken pipe there is no reader for the error
 }
 
 // writeText writes a report for people.
 func writeText(w io.Writer, t *trust, r *Report) {
 	if t.root != "" {
-		fmt.Fprintf(w, "Trusting root key %s\n", t.root)
+		terminal.Fprintf(w, "Trusting root key %s\n", t.root)
 	} else {
-		fmt.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, because the author of that file can forge everything below\n", shown(t.file))
+		terminal.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, because the author of that file can forge everything below\n", t.file)
 	}
 	unsound, unjudged, sandboxed := 0, 0, 0
 	for i := range r.Files {
 		f := &r.Files[i]
-		fmt.Fprintf(w, "\n%s: %s\n", shown(f.File), shown(f.describe()))
+		terminal.Fprintf(w, "\n%s: %s\n", f.File, f.describe())
 		for _, v := range f.Verdicts {
 			mark := "ok  "
 			if !v.OK {
 				mark = "FAIL"
 			}
-			fmt.Fprintf(w, "  %s  %-21s %s%s\n", mark, v.Code, f.place(v), shown(v.Message))
+			terminal.Fprintf(w, "  %s  %-21s %s%s\n", mark, v.Code, f.place(v), v.Message)
 		}
 		if !f.ok() {
 			unsound++
@@ -160,29 +146,15 @@ func writeText(w io.Writer, t *trust, r *Report) {
 	}
 	switch {
 	case unsound == 0 && unjudged > 0:
-		fmt.Fprintf(w, "\nNOT JUDGED: %d of %s. Give the packs that a statement rests on.\n", unjudged, count(len(r.Files), "file"))
+		terminal.Fprintf(w, "\nNOT JUDGED: %d of %s. Give the packs that a statement rests on.\n", unjudged, count(len(r.Files), "file"))
 	case unsound == 0:
-		fmt.Fprintf(w, "\nSound: %s.\n", count(len(r.Files), "file"))
+		terminal.Fprintf(w, "\nSound: %s.\n", count(len(r.Files), "file"))
 	default:
-		fmt.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", unsound, count(len(r.Files), "file"))
+		terminal.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", unsound, count(len(r.Files), "file"))
 	}
 	if sandboxed > 0 {
-		fmt.Fprintf(w, "Of a sandbox: %s. Anyone can make such evidence, under any names.\n", count(sandboxed, "file"))
+		terminal.Fprintf(w, "Of a sandbox: %s. Anyone can make such evidence, under any names.\n", count(sandboxed, "file"))
 	}
-}
-
-// shown is text that may come from a file, as one line of visible characters: a
-// file must not be able to write verdicts of its own onto the auditor's screen.
-func shown(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if strconv.IsGraphic(r) && r != utf8.RuneError {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-	}
-	return b.String()
 }
 
 // describe names what a file is in a few words.

@@ -21,6 +21,7 @@ import (
 	"syscall"
 
 	"muniment/control/settle/rate"
+	"muniment/sealer/terminal"
 	"muniment/sealer/verify"
 )
 
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parse(args)
 	switch {
 	case err != nil:
-		fmt.Fprintf(stderr, "muniment-verify: error: %v\n", err)
+		terminal.Fprintf(stderr, "muniment-verify: error: %v\n", err)
 		return verify.ExitUnreadable
 	case c.help:
 		fmt.Fprint(stdout, usage)
