@@ -211,7 +211,7 @@ function operation(path, method, op) {
 
 // kinds shows the catalogue of events.
 function kinds() {
-  return el("article", { id: "kinds-of-events" },
+  return el("article", { id: "kinds-of-events", "data-search": ["kinds of events webhooks", ...doc["x-event-kinds"].map((k) => k.type)].join(" ").toLowerCase() },
     el("header", {}, el("h3", {}, el("a", { href: "#kinds-of-events" }, "Kinds of events"))),
     el("table", {}, el("tbody", {}, doc["x-event-kinds"].map((k) => el("tr", {},
       el("td", {}, el("code", {}, k.type)), el("td", {}, k.description), el("td", {}, k.scopes.map((s) => [el("code", {}, s), " "])))))));
@@ -237,7 +237,10 @@ function draw() {
           el("span", { class: "method " + method }, method === "delete" ? "DEL" : method.toUpperCase()), el("span", {}, item[method].summary)));
       }
     }
-    if (tag.name === "Events") chapter.append(kinds());
+    if (tag.name === "Events") {
+      chapter.append(kinds());
+      links.append(el("a", { href: "#kinds-of-events" }, el("span", {}, "Kinds of events")));
+    }
     main.append(chapter);
     contents.append(links);
   }

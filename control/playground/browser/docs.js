@@ -22,6 +22,8 @@ for (const [name, viewport, colorScheme] of [views[0], views[3]]) {
       await page.getByLabel('Filter operations and fields').fill('confirmationtoken');
       assert.equal(await page.locator('article:visible').count(), 1);
       assert.equal(await page.locator('article:visible').getAttribute('id'), 'erase');
+      await page.getByLabel('Filter operations and fields').fill('subject.erased');
+      await page.locator('#kinds-of-events').waitFor({ state: 'visible' });
       await page.getByLabel('Filter operations and fields').fill('get the tenant');
       await page.getByLabel(/^API key/).fill(key);
       await open();
