@@ -26,7 +26,7 @@ type backupCmd struct {
 	To          string `required:"" help:"Folder to create, or a file if the name ends in .tar." placeholder:"DIR|FILE" type:"path"`
 	WithoutKeys bool   `help:"Omit the private keys." xor:"keys"`
 	WithRoot    bool   `help:"Include keys/root.skey: anyone who has it can sign as this service, and it can't be revoked." xor:"keys"`
-	Rate        int64  `default:"16" help:"Most MiB a second to read and write, so that a running server is not slowed down; 0 is no limit."`
+	Rate        int64  `default:"16" least:"0" help:"Most MiB a second to read and write, so that a running server is not slowed down; 0 is no limit."`
 	JSON        bool   `help:"Print the manifest."`
 }
 

@@ -6,7 +6,10 @@ import (
 	"go/constant"
 	"go/parser"
 	"go/token"
+	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -288,4 +291,17 @@ func requireCommands(t *testing.T, app *kong.Kong, page, text string) {
 			}
 		}
 	}
+}
+
+// TestCommandWithoutItsServer: the error says who named the address at which nobody answers, and what to do.
+func TestCommandWithoutItsServer(t *testing.T) {
+	data := t.TempDir()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	file := filepath.Join(data, adminFile)
+	require.NoError(t, os.WriteFile(file, []byte(`{"url":"http://`+ln.Addr().String()+`","token":"x"}`), 0o600))
+	require.ErrorContains(t, (&running{Data: data}).Do("GET", "/admin/tenants", nil, nil), "no answer from http://"+ln.Addr().String()+", which "+file+" names")
+	require.ErrorContains(t, (&running{Data: data, Admin: ln.Addr().String()}).Do("GET", "/admin/tenants", nil, nil), ", which --admin names: start the server, or say where it listens with --admin HOST:PORT, for example --admin 127.0.0.1:9090")
+	require.ErrorContains(t, (&running{Data: filepath.Join(data, "none")}).Do("GET", "/admin/tenants", nil, nil), "no server runs on")
 }

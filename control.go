@@ -35,10 +35,10 @@ type controlCmd struct {
 	rowFlags
 
 	Data   string        `default:"./muniment-data" help:"Folder of signing keys and proof packs, which all control processes share; created if it is missing." type:"path"`
-	Listen string        `default:"127.0.0.1:8081" help:"Address that gateways forward API requests to."`
-	Nodes  string        `default:"127.0.0.1:8082" help:"Address that gateways get rights and keys from."`
-	Admin  string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
-	Bound  time.Duration `default:"30s" help:"How long a node signs without news of rights: the same for all processes and nodes."`
+	Listen string        `default:"127.0.0.1:8081" address:"" help:"Address that gateways forward API requests to."`
+	Nodes  string        `default:"127.0.0.1:8082" address:"" help:"Address that gateways get rights and keys from."`
+	Admin  string        `default:"127.0.0.1:9090" address:"" help:"Address for operators: metrics, health, administration."`
+	Bound  time.Duration `default:"30s" least:"1s" help:"How long a node signs without news of rights: the same for all processes and nodes."`
 	NodeCA string        `help:"Let nodes join by client certificates of these authorities (PEM), which issue none for anything else. Read again when it changes." placeholder:"FILE" type:"path"`
 
 	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the address for gateways' requests:"`
@@ -57,9 +57,6 @@ type controlCmd struct {
 
 // Validate refuses flags that need others.
 func (c *controlCmd) Validate() error {
-	if err := c.rowFlags.Validate(); err != nil { // of its Validate this one takes the place
-		return err
-	}
 	return c.Mail.reachable(c.Public, c.Sandbox)
 }
 

@@ -38,29 +38,13 @@ func (f *logFlags) logger() *slog.Logger {
 
 // keysFlags are those of every process that answers deliveries.
 type keysFlags struct {
-	IdempotencyEntries int `default:"5000000" help:"How many idempotency keys and rows of batches are remembered, the newest of 24h, in 50 to 80 bytes of memory each and 24 on the disk: ${default} last for 24h at 58 deliveries a second with a key, for 83 minutes at 1,000." placeholder:"N"`
+	IdempotencyEntries int `default:"5000000" least:"1" help:"How many idempotency keys and rows of batches are remembered, the newest of 24h, in 50 to 80 bytes of memory each and 24 on the disk: ${default} last for 24h at 58 deliveries a second with a key, for 83 minutes at 1,000." placeholder:"N"`
 	rowFlags
 }
 
 // rowFlags are those of every process that decides on rows of batches.
 type rowFlags struct {
-	RowAge time.Duration `default:"720h" help:"Highest age of the play of a row of a batch, at most ${default}: the same for all gateways and control processes."`
-}
-
-// Validate refuses an age for which nodes may have dropped the row's mapping.
-func (f *rowFlags) Validate() error {
-	if f.RowAge <= 0 || f.RowAge > api.MaxRowAge {
-		return fmt.Errorf("--row-age must be more than 0, and at most %v", api.MaxRowAge)
-	}
-	return nil
-}
-
-// Validate refuses what would fail only once the process runs.
-func (f *keysFlags) Validate() error {
-	if f.IdempotencyEntries < 1 {
-		return errors.New("--idempotency-entries must be at least 1")
-	}
-	return f.rowFlags.Validate()
+	RowAge time.Duration `default:"720h" least:"1s" most:"720h" help:"Highest age of the play of a row of a batch, at most ${default}: the same for all gateways and control processes."`
 }
 
 // checkpointFolder is where a data folder keeps checkpoints of its idempotency keys.
@@ -87,29 +71,13 @@ func (f *profilingFlags) token() (string, error) {
 // exportFlags say where the bundles of DSAR jobs are kept, and for how long.
 type exportFlags struct {
 	Bundles    string        `help:"Where bundles of exports are kept: a folder, or the URL of a bucket, as s3://NAME?region=REGION, which all control processes share; default: the folder bundles of --data." placeholder:"PLACE"`
-	BundleKeep time.Duration `default:"168h" help:"How long a bundle is kept."`
-}
-
-// Validate refuses what would fail only once the service runs.
-func (f *exportFlags) Validate() error {
-	if f.BundleKeep <= 0 {
-		return errors.New("--bundle-keep must be more than 0")
-	}
-	return nil
+	BundleKeep time.Duration `default:"168h" least:"1s" help:"How long a bundle is kept."`
 }
 
 // sealFlags configure when tenants are sealed automatically.
 type sealFlags struct {
-	SealEvery time.Duration `default:"1h" help:"How old an event may be before its tenant is sealed automatically; 0 is never. Not those of the sandbox's visitors."`
-	SealAt    int           `default:"100000" help:"How many unsealed events a tenant may have before it is sealed automatically; 0 is any number." placeholder:"N"`
-}
-
-// Validate refuses what would fail only once the service runs.
-func (f *sealFlags) Validate() error {
-	if f.SealEvery < 0 || f.SealAt < 0 {
-		return errors.New("--seal-every and --seal-at must not be negative")
-	}
-	return nil
+	SealEvery time.Duration `default:"1h" least:"0s" help:"How old an event may be before its tenant is sealed automatically; 0 is never. Not those of the sandbox's visitors."`
+	SealAt    int           `default:"100000" least:"0" help:"How many unsealed events a tenant may have before it is sealed automatically; 0 is any number." placeholder:"N"`
 }
 
 // webhookFlags say where webhooks may lead.

@@ -35,8 +35,8 @@ type ingestCmd struct {
 	Rejected    bool          `help:"Send nothing: list the rows of the files that were rejected, and why."`
 	Finish      bool          `help:"Send sessions (vast, omsdk) that are not finished, too: no later log goes on with them."`
 	Again       bool          `help:"Send rows again that were rejected."`
-	Concurrency int           `default:"4" help:"How many batches are sent at once."`
-	RetryFor    time.Duration `default:"15m" help:"How long to retry a batch that the service can't accept."`
+	Concurrency int           `default:"4" least:"1" most:"64" help:"How many batches are sent at once."`
+	RetryFor    time.Duration `default:"15m" least:"1s" help:"How long to retry a batch that the service can't accept."`
 	JSON        bool          `help:"Show progress as JSON objects, one a line; the last one has done: true."`
 }
 
@@ -44,17 +44,6 @@ type ingestCmd struct {
 func (c *ingestCmd) Help() string {
 	return "An interrupted run continues from the results file: run the same command again. A row that is sent twice counts once. " +
 		"Files may be of any length. Sessions that go on in the next log are kept beside the results until it is sent."
-}
-
-// Validate refuses what can't be sent.
-func (c *ingestCmd) Validate() error {
-	if c.Concurrency < 1 || c.Concurrency > 64 {
-		return errors.New("--concurrency must be 1 to 64")
-	}
-	if c.RetryFor <= 0 {
-		return errors.New("--retry-for must be greater than 0")
-	}
-	return nil
 }
 
 // Run uploads. It fails unless every row was accepted.

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,7 +95,7 @@ const exitUsage = 2
 
 // commandLine is the parser of the command line.
 func commandLine() *kong.Kong {
-	return kong.Must(new(commands), kong.Name("muniment"), declaredVariables(), kong.DefaultEnvars("MUNIMENT"),
+	return kong.Must(new(commands), kong.Name("muniment"), declaredVariables(), bounds(), kong.DefaultEnvars("MUNIMENT"),
 		kong.Description("The evidence ledger for governed delivery."), kong.Vars{"version": "muniment " + thisBuild().String()}, kong.Writers(os.Stdout, terminal.Writer(os.Stderr)), kong.BindTo(terminal.Writer(os.Stdout), (*io.Writer)(nil)))
 }
 
@@ -147,18 +148,10 @@ type verifyCmd struct {
 	Keys  once     `help:"A weaker anchor: a key directory, or the response of the sandbox's runtime-keys, that is trusted as it is. At most one." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 
-	Bound     time.Duration `default:"90s" help:"Longest delay between a stop and the last honest receipt: the service's --bound, and a minute for clock differences."`
+	Bound     time.Duration `default:"90s" least:"1s" help:"Longest delay between a stop and the last honest receipt: the service's --bound, and a minute for clock differences."`
 	NoSandbox bool          `help:"Refuse what is signed by a key of the sandbox: anyone can make such evidence."`
 
 	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since. At most one." placeholder:"FILE"`
-}
-
-// Validate refuses a --bound that is not positive.
-func (c *verifyCmd) Validate() error {
-	if c.Bound <= 0 {
-		return errors.New("--bound must be greater than 0")
-	}
-	return nil
 }
 
 // once is an option that is refused when it is given twice, or empty. With two anchors it would
@@ -202,12 +195,14 @@ type adminAccess struct {
 	Token string `json:"token"`
 	// Certificate is the file of the listener's certificate; empty without TLS.
 	Certificate string `json:"certificate,omitempty"`
+
+	flag string // that names the address in place of the file
 }
 
 // running is the server that an administrative command calls.
 type running struct {
 	Data  string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder of the running server, which holds its admin token." type:"path"`
-	Admin string `env:"MUNIMENT_ADMIN" help:"Address of its admin listener; default: what the data folder says." placeholder:"ADDR"`
+	Admin string `env:"MUNIMENT_ADMIN" address:"" help:"Address of its admin listener; default: what the data folder says." placeholder:"HOST:PORT"`
 
 	AdminCA   string `env:"MUNIMENT_ADMIN_CA" help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path"`
 	AdminCert string `env:"MUNIMENT_ADMIN_CERT" help:"Certificate to present to it (PEM)." placeholder:"FILE" type:"path"`
@@ -227,7 +222,11 @@ func (c *running) Do(method, path string, in, out any) error {
 		return err
 	}
 	client := system.Client{API: access.URL, Key: access.Token, HTTP: over}
-	return system.Sentence(client.Do(ctx, method, path, in, out))
+	err = client.Do(ctx, method, path, in, out)
+	if _, answered := errors.AsType[*system.Refused](err); err == nil || answered {
+		return system.Sentence(err)
+	}
+	return fmt.Errorf("no answer from %s, which %s names: start the server, or say where it listens with --admin HOST:PORT, for example --admin 127.0.0.1:9090: %w", access.URL, cmp.Or(access.flag, filepath.Join(c.Data, adminFile)), err)
 }
 
 // Base is the admin listener's URL. One that listens on every address is reached as localhost.
@@ -260,7 +259,7 @@ func (c *running) access() (access adminAccess, err error) {
 	}
 	if c.Admin != "" {
 		scheme, _, _ := strings.Cut(access.URL, "://")
-		access.URL = scheme + "://" + c.Admin
+		access.URL, access.flag = scheme+"://"+c.Admin, "--admin"
 	}
 	return access, nil
 }

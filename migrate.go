@@ -23,9 +23,9 @@ type migrateCmd struct {
 	clickhouseHop
 	databaseHop
 
-	Partitions  int           `default:"12" help:"Partitions of the topic, for its life: a tenant is in one."`
-	Replication int           `default:"3" help:"Brokers that keep a partition."`
-	Retention   time.Duration `default:"168h" help:"How long the topic keeps a record."`
+	Partitions  int           `default:"12" least:"1" help:"Partitions of the topic, for its life: a tenant is in one."`
+	Replication int           `default:"3" least:"1" help:"Brokers that keep a partition."`
+	Retention   time.Duration `default:"168h" least:"1h" help:"How long the topic keeps a record."`
 
 	DryRun bool `help:"Change nothing; print what would be done."`
 	JSON   bool `help:"Print one JSON object."`

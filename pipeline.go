@@ -21,25 +21,14 @@ type pipelineCmd struct {
 	clickhouseFlags
 	profilingFlags
 
-	Admin string `default:"127.0.0.1:9090" help:"Address for operators: metrics and health."`
+	Admin string `default:"127.0.0.1:9090" address:"" help:"Address for operators: metrics and health."`
 
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
 	Group          string        `help:"Consumer group whose members share the partitions; default: muniment.pipeline. and the topic." placeholder:"NAME"`
-	SessionTimeout time.Duration `default:"10s" help:"How long the partitions of a dead loader stay unloaded; brokers refuse less than 6s."`
+	SessionTimeout time.Duration `default:"10s" least:"1s" help:"How long the partitions of a dead loader stay unloaded; brokers refuse less than 6s."`
 	FromAll        bool          `help:"Load every partition, without a consumer group: for a service with one loader."`
-	BatchSize      int           `default:"5000" help:"Most records of one batch."`
-}
-
-// Validate refuses what would fail only once the loader runs.
-func (c *pipelineCmd) Validate() error {
-	if c.BatchSize < 1 {
-		return errors.New("--batch-size must be positive")
-	}
-	if c.SessionTimeout < time.Second {
-		return errors.New("--session-timeout must be at least a second")
-	}
-	return nil
+	BatchSize      int           `default:"5000" least:"1" help:"Most records of one batch."`
 }
 
 // Run loads until it is signalled. It waits for engines that can't be reached.

@@ -33,10 +33,10 @@ type upCmd struct {
 	keysFlags
 
 	Data   string        `default:"./muniment-data" help:"Data folder; created if it is missing." type:"path"`
-	Listen string        `default:"127.0.0.1:8080" help:"Address of the API."`
-	Admin  string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
-	Bound  time.Duration `default:"30s" help:"How long the node signs without news of rights."`
-	Keep   time.Duration `default:"168h" help:"How long the event log keeps what is loaded, at least 25h."`
+	Listen string        `default:"127.0.0.1:8080" address:"" help:"Address of the API."`
+	Admin  string        `default:"127.0.0.1:9090" address:"" help:"Address for operators: metrics, health, administration."`
+	Bound  time.Duration `default:"30s" least:"1s" help:"How long the node signs without news of rights."`
+	Keep   time.Duration `default:"168h" least:"25h" help:"How long the event log keeps what is loaded: answers to retries are rendered from it."`
 
 	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the API:"`
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
@@ -48,8 +48,8 @@ type upCmd struct {
 	Mail    mailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
 	Public  publicURLFlag `embed:""`
 
-	TenantCap      int `help:"Most deliveries of one tenant in flight; more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
-	TrustedProxies int `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by the address there. With 0 the header is ignored." placeholder:"N"`
+	TenantCap      int `least:"0" example:"256" help:"Most deliveries of one tenant in flight; more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+	TrustedProxies int `least:"0" example:"1" help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by the address there. With 0 the header is ignored." placeholder:"N"`
 
 	AcceptRollback bool `env:"-" help:"Go on although log, database or warehouse was restored from an older copy than the others."`
 	PauseLoader    bool `hidden:"" help:"Load nothing into the warehouse; for measurements."`
@@ -57,15 +57,6 @@ type upCmd struct {
 
 // Validate refuses what would fail only once the service runs.
 func (c *upCmd) Validate() error {
-	if err := c.keysFlags.Validate(); err != nil {
-		return err
-	}
-	if c.Keep < segment.LeastKeep {
-		return fmt.Errorf("--keep must be at least %v: answers to retries are rendered from the log", segment.LeastKeep)
-	}
-	if c.TenantCap < 0 {
-		return errors.New("--tenant-cap must not be negative")
-	}
 	return c.Mail.reachable(c.Public, c.Sandbox)
 }
 

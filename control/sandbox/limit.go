@@ -18,8 +18,8 @@ import (
 // Limits are how many requests per IP address are accepted within any 10 seconds, and within any
 // hour.
 type Limits struct {
-	Burst     int `default:"10" help:"How many requests each IP address may send to the sandbox per 10 seconds; the response to more is 429." placeholder:"N"`
-	Sustained int `default:"200" help:"How many requests each IP address may send to the sandbox per hour." placeholder:"N"`
+	Burst     int `default:"10" least:"1" help:"How many requests each IP address may send to the sandbox per 10 seconds; the response to more is 429." placeholder:"N"`
+	Sustained int `default:"200" least:"1" help:"How many requests each IP address may send to the sandbox per hour." placeholder:"N"`
 }
 
 // The contract's limits.

@@ -176,7 +176,7 @@ type RootDelegateCommand struct {
 	KeyFile string        `arg:"" type:"existingfile" help:"Public half of the directory key, PEM."`
 	SKey    string        `name:"skey" required:"" type:"existingfile" help:"Signing half of the root key." placeholder:"FILE"`
 	From    time.Time     `help:"Start of the delegation, RFC 3339; default: now."`
-	For     time.Duration `default:"17520h" help:"Duration of the delegation; the default is two years."`
+	For     time.Duration `default:"17520h" least:"1s" help:"Duration of the delegation; the default is two years."`
 }
 
 // Run prints the delegation.

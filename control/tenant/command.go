@@ -146,7 +146,7 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 // RotateCommand rotates a key.
 type RotateCommand struct {
 	KeyID   string        `arg:"" help:"The old key, such as key_01J…"`
-	Overlap time.Duration `default:"24h" help:"How long the old key still works."`
+	Overlap time.Duration `default:"24h" least:"0s" help:"How long the old key still works."`
 	Expires time.Time     `help:"When the new key expires, RFC 3339; by default it lives as long as the old one was meant to."`
 	Print
 }
