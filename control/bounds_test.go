@@ -98,7 +98,7 @@ func TestAnswersToHostileRequestsAreShort(t *testing.T) {
 		{"520,000 members", "POST", "/v1/bases", `{"x":` + list(250_000, `{}`) + `}`, 400, "the body has more than 10000 names and values"},
 		{"a long name twice", "POST", "/v1/bases", `{"` + long(500_000) + `":1,"` + long(500_000) + `":2}`, 422, long(256) + "…: is given twice"},
 		{"a name twice, deep inside", "POST", "/v1/bases", deep(30, long(30_000)), 422, long(256) + "…: is given twice"},
-		{"U+0000 behind a long name", "POST", "/v1/bases", `{"` + long(1<<20-40) + `":"\u0000"}`, 422, long(256) + "…: must not contain U+0000"},
+		{"U+0000 behind a long name", "POST", "/v1/bases", `{"` + long(1<<20-40) + `":"\u0000"}`, 422, long(256) + "…: must not contain control characters, except tabs and line breaks: it contains U+0000"},
 		{"a long name out of range", "POST", "/v1/bases", `{"` + strings.Repeat("é", 1<<19-40) + `":1e400}`, 422, strings.Repeat("é", 128) + "…: must be a number that a double holds"},
 		{"a kind of 1 MiB", "POST", "/v1/bases", `{"title":"x","kind":"` + long(1<<20-40) + `"}`, 422, ""},
 		{"an organisation of 1 MiB", "POST", "/v1/bases", `{"title":"x","kind":"LICENSE","holderOrgId":"` + long(1<<20-60) + `"}`, 422, ""},

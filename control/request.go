@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -49,7 +50,7 @@ func (d *handler) readBody(ctx huma.Context, next func(huma.Context)) {
 	text := len(route.Of(ctx.Operation()).Text) > 0
 	body, err := receive(ctx)
 	if err == nil && !text {
-		err = check(body)
+		err = check(body, !d.ofNodes)
 		if ctx.Operation().RequestBody == nil && err != nil && !bytes.ContainsAny(bytes.TrimSpace(body)[:1], "{[") {
 			next(ctx) // it is no JSON at all, and nothing reads it
 			return
@@ -94,8 +95,10 @@ func receive(ctx huma.Context) ([]byte, error) {
 }
 
 // check requires one strictly valid JSON value. A duplicate name, U+0000 and a number out of range
-// are faults of a field; any other error means that the body is not JSON.
-func check(body []byte) error {
+// are faults of a field; any other error means that the body is not JSON. In what people write, other
+// control characters are faults, too: on a screen, in a log or in a mail they would do something. Nodes
+// pass on what vendors have sent.
+func check(body []byte, ofPeople bool) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil // the operation's schema says whether a body is required
 	}
@@ -106,17 +109,22 @@ func check(body []byte) error {
 			return nil
 		}
 		if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
-			return api.InvalidField(fieldOf(bad.JSONPointer), "is given twice")
+			return api.InvalidField(fieldOf(d, bad.JSONPointer), "is given twice")
 		}
 		if err != nil {
 			return &api.Error{Code: api.BadRequest, Message: "the body is not valid JSON" + at(body, err)}
 		}
-		if token.Kind() == jsontext.KindString && !store.Storable(token.String()) {
-			return api.InvalidField(fieldOf(d.StackPointer()), "must not contain U+0000")
+		if token.Kind() == jsontext.KindString {
+			for _, c := range token.String() {
+				// A person is called what deliveries call them.
+				if c == 0 || ofPeople && unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c) && d.StackPointer().LastToken() != "dataSubjectId" {
+					return api.InvalidField(fieldOf(d, d.StackPointer()), fmt.Sprintf("must not contain control characters, except tabs and line breaks: it contains %U", c))
+				}
+			}
 		}
 		if token.Kind() == jsontext.KindNumber {
 			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
-				return api.InvalidField(fieldOf(d.StackPointer()), "must be a number that a double holds")
+				return api.InvalidField(fieldOf(d, d.StackPointer()), "must be a number that a double holds")
 			}
 		}
 		if kind := token.Kind(); kind != jsontext.KindEndObject && kind != jsontext.KindEndArray {
@@ -200,13 +208,18 @@ func at(body []byte, err error) string {
 	return fmt.Sprintf(": line %d, byte %d", line, len(before)-bytes.LastIndexByte(before, '\n'))
 }
 
-// fieldOf turns a JSON pointer (RFC 6901) into a field name such as scope.regions.
-func fieldOf(p jsontext.Pointer) string {
-	var names []string
-	for name := range p.Tokens() {
-		names = append(names, name)
+// fieldOf turns where a decoder is into the name of a field, as pathOf writes it. The pointer (RFC 6901) is
+// the decoder's, or leads to a member of where it is.
+func fieldOf(d *jsontext.Decoder, to jsontext.Pointer) string {
+	var path []any
+	for name := range to.Tokens() {
+		step := any(name)
+		if kind, _ := d.StackIndex(len(path) + 1); kind == jsontext.KindBeginArray {
+			step, _ = strconv.Atoi(name)
+		}
+		path = append(path, step)
 	}
-	return strings.Join(names, ".")
+	return pathOf(path)
 }
 
 // unmarshal decodes what check has accepted. Names are case-sensitive.
