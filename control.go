@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"muniment/control/proof"
@@ -89,7 +90,7 @@ func (c *controlCmd) serve(p *process) error {
 	if err != nil {
 		return err
 	}
-	forAPI, forNodes := newSwitch(http.HandlerFunc(refuseAtStart)), newSwitch(http.HandlerFunc(refuseAtStart))
+	forAPI, forNodes := newSwitch(new(refusesAtStart)), newSwitch(new(refusesAtStart))
 	served := p.parts()
 	served.serve(api, forAPI)
 	served.serve(nodes, forNodes)
@@ -168,8 +169,10 @@ func noted(name string, ready func(context.Context) error) gateway.Note {
 	return gateway.Note{Name: name, Status: func(ctx context.Context) (string, error) { return "ready", ready(ctx) }}
 }
 
-// refuseAtStart answers 503 while control starts.
-func refuseAtStart(w http.ResponseWriter, r *http.Request) {
+// refusesAtStart answers 503 while control starts.
+type refusesAtStart struct{ backoff api.Backoff }
+
+func (s *refusesAtStart) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := api.Unavailable(api.ControlUnavailable, "control is starting", time.Second)
 	if id := r.Header.Get(api.HeaderRequestID); api.Printable(id, api.MaxRequestID) { // as the gateway sends it
 		e.RequestID = id
@@ -177,7 +180,7 @@ func refuseAtStart(w http.ResponseWriter, r *http.Request) {
 	}
 	text, _ := e.Body() // of texts alone
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(e.RetryAfterSeconds()))
+	w.Header().Set("Retry-After", strconv.Itoa(s.backoff.Seconds(e.RetryAfterSeconds(), e.Reason, time.Now())))
 	w.WriteHeader(e.GetStatus())
 	_, _ = w.Write(text)
 }

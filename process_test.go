@@ -163,7 +163,7 @@ func TestRefusedAtStart(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/v1/rights", nil)
 	r.Header.Set("X-Request-Id", "req-1")
 	w := httptest.NewRecorder()
-	refuseAtStart(w, r)
+	new(refusesAtStart).ServeHTTP(w, r)
 	require.Equal(t, 503, w.Code)
 	systemtest.RequireEnvelope(t, systemtest.Response{Status: w.Code, Header: w.Header(), Body: w.Body.String()})
 }

@@ -194,15 +194,21 @@ func resolve(known huma.Registry, schema *huma.Schema) *huma.Schema {
 // finish completes every response: an error gets the header of its RetryAfter and, in the
 // contract's envelope, the request's id, and what an id that was not found names in truth.
 func finish(ctx huma.Context, _ string, body any) (any, error) {
-	if later, ok := body.(interface{ RetryAfterSeconds() int }); ok && later.RetryAfterSeconds() > 0 {
-		ctx.SetHeader("Retry-After", strconv.Itoa(later.RetryAfterSeconds()))
+	x, ok := exchangeOf(ctx.Context())
+	shared, ours := body.(*api.Error)
+	if later, refused := body.(interface{ RetryAfterSeconds() int }); refused && ok {
+		var reason api.Reason
+		if ours {
+			reason = shared.Reason
+		}
+		if s := x.backoff.Seconds(later.RetryAfterSeconds(), reason, time.Now()); s > 0 {
+			ctx.SetHeader("Retry-After", strconv.Itoa(s))
+		}
 	}
-	shared, ok := body.(*api.Error)
-	if !ok {
+	if !ours {
 		return body, nil
 	}
 	e := *shared
-	x, ok := exchangeOf(ctx.Context())
 	if ok {
 		e.RequestID = x.requestID
 	}
@@ -216,6 +222,9 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if x, ok := exchangeOf(r.Context()); ok {
 		e.RequestID = x.requestID
+		if s := x.backoff.Seconds(e.RetryAfterSeconds(), e.Reason, time.Now()); s > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(s))
+		}
 	}
 	status, text, own := sandbox.RenderError(r.URL.Path, e)
 	if !own {
@@ -225,9 +234,6 @@ func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 			return
 		}
 		status = e.GetStatus()
-	}
-	if s := e.RetryAfterSeconds(); s > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(s))
 	}
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)

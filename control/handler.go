@@ -35,6 +35,7 @@ type handler struct {
 	logger    *slog.Logger
 	seconds   *prometheus.HistogramVec
 	faults    *faults
+	backoff   api.Backoff
 	sandbox   *sandbox.Service // counts requests to its unknown paths; may be nil
 	// origins refuses what browsers send for pages of other origins, but for safe methods; nil: it is
 	// for each operation to do that.
@@ -88,6 +89,7 @@ type exchange struct {
 	requestID string
 	logger    *slog.Logger
 	faults    *faults
+	backoff   *api.Backoff
 	operation *huma.Operation // nil until the request has reached one
 	schemas   huma.Registry   // has the schemas to which the body's schema refers
 	body      []byte          // as it was sent, if it is JSON
@@ -123,7 +125,7 @@ func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(api.HeaderRequestID, id)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults, schemas: d.api.OpenAPI().Components.Schemas}
+	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults, backoff: &d.backoff, schemas: d.api.OpenAPI().Components.Schemas}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	response := &responseWriter{ResponseWriter: w, unread: unreadBody(r)}
 	defer d.observe(x, r, response, began)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"muniment/bench/waittest"
 	"muniment/control/route"
 	"muniment/gateway/api"
@@ -56,7 +54,7 @@ func TestTenantLimit(t *testing.T) {
 		t.Helper()
 		a := h.call(key, "GET", path, "")
 		a.refused(429, api.RateLimited)
-		require.Equal(t, "1", a.header.Get("Retry-After"))
+		requireRetryAfter(t, 1, a.header.Get("Retry-After"))
 	}
 	for range 2 {
 		hold(greedy, "/v1/slow-and-heavy", 8)

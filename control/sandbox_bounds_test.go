@@ -34,7 +34,7 @@ func TestSandboxIsFull(t *testing.T) {
 	late := &visitor{playground: p}
 	refused := late.send("POST", "/tenant", "")
 	require.Contains(t, refusal(t, refused, 503, sandbox.HandlerError), isFull)
-	require.Equal(t, "3660", refused.header.Get("Retry-After"), "when the first may be dropped, as use is noted to the minute")
+	requireRetryAfter(t, 3660, refused.header.Get("Retry-After"))
 	require.Empty(t, late.cookie)
 	require.Contains(t, first.send("POST", "/tenant", "").text, `"rebound":true`)
 	second.does("POST", "/reset", "")
@@ -113,13 +113,13 @@ func TestSandboxLimits(t *testing.T) {
 	}
 	refused := request("198.51.100.1")
 	refusal(t, refused, 429, sandbox.RateLimited)
-	require.Equal(t, "9", refused.header.Get("Retry-After"))
+	requireRetryAfter(t, 9, refused.header.Get("Retry-After"))
 	require.Equal(t, 429, request("198.51.100.9, 198.51.100.1").status, "only the last hop counts")
 	require.Equal(t, 404, request("198.51.100.2").status)
 	now = now.Add(9*time.Second - time.Millisecond)
 	refused = request("198.51.100.1")
 	require.Equal(t, 429, refused.status)
-	require.Equal(t, "1", refused.header.Get("Retry-After"), "rounded up")
+	requireRetryAfter(t, 1, refused.header.Get("Retry-After"))
 	now = now.Add(time.Millisecond)
 	require.Equal(t, 404, request("198.51.100.1").status)
 	require.Equal(t, 404, v.send("GET", "/tenant", "").status, "of the connection's address")
@@ -145,7 +145,7 @@ func TestSandboxLimitsOfAllProcesses(t *testing.T) {
 	for i := range 2 {
 		refused := request(i)
 		refusal(t, refused, 429, sandbox.RateLimited)
-		require.Equal(t, "9", refused.header.Get("Retry-After"))
+		requireRetryAfter(t, 9, refused.header.Get("Retry-After"))
 	}
 	now = now.Add(9*time.Second - time.Millisecond)
 	for i := range 2 {
@@ -161,7 +161,7 @@ func TestSandboxLimitsOfAllProcesses(t *testing.T) {
 	now = now.Add(10 * time.Second)
 	refused := request(0)
 	require.Equal(t, 429, refused.status, "the 201st within the hour")
-	require.Equal(t, strconv.Itoa(3600-1910), refused.header.Get("Retry-After"))
+	requireRetryAfter(t, 3600-1910, refused.header.Get("Retry-After"))
 }
 
 // TestVisitorLimit: the requests in flight of one visitor, and of all visitors together, are
@@ -194,7 +194,7 @@ func TestVisitorLimit(t *testing.T) {
 		t.Helper()
 		a := v.send("GET", path, "")
 		refusal(t, a, 429, sandbox.RateLimited)
-		require.Equal(t, "1", a.header.Get("Retry-After"))
+		requireRetryAfter(t, 1, a.header.Get("Retry-After"))
 	}
 	held = true
 	for i, v := range visitors[:8] {

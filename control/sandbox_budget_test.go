@@ -3,7 +3,6 @@ package control_test
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +134,7 @@ func TestSandboxStopsFirst(t *testing.T) {
 	} {
 		a := v.send("POST", path, body)
 		require.Contains(t, refusal(t, a, 503, sandbox.HandlerError), nearly)
-		require.Equal(t, "60", a.header.Get("Retry-After"))
+		requireRetryAfter(t, 60, a.header.Get("Retry-After"))
 	}
 	require.Contains(t, (&visitor{playground: p}).isRefused(503, sandbox.HandlerError, "POST", "/tenant", ""), nearly)
 	v.does("GET", "/inspect", "")
@@ -210,7 +209,7 @@ func TestSandboxBudgetOfAnAddress(t *testing.T) {
 	}
 	now = now.Add(time.Hour)
 	v.does("POST", "/tenant", "")
-	require.Equal(t, strconv.Itoa(48*3600-10*60), left(v), "until the log has deleted the hour in which it began")
+	requireRetryAfter(t, 48*3600-10*60, left(v)) // until the log has deleted the hour in which it began
 	neighbour := &visitor{playground: p, from: "2001:db8:1:2:4:5:6:7"}
 	neighbour.does("POST", "/tenant", "")
 	left(neighbour)
@@ -252,7 +251,7 @@ func TestSandboxLogEvictsNoTenant(t *testing.T) {
 	for range 3 {
 		a := late.send("POST", "/tenant", "")
 		require.Contains(t, refusal(t, a, 503, sandbox.HandlerError), isFull)
-		require.Equal(t, strconv.Itoa(49*3600), a.header.Get("Retry-After"))
+		requireRetryAfter(t, 49*3600, a.header.Get("Retry-After"))
 	}
 	var tenants int
 	require.NoError(t, p.db.Read().QueryRow(`SELECT COUNT(*) FROM sandbox_tenants`).Scan(&tenants))

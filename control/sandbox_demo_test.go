@@ -47,7 +47,7 @@ func TestSandboxDemoRefuses(t *testing.T) {
 	}
 	a := v.send("POST", "/run-demo", "")
 	refusal(t, a, 503, sandbox.HandlerError)
-	require.Equal(t, "1", a.header.Get("Retry-After"))
+	requireRetryAfter(t, 1, a.header.Get("Retry-After"))
 	for _, r := range list(t, tenant, "rights") {
 		v.does("POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, r["id"]))
 	}

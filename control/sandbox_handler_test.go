@@ -83,7 +83,7 @@ func TestSandboxUnknownPathsAreLimited(t *testing.T) {
 	for range 2 {
 		refused := v.send("GET", "/nothing", "")
 		refusal(t, refused, 429, sandbox.RateLimited)
-		require.Equal(t, "10", refused.header.Get("Retry-After"))
+		requireRetryAfter(t, 10, refused.header.Get("Retry-After"))
 	}
 	v.isRefused(429, sandbox.RateLimited, "DELETE", "/tenant", "")
 	v.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")

@@ -73,7 +73,7 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 		}
 	}
 	status, body := g.render(ctx, e)
-	if s := e.RetryAfterSeconds(); s > 0 {
+	if s := g.backoff.Seconds(e.RetryAfterSeconds(), e.Reason, time.Now()); s > 0 {
 		ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(s))
 	}
 	if e.GetStatus() == fasthttp.StatusUnauthorized {

@@ -66,6 +66,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"muniment/gateway/api"
 	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 )
@@ -93,7 +94,8 @@ type Gateway struct {
 	unopened    *streams           // bodies of players whose key is still looked for
 	unpacker    [codings]sync.Pool // of unpacker
 
-	faults faults // logged seldom
+	faults  faults // logged seldom
+	backoff api.Backoff
 
 	phase atomic.Int32
 	// draining ends when answers that have no end of their own must end.

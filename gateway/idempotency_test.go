@@ -223,7 +223,7 @@ func TestWaitForTheFirstIsBounded(t *testing.T) {
 	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 	r := w.post(w.body(), "Idempotency-Key: k")
 	require.Equal(t, 409, r.status)
-	require.Equal(t, "1", r.header.Get("Retry-After"))
+	require.Contains(t, []string{"1", "2"}, r.header.Get("Retry-After"))
 	require.Contains(t, r.body, "still being answered")
 	release()
 	require.Equal(t, 200, (<-first).status)

@@ -282,7 +282,8 @@ func TestABatchThatIsNotDurable(t *testing.T) {
 		return nil
 	})
 	got := w.send("application/json", body)
-	require.Equal(t, []any{503, "1"}, []any{got.status, got.header.Get("Retry-After")})
+	require.Equal(t, 503, got.status)
+	require.Contains(t, []string{"1", "2"}, got.header.Get("Retry-After"))
 	require.Contains(t, got.body, `"reason":"LOG_UNAVAILABLE"`)
 	w.log.Refuse(nil)
 	require.Equal(t, []string{"duplicate", "duplicate", "duplicate", "accepted", "duplicate"}, statuses(w.ingested(w.send("application/json", body))))

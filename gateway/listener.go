@@ -239,7 +239,8 @@ func (c *conn) refuse(front net.Conn, message string) {
 	if s, ok := front.(*secure); ok && (s.SetReadDeadline(time.Now().Add(refusalTime)) != nil || s.Handshake() != nil) {
 		return
 	}
-	answerUnread(front, "503 Service Unavailable", api.Unavailable(api.Overloaded, message, time.Second), "Retry-After: 1\r\n")
+	var jitter api.Backoff
+	answerUnread(front, "503 Service Unavailable", api.Unavailable(api.Overloaded, message, time.Second), fmt.Sprintf("Retry-After: %d\r\n", jitter.Seconds(1, api.Overloaded, time.Now())))
 }
 
 // answerUnread answers a request that was not read, as the connection's last. It gives e an id.

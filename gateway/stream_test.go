@@ -46,7 +46,7 @@ func TestSlowReadersLeaveControlToOthers(t *testing.T) {
 		}
 		third := w.raw("GET /long HTTP/1.1\r\nHost: m\r\nX-Tenant: " + tenant + "\r\n\r\n")
 		require.Equal(t, 429, third.status)
-		require.Equal(t, "1", third.header.Get("Retry-After"))
+		require.Contains(t, []string{"1", "2"}, third.header.Get("Retry-After"))
 		requireEnvelope(t, third)
 	}
 	for range 5 {

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Backoff tells refused callers when to come again: not all in the same second, and later the longer a part
+// has been away. Without it a fleet that was refused together comes back together, each second, and the part
+// that returns is met by all of it.
+//
+// The zero Backoff is ready. It is safe for concurrent use. A process has one for all its answers.
+type Backoff struct {
+	mu      sync.Mutex
+	outages map[Reason]outage
+}
+
+// outage is a time in which a part was found away again and again.
+type outage struct{ began, last time.Time }
+
+// Bounds of an outage.
+const (
+	// mostSpread is the most that is added.
+	mostSpread = time.Minute
+	// outagePause and the length of an outage after its last refusal, it is over: everybody was to come
+	// again before.
+	outagePause = 10 * time.Second
+)
+
+// outageReasons are those of a part that is away, for nobody knows how long. All others are over as soon as
+// some work is done, or the caller waits for a known time.
+var outageReasons = map[Reason]bool{
+	RightsStale: true, LogUnavailable: true, NoSigningKey: true, ControlUnavailable: true, StorageFull: true, DatabaseUnavailable: true, EngineUnavailable: true,
+}
+
+// Seconds is the value of the header Retry-After for a refusal that states a least time, in whole seconds: that
+// time, and up to a tenth of it, at least a second, more; in an outage up to as long as the outage has
+// lasted. More than a minute is never added. 0, no header, stays 0.
+func (b *Backoff) Seconds(least int, reason Reason, now time.Time) int {
+	if least <= 0 {
+		return 0
+	}
+	spread := min(max(1, least/10), int(mostSpread/time.Second))
+	if outageReasons[reason] {
+		spread = max(spread, int(min(b.lasted(reason, now), mostSpread)/time.Second))
+	}
+	return least + rand.IntN(spread+1)
+}
+
+// lasted notes a refusal, and returns how long the outage has lasted.
+func (b *Backoff) lasted(reason Reason, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o, known := b.outages[reason]
+	if !known || now.Sub(o.last) > outagePause+o.last.Sub(o.began) {
+		o.began = now
+	}
+	o.last = now
+	if b.outages == nil {
+		b.outages = map[Reason]outage{}
+	}
+	b.outages[reason] = o
+	return now.Sub(o.began)
+}
