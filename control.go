@@ -123,11 +123,11 @@ func (c *controlCmd) serve(p *process) error {
 	forAPI.Set(ctl.Handler())
 	forNodes.Set(ctl.Nodes())
 	operators.Set(gateway.Admin{
-		Gatherer: p.registry,
-		Checks:   []gateway.Check{{Name: "database", Ready: db.Ready}},
-		Notes:    append([]gateway.Note{noted("log", func(context.Context) error { return log.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(log, warehouse)...),
-		Token:    access.Token,
-		Mount:    ctl.atOperators(),
+		Gatherer: p.registry, LogLevel: p.logLevel,
+		Checks: []gateway.Check{{Name: "database", Ready: db.Ready}},
+		Notes:  append([]gateway.Note{noted("log", func(context.Context) error { return log.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(log, warehouse)...),
+		Token:  access.Token,
+		Mount:  ctl.atOperators(),
 	}.Handler())
 	p.wait()
 	return nil

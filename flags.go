@@ -27,13 +27,16 @@ type logFlags struct {
 	LogLevel slog.Level `default:"info" help:"Lowest level that is logged: debug, info, warn or error."`
 }
 
-// logger writes to standard error; a server's first line names its addresses.
-func (f *logFlags) logger() *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.LogLevel}
+// logger writes to standard error; a server's first line names its addresses. The level may change while the
+// process runs.
+func (f *logFlags) logger() (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(f.LogLevel)
+	options := &slog.HandlerOptions{Level: level}
 	if f.Log == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+		return slog.New(slog.NewJSONHandler(os.Stderr, options)), level
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
+	return slog.New(slog.NewTextHandler(os.Stderr, options)), level
 }
 
 // keysFlags are those of every process that answers deliveries.

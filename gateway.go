@@ -121,8 +121,8 @@ func (c *gatewayCmd) serve(p *process) error {
 	node.run(background)
 	background.run("the copies' retention", log.copies.Run)
 	serving := gateway.Admin{
-		Gatherer: p.registry,
-		Token:    token,
+		Gatherer: p.registry, LogLevel: p.logLevel,
+		Token: token,
 		Checks: []gateway.Check{
 			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
 			{Name: "signing key", Ready: func(context.Context) error { return node.identity.Ready() }},

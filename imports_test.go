@@ -121,6 +121,7 @@ var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/syst
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.
 var adapters = map[string][]string{
+	"github.com/KimMachineGun":         {"."},
 	"github.com/valyala/fasthttp":      {"gateway", "bench/compare", "bench/load", "."},
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
 	"github.com/danielgtaylor/huma":    {"control", "control/console", "control/dsar", "control/route", "control/route/routetest", "control/sandbox"},

@@ -88,7 +88,7 @@ func (c *pipelineCmd) serve(p *process) error {
 		return err
 	}
 	operators.Set(gateway.Admin{
-		Gatherer: p.registry, Token: token,
+		Gatherer: p.registry, LogLevel: p.logLevel, Token: token,
 		Checks: append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
 		Notes:  []gateway.Note{{Name: "loaders", Status: fleet.Status}},
 	}.Handler())

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -28,6 +29,7 @@ import (
 type process struct {
 	name     string // in the log
 	logger   *slog.Logger
+	logLevel *slog.LevelVar
 	registry *prometheus.Registry
 
 	signalled context.Context // done with SIGINT or SIGTERM
@@ -46,7 +48,9 @@ type process struct {
 func (f *logFlags) run(name string, serve func(*process) error) error {
 	signalled, stop := interrupted()
 	defer stop()
-	p := &process{name: name, logger: f.logger(), registry: newRegistry(), signalled: signalled}
+	p := &process{name: name, registry: newRegistry(), signalled: signalled}
+	p.logger, p.logLevel = f.logger()
+	p.limitMemory()
 	p.ctx, p.fail = context.WithCancelCause(signalled)
 	defer p.fail(nil)
 	err := serve(p)
@@ -59,6 +63,21 @@ func (f *logFlags) run(name string, serve func(*process) error) error {
 		}
 	}
 	return p.outcome(err)
+}
+
+// memoryShare is the share of a container's memory that Go may use: the rest is for what is mapped outside of
+// its heap, SQLite's pages among it.
+const memoryShare = 0.8
+
+// limitMemory has the garbage collector keep within the container's memory, if it has a limit: the kernel
+// would kill the process at a peak that a collection avoids. The variable GOMEMLIMIT takes precedence.
+func (p *process) limitMemory() {
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare))
+	if err != nil {
+		p.logger.Debug("the memory has no limit", "err", err)
+		return
+	}
+	p.logger.Debug("the memory has a limit", "bytes", limit)
 }
 
 // newRegistry has the metrics of every server.
@@ -166,7 +185,7 @@ func (l *port) url() string { return urlOf(l.Addr(), l.tls) }
 // starts slowly. ready reports what the process is waiting for. Set replaces the handler once
 // the process has started.
 func (p *process) operate(admin *port, token string, ready func(context.Context) error) *switchable {
-	operators := newSwitch(gateway.Admin{Gatherer: p.registry, Token: token, Checks: []gateway.Check{{Name: "start", Ready: ready}}}.Handler())
+	operators := newSwitch(gateway.Admin{Gatherer: p.registry, Token: token, LogLevel: p.logLevel, Checks: []gateway.Check{{Name: "start", Ready: ready}}}.Handler())
 	p.parts().serve(admin, gateway.LoopbackOnly(admin.Addr(), operators))
 	return operators
 }

@@ -105,7 +105,7 @@ func (c *upCmd) serve(p *process) error {
 	}
 	ctl.heldNode.Use(node.issuer)
 	operators.Set(gateway.Admin{
-		Gatherer: p.registry,
+		Gatherer: p.registry, LogLevel: p.logLevel,
 		Checks: []gateway.Check{
 			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
 			{Name: "signing key", Ready: func(context.Context) error { return node.identity.Ready() }},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -40,13 +41,15 @@ type Admin struct {
 	Gatherer prometheus.Gatherer
 	Checks   []Check
 	Notes    []Note
-	// Token is the bearer token of /debug/pprof. If it is empty, no request is let in.
+	// Token is the bearer token of /debug/pprof and /debug/log-level. If it is empty, no request is let in.
 	Token string
+	// LogLevel is the lowest level that the process logs.
+	LogLevel *slog.LevelVar
 	// Mount adds handlers by pattern of http.ServeMux.
 	Mount map[string]http.Handler
 }
 
-// Handler serves /metrics, /livez, /readyz, /debug/pprof and what is mounted. Its errors
+// Handler serves /metrics, /livez, /readyz, /debug/pprof, /debug/log-level and what is mounted. Its errors
 // are in the contract's envelope, but for those that Go's HTTP server answers before any
 // handler is reached.
 //
@@ -65,6 +68,8 @@ func (a Admin) Handler() http.Handler {
 	} {
 		mux.Handle("GET /debug/pprof/"+path, a.protected(profile))
 	}
+	mux.Handle("GET /debug/log-level", a.protected(http.HandlerFunc(a.logLevel)))
+	mux.Handle("PUT /debug/log-level", a.protected(http.HandlerFunc(a.setLogLevel)))
 	for pattern, h := range a.Mount {
 		mux.Handle(pattern, h)
 	}
@@ -121,6 +126,24 @@ func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	writeJSON(w, status, answer)
+}
+
+// logLevel answers with the lowest level that is logged.
+func (a Admin) logLevel(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]slog.Level{"level": a.LogLevel.Level()})
+}
+
+// setLogLevel changes it until the process ends.
+func (a Admin) setLogLevel(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Level *slog.Level `json:"level"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&body); err != nil || body.Level == nil {
+		writeError(w, r, api.InvalidField("level", `must be debug, info, warn or error, for example {"level":"debug"}`))
+		return
+	}
+	a.LogLevel.Set(*body.Level)
+	a.logLevel(w, r)
 }
 
 // probeTime bounds how long /readyz waits for its parts, which it checks concurrently.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -214,4 +216,31 @@ func TestConfigNamesTheBadField(t *testing.T) {
 		_, err := New(cfg)
 		require.ErrorContains(t, err, field)
 	}
+}
+
+// TestLogLevelAtRunTime: who has the token changes what is logged from then on.
+func TestLogLevelAtRunTime(t *testing.T) {
+	level := new(slog.LevelVar)
+	h := Admin{Gatherer: prometheus.NewRegistry(), Token: "secret", LogLevel: level}.Handler()
+	send := func(method, token, body string) (int, string) {
+		r := httptest.NewRequest(method, "/debug/log-level", strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	status, _ := send("PUT", "other", `{"level":"debug"}`)
+	require.Equal(t, 401, status)
+	for _, body := range []string{"", "{}", `{"level":"loud"}`, `{"level":null}`} {
+		status, text := send("PUT", "secret", body)
+		require.Equal(t, 422, status, body)
+		require.Contains(t, text, "must be debug, info, warn or error", body)
+	}
+	require.Equal(t, slog.LevelInfo, level.Level())
+	status, text := send("PUT", "secret", `{"level":"debug"}`)
+	require.Equal(t, 200, status)
+	require.JSONEq(t, `{"level":"DEBUG"}`, text)
+	require.Equal(t, slog.LevelDebug, level.Level())
+	_, text = send("GET", "secret", "")
+	require.JSONEq(t, `{"level":"DEBUG"}`, text)
 }
