@@ -69,14 +69,17 @@ func newProxy(cfg *Config, draining context.Context) *proxy {
 
 // controlConn bounds the silence between two reads instead of the whole answer,
 // which may be a stream. A write that fails is not reported until a read fails, too: a server that
-// answers early may have stopped to read the request.
+// answers early may have stopped to read the request. An end within an answer is never io.EOF: fasthttp takes
+// that for the end of a body in chunks.
 type controlConn struct {
 	net.Conn
 	silence time.Duration
 	unsent  error // of the first write that failed
+	answers bool  // something of the answer was read
 }
 
 func (c *controlConn) Write(b []byte) (int, error) {
+	c.answers = false
 	if c.unsent == nil {
 		_, c.unsent = c.Conn.Write(b)
 	}
@@ -88,9 +91,13 @@ func (c *controlConn) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.Conn.Read(b)
-	if n == 0 && c.unsent != nil {
+	switch {
+	case n == 0 && c.unsent != nil:
 		err = c.unsent
+	case n == 0 && c.answers && err == io.EOF:
+		err = io.ErrUnexpectedEOF
 	}
+	c.answers = c.answers || n > 0
 	return n, err
 }
 
