@@ -116,9 +116,9 @@ func TestControlBusy(t *testing.T) {
 	})
 	w := newWorld(t, func(c *settings) { serve(c); c.MaxForwards = 1 })
 	first := make(chan reply, 1)
-	go func() { first <- w.raw("GET /a HTTP/1.1\r\nHost: m\r\n\r\n") }()
+	go func() { first <- w.raw(of(w.token, "GET", "/a")) }()
 	<-entered
-	r := w.raw("GET /b HTTP/1.1\r\nHost: m\r\n\r\n")
+	r := w.raw(of(w.otherToken, "GET", "/b"))
 	require.Equal(t, 503, r.status)
 	require.Contains(t, r.body, `"reason":"OVERLOADED"`)
 	close(leave)
