@@ -20,7 +20,8 @@ const (
 )
 
 // A visitor of the sandbox can create many tenants, so a visitor's limit is lower, and all visitors
-// together have a limit. Their requests to /v1 count separately.
+// together have a limit. Their requests to /v1 count separately. A heavy request counts as such until its response is
+// in memory, and as one in flight until that is sent, which bounds this memory.
 const (
 	visitorLimit       = 8
 	visitorHeavyLimit  = 2
@@ -69,8 +70,17 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 			d.refuse(ctx, err)
 			return
 		}
-		defer s.release(tenantID, heavy)
-		next(ctx)
+		defer func() { s.release(tenantID, heavy) }()
+		if s != visitors || !heavy {
+			next(ctx)
+			return
+		}
+		// Of these few are worked on at a time, for all visitors: one who reads slowly must not keep the others out.
+		response := &heldResponse{plainContext: ctx}
+		next(response)
+		s.releaseHeavy(tenantID)
+		heavy = false
+		response.send()
 	}
 }
 
@@ -99,6 +109,16 @@ func (s *limiter) release(tenantID string, heavy bool) {
 	} else {
 		delete(s.held, tenantID)
 	}
+}
+
+// releaseHeavy says that a request has read what it reads of the log; it is still in flight.
+func (s *limiter) releaseHeavy(tenantID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total.heavy--
+	now := s.held[tenantID]
+	now.heavy--
+	s.held[tenantID] = now
 }
 
 func (s inFlight) add(n int, heavy bool) inFlight {

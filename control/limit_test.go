@@ -2,10 +2,15 @@ package control_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/waittest"
@@ -26,6 +31,49 @@ func (s *slow) Routes(a route.API) {
 			return nil, nil
 		})
 	}
+}
+
+// longAnswers is a service for visitors whose one operation reads much and answers 8 MiB.
+type longAnswers struct{}
+
+func (longAnswers) Routes(a route.API) {
+	type visitorKey struct{}
+	route.AddRaw(a, route.Operation{
+		ID: "read-much", Method: http.MethodGet, Path: "/api/read-much", Heavy: true, Access: route.Own{
+			Let: func(ctx huma.Context) (context.Context, error) {
+				return context.WithValue(ctx.Context(), visitorKey{}, ctx.Header("X-Visitor")), nil
+			},
+			Tenant: func(ctx context.Context) string { return ctx.Value(visitorKey{}).(string) },
+		},
+	}, func(context.Context, *struct{}) (*struct{ Body string }, error) {
+		return &struct{ Body string }{strings.Repeat("x", 8<<20)}, nil
+	})
+}
+
+// TestSlowVisitors: visitors who don't read what they have asked for don't keep others from reading much.
+func TestSlowVisitors(t *testing.T) {
+	h := newFixture(t)
+	cfg := h.config()
+	cfg.Services = append(cfg.Services, longAnswers{})
+	server := httptest.NewServer(mustControl(t, cfg).Handler())
+	t.Cleanup(server.Close)
+	ask := func(visitor int) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/read-much", nil)
+		require.NoError(t, err)
+		req.Header.Set("X-Visitor", fmt.Sprint("tnt_", visitor))
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	for visitor := range 12 { // twice as many as may read at a time
+		for range 3 { // and one more than each
+			require.Equal(t, 200, ask(visitor).StatusCode)
+		}
+	}
+	text, err := io.ReadAll(ask(0).Body)
+	require.NoError(t, err)
+	require.Greater(t, len(text), 8<<20)
 }
 
 // TestTenantLimit fills a tenant's limit of requests in flight, with two keys: it is refused more,
