@@ -7,6 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muniment/control/route"
+	"muniment/control/sandbox"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
@@ -48,18 +50,30 @@ type limiter struct {
 type inFlight struct{ all, heavy int }
 
 // admitLimited is the middleware that enforces the limits of a tenant, over all its keys. Its
-// response header names the tenant to the gateway, which limits long responses by tenant.
+// response header names the tenant to the log of requests. Changes wait as the tenant's.
 func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
 	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
 	return func(ctx huma.Context, next func(huma.Context)) {
 		op := route.Of(ctx.Operation())
-		s, tenantID, heavy := tenants, "", op.Heavy
-		if _, scoped := op.Access.(route.Scope); scoped {
-			tenantID = auth.PrincipalFrom(ctx.Context()).TenantID
-		} else if visited, _ := op.Access.(route.Own); visited.Tenant != nil {
-			s, tenantID = visitors, visited.Tenant(ctx.Context())
-		} else {
+		s, tenantID, owner, heavy := tenants, "", "", op.Heavy
+		if sandbox.Enveloped(op.Path) {
+			owner = store.SandboxOwner
+		}
+		own, _ := op.Access.(route.Own)
+		_, scoped := op.Access.(route.Scope)
+		switch {
+		case scoped:
+			principal := auth.PrincipalFrom(ctx.Context())
+			tenantID, owner = principal.TenantID, principal.TenantID
+			if principal.Sandbox {
+				owner = store.SandboxOwner
+			}
+		case own.Tenant != nil:
+			s, tenantID = visitors, own.Tenant(ctx.Context())
+		}
+		ctx = huma.WithContext(ctx, store.QueueAs(ctx.Context(), owner, op.Stops))
+		if !scoped && own.Tenant == nil {
 			next(ctx) // it belongs to no tenant
 			return
 		}
