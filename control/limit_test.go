@@ -15,6 +15,7 @@ import (
 
 	"muniment/bench/waittest"
 	"muniment/control/route"
+	"muniment/control/store"
 	"muniment/gateway/api"
 )
 
@@ -120,4 +121,49 @@ func TestTenantLimit(t *testing.T) {
 		waiting.Wait()
 	}
 	waittest.Until(t, func() bool { return h.call(greedy, "GET", "/v1/tenant", "").status == 200 })
+}
+
+// TestChangesTakeTurns: behind a burst of one tenant's changes another's waits for one of them, and a suspension for none.
+func TestChangesTakeTurns(t *testing.T) {
+	h := newFixture(t)
+	busyID, busy := h.tenant()
+	_, other := h.tenant()
+	suspended := h.right(busy, h.basis(busy))
+	h.basis(other)
+	var last int64
+	err := h.db.Read().QueryRowContext(t.Context(), `SELECT MAX(seq) FROM outbox`).Scan(&last)
+	require.NoError(t, err)
+
+	begun, end := make(chan struct{}), make(chan struct{})
+	var requests sync.WaitGroup
+	requests.Go(func() {
+		_ = h.db.Change(t.Context(), func(*store.Tx) error { close(begun); <-end; return nil })
+	})
+	<-begun
+	ask := func(key, path, body string) {
+		before := h.db.WaitingChanges()
+		requests.Go(func() {
+			if a := h.call(key, "POST", path, body); a.status != 200 {
+				t.Error(a.status)
+			}
+		})
+		waittest.Until(t, func() bool { return h.db.WaitingChanges() == before+1 })
+	}
+	for range 20 {
+		ask(busy, "/v1/bases", `{"kind":"CONTRACT","title":"x"}`)
+	}
+	ask(other, "/v1/bases", `{"kind":"CONTRACT","title":"x"}`)
+	ask(busy, "/v1/rights/"+suspended+"/suspend", `{}`)
+	close(end)
+	requests.Wait()
+
+	type emitted struct{ tenantID, event string }
+	events, err := store.List(t.Context(), h.db.Read(), "events", func(row store.Row) (e emitted, err error) {
+		return e, row.Scan(&e.tenantID, &e.event)
+	}, `SELECT tenant_id, event FROM outbox WHERE seq > $1 ORDER BY seq`, last)
+	require.NoError(t, err)
+	require.Len(t, events, 22)
+	require.Contains(t, events[0].event, "right.suspended")
+	require.Equal(t, busyID, events[1].tenantID)
+	require.NotEqual(t, busyID, events[2].tenantID)
 }

@@ -73,6 +73,19 @@ func (q *changeQueue) leave() {
 	q.next()
 }
 
+// WaitingChanges is how many changes of this process wait for the one that runs.
+func (db *engine) WaitingChanges() (n int) {
+	q := &db.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range []*line{&q.stops, &q.changes} {
+		for _, of := range l.of {
+			n += len(of)
+		}
+	}
+	return n
+}
+
 // next lets the next change run. The caller holds mu.
 func (q *changeQueue) next() {
 	ready := q.stops.take()

@@ -10,18 +10,6 @@ import (
 	"muniment/bench/waittest"
 )
 
-// waiting is how many changes wait.
-func (q *changeQueue) waiting() (n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, l := range []*line{&q.stops, &q.changes} {
-		for _, of := range l.of {
-			n += len(of)
-		}
-	}
-	return n
-}
-
 // queueing runs changes that wait for one that is under way, and notes their order.
 type queueing struct {
 	*DB
@@ -43,21 +31,21 @@ func newQueueing(t *testing.T) *queueing {
 
 // wait has an owner's change or stop wait.
 func (q *queueing) wait(owner string, record func(context.Context, func(*Tx) error) error) {
-	before := q.queue.waiting()
+	before := q.WaitingChanges()
 	q.ended.Go(func() {
 		err := record(QueueAs(q.t.Context(), owner, false), func(*Tx) error { q.order = append(q.order, owner); return nil })
 		if err != nil {
 			q.t.Error(err)
 		}
 	})
-	waittest.Until(q.t, func() bool { return q.queue.waiting() == before+1 })
+	waittest.Until(q.t, func() bool { return q.WaitingChanges() == before+1 })
 }
 
 // run lets all run, and returns their order.
 func (q *queueing) run() []string {
 	close(q.end)
 	q.ended.Wait()
-	require.Zero(q.t, q.queue.waiting())
+	require.Zero(q.t, q.WaitingChanges())
 	require.Empty(q.t, q.queue.changes.of)
 	return q.order
 }
@@ -102,7 +90,7 @@ func TestWhoGivesUp(t *testing.T) {
 	q.wait("tnt_a", q.Change)
 	for i, owner := range []string{"tnt_a", "tnt_b", "tnt_b"} {
 		go func() { gone <- q.Change(QueueAs(ctx, owner, false), func(*Tx) error { panic("it has given up") }) }()
-		waittest.Until(t, func() bool { return q.queue.waiting() == i+2 })
+		waittest.Until(t, func() bool { return q.WaitingChanges() == i+2 })
 	}
 	q.wait("tnt_c", q.Change)
 	give()
@@ -115,7 +103,8 @@ func TestWhoGivesUp(t *testing.T) {
 
 // TestWhoGivesUpAtItsTurn passes the turn on.
 func TestWhoGivesUpAtItsTurn(t *testing.T) {
-	var q changeQueue
+	var db engine
+	q := &db.queue
 	for range 100 {
 		leave, err := q.enter(t.Context(), false)
 		require.NoError(t, err)
@@ -128,7 +117,7 @@ func TestWhoGivesUpAtItsTurn(t *testing.T) {
 				}
 			})
 		}
-		waittest.Until(t, func() bool { return q.waiting() == 2 })
+		waittest.Until(t, func() bool { return db.WaitingChanges() == 2 })
 		ended.Go(leave)
 		ended.Go(give)
 		ended.Wait()
