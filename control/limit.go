@@ -7,6 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muniment/control/route"
+	"muniment/control/sandbox"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
@@ -20,7 +22,8 @@ const (
 )
 
 // A visitor of the sandbox can create many tenants, so a visitor's limit is lower, and all visitors
-// together have a limit. Their requests to /v1 count separately.
+// together have a limit. Their requests to /v1 count separately. A heavy request counts as such until its response is
+// in memory, and as one in flight until that is sent, which bounds this memory.
 const (
 	visitorLimit       = 8
 	visitorHeavyLimit  = 2
@@ -47,18 +50,30 @@ type limiter struct {
 type inFlight struct{ all, heavy int }
 
 // admitLimited is the middleware that enforces the limits of a tenant, over all its keys. Its
-// response header names the tenant to the gateway, which limits long responses by tenant.
+// response header names the tenant to the log of requests. Changes wait as the tenant's.
 func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
 	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
 	return func(ctx huma.Context, next func(huma.Context)) {
 		op := route.Of(ctx.Operation())
-		s, tenantID, heavy := tenants, "", op.Heavy
-		if _, scoped := op.Access.(route.Scope); scoped {
-			tenantID = auth.PrincipalFrom(ctx.Context()).TenantID
-		} else if visited, _ := op.Access.(route.Own); visited.Tenant != nil {
-			s, tenantID = visitors, visited.Tenant(ctx.Context())
-		} else {
+		s, tenantID, owner, heavy := tenants, "", "", op.Heavy
+		if sandbox.Enveloped(op.Path) {
+			owner = store.SandboxOwner
+		}
+		own, _ := op.Access.(route.Own)
+		_, scoped := op.Access.(route.Scope)
+		switch {
+		case scoped:
+			principal := auth.PrincipalFrom(ctx.Context())
+			tenantID, owner = principal.TenantID, principal.TenantID
+			if principal.Sandbox {
+				owner = store.SandboxOwner
+			}
+		case own.Tenant != nil:
+			s, tenantID = visitors, own.Tenant(ctx.Context())
+		}
+		ctx = huma.WithContext(ctx, store.QueueAs(ctx.Context(), owner, op.Stops))
+		if !scoped && own.Tenant == nil {
 			next(ctx) // it belongs to no tenant
 			return
 		}
@@ -69,8 +84,17 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 			d.refuse(ctx, err)
 			return
 		}
-		defer s.release(tenantID, heavy)
-		next(ctx)
+		defer func() { s.release(tenantID, heavy) }()
+		if s != visitors || !heavy {
+			next(ctx)
+			return
+		}
+		// Of these few are worked on at a time, for all visitors: one who reads slowly must not keep the others out.
+		response := &heldResponse{plainContext: ctx}
+		next(response)
+		s.releaseHeavy(tenantID)
+		heavy = false
+		response.send()
 	}
 }
 
@@ -99,6 +123,16 @@ func (s *limiter) release(tenantID string, heavy bool) {
 	} else {
 		delete(s.held, tenantID)
 	}
+}
+
+// releaseHeavy says that a request has read what it reads of the log; it is still in flight.
+func (s *limiter) releaseHeavy(tenantID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total.heavy--
+	now := s.held[tenantID]
+	now.heavy--
+	s.held[tenantID] = now
 }
 
 func (s inFlight) add(n int, heavy bool) inFlight {

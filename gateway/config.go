@@ -55,7 +55,7 @@ type Config struct {
 	// has no key, and returns once their receipts are durable. Safe for concurrent use. Nil: such
 	// batches are refused.
 	SandboxRows func(ctx context.Context, req api.SandboxRows) ([]api.SandboxRow, error)
-	// MaxForwards bounds the requests that control is answering. Default 512.
+	// MaxForwards bounds the requests of tenants that control is answering, at 503 OVERLOADED. Default 512.
 	MaxForwards int
 	// TrustedProxies is how many proxies of our own a request passes before this node:
 	// control gets the address that the first of them saw. Default 0: the connection's.
@@ -70,10 +70,15 @@ type Config struct {
 	// Processors is how many the process may use. Default runtime.GOMAXPROCS(0), which is
 	// too many where that was raised.
 	Processors int
-	// MaxStreams bounds the long answers of control that clients are reading; one
-	// tenant, or one address where there is no key, has at most a sixteenth of them.
-	// Default 256.
+	// MaxStreams bounds the requests of callers without a key that control is answering, with the long answers
+	// that they are reading, and likewise those of the sandbox; one address has at most an eighth
+	// of each. Tenants have MaxForwards more than that together, and each of them a quarter of it. A quarter of all of
+	// these is for requests that change something. Above them it is 429. Default 256.
 	MaxStreams int
+	// LeastRate is how many bytes of a long answer per second a client has to take, on average over each
+	// RateWindow in which the gateway waits for it; otherwise the connection is closed. Defaults 8 KiB, 30 s.
+	LeastRate  int
+	RateWindow time.Duration
 
 	// ReadTimeout bounds how long a request may take to arrive. Default 10 s.
 	ReadTimeout time.Duration
@@ -114,6 +119,7 @@ func (c *Config) complete() error {
 		{"MaxForwards", &c.MaxForwards, 512},
 		{"TrustedProxies", &c.TrustedProxies, 0},
 		{"MaxStreams", &c.MaxStreams, 256},
+		{"LeastRate", &c.LeastRate, 8 << 10},
 		{"Processors", &c.Processors, runtime.GOMAXPROCS(0)},
 	} {
 		if *n.value < 0 {
@@ -140,6 +146,7 @@ func (c *Config) complete() error {
 		{"WriteTimeout", &c.WriteTimeout, 10 * time.Second},
 		{"IdleTimeout", &c.IdleTimeout, time.Minute},
 		{"ControlTimeout", &c.ControlTimeout, time.Minute},
+		{"RateWindow", &c.RateWindow, 30 * time.Second},
 		{"DrainDelay", &c.DrainDelay, 0},
 		{"DrainGrace", &c.DrainGrace, time.Second},
 		{"DrainTimeout", &c.DrainTimeout, 10 * time.Second},

@@ -33,7 +33,7 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 		return errTenantBusy
 	}
 	if principal.Sandbox && !g.issuer.ForSandbox() {
-		return g.control.forward(ctx) // to a node of control's that has a key for them
+		return g.control.forward(ctx, g.control.placeOf(principal)) // to a node of control's that has a key for them
 	}
 	d := issue.Delivery{Body: ctx.PostBody(), Rendered: arrived}
 	d.IdempotencyKey, d.HasKey = idempotencyKey(ctx)

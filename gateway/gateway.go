@@ -24,9 +24,11 @@
 //     Config.BusyInterval, as there are few of them at a time.
 //   - The body of a batch that is not JSON, or has a line that is not JSON, is refused as a
 //     whole (400): it was cut off or is of another format. JSON is judged row by row.
-//   - Control's answers above 64 KiB are streamed at the client's pace; how many, and
-//     how many to one address, is bounded apart from the requests in hand, so that slow
-//     readers never take control away from others.
+//   - A request has a place at control from before it is forwarded until its answer is in the gateway's memory
+//     or, above 64 KiB, was read by the client, at its pace (places.go). So a request is refused before
+//     control has done anything, and what control has answered is always relayed. Tenants, callers without a key, and
+//     the sandbox have places of their own, of which one tenant, or one address, has a part: slow
+//     readers never take control away from others. A client that takes a long answer at less than Config.LeastRate is cut off.
 //   - fasthttp's unsafe defaults are closed: its own error texts become our envelope,
 //     its log lines lose their arguments (they quote headers), a message with folded headers,
 //     a space in the name of one, or more than 100 headers is refused unread.
@@ -91,7 +93,7 @@ type Gateway struct {
 
 	beaconRates rates
 	wrongKeys   rates              // of players, by address
-	unopened    *streams           // bodies of players whose key is still looked for
+	unopened    *places            // bodies of players whose key is still looked for
 	unpacker    [codings]sync.Pool // of unpacker
 
 	faults  faults // logged seldom
@@ -128,7 +130,7 @@ func New(cfg Config) (*Gateway, error) {
 	for _, r := range [...]route{toBatch, toPlayer} {
 		g.arrivals[r].New = func() any { return &arrival{keep: keepBatch} }
 	}
-	g.unopened = newStreams(mostUnopened)
+	g.unopened = newPlaces(mostUnopened, mostUnopened/16)
 	for c := range g.unpacker {
 		g.unpacker[c].New = coding(c).newUnpacker
 	}

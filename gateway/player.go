@@ -64,7 +64,7 @@ type sentBy struct{}
 
 // receiveOfPlayer reads a body that holds its own key.
 func (g *Gateway) receiveOfPlayer(ctx *fasthttp.RequestCtx, body *arrival) error {
-	from, waits := subnet(originOf(ctx, g.cfg.TrustedProxies)), false
+	from, waits := g.addressOf(ctx), false
 	release := func() {
 		if waits {
 			g.unopened.release(from)
@@ -176,7 +176,7 @@ func lenient(text []byte) *jsontext.Decoder {
 func (g *Gateway) player(ctx *fasthttp.RequestCtx) error {
 	principal, found := ctx.UserValue(sentBy{}).(auth.Principal)
 	if !found {
-		return g.strange(subnet(originOf(ctx, g.cfg.TrustedProxies)), errNoPlayerKey)
+		return g.strange(g.addressOf(ctx), errNoPlayerKey)
 	}
 	if err := uncoded(ctx); err != nil {
 		return err

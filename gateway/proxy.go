@@ -38,13 +38,19 @@ type proxy struct {
 	cfg      *Config
 	draining context.Context // done when answers that have no end of their own must end
 	client   *fasthttp.HostClient
-	streams  *streams
-	inHand   atomic.Int64 // requests that control is answering
+	inHand   atomic.Int64 // requests of tenants that control is answering
 	trouble  issue.Outage
+
+	strangers, visitors, tenants *callers
 }
 
 func newProxy(cfg *Config, draining context.Context) *proxy {
-	p := &proxy{cfg: cfg, draining: draining, streams: newStreams(cfg.MaxStreams)}
+	p := &proxy{
+		cfg: cfg, draining: draining,
+		strangers: newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests without a key are in hand, or too many from this address"),
+		visitors:  newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests to the sandbox are in hand, or too many from this address"),
+		tenants:   newCallers(cfg.MaxForwards+cfg.MaxStreams, cfg.MaxStreams/4, "too many requests of tenants are in hand, or too many of this one"),
+	}
 	p.client = &fasthttp.HostClient{
 		Addr: "control",
 		Dial: func(string) (net.Conn, error) {
@@ -54,7 +60,7 @@ func newProxy(cfg *Config, draining context.Context) *proxy {
 			}
 			return &controlConn{Conn: c, silence: cfg.ControlTimeout}, nil
 		},
-		MaxConns: cfg.MaxForwards + p.streams.most,
+		MaxConns: p.strangers.most + p.visitors.most + p.tenants.most, // a request with a place has a connection
 		// Below any server's own idle timeout, so that a request does not meet a
 		// connection that is being closed.
 		MaxIdleConnDuration:           5 * time.Second,
@@ -69,14 +75,17 @@ func newProxy(cfg *Config, draining context.Context) *proxy {
 
 // controlConn bounds the silence between two reads instead of the whole answer,
 // which may be a stream. A write that fails is not reported until a read fails, too: a server that
-// answers early may have stopped to read the request.
+// answers early may have stopped to read the request. An end within an answer is never io.EOF: fasthttp takes
+// that for the end of a body in chunks.
 type controlConn struct {
 	net.Conn
 	silence time.Duration
 	unsent  error // of the first write that failed
+	answers bool  // something of the answer was read
 }
 
 func (c *controlConn) Write(b []byte) (int, error) {
+	c.answers = false
 	if c.unsent == nil {
 		_, c.unsent = c.Conn.Write(b)
 	}
@@ -88,34 +97,53 @@ func (c *controlConn) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.Conn.Read(b)
-	if n == 0 && c.unsent != nil {
+	switch {
+	case n == 0 && c.unsent != nil:
 		err = c.unsent
+	case n == 0 && c.answers && err == io.EOF:
+		err = io.ErrUnexpectedEOF
 	}
+	c.answers = c.answers || n > 0
 	return n, err
 }
 
-// forward sends the request to control and relays its answer.
-func (p *proxy) forward(ctx *fasthttp.RequestCtx) error {
-	defer p.inHand.Add(-1)
-	if p.inHand.Add(1) > int64(p.cfg.MaxForwards) {
-		return errControlBusy
+// forward sends the request of an owner of places to control and relays its answer. Whether there is a place
+// is decided before: what control has answered is never refused.
+func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place) error {
+	if at.callers == p.tenants {
+		defer p.inHand.Add(-1)
+		if p.inHand.Add(1) > int64(p.cfg.MaxForwards) {
+			return errControlBusy
+		}
 	}
+	if err := at.take(ctx.Method()); err != nil {
+		return err
+	}
+	streamed, err := p.exchange(ctx, at)
+	if !streamed {
+		at.release()
+	}
+	return err
+}
+
+// exchange sends a request that has a place, and relays the answer; one that is streamed releases the place at its end.
+func (p *proxy) exchange(ctx *fasthttp.RequestCtx, at place) (streamed bool, err error) {
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
 	if err := p.prepare(ctx, req); err != nil {
 		fasthttp.ReleaseResponse(resp)
-		return err
+		return false, err
 	}
 	if err := p.client.Do(req, resp); err != nil {
 		fasthttp.ReleaseResponse(resp)
 		if !connectionFailed(err) {
-			return fmt.Errorf("cannot forward a request: %w", err)
+			return false, fmt.Errorf("cannot forward a request: %w", err)
 		}
 		p.trouble.Begins(p.cfg.Logger, reachControl, err)
-		return errControlAway
+		return false, errControlAway
 	}
 	p.trouble.Ends(p.cfg.Logger, reachControl)
-	return p.relay(ctx, resp)
+	return p.relay(ctx, resp, at)
 }
 
 // connectionFailed says whether opening, reading or writing the connection to control has
@@ -190,53 +218,45 @@ func (p *proxy) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) error {
 	return nil
 }
 
-// relay copies control's answer. A short body is read at once; a long one is streamed, at the
-// client's pace.
-func (p *proxy) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) error {
+// relay copies control's answer. One of up to heldAnswer bytes is read at once; a longer one is streamed,
+// at the client's pace, and so are events.
+func (p *proxy) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response, at place) (streamed bool, err error) {
 	if resp.BodyStream() == nil { // HEAD, 204, 304: nothing follows the header
 		defer fasthttp.ReleaseResponse(resp)
 		p.relayHeader(ctx, resp)
 		if n := resp.Header.ContentLength(); n > 0 {
 			ctx.Response.Header.SetContentLength(n)
 		}
-		return nil
+		return false, nil
 	}
-	body := &relayed{resp: resp, streams: p.streams, to: string(resp.Header.Peek(api.HeaderTenant))}
-	if body.to == "" {
-		body.to = subnet(originOf(ctx, p.cfg.TrustedProxies))
-	}
-	if n := resp.Header.ContentLength(); n >= 0 && n <= heldAnswer {
-		defer fasthttp.ReleaseResponse(resp)
-		if err := p.relayHeld(ctx, resp, n); err != nil {
-			return errors.Join(err, resp.CloseBodyStream())
+	events := bytes.HasPrefix(resp.Header.ContentType(), []byte("text/event-stream"))
+	body := &relayed{resp: resp, at: at}
+	if length := resp.Header.ContentLength(); !events && length <= heldAnswer { // it is negative if it is not known
+		text, err := io.ReadAll(io.LimitReader(resp.BodyStream(), heldAnswer+1))
+		if err != nil {
+			p.trouble.Begins(p.cfg.Logger, reachControl, err)
+			err = errControlAway
 		}
-		p.relayHeader(ctx, resp)
-		return resp.CloseBodyStream()
-	}
-	if !p.streams.take(body.to) {
-		return errors.Join(errStreamsBusy, resp.CloseBodyStream())
+		if err != nil || len(text) <= heldAnswer {
+			defer fasthttp.ReleaseResponse(resp)
+			if err == nil {
+				p.relayHeader(ctx, resp)
+				ctx.SetBody(text)
+			}
+			return false, errors.Join(err, resp.CloseBodyStream())
+		}
+		body.begun = text
 	}
 	p.relayHeader(ctx, resp)
 	var stream io.ReadCloser = body
-	if bytes.HasPrefix(resp.Header.ContentType(), []byte("text/event-stream")) {
+	if events {
 		stream = p.endless(stream)
 		ctx.Response.ImmediateHeaderFlush = true
+	} else {
+		body.pace = &pace{least: p.cfg.LeastRate, window: p.cfg.RateWindow}
 	}
 	ctx.SetBodyStream(stream, max(resp.Header.ContentLength(), -1))
-	return nil
-}
-
-func (p *proxy) relayHeld(ctx *fasthttp.RequestCtx, resp *fasthttp.Response, n int) error {
-	if n == 0 {
-		return nil
-	}
-	text := make([]byte, n)
-	if _, err := io.ReadFull(resp.BodyStream(), text); err != nil {
-		p.trouble.Begins(p.cfg.Logger, reachControl, err)
-		return errControlAway
-	}
-	ctx.SetBody(text)
-	return nil
+	return true, nil
 }
 
 func (p *proxy) relayHeader(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) {

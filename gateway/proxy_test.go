@@ -116,9 +116,9 @@ func TestControlBusy(t *testing.T) {
 	})
 	w := newWorld(t, func(c *settings) { serve(c); c.MaxForwards = 1 })
 	first := make(chan reply, 1)
-	go func() { first <- w.raw("GET /a HTTP/1.1\r\nHost: m\r\n\r\n") }()
+	go func() { first <- w.raw(of(w.token, "GET", "/a")) }()
 	<-entered
-	r := w.raw("GET /b HTTP/1.1\r\nHost: m\r\n\r\n")
+	r := w.raw(of(w.otherToken, "GET", "/b"))
 	require.Equal(t, 503, r.status)
 	require.Contains(t, r.body, `"reason":"OVERLOADED"`)
 	close(leave)
@@ -211,17 +211,21 @@ func TestEventsArriveAsTheyHappen(t *testing.T) {
 
 func TestControlThatDiesWhileItAnswers(t *testing.T) {
 	serve := withControl(t, func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Content-Length", "1000000")
+		if r.URL.Path == "/sized" {
+			rw.Header().Set("Content-Length", "1000000")
+		}
 		_, _ = io.WriteString(rw, strings.Repeat("half", 100_000))
 		rw.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})
 	w := newWorld(t, serve)
-	resp, err := http.Get("http://" + w.addr + "/x")
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	_, err = io.ReadAll(resp.Body)
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	for _, path := range []string{"/sized", "/chunked"} {
+		resp, err := http.Get("http://" + w.addr + path)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		_, err = io.ReadAll(resp.Body)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, path)
+	}
 }
 
 func TestForwardedNames(t *testing.T) {

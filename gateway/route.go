@@ -25,6 +25,9 @@ const (
 	pathDelivery = "/v1/delivery"
 	pathBatch    = "/v1/delivery/ingest-batch"
 	pathPlayer   = "/adapters/broadsign"
+
+	// pathsOfSandbox begins the paths for visitors without a key: the sandbox, the playground, applications.
+	pathsOfSandbox = "/api/"
 )
 
 // route is a bounded label: one of the paths served here, or all that control serves.
@@ -90,7 +93,8 @@ var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requ
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	nameRequest(ctx)
 	switch err := g.take(ctx, routeOf(ctx.Path())); err {
-	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errWrongKeys:
+	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errWrongKeys,
+		g.control.strangers.busy, g.control.visitors.busy, g.control.tenants.busy:
 		g.heldBack.Add(1)
 		g.pause(spread(g.cfg.BusyPause))
 		g.heldBack.Add(-1)
@@ -231,8 +235,26 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 	case toHealth:
 		return answer(ctx, api.Health{Status: "ok"})
 	default:
-		return g.control.forward(ctx)
+		return g.control.forward(ctx, g.placeOf(ctx, began))
 	}
+}
+
+// placeOf says whose place a request to control takes: that of the tenant whose key it has. Who has none, or
+// one that is not valid, has the place of an address.
+func (g *Gateway) placeOf(ctx *fasthttp.RequestCtx, began time.Time) place {
+	if bytes.HasPrefix(ctx.Path(), []byte(pathsOfSandbox)) {
+		return place{g.control.visitors, g.addressOf(ctx)}
+	}
+	principal, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(began))
+	if err != nil {
+		return place{g.control.strangers, g.addressOf(ctx)}
+	}
+	return g.control.placeOf(principal)
+}
+
+// addressOf is what limits of a caller without a key count by.
+func (g *Gateway) addressOf(ctx *fasthttp.RequestCtx) string {
+	return subnet(originOf(ctx, g.cfg.TrustedProxies))
 }
 
 // unknownParameter refuses a query, for a route that takes none.

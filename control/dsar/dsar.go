@@ -37,7 +37,9 @@
 //
 // A bundle is a zip file with a signed manifest (sealer/export.go), in a folder or a bucket that all
 // processes share. It is deleted when its time is over, or when an erasure makes it void
-// (Service.Void). Backups have none.
+// (Service.Void). Backups have none. The bundles of a tenant have a limit of bytes, at which no further job is accepted and
+// an export that would exceed it fails; those of jobs that run at once may each take what was left when they began. No
+// export is accepted or written while the folder's disk has less free space than Config.MinFree.
 //
 // A link to it is a token that names job, API key and end, signed by HMAC-SHA256 under a secret of
 // the job. It works for 15 minutes. Each download, of the whole or of a part, is an event before its

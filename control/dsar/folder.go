@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"muniment/control/store"
+	"muniment/gateway/api"
 	"muniment/sealer/keyfile"
 )
 
@@ -24,6 +27,15 @@ var _ storage = folder{}
 func openFolder(dir string) (folder, error) {
 	dir = filepath.Clean(dir)
 	return folder{dir}, keyfile.MakeDir(dir)
+}
+
+// leaves returns a 503 while the disk has less free space than a number of bytes.
+func (f folder) leaves(least int64) error {
+	free, err := store.Free(f.dir)
+	if err == nil && free < least {
+		err = api.Unavailable(api.StorageFull, fmt.Sprintf("the disk of the bundles has %d bytes free, and exports leave at least %d", free, least), time.Minute)
+	}
+	return err
 }
 
 // unfinished matches the end of the names of files that are not renamed to their keys yet.

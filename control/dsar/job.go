@@ -98,7 +98,7 @@ const (
 var messages = map[string]string{
 	ManualCancel:     "the job was cancelled before a worker began it",
 	SourceReadFailed: "the data to be exported could not be read",
-	PackagingFailed:  "the bundle could not be written",
+	PackagingFailed:  "the bundle could not be written, or would be longer than what is left of the space for the tenant's bundles",
 	WorkerLost:       "every process that began the job was lost",
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -45,6 +46,11 @@ type Config struct {
 	Failed func(code string, err error) error
 	// Keep is how long a bundle is kept. Default 7 days.
 	Keep time.Duration
+	// MaxBytes is the most disk space for the bundles of one tenant. Default 64 GiB.
+	MaxBytes int64
+	// MinFree is the least free space, in bytes, on the disk of a folder of bundles: while there is less, no export is requested or
+	// written. Default 1 GiB.
+	MinFree int64
 	// WaitFor is how long a worker waits for spools, for the outbox, and for a warehouse that makes
 	// no progress. Default 30 s.
 	WaitFor time.Duration
@@ -57,7 +63,7 @@ type Service struct {
 	cfg      Config
 	db       *store.DB
 	workerID string
-	// reserved returns an error while the free disk space is for stops alone.
+	// reserved returns an error while the free disk space is for stops alone, or less than MinFree.
 	reserved func() error
 }
 
@@ -66,14 +72,24 @@ func New(cfg Config) (*Service, error) {
 	switch {
 	case cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Keys == nil || cfg.Tables == nil || cfg.Bundles == nil || cfg.Failed == nil:
 		return nil, errors.New("cannot open the DSAR jobs: DB, Warehouse, Log, Keys, Tables, Bundles or Failed is missing")
-	case cfg.Keep < 0 || cfg.WaitFor < 0:
-		return nil, errors.New("cannot open the DSAR jobs: Keep and WaitFor must not be negative")
+	case cfg.Keep < 0 || cfg.WaitFor < 0 || cfg.MaxBytes < 0 || cfg.MinFree < 0:
+		return nil, errors.New("cannot open the DSAR jobs: Keep, WaitFor, MaxBytes and MinFree must not be negative")
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = 64 << 30
+	}
+	if cfg.MinFree == 0 {
+		cfg.MinFree = 1 << 30
 	}
 	cfg.Keep, cfg.WaitFor = cmp.Or(cfg.Keep, 7*24*time.Hour), cmp.Or(cfg.WaitFor, 30*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Service{cfg: cfg, db: cfg.DB, workerID: api.NewID(prefixWorker, time.Now()), reserved: cfg.DB.Reserved}, nil
+	s := &Service{cfg: cfg, db: cfg.DB, workerID: api.NewID(prefixWorker, time.Now()), reserved: cfg.DB.Reserved}
+	if f, ok := cfg.Bundles.storage.(folder); ok {
+		s.reserved = func() error { return cmp.Or(cfg.DB.Reserved(), f.leaves(cfg.MinFree)) }
+	}
+	return s, nil
 }
 
 // ActiveLimit bounds the active jobs of a tenant.
@@ -81,8 +97,16 @@ const ActiveLimit = 5
 
 var errActive = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of active DSAR jobs: wait for one to end, or cancel one", RetryAfter: time.Minute}
 
+// errKept refuses a job for the bundles that the tenant has.
+func (s *Service) errKept(kept int64) *api.Error {
+	return &api.Error{Code: api.RateLimited, Message: fmt.Sprintf("the bundles of this tenant have %d bytes, and may have %d: wait until one has expired", kept, s.cfg.MaxBytes), RetryAfter: time.Hour}
+}
+
 // create writes a new job, with the requested fields filled in.
 func (s *Service) create(ctx context.Context, requested Job, by sealer.Ref) (v View, err error) {
+	if err := s.reserved(); err != nil {
+		return v, err
+	}
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		made, err := complete(requested, store.At(tx.Now()))
 		if err != nil {
@@ -94,6 +118,9 @@ func (s *Service) create(ctx context.Context, requested Job, by sealer.Ref) (v V
 		}
 		if n >= ActiveLimit {
 			return errActive
+		}
+		if kept, err := keptBytes(ctx, tx, made.TenantID); err != nil || kept >= s.cfg.MaxBytes {
+			return cmp.Or(err, error(s.errKept(kept)))
 		}
 		made.ID = api.NewID(prefix, made.CreatedAt.Time)
 		if err := jobs.Create(ctx, tx, eventRequested, &made, by, nil); err != nil {

@@ -27,7 +27,8 @@ var byKey = store.ByKey("key_a")
 // newService is a service whose events no relay takes.
 func newService(t *testing.T) *Service {
 	t.Helper()
-	return &Service{db: roomtest.Open(t, t.TempDir(), nil)}
+	db := roomtest.Open(t, t.TempDir(), nil)
+	return &Service{db: db, reserved: db.Reserved, cfg: Config{MaxBytes: 1}}
 }
 
 // full is a request for all data of the tenant.

@@ -32,6 +32,11 @@ func countActive(ctx context.Context, q store.Querier, tenantID string) (int64, 
 	return store.Count(ctx, q, "active DSAR jobs", `SELECT COUNT(*) FROM dsar_jobs WHERE tenant_id = $1 AND state IN ('REQUESTED', 'COLLECTING', 'PACKAGING')`, tenantID)
 }
 
+// keptBytes is how many bytes the bundles of a tenant have.
+func keptBytes(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
+	return store.Count(ctx, q, "bytes of bundles", `SELECT CAST(COALESCE(SUM(bundle_size_bytes), 0) AS BIGINT) FROM dsar_jobs WHERE tenant_id = $1 AND bundle_store_key IS NOT NULL`, tenantID)
+}
+
 // annotate adds an entry to a job's timeline.
 func annotate(ctx context.Context, tx *store.Tx, j *Job, from *State, by sealer.Ref, notes string) error {
 	var text *string

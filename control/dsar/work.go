@@ -42,6 +42,14 @@ func (s *Service) Export(ctx context.Context, job *store.Job) error {
 		return nil
 	case errors.Is(err, errStale): // not a failed attempt; other jobs come first
 		return cmp.Or(job.Release(ctx), store.ErrStale)
+	case errors.Is(w.unwritten, errTooLong): // and would be again
+		s.cfg.Logger.WarnContext(ctx, "an export was given up: the tenant's bundles would have more bytes than they may", "tenantId", job.TenantID, "jobId", p.JobID, "most", s.cfg.MaxBytes)
+		return s.db.Change(ctx, func(tx *store.Tx) error {
+			if err := job.Hold(ctx, tx); err != nil {
+				return err
+			}
+			return s.GiveUp(ctx, tx, job, PackagingFailed)
+		})
 	case w.collecting && w.unwritten == nil:
 		return s.cfg.Failed(SourceReadFailed, err)
 	}
@@ -127,10 +135,14 @@ func (w *work) run(ctx context.Context) error {
 		}
 	}
 	key := w.of.key(w.of.Collection)
+	kept, err := keptBytes(ctx, w.db.Read(), w.of.TenantID)
+	if err != nil {
+		return err
+	}
 	var size int64
 	var digest string
-	err := w.cfg.Bundles.write(ctx, key, func(to io.Writer) (err error) {
-		size, digest, err = w.fill(ctx, bundleWriter{to, w})
+	err = w.cfg.Bundles.write(ctx, key, func(to io.Writer) (err error) {
+		size, digest, err = w.fill(ctx, &bundleWriter{to, w, w.cfg.MaxBytes - kept})
 		return err
 	})
 	if err != nil {
@@ -156,16 +168,24 @@ func (w *work) run(ctx context.Context) error {
 // removeFor bounds how long a worker tries to remove its own file.
 const removeFor = 30 * time.Second
 
-// bundleWriter writes a worker's bundle. It stops when the disk space that is left is for stops, and
-// remembers why it could not write.
+// errTooLong means that a bundle would take more than is left of Config.MaxBytes.
+var errTooLong = errors.New("the tenant's bundles would have too many bytes")
+
+// bundleWriter writes a worker's bundle. It stops when the disk space that is left is for others, or the tenant has
+// used what its bundles may have, and remembers why it could not write.
 type bundleWriter struct {
-	to io.Writer
-	w  *work
+	to   io.Writer
+	w    *work
+	left int64 // bytes
 }
 
-func (b bundleWriter) Write(p []byte) (n int, err error) {
-	if err = b.w.reserved(); err == nil {
+func (b *bundleWriter) Write(p []byte) (n int, err error) {
+	if err = b.w.reserved(); err == nil && int64(len(p)) > b.left {
+		err = errTooLong
+	}
+	if err == nil {
 		n, err = b.to.Write(p)
+		b.left -= int64(n)
 	}
 	if err != nil {
 		b.w.unwritten = err

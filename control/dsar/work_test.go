@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"muniment/control/store"
 	"muniment/deploy/stack/stacktest"
 	"muniment/gate"
+	"muniment/gateway/api"
 	"muniment/pipeline"
 	"muniment/sealer"
 	"muniment/sealer/verify"
@@ -106,6 +108,45 @@ func TestUnwritten(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(h.dir, "bundles", tenantID, "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// TestMostBytes: a tenant whose bundles have all bytes that they may have gets no further job until one has expired, and an
+// export that would exceed them fails at once.
+func TestMostBytes(t *testing.T) {
+	stacktest.Both(t)
+	h := newFixture(t, nil)
+	v := h.export(full())
+	h.cfg.MaxBytes = v.Delivery.BundleSizeBytes + 100
+	second := h.mustCreate(t, full())
+	_, err := h.run(t.Context(), tenantID, second.ID, byKey)
+	require.NoError(t, err)
+	job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, h.Export(t.Context(), job))
+	_, second, err = find(t.Context(), h.db.Read(), tenantID, second.ID)
+	require.NoError(t, err)
+	require.Equal(t, FailedJob, second.State)
+	require.Equal(t, PackagingFailed, second.Failure.Code)
+	left, err := filepath.Glob(filepath.Join(h.dir, "bundles", tenantID, "*"))
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+
+	h.cfg.MaxBytes -= 100
+	_, err = h.create(t.Context(), full(), byKey)
+	require.Equal(t, api.RateLimited, api.From(err).Code)
+	require.Equal(t, fmt.Sprintf("the bundles of this tenant have %d bytes, and may have %[1]d: wait until one has expired", h.cfg.MaxBytes), api.From(err).Message)
+	require.Positive(t, api.From(err).RetryAfter)
+	h.clock.advance(h.cfg.Keep + time.Second)
+	require.NoError(t, h.Expire(t.Context()))
+	h.mustCreate(t, full())
+}
+
+// TestLeastFree: while the disk has less free space than exports leave, none is requested.
+func TestLeastFree(t *testing.T) {
+	h := newFixture(t, func(c *Config) { c.MinFree = 1 << 60 })
+	_, err := h.create(t.Context(), full(), byKey)
+	require.Equal(t, api.StorageFull, api.From(err).Reason)
+	require.Contains(t, api.From(err).Message, "exports leave at least 1152921504606846976")
 }
 
 // TestStaleFinish: an erasure that finds no file, since the bundle is on its way to a bucket, relies

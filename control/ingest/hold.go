@@ -18,6 +18,7 @@ var errFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the ma
 // created meanwhile, they are queued for delivery at once; rows whose right was resumed meanwhile, by
 // the next Wake.
 func (s *Service) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
+	ctx = store.QueueAs(ctx, q.TenantID, false)
 	results := make([]api.HeldResult, 0, len(q.Rows))
 	for left := q.Rows; len(left) > 0; {
 		n := min(len(left), api.MostHeldRows)

@@ -121,7 +121,7 @@ func (s *Service) importAll(ctx context.Context, tenantID string, body []byte, b
 func (s *Service) importSome(ctx context.Context, tenantID string, lines []importLine, by sealer.Ref) (rows []ImportedRow, err error) {
 	made := 0
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		batch, err := begin(ctx, tx, tenantID)
+		batch, err := s.begin(ctx, tx, tenantID)
 		if err != nil {
 			return err
 		}

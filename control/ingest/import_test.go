@@ -178,6 +178,22 @@ func TestImportWithoutALog(t *testing.T) {
 	require.Equal(t, ImportCounts{Created: 2*importChange - 10, Unchanged: importChange}, again.Counts)
 }
 
+// TestMostMappings: one more is refused, retired ones count, and an import that was made before still is unchanged.
+func TestMostMappings(t *testing.T) {
+	r := newService(t, t.TempDir(), roomtest.NewClock(noon), func(c *Config) { c.MaxMappings = 3 })
+	r.relay(t)
+	first := r.mustCreate(t, mappingFor("0", rightA, -1, 1))
+	_, _, err := r.retire(t.Context(), tenantID, first.ID, byKey)
+	require.NoError(t, err)
+	body := header + "acme,player,1,rgh_a,wall,,2026-11-01,\nacme,player,2,rgh_a,wall,,2026-11-01,\nacme,player,3,rgh_a,wall,,2026-11-01,\n"
+	const full = "the tenant has the maximum of 3 mappings; retired ones count, as late rows may still resolve by them"
+	require.Equal(t, []string{"2 created", "3 created", "4 refused STATE_CONFLICT " + full}, statuses(r.mustImport(t, body)))
+	require.Equal(t, []string{"2 unchanged", "3 unchanged", "4 refused STATE_CONFLICT " + full}, statuses(r.mustImport(t, body)))
+	_, err = r.create(t.Context(), mappingFor("3", rightA, -1, 1), byKey)
+	require.Equal(t, api.StateConflict, api.From(err).Code)
+	require.Equal(t, full, api.From(err).Message)
+}
+
 // TestImportWithoutADatabase is refused, as nothing was made.
 func TestImportWithoutADatabase(t *testing.T) {
 	r := newService(t, t.TempDir(), roomtest.NewClock(noon), nil)

@@ -26,6 +26,8 @@ type Config struct {
 	// MaxHeldRows and MaxHeldBytes bound what is held for one tenant. Defaults 500,000 and
 	// 512 MiB.
 	MaxHeldRows, MaxHeldBytes int64
+	// MaxMappings bounds the mappings of one tenant, those that are retired included. Default 500,000.
+	MaxMappings int64
 	// RowAge is how long after its play a row is held, and accepted by nodes. Default and maximum:
 	// api.MaxRowAge.
 	RowAge time.Duration
@@ -69,8 +71,8 @@ func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Nodes == nil || cfg.Deliver == nil {
 		return nil, errors.New("cannot open the mappings: DB, Nodes or Deliver is missing")
 	}
-	if cfg.MaxHeldRows < 0 || cfg.MaxHeldBytes < 0 {
-		return nil, errors.New("cannot open the mappings: MaxHeldRows and MaxHeldBytes must not be negative")
+	if cfg.MaxHeldRows < 0 || cfg.MaxHeldBytes < 0 || cfg.MaxMappings < 0 {
+		return nil, errors.New("cannot open the mappings: MaxHeldRows, MaxHeldBytes and MaxMappings must not be negative")
 	}
 	if cfg.RowAge < 0 || cfg.RowAge > api.MaxRowAge {
 		return nil, fmt.Errorf("cannot open the mappings: RowAge %v is not from 0 to %v", cfg.RowAge, api.MaxRowAge)
@@ -81,6 +83,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.MaxHeldBytes == 0 {
 		cfg.MaxHeldBytes = 512 << 20
+	}
+	if cfg.MaxMappings == 0 {
+		cfg.MaxMappings = 500_000
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -94,7 +99,7 @@ func New(cfg Config) (*Service, error) {
 // create writes a mapping, with the requested fields filled in.
 func (s *Service) create(ctx context.Context, requested Mapping, by sealer.Ref) (made Mapping, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		batch, err := begin(ctx, tx, requested.TenantID)
+		batch, err := s.begin(ctx, tx, requested.TenantID)
 		if err != nil {
 			return err
 		}
@@ -129,6 +134,27 @@ type making struct {
 	held     bool            // the tenant holds rows
 	rights   map[string]bool // known to exist
 	replay   bool            // a new mapping covers held rows
+	total    int64           // of the tenant's mappings
+	most     int64           // that it may have
+}
+
+// begin begins a change that creates mappings.
+func (s *Service) begin(ctx context.Context, tx *store.Tx, tenantID string) (*making, error) {
+	b, err := begin(ctx, tx, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	b.most = s.cfg.MaxMappings
+	b.total, err = total(ctx, tx, tenantID, filter{})
+	return b, err
+}
+
+// room returns an error if the tenant has all mappings that it may have.
+func (b *making) room() error {
+	if b.total < b.most {
+		return nil
+	}
+	return api.Conflict(fmt.Sprintf("the tenant has the maximum of %d mappings; retired ones count, as late rows may still resolve by them", b.most))
 }
 
 // begin locks the tenant's held rows until the change's end.
@@ -145,9 +171,10 @@ func (b *making) create(ctx context.Context, tx *store.Tx, requested Mapping, by
 	if err := b.findRight(ctx, tx, made.Target.RightID); err != nil {
 		return made, nil, err
 	}
-	if other, err = create(ctx, tx, &made, by); err != nil {
+	if other, err = create(ctx, tx, &made, b.room, by); err != nil {
 		return made, other, err
 	}
+	b.total++
 	return made, nil, b.cover(ctx, tx, &made)
 }
 

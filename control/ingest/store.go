@@ -131,9 +131,9 @@ func count(ctx context.Context, tx *store.Tx, m *Mapping, state State, by int) e
 // errThere means that an identical mapping exists already.
 var errThere = errors.New("the mapping exists already")
 
-// create writes a settled mapping, unless it overlaps another. other is the overlapped mapping, or
+// create writes a settled mapping, unless it overlaps another or room returns an error. other is the overlapped mapping, or
 // the identical one.
-func create(ctx context.Context, tx *store.Tx, m *Mapping, by sealer.Ref) (other *Mapping, err error) {
+func create(ctx context.Context, tx *store.Tx, m *Mapping, room func() error, by sealer.Ref) (other *Mapping, err error) {
 	other, err = overlapped(ctx, tx, m)
 	switch {
 	case err != nil:
@@ -142,6 +142,9 @@ func create(ctx context.Context, tx *store.Tx, m *Mapping, by sealer.Ref) (other
 		return other, errThere
 	case other != nil:
 		return other, m.overlaps(other)
+	}
+	if err := room(); err != nil {
+		return nil, err
 	}
 	if err := fits(ctx, tx, m); err != nil {
 		return nil, err

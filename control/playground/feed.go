@@ -11,8 +11,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// How many streams there may be at a time: of a visitor, of an address, and in all. A gateway
-// forwards 256 long answers at a time.
+// How many streams there may be at a time: of a visitor, of an address, and in all. Each is a third of the reads of the
+// sandbox that a gateway forwards at a time, of an address and in all.
 const (
 	mostOfVisitor = 2
 	mostOfAddress = 8

@@ -13,7 +13,7 @@
 //     is sent again: what a stream has missed is under /api/sandbox/inspect. Where there are several
 //     control processes, a stream shows the deliveries of the process that it is connected to.
 //
-// A visitor has two streams at most, an address eight, and all together a quarter of what one gateway
+// A visitor has two streams at most, an address eight, and all together a third of the sandbox's reads that one gateway
 // forwards, so that downloads are never kept out. A stream has a bounded queue: a reader who is slower
 // than deliveries loses the stream, and nobody waits for him. It holds no connection to the database.
 // It ends with its tenant, when the process drains, and after a quarter of an hour, when a browser

@@ -339,12 +339,12 @@ func Of(h *huma.Operation) *Operation {
 // Refusals returns the statuses from 400 on that the document names for an operation: those that
 // it declares, and those that follow from its access, method, path and input.
 func Refusals(h *huma.Operation) map[int]bool {
-	op, statuses := Of(h), map[int]bool{400: true, 431: true, 500: true, 503: true}
+	op, statuses := Of(h), map[int]bool{400: true, 429: true, 431: true, 500: true, 503: true}
 	for _, status := range op.Errors {
 		statuses[status] = true
 	}
 	if _, scoped := op.Access.(Scope); scoped {
-		statuses[401], statuses[403], statuses[429] = true, true, true
+		statuses[401], statuses[403] = true, true
 	}
 	if strings.Contains(op.Path, "{") {
 		statuses[404] = true

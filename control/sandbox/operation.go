@@ -32,7 +32,6 @@ func (s *Service) OpenStream(op route.Operation) route.Operation {
 
 func (s *Service) open(op route.Operation, to admission) route.Operation {
 	op.Refuse, op.EmptyIsMissing = refuse, true
-	op.Errors = append(op.Errors, http.StatusTooManyRequests)
 	if op.Method != http.MethodGet { // refused if a page of another site sends it
 		op.Errors = append(op.Errors, http.StatusForbidden)
 	}

@@ -100,7 +100,6 @@ func addEnveloped[I, O any](a route.API, op route.Operation, do func(context.Con
 	if op.EmptyIsMissing = true; op.Refuse == nil {
 		op.Refuse = refuse
 	}
-	op.Errors = append(op.Errors, http.StatusTooManyRequests)
 	if op.Method != http.MethodGet { // sent by a page of another site
 		op.Errors = append(op.Errors, http.StatusForbidden)
 	}

@@ -24,7 +24,8 @@ type Tx struct {
 
 // Change runs fn in one write transaction and commits it. When it returns nil, everything that fn
 // wrote is on disk, and the nodes' polls and the relay are awake. When fn fails, the transaction is
-// rolled back and fn's error is returned unchanged. Changes run one at a time, so fn must be short
+// rolled back and fn's error is returned unchanged. Changes run one at a time, in the order of
+// changeQueue, so fn must be short
 // and must wait for nothing but the database; it must use tx and not the read pool. In the context
 // of an attempt (WithAttempt) it is the attempt's effect. On a full disk, and while the reserve is
 // released, the error is a 503 with reason STORAGE_FULL. While PostgreSQL is unavailable it has
@@ -36,6 +37,11 @@ func (db *engine) Change(ctx context.Context, fn func(tx *Tx) error) error {
 
 // change makes one attempt, for Change or for Stop.
 func (db *engine) change(ctx context.Context, fn func(tx *Tx) error, stops bool) error {
+	leave, err := db.queue.enter(ctx, stops)
+	if err != nil {
+		return fmt.Errorf("cannot begin a change: %w", err)
+	}
+	defer leave()
 	inner, err := db.write.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("cannot begin a change: %w", err)
@@ -208,6 +214,12 @@ func (db *engine) transact(ctx context.Context, fn func(tx *sql.Tx) error) error
 	pool := db.write
 	if db.pg != nil {
 		pool = db.pg.transactions
+	} else {
+		leave, err := db.queue.enter(ctx, false)
+		if err != nil {
+			return fmt.Errorf("cannot begin a transaction: %w", err)
+		}
+		defer leave()
 	}
 	tx, err := pool.BeginTx(ctx, nil)
 	if err != nil {

@@ -27,7 +27,10 @@ func (db *DB) register() error {
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "muniment_store_outbox_events", Help: "Audit events that are not in the log yet; NaN if the database does not answer.",
 	}, db.length)
-	for _, c := range []prometheus.Collector{db.metrics.relayed, db.metrics.failed, waiting, jobGauges{db.engine}} {
+	changes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "muniment_store_changes_waiting", Help: "Changes of this process that wait for the one that runs.",
+	}, func() float64 { return float64(db.WaitingChanges()) })
+	for _, c := range []prometheus.Collector{db.metrics.relayed, db.metrics.failed, waiting, changes, jobGauges{db.engine}} {
 		if err := db.cfg.Registerer.Register(c); err != nil {
 			return err
 		}

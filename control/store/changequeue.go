@@ -1,0 +1,145 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// changeQueue lets the changes of this process run one at a time: stops first, and then one of each owner
+// in turn, in the order in which they came. Without it one tenant's burst would delay a change of every
+// other tenant, and a suspension, by the length of the burst.
+//
+// An owner is a tenant, all visitors and tenants of the sandbox together, or the system (operators, nodes, background work). The
+// sandbox's stops are changes like its others: strangers must not get ahead of tenants.
+//
+// On PostgreSQL each process has a queue of its own and one change at most waits for the lock on changes, which
+// serves in the order of arrival. So a stop waits for one change of each other process.
+type changeQueue struct {
+	mu      sync.Mutex
+	running bool // a change runs
+	stops   line
+	changes line
+}
+
+// SandboxOwner is the owner of all that the sandbox's visitors and tenants change.
+const SandboxOwner = "sandbox"
+
+// queued is the context key of who waits.
+type queued struct{}
+
+type waiter struct {
+	owner string
+	stops bool
+}
+
+// QueueAs returns a context in which changes wait as those of an owner, a tenant or SandboxOwner, and, if the request
+// is a stop, all of them ahead of others. Without it they wait as the system's.
+func QueueAs(ctx context.Context, owner string, stops bool) context.Context {
+	return context.WithValue(ctx, queued{}, waiter{owner, stops})
+}
+
+// enter waits for its turn. leave must follow unless there is an error, which is that of ctx.
+func (q *changeQueue) enter(ctx context.Context, stops bool) (leave func(), err error) {
+	as, _ := ctx.Value(queued{}).(waiter)
+	q.mu.Lock()
+	if !q.running {
+		q.running = true
+		q.mu.Unlock()
+		return q.leave, nil
+	}
+	in := &q.changes
+	if (stops || as.stops) && as.owner != SandboxOwner {
+		in = &q.stops
+	}
+	ready := in.add(as.owner)
+	q.mu.Unlock()
+	select {
+	case <-ready:
+		return q.leave, nil
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !in.remove(as.owner, ready) { // it was its turn meanwhile
+		q.next()
+	}
+	return nil, ctx.Err()
+}
+
+func (q *changeQueue) leave() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.next()
+}
+
+// WaitingChanges is how many changes of this process wait for the one that runs.
+func (db *engine) WaitingChanges() (n int) {
+	q := &db.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range []*line{&q.stops, &q.changes} {
+		for _, of := range l.of {
+			n += len(of)
+		}
+	}
+	return n
+}
+
+// next lets the next change run. The caller holds mu.
+func (q *changeQueue) next() {
+	ready := q.stops.take()
+	if ready == nil {
+		ready = q.changes.take()
+	}
+	if q.running = ready != nil; q.running {
+		close(ready)
+	}
+}
+
+// line has the changes that wait; each is a channel that is closed when it may run.
+type line struct {
+	owners []string // that have changes here; the first one is next
+	of     map[string][]chan struct{}
+}
+
+func (l *line) add(owner string) chan struct{} {
+	ready := make(chan struct{})
+	if l.of == nil {
+		l.of = map[string][]chan struct{}{}
+	}
+	if len(l.of[owner]) == 0 {
+		l.owners = append(l.owners, owner)
+	}
+	l.of[owner] = append(l.of[owner], ready)
+	return ready
+}
+
+// take takes the first change of the first owner, who becomes the last; nil if there is none.
+func (l *line) take() chan struct{} {
+	if len(l.owners) == 0 {
+		return nil
+	}
+	owner := l.owners[0]
+	ready := l.of[owner][0]
+	l.owners = l.owners[1:]
+	if l.of[owner] = l.of[owner][1:]; len(l.of[owner]) > 0 {
+		l.owners = append(l.owners, owner)
+	} else {
+		delete(l.of, owner)
+	}
+	return ready
+}
+
+// remove takes a change that gives up out of the line; false if it is not there any more.
+func (l *line) remove(owner string, ready chan struct{}) bool {
+	at := slices.Index(l.of[owner], ready)
+	if at < 0 {
+		return false
+	}
+	if l.of[owner] = slices.Delete(l.of[owner], at, at+1); len(l.of[owner]) == 0 {
+		delete(l.of, owner)
+		l.owners = slices.DeleteFunc(l.owners, func(other string) bool { return other == owner })
+	}
+	return true
+}
