@@ -43,7 +43,7 @@ var page = template.Must(template.New("statement").Funcs(template.FuncMap{
 	"open":     func(p payable.Payable) (string, error) { return p.Open() },
 	"receipts": receipts,
 	"unit":     func(u string) string { return units[u] },
-	"reason":   func(r string) string { return reasons[r] },
+	"reason":   reason,
 	"adjusted": func(r string) string { return adjusted[r] },
 }).Parse(pageText))
 
@@ -63,6 +63,15 @@ var units = map[string]string{"EVENT": "per receipt", "IMPRESSION": "per impress
 // reasons are the texts of the reasons of changes.
 var reasons = map[string]string{
 	sealer.ChangedByDispute: "dispute opened or resolved", sealer.ChangedByRules: "rule made or changed", sealer.ChangedLate: "came late", sealer.Voided: "voided",
+}
+
+// reason is the text of the reasons of a change.
+func reason(all string) string {
+	texts := strings.Fields(all)
+	for i, one := range texts {
+		texts[i] = reasons[one]
+	}
+	return strings.Join(texts, ", ")
 }
 
 // adjusted are the texts of the reasons of adjustments.

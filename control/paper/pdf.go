@@ -306,7 +306,7 @@ func (p *Paper) lines(s *sheet) error {
 			if change.RightID != "" {
 				what = named(change.RightID)
 			}
-			rows = append(rows, []string{reasons[change.Reason], what, signed(change.Receipts), signed(change.Amount)})
+			rows = append(rows, []string{reason(change.Reason), what, signed(change.Receipts), signed(change.Amount)})
 		}
 		if err := s.table([]column{{"Why", 50, "L"}, {"What", 74, "L"}, {"Receipts", 20, "R"}, {"Amount", 30, "R"}}, rows); err != nil {
 			return err
