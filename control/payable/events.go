@@ -14,7 +14,7 @@ var (
 	eventIssuer   = issuerEvents.Kind("issuer.changed", "The profile of the organisation on papers was set. Names and addresses are left out.", Issuer{})
 	payableEvents = &store.Noun{Name: "payable", Scope: api.SettlementRead}
 	eventIssued   = payableEvents.Kind("payable.issued", "What a payee is due of a statement got its number. The parties are left out.", Payable{})
-	eventPaid     = payableEvents.Kind("payable.paid", "A payment was recorded, or something was set off. The parties are left out.", Payable{})
+	eventPaid     = payableEvents.Kind("payable.paid", "A payment was recorded or taken back, or something was set off. The parties are left out.", Payable{})
 )
 
 // emit emits an event of a payable that was issued before. The parties do not change with a payment, so

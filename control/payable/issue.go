@@ -101,7 +101,7 @@ func Issue(ctx context.Context, tx *store.Tx, s Statement, by sealer.Ref) (made 
 		if err != nil {
 			return nil, nil, api.Conflict("what " + part.CounterpartyID + " gets is too large to be paid: " + err.Error())
 		}
-		more, err := next.setOff(ctx, tx, by)
+		more, err := next.setOff(ctx, tx, next.IssuedOn, by)
 		if err == nil {
 			err = payables.Create(ctx, tx, eventIssued, next, by, nil)
 		}
@@ -243,9 +243,9 @@ func after(last *Payable, issuedOn string) (number string, sequence int64, err e
 	return fmt.Sprintf("%04d-%06d", year, n+1), sequence + 1, nil
 }
 
-// setOff sets a payable that is not stored yet off against those of the other sign: first those of its
-// chain, then the oldest. It returns the statements of these.
-func (p *Payable) setOff(ctx context.Context, tx *store.Tx, by sealer.Ref) (statements []string, err error) {
+// setOff sets what is open of a payable, which it does not write, off against those of the other sign: first
+// those of its chain, then the oldest. It returns the statements of these.
+func (p *Payable) setOff(ctx context.Context, tx *store.Tx, day string, by sealer.Ref) (statements []string, err error) {
 	left, err := p.open()
 	if err != nil || left == 0 {
 		return nil, err
@@ -276,10 +276,10 @@ func (p *Payable) setOff(ctx context.Context, tx *store.Tx, by sealer.Ref) (stat
 		if left > 0 {
 			part = min(left, -open)
 		}
-		if err := p.add(part, Payment{Date: p.IssuedOn, Reference: other.Number, SetOff: true}); err != nil {
+		if err := p.add(part, Payment{Date: day, Reference: other.Number, SetOff: true}); err != nil {
 			return nil, err
 		}
-		if err := other.add(-part, Payment{Date: p.IssuedOn, Reference: p.Number, SetOff: true}); err != nil {
+		if err := other.add(-part, Payment{Date: day, Reference: p.Number, SetOff: true}); err != nil {
 			return nil, err
 		}
 		if err := revise(ctx, tx, was, &other, by); err != nil {

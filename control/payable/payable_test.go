@@ -91,8 +91,10 @@ func parts(id, exact string) []Part {
 
 func (f *fixture) pay(statementID string, of Payments) (b Balance, err error) {
 	err = f.db.Change(context.Background(), func(tx *store.Tx) (err error) {
-		if err = Pay(context.Background(), tx, f.tenantID, statementID, "EUR", of, byKey); err == nil {
-			b, err = BalanceOf(context.Background(), tx, f.tenantID, statementID, "EUR")
+		if b, _, err = Pay(context.Background(), tx, f.tenantID, statementID, "EUR", of, byKey); err == nil {
+			read, wrong := BalanceOf(context.Background(), tx, f.tenantID, statementID, "EUR")
+			require.NoError(f.t, wrong)
+			require.Equal(f.t, read, b)
 		}
 		return err
 	})
@@ -154,7 +156,7 @@ func TestConcurrentNumbers(t *testing.T) {
 }
 
 // TestPayables: random parts of payees in currencies with 0, 2 and 3 digits are issued, corrected, voided
-// and paid, while their tax rates change. What is payable never differs from the exact sum by a minor unit;
+// and paid, payments are taken back, while their tax rates change. What is payable never differs from the exact sum by a minor unit;
 // a void takes back just what was payable; nobody has a credit and a debt at once.
 func TestPayables(t *testing.T) {
 	f := newFixture(t)
@@ -192,19 +194,46 @@ func TestPayables(t *testing.T) {
 				open, of.Amount = half, new(half.Fixed(p.currency))
 			}
 			f.change(func(tx *store.Tx) error {
-				return Pay(context.Background(), tx, f.tenantID, due[0].StatementID, p.currency, of, byKey)
+				_, _, err := Pay(context.Background(), tx, f.tenantID, due[0].StatementID, p.currency, of, byKey)
+				return err
 			})
 			p.money.Add(p.money, rational(open.String()))
 		}
+		takeBack := func(p *payee) {
+			var paid []Payable
+			for _, one := range f.all() {
+				if _, _, recorded, err := one.sums(); one.CounterpartyID == p.id && recorded != 0 {
+					require.NoError(rt, err)
+					paid = append(paid, one)
+				}
+			}
+			if len(paid) == 0 {
+				return
+			}
+			one := rapid.SampledFrom(paid).Draw(rt, "taken back")
+			_, _, back, err := one.sums()
+			require.NoError(rt, err)
+			if half, err := (back / 2).Payable(p.currency); rapid.Bool().Draw(rt, "in part") && err == nil && half != 0 {
+				back = half
+			}
+			f.change(func(tx *store.Tx) error {
+				_, _, err := Pay(context.Background(), tx, f.tenantID, one.StatementID, p.currency, Payments{CounterpartyID: &p.id, Amount: new((-back).Fixed(p.currency)), Date: "2026-12-31", Reference: "a mistake"}, byKey)
+				return err
+			})
+			p.money.Sub(p.money, rational(back.String()))
+		}
 		for n := range rapid.IntRange(1, 25).Draw(rt, "moves") {
 			p := payees[rapid.IntRange(0, len(payees)-1).Draw(rt, "payee")]
-			move := rapid.SampledFrom([]string{"issue", "issue", "correct", "void", "pay", "tax"}).Draw(rt, "move")
+			move := rapid.SampledFrom([]string{"issue", "issue", "correct", "void", "pay", "take back", "tax"}).Draw(rt, "move")
 			live := slices.DeleteFunc(slices.Clone(p.chains), func(c *chain) bool { return c.voided })
 			of := Statement{ID: fmt.Sprintf("stm_%s_%d", f.tenantID, n), Currency: p.currency}
 			exact := rate.Money(rapid.Int64Range(-30_000_000, 50_000_000).Draw(rt, "exact"))
 			switch {
 			case move == "pay":
 				pay(p)
+				continue
+			case move == "take back":
+				takeBack(p)
 				continue
 			case move == "tax":
 				f.change(func(tx *store.Tx) error {
@@ -381,6 +410,68 @@ func TestPayments(t *testing.T) {
 	b, err = f.pay("stm_many", Payments{})
 	require.NoError(t, err)
 	require.Equal(t, Balance{"100.00", true}, b)
+}
+
+// TestTakenBack: at most what was recorded is taken back, of what has such payments. What is open again is due,
+// or set off against credits that wait; what was set off before stays.
+func TestTakenBack(t *testing.T) {
+	f := newFixture(t)
+	one, two, three := f.payee("EUR", settle.Terms{}), f.payee("EUR", settle.Terms{}), f.payee("EUR", settle.Terms{})
+	f.issue(Statement{ID: "stm_credit", Currency: "EUR", Parts: parts(one, "-2")})
+	f.issue(Statement{ID: "stm_a", Currency: "EUR", Parts: slices.Concat(parts(one, "10"), parts(two, "5"), parts(three, "-3"))})
+	refused := func(of Payments, field, says string) {
+		t.Helper()
+		_, err := f.pay("stm_a", of)
+		require.Equal(t, field, api.From(err).Field, "%v", err)
+		require.ErrorContains(t, err, says)
+	}
+	refused(Payments{Amount: new("-1")}, "amount", "none of the statement is recorded")
+	refused(Payments{CounterpartyID: &one, Amount: new("-2")}, "amount", "takes back more than the payments that are recorded: 0.00") // of two that were set off
+	_, err := f.pay("stm_a", Payments{CounterpartyID: &one, Date: "2026-12-14", Reference: "transfer 1"})
+	require.NoError(t, err)
+	refused(Payments{CounterpartyID: &one, Amount: new("-8.01")}, "amount", "recorded: 8.00")
+	refused(Payments{CounterpartyID: &two, Amount: new("-1")}, "amount", "recorded: 0.00")
+	_, err = f.pay("stm_a", Payments{Amount: new("-8"), Date: "2026-12-15", Reference: "transfer 1 came back"})
+	require.NoError(t, err, "one payee alone was paid")
+	require.Equal(t, []any{Due, "2.00", []Payment{
+		{"2026-12-31", "2.00", "2026-000001", true}, {"2026-12-14", "8.00", "transfer 1", false}, {"2026-12-15", "-8.00", "transfer 1 came back", false},
+	}}, []any{f.all()[1].State, f.all()[1].PaidAmount, f.all()[1].Payments})
+	b, err := f.pay("stm_a", Payments{Date: "2026-12-16", Reference: "transfer 2"})
+	require.NoError(t, err)
+	require.Equal(t, Balance{"15.00", false}, b, "the credit waits")
+	refused(Payments{Amount: new("-1")}, "counterpartyId", "the statement pays several counterparties")
+
+	// A credit that was paid back by mistake is open again.
+	_, err = f.pay("stm_a", Payments{CounterpartyID: &three, Date: "2026-12-17", Reference: "from the payee"})
+	require.NoError(t, err)
+	refused(Payments{CounterpartyID: &three, Amount: new("3.01")}, "amount", "recorded: -3.00")
+	_, err = f.pay("stm_a", Payments{CounterpartyID: &three, Amount: new("3"), Date: "2026-12-17", Reference: "not from the payee"})
+	require.NoError(t, err)
+	require.Equal(t, []any{Due, "0.00"}, []any{f.all()[3].State, f.all()[3].PaidAmount})
+
+	// What waits as a credit is set off against what is open again.
+	f.issue(Statement{ID: "stm_b", Currency: "EUR", Parts: parts(two, "-1")})
+	f.change(func(tx *store.Tx) error {
+		_, others, err := Pay(t.Context(), tx, f.tenantID, "stm_a", "EUR", Payments{CounterpartyID: &two, Amount: new("-4"), Date: "2026-12-18", Reference: "transfer 2 came back"}, byKey)
+		require.Equal(t, []string{"stm_b"}, others)
+		return err
+	})
+	all := f.all()
+	require.Equal(t, []any{Due, "2.00", Payment{"2026-12-18", "1.00", all[4].Number, true}}, []any{all[2].State, all[2].PaidAmount, all[2].Payments[2]})
+	require.Equal(t, []any{Paid, "-1.00"}, []any{all[4].State, all[4].PaidAmount})
+
+	// As many can be taken back as were paid.
+	f.issue(Statement{ID: "stm_many", Currency: "EUR", Parts: parts(f.payee("EUR", settle.Terms{}), "100")})
+	for _, amount := range []string{"0.5", "-0.5"} {
+		for range maxPayments {
+			_, err = f.pay("stm_many", Payments{Amount: &amount})
+			require.NoError(t, err)
+		}
+	}
+	_, err = f.pay("stm_many", Payments{})
+	require.NoError(t, err)
+	_, err = f.pay("stm_many", Payments{Amount: new("-1")})
+	require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
 }
 
 // TestPayouts: what is due by a day, in a file that no spreadsheet takes for formulas.

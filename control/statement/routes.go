@@ -67,8 +67,9 @@ func (s *Service) Routes(a route.API) {
 		Description: "Issues a statement of the same period with a total of 0, whose difference takes back all that was stated. It and all statements of the period that it ends become VOIDED, and the period can be stated again. " +
 			"What other statements state stands, by the rules by which they state it."}, s.postVoid)
 	route.Add(a, route.Operation{ID: "settle-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/settle", Tag: tag, Access: write,
-		Summary: "Record a payment of an ISSUED statement",
+		Summary: "Record a payment of a statement, or take one back",
 		Description: "In whole or in part, for all its payees or for one. The statement stays ISSUED, with its `paidAmount`, until nothing is open; then it is SETTLED. " +
+			"An amount below zero takes back payments that were recorded by mistake, at most what was recorded; if something is open again, a SETTLED statement is ISSUED again. " +
 			"Credits need no payment: they are set off against what the payee is due in the currency, the oldest first."}, s.postSettle)
 }
 
@@ -373,7 +374,7 @@ func (s *Service) deleteStatement(ctx context.Context, in *statementInput) (Stat
 type Payment struct {
 	Reference      string  `json:"reference" minLength:"1" maxLength:"256" doc:"The payment's reference. Kept in the audit log permanently: no place for personal data."`
 	Date           *string `json:"date,omitempty" nullable:"true" format:"date" maxLength:"10" doc:"The day of the payment; absent: today, in the tenant's time zone." example:"2026-12-14"`
-	Amount         *string `json:"amount,omitempty" nullable:"true" maxLength:"32" pattern:"^-?[0-9]+([.][0-9]{1,6})?$" doc:"Decimal: a part of what is open; below zero for what a payee paid back. Absent: all that is open." example:"100.00"`
+	Amount         *string `json:"amount,omitempty" nullable:"true" maxLength:"32" pattern:"^-?[0-9]+([.][0-9]{1,6})?$" doc:"Decimal: a part of what is open, of a credit below zero; of the other sign, what is taken back of the payments that were recorded. Absent: all that is open." example:"100.00"`
 	CounterpartyID *string `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"The payee who was paid. Absent: all of the statement, which with an amount can be only one."`
 }
 

@@ -24,7 +24,7 @@
 //     to do instead: correct or void that statement.
 //   - Issuing also makes what each payee is due, with a number, in amounts that can be paid
 //     (control/payable). Settling records payments of it; a statement that is paid in full, by payments
-//     or by credits that are set off, becomes SETTLED.
+//     or by credits that are set off, becomes SETTLED. A payment that is taken back makes it ISSUED again.
 //   - Voiding takes a statement and its corrections back, by a signed statement of 0 whose difference is
 //     minus the newest total. All of them become VOIDED. The period can be stated again; what other
 //     statements state of it stands, by the rules by which they state it.
@@ -180,6 +180,7 @@ const (
 	Issue   Action = "issue"
 	Pay     Action = "pay"
 	Settle  Action = "settle"
+	Reopen  Action = "reopen"
 	Void    Action = "void"
 )
 
@@ -187,7 +188,8 @@ const (
 var transitions = store.Steps[Action, State]{
 	Discard: {From: store.From(Draft), To: Discarded, Event: eventDiscarded},
 	Issue:   {From: store.From(Draft), To: Issued, Event: eventIssued},
-	Pay:     {From: store.From(Issued, Voided), Event: eventPaid},
+	Pay:     {From: store.From(Issued, Settled, Voided), Event: eventPaid},
 	Settle:  {From: store.From(Issued), To: Settled, Event: eventSettled},
+	Reopen:  {From: store.From(Settled), To: Issued, Event: eventReopened},
 	Void:    {From: store.From(Issued, Settled), To: Voided, Event: eventVoided},
 }

@@ -71,7 +71,7 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 		}
 		for _, id := range others {
 			if err == nil && !slices.Contains(chain, id) {
-				_, err = s.paid(ctx, tx, tenantID, id, nil, by)
+				err = s.setOff(ctx, tx, tenantID, id, by)
 			}
 		}
 		return err

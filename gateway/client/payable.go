@@ -197,7 +197,8 @@ type NewIssuer struct {
 
 // Payment is a payment of a statement.
 type Payment struct {
-	// Decimal: a part of what is open; absent: all of it.
+	// Decimal: a part of what is open, or, of the other sign, what is taken back of recorded payments; absent: all
+	// that is open.
 	Amount string `json:"amount,omitempty"`
 	// Who was paid; absent: all payees of the statement.
 	CounterpartyID string `json:"counterpartyId,omitempty"`

@@ -79,7 +79,8 @@ func (s Statements) Void(ctx context.Context, statementID, reason string) (*Stat
 	}{reason})
 }
 
-// Settle notes a payment of an issued statement. It is SETTLED once nothing is open.
+// Settle notes a payment of a statement, or takes payments back. It is SETTLED once nothing is open, and ISSUED
+// again once something is.
 func (s Statements) Settle(ctx context.Context, statementID string, payment Payment) (*Statement, error) {
 	return s.move(ctx, statementID, "settle", payment)
 }

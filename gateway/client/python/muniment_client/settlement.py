@@ -123,7 +123,7 @@ class Statements:
         return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/void"), "statement", {"reason": reason})
 
     def settle(self, statement_id: str, payment: d.Payment) -> d.Statement:
-        """Notes a payment of an issued statement. It is SETTLED once nothing is open."""
+        """Notes a payment of a statement, or takes payments back. It is SETTLED once nothing is open, ISSUED again once something is."""
         return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/settle"), "statement", payment)
 
     def receipts(self, statement_id: str, query: d.ListStatementReceiptsQuery | None = None) -> Iterator[d.LineReceipt]:

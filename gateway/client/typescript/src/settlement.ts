@@ -143,7 +143,7 @@ export class Statements {
     return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/void`, body: { reason } }, 'statement');
   }
 
-  /** Notes a payment of an issued statement. It is SETTLED once nothing is open. */
+  /** Notes a payment of a statement, or takes payments back. It is SETTLED once nothing is open, ISSUED again once something is. */
   settle(statementId: string, payment: Body<'settle-statement'>): Promise<Statement> {
     return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/settle`, body: payment }, 'statement');
   }
