@@ -185,6 +185,12 @@ func (p *Paper) One() *payable.Payable {
 	return &p.Payables[0]
 }
 
+// Open is what is left to be paid of its payables, in the currency's minor unit.
+func (p *Paper) Open() (string, error) {
+	b, err := payable.NewBalance(p.Payables, p.Document.Currency)
+	return b.Due, err
+}
+
 // Title says what the paper is.
 func (p *Paper) Title() string {
 	one, correction := p.One(), p.Document.Correction

@@ -167,7 +167,7 @@ func TestOnePayee(t *testing.T) {
 	p := november()
 	whole, err := p.HTML("")
 	require.NoError(t, err)
-	for _, want := range []string{"<h1>Statement</h1>", "2026-000001", "2026-000002", "Studio Süd GmbH", "Transit Screens AG", "<strong>Frame agreement · spring, winter</strong>", strings.Repeat("00", 32), "0.43 (19 %)", "reverse charge"} {
+	for _, want := range []string{"<h1>Statement</h1>", "2026-000001", "2026-000002", "Studio Süd GmbH", "Transit Screens AG", "<strong>Frame agreement · spring, winter</strong>", strings.Repeat("00", 32), "0.43 (19 %)", "reverse charge", "<span>Open</span><strong>3.53 EUR</strong>"} {
 		require.Contains(t, string(whole), want)
 	}
 	one := only(t, p, "cp_a")
@@ -179,7 +179,7 @@ func TestOnePayee(t *testing.T) {
 		require.NotContains(t, string(page), foreign)
 		require.NotContains(t, string(lines), foreign)
 	}
-	for _, want := range []string{"<h1>Statement 2026-000001</h1>", "<strong>2.70 EUR</strong>", "Issued", "1 December 2026", "31 December 2026", "Tax number DE1", "Self-billing"} {
+	for _, want := range []string{"<h1>Statement 2026-000001</h1>", "<strong>2.70 EUR</strong>", "<span>Open</span><strong>2.70 EUR</strong>", "Issued", "1 December 2026", "31 December 2026", "Tax number DE1", "Self-billing"} {
 		require.Contains(t, string(page), want)
 	}
 	page, err = only(t, p, "cp_b").HTML("")

@@ -236,7 +236,9 @@ func (p *Paper) due(s *sheet, one *payable.Payable) error {
 	s.text("Net is what the exact amounts so far come to in whole minor units, less what was payable before: so nothing is lost to rounding.", 4)
 	s.style("", 9, false)
 	if one == nil {
-		return nil
+		open, err := p.Open()
+		s.text("Open in all: "+grouped(open)+" "+d.Currency, line)
+		return err
 	}
 	if one.ReverseCharge {
 		s.text("Reverse charge: the tax is owed by the customer, "+*p.Issuer().LegalName+".", line)

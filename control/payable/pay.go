@@ -37,7 +37,7 @@ func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency stri
 	}
 	payments, err := of.of(all, currency)
 	if err != nil {
-		b, wrong := balanceOf(all, currency)
+		b, wrong := NewBalance(all, currency)
 		return b, nil, errors.Join(err, wrong)
 	}
 	for _, paid := range payments {
@@ -59,7 +59,7 @@ func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency stri
 			return b, nil, err
 		}
 	}
-	b, err = balanceOf(all, currency)
+	b, err = NewBalance(all, currency)
 	return b, others, err
 }
 
@@ -190,8 +190,8 @@ func (p *Payable) allows(amount rate.Money, back bool) error {
 
 // Balance is where a statement stands.
 type Balance struct {
-	// Paid is the sum of all payments.
-	Paid string
+	// Paid is the sum of all payments, Due what is open: decimals, in the currency's minor unit.
+	Paid, Due string
 	// Settled says that nothing is left to be paid.
 	Settled bool
 }
@@ -202,22 +202,30 @@ func BalanceOf(ctx context.Context, q store.Querier, tenantID, statementID, curr
 	if err != nil {
 		return b, err
 	}
-	return balanceOf(all, currency)
+	return NewBalance(all, currency)
 }
 
-func balanceOf(all []Payable, currency string) (b Balance, err error) {
-	sum := rate.Money(0)
+// NewBalance returns where a statement with these payables stands.
+func NewBalance(all []Payable, currency string) (b Balance, err error) {
+	paid, due := rate.Money(0), rate.Money(0)
 	b.Settled = true
 	for i := range all {
-		paid, err := rate.ParseAmount(all[i].PaidAmount)
+		part, err := rate.ParseAmount(all[i].PaidAmount)
 		if err == nil {
-			sum, err = sum.Plus(paid)
+			paid, err = paid.Plus(part)
+		}
+		var left rate.Money
+		if err == nil {
+			left, err = all[i].open()
+		}
+		if err == nil {
+			due, err = due.Plus(left)
 		}
 		if err != nil {
 			return b, err
 		}
 		b.Settled = b.Settled && all[i].State == Paid
 	}
-	b.Paid = sum.Fixed(currency)
+	b.Paid, b.Due = paid.Fixed(currency), due.Fixed(currency)
 	return b, nil
 }

@@ -377,15 +377,15 @@ func TestPayments(t *testing.T) {
 	}
 	b, err := f.pay("stm_a", Payments{CounterpartyID: &one, Amount: new("4.50"), Date: "2026-12-14", Reference: "transfer 1"})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"4.50", false}, b)
+	require.Equal(t, Balance{"4.50", "2.50", false}, b)
 	b, err = f.pay("stm_a", Payments{Amount: new("5.5"), Date: "2026-12-16", Reference: "transfer 3"})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"10.00", false}, b)
+	require.Equal(t, Balance{"10.00", "-3.00", false}, b)
 	_, err = f.pay("stm_a", Payments{Reference: "transfer 3"})
 	require.Equal(t, api.StateConflict, api.From(err).Code, "a credit that nobody names waits to be set off: %v", err)
 	b, err = f.pay("stm_a", Payments{CounterpartyID: &two, Date: "2026-12-15", Reference: "transfer 2"})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"7.00", true}, b)
+	require.Equal(t, Balance{"7.00", "0.00", true}, b)
 	require.Equal(t, []Payment{{"2026-12-14", "4.50", "transfer 1", false}, {"2026-12-16", "5.50", "transfer 3", false}}, f.all()[0].Payments)
 	_, err = f.pay("stm_a", Payments{})
 	require.Equal(t, api.StateConflict, api.From(err).Code)
@@ -396,7 +396,7 @@ func TestPayments(t *testing.T) {
 	require.Equal(t, "counterpartyId", api.From(err).Field, "of whom? %v", err)
 	b, err = f.pay("stm_two", Payments{})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"3.00", true}, b)
+	require.Equal(t, Balance{"3.00", "0.00", true}, b)
 	zero, _ := f.issue(Statement{ID: "stm_zero", Currency: "EUR", Parts: parts(one, "0.001")})
 	require.Equal(t, []any{Paid, "0.00", "0.001"}, []any{zero[0].State, zero[0].Gross, zero[0].Carried}, "of nothing nothing is due")
 
@@ -409,7 +409,7 @@ func TestPayments(t *testing.T) {
 	require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
 	b, err = f.pay("stm_many", Payments{})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"100.00", true}, b)
+	require.Equal(t, Balance{"100.00", "0.00", true}, b)
 }
 
 // TestTakenBack: at most what was recorded is taken back, of what has such payments. What is open again is due,
@@ -438,7 +438,7 @@ func TestTakenBack(t *testing.T) {
 	}}, []any{f.all()[1].State, f.all()[1].PaidAmount, f.all()[1].Payments})
 	b, err := f.pay("stm_a", Payments{Date: "2026-12-16", Reference: "transfer 2"})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"15.00", false}, b, "the credit waits")
+	require.Equal(t, Balance{"15.00", "-3.00", false}, b, "the credit waits")
 	refused(Payments{Amount: new("-1")}, "counterpartyId", "the statement pays several counterparties")
 
 	// A credit that was paid back by mistake is open again.

@@ -85,17 +85,19 @@ func (c *core) number(ctx context.Context, tx *store.Tx, next *documented, docum
 	if next.CounterpartyID != nil {
 		next.Number = &made[0].Number
 	}
-	if slices.Sort(others); len(others) > 0 {
-		b, err := payable.BalanceOf(ctx, tx, next.TenantID, next.ID, next.Currency)
-		if err != nil {
-			return nil, err
-		}
-		if next.PaidAmount = b.Paid; b.Settled && next.State == Issued {
-			next.State, next.SettledAt = Settled, next.UpdatedAt
-		}
+	b, err := payable.NewBalance(made, next.Currency)
+	if err != nil {
+		return nil, err
+	}
+	next.owes(b)
+	if slices.Sort(others); len(others) > 0 && b.Settled && next.State == Issued {
+		next.State, next.SettledAt = Settled, next.UpdatedAt
 	}
 	return slices.Compact(others), nil
 }
+
+// owes notes what was paid of a statement, and what is open.
+func (s *Statement) owes(b payable.Balance) { s.PaidAmount, s.DueAmount = b.Paid, &b.Due }
 
 // setOff notes that something of a statement was set off.
 func (c *core) setOff(ctx context.Context, tx *store.Tx, tenantID, id string, by sealer.Ref) error {
@@ -114,7 +116,7 @@ func (c *core) setOff(ctx context.Context, tx *store.Tx, tenantID, id string, by
 // reference is nil for what was set off.
 func (c *core) paid(ctx context.Context, tx *store.Tx, was *Statement, b payable.Balance, reference *string, by sealer.Ref) (Statement, error) {
 	move := store.Move[documented, Action]{TenantID: was.TenantID, ID: was.ID, Action: Pay, By: by, Edit: func(next *documented) error {
-		if next.PaidAmount = b.Paid; reference != nil {
+		if next.owes(b); reference != nil {
 			next.Reference = reference
 		}
 		if next.SettledAt = (store.Instant{}); next.State == Settled {

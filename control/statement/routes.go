@@ -68,7 +68,7 @@ func (s *Service) Routes(a route.API) {
 			"What other statements state stands, by the rules by which they state it."}, s.postVoid)
 	route.Add(a, route.Operation{ID: "settle-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/settle", Tag: tag, Access: write,
 		Summary: "Record a payment of a statement, or take one back",
-		Description: "In whole or in part, for all its payees or for one. The statement stays ISSUED, with its `paidAmount`, until nothing is open; then it is SETTLED. " +
+		Description: "In whole or in part, for all its payees or for one. The statement stays ISSUED, with its `paidAmount` and `dueAmount`, until nothing is open; then it is SETTLED. " +
 			"An amount below zero takes back payments that were recorded by mistake, at most what was recorded; if something is open again, a SETTLED statement is ISSUED again. " +
 			"Credits need no payment: they are set off against what the payee is due in the currency, the oldest first."}, s.postSettle)
 }

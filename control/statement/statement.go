@@ -133,6 +133,7 @@ type Statement struct {
 	RootHash       string        `json:"rootHash" db:"root_hash" doc:"The root hash of the log there."`
 	Number         *string       `json:"number" db:"number,moves" doc:"The number of its payable, of a statement for one counterparty; null until it is ISSUED. In a statement for all, the payable of each payee has one."`
 	PaidAmount     string        `json:"paidAmount" db:"paid_amount,moves" doc:"Decimal: what was paid or set off of its payables."`
+	DueAmount      *string       `json:"dueAmount" db:"due_amount,moves" doc:"Decimal, in the currency's minor unit: what is open of its payables, credits subtracted, so below zero if they are more; null until it is ISSUED."`
 	Sequence       int64         `json:"sequence" db:"sequence,moves" doc:"Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until it is ISSUED."`
 	// Correction is unique among the issued statements of a chain.
 	Correction int64         `json:"correction" db:"correction" doc:"Its number among the corrections of the first statement, from 1; 0 for a first statement."`
