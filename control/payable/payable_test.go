@@ -1,6 +1,7 @@
 package payable
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"muniment/control/rapidtest"
 	"muniment/control/roomtest"
+	"muniment/control/route"
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
@@ -484,11 +486,12 @@ func TestPayouts(t *testing.T) {
 	_, err := f.pay("stm_a", Payments{CounterpartyID: &soon, Amount: new("4")})
 	require.NoError(t, err)
 	due := func(by, currency string) (list [][]string) {
-		all, err := payouts(t.Context(), f.db.Read(), f.tenantID, by, currency)
+		write, err := dueBy{f.tenantID, by, currency}.file(f.db.Read(), spreadsheet).Open(t.Context())
 		require.NoError(t, err)
-		text, err := asCSV(all, spreadsheet)
-		require.NoError(t, err)
-		list, err = csv.NewReader(strings.NewReader(string(text))).ReadAll()
+		var text bytes.Buffer
+		write(&text)
+		require.Equal(t, spreadsheet, strings.HasPrefix(text.String(), route.ByteOrderMark))
+		list, err = csv.NewReader(strings.NewReader(strings.TrimPrefix(text.String(), route.ByteOrderMark))).ReadAll()
 		require.NoError(t, err)
 		return list[1:]
 	}
@@ -502,6 +505,53 @@ func TestPayouts(t *testing.T) {
 	require.Equal(t, []string{"=Studio", "=1+1"}, due("2026-12-31", "EUR")[0][:2], "a payment system gets what is there")
 	spreadsheet = true
 	require.Equal(t, []string{"'=Studio", "'=1+1"}, due("2026-12-31", "EUR")[0][:2])
+}
+
+// TestPagesOfPayouts: pages have all payouts once, in their order, whatever is paid between them; credits are in
+// none. A file has more than a page.
+func TestPagesOfPayouts(t *testing.T) {
+	f := newFixture(t)
+	late, soon := f.payee("EUR", settle.Terms{}), f.payee("EUR", settle.Terms{PaymentDays: new(int64(0))})
+	owing := f.payee("EUR", settle.Terms{PaymentDays: new(int64(0))})
+	for n := range 7 {
+		id := []string{late, soon}[n%2]
+		f.issue(Statement{ID: fmt.Sprint("stm_", n), Currency: "EUR", Parts: append(parts(id, fmt.Sprint(n+1)), parts(owing, "-1")...)})
+	}
+	due := dueBy{f.tenantID, "2027-12-31", "EUR"}
+	for _, limit := range []int{1, 2, 3, 7, 8} {
+		var amounts []string
+		for s := (store.Slice{Limit: limit}); ; {
+			page, next, err := due.payouts(t.Context(), f.db.Read(), s)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page), limit)
+			for _, p := range page {
+				amounts = append(amounts, p.Amount)
+			}
+			if s.Behind = next; next == "" {
+				break
+			}
+		}
+		require.Equal(t, []string{"2.00", "4.00", "6.00", "1.00", "3.00", "5.00", "7.00"}, amounts, "%d a page", limit)
+	}
+	page, next, err := due.payouts(t.Context(), f.db.Read(), store.Slice{Limit: 2})
+	require.NoError(t, err)
+	for _, id := range []string{page[1].StatementID, "stm_5"} {
+		_, err = f.pay(id, Payments{CounterpartyID: &soon})
+		require.NoError(t, err)
+	}
+	page, _, err = due.payouts(t.Context(), f.db.Read(), store.Slice{Behind: next, Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, []string{"1.00", "3.00"}, []string{page[0].Amount, page[1].Amount})
+	_, _, err = due.payouts(t.Context(), f.db.Read(), store.Slice{Behind: "2026-12-31 x", Limit: 2})
+	require.Equal(t, "cursor", api.From(err).Field, "%v", err)
+
+	roomtest.Fill(t, f.db, rowsAPage+50, "payables", filledColumns,
+		`'pay_' || CAST(i AS TEXT), '`+f.tenantID+`', 'stm_many', 'stm_many', '`+late+`', CAST(i AS TEXT), 'STATEMENT', 'EUR', '1', '1.00', 0, FALSE, '0.00', '1.00', '2026-12-31', '2026-12-31', 'DUE', '0.00', '[]', '0', i + 100, '{}', '{}', 0, 0, 0`)
+	write, err := due.file(f.db.Read(), false).Open(t.Context())
+	require.NoError(t, err)
+	var text bytes.Buffer
+	write(&text)
+	require.Equal(t, 1+5+rowsAPage+50, strings.Count(text.String(), "\n"))
 }
 
 // TestParties: papers keep the parties as they were; no event shows them, each commits to them.
@@ -594,10 +644,13 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, []string{"2026-000003", "1.00", "0.002"}, []string{next[0].Number, next[0].Net, next[0].Carried})
 }
 
+// filledColumns are all columns of payables but corrects.
+const filledColumns = `payable_id, tenant_id, statement_id, first_id, counterparty_id, number, kind, currency, exact, net, tax_bps, reverse_charge, tax, gross, issued_on, due_on, state, paid_amount, payments, carried, sequence, issuer, recipient, created_at, updated_at, revision`
+
 // TestFiltersHaveIndexes is as that of rights.
 func TestFiltersHaveIndexes(t *testing.T) {
 	f := newFixture(t)
-	roomtest.Fill(t, f.db, 5_000, "payables", `payable_id, tenant_id, statement_id, first_id, counterparty_id, number, kind, currency, exact, net, tax_bps, reverse_charge, tax, gross, issued_on, due_on, state, paid_amount, payments, carried, sequence, issuer, recipient, created_at, updated_at, revision`,
+	roomtest.Fill(t, f.db, 5_000, "payables", filledColumns,
 		`'pay_' || CAST(i AS TEXT), CASE WHEN i % 2 = 1 THEN 'tnt_a' ELSE '`+f.tenantID+`' END, 'stm_' || CAST(i % 900 AS TEXT), 'stm_' || CAST(i % 800 AS TEXT), 'cp_' || CAST(i % 700 AS TEXT), CAST(i AS TEXT), 'STATEMENT', 'EUR', '1', '1.00', 0, FALSE, '0.00', '1.00', '2026-12-31', CASE WHEN i % 400 = 3 THEN '2026-01-01' ELSE '2027-12-31' END,
 		CASE WHEN i % 300 = 3 OR i % 400 = 3 THEN 'DUE' ELSE 'PAID' END, '0.00', '[]', '0', i, '{}', '{}', 0, 0, 0`)
 	roomtest.Fill(t, f.db, 5_000, "counterparties", `counterparty_id, tenant_id, name, kind, currency, tax_bps, reverse_charge, state, created_at, updated_at, revision`, `'cp_' || CAST(i AS TEXT), 'tnt_a', 'x', 'OTHER', 'EUR', 0, FALSE, 'ACTIVE', 0, 0, 0`)
@@ -612,7 +665,7 @@ func TestFiltersHaveIndexes(t *testing.T) {
 		"payables_by_number": of(filter{number: "7"}),
 		"payables_by_chain":  func(q store.Querier) error { _, err := ofChain(t.Context(), q, "tnt_a", "stm_7"); return err },
 		"payables_that_are_due": func(q store.Querier) error {
-			_, err := payouts(t.Context(), q, "tnt_a", "2027-01-01", "")
+			_, _, err := dueBy{"tnt_a", "2027-01-01", ""}.payouts(t.Context(), q, store.Slice{Limit: 5})
 			return err
 		},
 		"payables_by_payee":    func(q store.Querier) error { _, err := newestOf(t.Context(), q, "tnt_a", "cp_7", "EUR"); return err },
