@@ -40,24 +40,26 @@ func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency stri
 		b, wrong := NewBalance(all, currency)
 		return b, nil, errors.Join(err, wrong)
 	}
-	for _, paid := range payments {
-		p, was := paid.Payable, *paid.Payable
+	changed := make([]Payable, len(payments))
+	for i, paid := range payments {
 		if of.Amount != nil {
-			if err := p.allows(paid.amount, paid.back); err != nil {
+			if err := paid.allows(paid.amount, paid.back); err != nil {
 				return b, nil, err
 			}
 		}
-		if err := p.add(paid.amount, Payment{Date: of.Date, Reference: of.Reference}); err != nil {
+		if err := paid.add(paid.amount, Payment{Date: of.Date, Reference: of.Reference}); err != nil {
 			return b, nil, err
 		}
+		changed[i] = *paid.Payable
 		if paid.back {
-			if others, err = p.setOff(ctx, tx, of.Date, by); err != nil {
+			if others, err = setOff(ctx, tx, tenantID, currency, changed[i:], of.Date, by); err != nil {
 				return b, nil, err
 			}
+			*paid.Payable = changed[i]
 		}
-		if err := revise(ctx, tx, &was, p, by); err != nil {
-			return b, nil, err
-		}
+	}
+	if err := revise(ctx, tx, changed, by); err != nil {
+		return b, nil, err
 	}
 	b, err = NewBalance(all, currency)
 	return b, others, err
@@ -198,7 +200,8 @@ type Balance struct {
 
 // BalanceOf returns where a statement stands.
 func BalanceOf(ctx context.Context, q store.Querier, tenantID, statementID, currency string) (b Balance, err error) {
-	all, err := Of(ctx, q, tenantID, statementID)
+	scan := func(row store.Row) (p Payable, err error) { return p, row.Scan(&p.Gross, &p.PaidAmount, &p.State) }
+	all, err := store.List(ctx, q, "what is paid of the statement", scan, `SELECT gross, paid_amount, state FROM payables WHERE tenant_id = $1 AND statement_id = $2`, tenantID, statementID)
 	if err != nil {
 		return b, err
 	}

@@ -38,7 +38,7 @@ type fixture struct {
 	made     int
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t testing.TB) *fixture {
 	f := &fixture{t: t, now: time.Date(2026, 12, 31, 22, 30, 0, 0, time.UTC)}
 	f.db = roomtest.Open(t, t.TempDir(), func() time.Time { return f.now })
 	f.tenant(t)
@@ -184,8 +184,12 @@ func TestPayables(t *testing.T) {
 			return n
 		}
 		pay := func(p *payee) {
-			due, err := dueTo(context.Background(), f.db.Read(), f.tenantID, p.id, p.currency)
+			due, err := dueTo(context.Background(), f.db.Read(), f.tenantID, p.currency, []string{p.id}, false)
 			require.NoError(rt, err)
+			if len(due) == 0 {
+				due, err = dueTo(context.Background(), f.db.Read(), f.tenantID, p.currency, []string{p.id}, true)
+				require.NoError(rt, err)
+			}
 			if len(due) == 0 {
 				return
 			}
@@ -476,6 +480,118 @@ func TestTakenBack(t *testing.T) {
 	require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
 }
 
+// counted counts the statements that are made in it: database/sql looks at Done at the beginning of each.
+type counted struct {
+	context.Context
+	n *int
+}
+
+func (c counted) Done() <-chan struct{} {
+	*c.n++
+	return c.Context.Done()
+}
+
+// crowd are payees of the tenant, whose parts are all the same.
+func (f *fixture) crowd(t testing.TB, payees int, exact rate.Money) (parts []Part) {
+	roomtest.Fill(t, f.db, payees, "counterparties", `counterparty_id, tenant_id, name, kind, currency, tax_bps, reverse_charge, state, created_at, updated_at, revision`,
+		`'cp_' || CAST(i AS TEXT), '`+f.tenantID+`', 'x', 'OTHER', 'EUR', 1900, FALSE, 'ACTIVE', 0, 0, 0`)
+	for i := range payees {
+		parts = append(parts, Part{fmt.Sprint("cp_", i+1), exact})
+	}
+	return parts
+}
+
+// TestManyPayees: the statements that the database is asked are as many for a hundred payees as for one, and all
+// is as if each payee were alone: numbers are unbroken, credits are set off.
+func TestManyPayees(t *testing.T) {
+	f := newFixture(t)
+	all := f.crowd(t, 350, 0)
+	for i := range all {
+		all[i].Exact = rate.Money(10_004_000 + i)
+	}
+	first := Statement{TenantID: f.tenantID, ID: "stm_a", Currency: "EUR"}
+	asked := func(parts []Part, fn func(ctx context.Context, tx *store.Tx) error) (n int) {
+		f.change(func(tx *store.Tx) error { return fn(counted{t.Context(), &n}, tx) })
+		return n
+	}
+	issue := func(s Statement, parts []Part, others ...string) int {
+		return asked(parts, func(ctx context.Context, tx *store.Tx) error {
+			s.Parts = parts
+			made, set, err := Issue(ctx, tx, s, byKey)
+			require.Len(t, made, len(parts))
+			slices.Sort(set)
+			require.Equal(t, others, slices.Compact(set))
+			return err
+		})
+	}
+	one := issue(first, all[:1])
+	first.ID = "stm_b"
+	require.Less(t, issue(first, all[1:50]), one+one/4)
+	first.ID = "stm_c"
+	require.Less(t, issue(first, all[50:350]), 3*one)
+	credits := slices.Clone(all[50:350])
+	for i := range credits {
+		credits[i].Exact = -4_000_000
+	}
+	require.Less(t, issue(Statement{TenantID: f.tenantID, ID: "stm_d", First: &first.ID, Currency: "EUR"}, credits, "stm_c"), 6*one)
+	require.Less(t, asked(nil, func(ctx context.Context, tx *store.Tx) error {
+		b, _, err := Pay(ctx, tx, f.tenantID, "stm_c", "EUR", Payments{Date: "2026-12-31", Reference: "all"}, byKey)
+		require.True(t, b.Settled)
+		return err
+	}), 3*one)
+	page, err := Of(t.Context(), f.db.Read(), f.tenantID, "stm_d")
+	require.NoError(t, err)
+	for i, p := range page {
+		require.Equal(t, []any{credits[i].CounterpartyID, fmt.Sprintf("2026-%06d", 351+i), int64(351 + i), "-4.76", Paid}, []any{p.CounterpartyID, p.Number, p.Sequence, p.Gross, p.State})
+		require.Equal(t, []Payment{{"2026-12-31", "-4.76", fmt.Sprintf("2026-%06d", 51+i), true}}, p.Payments)
+		carried, err := rate.ParseAmount(p.Carried)
+		require.NoError(t, err)
+		require.Equal(t, rate.Money(4_000+50+i), carried)
+	}
+	paid, err := Of(t.Context(), f.db.Read(), f.tenantID, "stm_c")
+	require.NoError(t, err)
+	require.Equal(t, []Payment{{"2026-12-31", "4.76", "2026-000351", true}, {"2026-12-31", "7.14", "all", false}}, paid[0].Payments)
+	kinds := map[string]int{}
+	for _, e := range roomtest.Events(t, f.db) {
+		kinds[e.Type]++
+	}
+	require.Equal(t, map[string]int{"payable.issued": 650, "payable.paid": 600}, kinds)
+}
+
+// BenchmarkIssue issues a statement to as many payees as a tenant has, corrects it, so that credits are set off,
+// and pays the rest.
+func BenchmarkIssue(b *testing.B) {
+	f := newFixture(b)
+	const payees = 10_000
+	all := f.crowd(b, payees, 12_345_678)
+	some := slices.Clone(all)
+	for i := range some {
+		some[i].Exact = -1_000_000
+	}
+	do := func(name string, fn func(ctx context.Context, tx *store.Tx) error) {
+		statements, begin := 0, time.Now()
+		require.NoError(b, f.db.Change(b.Context(), func(tx *store.Tx) error { return fn(counted{b.Context(), &statements}, tx) }))
+		b.ReportMetric(time.Since(begin).Seconds(), name+"-s")
+		b.ReportMetric(float64(statements), name+"-statements")
+	}
+	for b.Loop() {
+		f.made++
+		first := fmt.Sprint("stm_", f.made)
+		do("issue", func(ctx context.Context, tx *store.Tx) error {
+			_, _, err := Issue(ctx, tx, Statement{TenantID: f.tenantID, ID: first, Currency: "EUR", Parts: all}, byKey)
+			return err
+		})
+		do("correct", func(ctx context.Context, tx *store.Tx) error {
+			_, _, err := Issue(ctx, tx, Statement{TenantID: f.tenantID, ID: first + "_more", First: &first, Currency: "EUR", Parts: some}, byKey)
+			return err
+		})
+		do("pay", func(ctx context.Context, tx *store.Tx) error {
+			_, _, err := Pay(ctx, tx, f.tenantID, first, "EUR", Payments{Date: "2026-12-31", Reference: "all"}, byKey)
+			return err
+		})
+	}
+}
+
 // TestPayouts: what is due by a day, in a file that no spreadsheet takes for formulas.
 func TestPayouts(t *testing.T) {
 	f := newFixture(t)
@@ -668,7 +784,14 @@ func TestFiltersHaveIndexes(t *testing.T) {
 			_, _, err := dueBy{"tnt_a", "2027-01-01", ""}.payouts(t.Context(), q, store.Slice{Limit: 5})
 			return err
 		},
-		"payables_by_payee":    func(q store.Querier) error { _, err := newestOf(t.Context(), q, "tnt_a", "cp_7", "EUR"); return err },
+		"payables_by_payee": func(q store.Querier) error {
+			_, err := carriedOf(t.Context(), q, "tnt_a", "EUR", parts("cp_7", "1"))
+			return err
+		},
+		"payables_owed": func(q store.Querier) error {
+			_, err := dueTo(t.Context(), q, "tnt_a", "EUR", []string{"cp_7", "cp_8"}, true)
+			return err
+		},
 		"payables_by_sequence": func(q store.Querier) error { _, err := newest(t.Context(), q, "tnt_a"); return err },
 	} {
 		require.Contains(t, roomtest.Plans(t, f.db, query), index)

@@ -278,7 +278,7 @@ func newTableSearch(t *Table, tenantID string, person sealer.Person, replacement
 func (s *tableSearch) next(ctx context.Context, q Querier) (found []*foundRow, more bool, err error) {
 	query, args := `SELECT `+s.read+s.where, slices.Clone(s.args)
 	if s.behind != nil {
-		query += ` AND (` + strings.Join(s.Key, ", ") + `) > (` + marks(len(args), len(s.Key)) + `)`
+		query += ` AND (` + strings.Join(s.Key, ", ") + `) > (` + Marks(len(args), len(s.Key)) + `)`
 		args = append(args, s.behind...)
 	}
 	n := 0
@@ -292,8 +292,8 @@ func (s *tableSearch) next(ctx context.Context, q Querier) (found []*foundRow, m
 	return found, n == piece, err
 }
 
-// marks are placeholders behind the first n.
-func marks(n, count int) string {
+// Marks are placeholders behind the first n.
+func Marks(n, count int) string {
 	list := make([]string, count)
 	for i := range list {
 		list[i] = fmt.Sprintf("$%d", n+i+1)
@@ -438,7 +438,7 @@ func (s *tableSearch) erase(ctx context.Context, tx *Tx, r *foundRow) (*foundRow
 	if s.Also != "" {
 		assign = s.Also
 	}
-	is := `(` + strings.Join(s.Key, ", ") + `) = (` + marks(0, len(s.Key)) + `)`
+	is := `(` + strings.Join(s.Key, ", ") + `) = (` + Marks(0, len(s.Key)) + `)`
 	now, err := One(ctx, tx, "a row that names a person", s.scan, `UPDATE `+s.Name+` SET `+assign+` WHERE `+is+` RETURNING `+s.read, r.key...)
 	if err != nil || now == nil || len((*now).changes) == 0 {
 		return nil, err
