@@ -719,6 +719,52 @@ func TestParties(t *testing.T) {
 	require.Equal(t, []string{"legalName", "taxId", "email", "address", "note", "paymentDays"}, fields)
 }
 
+// TestErasedParties: of a party whose legal name is the person's, all is erased, of the counterparty and on its
+// papers; of one whose address names the person, the address alone.
+func TestErasedParties(t *testing.T) {
+	f := newFixture(t)
+	payee := func(private settle.Private) (id string) {
+		f.change(func(tx *store.Tx) error {
+			made, err := settle.CreateCounterparty(t.Context(), tx, settle.Counterparty{TenantID: f.tenantID, Name: "Studio", Kind: settle.Publisher, Currency: "EUR", Private: private}, byKey)
+			id = made.ID
+			return err
+		})
+		return id
+	}
+	ada := payee(settle.Private{LegalName: new(" Ada Byron"), Address: new("A street"), TaxID: new("DE1"), Email: new("studio@example.org"), PayoutRef: new("account 7")})
+	other := payee(settle.Private{LegalName: new("Studio GmbH"), Address: new("c/o Ada Byron\nA street"), TaxID: new("DE2"), PayoutRef: new("account 8")})
+	f.change(func(tx *store.Tx) error {
+		_, err := set(t.Context(), tx, Issuer{TenantID: f.tenantID, LegalName: "Ada Byron", TaxID: new("CHE-1"), Note: new("Self-billing")}, byKey)
+		return err
+	})
+	made, _ := f.issue(Statement{Currency: "EUR", Parts: append(parts(ada, "1"), parts(other, "1")...)})
+	person, tables := sealer.NewPerson("Ada Byron"), slices.Concat(settle.Tables, Tables)
+	shown, err := tables.Find(t.Context(), f.db.Read(), f.tenantID, person, nil)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"counterparty": 2, "issuer": 1, "payable": 2}, shown.Rows)
+	f.change(func(tx *store.Tx) error {
+		found, err := tables.Erase(t.Context(), tx, f.tenantID, person, "gone", nil)
+		require.Equal(t, shown, found)
+		return err
+	})
+	all, err := settle.Counterparties(t.Context(), f.db.Read(), f.tenantID)
+	require.NoError(t, err)
+	slices.SortFunc(all, func(a, b settle.Counterparty) int { // ada's first: of one millisecond, ids have no order
+		if a.ID == ada {
+			return -1
+		}
+		return 1
+	})
+	gone := new("gone")
+	require.Equal(t, settle.Private{LegalName: gone, Address: gone, TaxID: gone, Email: gone, PayoutRef: gone}, all[0].Private)
+	require.Equal(t, settle.Private{LegalName: new("Studio GmbH"), Address: gone, TaxID: new("DE2"), PayoutRef: new("account 8")}, all[1].Private)
+	issuer := Party{LegalName: gone, TaxID: gone, Note: new("Self-billing")}
+	papers := f.all()
+	require.Equal(t, []Party{issuer, {LegalName: gone, Address: gone, TaxID: gone, Email: gone}}, []Party{papers[0].Issuer, papers[0].Recipient})
+	require.Equal(t, []Party{issuer, {LegalName: new("Studio GmbH"), Address: gone, TaxID: new("DE2")}}, []Party{papers[1].Issuer, papers[1].Recipient})
+	require.ElementsMatch(t, []string{made[0].ID, made[1].ID}, shown.Records)
+}
+
 // TestReplay: an older database gets numbers, amounts and payments back, and goes on behind them.
 func TestReplay(t *testing.T) {
 	f := newFixture(t)

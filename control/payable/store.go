@@ -25,8 +25,13 @@ var Tables = store.Tables{
 			"issuer.legalName", "issuer.address", "issuer.taxId", "issuer.email", "issuer.note",
 			"recipient.legalName", "recipient.address", "recipient.taxId", "recipient.email",
 		},
+		Parties: [][]string{
+			{"issuer.legalName", "issuer.address", "issuer.taxId", "issuer.email"},
+			{"recipient.legalName", "recipient.address", "recipient.taxId", "recipient.email"},
+		},
 	}},
-	{Name: "issuers", Personal: &store.Personal{Kind: "issuer", Key: []string{"issuer_id"}, Text: []string{"legal_name", "address", "tax_id", "email", "note"}}},
+	{Name: "issuers", Personal: &store.Personal{Kind: "issuer", Key: []string{"issuer_id"}, Text: []string{"legal_name", "address", "tax_id", "email", "note"},
+		Parties: [][]string{{"legal_name", "address", "tax_id", "email"}}}},
 }
 
 // Sections are this package's data in an export of the tenant.

@@ -32,6 +32,10 @@ type Personal struct {
 	// JSON are the members with free text of columns with JSON, as column.member, or column.* for all. A
 	// text that names a person is erased as a whole; the rest of the JSON stays, byte for byte.
 	JSON []string
+	// Parties are lists of columns of Text and members of JSON that are about one party each. If the first of a
+	// list is the person, and nothing else but spaces around, the party is the person, and all of the list is
+	// erased.
+	Parties [][]string
 	// About is an SQL expression for the reference to the person whom the row is about, or a column of
 	// Persons. A row about an erased person, and no other, loses the columns Related too: one that is also
 	// in Text gets the replacement, others become empty. One that is also in JSON loses of other rows what
@@ -324,16 +328,34 @@ func (s *tableSearch) scan(row Row) (*foundRow, error) {
 		}
 		about = texts[1].String != "" && left == ""
 	}
+	owned := map[string]bool{} // paths of parties that are the person
+	for _, party := range s.Parties {
+		column, member, _ := strings.Cut(party[0], ".")
+		names := []string{texts[2+slices.Index(s.columns, column)].String}
+		if member != "" {
+			text := names[0]
+			names = nil
+			if err := EachText(text, []string{member}, func(text string) { names = append(names, text) }); err != nil {
+				return nil, fmt.Errorf("%s: %w", column, err)
+			}
+		}
+		if slices.ContainsFunc(names, func(name string) bool { return s.person.Is(strings.TrimSpace(name)) }) {
+			for _, path := range party {
+				owned[path] = true
+			}
+		}
+	}
 	for i, column := range s.columns {
-		if err := s.judge(r, column, texts[2+i].String, about); err != nil {
+		if err := s.judge(r, column, texts[2+i].String, about, owned); err != nil {
 			return nil, fmt.Errorf("%s: %w", column, err)
 		}
 	}
 	return r, nil
 }
 
-// judge finds what is to be erased of a column. about says that the row is about the person.
-func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error {
+// judge finds what is to be erased of a column. about says that the row is about the person, owned which columns
+// and members are.
+func (s *tableSearch) judge(r *foundRow, column, text string, about bool, owned map[string]bool) error {
 	mention := func(field, text string) {
 		r.Mentions = append(r.Mentions, Mention{s.Kind, fmt.Sprint(r.key[0]), field, text})
 	}
@@ -367,7 +389,7 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		}
 	case slices.Contains(s.Text, column):
 		r.Texts = append(r.Texts, text)
-		if ours := api.NounOf(text) != "" && isID(text); !ours && s.person.In(text) {
+		if ours := api.NounOf(text) != "" && isID(text); !ours && (owned[column] || s.person.In(text)) {
 			r.named = true
 			erase(s.replacement)
 		} else if related && !ours {
@@ -383,7 +405,7 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		}
 		next, err := ReplaceTexts(text, members, func(member, text string) (string, bool) {
 			r.Texts = append(r.Texts, text)
-			if !s.person.In(text) {
+			if !owned[column+"."+member] && !s.person.In(text) {
 				return "", false
 			}
 			mention(member, text)
