@@ -44,6 +44,7 @@ var page = template.Must(template.New("statement").Funcs(template.FuncMap{
 	"receipts": receipts,
 	"unit":     func(u string) string { return units[u] },
 	"reason":   reason,
+	"unrated":  func(r string) string { return unrated[r] },
 	"adjusted": func(r string) string { return adjusted[r] },
 }).Parse(pageText))
 
@@ -76,6 +77,9 @@ func reason(all string) string {
 
 // adjusted are the texts of the reasons of adjustments.
 var adjusted = map[string]string{rate.ByTier: "prices of the rule's tiers", rate.ByMinimum: "below the rule's minimum", rate.ByCap: "above the rule's cap"}
+
+// unrated are the texts of the reasons for which a receipt has no price.
+var unrated = map[string]string{rate.NoRule: "no rule fits", rate.TooLarge: "the amount is too large"}
 
 // day formats a local time of a document for the page: as a date alone if it is the beginning of a day.
 func day(local string) (string, error) {

@@ -44,7 +44,7 @@ type Paper struct {
 	// Rights are those of the lines, by id. One that is missing has an id alone.
 	Rights map[string]Right
 
-	names map[string]string
+	names, legal map[string]string // by id, made once
 }
 
 // Right is how people name a right.
@@ -58,7 +58,7 @@ type Right struct {
 // without Previous.
 func (p *Paper) For(counterpartyID string) (*Paper, error) {
 	one := *p
-	one.names = nil
+	one.names, one.legal = nil, nil
 	if one.Document.CounterpartyID != nil {
 		return &one, nil
 	}
@@ -163,6 +163,19 @@ func (p *Paper) Names() map[string]string {
 	}
 	p.names = names
 	return names
+}
+
+// PayeeName is the legal name of a payee as the payables have it, or else its name.
+func (p *Paper) PayeeName(counterpartyID string) string {
+	if p.legal == nil {
+		p.legal = map[string]string{}
+		for i := range p.Payables {
+			if name := p.Payables[i].Recipient.LegalName; name != nil {
+				p.legal[p.Payables[i].CounterpartyID] = *name
+			}
+		}
+	}
+	return cmp.Or(p.legal[counterpartyID], p.Names()[counterpartyID])
 }
 
 // Payee is the name of the statement's only payee, or its id; empty for a statement of all.

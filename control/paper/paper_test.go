@@ -2,14 +2,18 @@ package paper
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/csv"
 	"fmt"
+	"io"
 	"math/big"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/stretchr/testify/require"
 
@@ -194,6 +198,58 @@ func TestOnePayee(t *testing.T) {
 	}
 }
 
+// textOf is the text of a PDF: of each cell, in their order.
+func textOf(t *testing.T, pdf []byte) (cells []string) {
+	t.Helper()
+	for _, stream := range regexp.MustCompile(`(?s)stream\n(.*?)\nendstream`).FindAllSubmatch(pdf, -1) {
+		inflated, err := zlib.NewReader(bytes.NewReader(stream[1]))
+		if err != nil {
+			continue // a font
+		}
+		page, err := io.ReadAll(inflated)
+		require.NoError(t, err)
+		for _, cell := range regexp.MustCompile(`(?s)\(((?:\\.|[^\\)])*)\) ?Tj`).FindAllSubmatch(page, -1) {
+			text := regexp.MustCompile(`(?s)\\(.)`).ReplaceAllFunc(cell[1], func(escaped []byte) []byte {
+				if escaped[1] == 'r' {
+					return []byte{'\r'}
+				}
+				return escaped[1:]
+			})
+			var units []uint16
+			for i := 0; i+1 < len(text); i += 2 {
+				units = append(units, uint16(text[i])<<8|uint16(text[i+1]))
+			}
+			cells = append(cells, string(utf16.Decode(units)))
+		}
+	}
+	return cells
+}
+
+// TestPDFText: a PDF says what the page does of totals, shares and receipts without a price; that of one payee has
+// nothing of others.
+func TestPDFText(t *testing.T) {
+	texts := func(p *Paper) string {
+		pdf, _, err := p.PDF()
+		require.NoError(t, err)
+		return "\n" + strings.Join(textOf(t, pdf), "\n") + "\n"
+	}
+	whole := texts(november())
+	for _, want := range []string{
+		"\nTotal, exactly: 4.104999 EUR\n", "\nHeld for open disputes: 0.5 EUR\n", "\nReceipts: 5\n", "\nOpen in all: 3.53 EUR\n",
+		"\n3.404999\n", "\n66.67 % to Studio Süd GmbH\n", "\n2.27\n", "\n33.33 % to Studio B SRL\n", "\n1.134999\n", "\n100 % to Studio B SRL\n",
+		"\nMetered, and without a price\n", "\nrgh_3\n", "\nno rule fits\n", "\nStudio Süd GmbH\n",
+	} {
+		require.Contains(t, whole, want)
+	}
+	one := texts(only(t, november(), "cp_a"))
+	for _, want := range []string{"\nTotal, exactly: 2.27 EUR\n", "\n66.67 % to Studio Süd GmbH\n", "\nReceipts: 3\n"} {
+		require.Contains(t, one, want)
+	}
+	for _, foreign := range []string{"Studio B", "Held", "33.33", "without a price", "1.134999", "4.104999"} {
+		require.NotContains(t, one, foreign)
+	}
+}
+
 // TestPDF: a long table goes over pages; a paper with characters that the fonts lack is no PDF.
 func TestPDF(t *testing.T) {
 	for _, p := range []*Paper{november(), only(t, november(), "cp_a"), only(t, november(), "cp_b")} {
@@ -222,6 +278,7 @@ func TestPDF(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, pdf)
 	require.Equal(t, "株式会社", lacking, "the Greek, Latin and Cyrillic letters are there; who has a legal name is shown by it")
+	p = november()
 	p.Payables[0].Recipient.LegalName = new("𠮷野家 🙂")
 	_, lacking, err = p.PDF()
 	require.NoError(t, err)
