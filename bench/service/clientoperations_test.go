@@ -201,11 +201,11 @@ func clientOperations() map[string]clientOperation {
 			return first(c.Payables().List(x, filled[client.PayableFilter]()))
 		}},
 		"get-payable": {at: "payable", call: func(x context.Context, c C) (any, error) { return given(c.Payables().Get(x, "pay_1")) }},
-		"list-payouts": {at: "payouts", call: func(x context.Context, c C) (any, error) {
+		"list-payouts": {at: "payouts/0", call: func(x context.Context, c C) (any, error) {
 			if _, err := whole(c.Payables().PayoutFile(x, filled[client.PayoutFilter]())); err != nil {
 				return nil, err
 			}
-			return c.Payables().Payouts(x, filled[client.PayoutFilter]())
+			return first(c.Payables().Payouts(x, filled[client.PayoutFilter]()))
 		}},
 		"get-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) { return given(c.Payables().Issuer(x)) }},
 		"set-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) {

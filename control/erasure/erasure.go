@@ -4,7 +4,8 @@
 // An erasure begins as a tombstone, in one change with its event: the keyed hash of the subject,
 // and a time. It covers everything that is not younger. The same change replaces the name by the
 // hash in control's tables, so later events don't contain the name; a free text that names the
-// person is removed as a whole. A job does the rest, and may be killed anywhere and repeated: it
+// person is removed as a whole, and of a party whose name is the person's, all that is private of it
+// (store.Personal.Parties). A job does the rest, and may be killed anywhere and repeated: it
 // deletes private parts from the warehouse, which keeps the tombstone and consults it before it
 // stores any private part, scrubs the database's files, deletes bundles, and signs a certificate.
 // Which columns name a person, and what becomes of them, each service says of its own tables

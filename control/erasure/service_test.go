@@ -142,10 +142,10 @@ func (s *stage) open(t *testing.T, change func(*Config)) {
 	require.NoError(t, err)
 }
 
-func (s *stage) write(t *testing.T, statement string) {
+func (s *stage) write(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), statement)
+		_, err := tx.ExecContext(t.Context(), statement, args...)
 		return err
 	}))
 }

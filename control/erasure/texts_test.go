@@ -9,6 +9,7 @@ import (
 	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
+	"muniment/sealer"
 )
 
 // TestErasureOfTexts: only texts name the person, of a record that has events, and of one that has not.
@@ -69,4 +70,67 @@ func TestErasureOfTexts(t *testing.T) {
 	}))
 	require.NoError(t, older.work(t))
 	check(older, made)
+}
+
+// TestErasureOfAParty: if the name of a party is the person's, all of it is the person's: the preview and the export
+// have it, and it is erased, also from an older copy of the database. A party that only names the person keeps
+// the rest.
+func TestErasureOfAParty(t *testing.T) {
+	const person = "Ada Jos\u00e9"
+	plant := func() *stage {
+		s := newStage(t)
+		s.write(t, `UPDATE developers SET email = 'eve' WHERE email = 'ada'`)
+		s.open(t, func(cfg *Config) {
+			cfg.Tables = append(cfg.Tables,
+				store.Table{Name: "bases", Personal: &store.Personal{Kind: "basis", Key: []string{"basis_id"}, Text: []string{"title", "reference"}, Parties: [][]string{{"title", "reference"}}}},
+				store.Table{Name: "offers", Personal: &store.Personal{Kind: "offer", Key: []string{"offer_id"}, JSON: []string{"scope.name", "scope.place"}, Parties: [][]string{{"scope.name", "scope.place"}}}})
+		})
+		for id, title := range map[string]string{"bas_b": "  Ada Jose\u0301 ", "bas_c": "heirs of " + person, "bas_d": "Ada"} {
+			s.write(t, `INSERT INTO bases (basis_id, tenant_id, kind, title, reference, holder_org_id, created_at, updated_at, revision)
+				VALUES ($1, 'tnt_a', 'CONSENT', $2, 'a street', 'org_a', 0, 0, 0)`, id, title)
+		}
+		s.write(t, `INSERT INTO rights (right_id, tenant_id, basis_id, substrate, scope, effective_from, ancestors, holder_org_id, state, created_at, updated_at, revision)
+			VALUES ('rgh_b', 'tnt_a', 'bas_b', 'ANY', '{}', 0, '', 'org_a', 'ACTIVE', 0, 0, 0)`)
+		for id, name := range map[string]string{"off_b": person, "off_c": "not " + person} {
+			s.write(t, `INSERT INTO offers (offer_id, tenant_id, right_id, from_org_id, to_org_id, scope, expires_at, state, created_at, updated_at, revision)
+				VALUES ($1, 'tnt_a', 'rgh_b', 'org_a', 'org_b', $2, 0, 'PROPOSED', 0, 0, 0)`, id, `{"name":"`+name+`","place":"a street","other":"x"}`)
+		}
+		return s
+	}
+	texts := func(s *stage, query string) []string {
+		list, err := store.List(t.Context(), s.db.Read(), "texts", store.Text, query)
+		require.NoError(t, err)
+		return list
+	}
+	check := func(s *stage, hash string) {
+		t.Helper()
+		require.Equal(t, []string{"Frame agreement ", hash + " " + hash, hash + " a street", "Ada a street"}, texts(s, `SELECT title || ' ' || COALESCE(reference, '') FROM bases ORDER BY basis_id`))
+		require.Equal(t, []string{`{"name":"` + hash + `","place":"` + hash + `","other":"x"}`, `{"name":"` + hash + `","place":"a street","other":"x"}`}, texts(s, `SELECT scope FROM offers ORDER BY offer_id`))
+	}
+	s := plant()
+	found := map[string]int{}
+	_, err := s.cfg.Tables.Find(t.Context(), s.db.Read(), tenantID, sealer.NewPerson(person), func(row store.Sight) error {
+		for _, m := range row.Mentions {
+			found[m.ID+" "+m.Field]++
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"bas_b title": 1, "bas_b reference": 1, "bas_c title": 1, "off_b name": 1, "off_b place": 1, "off_c name": 1}, found)
+	made := s.mustErase(t, person)
+	require.Equal(t, map[string]int64{"basis": 2, "offer": 2}, made.Counts.Records)
+	tombstone := roomtest.Events(t, s.db)[0]
+	require.NoError(t, s.work(t))
+	check(s, made.SubjectHash)
+
+	older := plant()
+	older.key = s.key // the copy has it
+	older.warehouse = &conform.MemoryWarehouse{}
+	older.cfg.Warehouse = older.warehouse
+	require.NoError(t, older.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := Replay(t.Context(), tx, &tombstone)
+		return err
+	}))
+	require.NoError(t, older.work(t))
+	check(older, made.SubjectHash)
 }

@@ -19,7 +19,8 @@ const (
 	Lines Table = "lines"
 	// Shares has a row for each share of them. Share sums to the total, and of a payee to what it gets.
 	Shares Table = "shares"
-	// Changes has a row for each change of a correction or a void. Amount sums to the difference.
+	// Changes has a row for each change of a correction or a void. Amount sums to the difference. Of one payee
+	// of several, a row may have several reasons, separated by spaces.
 	Changes Table = "changes"
 )
 

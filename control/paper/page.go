@@ -43,7 +43,8 @@ var page = template.Must(template.New("statement").Funcs(template.FuncMap{
 	"open":     func(p payable.Payable) (string, error) { return p.Open() },
 	"receipts": receipts,
 	"unit":     func(u string) string { return units[u] },
-	"reason":   func(r string) string { return reasons[r] },
+	"reason":   reason,
+	"unrated":  func(r string) string { return unrated[r] },
 	"adjusted": func(r string) string { return adjusted[r] },
 }).Parse(pageText))
 
@@ -65,8 +66,20 @@ var reasons = map[string]string{
 	sealer.ChangedByDispute: "dispute opened or resolved", sealer.ChangedByRules: "rule made or changed", sealer.ChangedLate: "came late", sealer.Voided: "voided",
 }
 
+// reason is the text of the reasons of a change.
+func reason(all string) string {
+	texts := strings.Fields(all)
+	for i, one := range texts {
+		texts[i] = reasons[one]
+	}
+	return strings.Join(texts, ", ")
+}
+
 // adjusted are the texts of the reasons of adjustments.
 var adjusted = map[string]string{rate.ByTier: "prices of the rule's tiers", rate.ByMinimum: "below the rule's minimum", rate.ByCap: "above the rule's cap"}
+
+// unrated are the texts of the reasons for which a receipt has no price.
+var unrated = map[string]string{rate.NoRule: "no rule fits", rate.TooLarge: "the amount is too large"}
 
 // day formats a local time of a document for the page: as a date alone if it is the beginning of a day.
 func day(local string) (string, error) {

@@ -9,6 +9,7 @@
 package paper
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,12 +37,14 @@ type Paper struct {
 	// Reference is the newest payment's; nil for none.
 	Reference *string
 	Document  sealer.Statement
+	// Previous is the document that Document corrects or voids; nil for none, and if its text is lost.
+	Previous *sealer.Statement
 	// Payables are those of the statement, by number; none for a draft.
 	Payables []payable.Payable
 	// Rights are those of the lines, by id. One that is missing has an id alone.
 	Rights map[string]Right
 
-	names map[string]string
+	names, legal map[string]string // by id, made once
 }
 
 // Right is how people name a right.
@@ -51,19 +54,58 @@ type Right struct {
 	Campaigns []string
 }
 
-// For returns the paper of one payee: its parts alone. Changes of a correction are shown only if the whole
-// statement is the payee's.
-func (p *Paper) For(counterpartyID string) *Paper {
+// For returns the paper of one payee: its parts alone. Changes of a correction are the payee's too, and nil
+// without Previous.
+func (p *Paper) For(counterpartyID string) (*Paper, error) {
 	one := *p
-	one.names = nil
-	d := &one.Document
-	if d.CounterpartyID != nil {
-		return &one
+	one.names, one.legal = nil, nil
+	if one.Document.CounterpartyID != nil {
+		return &one, nil
 	}
+	one.Document = partOf(&p.Document, counterpartyID)
+	d := &one.Document
+	names := slices.Clone(p.Document.Payees)
+	if d.Correction != nil {
+		c := *d.Correction
+		names = append(names, c.Payees...)
+		c.Payees, c.Changes, c.Previous.Total = kept(c.Payees, payee(counterpartyID)), nil, ""
+		c.Difference = total(c.Payees)
+		if p.Previous != nil {
+			previous := partOf(p.Previous, counterpartyID)
+			one.Previous, c.Previous.Total = &previous, previous.Total
+			var err error
+			if c.Changes, err = changes(d.Correction.Changes, &previous, d); err != nil {
+				return nil, err
+			}
+		}
+		d.Correction = &c
+	}
+	if len(d.Payees) == 0 { // so that it has a name
+		if i := slices.IndexFunc(names, payee(counterpartyID)); i >= 0 {
+			d.Payees = []sealer.StatementPayee{{Amount: "0", CounterpartyID: counterpartyID, Name: names[i].Name}}
+		}
+	}
+	one.Payables = kept(p.Payables, func(of payable.Payable) bool { return of.CounterpartyID == counterpartyID })
+	return &one, nil
+}
+
+func payee(counterpartyID string) func(sealer.StatementPayee) bool {
+	return func(p sealer.StatementPayee) bool { return p.CounterpartyID == counterpartyID }
+}
+
+func total(payees []sealer.StatementPayee) string {
+	if len(payees) == 0 {
+		return "0"
+	}
+	return payees[0].Amount
+}
+
+// partOf returns a document with the shares of one payee alone.
+func partOf(whole *sealer.Statement, counterpartyID string) sealer.Statement {
+	d := *whole
 	shares := func(all []sealer.StatementShare) []sealer.StatementShare {
 		return kept(all, func(s sealer.StatementShare) bool { return s.CounterpartyID == counterpartyID })
 	}
-	payee := func(s sealer.StatementPayee) bool { return s.CounterpartyID == counterpartyID }
 	d.CounterpartyID = &counterpartyID
 	d.Lines = kept(d.Lines, func(l sealer.StatementLine) bool { return len(shares(l.Shares)) > 0 })
 	for i := range d.Lines {
@@ -73,29 +115,27 @@ func (p *Paper) For(counterpartyID string) *Paper {
 	for i := range d.Adjustments {
 		d.Adjustments[i].Shares = shares(d.Adjustments[i].Shares)
 	}
-	total := func(payees []sealer.StatementPayee) string {
-		if len(payees) == 0 {
-			return "0"
-		}
-		return payees[0].Amount
-	}
-	names := d.Payees
-	d.Payees = kept(d.Payees, payee)
+	d.Payees = kept(d.Payees, payee(counterpartyID))
 	d.Total, d.HeldAmount, d.Unrated, d.Excluded = total(d.Payees), "", nil, nil
-	if d.Correction != nil {
-		c := *d.Correction
-		names = append(names, c.Payees...)
-		c.Payees, c.Changes = kept(c.Payees, payee), nil
-		c.Difference, c.Previous.Total = total(c.Payees), ""
-		d.Correction = &c
+	return d
+}
+
+// changes are those between two documents of one payee. The signed text divides the change of a right, a
+// metering basis and a rule by reasons for all payees together: so a change of one has all reasons of those,
+// separated by spaces. Where the text has none, payees changed among themselves, which rules do.
+func changes(whole []sealer.StatementChange, before, after *sealer.Statement) ([]sealer.StatementChange, error) {
+	type subject struct{ rightID, meteringBasis, ruleID string }
+	why := map[subject][]string{}
+	for _, c := range whole {
+		of := subject{c.RightID, c.MeteringBasis, c.RuleID}
+		why[of] = append(why[of], c.Reason)
 	}
-	if len(d.Payees) == 0 { // so that it has a name
-		if i := slices.IndexFunc(names, payee); i >= 0 {
-			d.Payees = []sealer.StatementPayee{{Amount: "0", CounterpartyID: counterpartyID, Name: names[i].Name}}
-		}
+	all, err := sealer.Changes(before, sealer.Step{Statement: after})
+	for i := range all {
+		c := &all[i]
+		c.Reason = cmp.Or(strings.Join(why[subject{c.RightID, c.MeteringBasis, c.RuleID}], " "), sealer.ChangedByRules)
 	}
-	one.Payables = kept(p.Payables, func(of payable.Payable) bool { return of.CounterpartyID == counterpartyID })
-	return &one
+	return all, err
 }
 
 func kept[T any](all []T, keep func(T) bool) []T {
@@ -125,6 +165,19 @@ func (p *Paper) Names() map[string]string {
 	return names
 }
 
+// PayeeName is the legal name of a payee as the payables have it, or else its name.
+func (p *Paper) PayeeName(counterpartyID string) string {
+	if p.legal == nil {
+		p.legal = map[string]string{}
+		for i := range p.Payables {
+			if name := p.Payables[i].Recipient.LegalName; name != nil {
+				p.legal[p.Payables[i].CounterpartyID] = *name
+			}
+		}
+	}
+	return cmp.Or(p.legal[counterpartyID], p.Names()[counterpartyID])
+}
+
 // Payee is the name of the statement's only payee, or its id; empty for a statement of all.
 func (p *Paper) Payee() string {
 	id := p.Document.CounterpartyID
@@ -143,6 +196,12 @@ func (p *Paper) One() *payable.Payable {
 		return nil
 	}
 	return &p.Payables[0]
+}
+
+// Open is what is left to be paid of its payables, in the currency's minor unit.
+func (p *Paper) Open() (string, error) {
+	b, err := payable.NewBalance(p.Payables, p.Document.Currency)
+	return b.Due, err
 }
 
 // Title says what the paper is.

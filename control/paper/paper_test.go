@@ -2,14 +2,18 @@ package paper
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/csv"
 	"fmt"
+	"io"
 	"math/big"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/stretchr/testify/require"
 
@@ -92,7 +96,7 @@ func TestTables(t *testing.T) {
 	require.Equal(t, []string{"2026-000001", "'=Studio A"}, []string{rows[0]["number"], rows[0]["counterparty"]}, "a name is no formula")
 	require.Empty(t, table(p, Changes))
 	for _, payee := range p.Document.Payees {
-		one := p.For(payee.CounterpartyID)
+		one := only(t, p, payee.CounterpartyID)
 		for _, of := range []struct {
 			table  Table
 			column string
@@ -112,15 +116,65 @@ func TestTables(t *testing.T) {
 	require.Zero(t, sum(t, table(p, Changes), "amount").Cmp(decimal("-1")))
 }
 
+// only is the paper of one payee.
+func only(t *testing.T, p *Paper, counterpartyID string) *Paper {
+	t.Helper()
+	one, err := p.For(counterpartyID)
+	require.NoError(t, err)
+	return one
+}
+
+// TestChangesOfOnePayee: they are the differences of the payee's shares, with all reasons that the whole has
+// for the same right and rule, or rules, if the whole has none.
+func TestChangesOfOnePayee(t *testing.T) {
+	before, p := november().Document, november()
+	d := &p.Document
+	d.Lines[0].Receipts, d.Lines[0].Amount, d.Lines[0].Shares[0].Amount, d.Lines[0].Shares[1].Amount = 2, "2.270000", "1.51", "0.76"
+	d.Lines = d.Lines[:1]
+	d.Adjustments[0].Shares = []sealer.StatementShare{{Amount: "0.4", Bps: 8_000, CounterpartyID: "cp_a"}, {Amount: "0.1", Bps: 2_000, CounterpartyID: "cp_b"}}
+	d.Payees[0].Amount, d.Payees[1].Amount, d.Total = "1.91", "0.86", "2.77"
+	d.Correction = &sealer.StatementCorrection{
+		Of: "stm_0", Difference: "-1.334999", Previous: sealer.StatementPrevious{StatementID: "stm_0", Total: before.Total},
+		Payees: []sealer.StatementPayee{{Amount: "-0.36", CounterpartyID: "cp_a", Name: "Studio A"}, {Amount: "-0.974999", CounterpartyID: "cp_b", Name: "Studio B"}},
+		Changes: []sealer.StatementChange{
+			{Amount: "-2.134999", Reason: "DISPUTE", Receipts: -2, RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1"},
+			{Amount: "1", Reason: "LATE", Receipts: 1, RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1"},
+			{Amount: "-0.2", Reason: "DISPUTE", Receipts: -2, RightID: "rgh_2", MeteringBasis: "gross", RuleID: "rule_2"},
+		},
+	}
+	require.Nil(t, only(t, p, "cp_a").Document.Correction.Changes, "the text before is not there")
+	p.Previous = &before
+	a, b := only(t, p, "cp_a"), only(t, p, "cp_b")
+	require.Equal(t, []sealer.StatementChange{
+		{Amount: "0.4", Reason: "RULES", RuleID: "rule_2"},
+		{Amount: "-0.76", Reason: "DISPUTE LATE", Receipts: -1, RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1"},
+	}, a.Document.Correction.Changes)
+	require.Equal(t, []string{"2.27", "-0.36"}, []string{a.Document.Correction.Previous.Total, a.Document.Correction.Difference})
+	all := new(big.Rat)
+	for _, one := range []*Paper{a, b} {
+		text, err := one.CSV(Changes)
+		require.NoError(t, err)
+		gets := sum(t, read(t, text), "amount")
+		require.Zero(t, gets.Cmp(decimal(one.Document.Correction.Difference)))
+		all.Add(all, gets)
+	}
+	require.Zero(t, all.Cmp(decimal(d.Correction.Difference)))
+	page, err := a.HTML("")
+	require.NoError(t, err)
+	require.Contains(t, string(page), "<td>dispute opened or resolved, came late</td>")
+	require.NotContains(t, string(page), "rgh_2")
+	require.Len(t, d.Correction.Changes, 3, "the whole paper stays as it was")
+}
+
 // TestOnePayee: the paper of one shows nothing of others, in any form.
 func TestOnePayee(t *testing.T) {
 	p := november()
 	whole, err := p.HTML("")
 	require.NoError(t, err)
-	for _, want := range []string{"<h1>Statement</h1>", "2026-000001", "2026-000002", "Studio Süd GmbH", "Transit Screens AG", "<strong>Frame agreement · spring, winter</strong>", strings.Repeat("00", 32), "0.43 (19 %)", "reverse charge"} {
+	for _, want := range []string{"<h1>Statement</h1>", "2026-000001", "2026-000002", "Studio Süd GmbH", "Transit Screens AG", "<strong>Frame agreement · spring, winter</strong>", strings.Repeat("00", 32), "0.43 (19 %)", "reverse charge", "<span>Open</span><strong>3.53 EUR</strong>"} {
 		require.Contains(t, string(whole), want)
 	}
-	one := p.For("cp_a")
+	one := only(t, p, "cp_a")
 	page, err := one.HTML("")
 	require.NoError(t, err)
 	lines, err := one.CSV(Lines)
@@ -129,10 +183,10 @@ func TestOnePayee(t *testing.T) {
 		require.NotContains(t, string(page), foreign)
 		require.NotContains(t, string(lines), foreign)
 	}
-	for _, want := range []string{"<h1>Statement 2026-000001</h1>", "<strong>2.70 EUR</strong>", "Issued", "1 December 2026", "31 December 2026", "Tax number DE1", "Self-billing"} {
+	for _, want := range []string{"<h1>Statement 2026-000001</h1>", "<strong>2.70 EUR</strong>", "<span>Open</span><strong>2.70 EUR</strong>", "Issued", "1 December 2026", "31 December 2026", "Tax number DE1", "Self-billing"} {
 		require.Contains(t, string(page), want)
 	}
-	page, err = p.For("cp_b").HTML("")
+	page, err = only(t, p, "cp_b").HTML("")
 	require.NoError(t, err)
 	for _, want := range []string{"Reverse charge: the tax is owed by the customer, Transit Screens AG.", "transfer 7", "14 December 2026", "Studio B SRL"} {
 		require.Contains(t, string(page), want)
@@ -144,9 +198,61 @@ func TestOnePayee(t *testing.T) {
 	}
 }
 
+// textOf is the text of a PDF: of each cell, in their order.
+func textOf(t *testing.T, pdf []byte) (cells []string) {
+	t.Helper()
+	for _, stream := range regexp.MustCompile(`(?s)stream\n(.*?)\nendstream`).FindAllSubmatch(pdf, -1) {
+		inflated, err := zlib.NewReader(bytes.NewReader(stream[1]))
+		if err != nil {
+			continue // a font
+		}
+		page, err := io.ReadAll(inflated)
+		require.NoError(t, err)
+		for _, cell := range regexp.MustCompile(`(?s)\(((?:\\.|[^\\)])*)\) ?Tj`).FindAllSubmatch(page, -1) {
+			text := regexp.MustCompile(`(?s)\\(.)`).ReplaceAllFunc(cell[1], func(escaped []byte) []byte {
+				if escaped[1] == 'r' {
+					return []byte{'\r'}
+				}
+				return escaped[1:]
+			})
+			var units []uint16
+			for i := 0; i+1 < len(text); i += 2 {
+				units = append(units, uint16(text[i])<<8|uint16(text[i+1]))
+			}
+			cells = append(cells, string(utf16.Decode(units)))
+		}
+	}
+	return cells
+}
+
+// TestPDFText: a PDF says what the page does of totals, shares and receipts without a price; that of one payee has
+// nothing of others.
+func TestPDFText(t *testing.T) {
+	texts := func(p *Paper) string {
+		pdf, _, err := p.PDF()
+		require.NoError(t, err)
+		return "\n" + strings.Join(textOf(t, pdf), "\n") + "\n"
+	}
+	whole := texts(november())
+	for _, want := range []string{
+		"\nTotal, exactly: 4.104999 EUR\n", "\nHeld for open disputes: 0.5 EUR\n", "\nReceipts: 5\n", "\nOpen in all: 3.53 EUR\n",
+		"\n3.404999\n", "\n66.67 % to Studio Süd GmbH\n", "\n2.27\n", "\n33.33 % to Studio B SRL\n", "\n1.134999\n", "\n100 % to Studio B SRL\n",
+		"\nMetered, and without a price\n", "\nrgh_3\n", "\nno rule fits\n", "\nStudio Süd GmbH\n",
+	} {
+		require.Contains(t, whole, want)
+	}
+	one := texts(only(t, november(), "cp_a"))
+	for _, want := range []string{"\nTotal, exactly: 2.27 EUR\n", "\n66.67 % to Studio Süd GmbH\n", "\nReceipts: 3\n"} {
+		require.Contains(t, one, want)
+	}
+	for _, foreign := range []string{"Studio B", "Held", "33.33", "without a price", "1.134999", "4.104999"} {
+		require.NotContains(t, one, foreign)
+	}
+}
+
 // TestPDF: a long table goes over pages; a paper with characters that the fonts lack is no PDF.
 func TestPDF(t *testing.T) {
-	for _, p := range []*Paper{november(), november().For("cp_a"), november().For("cp_b")} {
+	for _, p := range []*Paper{november(), only(t, november(), "cp_a"), only(t, november(), "cp_b")} {
 		pdf, lacking, err := p.PDF()
 		require.NoError(t, err)
 		require.Empty(t, lacking)
@@ -172,6 +278,7 @@ func TestPDF(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, pdf)
 	require.Equal(t, "株式会社", lacking, "the Greek, Latin and Cyrillic letters are there; who has a legal name is shown by it")
+	p = november()
 	p.Payables[0].Recipient.LegalName = new("𠮷野家 🙂")
 	_, lacking, err = p.PDF()
 	require.NoError(t, err)

@@ -30,16 +30,22 @@ const (
 	line   = 4.6 // of text of 9 points
 )
 
-// mostRows bounds the lines of a PDF: one of more takes seconds, and nobody prints it.
+// mostRows bounds the rows of a PDF: one of more takes seconds, and nobody prints it.
 const mostRows = 5_000
 
 // ErrLong says that a paper is too long for a PDF.
-var ErrLong = fmt.Errorf("has more than %d lines, which are too many for a PDF", mostRows)
+var ErrLong = fmt.Errorf("has more than %d lines and shares, which are too many for a PDF", mostRows)
 
 // PDF returns the paper as a PDF. lacking are characters that its fonts do not have; if there are any, there
 // is no PDF. It fails with ErrLong.
 func (p *Paper) PDF() (pdf []byte, lacking string, err error) {
-	rows := len(p.Document.Lines) + len(p.Document.Adjustments) + len(p.Document.Payees) + len(p.Document.Excluded)
+	rows := len(p.Document.Lines) + len(p.Document.Adjustments) + len(p.Document.Payees) + len(p.Document.Excluded) + len(p.Document.Unrated)
+	for _, l := range p.Document.Lines {
+		rows += len(l.Shares)
+	}
+	for _, a := range p.Document.Adjustments {
+		rows += len(a.Shares)
+	}
 	if c := p.Document.Correction; c != nil {
 		rows += len(c.Changes)
 	}
@@ -111,6 +117,12 @@ func (p *Paper) write(s *sheet) error {
 			return err
 		}
 	}
+	s.Ln(3)
+	s.text("Total, exactly: "+grouped(d.Total)+" "+d.Currency, line)
+	if d.HeldAmount != "" {
+		s.text("Held for open disputes: "+grouped(d.HeldAmount)+" "+d.Currency, line)
+	}
+	s.text("Receipts: "+grouped(receipts(d.Lines)), line)
 	if c := d.Correction; c != nil {
 		if c.VoidReason != nil {
 			s.heading("Voids the statement " + c.Of + ", with its corrections")
@@ -201,7 +213,7 @@ func partyLines(of payable.Party) (texts []string) {
 
 // due writes what is due to whom.
 func (p *Paper) due(s *sheet, one *payable.Payable) error {
-	d, names := &p.Document, p.Names()
+	d := &p.Document
 	if len(p.Payables) == 0 {
 		s.heading("Who is paid")
 		rows := [][]string{}
@@ -218,15 +230,11 @@ func (p *Paper) due(s *sheet, one *payable.Payable) error {
 		if err != nil {
 			return err
 		}
-		name := names[of.CounterpartyID]
-		if of.Recipient.LegalName != nil {
-			name = *of.Recipient.LegalName
-		}
 		tax := grouped(of.Tax) + " (" + percent(of.TaxBps) + ")"
 		if of.ReverseCharge {
 			tax = "reverse charge"
 		}
-		rows = append(rows, []string{of.Number, name, grouped(of.Exact), grouped(of.Net), tax, grouped(of.Gross), of.DueOn, grouped(open)})
+		rows = append(rows, []string{of.Number, p.PayeeName(of.CounterpartyID), grouped(of.Exact), grouped(of.Net), tax, grouped(of.Gross), of.DueOn, grouped(open)})
 	}
 	err := s.table([]column{{"Number", 23, "L"}, {"Payee", 33, "L"}, {"Exactly", 21, "R"}, {"Net", 20, "R"}, {"Tax", 22, "R"}, {"Total", 20, "R"}, {"Due", 20, "R"}, {"Open", 15, "R"}}, rows)
 	if err != nil {
@@ -236,7 +244,9 @@ func (p *Paper) due(s *sheet, one *payable.Payable) error {
 	s.text("Net is what the exact amounts so far come to in whole minor units, less what was payable before: so nothing is lost to rounding.", 4)
 	s.style("", 9, false)
 	if one == nil {
-		return nil
+		open, err := p.Open()
+		s.text("Open in all: "+grouped(open)+" "+d.Currency, line)
+		return err
 	}
 	if one.ReverseCharge {
 		s.text("Reverse charge: the tax is owed by the customer, "+*p.Issuer().LegalName+".", line)
@@ -273,11 +283,10 @@ func (p *Paper) lines(s *sheet) error {
 		s.heading("For what")
 		var rows [][]string
 		for _, l := range d.Lines {
-			part, err := Sum(l.Shares)
-			if err != nil {
-				return err
+			rows = append(rows, []string{named(l.RightID), l.MeteringBasis, grouped(l.Receipts), grouped(l.Impressions), seconds(l.QuantityMs), grouped(l.Price) + " " + units[l.Unit], grouped(l.Amount)})
+			for _, share := range l.Shares {
+				rows = append(rows, []string{percent(share.Bps) + " to " + p.PayeeName(share.CounterpartyID), "", "", "", "", "", grouped(share.Amount)})
 			}
-			rows = append(rows, []string{named(l.RightID), l.MeteringBasis, grouped(l.Receipts), grouped(l.Impressions), seconds(l.QuantityMs), grouped(l.Price) + " " + units[l.Unit], grouped(part)})
 		}
 		err := s.table([]column{{"Right", 56, "L"}, {"Measured as", 18, "L"}, {"Receipts", 16, "R"}, {"Impressions", 19, "R"}, {"Seconds", 17, "R"}, {"Price", 26, "R"}, {"Amount, " + d.Currency, 22, "R"}}, rows)
 		if err != nil {
@@ -288,11 +297,10 @@ func (p *Paper) lines(s *sheet) error {
 		s.heading("Months: tiers, minimums and caps")
 		var rows [][]string
 		for _, a := range d.Adjustments {
-			part, err := Sum(a.Shares)
-			if err != nil {
-				return err
+			rows = append(rows, []string{a.RuleID, a.Month + " (" + a.TimeZone + ")", adjusted[a.Reason], grouped(a.Amount)})
+			for _, share := range a.Shares {
+				rows = append(rows, []string{percent(share.Bps) + " to " + p.PayeeName(share.CounterpartyID), "", "", grouped(share.Amount)})
 			}
-			rows = append(rows, []string{a.RuleID, a.Month + " (" + a.TimeZone + ")", adjusted[a.Reason], grouped(part)})
 		}
 		if err := s.table([]column{{"Rule", 56, "L"}, {"Month", 44, "L"}, {"Why", 48, "L"}, {"Amount", 26, "R"}}, rows); err != nil {
 			return err
@@ -306,7 +314,7 @@ func (p *Paper) lines(s *sheet) error {
 			if change.RightID != "" {
 				what = named(change.RightID)
 			}
-			rows = append(rows, []string{reasons[change.Reason], what, signed(change.Receipts), signed(change.Amount)})
+			rows = append(rows, []string{reason(change.Reason), what, signed(change.Receipts), signed(change.Amount)})
 		}
 		if err := s.table([]column{{"Why", 50, "L"}, {"What", 74, "L"}, {"Receipts", 20, "R"}, {"Amount", 30, "R"}}, rows); err != nil {
 			return err
@@ -322,9 +330,19 @@ func (p *Paper) lines(s *sheet) error {
 			}
 			rows = append(rows, []string{x.DisputeID, state})
 		}
-		return s.table([]column{{"Dispute", 74, "L"}, {"State", 100, "L"}}, rows)
+		if err := s.table([]column{{"Dispute", 74, "L"}, {"State", 100, "L"}}, rows); err != nil {
+			return err
+		}
 	}
-	return nil
+	if len(d.Unrated) == 0 {
+		return nil
+	}
+	s.heading("Metered, and without a price")
+	var rows [][]string
+	for _, u := range d.Unrated {
+		rows = append(rows, []string{named(u.RightID), u.MeteringBasis, unrated[u.Reason], grouped(u.Receipts)})
+	}
+	return s.table([]column{{"Right", 74, "L"}, {"Measured as", 30, "L"}, {"Why", 48, "L"}, {"Receipts", 22, "R"}}, rows)
 }
 
 // style sets the font, its size in points, and whether the text is quiet.

@@ -2,6 +2,7 @@ package payable
 
 import (
 	"context"
+	"slices"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -14,15 +15,18 @@ var (
 	eventIssuer   = issuerEvents.Kind("issuer.changed", "The profile of the organisation on papers was set. Names and addresses are left out.", Issuer{})
 	payableEvents = &store.Noun{Name: "payable", Scope: api.SettlementRead}
 	eventIssued   = payableEvents.Kind("payable.issued", "What a payee is due of a statement got its number. The parties are left out.", Payable{})
-	eventPaid     = payableEvents.Kind("payable.paid", "A payment was recorded, or something was set off. The parties are left out.", Payable{})
+	eventPaid     = payableEvents.Kind("payable.paid", "A payment was recorded or taken back, or something was set off. The parties are left out.", Payable{})
 )
 
-// emit emits an event of a payable that was issued before. The parties do not change with a payment, so
-// its event has no private part.
-func emit(ctx context.Context, tx *store.Tx, p *Payable, by sealer.Ref) error {
-	public, shown := payables, *p
-	public.Hide, shown.Issuer, shown.Recipient = nil, Party{}, Party{}
-	return public.Emit(ctx, tx, eventPaid, &shown, by, nil)
+// emit emits events of payables that were issued before. The parties do not change with a payment, so
+// these have no private parts.
+func emit(ctx context.Context, tx *store.Tx, changed []Payable, by sealer.Ref) error {
+	public, shown := payables, slices.Clone(changed)
+	public.Hide = nil
+	for i := range shown {
+		shown[i].Issuer, shown[i].Recipient = Party{}, Party{}
+	}
+	return public.EmitAll(ctx, tx, eventPaid, shown, by)
 }
 
 // Nouns are the nouns of this package's events.

@@ -25,7 +25,7 @@ type Statement struct {
 	First *string
 	// Voids says that it takes its chain back.
 	Voids bool
-	// Parts are what the payees get, or how a correction or a void changes that.
+	// Parts are what the payees get, or how a correction or a void changes that: one for each payee.
 	Parts []Part
 }
 
@@ -70,55 +70,51 @@ func Issue(ctx context.Context, tx *store.Tx, s Statement, by sealer.Ref) (made 
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, part := range s.Parts {
+	carried, err := carriedOf(ctx, tx, s.TenantID, s.Currency, s.Parts)
+	if err != nil {
+		return nil, nil, err
+	}
+	before := map[string][]Payable{}
+	for _, p := range chain {
+		before[p.CounterpartyID] = append(before[p.CounterpartyID], p)
+	}
+	made = make([]Payable, len(s.Parts))
+	for i, part := range s.Parts {
 		payee := payees[part.CounterpartyID]
 		if payee == nil { // of a database that was edited
 			payee = &settle.Counterparty{ID: part.CounterpartyID}
 		}
-		var before []Payable
-		for _, p := range chain {
-			if p.CounterpartyID == part.CounterpartyID {
-				before = append(before, p)
-			}
-		}
-		next := s.payable(part, payee, profile, before, store.At(tx.Now()), zone, last)
+		next := &made[i]
+		*next = s.payable(part, payee, profile, before[part.CounterpartyID], store.At(tx.Now()), zone, last)
 		if next.Number, next.Sequence, err = after(last, next.IssuedOn); err != nil {
 			return nil, nil, err
 		}
-		carried := rate.Money(0)
-		was, err := newestOf(ctx, tx, s.TenantID, part.CounterpartyID, s.Currency)
-		if err == nil && was != nil {
-			carried, err = rate.ParseAmount(was.Carried)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
 		if s.Voids {
-			err = next.takeBack(before, part.Exact, carried)
+			err = next.takeBack(before[part.CounterpartyID], part.Exact, carried[part.CounterpartyID])
 		} else {
-			err = next.compute(part.Exact, carried)
+			err = next.compute(part.Exact, carried[part.CounterpartyID])
 		}
 		if err != nil {
 			return nil, nil, api.Conflict("what " + part.CounterpartyID + " gets is too large to be paid: " + err.Error())
 		}
-		more, err := next.setOff(ctx, tx, by)
-		if err == nil {
-			err = payables.Create(ctx, tx, eventIssued, next, by, nil)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		made, others, last = append(made, *next), append(others, more...), next
+		last = next
 	}
-	return made, others, nil
+	if others, err = setOff(ctx, tx, s.TenantID, s.Currency, made, last.IssuedOn, by); err != nil {
+		return nil, nil, err
+	}
+	return made, others, payables.CreateAll(ctx, tx, eventIssued, made, by)
 }
 
 // withAll adds the payees of a chain that have no part in what it is voided by: what they got was nothing
 // in all, and yet payable.
 func withAll(parts []Part, chain []Payable) []Part {
+	has := map[string]bool{}
+	for _, of := range parts {
+		has[of.CounterpartyID] = true
+	}
 	for _, p := range chain {
-		if !slices.ContainsFunc(parts, func(of Part) bool { return of.CounterpartyID == p.CounterpartyID }) {
-			parts = append(parts, Part{CounterpartyID: p.CounterpartyID})
+		if !has[p.CounterpartyID] {
+			has[p.CounterpartyID], parts = true, append(parts, Part{CounterpartyID: p.CounterpartyID})
 		}
 	}
 	return parts
@@ -126,7 +122,7 @@ func withAll(parts []Part, chain []Payable) []Part {
 
 // payable returns a payable without a number and amounts. before are those of the payee in the chain, last
 // is the tenant's newest.
-func (s *Statement) payable(part Part, payee *settle.Counterparty, profile *Issuer, before []Payable, at store.Instant, zone *time.Location, last *Payable) *Payable {
+func (s *Statement) payable(part Part, payee *settle.Counterparty, profile *Issuer, before []Payable, at store.Instant, zone *time.Location, last *Payable) Payable {
 	today := at.In(zone)
 	if last != nil {
 		if day, err := time.ParseInLocation(time.DateOnly, last.IssuedOn, zone); err == nil && day.After(today) {
@@ -144,7 +140,7 @@ func (s *Statement) payable(part Part, payee *settle.Counterparty, profile *Issu
 	if name == nil && payee.Name != "" {
 		name = &payee.Name
 	}
-	p := &Payable{
+	p := Payable{
 		ID: api.NewID(prefix, at.Time), TenantID: s.TenantID, StatementID: s.ID, FirstID: s.ID, CounterpartyID: part.CounterpartyID, Kind: OfStatement, Currency: s.Currency, Exact: part.Exact.String(),
 		TaxBps: payee.TaxBps, ReverseCharge: payee.ReverseCharge, IssuedOn: today.Format(time.DateOnly), DueOn: today.AddDate(0, 0, int(days)).Format(time.DateOnly),
 		State: Due, PaidAmount: rate.Money(0).Fixed(s.Currency), Payments: []Payment{}, Issuer: profile.party(), Recipient: Party{LegalName: name, Address: payee.Address, TaxID: payee.TaxID, Email: payee.Email}, CreatedAt: at, UpdatedAt: at,
@@ -243,15 +239,46 @@ func after(last *Payable, issuedOn string) (number string, sequence int64, err e
 	return fmt.Sprintf("%04d-%06d", year, n+1), sequence + 1, nil
 }
 
-// setOff sets a payable that is not stored yet off against those of the other sign: first those of its
-// chain, then the oldest. It returns the statements of these.
-func (p *Payable) setOff(ctx context.Context, tx *store.Tx, by sealer.Ref) (statements []string, err error) {
+// setOff sets what is open of payables of different payees, which it does not write, off against those of the other
+// sign: first those of their chains, then the oldest. It returns the statements of these.
+func setOff(ctx context.Context, tx *store.Tx, tenantID, currency string, all []Payable, day string, by sealer.Ref) (statements []string, err error) {
+	due := map[string][]Payable{}
+	for _, credits := range []bool{true, false} {
+		var payees []string
+		for i := range all {
+			left, err := all[i].open()
+			if err != nil {
+				return nil, err
+			}
+			if left > 0 && credits || left < 0 && !credits {
+				payees = append(payees, all[i].CounterpartyID)
+			}
+		}
+		found, err := dueTo(ctx, tx, tenantID, currency, payees, credits)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range found {
+			due[p.CounterpartyID] = append(due[p.CounterpartyID], p)
+		}
+	}
+	var changed []Payable
+	for i := range all {
+		some, err := all[i].setOff(due[all[i].CounterpartyID], day)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range some {
+			changed, statements = append(changed, other), append(statements, other.StatementID)
+		}
+	}
+	return statements, revise(ctx, tx, changed, by)
+}
+
+// setOff sets a payable off against others of the other sign, the oldest first. It returns these as they are then.
+func (p *Payable) setOff(due []Payable, day string) (changed []Payable, err error) {
 	left, err := p.open()
 	if err != nil || left == 0 {
-		return nil, err
-	}
-	due, err := dueTo(ctx, tx, p.TenantID, p.CounterpartyID, p.Currency)
-	if err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(due, func(a, b Payable) int {
@@ -263,38 +290,36 @@ func (p *Payable) setOff(ctx context.Context, tx *store.Tx, by sealer.Ref) (stat
 		}
 		return cmp.Compare(foreign(a), foreign(b))
 	})
-	for i := range due {
-		was, other := &due[i], due[i]
+	for _, other := range due {
 		open, err := other.open()
 		if err != nil {
 			return nil, err
 		}
-		if left == 0 || open == 0 || (open > 0) == (left > 0) {
-			continue
+		if left == 0 {
+			break
 		}
 		part := max(left, -open) // of a credit
 		if left > 0 {
 			part = min(left, -open)
 		}
-		if err := p.add(part, Payment{Date: p.IssuedOn, Reference: other.Number, SetOff: true}); err != nil {
+		if err := p.add(part, Payment{Date: day, Reference: other.Number, SetOff: true}); err != nil {
 			return nil, err
 		}
-		if err := other.add(-part, Payment{Date: p.IssuedOn, Reference: p.Number, SetOff: true}); err != nil {
+		if err := other.add(-part, Payment{Date: day, Reference: p.Number, SetOff: true}); err != nil {
 			return nil, err
 		}
-		if err := revise(ctx, tx, was, &other, by); err != nil {
-			return nil, err
-		}
-		left, statements = left-part, append(statements, other.StatementID)
+		left, changed = left-part, append(changed, other)
 	}
-	return statements, nil
+	return changed, nil
 }
 
-// revise writes a payable with another payment, and emits its event.
-func revise(ctx context.Context, tx *store.Tx, was, next *Payable, by sealer.Ref) error {
-	next.UpdatedAt = store.At(tx.Now())
-	if err := payables.Update(ctx, tx, was, next); err != nil {
+// revise writes payables with other payments, and emits their events.
+func revise(ctx context.Context, tx *store.Tx, changed []Payable, by sealer.Ref) error {
+	for i := range changed {
+		changed[i].UpdatedAt = store.At(tx.Now())
+	}
+	if err := payables.UpdateAll(ctx, tx, changed); err != nil {
 		return err
 	}
-	return emit(ctx, tx, next, by)
+	return emit(ctx, tx, changed, by)
 }

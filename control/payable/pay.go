@@ -2,6 +2,7 @@ package payable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"muniment/control/settle/rate"
@@ -14,122 +15,220 @@ import (
 type Payments struct {
 	// CounterpartyID is whose payable is paid; nil: all that are above zero, or the only one.
 	CounterpartyID *string
-	// Amount is nil for all that is open. It is of one payable, and below zero for what comes back.
+	// Amount is nil for all that is open. It is of one payable: of its sign, a part of what is open; of the
+	// other sign, what is taken back of the payments that were recorded.
 	Amount    *string
 	Date      string
 	Reference string
 }
 
-// maxPayments bounds the payments that callers record of a payable.
+// maxPayments bounds the payments that callers record of a payable; as many more may be taken back.
 const maxPayments = 100
 
-// Pay records a payment of payables of a statement. A credit is paid back only if the request names its
-// payee, or if the statement has no other payable: otherwise it waits to be set off. The error is
-// VALIDATION_FAILED if the statement pays the counterparty nothing, or the amount is no part of what is
-// open, and STATE_CONFLICT if nothing is that could be paid.
-func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency string, of Payments, by sealer.Ref) error {
+// Pay records a payment of payables of a statement, or takes payments back. A credit is paid back only if the
+// request names its payee, or if the statement has no other payable: otherwise it waits to be set off. What is
+// open again is set off as if it were new; others are the statements of what it was set off against. b is where
+// the statement stands then, also with ErrNothingOpen. The error is VALIDATION_FAILED if the statement pays the counterparty nothing, if the amount is no part of what is
+// open, or takes back more than was paid, and ErrNothingOpen if nothing is that could be paid.
+func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency string, of Payments, by sealer.Ref) (b Balance, others []string, err error) {
 	all, err := Of(ctx, tx, tenantID, statementID)
 	if err != nil {
-		return err
+		return b, nil, err
 	}
-	var open []*Payable
-	named := of.CounterpartyID == nil
+	payments, err := of.of(all, currency)
+	if err != nil {
+		b, wrong := NewBalance(all, currency)
+		return b, nil, errors.Join(err, wrong)
+	}
+	changed := make([]Payable, len(payments))
+	for i, paid := range payments {
+		if of.Amount != nil {
+			if err := paid.allows(paid.amount, paid.back); err != nil {
+				return b, nil, err
+			}
+		}
+		if err := paid.add(paid.amount, Payment{Date: of.Date, Reference: of.Reference}); err != nil {
+			return b, nil, err
+		}
+		changed[i] = *paid.Payable
+		if paid.back {
+			if others, err = setOff(ctx, tx, tenantID, currency, changed[i:], of.Date, by); err != nil {
+				return b, nil, err
+			}
+			*paid.Payable = changed[i]
+		}
+	}
+	if err := revise(ctx, tx, changed, by); err != nil {
+		return b, nil, err
+	}
+	b, err = NewBalance(all, currency)
+	return b, others, err
+}
+
+// payment is a payment of one payable; back says that it takes some of the recorded ones back.
+type payment struct {
+	*Payable
+	amount rate.Money
+	back   bool
+}
+
+// of finds what is paid of the payables of a statement.
+func (of *Payments) of(all []Payable, currency string) (payments []payment, err error) {
+	amount := rate.Money(0)
+	if of.Amount != nil {
+		if amount, err = parseAmount(*of.Amount, currency); err != nil {
+			return nil, err
+		}
+	}
+	named, back := of.CounterpartyID == nil, false
 	for i := range all {
 		p := &all[i]
 		if of.CounterpartyID != nil && *of.CounterpartyID != p.CounterpartyID {
 			continue
 		}
 		named = true
-		left, err := p.open()
+		gross, left, recorded, err := p.sums()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if left > 0 || left < 0 && (of.CounterpartyID != nil || len(all) == 1) {
-			open = append(open, p)
+		alone := of.CounterpartyID != nil || len(all) == 1
+		switch {
+		case gross == 0 || gross < 0 && !alone:
+		case opposite(amount, gross):
+			if back = true; recorded != 0 || alone {
+				payments = append(payments, payment{p, amount, true})
+			}
+		case left != 0 && of.Amount == nil:
+			payments = append(payments, payment{p, left, false})
+		case left != 0:
+			payments = append(payments, payment{p, amount, false})
 		}
 	}
 	switch {
 	case !named:
-		return api.InvalidField("counterpartyId", "is no payee of the statement")
-	case len(open) == 0:
-		return errNothingOpen
-	case of.Amount != nil && len(open) > 1:
-		return api.InvalidField("counterpartyId", "is missing: the statement pays several counterparties, and the amount is of one")
+		return nil, api.InvalidField("counterpartyId", "is no payee of the statement")
+	case len(payments) == 0 && back:
+		return nil, errNothingPaid
+	case len(payments) == 0:
+		return nil, ErrNothingOpen
+	case of.Amount != nil && len(payments) > 1:
+		return nil, api.InvalidField("counterpartyId", "is missing: the statement pays several counterparties, and the amount is of one")
 	}
-	for _, p := range open {
-		was := *p
-		paid, err := p.open()
-		if err != nil {
-			return err
-		}
-		if of.Amount != nil {
-			if paid, err = part(*of.Amount, paid, currency); err != nil {
-				return err
-			}
-			recorded := 0
-			for _, before := range p.Payments {
-				if !before.SetOff {
-					recorded++
-				}
-			}
-			if recorded >= maxPayments {
-				return api.Conflict(fmt.Sprintf("%d payments of %s are recorded: record the rest as one", maxPayments, p.Number))
-			}
-		}
-		if err := p.add(paid, Payment{Date: of.Date, Reference: of.Reference}); err != nil {
-			return err
-		}
-		if err := revise(ctx, tx, &was, p, by); err != nil {
-			return err
-		}
-	}
-	return nil
+	return payments, nil
 }
 
-// errNothingOpen refuses a payment of what is paid, or waits to be set off.
-var errNothingOpen = api.Conflict("nothing of the statement is open to be paid: credits are set off, unless the request names their payee")
+// ErrNothingOpen refuses a payment of what is paid, or waits to be set off.
+var ErrNothingOpen = api.Conflict("nothing of the statement is open to be paid: credits are set off, unless the request names their payee")
 
-// part reads the amount of a part payment.
-func part(text string, open rate.Money, currency string) (rate.Money, error) {
-	paid, err := rate.ParseAmount(text)
+// errNothingPaid refuses to take back a payment of a statement that has none.
+var errNothingPaid = api.InvalidField("amount", "takes a payment back, and none of the statement is recorded")
+
+// opposite reports whether two amounts have different signs.
+func opposite(a, b rate.Money) bool { return a > 0 && b < 0 || a < 0 && b > 0 }
+
+// sums are what is due, what is left of it, and what callers have recorded as paid: what was set off is none
+// of that.
+func (p *Payable) sums() (gross, left, recorded rate.Money, err error) {
+	gross, err = rate.ParseAmount(p.Gross)
+	if err == nil {
+		left, err = p.open()
+	}
+	for _, payment := range p.Payments {
+		if payment.SetOff || err != nil {
+			continue
+		}
+		var amount rate.Money
+		if amount, err = rate.ParseAmount(payment.Amount); err == nil {
+			recorded, err = recorded.Plus(amount)
+		}
+	}
+	return gross, left, recorded, err
+}
+
+// parseAmount reads the amount of a payment.
+func parseAmount(text, currency string) (rate.Money, error) {
+	amount, err := rate.ParseAmount(text)
 	if err != nil {
 		return 0, api.InvalidField("amount", err.Error())
 	}
-	switch rounded, err := paid.Payable(currency); {
-	case err != nil || rounded != paid:
+	if rounded, err := amount.Payable(currency); err != nil || rounded != amount {
 		return 0, api.InvalidField("amount", fmt.Sprintf("has more digits than amounts in %s, which have %d after the point", currency, rate.Minor(currency)))
-	case paid == 0 || (paid > 0) != (open > 0) || paid > 0 && paid > open || paid < 0 && paid < open:
-		return 0, api.InvalidField("amount", "must be a part of what is open: "+open.Fixed(currency))
 	}
-	return paid, nil
+	return amount, nil
+}
+
+// allows refuses an amount that is no part of what is open, or takes back more than was paid.
+func (p *Payable) allows(amount rate.Money, back bool) error {
+	_, left, recorded, err := p.sums()
+	if err != nil {
+		return err
+	}
+	within := func(of rate.Money) bool {
+		return amount != 0 && !opposite(amount, of) && max(amount, -amount) <= max(of, -of)
+	}
+	most := maxPayments
+	switch {
+	case back && !within(-recorded):
+		return api.InvalidField("amount", "takes back more than the payments that are recorded: "+recorded.Fixed(p.Currency))
+	case back:
+		most = 2 * maxPayments
+	case !within(left):
+		return api.InvalidField("amount", "must be a part of what is open: "+left.Fixed(p.Currency))
+	}
+	n := 0
+	for _, before := range p.Payments {
+		if !before.SetOff {
+			n++
+		}
+	}
+	switch {
+	case n < most:
+		return nil
+	case back:
+		return api.Conflict(fmt.Sprintf("%d payments of %s are recorded, so no more can be taken back", n, p.Number))
+	}
+	return api.Conflict(fmt.Sprintf("%d payments of %s are recorded: record the rest as one", n, p.Number))
 }
 
 // Balance is where a statement stands.
 type Balance struct {
-	// Paid is the sum of all payments.
-	Paid string
+	// Paid is the sum of all payments, Due what is open: decimals, in the currency's minor unit.
+	Paid, Due string
 	// Settled says that nothing is left to be paid.
 	Settled bool
 }
 
 // BalanceOf returns where a statement stands.
 func BalanceOf(ctx context.Context, q store.Querier, tenantID, statementID, currency string) (b Balance, err error) {
-	all, err := Of(ctx, q, tenantID, statementID)
+	scan := func(row store.Row) (p Payable, err error) { return p, row.Scan(&p.Gross, &p.PaidAmount, &p.State) }
+	all, err := store.List(ctx, q, "what is paid of the statement", scan, `SELECT gross, paid_amount, state FROM payables WHERE tenant_id = $1 AND statement_id = $2`, tenantID, statementID)
 	if err != nil {
 		return b, err
 	}
-	sum := rate.Money(0)
+	return NewBalance(all, currency)
+}
+
+// NewBalance returns where a statement with these payables stands.
+func NewBalance(all []Payable, currency string) (b Balance, err error) {
+	paid, due := rate.Money(0), rate.Money(0)
 	b.Settled = true
 	for i := range all {
-		paid, err := rate.ParseAmount(all[i].PaidAmount)
+		part, err := rate.ParseAmount(all[i].PaidAmount)
 		if err == nil {
-			sum, err = sum.Plus(paid)
+			paid, err = paid.Plus(part)
+		}
+		var left rate.Money
+		if err == nil {
+			left, err = all[i].open()
+		}
+		if err == nil {
+			due, err = due.Plus(left)
 		}
 		if err != nil {
 			return b, err
 		}
 		b.Settled = b.Settled && all[i].State == Paid
 	}
-	b.Paid = sum.Fixed(currency)
+	b.Paid, b.Due = paid.Fixed(currency), due.Fixed(currency)
 	return b, nil
 }

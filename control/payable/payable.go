@@ -24,6 +24,9 @@
 // corrects, then the oldest; what is left of it is set off against what comes later. So a payout never
 // pays what a credit note takes back.
 //
+// A payment that was recorded by mistake is taken back: by one of the other sign, of at most what was
+// recorded. What is open again is due again, or set off.
+//
 // Who issues and who receives is shown as it was at the moment of issue. It may be personal data: it is
 // in the database and in the private part of the event, both of which an erasure clears. The event
 // has a commitment to it. Restored from the log, a payable has a number and amounts, and no parties.
@@ -93,7 +96,7 @@ const (
 // Payment is a payment of a payable, or what was set off against another.
 type Payment struct {
 	Date      string `json:"date" format:"date" doc:"The day of the payment."`
-	Amount    string `json:"amount" doc:"Decimal; below zero for what a payee paid back."`
+	Amount    string `json:"amount" doc:"Decimal; below zero for what was taken back, of a credit for what the payee paid."`
 	Reference string `json:"reference" doc:"The payment's reference, or the number of the payable that it was set off against."`
 	SetOff    bool   `json:"setOff" doc:"Whether it was set off, so no money moved."`
 }
@@ -138,7 +141,7 @@ func (p *Payable) Open() (string, error) {
 	return left.Fixed(p.Currency), err
 }
 
-// add adds a payment.
+// add adds a payment, or takes one back.
 func (p *Payable) add(paid rate.Money, payment Payment) error {
 	before, err := rate.ParseAmount(p.PaidAmount)
 	if err != nil {
@@ -151,7 +154,7 @@ func (p *Payable) add(paid rate.Money, payment Payment) error {
 	payment.Amount, p.PaidAmount = paid.Fixed(p.Currency), after.Fixed(p.Currency)
 	p.Payments = append(p.Payments[:len(p.Payments):len(p.Payments)], payment)
 	left, err := p.open()
-	if left == 0 {
+	if p.State = Due; left == 0 {
 		p.State = Paid
 	}
 	return err

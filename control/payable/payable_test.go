@@ -1,6 +1,7 @@
 package payable
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"muniment/control/rapidtest"
 	"muniment/control/roomtest"
+	"muniment/control/route"
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
@@ -36,7 +38,7 @@ type fixture struct {
 	made     int
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t testing.TB) *fixture {
 	f := &fixture{t: t, now: time.Date(2026, 12, 31, 22, 30, 0, 0, time.UTC)}
 	f.db = roomtest.Open(t, t.TempDir(), func() time.Time { return f.now })
 	f.tenant(t)
@@ -91,8 +93,10 @@ func parts(id, exact string) []Part {
 
 func (f *fixture) pay(statementID string, of Payments) (b Balance, err error) {
 	err = f.db.Change(context.Background(), func(tx *store.Tx) (err error) {
-		if err = Pay(context.Background(), tx, f.tenantID, statementID, "EUR", of, byKey); err == nil {
-			b, err = BalanceOf(context.Background(), tx, f.tenantID, statementID, "EUR")
+		if b, _, err = Pay(context.Background(), tx, f.tenantID, statementID, "EUR", of, byKey); err == nil {
+			read, wrong := BalanceOf(context.Background(), tx, f.tenantID, statementID, "EUR")
+			require.NoError(f.t, wrong)
+			require.Equal(f.t, read, b)
 		}
 		return err
 	})
@@ -154,7 +158,7 @@ func TestConcurrentNumbers(t *testing.T) {
 }
 
 // TestPayables: random parts of payees in currencies with 0, 2 and 3 digits are issued, corrected, voided
-// and paid, while their tax rates change. What is payable never differs from the exact sum by a minor unit;
+// and paid, payments are taken back, while their tax rates change. What is payable never differs from the exact sum by a minor unit;
 // a void takes back just what was payable; nobody has a credit and a debt at once.
 func TestPayables(t *testing.T) {
 	f := newFixture(t)
@@ -180,8 +184,12 @@ func TestPayables(t *testing.T) {
 			return n
 		}
 		pay := func(p *payee) {
-			due, err := dueTo(context.Background(), f.db.Read(), f.tenantID, p.id, p.currency)
+			due, err := dueTo(context.Background(), f.db.Read(), f.tenantID, p.currency, []string{p.id}, false)
 			require.NoError(rt, err)
+			if len(due) == 0 {
+				due, err = dueTo(context.Background(), f.db.Read(), f.tenantID, p.currency, []string{p.id}, true)
+				require.NoError(rt, err)
+			}
 			if len(due) == 0 {
 				return
 			}
@@ -192,19 +200,46 @@ func TestPayables(t *testing.T) {
 				open, of.Amount = half, new(half.Fixed(p.currency))
 			}
 			f.change(func(tx *store.Tx) error {
-				return Pay(context.Background(), tx, f.tenantID, due[0].StatementID, p.currency, of, byKey)
+				_, _, err := Pay(context.Background(), tx, f.tenantID, due[0].StatementID, p.currency, of, byKey)
+				return err
 			})
 			p.money.Add(p.money, rational(open.String()))
 		}
+		takeBack := func(p *payee) {
+			var paid []Payable
+			for _, one := range f.all() {
+				if _, _, recorded, err := one.sums(); one.CounterpartyID == p.id && recorded != 0 {
+					require.NoError(rt, err)
+					paid = append(paid, one)
+				}
+			}
+			if len(paid) == 0 {
+				return
+			}
+			one := rapid.SampledFrom(paid).Draw(rt, "taken back")
+			_, _, back, err := one.sums()
+			require.NoError(rt, err)
+			if half, err := (back / 2).Payable(p.currency); rapid.Bool().Draw(rt, "in part") && err == nil && half != 0 {
+				back = half
+			}
+			f.change(func(tx *store.Tx) error {
+				_, _, err := Pay(context.Background(), tx, f.tenantID, one.StatementID, p.currency, Payments{CounterpartyID: &p.id, Amount: new((-back).Fixed(p.currency)), Date: "2026-12-31", Reference: "a mistake"}, byKey)
+				return err
+			})
+			p.money.Sub(p.money, rational(back.String()))
+		}
 		for n := range rapid.IntRange(1, 25).Draw(rt, "moves") {
 			p := payees[rapid.IntRange(0, len(payees)-1).Draw(rt, "payee")]
-			move := rapid.SampledFrom([]string{"issue", "issue", "correct", "void", "pay", "tax"}).Draw(rt, "move")
+			move := rapid.SampledFrom([]string{"issue", "issue", "correct", "void", "pay", "take back", "tax"}).Draw(rt, "move")
 			live := slices.DeleteFunc(slices.Clone(p.chains), func(c *chain) bool { return c.voided })
 			of := Statement{ID: fmt.Sprintf("stm_%s_%d", f.tenantID, n), Currency: p.currency}
 			exact := rate.Money(rapid.Int64Range(-30_000_000, 50_000_000).Draw(rt, "exact"))
 			switch {
 			case move == "pay":
 				pay(p)
+				continue
+			case move == "take back":
+				takeBack(p)
 				continue
 			case move == "tax":
 				f.change(func(tx *store.Tx) error {
@@ -348,15 +383,15 @@ func TestPayments(t *testing.T) {
 	}
 	b, err := f.pay("stm_a", Payments{CounterpartyID: &one, Amount: new("4.50"), Date: "2026-12-14", Reference: "transfer 1"})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"4.50", false}, b)
+	require.Equal(t, Balance{"4.50", "2.50", false}, b)
 	b, err = f.pay("stm_a", Payments{Amount: new("5.5"), Date: "2026-12-16", Reference: "transfer 3"})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"10.00", false}, b)
+	require.Equal(t, Balance{"10.00", "-3.00", false}, b)
 	_, err = f.pay("stm_a", Payments{Reference: "transfer 3"})
 	require.Equal(t, api.StateConflict, api.From(err).Code, "a credit that nobody names waits to be set off: %v", err)
 	b, err = f.pay("stm_a", Payments{CounterpartyID: &two, Date: "2026-12-15", Reference: "transfer 2"})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"7.00", true}, b)
+	require.Equal(t, Balance{"7.00", "0.00", true}, b)
 	require.Equal(t, []Payment{{"2026-12-14", "4.50", "transfer 1", false}, {"2026-12-16", "5.50", "transfer 3", false}}, f.all()[0].Payments)
 	_, err = f.pay("stm_a", Payments{})
 	require.Equal(t, api.StateConflict, api.From(err).Code)
@@ -367,7 +402,7 @@ func TestPayments(t *testing.T) {
 	require.Equal(t, "counterpartyId", api.From(err).Field, "of whom? %v", err)
 	b, err = f.pay("stm_two", Payments{})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"3.00", true}, b)
+	require.Equal(t, Balance{"3.00", "0.00", true}, b)
 	zero, _ := f.issue(Statement{ID: "stm_zero", Currency: "EUR", Parts: parts(one, "0.001")})
 	require.Equal(t, []any{Paid, "0.00", "0.001"}, []any{zero[0].State, zero[0].Gross, zero[0].Carried}, "of nothing nothing is due")
 
@@ -380,7 +415,181 @@ func TestPayments(t *testing.T) {
 	require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
 	b, err = f.pay("stm_many", Payments{})
 	require.NoError(t, err)
-	require.Equal(t, Balance{"100.00", true}, b)
+	require.Equal(t, Balance{"100.00", "0.00", true}, b)
+}
+
+// TestTakenBack: at most what was recorded is taken back, of what has such payments. What is open again is due,
+// or set off against credits that wait; what was set off before stays.
+func TestTakenBack(t *testing.T) {
+	f := newFixture(t)
+	one, two, three := f.payee("EUR", settle.Terms{}), f.payee("EUR", settle.Terms{}), f.payee("EUR", settle.Terms{})
+	f.issue(Statement{ID: "stm_credit", Currency: "EUR", Parts: parts(one, "-2")})
+	f.issue(Statement{ID: "stm_a", Currency: "EUR", Parts: slices.Concat(parts(one, "10"), parts(two, "5"), parts(three, "-3"))})
+	refused := func(of Payments, field, says string) {
+		t.Helper()
+		_, err := f.pay("stm_a", of)
+		require.Equal(t, field, api.From(err).Field, "%v", err)
+		require.ErrorContains(t, err, says)
+	}
+	refused(Payments{Amount: new("-1")}, "amount", "none of the statement is recorded")
+	refused(Payments{CounterpartyID: &one, Amount: new("-2")}, "amount", "takes back more than the payments that are recorded: 0.00") // of two that were set off
+	_, err := f.pay("stm_a", Payments{CounterpartyID: &one, Date: "2026-12-14", Reference: "transfer 1"})
+	require.NoError(t, err)
+	refused(Payments{CounterpartyID: &one, Amount: new("-8.01")}, "amount", "recorded: 8.00")
+	refused(Payments{CounterpartyID: &two, Amount: new("-1")}, "amount", "recorded: 0.00")
+	_, err = f.pay("stm_a", Payments{Amount: new("-8"), Date: "2026-12-15", Reference: "transfer 1 came back"})
+	require.NoError(t, err, "one payee alone was paid")
+	require.Equal(t, []any{Due, "2.00", []Payment{
+		{"2026-12-31", "2.00", "2026-000001", true}, {"2026-12-14", "8.00", "transfer 1", false}, {"2026-12-15", "-8.00", "transfer 1 came back", false},
+	}}, []any{f.all()[1].State, f.all()[1].PaidAmount, f.all()[1].Payments})
+	b, err := f.pay("stm_a", Payments{Date: "2026-12-16", Reference: "transfer 2"})
+	require.NoError(t, err)
+	require.Equal(t, Balance{"15.00", "-3.00", false}, b, "the credit waits")
+	refused(Payments{Amount: new("-1")}, "counterpartyId", "the statement pays several counterparties")
+
+	// A credit that was paid back by mistake is open again.
+	_, err = f.pay("stm_a", Payments{CounterpartyID: &three, Date: "2026-12-17", Reference: "from the payee"})
+	require.NoError(t, err)
+	refused(Payments{CounterpartyID: &three, Amount: new("3.01")}, "amount", "recorded: -3.00")
+	_, err = f.pay("stm_a", Payments{CounterpartyID: &three, Amount: new("3"), Date: "2026-12-17", Reference: "not from the payee"})
+	require.NoError(t, err)
+	require.Equal(t, []any{Due, "0.00"}, []any{f.all()[3].State, f.all()[3].PaidAmount})
+
+	// What waits as a credit is set off against what is open again.
+	f.issue(Statement{ID: "stm_b", Currency: "EUR", Parts: parts(two, "-1")})
+	f.change(func(tx *store.Tx) error {
+		_, others, err := Pay(t.Context(), tx, f.tenantID, "stm_a", "EUR", Payments{CounterpartyID: &two, Amount: new("-4"), Date: "2026-12-18", Reference: "transfer 2 came back"}, byKey)
+		require.Equal(t, []string{"stm_b"}, others)
+		return err
+	})
+	all := f.all()
+	require.Equal(t, []any{Due, "2.00", Payment{"2026-12-18", "1.00", all[4].Number, true}}, []any{all[2].State, all[2].PaidAmount, all[2].Payments[2]})
+	require.Equal(t, []any{Paid, "-1.00"}, []any{all[4].State, all[4].PaidAmount})
+
+	// As many can be taken back as were paid.
+	f.issue(Statement{ID: "stm_many", Currency: "EUR", Parts: parts(f.payee("EUR", settle.Terms{}), "100")})
+	for _, amount := range []string{"0.5", "-0.5"} {
+		for range maxPayments {
+			_, err = f.pay("stm_many", Payments{Amount: &amount})
+			require.NoError(t, err)
+		}
+	}
+	_, err = f.pay("stm_many", Payments{})
+	require.NoError(t, err)
+	_, err = f.pay("stm_many", Payments{Amount: new("-1")})
+	require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
+}
+
+// counted counts the statements that are made in it: database/sql looks at Done at the beginning of each.
+type counted struct {
+	context.Context
+	n *int
+}
+
+func (c counted) Done() <-chan struct{} {
+	*c.n++
+	return c.Context.Done()
+}
+
+// crowd are payees of the tenant, whose parts are all the same.
+func (f *fixture) crowd(t testing.TB, payees int, exact rate.Money) (parts []Part) {
+	roomtest.Fill(t, f.db, payees, "counterparties", `counterparty_id, tenant_id, name, kind, currency, tax_bps, reverse_charge, state, created_at, updated_at, revision`,
+		`'cp_' || CAST(i AS TEXT), '`+f.tenantID+`', 'x', 'OTHER', 'EUR', 1900, FALSE, 'ACTIVE', 0, 0, 0`)
+	for i := range payees {
+		parts = append(parts, Part{fmt.Sprint("cp_", i+1), exact})
+	}
+	return parts
+}
+
+// TestManyPayees: the statements that the database is asked are as many for a hundred payees as for one, and all
+// is as if each payee were alone: numbers are unbroken, credits are set off.
+func TestManyPayees(t *testing.T) {
+	f := newFixture(t)
+	all := f.crowd(t, 350, 0)
+	for i := range all {
+		all[i].Exact = rate.Money(10_004_000 + i)
+	}
+	first := Statement{TenantID: f.tenantID, ID: "stm_a", Currency: "EUR"}
+	asked := func(parts []Part, fn func(ctx context.Context, tx *store.Tx) error) (n int) {
+		f.change(func(tx *store.Tx) error { return fn(counted{t.Context(), &n}, tx) })
+		return n
+	}
+	issue := func(s Statement, parts []Part, others ...string) int {
+		return asked(parts, func(ctx context.Context, tx *store.Tx) error {
+			s.Parts = parts
+			made, set, err := Issue(ctx, tx, s, byKey)
+			require.Len(t, made, len(parts))
+			slices.Sort(set)
+			require.Equal(t, others, slices.Compact(set))
+			return err
+		})
+	}
+	one := issue(first, all[:1])
+	first.ID = "stm_b"
+	require.Less(t, issue(first, all[1:50]), one+one/4)
+	first.ID = "stm_c"
+	require.Less(t, issue(first, all[50:350]), 3*one)
+	credits := slices.Clone(all[50:350])
+	for i := range credits {
+		credits[i].Exact = -4_000_000
+	}
+	require.Less(t, issue(Statement{TenantID: f.tenantID, ID: "stm_d", First: &first.ID, Currency: "EUR"}, credits, "stm_c"), 6*one)
+	require.Less(t, asked(nil, func(ctx context.Context, tx *store.Tx) error {
+		b, _, err := Pay(ctx, tx, f.tenantID, "stm_c", "EUR", Payments{Date: "2026-12-31", Reference: "all"}, byKey)
+		require.True(t, b.Settled)
+		return err
+	}), 3*one)
+	page, err := Of(t.Context(), f.db.Read(), f.tenantID, "stm_d")
+	require.NoError(t, err)
+	for i, p := range page {
+		require.Equal(t, []any{credits[i].CounterpartyID, fmt.Sprintf("2026-%06d", 351+i), int64(351 + i), "-4.76", Paid}, []any{p.CounterpartyID, p.Number, p.Sequence, p.Gross, p.State})
+		require.Equal(t, []Payment{{"2026-12-31", "-4.76", fmt.Sprintf("2026-%06d", 51+i), true}}, p.Payments)
+		carried, err := rate.ParseAmount(p.Carried)
+		require.NoError(t, err)
+		require.Equal(t, rate.Money(4_000+50+i), carried)
+	}
+	paid, err := Of(t.Context(), f.db.Read(), f.tenantID, "stm_c")
+	require.NoError(t, err)
+	require.Equal(t, []Payment{{"2026-12-31", "4.76", "2026-000351", true}, {"2026-12-31", "7.14", "all", false}}, paid[0].Payments)
+	kinds := map[string]int{}
+	for _, e := range roomtest.Events(t, f.db) {
+		kinds[e.Type]++
+	}
+	require.Equal(t, map[string]int{"payable.issued": 650, "payable.paid": 600}, kinds)
+}
+
+// BenchmarkIssue issues a statement to as many payees as a tenant has, corrects it, so that credits are set off,
+// and pays the rest.
+func BenchmarkIssue(b *testing.B) {
+	f := newFixture(b)
+	const payees = 10_000
+	all := f.crowd(b, payees, 12_345_678)
+	some := slices.Clone(all)
+	for i := range some {
+		some[i].Exact = -1_000_000
+	}
+	do := func(name string, fn func(ctx context.Context, tx *store.Tx) error) {
+		statements, begin := 0, time.Now()
+		require.NoError(b, f.db.Change(b.Context(), func(tx *store.Tx) error { return fn(counted{b.Context(), &statements}, tx) }))
+		b.ReportMetric(time.Since(begin).Seconds(), name+"-s")
+		b.ReportMetric(float64(statements), name+"-statements")
+	}
+	for b.Loop() {
+		f.made++
+		first := fmt.Sprint("stm_", f.made)
+		do("issue", func(ctx context.Context, tx *store.Tx) error {
+			_, _, err := Issue(ctx, tx, Statement{TenantID: f.tenantID, ID: first, Currency: "EUR", Parts: all}, byKey)
+			return err
+		})
+		do("correct", func(ctx context.Context, tx *store.Tx) error {
+			_, _, err := Issue(ctx, tx, Statement{TenantID: f.tenantID, ID: first + "_more", First: &first, Currency: "EUR", Parts: some}, byKey)
+			return err
+		})
+		do("pay", func(ctx context.Context, tx *store.Tx) error {
+			_, _, err := Pay(ctx, tx, f.tenantID, first, "EUR", Payments{Date: "2026-12-31", Reference: "all"}, byKey)
+			return err
+		})
+	}
 }
 
 // TestPayouts: what is due by a day, in a file that no spreadsheet takes for formulas.
@@ -393,11 +602,12 @@ func TestPayouts(t *testing.T) {
 	_, err := f.pay("stm_a", Payments{CounterpartyID: &soon, Amount: new("4")})
 	require.NoError(t, err)
 	due := func(by, currency string) (list [][]string) {
-		all, err := payouts(t.Context(), f.db.Read(), f.tenantID, by, currency)
+		write, err := dueBy{f.tenantID, by, currency}.file(f.db.Read(), spreadsheet).Open(t.Context())
 		require.NoError(t, err)
-		text, err := asCSV(all, spreadsheet)
-		require.NoError(t, err)
-		list, err = csv.NewReader(strings.NewReader(string(text))).ReadAll()
+		var text bytes.Buffer
+		write(&text)
+		require.Equal(t, spreadsheet, strings.HasPrefix(text.String(), route.ByteOrderMark))
+		list, err = csv.NewReader(strings.NewReader(strings.TrimPrefix(text.String(), route.ByteOrderMark))).ReadAll()
 		require.NoError(t, err)
 		return list[1:]
 	}
@@ -411,6 +621,53 @@ func TestPayouts(t *testing.T) {
 	require.Equal(t, []string{"=Studio", "=1+1"}, due("2026-12-31", "EUR")[0][:2], "a payment system gets what is there")
 	spreadsheet = true
 	require.Equal(t, []string{"'=Studio", "'=1+1"}, due("2026-12-31", "EUR")[0][:2])
+}
+
+// TestPagesOfPayouts: pages have all payouts once, in their order, whatever is paid between them; credits are in
+// none. A file has more than a page.
+func TestPagesOfPayouts(t *testing.T) {
+	f := newFixture(t)
+	late, soon := f.payee("EUR", settle.Terms{}), f.payee("EUR", settle.Terms{PaymentDays: new(int64(0))})
+	owing := f.payee("EUR", settle.Terms{PaymentDays: new(int64(0))})
+	for n := range 7 {
+		id := []string{late, soon}[n%2]
+		f.issue(Statement{ID: fmt.Sprint("stm_", n), Currency: "EUR", Parts: append(parts(id, fmt.Sprint(n+1)), parts(owing, "-1")...)})
+	}
+	due := dueBy{f.tenantID, "2027-12-31", "EUR"}
+	for _, limit := range []int{1, 2, 3, 7, 8} {
+		var amounts []string
+		for s := (store.Slice{Limit: limit}); ; {
+			page, next, err := due.payouts(t.Context(), f.db.Read(), s)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page), limit)
+			for _, p := range page {
+				amounts = append(amounts, p.Amount)
+			}
+			if s.Behind = next; next == "" {
+				break
+			}
+		}
+		require.Equal(t, []string{"2.00", "4.00", "6.00", "1.00", "3.00", "5.00", "7.00"}, amounts, "%d a page", limit)
+	}
+	page, next, err := due.payouts(t.Context(), f.db.Read(), store.Slice{Limit: 2})
+	require.NoError(t, err)
+	for _, id := range []string{page[1].StatementID, "stm_5"} {
+		_, err = f.pay(id, Payments{CounterpartyID: &soon})
+		require.NoError(t, err)
+	}
+	page, _, err = due.payouts(t.Context(), f.db.Read(), store.Slice{Behind: next, Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, []string{"1.00", "3.00"}, []string{page[0].Amount, page[1].Amount})
+	_, _, err = due.payouts(t.Context(), f.db.Read(), store.Slice{Behind: "2026-12-31 x", Limit: 2})
+	require.Equal(t, "cursor", api.From(err).Field, "%v", err)
+
+	roomtest.Fill(t, f.db, rowsAPage+50, "payables", filledColumns,
+		`'pay_' || CAST(i AS TEXT), '`+f.tenantID+`', 'stm_many', 'stm_many', '`+late+`', CAST(i AS TEXT), 'STATEMENT', 'EUR', '1', '1.00', 0, FALSE, '0.00', '1.00', '2026-12-31', '2026-12-31', 'DUE', '0.00', '[]', '0', i + 100, '{}', '{}', 0, 0, 0`)
+	write, err := due.file(f.db.Read(), false).Open(t.Context())
+	require.NoError(t, err)
+	var text bytes.Buffer
+	write(&text)
+	require.Equal(t, 1+5+rowsAPage+50, strings.Count(text.String(), "\n"))
 }
 
 // TestParties: papers keep the parties as they were; no event shows them, each commits to them.
@@ -462,6 +719,52 @@ func TestParties(t *testing.T) {
 	require.Equal(t, []string{"legalName", "taxId", "email", "address", "note", "paymentDays"}, fields)
 }
 
+// TestErasedParties: of a party whose legal name is the person's, all is erased, of the counterparty and on its
+// papers; of one whose address names the person, the address alone.
+func TestErasedParties(t *testing.T) {
+	f := newFixture(t)
+	payee := func(private settle.Private) (id string) {
+		f.change(func(tx *store.Tx) error {
+			made, err := settle.CreateCounterparty(t.Context(), tx, settle.Counterparty{TenantID: f.tenantID, Name: "Studio", Kind: settle.Publisher, Currency: "EUR", Private: private}, byKey)
+			id = made.ID
+			return err
+		})
+		return id
+	}
+	ada := payee(settle.Private{LegalName: new(" Ada Byron"), Address: new("A street"), TaxID: new("DE1"), Email: new("studio@example.org"), PayoutRef: new("account 7")})
+	other := payee(settle.Private{LegalName: new("Studio GmbH"), Address: new("c/o Ada Byron\nA street"), TaxID: new("DE2"), PayoutRef: new("account 8")})
+	f.change(func(tx *store.Tx) error {
+		_, err := set(t.Context(), tx, Issuer{TenantID: f.tenantID, LegalName: "Ada Byron", TaxID: new("CHE-1"), Note: new("Self-billing")}, byKey)
+		return err
+	})
+	made, _ := f.issue(Statement{Currency: "EUR", Parts: append(parts(ada, "1"), parts(other, "1")...)})
+	person, tables := sealer.NewPerson("Ada Byron"), slices.Concat(settle.Tables, Tables)
+	shown, err := tables.Find(t.Context(), f.db.Read(), f.tenantID, person, nil)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"counterparty": 2, "issuer": 1, "payable": 2}, shown.Rows)
+	f.change(func(tx *store.Tx) error {
+		found, err := tables.Erase(t.Context(), tx, f.tenantID, person, "gone", nil)
+		require.Equal(t, shown, found)
+		return err
+	})
+	all, err := settle.Counterparties(t.Context(), f.db.Read(), f.tenantID)
+	require.NoError(t, err)
+	slices.SortFunc(all, func(a, b settle.Counterparty) int { // ada's first: of one millisecond, ids have no order
+		if a.ID == ada {
+			return -1
+		}
+		return 1
+	})
+	gone := new("gone")
+	require.Equal(t, settle.Private{LegalName: gone, Address: gone, TaxID: gone, Email: gone, PayoutRef: gone}, all[0].Private)
+	require.Equal(t, settle.Private{LegalName: new("Studio GmbH"), Address: gone, TaxID: new("DE2"), PayoutRef: new("account 8")}, all[1].Private)
+	issuer := Party{LegalName: gone, TaxID: gone, Note: new("Self-billing")}
+	papers := f.all()
+	require.Equal(t, []Party{issuer, {LegalName: gone, Address: gone, TaxID: gone, Email: gone}}, []Party{papers[0].Issuer, papers[0].Recipient})
+	require.Equal(t, []Party{issuer, {LegalName: new("Studio GmbH"), Address: gone, TaxID: new("DE2")}}, []Party{papers[1].Issuer, papers[1].Recipient})
+	require.ElementsMatch(t, []string{made[0].ID, made[1].ID}, shown.Records)
+}
+
 // TestReplay: an older database gets numbers, amounts and payments back, and goes on behind them.
 func TestReplay(t *testing.T) {
 	f := newFixture(t)
@@ -503,10 +806,13 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, []string{"2026-000003", "1.00", "0.002"}, []string{next[0].Number, next[0].Net, next[0].Carried})
 }
 
+// filledColumns are all columns of payables but corrects.
+const filledColumns = `payable_id, tenant_id, statement_id, first_id, counterparty_id, number, kind, currency, exact, net, tax_bps, reverse_charge, tax, gross, issued_on, due_on, state, paid_amount, payments, carried, sequence, issuer, recipient, created_at, updated_at, revision`
+
 // TestFiltersHaveIndexes is as that of rights.
 func TestFiltersHaveIndexes(t *testing.T) {
 	f := newFixture(t)
-	roomtest.Fill(t, f.db, 5_000, "payables", `payable_id, tenant_id, statement_id, first_id, counterparty_id, number, kind, currency, exact, net, tax_bps, reverse_charge, tax, gross, issued_on, due_on, state, paid_amount, payments, carried, sequence, issuer, recipient, created_at, updated_at, revision`,
+	roomtest.Fill(t, f.db, 5_000, "payables", filledColumns,
 		`'pay_' || CAST(i AS TEXT), CASE WHEN i % 2 = 1 THEN 'tnt_a' ELSE '`+f.tenantID+`' END, 'stm_' || CAST(i % 900 AS TEXT), 'stm_' || CAST(i % 800 AS TEXT), 'cp_' || CAST(i % 700 AS TEXT), CAST(i AS TEXT), 'STATEMENT', 'EUR', '1', '1.00', 0, FALSE, '0.00', '1.00', '2026-12-31', CASE WHEN i % 400 = 3 THEN '2026-01-01' ELSE '2027-12-31' END,
 		CASE WHEN i % 300 = 3 OR i % 400 = 3 THEN 'DUE' ELSE 'PAID' END, '0.00', '[]', '0', i, '{}', '{}', 0, 0, 0`)
 	roomtest.Fill(t, f.db, 5_000, "counterparties", `counterparty_id, tenant_id, name, kind, currency, tax_bps, reverse_charge, state, created_at, updated_at, revision`, `'cp_' || CAST(i AS TEXT), 'tnt_a', 'x', 'OTHER', 'EUR', 0, FALSE, 'ACTIVE', 0, 0, 0`)
@@ -521,10 +827,17 @@ func TestFiltersHaveIndexes(t *testing.T) {
 		"payables_by_number": of(filter{number: "7"}),
 		"payables_by_chain":  func(q store.Querier) error { _, err := ofChain(t.Context(), q, "tnt_a", "stm_7"); return err },
 		"payables_that_are_due": func(q store.Querier) error {
-			_, err := payouts(t.Context(), q, "tnt_a", "2027-01-01", "")
+			_, _, err := dueBy{"tnt_a", "2027-01-01", ""}.payouts(t.Context(), q, store.Slice{Limit: 5})
 			return err
 		},
-		"payables_by_payee":    func(q store.Querier) error { _, err := newestOf(t.Context(), q, "tnt_a", "cp_7", "EUR"); return err },
+		"payables_by_payee": func(q store.Querier) error {
+			_, err := carriedOf(t.Context(), q, "tnt_a", "EUR", parts("cp_7", "1"))
+			return err
+		},
+		"payables_owed": func(q store.Querier) error {
+			_, err := dueTo(t.Context(), q, "tnt_a", "EUR", []string{"cp_7", "cp_8"}, true)
+			return err
+		},
 		"payables_by_sequence": func(q store.Querier) error { _, err := newest(t.Context(), q, "tnt_a"); return err },
 	} {
 		require.Contains(t, roomtest.Plans(t, f.db, query), index)

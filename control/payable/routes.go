@@ -1,17 +1,12 @@
 package payable
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"net/http"
-	"time"
 
 	"muniment/control/route"
-	"muniment/control/settle/rate"
 	"muniment/control/store"
-	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
@@ -44,7 +39,7 @@ func (s *Service) Routes(a route.API) {
 		Summary: "Get what a payee is due of a statement"}, s.getPayable)
 	route.AddDataOrFile(a, route.Operation{ID: "list-payouts", Method: http.MethodGet, Path: "/v1/settlement/payouts", Tag: tag, Access: read,
 		Summary:     "List what is to be paid by a day",
-		Description: "All payables of which something is open and due, the longest due first; credits are set off already. `csv` is a file for a payment system. Record what was paid by settle-statement.",
+		Description: "All payables of which something is open and due, the longest due first; credits are set off already. `csv` is a file of all of them for a payment system. Record what was paid by settle-statement.",
 		Files:       []string{typeCSV}}, s.getPayouts)
 }
 
@@ -71,22 +66,10 @@ type (
 	}
 	// PayoutList is what is to be paid.
 	PayoutList struct {
-		Payouts []Payout `json:"payouts" doc:"The longest due first."`
+		Payouts    []Payout `json:"payouts" doc:"The longest due first."`
+		NextCursor *string  `json:"nextCursor"`
 	}
 )
-
-// Payout is what is to be paid of a payable.
-type Payout struct {
-	Number         string  `json:"number" doc:"The payable's number, for the payment."`
-	PayableID      string  `json:"payableId" doc:"The payable."`
-	StatementID    string  `json:"statementId" doc:"The statement that states it."`
-	CounterpartyID string  `json:"counterpartyId" doc:"The payee."`
-	Payee          string  `json:"payee" doc:"The payee's legal name, or its name."`
-	PayoutRef      *string `json:"payoutRef" doc:"The payment destination that the counterparty has now."`
-	Amount         string  `json:"amount" doc:"Decimal: what is open."`
-	Currency       string  `json:"currency" doc:"A code of ISO 4217."`
-	DueOn          string  `json:"dueOn" format:"date" doc:"The day on which it is due."`
-}
 
 // NewIssuer is the body of a request to set the issuer.
 type NewIssuer struct {
@@ -160,83 +143,4 @@ func (s *Service) getPayable(ctx context.Context, in *payableInput) (PayableData
 		return PayableData{}, err
 	}
 	return PayableData{*found}, nil
-}
-
-const typeCSV = "text/csv"
-
-type payoutsInput struct {
-	DueBy    string `query:"dueBy" maxLength:"10" doc:"Only what is due on this day or before; absent: today, in the tenant's time zone." example:"2026-12-31"`
-	Currency string `query:"currency" maxLength:"3" doc:"Only those in this currency."`
-	Format   string `query:"format" enum:"json,csv" default:"json" doc:"The format of the response."`
-	BOM      string `query:"bom" enum:"true,false" doc:"Requires format csv: the file is for spreadsheets. It begins with a byte order mark, and an apostrophe precedes text that would be a formula."`
-}
-
-func (s *Service) getPayouts(ctx context.Context, in *payoutsInput) (d PayoutList, f *route.File, err error) {
-	if in.BOM == "true" && in.Format != "csv" {
-		return d, nil, api.InvalidField("bom", "requires format csv")
-	}
-	if in.Currency != "" && !rate.IsCurrency(in.Currency) {
-		return d, nil, api.InvalidField("currency", rate.NoCurrency)
-	}
-	caller := auth.PrincipalFrom(ctx)
-	by := in.DueBy
-	if _, err := time.Parse(time.DateOnly, by); by != "" && err != nil {
-		return d, nil, api.InvalidField("dueBy", "must be a date, as 2026-12-31")
-	}
-	if by == "" {
-		if by, err = tenant.Today(ctx, s.db.Read(), caller.TenantID, s.db.Now()); err != nil {
-			return d, nil, err
-		}
-	}
-	if d.Payouts, err = payouts(ctx, s.db.Read(), caller.TenantID, by, in.Currency); err != nil || in.Format == "json" {
-		return d, nil, err
-	}
-	text, err := asCSV(d.Payouts, in.BOM == "true")
-	if in.BOM == "true" {
-		text = append([]byte(route.ByteOrderMark), text...)
-	}
-	return d, (&route.File{Name: "payouts-" + by + ".csv", Type: typeCSV + "; charset=utf-8"}).Holding(text), err
-}
-
-// payouts lists what is open and due by a day.
-func payouts(ctx context.Context, q store.Querier, tenantID, by, currency string) ([]Payout, error) {
-	list := []Payout{}
-	scan := func(row store.Row) (p Payout, err error) {
-		var gross, paid string
-		if err := row.Scan(&p.PayableID, &p.StatementID, &p.CounterpartyID, &p.Number, &p.Currency, &p.DueOn, &gross, &paid, &p.Payee, &p.PayoutRef); err != nil {
-			return p, err
-		}
-		p.Amount, err = (&Payable{Gross: gross, PaidAmount: paid, Currency: p.Currency}).Open()
-		return p, err
-	}
-	err := store.Each(ctx, q, "what is due", scan, func(p Payout) error {
-		if left, err := rate.ParseAmount(p.Amount); err != nil || left <= 0 {
-			return err
-		}
-		list = append(list, p)
-		return nil
-	}, `SELECT p.payable_id, p.statement_id, p.counterparty_id, p.number, p.currency, p.due_on, p.gross, p.paid_amount, COALESCE(c.legal_name, c.name), c.payout_ref
-		FROM payables p JOIN counterparties c ON c.tenant_id = p.tenant_id AND c.counterparty_id = p.counterparty_id
-		WHERE p.tenant_id = $1 AND p.state = 'DUE' AND p.due_on <= $2 AND ($3 = '' OR p.currency = $3) ORDER BY p.due_on, p.sequence`, tenantID, by, currency)
-	return list, err
-}
-
-// asCSV writes a row for each payout. Its texts are as they are, for a payment system; for spreadsheets they
-// are inert.
-func asCSV(list []Payout, inert bool) ([]byte, error) {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	_ = w.Write([]string{"payee", "reference", "amount", "currency", "number", "dueOn", "counterpartyId", "statementId"})
-	for _, p := range list {
-		reference := ""
-		if p.PayoutRef != nil {
-			reference = *p.PayoutRef
-		}
-		if inert {
-			p.Payee, reference = route.Inert(p.Payee), route.Inert(reference)
-		}
-		_ = w.Write([]string{p.Payee, reference, p.Amount, p.Currency, p.Number, p.DueOn, p.CounterpartyID, p.StatementID})
-	}
-	w.Flush()
-	return b.Bytes(), w.Error()
 }

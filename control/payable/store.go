@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"muniment/control/settle/rate"
 	"muniment/control/store"
 )
 
@@ -24,8 +25,13 @@ var Tables = store.Tables{
 			"issuer.legalName", "issuer.address", "issuer.taxId", "issuer.email", "issuer.note",
 			"recipient.legalName", "recipient.address", "recipient.taxId", "recipient.email",
 		},
+		Parties: [][]string{
+			{"issuer.legalName", "issuer.address", "issuer.taxId", "issuer.email"},
+			{"recipient.legalName", "recipient.address", "recipient.taxId", "recipient.email"},
+		},
 	}},
-	{Name: "issuers", Personal: &store.Personal{Kind: "issuer", Key: []string{"issuer_id"}, Text: []string{"legal_name", "address", "tax_id", "email", "note"}}},
+	{Name: "issuers", Personal: &store.Personal{Kind: "issuer", Key: []string{"issuer_id"}, Text: []string{"legal_name", "address", "tax_id", "email", "note"},
+		Parties: [][]string{{"legal_name", "address", "tax_id", "email"}}}},
 }
 
 // Sections are this package's data in an export of the tenant.
@@ -54,16 +60,56 @@ func newest(ctx context.Context, q store.Querier, tenantID string) (*Payable, er
 	return store.One(ctx, q, "the newest payable", payables.Scan, payables.Select()+` WHERE tenant_id = $1 ORDER BY sequence DESC LIMIT 1`, tenantID)
 }
 
-// newestOf returns the payee's newest payable in a currency, nil if there is none.
-func newestOf(ctx context.Context, q store.Querier, tenantID, counterpartyID, currency string) (*Payable, error) {
-	return store.One(ctx, q, "the payee's newest payable", payables.Scan,
-		payables.Select()+` WHERE tenant_id = $1 AND counterparty_id = $2 AND currency = $3 ORDER BY sequence DESC LIMIT 1`, tenantID, counterpartyID, currency)
+// payeesAtOnce is how many payees one query is about.
+const payeesAtOnce = 500
+
+// carriedOf returns what the payees' newest payables in a currency carry on.
+func carriedOf(ctx context.Context, q store.Querier, tenantID, currency string, parts []Part) (map[string]rate.Money, error) {
+	type newest struct {
+		payee   string
+		carried *string
+	}
+	scan := func(row store.Row) (n newest, err error) { return n, row.Scan(&n.payee, &n.carried) }
+	all := map[string]rate.Money{}
+	for piece := range slices.Chunk(parts, payeesAtOnce) {
+		args := []any{tenantID, currency}
+		for _, part := range piece {
+			args = append(args, part.CounterpartyID)
+		}
+		err := store.Each(ctx, q, "the payees' newest payables", scan, func(n newest) (err error) {
+			if n.carried != nil {
+				all[n.payee], err = rate.ParseAmount(*n.carried)
+			}
+			return err
+		}, `SELECT c.counterparty_id, (SELECT p.carried FROM payables p WHERE p.tenant_id = $1 AND p.counterparty_id = c.counterparty_id AND p.currency = $2 ORDER BY p.sequence DESC LIMIT 1)
+			FROM counterparties c WHERE c.tenant_id = $1 AND c.counterparty_id IN (`+store.Marks(2, len(piece))+`)`, args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
-// dueTo lists what a payee is due in a currency, credits too, the oldest first.
-func dueTo(ctx context.Context, q store.Querier, tenantID, counterpartyID, currency string) ([]Payable, error) {
-	return inOrder(store.List(ctx, q, "what the payee is due", payables.Scan,
-		payables.Select()+` WHERE tenant_id = $1 AND state = 'DUE' AND counterparty_id = $2 AND currency = $3`, tenantID, counterpartyID, currency))
+// dueTo lists what payees are due in a currency, or, of credits, what they owe, the oldest first.
+func dueTo(ctx context.Context, q store.Querier, tenantID, currency string, payees []string, credits bool) (all []Payable, err error) {
+	sign := `<>`
+	if credits {
+		sign = `=`
+	}
+	for piece := range slices.Chunk(payees, payeesAtOnce) {
+		args := []any{tenantID, currency}
+		for _, id := range piece {
+			args = append(args, id)
+		}
+		err := store.Each(ctx, q, "what payees are due", payables.Scan, func(p Payable) error {
+			all = append(all, p)
+			return nil
+		}, payables.Select()+` WHERE tenant_id = $1 AND state = 'DUE' AND currency = $2 AND substr(gross, 1, 1) `+sign+` '-' AND counterparty_id IN (`+store.Marks(2, len(piece))+`)`, args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return inOrder(all, nil)
 }
 
 func inOrder(list []Payable, err error) ([]Payable, error) {

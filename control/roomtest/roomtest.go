@@ -89,7 +89,7 @@ func (r *recorder) QueryRowContext(ctx context.Context, query string, args ...an
 // Fill writes many rows of a table: columns are what an INSERT names, values an expression
 // for each, in which i is the number of the row. A database that plans by statistics has
 // them then.
-func Fill(t *testing.T, db *store.DB, rows int, table, columns, values string) {
+func Fill(t testing.TB, db *store.DB, rows int, table, columns, values string) {
 	t.Helper()
 	write(t, db, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < CAST($1 AS INTEGER))
 		INSERT INTO `+table+` (`+columns+`) SELECT `+values+` FROM n`, rows)

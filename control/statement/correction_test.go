@@ -1,7 +1,10 @@
 package statement
 
 import (
+	"encoding/csv"
+	"math/big"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -181,6 +184,63 @@ func TestPagesOfACorrection(t *testing.T) {
 	h.resolve("dsp_1", "REJECTED")
 	two := h.mustCorrect(one.ID)
 	require.Contains(t, h.shown(two.ID, getInput{Format: "html"}), "the correction before this one, <code>"+one.ID+"</code>")
+}
+
+// changesOf are the amounts and the reasons of a payee's changes, by right, and their sum with others'.
+func (h *fixture) changesOf(id, payee string, all *big.Rat) map[string]string {
+	h.t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(h.shown(id, getInput{Format: "csv", Table: "changes", Payee: payee}))).ReadAll()
+	require.NoError(h.t, err)
+	changes := map[string]string{}
+	for _, row := range rows[1:] {
+		named := map[string]string{}
+		for i, name := range rows[0] {
+			named[name] = row[i]
+		}
+		n, ok := new(big.Rat).SetString(named["amount"])
+		require.True(h.t, ok)
+		all.Add(all, n)
+		changes[named["rightId"]] = named["amount"] + " " + named["reason"]
+	}
+	return changes
+}
+
+// TestChangesOfOnePayee: those of all payees sum to the difference, of a correction and of a void. Without
+// the text that is corrected there are none.
+func TestChangesOfOnePayee(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	disputed := h.play("rgh_b", on(1))
+	h.play("rgh_a", on(1))
+	first := h.mustIssue(statementFor(0, 3))
+	h.play("rgh_a", on(2))
+	h.play("rgh_b", on(2))
+	h.play("rgh_b", on(2))
+	h.dispute("dsp_1", "", 0, disputed)
+	one := h.issued(h.mustCorrect(first.ID).ID)
+	all := new(big.Rat)
+	require.Equal(t, map[string]string{"rgh_a": "0.75 LATE", "rgh_b": "1.5 DISPUTE LATE"}, h.changesOf(one.ID, h.studio, all))
+	require.Equal(t, map[string]string{"rgh_a": "0.25 LATE", "rgh_b": "0.5 DISPUTE LATE"}, h.changesOf(one.ID, h.agency, all))
+	require.Equal(t, *one.Difference, all.RatString())
+	require.Contains(t, h.shown(one.ID, getInput{Format: "html", Payee: h.studio}), "<td>dispute opened or resolved, came late</td>")
+
+	require.NoError(t, h.voids(first.ID))
+	void, err := store.One(t.Context(), h.db.Read(), "the void", store.Text, `SELECT statement_id FROM statements WHERE void_reason IS NOT NULL`)
+	require.NoError(t, err)
+	all = new(big.Rat)
+	require.Equal(t, map[string]string{"rgh_a": "-1.5 VOID", "rgh_b": "-3 VOID"}, h.changesOf(*void, h.studio, all))
+	h.changesOf(*void, h.agency, all)
+	require.Equal(t, *h.read(*void).Difference, all.RatString())
+
+	for _, text := range []string{"", "{}"} { // restored, edited
+		h.change(`UPDATE statements SET document = $1 WHERE statement_id = $2`, text, first.ID)
+		found, document := h.read(one.ID), h.document(one.ID)
+		p, err := h.paper(t.Context(), found, &document, h.studio)
+		require.NoError(t, err)
+		in := getInput{Format: "csv", Table: "changes", Payee: h.studio}
+		_, _, err = in.shown(p)
+		conflict(t, err, "computed from the text of "+first.ID)
+		require.Contains(t, h.shown(one.ID, getInput{Format: "html", Payee: h.studio}), "Corrects statement")
+	}
 }
 
 // rule makes one for everything, which goes before all others.

@@ -51,7 +51,7 @@ func (s *Service) issue(ctx context.Context, tenantID, id string, by sealer.Ref)
 			return err
 		}
 		for _, other := range others {
-			if _, err := s.paid(ctx, tx, tenantID, other, nil, by); err != nil {
+			if err := s.setOff(ctx, tx, tenantID, other, by); err != nil {
 				return err
 			}
 		}
@@ -85,40 +85,50 @@ func (c *core) number(ctx context.Context, tx *store.Tx, next *documented, docum
 	if next.CounterpartyID != nil {
 		next.Number = &made[0].Number
 	}
-	if slices.Sort(others); len(others) > 0 {
-		b, err := payable.BalanceOf(ctx, tx, next.TenantID, next.ID, next.Currency)
-		if err != nil {
-			return nil, err
-		}
-		if next.PaidAmount = b.Paid; b.Settled && next.State == Issued {
-			next.State, next.SettledAt = Settled, next.UpdatedAt
-		}
+	b, err := payable.NewBalance(made, next.Currency)
+	if err != nil {
+		return nil, err
+	}
+	next.owes(b)
+	if slices.Sort(others); len(others) > 0 && b.Settled && next.State == Issued {
+		next.State, next.SettledAt = Settled, next.UpdatedAt
 	}
 	return slices.Compact(others), nil
 }
 
-// paid notes what was paid of a statement, which is SETTLED once that is all. reference is nil for what
-// was set off.
-func (c *core) paid(ctx context.Context, tx *store.Tx, tenantID, id string, reference *string, by sealer.Ref) (Statement, error) {
+// owes notes what was paid of a statement, and what is open.
+func (s *Statement) owes(b payable.Balance) { s.PaidAmount, s.DueAmount = b.Paid, &b.Due }
+
+// setOff notes that something of a statement was set off.
+func (c *core) setOff(ctx context.Context, tx *store.Tx, tenantID, id string, by sealer.Ref) error {
 	was, err := summaries.Find(ctx, tx, tenantID, id)
 	if err != nil {
-		return Statement{}, err
+		return err
 	}
 	b, err := payable.BalanceOf(ctx, tx, tenantID, id, was.Currency)
-	if err != nil {
-		return Statement{}, err
+	if err == nil {
+		_, err = c.paid(ctx, tx, was, b, nil, by)
 	}
-	move := store.Move[documented, Action]{TenantID: tenantID, ID: id, Action: Pay, By: by, Edit: func(next *documented) error {
-		if next.PaidAmount = b.Paid; reference != nil {
+	return err
+}
+
+// paid notes where a statement stands: it is SETTLED once nothing is open, and ISSUED again if something is.
+// reference is nil for what was set off.
+func (c *core) paid(ctx context.Context, tx *store.Tx, was *Statement, b payable.Balance, reference *string, by sealer.Ref) (Statement, error) {
+	move := store.Move[documented, Action]{TenantID: was.TenantID, ID: was.ID, Action: Pay, By: by, Edit: func(next *documented) error {
+		if next.owes(b); reference != nil {
 			next.Reference = reference
 		}
-		if next.State == Settled {
+		if next.SettledAt = (store.Instant{}); next.State == Settled {
 			next.SettledAt = next.UpdatedAt
 		}
 		return nil
 	}}
-	if b.Settled && was.State != Voided {
+	switch {
+	case b.Settled && was.State == Issued:
 		move.Action = Settle
+	case !b.Settled && was.State == Settled:
+		move.Action = Reopen
 	}
 	next, err := statements.Move(ctx, tx, move)
 	return next.Statement, err
@@ -199,7 +209,8 @@ func (c *core) freeze(ctx context.Context, tx *store.Tx, next *documented, docum
 }
 
 // settle records a payment of a statement that is ISSUED, or of one that is VOIDED and was set off in
-// part only. One of which nothing is due is SETTLED by it.
+// part only. One of which nothing is due is SETTLED by it. It also takes payments back, of one that is SETTLED
+// too.
 func (s *Service) settle(ctx context.Context, tenantID, id string, of payable.Payments, by sealer.Ref) (settled Statement, err error) {
 	if of.CounterpartyID != nil {
 		payees, err := s.names(ctx, tenantID)
@@ -215,22 +226,24 @@ func (s *Service) settle(ctx context.Context, tenantID, id string, of payable.Pa
 		if err != nil {
 			return err
 		}
-		nothing := false
-		if was.State != Voided {
-			if _, _, err := statements.After(documented{Statement: *was}, Settle, store.At(tx.Now())); err != nil {
-				return err
-			}
-			b, err := payable.BalanceOf(ctx, tx, tenantID, id, was.Currency)
-			if err != nil {
-				return err
-			}
-			nothing = b.Settled && of.Amount == nil
+		action := Pay
+		if of.Amount == nil && was.State != Voided {
+			action = Settle
 		}
-		if !nothing {
-			err = payable.Pay(ctx, tx, tenantID, id, was.Currency, of, by)
+		if _, _, err := statements.After(documented{Statement: *was}, action, store.At(tx.Now())); err != nil {
+			return err
+		}
+		b, others, err := payable.Pay(ctx, tx, tenantID, id, was.Currency, of, by)
+		if errors.Is(err, payable.ErrNothingOpen) && action == Settle && b.Settled {
+			err = nil
 		}
 		if err == nil {
-			settled, err = s.paid(ctx, tx, tenantID, id, &of.Reference, by)
+			settled, err = s.paid(ctx, tx, was, b, &of.Reference, by)
+		}
+		for _, other := range others {
+			if err == nil {
+				err = s.setOff(ctx, tx, tenantID, other, by)
+			}
 		}
 		return err
 	})

@@ -111,7 +111,7 @@ func (r *reconciler) find(ctx context.Context, tenantID, id string) (s *document
 // database can be edited, the log can't.
 func (r *reconciler) isLogged(ctx context.Context, s *Statement) (bool, error) {
 	rows, err := r.cfg.Warehouse.Events(ctx, pipeline.EventQuery{
-		TenantID: s.TenantID, SubjectKind: statements.Noun, SubjectID: s.ID, Types: []string{transitions[Issue].Event.Type, transitions[Pay].Event.Type, transitions[Settle].Event.Type, transitions[Void].Event.Type},
+		TenantID: s.TenantID, SubjectKind: statements.Noun, SubjectID: s.ID, Types: []string{transitions[Issue].Event.Type, transitions[Pay].Event.Type, transitions[Settle].Event.Type, transitions[Reopen].Event.Type, transitions[Void].Event.Type},
 		NoDeliveries: true, Newest: true, Limit: 1,
 	})
 	if err != nil || len(rows) == 0 {

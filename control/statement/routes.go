@@ -67,8 +67,9 @@ func (s *Service) Routes(a route.API) {
 		Description: "Issues a statement of the same period with a total of 0, whose difference takes back all that was stated. It and all statements of the period that it ends become VOIDED, and the period can be stated again. " +
 			"What other statements state stands, by the rules by which they state it."}, s.postVoid)
 	route.Add(a, route.Operation{ID: "settle-statement", Method: http.MethodPost, Path: "/v1/settlement/statements/{statementId}/settle", Tag: tag, Access: write,
-		Summary: "Record a payment of an ISSUED statement",
-		Description: "In whole or in part, for all its payees or for one. The statement stays ISSUED, with its `paidAmount`, until nothing is open; then it is SETTLED. " +
+		Summary: "Record a payment of a statement, or take one back",
+		Description: "In whole or in part, for all its payees or for one. The statement stays ISSUED, with its `paidAmount` and `dueAmount`, until nothing is open; then it is SETTLED. " +
+			"An amount below zero takes back payments that were recorded by mistake, at most what was recorded; if something is open again, a SETTLED statement is ISSUED again. " +
 			"Credits need no payment: they are set off against what the payee is due in the currency, the oldest first."}, s.postSettle)
 }
 
@@ -183,7 +184,7 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, err
 type getInput struct {
 	StatementID string `path:"statementId"`
 	Format      string `query:"format" enum:"json,csv,html,pdf,signed" default:"json" doc:"The format of the response."`
-	Table       string `query:"table" enum:"lines,shares,changes" doc:"Requires format csv: which table. lines, the default, has a row for each line and adjustment, whose amounts sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to its difference."`
+	Table       string `query:"table" enum:"lines,shares,changes" doc:"Requires format csv: which table. lines, the default, has a row for each line and adjustment, whose amounts sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to its difference, and with payee to what that one gets more or less: then a row may have several reasons, separated by spaces."`
 	Payee       string `query:"payee" maxLength:"64" doc:"Requires format csv, html or pdf: only the part of this counterparty."`
 	BOM         string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
 }
@@ -243,17 +244,41 @@ func (s *Service) paper(ctx context.Context, found *documented, document *sealer
 	if _, named := p.Names()[counterpartyID]; !named && (found.CounterpartyID == nil || *found.CounterpartyID != counterpartyID) {
 		return nil, api.InvalidField("payee", "is none of the statement")
 	}
-	return p.For(counterpartyID), nil
+	if c := document.Correction; c != nil {
+		if p.Previous, err = s.signed(ctx, found.TenantID, c.Previous); err != nil {
+			return nil, err
+		}
+	}
+	return p.For(counterpartyID)
 }
 
-// errChanges refuses the changes of one payee of several.
-var errChanges = api.InvalidField("table", "can't be changes for one payee of a statement for all: its document has the changes of all payees together")
+// signed returns the document that a correction corrects, nil if its text is not there any more, or is not
+// the signed one.
+func (s *Service) signed(ctx context.Context, tenantID string, previous sealer.StatementPrevious) (*sealer.Statement, error) {
+	found, err := statements.Find(ctx, s.db.Read(), tenantID, previous.StatementID)
+	if err != nil {
+		return nil, err
+	}
+	if found.edited() || *found.SHA256 != previous.SHA256 {
+		return nil, nil
+	}
+	document, err := found.document()
+	return &document, err
+}
+
+// errNoChanges refuses the changes of one payee of several, which only the text before shows.
+func errNoChanges(id string) error {
+	return api.Conflict("the changes of one payee are computed from the text of " + id + " too, which the database lacks, because it was restored from an older copy or edited: the table without payee has the changes of all together")
+}
 
 // shown is a paper as a file.
 func (in *getInput) shown(p *paper.Paper) (text []byte, f *route.File, err error) {
 	page := &route.File{Type: typeHTML + charset, Header: map[string]string{"Content-Security-Policy": paper.PagePolicy}}
 	switch in.Format {
 	case "csv":
+		if c := p.Document.Correction; c != nil && c.Changes == nil && in.Table == string(paper.Changes) {
+			return nil, nil, errNoChanges(c.Previous.StatementID)
+		}
 		name := p.ID + ".csv"
 		if in.Table != "" {
 			name = p.ID + "-" + in.Table + ".csv"
@@ -303,9 +328,6 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 	var text []byte
 	switch in.Format {
 	case "csv", "html", "pdf":
-		if in.Table == string(paper.Changes) && in.Payee != "" && found.CounterpartyID == nil {
-			return d, nil, errChanges
-		}
 		shown, err := s.paper(ctx, found, &document, in.Payee)
 		if err != nil {
 			return d, nil, err
@@ -352,7 +374,7 @@ func (s *Service) deleteStatement(ctx context.Context, in *statementInput) (Stat
 type Payment struct {
 	Reference      string  `json:"reference" minLength:"1" maxLength:"256" doc:"The payment's reference. Kept in the audit log permanently: no place for personal data."`
 	Date           *string `json:"date,omitempty" nullable:"true" format:"date" maxLength:"10" doc:"The day of the payment; absent: today, in the tenant's time zone." example:"2026-12-14"`
-	Amount         *string `json:"amount,omitempty" nullable:"true" maxLength:"32" pattern:"^-?[0-9]+([.][0-9]{1,6})?$" doc:"Decimal: a part of what is open; below zero for what a payee paid back. Absent: all that is open." example:"100.00"`
+	Amount         *string `json:"amount,omitempty" nullable:"true" maxLength:"32" pattern:"^-?[0-9]+([.][0-9]{1,6})?$" doc:"Decimal: a part of what is open, of a credit below zero; of the other sign, what is taken back of the payments that were recorded. Absent: all that is open." example:"100.00"`
 	CounterpartyID *string `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"The payee who was paid. Absent: all of the statement, which with an amount can be only one."`
 }
 

@@ -24,7 +24,7 @@
 //     to do instead: correct or void that statement.
 //   - Issuing also makes what each payee is due, with a number, in amounts that can be paid
 //     (control/payable). Settling records payments of it; a statement that is paid in full, by payments
-//     or by credits that are set off, becomes SETTLED.
+//     or by credits that are set off, becomes SETTLED. A payment that is taken back makes it ISSUED again.
 //   - Voiding takes a statement and its corrections back, by a signed statement of 0 whose difference is
 //     minus the newest total. All of them become VOIDED. The period can be stated again; what other
 //     statements state of it stands, by the rules by which they state it.
@@ -133,6 +133,7 @@ type Statement struct {
 	RootHash       string        `json:"rootHash" db:"root_hash" doc:"The root hash of the log there."`
 	Number         *string       `json:"number" db:"number,moves" doc:"The number of its payable, of a statement for one counterparty; null until it is ISSUED. In a statement for all, the payable of each payee has one."`
 	PaidAmount     string        `json:"paidAmount" db:"paid_amount,moves" doc:"Decimal: what was paid or set off of its payables."`
+	DueAmount      *string       `json:"dueAmount" db:"due_amount,moves" doc:"Decimal, in the currency's minor unit: what is open of its payables, credits subtracted, so below zero if they are more; null until it is ISSUED."`
 	Sequence       int64         `json:"sequence" db:"sequence,moves" doc:"Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until it is ISSUED."`
 	// Correction is unique among the issued statements of a chain.
 	Correction int64         `json:"correction" db:"correction" doc:"Its number among the corrections of the first statement, from 1; 0 for a first statement."`
@@ -180,6 +181,7 @@ const (
 	Issue   Action = "issue"
 	Pay     Action = "pay"
 	Settle  Action = "settle"
+	Reopen  Action = "reopen"
 	Void    Action = "void"
 )
 
@@ -187,7 +189,8 @@ const (
 var transitions = store.Steps[Action, State]{
 	Discard: {From: store.From(Draft), To: Discarded, Event: eventDiscarded},
 	Issue:   {From: store.From(Draft), To: Issued, Event: eventIssued},
-	Pay:     {From: store.From(Issued, Voided), Event: eventPaid},
+	Pay:     {From: store.From(Issued, Settled, Voided), Event: eventPaid},
 	Settle:  {From: store.From(Issued), To: Settled, Event: eventSettled},
+	Reopen:  {From: store.From(Settled), To: Issued, Event: eventReopened},
 	Void:    {From: store.From(Issued, Settled), To: Voided, Event: eventVoided},
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/payable"
 	"muniment/control/roomtest"
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
@@ -24,9 +25,10 @@ import (
 
 // TestTransitions is the whole table.
 func TestTransitions(t *testing.T) {
-	want := map[string]State{"discard DRAFT": Discarded, "issue DRAFT": Issued, "settle ISSUED": Settled, "void ISSUED": Voided, "void SETTLED": Voided}
+	want := map[string]State{"discard DRAFT": Discarded, "issue DRAFT": Issued, "settle ISSUED": Settled, "void ISSUED": Voided, "void SETTLED": Voided,
+		"pay ISSUED": Issued, "pay SETTLED": Settled, "pay VOIDED": Voided, "reopen SETTLED": Issued}
 	for _, from := range []State{Draft, Discarded, Issued, Settled, Voided} {
-		for _, a := range []Action{Discard, Issue, Settle, Void, "withdraw"} {
+		for _, a := range []Action{Discard, Issue, Pay, Settle, Reopen, Void, "withdraw"} {
 			name := fmt.Sprintf("%s %s", a, from)
 			t.Run(name, func(t *testing.T) {
 				was := documented{Statement: Statement{ID: "stm_a", State: from, UpdatedAt: on(0)}}
@@ -84,8 +86,10 @@ func TestStatementTakesItsCourse(t *testing.T) {
 	found, err := statements.Find(t.Context(), h.db.Read(), tenantID, draft.ID)
 	require.NoError(t, err)
 	require.Equal(t, settled, found.Statement)
+	require.Nil(t, drafted.DueAmount)
+	require.Equal(t, "3.00", *issued.DueAmount)
 	want := issued.Statement
-	want.State, want.PaidAmount, want.Reference, want.SettledAt, want.UpdatedAt, want.Revision = Settled, "3.00", new("transfer 7"), settled.UpdatedAt, settled.UpdatedAt, settled.Revision
+	want.State, want.PaidAmount, want.DueAmount, want.Reference, want.SettledAt, want.UpdatedAt, want.Revision = Settled, "3.00", new("0.00"), new("transfer 7"), settled.UpdatedAt, settled.UpdatedAt, settled.Revision
 	require.Equal(t, want, settled, "what was issued stays")
 	require.Equal(t, []string{"statement.created " + draft.ID, "statement.issued " + draft.ID, "statement.settled " + draft.ID}, h.emitted())
 	for _, e := range roomtest.Events(t, h.db) {
@@ -249,6 +253,58 @@ func TestMillisecond(t *testing.T) {
 	require.Equal(t, "0", h.mustIssue(other).Total, "all are stated")
 }
 
+// TestPaymentTakenBack: a statement of which something is open again is ISSUED again, with an event that says so,
+// and the log agrees. What a waiting credit pays instead stays SETTLED, and a VOIDED one stays VOIDED.
+func TestPaymentTakenBack(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	disputed := h.play("rgh_a", on(1))
+	requested := statementFor(0, 3)
+	requested.CounterpartyID = &h.studio // gets 0.75
+	first := h.mustIssue(requested)
+	settle := func(id, amount, reference string) Statement {
+		t.Helper()
+		of := payment(reference)
+		if amount != "" {
+			of.Amount = &amount
+		}
+		s, err := h.settle(t.Context(), tenantID, id, of, byKey)
+		require.NoError(t, err)
+		difference, err := h.Restate(t.Context(), tenantID, id)
+		require.NoError(t, err)
+		require.Nil(t, difference)
+		return s
+	}
+	_, err := h.settle(t.Context(), tenantID, h.mustDraft(statementFor(5, 6)).ID, payable.Payments{Amount: new("-1")}, byKey)
+	conflict(t, err, "statement is DRAFT")
+	require.Equal(t, Settled, settle(first.ID, "", "transfer 1").State)
+	_, err = h.settle(t.Context(), tenantID, first.ID, payable.Payments{Amount: new("-0.76")}, byKey)
+	require.Equal(t, "amount", api.From(err).Field, "%v", err)
+	_, err = h.settle(t.Context(), tenantID, first.ID, payable.Payments{Amount: new("0.75")}, byKey)
+	conflict(t, err, "nothing of the statement is open")
+	open := settle(first.ID, "-0.5", "transfer 1 came back")
+	require.Equal(t, []any{Issued, "0.25", "0.50", "transfer 1 came back", store.Instant{}}, []any{open.State, open.PaidAmount, *open.DueAmount, *open.Reference, open.SettledAt})
+	require.Equal(t, "statement.reopened "+first.ID, h.emitted()[len(h.emitted())-1])
+	require.Equal(t, "0.00", settle(first.ID, "-0.25", "the rest came back").PaidAmount)
+	require.Equal(t, "statement.paid "+first.ID, h.emitted()[len(h.emitted())-1])
+	require.Equal(t, Settled, settle(first.ID, "", "transfer 2").State)
+
+	h.dispute("dsp_1", "", 0, disputed)
+	h.resolve("dsp_1", "UPHELD")
+	credit := h.issued(h.mustCorrect(first.ID).ID)
+	require.Equal(t, []any{Issued, "0.00", "-0.75"}, []any{credit.State, credit.PaidAmount, *credit.DueAmount})
+	require.Equal(t, []any{Settled, "0.75"}, []any{settle(first.ID, "-0.75", "transfer 2 came back").State, h.read(first.ID).PaidAmount})
+	require.Equal(t, []any{Settled, "-0.75", "0.00"}, []any{h.read(credit.ID).State, h.read(credit.ID).PaidAmount, *h.read(credit.ID).DueAmount})
+
+	h.play("rgh_b", on(5))
+	requested.From, requested.To = on(4), on(6)
+	other := h.mustIssue(requested)
+	settle(other.ID, "", "transfer 3")
+	require.NoError(t, h.voids(other.ID))
+	require.Equal(t, "0.00", *h.read(other.ID).DueAmount)
+	void := settle(other.ID, "-1.5", "transfer 3 came back")
+	require.Equal(t, []any{Voided, "1.50", "0.00"}, []any{void.State, void.PaidAmount, *void.DueAmount}, "set off against its own void")
+}
+
 // TestVoid: a void takes back what was stated; the period can be stated again, and what others state of it
 // stands.
 func TestVoid(t *testing.T) {
@@ -280,7 +336,7 @@ func TestVoid(t *testing.T) {
 	require.Len(t, document.Correction.Changes, 2)
 	for _, id := range []string{first.ID, one.ID} {
 		s := h.read(id)
-		require.Equal(t, Voided, s.State)
+		require.Equal(t, []any{Voided, "0.00"}, []any{s.State, *s.DueAmount})
 		require.NotEmpty(t, s.Document)
 		_, err = h.void(t.Context(), tenantID, id, "again", byKey)
 		conflict(t, err, "statement is VOIDED")

@@ -66,12 +66,12 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 				b, err = payable.BalanceOf(ctx, tx, tenantID, id, next.Currency)
 			}
 			if err == nil {
-				_, err = statements.Move(ctx, tx, store.Move[documented, Action]{TenantID: tenantID, ID: id, Action: Void, By: by, Edit: func(next *documented) error { next.PaidAmount = b.Paid; return nil }})
+				_, err = statements.Move(ctx, tx, store.Move[documented, Action]{TenantID: tenantID, ID: id, Action: Void, By: by, Edit: func(next *documented) error { next.owes(b); return nil }})
 			}
 		}
 		for _, id := range others {
 			if err == nil && !slices.Contains(chain, id) {
-				_, err = s.paid(ctx, tx, tenantID, id, nil, by)
+				err = s.setOff(ctx, tx, tenantID, id, by)
 			}
 		}
 		return err

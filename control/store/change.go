@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"muniment/gateway/api"
@@ -108,7 +109,7 @@ func (tx *Tx) start(ctx context.Context) error {
 // this change return the same number.
 func (tx *Tx) Revision(ctx context.Context) (int64, error) {
 	if tx.revision == 0 {
-		n, err := tx.count(ctx, "revision")
+		n, err := tx.count(ctx, "revision", 1)
 		if err != nil {
 			return 0, err
 		}
@@ -117,12 +118,13 @@ func (tx *Tx) Revision(ctx context.Context) (int64, error) {
 	return tx.revision, nil
 }
 
-func (tx *Tx) count(ctx context.Context, counter string) (n int64, err error) {
-	err = tx.QueryRowContext(ctx, `UPDATE counters SET value = value + 1 WHERE name = $1 RETURNING value`, counter).Scan(&n)
+// count takes the next numbers of a counter, and returns the last of them.
+func (tx *Tx) count(ctx context.Context, counter string, more int) (last int64, err error) {
+	err = tx.QueryRowContext(ctx, `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`, counter, more).Scan(&last)
 	if err != nil {
 		return 0, fmt.Errorf("cannot take the next %s number: %w", counter, err)
 	}
-	return n, nil
+	return last, nil
 }
 
 // EmitRecord is Emit with the RFC 8785 text of record as the event's data.
@@ -137,43 +139,67 @@ func (tx *Tx) EmitRecord(ctx context.Context, kind *Kind, e sealer.Event, record
 // An empty EventID is generated. The canonical bytes are made here, once: every copy that reaches
 // the log has the same ones.
 func (tx *Tx) Emit(ctx context.Context, kind *Kind, e sealer.Event) error {
-	return tx.emit(ctx, kind, e, nil)
+	return tx.emit(ctx, []*outgoing{{kind: kind, Event: e}})
 }
 
 // EmitPrivate is Emit with a private part, under a salt of its own. Data that an erasure must
 // delete belongs there, and not into the event's data.
 func (tx *Tx) EmitPrivate(ctx context.Context, kind *Kind, e sealer.Event, hidden sealer.Private) error {
-	if err := hidden.DrawSalts(rand.Reader); err != nil {
-		return fmt.Errorf("cannot salt the private part of %s: %w", kind.Type, err)
+	private := &outgoing{kind: kind, Event: e}
+	if err := private.hide(hidden); err != nil {
+		return err
 	}
-	private := sealer.AppendPrivate(nil, &hidden)
-	e.PrivateCommitment = hidden.Commitment()
-	return tx.emit(ctx, kind, e, private)
+	return tx.emit(ctx, []*outgoing{private})
 }
 
-func (tx *Tx) emit(ctx context.Context, kind *Kind, e sealer.Event, private []byte) error {
-	e.Type = kind.Type
-	if e.At.IsZero() {
-		e.At = tx.db.Now()
+// outgoing is an event on its way into the outbox.
+type outgoing struct {
+	kind *Kind
+	sealer.Event
+	private []byte
+}
+
+// hide adds a private part.
+func (e *outgoing) hide(hidden sealer.Private) error {
+	if err := hidden.DrawSalts(rand.Reader); err != nil {
+		return fmt.Errorf("cannot salt the private part of %s: %w", e.kind.Type, err)
 	}
-	e.At = At(e.At).Time
-	if e.EventID == "" {
-		e.EventID = api.NewID(api.PrefixEvent, e.At)
-	}
-	text, err := sealer.AppendEvent(nil, &e)
-	if err != nil {
-		return fmt.Errorf("cannot emit %s: %w", e.Type, err)
-	}
-	seq, err := tx.count(ctx, "outbox")
+	e.private, e.PrivateCommitment = sealer.AppendPrivate(nil, &hidden), hidden.Commitment()
+	return nil
+}
+
+// outboxColumns is how many columns an event has in the outbox.
+const outboxColumns = 6
+
+// emit puts events into the outbox, in their order, by one statement.
+func (tx *Tx) emit(ctx context.Context, events []*outgoing) error {
+	last, err := tx.count(ctx, "outbox", len(events))
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO outbox (epoch, seq, tenant_id, event_id, event, private) VALUES ($1, $2, $3, $4, $5, $6)`,
-		tx.epoch, seq, e.TenantID, e.EventID, string(text), string(private))
-	if err != nil {
-		return fmt.Errorf("cannot emit %s: %w", e.Type, err)
+	var rows []string
+	var args []any
+	for i, e := range events {
+		e.Type = e.kind.Type
+		if e.At.IsZero() {
+			e.At = tx.db.Now()
+		}
+		e.At = At(e.At).Time
+		if e.EventID == "" {
+			e.EventID = api.NewID(api.PrefixEvent, e.At)
+		}
+		text, err := sealer.AppendEvent(nil, &e.Event)
+		if err != nil {
+			return fmt.Errorf("cannot emit %s: %w", e.Type, err)
+		}
+		row := []any{tx.epoch, last - int64(len(events)-1-i), e.TenantID, e.EventID, string(text), string(e.private)}
+		rows, args = append(rows, "("+Marks(len(args), len(row))+")"), append(args, row...)
 	}
-	tx.emitted = uint64(seq)
+	_, err = tx.ExecContext(ctx, `INSERT INTO outbox (epoch, seq, tenant_id, event_id, event, private) VALUES `+strings.Join(rows, ", "), args...)
+	if err != nil {
+		return fmt.Errorf("cannot emit %s: %w", events[0].Type, err)
+	}
+	tx.emitted = uint64(last)
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -151,6 +153,55 @@ func (db *DB) emitted(t *testing.T) (events []sealer.Event) {
 		events = append(events, e)
 	}
 	return events
+}
+
+// TestManyRecords: many records are written, published and emitted as each of them alone would be, in their order.
+func TestManyRecords(t *testing.T) {
+	db, one := permitted(t)
+	all := make([]permit, 130)
+	for i := range all {
+		all[i] = one
+		all[i].ID, all[i].Note = fmt.Sprintf("prm_%03d", i), nil
+	}
+	change := func(fn func(tx *Tx) error) {
+		t.Helper()
+		require.NoError(t, db.Change(t.Context(), fn))
+	}
+	change(func(tx *Tx) error {
+		return permits.CreateAll(t.Context(), tx, &Kind{Type: "permit.asked"}, all, ByKey("key_a"))
+	})
+	events := db.emitted(t)[1:]
+	require.Len(t, events, len(all))
+	stored := func() (list []permit) {
+		list, err := List(t.Context(), db.Read(), "all", permits.Scan, permits.Select()+` WHERE permit_id <> 'prm_a' ORDER BY permit_id`)
+		require.NoError(t, err)
+		return list
+	}
+	require.Equal(t, all, stored())
+	for i, e := range events {
+		require.Equal(t, all[i].ID, e.Subject.ID)
+		require.Greater(t, all[i].Revision, one.Revision)
+	}
+	next := stored()
+	for i := range next {
+		next[i].State, next[i].Places, next[i].Note = "GRANTED", []string{"nowhere"}, new(fmt.Sprint(i))
+	}
+	change(func(tx *Tx) error { return permits.UpdateAll(t.Context(), tx, next) })
+	change(func(tx *Tx) error {
+		return permits.EmitAll(t.Context(), tx, &Kind{Type: "permit.granted"}, next[:100], ByOperator())
+	})
+	for i := range next {
+		require.Greater(t, next[i].Revision, all[i].Revision)
+		next[i].Places = all[i].Places
+	}
+	require.Equal(t, next, stored(), "what does not move is never written again")
+	snapshot, err := Newest(t.Context(), db, permitKind, "prm_077")
+	require.NoError(t, err)
+	require.Equal(t, permitState("GRANTED"), snapshot.State)
+	foreign := slices.Clone(next[:2])
+	foreign[1].TenantID = "tnt_b"
+	require.ErrorContains(t, db.Change(t.Context(), func(tx *Tx) error { return permits.UpdateAll(t.Context(), tx, foreign) }), "1 of 2 rows")
+	require.Equal(t, next, stored())
 }
 
 func TestMove(t *testing.T) {

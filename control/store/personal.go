@@ -32,6 +32,10 @@ type Personal struct {
 	// JSON are the members with free text of columns with JSON, as column.member, or column.* for all. A
 	// text that names a person is erased as a whole; the rest of the JSON stays, byte for byte.
 	JSON []string
+	// Parties are lists of columns of Text and members of JSON that are about one party each. If the first of a
+	// list is the person, and nothing else but spaces around, the party is the person, and all of the list is
+	// erased.
+	Parties [][]string
 	// About is an SQL expression for the reference to the person whom the row is about, or a column of
 	// Persons. A row about an erased person, and no other, loses the columns Related too: one that is also
 	// in Text gets the replacement, others become empty. One that is also in JSON loses of other rows what
@@ -278,7 +282,7 @@ func newTableSearch(t *Table, tenantID string, person sealer.Person, replacement
 func (s *tableSearch) next(ctx context.Context, q Querier) (found []*foundRow, more bool, err error) {
 	query, args := `SELECT `+s.read+s.where, slices.Clone(s.args)
 	if s.behind != nil {
-		query += ` AND (` + strings.Join(s.Key, ", ") + `) > (` + marks(len(args), len(s.Key)) + `)`
+		query += ` AND (` + strings.Join(s.Key, ", ") + `) > (` + Marks(len(args), len(s.Key)) + `)`
 		args = append(args, s.behind...)
 	}
 	n := 0
@@ -292,8 +296,8 @@ func (s *tableSearch) next(ctx context.Context, q Querier) (found []*foundRow, m
 	return found, n == piece, err
 }
 
-// marks are placeholders behind the first n.
-func marks(n, count int) string {
+// Marks are placeholders behind the first n.
+func Marks(n, count int) string {
 	list := make([]string, count)
 	for i := range list {
 		list[i] = fmt.Sprintf("$%d", n+i+1)
@@ -324,16 +328,34 @@ func (s *tableSearch) scan(row Row) (*foundRow, error) {
 		}
 		about = texts[1].String != "" && left == ""
 	}
+	owned := map[string]bool{} // paths of parties that are the person
+	for _, party := range s.Parties {
+		column, member, _ := strings.Cut(party[0], ".")
+		names := []string{texts[2+slices.Index(s.columns, column)].String}
+		if member != "" {
+			text := names[0]
+			names = nil
+			if err := EachText(text, []string{member}, func(text string) { names = append(names, text) }); err != nil {
+				return nil, fmt.Errorf("%s: %w", column, err)
+			}
+		}
+		if slices.ContainsFunc(names, func(name string) bool { return s.person.Is(strings.TrimSpace(name)) }) {
+			for _, path := range party {
+				owned[path] = true
+			}
+		}
+	}
 	for i, column := range s.columns {
-		if err := s.judge(r, column, texts[2+i].String, about); err != nil {
+		if err := s.judge(r, column, texts[2+i].String, about, owned); err != nil {
 			return nil, fmt.Errorf("%s: %w", column, err)
 		}
 	}
 	return r, nil
 }
 
-// judge finds what is to be erased of a column. about says that the row is about the person.
-func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error {
+// judge finds what is to be erased of a column. about says that the row is about the person, owned which columns
+// and members are.
+func (s *tableSearch) judge(r *foundRow, column, text string, about bool, owned map[string]bool) error {
 	mention := func(field, text string) {
 		r.Mentions = append(r.Mentions, Mention{s.Kind, fmt.Sprint(r.key[0]), field, text})
 	}
@@ -367,7 +389,7 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		}
 	case slices.Contains(s.Text, column):
 		r.Texts = append(r.Texts, text)
-		if ours := api.NounOf(text) != "" && isID(text); !ours && s.person.In(text) {
+		if ours := api.NounOf(text) != "" && isID(text); !ours && (owned[column] || s.person.In(text)) {
 			r.named = true
 			erase(s.replacement)
 		} else if related && !ours {
@@ -383,7 +405,7 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		}
 		next, err := ReplaceTexts(text, members, func(member, text string) (string, bool) {
 			r.Texts = append(r.Texts, text)
-			if !s.person.In(text) {
+			if !owned[column+"."+member] && !s.person.In(text) {
 				return "", false
 			}
 			mention(member, text)
@@ -438,7 +460,7 @@ func (s *tableSearch) erase(ctx context.Context, tx *Tx, r *foundRow) (*foundRow
 	if s.Also != "" {
 		assign = s.Also
 	}
-	is := `(` + strings.Join(s.Key, ", ") + `) = (` + marks(0, len(s.Key)) + `)`
+	is := `(` + strings.Join(s.Key, ", ") + `) = (` + Marks(0, len(s.Key)) + `)`
 	now, err := One(ctx, tx, "a row that names a person", s.scan, `UPDATE `+s.Name+` SET `+assign+` WHERE `+is+` RETURNING `+s.read, r.key...)
 	if err != nil || now == nil || len((*now).changes) == 0 {
 		return nil, err

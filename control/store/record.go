@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -140,6 +141,73 @@ func (k *Records[R]) replace(ctx context.Context, tx *Tx, was, next *R) error {
 		k.Table, names, params, of[0].name, n+1, n+2, n+3), append(args, of.id(), at[string](of, "tenant_id"), at[int64](of, "revision")))
 }
 
+// paramsAtOnce is about how many parameters a statement has that writes many rows: SQLite looks each of them up
+// among all, so a statement of thousands takes longer than several.
+const paramsAtOnce = 500
+
+// pieces divides rows of some columns into those of one statement each.
+func pieces[R any](all []R, columns int) iter.Seq[[]R] {
+	return slices.Chunk(all, max(1, paramsAtOnce/columns))
+}
+
+// CreateAll is Create of many records, by statements of many rows. Their events have no further members.
+func (k *Records[R]) CreateAll(ctx context.Context, tx *Tx, kind *Kind, all []R, by sealer.Ref) error {
+	if err := k.writeAll(ctx, tx, all, ""); err != nil {
+		return err
+	}
+	return k.EmitAll(ctx, tx, kind, all, by)
+}
+
+// UpdateAll is Update of many records, which were read in this change.
+func (k *Records[R]) UpdateAll(ctx context.Context, tx *Tx, all []R) error {
+	var sets []string
+	of := columnsOf(new(R))
+	for _, c := range of {
+		if c.moves {
+			sets = append(sets, c.name+" = excluded."+c.name)
+		}
+	}
+	return k.writeAll(ctx, tx, all, " ON CONFLICT ("+of[0].name+") DO UPDATE SET "+strings.Join(sets, ", ")+" WHERE "+k.Table+".tenant_id = excluded.tenant_id")
+}
+
+// writeAll writes rows with the revision of this change; behind is what follows their values.
+func (k *Records[R]) writeAll(ctx context.Context, tx *Tx, all []R, behind string) (err error) {
+	for piece := range pieces(all, len(columnsOf(new(R)))) {
+		var rows []string
+		var args []any
+		names := ""
+		for i := range piece {
+			c := columnsOf(&piece[i])
+			if *at[int64](c, "revision"), err = tx.Revision(ctx); err != nil {
+				return err
+			}
+			var pointers []any
+			names, _, pointers = c.list()
+			rows, args = append(rows, "("+Marks(len(args), len(pointers))+")"), append(args, pointers...)
+		}
+		result, err := tx.ExecContext(ctx, "INSERT INTO "+k.Table+" ("+names+") VALUES "+strings.Join(rows, ", ")+behind, args...)
+		var n int64
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("cannot write the %s: %w", k.Table, err)
+		case n != int64(len(piece)):
+			return fmt.Errorf("cannot write the %s: %d of %d rows are there", k.Table, n, len(piece))
+		}
+		for i := range piece {
+			if k.Feed == nil {
+				break
+			}
+			if err := k.Feed(ctx, tx, &piece[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // revise sets the revision of this change, calls write, and publishes the record.
 func (k *Records[R]) revise(ctx context.Context, tx *Tx, r *R, write func() error) (err error) {
 	if *at[int64](columnsOf(r), "revision"), err = tx.Revision(ctx); err != nil {
@@ -169,11 +237,38 @@ func (k *Records[R]) write(ctx context.Context, tx *Tx, r *R, query string, args
 // Emit emits an event of a record at its updatedAt. Its data is the record, or what Hide shows of
 // it, with the members of also, if that isn't nil.
 func (k *Records[R]) Emit(ctx context.Context, tx *Tx, kind *Kind, r *R, by sealer.Ref, also any) error {
+	e, err := k.event(kind, r, by, also)
+	if err != nil {
+		return err
+	}
+	return tx.emit(ctx, []*outgoing{e})
+}
+
+// EmitAll is Emit of many records, by statements of many rows.
+func (k *Records[R]) EmitAll(ctx context.Context, tx *Tx, kind *Kind, all []R, by sealer.Ref) error {
+	for piece := range pieces(all, outboxColumns) {
+		var events []*outgoing
+		for i := range piece {
+			e, err := k.event(kind, &piece[i], by, nil)
+			if err != nil {
+				return err
+			}
+			events = append(events, e)
+		}
+		if err := tx.emit(ctx, events); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// event is what Emit emits.
+func (k *Records[R]) event(kind *Kind, r *R, by sealer.Ref, also any) (*outgoing, error) {
 	shown, hidden := any(r), sealer.Private{}
 	var err error
 	if k.Hide != nil {
 		if shown, hidden, err = k.Hide(r); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	data, err := sealer.Canonical(shown)
@@ -184,16 +279,16 @@ func (k *Records[R]) Emit(ctx context.Context, tx *Tx, kind *Kind, r *R, by seal
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c := columnsOf(r)
-	e := sealer.Event{
+	e := &outgoing{kind: kind, Event: sealer.Event{
 		TenantID: *at[string](c, "tenant_id"), At: at[Instant](c, "updated_at").Time, Actor: by, Subject: sealer.Ref{Kind: k.Noun, ID: c.id()}, Data: data,
-	}
+	}}
 	if k.Hide == nil {
-		return tx.Emit(ctx, kind, e)
+		return e, nil
 	}
-	return tx.EmitPrivate(ctx, kind, e, hidden)
+	return e, e.hide(hidden)
 }
 
 // asColumn is the value that a column is written from and read into: a list of words is text,

@@ -40,23 +40,20 @@ type PayoutFilter struct {
 	Currency string `json:"currency"`
 	// Of PayoutFile: for spreadsheets, with a byte order mark and without formulas.
 	BOM bool `json:"bom"`
+	// Limit is how many a page of Payouts has; 0 is the service's default.
+	Limit int `json:"limit"`
 }
 
-// Payouts returns what is to be paid, the longest due first.
-func (s Payables) Payouts(ctx context.Context, f PayoutFilter) ([]Payout, error) {
+// Payouts iterates over what is to be paid, the longest due first.
+func (s Payables) Payouts(ctx context.Context, f PayoutFilter) iter.Seq2[Payout, error] {
 	f.BOM = false
-	all, err := get[struct {
-		Payouts []Payout `json:"payouts"`
-	}](ctx, s.c, "/v1/settlement/payouts", values(f))
-	if err != nil {
-		return nil, err
-	}
-	return all.Payouts, nil
+	return list[Payout](ctx, s.c, "/v1/settlement/payouts", "payouts", values(f))
 }
 
-// PayoutFile streams the same as a CSV file for a payment system. The caller closes it. Unless it ends with
+// PayoutFile streams all of them as a CSV file for a payment system. The caller closes it. Unless it ends with
 // io.EOF it is not whole.
 func (s Payables) PayoutFile(ctx context.Context, f PayoutFilter) (io.ReadCloser, error) {
+	f.Limit = 0
 	query := values(f)
 	query.Set("format", "csv")
 	return s.c.stream(ctx, "/v1/settlement/payouts", query)
@@ -197,7 +194,8 @@ type NewIssuer struct {
 
 // Payment is a payment of a statement.
 type Payment struct {
-	// Decimal: a part of what is open; absent: all of it.
+	// Decimal: a part of what is open, or, of the other sign, what is taken back of recorded payments; absent: all
+	// that is open.
 	Amount string `json:"amount,omitempty"`
 	// Who was paid; absent: all payees of the statement.
 	CounterpartyID string `json:"counterpartyId,omitempty"`

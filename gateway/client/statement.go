@@ -79,7 +79,8 @@ func (s Statements) Void(ctx context.Context, statementID, reason string) (*Stat
 	}{reason})
 }
 
-// Settle notes a payment of an issued statement. It is SETTLED once nothing is open.
+// Settle notes a payment of a statement, or takes payments back. It is SETTLED once nothing is open, and ISSUED
+// again once something is.
 func (s Statements) Settle(ctx context.Context, statementID string, payment Payment) (*Statement, error) {
 	return s.move(ctx, statementID, "settle", payment)
 }
@@ -140,6 +141,9 @@ type Statement struct {
 	RootHash string `json:"rootHash"`
 	// Its place among all that were issued, from 1, in the order of their issue; 0 until it is ISSUED.
 	Sequence int64 `json:"sequence"`
+	// Decimal, in the currency's minor unit: what is open of its payables, credits subtracted; null until it is
+	// ISSUED.
+	DueAmount string `json:"dueAmount"`
 	// When it was paid in full; null until it is SETTLED.
 	SettledAt time.Time `json:"settledAt"`
 	// Of the signed file, base64url; null until it is ISSUED.

@@ -22,6 +22,7 @@ CREATE TABLE statements (
     root_hash       TEXT   NOT NULL,
     number          TEXT,
     paid_amount     TEXT   NOT NULL,
+    due_amount      TEXT,
     sequence        BIGINT NOT NULL,
     sha256          TEXT,
     reference       TEXT,

@@ -52,6 +52,7 @@ CREATE INDEX payables_by_chain ON payables (tenant_id, first_id, counterparty_id
 CREATE INDEX payables_by_counterparty ON payables (tenant_id, counterparty_id, payable_id);
 CREATE INDEX payables_by_state ON payables (tenant_id, state, payable_id);
 CREATE INDEX payables_by_payee ON payables (tenant_id, counterparty_id, currency, sequence);
+CREATE INDEX payables_owed ON payables (tenant_id, counterparty_id, currency) WHERE state = 'DUE';
 CREATE INDEX payables_that_are_due ON payables (tenant_id, due_on, sequence) WHERE state = 'DUE';
 CREATE UNIQUE INDEX payables_by_number ON payables (tenant_id, number);
 CREATE UNIQUE INDEX payables_by_sequence ON payables (tenant_id, sequence);

@@ -123,7 +123,7 @@ class Statements:
         return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/void"), "statement", {"reason": reason})
 
     def settle(self, statement_id: str, payment: d.Payment) -> d.Statement:
-        """Notes a payment of an issued statement. It is SETTLED once nothing is open."""
+        """Notes a payment of a statement, or takes payments back. It is SETTLED once nothing is open, ISSUED again once something is."""
         return self._c.record("POST", at("/v1/settlement/statements/", statement_id, "/settle"), "statement", payment)
 
     def receipts(self, statement_id: str, query: d.ListStatementReceiptsQuery | None = None) -> Iterator[d.LineReceipt]:
@@ -144,12 +144,12 @@ class Payables:
     def get(self, payable_id: str) -> d.Payable:
         return self._c.record("GET", at("/v1/settlement/payables/", payable_id), "payable")
 
-    def payouts(self, query: d.ListPayoutsQuery | None = None) -> d.PayoutList:
+    def payouts(self, query: d.ListPayoutsQuery | None = None) -> Iterator[d.Payout]:
         """What is to be paid, the longest due first."""
-        return self._c.data("GET", "/v1/settlement/payouts", query=query)
+        return self._c.pages("/v1/settlement/payouts", "payouts", query)
 
     def payout_file(self, query: d.ListPayoutsQuery | None = None) -> File:
-        """The same as a CSV file for a payment system."""
+        """All of it as a CSV file for a payment system."""
         return self._c.stream("/v1/settlement/payouts", {**(query or {}), "format": "csv"})
 
     def issuer(self) -> d.Issuer | None:

@@ -95,7 +95,7 @@ OPERATIONS = {
     "settle-statement": lambda c: c.statements.settle("stm_1", {"reference": "ref", "date": "2026-12-14", "amount": "1", "counterpartyId": "cp_1"}),
     "list-payables": lambda c: first(c.payables.list({"statementId": "stm_1", "counterpartyId": "cp_1", "number": "2026-000001", "state": "DUE"})),
     "get-payable": lambda c: c.payables.get("pay_1"),
-    "list-payouts": lambda c: (whole(c.payables.payout_file({"bom": "true"})), c.payables.payouts({"dueBy": "2026-12-31", "currency": "EUR"}))[1],
+    "list-payouts": lambda c: (whole(c.payables.payout_file({"bom": "true"})), first(c.payables.payouts({"dueBy": "2026-12-31", "currency": "EUR"})))[1],
     "get-issuer": lambda c: c.payables.issuer(),
     "set-issuer": lambda c: c.payables.set_issuer({"legalName": "Transit Screens AG"}),
     "list-statement-receipts": lambda c: first(c.statements.receipts("stm_1", {"rightId": "rgh_1", "ruleId": "rule_1", "meteringBasis": "gross"})),

@@ -9,6 +9,7 @@ export type NewCounterparty = Body<'create-counterparty'>;
 export type Statement = Data<'get-statement'>['statement'];
 export type NewStatement = Body<'draft-statement'>;
 export type Payable = Data<'get-payable'>['payable'];
+export type Payout = Data<'list-payouts'>['payouts'][number];
 export type Issuer = NonNullable<Data<'get-issuer'>['issuer']>;
 export type Dispute = Data<'get-dispute'>['dispute'];
 export type DisputeRecord = Data<'open-dispute'>['dispute'];
@@ -143,7 +144,7 @@ export class Statements {
     return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/void`, body: { reason } }, 'statement');
   }
 
-  /** Notes a payment of an issued statement. It is SETTLED once nothing is open. */
+  /** Notes a payment of a statement, or takes payments back. It is SETTLED once nothing is open, ISSUED again once something is. */
   settle(statementId: string, payment: Body<'settle-statement'>): Promise<Statement> {
     return this.c.record({ method: 'POST', path: at`/v1/settlement/statements/${statementId}/settle`, body: payment }, 'statement');
   }
@@ -168,11 +169,11 @@ export class Payables {
   }
 
   /** What is to be paid, the longest due first. */
-  payouts(query?: Query<'list-payouts'>): Promise<Data<'list-payouts'>> {
-    return this.c.data({ method: 'GET', path: '/v1/settlement/payouts', query });
+  payouts(filter?: Filter<'list-payouts'>): AsyncGenerator<Payout> {
+    return this.c.list('/v1/settlement/payouts', 'payouts', filter);
   }
 
-  /** The same as a CSV file for a payment system. */
+  /** All of it as a CSV file for a payment system. */
   payoutFile(query?: Query<'list-payouts'>): Promise<ReadableStream<Uint8Array>> {
     return this.c.stream('/v1/settlement/payouts', { ...query, format: 'csv' });
   }

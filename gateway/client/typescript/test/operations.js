@@ -86,7 +86,7 @@ export const operations = {
   'get-payable': (c) => c.payables.get('pay_1'),
   'list-payouts': async (c) => {
     await whole(await c.payables.payoutFile({ bom: 'true' }));
-    return c.payables.payouts({ dueBy: '2026-12-31', currency: 'EUR' });
+    return first(c.payables.payouts({ dueBy: '2026-12-31', currency: 'EUR' }));
   },
   'get-issuer': (c) => c.payables.issuer(),
   'set-issuer': (c) => c.payables.setIssuer({ legalName: 'Transit Screens AG' }),
