@@ -276,19 +276,14 @@ func (c *collection) quarantined(ctx context.Context) error {
 	return err
 }
 
-// noted takes an event whose notes name the person, and that is about nobody or somebody else.
-func (c *collection) noted(row *pipeline.Row) error {
+// noted takes an event whose notes name the person, and that is about nobody or somebody else. Other notes
+// are left out.
+func (c *collection) noted(row *pipeline.Row) (err error) {
 	person := c.job.Scope.person()
 	if len(row.Private) == 0 || row.IsAbout(person) {
 		return nil
 	}
-	p, err := sealer.ParsePrivate(row.Private)
-	if err != nil {
-		return err
-	}
-	named := false
-	err = store.EachText(string(p.Notes), []string{"*"}, func(text string) { named = named || person.In(text) })
-	if err != nil || !named {
+	if row.Private, err = sealer.NotesAbout(row.Private, person); err != nil || len(row.Private) == 0 {
 		return err
 	}
 	if err := c.alone(row); err != nil { // it may be about somebody else

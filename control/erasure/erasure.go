@@ -26,8 +26,8 @@
 //
 // The texts of a record may name a person whom the record is not about, as the notes of an export
 // of the whole tenant. Its events have these texts in their private parts. So the tombstone's event
-// lists such records (store.Personal.Record), each with a tombstone of its own, and the private parts of
-// their events up to then are deleted whose notes name the person.
+// lists such records (store.Personal.Record), each with a tombstone of its own, and of the private parts of
+// their events up to then the notes are deleted that name the person.
 //
 // The hash is keyed (pipeline.SubjectKey), because events are permanent and a plain hash would
 // let the holder of a pack guess names. The key is made with the database, is in its backups, and

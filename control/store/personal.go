@@ -115,8 +115,8 @@ type Found struct {
 	Records []string
 }
 
-// Sight is a row about a person: what an erasure removes from it, and all its texts, with those of its
-// record.
+// Sight is a row about a person: what an erasure removes from it, and the texts that an export of another
+// person may show with that: those that name the person, and of a row that is about somebody all.
 type Sight struct {
 	Mentions []Mention
 	Texts    []string
@@ -194,13 +194,6 @@ func (all Tables) search(ctx context.Context, q Querier, tenantID string, person
 				}
 				if take == nil {
 					continue
-				}
-				if r.record != "" {
-					more, err := all.textsOf(ctx, q, tenantID, r.record)
-					if err != nil {
-						return found, err
-					}
-					r.Texts = append(r.Texts, more...)
 				}
 				if err := take(r.Sight); err != nil {
 					return found, err
@@ -366,12 +359,14 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 			}
 		}
 	case slices.Contains(s.Text, column):
-		r.Texts = append(r.Texts, text)
 		if ours := api.NounOf(text) != "" && isID(text); !ours && s.person.In(text) {
 			r.named = true
 			erase(s.replacement)
 		} else if related && !ours {
 			erase(s.replacement)
+		}
+		if _, named := r.changes[column]; named || s.About != "" {
+			r.Texts = append(r.Texts, text)
 		}
 	case related:
 		r.Texts = append(r.Texts, text)
@@ -381,8 +376,9 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		if len(members) == 0 {
 			return nil
 		}
+		var texts []string
 		next, err := ReplaceTexts(text, members, func(member, text string) (string, bool) {
-			r.Texts = append(r.Texts, text)
+			texts = append(texts, text)
 			if !s.person.In(text) {
 				return "", false
 			}
@@ -394,6 +390,9 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool) error 
 		}
 		if next != text {
 			r.named, r.changes[column] = true, next
+		}
+		if s.About != "" || next != text {
+			r.Texts = append(r.Texts, texts...)
 		}
 	}
 	return nil
@@ -455,45 +454,6 @@ func (s *tableSearch) erase(ctx context.Context, tx *Tx, r *foundRow) (*foundRow
 		return nil, fmt.Errorf("cannot erase a person from %s: %w", s.Name, err)
 	}
 	return r, nil
-}
-
-// textsOf lists the texts of a record in all tables.
-func (all Tables) textsOf(ctx context.Context, q Querier, tenantID, record string) (texts []string, err error) {
-	for _, t := range all {
-		if t.Personal == nil || t.Personal.Record == "" {
-			continue
-		}
-		columns := slices.Concat(t.Personal.Person, t.Personal.Text)
-		plain := len(columns)
-		for _, path := range t.Personal.JSON {
-			if column, _, _ := strings.Cut(path, "."); !slices.Contains(columns[plain:], column) {
-				columns = append(columns, column)
-			}
-		}
-		err := Each(ctx, q, "the texts of "+record, func(row Row) (list []sql.NullString, err error) {
-			list = make([]sql.NullString, len(columns))
-			into := make([]any, len(list))
-			for i := range list {
-				into[i] = &list[i]
-			}
-			return list, row.Scan(into...)
-		}, func(list []sql.NullString) error {
-			for _, text := range list[:plain] {
-				texts = append(texts, text.String)
-			}
-			for i, column := range columns[plain:] {
-				err := EachText(list[plain+i].String, t.Personal.members(column), func(text string) { texts = append(texts, text) })
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}, `SELECT `+strings.Join(columns, ", ")+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+t.Personal.Record+` = $2`, tenantID, record)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return texts, nil
 }
 
 // Person finds the person of whose references is returns true, where only a hash of it is known: nobody,

@@ -78,7 +78,11 @@ func audit(tenant string, p sealer.Position, alter ...func(*sealer.Event)) pipel
 
 // annotated makes the row of an event about a record, with notes, and with a person unless that is empty.
 func annotated(tenant string, p sealer.Position, id, subject, notes string, when time.Time) pipeline.Row {
-	about := sealer.Private{AttentionMs: -1, DataSubjects: sealer.About(subject), Notes: []byte(notes)}
+	written, err := sealer.NotesOf(json.RawMessage(notes))
+	if err != nil {
+		panic(fmt.Sprintf("conform: %v", err))
+	}
+	about := sealer.Private{AttentionMs: -1, DataSubjects: sealer.About(subject), Notes: written}
 	private := sealer.AppendPrivate(nil, &about)
 	r := audit(tenant, p, func(e *sealer.Event) {
 		e.Type, e.At, e.Subject = "dsar.requested", when, sealer.Ref{Kind: "dsar_job", ID: id}
