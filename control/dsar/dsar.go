@@ -25,8 +25,8 @@
 // A worker holds a page of rows at a time, and of PARQUET a row group.
 //
 // A person's deliveries, events, held rows and DSAR jobs are those that name the person by the
-// reference that the tenant gave. Further events are those of records whose texts name the person, if
-// their private parts do, with the notes that name the person and no others. The section mentions has what names the person in the database, or what an
+// reference that the tenant gave. Further events are those whose notes name the person, with these notes and
+// no others: of records of the kinds whose texts name the person. The section mentions has what names the person in the database, or what an
 // erasure of the person would remove beside: the columns are those of store.Personal, so an export
 // shows what an erasure would remove. A slice selects deliveries by the time they were rendered, and
 // everything else by the time of its event. A slice by campaigns or substrates has their rights,

@@ -24,7 +24,7 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 		if err != nil {
 			return err
 		}
-		rows, err := s.cfg.Tables.Find(ctx, q, e.TenantID, person, beside.take)
+		rows, err := s.cfg.Tables.Find(ctx, q, e.TenantID, person, beside.taker())
 		if c.Records = rows.Rows; err == nil && s.cfg.Bundles != nil {
 			c.Bundles, err = s.cfg.Bundles.Count(ctx, q, e.TenantID, beside.is, rows.Records)
 		}
@@ -151,7 +151,14 @@ func (s *Service) bundlesBeside(ctx context.Context, q store.Querier, e *Erasure
 	return b, err
 }
 
-// take takes a row about the erased person.
+// taker is what takes the rows about the erased person; nil if no row matters.
+func (b *beside) taker() func(store.Sight) error {
+	if len(b.persons) == 0 {
+		return nil
+	}
+	return b.take
+}
+
 func (b *beside) take(row store.Sight) error {
 	for i := range b.persons {
 		p := &b.persons[i]

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,8 +44,8 @@ type Personal struct {
 	// Where is a condition for the rows that may name persons. Empty: all.
 	Where string
 	// Record is the column with the id of the record whose events have these texts in their private
-	// parts; empty: no event has.
-	Record string
+	// parts; empty: no event has. Noun is what these events call it.
+	Record, Noun string
 	// Unseen is a condition for rows that came back from the log without the texts that the private parts of
 	// their record's events have: these may name anybody. Empty: there are none.
 	Unseen string
@@ -110,9 +111,10 @@ type Mention struct {
 type Found struct {
 	// Rows counts the rows, by kind.
 	Rows map[string]int64
-	// Records are the ids of records whose texts name the person, sorted: their events name the person
-	// too, in their private parts.
+	// Records are the ids of records whose texts name the person, sorted.
 	Records []string
+	// Nouns are those of the records whose events may name the person in their private parts, sorted.
+	Nouns []string
 }
 
 // Sight is a row about a person: what an erasure removes from it, and the texts that an export of another
@@ -168,6 +170,7 @@ const piece = 500
 // search searches all tables, and erases if tx is not nil.
 func (all Tables) search(ctx context.Context, q Querier, tenantID string, person sealer.Person, replacement string, take func(Sight) error, tx *Tx) (found Found, err error) {
 	found.Rows = map[string]int64{}
+	records, nouns := map[string]bool{}, map[string]bool{}
 	for i := range all {
 		t := &all[i]
 		if t.Personal == nil || t.Personal.Kind == "" || person == (sealer.Person{}) {
@@ -189,8 +192,8 @@ func (all Tables) search(ctx context.Context, q Querier, tenantID string, person
 					}
 				}
 				found.Rows[t.Personal.Kind]++
-				if r.named && r.record != "" && !slices.Contains(found.Records, r.record) {
-					found.Records = append(found.Records, r.record)
+				if r.named && r.record != "" {
+					records[r.record], nouns[t.Personal.Noun] = true, true
 				}
 				if take == nil {
 					continue
@@ -205,14 +208,15 @@ func (all Tables) search(ctx context.Context, q Querier, tenantID string, person
 		if t.Personal == nil || t.Personal.Unseen == "" || person == (sealer.Person{}) {
 			continue
 		}
-		ids, err := List(ctx, q, "what came back from the log to "+t.Name, Text, `SELECT `+t.Personal.Record+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+t.Personal.Unseen, tenantID)
+		some, err := One(ctx, q, "what came back from the log to "+t.Name, Text, `SELECT `+t.Personal.Record+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+t.Personal.Unseen+` LIMIT 1`, tenantID)
 		if err != nil {
 			return found, err
 		}
-		found.Records = append(found.Records, ids...)
+		if some != nil {
+			nouns[t.Personal.Noun] = true
+		}
 	}
-	slices.Sort(found.Records)
-	found.Records = slices.Compact(found.Records)
+	found.Records, found.Nouns = slices.Sorted(maps.Keys(records)), slices.Sorted(maps.Keys(nouns))
 	return found, nil
 }
 

@@ -65,7 +65,7 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 	var covered, whose []string
 	erased = pipeline.NewErased(key, list)
 	for _, t := range list {
-		if _, _, ok := t.Record(); ok {
+		if _, _, ok := t.Notes(); ok {
 			about, err := w.keepNotes(ctx, erased, t)
 			if err != nil {
 				return err
@@ -119,12 +119,12 @@ func (w *Warehouse) keepOthers(ctx context.Context, erased *pipeline.Erased, con
 	return nil
 }
 
-// keepNotes inserts what is to be kept of the private parts of events about an erased record, whose notes
-// name the person. It returns the conditions for these as they were, by the hashes that the copies don't
+// keepNotes inserts what is to be kept of the private parts of events whose notes name an erased person. It
+// returns the conditions for these as they were, by the hashes that the copies don't
 // have. They list the events, because a mutation must not read another table. An event that is not there yet
 // is of a Load that will find the tombstone.
 func (w *Warehouse) keepNotes(ctx context.Context, erased *pipeline.Erased, t pipeline.Tombstone) (conditions []string, err error) {
-	record, _, _ := t.Record()
+	kind, _, _ := t.Notes()
 	var ids, hashes []string
 	add := func(atLeast int) {
 		if len(ids) >= atLeast {
@@ -134,12 +134,12 @@ func (w *Warehouse) keepNotes(ctx context.Context, erased *pipeline.Erased, t pi
 	}
 	for behind, more := "", true; more; {
 		rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.Row, err error) {
-			r.SubjectID = record
+			r.SubjectKind = kind
 			err = scan(&r.TenantID, &r.EventID, &r.Generation, &r.Offset, &r.At, &r.Private)
 			return r, err
 		}, `SELECT tenant_id, event_id, generation, position, at, private FROM private_parts WHERE tenant_id = ? AND event_id IN
-			(SELECT event_id FROM events WHERE tenant_id = ? AND subject_id = ? AND at <= `+moment(t.Until.UnixMilli())+`) AND event_id > ? ORDER BY event_id LIMIT ? WITH TIES`,
-			t.TenantID, t.TenantID, record, behind, piece)
+			(SELECT event_id FROM events WHERE tenant_id = ? AND subject_kind = ? AND at <= `+moment(t.Until.UnixMilli())+`) AND event_id > ? ORDER BY event_id LIMIT ? WITH TIES`,
+			t.TenantID, t.TenantID, kind, behind, piece)
 		var kept []privatePart
 		for i := range rows {
 			var p privatePart
@@ -158,7 +158,7 @@ func (w *Warehouse) keepNotes(ctx context.Context, erased *pipeline.Erased, t pi
 			err = insert(ctx, w.servers, "private_parts", privateColumns, kept)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot keep the other notes of events about %s: %w", record, err)
+			return nil, fmt.Errorf("cannot keep the other notes of events about a %s: %w", kind, err)
 		}
 		if more = len(rows) >= piece; more {
 			behind = rows[len(rows)-1].EventID

@@ -192,32 +192,32 @@ func checkErasedUnknown(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	requireRows(tb, []pipeline.Row{plain, bare(person)}, everything(tb, ctx, w, "tnt_a"))
 }
 
-// checkEraseRecord erases a record whose notes name a person: of the private parts of its events the notes
-// go that name the person, of another person's too, and don't come back. Other notes and persons stay.
-func checkEraseRecord(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	noted := func(offset int64, tenant, id, subject, notes string, when time.Time) pipeline.Row {
-		return annotated(tenant, at(offset), id, subject, `{"by":"eve","notes":"`+notes+`"}`, when)
+// checkEraseNotes erases the notes about subjects of a kind that name a person, of another person's events,
+// too: they don't come back. Other notes and persons stay, and those of other kinds.
+func checkEraseNotes(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	noted := func(offset int64, tenant, kind, subject, notes string, when time.Time) pipeline.Row {
+		return annotated(tenant, at(offset), kind, subject, `{"by":"eve","notes":"`+notes+`"}`, when)
 	}
 	rows := []pipeline.Row{
-		noted(0, "tnt_a", "dsar:1", "", "asked by ada", noon),
-		noted(1, "tnt_a", "dsar:1", "bob", "ada.", noon),
-		noted(2, "tnt_a", "dsar:2", "bob", "asked by ada", noon),
-		noted(3, "tnt_b", "dsar:1", "", "asked by ada", noon),
-		noted(4, "tnt_a", "dsar:1", "", "asked by ada", noon.Add(time.Hour)),
+		noted(0, "tnt_a", "dsar_job", "", "asked by ada", noon),
+		noted(1, "tnt_a", "dsar_job", "bob", "ada.", noon),
+		noted(2, "tnt_a", "basis", "bob", "asked by ada", noon),
+		noted(3, "tnt_b", "dsar_job", "", "asked by ada", noon),
+		noted(4, "tnt_a", "dsar_job", "", "asked by ada", noon.Add(time.Hour)),
 		shown("tnt_a", at(5), noon, "bob"),
-		noted(6, "tnt_a", "dsar:1", "bob", "asked by adam", noon),
-		noted(7, "tnt_a", "dsar:1", "cid", "asked by bob", noon),
-		annotated("tnt_a", at(8), "dsar:1", "", `{"notes":"ada"}`, noon),
-		annotated("tnt_a", at(9), "dsar:1", "", `{"notes":{"by":["of ada"],"for":"eve"}}`, noon),
-		annotated("tnt_a", at(10), "dsar:1", "bob", `{"notes":"ad"}`, noon), // as long as its hash
-		noted(700, "tnt_a", "dsar:1", "bob", "asked by ada", noon),          // far from the others
+		noted(6, "tnt_a", "dsar_job", "bob", "asked by adam", noon),
+		noted(7, "tnt_a", "dsar_job", "cid", "asked by bob", noon),
+		annotated("tnt_a", at(8), "dsar_job", "", `{"notes":"ada"}`, noon),
+		annotated("tnt_a", at(9), "dsar_job", "", `{"notes":{"by":["of ada"],"for":"eve"}}`, noon),
+		annotated("tnt_a", at(10), "dsar_job", "bob", `{"notes":"ad"}`, noon), // as long as its hash
+		noted(700, "tnt_a", "dsar_job", "bob", "asked by ada", noon),          // far from the others
 	}
 	n := len(rows) - 1
 	require.NoError(tb, w.Erase(ctx, eraseKey, nil))
 	load(tb, ctx, w, rows[:n]...)
 	stones := []pipeline.Tombstone{
-		{TenantID: "tnt_a", SubjectHash: pipeline.RecordHash("dsar:1", eraseKey.Hash("tnt_a", "ada")), Until: noon},
-		{TenantID: "tnt_a", SubjectHash: pipeline.RecordHash("dsar:1", eraseKey.Hash("tnt_a", "ad")), Until: noon},
+		{TenantID: "tnt_a", SubjectHash: pipeline.NotesHash("dsar_job", eraseKey.Hash("tnt_a", "ada")), Until: noon},
+		{TenantID: "tnt_a", SubjectHash: pipeline.NotesHash("dsar_job", eraseKey.Hash("tnt_a", "ad")), Until: noon},
 	}
 	require.NoError(tb, w.Erase(ctx, eraseKey, stones))
 	load(tb, ctx, w, rows[n])
@@ -394,7 +394,7 @@ func checkTelemetry(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		seen("tnt_b", 5, `{"beamId":"a@example.org"}`),
 		seen("tnt_a", 6, "", "bob"),
 		seen("tnt_a", 7, `{"beamId":"José \"31\""}`),
-		annotated("tnt_a", at(8), "dsar:1", "", `{"notes":"a@example.org"}`, noon),
+		annotated("tnt_a", at(8), "dsar_job", "", `{"notes":"a@example.org"}`, noon),
 	}
 	load(tb, ctx, w, rows...)
 	load(tb, ctx, w, again(rows[0], at(9)))

@@ -251,8 +251,9 @@ func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pi
 		return nil, none(err)
 	}
 	from, mark := `SELECT text, e.at, x.private, '' FROM events AS e CROSS JOIN texts AS x USING (text)`, markOf(t.SubjectHash)
-	if id, _, ok := t.Record(); ok {
-		from, mark = `SELECT text, e.at, x.private, c.subject_id FROM events AS e CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)`, markOf(id)
+	kind, _, ofNotes := t.Notes()
+	if ofNotes {
+		from, mark = `SELECT text, e.at, x.private, c.subject_kind FROM events AS e CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)`, markOf(subjectMark(kind))
 	}
 	erased := pipeline.NewErased(key, []pipeline.Tombstone{t})
 	look := func(where string, args ...any) error {
@@ -260,7 +261,7 @@ func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pi
 			var text, at int64
 			r := pipeline.Row{}
 			r.TenantID = t.TenantID
-			if err := scan(&text, &at, &r.Private, &r.SubjectID); err != nil {
+			if err := scan(&text, &at, &r.Private, &r.SubjectKind); err != nil || ofNotes && r.SubjectKind != kind {
 				return err
 			}
 			r.At = instant(at)
