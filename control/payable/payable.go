@@ -26,7 +26,8 @@
 //
 // Who issues and who receives is shown as it was at the moment of issue. It may be personal data: it is
 // in the database and in the private part of the event, both of which an erasure clears, the one party
-// without the other. The event has a commitment to both. Restored from the log, a payable has a number and amounts, and no parties.
+// without the other. The event has a commitment to both. Restored from the log, a payable has a number and
+// amounts, and no parties; an issuer has payment days alone, and nothing is issued until it is set again.
 package payable
 
 import (
