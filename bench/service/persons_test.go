@@ -110,8 +110,14 @@ func (p *speaker) call(operation, body string, take ...string) string {
 func (p *speaker) fill(at string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
-		for name, inner := range v {
-			v[name] = p.fill(at+"."+name, inner)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			inner := v[name]
+			delete(v, name)
+			said := name
+			if strings.Contains(name, "§") {
+				said = strings.ReplaceAll(name, "§", p.fill(at+".name of "+name, "§").(string))
+			}
+			v[said] = p.fill(at+"."+name, inner)
 		}
 	case []any:
 		for i := range v {
@@ -408,6 +414,9 @@ func (p *speaker) journey(hook string) {
 	p.call("create-api-key", `{"label": "§", "scopes": ["rights:read"]}`)
 	p.call("create-basis", `{"kind": "LICENSE", "title": "§", "jurisdiction": "§", "reference": "§"}`, "basisId", "data.basis.id")
 	right := fmt.Sprintf(`{"basisId": "{basisId}", "substrate": "DOOH", "scope": "§", "effectiveFrom": %q}`, at(-48*time.Hour))
+	for _, scope := range []string{`{"labels": {"§": "owner"}}`, `{"x-§": 1}`, `{"labels": {"owner": "§"}, "x-note": [{"by": "§", "§": 1}], "campaigns": ["§"], "description": "§"}`} {
+		p.call("issue-right", strings.Replace(right, `"§"`, scope, 1))
+	}
 	p.call("issue-right", right, "rightId", "data.right.id")
 	p.call("suspend-right", `{"reason": "§"}`)
 	p.call("resume-right", `{"reason": "§"}`)

@@ -20,7 +20,7 @@ var Tables = store.Tables{
 	{Name: "dsar_jobs", Personal: &store.Personal{
 		Kind: "dsarJob", Key: []string{"job_id"}, Person: []string{"data_subject_id"}, Text: []string{"requested_by", "request_notes"}, Record: "job_id", Noun: jobs.Noun,
 		About: "data_subject_id", Related: []string{"request_notes"},
-	}, Public: []string{"campaign_ids"}},
+	}, Public: []string{"campaign_ids"}, Names: map[string][]string{"scope": {"kind", "dataSubjectId", "windowStart", "windowEnd", "campaignIds", "substrates"}}},
 }
 
 var jobs = store.Machine[Job, Action, State]{

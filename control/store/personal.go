@@ -545,6 +545,21 @@ func (all Tables) PublicMembers() (members []string) {
 	return members
 }
 
+// InNames reports whether a name that callers choose, in the data of an event (Table.Names), contains the
+// reference to a person.
+func (all Tables) InNames(data string, person sealer.Person) (found bool, err error) {
+	ours := map[string][]string{}
+	for _, t := range all {
+		for member, names := range t.Names {
+			ours[member] = append(ours[member], names...)
+		}
+	}
+	err = EachName(data, slices.Collect(maps.Keys(ours)), func(member, name string) {
+		found = found || !slices.Contains(ours[member], name) && person.In(name)
+	})
+	return found, err
+}
+
 // memberName is the name of a column in JSON.
 func memberName(column string) string {
 	words := strings.Split(column, "_")
