@@ -42,7 +42,8 @@
 // A link to it is a token that names job, API key and end, signed by HMAC-SHA256 under a secret of
 // the job. It works for 15 minutes. Each download, of the whole or of a part, is an event before its
 // first byte. After the last byte of the whole there is a second event, and the job gets another secret
-// with it, which ends all its links: one that breaks off, a HEAD and a Range use up none. Nor does one
-// whose process ends before that is recorded. A download ends before its next chunk once the bundle is
+// with it, which ends all its links: one that breaks off, a HEAD and one of a part use up none. A Range
+// that is ignored, or that names all of the bundle, is one of the whole. Nor does one use up a link whose
+// process ends before that is recorded. A download ends before its next chunk once the bundle is
 // void.
 package dsar
