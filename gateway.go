@@ -129,11 +129,7 @@ func (c *gatewayCmd) serve(p *process) error {
 	serving := gateway.Admin{
 		Gatherer: p.registry,
 		Token:    token,
-		Checks: []gateway.Check{
-			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
-			{Name: "signing key", Ready: func(context.Context) error { return node.identity.Ready() }},
-			{Name: "spool", Ready: func(context.Context) error { return log.spool.Err() }},
-		},
+		Checks:   server.Checks(),
 		Notes: []gateway.Note{
 			// Without control deliveries go on until the lease ends, and then the gateway is
 			// not ready: a balancer that drops all nodes sooner would be the outage.

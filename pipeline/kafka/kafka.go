@@ -205,6 +205,9 @@ func (l *Log) Ready() error {
 	return l.topicErr
 }
 
+// Writable is Ready, as issue.Log has it.
+func (l *Log) Writable(context.Context) error { return l.Ready() }
+
 // Partitions implements pipeline.Reader. Once the topic is known it needs no broker.
 func (l *Log) Partitions(ctx context.Context) (int, error) {
 	ctx, stop := context.WithTimeout(ctx, l.cfg.ReadTimeout)
