@@ -154,7 +154,7 @@ func Open(cfg Config) (*Log, error) {
 		slow:      slowRequest,
 	}
 	l.leaders = leaders{log: l, brokers: map[int]*broker{}, led: map[int]*broker{}}
-	l.metrics = newMetrics(func() float64 { return float64(l.queued.Load()) })
+	l.metrics = newMetrics(func() float64 { return float64(l.queued.Load()) }, l.Ready)
 	if err := pipeline.Register(cfg.Registerer, l.metrics.all...); err != nil {
 		return nil, fmt.Errorf("cannot register metrics of the log: %w", err)
 	}
