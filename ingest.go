@@ -36,7 +36,7 @@ type ingestCmd struct {
 	Finish      bool          `help:"Send sessions (vast, omsdk) that are not finished, too: no later log goes on with them."`
 	Again       bool          `help:"Send rows again that were rejected."`
 	Concurrency int           `default:"4" least:"1" most:"64" help:"How many batches are sent at once."`
-	RetryFor    time.Duration `default:"15m" least:"1s" help:"How long to retry a batch that the service can't accept."`
+	RetryFor    time.Duration `default:"15m" least:"1ms" help:"How long to retry a batch that the service can't accept."`
 	JSON        bool          `help:"Show progress as JSON objects, one a line; the last one has done: true."`
 }
 

@@ -50,7 +50,7 @@ func (f *logFlags) run(name string, serve func(*process) error) error {
 	defer stop()
 	p := &process{name: name, registry: newRegistry(), signalled: signalled}
 	p.logger, p.logLevel = f.logger()
-	p.limitMemory()
+	limitMemory()
 	p.ctx, p.fail = context.WithCancelCause(signalled)
 	defer p.fail(nil)
 	err := serve(p)
@@ -70,15 +70,9 @@ func (f *logFlags) run(name string, serve func(*process) error) error {
 const memoryShare = 0.8
 
 // limitMemory has the garbage collector keep within the container's memory, if it has a limit: the kernel
-// would kill the process at a peak that a collection avoids. The variable GOMEMLIMIT takes precedence.
-func (p *process) limitMemory() {
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare))
-	if err != nil {
-		p.logger.Debug("the memory has no limit", "err", err)
-		return
-	}
-	p.logger.Debug("the memory has a limit", "bytes", limit)
-}
+// would kill the process at a peak that a collection avoids. The variable GOMEMLIMIT takes precedence; the metric
+// go_gc_gomemlimit_bytes has the limit.
+func limitMemory() { _, _ = memlimit.Set(memlimit.WithRatio(memoryShare)) } // the error is that there is no limit to read
 
 // newRegistry has the metrics of every server.
 func newRegistry() *prometheus.Registry {

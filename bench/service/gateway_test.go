@@ -43,7 +43,7 @@ func TestGatewayWaitsForControl(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	p.Stop(t)
 
-	require.Contains(t, systemtest.Fails(t, gateway("127.0.0.1:-1")...), "invalid port", "what can't be listened on ends it at once")
+	require.Contains(t, systemtest.Fails(t, gateway("127.0.0.1:-1")...), "must be HOST:PORT", "what can't be listened on ends it at once")
 }
 
 // TestGatewayThatMayNotSign does not listen: each delivery that came would be one that
