@@ -12,7 +12,7 @@
 //
 // A statement is exact to the millionth; what is paid are whole minor units of the currency (ISO 4217).
 // Exact is the payee's part, and Net what it adds to the rounded sum of all parts so far in that
-// currency: the sum of all so far, rounded, less the nets before. Carried is what is left of the
+// currency: the sum of all so far, rounded, halves up, less the nets before. Carried is what is left of the
 // exact amounts, which the next payable takes up. So no remainder is lost, and however many statements
 // there are, what is payable differs from the exact sum by less than one minor unit. A void takes back
 // just what was payable, net, tax and gross, and leaves the remainder to the next payable.
