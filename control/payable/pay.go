@@ -13,10 +13,10 @@ import (
 
 // Payments are what a request to settle a statement says.
 type Payments struct {
-	// CounterpartyID is whose payable is paid; nil: all that are above zero, or the only one.
+	// CounterpartyID is whose payable is paid; nil: all that are above zero, or with an amount also the only one.
 	CounterpartyID *string
-	// Amount is nil for all that is open. It is of one payable: of its sign, a part of what is open; of the
-	// other sign, what is taken back of the payments that were recorded.
+	// Amount is nil for all that is open, of a credit only with CounterpartyID. It is of one payable: of its
+	// sign, a part of what is open; of the other sign, what is taken back of the payments that were recorded.
 	Amount    *string
 	Date      string
 	Reference string
@@ -26,7 +26,8 @@ type Payments struct {
 const maxPayments = 100
 
 // Pay records a payment of payables of a statement, or takes payments back. A credit is paid back only if the
-// request names its payee, or if the statement has no other payable: otherwise it waits to be set off. What is
+// request names its payee, or with an amount, if the statement has no other payable: otherwise it waits to be set
+// off, and who settles whatever is open does not record that the payee sent money. What is
 // open again is set off as if it were new; others are the statements of what it was set off against. b is where
 // the statement stands then, also with ErrNothingOpen. The error is VALIDATION_FAILED if the statement pays the counterparty nothing, if the amount is no part of what is
 // open, or takes back more than was paid, and ErrNothingOpen if nothing is that could be paid.
@@ -91,7 +92,7 @@ func (of *Payments) of(all []Payable, currency string) (payments []payment, err 
 		if err != nil {
 			return nil, err
 		}
-		alone := of.CounterpartyID != nil || len(all) == 1
+		alone := of.CounterpartyID != nil || of.Amount != nil && len(all) == 1
 		switch {
 		case gross == 0 || gross < 0 && !alone:
 		case opposite(amount, gross):
@@ -118,7 +119,7 @@ func (of *Payments) of(all []Payable, currency string) (payments []payment, err 
 }
 
 // ErrNothingOpen refuses a payment of what is paid, or waits to be set off.
-var ErrNothingOpen = api.Conflict("nothing of the statement is open to be paid: credits are set off, unless the request names their payee")
+var ErrNothingOpen = api.Conflict("nothing of the statement is open to be paid: credits are set off. If a payee paid one back, give its counterpartyId")
 
 // errNothingPaid refuses to take back a payment of a statement that has none.
 var errNothingPaid = api.InvalidField("amount", "takes a payment back, and none of the statement is recorded")

@@ -436,6 +436,25 @@ func TestPayments(t *testing.T) {
 	b, err = f.pay("stm_two", Payments{})
 	require.NoError(t, err)
 	require.Equal(t, Balance{"3.00", "0.00", true}, b)
+
+	// The only payable of a statement is a credit: who settles what is open does not pay it back.
+	five := f.payee("EUR", settle.Terms{})
+	f.issue(Statement{ID: "stm_owed", Currency: "EUR", Parts: parts(five, "-3")})
+	b, err = f.pay("stm_owed", Payments{Reference: "run 12"})
+	require.ErrorIs(t, err, ErrNothingOpen)
+	require.Equal(t, Balance{"0.00", "-3.00", false}, b)
+	_, err = f.pay("stm_owed", Payments{Amount: new("3"), Reference: "run 12"})
+	require.Equal(t, "amount", api.From(err).Field, "nothing is recorded that could be taken back: %v", err)
+	b, err = f.pay("stm_owed", Payments{Amount: new("-1"), Reference: "from the payee"})
+	require.NoError(t, err)
+	require.Equal(t, Balance{"-1.00", "-2.00", false}, b)
+	b, err = f.pay("stm_owed", Payments{Amount: new("0.4"), Reference: "a mistake"})
+	require.NoError(t, err)
+	require.Equal(t, Balance{"-0.60", "-2.40", false}, b)
+	b, err = f.pay("stm_owed", Payments{CounterpartyID: &five, Reference: "from the payee"})
+	require.NoError(t, err)
+	require.Equal(t, Balance{"-3.00", "0.00", true}, b)
+
 	zero, _ := f.issue(Statement{ID: "stm_zero", Currency: "EUR", Parts: parts(one, "0.001")})
 	require.Equal(t, []any{Paid, "0.00", "0.001"}, []any{zero[0].State, zero[0].Gross, zero[0].Carried}, "of nothing nothing is due")
 
