@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -247,6 +248,57 @@ func TestPDFText(t *testing.T) {
 	}
 	for _, foreign := range []string{"Studio B", "Held", "33.33", "without a price", "1.134999", "4.104999"} {
 		require.NotContains(t, one, foreign)
+	}
+}
+
+// TestLargeAmounts: no number of a PDF is broken, however large it is, and no table is wider than the page.
+func TestLargeAmounts(t *testing.T) {
+	for _, amount := range []string{"12345.67", "12345678.90", "-1234567.123456", "99999999999.123456", "-4111222333444.555666"} {
+		p := november()
+		p.Payables[0].Recipient.LegalName = new("Donaudampfschifffahrtsgesellschaft und Söhne GmbH")
+		for i := range p.Payables {
+			of := &p.Payables[i]
+			of.Exact, of.Net, of.Tax, of.Gross, of.PaidAmount = amount, amount, amount, amount, "0.00"
+			of.Payments = []payable.Payment{{Date: "2026-12-14", Amount: amount, Reference: "transfer 7"}}
+		}
+		for i := range p.Document.Lines {
+			l := &p.Document.Lines[i]
+			l.Receipts, l.Impressions, l.QuantityMs, l.Price, l.Amount, l.Shares[0].Amount = 1_234_567_890, "12345678901.5", 123_456_789_012_345, "1234567.123456", amount, amount
+		}
+		p.Document.Adjustments[0].Amount = amount
+		p.Document.Correction = &sealer.StatementCorrection{Of: "stm_0", Difference: amount, Changes: []sealer.StatementChange{{Amount: amount, Reason: "LATE", Receipts: 1_234_567_890, RuleID: "rule_2"}}}
+		for _, of := range []*Paper{p, only(t, p, "cp_a")} {
+			of.Document.Correction = p.Document.Correction
+			pdf, lacking, err := of.PDF()
+			require.NoError(t, err)
+			require.Empty(t, lacking)
+			cells := textOf(t, pdf)
+			whole := map[string]bool{}
+			for _, number := range []string{grouped(amount), signed(amount), "1,234,567,890", "+1,234,567,890", "12,345,678,901.5", "123,456,789,012.345", "2026-000001", "2026-12-31"} {
+				whole[number] = true
+				require.Contains(t, cells, number)
+			}
+			for _, cell := range cells {
+				if regexp.MustCompile(`^[+−]?[0-9]+[,.][0-9,.]*$`).MatchString(cell) {
+					require.True(t, whole[cell] || slices.Contains([]string{"1,234,567.123456", "1.134999", "0.5"}, cell), "%s of %s", cell, amount)
+				}
+			}
+		}
+	}
+	s, err := newSheet()
+	require.NoError(t, err)
+	s.AddPage()
+	for _, number := range []string{"1", "99,999,999,999.123456"} {
+		columns, size := s.fit([]column{{"Payee", 80, "L"}, {"Net", 20, "R"}, {"Tax", 20, "R"}, {"Total", 20, "R"}, {"Open", 34, "R"}}, [][]string{{"Studio North", number, number, number, number}})
+		require.Equal(t, number == "1", size == largest && columns[0].width == 80)
+		sum := 0.0
+		s.style("", size, false)
+		for i, c := range columns {
+			if sum += c.width; i > 0 {
+				require.Equal(t, []string{number}, s.SplitText(number, c.width-around))
+			}
+		}
+		require.InDelta(t, width, sum, 0.001)
 	}
 }
 
