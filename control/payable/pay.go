@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"muniment/control/settle/rate"
 	"muniment/control/store"
@@ -30,7 +31,8 @@ const maxPayments = 100
 // off, and who settles whatever is open does not record that the payee sent money. What is
 // open again is set off as if it were new; others are the statements of what it was set off against. b is where
 // the statement stands then, also with ErrNothingOpen. The error is VALIDATION_FAILED if the statement pays the counterparty nothing, if the amount is no part of what is
-// open, or takes back more than was paid, and ErrNothingOpen if nothing is that could be paid.
+// open, or takes back more than was paid, ErrNothingOpen if nothing is that could be paid, and STATE_CONFLICT if
+// the same amount is recorded already with the same date and reference.
 func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency string, of Payments, by sealer.Ref) (b Balance, others []string, err error) {
 	all, err := Of(ctx, tx, tenantID, statementID)
 	if err != nil {
@@ -43,12 +45,16 @@ func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency stri
 	}
 	changed := make([]Payable, len(payments))
 	for i, paid := range payments {
+		payment := Payment{Date: of.Date, Amount: paid.amount.Fixed(currency), Reference: of.Reference}
 		if of.Amount != nil {
+			if slices.Contains(paid.Payments, payment) {
+				return b, nil, errRepeated(paid.Number, payment)
+			}
 			if err := paid.allows(paid.amount, paid.back); err != nil {
 				return b, nil, err
 			}
 		}
-		if err := paid.add(paid.amount, Payment{Date: of.Date, Reference: of.Reference}); err != nil {
+		if err := paid.add(paid.amount, payment); err != nil {
 			return b, nil, err
 		}
 		changed[i] = *paid.Payable
@@ -120,6 +126,12 @@ func (of *Payments) of(all []Payable, currency string) (payments []payment, err 
 
 // ErrNothingOpen refuses a payment of what is paid, or waits to be set off.
 var ErrNothingOpen = api.Conflict("nothing of the statement is open to be paid: credits are set off. If a payee paid one back, give its counterpartyId")
+
+// errRepeated refuses a payment that is recorded already: a request that was sent again, because its response
+// was lost.
+func errRepeated(number string, p Payment) error {
+	return api.Conflict(fmt.Sprintf("a payment of %s on %s with the reference %q is recorded of %s already. If this is another one, give it another reference", p.Amount, p.Date, p.Reference, number))
+}
 
 // errNothingPaid refuses to take back a payment of a statement that has none.
 var errNothingPaid = api.InvalidField("amount", "takes a payment back, and none of the statement is recorded")

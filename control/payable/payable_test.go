@@ -83,6 +83,12 @@ func (f *fixture) issue(s Statement) (made []Payable, others []string) {
 	return made, others
 }
 
+// reference is another one for each payment.
+func (f *fixture) reference() string {
+	f.made++
+	return fmt.Sprint("transfer ", f.made)
+}
+
 func parts(id, exact string) []Part {
 	m, err := rate.ParseAmount(exact)
 	if err != nil {
@@ -197,7 +203,7 @@ func TestPayables(t *testing.T) {
 			}
 			open, err := due[0].open()
 			require.NoError(rt, err)
-			of := Payments{CounterpartyID: &p.id, Date: "2026-12-31", Reference: "transfer"}
+			of := Payments{CounterpartyID: &p.id, Date: "2026-12-31", Reference: f.reference()}
 			if half, err := (open / 2).Payable(p.currency); rapid.Bool().Draw(rt, "in part") && err == nil && half != 0 && half != open {
 				open, of.Amount = half, new(half.Fixed(p.currency))
 			}
@@ -225,7 +231,7 @@ func TestPayables(t *testing.T) {
 				back = half
 			}
 			f.change(func(tx *store.Tx) error {
-				_, _, err := Pay(context.Background(), tx, f.tenantID, one.StatementID, p.currency, Payments{CounterpartyID: &p.id, Amount: new((-back).Fixed(p.currency)), Date: "2026-12-31", Reference: "a mistake"}, byKey)
+				_, _, err := Pay(context.Background(), tx, f.tenantID, one.StatementID, p.currency, Payments{CounterpartyID: &p.id, Amount: new((-back).Fixed(p.currency)), Date: "2026-12-31", Reference: f.reference()}, byKey)
 				return err
 			})
 			p.money.Sub(p.money, rational(back.String()))
@@ -482,8 +488,8 @@ func TestPayments(t *testing.T) {
 	require.Equal(t, []any{Paid, "0.00", "0.001"}, []any{zero[0].State, zero[0].Gross, zero[0].Carried}, "of nothing nothing is due")
 
 	f.issue(Statement{ID: "stm_many", Currency: "EUR", Parts: parts(one, "100")})
-	for range maxPayments {
-		_, err = f.pay("stm_many", Payments{Amount: new("0.5")})
+	for n := range maxPayments {
+		_, err = f.pay("stm_many", Payments{Amount: new("0.5"), Reference: fmt.Sprint(n)})
 		require.NoError(t, err)
 	}
 	_, err = f.pay("stm_many", Payments{Amount: new("0.5")})
@@ -491,6 +497,37 @@ func TestPayments(t *testing.T) {
 	b, err = f.pay("stm_many", Payments{})
 	require.NoError(t, err)
 	require.Equal(t, Balance{"100.00", "0.00", true}, b)
+}
+
+// TestRepeatedPayments: a part payment that is sent again is recorded once; of another amount, day or reference it
+// is another one. The rest is paid with any reference.
+func TestRepeatedPayments(t *testing.T) {
+	f := newFixture(t)
+	id := f.payee("EUR", settle.Terms{})
+	made, _ := f.issue(Statement{ID: "stm_a", Currency: "EUR", Parts: parts(id, "300")})
+	same := Payments{Amount: new("100"), Date: "2026-12-14", Reference: "T1"}
+	repeated := func(of Payments) {
+		t.Helper()
+		_, err := f.pay("stm_a", of)
+		require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
+		require.ErrorContains(t, err, `2026-12-14 with the reference "T1" is recorded of `+made[0].Number+" already")
+	}
+	_, err := f.pay("stm_a", same)
+	require.NoError(t, err)
+	repeated(same)
+	repeated(Payments{CounterpartyID: &id, Amount: new("100.00"), Date: same.Date, Reference: same.Reference})
+	for _, other := range []Payments{
+		{Amount: same.Amount, Date: same.Date, Reference: "T2"}, {Amount: new("50"), Date: same.Date, Reference: same.Reference}, {Amount: new("20"), Date: "2026-12-15", Reference: same.Reference},
+		{Amount: new("-100"), Date: same.Date, Reference: same.Reference},
+	} {
+		_, err = f.pay("stm_a", other)
+		require.NoError(t, err)
+	}
+	repeated(Payments{Amount: new("-100"), Date: same.Date, Reference: same.Reference})
+	require.Equal(t, "170.00", f.all()[0].PaidAmount)
+	b, err := f.pay("stm_a", Payments{Date: same.Date, Reference: same.Reference})
+	require.NoError(t, err)
+	require.True(t, b.Settled)
 }
 
 // TestTakenBack: at most what was recorded is taken back, of what has such payments. What is open again is due,
@@ -544,8 +581,8 @@ func TestTakenBack(t *testing.T) {
 	// As many can be taken back as were paid.
 	f.issue(Statement{ID: "stm_many", Currency: "EUR", Parts: parts(f.payee("EUR", settle.Terms{}), "100")})
 	for _, amount := range []string{"0.5", "-0.5"} {
-		for range maxPayments {
-			_, err = f.pay("stm_many", Payments{Amount: &amount})
+		for n := range maxPayments {
+			_, err = f.pay("stm_many", Payments{Amount: &amount, Reference: fmt.Sprint(n)})
 			require.NoError(t, err)
 		}
 	}
