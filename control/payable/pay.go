@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"muniment/control/settle/rate"
 	"muniment/control/store"
+	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -30,11 +32,19 @@ const maxPayments = 100
 // request names its payee, or with an amount, if the statement has no other payable: otherwise it waits to be set
 // off, and who settles whatever is open does not record that the payee sent money. What is
 // open again is set off as if it were new; others are the statements of what it was set off against. b is where
-// the statement stands then, also with ErrNothingOpen. The error is VALIDATION_FAILED if the statement pays the counterparty nothing, if the amount is no part of what is
+// the statement stands then, also with ErrNothingOpen. The error is VALIDATION_FAILED if the date is later than today in the
+// tenant's time zone or more than a year before the issue, if the statement pays the counterparty nothing, if the amount is no part of what is
 // open, or takes back more than was paid, ErrNothingOpen if nothing is that could be paid, and STATE_CONFLICT if
 // the same amount is recorded already with the same date and reference.
 func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency string, of Payments, by sealer.Ref) (b Balance, others []string, err error) {
 	all, err := Of(ctx, tx, tenantID, statementID)
+	if err != nil {
+		return b, nil, err
+	}
+	today, err := tenant.Today(ctx, tx, tenantID, tx.Now())
+	if err == nil {
+		err = of.dated(all, today)
+	}
 	if err != nil {
 		return b, nil, err
 	}
@@ -70,6 +80,24 @@ func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency stri
 	}
 	b, err = NewBalance(all, currency)
 	return b, others, err
+}
+
+// dated refuses a date that can't be the day of a payment that is known today: a later one, and one of more than
+// a year before the issue, of which nothing was due then.
+func (of *Payments) dated(all []Payable, today string) error {
+	if of.Date > today {
+		return api.InvalidField("date", "must not be later than today, "+today)
+	}
+	for i := range all {
+		issued, err := time.Parse(time.DateOnly, all[i].IssuedOn)
+		if err != nil {
+			return err
+		}
+		if earliest := issued.AddDate(-1, 0, 0).Format(time.DateOnly); of.Date < earliest {
+			return api.InvalidField("date", "must be "+earliest+" or later: a payment is at most a year older than the statement")
+		}
+	}
+	return nil
 }
 
 // payment is a payment of one payable; back says that it takes some of the recorded ones back.

@@ -2,6 +2,7 @@ package payable
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -97,7 +98,9 @@ func parts(id, exact string) []Part {
 	return []Part{{id, m}}
 }
 
+// pay records payments, of the day of the issue if they name no other.
 func (f *fixture) pay(statementID string, of Payments) (b Balance, err error) {
+	of.Date = cmp.Or(of.Date, "2026-12-31")
 	err = f.db.Change(context.Background(), func(tx *store.Tx) (err error) {
 		if b, _, err = Pay(context.Background(), tx, f.tenantID, statementID, "EUR", of, byKey); err == nil {
 			read, wrong := BalanceOf(context.Background(), tx, f.tenantID, statementID, "EUR")
@@ -528,6 +531,23 @@ func TestRepeatedPayments(t *testing.T) {
 	b, err := f.pay("stm_a", Payments{Date: same.Date, Reference: same.Reference})
 	require.NoError(t, err)
 	require.True(t, b.Settled)
+}
+
+// TestDatesOfPayments: a payment is of today, by the tenant's clocks, or before, and at most a year older than what it pays.
+func TestDatesOfPayments(t *testing.T) {
+	f := newFixture(t)
+	f.issue(Statement{ID: "stm_a", Currency: "EUR", Parts: parts(f.payee("EUR", settle.Terms{}), "300")})
+	f.now = f.now.Add(time.Hour) // it is January in Berlin
+	for _, date := range []string{"2027-01-02", "9999-12-31", "2025-12-30", "0000-01-01"} {
+		for _, amount := range []*string{new("1"), nil} {
+			_, err := f.pay("stm_a", Payments{Amount: amount, Date: date, Reference: "T1"})
+			require.Equal(t, []any{api.ValidationFailed, "date"}, []any{api.From(err).Code, api.From(err).Field}, "%s: %v", date, err)
+		}
+	}
+	for _, date := range []string{"2027-01-01", "2025-12-31"} {
+		_, err := f.pay("stm_a", Payments{Amount: new("1"), Date: date, Reference: "T1"})
+		require.NoError(t, err)
+	}
 }
 
 // TestTakenBack: at most what was recorded is taken back, of what has such payments. What is open again is due,

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/payable"
 	"muniment/control/roomtest"
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
@@ -274,12 +273,12 @@ func TestPaymentTakenBack(t *testing.T) {
 		require.Nil(t, difference)
 		return s
 	}
-	_, err := h.settle(t.Context(), tenantID, h.mustDraft(statementFor(5, 6)).ID, payable.Payments{Amount: new("-1")}, byKey)
+	_, err := h.settle(t.Context(), tenantID, h.mustDraft(statementFor(5, 6)).ID, part("-1"), byKey)
 	conflict(t, err, "statement is DRAFT")
 	require.Equal(t, Settled, settle(first.ID, "", "transfer 1").State)
-	_, err = h.settle(t.Context(), tenantID, first.ID, payable.Payments{Amount: new("-0.76")}, byKey)
+	_, err = h.settle(t.Context(), tenantID, first.ID, part("-0.76"), byKey)
 	require.Equal(t, "amount", api.From(err).Field, "%v", err)
-	_, err = h.settle(t.Context(), tenantID, first.ID, payable.Payments{Amount: new("0.75")}, byKey)
+	_, err = h.settle(t.Context(), tenantID, first.ID, part("0.75"), byKey)
 	conflict(t, err, "nothing of the statement is open")
 	open := settle(first.ID, "-0.5", "transfer 1 came back")
 	require.Equal(t, []any{Issued, "0.25", "0.50", "transfer 1 came back", store.Instant{}}, []any{open.State, open.PaidAmount, *open.DueAmount, *open.Reference, open.SettledAt})
