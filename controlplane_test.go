@@ -30,6 +30,7 @@ import (
 	"muniment/control/store/storetest"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
+	"muniment/gateway/issue"
 	"muniment/gateway/localnode"
 	"muniment/pipeline"
 	"muniment/pipeline/kafka"
@@ -44,14 +45,20 @@ type sandboxProcess struct {
 	t         *testing.T
 	ctl       *plane
 	db        *store.DB
-	log       pipeline.Log
+	log       sandboxLog
 	warehouse *sqlite.Warehouse
 	data      string
 	stop      func()
 }
 
+// sandboxLog is the log of a process.
+type sandboxLog interface {
+	pipeline.Log
+	issue.Log
+}
+
 // openSandbox opens a process over a folder and a log, and has start run its node.
-func openSandbox(t *testing.T, data string, log pipeline.Log, warehouse *sqlite.Warehouse, start func(context.Context, *plane) error) *sandboxProcess {
+func openSandbox(t *testing.T, data string, log sandboxLog, warehouse *sqlite.Warehouse, start func(context.Context, *plane) error) *sandboxProcess {
 	path, url := storetest.Place(t, data)
 	quiet := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Logger: quiet})

@@ -199,6 +199,14 @@ func (l reservedLog) AppendAll(ctx context.Context, rs []*sealer.Record) (at []s
 	return l.Log.AppendAll(ctx, rs)
 }
 
+// Writable is segment.Log's.
+func (l reservedLog) Writable(ctx context.Context) error {
+	if err := l.db.Reserved(); err != nil {
+		return fmt.Errorf("%w: %w", pipeline.ErrFull, err)
+	}
+	return l.Log.Writable(ctx)
+}
+
 // reservedSink is the warehouse for the loader of an embedded service: loading pauses while
 // only the reserved space is free.
 type reservedSink struct {

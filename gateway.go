@@ -121,13 +121,10 @@ func (c *gatewayCmd) serve(p *process) error {
 	node.run(background)
 	background.run("the copies' retention", log.copies.Run)
 	serving := gateway.Admin{
-		Gatherer: p.registry, LogLevel: p.logLevel,
-		Token: token,
-		Checks: []gateway.Check{
-			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
-			{Name: "signing key", Ready: func(context.Context) error { return node.identity.Ready() }},
-			{Name: "spool", Ready: func(context.Context) error { return log.spool.Err() }},
-		},
+		Gatherer: p.registry,
+		LogLevel: p.logLevel,
+		Token:    token,
+		Checks:   server.Checks(),
 		Notes: []gateway.Note{
 			// Without control deliveries go on until the lease ends, and then the gateway is
 			// not ready: a balancer that drops all nodes sooner would be the outage.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -23,18 +24,27 @@ type migrateCmd struct {
 	clickhouseHop
 	databaseHop
 
-	Partitions  int           `default:"12" least:"1" help:"Partitions of the topic, for its life: a tenant is in one."`
-	Replication int           `default:"3" least:"1" help:"Brokers that keep a partition."`
-	Retention   time.Duration `default:"168h" least:"1h" help:"How long the topic keeps a record."`
+	Partitions  int           `least:"1" example:"12" help:"Partitions of the topic, for its life: a tenant is in one. Default: those that it has; 12 of a new one." placeholder:"N"`
+	Replication int           `least:"1" example:"3" help:"Brokers that keep a partition. Default: those of the topic; 3 of a new one." placeholder:"N"`
+	Retention   time.Duration `least:"1h" example:"168h" help:"How long the topic keeps a record. It is raised, never lowered. Default: as long as the topic does; a new one 168h." placeholder:"DURATION"`
 
-	DryRun bool `help:"Change nothing; print what would be done."`
-	JSON   bool `help:"Print one JSON object."`
+	Only   string `env:"-" enum:",kafka,clickhouse,postgresql" default:"" help:"Migrate this engine alone, while the others that the variables name may be away: kafka, clickhouse or postgresql." placeholder:"ENGINE"`
+	DryRun bool   `help:"Change nothing; print what would be done."`
+	JSON   bool   `help:"Print one JSON object."`
 }
 
 // Validate refuses to do nothing.
 func (c *migrateCmd) Validate() error {
-	if len(c.Kafka) == 0 && c.ClickHouse == "" && c.Database == "" {
-		return fmt.Errorf("nothing to migrate: give --kafka, --clickhouse or --database")
+	if c.Only == "" && len(c.Kafka) == 0 && c.ClickHouse == "" && c.Database == "" {
+		return errors.New("nothing to migrate: give --kafka, --clickhouse or --database")
+	}
+	switch {
+	case c.Only == "kafka" && len(c.Kafka) == 0:
+		return errors.New("--only kafka needs --kafka")
+	case c.Only == "clickhouse" && c.ClickHouse == "":
+		return errors.New("--only clickhouse needs --clickhouse")
+	case c.Only == "postgresql" && c.Database == "":
+		return errors.New("--only postgresql needs --database")
 	}
 	return nil
 }
@@ -50,8 +60,9 @@ type migration struct {
 	Change string `json:"change"`
 }
 
-// Run migrates the named engines, and stops at the first that fails: what is
-// done stays, and another run continues from there.
+// Run migrates the named engines. All are looked at, as a dry run does, before the first is changed, so
+// that one that is away or does not fit leaves the others as they are. If one fails later all the same,
+// what is done stays, and another run continues from there.
 func (c *migrateCmd) Run(out io.Writer) error {
 	ctx, stop := interrupted()
 	defer stop()
@@ -76,43 +87,73 @@ func (c *migrateCmd) Run(out io.Writer) error {
 }
 
 func (c *migrateCmd) migrate(ctx context.Context, report func(engine, change string)) error {
-	if c.Database != "" {
-		cfg, err := c.databaseHop.config(store.Config{URL: c.Database})
-		if err != nil {
-			return err
+	engines := []struct {
+		name  string
+		named bool
+		do    func(ctx context.Context, dryRun bool) (changes []string, err error)
+	}{
+		{"postgresql", c.Database != "", c.postgresql},
+		{"clickhouse", c.ClickHouse != "", c.clickhouse},
+		{"kafka", len(c.Kafka) > 0, c.kafka},
+	}
+	for _, dryRun := range []bool{true, c.DryRun} {
+		for _, e := range engines {
+			if !e.named || c.Only != "" && c.Only != e.name {
+				continue
+			}
+			changes, err := e.do(ctx, dryRun)
+			if dryRun == c.DryRun {
+				for _, change := range changes {
+					report(e.name, change)
+				}
+			}
+			switch {
+			case err != nil && dryRun:
+				return fmt.Errorf("nothing was changed: %w", err)
+			case err != nil:
+				return err
+			}
 		}
-		names, err := store.Migrate(ctx, cfg, c.DryRun)
-		for _, name := range names {
-			report("postgresql", "apply "+name)
-		}
-		if err != nil {
-			return err
+		if c.DryRun {
+			break
 		}
 	}
-	if c.ClickHouse != "" {
-		cfg, err := c.clickhouseHop.config(clickhouse.Config{URL: c.ClickHouse, Cluster: c.Cluster}, nil, nil)
-		if err != nil {
-			return err
-		}
-		names, err := clickhouse.Migrate(ctx, cfg, c.DryRun)
-		for _, name := range names {
-			report("clickhouse", "apply "+name)
-		}
-		if err != nil {
-			return err
-		}
+	return nil
+}
+
+func (c *migrateCmd) postgresql(ctx context.Context, dryRun bool) (changes []string, err error) {
+	cfg, err := c.databaseHop.config(store.Config{URL: c.Database})
+	if err != nil {
+		return nil, err
 	}
-	if len(c.Kafka) == 0 {
-		return nil
+	names, err := store.Migrate(ctx, cfg, dryRun)
+	return applied(names), err
+}
+
+func (c *migrateCmd) clickhouse(ctx context.Context, dryRun bool) (changes []string, err error) {
+	cfg, err := c.clickhouseHop.config(clickhouse.Config{URL: c.ClickHouse, Cluster: c.Cluster}, nil, nil)
+	if err != nil {
+		return nil, err
 	}
+	names, err := clickhouse.Migrate(ctx, cfg, dryRun)
+	return applied(names), err
+}
+
+func applied(names []string) (changes []string) {
+	for _, name := range names {
+		changes = append(changes, "apply "+name)
+	}
+	return changes
+}
+
+func (c *migrateCmd) kafka(ctx context.Context, dryRun bool) (changes []string, err error) {
 	cfg, err := c.kafkaHop.config(kafka.Config{Brokers: c.Kafka, Topic: c.Topic})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	topic := kafka.Topic{Partitions: c.Partitions, Replication: c.Replication, Retention: c.Retention}
-	changes, err := topic.Migrate(ctx, cfg, c.DryRun)
-	for _, change := range changes {
-		report("kafka", change.String())
+	made, err := kafka.Topic{Partitions: c.Partitions, Replication: c.Replication, Retention: c.Retention}.Migrate(ctx, cfg, dryRun)
+	for _, change := range made {
+		changes = append(changes, change.String())
 	}
-	return err
+	return changes, err
 }

@@ -289,6 +289,7 @@ func replays() []store.Replay {
 		{Kinds: []string{"counterparty", "settlement_rule"}, Newest: true, Apply: settle.Replay},
 		{Kinds: []string{"statement"}, Newest: true, Apply: statement.Replay},
 		{Kinds: []string{"payable"}, Newest: true, Apply: payable.Replay},
+		{Kinds: []string{"issuer"}, Newest: true, Apply: payable.ReplayIssuer},
 		{Kinds: []string{"mapping"}, Newest: true, Missed: true, Apply: ingest.ReplayMapping},
 		{Kinds: []string{"webhook"}, Newest: true, Apply: webhook.Replay},
 		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},

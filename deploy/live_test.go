@@ -94,21 +94,14 @@ func serveUp(t *testing.T) (api system.Client, admin string) {
 // deliver has the gate pass and refuse deliveries while the test runs, and packs sealed.
 func deliver(t *testing.T, client system.Client) {
 	t.Helper()
-	var basis struct{ Basis struct{ ID string } }
-	require.NoError(t, client.Do(t.Context(), "POST", "/v1/bases", map[string]any{
-		"kind": "LICENSE", "title": "a", "holderOrgId": "org_a", "effectiveFrom": "2026-01-01T00:00:00Z",
-	}, &basis))
-	var right struct{ Right struct{ ID string } }
-	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights", map[string]any{
-		"basisId": basis.Basis.ID, "substrate": "AUTOMOTIVE", "scope": map[string]any{}, "effectiveFrom": "2026-01-01T00:00:00Z",
-	}, &right))
+	right := issueRight(t, client, "AUTOMOTIVE")
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
 		defer close(done)
 		for n := 0; ctx.Err() == nil; n++ {
 			err := client.Do(ctx, "POST", "/v1/delivery", map[string]any{
-				"rightId": right.Right.ID, "spatialAnchorId": "dash", "dwellMs": 5000,
+				"rightId": right, "spatialAnchorId": "dash", "dwellMs": 5000,
 				"telemetry": map[string]any{"speedMph": n % 2 * 65},
 			}, nil)
 			if err != nil && !strings.Contains(err.Error(), "answered 412") && ctx.Err() == nil {

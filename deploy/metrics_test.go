@@ -181,6 +181,7 @@ func registered(t *testing.T) shown {
 	require.NoError(t, err)
 	packs, err := proof.New(proof.Config{
 		DB: db, Warehouse: warehouse, Log: spool, Keys: keys, Rate: settle.Rating.Rate, Dir: filepath.Join(dir, "packs"), Registerer: all,
+		SealEvery: time.Hour, Tenants: func(context.Context) ([]string, error) { return nil, nil },
 	})
 	require.NoError(t, err)
 	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{

@@ -102,7 +102,7 @@ func drainUnderLoad(t *testing.T, transport func(*settings)) {
 	require.Zero(t, resets.Load())
 	require.Zero(t, cutOff.Load(), "every request on an accepted connection is answered")
 	require.GreaterOrEqual(t, int64(len(w.log.All())), receipts.Load(), "an answer without a record")
-	require.Error(t, w.gateway.Ready())
+	require.Error(t, w.gateway.Ready(t.Context()))
 }
 
 func TestDrainWaitsForARequestInHand(t *testing.T) { everyTransport(t, drainWaitsForARequestInHand) }
@@ -116,7 +116,7 @@ func drainWaitsForARequestInHand(t *testing.T, transport func(*settings)) {
 	waittest.Until(t, func() bool { return w.log.Appending() == 1 })
 	w.stop()
 	waittest.Until(t, func() bool { return w.gateway.phase.Load() == refusing })
-	require.Error(t, w.gateway.Ready())
+	require.Error(t, w.gateway.Ready(t.Context()))
 	release()
 	r := <-replies
 	require.Equal(t, 200, r.status)
@@ -183,9 +183,9 @@ func TestLeaseEnds(t *testing.T) {
 	require.Contains(t, []string{"1", "2"}, r.header.Get("Retry-After"))
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has had no response from control for too long to decide a delivery",`+
 		`"contractVersion":"v1.0","reason":"RIGHTS_STALE","requestId":"req-1"}`+"\n", r.body)
-	require.ErrorContains(t, w.gateway.Ready(), "no response")
+	require.ErrorContains(t, w.gateway.Ready(t.Context()), "no response")
 
 	w.control.Fail(nil)
-	waittest.Until(t, func() bool { return w.gateway.Ready() == nil })
+	waittest.Until(t, func() bool { return w.gateway.Ready(t.Context()) == nil })
 	require.Equal(t, 200, w.post(w.body()).status)
 }

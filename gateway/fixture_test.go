@@ -148,7 +148,7 @@ func (w *world) start(change func(*settings)) {
 		following.Wait()
 		view.Close()
 	})
-	waittest.Until(t, func() bool { return w.gateway.Ready() == nil })
+	waittest.Until(t, func() bool { return w.gateway.phase.Load() == serving && view.Fresh() == nil })
 }
 
 // taken is a listener for Run that was there before.

@@ -49,6 +49,9 @@
 //     bound still gets its 503, if its handshake is quick.
 //   - Draining: see Gateway.Run.
 //
+// Readiness: a node whose every delivery would be 503 is not ready, and names the part. Each check
+// asks what a delivery asks (Gateway.Checks).
+//
 // What is down: without control, deliveries go on until the lease ends, rows whose vendor's id
 // is not known here are rejected one by one, all other routes are 503. Without the log, deliveries are 503.
 //
@@ -244,10 +247,30 @@ func wait(ctx context.Context, d time.Duration) {
 
 var errNotServing = errors.New("not accepting requests")
 
-// Ready is nil while the gateway accepts requests and may decide deliveries.
-func (g *Gateway) Ready() error {
-	if g.phase.Load() != serving {
-		return errNotServing
+// Checks are the parts without which this node would answer every delivery with 503. Each asks what a
+// delivery asks, so that /readyz and the answers can't differ. What refuses one right, one tenant
+// or the load of a moment is no part: another node would refuse it too, or get the load besides.
+func (g *Gateway) Checks() []Check {
+	return []Check{
+		{"gateway", func(context.Context) error {
+			if g.phase.Load() != serving {
+				return errNotServing
+			}
+			return nil
+		}},
+		{"signing key", g.issuer.CanSign},
+		{"rights", func(context.Context) error { return g.rights.Fresh() }},
+		{"log", func(context.Context) error { return g.issuer.CanRecord() }},
 	}
-	return g.rights.Fresh()
+}
+
+// Ready is nil while the gateway accepts requests and may decide deliveries, else the error of the
+// first of its Checks.
+func (g *Gateway) Ready(ctx context.Context) error {
+	for _, part := range g.Checks() {
+		if err := part.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

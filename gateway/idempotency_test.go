@@ -87,7 +87,7 @@ func TestListensLast(t *testing.T) {
 		return nil, stopped
 	}))
 	require.Equal(t, 1, entries, "what the log knows is there")
-	require.Error(t, g.Ready())
+	require.Error(t, g.Ready(t.Context()))
 
 	broken := errors.New("the log can't be read")
 	g = w.stranger(unreadable{w.log, broken})

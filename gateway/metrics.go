@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -78,6 +79,19 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 			Name: "muniment_gateway_connections", Help: "Open connections.",
 		}, func() float64 { return float64(g.listener.open()) }),
 	)
+	for _, part := range g.Checks() {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_gateway_ready", Help: "1 while the part is ready, 0 while each delivery is answered 503 for it.",
+			ConstLabels: prometheus.Labels{"part": part.Name},
+		}, func() float64 {
+			ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+			defer cancel()
+			if part.Ready(ctx) != nil {
+				return 0
+			}
+			return 1
+		}))
+	}
 	return m
 }
 

@@ -8,8 +8,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"muniment/sealer"
@@ -38,41 +40,29 @@ func (k SubjectKey) Hash(tenantID, subject string) string {
 // the person alone, unless a text in it names the person, too (sealer.Forget).
 type Tombstone struct {
 	TenantID string
-	// SubjectHash is the person, as SubjectKey.Hash has it; or, as RecordHash has it, a record with texts
-	// that name the person: then the private parts of events about the record whose notes name the
-	// person are deleted, whomever they are about.
+	// SubjectHash is the person, as SubjectKey.Hash has it; or, as NotesHash has it, a kind of subject of
+	// events whose notes name the person: then of all events about such subjects the notes are deleted that
+	// name the person, whomever the events are about.
 	SubjectHash string
 	// Until is compared with the events' own times, in whole milliseconds.
 	Until time.Time
 }
 
-// recordPrefix begins no hash of a person: it has another letter than base64url.
-const recordPrefix = "record:"
+// notesPrefix begins no hash of a person: it has another letter than base64url.
+const notesPrefix = "notes:"
 
-// RecordHash is what a Tombstone of a record with texts about a person has in place of the person's hash.
-func RecordHash(id, subjectHash string) string { return recordPrefix + id + "/" + subjectHash }
+// NotesHash is what a Tombstone of the notes about a person has in place of the person's hash: kind is that
+// of the events' subjects.
+func NotesHash(kind, subjectHash string) string { return notesPrefix + kind + "/" + subjectHash }
 
-// Record returns the id of the record that a Tombstone is of, and the hash of the person; ok is false for
-// a person's.
-func (t Tombstone) Record() (id, subjectHash string, ok bool) {
-	id, ok = strings.CutPrefix(t.SubjectHash, recordPrefix)
+// Notes returns the kind of the events' subjects whose notes a Tombstone is of, and the hash of the person;
+// ok is false for a person's.
+func (t Tombstone) Notes() (kind, subjectHash string, ok bool) {
+	kind, ok = strings.CutPrefix(t.SubjectHash, notesPrefix)
 	if ok {
-		id, subjectHash, ok = strings.Cut(id, "/")
+		kind, subjectHash, ok = strings.Cut(kind, "/")
 	}
-	return id, subjectHash, ok
-}
-
-// Names reports whether a row's private part names whom the tombstone is of.
-func (t Tombstone) Names(key SubjectKey, r *Row) bool {
-	if id, subjectHash, ok := t.Record(); ok {
-		return r.SubjectID == id && key.inNotes(r.Private, t.TenantID, subjectHash)
-	}
-	return key.names(r.DataSubjects(), t.TenantID, t.SubjectHash)
-}
-
-// inNotes reports whether the notes of a private part name a person.
-func (k SubjectKey) inNotes(private []byte, tenantID, subjectHash string) bool {
-	return len(private) > 0 && sealer.NamedInNotes(private, func(reference string) bool { return k.Hash(tenantID, reference) == subjectHash })
+	return kind, subjectHash, ok
 }
 
 // Eraser is the half of a Warehouse that erasure needs.
@@ -126,25 +116,41 @@ func (r *Row) IsAbout(person sealer.Person) bool {
 	return slices.ContainsFunc(r.DataSubjects(), person.Is)
 }
 
-// Erased is the set of erased persons, as an engine keeps it in memory. It is immutable.
+// Erased is the set of erased persons, as an engine keeps it in memory. Safe for concurrent use.
 type Erased struct {
 	Key SubjectKey
-	// until is the youngest tombstone of each person, and of each record, by tenant and hash, in milliseconds.
+	// until is the youngest tombstone of each person, and of the notes about each, by tenant and hash, in
+	// milliseconds.
 	until map[[2]string]int64
-	// records are the tombstones of records, by tenant and id.
-	records map[[2]string][]Tombstone
+	// notes is the youngest tombstone of any notes, by tenant and kind.
+	notes map[[2]string]int64
+
+	mu sync.Mutex
+	// texts is until when texts of notes are erased, by tenant, kind and text: many events have the same,
+	// and to find all references in a page of text takes tens of milliseconds.
+	texts map[[3]string]int64
 }
+
+const (
+	// never is before the time of every event.
+	never = math.MinInt64
+	// maxTexts bounds Erased.texts.
+	maxTexts = 10_000
+)
 
 // NewErased gathers tombstones.
 func NewErased(key SubjectKey, list []Tombstone) *Erased {
-	e := &Erased{Key: key, until: make(map[[2]string]int64, len(list)), records: map[[2]string][]Tombstone{}}
-	for _, t := range list {
-		person := [2]string{t.TenantID, t.SubjectHash}
-		if have, ok := e.until[person]; !ok || have < t.Until.UnixMilli() {
-			e.until[person] = t.Until.UnixMilli()
+	e := &Erased{Key: key, until: make(map[[2]string]int64, len(list)), notes: map[[2]string]int64{}, texts: map[[3]string]int64{}}
+	raise := func(all map[[2]string]int64, tenantID, of string, until int64) {
+		at := [2]string{tenantID, of}
+		if have, ok := all[at]; !ok || have < until {
+			all[at] = until
 		}
-		if id, _, ok := t.Record(); ok {
-			e.records[[2]string{t.TenantID, id}] = append(e.records[[2]string{t.TenantID, id}], t)
+	}
+	for _, t := range list {
+		raise(e.until, t.TenantID, t.SubjectHash, t.Until.UnixMilli())
+		if kind, _, ok := t.Notes(); ok {
+			raise(e.notes, t.TenantID, kind, t.Until.UnixMilli())
 		}
 	}
 	return e
@@ -159,9 +165,9 @@ func (e *Erased) Covers(t Tombstone) bool {
 	return ok && until >= t.Until.UnixMilli()
 }
 
-// Private returns what is to be kept of a row's private part, nothing if all persons that it names
-// are erased, and the hashes of the persons that it names then. With a nil Erased a row that names a
-// person is ErrErasedUnknown.
+// Private returns what is to be kept of a row's private part, nothing if all persons and notes in it are
+// erased, and the hashes of the persons that it names then. With a nil Erased a row that names a person is
+// ErrErasedUnknown.
 func (e *Erased) Private(r *Row) (private []byte, subjectHashes []string, err error) {
 	subjects := r.DataSubjects()
 	switch {
@@ -174,10 +180,10 @@ func (e *Erased) Private(r *Row) (private []byte, subjectHashes []string, err er
 		until, ok := e.until[[2]string{r.TenantID, hash}]
 		return ok && r.At.UnixMilli() <= until
 	}
-	if slices.ContainsFunc(e.records[[2]string{r.TenantID, r.SubjectID}], func(t Tombstone) bool { return !r.At.After(t.Until) && t.Names(e.Key, r) }) {
-		return nil, nil, nil
-	}
 	private, err = sealer.Forget(r.Private, func(subject string) bool { return covered(e.Key.Hash(r.TenantID, subject)) })
+	if err == nil {
+		private, err = e.forgetNotes(private, r.TenantID, r.SubjectKind, r.At.UnixMilli())
+	}
 	for _, subject := range subjects {
 		hash := e.Key.Hash(r.TenantID, subject)
 		if !covered(hash) && !slices.Contains(subjectHashes, hash) {
@@ -185,6 +191,39 @@ func (e *Erased) Private(r *Row) (private []byte, subjectHashes []string, err er
 		}
 	}
 	return private, subjectHashes, err
+}
+
+// forgetNotes returns what is to be kept of the private part of an event about a subject of a kind.
+func (e *Erased) forgetNotes(private []byte, tenantID, kind string, at int64) ([]byte, error) {
+	if until, ok := e.notes[[2]string{tenantID, kind}]; !ok || at > until {
+		return private, nil
+	}
+	return sealer.ForgetNotes(private, func(text string) bool { return at <= e.textUntil(tenantID, kind, text) })
+}
+
+// textUntil is until when a text in the notes of events about subjects of a kind is erased.
+func (e *Erased) textUntil(tenantID, kind, text string) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	of := [3]string{tenantID, kind, text}
+	if until, ok := e.texts[of]; ok {
+		return until
+	}
+	until := int64(never)
+	all := sealer.References(text, func(reference string) bool {
+		if of, ok := e.until[[2]string{tenantID, NotesHash(kind, e.Key.Hash(tenantID, reference))}]; ok {
+			until = max(until, of)
+		}
+		return true
+	})
+	if !all { // it may name anybody
+		until = e.notes[[2]string{tenantID, kind}]
+	}
+	if len(e.texts) >= maxTexts {
+		clear(e.texts)
+	}
+	e.texts[of] = until
+	return until
 }
 
 // Record returns what is to be kept of a quarantined record: all of it, or all but the
@@ -219,8 +258,7 @@ func (e *Erased) Record(s Quarantined) (record []byte, err error) {
 	return e.annotated(s), nil
 }
 
-// annotated returns a quarantined record without the private part of an event about an erased record, whose
-// notes name the person.
+// annotated returns a quarantined record without the notes that name an erased person. Its time can't be trusted, so it is as old as it need be.
 func (e *Erased) annotated(s Quarantined) []byte {
 	r, err := sealer.ParseRecord(s.Record)
 	if e == nil || err != nil || len(r.Private) == 0 {
@@ -230,12 +268,11 @@ func (e *Erased) annotated(s Quarantined) []byte {
 	if err != nil {
 		return s.Record
 	}
-	row := Row{SubjectID: about.Subject.ID}
-	row.Private = r.Private
-	if !slices.ContainsFunc(e.records[[2]string{about.TenantID, about.Subject.ID}], func(t Tombstone) bool { return t.Names(e.Key, &row) }) {
+	left, err := e.forgetNotes(r.Private, about.TenantID, about.Subject.Kind, never+1)
+	if err != nil || bytes.Equal(left, r.Private) {
 		return s.Record
 	}
-	r.Private = nil
+	r.Private = left
 	return sealer.AppendRecord(nil, &r)
 }
 

@@ -78,11 +78,13 @@
 // privateCommitment is SHA-256(salt ‖ committed), of the private part, the canonical text of what
 // erasure deletes; its salt is 128 random bits and is a member of it as well:
 //
-//	{"attentionMs":n,"dataSubjects":[{"dataSubject":…,"salt":…},…],"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
+//	{"attentionMs":n,"dataSubjects":[{"dataSubject":…,"salt":…},…],"notes":{NAME:{"salt":…,"text":…},…},"requestHash":…,
+//	 "salt":…,"telemetry":{…}}
 //
-// where all but the salt may be missing. committed is this text with a HASH in place of each person:
-// SHA-256(salt ‖ dataSubject), with the person's own salt. A person who was erased, or whom an export of
-// another one leaves out, has this HASH in the private part, too. requestHash is
+// where all but the salt may be missing, and a note's text is a string or an object. committed is this text
+// with a HASH in place of each person: SHA-256(salt ‖ dataSubject), with the person's own salt; and in place
+// of each note: SHA-256(salt ‖ text), with the note's own salt. A person or a note that was erased, or that an
+// export of another person leaves out, has this HASH in the private part, too. requestHash is
 // SHA-256(salt ‖ the salts of the persons ‖ request). An event of type delivery.recorded has
 // subject.kind "right", subject.id equal to data.rightId, at equal to issuedAt, the
 // ULID of its receipt, and this data:

@@ -106,7 +106,7 @@ func TestPrivateRoundTrip(t *testing.T) {
 			p.Telemetry = []byte(`{"muted":false}`)
 		}
 		if rapid.Bool().Draw(t, "notes?") {
-			p.Notes = []byte(`{"notes":"x"}`)
+			p.Notes = []sealer.Note{{Name: "notes", Text: `"x"`, Salt: [16]byte{7}}, {Name: "{", Text: `{"a":{"b":"}\""}}`, Salt: [16]byte{8}}}
 		}
 		text := sealer.AppendPrivate(nil, &p)
 		require.True(t, isCanonical(text))

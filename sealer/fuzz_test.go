@@ -10,7 +10,7 @@ import (
 // FuzzParsePrivate: what is accepted is written the same again.
 func FuzzParsePrivate(f *testing.F) {
 	f.Add(AppendPrivate(nil, &Private{AttentionMs: -1}))
-	f.Add(AppendPrivate(nil, &Private{AttentionMs: 3, DataSubjects: About("sub", "s2"), Notes: []byte(`{"b":"c"}`), RequestHash: "x", Telemetry: []byte(`{"a":[1,{}]}`)}))
+	f.Add(AppendPrivate(nil, &Private{AttentionMs: 3, DataSubjects: About("sub", "s2"), Notes: []Note{{Name: "b", Text: `"c"`}, {Name: "d", Hash: Commit([16]byte{}, nil)}, {Name: "e", Text: `{"f":"}"}`}}, RequestHash: "x", Telemetry: []byte(`{"a":[1,{}]}`)}))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if p, err := ParsePrivate(text); err == nil {
 			require.Equal(t, string(text), string(AppendPrivate(nil, &p)))

@@ -1,6 +1,7 @@
 package sealer
 
 import (
+	"crypto/rand"
 	"strings"
 	"testing"
 
@@ -142,7 +143,58 @@ func TestReferences(t *testing.T) {
 	n = 0
 	require.False(t, References(hostile, long))
 	require.Equal(t, maxReferences, n)
-	notes, err := Canonical(map[string]any{"notes": hostile})
+}
+
+// TestNotes: a note that names a person goes alone, or is shown alone; the commitment stays that of the rest.
+func TestNotes(t *testing.T) {
+	notes, err := NotesOf(map[string]any{"b": "seen by ann.", "a": map[string]any{"x": []string{"eve"}, "ann": 1}, "c": "anna"})
 	require.NoError(t, err)
-	require.True(t, NamedInNotes(AppendPrivate(nil, &Private{AttentionMs: -1, Notes: notes}), func(string) bool { return false }), "it may")
+	for _, value := range []any{"a", map[string]any{"a": 1}, map[string]any{"": "a"}, map[string]any{"a": nil}} {
+		_, err := NotesOf(value)
+		require.Error(t, err, "%v", value)
+	}
+	p := Private{AttentionMs: -1, Notes: notes}
+	require.NoError(t, p.DrawSalts(rand.Reader))
+	require.NotEqual(t, p.Notes[0].Salt, p.Notes[1].Salt)
+	whole, ann := AppendPrivate(nil, &p), NewPerson("ann")
+	names := func(private []byte) (left []string) {
+		require.NoError(t, CheckPrivate(private, p.Commitment()))
+		q, err := ParsePrivate(private)
+		require.NoError(t, err)
+		for _, n := range q.Notes {
+			if n.Text != "" {
+				left = append(left, n.Name)
+			}
+		}
+		require.Len(t, NoteHashes(private), len(left))
+		return left
+	}
+	require.Equal(t, []string{"a", "b", "c"}, names(whole))
+	left, err := ForgetNotes(whole, ann.In)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "c"}, names(left))
+	again, err := ForgetNotes(left, ann.In)
+	require.NoError(t, err)
+	require.Equal(t, left, again)
+	for person, want := range map[string][]string{"ann": {"b"}, "eve": {"a"}, "x": nil} {
+		about, err := NotesAbout(whole, NewPerson(person))
+		require.NoError(t, err)
+		require.Equal(t, want == nil, about == nil)
+		if want != nil {
+			require.Equal(t, want, names(about))
+		}
+	}
+	nothing, err := ForgetNotes(whole, func(string) bool { return true })
+	require.NoError(t, err)
+	require.Nil(t, nothing)
+
+	p.DataSubjects = About("ann", "bob")
+	some, err := Forget(AppendPrivate(nil, &p), ann.Is)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "c"}, names(some), "of a person who is erased, too")
+	p.DataSubjects = About("bob")
+	some, err = ForgetNotes(AppendPrivate(nil, &p), func(string) bool { return true })
+	require.NoError(t, err)
+	require.Equal(t, []string{"bob"}, DataSubjects(some))
+	require.Empty(t, names(some))
 }

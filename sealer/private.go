@@ -25,9 +25,8 @@ type Private struct {
 	Salt [16]byte
 	// DataSubjects are the persons that the record is about.
 	DataSubjects []DataSubject
-	// Notes are free text of an audit event, which may name a person: an RFC 8785 object; nil
-	// for none.
-	Notes []byte
+	// Notes are free text of an audit event, which may name a person, sorted by name.
+	Notes []Note
 	// Telemetry is the consent-projected telemetry, an RFC 8785 object; nil for none.
 	Telemetry []byte
 	// AttentionMs is derived from eye tracking; −1 for none.
@@ -45,6 +44,53 @@ type DataSubject struct {
 	Salt [16]byte
 	// Hash is all that is left of a person who was erased: Commit(Salt, Reference).
 	Hash string
+}
+
+// Note is free text in a private part. One note can be erased from it, and the commitment stays valid for
+// the rest: it covers a hash in place of each note.
+type Note struct {
+	Name string
+	// Text is a string, or an object with texts, in RFC 8785 form; empty if the note was erased.
+	Text string
+	// Salt is 128 random bits for this note.
+	Salt [16]byte
+	// Hash is all that is left of a note that was erased: Commit(Salt, Text).
+	Hash string
+}
+
+// NotesOf returns a note for each member of a value that is an object in JSON, not salted yet. Each member
+// must be a string or an object.
+func NotesOf(value any) (notes []Note, err error) {
+	text, err := Canonical(value)
+	if err != nil {
+		return nil, err
+	}
+	s := scanner{text: string(text)}
+	s.lit(`{`)
+	for s.fault == nil && !s.has(`}`) {
+		if len(notes) > 0 {
+			s.lit(`,`)
+		}
+		n := Note{Name: s.name()}
+		s.lit(`:`)
+		n.Text = s.note()
+		notes = append(notes, n)
+	}
+	if err := s.end(); err != nil {
+		return nil, fmt.Errorf("cannot make notes: %w", err)
+	}
+	return notes, nil
+}
+
+// note consumes the text of a note, of which only the extent is checked.
+func (s *scanner) note() string {
+	start := s.at
+	if strings.HasPrefix(s.text[s.at:], `"`) {
+		s.str()
+	} else {
+		s.object()
+	}
+	return s.text[start:s.at]
 }
 
 // About returns persons who are not salted yet; references that are empty name nobody.
@@ -65,16 +111,23 @@ func (p *Private) DrawSalts(random io.Reader) error {
 			_, err = io.ReadFull(random, p.DataSubjects[i].Salt[:])
 		}
 	}
+	for i := range p.Notes {
+		if err == nil {
+			_, err = io.ReadFull(random, p.Notes[i].Salt[:])
+		}
+	}
 	return err
 }
 
 // AppendPrivate appends the canonical text of p. Empty members are omitted; the
 // salt is always there:
 //
-//	{"attentionMs":…,"dataSubjects":[{"dataSubject":…,"salt":…},HASH,…],"notes":{…},"requestHash":…,"salt":…,"telemetry":{…}}
+//	{"attentionMs":…,"dataSubjects":[{"dataSubject":…,"salt":…},HASH,…],"notes":{NAME:{"salt":…,"text":…},NAME:HASH,…},
+//	 "requestHash":…,"salt":…,"telemetry":{…}}
 func AppendPrivate(dst []byte, p *Private) []byte { return p.append(dst, false) }
 
-// AppendCommitted appends what the commitment covers: the canonical text with the hash of each person.
+// AppendCommitted appends what the commitment covers: the canonical text with the hash of each person and
+// each note.
 func AppendCommitted(dst []byte, p *Private) []byte { return p.append(dst, true) }
 
 func (p *Private) append(dst []byte, hashed bool) []byte {
@@ -94,10 +147,15 @@ func (p *Private) append(dst []byte, hashed bool) []byte {
 		}
 		dst = append(dst, `],`...)
 	}
-	if p.Notes != nil {
-		dst = append(dst, `"notes":`...)
-		dst = append(dst, p.Notes...)
-		dst = append(dst, ',')
+	if len(p.Notes) > 0 {
+		dst = append(dst, `"notes":{`...)
+		for i := range p.Notes {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = p.Notes[i].append(dst, hashed)
+		}
+		dst = append(dst, `},`...)
 	}
 	if p.RequestHash != "" {
 		dst = append(dst, `"requestHash":`...)
@@ -130,14 +188,35 @@ func (s *DataSubject) append(dst []byte, hashed bool) []byte {
 	return append(dst, `"}`...)
 }
 
-// ParsePrivate reads exactly what AppendPrivate writes. Notes and Telemetry alias b.
+func (n *Note) append(dst []byte, hashed bool) []byte {
+	dst = append(AppendString(dst, n.Name), ':')
+	switch {
+	case n.Text == "":
+		return append(append(append(dst, '"'), n.Hash...), '"')
+	case hashed:
+		return append(append(append(dst, '"'), n.hash()...), '"')
+	}
+	dst = base64url.AppendEncode(append(dst, `{"salt":"`...), n.Salt[:])
+	return append(append(append(dst, `","text":`...), n.Text...), '}')
+}
+
+// hash is what stands for a note, erased or not.
+func (n *Note) hash() string {
+	if n.Text == "" {
+		return n.Hash
+	}
+	return Commit(n.Salt, []byte(n.Text))
+}
+
+// ParsePrivate reads exactly what AppendPrivate writes. Telemetry aliases b.
 func ParsePrivate(b []byte) (Private, error) {
 	s := scanner{text: string(b)}
 	p := readPrivateHead(&s)
+	notesAt, notesEnd := 0, 0
 	if s.has(`"notes":`) {
-		notesAt := s.at
-		s.object()
-		p.Notes = b[notesAt:s.at:s.at]
+		notesAt = s.at
+		p.Notes = readNotes(&s)
+		notesEnd = s.at
 		s.lit(`,`)
 	}
 	if s.has(`"requestHash":`) {
@@ -156,7 +235,7 @@ func ParsePrivate(b []byte) (Private, error) {
 	if err == nil && p.Telemetry != nil && !isCanonical(p.Telemetry) {
 		err = fmt.Errorf("telemetry: %w", ErrNotCanonical)
 	}
-	if err == nil && p.Notes != nil && !isCanonical(p.Notes) {
+	if err == nil && p.Notes != nil && !isCanonical(b[notesAt:notesEnd]) {
 		err = fmt.Errorf("notes: %w", ErrNotCanonical)
 	}
 	if err != nil {
@@ -195,6 +274,25 @@ func readDataSubject(s *scanner) (d DataSubject) {
 	return d
 }
 
+func readNotes(s *scanner) (notes []Note) {
+	s.lit(`{`)
+	for more := true; more && s.fault == nil; more = s.has(`,`) {
+		n := Note{Name: s.name()}
+		s.lit(`:`)
+		if s.has(`{"salt":`) {
+			n.Salt = [16]byte(s.bytes(len(n.Salt)))
+			s.lit(`,"text":`)
+			n.Text = s.note()
+			s.lit(`}`)
+		} else {
+			n.Hash = base64url.EncodeToString(s.bytes(sha256.Size))
+		}
+		notes = append(notes, n)
+	}
+	s.lit(`}`)
+	return notes
+}
+
 // DataSubjects lists the references to persons in a private part that ParsePrivate accepts, but for
 // those who were erased. It parses no further than that member.
 func DataSubjects(private []byte) (references []string) {
@@ -228,25 +326,92 @@ func LeaveOut(private []byte, out func(reference string) bool) ([]byte, error) {
 	return AppendPrivate(nil, &p), nil
 }
 
-// Forget is LeaveOut for persons who are erased. It returns nothing if all of it was about them: no
-// other person is left, or a text in what is left names one of them.
+// Forget is LeaveOut for persons who are erased. Notes with a text that names one of them go, too. It returns
+// nothing if all of it was about them: no other person is left, or the telemetry has a text that names one
+// of them.
 func Forget(private []byte, erased func(reference string) bool) ([]byte, error) {
 	references := slices.DeleteFunc(DataSubjects(private), func(reference string) bool { return !erased(reference) })
 	left, err := LeaveOut(private, erased)
 	if err != nil || len(references) == 0 {
 		return left, err
 	}
+	if len(DataSubjects(left)) == 0 {
+		return nil, nil
+	}
 	p, err := ParsePrivate(left)
-	if err != nil || len(DataSubjects(left)) == 0 {
+	if err != nil {
 		return nil, err
 	}
 	for _, reference := range references {
 		person := NewPerson(reference)
-		if person.inTexts(p.Notes) || person.inTexts(p.Telemetry) {
+		if person.inTexts(p.Telemetry) {
 			return nil, nil
 		}
+		p.hideNotes(person.In)
 	}
-	return left, nil
+	return AppendPrivate(nil, &p), nil
+}
+
+// ForgetNotes puts hashes in the places of notes in a private part that ParsePrivate accepts: of those with a
+// text for which erased returns true. It returns the private part itself if there is none of them, and
+// nothing if no other note and no person is left.
+func ForgetNotes(private []byte, erased func(text string) bool) ([]byte, error) {
+	if !bytes.Contains(private, []byte(`"notes":{`)) {
+		return private, nil
+	}
+	p, err := ParsePrivate(private)
+	if err != nil || !p.hideNotes(erased) {
+		return private, err
+	}
+	of := func(n Note) bool { return n.Text != "" }
+	if !slices.ContainsFunc(p.Notes, of) && len(DataSubjects(private)) == 0 {
+		return nil, nil
+	}
+	return AppendPrivate(nil, &p), nil
+}
+
+// NotesAbout puts hashes in the places of those notes in a private part that ParsePrivate accepts that don't
+// name a person. It returns nothing if none does.
+func NotesAbout(private []byte, person Person) ([]byte, error) {
+	p, err := ParsePrivate(private)
+	if err != nil {
+		return nil, err
+	}
+	named := func(n Note) bool { return n.Text != "" && anyText([]byte(n.Text), person.In) }
+	if !slices.ContainsFunc(p.Notes, named) {
+		return nil, nil
+	}
+	for i := range p.Notes {
+		if n := &p.Notes[i]; !named(*n) {
+			*n = Note{Name: n.Name, Hash: n.hash()}
+		}
+	}
+	return AppendPrivate(nil, &p), nil
+}
+
+// hideNotes puts hashes in the places of the notes with a text for which is returns true.
+func (p *Private) hideNotes(is func(text string) bool) (some bool) {
+	for i := range p.Notes {
+		if n := &p.Notes[i]; n.Text != "" && anyText([]byte(n.Text), is) {
+			*n, some = Note{Name: n.Name, Hash: n.hash()}, true
+		}
+	}
+	return some
+}
+
+// NoteHashes lists the hashes of the notes in a private part that ParsePrivate accepts, but for those that
+// were erased.
+func NoteHashes(private []byte) (hashes []string) {
+	if !bytes.Contains(private, []byte(`"notes":{`)) {
+		return nil
+	}
+	p, _ := ParsePrivate(private)
+	for i := range p.Notes {
+		if p.Notes[i].Text != "" {
+			hashes = append(hashes, p.Notes[i].hash())
+		}
+	}
+	return hashes
 }
 
 // NamedInTelemetry reports whether the telemetry in a private part that ParsePrivate accepts has a text
@@ -259,27 +424,13 @@ func NamedInTelemetry(private []byte, person Person) bool {
 	return err == nil && person.inTexts(p.Telemetry)
 }
 
-// NamedInNotes reports whether a text in the notes of a private part that ParsePrivate accepts contains a
-// reference for which is returns true, or may contain one, as References can't list them all: so who knows
-// only the hash of a person finds the notes that name the person.
-func NamedInNotes(private []byte, is func(reference string) bool) bool {
-	p, err := ParsePrivate(private)
-	return err == nil && anyText(p.Notes, func(text string) (found bool) {
-		all := References(text, func(reference string) bool {
-			found = is(reference)
-			return !found
-		})
-		return found || !all
-	})
-}
-
 // inTexts reports whether a text in a JSON object contains the reference, at any depth.
 func (p Person) inTexts(object []byte) bool { return anyText(object, p.In) }
 
-// anyText reports whether is returns true for a text in a JSON object, at any depth.
-func anyText(object []byte, is func(text string) bool) bool {
+// anyText reports whether is returns true for a text in a JSON value, at any depth.
+func anyText(text []byte, is func(text string) bool) bool {
 	var value any
-	_ = json.Unmarshal(object, &value) // what ParsePrivate accepts is JSON
+	_ = json.Unmarshal(text, &value) // what ParsePrivate accepts is JSON
 	var in func(value any) bool
 	in = func(value any) bool {
 		switch v := value.(type) {

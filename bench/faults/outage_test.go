@@ -219,7 +219,12 @@ func TestFaultSpoolFull(t *testing.T) {
 	broker.do("kill", "1")
 	tr.until("the spool is full", func() bool { return refused.Load() > 1000 })
 	spooled := systemtest.Sum(tr.Gateways, "muniment_spool_pending_records")
+	readiness := func() string {
+		return string(systemtest.Call(t, tr.Gateways[0].Admin, "", systemtest.Operation{Method: "GET", Path: "/readyz"}).Body)
+	}
+	require.Contains(t, readiness(), `"ready":false,"notReady":[{"name":"log","reason":"cannot append to spool`)
 	broker.do("up")
+	tr.until("the node is ready again", func() bool { return strings.Contains(readiness(), `"ready":true`) })
 	tr.more(5000)
 	require.Zero(t, unsaid.Load(), "refusals without Retry-After")
 	require.Zero(t, other.Load(), "other refusals than 503")

@@ -80,16 +80,19 @@ func TestStopsOnAFullDisk(t *testing.T) {
 	status, answer = h.Deliver(h.Client.Key, "AUDIO")
 	require.Equal(t, http.StatusServiceUnavailable, status, answer)
 	require.Contains(t, answer, "LOG_UNAVAILABLE")
+	readiness := func() systemtest.Response {
+		return systemtest.Call(t, h.Server.Admin, "", systemtest.Operation{Method: "GET", Path: "/readyz"})
+	}
+	require.Contains(t, string(readiness().Body), `"ready":false,"notReady":[{"name":"log","reason":`)
 	require.ErrorContains(t, h.Client.Do(t.Context(), "POST", "/v1/bases", map[string]any{"kind": "CONTRACT", "title": "x"}, nil), "STORAGE_FULL")
 	for _, event := range []string{"right.revoked", "right.suspended", "challenge.upheld", "key.revoked"} {
 		waittest.Until(t, func() bool { return typesInLog(t, h.Data)[event] > 0 }, event)
 	}
 
 	require.NoError(t, os.Remove(ballast))
-	waittest.Until(t, func() bool {
-		status, _ = h.Deliver(h.Client.Key, "AUDIO")
-		return status == http.StatusOK
-	})
+	waittest.Until(t, func() bool { return readiness().Status == http.StatusOK }, "it finds out without a delivery")
+	status, answer = h.Deliver(h.Client.Key, "AUDIO")
+	require.Equal(t, http.StatusOK, status, answer)
 	require.FileExists(t, filepath.Join(h.Data, "reserve"))
 	require.Equal(t, 4, h.Metered())
 	packs := systemtest.SealAndExport(t, h.Client)

@@ -110,8 +110,14 @@ func (p *speaker) call(operation, body string, take ...string) string {
 func (p *speaker) fill(at string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
-		for name, inner := range v {
-			v[name] = p.fill(at+"."+name, inner)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			inner := v[name]
+			delete(v, name)
+			said := name
+			if strings.Contains(name, "§") {
+				said = strings.ReplaceAll(name, "§", p.fill(at+".name of "+name, "§").(string))
+			}
+			v[said] = p.fill(at+"."+name, inner)
 		}
 	case []any:
 		for i := range v {
@@ -408,6 +414,9 @@ func (p *speaker) journey(hook string) {
 	p.call("create-api-key", `{"label": "§", "scopes": ["rights:read"]}`)
 	p.call("create-basis", `{"kind": "LICENSE", "title": "§", "jurisdiction": "§", "reference": "§"}`, "basisId", "data.basis.id")
 	right := fmt.Sprintf(`{"basisId": "{basisId}", "substrate": "DOOH", "scope": "§", "effectiveFrom": %q}`, at(-48*time.Hour))
+	for _, scope := range []string{`{"labels": {"§": "owner"}}`, `{"x-§": 1}`, `{"labels": {"owner": "§"}, "x-note": [{"by": "§", "§": 1}], "campaigns": ["§"], "description": "§"}`} {
+		p.call("issue-right", strings.Replace(right, `"§"`, scope, 1))
+	}
 	p.call("issue-right", right, "rightId", "data.right.id")
 	p.call("suspend-right", `{"reason": "§"}`)
 	p.call("resume-right", `{"reason": "§"}`)
@@ -480,7 +489,7 @@ func TestThirtyPersons(t *testing.T) {
 	s.Tenant = systemtest.CreateTenant(t, s.Data, "--scope", "*")
 	s.Client.Key = s.Tenant.APIKey
 	s.Rights = systemtest.IssueRights(t, s.Client)
-	records := map[string]string{} // whose they are, by id
+	records, payees := map[string]string{}, []string{} // whose they are, by id
 	for i, who := range slices.Concat(erased, others) {
 		var held struct{ Results []struct{ HeldID string } }
 		s.Post("/v1/delivery/ingest-batch", map[string]any{"vendor": "acme", "rows": []any{map[string]any{
@@ -489,8 +498,10 @@ func TestThirtyPersons(t *testing.T) {
 		}}}, &held)
 		records[held.Results[0].HeldID] = who
 		var payee struct{ Counterparty struct{ ID string } }
-		s.Post("/v1/settlement/counterparties", map[string]any{"name": fmt.Sprint("payee ", i), "kind": "OTHER", "currency": "EUR", "payoutRef": "IBAN of " + who + ".", "taxId": who}, &payee)
+		s.Post("/v1/settlement/counterparties", map[string]any{"name": fmt.Sprint("payee ", i), "kind": "OTHER", "currency": "EUR", "payoutRef": "IBAN of " + who + ".", "taxId": who,
+			"legalName": "Studio of " + who, "address": "care of " + who + "\nBerlin", "email": mailOf(who)}, &payee)
 		records[payee.Counterparty.ID] = who
+		payees = append(payees, payee.Counterparty.ID)
 		var made struct{ Job systemtest.Exported }
 		s.Post("/v1/compliance/dsar", map[string]any{"scope": map[string]any{"kind": "TENANT_FULL"}, "requestedBy": "desk of " + who, "requestNotes": "(" + who + ")"}, &made)
 		s.Post("/v1/compliance/dsar/"+made.Job.ID+"/cancel", map[string]any{"reason": "not for " + who}, nil)
@@ -500,6 +511,20 @@ func TestThirtyPersons(t *testing.T) {
 		records["evt_"+strings.TrimPrefix(shown.Receipt.ReceiptID, "rcp_")] = who
 	}
 	all := slices.Concat(erased, others)
+	payables := map[string][2]string{} // who is named by the recipient and by the issuer, who is another
+	for i, who := range all {
+		contact := all[(i+1)%len(all)]
+		require.NoError(t, s.Client.Do(t.Context(), "PUT", "/v1/settlement/issuer", map[string]any{
+			"legalName": "Screens", "address": "at " + contact + ".", "email": mailOf(contact), "note": "Questions? Write to " + contact + "!",
+		}, nil))
+		var draft struct{ Statement struct{ ID string } }
+		s.Post("/v1/settlement/statements", map[string]any{"from": "2026-01-01", "to": "2026-02-01", "currency": "EUR", "counterpartyId": payees[i]}, &draft)
+		s.Post("/v1/settlement/statements/"+draft.Statement.ID+"/issue", map[string]any{}, nil)
+		var list struct{ Payables []struct{ ID string } }
+		require.NoError(t, s.Client.Do(t.Context(), "GET", "/v1/settlement/payables?statementId="+draft.Statement.ID, nil, &list))
+		require.Len(t, list.Payables, 1)
+		payables[list.Payables[0].ID] = [2]string{who, contact}
+	}
 	random := rand.New(rand.NewPCG(3, 4))
 	together := map[string]bool{} // deliveries to several
 	for range 40 {
@@ -540,6 +565,7 @@ func TestThirtyPersons(t *testing.T) {
 		require.Equal(t, 1, done.Counts.Records["heldRow"], who)
 		require.Equal(t, 1, done.Counts.Records["counterparty"], who)
 		require.Equal(t, 1, done.Counts.Records["dsarNote"], who)
+		require.Equal(t, 2, done.Counts.Records["payable"], who)
 	}
 	require.Len(t, hashes, 30)
 	owner := func(row map[string]string) string {
@@ -556,11 +582,21 @@ func TestThirtyPersons(t *testing.T) {
 	for name, was := range before {
 		hash := hashes[owner(was)]
 		want := maps.Clone(was)
-		if table, _, _ := strings.Cut(name, " "); hash != "" {
+		table, _, _ := strings.Cut(name, " ")
+		switch named := payables[was["payable_id"]]; {
+		case table == "payables":
+			for n, column := range []string{"recipient", "issuer"} {
+				want[column] = withoutPerson(t, was[column], named[n], hashes[named[n]])
+			}
+		case table == "issuers": // that of the last
+			for _, column := range []string{"address", "note"} {
+				want[column] = hashes[all[0]]
+			}
+		case hash != "":
 			changed++
-			replace := map[string][]string{"counterparties": {"payout_ref", "tax_id"}, "dsar_jobs": {"data_subject_id", "requested_by", "request_notes"}, "dsar_timeline": {"notes"}}[table]
+			replace := map[string][]string{"counterparties": {"payout_ref", "tax_id", "legal_name", "address", "email"}, "dsar_jobs": {"data_subject_id", "requested_by", "request_notes"}, "dsar_timeline": {"notes"}}[table]
 			for _, column := range replace {
-				if was[column] != "" && !strings.HasPrefix(was[column], "dev_") && was["actor"] != "control" {
+				if was[column] != "" && was[column] != mailOf("") && !strings.HasPrefix(was[column], "dev_") && was["actor"] != "control" {
 					want[column] = hash
 				}
 			}
@@ -578,6 +614,10 @@ func TestThirtyPersons(t *testing.T) {
 	privateAfter := privateParts(t, s)
 	for event, private := range privateBefore {
 		of, _, _ := strings.Cut(event, " ")
+		if named, ok := payables[of]; ok {
+			requireNotes(t, private, privateAfter[event], map[string]bool{"recipient": hashes[named[0]] != "", "issuer": hashes[named[1]] != ""})
+			continue
+		}
 		if together[of] {
 			left, err := sealer.Forget([]byte(private), func(reference string) bool { return slices.Contains(erased, reference) })
 			require.NoError(t, err)
@@ -598,6 +638,53 @@ func TestThirtyPersons(t *testing.T) {
 		}
 		require.Equal(t, was == afterFiles[name], true, name)
 	}
+}
+
+// mailOf is the person, or an address of nobody if that is no address.
+func mailOf(who string) string {
+	if strings.Contains(who, "@") {
+		return who
+	}
+	return "info@example.net"
+}
+
+// withoutPerson is a column with a party whose texts that name a person are replaced; an empty hash replaces
+// none.
+func withoutPerson(t *testing.T, party, who, hash string) string {
+	t.Helper()
+	if hash == "" {
+		return party
+	}
+	next, err := store.ReplaceTexts(party, []string{"*"}, func(_, text string) (string, bool) { return hash, sealer.NewPerson(who).In(text) })
+	require.NoError(t, err)
+	require.NotEqual(t, party, next, who)
+	return next
+}
+
+// requireNotes checks the notes in a private part: of those that are gone is a hash left, of the others each
+// byte.
+func requireNotes(t *testing.T, before, after string, gone map[string]bool) {
+	t.Helper()
+	type part struct{ Notes map[string]json.RawMessage }
+	was := systemtest.Parse[part](t, before)
+	if !slices.Contains(slices.Collect(maps.Values(gone)), false) {
+		require.Empty(t, after)
+		return
+	}
+	left := systemtest.Parse[part](t, after)
+	require.Len(t, left.Notes, len(gone))
+	for name, erased := range gone {
+		if !erased {
+			require.Equal(t, string(was.Notes[name]), string(left.Notes[name]))
+		}
+	}
+	var commitments []string
+	for _, private := range []string{before, after} {
+		p, err := sealer.ParsePrivate([]byte(private))
+		require.NoError(t, err)
+		commitments = append(commitments, p.Commitment())
+	}
+	require.Equal(t, commitments[0], commitments[1], "it is still that of the event")
 }
 
 func quoted(t *testing.T, text string) string {
@@ -623,8 +710,8 @@ func otherRows(t *testing.T, data string) map[string]map[string]string {
 	return all
 }
 
-// privateParts are those in the warehouse, by event; of an event about a DSAR job, by the job and the
-// event.
+// privateParts are those in the warehouse, by event; of an event about a DSAR job or a payable, by that and
+// the event.
 func privateParts(t *testing.T, s *systemtest.Service) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -637,7 +724,7 @@ func privateParts(t *testing.T, s *systemtest.Service) map[string]string {
 			EventID, Type string
 			Subject       struct{ ID string }
 		}](t, event)
-		if e.Subject.ID != "" && strings.HasPrefix(e.Type, "dsar.") {
+		if e.Subject.ID != "" && (strings.HasPrefix(e.Type, "dsar.") || strings.HasPrefix(e.Type, "payable.")) {
 			all[e.Subject.ID+" "+e.EventID] = private
 			continue
 		}

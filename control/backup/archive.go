@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,8 +68,6 @@ type archive interface {
 	// open opens the next file, which must have this name, and says how long it is. The
 	// caller closes it, and reads no more of it than it expects.
 	open(name string) (file io.ReadCloser, size int64, err error)
-	// most returns the most bytes that its files can have.
-	most() (int64, error)
 	io.Closer
 }
 
@@ -129,8 +126,6 @@ func (a folderArchive) open(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
-func (a folderArchive) most() (int64, error) { return math.MaxInt64, nil } // each file has its own size
-
 func (a folderArchive) Close() error { return a.root.Close() }
 
 type tarArchive struct {
@@ -164,14 +159,6 @@ func sparse(h *tar.Header) bool {
 		}
 	}
 	return false
-}
-
-func (a *tarArchive) most() (int64, error) {
-	info, err := a.file.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
 }
 
 func (a *tarArchive) Close() error { return a.file.Close() }

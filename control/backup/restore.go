@@ -164,7 +164,7 @@ func (w *restoreWriter) copyAll(ctx context.Context) (err error) {
 	if err := w.readTombstones(); err != nil {
 		return err
 	}
-	total, err := w.room(from)
+	total, err := w.room()
 	if err != nil {
 		return err
 	}
@@ -177,17 +177,13 @@ func (w *restoreWriter) copyAll(ctx context.Context) (err error) {
 	return nil
 }
 
-// room returns how many bytes the files have, once it is sure that the archive holds so many and that the
-// disk has space for them.
-func (w *restoreWriter) room(from archive) (total int64, err error) {
+// room returns how many bytes the files have, once it is sure that the disk has space for them.
+func (w *restoreWriter) room() (total int64, err error) {
 	for _, f := range w.m.Files {
 		if f.Bytes > math.MaxInt64-total {
 			return 0, fmt.Errorf("its %s states more bytes than any disk has", manifestFile)
 		}
 		total += f.Bytes
-	}
-	if held, err := from.most(); err != nil || held < total {
-		return 0, errors.Join(fmt.Errorf("its %s states %s, the file has %s: it is cut off, or has sparse files, which no backup has", manifestFile, megabytes(total), megabytes(held)), err)
 	}
 	free, err := store.Free(w.dir)
 	if err == nil && free < total {

@@ -153,8 +153,8 @@ type collection struct {
 	alive report
 	// kept are the rights that a slice selects; nil: all.
 	kept map[string]bool
-	// naming are the records whose texts name the person.
-	naming []string
+	// noted are the nouns of the records whose events may name the person in their notes.
+	noted []string
 }
 
 // person is the person whose data is exported; nobody if it is the tenant's.
@@ -245,9 +245,9 @@ func (c *collection) events(ctx context.Context) error {
 		}
 		return c.take(eventOf(row))
 	})
-	for _, record := range c.naming {
+	for _, noun := range c.noted {
 		if err == nil {
-			err = c.scan(ctx, pipeline.EventQuery{TenantID: q.TenantID, NoDeliveries: true, SubjectID: record}, c.asOf, true, c.alive, c.noted)
+			err = c.scan(ctx, pipeline.EventQuery{TenantID: q.TenantID, NoDeliveries: true, SubjectKind: noun}, c.asOf, false, c.alive, c.takeNoted)
 		}
 	}
 	return err
@@ -276,19 +276,14 @@ func (c *collection) quarantined(ctx context.Context) error {
 	return err
 }
 
-// noted takes an event whose notes name the person, and that is about nobody or somebody else.
-func (c *collection) noted(row *pipeline.Row) error {
+// takeNoted takes an event whose notes name the person, and that is about nobody or somebody else. Other notes
+// are left out.
+func (c *collection) takeNoted(row *pipeline.Row) (err error) {
 	person := c.job.Scope.person()
 	if len(row.Private) == 0 || row.IsAbout(person) {
 		return nil
 	}
-	p, err := sealer.ParsePrivate(row.Private)
-	if err != nil {
-		return err
-	}
-	named := false
-	err = store.EachText(string(p.Notes), []string{"*"}, func(text string) { named = named || person.In(text) })
-	if err != nil || !named {
+	if row.Private, err = sealer.NotesAbout(row.Private, person); err != nil || len(row.Private) == 0 {
 		return err
 	}
 	if err := c.alone(row); err != nil { // it may be about somebody else
@@ -310,7 +305,7 @@ func (c *collection) mentions(ctx context.Context) error {
 		}
 		return nil
 	})
-	c.naming = found.Records
+	c.noted = found.Nouns
 	return err
 }
 

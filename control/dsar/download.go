@@ -176,7 +176,7 @@ func (s *downloads) download(ctx context.Context, in *downloadInput) (*route.Fil
 			}
 			if err != nil {
 				s.logger.Info("a download was not completed", "tenantId", l.TenantID, "jobId", l.ID, "err", err)
-			} else if in.Range == "" {
+			} else if f.Size == l.Bundle.Bytes { // of whatever Range
 				s.ended(context.WithoutCancel(ctx), l)
 			}
 		}, nil

@@ -114,7 +114,7 @@ func TestDownloads(t *testing.T) {
 
 	text := string(readFile(t, h.bundle(v)))
 	for header, want := range map[string]string{
-		"bytes=0-9": text[:10], "bytes=10-": text[10:], "bytes=-7": text[size-7:], "bytes=0-": text, "bytes=5-5": text[5:6], "bytes=3-999999999": text[3:],
+		"bytes=0-9": text[:10], "bytes=10-": text[10:], "bytes=-7": text[size-7:], "bytes=5-5": text[5:6], "bytes=3-999999999": text[3:],
 	} {
 		request := httptest.NewRequest("GET", path, nil)
 		request.Header.Set("Range", header)
@@ -131,16 +131,20 @@ func TestDownloads(t *testing.T) {
 		}
 		require.Equal(t, fmt.Sprintf("bytes %d-%d/%d", from, from+len(want)-1, size), part.Header().Get("Content-Range"))
 	}
-	for _, header := range []string{"bytes=9-3", "bytes=-0", "bytes=-", "lines=0-1", "bytes=0-1,3-4", "bytes=999999999-"} {
+	require.NotContains(t, h.events(v), whole)
+	for header, status := range map[string]int{"bytes=9-3": 200, "bytes=-0": 200, "bytes=-": 200, "lines=0-1": 200, "bytes=0-1,3-4": 200, "bytes=999999999-": 200, "bytes=0-": 206, "bytes=-999999999": 206} { // all is sent
 		request := httptest.NewRequest("GET", path, nil)
 		request.Header.Set("Range", header)
 		all := httptest.NewRecorder()
+		before := h.events(v)
 		server.ServeHTTP(all, request)
-		require.Equal(t, 200, all.Code, header)
+		require.Equal(t, status, all.Code, header)
 		require.Equal(t, text, all.Body.String(), header)
+		require.Equal(t, append(before, begun, whole), h.events(v), header)
+		require.Equal(t, 404, get("GET", path).Code, header)
+		path, other = newLink(t, server, v), newLink(t, server, v)
 	}
 	before = h.events(v)
-	require.NotContains(t, before, whole)
 
 	got := get("GET", path)
 	require.Equal(t, 200, got.Code)

@@ -25,8 +25,8 @@
 // A worker holds a page of rows at a time, and of PARQUET a row group.
 //
 // A person's deliveries, events, held rows and DSAR jobs are those that name the person by the
-// reference that the tenant gave. Further events are those of records whose texts name the person, if
-// their private parts do. The section mentions has what names the person in the database, or what an
+// reference that the tenant gave. Further events are those whose notes name the person, with these notes and
+// no others: of records of the kinds whose texts name the person. The section mentions has what names the person in the database, or what an
 // erasure of the person would remove beside: the columns are those of store.Personal, so an export
 // shows what an erasure would remove. A slice selects deliveries by the time they were rendered, and
 // everything else by the time of its event. A slice by campaigns or substrates has their rights,
@@ -44,7 +44,8 @@
 // A link to it is a token that names job, API key and end, signed by HMAC-SHA256 under a secret of
 // the job. It works for 15 minutes. Each download, of the whole or of a part, is an event before its
 // first byte. After the last byte of the whole there is a second event, and the job gets another secret
-// with it, which ends all its links: one that breaks off, a HEAD and a Range use up none. Nor does one
-// whose process ends before that is recorded. A download ends before its next chunk once the bundle is
+// with it, which ends all its links: one that breaks off, a HEAD and one of a part use up none. A Range
+// that is ignored, or that names all of the bundle, is one of the whole. Nor does one use up a link whose
+// process ends before that is recorded. A download ends before its next chunk once the bundle is
 // void.
 package dsar

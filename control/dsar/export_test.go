@@ -91,6 +91,28 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
+// TestNotesOfOthers: of an event whose notes name the person, others' notes are left out, and the commitment
+// stays that of what is shown.
+func TestNotesOfOthers(t *testing.T) {
+	h := newFixture(t, nil)
+	requested := full()
+	requested.RequestedBy, requested.RequestNotes = "jane@example.org", new("for bob, Hauptstrasse 3")
+	h.mustCreate(t, requested)
+	type noted struct {
+		DataSubjectIDs []string
+		Event, Private json.RawMessage
+	}
+	var rows []noted
+	require.NoError(t, json.Unmarshal(sections(t, h.bundle(h.export(of("jane@example.org"))))["events"], &rows))
+	i := slices.IndexFunc(rows, func(r noted) bool { return len(r.DataSubjectIDs) == 0 })
+	require.GreaterOrEqual(t, i, 0)
+	require.Contains(t, string(rows[i].Private), "jane@example.org")
+	require.NotContains(t, string(rows[i].Private), "bob")
+	e, err := sealer.ParseEvent(rows[i].Event)
+	require.NoError(t, err)
+	require.NoError(t, sealer.CheckPrivate(rows[i].Private, e.PrivateCommitment))
+}
+
 // TestQuarantinedRecords: a record that could not be loaded is in the export of the person whom it names,
 // without others, and in that of its tenant. One without a readable tenant may be of any, and is in none.
 func TestQuarantinedRecords(t *testing.T) {

@@ -255,7 +255,7 @@ func hide(j *Job) (any, sealer.Private, error) {
 		p.DataSubjects = sealer.About(*j.Scope.DataSubjectID)
 	}
 	var err error
-	p.Notes, err = sealer.Canonical(struct {
+	p.Notes, err = sealer.NotesOf(struct {
 		Notes        string  `json:"notes,omitempty"`
 		RequestedBy  string  `json:"requestedBy"`
 		RequestNotes *string `json:"requestNotes,omitempty"`

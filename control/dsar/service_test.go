@@ -244,7 +244,11 @@ func TestEventsNameNobody(t *testing.T) {
 	p, err := sealer.ParsePrivate([]byte(hidden[3]))
 	require.NoError(t, err)
 	require.Equal(t, "ann@example.org", p.DataSubjects[0].Reference)
-	require.JSONEq(t, `{"notes":"ann@example.org withdrew","requestedBy":"office of ann@example.org","requestNotes":"ann@example.org phoned"}`, string(p.Notes))
+	said := map[string]string{}
+	for _, n := range p.Notes {
+		said[n.Name] = n.Text
+	}
+	require.Equal(t, map[string]string{"notes": `"ann@example.org withdrew"`, "requestedBy": `"office of ann@example.org"`, "requestNotes": `"ann@example.org phoned"`}, said)
 
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
 		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ann@example.org"), "hash", nil)

@@ -14,13 +14,13 @@ import (
 // control itself notes in a timeline names nobody.
 var Tables = store.Tables{
 	{Name: "dsar_timeline", Personal: &store.Personal{
-		Kind: "dsarNote", Key: []string{"job_id", "entry"}, Text: []string{"notes"}, Record: "job_id", Where: "actor <> 'control'",
+		Kind: "dsarNote", Key: []string{"job_id", "entry"}, Text: []string{"notes"}, Record: "job_id", Noun: jobs.Noun, Where: "actor <> 'control'",
 		About: "(SELECT data_subject_id FROM dsar_jobs AS j WHERE j.job_id = dsar_timeline.job_id)", Related: []string{"notes"},
 	}},
 	{Name: "dsar_jobs", Personal: &store.Personal{
-		Kind: "dsarJob", Key: []string{"job_id"}, Person: []string{"data_subject_id"}, Text: []string{"requested_by", "request_notes"}, Record: "job_id",
+		Kind: "dsarJob", Key: []string{"job_id"}, Person: []string{"data_subject_id"}, Text: []string{"requested_by", "request_notes"}, Record: "job_id", Noun: jobs.Noun,
 		About: "data_subject_id", Related: []string{"request_notes"},
-	}, Public: []string{"campaign_ids"}},
+	}, Public: []string{"campaign_ids"}, Names: map[string][]string{"scope": {"kind", "dataSubjectId", "windowStart", "windowEnd", "campaignIds", "substrates"}}},
 }
 
 var jobs = store.Machine[Job, Action, State]{

@@ -3,8 +3,10 @@ package dsar
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"muniment/control/store"
+	"muniment/sealer"
 )
 
 // Subjects lists the references to persons that the tenant's bundles, finished or not, are about.
@@ -18,21 +20,23 @@ const withBundle = `(bundle_store_key IS NOT NULL OR state IN ('COLLECTING', 'PA
 
 // naming lists the tenant's jobs whose bundle, finished or not, may hold data of a person: those
 // about that person, those about no single person, and those that contain a job of records, whose
-// texts name the person: an export of somebody has all jobs about them.
+// texts name the person: an export of somebody has all jobs about them. records are sorted.
 func naming(ctx context.Context, q store.Querier, tenantID string, is func(dataSubjectID string) bool, records []string) (list []Job, err error) {
-	about := map[string]bool{}
-	for _, id := range records {
-		j, err := jobs.Find(ctx, q, tenantID, id)
-		if store.IsNone(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		about[j.Scope.person().String()] = true
-	}
 	all, err := store.List(ctx, q, "the DSAR jobs with bundles of "+tenantID, jobs.Scan, jobs.Select()+`
 		WHERE tenant_id = $1 AND `+withBundle+` ORDER BY job_id`, tenantID)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	about := map[string]bool{}
+	err = store.Each(ctx, q, "whom the DSAR jobs of "+tenantID+" are about", func(row store.Row) (of [2]string, err error) {
+		err = row.Scan(&of[0], &of[1])
+		return of, err
+	}, func(of [2]string) error {
+		if _, named := slices.BinarySearch(records, of[0]); named {
+			about[sealer.NewPerson(of[1]).String()] = true
+		}
+		return nil
+	}, `SELECT job_id, data_subject_id FROM dsar_jobs WHERE tenant_id = $1 AND data_subject_id IS NOT NULL`, tenantID)
 	for _, j := range all {
 		if s := j.Scope.DataSubjectID; s == nil || is(*s) || about[j.Scope.person().String()] {
 			list = append(list, j)

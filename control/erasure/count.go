@@ -24,7 +24,7 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 		if err != nil {
 			return err
 		}
-		rows, err := s.cfg.Tables.Find(ctx, q, e.TenantID, person, beside.take)
+		rows, err := s.cfg.Tables.Find(ctx, q, e.TenantID, person, beside.taker())
 		if c.Records = rows.Rows; err == nil && s.cfg.Bundles != nil {
 			c.Bundles, err = s.cfg.Bundles.Count(ctx, q, e.TenantID, beside.is, rows.Records)
 		}
@@ -71,7 +71,7 @@ func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.
 		return nil, err
 	}
 	for i := range unread {
-		if stillNames(&unread[i], person) {
+		if s.stillNames(&unread[i], person) {
 			counts["quarantined"]++
 		}
 	}
@@ -90,8 +90,11 @@ func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.
 			if err != nil {
 				return nil, err
 			}
-			named := false
-			if err := store.EachText(string(e.Data), members, func(text string) { named = named || person.In(text) }); err != nil {
+			named, err := s.cfg.Tables.InNames(string(e.Data), person)
+			if err == nil {
+				err = store.EachText(string(e.Data), members, func(text string) { named = named || person.In(text) })
+			}
+			if err != nil {
 				return nil, err
 			}
 			if named {
@@ -107,7 +110,7 @@ func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.
 
 // stillNames reports whether a quarantined record names a person by a text that pipeline.Erased.Record
 // leaves: that deletes a whole private part, event or unreadable record with a reference to the person.
-func stillNames(q *pipeline.Quarantined, person sealer.Person) bool {
+func (s *Service) stillNames(q *pipeline.Quarantined, person sealer.Person) bool {
 	parts := [][]byte{q.Record}
 	if r, err := sealer.ParseRecord(q.Record); err == nil {
 		parts = [][]byte{r.Event, r.Private}
@@ -116,8 +119,11 @@ func stillNames(q *pipeline.Quarantined, person sealer.Person) bool {
 		if slices.ContainsFunc(pipeline.DataSubjectsIn(part), person.Is) {
 			return false
 		}
-		named := false
-		if err := store.EachText(string(part), []string{"*"}, func(text string) { named = named || person.In(text) }); err != nil {
+		named, err := s.cfg.Tables.InNames(string(part), person)
+		if err == nil {
+			err = store.EachText(string(part), []string{"*"}, func(text string) { named = named || person.In(text) })
+		}
+		if err != nil {
 			named = person.In(string(part))
 		}
 		return named
@@ -151,7 +157,14 @@ func (s *Service) bundlesBeside(ctx context.Context, q store.Querier, e *Erasure
 	return b, err
 }
 
-// take takes a row about the erased person.
+// taker is what takes the rows about the erased person; nil if no row matters.
+func (b *beside) taker() func(store.Sight) error {
+	if len(b.persons) == 0 {
+		return nil
+	}
+	return b.take
+}
+
 func (b *beside) take(row store.Sight) error {
 	for i := range b.persons {
 		p := &b.persons[i]

@@ -8,7 +8,7 @@ import (
 // The events about erasures. No operation reads erasures but by audit:read.
 var (
 	subjectEvents = &store.Noun{Name: "subject"}
-	eventErased   = subjectEvents.Kind(sealer.TypeErased, "The data of a person is erased from now on.", Erasure{}, named{})
+	eventErased   = subjectEvents.Kind(sealer.TypeErased, "The data of a person is erased from now on.", Erasure{}, notes{})
 
 	erasureEvents  = &store.Noun{Name: "erasure"}
 	eventCompleted = erasureEvents.Kind("erasure.completed", "The data of a person was erased.", Erasure{})

@@ -37,11 +37,11 @@ func (e *Erasure) tombstone() pipeline.Tombstone {
 	return pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: e.SubjectHash, Until: e.Until.Time}
 }
 
-// tombstones are the person's, and those of records whose texts named the person.
-func (e *Erasure) tombstones(records []string) []pipeline.Tombstone {
+// tombstones are the person's, and those of the notes about kinds of records that named the person.
+func (e *Erasure) tombstones(kinds []string) []pipeline.Tombstone {
 	list := []pipeline.Tombstone{e.tombstone()}
-	for _, id := range records {
-		list = append(list, pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: pipeline.RecordHash(id, e.SubjectHash), Until: e.Until.Time})
+	for _, kind := range kinds {
+		list = append(list, pipeline.Tombstone{TenantID: e.TenantID, SubjectHash: pipeline.NotesHash(kind, e.SubjectHash), Until: e.Until.Time})
 	}
 	return list
 }
@@ -49,16 +49,16 @@ func (e *Erasure) tombstones(records []string) []pipeline.Tombstone {
 // event is the data of the event that is the tombstone.
 type event struct {
 	*Erasure
-	named
+	notes
 }
 
-// named is what subject.erased has besides the erasure.
-type named struct {
-	Records []string `json:"records" doc:"The ids of the records whose texts named the person."`
+// notes is what subject.erased has besides the erasure.
+type notes struct {
+	Kinds []string `json:"kinds" doc:"The kinds of records whose events lose the notes that name the person."`
 }
 
 // SchemaName returns the schema name in the OpenAPI document.
-func (named) SchemaName() string { return "ErasedRecords" }
+func (notes) SchemaName() string { return "ErasedNotes" }
 
 // is returns a function that reports whether a reference is the erased person's, by name or already
 // by hash.
@@ -95,12 +95,12 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 	if err != nil {
 		return fmt.Errorf("cannot certify when the log will have deleted an erased person's data: %w", err)
 	}
-	records, err := buriedRecords(ctx, s.db.Read(), e)
+	kinds, err := buriedKinds(ctx, s.db.Read(), e)
 	if err != nil {
 		return err
 	}
 	if p.Restored {
-		if err := s.eraseNames(ctx, job, e, records); err != nil {
+		if err := s.eraseNames(ctx, job, e); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 	if err != nil {
 		return err
 	}
-	if err := s.cfg.Warehouse.Erase(ctx, s.key, e.tombstones(records)); err != nil {
+	if err := s.cfg.Warehouse.Erase(ctx, s.key, e.tombstones(kinds)); err != nil {
 		return err
 	}
 	erased := slices.Collect(maps.Keys(e.Counts.Records))
@@ -119,7 +119,11 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 		return err
 	}
 	if s.cfg.Bundles != nil { // last, because each attempt deletes all bundles that were begun before it
-		if err := s.cfg.Bundles.Void(ctx, e.TenantID, s.is(e), records); err != nil {
+		named, err := s.cfg.Tables.Find(ctx, s.db.Read(), e.TenantID, sealer.NewPerson(e.SubjectHash), nil) // by now the hash stands there
+		if err != nil {
+			return err
+		}
+		if err := s.cfg.Bundles.Void(ctx, e.TenantID, s.is(e), named.Records); err != nil {
 			return fmt.Errorf("cannot delete the bundles of an erased person: %w", err)
 		}
 	}
@@ -146,7 +150,7 @@ func later(a, b time.Time) time.Time {
 
 // eraseNames erases a person from a restored database as the erasure did from the one that was lost: it
 // finds the name by its hash.
-func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure, records []string) error {
+func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) error {
 	person, err := s.cfg.Tables.Person(ctx, s.db.Read(), e.TenantID, func(reference string) bool { return s.Hash(e.TenantID, reference) == e.SubjectHash })
 	if err != nil {
 		return err
@@ -159,10 +163,11 @@ func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure, re
 		if err != nil {
 			return err
 		}
-		if _, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, person, e.SubjectHash, beside.take); err != nil {
+		found, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, person, e.SubjectHash, beside.taker())
+		if err != nil {
 			return err
 		}
-		return beside.close(ctx, tx, records)
+		return beside.close(ctx, tx, found.Records)
 	})
 }
 

@@ -21,7 +21,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 		return false, fmt.Errorf("cannot read the erasure's record: %w", err)
 	}
 	said.TenantID, said.EventID = e.TenantID, e.EventID
-	if changed, err = buryAll(ctx, tx, said.tombstones(said.Records)); err != nil {
+	if changed, err = buryAll(ctx, tx, said.tombstones(said.Kinds)); err != nil {
 		return false, err
 	}
 	known, err := store.One(ctx, tx, "the tenant "+e.TenantID, store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1`, e.TenantID)

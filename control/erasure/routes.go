@@ -110,19 +110,19 @@ func (s *Service) begin(ctx context.Context, requested Erasure, person sealer.Pe
 		if err != nil {
 			return err
 		}
-		found, err := s.cfg.Tables.Erase(ctx, tx, made.TenantID, person, made.SubjectHash, beside.take)
+		found, err := s.cfg.Tables.Erase(ctx, tx, made.TenantID, person, made.SubjectHash, beside.taker())
 		if err != nil {
 			return err
 		}
 		made.Counts.Records = found.Rows
-		said := event{Erasure: &made, named: named{Records: append([]string{}, found.Records...)}}
-		if err := beside.close(ctx, tx, said.Records); err != nil {
+		said := event{Erasure: &made, notes: notes{Kinds: append([]string{}, found.Nouns...)}}
+		if err := beside.close(ctx, tx, found.Records); err != nil {
 			return err
 		}
 		if err := erasures.Insert(ctx, tx, &made); err != nil {
 			return err
 		}
-		if _, err := buryAll(ctx, tx, made.tombstones(said.Records)); err != nil {
+		if _, err := buryAll(ctx, tx, made.tombstones(said.Kinds)); err != nil {
 			return err
 		}
 		if err := tx.ForgetAnswers(ctx, made.TenantID); err != nil {

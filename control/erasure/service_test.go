@@ -534,35 +534,36 @@ func TestBundlesBeside(t *testing.T) {
 func TestPermanent(t *testing.T) {
 	s := newStage(t)
 	s.open(t, func(cfg *Config) {
-		cfg.Tables = append(cfg.Tables, store.Table{Name: "bases", Public: []string{"title", "terms_ref"}})
+		cfg.Tables = append(cfg.Tables, store.Table{Name: "bases", Public: []string{"title", "terms_ref"}, Names: map[string][]string{"scope": {"labels"}}})
 	})
 	var rows []pipeline.Row
 	for i, c := range []struct{ kind, data string }{
 		{"basis.created", `{"title":"of ada"}`}, {"basis.created", `{"title":"of bob","id":"ada"}`}, {"basis.created", `{"title":"of adam"}`},
 		{"offer.proposed", `{"termsRef":["x",{"y":"\u0061da"}]}`}, {"offer.proposed", `{"offer":{"termsRef":"(ada)","title":"ada"}}`}, {"offer.rejected", `{"terms":"ada"}`},
+		{"right.issued", `{"scope":{"labels":{"of ada":1}}}`}, {"right.issued", `{"scope":{"x-(ada)":1}}`}, {"right.issued", `{"scope":{"labels":{"adam":1}},"ada":{"ada":1}}`},
 	} {
 		rows = append(rows, conform.Said(tenantID, int64(3+i), c.kind, c.data))
 	}
-	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: rows, Next: conform.Place(9)}))
-	rows = []pipeline.Row{conform.Shown(tenantID, 9, "bob", `{"beamId":"of ada"}`), conform.Shown(tenantID, 10, "ada", `{"beamId":"of ada"}`)}
-	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(9), Rows: rows, Next: conform.Place(11)}))
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(3), Rows: rows, Next: conform.Place(12)}))
+	rows = []pipeline.Row{conform.Shown(tenantID, 12, "bob", `{"beamId":"of ada"}`), conform.Shown(tenantID, 13, "ada", `{"beamId":"of ada"}`)}
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(12), Rows: rows, Next: conform.Place(14)}))
 	record := func(event, private string) []byte {
 		return sealer.AppendRecord(nil, &sealer.Record{TenantID: tenantID, EventID: "evt_1", Node: "nod_1", Event: []byte(event), Private: []byte(private)})
 	}
 	var unread []pipeline.Quarantined
 	for i, r := range [][]byte{
 		record(`{"reason":"of ada"}`, ""), record(`{"reason":"of adam"}`, `{"telemetry":{"beamId":"ada"}}`), []byte("no record of ada."), // which stay
-		record(`{"dataSubject":"ada","reason":"of ada"}`, `{"dataSubject":"ada","telemetry":{"beamId":"ada"}}`), record(`{"ada":1}`, ""), []byte("no record of adam."),
+		record(`{"dataSubject":"ada","reason":"of ada"}`, `{"dataSubject":"ada","telemetry":{"beamId":"ada"}}`), record(`{"ada":1}`, ""), []byte("no record of adam."), record(`{"data":{"scope":{"labels":{"ada":1}}}}`, ""), // which stays
 	} {
 		unread = append(unread, pipeline.Quarantined{Position: conform.Place(int64(20 + i)), TenantID: tenantID, EventID: "evt_1", Reason: "forged", Record: r})
 	}
-	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(11), Quarantined: unread, Next: conform.Place(11)}))
-	want := map[string]int64{"basis.created": 1, "offer.proposed": 2, "telemetry": 1, "quarantined": 3}
+	require.NoError(t, s.warehouse.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(14), Quarantined: unread, Next: conform.Place(14)}))
+	want := map[string]int64{"basis.created": 1, "offer.proposed": 2, "right.issued": 2, "telemetry": 1, "quarantined": 4}
 	_, refused := s.erase(t, "key_1", "ada", "")
 	require.Equal(t, want, refused.Preview.(Counts).Permanent)
 	made := s.mustErase(t, "ada")
 	require.NoError(t, s.work(t))
 	done := s.find(t, made.ID)
 	require.Equal(t, want, done.Counts.Permanent)
-	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2,"quarantined":3,"telemetry":1}`)
+	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2,"quarantined":4,"right.issued":2,"telemetry":1}`)
 }

@@ -45,16 +45,16 @@ func listTombstones(ctx context.Context, q store.Querier) ([]pipeline.Tombstone,
 	}, `SELECT tenant_id, subject_hash, until FROM tombstones ORDER BY tenant_id, subject_hash`)
 }
 
-// buriedRecords lists the records that were erased because their texts named the person of an erasure.
-func buriedRecords(ctx context.Context, q store.Querier, e *Erasure) (ids []string, err error) {
-	list, err := store.List(ctx, q, "the erased records", store.Text,
+// buriedKinds lists the kinds of records whose events lose the notes about the person of an erasure.
+func buriedKinds(ctx context.Context, q store.Querier, e *Erasure) (kinds []string, err error) {
+	list, err := store.List(ctx, q, "the tombstones of notes", store.Text,
 		`SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND until >= $2 ORDER BY subject_hash`, e.TenantID, store.Millis(e.Until.Time))
 	for _, hash := range list {
-		if id, of, ok := (pipeline.Tombstone{SubjectHash: hash}).Record(); ok && of == e.SubjectHash {
-			ids = append(ids, id)
+		if kind, of, ok := (pipeline.Tombstone{SubjectHash: hash}).Notes(); ok && of == e.SubjectHash {
+			kinds = append(kinds, kind)
 		}
 	}
-	return ids, err
+	return kinds, err
 }
 
 // buryAll writes the tombstones of an erasure, the person's first; isNew is the person's.

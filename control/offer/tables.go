@@ -1,6 +1,9 @@
 package offer
 
-import "muniment/control/store"
+import (
+	"muniment/control/right"
+	"muniment/control/store"
+)
 
 // Tables lists this package's tables.
-var Tables = store.Tables{{Name: "offers", Public: []string{"scope", "terms_ref", "counter_terms_ref", "state_reason"}}}
+var Tables = store.Tables{{Name: "offers", Public: []string{"scope", "terms_ref", "counter_terms_ref", "state_reason"}, Names: right.ScopeNames}}

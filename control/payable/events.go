@@ -44,3 +44,19 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	}
 	return true, payables.Restore(ctx, tx, was, said)
 }
+
+// ReplayIssuer applies the newest event of an issuer for store.Replay. What the database has of names and
+// addresses may be outdated, and no event shows them: it forgets them, and Issue refuses to issue until they
+// are set again.
+func ReplayIssuer(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	was, said, err := issuers.NewerInEvent(ctx, tx, e)
+	if err != nil || said == nil {
+		return false, err
+	}
+	if was == nil { // another may have been set since
+		if other, err := issuerOf(ctx, tx, e.TenantID); err != nil || other != nil {
+			return false, err
+		}
+	}
+	return true, issuers.Restore(ctx, tx, was, said)
+}

@@ -36,7 +36,8 @@ type Part struct {
 }
 
 // Issue makes the payables of a statement, with the next numbers, and sets credits off. others are the
-// other statements of which something was set off. The error is STATE_CONFLICT if an amount is too large.
+// other statements of which something was set off. The error is STATE_CONFLICT if an amount is too large, or
+// if the issuer is to be set again (ReplayIssuer).
 func Issue(ctx context.Context, tx *store.Tx, s Statement, by sealer.Ref) (made []Payable, others []string, err error) {
 	chain := []Payable{}
 	if s.First != nil {
@@ -57,6 +58,9 @@ func Issue(ctx context.Context, tx *store.Tx, s Statement, by sealer.Ref) (made 
 	profile, err := issuerOf(ctx, tx, s.TenantID)
 	if err != nil {
 		return nil, nil, err
+	}
+	if profile != nil && profile.LegalName == "" {
+		return nil, nil, errIssuerLost
 	}
 	all, err := settle.Counterparties(ctx, tx, s.TenantID)
 	if err != nil {
@@ -104,6 +108,9 @@ func Issue(ctx context.Context, tx *store.Tx, s Statement, by sealer.Ref) (made 
 	}
 	return made, others, payables.CreateAll(ctx, tx, eventIssued, made, by)
 }
+
+// errIssuerLost refuses to issue papers with an issuer of whom the names and addresses are lost.
+var errIssuerLost = api.Conflict("the issuer's name and address were lost when the database was restored from an older copy: set them again (set-issuer), then issue")
 
 // withAll adds the payees of a chain that have no part in what it is voided by: what they got was nothing
 // in all, and yet payable.

@@ -29,8 +29,9 @@
 // recorded. What is open again is due again, or set off.
 //
 // Who issues and who receives is shown as it was at the moment of issue. It may be personal data: it is
-// in the database and in the private part of the event, both of which an erasure clears. The event
-// has a commitment to it. Restored from the log, a payable has a number and amounts, and no parties.
+// in the database and in the private part of the event, both of which an erasure clears, the one party
+// without the other. The event has a commitment to both. Restored from the log, a payable has a number and
+// amounts, and no parties; an issuer has payment days alone, and nothing is issued until it is set again.
 package payable
 
 import (
@@ -111,12 +112,13 @@ type Party struct {
 	Note      *string `json:"note" doc:"What the issuer says on each paper. Never written to events."`
 }
 
-// hide implements store.Records.Hide: the parties are private.
+// hide implements store.Records.Hide: the parties are private, each as a note of its own, so that one can be
+// erased and shown without the other.
 func hide(p *Payable) (any, sealer.Private, error) {
 	public, private := *p, sealer.Private{AttentionMs: -1}
 	public.Issuer, public.Recipient = Party{}, Party{}
 	var err error
-	private.Notes, err = sealer.Canonical(struct {
+	private.Notes, err = sealer.NotesOf(struct {
 		Issuer    Party `json:"issuer"`
 		Recipient Party `json:"recipient"`
 	}{p.Issuer, p.Recipient})

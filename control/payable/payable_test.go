@@ -933,13 +933,79 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, want, f.all())
 	found, err := Tables.Find(t.Context(), f.db.Read(), f.tenantID, sealer.NewPerson("jane@example.org"), nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{want[1].ID}, found.Records, "its private part may name anybody")
+	require.Equal(t, []string{payables.Noun}, found.Nouns, "its private part may name anybody")
 	next, _ := f.issue(Statement{ID: "stm_c", Currency: "EUR", Parts: parts(id, "1.004")})
 	require.Equal(t, []string{"2026-000003", "1.00", "0.002"}, []string{next[0].Number, next[0].Net, next[0].Carried})
 }
 
 // filledColumns are all columns of payables but corrects.
 const filledColumns = `payable_id, tenant_id, statement_id, first_id, counterparty_id, number, kind, currency, exact, net, tax_bps, reverse_charge, tax, gross, issued_on, due_on, state, paid_amount, payments, carried, sequence, issuer, recipient, created_at, updated_at, revision`
+
+// TestReplayIssuer: an older database has not the names and addresses that were set since, which no event
+// shows. It forgets its own, and issues nothing until they are set again.
+func TestReplayIssuer(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		f := newFixture(t)
+		id := f.payee("EUR", settle.Terms{})
+		write := func(name string, days int64) {
+			f.change(func(tx *store.Tx) error {
+				_, err := set(t.Context(), tx, Issuer{TenantID: f.tenantID, LegalName: name, Address: new("at " + name), PaymentDays: days}, byKey)
+				return err
+			})
+		}
+		profile := func() *Issuer {
+			found, err := issuerOf(t.Context(), f.db.Read(), f.tenantID)
+			require.NoError(t, err)
+			return found
+		}
+		write("Old AG", 10)
+		old := profile()
+		write("New AG", 20)
+		want := *profile()
+		events := roomtest.Events(t, f.db)
+		newest := events[len(events)-1]
+		f.change(func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `DELETE FROM issuers`)
+			if err == nil && known {
+				err = issuers.Restore(t.Context(), tx, nil, old)
+			}
+			return err
+		})
+		for _, changed := range []bool{true, false} {
+			f.change(func(tx *store.Tx) error {
+				did, err := ReplayIssuer(t.Context(), tx, &newest)
+				require.Equal(t, changed, did)
+				return err
+			})
+		}
+		want.LegalName, want.Address = "", nil
+		require.Equal(t, want, *profile())
+		issue := func() error {
+			return f.db.Change(t.Context(), func(tx *store.Tx) error {
+				_, _, err := Issue(t.Context(), tx, Statement{TenantID: f.tenantID, ID: "stm_a", Currency: "EUR", Parts: parts(id, "1")}, byKey)
+				return err
+			})
+		}
+		refused := api.From(issue())
+		require.Equal(t, api.StateConflict, refused.Code)
+		require.Contains(t, refused.Message, "set-issuer")
+		require.Empty(t, f.all())
+		write("New AG", 20)
+		require.NoError(t, issue())
+		require.Equal(t, "New AG", *f.all()[0].Issuer.LegalName)
+	}
+	// One that was set since the database was restored is no older.
+	f := newFixture(t)
+	f.change(func(tx *store.Tx) error {
+		lost := sealer.Event{TenantID: f.tenantID, Subject: sealer.Ref{Kind: issuers.Noun, ID: "isr_lost"}, Data: []byte(`{"id":"isr_lost","revision":7}`)}
+		if _, err := set(t.Context(), tx, Issuer{TenantID: f.tenantID, LegalName: "New AG"}, byKey); err != nil {
+			return err
+		}
+		did, err := ReplayIssuer(t.Context(), tx, &lost)
+		require.False(t, did)
+		return err
+	})
+}
 
 // TestFiltersHaveIndexes is as that of rights.
 func TestFiltersHaveIndexes(t *testing.T) {

@@ -20,7 +20,7 @@ const noParty = `{"address":null,"email":null,"legalName":null,"note":null,"taxI
 // Tables lists this package's tables.
 var Tables = store.Tables{
 	{Name: "payables", Public: []string{"payments.reference"}, Personal: &store.Personal{
-		Kind: "payable", Key: []string{"payable_id"}, Record: "payable_id", Unseen: `recipient = '` + noParty + `'`,
+		Kind: "payable", Key: []string{"payable_id"}, Record: "payable_id", Noun: payables.Noun, Unseen: `recipient = '` + noParty + `'`,
 		JSON: []string{
 			"issuer.legalName", "issuer.address", "issuer.taxId", "issuer.email", "issuer.note",
 			"recipient.legalName", "recipient.address", "recipient.taxId", "recipient.email",

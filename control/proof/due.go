@@ -27,8 +27,12 @@ type plan struct {
 	next    time.Time     // when to check again
 	idle    time.Duration // the delay after a check that found nothing new
 	oldest  time.Time     // of the events in no pack, at the last check; zero for none
-	failing bool
+	failing bool          // the last attempt to seal failed, for another reason than quarantined records
+	logged  bool          // that it can't be sealed
 }
+
+// retryFailed is the longest time until a tenant whose sealing has failed is tried again.
+const retryFailed = 5 * time.Minute
 
 // DueEvery is how often SealDue should be called; 0: never, as nothing is sealed automatically.
 func (s *packer) DueEvery() time.Duration {
@@ -101,11 +105,11 @@ func (s *packer) lookAt(ctx context.Context, tenantID string, behind *sync.Map) 
 		s.due.plan(tenantID, func(p *plan) { p.next = s.now().Add(retryLater) })
 		return nil
 	}
-	fresh := s.due.failed(tenantID, s.now().Add(s.mostIdle()))
 	if !own || store.Away(err) {
+		s.due.later(tenantID, s.now().Add(s.mostIdle()))
 		return err
 	}
-	if fresh {
+	if s.due.failed(tenantID, s.now().Add(min(retryFailed, s.mostIdle())), result(false, err) == resultFailed) {
 		s.cfg.Logger.Error("cannot seal a tenant automatically, retrying", "tenantId", tenantID, "err", err)
 	}
 	return nil
@@ -138,14 +142,43 @@ func (s *schedule) at(now time.Time, tenants []string, tick time.Duration) (due 
 	return due
 }
 
-// failed schedules a retry; fresh reports that the tenant did not fail before.
-func (s *schedule) failed(tenantID string, next time.Time) (fresh bool) {
+// later schedules a retry of a tenant that could not be looked at.
+func (s *schedule) later(tenantID string, next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plans[tenantID].next = next
+}
+
+// failed schedules a retry of a tenant that could not be sealed, failing or held by quarantined records;
+// fresh reports that it could before.
+func (s *schedule) failed(tenantID string, next time.Time, failing bool) (fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.plans[tenantID]
-	fresh = !p.failing
-	p.failing, p.next = true, next
+	fresh = !p.logged
+	p.failing, p.logged, p.next = failing, true, next
 	return fresh
+}
+
+// sealed ends the failure of a tenant that somebody else had sealed.
+func (s *schedule) sealed(tenantID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.plans[tenantID]; p != nil {
+		p.failing, p.logged = false, false
+	}
+}
+
+// failing is how many tenants could not be sealed at the last attempt.
+func (s *schedule) failing() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.plans {
+		if p.failing {
+			n++
+		}
+	}
+	return n
 }
 
 // oldest is the time of the oldest event that no pack has; zero if there is none.
@@ -210,6 +243,6 @@ func (s *schedule) plan(tenantID string, change func(*plan)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.plans[tenantID]
-	p.failing = false
+	p.failing, p.logged = false, false
 	change(p)
 }

@@ -2,6 +2,9 @@ package proof
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +55,45 @@ func TestOldEventsAreSealedByThemselves(t *testing.T) {
 	h.due()
 	require.Len(t, h.packs(), 1, "that it was sealed is not new")
 	h.check()
+}
+
+// TestFailingSealsAreShown: a tenant counts from a failed attempt until one succeeds, which is made within
+// minutes, or by somebody else.
+func TestFailingSealsAreShown(t *testing.T) {
+	cfg := byItself(time.Hour, 0)
+	registry := prometheus.NewRegistry()
+	cfg.Registerer = registry
+	h := build(t, cfg)
+	requireFailing := func(n int) {
+		t.Helper()
+		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`
+# HELP muniment_proof_seal_every_seconds Age at which events are sealed automatically; 0: whatever their age.
+# TYPE muniment_proof_seal_every_seconds gauge
+muniment_proof_seal_every_seconds 3600
+# HELP muniment_proof_seal_failing_tenants Tenants that could not be sealed automatically at the last attempt; not those that quarantined records hold.
+# TYPE muniment_proof_seal_failing_tenants gauge
+muniment_proof_seal_failing_tenants %d
+`, n)), "muniment_proof_seal_every_seconds", "muniment_proof_seal_failing_tenants"))
+	}
+	broken, works := errors.New("the disk is broken"), h.service.step
+	for _, again := range []func(){
+		func() { h.Advance(retryFailed); h.due() },
+		func() { h.seal() },
+	} {
+		h.Deliver(deliveries(2)...)
+		h.due()
+		h.Advance(time.Hour)
+		requireFailing(0)
+		h.service.step = func(string) error { return broken }
+		h.due()
+		h.due()
+		requireFailing(1)
+		h.service.step = works
+		before := len(h.packs())
+		again()
+		require.Len(t, h.packs(), before+1)
+		requireFailing(0)
+	}
 }
 
 func TestManyEventsAreSealedByThemselves(t *testing.T) {

@@ -56,16 +56,23 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	return nil
 }
 
-// newUnsealedGauge is the age of the oldest event in no pack, as of SealDue's last check; it may be
-// sealed since.
-func newUnsealedGauge(r *Service) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "muniment_proof_unsealed_age_seconds", Help: "Age of the oldest event that is in no proof pack, as of the last check.",
-	}, func() float64 {
-		at := r.due.oldest()
-		if at.IsZero() {
-			return 0
-		}
-		return max(0, r.now().Sub(at).Seconds())
-	})
+// dueGauges are what SealDue found at its last check, which may have been done since.
+func dueGauges(r *Service) []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_proof_unsealed_age_seconds", Help: "Age of the oldest event that is in no proof pack, as of the last check.",
+		}, func() float64 {
+			at := r.due.oldest()
+			if at.IsZero() {
+				return 0
+			}
+			return max(0, r.now().Sub(at).Seconds())
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_proof_seal_every_seconds", Help: "Age at which events are sealed automatically; 0: whatever their age.",
+		}, func() float64 { return r.cfg.SealEvery.Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_proof_seal_failing_tenants", Help: "Tenants that could not be sealed automatically at the last attempt; not those that quarantined records hold.",
+		}, func() float64 { return float64(r.due.failing()) }),
+	}
 }

@@ -266,7 +266,12 @@ func (s *Service) open(ctx context.Context) error {
 	if err := s.cfg.Registerer.Register(newHeldGauge(s.archive)); err != nil || s.DueEvery() == 0 {
 		return err
 	}
-	return s.cfg.Registerer.Register(newUnsealedGauge(s))
+	for _, gauge := range dueGauges(s) {
+		if err := s.cfg.Registerer.Register(gauge); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *archive) now() time.Time { return a.cfg.Now().UTC().Truncate(time.Millisecond) }

@@ -83,6 +83,7 @@ func (s *packer) timed(ctx context.Context, tenantID string, q request) (Sealed,
 	if err != nil {
 		return Sealed{}, fmt.Errorf("cannot seal %s: %w", tenantID, err)
 	}
+	s.due.sealed(tenantID)
 	return sealed, nil
 }
 

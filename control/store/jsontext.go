@@ -14,6 +14,11 @@ import (
 // it with the replacements. Everything else stays, byte for byte. The empty text has no members. The
 // member * stands for all.
 func ReplaceTexts(text string, members []string, replace func(member, text string) (string, bool)) (string, error) {
+	return walk(text, members, func(string, string) {}, replace)
+}
+
+// walk is ReplaceTexts, and calls named for each name of a member within those.
+func walk(text string, members []string, named func(member, name string), replace func(member, text string) (string, bool)) (string, error) {
 	if text == "" {
 		return "", nil
 	}
@@ -52,6 +57,8 @@ func ReplaceTexts(text string, members []string, replace func(member, text strin
 				if anyMember || slices.Contains(members, string(content)) {
 					within, member = depth, string(content)
 				}
+			} else {
+				named(member, string(content))
 			}
 			continue
 		}
@@ -74,5 +81,11 @@ func EachText(text string, members []string, take func(text string)) error {
 		take(text)
 		return "", false
 	})
+	return err
+}
+
+// EachName calls take for the name of each member within some members of a JSON text, at any depth.
+func EachName(text string, members []string, take func(member, name string)) error {
+	_, err := walk(text, members, take, func(string, string) (string, bool) { return "", false })
 	return err
 }

@@ -239,7 +239,7 @@ func TestPrivatePartGoesBesideItsEvent(t *testing.T) {
 	stop := db.mustRelay(t, log)
 	for range 2 {
 		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
-			return tx.EmitPrivate(t.Context(), suspended, event("tnt_a", "rgh_a"), sealer.Private{DataSubjects: sealer.About("ann"), AttentionMs: -1, Notes: []byte(`{"reason":"moved"}`)})
+			return tx.EmitPrivate(t.Context(), suspended, event("tnt_a", "rgh_a"), sealer.Private{DataSubjects: sealer.About("ann"), AttentionMs: -1, Notes: []sealer.Note{{Name: "reason", Text: `"moved"`}}})
 		}))
 	}
 	db.mustEmit(t, "tnt_a", "rgh_b")
@@ -254,7 +254,7 @@ func TestPrivatePartGoesBesideItsEvent(t *testing.T) {
 		p, err := sealer.ParsePrivate(r.Private)
 		require.NoError(t, err)
 		require.Equal(t, "ann", p.DataSubjects[0].Reference)
-		require.JSONEq(t, `{"reason":"moved"}`, string(p.Notes))
+		require.Equal(t, `"moved"`, p.Notes[0].Text)
 	}
 	require.NotEqual(t, log.records[0].Private, log.records[1].Private, "each has a salt of its own")
 	require.Empty(t, log.records[2].Private)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,8 +48,8 @@ type Personal struct {
 	// Where is a condition for the rows that may name persons. Empty: all.
 	Where string
 	// Record is the column with the id of the record whose events have these texts in their private
-	// parts; empty: no event has.
-	Record string
+	// parts; empty: no event has. Noun is what these events call it.
+	Record, Noun string
 	// Unseen is a condition for rows that came back from the log without the texts that the private parts of
 	// their record's events have: these may name anybody. Empty: there are none.
 	Unseen string
@@ -114,13 +115,14 @@ type Mention struct {
 type Found struct {
 	// Rows counts the rows, by kind.
 	Rows map[string]int64
-	// Records are the ids of records whose texts name the person, sorted: their events name the person
-	// too, in their private parts.
+	// Records are the ids of records whose texts name the person, sorted.
 	Records []string
+	// Nouns are those of the records whose events may name the person in their private parts, sorted.
+	Nouns []string
 }
 
-// Sight is a row about a person: what an erasure removes from it, and all its texts, with those of its
-// record.
+// Sight is a row about a person: what an erasure removes from it, and the texts that an export of another
+// person may show with that: those that name the person, and of a row that is about somebody all.
 type Sight struct {
 	Mentions []Mention
 	Texts    []string
@@ -172,6 +174,7 @@ const piece = 500
 // search searches all tables, and erases if tx is not nil.
 func (all Tables) search(ctx context.Context, q Querier, tenantID string, person sealer.Person, replacement string, take func(Sight) error, tx *Tx) (found Found, err error) {
 	found.Rows = map[string]int64{}
+	records, nouns := map[string]bool{}, map[string]bool{}
 	for i := range all {
 		t := &all[i]
 		if t.Personal == nil || t.Personal.Kind == "" || person == (sealer.Person{}) {
@@ -193,18 +196,11 @@ func (all Tables) search(ctx context.Context, q Querier, tenantID string, person
 					}
 				}
 				found.Rows[t.Personal.Kind]++
-				if r.named && r.record != "" && !slices.Contains(found.Records, r.record) {
-					found.Records = append(found.Records, r.record)
+				if r.named && r.record != "" {
+					records[r.record], nouns[t.Personal.Noun] = true, true
 				}
 				if take == nil {
 					continue
-				}
-				if r.record != "" {
-					more, err := all.textsOf(ctx, q, tenantID, r.record)
-					if err != nil {
-						return found, err
-					}
-					r.Texts = append(r.Texts, more...)
 				}
 				if err := take(r.Sight); err != nil {
 					return found, err
@@ -216,14 +212,15 @@ func (all Tables) search(ctx context.Context, q Querier, tenantID string, person
 		if t.Personal == nil || t.Personal.Unseen == "" || person == (sealer.Person{}) {
 			continue
 		}
-		ids, err := List(ctx, q, "what came back from the log to "+t.Name, Text, `SELECT `+t.Personal.Record+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+t.Personal.Unseen, tenantID)
+		some, err := One(ctx, q, "what came back from the log to "+t.Name, Text, `SELECT `+t.Personal.Record+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+t.Personal.Unseen+` LIMIT 1`, tenantID)
 		if err != nil {
 			return found, err
 		}
-		found.Records = append(found.Records, ids...)
+		if some != nil {
+			nouns[t.Personal.Noun] = true
+		}
 	}
-	slices.Sort(found.Records)
-	found.Records = slices.Compact(found.Records)
+	found.Records, found.Nouns = slices.Sorted(maps.Keys(records)), slices.Sorted(maps.Keys(nouns))
 	return found, nil
 }
 
@@ -388,12 +385,14 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool, owned 
 			}
 		}
 	case slices.Contains(s.Text, column):
-		r.Texts = append(r.Texts, text)
 		if ours := api.NounOf(text) != "" && isID(text); !ours && (owned[column] || s.person.In(text)) {
 			r.named = true
 			erase(s.replacement)
 		} else if related && !ours {
 			erase(s.replacement)
+		}
+		if _, named := r.changes[column]; named || s.About != "" {
+			r.Texts = append(r.Texts, text)
 		}
 	case related:
 		r.Texts = append(r.Texts, text)
@@ -403,8 +402,9 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool, owned 
 		if len(members) == 0 {
 			return nil
 		}
+		var texts []string
 		next, err := ReplaceTexts(text, members, func(member, text string) (string, bool) {
-			r.Texts = append(r.Texts, text)
+			texts = append(texts, text)
 			if !owned[column+"."+member] && !s.person.In(text) {
 				return "", false
 			}
@@ -416,6 +416,9 @@ func (s *tableSearch) judge(r *foundRow, column, text string, about bool, owned 
 		}
 		if next != text {
 			r.named, r.changes[column] = true, next
+		}
+		if s.About != "" || next != text {
+			r.Texts = append(r.Texts, texts...)
 		}
 	}
 	return nil
@@ -477,45 +480,6 @@ func (s *tableSearch) erase(ctx context.Context, tx *Tx, r *foundRow) (*foundRow
 		return nil, fmt.Errorf("cannot erase a person from %s: %w", s.Name, err)
 	}
 	return r, nil
-}
-
-// textsOf lists the texts of a record in all tables.
-func (all Tables) textsOf(ctx context.Context, q Querier, tenantID, record string) (texts []string, err error) {
-	for _, t := range all {
-		if t.Personal == nil || t.Personal.Record == "" {
-			continue
-		}
-		columns := slices.Concat(t.Personal.Person, t.Personal.Text)
-		plain := len(columns)
-		for _, path := range t.Personal.JSON {
-			if column, _, _ := strings.Cut(path, "."); !slices.Contains(columns[plain:], column) {
-				columns = append(columns, column)
-			}
-		}
-		err := Each(ctx, q, "the texts of "+record, func(row Row) (list []sql.NullString, err error) {
-			list = make([]sql.NullString, len(columns))
-			into := make([]any, len(list))
-			for i := range list {
-				into[i] = &list[i]
-			}
-			return list, row.Scan(into...)
-		}, func(list []sql.NullString) error {
-			for _, text := range list[:plain] {
-				texts = append(texts, text.String)
-			}
-			for i, column := range columns[plain:] {
-				err := EachText(list[plain+i].String, t.Personal.members(column), func(text string) { texts = append(texts, text) })
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}, `SELECT `+strings.Join(columns, ", ")+` FROM `+t.Name+` WHERE tenant_id = $1 AND `+t.Personal.Record+` = $2`, tenantID, record)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return texts, nil
 }
 
 // Person finds the person of whose references is returns true, where only a hash of it is known: nobody,
@@ -601,6 +565,21 @@ func (all Tables) PublicMembers() (members []string) {
 		}
 	}
 	return members
+}
+
+// InNames reports whether a name that callers choose, in the data of an event (Table.Names), contains the
+// reference to a person.
+func (all Tables) InNames(data string, person sealer.Person) (found bool, err error) {
+	ours := map[string][]string{}
+	for _, t := range all {
+		for member, names := range t.Names {
+			ours[member] = append(ours[member], names...)
+		}
+	}
+	err = EachName(data, slices.Collect(maps.Keys(ours)), func(member, name string) {
+		found = found || !slices.Contains(ours[member], name) && person.In(name)
+	})
+	return found, err
 }
 
 // memberName is the name of a column in JSON.

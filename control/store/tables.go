@@ -28,6 +28,9 @@ type Table struct {
 	// its members with free text, as column.member. Events are permanent, so an erasure leaves these
 	// texts, and counts the events.
 	Public []string
+	// Names are the members of events' data, of those in Public, in which callers also choose the names of
+	// members; with the names that they don't choose.
+	Names map[string][]string
 }
 
 // Tables are those of one service, or of all (control.Tables). A table comes before those that it

@@ -29,6 +29,9 @@ type Log interface {
 	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
 	// AppendAll is Append for many records in one wait: at and errs have one for each.
 	AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error)
+	// Writable is nil if Append would take a record now, else the error that it would return. It
+	// is asked after an Append has failed, and may wait as an Append does.
+	Writable(ctx context.Context) error
 	// Read returns the record at a position; the caller owns it.
 	Read(ctx context.Context, at sealer.Position) (sealer.Entry, error)
 	// Scan calls fn for every record of from ≤ position < to, in order.

@@ -124,7 +124,8 @@ func New(cfg Config) (*Issuer, error) {
 // ForSandbox says whether this node has a key for the sandbox's tenants.
 func (i *Issuer) ForSandbox() bool { return i.cfg.SandboxSigner != nil }
 
-// Run writes the counts of refusals and the checkpoints now and then until ctx is done, and
+// Run writes the counts of refusals and the checkpoints now and then, and asks a log that has
+// failed whether it is Writable again, until ctx is done, and
 // then the last of them: the log must outlive it. Callers should have stopped issuing before: from
 // then on every delivery is refused with 503 DRAINING.
 func (i *Issuer) Run(ctx context.Context) error {
@@ -132,12 +133,16 @@ func (i *Issuer) Run(ctx context.Context) error {
 	defer t.Stop()
 	keep := time.NewTicker(checkpointEvery)
 	defer keep.Stop()
+	retry := time.NewTicker(retryLogEvery)
+	defer retry.Stop()
 	for {
 		select {
 		case <-t.C:
 			i.writeRefusals(ctx)
 		case <-keep.C:
 			i.checkpoint(ctx, checkpointRecords)
+		case <-retry.C:
+			i.retryLog(ctx)
 		case <-ctx.Done():
 			i.ended.Store(true)
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.cfg.Timeout)

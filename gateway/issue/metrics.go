@@ -69,18 +69,26 @@ const (
 
 // Outage logs when a part begins to fail and when it works again, instead of once for
 // each delivery in between. The zero value is ready.
-type Outage struct{ failing atomic.Bool }
+type Outage struct{ why atomic.Pointer[error] }
 
 // Begins logs that the part fails, unless it did before.
 func (o *Outage) Begins(log *slog.Logger, what string, err error) {
-	if o.failing.CompareAndSwap(false, true) {
+	if o.why.Load() == nil && o.why.CompareAndSwap(nil, &err) {
 		log.Error("cannot "+what, "err", err)
 	}
 }
 
 // Ends logs that the part works, if it failed before.
 func (o *Outage) Ends(log *slog.Logger, what string) {
-	if o.failing.Load() && o.failing.CompareAndSwap(true, false) {
+	if o.why.Load() != nil && o.why.Swap(nil) != nil {
 		log.Info("can " + what + " again")
 	}
+}
+
+// Err is why the part fails, as of when it began to; nil while it works.
+func (o *Outage) Err() error {
+	if why := o.why.Load(); why != nil {
+		return *why
+	}
+	return nil
 }

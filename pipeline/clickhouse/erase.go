@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -62,9 +63,10 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 		return nil
 	}
 	var covered, whose []string
+	erased = pipeline.NewErased(key, list)
 	for _, t := range list {
-		if _, _, ok := t.Record(); ok {
-			about, err := w.aboutRecord(ctx, key, t)
+		if _, _, ok := t.Notes(); ok {
+			about, err := w.keepNotes(ctx, erased, t)
 			if err != nil {
 				return err
 			}
@@ -73,23 +75,25 @@ func (w *Warehouse) erase(ctx context.Context, key pipeline.SubjectKey, list []p
 		}
 		whose = append(whose, "tenant_id = "+literal(t.TenantID)+" AND has(subject_hashes, "+literal(t.SubjectHash)+") AND at <= "+moment(t.Until.UnixMilli()))
 	}
-	if err := w.keepOthers(ctx, pipeline.NewErased(key, list), whose); err != nil {
+	if err := w.keepOthers(ctx, erased, whose); err != nil {
 		return err
 	}
 	covered = append(covered, whose...)
 	if err := w.deletePrivate(ctx, covered); err != nil {
 		return err
 	}
-	if err := w.eraseQuarantined(ctx, pipeline.NewErased(key, list)); err != nil {
+	if err := w.eraseQuarantined(ctx, erased); err != nil {
 		return err
 	}
 	return insert(ctx, w.servers, "tombstones", tombstoneColumns(true), list)
 }
 
+// piece is how many rows an erasure has in memory.
+const piece = 10_000
+
 // keepOthers inserts what is to be kept of private parts that name others beside erased persons. These
 // copies don't have the hashes of the erased, by which the parts as they were are deleted after.
 func (w *Warehouse) keepOthers(ctx context.Context, erased *pipeline.Erased, conditions []string) error {
-	const piece = 10_000 // rows in memory
 	for _, condition := range conditions {
 		for behind, more := "", true; more; {
 			rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.Row, err error) {
@@ -115,30 +119,73 @@ func (w *Warehouse) keepOthers(ctx context.Context, erased *pipeline.Erased, con
 	return nil
 }
 
-// aboutRecord are the conditions for the private parts of events about an erased record, whose notes name
-// the person. They list the events, because a mutation must not read another table. An event that is not
-// there yet is of a Load that will find the tombstone.
-func (w *Warehouse) aboutRecord(ctx context.Context, key pipeline.SubjectKey, t pipeline.Tombstone) (conditions []string, err error) {
-	record, _, _ := t.Record()
-	rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.Row, err error) {
-		r.SubjectID = record
-		err = scan(&r.EventID, &r.Private)
-		return r, err
-	}, `SELECT event_id, private FROM private_parts WHERE tenant_id = ? AND event_id IN
-		(SELECT event_id FROM events WHERE tenant_id = ? AND subject_id = ? AND at <= `+moment(t.Until.UnixMilli())+`)`, t.TenantID, t.TenantID, record)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the events about %s: %w", record, err)
-	}
-	var ids []string
-	for i := range rows {
-		if id := literal(rows[i].EventID); t.Names(key, &rows[i]) && !slices.Contains(ids, id) {
-			ids = append(ids, id)
+// keepNotes inserts what is to be kept of the private parts of events whose notes name an erased person. It
+// returns the conditions for these as they were, by the hashes that the copies don't
+// have. They list the events, because a mutation must not read another table. An event that is not there yet
+// is of a Load that will find the tombstone.
+func (w *Warehouse) keepNotes(ctx context.Context, erased *pipeline.Erased, t pipeline.Tombstone) (conditions []string, err error) {
+	kind, _, _ := t.Notes()
+	var ids, hashes []string
+	add := func(atLeast int) {
+		if len(ids) >= atLeast {
+			conditions = append(conditions, "tenant_id = "+literal(t.TenantID)+" AND event_id IN ("+strings.Join(ids, ", ")+") AND hasAny(subject_hashes, ["+strings.Join(hashes, ", ")+"])")
+			ids, hashes = nil, nil
 		}
 	}
-	for some := range slices.Chunk(ids, 20) {
-		conditions = append(conditions, "tenant_id = "+literal(t.TenantID)+" AND event_id IN ("+strings.Join(some, ", ")+")")
+	for behind, more := "", true; more; {
+		rows, err := collect(ctx, w.servers, func(scan func(...any) error) (r pipeline.Row, err error) {
+			r.SubjectKind = kind
+			err = scan(&r.TenantID, &r.EventID, &r.Generation, &r.Offset, &r.At, &r.Private)
+			return r, err
+		}, `SELECT tenant_id, event_id, generation, position, at, private FROM private_parts WHERE tenant_id = ? AND event_id IN
+			(SELECT event_id FROM events WHERE tenant_id = ? AND subject_kind = ? AND at <= `+moment(t.Until.UnixMilli())+`) AND event_id > ? ORDER BY event_id LIMIT ? WITH TIES`,
+			t.TenantID, t.TenantID, kind, behind, piece)
+		var kept []privatePart
+		for i := range rows {
+			var p privatePart
+			if err == nil {
+				p, err = partOf(erased, &rows[i])
+			}
+			if gone := p.gone(erased.Key); err == nil && len(gone) > 0 {
+				ids, hashes = append(ids, literal(p.EventID)), append(hashes, gone...)
+				add(10)
+				if len(p.private) > 0 {
+					kept = append(kept, p)
+				}
+			}
+		}
+		if err == nil {
+			err = insert(ctx, w.servers, "private_parts", privateColumns, kept)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot keep the other notes of events about a %s: %w", kind, err)
+		}
+		if more = len(rows) >= piece; more {
+			behind = rows[len(rows)-1].EventID
+		}
 	}
+	add(1)
 	return conditions, nil
+}
+
+// partOf returns what is to be kept of a row's private part.
+func partOf(erased *pipeline.Erased, r *pipeline.Row) (privatePart, error) {
+	private, hashes, err := erased.Private(r)
+	return privatePart{r, private, append(hashes, sealer.NoteHashes(private)...)}, err
+}
+
+// gone are literals of the hashes of what is not kept.
+func (p *privatePart) gone(key pipeline.SubjectKey) (literals []string) {
+	had := sealer.NoteHashes(p.Private)
+	for _, subject := range p.DataSubjects() {
+		had = append(had, key.Hash(p.TenantID, subject))
+	}
+	for _, hash := range had {
+		if !slices.Contains(p.subjectHashes, hash) {
+			literals = append(literals, literal(hash))
+		}
+	}
+	return literals
 }
 
 func tombstoneColumns(done bool) []column[pipeline.Tombstone] {
@@ -248,7 +295,7 @@ func (w *Warehouse) eraseQuarantined(ctx context.Context, erased *pipeline.Erase
 		if err != nil {
 			return err
 		}
-		if len(record) == len(s.Record) {
+		if bytes.Equal(record, s.Record) {
 			continue
 		}
 		if err := w.mutate(ctx, "set_aside", fmt.Sprintf("UPDATE record = unhex('%s') WHERE log_partition = %d AND generation = %d AND position = %d",
@@ -404,12 +451,12 @@ func (w *servers) subjectHash(ctx context.Context, q pipeline.EventQuery) (strin
 // leaveOut returns what is to be kept of the rows' private parts and of quarantined records.
 func leaveOut(erased *pipeline.Erased, rows []pipeline.Row, quarantined []pipeline.Quarantined) (parts []privatePart, kept []pipeline.Quarantined, err error) {
 	for i := range rows {
-		private, hashes, err := erased.Private(&rows[i])
+		p, err := partOf(erased, &rows[i])
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(private) > 0 {
-			parts = append(parts, privatePart{&rows[i], private, hashes})
+		if len(p.private) > 0 {
+			parts = append(parts, p)
 		}
 	}
 	kept = slices.Clone(quarantined)
@@ -452,7 +499,7 @@ func (w *Warehouse) eraseLoaded(ctx context.Context, erased *pipeline.Erased, ro
 		return err
 	}
 	for i := range kept {
-		if len(kept[i].Record) != len(quarantined[i].Record) {
+		if !bytes.Equal(kept[i].Record, quarantined[i].Record) {
 			if err := w.eraseQuarantined(ctx, erased); err != nil {
 				return err
 			}
@@ -464,13 +511,7 @@ func (w *Warehouse) eraseLoaded(ctx context.Context, erased *pipeline.Erased, ro
 	var stale []string
 	for _, p := range parts {
 		stays[eventKey{p.TenantID, p.EventID}] = true
-		if len(p.private) != len(p.Private) {
-			var gone []string
-			for _, subject := range p.DataSubjects() {
-				if hash := erased.Key.Hash(p.TenantID, subject); !slices.Contains(p.subjectHashes, hash) {
-					gone = append(gone, literal(hash))
-				}
-			}
+		if gone := p.gone(erased.Key); len(gone) > 0 {
 			others = append(others, p)
 			stale = append(stale, "tenant_id = "+literal(p.TenantID)+" AND event_id = "+literal(p.EventID)+" AND hasAny(subject_hashes, ["+strings.Join(gone, ", ")+"])")
 		}

@@ -73,7 +73,7 @@ var selected = strings.Join(names(columns[:len(columns)-3]), ", ")
 type privatePart struct {
 	*pipeline.Row
 	private       []byte
-	subjectHashes []string
+	subjectHashes []string // of persons and notes: what can be erased of it
 }
 
 var privateColumns = []column[privatePart]{

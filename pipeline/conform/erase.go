@@ -192,40 +192,74 @@ func checkErasedUnknown(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	requireRows(tb, []pipeline.Row{plain, bare(person)}, everything(tb, ctx, w, "tnt_a"))
 }
 
-// checkEraseRecord erases a record whose notes name a person: the private parts of its events with such
-// notes go, of another person's too, and don't come back. Events with other notes keep theirs.
-func checkEraseRecord(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	noted := func(offset int64, tenant, id, subject, notes string, when time.Time) pipeline.Row {
-		return annotated(tenant, at(offset), id, subject, `{"notes":"`+notes+`"}`, when)
+// checkEraseNotes erases the notes about subjects of a kind that name a person, of another person's events,
+// too: they don't come back. Other notes and persons stay, and those of other kinds.
+func checkEraseNotes(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	noted := func(offset int64, tenant, kind, subject, notes string, when time.Time) pipeline.Row {
+		return annotated(tenant, at(offset), kind, subject, `{"by":"eve","notes":"`+notes+`"}`, when)
 	}
 	rows := []pipeline.Row{
-		noted(0, "tnt_a", "dsar:1", "", "asked by ada", noon),
-		noted(1, "tnt_a", "dsar:1", "bob", "ada.", noon),
-		noted(2, "tnt_a", "dsar:2", "bob", "asked by ada", noon),
-		noted(3, "tnt_b", "dsar:1", "", "asked by ada", noon),
-		noted(4, "tnt_a", "dsar:1", "", "asked by ada", noon.Add(time.Hour)),
+		noted(0, "tnt_a", "dsar_job", "", "asked by ada", noon),
+		noted(1, "tnt_a", "dsar_job", "bob", "ada.", noon),
+		noted(2, "tnt_a", "basis", "bob", "asked by ada", noon),
+		noted(3, "tnt_b", "dsar_job", "", "asked by ada", noon),
+		noted(4, "tnt_a", "dsar_job", "", "asked by ada", noon.Add(time.Hour)),
 		shown("tnt_a", at(5), noon, "bob"),
-		noted(6, "tnt_a", "dsar:1", "bob", "asked by adam", noon),
-		noted(7, "tnt_a", "dsar:1", "cid", "asked by bob", noon),
-		noted(700, "tnt_a", "dsar:1", "bob", "asked by ada", noon), // far from the others
+		noted(6, "tnt_a", "dsar_job", "bob", "asked by adam", noon),
+		noted(7, "tnt_a", "dsar_job", "cid", "asked by bob", noon),
+		annotated("tnt_a", at(8), "dsar_job", "", `{"notes":"ada"}`, noon),
+		annotated("tnt_a", at(9), "dsar_job", "", `{"notes":{"by":["of ada"],"for":"eve"}}`, noon),
+		annotated("tnt_a", at(10), "dsar_job", "bob", `{"notes":"ad"}`, noon), // as long as its hash
+		noted(700, "tnt_a", "dsar_job", "bob", "asked by ada", noon),          // far from the others
 	}
+	n := len(rows) - 1
 	require.NoError(tb, w.Erase(ctx, eraseKey, nil))
-	load(tb, ctx, w, rows[:8]...)
-	stones := []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: pipeline.RecordHash("dsar:1", eraseKey.Hash("tnt_a", "ada")), Until: noon}}
+	load(tb, ctx, w, rows[:n]...)
+	stones := []pipeline.Tombstone{
+		{TenantID: "tnt_a", SubjectHash: pipeline.NotesHash("dsar_job", eraseKey.Hash("tnt_a", "ada")), Until: noon},
+		{TenantID: "tnt_a", SubjectHash: pipeline.NotesHash("dsar_job", eraseKey.Hash("tnt_a", "ad")), Until: noon},
+	}
 	require.NoError(tb, w.Erase(ctx, eraseKey, stones))
-	load(tb, ctx, w, rows[8])
+	load(tb, ctx, w, rows[n])
 	want := slices.Clone(rows)
-	for _, i := range []int{0, 1, 8} {
-		want[i] = bare(want[i])
+	for _, i := range []int{0, 1, 8, 9, 10, n} {
+		var err error
+		want[i].Private, err = sealer.ForgetNotes(want[i].Private, func(text string) bool { return sealer.NewPerson("ada").In(text) || text == "ad" })
+		require.NoError(tb, err)
+		require.Equal(tb, i == 8 || i == 9, len(want[i].Private) == 0)
+		if len(want[i].Private) > 0 {
+			_, _, err = sealer.CheckRecord(&want[i].Record)
+			require.NoError(tb, err, "the commitment is still that of the rest")
+		}
+	}
+	bob := func() (n int64) {
+		for _, r := range want {
+			if r.TenantID == "tnt_a" && r.IsAbout(sealer.NewPerson("bob")) {
+				n++
+			}
+		}
+		return n
 	}
 	for _, w := range []pipeline.Warehouse{w, w.Reopen()} {
-		load(tb, ctx, w, rows[:8]...)
+		load(tb, ctx, w, rows[:n]...)
 		for _, tenant := range []string{"tnt_a", "tnt_b"} {
 			mine := slices.DeleteFunc(slices.Clone(want), func(r pipeline.Row) bool { return r.TenantID != tenant })
 			requireRows(tb, mine, everything(tb, ctx, w, tenant))
 		}
+		requireCount(tb, ctx, w, "tnt_a", "bob", bob(), 0)
 		require.NoError(tb, w.Erase(ctx, eraseKey, stones), "again")
 	}
+	// A person is erased whom a note names beside.
+	require.NoError(tb, w.Erase(ctx, eraseKey, []pipeline.Tombstone{tombstone("tnt_a", "bob", noon)}))
+	for i := range want {
+		if want[i].TenantID == "tnt_a" {
+			var err error
+			want[i].Private, err = sealer.Forget(want[i].Private, sealer.NewPerson("bob").Is)
+			require.NoError(tb, err)
+		}
+	}
+	requireRows(tb, slices.DeleteFunc(slices.Clone(want), func(r pipeline.Row) bool { return r.TenantID != "tnt_a" }), everything(tb, ctx, w, "tnt_a"))
+	requireCount(tb, ctx, w, "tnt_a", "bob", bob(), 0)
 }
 
 func checkEraseQuarantined(tb testing.TB, ctx context.Context, w WarehouseEngine) {
@@ -360,7 +394,7 @@ func checkTelemetry(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		seen("tnt_b", 5, `{"beamId":"a@example.org"}`),
 		seen("tnt_a", 6, "", "bob"),
 		seen("tnt_a", 7, `{"beamId":"José \"31\""}`),
-		annotated("tnt_a", at(8), "dsar:1", "", `{"notes":"a@example.org"}`, noon),
+		annotated("tnt_a", at(8), "dsar_job", "", `{"notes":"a@example.org"}`, noon),
 	}
 	load(tb, ctx, w, rows...)
 	load(tb, ctx, w, again(rows[0], at(9)))

@@ -282,7 +282,7 @@ func (w *MemoryWarehouse) CountSubject(ctx context.Context, tenantID, subjectHas
 		return n, ctx.Err()
 	}
 	for _, r := range w.rows {
-		if r.TenantID == tenantID && (pipeline.Tombstone{TenantID: tenantID, SubjectHash: subjectHash}).Names(*w.key, &r) {
+		if r.TenantID == tenantID && slices.ContainsFunc(r.DataSubjects(), func(subject string) bool { return w.key.Hash(tenantID, subject) == subjectHash }) {
 			n.PrivateParts++
 		}
 	}

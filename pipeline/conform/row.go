@@ -76,12 +76,17 @@ func audit(tenant string, p sealer.Position, alter ...func(*sealer.Event)) pipel
 	return row(tenant, p, e.EventID, text, nil)
 }
 
-// annotated makes the row of an event about a record, with notes, and with a person unless that is empty.
-func annotated(tenant string, p sealer.Position, id, subject, notes string, when time.Time) pipeline.Row {
-	about := sealer.Private{AttentionMs: -1, DataSubjects: sealer.About(subject), Notes: []byte(notes)}
+// annotated makes the row of an event about a record of a kind, with notes, and with a person unless that is
+// empty.
+func annotated(tenant string, p sealer.Position, kind, subject, notes string, when time.Time) pipeline.Row {
+	written, err := sealer.NotesOf(json.RawMessage(notes))
+	if err != nil {
+		panic(fmt.Sprintf("conform: %v", err))
+	}
+	about := sealer.Private{AttentionMs: -1, DataSubjects: sealer.About(subject), Notes: written}
 	private := sealer.AppendPrivate(nil, &about)
 	r := audit(tenant, p, func(e *sealer.Event) {
-		e.Type, e.At, e.Subject = "dsar.requested", when, sealer.Ref{Kind: "dsar_job", ID: id}
+		e.Type, e.At, e.Subject = "dsar.requested", when, sealer.Ref{Kind: kind, ID: kind + "_1"}
 		e.PrivateCommitment = about.Commitment()
 	})
 	r.Private = private
@@ -89,8 +94,8 @@ func annotated(tenant string, p sealer.Position, id, subject, notes string, when
 }
 
 // Annotated makes such a row for what an engine's package tests of erasing.
-func Annotated(tenant string, offset int64, id, notes string) pipeline.Row {
-	return annotated(tenant, at(offset), id, "", notes, noon.Add(time.Duration(offset)*time.Millisecond))
+func Annotated(tenant string, offset int64, kind, notes string) pipeline.Row {
+	return annotated(tenant, at(offset), kind, "", notes, noon.Add(time.Duration(offset)*time.Millisecond))
 }
 
 // Said makes the row of an event of a type with data, for tests of what reads events.

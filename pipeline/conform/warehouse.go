@@ -57,7 +57,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"erasing beside loading leaves nothing", checkEraseBesideLoads},
 	{"persons are loaded when it is known who was erased", checkErasedUnknown},
 	{"an erasure covers quarantined records", checkEraseQuarantined},
-	{"a record whose texts name a person is erased from its events, whoever they are about", checkEraseRecord},
+	{"notes that name a person are erased from events, whoever they are about", checkEraseNotes},
 	{"events are found by the person that they name", checkDataSubjects},
 	{"of several persons each is erased alone", checkSeveral},
 	{"deliveries are counted by the labels that name a person", checkLabelled},

@@ -40,10 +40,17 @@ import (
 	"muniment/sealer"
 )
 
+// Promise makes records durable.
+type Promise interface {
+	pipeline.Appender
+	// Writable is nil if Append would take a record now, else the error that it would return.
+	Writable(ctx context.Context) error
+}
+
 // Config of a Log. Promise and Dir are required.
 type Config struct {
 	// Promise makes records durable: kafka.Spooled. The caller closes it.
-	Promise pipeline.Appender
+	Promise Promise
 	// Dir is the folder of the copies; it is created if it doesn't exist.
 	Dir string
 	// MaxBytes bounds the copies; default 4 GiB, least two segments.
@@ -170,6 +177,9 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 	}
 	return l.copied(l.copy(ctx, r)), nil
 }
+
+// Writable is the Promise's: copies fail no delivery.
+func (l *Log) Writable(ctx context.Context) error { return l.cfg.Promise.Writable(ctx) }
 
 // AppendAll implements pipeline.Appender, as Append does.
 func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {

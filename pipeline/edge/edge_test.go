@@ -48,6 +48,12 @@ func (p *promise) AppendAll(ctx context.Context, rs []*sealer.Record) (at []seal
 	return at, errs
 }
 
+func (p *promise) Writable(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fail
+}
+
 func (p *promise) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -154,7 +154,7 @@ func Open(cfg Config) (*Log, error) {
 		slow:      slowRequest,
 	}
 	l.leaders = leaders{log: l, brokers: map[int]*broker{}, led: map[int]*broker{}}
-	l.metrics = newMetrics(func() float64 { return float64(l.queued.Load()) })
+	l.metrics = newMetrics(func() float64 { return float64(l.queued.Load()) }, l.Ready)
 	if err := pipeline.Register(cfg.Registerer, l.metrics.all...); err != nil {
 		return nil, fmt.Errorf("cannot register metrics of the log: %w", err)
 	}
@@ -204,6 +204,9 @@ func (l *Log) Ready() error {
 	defer l.mu.RUnlock()
 	return l.topicErr
 }
+
+// Writable is Ready, as issue.Log has it.
+func (l *Log) Writable(context.Context) error { return l.Ready() }
 
 // Partitions implements pipeline.Reader. Once the topic is known it needs no broker.
 func (l *Log) Partitions(ctx context.Context) (int, error) {

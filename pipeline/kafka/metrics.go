@@ -14,7 +14,7 @@ type metrics struct {
 	all []prometheus.Collector
 }
 
-func newMetrics(queued func() float64) *metrics {
+func newMetrics(queued func() float64, ready func() error) *metrics {
 	m := &metrics{
 		append: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "muniment_kafka_append_seconds",
@@ -40,10 +40,19 @@ func newMetrics(queued func() float64) *metrics {
 			Help: "Produce requests and records that failed, by reason.",
 		}, []string{"reason"}),
 	}
+	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "muniment_kafka_ready",
+		Help: "1 while the brokers describe the topic and it can be used, else 0.",
+	}, func() float64 {
+		if ready() != nil {
+			return 0
+		}
+		return 1
+	})
 	for _, reason := range []string{"unavailable", "refused", "full"} {
 		m.failures.WithLabelValues(reason)
 	}
-	m.all = []prometheus.Collector{m.append, m.request, m.records, m.queued, m.failures}
+	m.all = []prometheus.Collector{m.append, m.request, m.records, m.queued, m.failures, known}
 	return m
 }
 

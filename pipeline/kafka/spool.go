@@ -25,6 +25,8 @@ type Spool interface {
 	// EndBefore makes what was written before a moment removable, soon: Retain removes
 	// whole files, and never the one that is written to.
 	EndBefore(moment time.Time)
+	// Writable is nil if Append would take a record now, else the error that it would return.
+	Writable(ctx context.Context) error
 }
 
 // SpoolConfig is what a Spooled works with.
@@ -222,6 +224,31 @@ func (s *Spooled) AppendAll(ctx context.Context, rs []*sealer.Record) (at []seal
 		}
 	}
 	return at, errs
+}
+
+// Writable is nil if Append would make a record durable now: the spool takes one, or while records
+// go to the topic the brokers describe it. Otherwise the error that Append would return. It waits
+// as Append does.
+func (s *Spooled) Writable(ctx context.Context) error {
+	for {
+		route, changed := s.currentRoute()
+		if route == toWait {
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return fmt.Errorf("cannot append: %w", ctx.Err())
+			}
+		}
+		err := s.cfg.Spool.Writable(ctx)
+		if err != nil && route == toTopic {
+			err = s.cfg.Log.Ready()
+		}
+		if err != nil {
+			err = fmt.Errorf("cannot append to spool: %w", err)
+		}
+		return err
+	}
 }
 
 // allToTopic appends the records that are left. It returns those that have to go to the

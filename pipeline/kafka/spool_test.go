@@ -298,8 +298,10 @@ func TestSpoolAtItsCap(t *testing.T) {
 		w.kept = append(w.kept, r)
 	}
 	require.Greater(t, len(w.kept), 1000)
+	require.ErrorIs(t, n.Writable(t.Context()), pipeline.ErrFull)
 	fault.Remove()
 	n.drained(t)
+	require.NoError(t, n.Writable(t.Context()))
 	r := testRecord("tnt_a", len(w.kept))
 	_, err := n.Append(t.Context(), &r)
 	require.NoError(t, err)
@@ -327,6 +329,13 @@ func (s *brokenSpool) Append(ctx context.Context, r *sealer.Record) (sealer.Posi
 	return s.Spool.Append(ctx, r)
 }
 
+func (s *brokenSpool) Writable(ctx context.Context) error {
+	if s.broken.Load() {
+		return errBroken
+	}
+	return s.Spool.Writable(ctx)
+}
+
 // TestSpoolFails: without brokers and spool nothing is promised, and the topic is
 // used again as soon as it can be.
 func TestSpoolFails(t *testing.T) {
@@ -346,12 +355,14 @@ func TestSpoolFails(t *testing.T) {
 	r := testRecord("tnt_a", 0)
 	_, err = s.Append(t.Context(), &r)
 	require.ErrorIs(t, err, errBroken)
+	require.ErrorIs(t, s.Writable(t.Context()), errBroken)
 	fault.Remove()
 	// The topic takes records again as soon as its sender tries again.
 	waittest.Until(t, func() bool {
 		at, err := s.Append(t.Context(), &r)
 		return err == nil && at != sealer.Position{}
 	})
+	require.NoError(t, s.Writable(t.Context()), "the topic takes what the spool would not")
 }
 
 // TestTooLargeIsNotSpooled: what the topic would never take isn't promised.

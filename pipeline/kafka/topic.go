@@ -11,7 +11,8 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// Topic declares what the topic of a log has to be. The zero value is the default.
+// Topic declares what the topic of a log has to be. The zero value is the default of a new topic;
+// an existing one keeps its partitions, its replicas and its own retention where they are 0.
 type Topic struct {
 	// Partitions is their number, for the life of the topic; default 12. All records of a
 	// tenant are in one, so it bounds how much one tenant can write, and how many loaders
@@ -53,6 +54,16 @@ func (t Topic) complete() (Topic, error) {
 	return t, nil
 }
 
+// of declares what an existing topic keeps where t says nothing.
+func (t Topic) of(d description) Topic {
+	t.Partitions = cmp.Or(t.Partitions, d.partitions)
+	t.Replication = cmp.Or(t.Replication, d.replication)
+	if kept, err := d.number(settingRetention); t.Retention == 0 && err == nil && kept > 0 && d.settings[settingRetention].own {
+		t.Retention = time.Duration(kept) * time.Millisecond
+	}
+	return t
+}
+
 // Change is what a migration does to a topic.
 type Change struct {
 	Topic string
@@ -75,7 +86,7 @@ func (c Change) String() string {
 // error is an ErrTopic that names all of it, and nothing is changed. A dry run has the
 // brokers check the changes, and makes none.
 func (t Topic) Migrate(ctx context.Context, cfg Config, dryRun bool) ([]Change, error) {
-	t, err := t.complete()
+	declared, err := t.complete()
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +102,15 @@ func (t Topic) Migrate(ctx context.Context, cfg Config, dryRun bool) ([]Change, 
 
 	d, err := describe(ctx, client, cfg.Topic)
 	if errors.Is(err, errNoTopic) {
-		return t.create(ctx, client, cfg.Topic, dryRun)
+		return declared.create(ctx, client, cfg.Topic, dryRun)
 	}
 	if err != nil {
 		return nil, err
 	}
-	changes, err := t.plan(cfg.Topic, d, time.Now())
+	if declared, err = t.of(d).complete(); err != nil {
+		return nil, err
+	}
+	changes, err := declared.plan(cfg.Topic, d, time.Now())
 	if err != nil || len(changes) == 0 {
 		return changes, err
 	}

@@ -68,6 +68,16 @@ func testTopic(tb testing.TB, brokers []string) {
 	require.NoError(tb, err)
 	require.Empty(tb, made)
 
+	// What is not declared stays.
+	made, err = Topic{}.Migrate(tb.Context(), Config{Brokers: brokers, Topic: cfg.Topic}, false)
+	require.NoError(tb, err)
+	require.Len(tb, made, 1, "%v", made)
+	require.Equal(tb, settingMessageBytes, made[0].Setting)
+	topic.MessageBytes = 4 << 20
+	made, err = Topic{Retention: 90 * time.Minute}.Migrate(tb.Context(), cfg, true)
+	require.NoError(tb, err)
+	require.Equal(tb, []Change{{cfg.Topic, settingRetention, "3600000", "5400000"}}, made)
+
 	// What grows is changed, what would shrink stays.
 	larger := Topic{Partitions: 3, Replication: 1, Retention: 2 * time.Hour, MessageBytes: 1 << 19}
 	planned, err = larger.Migrate(tb.Context(), cfg, true)
@@ -79,7 +89,7 @@ func testTopic(tb testing.TB, brokers []string) {
 	require.NoError(tb, err)
 	require.Equal(tb, planned, made)
 	d = describedWith(tb, cfg, func(d description) bool { return d.settings[settingRetention].value == "7200000" })
-	require.Equal(tb, "1048576", d.settings[settingMessageBytes].value)
+	require.Equal(tb, "4194304", d.settings[settingMessageBytes].value)
 
 	// What can't grow is refused, all of it at once, and nothing is changed.
 	_, err = Topic{Partitions: 6, Replication: 3}.Migrate(tb.Context(), cfg, false)

@@ -15,6 +15,8 @@ import (
 type group struct {
 	buf   []byte // space for the group's header, then the records; under Log.mu until taken
 	count int
+	probe bool          // a Writable waits for it
+	room  int           // bytes of a larger group that there has to be space for as well
 	ends  bool          // the last segment ends before it
 	taken chan struct{} // closed when nothing is added any more
 
@@ -88,10 +90,10 @@ func (l *Log) commitAll() (failure error) {
 func (l *Log) take() *group {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.pending.count == 0 && !l.closing && !l.ending {
+	for l.pending.count == 0 && !l.pending.probe && !l.closing && !l.ending {
 		l.work.Wait()
 	}
-	if l.pending.count == 0 && l.closing {
+	if l.pending.count == 0 && !l.pending.probe && l.closing {
 		return nil
 	}
 	if l.cfg.Lazy {
@@ -102,6 +104,9 @@ func (l *Log) take() *group {
 		l.mu.Lock()
 	}
 	g := l.pending
+	if g.probe {
+		g.room = l.lacked
+	}
 	g.ends, l.ending = l.ending, false
 	l.pending = newGroup(l.spare)
 	l.spare = nil
@@ -119,19 +124,23 @@ func (l *Log) commit(g *group) error {
 		close(g.done)
 		// Hashed while the callers prepare the next group.
 		l.chain, l.clean = l.tail.link(g.buf), false
-		if l.full {
-			l.full = false
+		if l.lacked > 0 {
+			l.lacked = 0
+			l.metrics.full.Set(0)
 			l.cfg.Log.Info("log is no longer full", "end", l.end.String())
 		}
 		l.forget(l.tail.pos)
 	case !errors.Is(err, errSync) && (isExhausted(err) || errors.Is(err, errMaxBytes)):
 		g.err = fmt.Errorf("%w: %w", pipeline.ErrFull, err)
-		l.metrics.failures.WithLabelValues("full").Inc()
-		close(g.done)
-		if !l.full {
-			l.full = true
+		if g.count > 0 {
+			l.metrics.failures.WithLabelValues("full").Inc()
+		}
+		if l.lacked == 0 {
+			l.metrics.full.Set(1)
 			l.cfg.Log.Warn("log is full", "err", err)
 		}
+		l.lacked = max(len(g.buf), g.room)
+		close(g.done)
 	default:
 		g.err = fmt.Errorf("%w: %w", pipeline.ErrFailed, err)
 		l.metrics.failures.WithLabelValues("failed").Inc()
@@ -157,6 +166,14 @@ func (l *Log) write(g *group) (groupHeader, error) {
 		chain:   l.chain,
 	}
 	h.put(g.buf)
+	if l.noAlloc && g.room > len(g.buf) {
+		// Nothing is allocated ahead: only a write shows whether there is space.
+		if _, err := s.file.WriteAt(make([]byte, g.room), s.pos); isExhausted(err) {
+			return h, l.rewind(err)
+		} else if err != nil {
+			return h, err
+		}
+	}
 	if _, err := s.file.WriteAt(g.buf, s.pos); err != nil {
 		if isExhausted(err) {
 			return h, l.rewind(err)
@@ -190,8 +207,8 @@ func (l *Log) rewind(cause error) error {
 // space allocated. The mark of a shutdown always fits.
 func (l *Log) ensureSpace(g *group) error {
 	s := l.tail
-	end := s.pos + int64(len(g.buf))
-	if (end > l.cfg.SegmentBytes && g.count > 0 || g.ends) && s.end > s.first {
+	end := s.pos + int64(max(len(g.buf), g.room))
+	if (end > l.cfg.SegmentBytes && (g.count > 0 || g.room > 0) || g.ends) && s.end > s.first {
 		return l.roll(s.generation)
 	}
 	if want := max(l.cfg.SegmentBytes, end); s.size < want && !l.noAlloc {

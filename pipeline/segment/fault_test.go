@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -200,6 +201,63 @@ func TestMaxBytes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, removed)
 	require.NoError(t, newLedger().write(log, "b", 3, nil))
+}
+
+// TestWritable: it says what an Append would, without a record, when the disk or MaxBytes is full, when
+// there is space again, and when the log has failed.
+func TestWritable(t *testing.T) {
+	ctx := t.Context()
+	for _, noAlloc := range []bool{false, true} {
+		fs := newMemFS()
+		fs.noAlloc = noAlloc
+		cfg := Config{Dir: "log", SegmentBytes: leastSegmentBytes, FS: fs}
+		log := mustOpen(t, cfg)
+		appendN(t, log, 0, 3, 100)
+		require.NoError(t, log.Writable(ctx))
+		full := func() float64 { return testutil.ToFloat64(log.metrics.full) }
+		for free := range int64(3) {
+			fs.setFree(1000 * free)
+			_, err := log.Append(ctx, record(9, 6000))
+			require.ErrorIs(t, err, pipeline.ErrFull)
+			for range 3 {
+				require.ErrorIs(t, log.Writable(ctx), pipeline.ErrFull, "the space of the record that was refused is missing")
+				require.Equal(t, 1., full())
+			}
+		}
+		require.Equal(t, 3., testutil.ToFloat64(log.metrics.failures.WithLabelValues("full")), "a probe is no record that was refused")
+		fs.setFree(1 << 20)
+		require.NoError(t, log.Writable(ctx))
+		require.Zero(t, full())
+		appendN(t, log, 3, 5, 100)
+		require.Len(t, readAll(t, log), 5)
+		require.NoError(t, log.Close())
+		require.ErrorIs(t, log.Writable(ctx), pipeline.ErrClosed)
+		log = mustOpen(t, cfg)
+		require.Len(t, readAll(t, log), 5)
+
+		hold := make(chan struct{})
+		fs.before = func(op, _ string) error {
+			if op == "datasync" {
+				<-hold
+				return unix.EIO
+			}
+			return nil
+		}
+		soon, cancel := context.WithCancel(ctx)
+		cancel()
+		require.ErrorIs(t, log.Writable(soon), context.Canceled)
+		close(hold)
+		require.ErrorIs(t, log.Writable(ctx), pipeline.ErrFailed)
+		require.ErrorIs(t, log.Writable(ctx), pipeline.ErrFailed)
+	}
+	log := mustOpen(t, Config{Dir: t.TempDir(), SegmentBytes: 4 << 10, MaxBytes: 12 << 10})
+	require.ErrorIs(t, newLedger().write(log, "a", 100, nil), pipeline.ErrFull)
+	require.ErrorIs(t, log.Writable(ctx), pipeline.ErrFull)
+	_, end, err := log.Bounds(ctx, 0)
+	require.NoError(t, err)
+	_, err = log.Retain(end, farFuture)
+	require.NoError(t, err)
+	require.NoError(t, log.Writable(ctx))
 }
 
 // TestReadersSeeOnlyWhatIsDurable holds a sync back and looks around meanwhile.

@@ -15,7 +15,7 @@
 //     its ctx is done.
 //   - The disk, or MaxBytes, is full: the group fails with pipeline.ErrFull and its bytes
 //     are removed, durably, before anything else is acknowledged. The log works on as soon
-//     as there is space.
+//     as there is space; Writable says whether there is without a record.
 //   - A sync or a write fails: every Append, waiting or later, fails with
 //     pipeline.ErrFailed and OnFailure is called once. Nothing is retried: after a failed
 //     sync the kernel may mark pages clean that never reached the disk.
@@ -61,7 +61,7 @@ type Log struct {
 	retaining sync.Mutex
 
 	mu      sync.Mutex
-	work    sync.Cond // the pending group got its first record, or closing
+	work    sync.Cond // the pending group got its first record or a probe, or closing
 	pending *group
 	spare   []byte // buffer for the group after the pending one
 	ending  bool   // the last segment has to end, even if nothing is pending
@@ -76,7 +76,7 @@ type Log struct {
 	chain    digest   // hash of the last group
 	clean    bool     // the last group marks a clean shutdown
 	noAlloc  bool     // the file system can't preallocate
-	full     bool     // there was no space for the last group
+	lacked   int      // bytes of the group for which there was no space; 0 once there is
 	closeErr error    // of the last write; for Close, after stopped
 }
 
@@ -236,6 +236,23 @@ func (l *Log) add(ctx context.Context, r *sealer.Record) (g *group, i int, err e
 		l.work.Signal()
 	}
 	return g, i, nil
+}
+
+// Writable is nil if Append would take records now, else the error that Append would return. It
+// waits as an Append does, for a sync of its own or of records that are written meanwhile. After
+// a full disk or MaxBytes it wants as much space as the records that were refused.
+func (l *Log) Writable(ctx context.Context) error {
+	l.mu.Lock()
+	if why := l.refuse; why != nil {
+		l.mu.Unlock()
+		return fmt.Errorf("cannot append: %w", why)
+	}
+	g := l.pending
+	g.probe = true
+	l.work.Signal()
+	l.mu.Unlock()
+	_, err := g.await(ctx, 0)
+	return err
 }
 
 // awaitTaken blocks until the committer has taken the pending group. The caller holds l.mu.

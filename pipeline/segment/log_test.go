@@ -246,7 +246,7 @@ muniment_log_failures_total{reason="full"} 1
 `), "muniment_log_bytes", "muniment_log_bytes_limit", "muniment_log_end_offset", "muniment_log_failures_total"))
 	count, err := testutil.GatherAndCount(registry)
 	require.NoError(t, err)
-	require.Equal(t, 10, count)
+	require.Equal(t, 11, count)
 
 	fs.setFree(1 << 20)
 	other := cfg

@@ -16,6 +16,7 @@ type metrics struct {
 	end      prometheus.Gauge
 	first    prometheus.Gauge
 	removed  prometheus.Counter
+	full     prometheus.Gauge
 	failures *prometheus.CounterVec
 
 	all []prometheus.Collector
@@ -58,6 +59,10 @@ func newMetrics(maxBytes int64) *metrics {
 			Name: "muniment_log_segments_removed_total",
 			Help: "Segments that were removed because all their records are old, or because space was needed.",
 		}),
+		full: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "muniment_log_full",
+			Help: "1 while there is no space for records that were refused, on the disk or below the limit, else 0.",
+		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muniment_log_failures_total",
 			Help: "Groups of records that could not be made durable, by reason.",
@@ -70,6 +75,6 @@ func newMetrics(maxBytes int64) *metrics {
 	if maxBytes > 0 {
 		m.limit.Set(float64(maxBytes))
 	}
-	m.all = []prometheus.Collector{m.append, m.sync, m.records, m.bytes, m.limit, m.end, m.first, m.removed, m.failures}
+	m.all = []prometheus.Collector{m.append, m.sync, m.records, m.bytes, m.limit, m.end, m.first, m.removed, m.full, m.failures}
 	return m
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -103,7 +104,7 @@ func (l *load) eraseQuarantined(key pipeline.SubjectKey, list []pipeline.Tombsto
 	}
 	for _, s := range all {
 		record, err := erased.Record(s)
-		if err != nil || len(record) == len(s.Record) {
+		if err != nil || bytes.Equal(record, s.Record) {
 			continue
 		}
 		if err := l.exec(`UPDATE set_aside SET record = ? WHERE (log_partition, generation, position) = (?, ?, ?)`,
@@ -249,27 +250,25 @@ func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pi
 	if err := tx.QueryRowContext(ctx, `SELECT tenant FROM tenants WHERE tenant_id = ?`, t.TenantID).Scan(&tenant); err != nil {
 		return nil, none(err)
 	}
-	from, mark := `SELECT text, x.private, '' FROM events AS e CROSS JOIN texts AS x USING (text)`, markOf(t.SubjectHash)
-	id, _, ofRecord := t.Record()
-	if ofRecord {
-		from, mark = `SELECT text, x.private, c.subject_id FROM events AS e CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)`, markOf(id)
+	from, mark := `SELECT text, e.at, x.private, '' FROM events AS e CROSS JOIN texts AS x USING (text)`, markOf(t.SubjectHash)
+	kind, _, ofNotes := t.Notes()
+	if ofNotes {
+		from, mark = `SELECT text, e.at, x.private, c.subject_kind FROM events AS e CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)`, markOf(subjectMark(kind))
 	}
+	erased := pipeline.NewErased(key, []pipeline.Tombstone{t})
 	look := func(where string, args ...any) error {
 		return each(ctx, tx, func(scan func(...any) error) error {
-			var text int64
+			var text, at int64
 			r := pipeline.Row{}
-			if err := scan(&text, &r.Private, &r.SubjectID); err != nil {
+			r.TenantID = t.TenantID
+			if err := scan(&text, &at, &r.Private, &r.SubjectKind); err != nil || ofNotes && r.SubjectKind != kind {
 				return err
 			}
-			if !t.Names(key, &r) {
-				return nil
+			r.At = instant(at)
+			left, _, err := erased.Private(&r)
+			if !bytes.Equal(left, r.Private) {
+				parts = append(parts, privatePart{text, left})
 			}
-			var left []byte
-			var err error
-			if !ofRecord {
-				left, err = sealer.Forget(r.Private, func(subject string) bool { return key.Hash(t.TenantID, subject) == t.SubjectHash })
-			}
-			parts = append(parts, privatePart{text, left})
 			return err
 		}, from+` WHERE e.tenant = ? AND e.at <= ? AND x.private IS NOT NULL`+where, append([]any{tenant, t.Until.UnixMilli()}, args...)...)
 	}

@@ -42,6 +42,9 @@ func markOf(value string) int64 {
 // kindMark is the value by which a kind of actor is found.
 func kindMark(kind string) string { return "kind " + kind }
 
+// subjectMark is the value by which an erasure finds the events about a kind of subject.
+func subjectMark(kind string) string { return "subject " + kind }
+
 // storeMarks stores the marks and times of the blocks of the new rows.
 func (l *load) storeMarks(s *span) error {
 	type mark struct {
@@ -65,7 +68,7 @@ func (l *load) storeMarks(s *span) error {
 		var values []string
 		if k := (shared{b, n.common}); !seen[k] {
 			seen[k] = true
-			values = append(values, n.ActorID, n.SubjectID, kindMark(n.ActorKind))
+			values = append(values, n.ActorID, n.SubjectID, kindMark(n.ActorKind), subjectMark(n.SubjectKind))
 			if n.Delivery != nil {
 				values = append(values, n.Delivery.RightID)
 			}

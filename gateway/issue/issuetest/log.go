@@ -89,6 +89,13 @@ func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.P
 	return at, errs
 }
 
+// Writable implements issue.Log.
+func (l *Log) Writable(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fail
+}
+
 // Read implements issue.Log.
 func (l *Log) Read(_ context.Context, at sealer.Position) (sealer.Entry, error) {
 	l.mu.Lock()

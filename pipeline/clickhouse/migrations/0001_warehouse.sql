@@ -88,9 +88,9 @@ CREATE TABLE IF NOT EXISTS private_parts (
 	generation     UInt32,
 	position       Int64,
 	at             DateTime64(3, 'UTC') CODEC(Delta, LZ4),
-	subject_hashes Array(String),    -- of the persons that it names
+	subject_hashes Array(String),    -- of the persons that it names, and of its notes
 	private        String CODEC(ZSTD),
-	-- Of copies the one with the fewest persons counts: the others have been erased.
+	-- Of copies the one with the fewest of them counts: the others have been erased.
 	version        UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(length(subject_hashes)), 96) + bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)),
 	INDEX by_subject subject_hashes TYPE bloom_filter GRANULARITY 4
 ) ENGINE = ReplacingMergeTree(version)

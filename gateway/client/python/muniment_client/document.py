@@ -744,7 +744,8 @@ class GetStatementQuery(TypedDict):
     format: NotRequired[Literal["json", "csv", "html", "pdf", "signed"]]
     # Requires format csv: which table. lines, the default, has a row for each line and adjustment, whose amounts
     # sum to the total; shares one for each share of them; changes one for each change of a correction, which sum to
-    # its difference.
+    # its difference, and with payee to what that one gets more or less: then a row may have several reasons,
+    # separated by spaces.
     table: NotRequired[Literal["lines", "shares", "changes"]]
     # Requires format csv, html or pdf: only the part of this counterparty.
     payee: NotRequired[str]
@@ -1057,11 +1058,15 @@ class ListPayablesQuery(TypedDict):
 
 
 class ListPayoutsQuery(TypedDict):
+    # The most records in the response.
+    limit: NotRequired[int]
+    # The nextCursor of the previous response.
+    cursor: NotRequired[str]
     # Only what is due on this day or before; absent: today, in the tenant's time zone.
     dueBy: NotRequired[str]
     # Only those in this currency.
     currency: NotRequired[str]
-    # The format of the response.
+    # The format of the response. A file has all payouts: limit and cursor require json.
     format: NotRequired[Literal["json", "csv"]]
     # Requires format csv: the file is for spreadsheets. It begins with a byte order mark, and an apostrophe
     # precedes text that would be a formula.
@@ -1667,7 +1672,7 @@ class NewWebhook(TypedDict):
     # Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds
     # in this document lists them with the scopes of which the calling key needs one. Only its full name selects
     # delivery.recorded, which is sent in batches.
-    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
+    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
     # Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for
     # secrets.
     url: str
@@ -1840,7 +1845,7 @@ class PayableParty(TypedDict):
 
 
 class PayablePayment(TypedDict):
-    # Decimal; below zero for what a payee paid back.
+    # Decimal; below zero for what was taken back, of a credit for what the payee paid.
     amount: str
     # The day of the payment.
     date: str
@@ -1851,7 +1856,8 @@ class PayablePayment(TypedDict):
 
 
 class Payment(TypedDict):
-    # Decimal: a part of what is open; below zero for what a payee paid back. Absent: all that is open.
+    # Decimal: a part of what is open, of a credit below zero; of the other sign, what is taken back of the payments
+    # that were recorded. Absent: all that is open.
     amount: NotRequired[str | None]
     # The payee who was paid. Absent: all of the statement, which with an amount can be only one.
     counterpartyId: NotRequired[str | None]
@@ -1883,6 +1889,8 @@ class Payout(TypedDict):
 
 
 class PayoutList(TypedDict):
+    # `cursor` of the next page; null ends the list.
+    nextCursor: str | None
     # The longest due first.
     payouts: list[Payout]
 
@@ -2664,6 +2672,9 @@ Statement = TypedDict("Statement", {
     "currency": 'str',
     # Decimal, of a correction: its total minus the total of the previous statement; null for a first statement.
     "difference": 'str | None',
+    # Decimal, in the currency's minor unit: what is open of its payables, credits subtracted, so below zero if they
+    # are more; null until it is ISSUED.
+    "dueAmount": 'str | None',
     # Start of the period: receipts rendered at or after it count.
     "from": 'str',
     # Decimal: what receipts under open disputes would add to the total.
@@ -2949,7 +2960,7 @@ class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
     # New kinds of events.
-    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
+    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
     # New state.
     state: NotRequired[str | None]
     # Another URL.
