@@ -888,8 +888,13 @@ func TestErasedParties(t *testing.T) {
 		return 1
 	})
 	gone := new("gone")
-	require.Equal(t, settle.Private{LegalName: gone, Address: gone, TaxID: gone, Email: gone, PayoutRef: gone}, all[0].Private)
-	require.Equal(t, settle.Private{LegalName: new("Studio GmbH"), Address: gone, TaxID: new("DE2"), PayoutRef: new("account 8")}, all[1].Private)
+	require.Equal(t, settle.Private{}, all[0].Private)
+	require.Equal(t, settle.Private{LegalName: new("Studio GmbH"), TaxID: new("DE2"), PayoutRef: new("account 8")}, all[1].Private)
+	due, _, err := dueBy{f.tenantID, "2027-12-31", ""}.payouts(t.Context(), f.db.Read(), store.Slice{Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, []string{"Studio", "", "1.00", "EUR"}, due[0].row(false)[:4], "nothing is paid to what stands for the person")
+	later, _ := f.issue(Statement{Currency: "EUR", Parts: parts(ada, "1")})
+	require.Equal(t, []Party{{LegalName: gone, Note: new("Self-billing")}, {LegalName: new("Studio")}}, []Party{later[0].Issuer, later[0].Recipient}, "nor shown on later papers")
 	issuer := Party{LegalName: gone, TaxID: gone, Note: new("Self-billing")}
 	papers := f.all()
 	require.Equal(t, []Party{issuer, {LegalName: gone, Address: gone, TaxID: gone, Email: gone}}, []Party{papers[0].Issuer, papers[0].Recipient})
