@@ -336,6 +336,21 @@ func TestPDF(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "𠮷野家🙂", lacking)
 
+	p = november()
+	p.Payables[0].Recipient.LegalName, p.Payables[0].Recipient.Address = new("Jose\u0301\u200d \u200dAuf\u200clage Ки\u0438\u0306в\u200d"), new("Stra\u0308\u00dfe 1")
+	pdf, lacking, err = p.PDF()
+	require.NoError(t, err)
+	require.Empty(t, lacking, "letters with accents of their own, and joiners that join nothing")
+	require.Contains(t, textOf(t, pdf), "José Auflage Кийв")
+	pdf, _, err = only(t, p, "cp_a").PDF()
+	require.NoError(t, err)
+	require.Contains(t, textOf(t, pdf), "Sträße 1")
+	p = november()
+	p.Payables[0].Recipient.LegalName = new("q\u0301 ن\u200cن\u200d")
+	_, lacking, err = p.PDF()
+	require.NoError(t, err)
+	require.Equal(t, "\u0301ن\u200c\u200d", lacking, "no letter of the fonts has this accent, and others are joined")
+
 	tall := november()
 	for n := range 2_000 {
 		tall.Rights["rgh_1"] = Right{Title: strings.Repeat("Frame agreement ", 100), Campaigns: append(tall.Rights["rgh_1"].Campaigns, fmt.Sprint("campaign", n))}

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"codeberg.org/go-pdf/fpdf"
 	"golang.org/x/image/font/gofont/gobold"
 	"golang.org/x/image/font/gofont/gomono"
 	"golang.org/x/image/font/gofont/goregular"
 	"golang.org/x/image/font/sfnt"
+	"golang.org/x/text/unicode/norm"
 
 	"muniment/control/payable"
 	"muniment/sealer"
@@ -386,9 +388,11 @@ func (s *sheet) block(x, width float64, text string) {
 	s.MultiCell(width, line, s.cover(text), "", "L", false)
 }
 
-// cover notes the characters that the fonts lack. It leaves out those that the library can't take.
+// cover composes letters with their accents, which the fonts have only so, and notes the characters that they
+// lack. It leaves out those that the library can't take.
 func (s *sheet) cover(text string) string {
 	var buffer sfnt.Buffer
+	text = withoutJoiners(norm.NFC.String(text))
 	for _, r := range text {
 		if r == '\n' || s.seen[r] {
 			continue
@@ -404,6 +408,24 @@ func (s *sheet) cover(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// withoutJoiners leaves out the joiners beside letters that are never joined, of which they change nothing.
+func withoutJoiners(text string) string {
+	if !strings.ContainsAny(text, "\u200c\u200d") {
+		return text
+	}
+	var kept []rune
+	all := []rune(text)
+	apart := func(i int) bool {
+		return i >= 0 && i < len(all) && unicode.In(all[i], unicode.Latin, unicode.Greek, unicode.Cyrillic)
+	}
+	for i, r := range all {
+		if r != '\u200c' && r != '\u200d' || !apart(i-1) && !apart(i+1) {
+			kept = append(kept, r)
+		}
+	}
+	return string(kept)
 }
 
 type column struct {
