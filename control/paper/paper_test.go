@@ -366,4 +366,24 @@ func TestPDF(t *testing.T) {
 	}
 	_, _, err = many.PDF()
 	require.ErrorIs(t, err, ErrLong)
+
+	void := november() // of many payees, without lines
+	for range mostRows {
+		void.Payables = append(void.Payables, void.Payables[0])
+	}
+	_, _, err = void.PDF()
+	require.ErrorIs(t, err, ErrLong)
+	paid := only(t, november(), "cp_b")
+	for range mostRows {
+		paid.Payables[0].Payments = append(paid.Payables[0].Payments, paid.Payables[0].Payments[0])
+	}
+	_, _, err = paid.PDF()
+	require.ErrorIs(t, err, ErrLong)
+	draft := november()
+	draft.Payables, draft.State = nil, "DRAFT"
+	for range mostRows {
+		draft.Document.Payees = append(draft.Document.Payees, draft.Document.Payees[0])
+	}
+	_, _, err = draft.PDF()
+	require.ErrorIs(t, err, ErrLong)
 }

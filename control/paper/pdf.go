@@ -37,12 +37,18 @@ const (
 const mostRows = 5_000
 
 // ErrLong says that a paper is too long for a PDF.
-var ErrLong = fmt.Errorf("has more than %d lines and shares, which are too many for a PDF", mostRows)
+var ErrLong = fmt.Errorf("has more than %d rows, which are too many for a PDF", mostRows)
 
 // PDF returns the paper as a PDF. lacking are characters that its fonts do not have; if there are any, there
 // is no PDF. It fails with ErrLong.
 func (p *Paper) PDF() (pdf []byte, lacking string, err error) {
-	rows := len(p.Document.Lines) + len(p.Document.Adjustments) + len(p.Document.Payees) + len(p.Document.Excluded) + len(p.Document.Unrated)
+	rows := len(p.Document.Lines) + len(p.Document.Adjustments) + len(p.Document.Excluded) + len(p.Document.Unrated) + len(p.Payables)
+	if len(p.Payables) == 0 {
+		rows += len(p.Document.Payees)
+	}
+	if one := p.One(); one != nil {
+		rows += len(one.Payments)
+	}
 	for _, l := range p.Document.Lines {
 		rows += len(l.Shares)
 	}
