@@ -14,9 +14,9 @@
 // Exact is the payee's part, and Net what it adds to the rounded sum of all parts so far in that
 // currency: the sum of all so far, rounded, halves up, less the nets before. Carried is what is left of the
 // exact amounts, which the next payable takes up. So no remainder is lost, and however many statements
-// there are, what is payable differs from the exact sum by at most half a minor unit. A void is the exception: it takes back
-// just what was payable, net, tax and gross. What rounding had added to or taken from each payable
-// that it takes back, less than one unit each, is carried until the payee's next payable takes it up.
+// there are, what is payable differs from the exact sum by at most half a minor unit. A void is the
+// exception: it takes back just what was payable, net, tax and gross. What rounding had added to or taken
+// from each payable that it takes back is carried until the payee's next payable takes it up.
 //
 // The tax is on the rounded net, by the counterparty's rate at the moment of issue, and Gross is due. A
 // note has the rate of what it corrects.
